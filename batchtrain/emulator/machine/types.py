@@ -1,0 +1,102 @@
+"""The small interface between the emulated service and what really runs a node's commands."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+
+class NodeSpec(NamedTuple):
+    """A node to boot."""
+
+    pool_id: str
+    node_id: str
+    address: str
+    """The node's own address, in 127.0.0.0/8 for process nodes."""
+    hostname: str
+    vm_size: str
+    gpus: int = 0
+
+
+class NodeUp(NamedTuple):
+    """A node that booted."""
+
+    root: Path
+    """Its directory on this machine; the files of the API are below it."""
+    root_inside: str
+    """The same directory as the node's processes see it (AZ_BATCH_NODE_ROOT_DIR); the same on all nodes of a
+    pool where the kernel lets us mount."""
+    environment: Mapping[str, str]
+    """Node-wide environment every task of it starts from (PATH, HOME, the emulator's marker, MPI yielding)."""
+    isolation: str
+    """`namespaces` (own host name, process tree, mounts) or `process` (plain processes)."""
+
+
+class Download(NamedTuple):
+    """One resource file: fetched from `url` to `path` below the run's resource directory."""
+
+    url: str
+    path: str
+    mode: str = "0770"
+
+
+class Run(NamedTuple):
+    """One command on one node.
+
+    Runs of the same `scope` belong together (a task instance's coordination and application command, with all
+    they left in the background): they share one supervisor and end together with `Machine.end`.
+    """
+
+    scope: str
+    directory: str
+    """Relative to the node's root, e.g. `workitems/job/job-1/task`; `wd/`, stdout.txt and stderr.txt are made in it.
+    A second run of a scope appends to the same stdout.txt and stderr.txt."""
+    command_line: str
+    """As Batch takes it: split by shell quoting rules, run without a shell, variables not expanded."""
+    environment: Mapping[str, str]
+    """Complete, except for what the node-wide environment gives."""
+    downloads: tuple[Download, ...] = ()
+    downloads_to: str = "wd"
+    """`wd` for a task's own resource files, `` for common resource files (the task's root directory)."""
+    image: str | None = None
+    elevated: bool = False
+
+
+class Exit(NamedTuple):
+    """How a run ended: an exit code, or a failure of the machine's with Batch's own code."""
+
+    code: int | None
+    failure: str | None = None
+    """Batch failure code (CommandProgramNotFound, BlobNotFound, ContainerInvalidImage, TaskEnded, …) or None."""
+    message: str = ""
+    category: str = "UserError"
+
+
+class NodeLost(Exception):
+    """The node died under a run (its process tree is gone)."""
+
+
+class Machine(Protocol):
+    """Drives real nodes. Every method may be called concurrently for different nodes; all are on one event loop."""
+
+    async def boot(self, spec: NodeSpec, lost: Callable[[str], None]) -> NodeUp:
+        """Bring a node up; `lost(node_id)` is called once if it dies without `shutdown` having been asked."""
+
+    async def run(self, node_id: str, run: Run) -> Exit:
+        """Run one command to its end. Raises NodeLost when the node dies meanwhile."""
+
+    async def end(self, node_id: str, scope: str, grace: float = 0.0) -> None:
+        """End every process of a scope: SIGTERM, after `grace` seconds SIGKILL, until none is left."""
+
+    async def shutdown(self, node_id: str) -> None:
+        """End a node and everything on it; idempotent. Its directory stays."""
+
+    async def remove(self, node_id: str) -> None:
+        """Shut down and delete the node's directory."""
+
+    async def close(self) -> None:
+        """Shut down every node."""
+
+
+MachineFactory = Callable[[Path], Awaitable[Machine]]
