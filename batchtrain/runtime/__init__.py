@@ -1,1 +1,23 @@
+"""What runs on a node: single files, read here once so that pure packages can carry them as values.
 
+Nothing here imports the rest of batchtrain; the files themselves need a POSIX shell (rank.sh, sweep.sh, ssh.sh) or
+bash 4.2 (gang.sh) and the usual small commands, no Python.
+"""
+
+from __future__ import annotations
+
+from importlib import resources
+
+
+def _read(name: str) -> bytes:
+    return resources.files(__name__).joinpath(name).read_bytes()
+
+
+GANG = _read("gang.sh")
+"""Functions of the shell that launches a gang on the primary; sourced by the launch text."""
+RANK = _read("rank.sh")
+"""Wraps every rank: gives it its own node's AZ_BATCH_* values and reports how it failed."""
+SWEEP = _read("sweep.sh")
+"""Ends what is left of a gang on one node and prints the failures noted there."""
+SSH = _read("ssh.sh")
+"""Stands before ssh on the primary's PATH, so that no unknown host key or port stops a launch."""

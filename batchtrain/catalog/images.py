@@ -1,0 +1,147 @@
+"""VM images Batch can start a node from: node agent, what is in them, and until when Batch supports them.
+
+What one account sees today is for the service to say (`GET /supportedimages`); this is what is known without asking.
+Sources: Azure/azhpc-images README (July 2026); Azure/Batch issues 106, 119, 152, 169, 174, 178, 180, 197 and 200
+(the ends of support); Batch Shipyard's platform image table (the old images).
+"""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Iterable
+from datetime import date
+from typing import NamedTuple
+
+DOCKER, RDMA, NVIDIA, ROCM, INTELMPI, GEN2 = "docker", "rdma", "nvidia", "rocm", "intelmpi", "gen2"
+
+# The service's own words, as `capabilities` of GET /supportedimages has them; it has none for ROCm.
+SERVICE_WORDS = {
+    DOCKER: "DockerCompatible",
+    RDMA: "SupportsRDMAOnly",
+    NVIDIA: "NvidiaTeslaDriverInstalled",
+    INTELMPI: "IntelMPIRuntimeInstalled",
+    GEN2: "Generation2VMImage",
+}
+
+
+class Image(NamedTuple):
+    """One marketplace image, or a row of them."""
+
+    publisher: str
+    offer: str
+    sku: str
+    """Exact in SUPPORTED; in RETIRED a pattern with * (`7.*`)."""
+    node_agent: str
+    """The node agent SKU id a pool must name beside the image."""
+    os: str = "linux"
+    """linux or windows."""
+    capabilities: frozenset[str] = frozenset()
+    retired: date | None = None
+    """The last day of Batch's support, as far as announced."""
+    replacement: str = ""
+    """publisher:offer:sku to use instead."""
+
+
+class Reference(NamedTuple):
+    """publisher, offer and sku, as `imageReference` has them."""
+
+    publisher: str
+    offer: str
+    sku: str
+
+
+UBUNTU_HPC = "microsoft-dsvm:ubuntu-hpc:2404"
+UBUNTU = "canonical:ubuntu-24_04-lts:server"
+ALMA = "almalinux:almalinux-x86_64:9-gen2"
+WINDOWS = "microsoftwindowsserver:windowsserver:2022-datacenter"
+HPC = frozenset({DOCKER, RDMA, NVIDIA, GEN2})
+HPC_AMD = frozenset({DOCKER, RDMA, ROCM, GEN2})
+GEN2_ONLY = frozenset({GEN2})
+JAMMY, WINDOWS_2016 = date(2027, 6, 30), date(2027, 1, 12)
+
+# Offered late in 2026. `SupportsRDMAOnly` of an HPC image does not keep it from sizes without RDMA: ubuntu-hpc on D and
+# NC sizes is ordinary use. Generation 2 images do not start on the sizes that only know generation 1 (NC24r, H16r).
+SUPPORTED: tuple[Image, ...] = (
+    Image("microsoft-dsvm", "ubuntu-hpc", "2404", "batch.node.ubuntu 24.04", "linux", HPC),
+    Image("microsoft-dsvm", "ubuntu-hpc", "2404-rocm", "batch.node.ubuntu 24.04", "linux", HPC_AMD),
+    Image("microsoft-dsvm", "ubuntu-hpc", "2204", "batch.node.ubuntu 22.04", "linux", HPC, JAMMY, UBUNTU_HPC),
+    Image("microsoft-dsvm", "ubuntu-hpc", "2204-v100", "batch.node.ubuntu 22.04", "linux", HPC, JAMMY,
+          "almalinux:almalinux-hpc:8_10-hpc-v100-gen2"),
+    Image("microsoft-dsvm", "ubuntu-hpc", "2204-rocm", "batch.node.ubuntu 22.04", "linux", HPC_AMD, JAMMY,
+          "microsoft-dsvm:ubuntu-hpc:2404-rocm"),
+    Image("almalinux", "almalinux-hpc", "8_10-hpc-gen2", "batch.node.el 8", "linux", HPC),
+    Image("almalinux", "almalinux-hpc", "8_10-hpc-v100-gen2", "batch.node.el 8", "linux", HPC),
+    Image("almalinux", "almalinux-hpc", "9-hpc-gen2", "batch.node.el 9", "linux", HPC),
+    Image("almalinux", "almalinux-x86_64", "8-gen2", "batch.node.el 8", "linux", GEN2_ONLY),
+    Image("almalinux", "almalinux-x86_64", "9-gen2", "batch.node.el 9", "linux", GEN2_ONLY),
+    Image("canonical", "0001-com-ubuntu-server-jammy", "22_04-lts", "batch.node.ubuntu 22.04", "linux", frozenset(),
+          JAMMY, UBUNTU),
+    Image("canonical", "0001-com-ubuntu-server-jammy", "22_04-lts-gen2", "batch.node.ubuntu 22.04", "linux",
+          GEN2_ONLY, JAMMY, UBUNTU),
+    Image("canonical", "ubuntu-24_04-lts", "server", "batch.node.ubuntu 24.04", "linux", GEN2_ONLY),
+    Image("canonical", "ubuntu-24_04-lts", "server-gen1", "batch.node.ubuntu 24.04", "linux", frozenset()),
+    Image("microsoftwindowsserver", "windowsserver", "2016-datacenter", "batch.node.windows amd64", "windows",
+          frozenset(), WINDOWS_2016, WINDOWS),
+    Image("microsoftwindowsserver", "windowsserver", "2016-datacenter-with-containers", "batch.node.windows amd64",
+          "windows", frozenset({DOCKER}), WINDOWS_2016, WINDOWS),
+    Image("microsoftwindowsserver", "windowsserver", "2019-datacenter", "batch.node.windows amd64", "windows"),
+    Image("microsoftwindowsserver", "windowsserver", "2019-datacenter-with-containers", "batch.node.windows amd64",
+          "windows", frozenset({DOCKER})),
+    Image("microsoftwindowsserver", "windowsserver", "2022-datacenter", "batch.node.windows amd64", "windows"),
+)  # fmt: skip
+
+# What people's old files name. The end of a node agent ends every image of it; 31 December 2024 is the day pools of the
+# agents that had already lost support were scaled to zero (Azure/Batch issue 180).
+XENIAL, BIONIC, FOCAL = date(2021, 5, 21), date(2023, 5, 30), date(2025, 4, 23)
+CENTOS_7, CENTOS_8, CUT_OFF = date(2024, 6, 30), date(2021, 12, 31), date(2024, 12, 31)
+SEMI_ANNUAL = date(2022, 8, 9)
+RDMA_INTEL = frozenset({RDMA, INTELMPI})
+CONTAINER_GPU = frozenset({DOCKER, NVIDIA})
+CONTAINER_RDMA = frozenset({DOCKER, RDMA, NVIDIA})
+RETIRED: tuple[Image, ...] = (
+    Image("openlogic", "centos-hpc", "7.*", "batch.node.centos 7", "linux", RDMA_INTEL, CENTOS_7, UBUNTU_HPC),
+    Image("openlogic", "centos-hpc", "8*", "batch.node.centos 8", "linux", frozenset({RDMA}), CENTOS_8, UBUNTU_HPC),
+    Image("openlogic", "centos", "7*", "batch.node.centos 7", "linux", frozenset(), CENTOS_7, ALMA),
+    Image("openlogic", "centos", "8*", "batch.node.centos 8", "linux", frozenset(), CENTOS_8, ALMA),
+    Image("canonical", "ubuntuserver", "14.04*", "batch.node.ubuntu 14.04", "linux", frozenset(), CUT_OFF, UBUNTU),
+    Image("canonical", "ubuntuserver", "16.04*", "batch.node.ubuntu 16.04", "linux", frozenset(), XENIAL, UBUNTU),
+    Image("canonical", "ubuntuserver", "18.04*", "batch.node.ubuntu 18.04", "linux", frozenset(), BIONIC, UBUNTU),
+    Image("canonical", "0001-com-ubuntu-server-focal", "20_04*", "batch.node.ubuntu 20.04", "linux", frozenset(),
+          FOCAL, UBUNTU),
+    Image("microsoft-dsvm", "ubuntu-hpc", "1804", "batch.node.ubuntu 18.04", "linux", HPC, BIONIC, UBUNTU_HPC),
+    Image("microsoft-dsvm", "ubuntu-hpc", "2004", "batch.node.ubuntu 20.04", "linux", HPC, FOCAL, UBUNTU_HPC),
+    Image("microsoft-azure-batch", "ubuntu-server-container", "16-04*", "batch.node.ubuntu 16.04", "linux",
+          CONTAINER_GPU, XENIAL, UBUNTU_HPC),
+    Image("microsoft-azure-batch", "ubuntu-server-container-rdma", "16-04*", "batch.node.ubuntu 16.04", "linux",
+          CONTAINER_RDMA, XENIAL, UBUNTU_HPC),
+    Image("microsoft-azure-batch", "ubuntu-server-container", "20-04*", "batch.node.ubuntu 20.04", "linux",
+          CONTAINER_GPU, FOCAL, UBUNTU_HPC),
+    Image("microsoft-azure-batch", "ubuntu-server-container-rdma", "20-04*", "batch.node.ubuntu 20.04", "linux",
+          CONTAINER_RDMA, FOCAL, UBUNTU_HPC),
+    Image("microsoft-azure-batch", "centos-container", "7*", "batch.node.centos 7", "linux", CONTAINER_GPU, CENTOS_7,
+          UBUNTU_HPC),
+    Image("microsoft-azure-batch", "centos-container-rdma", "7*", "batch.node.centos 7", "linux", CONTAINER_RDMA,
+          CENTOS_7, UBUNTU_HPC),
+    Image("credativ", "debian", "8*", "batch.node.debian 8", "linux", frozenset(), CUT_OFF, UBUNTU),
+    Image("credativ", "debian", "9*", "batch.node.debian 9", "linux", frozenset(), CUT_OFF, UBUNTU),
+    Image("debian", "debian-10", "10*", "batch.node.debian 10", "linux", frozenset(), CUT_OFF, UBUNTU),
+    Image("microsoftwindowsserver", "windowsserversemiannual", "*", "batch.node.windows amd64", "windows",
+          frozenset({DOCKER}), SEMI_ANNUAL, WINDOWS),
+)  # fmt: skip
+
+IMAGES = (*SUPPORTED, *RETIRED)
+
+
+def find(publisher: str, offer: str, sku: str) -> Image | None:
+    """The image of that reference, in any case; None for one these tables do not know."""
+    wanted = Reference(publisher.lower(), offer.lower(), sku.lower())
+    return next((image for image in IMAGES if _matches(image, wanted)), None)
+
+
+def service_words(capabilities: Iterable[str]) -> tuple[str, ...]:
+    """The capabilities as GET /supportedimages spells them, sorted."""
+    return tuple(sorted(SERVICE_WORDS[word] for word in capabilities if word in SERVICE_WORDS))
+
+
+def _matches(image: Image, wanted: Reference) -> bool:
+    return (image.publisher, image.offer) == wanted[:2] and fnmatch.fnmatchcase(wanted.sku, image.sku)

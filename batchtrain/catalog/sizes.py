@@ -1,0 +1,372 @@
+"""VM sizes: what one node has, what its network is, and until when Azure offers it.
+
+Nothing here asks Azure: whether a region, an account or Batch itself offers a size is for the service to say
+(`az batch location list-skus`). Sources, read November 2026: MicrosoftDocs/azure-compute-docs,
+`articles/virtual-machines/sizes/**` (sizes, accelerators, back-end networks, generations) and
+`sizes/retirement/**`; for sizes already gone, the last version of their page in MicrosoftDocs/azure-docs,
+and Batch Shipyard's own tables for which of them spoke Network Direct.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from datetime import date
+from typing import Any, NamedTuple
+
+
+class VmSize(NamedTuple):
+    """One node of this size."""
+
+    name: str
+    """As Azure spells it: `Standard_NC24r`."""
+    family: str
+    """The series: `NC`, `ND H100 v5`, `Dsv5`."""
+    cores: int
+    """vCPUs the task sees (of a constrained-core size: those left)."""
+    memory_gib: float
+    gpus: int = 0
+    """GPUs the task sees; a share of one counts as one."""
+    gpu_model: str | None = None
+    gpu_memory_gib: float | None = None
+    """Memory of one GPU (or of the share)."""
+    gpu_vendor: str = ""
+    """nvidia, amd, or empty without a GPU."""
+    infiniband: str | None = None
+    """qdr, fdr, edr, hdr, ndr or xdr; None without InfiniBand."""
+    rdma: str | None = None
+    """sr-iov, network-direct, or None: how a guest reaches the InfiniBand card."""
+    hcas: int = 0
+    """InfiniBand cards a node has."""
+    generation: int = 1
+    """The lowest Hyper-V generation it boots: 2 means that generation 1 images do not start."""
+    architecture: str = "x64"
+    """x64 or arm64; an image and its node agent must match."""
+    retired: date | None = None
+    """The day Azure takes, or took, it away, as far as announced; None when no date is announced."""
+    notes: str = ""
+
+
+class Successor(NamedTuple):
+    """What to use today in place of a size, and why."""
+
+    today: str | None
+    """Today's size for the same kind of launch."""
+    old_cuda: str | None
+    """The size that can still run builds for CUDA 8 to 10 (CNTK 2.x); None when the question does not arise."""
+    reason: str
+
+
+Row = tuple[Any, ...]
+"""(name without Standard_, cores, memory GiB[, gpus[, memory of one GPU]])"""
+
+
+def _series(family: str, *rows: Row, **common: Any) -> tuple[VmSize, ...]:
+    """Sizes that differ in their numbers only; the rest is said once."""
+    return tuple(_size(family, row, common) for row in rows)
+
+
+def _size(family: str, row: Row, common: dict[str, Any]) -> VmSize:
+    name, cores, memory, *gpu = row
+    own = dict(zip(("gpus", "gpu_memory_gib"), gpu, strict=False))
+    return VmSize(f"Standard_{name}", family, cores, memory, **(common | own))
+
+
+NVIDIA, AMD = {"gpu_vendor": "nvidia"}, {"gpu_vendor": "amd"}
+SR_IOV, NETWORK_DIRECT = {"rdma": "sr-iov"}, {"rdma": "network-direct"}
+
+
+# GPU sizes with InfiniBand between nodes. sizes/gpu-accelerated/nd*-series.md: back-end network and accelerator tables.
+# Whether Batch offers GB200 and GB300 (arm64, with an arm64 node agent) no document says.
+ND = (
+    *_series("ND GB300 v6", ("ND128isr_GB300_v6", 128, 864, 4), ("ND128isrG5_GB300_v6", 128, 864, 4), **NVIDIA,
+             gpu_model="GB300", gpu_memory_gib=288, infiniband="xdr", **SR_IOV, hcas=4, generation=2,
+             architecture="arm64"),
+    *_series("ND GB200 v6", ("ND128isr_NDR_GB200_v6", 128, 900, 4), **NVIDIA, gpu_model="GB200", gpu_memory_gib=192,
+             infiniband="ndr", **SR_IOV, hcas=4, generation=2, architecture="arm64"),
+    *_series("ND H200 v5", ("ND96isr_H200_v5", 96, 1850, 8), **NVIDIA, gpu_model="H200", gpu_memory_gib=141,
+             infiniband="ndr", **SR_IOV, hcas=8, generation=2),
+    *_series("ND H100 v5", ("ND96isr_H100_v5", 96, 1900, 8), **NVIDIA, gpu_model="H100", gpu_memory_gib=80,
+             infiniband="ndr", **SR_IOV, hcas=8, generation=2),
+    *_series("ND MI300X v5", ("ND96isr_MI300X_v5", 96, 1850, 8), **AMD, gpu_model="MI300X", gpu_memory_gib=192,
+             infiniband="ndr", **SR_IOV, hcas=8, generation=2),
+    *_series("NDm A100 v4", ("ND96amsr_A100_v4", 96, 1900, 8), **NVIDIA, gpu_model="A100", gpu_memory_gib=80,
+             infiniband="hdr", **SR_IOV, hcas=8, generation=2),
+    *_series("ND A100 v4", ("ND96asr_v4", 96, 900, 8), **NVIDIA, gpu_model="A100", gpu_memory_gib=40,
+             infiniband="hdr", **SR_IOV, hcas=8, generation=2),
+    *_series("NDv2", ("ND40rs_v2", 40, 672, 8), **NVIDIA, gpu_model="V100", gpu_memory_gib=32,
+             infiniband="edr", **SR_IOV, hcas=1, generation=2,
+             notes="needs an image with a driver that still knows Volta, such as ubuntu-hpc 2204-v100"),
+)  # fmt: skip
+
+# GPU sizes without InfiniBand. sizes/gpu-accelerated/nc*-series.md and nv*-series.md.
+NC_NV = (
+    *_series("NCads H100 v5", ("NC40ads_H100_v5", 40, 320, 1), ("NC80adis_H100_v5", 80, 640, 2), **NVIDIA,
+             gpu_model="H100 NVL", gpu_memory_gib=94, generation=2),
+    *_series("NCCads H100 v5", ("NCC40ads_H100_v5", 40, 320, 1), **NVIDIA, gpu_model="H100 NVL", gpu_memory_gib=94,
+             generation=2, notes="confidential VM"),
+    *_series("NC A100 v4", ("NC24ads_A100_v4", 24, 220, 1), ("NC48ads_A100_v4", 48, 440, 2),
+             ("NC96ads_A100_v4", 96, 880, 4), **NVIDIA, gpu_model="A100", gpu_memory_gib=80, generation=2),
+    *_series("NC RTX PRO 6000 BSE v6", ("NC128ds_xl_RTXPRO6000BSE_v6", 128, 512, 1),
+             ("NC256ds_xl_RTXPRO6000BSE_v6", 256, 1024, 2), ("NC320ds_xl_RTXPRO6000BSE_v6", 320, 1280, 2),
+             ("NC128lds_xl_RTXPRO6000BSE_v6", 128, 256, 1), ("NC256lds_xl_RTXPRO6000BSE_v6", 256, 512, 2),
+             ("NC320lds_xl_RTXPRO6000BSE_v6", 320, 640, 2), **NVIDIA, gpu_model="RTX PRO 6000 BSE",
+             gpu_memory_gib=96, generation=2, notes="preview"),
+    *_series("NCasT4_v3", ("NC4as_T4_v3", 4, 28, 1), ("NC8as_T4_v3", 8, 56, 1), ("NC16as_T4_v3", 16, 110, 1),
+             ("NC64as_T4_v3", 64, 440, 4), **NVIDIA, gpu_model="T4", gpu_memory_gib=16),
+    *_series("NVadsA10 v5", ("NV6ads_A10_v5", 6, 55, 1, 4), ("NV12ads_A10_v5", 12, 110, 1, 8),
+             ("NV18ads_A10_v5", 18, 220, 1, 12), **NVIDIA, gpu_model="A10", notes="a share of one GPU"),
+    *_series("NVadsA10 v5", ("NV36ads_A10_v5", 36, 440, 1), ("NV36adms_A10_v5", 36, 880, 1),
+             ("NV72ads_A10_v5", 72, 880, 2), **NVIDIA, gpu_model="A10", gpu_memory_gib=24),
+    *_series("NVads V710 v5", ("NV4ads_V710_v5", 4, 16, 1, 4), ("NV8ads_V710_v5", 8, 32, 1, 8),
+             ("NV12ads_V710_v5", 12, 64, 1, 12), **AMD, gpu_model="V710", generation=2, notes="a share of one GPU"),
+    *_series("NVads V710 v5", ("NV24ads_V710_v5", 24, 128, 1), ("NV28adms_V710_v5", 28, 160, 1), **AMD,
+             gpu_model="V710", gpu_memory_gib=24, generation=2),
+)  # fmt: skip
+
+# HPC sizes. sizes/high-performance-compute/*-series.md; the dates from sizes/retirement/{hbv2,hc}-series-retirement.md.
+HPC = (
+    *_series("HBv5", ("HB368rs_v5", 368, 432), ("HB368-336rs_v5", 336, 432), ("HB368-288rs_v5", 288, 432),
+             ("HB368-240rs_v5", 240, 432), ("HB368-192rs_v5", 192, 432), ("HB368-144rs_v5", 144, 432),
+             ("HB368-96rs_v5", 96, 432), ("HB368-48rs_v5", 48, 432), infiniband="ndr", **SR_IOV, hcas=4, generation=2),
+    *_series("HBv4", ("HB176rs_v4", 176, 768), ("HB176-144rs_v4", 144, 768), ("HB176-96rs_v4", 96, 768),
+             ("HB176-48rs_v4", 48, 768), ("HB176-24rs_v4", 24, 768), infiniband="ndr", **SR_IOV, hcas=1, generation=2),
+    *_series("HX", ("HX176rs", 176, 1408), ("HX176-144rs", 144, 1408), ("HX176-96rs", 96, 1408),
+             ("HX176-48rs", 48, 1408), ("HX176-24rs", 24, 1408), infiniband="ndr", **SR_IOV, hcas=1, generation=2),
+    *_series("HBv3", ("HB120rs_v3", 120, 448), ("HB120-96rs_v3", 96, 448), ("HB120-64rs_v3", 64, 448),
+             ("HB120-32rs_v3", 32, 448), ("HB120-16rs_v3", 16, 448), infiniband="hdr", **SR_IOV, hcas=1),
+    *_series("HBv2", ("HB120rs_v2", 120, 456), ("HB120-96rs_v2", 96, 456), ("HB120-64rs_v2", 64, 456),
+             ("HB120-32rs_v2", 32, 456), ("HB120-16rs_v2", 16, 456), infiniband="hdr", **SR_IOV, hcas=1,
+             retired=date(2027, 5, 31)),
+    *_series("HC", ("HC44rs", 44, 352), ("HC44-32rs", 32, 352), ("HC44-16rs", 16, 352), infiniband="edr", **SR_IOV,
+             hcas=1, retired=date(2027, 5, 31)),
+)  # fmt: skip
+
+# GPU sizes that are gone. Numbers: the series' last pages; dates: {nc,ncv2,nd,nv}-series-retirement.md (extended by a
+# year to 6 September 2023), retired-sizes-list.md (NCv3), nvv3-series.md and nvv4-series.md. NVv2's date was not found.
+NC_GONE, NC3_GONE, NV_GONE = date(2023, 9, 6), date(2025, 9, 30), date(2026, 9, 30)
+GPU_GONE = (
+    *_series("NC", ("NC6", 6, 56, 1), ("NC12", 12, 112, 2), ("NC24", 24, 224, 4), **NVIDIA, gpu_model="K80",
+             gpu_memory_gib=12, retired=NC_GONE),
+    *_series("NC", ("NC24r", 24, 224, 4), **NVIDIA, gpu_model="K80", gpu_memory_gib=12, infiniband="fdr",
+             **NETWORK_DIRECT, hcas=1, retired=NC_GONE),
+    *_series("NCv2", ("NC6s_v2", 6, 112, 1), ("NC12s_v2", 12, 224, 2), ("NC24s_v2", 24, 448, 4), **NVIDIA,
+             gpu_model="P100", gpu_memory_gib=16, retired=NC_GONE),
+    *_series("NCv2", ("NC24rs_v2", 24, 448, 4), **NVIDIA, gpu_model="P100", gpu_memory_gib=16, infiniband="fdr",
+             **NETWORK_DIRECT, hcas=1, retired=NC_GONE),
+    *_series("NCv3", ("NC6s_v3", 6, 112, 1), ("NC12s_v3", 12, 224, 2), ("NC24s_v3", 24, 448, 4), **NVIDIA,
+             gpu_model="V100", gpu_memory_gib=16, retired=NC3_GONE),
+    *_series("NCv3", ("NC24rs_v3", 24, 448, 4), **NVIDIA, gpu_model="V100", gpu_memory_gib=16, infiniband="fdr",
+             **SR_IOV, hcas=1, retired=NC3_GONE),
+    *_series("ND", ("ND6s", 6, 112, 1), ("ND12s", 12, 224, 2), ("ND24s", 24, 448, 4), **NVIDIA, gpu_model="P40",
+             gpu_memory_gib=24, retired=NC_GONE),
+    *_series("ND", ("ND24rs", 24, 448, 4), **NVIDIA, gpu_model="P40", gpu_memory_gib=24, infiniband="fdr",
+             **NETWORK_DIRECT, hcas=1, retired=NC_GONE),
+    *_series("NV", ("NV6", 6, 56, 1), ("NV12", 12, 112, 2), ("NV24", 24, 224, 4), **NVIDIA, gpu_model="M60",
+             gpu_memory_gib=8, retired=NC_GONE),
+    *_series("NVv2", ("NV6s_v2", 6, 112, 1), ("NV12s_v2", 12, 224, 2), ("NV24s_v2", 24, 448, 4), **NVIDIA,
+             gpu_model="M60", gpu_memory_gib=8, notes="replaced by NVv3; no retirement page found"),
+    *_series("NVv3", ("NV12s_v3", 12, 112, 1), ("NV24s_v3", 24, 224, 2), ("NV48s_v3", 48, 448, 4), **NVIDIA,
+             gpu_model="M60", gpu_memory_gib=8, retired=NV_GONE),
+    *_series("NVv4", ("NV4as_v4", 4, 14, 1, 2), ("NV8as_v4", 8, 28, 1, 4), ("NV16as_v4", 16, 56, 1, 8), **AMD,
+             gpu_model="MI25", retired=NV_GONE, notes="a share of one GPU"),
+    *_series("NVv4", ("NV32as_v4", 32, 112, 1, 16), **AMD, gpu_model="MI25", retired=NV_GONE),
+)  # fmt: skip
+
+# HPC sizes that are gone: h-series.md, hb-series-retirement.md, sizes-previous-gen.md. A8 and A9 are FDR by Azure's
+# page and QDR by Batch Shipyard's table; both say Network Direct.
+H_GONE, HB_GONE, A8_GONE = date(2022, 8, 31), date(2024, 8, 31), date(2021, 3, 1)
+HPC_GONE = (
+    *_series("H", ("H8", 8, 56), ("H8m", 8, 112), ("H16", 16, 112), ("H16m", 16, 224), retired=H_GONE),
+    *_series("H", ("H16r", 16, 112), ("H16mr", 16, 224), infiniband="fdr", **NETWORK_DIRECT, hcas=1, retired=H_GONE),
+    *_series("HB", ("HB60rs", 60, 228), ("HB60-45rs", 45, 228), ("HB60-30rs", 30, 228), ("HB60-15rs", 15, 228),
+             infiniband="edr", **SR_IOV, hcas=1, retired=HB_GONE),
+    *_series("A8-A11", ("A8", 8, 56), ("A9", 16, 112), infiniband="fdr", **NETWORK_DIRECT, hcas=1, retired=A8_GONE,
+             notes="FDR by Azure's page, QDR by Batch Shipyard's table"),
+    *_series("A8-A11", ("A10", 8, 56), ("A11", 16, 112), retired=A8_GONE),
+)  # fmt: skip
+
+# Ordinary sizes whose numbers follow no rule. sizes-previous-gen.md, dv2-dsv2-series.md, av2-series.md.
+AV1, DV2, AV2, DV3 = date(2024, 8, 31), date(2028, 5, 1), date(2028, 11, 15), date(2029, 11, 15)
+D_ROWS = (
+    ("1", 1, 3.5), ("2", 2, 7), ("3", 4, 14), ("4", 8, 28), ("11", 2, 14), ("12", 4, 28), ("13", 8, 56),
+    ("14", 16, 112),
+)  # fmt: skip
+DV2_ROWS = (*D_ROWS, ("5", 16, 56), ("15", 20, 140))
+ORDINARY = (
+    *_series("A", ("A1", 1, 1.75), ("A2", 2, 3.5), ("A3", 4, 7), ("A4", 8, 14), ("A5", 2, 14), ("A6", 4, 28),
+             ("A7", 8, 56), retired=AV1),
+    *_series("Av2", ("A1_v2", 1, 2), ("A2_v2", 2, 4), ("A4_v2", 4, 8), ("A8_v2", 8, 16), ("A2m_v2", 2, 16),
+             ("A4m_v2", 4, 32), ("A8m_v2", 8, 64), retired=AV2),
+    *_series("D", *((f"D{n}", cores, memory) for n, cores, memory in D_ROWS), retired=DV2),
+    *_series("DS", *((f"DS{n}", cores, memory) for n, cores, memory in D_ROWS), retired=DV2),
+    *_series("Dv2", *((f"D{n}_v2", cores, memory) for n, cores, memory in DV2_ROWS), retired=DV2),
+    *_series("DSv2", *((f"DS{n}_v2", cores, memory) for n, cores, memory in DV2_ROWS), retired=DV2),
+    *_series("Ev3", ("E64_v3", 64, 432), retired=DV3),
+    *_series("Esv3", ("E64s_v3", 64, 432), retired=DV3),
+    *_series("Ev4", ("E64_v4", 64, 504)),
+    *_series("Esv4", ("E64s_v4", 64, 504)),
+    *_series("Edv4", ("E64d_v4", 64, 504)),
+    *_series("Edsv4", ("E64ds_v4", 64, 504)),
+    *_series("Easv4", ("E96as_v4", 96, 672)),
+    *_series("Esv5", ("E96s_v5", 96, 672)),
+    *_series("Edsv5", ("E96ds_v5", 96, 672)),
+    *_series("Easv5", ("E96as_v5", 96, 672)),
+    *_series("Eadsv5", ("E96ads_v5", 96, 672)),
+)  # fmt: skip
+
+# Ordinary sizes that follow a rule: (family, name with the cores, GiB a core, cores, what all share).
+# sizes/general-purpose/**, compute-optimized/**, memory-optimized/**; dates: retired-sizes-list.md.
+TO_16, TO_48, TO_64 = (1, 2, 4, 8, 16), (2, 4, 8, 16, 20, 32, 48), (2, 4, 8, 16, 32, 48, 64)
+TO_96, TO_128, E_TO_64 = (*TO_64, 96), (*TO_64, 96, 128), (*TO_48, 64)
+ARM: dict[str, Any] = {"architecture": "arm64", "generation": 2}
+GEN2: dict[str, Any] = {"generation": 2}
+BY_RULE: tuple[tuple[str, str, int, tuple[int, ...], dict[str, Any]], ...] = (
+    ("F", "F{}", 2, TO_16, {"retired": AV2}),
+    ("Fs", "F{}s", 2, TO_16, {"retired": AV2}),
+    ("Fsv2", "F{}s_v2", 2, (*TO_64, 72), {"retired": AV2}),
+    ("Dv3", "D{}_v3", 4, TO_64, {"retired": DV3}),
+    ("Dsv3", "D{}s_v3", 4, TO_64, {"retired": DV3}),
+    ("Ev3", "E{}_v3", 8, TO_48, {"retired": DV3}),
+    ("Esv3", "E{}s_v3", 8, TO_48, {"retired": DV3}),
+    ("Dv4", "D{}_v4", 4, TO_64, {}),
+    ("Dsv4", "D{}s_v4", 4, TO_64, {}),
+    ("Ddv4", "D{}d_v4", 4, TO_64, {}),
+    ("Ddsv4", "D{}ds_v4", 4, TO_64, {}),
+    ("Dav4", "D{}a_v4", 4, TO_96, {}),
+    ("Dasv4", "D{}as_v4", 4, TO_96, {}),
+    ("Ev4", "E{}_v4", 8, TO_48, {}),
+    ("Esv4", "E{}s_v4", 8, TO_48, {}),
+    ("Edv4", "E{}d_v4", 8, TO_48, {}),
+    ("Edsv4", "E{}ds_v4", 8, TO_48, {}),
+    ("Easv4", "E{}as_v4", 8, E_TO_64, {}),
+    ("Dv5", "D{}_v5", 4, TO_96, {}),
+    ("Dsv5", "D{}s_v5", 4, TO_96, {}),
+    ("Ddv5", "D{}d_v5", 4, TO_96, {}),
+    ("Ddsv5", "D{}ds_v5", 4, TO_96, {}),
+    ("Dasv5", "D{}as_v5", 4, TO_96, {}),
+    ("Dadsv5", "D{}ads_v5", 4, TO_96, {}),
+    ("Dpsv5", "D{}ps_v5", 4, TO_64, ARM),
+    ("Dpdsv5", "D{}pds_v5", 4, TO_64, ARM),
+    ("Esv5", "E{}s_v5", 8, E_TO_64, {}),
+    ("Edsv5", "E{}ds_v5", 8, E_TO_64, {}),
+    ("Easv5", "E{}as_v5", 8, E_TO_64, {}),
+    ("Eadsv5", "E{}ads_v5", 8, E_TO_64, {}),
+    ("Dsv6", "D{}s_v6", 4, TO_128, GEN2),
+    ("Ddsv6", "D{}ds_v6", 4, TO_128, GEN2),
+    ("Dasv6", "D{}as_v6", 4, TO_96, GEN2),
+    ("Dadsv6", "D{}ads_v6", 4, TO_96, GEN2),
+    ("Dpsv6", "D{}ps_v6", 4, TO_96, ARM),
+    ("Dpdsv6", "D{}pds_v6", 4, TO_96, ARM),
+    ("Fasv6", "F{}as_v6", 4, TO_64, GEN2),
+    ("Falsv6", "F{}als_v6", 2, TO_64, GEN2),
+    ("Esv6", "E{}s_v6", 8, E_TO_64, GEN2),
+    ("Easv6", "E{}as_v6", 8, E_TO_64, GEN2),
+    ("Lsv3", "L{}s_v3", 8, (8, 16, 32, 48, 64, 80), {}),
+    ("Lasv3", "L{}as_v3", 8, (8, 16, 32, 48, 64, 80), {}),
+)
+
+SIZES: tuple[VmSize, ...] = (
+    *ND, *NC_NV, *HPC, *GPU_GONE, *HPC_GONE, *ORDINARY,
+    *(size for family, name, memory, counts, common in BY_RULE
+      for size in _series(family, *((name.format(n), n, n * memory) for n in counts), **common)),
+)  # fmt: skip
+
+
+def _key(name: str) -> str:
+    return name.strip().lower().removeprefix("standard_")
+
+
+_BY_KEY = {_key(size.name): size for size in SIZES}
+
+
+def find(name: str) -> VmSize | None:
+    """The size of that name, in any case, `Standard_` optional; None for one this table does not know."""
+    return _BY_KEY.get(_key(name))
+
+
+def nearest(name: str) -> tuple[str, ...]:
+    """At most three names that `name` may have been meant to be, the nearest first."""
+    return tuple(_BY_KEY[key].name for key in difflib.get_close_matches(_key(name), _BY_KEY, n=3, cutoff=0.6))
+
+
+# Today's size for what a size that is going away was used for, by family and GPUs of a node; 0 stands for any number.
+# With RDMA, the launch needs it today too, so those have a table of their own.
+TODAY_WITH_RDMA = {
+    "NC": "Standard_ND96isr_H100_v5",
+    "NCv2": "Standard_ND96isr_H100_v5",
+    "NCv3": "Standard_ND96isr_H100_v5",
+    "ND": "Standard_ND96isr_H100_v5",
+    "H": "Standard_HB120rs_v3",
+    "HB": "Standard_HB120rs_v3",
+    "A8-A11": "Standard_HB120rs_v3",
+    "HBv2": "Standard_HB176rs_v4",
+    "HC": "Standard_HB176rs_v4",
+}
+A100 = {1: "Standard_NC24ads_A100_v4", 2: "Standard_NC48ads_A100_v4", 4: "Standard_NC96ads_A100_v4"}
+A10 = {1: "Standard_NV36ads_A10_v5", 0: "Standard_NV72ads_A10_v5"}
+TODAY_WITH_GPU = {
+    "NC": {1: "Standard_NC8as_T4_v3", 2: "Standard_NC48ads_A100_v4", 4: "Standard_NC64as_T4_v3"},
+    "NCv2": A100,
+    "NCv3": A100,
+    "ND": A100,
+    "NV": A10,
+    "NVv3": A10,
+    "NVv4": {1: "Standard_NV24ads_V710_v5"},
+}
+
+# The first CUDA that builds for a GPU (NVIDIA's compatibility guides: Turing, Ampere, Ada and Hopper).
+FIRST_CUDA = {"T4": "10.0", "A100": "11.0", "A10": "11.1", "H100": "11.8", "H100 NVL": "11.8"}
+
+OLD_CUDA_SIZE = "Standard_ND40rs_v2"
+OLD_CUDA_GPUS = ("K80", "P100", "P40", "V100")
+# NVIDIA: Volta (V100) is compute capability 7.0, first built for by CUDA 9; an older build runs there only where it
+# carries PTX. After Turing (T4, 7.5) no GPU runs what CUDA 10 or older built, PTX apart.
+OLD_CUDA_REASON = (
+    f"{OLD_CUDA_SIZE} (8 x V100, compute capability 7.0) is the one size left with RDMA whose GPUs builds for CUDA 9 "
+    "and 10 know; a build for CUDA 8, which is older than that GPU, runs there only if it carries PTX. "
+    "NCv3, the smaller V100 size, is gone since 30 September 2025."
+)
+
+
+def today_for(size: VmSize) -> Successor:
+    """What to use instead; the size itself, with no reason, while it has no retirement date.
+
+    Whether that date is past is the caller's to say, and the reason does not repeat it.
+    """
+    if size.retired is None:
+        return Successor(size.name, None, "")
+    today = _today(size)
+    old_cuda = OLD_CUDA_SIZE if size.gpu_model in OLD_CUDA_GPUS else None
+    said = (_today_reason(today), OLD_CUDA_REASON if old_cuda else "")
+    return Successor(today, old_cuda, " ".join(filter(None, said)))
+
+
+def _today(size: VmSize) -> str | None:
+    if size.rdma:
+        return TODAY_WITH_RDMA.get(size.family)
+    if size.gpus:
+        choice = TODAY_WITH_GPU.get(size.family, {})
+        return choice.get(size.gpus, choice.get(0))
+    fitting = (one for one in SIZES if one.family in ("Dsv5", "Esv5") and _holds(one, size))
+    return _smallest(fitting)
+
+
+def _holds(one: VmSize, other: VmSize) -> bool:
+    return one.cores >= other.cores and one.memory_gib >= other.memory_gib
+
+
+def _smallest(sizes: Iterable[VmSize]) -> str | None:
+    chosen = min(sizes, key=lambda one: (one.cores, one.memory_gib), default=None)
+    return chosen.name if chosen else None
+
+
+def _today_reason(today: str | None) -> str:
+    chosen = find(today) if today else None
+    if chosen is None:
+        return ""
+    gpus = f"{chosen.gpus} x {chosen.gpu_model}" if chosen.gpus else f"{chosen.cores} cores"
+    network = f", {chosen.hcas} x {chosen.infiniband.upper()} InfiniBand" if chosen.infiniband else ""
+    cuda = FIRST_CUDA.get(chosen.gpu_model or "")
+    framework = f", with a framework built for CUDA {cuda} or later" if cuda else ""
+    return f"Today's size for the same launch is {chosen.name} ({gpus}{network}){framework}."

@@ -1,0 +1,239 @@
+"""Records as the documents the service answers with; pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any
+
+from batchtrain.emulator import states, wire
+from batchtrain.emulator.records import Instance, Job, Node, Pool, Record, Task
+from batchtrain.emulator.world import JobBook, PoolBook, World, task_document
+
+Document = dict[str, Any]
+
+AGENT_VERSION = "1.12.15"
+
+NODE_STATES = (
+    "creating",
+    "idle",
+    "offline",
+    "preempted",
+    "rebooting",
+    "reimaging",
+    "running",
+    "starting",
+    "startTaskFailed",
+    "leavingPool",
+    "unknown",
+    "unusable",
+    "waitingForStartTask",
+    "deallocated",
+    "deallocating",
+    "upgradingOS",
+)
+"""The counters of nodecounts."""
+
+
+def pool_url(base: str, pool: Pool) -> str:
+    return f"{base}/pools/{pool.id}"
+
+
+def node_url(base: str, pool_id: str, node_id: str) -> str:
+    return f"{base}/pools/{pool_id}/nodes/{node_id}"
+
+
+def job_url(base: str, job: Job) -> str:
+    return f"{base}/jobs/{job.id}"
+
+
+def task_url(base: str, job: Job, task: Task) -> str:
+    return f"{base}/jobs/{job.id}/tasks/{task.id}"
+
+
+def task_directory(job: Job, task: Task) -> str:
+    """Where a task lives below its node's root."""
+    return f"workitems/{job.id}/job-1/{task.id}"
+
+
+def pool_document(book: PoolBook, base: str) -> Document:
+    pool = book.record
+    spec = pool.spec
+    document: Document = {
+        "id": pool.id,
+        **({"displayName": spec["displayName"]} if "displayName" in spec else {}),
+        "url": pool_url(base, pool),
+        **_history(pool),
+        "allocationState": pool.allocation,
+        "allocationStateTransitionTime": wire.timestamp(pool.allocation_time),
+        "currentDedicatedNodes": book.current(dedicated=True),
+        "currentLowPriorityNodes": book.current(dedicated=False),
+        "targetDedicatedNodes": pool.target_dedicated,
+        "targetLowPriorityNodes": pool.target_spot,
+    }
+    if pool.resize_errors:
+        document["resizeErrors"] = pool.resize_errors
+    return {**document, **spec}
+
+
+def node_document(world: World, book: PoolBook, node: Node, base: str) -> Document:
+    running = book.running[node.id]
+    spec = book.record.spec
+    document: Document = {
+        "id": node.id,
+        "url": node_url(base, book.record.id, node.id),
+        "state": node.state,
+        "schedulingState": "enabled" if node.scheduling else "disabled",
+        "stateTransitionTime": wire.timestamp(node.state_time),
+        "allocationTime": wire.timestamp(node.created),
+        "ipAddress": node.address,
+        "affinityId": f"TVM:{node.id}",
+        "vmSize": spec["vmSize"],
+        "totalTasksRun": node.total_run,
+        "runningTasksCount": len(running),
+        "runningTaskSlotsCount": book.used(node.id),
+        "totalTasksSucceeded": node.total_succeeded,
+        "isDedicated": node.dedicated,
+        "endpointConfiguration": {"inboundEndpoints": []},
+        "nodeAgentInfo": {
+            "version": AGENT_VERSION,
+            "lastUpdateTime": wire.timestamp(node.booted or node.created),
+        },
+        "virtualMachineInfo": {"imageReference": spec["virtualMachineConfiguration"]["imageReference"]},
+    }
+    if node.booted:
+        document["lastBootTime"] = wire.timestamp(node.booted)
+    if recent := list(_recent_tasks(world, node, base)):
+        document["recentTasks"] = recent
+    if "startTask" in spec:
+        document["startTask"] = spec["startTask"]
+    if node.start:
+        document["startTaskInfo"] = node.start
+    if node.errors:
+        document["errors"] = node.errors
+    return document
+
+
+def _recent_tasks(world: World, node: Node, base: str) -> Iterable[Document]:
+    for job_id, task_id, subtask in reversed(node.recent):
+        job = world.jobs.get(job_id.lower())
+        task = job.tasks.get(task_id.lower()) if job else None
+        if job is None or task is None:
+            continue
+        yield {
+            "taskUrl": task_url(base, job.record, task),
+            "jobId": job_id,
+            "taskId": task_id,
+            **({"subtaskId": subtask} if subtask else {}),
+            "taskState": task.state,
+            "executionInfo": task_execution(task),
+        }
+
+
+def node_counts(nodes: Iterable[Node]) -> Document:
+    """How many nodes stand in each state."""
+    counted = Counter(node.state for node in nodes)
+    return {**{name: counted[name.lower()] for name in NODE_STATES}, "total": counted.total()}
+
+
+def job_document(book: JobBook, base: str) -> Document:
+    job = book.record
+    execution: Document = {"startTime": wire.timestamp(job.started)}
+    if job.ended:
+        execution["endTime"] = wire.timestamp(job.ended)
+    if pool_id := job.spec["poolInfo"].get("poolId"):
+        execution["poolId"] = pool_id
+    if job.reason:
+        execution["terminateReason"] = job.reason
+    return {"id": job.id, "url": job_url(base, job), **_history(job), **job.spec, "executionInfo": execution}
+
+
+def task_document_of(book: JobBook, task: Task, base: str) -> Document:
+    document: Document = {
+        "id": task.id,
+        "url": task_url(base, book.record, task),
+        **_history(task),
+        **task_document(task),
+        "executionInfo": task_execution(task),
+    }
+    if task.instances and task.state != "active":
+        document["nodeInfo"] = _node_info(book, task, task.instances[0], base)
+    return document
+
+
+def task_execution(task: Task) -> Document:
+    execution: Document = {}
+    if task.start:
+        execution["startTime"] = wire.timestamp(task.start)
+    if task.end:
+        execution["endTime"] = wire.timestamp(task.end)
+    if task.exit_code is not None:
+        execution["exitCode"] = task.exit_code
+    if task.failure is not None:
+        execution["failureInfo"] = task.failure
+    execution["retryCount"] = task.retries
+    if task.last_retry:
+        execution["lastRetryTime"] = wire.timestamp(task.last_retry)
+    execution["requeueCount"] = task.requeues
+    if task.last_requeue:
+        execution["lastRequeueTime"] = wire.timestamp(task.last_requeue)
+    if task.result:
+        execution["result"] = task.result
+    return execution
+
+
+def subtask_documents(book: JobBook, task: Task, base: str) -> list[Document]:
+    """All instances but the primary."""
+    return [
+        {"id": number, **_subtask(book, task, instance, base)}
+        for number, instance in enumerate(task.instances)
+        if number
+    ]
+
+
+def _subtask(book: JobBook, task: Task, instance: Instance, base: str) -> Document:
+    state = states.SUBTASK_STATE.get(instance.phase, "running")
+    document: Document = {
+        "nodeInfo": _node_info(book, task, instance, base),
+        "state": state,
+        "stateTransitionTime": wire.timestamp(instance.phase_time),
+    }
+    if instance.start:
+        document["startTime"] = wire.timestamp(instance.start)
+    if state != "completed":
+        return document
+    document["previousState"] = "running"
+    document["endTime"] = wire.timestamp(instance.end or instance.phase_time)
+    if instance.exit_code is not None:
+        document["exitCode"] = instance.exit_code
+    if instance.failure is not None:
+        document["failureInfo"] = instance.failure
+    document["result"] = "success" if instance.exit_code == 0 and instance.failure is None else "failure"
+    return document
+
+
+def _node_info(book: JobBook, task: Task, instance: Instance, base: str) -> Document:
+    directory = task_directory(book.record, task)
+    url = node_url(base, task.node_pool, instance.node)
+    return {
+        "affinityId": f"TVM:{instance.node}",
+        "nodeUrl": url,
+        "poolId": task.node_pool,
+        "nodeId": instance.node,
+        "taskRootDirectory": directory,
+        "taskRootDirectoryUrl": f"{url}/files/{directory}",
+    }
+
+
+def _history(record: Record) -> Document:
+    history: Document = {
+        "eTag": record.etag,
+        "lastModified": wire.timestamp(record.modified),
+        "creationTime": wire.timestamp(record.created),
+        "state": record.state,
+        "stateTransitionTime": wire.timestamp(record.state_time),
+    }
+    if record.previous:
+        history["previousState"] = record.previous
+        history["previousStateTransitionTime"] = wire.timestamp(record.previous_time)
+    return history

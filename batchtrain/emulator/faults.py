@@ -1,0 +1,94 @@
+"""What the service answers when it refuses: a fault is a status, a code, a text and details."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+Code = tuple[int, str]
+
+FAULTS: Mapping[str, Code] = {
+    "MissingRequiredProperty": (400, "A required property was not specified in the request body."),
+    "MissingRequiredQueryParameter": (400, "A required query parameter was not specified for this request."),
+    "InvalidPropertyValue": (
+        400,
+        "The value provided for one of the properties in the request body is invalid.",
+    ),
+    "InvalidQueryParameterValue": (
+        400,
+        "Value for one of the query parameters specified in the request URI is invalid.",
+    ),
+    "InvalidHeaderValue": (400, "The value provided for one of the HTTP headers was not in the correct format."),
+    "InvalidRequestBody": (400, "The specified Request Body is not syntactically valid."),
+    "InvalidUri": (400, "The requested URI does not represent any resource on the server."),
+    "OutOfRangeInput": (400, "One of the request inputs is out of range."),
+    "TaskDependenciesNotSpecifiedOnJob": (
+        400,
+        "The specified task has dependencies but the job does not use task dependencies.",
+    ),
+    "TaskDependencyListTooLong": (400, "The task's list of dependencies is too long."),
+    "AuthenticationFailed": (
+        403,
+        "Server failed to authenticate the request. Make sure the value of Authorization header is formed correctly"
+        " including the signature.",
+    ),
+    "PoolNotFound": (404, "The specified pool does not exist."),
+    "NodeNotFound": (404, "The specified node does not exist."),
+    "JobNotFound": (404, "The specified job does not exist."),
+    "TaskNotFound": (404, "The specified task does not exist."),
+    "FileNotFound": (404, "The specified file does not exist."),
+    "ResourceNotFound": (404, "The specified resource does not exist."),
+    "UnsupportedHttpVerb": (405, "The resource doesn't support the specified HTTP verb."),
+    "PoolExists": (409, "The specified pool already exists."),
+    "PoolBeingDeleted": (409, "The specified pool is being deleted."),
+    "PoolBeingResized": (409, "The specified pool is being resized."),
+    "JobExists": (409, "The specified job already exists."),
+    "JobBeingDeleted": (409, "The specified job is being deleted."),
+    "JobBeingTerminated": (409, "The specified job is being terminated."),
+    "JobCompleted": (409, "The specified job is already in a completed state."),
+    "JobDisabled": (409, "The specified job is disabled."),
+    "JobNotActive": (409, "The specified job is not in an active state."),
+    "TaskExists": (409, "The specified task already exists."),
+    "TaskCompleted": (409, "The specified task is already in a completed state."),
+    "TaskNotCompleted": (409, "The specified task is not in a completed state."),
+    "TaskSucceeded": (409, "The specified task has already completed successfully."),
+    "TaskFilesUnavailable": (
+        409,
+        "The task files are unavailable because the node where the task ran is unavailable or the task has not run.",
+    ),
+    "NodeBeingRebooted": (409, "The specified node is being rebooted."),
+    "NodeStateUnusable": (409, "The specified node is unusable."),
+    "NodeAlreadyInTargetSchedulingState": (409, "The specified node is already in the target scheduling state."),
+    "OperationInvalidForCurrentState": (409, "The operation is not valid for the current state of the resource."),
+    "OperationNotValidOnNode": (409, "The specified operation is not valid on the current node."),
+    "ConditionNotMet": (412, "The condition specified using HTTP conditional header(s) is not met."),
+    "RequestBodyTooLarge": (413, "The size of the request body exceeds the maximum permissible limit."),
+    "InvalidRange": (416, "The range specified is invalid for the current size of the resource."),
+    "InternalError": (500, "Server encountered an internal error. Please try again after some time."),
+    "NotImplementedByEmulator": (501, "The emulator does not implement this operation."),
+}
+"""Code -> status and the service's own text (the emulator's own last line excepted)."""
+
+
+class Fault(Exception):
+    """A refusal; `details` become the body's `values`."""
+
+    def __init__(self, code: str, /, text: str = "", **details: str) -> None:
+        self.code = code
+        self.status, standard = FAULTS[code]
+        self.text = text or standard
+        self.details = details
+        super().__init__(f"{code}: {self.text}")
+
+
+class NotModified(Exception):
+    """A conditional GET whose answer is 304."""
+
+
+def invalid_property(name: str, value: object, reason: str) -> Fault:
+    """400 for one property, with the service's three details."""
+    return Fault("InvalidPropertyValue", PropertyName=name, PropertyValue=str(value), Reason=reason)
+
+
+def not_implemented(what: str) -> Fault:
+    """501, naming what was asked for: silence would look like success."""
+    return Fault("NotImplementedByEmulator", text=f"The emulator does not implement {what}.", Operation=what)

@@ -1,0 +1,683 @@
+"""The init of one emulated node: starts its runs and its ssh sessions, reaps, and ends everything it started.
+
+Started by `process.py` as `python -I -S agent.py FD NODE`; standard library only, because it runs with no `sys.path`.
+Nothing here knows Batch: it is told programs, directories and environments.
+
+The rules it keeps:
+
+* When the control socket FD reaches its end (the machine closed it, or died), the node ends: in a process namespace
+  the kernel kills all of it with its init, otherwise every descendant is killed before the agent exits.
+* Every scope has a supervisor, a fork of the agent that is a *subreaper*: whatever a run leaves behind, daemons in
+  sessions of their own included, becomes a child of its supervisor and of nobody else. A scope without children is
+  a scope without processes.
+* Nothing waits for the end of a stream (an orphan may hold it open for ever) and nothing polls on a clock.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import gc
+import json
+import os
+import select
+import signal
+import socket
+import struct
+import sys
+import time
+
+# A name that type checkers hold true; `typing` itself would cost a third of this file's start-up time.
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from typing import Any, NoReturn
+
+    Message = dict[str, Any]
+
+# --- the kernel -------------------------------------------------------------------------------------------------
+
+CLONE_NEWNS, CLONE_NEWUTS, CLONE_NEWIPC, CLONE_NEWUSER, CLONE_NEWPID = 0x20000, 0x4000000, 0x8000000, 0x10000000, 0x20000000
+MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_BIND, MS_REC, MS_PRIVATE = 2, 4, 8, 4096, 16384, 1 << 18
+PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def _kernel(call: str, *arguments: object) -> None:
+    """One libc call; OSError with the call's name when it fails."""
+    if getattr(_libc, call)(*arguments) < 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"{call}: {os.strerror(number)}")
+
+
+def _mount(source: str, target: str, kind: str | None, flags: int, data: str | None = None) -> None:
+    encode = os.fsencode
+    try:
+        _kernel(
+            "mount", encode(source), encode(target), kind and encode(kind), ctypes.c_ulong(flags), data and encode(data)
+        )
+    except OSError as error:
+        raise OSError(error.errno, f"mount {target}: {os.strerror(error.errno or 0)}") from None
+
+
+def _bind(source: str, target: str) -> None:
+    _mount(source, target, None, MS_BIND | MS_REC)
+
+
+def enter_namespaces(boot: Message) -> None:
+    """Leave the machine's mounts, host name, IPC and process tree; the next fork is the new tree's pid 1.
+
+    An ordinary user gets these only inside a user namespace, where it is mapped to itself, so files keep their owner
+    and programs see the same uid as outside. `setgroups` must be denied before the kernel takes a gid map.
+    """
+    flags = CLONE_NEWNS | CLONE_NEWUTS | CLONE_NEWIPC | CLONE_NEWPID
+    uid, gid = os.getuid(), os.getgid()
+    _kernel("unshare", flags | (CLONE_NEWUSER if boot["user_namespace"] else 0))
+    if boot["user_namespace"]:
+        for file, text in (("setgroups", "deny"), ("uid_map", f"{uid} {uid} 1"), ("gid_map", f"{gid} {gid} 1")):
+            _write(f"/proc/self/{file}", text)
+    _mount("none", "/", None, MS_REC | MS_PRIVATE)
+    socket.sethostname(boot["hostname"])
+    for source, target in boot["binds"]:
+        _bind(source, target)
+
+
+def become_init(boot: Message) -> None:
+    """Pid 1 of the new tree: its own /proc and /dev/shm, and no life without the launcher that waits for it."""
+    _kernel("prctl", PR_SET_PDEATHSIG, signal.SIGKILL)
+    _mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC)
+    if os.path.isdir("/dev/shm"):
+        _mount("tmpfs", "/dev/shm", "tmpfs", MS_NOSUID | MS_NODEV, "mode=1777")
+    # Nodes share /tmp: start each one's pids somewhere else, so that files named by pid do not meet there.
+    with contextlib.suppress(OSError):
+        _write("/proc/sys/kernel/ns_last_pid", str(boot["first_pid"]))
+
+
+def _write(path: str, text: str) -> None:
+    with open(path, "w") as file:
+        file.write(text)
+
+
+# --- messages ---------------------------------------------------------------------------------------------------
+
+
+class Channel:
+    """Messages over a stream socket: four bytes of length, then JSON."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self.socket = sock
+        self._buffer = bytearray()
+
+    def send(self, message: Message) -> None:
+        """A peer that is gone is noticed by the reader, which sees the end of the stream."""
+        body = json.dumps(message).encode()
+        with contextlib.suppress(OSError):
+            self.socket.sendall(struct.pack("!I", len(body)) + body)
+
+    def receive(self) -> list[Message] | None:
+        """What one read completes; None at the end of the stream."""
+        try:
+            data = self.socket.recv(1 << 16)
+        except OSError:
+            data = b""
+        if not data:
+            return None
+        self._buffer += data
+        return [json.loads(body) for body in frames(self._buffer)]
+
+    def wait(self) -> Message | None:
+        """The first message, or None at the end of the stream."""
+        while (messages := self.receive()) is not None:
+            if messages:
+                return messages[0]
+        return None
+
+
+def frames(buffer: bytearray) -> Iterable[bytes]:
+    """Take the complete frames off the front of a buffer."""
+    while len(buffer) >= 4:
+        end = 4 + struct.unpack_from("!I", buffer)[0]
+        if len(buffer) < end:
+            return
+        body = bytes(buffer[4:end])
+        del buffer[:end]
+        yield body
+
+
+class Loop:
+    """Calls back when a descriptor is readable, a child changed, or the one deadline passed."""
+
+    def __init__(self, on_child: Callable[[], None]) -> None:
+        self._poll = select.poll()
+        self._readers: dict[int, Callable[[], None]] = {}
+        self._on_child = on_child
+        self.deadline: float | None = None
+        self.on_deadline: Callable[[], None] = lambda: None
+        self._woken, wake = os.pipe()
+        os.set_blocking(self._woken, False)
+        os.set_blocking(wake, False)
+        signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        self.watch(self._woken, self._drain)
+
+    def watch(self, fd: int, reader: Callable[[], None]) -> None:
+        self._readers[fd] = reader
+        self._poll.register(fd, select.POLLIN)
+
+    def forget(self, fd: int) -> None:
+        del self._readers[fd]
+        self._poll.unregister(fd)
+
+    def run(self) -> NoReturn:
+        while True:
+            for fd, _ in self._poll.poll(self._timeout()):
+                if fd in self._readers:
+                    self._readers[fd]()
+            if self.deadline is not None and time.monotonic() >= self.deadline:
+                self.deadline = None
+                self.on_deadline()
+
+    def _timeout(self) -> int | None:
+        if self.deadline is None:
+            return None
+        return max(0, int((self.deadline - time.monotonic()) * 1000) + 1)
+
+    def _drain(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            while os.read(self._woken, 512):
+                pass
+        self._on_child()
+
+
+# --- the process tree -------------------------------------------------------------------------------------------
+
+
+def descendants(ancestor: int) -> list[int]:
+    """Every living process below `ancestor`, parents first, as /proc has it now."""
+    children: dict[int, list[int]] = {}
+    for entry in os.listdir("/proc"):
+        if entry.isdigit():
+            children.setdefault(_parent(entry), []).append(int(entry))
+    found = list(children.get(ancestor, ()))
+    for pid in found:
+        found.extend(children.get(pid, ()))
+    return found
+
+
+def _parent(pid: str) -> int:
+    """0 for a process that is gone. A program's name may hold anything, `)` too: the last one ends it."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            state, parent = file.read().rpartition(b")")[2].split()[:2]
+    except (OSError, ValueError):
+        return 0
+    return 0 if state == b"Z" else int(parent)
+
+
+def signal_tree(ancestor: int, number: int) -> bool:
+    """Send to every descendant; False when there are some and none may be signalled (another user's)."""
+    sent, refused = 0, 0
+    for pid in descendants(ancestor):
+        try:
+            os.kill(pid, number)
+            sent += 1
+        except PermissionError:
+            refused += 1
+        except ProcessLookupError:
+            pass
+    return sent > 0 or refused == 0
+
+
+def kill_tree(ancestor: int) -> bool:
+    """Freeze, then kill: a tree that is stopped cannot fork its way out. What slips through between two looks at
+    /proc becomes a child of the subreaper when its parent dies, so the next call (at that death) finds it."""
+    signal_tree(ancestor, signal.SIGSTOP)
+    return signal_tree(ancestor, signal.SIGKILL)
+
+
+def reap() -> tuple[dict[int, int], bool]:
+    """(status by pid of the children that ended, whether any child is left)."""
+    ended: dict[int, int] = {}
+    while True:
+        try:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return ended, False
+        if pid == 0:
+            return ended, True
+        ended[pid] = status
+
+
+def end_everything() -> None:
+    """Kill every descendant until none is left (or only another user's are)."""
+    while reap()[1] and kill_tree(os.getpid()):
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(-1, 0)
+
+
+# --- starting programs ------------------------------------------------------------------------------------------
+
+
+class LaunchError(Exception):
+    """A program that did not start; `code` is Batch's word for it."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+def spawn(program: list[str], environment: dict[str, str], directory: str, stdio: tuple[int, int, int]) -> int:
+    """Start a program in a session of its own and return its pid once it really runs (its exec succeeded)."""
+    report, reporter = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        _become(program, environment, directory, stdio, reporter)
+    os.close(reporter)
+    with open(report, "rb") as file:
+        failure = file.read()
+    if failure:
+        os.waitpid(pid, 0)
+        code, _, message = failure.decode(errors="replace").partition("\0")
+        raise LaunchError(code, message)
+    return pid
+
+
+def _become(
+    program: list[str], environment: dict[str, str], directory: str, stdio: tuple[int, int, int], reporter: int
+) -> NoReturn:
+    """The child between fork and exec: it either becomes the program or says why not and is gone."""
+    try:
+        os.setsid()
+        for target, fd in enumerate(stdio):
+            os.dup2(fd, target)
+        os.chdir(directory)
+        for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores these two, and exec would pass that on
+            signal.signal(number, signal.SIG_DFL)
+        _exec(program, environment)
+    except LaunchError as error:
+        os.write(reporter, f"{error.code}\0{error}".encode(errors="replace"))
+    except BaseException as error:  # noqa: BLE001 - whatever it is, this copy of the agent must not live on
+        os.write(reporter, f"CommandLaunchFailed\0{error}".encode(errors="replace"))
+    finally:
+        os._exit(127)
+
+
+def _exec(program: list[str], environment: dict[str, str]) -> NoReturn:
+    """As execvpe does, but a file that is there and cannot start is told from a program that is not there."""
+    name, failure = program[0], ""
+    folders = [""] if "/" in name else environment.get("PATH", os.defpath).split(":")
+    for folder in folders:
+        file = os.path.join(folder, name)
+        try:
+            os.execve(file, program, environment)
+        except (FileNotFoundError, NotADirectoryError) as error:
+            if os.path.exists(file):
+                failure = failure or f"{file}: its interpreter was not found ({error.strerror})"
+        except OSError as error:
+            failure = failure or f"{file}: {error.strerror}"
+    if failure:
+        raise LaunchError("CommandLaunchFailed", failure)
+    raise LaunchError("CommandProgramNotFound", f"{name}: no such program on the node")
+
+
+def exit_code(status: int) -> int:
+    """As a shell reports it: 128 + n for a program that signal n ended."""
+    code = os.waitstatus_to_exitcode(status)
+    return code if code >= 0 else 128 - code
+
+
+# --- a scope's supervisor ---------------------------------------------------------------------------------------
+
+
+class Supervisor:
+    """Runs the programs of one scope, and lives until it is told to end them and none is left."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        _kernel("prctl", PR_SET_CHILD_SUBREAPER, 1)
+        self._agent = Channel(sock)
+        self._runs: dict[int, int] = {}
+        self._ending = False
+        self._killing = False
+        self._loop = Loop(self._on_child)
+        self._loop.on_deadline = self._kill
+        self._loop.watch(sock.fileno(), self._on_message)
+
+    def serve(self) -> NoReturn:
+        self._loop.run()
+
+    def _on_message(self) -> None:
+        messages = self._agent.receive()
+        if messages is None:
+            end_everything()
+            os._exit(0)
+        for message in messages:
+            if message["op"] == "run":
+                self._run(message)
+            else:
+                self._end(message["grace"])
+
+    def _run(self, run: Message) -> None:
+        try:
+            self._runs[self._start(run)] = run["id"]
+        except LaunchError as error:
+            self._agent.send({"event": "failed", "id": run["id"], "code": error.code, "message": str(error)})
+        except OSError as error:
+            self._agent.send(
+                {"event": "failed", "id": run["id"], "code": "CommandLaunchFailed", "message": str(error)}
+            )
+
+    def _start(self, run: Message) -> int:
+        append = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
+        opened: list[int] = []
+        try:
+            opened.append(os.open(os.devnull, os.O_RDONLY))
+            opened.append(os.open(run["stdout"], append, 0o644))
+            opened.append(os.open(run["stderr"], append, 0o644))
+            return spawn(run["program"], run["environment"], run["directory"], (opened[0], opened[1], opened[2]))
+        finally:
+            for fd in opened:
+                os.close(fd)
+
+    def _end(self, grace: float) -> None:
+        self._ending = True
+        signal_tree(os.getpid(), signal.SIGTERM)
+        signal_tree(os.getpid(), signal.SIGCONT)  # a stopped process takes its SIGTERM only when it goes on
+        self._loop.deadline = time.monotonic() + grace
+        self._on_child()
+
+    def _kill(self) -> None:
+        self._killing = True
+        self._on_child()
+
+    def _on_child(self) -> None:
+        ended, any_left = reap()
+        for pid, status in ended.items():
+            if pid in self._runs:
+                self._agent.send({"event": "exit", "id": self._runs.pop(pid), "code": exit_code(status)})
+        if not self._ending:
+            return
+        if not any_left or (self._killing and not kill_tree(os.getpid())):
+            os._exit(0)
+
+
+class Scope:
+    """The agent's end of a supervisor."""
+
+    def __init__(self, channel: Channel) -> None:
+        self.channel = channel
+        self.runs: set[int] = set()
+        self.enders: list[int] = []
+        """Requests to be answered when the supervisor is gone, which is when its last process is."""
+
+
+# --- an ssh session ---------------------------------------------------------------------------------------------
+
+
+class Login:
+    """A connection of the `ssh` stand-in: three descriptors, then one frame `client NUL port NUL command`."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self.socket = sock
+        self._stdio: list[int] = []
+        self._buffer = bytearray()
+
+    def receive(self) -> tuple[str, str, str] | None:
+        """(client address, its port, command), or None while more is to come; EOFError when the client is gone."""
+        data, fds, _, _ = socket.recv_fds(self.socket, 1 << 16, 3)
+        self._stdio += fds
+        if not data:
+            raise EOFError
+        self._buffer += data
+        for body in frames(self._buffer):
+            client, port, command = os.fsdecode(body).split("\0", 2)
+            return client, port, command
+        return None
+
+    def stdio(self) -> tuple[int, int, int]:
+        stdin, stdout, stderr = self._stdio
+        return stdin, stdout, stderr
+
+    def close_stdio(self) -> None:
+        for fd in self._stdio:
+            os.close(fd)
+        self._stdio = []
+
+    def finish(self, status: int) -> None:
+        """The client may be dead: under sshd without a terminal the session lives on, and so it does here."""
+        with contextlib.suppress(OSError):
+            self.socket.sendall(bytes([status]))
+        self.socket.close()
+
+
+# --- the agent --------------------------------------------------------------------------------------------------
+
+
+class Agent:
+    """One node. Answers the machine on the control socket and the `ssh` stand-ins on the node's own socket."""
+
+    def __init__(self, control: Channel, boot: Message) -> None:
+        self._control = control
+        self._boot = boot
+        self._scopes: dict[str, Scope] = {}
+        self._sessions: dict[int, Login] = {}
+        self._loop = Loop(self._on_child)
+        self._door = _listen(boot["peers"], boot["address"])
+
+    def serve(self) -> NoReturn:
+        self._loop.watch(self._control.socket.fileno(), self._on_control)
+        self._loop.watch(self._door.fileno(), self._on_knock)
+        gc.collect()
+        gc.freeze()  # supervisors are forks: pages that the collector does not touch stay shared
+        self._control.send({"event": "up", "id": 0, "pid": os.getpid()})
+        self._loop.run()
+
+    def _on_control(self) -> None:
+        messages = self._control.receive()
+        if messages is None:
+            self._die()
+        for message in messages:
+            if message["op"] == "run":
+                self._run(message)
+            else:
+                self._end(message)
+
+    def _die(self) -> NoReturn:
+        """As pid 1 there is nothing to do: the kernel kills a process namespace with its init."""
+        if os.getpid() != 1:
+            end_everything()
+        os._exit(0)
+
+    # runs
+
+    def _run(self, message: Message) -> None:
+        name = message["scope"]
+        if name not in self._scopes:
+            self._scopes[name] = self._supervise(name)
+        self._scopes[name].runs.add(message["id"])
+        self._scopes[name].channel.send(message)
+
+    def _end(self, message: Message) -> None:
+        """The scope's name is free at once: a run that comes while the old processes end gets a new supervisor."""
+        scope = self._scopes.pop(message["scope"], None)
+        if scope is None:
+            self._control.send({"event": "ended", "id": message["id"]})
+            return
+        scope.enders.append(message["id"])
+        scope.channel.send(message)
+
+    def _supervise(self, name: str) -> Scope:
+        ours, theirs = socket.socketpair()
+        if os.fork() == 0:
+            _supervise(theirs)
+        theirs.close()
+        scope = Scope(Channel(ours))
+        self._loop.watch(ours.fileno(), lambda: self._on_scope(name, scope))
+        return scope
+
+    def _on_scope(self, name: str, scope: Scope) -> None:
+        messages = scope.channel.receive()
+        if messages is None:
+            self._forget(name, scope)
+            return
+        for message in messages:
+            scope.runs.discard(message["id"])
+            self._control.send(message)
+
+    def _forget(self, name: str, scope: Scope) -> None:
+        """The supervisor is gone, and with it the scope; one that was killed took its runs' exit codes with it."""
+        self._loop.forget(scope.channel.socket.fileno())
+        scope.channel.socket.close()
+        if self._scopes.get(name) is scope:
+            del self._scopes[name]
+        for run in scope.runs:
+            self._control.send({"event": "exit", "id": run, "code": 128 + signal.SIGKILL})
+        for request in scope.enders:
+            self._control.send({"event": "ended", "id": request})
+
+    # ssh sessions
+
+    def _on_knock(self) -> None:
+        login = Login(self._door.accept()[0])
+        self._loop.watch(login.socket.fileno(), lambda: self._on_login(login))
+
+    def _on_login(self, login: Login) -> None:
+        try:
+            request = login.receive()
+        except (EOFError, OSError, ValueError):
+            self._loop.forget(login.socket.fileno())
+            login.close_stdio()
+            login.socket.close()
+            return
+        if request is not None:
+            self._loop.forget(login.socket.fileno())
+            self._start_session(login, *request)
+
+    def _start_session(self, login: Login, client: str, port: str, command: str) -> None:
+        """As sshd does: the user's shell in the home directory, with the node's environment and nothing of the
+        caller's. Without a command the shell reads its commands from stdin."""
+        environment = dict(self._boot["environment"])
+        environment["SSH_CLIENT"] = f"{client} {port} 22"
+        environment["SSH_CONNECTION"] = f"{client} {port} {self._boot['address']} 22"
+        shell = environment["SHELL"]
+        program = [shell, "-c", command] if command else [shell]
+        try:
+            pid = spawn(program, environment, environment["HOME"], login.stdio())
+            self._sessions[pid] = login
+        except (LaunchError, OSError, ValueError) as error:
+            print(f"ssh session: {error}", file=sys.stderr, flush=True)
+            login.finish(255)
+        finally:
+            login.close_stdio()
+
+    def _on_child(self) -> None:
+        """Sessions end here; supervisors are noticed on their channel; anything else was an orphan of the node's."""
+        for pid, status in reap()[0].items():
+            login = self._sessions.pop(pid, None)
+            if login is not None:
+                login.finish(os.WEXITSTATUS(status) if os.WIFEXITED(status) else 255)
+
+
+def _listen(folder: str, address: str) -> socket.socket:
+    """The node's door. Bound through the folder's descriptor: a unix address may have 107 bytes, a data directory
+    more."""
+    fd = os.open(folder, os.O_PATH | os.O_DIRECTORY)
+    try:
+        door = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(address, dir_fd=fd)
+        door.bind(f"/proc/self/fd/{fd}/{address}")
+        door.listen(256)
+        return door
+    finally:
+        os.close(fd)
+
+
+def _supervise(sock: socket.socket) -> NoReturn:
+    """A fork of the agent: it must hold none of the agent's sockets, or their ends would not be seen."""
+    try:
+        keep = sock.detach()
+        _close_all_but(keep)
+        Supervisor(socket.socket(fileno=keep)).serve()
+    finally:
+        os._exit(1)
+
+
+def _close_all_but(*keep: int) -> None:
+    for fd in [int(name) for name in os.listdir("/proc/self/fd")]:
+        if fd > 2 and fd not in keep:
+            with contextlib.suppress(OSError):  # the listing's own, closed by now
+                os.close(fd)
+
+
+# --- the door ---------------------------------------------------------------------------------------------------
+
+
+def probe(boot: Message) -> NoReturn:
+    """Try on this kernel everything a node of its own namespaces needs; exit 0, or 1 with the reason on stdout."""
+    try:
+        enter_namespaces(boot)
+        _in_new_tree(lambda: become_init(boot))
+    except OSError as error:
+        print(error.strerror, flush=True)
+        os._exit(1)
+    os._exit(0)
+
+
+def _in_new_tree(action: Callable[[], None]) -> None:
+    report, reporter = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            action()
+        except OSError as error:
+            os.write(reporter, json.dumps([error.errno, error.strerror]).encode())
+        finally:
+            os._exit(0)
+    os.close(reporter)
+    os.waitpid(pid, 0)
+    if failure := os.read(report, 4096):
+        raise OSError(*json.loads(failure))
+
+
+def main(control: Channel, boot: Message) -> NoReturn:
+    """Become the node that `boot` describes, or say why not."""
+    try:
+        if boot["isolation"] == "namespaces":
+            enter_namespaces(boot)
+            _fork_init()
+            become_init(boot)
+        else:
+            _kernel("prctl", PR_SET_CHILD_SUBREAPER, 1)
+        agent = Agent(control, boot)
+    except OSError as error:
+        control.send({"event": "failed", "id": 0, "code": "", "message": str(error.strerror or error)})
+        os._exit(1)
+    agent.serve()
+
+
+def _fork_init() -> None:
+    """Only a child can be pid 1 of the new tree. The parent stays, without the control socket, as the machine's
+    child to wait for: it ends when the kernel has killed the last process of the tree."""
+    pid = os.fork()
+    if pid == 0:
+        return
+    _close_all_but()
+    os._exit(exit_code(os.waitpid(pid, 0)[1]))
+
+
+def _start() -> None:
+    for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP, signal.SIGPIPE, signal.SIGXFSZ}:
+        signal.signal(number, signal.SIG_DFL)  # a shell's background job ignores SIGINT, and exec would pass that on
+    os.umask(0o022)
+    control = Channel(socket.socket(fileno=int(sys.argv[1])))
+    boot = control.wait()
+    if boot is None:
+        return
+    if boot["op"] == "probe":
+        probe(boot)
+    main(control, boot)
+
+
+if __name__ == "__main__":
+    _start()

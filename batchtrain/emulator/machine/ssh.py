@@ -1,0 +1,184 @@
+"""The `ssh` of an emulated node: "logs in" to another node of the same pool through that node's own socket.
+
+Started as `python -I -S ssh.py PEERS ARGUMENTS...`; standard library only, and as little of it as can be: every rank
+of an mpirun waits for it. PEERS is the folder with one socket per live node, named by address, and a link to it by host
+name. The command gets this process's stdin, stdout and stderr themselves and nothing of its environment.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import NoReturn
+
+VALUE_OPTIONS = frozenset("bceilmopBDEFIJLOPQRSwW")
+"""Options of OpenSSH's client that take an argument, glued (`-p23`) or as the next word."""
+FORWARD_OPTIONS = frozenset("LRDWNOQ")
+"""What would need a protocol behind it: refused rather than ignored."""
+
+USAGE = "usage: ssh [options] [user@]host [command [argument ...]]"
+
+
+class Usage(Exception):
+    """A command line that ssh refuses."""
+
+
+class Request:
+    """What a command line asks for."""
+
+    __slots__ = ("background", "command", "flags", "host", "no_stdin", "port")
+
+    def __init__(self, host: str, port: str, command: str, flags: frozenset[str]) -> None:
+        self.host = host
+        self.port = port
+        self.command = command
+        self.flags = flags
+        self.background = "f" in flags
+        self.no_stdin = "n" in flags or "f" in flags
+
+
+def parse(arguments: list[str]) -> Request:
+    """Read a command line as OpenSSH's client does.
+
+    Options stand before the host and once more after it, up to the first word that is none; `--` ends them each
+    time. The rest, joined by spaces, is the command.
+    """
+    flags: dict[str, str] = {}
+    rest = _options(arguments, flags)
+    if not rest:
+        if "V" in flags:
+            return Request("", "", "", frozenset(flags))
+        raise Usage(USAGE)
+    host, port = _destination(rest[0])
+    rest = _options(rest[1:], flags)
+    return Request(host, flags.get("p") or port or "22", " ".join(rest), frozenset(flags))
+
+
+def _options(words: list[str], flags: dict[str, str]) -> list[str]:
+    """Move leading options into `flags` and return what follows them."""
+    words = list(words)
+    while words and words[0].startswith("-") and words[0] != "-":
+        word = words.pop(0)
+        if word == "--":
+            break
+        _cluster(word[1:], words, flags)
+    return words
+
+
+def _cluster(letters: str, words: list[str], flags: dict[str, str]) -> None:
+    """One word of options, e.g. `xnp23`: flags up to the first that takes a value, which is the rest or the next."""
+    while letters:
+        letter, letters = letters[0], letters[1:]
+        if letter not in VALUE_OPTIONS:
+            flags[letter] = ""
+            continue
+        if not letters and not words:
+            raise Usage(f"option requires an argument -- {letter}\n{USAGE}")
+        value = letters or words.pop(0)
+        flags[letter] = value
+        if letter == "o" and value.replace("=", " ").split()[:1] in (["Port"], ["port"]):
+            flags.setdefault("p", value.replace("=", " ").split()[-1])
+        return
+
+
+def _destination(word: str) -> tuple[str, str]:
+    """(host, port or "") of `host`, `user@host` or `ssh://[user@]host[:port]`."""
+    if not word.startswith("ssh://"):
+        return word.rpartition("@")[2], ""
+    host, _, port = word[6:].rstrip("/").rpartition("@")[2].partition(":")
+    return host, port
+
+
+def own_address(peers: str) -> str:
+    """The calling node's address: by its host name or, where nodes share one, by the directory it is told it has."""
+    marker = os.path.basename(os.environ.get("BATCHTRAIN_EMULATED_NODE", ""))
+    for name in (os.uname().nodename.lower(), f"@{marker}"):
+        try:
+            return os.readlink(f"{peers}/{name}")
+        except OSError:
+            continue
+    return "127.0.0.1"
+
+
+def main(peers: str, arguments: list[str]) -> int:
+    """Run one command line; the remote command's exit status, or 255 as ssh has it."""
+    try:
+        request = parse(arguments)
+    except Usage as error:
+        return _fail(str(error))
+    if "V" in request.flags:
+        print("OpenSSH stand-in of an emulated Azure Batch node", file=sys.stderr)
+        return 0
+    if refused := sorted(request.flags & FORWARD_OPTIONS):
+        return _fail(f"ssh: -{refused[0]} is not there on an emulated node: it only runs commands on the pool's nodes")
+    return _log_in(peers, request)
+
+
+def _log_in(peers: str, request: Request) -> int:
+    # `_socket`, not `socket`: the latter's own imports (enum, selectors) double this program's start-up time.
+    from _socket import AF_UNIX, SCM_RIGHTS, SOCK_STREAM, SOL_SOCKET
+    from _socket import socket as Socket
+
+    client = own_address(peers)
+    host = request.host.lower().rstrip(".")
+    name = client if host in ("localhost", "127.0.0.1", "::1") else host
+    connection = Socket(AF_UNIX, SOCK_STREAM)
+    try:
+        # Through the folder's descriptor: a unix address may have 107 bytes, a data directory more.
+        folder = os.open(peers, os.O_PATH | os.O_DIRECTORY)
+        connection.connect(f"/proc/self/fd/{folder}/{name.replace('/', '_')}")
+    except FileNotFoundError:
+        return _fail(_unreachable(request, host))
+    except OSError:
+        return _fail(f"ssh: connect to host {request.host} port {request.port}: Connection refused")
+    stdio = _stdio(request)
+    body = os.fsencode(f"{client}\0{40000 + os.getpid() % 20000}\0{request.command}")
+    data = len(body).to_bytes(4, "big") + body
+    rights = b"".join(fd.to_bytes(4, sys.byteorder) for fd in stdio)
+    try:
+        sent = connection.sendmsg([data], [(SOL_SOCKET, SCM_RIGHTS, rights)])
+        connection.sendall(data[sent:])
+        if request.background and os.fork() != 0:
+            return 0
+        status = connection.recv(1)
+    except OSError:
+        status = b""
+    if not status:
+        return _fail(f"Connection to {request.host} closed by remote host.")
+    return status[0]
+
+
+def _unreachable(request: Request, host: str) -> str:
+    if host.replace(".", "").isdigit():
+        return f"ssh: connect to host {request.host} port {request.port}: No route to host"
+    return f"ssh: Could not resolve hostname {request.host}: Name or service not known"
+
+
+def _stdio(request: Request) -> tuple[int, int, int]:
+    """The three descriptors to pass on; a closed one becomes /dev/null, which takes the lowest free number: its own."""
+    for fd in range(3):
+        try:
+            os.fstat(fd)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)
+    return (os.open(os.devnull, os.O_RDONLY) if request.no_stdin else 0, 1, 2)
+
+
+def _fail(message: str) -> int:
+    print(message, file=sys.stderr, flush=True)
+    return 255
+
+
+def _exit(status: int) -> NoReturn:
+    sys.stderr.flush()
+    os._exit(status)  # skips the interpreter's tear-down, a few milliseconds of every login
+
+
+if __name__ == "__main__":
+    try:
+        _exit(main(sys.argv[1], sys.argv[2:]))
+    except KeyboardInterrupt:
+        _exit(255)

@@ -1,0 +1,70 @@
+"""What goes into an operation and what comes out: a call and a reply, free of any HTTP library."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, BinaryIO, NamedTuple
+
+from batchtrain.emulator import wire
+from batchtrain.emulator.records import Record
+
+
+class Call(NamedTuple):
+    """One request, its path already matched and decoded, its body not yet read."""
+
+    path: tuple[str, ...]
+    query: Mapping[str, str]
+    headers: Mapping[str, str]
+    """Names in lower case."""
+    body: bytes
+    raw_path: str
+    """The path as it came, percent-encoded."""
+    base: str
+    """`http://host:port` as the client wrote it: links go back the way the request came."""
+    now: int
+
+    def check(self, record: Record, *, reading: bool = False) -> None:
+        """The conditional headers against a record; raises Fault 412 or NotModified."""
+        wire.check_conditions(self.headers, record.etag, record.modified, reading=reading)
+
+    def flag(self, name: str) -> bool:
+        """A truth value of the query."""
+        return self.query.get(name, "").lower() == "true"
+
+
+class Slice(NamedTuple):
+    """Part of an open file: the file is closed when it has been sent."""
+
+    file: BinaryIO
+    start: int
+    length: int
+
+
+class Reply(NamedTuple):
+    """One answer; `document` is sent as JSON, `content` as bytes of a file."""
+
+    status: int
+    document: dict[str, Any] | None = None
+    headers: Mapping[str, str] = {}
+    content: Slice | None = None
+
+
+def stamped(record: Record) -> dict[str, str]:
+    """ETag and Last-Modified."""
+    return {"ETag": record.etag, "Last-Modified": wire.http_date(record.modified)}
+
+
+def created(record: Record, url: str) -> Reply:
+    """201 with no body, as every create answers."""
+    return Reply(201, headers={**stamped(record), "Location": url, "DataServiceId": url})
+
+
+def accepted(record: Record, url: str, status: int = 202) -> Reply:
+    """The answer to an operation that starts something: no body."""
+    return Reply(status, headers={**stamped(record), "DataServiceId": url})
+
+
+def element(kind: str, base: str, document: dict[str, Any], headers: Mapping[str, str] | None = None) -> Reply:
+    """200 with one entity."""
+    metadata = {"odata.metadata": f"{base}/$metadata#{kind}/@Element"}
+    return Reply(200, {**metadata, **document}, headers or {})

@@ -1,0 +1,339 @@
+"""What is due: looks at the records that changed and names what has to happen next; pure.
+
+Nothing here changes the world. Each effect is first written down (`reports.begin`) and stored, then the machine acts
+on those that need one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from batchtrain.emulator.records import Node, Task
+from batchtrain.emulator.world import Deadline, JobBook, PoolBook, Touched, World, task_document
+
+
+class CreateNodes(NamedTuple):
+    pool: str
+    dedicated: int
+    spot: int
+
+
+class DropNodes(NamedTuple):
+    pool: str
+    nodes: tuple[str, ...]
+
+
+class SettlePool(NamedTuple):
+    pool: str
+
+
+class ForgetPool(NamedTuple):
+    pool: str
+
+
+class BootNode(NamedTuple):
+    pool: str
+    node: str
+
+
+class RunStartTask(NamedTuple):
+    pool: str
+    node: str
+
+
+class ShutdownNode(NamedTuple):
+    """Before a reboot."""
+
+    pool: str
+    node: str
+
+
+class RemoveNode(NamedTuple):
+    pool: str
+    node: str
+
+
+class Assign(NamedTuple):
+    """A task gets its nodes, the primary's first."""
+
+    job: str
+    task: str
+    nodes: tuple[str, ...]
+
+
+class Refuse(NamedTuple):
+    """A task that fails before it runs."""
+
+    job: str
+    task: str
+    code: str
+    message: str
+
+
+class Hint(NamedTuple):
+    """Why a task stays active, which the service never says."""
+
+    job: str
+    task: str
+    reason: str
+
+
+class RunCoordination(NamedTuple):
+    task: Task
+    run: int
+    instance: int
+
+
+class RunApplication(NamedTuple):
+    task: Task
+    run: int
+    instance: int = 0
+
+
+class EndScope(NamedTuple):
+    task: Task
+    run: int
+    instance: int
+
+
+class TimeUp(NamedTuple):
+    deadline: Deadline
+
+
+class SettleJob(NamedTuple):
+    job: str
+
+
+class EndJob(NamedTuple):
+    job: str
+    reason: str
+
+
+Effect = (
+    CreateNodes
+    | DropNodes
+    | SettlePool
+    | ForgetPool
+    | BootNode
+    | RunStartTask
+    | ShutdownNode
+    | RemoveNode
+    | Assign
+    | Refuse
+    | Hint
+    | RunCoordination
+    | RunApplication
+    | EndScope
+    | TimeUp
+    | SettleJob
+    | EndJob
+)
+
+
+def due(world: World, touched: Touched) -> tuple[Effect, ...]:
+    """What follows from a change; applying it may make more due."""
+    return (
+        *(TimeUp(deadline) for deadline in touched.expired),
+        *(effect for task in touched.tasks for effect in task_due(task)),
+        *(effect for key in touched.jobs if key in world.jobs for effect in job_due(world.jobs[key])),
+        *(effect for key in touched.pools if key in world.pools for effect in pool_due(world, world.pools[key])),
+    )
+
+
+# Tasks ---------------------------------------------------------------------------------------------------------------
+
+
+def task_due(task: Task) -> Iterator[Effect]:
+    """The commands to run or to end on the nodes of a task's run."""
+    if task.verdict:
+        yield from (
+            EndScope(task, task.run, number)
+            for number, instance in enumerate(task.instances)
+            if instance.phase not in ("ending", "ended")
+        )
+        return
+    if not task.instances or task.instances[0].phase == "ended":
+        return
+    ready = "coordinated" if task.gang else "assigned"
+    if all(instance.phase == ready for instance in task.instances):
+        yield RunApplication(task, task.run)
+        return
+    if task.gang:
+        yield from (
+            RunCoordination(task, task.run, number)
+            for number, instance in enumerate(task.instances)
+            if instance.phase == "assigned"
+        )
+
+
+# Jobs ----------------------------------------------------------------------------------------------------------------
+
+
+def job_due(book: JobBook) -> Iterator[Effect]:
+    """A job in passage settles when nothing of it runs; a job that ends with its tasks ends."""
+    job = book.record
+    if job.state in ("disabling", "terminating", "deleting") and not book.running:
+        yield SettleJob(book.key)
+    elif job.state == "enabling":
+        yield SettleJob(book.key)
+    elif job.state == "active" and job.spec.get("onAllTasksComplete") == "terminatejob" and all_complete(book):
+        yield EndJob(book.key, "AllTasksComplete")
+
+
+def all_complete(book: JobBook) -> bool:
+    """Whether no task of a job waits or runs (true of a job without tasks)."""
+    return book.counts["active"] == 0 and book.counts["running"] == 0
+
+
+# Pools ---------------------------------------------------------------------------------------------------------------
+
+
+def pool_due(world: World, book: PoolBook) -> Iterator[Effect]:
+    yield from _resize_due(book)
+    for node in book.nodes.values():
+        yield from node_due(book, node)
+    if book.record.state == "active":
+        yield from assignments(world, book)
+
+
+def _resize_due(book: PoolBook) -> Iterator[Effect]:
+    pool = book.record
+    if pool.allocation == "steady":
+        return
+    if pool.state == "deleting" and not book.nodes:
+        yield ForgetPool(book.key)
+        return
+    if pool.allocation == "stopping":
+        yield SettlePool(book.key)
+        return
+    missing = {
+        True: pool.target_dedicated - book.current(dedicated=True),
+        False: pool.target_spot - book.current(dedicated=False),
+    }
+    if extra := _surplus(book, missing):
+        yield DropNodes(book.key, extra)
+    elif any(count > 0 for count in missing.values()):
+        yield CreateNodes(book.key, max(missing[True], 0), max(missing[False], 0))
+    elif not any(node.state in ("creating", "leavingpool") for node in book.nodes.values()):
+        yield SettlePool(book.key)
+
+
+def _surplus(book: PoolBook, missing: dict[bool, int]) -> tuple[str, ...]:
+    """The nodes a smaller target gives up: idle ones first, then the youngest."""
+    chosen: list[str] = []
+    for dedicated, count in missing.items():
+        staying = [n for n in book.nodes.values() if n.dedicated == dedicated and n.state != "leavingpool"]
+        staying.sort(key=lambda node: (bool(book.running[node.id]), -node.seq))
+        chosen += [node.id for node in staying[: max(-count, 0)]]
+    return tuple(chosen)
+
+
+def node_due(book: PoolBook, node: Node) -> Iterator[Effect]:
+    """The next thing the machine must do for a node."""
+    busy = bool(book.running[node.id])
+    match node.state, node.phase:
+        case ("creating" | "rebooting" | "unknown", "down"):
+            yield BootNode(book.key, node.id)
+        case ("rebooting", "up" | "starting") if not busy:
+            yield ShutdownNode(book.key, node.id)
+        case ("waitingforstarttask", "up"):
+            yield RunStartTask(book.key, node.id)
+        case ("leavingpool", "down" | "up" | "starting") if not busy:
+            yield RemoveNode(book.key, node.id)
+
+
+# Who runs where ------------------------------------------------------------------------------------------------------
+
+USABLE = ("idle", "running")
+
+
+def assignments(world: World, book: PoolBook) -> Iterator[Effect]:
+    """Give waiting tasks the free slots: jobs by priority, tasks in order; a gang gets all its nodes at once."""
+    free = free_slots(book)
+    for job in world.jobs_on(book.key):
+        if job.record.state == "active":
+            yield from _assign_job(world, book, job, free)
+
+
+def free_slots(book: PoolBook) -> dict[str, int]:
+    """Free slots of each node that takes tasks."""
+    slots = int(book.record.spec["taskSlotsPerNode"])
+    return {
+        node.id: slots - book.used(node.id)
+        for node in book.nodes.values()
+        if node.state in USABLE and node.scheduling
+    }
+
+
+def _assign_job(world: World, book: PoolBook, job: JobBook, free: dict[str, int]) -> Iterator[Effect]:
+    room = job.record.spec.get("maxParallelTasks", -1)
+    room = len(job.ready) if room < 0 else room - len(job.running)
+    open_slots = sum(free.values())
+    for task in job.ready:
+        if task.state != "active" or job.tasks.get(task.id.lower()) is not task:
+            continue
+        if refusal := unfit_for_containers(book, job, task):
+            yield refusal
+            continue
+        if reason := never_fits(book, task):
+            if world.hints.get(task.seq) != reason:
+                yield Hint(job.key, task.id.lower(), reason)
+            continue
+        if room <= 0 or open_slots <= 0:
+            return
+        if nodes := choose(book, task, free):
+            for node in nodes:
+                free[node] -= task.slots
+            open_slots -= task.slots * len(nodes)
+            room -= 1
+            yield Assign(job.key, task.id.lower(), nodes)
+
+
+def choose(book: PoolBook, task: Task, free: dict[str, int]) -> tuple[str, ...]:
+    """The nodes for one task, or none: `gang` idle ones, or the emptiest (spread) or fullest (pack) with room."""
+    if task.gang:
+        idle = [node for node, slots in free.items() if slots > 0 and not book.running[node]]
+        return tuple(idle[: task.gang]) if len(idle) >= task.gang else ()
+    fitting = [node for node, slots in free.items() if slots >= task.slots]
+    if not fitting:
+        return ()
+    pack = book.record.spec["taskSchedulingPolicy"]["nodeFillType"] == "Pack"
+    best = min(fitting, key=free.__getitem__) if pack else max(fitting, key=free.__getitem__)
+    return (best,)
+
+
+def never_fits(book: PoolBook, task: Task) -> str:
+    """Why a task cannot start on this pool as it is; the service leaves it active without a word."""
+    pool, spec = book.record, book.record.spec
+    if task.slots > spec["taskSlotsPerNode"]:
+        return f"it needs {task.slots} slots, and a node of pool {pool.id} has {spec['taskSlotsPerNode']}"
+    if not task.gang:
+        return ""
+    if not spec["enableInterNodeCommunication"]:
+        return f"a multi-instance task needs a pool with enableInterNodeCommunication, and pool {pool.id} has none"
+    if spec["taskSlotsPerNode"] > 1:
+        return (
+            f"a multi-instance task needs a pool with taskSlotsPerNode 1,"
+            f" and pool {pool.id} has {spec['taskSlotsPerNode']}"
+        )
+    wanted = pool.target_dedicated + pool.target_spot
+    if task.gang > wanted:
+        return f"it needs {task.gang} nodes at once, and pool {pool.id} is to have {wanted}"
+    return ""
+
+
+def unfit_for_containers(book: PoolBook, job: JobBook, task: Task) -> Refuse | None:
+    """Container settings must be on a task if, and only if, the pool runs containers."""
+    if task.run:
+        return None
+    has = "containerSettings" in task_document(task)
+    wants = "containerConfiguration" in book.record.spec["virtualMachineConfiguration"]
+    if has == wants:
+        return None
+    message = (
+        "The task has container settings, but its pool has no container configuration."
+        if has
+        else "The task has no container settings, but its pool has a container configuration."
+    )
+    return Refuse(job.key, task.id.lower(), "ContainerInvalidSettings", message)

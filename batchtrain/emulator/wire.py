@@ -1,0 +1,255 @@
+"""The wire's small change: time stamps, durations, ETags, error bodies and the shared-key signature; pure.
+
+Times are ticks: hundreds of nanoseconds since year 1, the unit in which the service prints times and makes its ETags.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import re
+from collections.abc import Iterator, Mapping
+from datetime import datetime, timedelta, timezone
+from email.utils import format_datetime, parsedate_to_datetime
+from urllib.parse import unquote
+
+from batchtrain.emulator.faults import Fault, NotModified
+
+SECOND = 10_000_000
+"""Ticks in a second."""
+DAY = 86_400 * SECOND
+UNIX_EPOCH = 621_355_968_000_000_000
+"""1 January 1970 in ticks."""
+INFINITE = "P10675199DT2H48M5.4775807S"
+"""The longest duration there is, which the service prints for "no limit"."""
+FOREVER = 2**63 - 1
+"""The same in ticks."""
+MAX_SKEW = 15 * 60 * SECOND
+
+_YEAR_ONE = datetime(1, 1, 1, tzinfo=timezone.utc)
+_TIMESTAMP = re.compile(
+    r"(\d{4}-\d\d-\d\d)(?:[T ](\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?)?\s*(Z|[+-]\d\d:?\d\d)?", re.IGNORECASE
+)
+_DURATION = re.compile(
+    r"P(?:(?P<weeks>\d+)W)?(?:(?P<days>\d+)D)?"
+    r"(?:T(?:(?P<hours>\d+)H)?(?:(?P<minutes>\d+)M)?(?:(?P<seconds>\d+(?:\.\d+)?)S)?)?"
+)
+_CLOCK = re.compile(r"(?:(\d+)\.)?(\d{1,2}):(\d\d):(\d\d)(?:\.(\d{1,7}))?")
+
+
+# Times ---------------------------------------------------------------------------------------------------------------
+
+
+def from_unix_ns(nanoseconds: int) -> int:
+    """Nanoseconds since 1970 as ticks."""
+    return nanoseconds // 100 + UNIX_EPOCH
+
+
+def as_datetime(ticks: int) -> datetime:
+    """Ticks as an aware datetime (microseconds)."""
+    return _YEAR_ONE + timedelta(microseconds=ticks // 10)
+
+
+def timestamp(ticks: int) -> str:
+    """`2026-11-21T10:00:00.1234567Z`, trailing zeros of the fraction trimmed as the service does."""
+    whole = as_datetime(ticks).strftime("%Y-%m-%dT%H:%M:%S")
+    fraction = f"{ticks % SECOND:07d}".rstrip("0")
+    return f"{whole}.{fraction}Z" if fraction else f"{whole}Z"
+
+
+def parse_timestamp(text: str) -> int:
+    """The ticks of an ISO time stamp; raises ValueError."""
+    match = _TIMESTAMP.fullmatch(text.strip())
+    if not match:
+        raise ValueError(f"not a time stamp: {text}")
+    day, clock, fraction, zone = match.groups()
+    offset = "+00:00" if zone in (None, "Z", "z") else zone if ":" in zone else f"{zone[:3]}:{zone[3:]}"
+    moment = datetime.fromisoformat(f"{day}T{clock or '00:00:00'}{offset}")
+    seconds = (moment - _YEAR_ONE) // timedelta(seconds=1)
+    return seconds * SECOND + int((fraction or "0").ljust(7, "0")[:7])
+
+
+def http_date(ticks: int) -> str:
+    """`Sat, 21 Nov 2026 10:00:00 GMT`."""
+    return format_datetime(as_datetime(ticks).replace(microsecond=0), usegmt=True)
+
+
+def parse_http_date(text: str) -> int:
+    """The ticks of an RFC 1123 date; raises ValueError."""
+    moment = parsedate_to_datetime(text)
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=timezone.utc)
+    return (moment - _YEAR_ONE) // timedelta(seconds=1) * SECOND
+
+
+def parse_duration(text: str) -> int:
+    """The ticks of an ISO 8601 duration or of .NET's `[d.]hh:mm:ss`; raises ValueError."""
+    text = text.strip()
+    if clock := _CLOCK.fullmatch(text):
+        days, hours, minutes, seconds, fraction = (part or "0" for part in clock.groups())
+        whole = int(days) * 86_400 + int(hours) * 3600 + int(minutes) * 60 + int(seconds)
+        return whole * SECOND + int(fraction.ljust(7, "0"))
+    match = _DURATION.fullmatch(text)
+    if not match or text in ("P", "PT") or text.endswith("T"):
+        raise ValueError(f"not an ISO 8601 duration: {text}")
+    part = {name: value or "0" for name, value in match.groupdict().items()}
+    seconds, _, fraction = part["seconds"].partition(".")
+    whole = (int(part["weeks"]) * 7 + int(part["days"])) * 86_400
+    whole += int(part["hours"]) * 3600 + int(part["minutes"]) * 60 + int(seconds)
+    return min(whole * SECOND + int((fraction or "0").ljust(7, "0")[:7]), FOREVER)
+
+
+def duration(ticks: int) -> str:
+    """Ticks as the service writes a duration: `PT6M`, `P1DT12H`."""
+    days, rest = divmod(ticks, DAY)
+    hours, rest = divmod(rest, 3600 * SECOND)
+    minutes, rest = divmod(rest, 60 * SECOND)
+    seconds, fraction = divmod(rest, SECOND)
+    tail = f".{fraction:07d}".rstrip("0") if fraction else ""
+    parts = ((hours, "H"), (minutes, "M"))
+    clock = "".join(f"{count}{unit}" for count, unit in parts if count)
+    clock += f"{seconds}{tail}S" if seconds or fraction else ""
+    date = f"{days}D" if days else ""
+    return f"P{date}T{clock}" if clock else f"P{date}" if date else "PT0S"
+
+
+# ETags ---------------------------------------------------------------------------------------------------------------
+
+
+def etag(ticks: int) -> str:
+    """The service's ETag: the change's time in hexadecimal, without quotes."""
+    return f"0x{ticks:X}"
+
+
+def check_conditions(headers: Mapping[str, str], tag: str, modified: int, *, reading: bool) -> None:
+    """Raise Fault 412 or NotModified (304, reading only) as the four conditional headers ask.
+
+    The SDK quotes the ETag it sends, the service does not quote the one it gives: quotes are dropped.
+    """
+    seconds = modified - modified % SECOND
+    if (wanted := headers.get("if-match")) and not _names(wanted, tag):
+        raise Fault("ConditionNotMet")
+    if (unwanted := headers.get("if-none-match")) and _names(unwanted, tag):
+        raise NotModified if reading else Fault("ConditionNotMet")
+    if (since := _date(headers, "if-unmodified-since")) is not None and seconds > since:
+        raise Fault("ConditionNotMet")
+    if (since := _date(headers, "if-modified-since")) is not None and seconds <= since:
+        raise NotModified if reading else Fault("ConditionNotMet")
+
+
+def _names(header: str, tag: str) -> bool:
+    tags = [one.strip().removeprefix("W/").strip('"') for one in header.split(",")]
+    return "*" in tags or tag in tags
+
+
+def _date(headers: Mapping[str, str], name: str) -> int | None:
+    if not (value := headers.get(name)):
+        return None
+    try:
+        return parse_http_date(value)
+    except ValueError as error:
+        raise Fault("InvalidHeaderValue", HeaderName=name, HeaderValue=value) from error
+
+
+# Error bodies --------------------------------------------------------------------------------------------------------
+
+
+def error_document(fault: Fault, base: str, request_id: str, now: int) -> dict[str, object]:
+    """The body of a refusal, as the service writes it."""
+    document: dict[str, object] = {
+        "odata.metadata": f"{base}/$metadata#Microsoft.Azure.Batch.Protocol.Entities.Container.errors/@Element",
+        "code": fault.code,
+        "message": {"lang": "en-US", "value": f"{fault.text}\nRequestId:{request_id}\nTime:{timestamp(now)}"},
+    }
+    if fault.details:
+        document["values"] = [{"key": key, "value": value} for key, value in fault.details.items()]
+    return document
+
+
+# The shared key ------------------------------------------------------------------------------------------------------
+
+_SIGNED_HEADERS = (
+    "content-encoding",
+    "content-language",
+    "content-length",
+    "content-md5",
+    "content-type",
+    "date",
+    "if-modified-since",
+    "if-match",
+    "if-none-match",
+    "if-unmodified-since",
+    "range",
+)
+
+
+def string_to_sign(method: str, raw_path: str, query: str, headers: Mapping[str, str], account: str) -> str:
+    """What a client signs. The path stays percent-encoded as it came; query values are decoded."""
+    lines = [method, *(headers.get(name, "") for name in _SIGNED_HEADERS)]
+    lines += [f"{name}:{value}" for name, value in sorted(headers.items()) if name.startswith("ocp-")]
+    lines.append(f"/{account}{raw_path}")
+    lines += [f"{name}:{value}" for name, value in sorted(query_pairs(query)) if value]
+    return "\n".join(lines)
+
+
+def query_pairs(query: str) -> Iterator[tuple[str, str]]:
+    """Names and decoded values of a query string, in its order."""
+    for pair in query.split("&"):
+        if pair:
+            name, _, value = pair.partition("=")
+            yield unquote(name), unquote(value.replace("+", " "))
+
+
+def signature(key: str, text: str) -> str:
+    """HMAC-SHA256 under the account's (base64) key."""
+    return base64.b64encode(hmac.new(base64.b64decode(key), text.encode(), hashlib.sha256).digest()).decode()
+
+
+def authorization(
+    account: str, key: str, method: str, raw_path: str, query: str, headers: Mapping[str, str]
+) -> str:
+    """The Authorization header of a request."""
+    return f"SharedKey {account}:{signature(key, string_to_sign(method, raw_path, query, headers, account))}"
+
+
+def authenticate(
+    account: str, key: str, method: str, raw_path: str, query: str, headers: Mapping[str, str], now: int
+) -> None:
+    """Raise Fault 403 unless the request was signed with the account's key within the last 15 minutes."""
+    scheme, _, credential = headers.get("authorization", "").partition(" ")
+    who, _, given = credential.strip().rpartition(":")
+    if scheme != "SharedKey" or not given:
+        raise _denied("The request carries no Authorization header of the form SharedKey account:signature.")
+    if who != account:
+        raise _denied(f"The account is {account}, the request was signed for {who}.")
+    _check_date(headers, now)
+    for form in _content_length_forms(headers):
+        expected = signature(key, string_to_sign(method, raw_path, query, form, account))
+        if hmac.compare_digest(expected.encode(), given.encode()):
+            return
+    raise _denied("The MAC signature found in the HTTP request is not the same as any computed signature.")
+
+
+def _content_length_forms(headers: Mapping[str, str]) -> Iterator[Mapping[str, str]]:
+    """As received first; clients disagree whether an empty body's length is signed as `0` or as nothing."""
+    yield headers
+    if headers.get("content-length", "") in ("", "0"):
+        other = "" if headers.get("content-length") == "0" else "0"
+        yield {**headers, "content-length": other}
+
+
+def _check_date(headers: Mapping[str, str], now: int) -> None:
+    text = headers.get("ocp-date") or headers.get("date")
+    if not text:
+        raise _denied("The request carries neither an ocp-date nor a Date header.")
+    try:
+        moment = parse_http_date(text)
+    except ValueError as error:
+        raise _denied(f"The date {text} is not in RFC 1123 form.") from error
+    if abs(moment - now) > MAX_SKEW:
+        raise _denied(f"The date {text} is more than 15 minutes from the server's {http_date(now)}.")
+
+
+def _denied(detail: str) -> Fault:
+    return Fault("AuthenticationFailed", AuthenticationErrorDetail=detail)

@@ -1,0 +1,89 @@
+"""How a task's files travel: one archive, deterministic to the byte, inside the request or through storage.
+
+Inside the request it is base64 in environment variables, cut in chunks the service and the kernel take, unpacked by
+the first command of each instance and then unset. So a Batch account alone is enough.
+"""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import hashlib
+import io
+import tarfile
+from typing import NamedTuple
+
+from batchtrain.errors import PlanError
+from batchtrain.launchers.types import File
+from batchtrain.plan import wire
+
+OURS = ".batchtrain"
+ARCHIVE = ".batchtrain-files.tar.gz"
+VARIABLE = "BATCHTRAIN_FILES_"
+CHUNK = 32 * 1024
+LIMIT = 256 * 1024
+RESERVED = frozenset({"wd", "certs", "stdout.txt", "stderr.txt", "fileuploadout.txt", "fileuploaderr.txt", OURS})
+
+
+class Carrier(NamedTuple):
+    """A way of travel: what the request must hold, and the shell words that unpack it (free of single quotes)."""
+
+    environment: tuple[wire.Environment, ...] = ()
+    resource_files: tuple[wire.ResourceFile, ...] = ()
+    unpack: str = ""
+    forget: str = ""
+
+
+def archive(files: tuple[File, ...]) -> bytes:
+    """A tar.gz of the files that depends on nothing but their names, modes and bytes."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w", format=tarfile.USTAR_FORMAT) as tar:
+        for file in sorted(files):
+            entry = tarfile.TarInfo(file.name)
+            entry.size, entry.mode = len(file.data), file.mode
+            tar.addfile(entry, io.BytesIO(file.data))
+    return gzip.compress(buffer.getvalue(), compresslevel=9, mtime=0)
+
+
+def refuse_reserved(files: tuple[File, ...], where: str) -> None:
+    """A source file may not take a name that Batch or the launcher uses in the task directory."""
+    for file in files:
+        top = file.name.split("/", 1)[0]
+        if top in RESERVED:
+            raise PlanError(f"{where}: `{file.name}` would take the place of the task's own `{top}`; rename it")
+
+
+def inside_request(packed: bytes, where: str) -> Carrier:
+    """The archive as environment variables."""
+    text = base64.b64encode(packed).decode()
+    if len(text) > LIMIT:
+        raise PlanError(
+            f"{where}: the task's files are {len(text) // 1024} KiB packed, more than the {LIMIT // 1024} KiB that fit"
+            " into a request; set `batchtrain.storage_account_settings` so that they travel through storage,"
+            " or bring data as `resource_files`"
+        )
+    chunks = [text[start : start + CHUNK] for start in range(0, len(text), CHUNK)]
+    names = [f"{VARIABLE}{number}" for number in range(len(chunks))]
+    joined = "".join(f"${{{name}}}" for name in names)
+    return Carrier(
+        environment=tuple(
+            wire.Environment(name=name, value=chunk) for name, chunk in zip(names, chunks, strict=True)
+        ),
+        unpack=f'printf %s "{joined}" | base64 -d | tar -xzf - -C "$AZ_BATCH_TASK_SHARED_DIR"',
+        forget="unset " + " ".join(names),
+    )
+
+
+def through_storage(url: str, *, everywhere: bool) -> Carrier:
+    """The archive as a resource file: a common one lands in the task directory, a task's own in `wd`."""
+    place = "$AZ_BATCH_TASK_SHARED_DIR" if everywhere else "$AZ_BATCH_TASK_WORKING_DIR"
+    return Carrier(
+        resource_files=(wire.ResourceFile(http_url=url, file_path=ARCHIVE),),
+        unpack=f'tar -xzf "{place}/{ARCHIVE}" -C "$AZ_BATCH_TASK_SHARED_DIR"',
+        forget=":",
+    )
+
+
+def blob_name(packed: bytes) -> str:
+    """A name by content, so that the same files are uploaded once."""
+    return f"{hashlib.sha256(packed).hexdigest()[:32]}.tar.gz"

@@ -1,0 +1,79 @@
+"""A plan is a value: an ordered tuple of exact requests that can be printed, compared and stored."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from batchtrain.errors import Problem
+from batchtrain.launchers.types import File, Implicit
+from batchtrain.plan.wire import TaskCreate, Wire
+
+Sources = Mapping[str, tuple[File, ...]]
+"""The files of each `source` directory, by its name as written; reading them is the caller's."""
+
+
+class Step(NamedTuple):
+    """One request to the service (or one upload, with `PUT` and a container's path)."""
+
+    action: str
+    method: str
+    path: str
+    body: Wire | dict[str, Any]
+
+
+class Upload(NamedTuple):
+    """Bytes that a step of action `blob.upload` carries; kept out of the printed plan."""
+
+    path: str
+    data: bytes
+
+
+class Plan(NamedTuple):
+    """What will be asked of the service, in order, and what is worth knowing about it.
+
+    launch: for each task (as JOB/TASK, or TASK where that is unique) the shell text its nodes run.
+    """
+
+    steps: tuple[Step, ...] = ()
+    warnings: tuple[Problem, ...] = ()
+    implicit: tuple[Implicit, ...] = ()
+    launch: tuple[tuple[str, str], ...] = ()
+    uploads: tuple[Upload, ...] = ()
+
+    def joined(self, other: Plan) -> Plan:
+        """This plan, then the other."""
+        return Plan(
+            self.steps + other.steps,
+            self.warnings + tuple(warning for warning in other.warnings if warning not in self.warnings),
+            self.implicit + tuple(item for item in other.implicit if item not in self.implicit),
+            self.launch + other.launch,
+            self.uploads + other.uploads,
+        )
+
+
+class PoolFacts(NamedTuple):
+    """What was seen of a living pool."""
+
+    id: str
+    vm_size: str
+    dedicated: int
+    low_priority: int
+    inter_node: bool
+    slots: int
+
+
+class Facts(NamedTuple):
+    """What was looked up before deciding; empty when planning offline."""
+
+    pool: PoolFacts | None = None
+
+
+class Built(NamedTuple):
+    """A planned task with what belongs to it; `text` is what its nodes run, for people."""
+
+    body: TaskCreate
+    text: str
+    implicit: tuple[Implicit, ...]
+    warnings: tuple[Problem, ...]
+    uploads: tuple[Upload, ...]

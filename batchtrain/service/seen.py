@@ -1,0 +1,110 @@
+"""What was seen of the service, as frozen values that show themselves as tables."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Any, Generic, NamedTuple, TypeVar
+
+Row = TypeVar("Row")
+
+
+class PoolSeen(NamedTuple):
+    """A pool as it was when looked at."""
+
+    id: str
+    state: str
+    allocation: str
+    vm_size: str
+    dedicated: int
+    target_dedicated: int
+    spot: int
+    target_spot: int
+    inter_node: bool = False
+    slots: int = 1
+    resize_errors: tuple[str, ...] = ()
+
+
+class NodeSeen(NamedTuple):
+    """A node as it was when looked at."""
+
+    id: str
+    state: str
+    address: str
+    start_task: str = ""
+    errors: tuple[str, ...] = ()
+
+
+class JobSeen(NamedTuple):
+    """A job as it was when looked at."""
+
+    id: str
+    state: str
+    pool: str
+    created: datetime | None = None
+    ended: datetime | None = None
+    reason: str = ""
+    active: int | None = None
+    running: int | None = None
+    succeeded: int | None = None
+    failed: int | None = None
+
+
+class TaskSeen(NamedTuple):
+    """A task as it was when looked at; `seconds` is how long its last run took."""
+
+    id: str
+    state: str
+    result: str = ""
+    exit_code: int | None = None
+    node: str = ""
+    seconds: float | None = None
+    failure: str = ""
+    retries: int = 0
+    requeues: int = 0
+
+
+class Table(tuple[Row, ...], Generic[Row]):
+    """Rows of one kind: a tuple that prints as text and shows as HTML in a notebook."""
+
+    def _repr_html_(self) -> str:
+        if not self:
+            return "<i>nothing</i>"
+        heads = "".join(f"<th>{html.escape(name)}</th>" for name in columns(self))
+        rows = "".join(f"<tr>{''.join(f'<td>{html.escape(cell)}</td>' for cell in cells(row))}</tr>" for row in self)
+        return f"<table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table>"
+
+    def __str__(self) -> str:
+        if not self:
+            return "nothing"
+        lines = [columns(self), *(cells(row) for row in self)]
+        widths = [max(len(line[index]) for line in lines) for index in range(len(lines[0]))]
+        return "\n".join("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
+                         for line in lines)
+
+    __repr__ = __str__
+
+
+def columns(rows: Iterable[Any]) -> tuple[str, ...]:
+    """The names of the rows' fields."""
+    return tuple(next(iter(rows))._fields)
+
+
+def cells(row: Any) -> tuple[str, ...]:
+    """A row's values as people read them."""
+    return tuple(_cell(value) for value in row)
+
+
+def _cell(value: Any) -> str:
+    if value is None or value == ():
+        return ""
+    if isinstance(value, float):
+        return f"{value:.2f}"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, datetime):
+        return value.strftime("%Y-%m-%d %H:%M:%S")
+    if isinstance(value, tuple):
+        return "; ".join(str(item) for item in value)
+    return str(value)

@@ -1,0 +1,169 @@
+"""Waits: each has a deadline, says what it waits for, and asks at a pace that fits the service."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from azure.batch import BatchClient
+
+from batchtrain.errors import NotFound, ServiceError, TimedOut
+from batchtrain.service import files, look
+from batchtrain.service.faults import failure
+from batchtrain.service.seen import NodeSeen, PoolSeen, TaskSeen
+
+READY = frozenset({"idle", "running"})
+GROWING = frozenset({"creating", "starting", "waitingforstarttask", "rebooting", "reimaging", "unknown"})
+START_TASK_LINES = 40
+
+
+class Pace(NamedTuple):
+    """Seconds between two questions: from `first`, growing by `factor`, to `most`."""
+
+    first: float
+    most: float
+    factor: float = 1.3
+
+    def steps(self) -> Iterator[float]:
+        """The pauses, without end."""
+        pause = self.first
+        while True:
+            yield pause
+            pause = min(pause * self.factor, self.most)
+
+
+NEAR = Pace(0.02, 0.1)
+FAR = Pace(1.0, 10.0)  # the service answers 429 to quick callers
+
+
+class Deadline:
+    """A point in time and what is waited for until then."""
+
+    def __init__(self, seconds: float, waits_for: str) -> None:
+        self._end = time.monotonic() + seconds
+        self._seconds, self._waits_for = seconds, waits_for
+
+    def pause(self, seconds: float, state: str = "") -> None:
+        """Sleep, or raise TimedOut when the time is up."""
+        left = self._end - time.monotonic()
+        if left <= 0:
+            seen = f"; last seen: {state}" if state else ""
+            raise TimedOut(f"{self._waits_for} took longer than {self._seconds:g} s{seen}")
+        time.sleep(min(seconds, left))
+
+
+def pool_ready(
+    client: BatchClient, pool_id: str, seconds: float, pace: Pace, tell: Callable[[str], None]
+) -> tuple[NodeSeen, ...]:
+    """Wait until a pool has the nodes it should have and all take tasks; returns them.
+
+    Raises QuotaReached or ServiceError for resize errors, failed start tasks (with their last lines) and unusable
+    nodes, TimedOut at the deadline.
+    """
+    deadline = Deadline(seconds, f"waiting for pool {pool_id} to be ready")
+    said = ""
+    for pause in pace.steps():
+        seen = look.pool(client, pool_id)
+        if seen.resize_errors and seen.allocation == "steady":
+            code, _, message = seen.resize_errors[0].partition(": ")
+            raise failure(f"allocate the nodes of pool {pool_id}", code, message)
+        nodes = look.nodes(client, pool_id)
+        _raise_broken(client, pool_id, nodes)
+        if _ready(seen, nodes):
+            return nodes
+        state = _pool_state(seen, nodes)
+        if state != said:
+            tell(state)
+            said = state
+        deadline.pause(pause, state)
+    raise AssertionError("unreachable")
+
+
+def pool_steady(client: BatchClient, pool_id: str, seconds: float, pace: Pace) -> PoolSeen:
+    """Wait until a growing pool has stopped growing and has a node; its counts can be planned with."""
+    deadline = Deadline(seconds, f"waiting for pool {pool_id} to have nodes")
+    for pause in pace.steps():
+        seen = look.pool(client, pool_id)
+        if seen.allocation == "steady":
+            return seen
+        deadline.pause(pause, f"allocation {seen.allocation}, {seen.dedicated}+{seen.spot} nodes")
+    raise AssertionError("unreachable")
+
+
+def _ready(seen: PoolSeen, nodes: tuple[NodeSeen, ...]) -> bool:
+    wanted = seen.target_dedicated + seen.target_spot
+    return seen.allocation == "steady" and len(nodes) >= wanted and all(node.state in READY for node in nodes)
+
+
+def _pool_state(seen: PoolSeen, nodes: tuple[NodeSeen, ...]) -> str:
+    states: dict[str, int] = {}
+    for node in nodes:
+        states[node.state] = states.get(node.state, 0) + 1
+    listed = ", ".join(f"{count} {state}" for state, count in sorted(states.items())) or "no nodes yet"
+    return f"{seen.allocation}, {listed} of {seen.target_dedicated + seen.target_spot}"
+
+
+def _raise_broken(client: BatchClient, pool_id: str, nodes: tuple[NodeSeen, ...]) -> None:
+    for node in nodes:
+        if node.state == "starttaskfailed":
+            lines = _start_task_lines(client, pool_id, node.id)
+            raise ServiceError(
+                f"the start task failed on node {node.id} of pool {pool_id} ({node.start_task}); its last lines:\n"
+                + "\n".join(f"  {line}" for line in lines),
+                operation="start task",
+                code="StartTaskFailed",
+            )
+        if node.state == "unusable":
+            raise ServiceError(
+                f"node {node.id} of pool {pool_id} is unusable: {'; '.join(node.errors) or 'no reason given'}",
+                operation="start node",
+                code="NodeStateUnusable",
+            )
+
+
+def _start_task_lines(client: BatchClient, pool_id: str, node_id: str) -> tuple[str, ...]:
+    try:
+        content = files.node_file(client, pool_id, node_id, "startup/stderr.txt")
+    except ServiceError as error:
+        return (f"(its stderr cannot be read: {error})",)
+    return files.last_lines(content, START_TASK_LINES) or ("(its stderr is empty)",)
+
+
+def tasks_ended(
+    client: BatchClient,
+    job_id: str,
+    seconds: float,
+    pace: Pace,
+    tell: Callable[[tuple[TaskSeen, ...]], None] = lambda _: None,
+) -> tuple[TaskSeen, ...]:
+    """Wait until every task of a job has ended; returns them. `tell` gets each look at the tasks."""
+    deadline = Deadline(seconds, f"waiting for the tasks of job {job_id}")
+    for pause in pace.steps():
+        tasks = look.tasks(client, job_id)
+        tell(tasks)
+        if all(task.state == "completed" for task in tasks):
+            return tasks
+        if look.job(client, job_id).state == "completed":  # ended by somebody: what is active stays active
+            return look.tasks(client, job_id)
+        deadline.pause(pause, _task_state(tasks))
+    raise AssertionError("unreachable")
+
+
+def _task_state(tasks: tuple[TaskSeen, ...]) -> str:
+    open_tasks = [task for task in tasks if task.state != "completed"]
+    first = open_tasks[0]
+    return f"{len(open_tasks)} of {len(tasks)} tasks open, {first.id} is {first.state}"
+
+
+def gone(question: Callable[[], object], seconds: float, pace: Pace, what: str) -> None:
+    """Wait until a question is answered with NotFound."""
+    deadline = Deadline(seconds, f"waiting for {what} to be gone")
+    for pause in pace.steps():
+        try:
+            question()
+        except NotFound:
+            return
+        deadline.pause(pause)
+
+

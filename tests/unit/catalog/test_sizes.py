@@ -1,0 +1,133 @@
+"""What the table of VM sizes says, and that it contradicts itself nowhere."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from datetime import date
+
+import pytest
+
+from batchtrain.catalog import sizes
+from batchtrain.catalog.sizes import SIZES, VmSize
+
+
+def named(name: str) -> VmSize:
+    size = sizes.find(name)
+    assert size is not None, name
+    return size
+
+
+def test_each_name_stands_once() -> None:
+    counted = Counter(size.name.lower() for size in SIZES)
+    assert [name for name, count in counted.items() if count > 1] == []
+
+
+@pytest.mark.parametrize("name", ["STANDARD_NC24R", "standard_nc24r", "Standard_NC24r", "nc24r", " NC24R "])
+def test_a_name_is_found_in_any_case_with_or_without_its_prefix(name: str) -> None:
+    assert named(name).name == "Standard_NC24r"
+
+
+def test_an_unknown_name_is_none_and_has_near_ones() -> None:
+    assert sizes.find("STANDARD_NC24X") is None
+    assert "Standard_NC24r" in sizes.nearest("STANDARD_NC24RR")
+    assert sizes.nearest("a house by the sea") == ()
+
+
+def test_nc24r_has_four_k80_and_network_direct() -> None:
+    size = named("STANDARD_NC24R")
+    assert (size.gpus, size.gpu_model, size.rdma, size.infiniband) == (4, "K80", "network-direct", "fdr")
+    assert size.retired == date(2023, 9, 6)
+
+
+@pytest.mark.parametrize(
+    ("name", "gpus", "infiniband", "hcas"),
+    [
+        ("Standard_ND96isr_H100_v5", 8, "ndr", 8),
+        ("Standard_ND96isr_H200_v5", 8, "ndr", 8),
+        ("Standard_ND96isr_MI300X_v5", 8, "ndr", 8),
+        ("Standard_ND96asr_v4", 8, "hdr", 8),
+        ("Standard_ND96amsr_A100_v4", 8, "hdr", 8),
+        ("Standard_ND40rs_v2", 8, "edr", 1),
+        ("Standard_HB120rs_v3", 0, "hdr", 1),
+        ("Standard_HB176rs_v4", 0, "ndr", 1),
+        ("Standard_HB368rs_v5", 0, "ndr", 4),
+        ("Standard_HX176rs", 0, "ndr", 1),
+        ("Standard_HC44rs", 0, "edr", 1),
+    ],
+)
+def test_sizes_batch_shipyard_misread_are_known(name: str, gpus: int, infiniband: str, hcas: int) -> None:
+    """ND40rs_v2 was Network Direct to it, HB sizes had no class, and every later ND was no GPU size at all."""
+    size = named(name)
+    assert (size.gpus, size.infiniband, size.hcas, size.rdma) == (gpus, infiniband, hcas, "sr-iov")
+
+
+def test_t4_sizes_have_gpus_and_no_infiniband() -> None:
+    assert [(named(f"NC{n}as_T4_v3").gpus, named(f"NC{n}as_T4_v3").rdma) for n in (4, 8, 16, 64)] == [
+        (1, None), (1, None), (1, None), (4, None),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "cores", "memory"),
+    [
+        ("Standard_D1_v2", 1, 3.5),
+        ("Standard_D2_v2", 2, 7),
+        ("Standard_D14_v2", 16, 112),
+        ("Standard_D2s_v3", 2, 8),
+        ("Standard_D4s_v5", 4, 16),
+        ("Standard_D8ads_v5", 8, 32),
+        ("Standard_F2s_v2", 2, 4),
+        ("Standard_E4s_v5", 4, 32),
+        ("Standard_E64s_v3", 64, 432),
+        ("Standard_HB120-16rs_v3", 16, 448),
+    ],
+)
+def test_cores_and_memory_of_ordinary_and_constrained_sizes(name: str, cores: int, memory: float) -> None:
+    assert (named(name).cores, named(name).memory_gib) == (cores, memory)
+
+
+@pytest.mark.parametrize("size", SIZES, ids=lambda size: size.name)
+def test_a_row_does_not_contradict_itself(size: VmSize) -> None:
+    assert bool(size.gpus) == bool(size.gpu_model) == bool(size.gpu_vendor) == bool(size.gpu_memory_gib)
+    assert bool(size.infiniband) == bool(size.rdma) == bool(size.hcas)
+    assert size.cores > 0
+    assert size.memory_gib > 0
+    assert size.rdma in (None, "sr-iov", "network-direct")
+    assert size.architecture == "x64" or size.generation == 2
+
+
+@pytest.mark.parametrize("size", SIZES, ids=lambda size: size.name)
+def test_an_r_in_the_name_says_rdma(size: VmSize) -> None:
+    """Azure's naming rule, and A8 and A9, which are older than the rule."""
+    letters = re.sub(r"^Standard_[A-Z]+[\d-]+", "", size.name).split("_")[0]
+    assert (size.rdma is not None) == ("r" in letters or size.name in ("Standard_A8", "Standard_A9"))
+
+
+def test_nc24r_is_led_to_h100_and_its_old_cuda_builds_to_v100() -> None:
+    successor = sizes.today_for(named("STANDARD_NC24R"))
+    assert (successor.today, successor.old_cuda) == ("Standard_ND96isr_H100_v5", "Standard_ND40rs_v2")
+    assert all(word in successor.reason for word in ("CUDA 8", "7.0", "NCv3"))
+
+
+def test_a_size_without_a_retirement_date_is_its_own_successor() -> None:
+    assert sizes.today_for(named("Standard_D4s_v5")) == ("Standard_D4s_v5", None, "")
+
+
+def test_a_cpu_size_is_followed_by_one_that_holds_as_much() -> None:
+    found = {name: sizes.today_for(named(name)) for name in ("Standard_D1_v2", "Standard_D11_v2", "Standard_F8s_v2")}
+    assert {name: one.today for name, one in found.items()} == {
+        "Standard_D1_v2": "Standard_D2s_v5",
+        "Standard_D11_v2": "Standard_E2s_v5",
+        "Standard_F8s_v2": "Standard_D8s_v5",
+    }
+
+
+@pytest.mark.parametrize("size", [size for size in SIZES if size.retired], ids=lambda size: size.name)
+def test_each_size_that_goes_leads_to_one_that_stays_and_can_do_the_same(size: VmSize) -> None:
+    successor = sizes.today_for(size)
+    assert successor.today is not None
+    today = named(successor.today)
+    assert today.retired is None
+    assert bool(today.rdma) == bool(size.rdma)
+    assert bool(today.gpus) == bool(size.gpus)
