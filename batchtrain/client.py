@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from batchtrain import plan as planning
 from batchtrain.config.load import Loaded
 from batchtrain.config.load import load as load_files
 from batchtrain.config.types import Credentials, Recipe
 from batchtrain.errors import BatchtrainError, NotFound, TaskFailed, UsageError
-from batchtrain.plan.types import Facts, Plan
+from batchtrain.plan import plan_jobs, plan_pool
+from batchtrain.plan.types import OFFLINE, Facts, Plan, PoolFacts
 from batchtrain.service import connect as signing
 from batchtrain.service import files, look, submit, watch
 from batchtrain.service.connect import Account
@@ -62,9 +62,7 @@ def where(*, local: bool | None, credentials: Credentials | None, environment: M
     endpoint = environment.get("AZURE_BATCH_ENDPOINT")
     if not endpoint:
         raise UsageError(NEXT_COMMANDS)
-    return signing.account(
-        endpoint, environment.get("AZURE_BATCH_ACCOUNT"), environment.get("AZURE_BATCH_ACCESS_KEY")
-    )
+    return signing.account(endpoint, environment.get("AZURE_BATCH_ACCOUNT"), environment.get("AZURE_BATCH_ACCESS_KEY"))
 
 
 def truth(value: str) -> bool:
@@ -128,13 +126,13 @@ class Client:
             tell(event)
 
 
-def plan(recipe: Recipe, facts: Facts = Facts()) -> Plan:
+def plan(recipe: Recipe, facts: Facts = OFFLINE) -> Plan:
     """A recipe's pool and jobs as exact requests; without facts, offline from the pool file alone."""
     whole = Plan()
     if recipe.pool is not None:
-        whole = whole.joined(planning.plan_pool(recipe))
+        whole = whole.joined(plan_pool(recipe))
     if recipe.jobs:
-        whole = whole.joined(planning.plan_jobs(recipe, facts, read_sources(recipe)))
+        whole = whole.joined(plan_jobs(recipe, facts, read_sources(recipe)))
     return whole
 
 
@@ -151,9 +149,9 @@ class Pools:
 
         Raises AlreadyExists, QuotaReached, ServiceError (a failed start task with its last lines), TimedOut.
         """
-        todo = planning.plan_pool(recipe)
+        todo = plan_pool(recipe)
         self._client.carry_out(todo, recipe, tell)
-        pool_id = todo.steps[0].path and _id(recipe)
+        pool_id = _id(recipe)
         if wait:
             self.wait(pool_id, timeout=timeout, tell=tell)
         return self.get(pool_id)
@@ -197,17 +195,18 @@ class Jobs:
             raise UsageError(f"{recipe.directory} has {len(recipe.jobs)} jobs; use jobs.add_all")
         return self.add_all(recipe, tell=tell, timeout=timeout)[0]
 
-    def add_all(
-        self, recipe: Recipe, *, tell: Tell = lambda _: None, timeout: float = POOL_SECONDS
-    ) -> tuple[Job, ...]:
+    def add_all(self, recipe: Recipe, *, tell: Tell = lambda _: None, timeout: float = POOL_SECONDS) -> tuple[Job, ...]:
         """Add every job of the recipe with its tasks; `pool_current_*` is taken from the living pool, which is given
-        `timeout` seconds to stop growing. Raises PlanError for what could never run, ServiceError for a refused task."""
+        `timeout` seconds to stop growing.
+
+        Raises PlanError for what could never run, ServiceError for a refused task.
+        """
         facts = Facts(pool=self._pool_facts(recipe, timeout))
-        todo = planning.plan_jobs(recipe, facts, read_sources(recipe))
+        todo = plan_jobs(recipe, facts, read_sources(recipe))
         self._client.carry_out(todo, recipe, tell)
         return tuple(self.get(job.id) for job in recipe.jobs)
 
-    def _pool_facts(self, recipe: Recipe, timeout: float) -> planning.PoolFacts:
+    def _pool_facts(self, recipe: Recipe, timeout: float) -> PoolFacts:
         pool_id = _id(recipe)
         if _counts_nodes(recipe):
             watch.pool_steady(self._client.batch, pool_id, timeout, self._client.pace)
@@ -362,4 +361,4 @@ def _counts_nodes(recipe: Recipe) -> bool:
     return any(gang and str(gang.num_instances).startswith("pool_current_") for gang in gangs)
 
 
-__all__ = ["Client", "Job", "Jobs", "Loaded", "Pools", "connect", "load", "plan"]
+__all__ = ["Client", "Job", "Jobs", "Loaded", "Pools", "connect", "load"]

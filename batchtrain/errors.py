@@ -22,6 +22,11 @@ class Problem(NamedTuple):
         """`file:line:column`, as far as each is known."""
         return ":".join(str(part) for part in (self.file, self.line, self.column) if part)
 
+    @property
+    def document(self) -> dict[str, str | int]:
+        """For machines: what is not known is left out."""
+        return {name: value for name, value in self._asdict().items() if value}
+
     def __str__(self) -> str:
         head = f"{self.place}: " if self.place else ""
         path = f"{self.path}: " if self.path else ""

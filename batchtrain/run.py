@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from batchtrain.config.types import Recipe
@@ -106,7 +107,7 @@ class _Made:
         for job_id in self._jobs:
             self._delete(f"job {job_id}", f"jobs del {job_id}", self._client.jobs.get(job_id).delete)
         for pool_id in self._pools:
-            self._delete(f"pool {pool_id}", f"pool del {pool_id}", lambda pool_id=pool_id: self._client.pools.delete(pool_id))  # type: ignore[misc]  # bound now, not later
+            self._delete(f"pool {pool_id}", f"pool del {pool_id}", partial(self._client.pools.delete, pool_id))
 
     def _delete(self, what: str, command: str, delete: Callable[[], None]) -> None:
         try:

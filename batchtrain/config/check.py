@@ -46,7 +46,7 @@ def run(recipe: Recipe) -> Iterator[Finding]:
             yield Finding(rule.name, rule.level, path, message)
 
 
-# --- what rules walk over ---------------------------------------------------------------------------------------------
+# --- what rules walk over -------------------------------------------------------------------------------------------
 
 
 def _jobs(recipe: Recipe) -> Iterator[tuple[Path, Job]]:
@@ -72,7 +72,7 @@ def native(pool: Pool) -> bool:
     return image is not None and image.native
 
 
-# --- the pool ---------------------------------------------------------------------------------------------------------
+# --- the pool -------------------------------------------------------------------------------------------------------
 
 
 def _one_image(recipe: Recipe) -> Found:
@@ -98,7 +98,7 @@ def _size_retired(recipe: Recipe) -> Found:
     size = sizes.find(recipe.pool.vm_size) if recipe.pool else None
     if size is None or size.retired is None:
         return
-    yield (*POOL, "vm_size"), f"{size.name} retires or retired on {size.retired}. {sizes.today_for(size).reason}"
+    yield (*POOL, "vm_size"), f"{size.name} has the retirement date {size.retired}. {sizes.today_for(size).reason}"
 
 
 def _image_retired(recipe: Recipe) -> Found:
@@ -117,8 +117,9 @@ def _image_retired(recipe: Recipe) -> Found:
 def _mixed(recipe: Recipe) -> Found:
     pool = recipe.pool
     if pool and pool.inter_node_communication_enabled and pool.vm_count.dedicated and pool.vm_count.low_priority:
-        yield (*POOL, "vm_count"), (
-            "a pool with inter-node communication cannot mix dedicated and spot nodes; set one of them to 0"
+        yield (
+            (*POOL, "vm_count"),
+            ("a pool with inter-node communication cannot mix dedicated and spot nodes; set one of them to 0"),
         )
 
 
@@ -127,8 +128,9 @@ def _too_many_nodes(recipe: Recipe) -> Found:
     if pool and pool.inter_node_communication_enabled:
         nodes = pool.vm_count.dedicated + pool.vm_count.low_priority
         if nodes > INTER_NODE_LIMIT:
-            yield (*POOL, "vm_count"), (
-                f"{nodes} nodes are more than the {INTER_NODE_LIMIT} a pool with inter-node communication may have"
+            yield (
+                (*POOL, "vm_count"),
+                (f"{nodes} nodes are more than the {INTER_NODE_LIMIT} a pool with inter-node communication may have"),
             )
 
 
@@ -157,13 +159,16 @@ def _containers_native(recipe: Recipe) -> Found:
         task.docker_image for _, _, task in _tasks(recipe) if task.docker_image
     )
     if images_used:
-        yield (*POOL, "vm_configuration"), (
-            "containers are run by Batch itself here, so the pool is planned as if `native: true`;"
-            " the image of the nodes must have a container engine"
+        yield (
+            (*POOL, "vm_configuration"),
+            (
+                "containers are run by Batch itself here, so the pool is planned as if `native: true`;"
+                " the image of the nodes must have a container engine"
+            ),
         )
 
 
-# --- jobs and tasks ---------------------------------------------------------------------------------------------------
+# --- jobs and tasks -------------------------------------------------------------------------------------------------
 
 
 def _duplicate_ids(recipe: Recipe) -> Found:
@@ -220,18 +225,24 @@ def _processes(recipe: Recipe) -> Found:
 def _gang_inter_node(recipe: Recipe) -> Found:
     if recipe.pool and not recipe.pool.inter_node_communication_enabled:
         for path, _, _ in _gangs(recipe):
-            yield path, (
-                "a multi-instance task needs `inter_node_communication_enabled: true` in the pool;"
-                " without it the task would wait for ever"
+            yield (
+                path,
+                (
+                    "a multi-instance task needs `inter_node_communication_enabled: true` in the pool;"
+                    " without it the task would wait for ever"
+                ),
             )
 
 
 def _gang_slots(recipe: Recipe) -> Found:
     if recipe.pool and recipe.pool.task_slots_per_node > 1:
         for path, _, _ in _gangs(recipe):
-            yield path, (
-                f"a multi-instance task needs `task_slots_per_node: 1`, the pool has {recipe.pool.task_slots_per_node};"
-                " the task would wait for ever"
+            yield (
+                path,
+                (
+                    "a multi-instance task needs `task_slots_per_node: 1`,"
+                    f" the pool has {recipe.pool.task_slots_per_node}; the task would wait for ever"
+                ),
             )
 
 
@@ -242,9 +253,12 @@ def _gang_nodes(recipe: Recipe) -> Found:
     for path, gang, _ in _gangs(recipe):
         wanted = str(gang.num_instances)
         if wanted.isdigit() and int(wanted) > count.dedicated + count.low_priority:
-            yield (*path, "num_instances"), (
-                f"{wanted} instances need {wanted} nodes, the pool has {count.dedicated + count.low_priority};"
-                " the task would wait for ever"
+            yield (
+                (*path, "num_instances"),
+                (
+                    f"{wanted} instances need {wanted} nodes, the pool has {count.dedicated + count.low_priority};"
+                    " the task would wait for ever"
+                ),
             )
         kind = "low_priority" if wanted.endswith("low_priority") else "dedicated"
         if wanted in INSTANCES and getattr(count, kind) == 0:
@@ -255,9 +269,12 @@ def _image_listed(recipe: Recipe) -> Found:
     for path, job, task in _tasks(recipe):
         image = task.docker_image
         if image and image not in recipe.resources.docker_images and not job.allow_run_on_missing_image:
-            yield (*path, "docker_image"), (
-                f"the image `{image}` is not in `global_resources.docker_images`, so no node fetches it;"
-                " list it there or set `allow_run_on_missing_image: true` on the job"
+            yield (
+                (*path, "docker_image"),
+                (
+                    f"the image `{image}` is not in `global_resources.docker_images`, so no node fetches it;"
+                    " list it there or set `allow_run_on_missing_image: true` on the job"
+                ),
             )
 
 
@@ -293,8 +310,9 @@ def _explicit(recipe: Recipe, name: str) -> Iterator[tuple[Path, object]]:
 def _storage_link(recipe: Recipe) -> Found:
     link = recipe.settings.storage_account_settings
     if link and link not in recipe.credentials.storage and any(task.source for _, _, task in _tasks(recipe)):
-        yield ("batchtrain", "storage_account_settings"), (
-            f"credentials.yaml has no storage account `{link}`; the tasks' files travel inside the requests"
+        yield (
+            ("batchtrain", "storage_account_settings"),
+            (f"credentials.yaml has no storage account `{link}`; the tasks' files travel inside the requests"),
         )
 
 

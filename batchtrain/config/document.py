@@ -8,7 +8,7 @@ None counts as absent.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import yaml
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
@@ -25,7 +25,7 @@ _Base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the C parser is 6 
 class _Loader(_Base):  # type: ignore[misc]  # the base is chosen at run time
     """Composes nodes only; with no implicit resolvers every plain scalar is text."""
 
-    yaml_implicit_resolvers: dict[str, Any] = {}
+    yaml_implicit_resolvers: ClassVar[dict[str, Any]] = {}
 
 
 class Place(NamedTuple):
@@ -61,7 +61,8 @@ def parse(file: str, content: bytes) -> tuple[Document, tuple[Problem, ...]]:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         said = ", ".join(part for part in (error.context, error.problem) if part)
-        return _broken(file, "syntax", f"YAML cannot be read: {said}", mark.line + 1, mark.column + 1)
+        line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
+        return _broken(file, "syntax", f"YAML cannot be read: {said}", line, column)
     except yaml.YAMLError as error:
         return _broken(file, "syntax", f"YAML cannot be read: {error}", 1, 1)
     except RecursionError:
@@ -95,9 +96,7 @@ def _build(node: Node, file: str, problems: list[Problem], seen: dict[int, Any])
     return mapping
 
 
-def _fill(
-    mapping: dict[str, Any], node: Node, file: str, problems: list[Problem], seen: dict[int, Any]
-) -> None:
+def _fill(mapping: dict[str, Any], node: Node, file: str, problems: list[Problem], seen: dict[int, Any]) -> None:
     places: dict[str, Node] = {}
     merged: dict[str, Any] = {}
     for key, value in node.value:
@@ -117,9 +116,7 @@ def _fill(
         built = _build(value, file, problems, seen)
         if built is not None:
             mapping[name] = built
-    for name, value in merged.items():
-        if name not in places:
-            mapping[name] = value
+    mapping.update({name: value for name, value in merged.items() if name not in places})
 
 
 def _merges(value: Any) -> Iterator[dict[str, Any]]:

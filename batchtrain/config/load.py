@@ -171,8 +171,8 @@ def dotted(path: Iterable[str | int]) -> str:
 
 def _checked(recipe: Recipe, sections: Mapping[str, _Section], ignore: frozenset[str]) -> list[Problem]:
     found = []
-    for finding in check.run(recipe):
-        if finding.rule in ignore and finding.level != "error":
+    for finding in (*check.run(recipe), *_missing_sources(recipe)):
+        if finding.rule in ignore:
             continue
         section = sections.get(str(finding.path[0])) if finding.path else None
         if section is None:
@@ -180,10 +180,18 @@ def _checked(recipe: Recipe, sections: Mapping[str, _Section], ignore: frozenset
             continue
         path = (section.key, *finding.path[1:])
         where = section.document.place(path)
-        found.append(
-            Problem(finding.rule, finding.message, section.document.file, *where, dotted(path), finding.level)
-        )
+        found.append(Problem(finding.rule, finding.message, section.document.file, *where, dotted(path), finding.level))
     return found
+
+
+def _missing_sources(recipe: Recipe) -> Iterable[check.Finding]:
+    """The one check that looks at the disk, so it lives with the reader."""
+    for number, job in enumerate(recipe.jobs):
+        for index, task in enumerate(job.tasks):
+            if task.source and not (Path(recipe.directory) / task.source).is_dir():
+                path = ("job_specifications", number, "tasks", index, "source")
+                message = f"there is no directory `{task.source}` beside this file"
+                yield check.Finding("source-missing", "error", path, message)
 
 
 _LEVELS = {"error": 0, "warning": 1, "info": 2}
@@ -193,7 +201,7 @@ def _sorted(problems: Iterable[Problem]) -> tuple[Problem, ...]:
     return tuple(sorted(problems, key=lambda p: (_LEVELS[p.level], p.file, p.line, p.column)))
 
 
-# --- --set a.b[0].c=value --------------------------------------------------------------------------------------------
+# --- --set a.b[0].c=value -------------------------------------------------------------------------------------------
 
 _STEP = re.compile(r"([^.\[\]]+)|\[(\d+)\]")
 

@@ -59,7 +59,8 @@ def flaws(section: str, data: Any) -> tuple[Flaw, ...]:
     from jsonschema import Draft202012Validator, validators  # 70 ms, and only needed when something is wrong
 
     checker = Draft202012Validator.TYPE_CHECKER.redefine_many(_TEXT_TYPES)
-    judge = validators.extend(Draft202012Validator, {"minimum": _minimum, "maximum": _maximum}, type_checker=checker)
+    extend: Callable[..., Any] = validators.extend
+    judge = extend(Draft202012Validator, {"minimum": _minimum, "maximum": _maximum}, type_checker=checker)
     found: list[Flaw] = []
     shown = _masked(data) if section == "credentials" else data  # a secret must not reach a message
     for error in judge(msgspec.json.schema(SECTIONS[section])).iter_errors(shown):
@@ -115,7 +116,7 @@ def _maximum(_: Any, bound: float, value: Any, schema: Any) -> Iterator[Any]:
         yield ValidationError(f"{value} is more than {bound}")
 
 
-# --- from a validator's error to a sentence --------------------------------------------------------------------------
+# --- from a validator's error to a sentence -------------------------------------------------------------------------
 
 
 def _explain(error: Any) -> Iterator[Flaw]:
@@ -137,9 +138,7 @@ def _explain_any_of(error: Any, path: tuple[str | int, ...]) -> Iterator[Flaw]:
     branches: dict[int, list[Any]] = {}
     for inner in error.context:
         branches.setdefault(inner.schema_path[0], []).append(inner)
-    shapes = [
-        inner for number, inner in branches.items() if error.validator_value[number].get("type") != "null"
-    ]
+    shapes = [inner for number, inner in branches.items() if error.validator_value[number].get("type") != "null"]
     if len(shapes) == 1:
         for inner in shapes[0]:
             yield from _explain(inner)
@@ -152,7 +151,9 @@ def _unknown_keys(error: Any, path: tuple[str | int, ...]) -> Iterator[Flaw]:
     known = tuple(error.schema.get("properties", {}))
     for key in error.instance:
         if key not in known:
-            yield Flaw((*path, key), "unknown-key", f"`{key}` is not known here", at_key=True, hint=did_you_mean(key, known))
+            yield Flaw(
+                (*path, key), "unknown-key", f"`{key}` is not known here", at_key=True, hint=did_you_mean(key, known)
+            )
 
 
 def did_you_mean(word: str, known: tuple[str, ...]) -> str:

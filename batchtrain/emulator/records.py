@@ -95,6 +95,7 @@ class Task(Record):
     slots: int = 1
     gang: int = 0
     """Instances of a multi-instance task; 0 for an ordinary one."""
+    container: bool = False
     max_retries: int = 0
     wall_clock: int = 0
     """Longest run in ticks; 0 is no limit."""

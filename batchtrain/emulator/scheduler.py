@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from batchtrain.emulator.records import Node, Task
-from batchtrain.emulator.world import Deadline, JobBook, PoolBook, Touched, World, task_document
+from batchtrain.emulator.world import Deadline, JobBook, PoolBook, Touched, World
 
 
 class CreateNodes(NamedTuple):
@@ -246,6 +246,8 @@ def node_due(book: PoolBook, node: Node) -> Iterator[Effect]:
 # Who runs where ------------------------------------------------------------------------------------------------------
 
 USABLE = ("idle", "running")
+LOOK_AHEAD = 32
+"""Tasks per job that are looked at for a reason why they can never start, when every slot is taken."""
 
 
 def assignments(world: World, book: PoolBook) -> Iterator[Effect]:
@@ -270,9 +272,9 @@ def _assign_job(world: World, book: PoolBook, job: JobBook, free: dict[str, int]
     room = job.record.spec.get("maxParallelTasks", -1)
     room = len(job.ready) if room < 0 else room - len(job.running)
     open_slots = sum(free.values())
-    for task in job.ready:
-        if task.state != "active" or job.tasks.get(task.id.lower()) is not task:
-            continue
+    for looked, task in enumerate(job.ready.values()):
+        if open_slots <= 0 and looked >= LOOK_AHEAD:
+            return
         if refusal := unfit_for_containers(book, job, task):
             yield refusal
             continue
@@ -280,9 +282,9 @@ def _assign_job(world: World, book: PoolBook, job: JobBook, free: dict[str, int]
             if world.hints.get(task.seq) != reason:
                 yield Hint(job.key, task.id.lower(), reason)
             continue
-        if room <= 0 or open_slots <= 0:
+        if room <= 0:
             return
-        if nodes := choose(book, task, free):
+        if open_slots > 0 and (nodes := choose(book, task, free)):
             for node in nodes:
                 free[node] -= task.slots
             open_slots -= task.slots * len(nodes)
@@ -325,15 +327,12 @@ def never_fits(book: PoolBook, task: Task) -> str:
 
 def unfit_for_containers(book: PoolBook, job: JobBook, task: Task) -> Refuse | None:
     """Container settings must be on a task if, and only if, the pool runs containers."""
-    if task.run:
-        return None
-    has = "containerSettings" in task_document(task)
     wants = "containerConfiguration" in book.record.spec["virtualMachineConfiguration"]
-    if has == wants:
+    if task.container == wants:
         return None
     message = (
         "The task has container settings, but its pool has no container configuration."
-        if has
+        if task.container
         else "The task has no container settings, but its pool has a container configuration."
     )
     return Refuse(job.key, task.id.lower(), "ContainerInvalidSettings", message)

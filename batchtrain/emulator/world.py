@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import heapq
-from collections import deque
+from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
@@ -92,7 +92,8 @@ class JobBook:
         self.record = record
         self.tasks: dict[str, Task] = {}
         self.order: list[Task] = []
-        self.ready: deque[Task] = deque()
+        self.ready: OrderedDict[int, Task] = OrderedDict()
+        """Active tasks with nothing left to wait for but nodes, in the order in which they get them."""
         self.running: dict[int, Task] = {}
         self.unmet: dict[int, int] = {}
         """Task number -> how many of its dependencies are not met yet."""
@@ -289,6 +290,7 @@ class World:
         del book.tasks[task.id.lower()]
         book.count(task, -1)
         book.unmet.pop(task.seq, None)
+        book.ready.pop(task.seq, None)
         self.hints.pop(task.seq, None)
         self._change("task", str(book.record.seq), task.id.lower(), None)
         self.touch_job(book.key)

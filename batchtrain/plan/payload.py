@@ -66,9 +66,7 @@ def inside_request(packed: bytes, where: str) -> Carrier:
     names = [f"{VARIABLE}{number}" for number in range(len(chunks))]
     joined = "".join(f"${{{name}}}" for name in names)
     return Carrier(
-        environment=tuple(
-            wire.Environment(name=name, value=chunk) for name, chunk in zip(names, chunks, strict=True)
-        ),
+        environment=tuple(wire.Environment(name=name, value=chunk) for name, chunk in zip(names, chunks, strict=True)),
         unpack=f'printf %s "{joined}" | base64 -d | tar -xzf - -C "$AZ_BATCH_TASK_SHARED_DIR"',
         forget="unset " + " ".join(names),
     )

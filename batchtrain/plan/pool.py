@@ -38,18 +38,14 @@ def plan(recipe: Recipe) -> Plan:
 
 def uses_containers(recipe: Recipe) -> bool:
     """Whether the pool runs containers: it says `native`, or there are images to run."""
-    image = recipe.pool and (
-        recipe.pool.vm_configuration.platform_image or recipe.pool.vm_configuration.custom_image
-    )
+    image = recipe.pool and (recipe.pool.vm_configuration.platform_image or recipe.pool.vm_configuration.custom_image)
     if image and image.native:
         return True
     used = any(task.docker_image for job in recipe.jobs for task in job.tasks)
     return bool(recipe.resources.docker_images) or used
 
 
-def _containers(
-    recipe: Recipe, pool: Pool
-) -> tuple[wire.ContainerConfiguration | None, tuple[Implicit, ...]]:
+def _containers(recipe: Recipe, pool: Pool) -> tuple[wire.ContainerConfiguration | None, tuple[Implicit, ...]]:
     if not uses_containers(recipe):
         return None, ()
     built = wire.ContainerConfiguration(
@@ -60,9 +56,7 @@ def _containers(
     image = pool.vm_configuration.platform_image or pool.vm_configuration.custom_image
     if image is not None and image.native:
         return built, ()
-    return built, (
-        Implicit("native", "true", "there are container images, and Batch itself runs the containers"),
-    )
+    return built, (Implicit("native", "true", "there are container images, and Batch itself runs the containers"),)
 
 
 def _registry(recipe: Recipe, server: str) -> wire.Registry:

@@ -12,7 +12,7 @@ from batchtrain.launchers import mpi, plain
 from batchtrain.launchers.types import Fabric, File, Implicit, Launch, Mpi, Shape
 from batchtrain.plan import names, payload, wire
 from batchtrain.plan.pool import environment, resource_files, uses_containers
-from batchtrain.plan.types import Built, Facts, Sources, Upload
+from batchtrain.plan.types import FILE_MARK, Built, Facts, Sources, Upload
 
 Value = TypeVar("Value")
 
@@ -33,8 +33,7 @@ def build(recipe: Recipe, job: Job, task: Task, task_id: str, facts: Facts, sour
         command_line=_command_line(task, launch, carrier),
         user_identity=wire.POOL_ADMIN if container else wire.POOL_NONADMIN,
         container_settings=_container(job, task, shape) if container else None,
-        resource_files=resource_files(task.resource_files)
-        + (() if task.multi_instance else carrier.resource_files),
+        resource_files=resource_files(task.resource_files) + (() if task.multi_instance else carrier.resource_files),
         environment_settings=environment(task.environment_variables) + carrier.environment,
         constraints=_constraints(job, task),
         required_slots=1 if task.multi_instance else None,
@@ -44,7 +43,7 @@ def build(recipe: Recipe, job: Job, task: Task, task_id: str, facts: Facts, sour
     return Built(body, _text(task, launch), implicit + launch.implicit, warnings, uploads)
 
 
-# --- what is known of the nodes ---------------------------------------------------------------------------------------
+# --- what is known of the nodes -------------------------------------------------------------------------------------
 
 
 def _shape(
@@ -77,7 +76,8 @@ def _instances(recipe: Recipe, task: Task, facts: Facts, where: str) -> tuple[in
         return _fitting(count, facts, where), ()
     note = Problem(
         "offline-count",
-        f"{where}: `{wanted}` is taken as the pool file's {count}; the living pool's count is used when the job is added",
+        f"{where}: `{wanted}` is taken as the pool file's {count};"
+        " the living pool's count is used when the job is added",
         level="info",
     )
     return count, (note,)
@@ -99,14 +99,12 @@ def _fitting(count: int, facts: Facts, where: str) -> int:
     return count
 
 
-def _fabric(
-    recipe: Recipe, job: Job, task: Task, facts: Facts, vm_size: str
-) -> tuple[Fabric, tuple[Implicit, ...]]:
+def _fabric(recipe: Recipe, job: Job, task: Task, facts: Facts, vm_size: str) -> tuple[Fabric, tuple[Implicit, ...]]:
     """RDMA size + inter-node + Linux switches InfiniBand on by itself; an explicit value wins."""
     size = sizes.find(vm_size)
     explicit = _own(task.infiniband, job.infiniband)
-    inter_node = facts.pool.inter_node if facts.pool else bool(
-        recipe.pool and recipe.pool.inter_node_communication_enabled
+    inter_node = (
+        facts.pool.inter_node if facts.pool else bool(recipe.pool and recipe.pool.inter_node_communication_enabled)
     )
     possible = size is not None and size.rdma is not None and inter_node
     if explicit is not None:
@@ -134,7 +132,7 @@ def _own(mine: Value | None, jobs: Value | None) -> Value | None:
     return mine if mine is not None else jobs
 
 
-# --- what runs ----------------------------------------------------------------------------------------------------------
+# --- what runs ------------------------------------------------------------------------------------------------------
 
 
 def _launch(task: Task, shape: Shape) -> Launch:
@@ -218,11 +216,11 @@ def _text(task: Task, launch: Launch) -> str:
         launch.application,
     ]
     for file in launch.files:
-        parts += [f"# ---- {file.name}", file.data.decode()]
+        parts += [f"{FILE_MARK}{file.name.removeprefix('.batchtrain/')}", file.data.decode()]
     return "\n".join(part.rstrip("\n") for part in parts) + "\n"
 
 
-# --- what it may use ------------------------------------------------------------------------------------------------------
+# --- what it may use ------------------------------------------------------------------------------------------------
 
 
 def _container(job: Job, task: Task, shape: Shape) -> wire.ContainerSettings:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import html
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from batchtrain.errors import Problem
 from batchtrain.launchers.types import File, Implicit
 from batchtrain.plan.wire import TaskCreate, Wire
+
+FILE_MARK = "# ---- .batchtrain/"
+"""Begins the text of a file that travels with a task, where its launch is shown."""
 
 Sources = Mapping[str, tuple[File, ...]]
 """The files of each `source` directory, by its name as written; reading them is the caller's."""
@@ -41,6 +45,17 @@ class Plan(NamedTuple):
     launch: tuple[tuple[str, str], ...] = ()
     uploads: tuple[Upload, ...] = ()
 
+    def __str__(self) -> str:
+        from batchtrain.plan import render  # rendering reads these types
+
+        return render.as_text(self)
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{html.escape(str(self))}</pre>"
+
     def joined(self, other: Plan) -> Plan:
         """This plan, then the other."""
         return Plan(
@@ -67,6 +82,9 @@ class Facts(NamedTuple):
     """What was looked up before deciding; empty when planning offline."""
 
     pool: PoolFacts | None = None
+
+
+OFFLINE = Facts()
 
 
 class Built(NamedTuple):

@@ -24,12 +24,12 @@ class Wire(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename
     """A JSON object of the service."""
 
 
-class AutoUser(Wire, kw_only=True):
+class AutoUser(Wire, frozen=True, kw_only=True):
     scope: str = ""
     elevation_level: str = ""
 
 
-class UserIdentity(Wire, kw_only=True):
+class UserIdentity(Wire, frozen=True, kw_only=True):
     auto_user: AutoUser
 
 
@@ -37,23 +37,23 @@ POOL_ADMIN = UserIdentity(auto_user=AutoUser(scope="pool", elevation_level="admi
 POOL_NONADMIN = UserIdentity(auto_user=AutoUser(scope="pool", elevation_level="nonadmin"))
 
 
-class Environment(Wire, kw_only=True):
+class Environment(Wire, frozen=True, kw_only=True):
     name: str
     value: str
 
 
-class ResourceFile(Wire, kw_only=True):
+class ResourceFile(Wire, frozen=True, kw_only=True):
     http_url: str
     file_path: str
     file_mode: str | None = None
 
 
-class Metadata(Wire, kw_only=True):
+class Metadata(Wire, frozen=True, kw_only=True):
     name: str
     value: str
 
 
-class ImageReference(Wire, kw_only=True):
+class ImageReference(Wire, frozen=True, kw_only=True):
     publisher: str | None = None
     offer: str | None = None
     sku: str | None = None
@@ -61,26 +61,26 @@ class ImageReference(Wire, kw_only=True):
     virtual_machine_image_id: str | None = None
 
 
-class Registry(Wire, kw_only=True):
+class Registry(Wire, frozen=True, kw_only=True):
     username: str
     password: str
     registry_server: str | None = None
 
 
-class ContainerConfiguration(Wire, kw_only=True):
+class ContainerConfiguration(Wire, frozen=True, kw_only=True):
     type: str
     container_image_names: tuple[str, ...] = ()
     container_registries: tuple[Registry, ...] = ()
 
 
-class VmConfiguration(Wire, kw_only=True):
+class VmConfiguration(Wire, frozen=True, kw_only=True):
     image_reference: ImageReference
     node_agent_sku_id: str
     license_type: str | None = None
     container_configuration: ContainerConfiguration | None = None
 
 
-class StartTask(Wire, kw_only=True):
+class StartTask(Wire, frozen=True, kw_only=True):
     command_line: str
     user_identity: UserIdentity
     environment_settings: tuple[Environment, ...] = ()
@@ -89,11 +89,11 @@ class StartTask(Wire, kw_only=True):
     wait_for_success: bool | None = None
 
 
-class TaskSchedulingPolicy(Wire, kw_only=True):
+class TaskSchedulingPolicy(Wire, frozen=True, kw_only=True):
     node_fill_type: str
 
 
-class PoolCreate(Wire, kw_only=True):
+class PoolCreate(Wire, frozen=True, kw_only=True):
     """POST /pools."""
 
     id: str
@@ -109,16 +109,16 @@ class PoolCreate(Wire, kw_only=True):
     metadata: tuple[Metadata, ...] = ()
 
 
-class PoolInfo(Wire, kw_only=True):
+class PoolInfo(Wire, frozen=True, kw_only=True):
     pool_id: str
 
 
-class JobConstraints(Wire, kw_only=True):
+class JobConstraints(Wire, frozen=True, kw_only=True):
     max_wall_clock_time: str | None = None
     max_task_retry_count: int | None = None
 
 
-class JobCreate(Wire, kw_only=True):
+class JobCreate(Wire, frozen=True, kw_only=True):
     """POST /jobs."""
 
     id: str
@@ -130,35 +130,35 @@ class JobCreate(Wire, kw_only=True):
     metadata: tuple[Metadata, ...] = ()
 
 
-class JobPatch(Wire, kw_only=True):
+class JobPatch(Wire, frozen=True, kw_only=True):
     """PATCH /jobs/{id}."""
 
     on_all_tasks_complete: str = ""
 
 
-class ContainerSettings(Wire, kw_only=True):
+class ContainerSettings(Wire, frozen=True, kw_only=True):
     image_name: str
     container_run_options: str | None = None
     working_directory: str | None = None
 
 
-class MultiInstance(Wire, kw_only=True):
+class MultiInstance(Wire, frozen=True, kw_only=True):
     coordination_command_line: str
     number_of_instances: int
     common_resource_files: tuple[ResourceFile, ...] = ()
 
 
-class TaskConstraints(Wire, kw_only=True):
+class TaskConstraints(Wire, frozen=True, kw_only=True):
     max_wall_clock_time: str | None = None
     retention_time: str | None = None
     max_task_retry_count: int | None = None
 
 
-class Dependencies(Wire, kw_only=True):
+class Dependencies(Wire, frozen=True, kw_only=True):
     task_ids: tuple[str, ...] = ()
 
 
-class TaskCreate(Wire, kw_only=True):
+class TaskCreate(Wire, frozen=True, kw_only=True):
     """POST /jobs/{id}/tasks, and an element of addtaskcollection."""
 
     id: str
@@ -173,7 +173,7 @@ class TaskCreate(Wire, kw_only=True):
     depends_on: Dependencies | None = None
 
 
-class TaskCollection(Wire, kw_only=True):
+class TaskCollection(Wire, frozen=True, kw_only=True):
     """POST /jobs/{id}/addtaskcollection."""
 
     value: tuple[TaskCreate, ...]

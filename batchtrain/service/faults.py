@@ -48,8 +48,10 @@ def faults(operation: str) -> Iterator[None]:
     try:
         yield
     except azure.ClientAuthenticationError as error:
-        raise _refused(operation, error) if error.response else NotAllowed(
-            f"{operation}: signing in failed: {_first_line(error)}", operation=operation
+        raise (
+            _refused(operation, error)
+            if error.response
+            else NotAllowed(f"{operation}: signing in failed: {_first_line(error)}", operation=operation)
         ) from error
     except azure.HttpResponseError as error:
         raise _refused(operation, error) from error
@@ -90,11 +92,12 @@ def _message(error: azure.HttpResponseError) -> str:
 
 
 def _values(error: Any) -> list[Any]:
-    return list(getattr(getattr(error, "error", None), "values_property", None) or [])
+    return list(getattr(getattr(error, "error", None), "error_values", None) or [])
 
 
 def _request_id(error: azure.HttpResponseError) -> str:
-    return str(error.response.headers.get("request-id", "")) if error.response is not None else ""
+    headers = getattr(error.response, "headers", None) or {}
+    return str(headers.get("request-id", ""))
 
 
 def _first_line(error: BaseException) -> str:

@@ -53,9 +53,7 @@ def job(client: BatchClient, job_id: str) -> JobSeen:
     with faults(f"look at job {job_id}"):
         seen = _job(client.get_job(job_id, select=_JOB))
         counts = client.get_job_task_counts(job_id).task_counts
-    return seen._replace(
-        active=counts.active, running=counts.running, succeeded=counts.succeeded, failed=counts.failed
-    )
+    return seen._replace(active=counts.active, running=counts.running, succeeded=counts.succeeded, failed=counts.failed)
 
 
 def tasks(client: BatchClient, job_id: str) -> tuple[TaskSeen, ...]:
@@ -105,7 +103,7 @@ def _job(item: models.BatchJob) -> JobSeen:
         pool=(item.pool_info.pool_id or "") if item.pool_info else "",
         created=item.creation_time,
         ended=info.end_time if info else None,
-        reason=(info.terminate_reason or "") if info else "",
+        reason=(info.termination_reason or "") if info else "",
     )
 
 

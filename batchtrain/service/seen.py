@@ -80,8 +80,9 @@ class Table(tuple[Row, ...], Generic[Row]):
             return "nothing"
         lines = [columns(self), *(cells(row) for row in self)]
         widths = [max(len(line[index]) for line in lines) for index in range(len(lines[0]))]
-        return "\n".join("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
-                         for line in lines)
+        return "\n".join(
+            "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines
+        )
 
     __repr__ = __str__
 

@@ -89,7 +89,7 @@ def _add_collection(client: BatchClient, job_id: str, tasks: dict[str, Any]) -> 
     with faults(f"add tasks to {job_id}"):
         result = client.create_task_collection(job_id, models.BatchTaskGroup({"value": list(tasks.values())}))
     again = {}
-    for item in result.values_property or ():
+    for item in result.result_values or ():
         status = str(getattr(item.status, "value", item.status)).lower()
         if status == "servererror":
             again[item.task_id] = tasks[item.task_id]
@@ -115,9 +115,9 @@ _ACTIONS: dict[str, Callable[[BatchClient, Step, dict[str, Any]], Event]] = {
 }
 
 
-# --- ending things ----------------------------------------------------------------------------------------------------
-# Through the SDK's pipeline, not its begin_* methods: their pollers hide failures (azure-sdk-for-python #46815) and wait
-# in steps of five seconds; our own waits are bounded and say what they wait for.
+# --- ending things --------------------------------------------------------------------------------------------------
+# Through the SDK's pipeline, not its begin_* methods: one of them cannot be called without options
+# (azure-sdk-for-python #46815) and their pollers hide failures; our own waits are bounded and say what they wait for.
 
 
 def delete_pool(client: BatchClient, pool_id: str) -> None:

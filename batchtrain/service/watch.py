@@ -165,5 +165,3 @@ def gone(question: Callable[[], object], seconds: float, pace: Pace, what: str) 
         except NotFound:
             return
         deadline.pause(pause)
-
-

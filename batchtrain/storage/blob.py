@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from datetime import datetime, timedelta, timezone
 
 from azure.core.exceptions import AzureError, ResourceExistsError
@@ -28,10 +29,8 @@ def upload(client: BlobServiceClient, container: str, name: str, data: bytes) ->
     """Put bytes under a name; what stands there under the same name stays (names are by content)."""
     try:
         place = client.get_container_client(container)
-        try:
+        with contextlib.suppress(ResourceExistsError):
             place.create_container()
-        except ResourceExistsError:
-            pass
         blob = place.get_blob_client(name)
         if not blob.exists():
             blob.upload_blob(data, overwrite=True)

@@ -37,7 +37,8 @@ if TYPE_CHECKING:
 
 # --- the kernel -------------------------------------------------------------------------------------------------
 
-CLONE_NEWNS, CLONE_NEWUTS, CLONE_NEWIPC, CLONE_NEWUSER, CLONE_NEWPID = 0x20000, 0x4000000, 0x8000000, 0x10000000, 0x20000000
+CLONE_NEWNS, CLONE_NEWUTS, CLONE_NEWIPC = 0x20000, 0x4000000, 0x8000000
+CLONE_NEWUSER, CLONE_NEWPID = 0x10000000, 0x20000000
 MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_BIND, MS_REC, MS_PRIVATE = 2, 4, 8, 4096, 16384, 1 << 18
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 
@@ -217,16 +218,19 @@ def _parent(pid: str) -> int:
 
 def signal_tree(ancestor: int, number: int) -> bool:
     """Send to every descendant; False when there are some and none may be signalled (another user's)."""
-    sent, refused = 0, 0
-    for pid in descendants(ancestor):
-        try:
-            os.kill(pid, number)
-            sent += 1
-        except PermissionError:
-            refused += 1
-        except ProcessLookupError:
-            pass
-    return sent > 0 or refused == 0
+    allowed = [_signal(pid, number) for pid in descendants(ancestor)]
+    return any(allowed) or not allowed
+
+
+def _signal(pid: int, number: int) -> bool:
+    """False when this user may not; a process that is gone meanwhile counts as signalled."""
+    try:
+        os.kill(pid, number)
+    except ProcessLookupError:
+        pass
+    except PermissionError:
+        return False
+    return True
 
 
 def kill_tree(ancestor: int) -> bool:
@@ -360,12 +364,9 @@ class Supervisor:
     def _run(self, run: Message) -> None:
         try:
             self._runs[self._start(run)] = run["id"]
-        except LaunchError as error:
-            self._agent.send({"event": "failed", "id": run["id"], "code": error.code, "message": str(error)})
-        except OSError as error:
-            self._agent.send(
-                {"event": "failed", "id": run["id"], "code": "CommandLaunchFailed", "message": str(error)}
-            )
+        except (LaunchError, OSError) as error:
+            code = error.code if isinstance(error, LaunchError) else "CommandLaunchFailed"
+            self._agent.send({"event": "failed", "id": run["id"], "code": code, "message": str(error)})
 
     def _start(self, run: Message) -> int:
         append = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW

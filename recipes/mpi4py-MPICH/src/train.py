@@ -4,7 +4,7 @@ Every rank holds the whole network and its own share of the training images. At 
 gradient of its own mini-batch, the gradients are summed over all ranks (MPI_Allreduce) and divided by their number, and
 every rank takes the same step; so all ranks have the same weights at all times, and the hashes printed show it.
 
-    mpirun -n 4 python -u train.py --epochs 15 --output output
+    mpirun -n 4 python -u train.py --epochs 20 --output output
 
 What it prints, one line a write, each at once (the words are stable, so that a program may read them):
 
@@ -53,10 +53,10 @@ def main() -> None:
 
 def parse(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Data-parallel training on handwritten digits over MPI.")
-    parser.add_argument("--epochs", type=int, default=15, help="times every image is seen (default: %(default)s)")
+    parser.add_argument("--epochs", type=int, default=20, help="times every image is seen (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=1, help="first weights and order of the images")
     parser.add_argument("--output", type=Path, help="directory for rank 0's checkpoints; none without it")
-    parser.add_argument("--no-allreduce", action="store_true", help="do not sum gradients, to see the ranks drift apart")
+    parser.add_argument("--no-allreduce", action="store_true", help="do not sum gradients: the ranks drift apart")
     parser.add_argument("--fail-rank", type=int, help="this rank fails ...")
     parser.add_argument("--fail-epoch", type=int, default=2, help="... in this epoch (default: %(default)s) ...")
     parser.add_argument("--fail-code", type=int, default=7, help="... with this exit code (default: %(default)s) ...")
@@ -134,7 +134,7 @@ def first_weights(seed: int) -> np.ndarray:
 def layers(flat: np.ndarray) -> list[np.ndarray]:
     """The flat vector's parts as matrices; they are views, so writing to them writes to the vector."""
     ends = np.cumsum([int(np.prod(shape)) for shape in SHAPES])
-    return [part.reshape(shape) for part, shape in zip(np.split(flat, ends[:-1]), SHAPES)]
+    return [part.reshape(shape) for part, shape in zip(np.split(flat, ends[:-1]), SHAPES, strict=True)]
 
 
 def batches(order: np.ndarray, batch: int, steps: int) -> list[np.ndarray]:
@@ -181,7 +181,7 @@ def save(directory: Path, weights: np.ndarray, epoch: int) -> Path:
     """Write the checkpoint beside the last one, then put it in its place: a death in between loses nothing."""
     directory.mkdir(parents=True, exist_ok=True)
     path, partial = directory / "weights.npz", directory / "weights.partial.npz"
-    np.savez(partial, **dict(zip(("w1", "b1", "w2", "b2"), layers(weights))), epoch=epoch)
+    np.savez(partial, **dict(zip(("w1", "b1", "w2", "b2"), layers(weights), strict=True)), epoch=epoch)
     return partial.replace(path)
 
 

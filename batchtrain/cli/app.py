@@ -1,0 +1,49 @@
+"""The root command: global options, and groups that are imported only when they are named."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+import click
+import rich_click
+
+from batchtrain.cli.options import common
+
+GROUPS = {
+    "config": "Check, plan and explain configuration files.",
+    "pool": "Pools of nodes.",
+    "jobs": "Jobs and their tasks.",
+    "recipe": "Recipes that come with batchtrain.",
+    "emulator": "The embedded Azure Batch on this machine.",
+    "run": "Run a recipe from nothing to its end, and clean up.",
+}
+
+
+class _Lazy(rich_click.RichGroup):
+    """A group whose members live in modules of their names."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(GROUPS)
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        if name not in GROUPS:
+            return None
+        if ctx.resilient_parsing or ctx.params.get("__help__") or _wants_root_help():
+            return click.Command(name, help=GROUPS[name])  # for the list: no import
+        module: Any = importlib.import_module(f"batchtrain.cli.{name}")
+        command: click.Command = module.command
+        return command
+
+
+def _wants_root_help() -> bool:
+    import sys
+
+    return all(word.startswith("-") for word in sys.argv[1:])
+
+
+@click.group(cls=_Lazy, context_settings={"help_option_names": ["-h", "--help"]}, no_args_is_help=True)
+@click.version_option(package_name="batchtrain", prog_name="batchtrain", message="%(prog)s %(version)s")
+@common
+def root() -> None:
+    """Distributed training on Azure Batch, or on the embedded Azure Batch of this machine (--local)."""

@@ -1,0 +1,131 @@
+"""`batchtrain jobs`: jobs, their tasks and what they print."""
+
+from __future__ import annotations
+
+import click
+import rich_click
+
+from batchtrain.cli.options import common, say, settings, tell
+from batchtrain.cli.output import plain, show, show_rows
+from batchtrain.errors import UsageError
+
+WEEK = 7 * 24 * 3600.0
+
+
+@click.group(cls=rich_click.RichGroup)
+def command() -> None:
+    """Jobs and their tasks."""
+
+
+@command.command(cls=rich_click.RichCommand)
+@click.option("--timeout", type=float, default=3600.0, show_default=True, help="Seconds a growing pool is given.")
+@common
+def add(timeout: float) -> None:
+    """Add the jobs of jobs.yaml with their tasks."""
+    loaded = settings().load(needs=("pool_specification", "job_specifications"))
+    names = ", ".join(job.id for job in loaded.recipe.jobs)
+    client = settings().connect(loaded, changes=f"adding {names}")
+    jobs = client.jobs.add_all(loaded.recipe, tell=tell, timeout=timeout)
+    if settings().output != "table":
+        show([plain(job.seen) for job in jobs])
+
+
+@command.command("list", cls=rich_click.RichCommand)
+@common
+def list_() -> None:
+    """List the jobs."""
+    show_rows(settings().connect().jobs.list(), empty="no jobs")
+
+
+@command.command("show", cls=rich_click.RichCommand)
+@click.argument("job_id", required=False)
+@common
+def show_(job_id: str | None) -> None:
+    """Show a job, its tasks, and what keeps them waiting where that is known."""
+    name = job_id or _own()
+    client = settings().connect()
+    job = client.jobs.get(name)
+    seen, tasks = job.seen, job.tasks
+    hints = _hints(name)
+    if settings().output == "table":
+        show_rows([seen])
+        show_rows(tasks, empty="no tasks")
+        for hint in hints:
+            say(hint)
+    else:
+        show({**plain(seen), "tasks": plain(tasks), "hints": hints})
+
+
+@command.command(cls=rich_click.RichCommand)
+@click.argument("job_id", required=False)
+@common
+def tasks(job_id: str | None) -> None:
+    """List a job's tasks."""
+    show_rows(settings().connect().jobs.get(job_id or _own()).tasks, empty="no tasks")
+
+
+@command.command(cls=rich_click.RichCommand)
+@click.argument("job_id", required=False)
+@click.option("--timeout", type=float, default=WEEK, show_default=True, help="Seconds to wait at most.")
+@common
+def wait(job_id: str | None, timeout: float) -> None:
+    """Wait until a job's tasks have ended; fails when one failed."""
+    job = settings().connect().jobs.get(job_id or _own())
+    show_rows(job.wait(timeout=timeout).tasks)
+
+
+@command.command(cls=rich_click.RichCommand)
+@click.argument("job_id", required=False)
+@click.option("--task", "task_id", help="The task; by default the job's first.")
+@click.option("--file", default="stdout.txt", show_default=True, help="The file, as `wd/train.log`.")
+@click.option("-f", "--follow", is_flag=True, help="Go on until the task has ended.")
+@click.option("--timeout", type=float, default=WEEK, show_default=True, help="Seconds to follow at most.")
+@common
+def logs(job_id: str | None, task_id: str | None, file: str, follow: bool, timeout: float) -> None:
+    """Print what a task prints."""
+    job = settings().connect().jobs.get(job_id or _own())
+    for line in job.logs(task_id, file=file, follow=follow, timeout=timeout):
+        print(line, flush=True)
+
+
+@command.command(cls=rich_click.RichCommand)
+@click.argument("job_id", required=False)
+@common
+def term(job_id: str | None) -> None:
+    """End a job's tasks; the job stays to be looked at."""
+    name = job_id or _own()
+    client = settings().connect(changes=f"terminating job {name}")
+    settings().confirm(f"Terminate job {name}?")
+    client.jobs.get(name).terminate()
+    show({"terminated": name}, f"terminated job {name}")
+
+
+@command.command("del", cls=rich_click.RichCommand)
+@click.argument("job_id", required=False)
+@click.option("--no-wait", is_flag=True, help="Do not wait until it is gone.")
+@common
+def del_(job_id: str | None, no_wait: bool) -> None:
+    """Delete a job with its tasks and their files."""
+    name = job_id or _own()
+    client = settings().connect(changes=f"deleting job {name}")
+    settings().confirm(f"Delete job {name} with its tasks?")
+    client.jobs.get(name).delete(wait=not no_wait)
+    show({"deleted": name}, f"deleted job {name}")
+
+
+def _own() -> str:
+    """The one job of jobs.yaml."""
+    jobs = settings().load(needs=("job_specifications",)).recipe.jobs
+    if len(jobs) != 1:
+        raise UsageError(f"name the job: jobs.yaml has {', '.join(job.id for job in jobs)}")
+    return jobs[0].id
+
+
+def _hints(job_id: str) -> list[str]:
+    """What the embedded service knows about waiting tasks; Azure is silent there."""
+    if not settings().local:
+        return []
+    from batchtrain.client import emulator_directory
+    from batchtrain.emulator import server
+
+    return [hint.text for hint in server.hints(emulator_directory()) if hint.job_id == job_id]

@@ -1,0 +1,81 @@
+"""Results on stdout: a table for people, or JSON, JSON lines or YAML with stable keys for programs."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from batchtrain.cli.options import settings
+
+
+def show(value: Any, text: str | None = None) -> None:
+    """Print one result: `text` for people when given, else the value's own."""
+    form = settings().output
+    if form == "table":
+        print(text if text is not None else value)
+        return
+    print(_FORMS[form](plain(value)))
+
+
+def show_rows(rows: Sequence[Any], *, empty: str = "nothing") -> None:
+    """Print rows of one kind: a table, or a list of objects."""
+    form = settings().output
+    if form == "table":
+        _table(rows, empty)
+        return
+    if form == "jsonl":
+        for row in rows:
+            print(msgspec.json.encode(plain(row)).decode())
+        return
+    print(_FORMS[form]([plain(row) for row in rows]))
+
+
+def plain(value: Any) -> Any:
+    """A value as objects and lists: named tuples are objects."""
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return {name: plain(item) for name, item in zip(value._fields, value, strict=True)}
+    if isinstance(value, (list, tuple)):
+        return [plain(item) for item in value]
+    if isinstance(value, dict):
+        return {key: plain(item) for key, item in value.items()}
+    if hasattr(value, "__fspath__"):
+        return str(value)
+    return msgspec.to_builtins(value)
+
+
+def _json(value: Any) -> str:
+    return msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
+
+
+def _yaml(value: Any) -> str:
+    import yaml  # only where asked for
+
+    dumped: str = yaml.safe_dump(value, sort_keys=False, allow_unicode=True)
+    return dumped.rstrip("\n")
+
+
+_FORMS = {"json": _json, "jsonl": lambda value: msgspec.json.encode(value).decode(), "yaml": _yaml}
+
+
+def _table(rows: Sequence[Any], empty: str) -> None:
+    from batchtrain.service.seen import cells, columns
+
+    if not rows:
+        print(empty, file=sys.stderr)
+        return
+    if not sys.stdout.isatty():
+        lines = [columns(rows), *(cells(row) for row in rows)]
+        widths = [max(len(line[index]) for line in lines) for index in range(len(lines[0]))]
+        for line in lines:
+            print("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
+        return
+    from rich.console import Console  # 40 ms, and only for a terminal
+    from rich.table import Table
+
+    table = Table(*columns(rows), box=None, header_style="bold")
+    for row in rows:
+        table.add_row(*cells(row))
+    Console().print(table)

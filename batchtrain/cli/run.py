@@ -1,0 +1,47 @@
+"""`batchtrain run DIR`: a recipe from nothing to its end."""
+
+from __future__ import annotations
+
+import click
+import rich_click
+
+from batchtrain.cli.options import common, say, settings, tell
+from batchtrain.cli.output import show_rows
+
+WEEK = 7 * 24 * 3600.0
+
+
+@click.command("run", cls=rich_click.RichCommand)
+@click.argument("directory")
+@click.option("--timeout", type=float, default=WEEK, show_default=True, help="Seconds for each wait at most.")
+@click.option("--keep", is_flag=True, help="Leave the pool and the jobs standing.")
+@common
+def command(directory: str, timeout: float, keep: bool) -> None:
+    """Add the pool and the jobs, show what they print, exit with their result, delete what was made."""
+    from batchtrain import client as page
+    from batchtrain.run import run
+
+    chosen = settings()
+    loaded = chosen.load(directory, needs=("pool_specification", "job_specifications"))
+    started = chosen.local is True and page.ensure_emulator(page.emulator_directory())[1]
+    try:
+        client = chosen.connect(loaded, changes=f"running {directory}")
+        tasks = run(client, loaded.recipe, tell=tell, timeout=timeout, keep=keep)
+        if chosen.output == "table":
+            for task in tasks:
+                took = f" in {task.seconds:.1f} s" if task.seconds is not None else ""
+                say(f"task {task.id} ended with exit code {task.exit_code}{took}")
+        else:
+            show_rows(tasks)
+    finally:
+        if started and not keep:
+            _stop_emulator()
+
+
+def _stop_emulator() -> None:
+    """The embedded service that this run started has nothing more to do, unless somebody else has pools on it."""
+    from batchtrain import client as page
+    from batchtrain.emulator import server
+
+    if not page.connect(local=True).pools.list():
+        server.stop(page.emulator_directory())

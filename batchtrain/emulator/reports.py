@@ -1,0 +1,450 @@
+"""What is written down when an effect begins and when a machine reports how it went; pure.
+
+A report names the run it is about; one that comes late, of a run that was given up, changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from batchtrain.emulator import jobs, nodes, scheduler, states, tasks, wire
+from batchtrain.emulator.machine.types import Exit, NodeUp
+from batchtrain.emulator.records import Instance, Node, Task
+from batchtrain.emulator.world import Deadline, PoolBook, World
+
+MAX_LOSSES = 5
+"""Deaths in a row after which a node is given up as unusable."""
+
+# Effects begin -------------------------------------------------------------------------------------------------------
+
+
+def begin(world: World, effect: scheduler.Effect, now: int) -> None:
+    """Write down that an effect is under way (or, where no machine is needed, done)."""
+    _BEGIN[type(effect)](world, effect, now)
+
+
+def _create_nodes(world: World, effect: scheduler.CreateNodes, now: int) -> None:
+    book = world.pools[effect.pool]
+    for dedicated in (*(True,) * effect.dedicated, *(False,) * effect.spot):
+        seq = world.new_seq()
+        node_id = world.new_node_id(seq, dedicated=dedicated)
+        node = Node(
+            id=node_id,
+            seq=seq,
+            state="creating",
+            state_time=now,
+            created=now,
+            pool=book.key,
+            address=world.new_address(),
+            hostname=f"{node_id[:16].replace('_', '-')}{node_id[-2:].replace('_', '-')}",
+            dedicated=dedicated,
+        )
+        world.add_node(book, node)
+
+
+def _drop_nodes(world: World, effect: scheduler.DropNodes, now: int) -> None:
+    book = world.pools[effect.pool]
+    for node_id in effect.nodes:
+        nodes.leave(world, book, book.nodes[node_id], book.record.deallocation, now)
+
+
+def _settle_pool(world: World, effect: scheduler.SettlePool, now: int) -> None:
+    book = world.pools[effect.pool]
+    if book.record.allocation == "stopping":
+        book.record.target_dedicated = book.current(dedicated=True)
+        book.record.target_spot = book.current(dedicated=False)
+    book.record.allocation = states.after(states.ALLOCATION, book.record.allocation, "settle")
+    book.record.allocation_time = now
+    world.save_pool(book)
+
+
+def _forget_pool(world: World, effect: scheduler.ForgetPool, now: int) -> None:
+    world.drop_pool(world.pools[effect.pool])
+
+
+def _boot_node(world: World, effect: scheduler.BootNode, now: int) -> None:
+    node = world.pools[effect.pool].nodes[effect.node]
+    world.move(node, states.NODE, "boot", now)
+    node.phase = "booting"
+    node.boots += 1
+    world.save_node(node)
+
+
+def _run_start_task(world: World, effect: scheduler.RunStartTask, now: int) -> None:
+    node = world.pools[effect.pool].nodes[effect.node]
+    node.phase = "starting"
+    retries = node.start.get("retryCount", -1) + 1 if node.start.get("boot") == node.boots else 0
+    node.start = {"state": "running", "startTime": wire.timestamp(now), "retryCount": retries, "boot": node.boots}
+    if retries:
+        node.start["lastRetryTime"] = wire.timestamp(now)
+    world.save_node(node)
+
+
+def _shutdown_node(world: World, effect: scheduler.ShutdownNode, now: int) -> None:
+    _phase(world, effect.pool, effect.node, "stopping")
+
+
+def _remove_node(world: World, effect: scheduler.RemoveNode, now: int) -> None:
+    _phase(world, effect.pool, effect.node, "removing")
+
+
+def _phase(world: World, pool: str, node_id: str, phase: str) -> None:
+    node = world.pools[pool].nodes[node_id]
+    node.phase = phase
+    world.save_node(node)
+
+
+def _assign(world: World, effect: scheduler.Assign, now: int) -> None:
+    book = world.jobs[effect.job]
+    task = book.tasks[effect.task]
+    book.ready.pop(task.seq, None)
+    world.hints.pop(task.seq, None)
+    world.set_task_state(book, task, "assign", now)
+    task.run += 1
+    task.start, task.end, task.exit_code, task.failure = now, 0, None, None
+    task.instances = [Instance(node=node, phase_time=now) for node in effect.nodes]
+    book.running[task.seq] = task
+    for node_id in effect.nodes:
+        pool = world.pool_of_node[node_id]
+        task.node_pool = pool.record.id
+        pool.running[node_id][task.seq] = task
+        node = pool.nodes[node_id]
+        if node.state == "idle":
+            world.move(node, states.NODE, "busy", now)
+        world.save_node(node)
+    if task.wall_clock:
+        world.add_deadline(Deadline(now + task.wall_clock, task.seq, book.key, effect.task, task.run))
+    world.save_task(task)
+
+
+def _refuse(world: World, effect: scheduler.Refuse, now: int) -> None:
+    book = world.jobs[effect.job]
+    failure = tasks.failed_to_run(effect.code, effect.message)
+    tasks.complete(world, book, book.tasks[effect.task], now, failure=failure)
+
+
+def _hint(world: World, effect: scheduler.Hint, now: int) -> None:
+    world.hints[world.jobs[effect.job].tasks[effect.task].seq] = effect.reason
+
+
+def _run_coordination(world: World, effect: scheduler.RunCoordination, now: int) -> None:
+    _step(world, effect.task, effect.instance, "coordinate", now)
+    effect.task.instances[effect.instance].start = now
+
+
+def _run_application(world: World, effect: scheduler.RunApplication, now: int) -> None:
+    """The subtasks run nothing of their own from here on."""
+    _step(world, effect.task, effect.instance, "run", now)
+    instance = effect.task.instances[effect.instance]
+    instance.start = instance.start or now
+
+
+def _end_scope(world: World, effect: scheduler.EndScope, now: int) -> None:
+    if effect.run == effect.task.run and effect.task.instances:
+        _step(world, effect.task, effect.instance, "end", now)
+        _conclude_if_over(world, effect.task, now)
+
+
+def _time_up(world: World, effect: scheduler.TimeUp, now: int) -> None:
+    deadline = effect.deadline
+    book = world.jobs.get(deadline.job)
+    if book is None:
+        return
+    if not deadline.task:
+        wall = jobs.job_wall_clock(book.record)
+        if book.record.seq == deadline.seq and wall and book.record.created + wall <= now:
+            jobs.terminate(world, book, "MaxWallClockTimeExpiry", now)
+        return
+    task = book.tasks.get(deadline.task)
+    if task is not None and (task.seq, task.run) == (deadline.seq, deadline.run):
+        message = "The task exceeded its maximum wall clock time and was ended."
+        tasks.condemn(world, task, "terminate", now, tasks.task_ended(message))
+
+
+def _settle_job(world: World, effect: scheduler.SettleJob, now: int) -> None:
+    book = world.jobs[effect.job]
+    job = book.record
+    if job.state == "deleting":
+        for task in book.tasks.values():
+            tasks.discard_files(world, book, task)
+        world.drop_job(book)
+        return
+    previous = job.previous, job.previous_time
+    world.move(job, states.JOB, "settle", now)
+    # The service does not show the passage: after `disabled` the previous state is `active`.
+    job.previous, job.previous_time = previous
+    if job.state == "completed":
+        job.ended = now
+    world.save_job(book)
+
+
+def _end_job(world: World, effect: scheduler.EndJob, now: int) -> None:
+    jobs.terminate(world, world.jobs[effect.job], effect.reason, now)
+
+
+_BEGIN: dict[type, Callable[[World, Any, int], None]] = {
+    scheduler.CreateNodes: _create_nodes,
+    scheduler.DropNodes: _drop_nodes,
+    scheduler.SettlePool: _settle_pool,
+    scheduler.ForgetPool: _forget_pool,
+    scheduler.BootNode: _boot_node,
+    scheduler.RunStartTask: _run_start_task,
+    scheduler.ShutdownNode: _shutdown_node,
+    scheduler.RemoveNode: _remove_node,
+    scheduler.Assign: _assign,
+    scheduler.Refuse: _refuse,
+    scheduler.Hint: _hint,
+    scheduler.RunCoordination: _run_coordination,
+    scheduler.RunApplication: _run_application,
+    scheduler.EndScope: _end_scope,
+    scheduler.TimeUp: _time_up,
+    scheduler.SettleJob: _settle_job,
+    scheduler.EndJob: _end_job,
+}
+
+# Nodes report --------------------------------------------------------------------------------------------------------
+
+
+def node_up(world: World, node_id: str, up: NodeUp, now: int) -> None:
+    """A node booted: its start task comes next, or work."""
+    found = _node(world, node_id)
+    if found is None or found[1].phase != "booting":
+        return
+    book, node = found
+    node.phase, node.booted = "up", now
+    node.root, node.root_inside = str(up.root), up.root_inside
+    node.environment, node.isolation = dict(up.environment), up.isolation
+    if node.state == "starting":
+        world.move(node, states.NODE, "up", now)
+        if "startTask" not in book.record.spec:
+            _ready(world, node, now)
+    world.save_node(node)
+
+
+def node_failed(world: World, node_id: str, message: str, now: int) -> None:
+    """A node did not boot: a new one is given up and the resize fails, an old one is unusable."""
+    found = _node(world, node_id)
+    if found is None or found[1].phase != "booting":
+        return
+    book, node = found
+    node.phase = "down"
+    if node.state == "leavingpool":
+        world.save_node(node)
+    elif node.boots == 1:
+        error = {"code": "AllocationFailed", "message": f"Desired number of nodes could not be allocated: {message}"}
+        book.record.resize_errors = [error]
+        if book.record.state == "active":
+            book.record.allocation, book.record.allocation_time = "steady", now
+        world.drop_node(book, node)
+        world.save_pool(book)
+    else:
+        _unusable(world, node, message, now)
+
+
+def node_lost(world: World, node_id: str, now: int) -> None:
+    """A node died by itself: what ran on it is requeued, and it boots again."""
+    found = _node(world, node_id)
+    if found is None or found[1].phase in ("down", "removing", "stopping"):
+        return
+    book, node = found
+    node.phase = "down"
+    node.losses += 1
+    for task in tuple(book.running[node.id].values()):
+        tasks.condemn(world, task, "requeue", now)
+        for instance in task.instances:
+            if instance.node == node.id and instance.phase != "ended":
+                instance.phase, instance.phase_time = "ended", now
+        _conclude_if_over(world, task, now)
+    if states.allows(states.NODE, node.state, "lost"):
+        world.move(node, states.NODE, "lost", now)
+        if node.losses > MAX_LOSSES:
+            _unusable(world, node, "The node died again and again.", now)
+    world.save_node(node)
+
+
+def node_down(world: World, node_id: str, now: int) -> None:
+    """A node was shut down to boot again."""
+    if found := _node(world, node_id):
+        _, node = found
+        node.phase = "down"
+        world.save_node(node)
+
+
+def node_removed(world: World, node_id: str, now: int) -> None:
+    """Nothing of a node is left."""
+    if found := _node(world, node_id):
+        book, node = found
+        world.drop_node(book, node)
+        world.touch_pool(book.key)
+
+
+def start_task_ended(world: World, node_id: str, boot: int, outcome: Exit, now: int) -> None:
+    """The start task's end: retried, waited for in vain, or the node is ready."""
+    found = _node(world, node_id)
+    if found is None or found[1].boots != boot or found[1].phase != "starting":
+        return
+    book, node = found
+    spec = book.record.spec.get("startTask", {})
+    failure = _failure(outcome)
+    node.phase = "up"
+    node.start |= {"state": "completed", "endTime": wire.timestamp(now)}
+    node.start["result"] = "success" if failure is None else "failure"
+    if outcome.code is not None:
+        node.start["exitCode"] = outcome.code
+    if failure is not None:
+        node.start["failureInfo"] = failure
+    if node.state == "waitingforstarttask":
+        most = spec.get("maxTaskRetryCount", 0)
+        again = failure is not None and outcome.code is not None and (most < 0 or node.start["retryCount"] < most)
+        if not again:
+            _after_start_task(world, node, failed=failure is not None and spec.get("waitForSuccess", True), now=now)
+    world.save_node(node)
+
+
+def _after_start_task(world: World, node: Node, *, failed: bool, now: int) -> None:
+    if failed:
+        world.move(node, states.NODE, "start task failed", now)
+    else:
+        _ready(world, node, now)
+
+
+def _ready(world: World, node: Node, now: int) -> None:
+    world.move(node, states.NODE, "ready", now)
+    if not node.scheduling:
+        world.move(node, states.NODE, "offline", now)
+
+
+def _unusable(world: World, node: Node, message: str, now: int) -> None:
+    node.state, node.state_time = "unusable", now
+    node.errors = [{"code": "NodeUnusable", "message": message}]
+    world.save_node(node)
+
+
+def _node(world: World, node_id: str) -> tuple[PoolBook, Node] | None:
+    book = world.pool_of_node.get(node_id)
+    return (book, book.nodes[node_id]) if book else None
+
+
+# Runs report ---------------------------------------------------------------------------------------------------------
+
+
+def coordination_ended(world: World, task: Task, run: int, number: int, outcome: Exit, now: int) -> None:
+    """One instance's coordination command: any failure fails the whole task."""
+    if _stale(task, run, number, "coordinating"):
+        return
+    _step(world, task, number, "exit", now)
+    instance = task.instances[number]
+    instance.exit_code, instance.failure = outcome.code, _failure(outcome)
+    if instance.failure is None:
+        if number == 0:
+            instance.exit_code = None
+        return
+    instance.end = now
+    failure = instance.failure
+    if number:
+        failure = {**failure, "message": f"The coordination command of instance {number} failed: {failure['message']}"}
+    _end_run(world, task, outcome.code if number == 0 else None, failure, outcome.code is not None, now)
+
+
+def application_ended(world: World, task: Task, run: int, outcome: Exit, now: int) -> None:
+    """The primary's command is the task's: its exit code is the task's, and the subtasks end with it."""
+    if _stale(task, run, 0, "running"):
+        return
+    _step(world, task, 0, "exit", now)
+    primary = task.instances[0]
+    primary.exit_code, primary.failure, primary.end = outcome.code, _failure(outcome), now
+    _end_run(world, task, outcome.code, primary.failure, outcome.code is not None, now)
+
+
+def _end_run(
+    world: World, task: Task, code: int | None, failure: dict[str, Any] | None, ran: bool, now: int
+) -> None:
+    """What a command's end means for the task. Only a command that ran and failed is tried again."""
+    if task.verdict:
+        return
+    retry = failure is not None and ran and (task.max_retries < 0 or task.retries < task.max_retries)
+    task.verdict = "retry" if retry else "exit"
+    task.exit_code, task.failure, task.end = code, failure, now
+    world.save_task(task)
+    world.touch_task(task)
+
+
+def scope_ended(world: World, task: Task, run: int, number: int, now: int) -> None:
+    """Nothing of one instance is left on its node."""
+    if _stale(task, run, number, "ending"):
+        return
+    _step(world, task, number, "ended", now)
+    _conclude_if_over(world, task, now)
+
+
+def run_lost(world: World, task: Task, run: int, number: int, now: int) -> None:
+    """The node died under a run."""
+    if run != task.run or not task.instances or task.instances[number].phase == "ended":
+        return
+    _step(world, task, number, "lost", now)
+    tasks.condemn(world, task, "requeue", now)
+    _conclude_if_over(world, task, now)
+
+
+def _step(world: World, task: Task, number: int, event: str, now: int) -> None:
+    instance = task.instances[number]
+    instance.phase = states.after(states.INSTANCE, instance.phase, event)
+    instance.phase_time = now
+    if instance.phase == "ended":
+        instance.end = instance.end or now
+    world.save_task(task)
+    world.touch_task(task)
+
+
+def _stale(task: Task, run: int, number: int, phase: str) -> bool:
+    return run != task.run or len(task.instances) <= number or task.instances[number].phase != phase
+
+
+def _conclude_if_over(world: World, task: Task, now: int) -> None:
+    book = world.job_of.get(task.job)
+    if book is None or task.seq not in book.running:
+        return
+    if task.verdict and all(instance.phase == "ended" for instance in task.instances):
+        tasks.conclude(world, book, task, now)
+
+
+def _failure(outcome: Exit) -> dict[str, Any] | None:
+    if outcome.failure is not None:
+        return tasks.failed_to_run(outcome.failure, outcome.message, outcome.category)
+    return None if outcome.code == 0 else tasks.exited_with(outcome.code or 0)
+
+
+# Waking up -----------------------------------------------------------------------------------------------------------
+
+
+def wake(world: World, now: int) -> None:
+    """After a start, no process of any node lives: nodes boot again, and what ran is requeued once."""
+    for book in world.pools.values():
+        for node in book.nodes.values():
+            node.phase = "down"
+            if node.state not in ("creating", "leavingpool", "unusable"):
+                node.state, node.state_time = "unknown", now
+            node.start = {}
+            world.save_node(node)
+    for job in world.jobs.values():
+        _wake_job(world, job.key, now)
+        world.touch_job(job.key)
+
+
+def _wake_job(world: World, key: str, now: int) -> None:
+    book = world.jobs[key]
+    for task in book.order:
+        if task.state == "completed" and task.satisfies:
+            tasks.satisfy(book, task)
+    for task in book.order:
+        if task.state == "active":
+            tasks.enqueue(book, task, _spec_if_dependent(book.record.spec, task))
+        elif task.state == "running":
+            book.running[task.seq] = task
+            task.verdict = task.verdict or "requeue"
+            tasks.conclude(world, book, task, now)
+
+
+def _spec_if_dependent(job_spec: dict[str, Any], task: Task) -> dict[str, Any]:
+    return tasks.task_document(task) if job_spec.get("usesTaskDependencies") else {}

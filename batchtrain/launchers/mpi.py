@@ -1,0 +1,207 @@
+"""MPI: one launcher's line on the primary, and what must be true before it runs.
+
+The line is executable, the person's options, ours, the ranks' command; the dialects differ in the names alone.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from batchtrain.errors import PlanError
+from batchtrain.launchers import fabric, python, shell, steps
+from batchtrain.launchers.types import Implicit, Launch, Mpi, Shape
+
+RANK = 'sh "$AZ_BATCH_TASK_SHARED_DIR/.batchtrain/rank.sh"'
+
+_HYDRA = '-hosts "$AZ_BATCH_HOST_LIST" -np {total} {per_host} {each}'
+
+
+class Dialect(NamedTuple):
+    """How one MPI says how many ranks run where."""
+
+    place: str
+    carries_environment: bool = True
+    """Its launcher brings the primary's environment to every rank by itself."""
+
+
+DIALECTS = {
+    "intelmpi": Dialect(_HYDRA.replace("{per_host}", "-perhost")),
+    "intelmpi-ofa": Dialect(_HYDRA.replace("{per_host}", "-perhost")),
+    "mpich": Dialect(_HYDRA.replace("{per_host}", "-ppn")),
+    "mvapich": Dialect(_HYDRA.replace("{per_host}", "-ppn")),
+    # A bare host list means one slot a host, hence --oversubscribe.
+    "openmpi": Dialect(
+        '--oversubscribe -host "$AZ_BATCH_HOST_LIST" -np {total} --map-by ppr:{each}:node', carries_environment=False
+    ),
+}
+
+_PLACED = re.compile(r"(?:^|\s)--?(?:np|n|c)(?=[\s=]|$)")
+"""Options that say themselves how many ranks there are."""
+
+
+class Ranks(NamedTuple):
+    """How many ranks run on a node, as the launch text says it."""
+
+    step: str
+    each: str
+    total: str
+
+
+def launch(options: Mpi, command: str, shape: Shape) -> Launch:
+    """The launch of a multi-instance task with an `mpi` block.
+
+    Raises PlanError for a runtime or a number of ranks that cannot be.
+    """
+    if options.runtime not in DIALECTS:
+        raise PlanError(f"mpi.runtime `{options.runtime}` is none of {', '.join(DIALECTS)}")
+    ranks = ranks_of(options, shape.instances)
+    payload = python.with_mpi4py(command)
+    return Launch(
+        coordination=steps.coordination(shape, options.coordination_command),
+        application=_application(options, payload, ranks, shape),
+        files=(steps.GANG, steps.RANK, steps.SWEEP, steps.SSH),
+        implicit=_implicit(options, payload, shape),
+    )
+
+
+def ranks_of(options: Mpi, instances: int) -> Ranks:
+    """A number, or a command that the primary evaluates once; absent means 1, unless the options say it themselves."""
+    wanted = options.processes_per_node
+    if wanted is None and _places_ranks(options):
+        return Ranks("", "", "")
+    if wanted is None:
+        said = "bt_say 'processes_per_node is not set: 1 rank on each node'"
+        return Ranks(shell.block("Ranks on each node:", said), "1", str(instances))
+    if (number := _number(wanted)) is not None:
+        if number < 1:
+            raise PlanError(f"processes_per_node is {number}; it must be at least 1")
+        return Ranks("", str(number), str(instances * number))
+    return Ranks(_evaluated(str(wanted)), '"$processes_per_node"', f'"$(({instances} * processes_per_node))"')
+
+
+def _places_ranks(options: Mpi) -> bool:
+    return _PLACED.search(" ".join(options.options)) is not None
+
+
+def _number(wanted: int | str) -> int | None:
+    """A quoted "2" is the number 2."""
+    text = str(wanted).strip()
+    return int(text) if re.fullmatch(r"[+-]?\d+", text) else None
+
+
+def _evaluated(command: str) -> str:
+    command = command.strip()
+    if not command:
+        raise PlanError("processes_per_node is empty; give a number or a command that prints one")
+    inner = f"\n{shell.verbatim(command)}\n" if "\n" in command or "#" in command else command
+    return shell.block(
+        "Ranks on each node, as the primary counts them:",
+        f"processes_per_node=$({inner})",
+        f"bt_check_ranks {shell.word(command)}",
+    )
+
+
+def _application(options: Mpi, payload: python.Payload, ranks: Ranks, shape: Shape) -> str:
+    return shell.script(
+        shell.block(
+            "Runs on the primary, when the coordination command has come back on every instance.", steps.SOURCE
+        ),
+        fabric.prologue(options, shape.fabric),
+        steps.pre_execution(options.pre_execution_command),
+        fabric.check(options, shape.fabric),
+        ranks.step,
+        _hosts(options, shape),
+        _mpi4py(payload),
+        "" if DIALECTS[options.runtime].carries_environment else _openmpi(options),
+        _line(options, payload, ranks, shape),
+    )
+
+
+def _hosts(options: Mpi, shape: Shape) -> str:
+    port = f" {steps.SSHD_PORT}" if shape.container and not options.coordination_command else ""
+    return shell.block(
+        "The hosts, this one first (rank 0 belongs where the task's files are taken from); each must answer ssh:",
+        f"bt_order_hosts {shape.instances}",
+        f"bt_use_ssh{port}",
+        "bt_wait_for_hosts",
+    )
+
+
+def _mpi4py(payload: python.Payload) -> str:
+    if payload.interpreter:
+        return shell.block(
+            "With mpi4py, a rank that ends by an exception aborts the others instead of waiting for them for ever:",
+            f"bt_find_mpi4py {payload.interpreter}",
+        )
+    if payload.note:
+        return shell.block("Python without `-m mpi4py`:", f"bt_say {shell.word(payload.note)}")
+    return ""
+
+
+def _openmpi(options: Mpi) -> str:
+    """Open MPI 4 (OMPI_MCA) and 5 (PRTE_MCA) name their daemons' parameters differently; each ignores the other's."""
+    return shell.block(
+        "Open MPI finds its daemons on the other nodes by --prefix, started from here alone, by this shell's ssh; and"
+        " nothing of this shell's environment reaches the ranks there but what -x names:",
+        "export OMPI_MCA_plm_rsh_no_tree_spawn=1 PRTE_MCA_plm_ssh_no_tree_spawn=1",
+        f"bt_find_prefix {options.executable_path}",
+        "bt_list_exported",
+    )
+
+
+def _line(options: Mpi, payload: python.Payload, ranks: Ranks, shape: Shape) -> str:
+    line = shell.continued(
+        f"bt_gang {options.executable_path}",
+        " ".join(options.options),
+        _place(options, ranks),
+        _openmpi_options(options, shape),
+        fabric.on_line(options, shape.fabric),
+        RANK,
+        shell.verbatim(payload.text),
+    )
+    return shell.block(
+        "The line. bt_gang runs it, and ends the whole gang when one rank fails, with that rank's exit code:",
+        "bt_begin",
+        "{",
+        line,
+        "} <&0 &",
+        'bt_attend "$!"',
+    )
+
+
+def _place(options: Mpi, ranks: Ranks) -> str:
+    if not ranks.each:
+        return ""
+    return DIALECTS[options.runtime].place.format(total=ranks.total, each=ranks.each)
+
+
+def _openmpi_options(options: Mpi, shape: Shape) -> str:
+    if DIALECTS[options.runtime].carries_environment:
+        return ""
+    own = " ".join(options.options)
+    prefix = "" if "--prefix" in own else '"${bt_prefix[@]}" '
+    root = "--allow-run-as-root " if shape.container and "--allow-run-as-root" not in own else ""
+    return f'{root}{prefix}"${{bt_exported[@]}}"'
+
+
+def _implicit(options: Mpi, payload: python.Payload, shape: Shape) -> tuple[Implicit, ...]:
+    found = list(fabric.implicit(options, shape.fabric))
+    if options.processes_per_node is None:
+        found.append(_implicit_ranks(options))
+    if options.runtime == "openmpi" and shape.container:
+        found.append(
+            Implicit("--allow-run-as-root", "true", "a container's processes are root, which Open MPI refuses")
+        )
+    if payload.interpreter:
+        because = "a rank that ends by an exception would wait for the others for ever; where mpi4py is installed"
+        found.append(Implicit("-m mpi4py", "true", because))
+    if shape.container and not options.coordination_command:
+        found.append(Implicit("coordination_command", "/usr/sbin/sshd -p 23", "a container needs its own ssh server"))
+    return tuple(found)
+
+
+def _implicit_ranks(options: Mpi) -> Implicit:
+    if _places_ranks(options):
+        return Implicit("processes_per_node", "as in mpi.options", "the options place the ranks themselves")
+    return Implicit("processes_per_node", "1", "it is not set")

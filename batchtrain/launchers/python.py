@@ -1,0 +1,68 @@
+"""Python commands: where `-m mpi4py` goes in one, found in its text without changing the rest."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from batchtrain.launchers import shell
+
+HOOK = '"${bt_mpi4py[@]}"'
+
+_INTERPRETER = re.compile(r"(?:^|.*/)(?:python|pypy)[\d.]*", re.DOTALL)
+_VALUE_OPTIONS = ("-W", "-X", "--check-hash-based-pycs")
+_ENDS_OPTIONS = ("-c", "-m")
+
+
+class Payload(NamedTuple):
+    """A command as the ranks run it."""
+
+    text: str
+    interpreter: str = ""
+    """The Python that may get `-m mpi4py`, as written; empty for any other command."""
+    note: str = ""
+    """Why `-m mpi4py` cannot be put in, where Python seems to run."""
+
+
+def with_mpi4py(command: str) -> Payload:
+    """The command with a place for `-m mpi4py` before its script, `-m` or `-c`, when it starts with Python.
+
+    mpi4py.run is told of a rank's exception or exit code and aborts the others with it.
+    """
+    words = shell.first_words(command)
+    if not words or not _is_python(words[0][0]):
+        return Payload(command, note=_hidden_python(command))
+    place = _script(words)
+    if place is None:
+        return Payload(command, note=f"`-m mpi4py` has no place in `{command}`: {_CONSEQUENCE}")
+    word, end = words[place]
+    if word == "-m" and len(words) > place + 1 and words[place + 1][0].split(".")[0] == "mpi4py":
+        return Payload(command)
+    start = end - len(word)
+    return Payload(f"{command[:start]}{HOOK} {command[start:]}", interpreter=words[0][0])
+
+
+_CONSEQUENCE = "a rank that ends by an exception may leave the others waiting for ever"
+
+
+def _is_python(word: str) -> bool:
+    return _INTERPRETER.fullmatch(word.strip("\"'")) is not None
+
+
+def _script(words: tuple[tuple[str, int], ...]) -> int | None:
+    """The index of the script, `-m` or `-c`; None for a Python that reads stdin or has its options run together."""
+    index = 1
+    while index < len(words):
+        word = words[index][0]
+        if word in _ENDS_OPTIONS or not word.startswith("-"):
+            return index
+        if word == "-" or (re.fullmatch(r"-[a-zA-Z]+[cm].*", word) and not word.startswith(("-W", "-X"))):
+            return None
+        index += 2 if word in _VALUE_OPTIONS else 1
+    return None
+
+
+def _hidden_python(command: str) -> str:
+    if "mpi4py" in command or not re.search(r"(?:^|[\s/'\"])python[\d.]*\s", command):
+        return ""
+    return f"`-m mpi4py` is put in only where the command starts with Python: {_CONSEQUENCE}"

@@ -1,0 +1,50 @@
+"""The steps that every kind of launch shares: its files, its coordination, and what comes before a command."""
+
+from __future__ import annotations
+
+from batchtrain import runtime
+from batchtrain.launchers import shell
+from batchtrain.launchers.types import File, Shape
+
+SOURCE = 'source "$AZ_BATCH_TASK_SHARED_DIR/.batchtrain/gang.sh" || exit 1'
+SSHD_PORT = "23"
+
+GANG = File(".batchtrain/gang.sh", runtime.GANG)
+RANK = File(".batchtrain/rank.sh", runtime.RANK, 0o755)
+SWEEP = File(".batchtrain/sweep.sh", runtime.SWEEP, 0o755)
+SSH = File(".batchtrain/bin/ssh", runtime.SSH, 0o755)
+
+
+def coordination(shape: Shape, command: str | None) -> str:
+    """What every instance runs; it must come back, with 0.
+
+    In a native container the default is the image's sshd on port 23 (Batch Shipyard's contract); on the host Batch's
+    own sshd is there, and there is nothing more to do. A person's own command takes the default's place.
+    """
+    return shell.script(
+        shell.block(
+            "Runs on every instance. This node's own AZ_BATCH_* values, for its ranks:", SOURCE, "bt_keep_environment"
+        ),
+        _last_step(shape, command),
+    )
+
+
+def _last_step(shape: Shape, command: str | None) -> str:
+    if command:
+        return shell.block("coordination_command:", shell.verbatim(command))
+    if shape.container:
+        return shell.block("The ranks are started through the container's own ssh server:", "bt_start_sshd")
+    return ""
+
+
+def pre_execution(command: str | None) -> str:
+    """A person's own text, in the shell that runs the command; a file it sources must be there."""
+    if not command:
+        return ""
+    return shell.block(
+        "pre_execution_command, in this same shell; a file that it sources must be there:",
+        "trap 'bt_check_source \"$BASH_COMMAND\"' DEBUG",
+        shell.verbatim(command),
+        "{ bt_code=$?; trap - DEBUG; set +eu; } 2>/dev/null",
+        '[ "$bt_code" -eq 0 ] || bt_say "warning: pre_execution_command ended with code $bt_code"',
+    )

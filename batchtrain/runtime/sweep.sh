@@ -1,0 +1,40 @@
+#!/bin/sh
+# sweep.sh [GRACE] ends what is left of a gang's ranks on one node and prints how they had failed, if they had.
+#
+# The primary runs it on every node, here and through ssh, when it ends a gang. rank.sh says what ranks/ holds.
+# SIGTERM to the ranks, then, after GRACE seconds (or as soon as none is left), SIGKILL to all that belongs to them.
+
+grace=${1:-0.5}
+here=${0%/*}
+# Nodes that the emulator runs as plain processes share a file system: $2 is then the primary's root.
+[ -z "${BATCHTRAIN_EMULATED_NODE-}" ] || [ -z "${2-}" ] || here=$BATCHTRAIN_EMULATED_NODE${here#"$2"}
+cd "$here/ranks" 2>/dev/null || exit 0
+
+cat ./*.failed 2>/dev/null
+
+any_left() {
+  for record in *.pid; do
+    read -r process <"$record" && kill -0 "$process" 2>/dev/null && return 0
+  done
+  return 1
+}
+
+for record in *.pid; do
+  [ -e "$record" ] || exit 0
+  : >"${record%.pid}.told"
+  read -r process <"$record" && kill -s TERM "$process" 2>/dev/null
+done
+
+# GRACE in steps of 20 ms, with whole seconds where sleep knows no fractions.
+steps=$(awk -v grace="$grace" 'BEGIN { print int(grace * 50) }')
+while [ "$steps" -gt 0 ] && any_left; do
+  sleep 0.02 2>/dev/null || { sleep 1; steps=0; }
+  steps=$((steps - 1))
+done
+
+# The supervisor (still alive only to see its rank's end) and the rank's own children share its process group.
+for record in *.pid; do
+  { read -r process && read -r group; } <"$record" || continue
+  kill -s KILL "$process" "-$group" 2>/dev/null
+done
+exit 0

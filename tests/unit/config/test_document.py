@@ -1,0 +1,73 @@
+"""One YAML file as data with places."""
+
+from batchtrain.config.document import parse
+
+
+def read(text: str) -> object:
+    document, problems = parse("x.yaml", text.encode())
+    assert problems == ()
+    return document.data
+
+
+def test_scalars_stay_the_text_that_was_written() -> None:
+    assert read("a: yes\nb: 7.10\nc: 012\nd: 1:30\n") == {"a": "yes", "b": "7.10", "c": "012", "d": "1:30"}
+
+
+def test_a_plain_null_counts_as_absent_and_a_quoted_one_is_text() -> None:
+    assert read("a: null\nb: ~\nc:\nd: 'null'\n") == {"d": "null"}
+
+
+def test_a_duplicate_key_is_a_problem_at_its_second_place() -> None:
+    _, problems = parse("x.yaml", b"a: 1\nb: 2\na: 3\n")
+    assert [(p.rule, p.line, p.column) for p in problems] == [("duplicate-key", 3, 1)]
+
+
+def test_places_count_from_one_and_tell_keys_from_values() -> None:
+    document, _ = parse("x.yaml", b"a:\n  - b: 5\n")
+    assert document.place(("a", 0, "b")) == (2, 8)
+    assert document.place(("a", 0, "b"), key=True) == (2, 5)
+
+
+def test_the_place_of_what_is_not_there_is_that_of_the_nearest_thing_above() -> None:
+    document, _ = parse("x.yaml", b"a:\n  b: 1\n")
+    assert document.place(("a", "c", "d")) == (2, 3)
+
+
+def test_a_syntax_error_has_its_place() -> None:
+    _, problems = parse("x.yaml", b"a: [1, 2\nb: 3\n")
+    assert [(p.rule, p.line) for p in problems] == [("syntax", 2)]
+
+
+def test_bytes_that_are_not_utf8_are_named_with_their_line() -> None:
+    _, problems = parse("x.yaml", b"a: 1\nb: \xff\n")
+    assert [(p.rule, p.line) for p in problems] == [("encoding", 2)]
+
+
+def test_an_empty_file_is_a_problem() -> None:
+    _, problems = parse("x.yaml", b"# nothing\n")
+    assert [p.rule for p in problems] == ["empty-file"]
+
+
+def test_an_alias_shares_its_anchor_so_that_laughs_stay_cheap() -> None:
+    lines = ["a0: &a0 [x, x]"] + [f"a{n}: &a{n} [*a{n - 1}, *a{n - 1}]" for n in range(1, 60)]
+    document, problems = parse("x.yaml", "\n".join(lines).encode())
+    assert problems == ()
+    assert document.data["a59"][0] is document.data["a58"]
+
+
+def test_a_merge_key_fills_in_what_is_not_given() -> None:
+    assert read("base: &b {x: 1, y: 2}\nmine: {<<: *b, y: 3}\n") == {
+        "base": {"x": "1", "y": "2"},
+        "mine": {"x": "1", "y": "3"},
+    }
+
+
+def test_json_may_be_indented_with_tabs() -> None:
+    document, problems = parse("x.json", b'{\n\t"a": {\n\t\t"b": 1\n\t}\n}')
+    assert problems == ()
+    assert document.data == {"a": {"b": "1"}}
+
+
+def test_an_unknown_tag_is_a_problem() -> None:
+    _, problems = parse("x.yaml", b"a: !secret x\n")
+    assert [p.rule for p in problems] == ["tag"]

@@ -1,0 +1,162 @@
+"""A configuration directory as a typed Recipe, or every problem with its place."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from batchtrain.config.load import load
+from batchtrain.errors import ConfigError, UsageError
+
+POOL = """\
+pool_specification:
+  id: p
+  vm_configuration:
+    platform_image: {publisher: microsoft-dsvm, offer: ubuntu-hpc, sku: '2404', native: true}
+  vm_size: STANDARD_D4S_V5
+  vm_count: {dedicated: 2}
+  inter_node_communication_enabled: true
+"""
+JOBS = """\
+job_specifications:
+- id: j
+  tasks:
+  - command: echo hello
+    multi_instance:
+      num_instances: 2
+      mpi: {runtime: mpich, processes_per_node: "2"}
+"""
+
+
+def write(directory: Path, **files: str) -> Path:
+    for name, text in files.items():
+        (directory / f"{name}.yaml").write_text(text, encoding="utf-8")
+    return directory
+
+
+def problems(directory: Path) -> list[tuple[str, str, int, int]]:
+    with pytest.raises(ConfigError) as caught:
+        load(directory, needs=("pool_specification", "job_specifications"))
+    return [(p.rule, Path(p.file).name, p.line, p.column) for p in caught.value.problems if p.level == "error"]
+
+
+def test_a_whole_recipe_is_typed(tmp_path: Path) -> None:
+    recipe = load(write(tmp_path, pool=POOL, jobs=JOBS)).recipe
+    assert recipe.pool is not None
+    assert recipe.pool.vm_count.dedicated == 2
+    assert recipe.jobs[0].tasks[0].command == "echo hello"
+
+
+def test_a_recipe_directory_is_found_through_its_config_folder(tmp_path: Path) -> None:
+    (tmp_path / "config").mkdir()
+    write(tmp_path / "config", pool=POOL, jobs=JOBS)
+    assert load(tmp_path).recipe.directory == str(tmp_path / "config")
+
+
+def test_a_number_where_text_is_wanted_keeps_its_zeros(tmp_path: Path) -> None:
+    pool = POOL.replace("microsoft-dsvm", "openlogic").replace("ubuntu-hpc", "CentOS-HPC").replace("'2404'", "7.10")
+    recipe = load(write(tmp_path, pool=pool, jobs=JOBS)).recipe
+    assert recipe.pool and recipe.pool.vm_configuration.platform_image
+    assert recipe.pool.vm_configuration.platform_image.sku == "7.10"
+
+
+def test_environment_values_are_text_whatever_they_look_like(tmp_path: Path) -> None:
+    jobs = JOBS.replace("- id: j", "- id: j\n  environment_variables: {A: true, B: 007, C: 1.50}")
+    recipe = load(write(tmp_path, pool=POOL, jobs=jobs)).recipe
+    assert recipe.jobs[0].environment_variables == {"A": "true", "B": "007", "C": "1.50"}
+
+
+def test_all_problems_of_all_files_come_at_once(tmp_path: Path) -> None:
+    pool = POOL.replace("vm_size", "vm_sise").replace("dedicated: 2", "dedicated: two")
+    jobs = JOBS.replace("runtime: mpich", "runtime: mpichh")
+    assert problems(write(tmp_path, pool=pool, jobs=jobs)) == [
+        ("value", "jobs.yaml", 7, 22),
+        ("missing", "pool.yaml", 1, 1),
+        ("unknown-key", "pool.yaml", 5, 3),
+        ("type", "pool.yaml", 6, 25),
+    ]
+
+
+def test_a_misspelt_key_is_answered_with_the_nearest_name(tmp_path: Path) -> None:
+    write(tmp_path, pool=POOL.replace("vm_size", "vm_sise"), jobs=JOBS)
+    with pytest.raises(ConfigError, match="Did you mean `vm_size`"):
+        load(tmp_path)
+
+
+def test_the_older_spelling_of_the_settings_is_read(tmp_path: Path) -> None:
+    write(tmp_path, config="batch_shipyard: {storage_account_settings: link}\n", pool=POOL, jobs=JOBS)
+    assert load(tmp_path).recipe.settings.storage_account_settings == "link"
+
+
+def test_an_older_pool_property_is_read_with_a_warning(tmp_path: Path) -> None:
+    loaded = load(write(tmp_path, pool=POOL + "  max_tasks_per_node: 1\n", jobs=JOBS))
+    assert loaded.recipe.pool and loaded.recipe.pool.task_slots_per_node == 1
+    assert [warning.rule for warning in loaded.warnings] == ["renamed"]
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    assert problems(write(tmp_path, pool=POOL)) == [("missing-file", tmp_path.name, 0, 0)]
+
+
+def test_a_directory_without_configuration_says_what_is_expected(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"expected pool\.yaml and jobs\.yaml"):
+        load(tmp_path)
+
+
+def test_a_setting_wins_over_the_file(tmp_path: Path) -> None:
+    settings = {
+        "pool_specification.vm_count.dedicated": "3",
+        "job_specifications[0].tasks[0].command": "x",
+    }
+    recipe = load(write(tmp_path, pool=POOL, jobs=JOBS), settings=settings).recipe
+    assert recipe.pool and recipe.pool.vm_count.dedicated == 3
+    assert recipe.jobs[0].tasks[0].command == "x"
+
+
+def test_a_setting_of_nothing_is_refused(tmp_path: Path) -> None:
+    write(tmp_path, pool=POOL, jobs=JOBS)
+    with pytest.raises(ConfigError, match="names nothing"):
+        load(tmp_path, settings={"pool.vm_size": "x"})
+
+
+def test_no_message_shows_a_secret(tmp_path: Path) -> None:
+    credentials = "credentials:\n  batch: {account_service_url: https://a, account_key: {k: hunter2}}\n"
+    write(tmp_path, credentials=credentials, pool=POOL, jobs=JOBS)
+    with pytest.raises(ConfigError) as caught:
+        load(tmp_path)
+    assert "hunter2" not in str(caught.value)
+
+
+RULES = {
+    "image-kind": (POOL.replace("platform_image:", "custom_image: {arm_image_id: a, node_agent: b}\n    platform_image:"), JOBS),
+    "vm-size-unknown": (POOL.replace("D4S_V5", "D4S_V55"), JOBS),
+    "inter-node-mixed": (POOL.replace("dedicated: 2", "dedicated: 2, low_priority: 1"), JOBS),
+    "slots-limit": (POOL + "  task_slots_per_node: 17\n", "job_specifications: [{id: j, tasks: [{command: x}]}]\n"),
+    "duplicate-id": (POOL, JOBS + "- id: J\n  tasks: [{command: x}]\n"),
+    "unknown-dependency": (POOL, JOBS + "  - command: x\n    depends_on: [nobody]\n"),
+    "command-missing": (POOL, JOBS.replace("command: echo hello", "id: t")),
+    "num-instances": (POOL, JOBS.replace("num_instances: 2", "num_instances: pool_curent_dedicated")),
+    "processes-per-node": (POOL, JOBS.replace('"2"', "0")),
+    "gang-inter-node": (POOL.replace("enabled: true", "enabled: false"), JOBS),
+    "gang-slots": (POOL + "  task_slots_per_node: 2\n", JOBS),
+    "gang-nodes": (POOL, JOBS.replace("num_instances: 2", "num_instances: 3")),
+    "image-not-listed": (POOL, JOBS.replace("  - command", "  - docker_image: a/b\n    command")),
+    "infiniband-impossible": (POOL, JOBS.replace("- id: j", "- id: j\n  infiniband: true")),
+    "gpus-impossible": (POOL, JOBS.replace("- id: j", "- id: j\n  gpus: all")),
+    "source-missing": (POOL, JOBS.replace("  - command", "  - source: nowhere\n    command")),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_a_rule_finds_what_could_never_work(rule: str, tmp_path: Path) -> None:
+    pool, jobs = RULES[rule]
+    with pytest.raises(ConfigError) as caught:
+        load(write(tmp_path, pool=pool, jobs=jobs))
+    assert rule in {problem.rule for problem in caught.value.problems}
+
+
+def test_a_rule_is_silenced_by_its_name(tmp_path: Path) -> None:
+    pool, jobs = RULES["vm-size-unknown"]
+    write(tmp_path, pool=pool, jobs=jobs)
+    assert load(tmp_path, ignore=["vm-size-unknown"]).recipe.pool is not None

@@ -1,0 +1,245 @@
+"""From a recipe to requests: one claim a test, values in and values out."""
+
+from __future__ import annotations
+
+import base64
+import io
+import tarfile
+from typing import Any
+
+import msgspec
+import pytest
+
+from batchtrain.config.types import Credentials, Recipe
+from batchtrain.errors import PlanError
+from batchtrain.launchers.types import File
+from batchtrain.plan import Facts, Plan, PoolFacts, names, payload, plan_jobs, plan_pool, render
+from batchtrain.plan.types import FILE_MARK
+
+IMAGE = {"publisher": "microsoft-dsvm", "offer": "ubuntu-hpc", "sku": "2404"}
+
+
+def recipe(pool: dict[str, Any] | None = None, task: dict[str, Any] | None = None, **more: Any) -> Recipe:
+    """A small recipe of two nodes; `pool` and `task` add to it."""
+    return msgspec.convert(
+        {
+            "directory": "x",
+            "pool": {
+                "id": "p",
+                "vm_configuration": {"platform_image": IMAGE},
+                "vm_size": "STANDARD_D4S_V5",
+                "vm_count": {"dedicated": 2},
+                "inter_node_communication_enabled": True,
+                **(pool or {}),
+            },
+            "jobs": [{"id": "j", "tasks": [{"command": "echo hello", **(task or {})}]}],
+            **more,
+        },
+        Recipe,
+    )
+
+
+def gang(**more: Any) -> dict[str, Any]:
+    return {"multi_instance": {"num_instances": 2, "mpi": {"runtime": "mpich"}, **more}}
+
+
+def body(plan: Plan, action: str) -> dict[str, Any]:
+    return next(render.body_of(step) for step in plan.steps if step.action == action)
+
+
+def implicit(plan: Plan) -> dict[str, str]:
+    return {item.what: item.value for item in plan.implicit}
+
+
+def launch_of(plan: Plan) -> str:
+    """What the nodes run, without the files beside it."""
+    return dict(plan.launch)["task-00000"].split(FILE_MARK)[0]
+
+
+def test_a_pool_is_one_request_with_its_node_agent() -> None:
+    sent = body(plan_pool(recipe()), "pool.add")
+    assert sent["virtualMachineConfiguration"]["nodeAgentSKUId"] == "batch.node.ubuntu 24.04"
+    assert sent["enableInterNodeCommunication"] is True
+    assert (sent["targetDedicatedNodes"], sent["targetLowPriorityNodes"]) == (2, 0)
+
+
+def test_images_make_a_container_pool_that_prefetches_them() -> None:
+    plan = plan_pool(recipe(resources={"docker_images": ["a/b:1"]}))
+    sent = body(plan, "pool.add")["virtualMachineConfiguration"]["containerConfiguration"]
+    assert msgspec.to_builtins(sent) == {"type": "dockerCompatible", "containerImageNames": ("a/b:1",)}
+    assert implicit(plan)["native"] == "true"
+
+
+def test_a_registry_password_is_a_placeholder_in_the_plan() -> None:
+    credentials = msgspec.convert({"docker_registry": {"hub": {"username": "u", "password": "hunter2"}}}, Credentials)
+    plan = plan_pool(msgspec.structs.replace(recipe(resources={"docker_images": ["a"]}), credentials=credentials))
+    assert "hunter2" not in str(render.as_document(plan))
+    assert "{{registry:hub}}" in str(render.as_document(plan))
+
+
+def test_node_preparation_runs_as_root() -> None:
+    sent = body(plan_pool(recipe({"additional_node_prep": {"commands": {"pre": ["apt update"]}}})), "pool.add")
+    assert sent["startTask"]["userIdentity"] == {"autoUser": {"scope": "pool", "elevationLevel": "admin"}}
+    assert sent["startTask"]["waitForSuccess"] is True
+
+
+def test_an_rdma_size_switches_infiniband_on_by_itself() -> None:
+    plan = plan_jobs(recipe({"vm_size": "STANDARD_HB120RS_V3"}, gang()))
+    assert implicit(plan)["infiniband"] == "true"
+    assert "/dev/infiniband" in launch_of(plan)
+
+
+def test_an_explicit_false_switches_infiniband_off() -> None:
+    plan = plan_jobs(recipe({"vm_size": "STANDARD_HB120RS_V3"}, {**gang(), "infiniband": False}))
+    assert "infiniband" not in implicit(plan)
+    assert "/dev/infiniband" not in launch_of(plan)
+
+
+def test_a_gpu_size_switches_gpus_on_by_itself() -> None:
+    assert implicit(plan_jobs(recipe({"vm_size": "STANDARD_ND96ISR_H100_V5"}, gang())))["gpus"] == "all"
+
+
+def test_a_host_mpi_runs_as_the_pools_plain_user_and_a_container_as_its_admin() -> None:
+    host = body(plan_jobs(recipe(task=gang())), "task.add")
+    container = body(
+        plan_jobs(recipe(task={**gang(), "docker_image": "a"}, resources={"docker_images": ["a"]})), "task.add"
+    )
+    assert host["userIdentity"]["autoUser"] == {"scope": "pool", "elevationLevel": "nonadmin"}
+    assert container["userIdentity"]["autoUser"] == {"scope": "pool", "elevationLevel": "admin"}
+
+
+def test_container_settings_carry_the_shared_memory_of_the_job() -> None:
+    plain = recipe(task={"docker_image": "a"}, resources={"docker_images": ["a"]})
+    jobs = (msgspec.structs.replace(plain.jobs[0], shm_size="256m"),)
+    sent = body(plan_jobs(msgspec.structs.replace(plain, jobs=jobs)), "task.add")
+    assert sent["containerSettings"] == {
+        "imageName": "a",
+        "containerRunOptions": "--shm-size=256m",
+        "workingDirectory": "taskWorkingDirectory",
+    }
+
+
+def test_a_symbol_is_the_pool_files_count_offline_and_says_so() -> None:
+    task = gang()
+    task["multi_instance"]["num_instances"] = "pool_current_dedicated"
+    plan = plan_jobs(recipe(task=task))
+    assert body(plan, "task.add")["multiInstanceSettings"]["numberOfInstances"] == 2
+    assert [warning.rule for warning in plan.warnings] == ["offline-count"]
+
+
+def test_a_symbol_is_the_living_pools_count_when_it_was_seen() -> None:
+    task = gang()
+    task["multi_instance"]["num_instances"] = "pool_current_dedicated"
+    facts = Facts(PoolFacts("p", "standard_d4s_v5", 5, 0, True, 1))
+    assert body(plan_jobs(recipe(task=task), facts), "task.add")["multiInstanceSettings"]["numberOfInstances"] == 5
+
+
+@pytest.mark.parametrize(
+    ("facts", "reason"),
+    [
+        (PoolFacts("p", "standard_d4s_v5", 2, 0, False, 1), "no inter-node communication"),
+        (PoolFacts("p", "standard_d4s_v5", 2, 0, True, 4), "4 task slots a node"),
+        (PoolFacts("p", "standard_d4s_v5", 1, 0, True, 1), "need 2 nodes"),
+    ],
+)
+def test_a_task_that_could_never_start_on_the_living_pool_is_refused(facts: PoolFacts, reason: str) -> None:
+    with pytest.raises(PlanError, match=reason):
+        plan_jobs(recipe(task=gang()), Facts(facts))
+
+
+def test_completion_is_asked_for_only_after_the_tasks() -> None:
+    plain = recipe()
+    jobs = (msgspec.structs.replace(plain.jobs[0], auto_complete=True),)
+    plan = plan_jobs(msgspec.structs.replace(plain, jobs=jobs))
+    assert [step.action for step in plan.steps] == ["job.add", "task.add", "job.complete"]
+
+
+def test_many_tasks_go_in_batches_of_a_hundred() -> None:
+    plain = recipe()
+    tasks = plain.jobs[0].tasks * 250
+    jobs = (msgspec.structs.replace(plain.jobs[0], tasks=tasks),)
+    plan = plan_jobs(msgspec.structs.replace(plain, jobs=jobs))
+    sizes = [len(render.body_of(step)["value"]) for step in plan.steps if step.action == "task.add"]
+    assert sizes == [100, 100, 50]
+
+
+def test_the_files_of_a_task_are_unpacked_by_its_coordination_command() -> None:
+    plan = plan_jobs(recipe(task={**gang(), "source": "src"}), sources={"src": (File("train.py", b"print(1)", 0o755),)})
+    sent = body(plan, "task.add")
+    chunks = [item["value"] for item in sent["environmentSettings"] if item["name"].startswith(payload.VARIABLE)]
+    packed = base64.b64decode("".join(chunks))
+    with tarfile.open(fileobj=io.BytesIO(packed)) as tar:
+        assert {"train.py", ".batchtrain/launch.sh", ".batchtrain/coordinate.sh"} <= set(tar.getnames())
+        assert tar.getmember("train.py").mode == 0o755
+    assert "base64 -d | tar -xzf -" in sent["multiInstanceSettings"]["coordinationCommandLine"]
+
+
+def test_an_archive_depends_on_nothing_but_its_files() -> None:
+    one, two = File("a", b"1"), File("b", b"2")
+    assert payload.archive((one, two)) == payload.archive((two, one))
+
+
+def test_files_too_large_for_a_request_name_the_way_out() -> None:
+    import random
+
+    noise = random.Random(0).randbytes(300_000)
+    with pytest.raises(PlanError, match="storage_account_settings"):
+        plan_jobs(recipe(task={**gang(), "source": "src"}), sources={"src": (File("data", noise),)})
+
+
+def test_no_chunk_is_longer_than_a_variable_may_be() -> None:
+    import random
+
+    carrier = payload.inside_request(random.Random(0).randbytes(150_000), "j/t")
+    assert len(carrier.environment) == 7
+    assert max(len(item.value) for item in carrier.environment) <= payload.CHUNK
+
+
+def test_a_source_file_may_not_take_the_place_of_the_tasks_own() -> None:
+    with pytest.raises(PlanError, match=r"`stdout\.txt` would take the place"):
+        plan_jobs(recipe(task={**gang(), "source": "s"}), sources={"s": (File("stdout.txt", b""),)})
+
+
+def test_files_travel_through_storage_where_an_account_is_configured() -> None:
+    plan = plan_jobs(
+        recipe(
+            task={**gang(), "source": "s"},
+            settings={"storage_account_settings": "link"},
+            credentials={"storage": {"link": {"account": "a", "account_key": "a2V5"}}},
+        ),
+        sources={"s": (File("t.py", b""),)},
+    )
+    files = body(plan, "task.add")["multiInstanceSettings"]["commonResourceFiles"]
+    assert [step.action for step in plan.steps] == ["job.add", "blob.upload", "task.add"]
+    assert files[0]["httpUrl"].startswith("{{sas:link/batchtrain-files/")
+    assert "environmentSettings" not in body(plan, "task.add")
+
+
+def test_a_plain_command_goes_to_bash_as_it_is() -> None:
+    sent = body(plan_jobs(recipe(task={"command": 'echo "$HOME" && exit 3'})), "task.add")
+    assert sent["commandLine"] == "/bin/bash -c 'echo \"$HOME\" && exit 3'"
+
+
+def test_a_command_with_single_quotes_travels_as_a_file() -> None:
+    plan = plan_jobs(recipe(task={"command": "echo 'a b'"}))
+    assert "'a b'" not in body(plan, "task.add")["commandLine"]
+    assert "echo 'a b'" in dict(plan.launch)["task-00000"]
+
+
+@pytest.mark.parametrize(
+    ("span", "iso"),
+    [("00:06:00", "PT6M"), ("1.02:00:00", "P1DT2H"), ("00:00:00", "PT0S"), ("99:99:99", "P4DT4H40M39S")],
+)
+def test_a_span_is_written_as_the_service_normalises_it(span: str, iso: str) -> None:
+    assert names.duration(span) == iso
+
+
+def test_made_task_ids_pass_over_those_that_are_taken() -> None:
+    tasks = msgspec.convert([{"command": "x"}, {"id": "task-00001", "command": "x"}, {"command": "x"}], tuple[Any, ...])
+    plain = recipe()
+    made = tuple(msgspec.structs.replace(plain.jobs[0].tasks[0], id=task.get("id")) for task in tasks)
+    assert list(names.task_ids(made, plain.settings.autogenerated_task_id)) == [
+        "task-00000",
+        "task-00001",
+        "task-00002",
+    ]
