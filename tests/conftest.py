@@ -28,10 +28,11 @@ def root() -> Path:
 @pytest.fixture(scope="session")
 def mpi_environment() -> Callable[[str], Path]:
     """Gives the prefix of a virtual environment with one MPI, mpi4py, numpy and scikit-learn."""
-    return _environment
+    return mpi_prefix
 
 
-def _environment(name: str) -> Path:
+def mpi_prefix(name: str) -> Path:
+    """The environment of one MPI; made at first use, or found below BATCHTRAIN_TEST_ENVS."""
     home = Path(os.environ.get("BATCHTRAIN_TEST_ENVS") or ROOT / ".cache" / "envs")
     prefix = home / name
     if (prefix / ".ready").exists() or os.environ.get("BATCHTRAIN_TEST_ENVS"):

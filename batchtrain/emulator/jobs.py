@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from batchtrain.emulator import documents, models, states, tasks, wire
+from batchtrain.emulator import documents, endings, models, states, wire
+from batchtrain.emulator.checks import check_id, refuse_unimplemented
 from batchtrain.emulator.faults import Fault, invalid_property
-from batchtrain.emulator.pools import check_id, refuse_unimplemented
 from batchtrain.emulator.query import Row, listing, selected
 from batchtrain.emulator.records import Job
 from batchtrain.emulator.reply import Call, Reply, accepted, created, element, stamped
@@ -120,7 +120,7 @@ def delete_job(world: World, call: Call) -> Reply:
     if book.record.state == "deleting":
         raise Fault("JobBeingDeleted")
     world.move(book.record, states.JOB, "delete", call.now)
-    tasks.condemn_all(world, book, "terminate", call.now)
+    endings.condemn_all(world, book, "terminate", call.now)
     return _changed(world, call, book)
 
 
@@ -129,17 +129,8 @@ def disable_job(world: World, call: Call) -> Reply:
     book = _changeable(world, call)
     if not states.allows(states.JOB, book.record.state, "disable"):
         raise Fault("JobNotActive")
-    disable(world, book, options["disableTasks"], call.now)
+    endings.disable(world, book, options["disableTasks"], call.now)
     return _changed(world, call, book)
-
-
-def disable(world: World, book: JobBook, action: str, now: int) -> None:
-    """Running tasks are requeued, terminated, or waited for."""
-    world.move(book.record, states.JOB, "disable", now)
-    book.record.tasks_action = action
-    if action != "wait":
-        tasks.condemn_all(world, book, action, now)
-    world.save_job(book)
 
 
 def enable_job(world: World, call: Call) -> Reply:
@@ -153,18 +144,8 @@ def enable_job(world: World, call: Call) -> Reply:
 def terminate_job(world: World, call: Call) -> Reply:
     options = models.read("BatchJobTerminateOptions", models.decode(call.body))
     book = _changeable(world, call)
-    terminate(world, book, options.get("terminateReason", "UserTerminate"), call.now)
+    endings.terminate(world, book, options.get("terminateReason", "UserTerminate"), call.now)
     return _changed(world, call, book)
-
-
-def terminate(world: World, book: JobBook, reason: str, now: int) -> None:
-    """Running tasks are ended; active ones stay active for good, as in the service."""
-    if not states.allows(states.JOB, book.record.state, "terminate"):
-        return
-    world.move(book.record, states.JOB, "terminate", now)
-    book.record.reason = reason
-    tasks.condemn_all(world, book, "terminate", now)
-    world.save_job(book)
 
 
 def task_counts(world: World, call: Call) -> Reply:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
 
-from batchtrain.emulator import documents, models, states, tasks
+from batchtrain.emulator import documents, endings, models, states
 from batchtrain.emulator.faults import Fault
 from batchtrain.emulator.query import Row, listing, selected
 from batchtrain.emulator.records import Node
@@ -29,7 +28,7 @@ def evict(world: World, book: PoolBook, node: Node, option: str, now: int) -> No
     """End what runs on a node, if the option does not let it finish."""
     if verdict := VERDICTS.get(option):
         for task in tuple(book.running[node.id].values()):
-            tasks.condemn(world, task, verdict, now)
+            endings.condemn(world, task, verdict, now)
 
 
 def list_nodes(world: World, call: Call) -> Reply:

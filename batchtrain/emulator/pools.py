@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from batchtrain.catalog import images
 from batchtrain.emulator import documents, models, nodes, states, wire
-from batchtrain.emulator.faults import Fault, invalid_property, not_implemented
+from batchtrain.emulator.checks import check_id, check_resource_files, refuse_unimplemented, scrub_registry
+from batchtrain.emulator.faults import Fault, invalid_property
 from batchtrain.emulator.query import Row, listing
 from batchtrain.emulator.records import Pool
 from batchtrain.emulator.reply import Call, Reply, accepted, created, element, stamped
@@ -16,7 +16,6 @@ from batchtrain.emulator.world import PoolBook, World
 
 Document = dict[str, Any]
 
-ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 INTER_NODE_LIMIT = 100
 COUNTS_PAGE = 10
 REMOVE_LIMIT = 100
@@ -39,20 +38,6 @@ NOT_IMPLEMENTED: Mapping[str, str] = {
 
 ALWAYS_CHANGEABLE = ("startTask", "metadata", "applicationPackageReferences", "upgradePolicy")
 """Properties a PATCH may change while a pool has nodes."""
-
-
-def check_id(document: Document) -> str:
-    """The id of a new pool, job or task."""
-    if not ID.fullmatch(document["id"]):
-        raise invalid_property("id", document["id"], "An id has 1 to 64 of the characters A-Z, a-z, 0-9, _ and -.")
-    return str(document["id"])
-
-
-def refuse_unimplemented(document: Document, table: Mapping[str, str]) -> None:
-    """Raise Fault 501 for a property we would otherwise pass over in silence."""
-    for name, what in table.items():
-        if document.get(name):
-            raise not_implemented(f"{what} ({name})")
 
 
 def create_pool(world: World, call: Call) -> Reply:
@@ -118,24 +103,6 @@ def start_task(document: Document) -> Document:
     scrub_registry(document)
     identity = {"autoUser": {"scope": "pool", "elevationLevel": "nonadmin"}}
     return {"maxTaskRetryCount": 0, "waitForSuccess": True, "userIdentity": identity, **document}
-
-
-def scrub_registry(document: Document) -> None:
-    """Passwords are never echoed."""
-    document.get("containerSettings", {}).get("registry", {}).pop("password", None)
-
-
-def check_resource_files(files: list[Document], place: str) -> None:
-    """Exactly one source each; only httpUrl is one the emulator can fetch from."""
-    sources = ("httpUrl", "storageContainerUrl", "autoStorageContainerName")
-    for index, file in enumerate(files):
-        given = [name for name in sources if file.get(name)]
-        if len(given) != 1:
-            raise invalid_property(f"{place}[{index}]", given, f"Exactly one of {', '.join(sources)} is needed.")
-        if given != ["httpUrl"]:
-            raise not_implemented(f"resource files from {given[0]} ({place})")
-        if not file.get("filePath"):
-            raise Fault("MissingRequiredProperty", PropertyName=f"{place}[{index}]/filePath")
 
 
 def _check_slots(world: World, spec: Document) -> None:

@@ -158,7 +158,7 @@ def _comparison(name: str, word: str, wanted: Any, is_time: bool) -> Predicate:
         if is_time and isinstance(value, str):
             value = wire.parse_timestamp(value)
         if value is None or wanted is None or isinstance(value, str) != isinstance(wanted, str):
-            return word == "ne" and value is not wanted or word == "eq" and value is wanted
+            return (word == "ne" and value is not wanted) or (word == "eq" and value is wanted)
         return compare(value, wanted)
 
     return holds

@@ -59,6 +59,8 @@ class Node(Record):
     isolation: str = ""
     start: Document = {}
     """The wire's startTaskInfo."""
+    start_boot: int = 0
+    """The boot it belongs to."""
     errors: list[Document] = []
     recent: list[tuple[str, str, int]] = []
     """The last tasks run here: job id, task id, subtask."""

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from batchtrain.emulator import jobs, nodes, scheduler, states, tasks, wire
+from batchtrain.emulator import endings, lines, nodes, scheduler, states, wire
 from batchtrain.emulator.machine.types import Exit, NodeUp
 from batchtrain.emulator.records import Instance, Node, Task
-from batchtrain.emulator.world import Deadline, PoolBook, World
+from batchtrain.emulator.world import Deadline, JobBook, PoolBook, World, job_wall_clock, task_document
 
 MAX_LOSSES = 5
 """Deaths in a row after which a node is given up as unusable."""
@@ -74,8 +74,9 @@ def _boot_node(world: World, effect: scheduler.BootNode, now: int) -> None:
 def _run_start_task(world: World, effect: scheduler.RunStartTask, now: int) -> None:
     node = world.pools[effect.pool].nodes[effect.node]
     node.phase = "starting"
-    retries = node.start.get("retryCount", -1) + 1 if node.start.get("boot") == node.boots else 0
-    node.start = {"state": "running", "startTime": wire.timestamp(now), "retryCount": retries, "boot": node.boots}
+    retries = node.start["retryCount"] + 1 if node.start and node.start_boot == node.boots else 0
+    node.start_boot = node.boots
+    node.start = {"state": "running", "startTime": wire.timestamp(now), "retryCount": retries}
     if retries:
         node.start["lastRetryTime"] = wire.timestamp(now)
     world.save_node(node)
@@ -98,6 +99,9 @@ def _phase(world: World, pool: str, node_id: str, phase: str) -> None:
 def _assign(world: World, effect: scheduler.Assign, now: int) -> None:
     book = world.jobs[effect.job]
     task = book.tasks[effect.task]
+    if not _still_possible(world, book, task, effect.nodes):
+        world.touch_job(book.key)
+        return
     book.ready.pop(task.seq, None)
     world.hints.pop(task.seq, None)
     world.set_task_state(book, task, "assign", now)
@@ -118,10 +122,16 @@ def _assign(world: World, effect: scheduler.Assign, now: int) -> None:
     world.save_task(task)
 
 
+def _still_possible(world: World, book: JobBook, task: Task, node_ids: tuple[str, ...]) -> bool:
+    """An effect before this one may have ended the job or taken a node."""
+    usable = all(world.pool_of_node[one].nodes[one].state in scheduler.USABLE for one in node_ids)
+    return usable and book.record.state == "active" and task.state == "active"
+
+
 def _refuse(world: World, effect: scheduler.Refuse, now: int) -> None:
     book = world.jobs[effect.job]
-    failure = tasks.failed_to_run(effect.code, effect.message)
-    tasks.complete(world, book, book.tasks[effect.task], now, failure=failure)
+    failure = endings.failed_to_run(effect.code, effect.message)
+    endings.complete(world, book, book.tasks[effect.task], now, failure=failure)
 
 
 def _hint(world: World, effect: scheduler.Hint, now: int) -> None:
@@ -152,22 +162,22 @@ def _time_up(world: World, effect: scheduler.TimeUp, now: int) -> None:
     if book is None:
         return
     if not deadline.task:
-        wall = jobs.job_wall_clock(book.record)
+        wall = job_wall_clock(book.record)
         if book.record.seq == deadline.seq and wall and book.record.created + wall <= now:
-            jobs.terminate(world, book, "MaxWallClockTimeExpiry", now)
+            endings.terminate(world, book, "MaxWallClockTimeExpiry", now)
         return
     task = book.tasks.get(deadline.task)
     if task is not None and (task.seq, task.run) == (deadline.seq, deadline.run):
         message = "The task exceeded its maximum wall clock time and was ended."
-        tasks.condemn(world, task, "terminate", now, tasks.task_ended(message))
+        endings.condemn(world, task, "terminate", now, endings.task_ended(message))
 
 
 def _settle_job(world: World, effect: scheduler.SettleJob, now: int) -> None:
     book = world.jobs[effect.job]
     job = book.record
     if job.state == "deleting":
-        for task in book.tasks.values():
-            tasks.discard_files(world, book, task)
+        for pool in world.pools.values():
+            world.rubbish += [(node.root, f"workitems/{job.id}") for node in pool.nodes.values() if node.root]
         world.drop_job(book)
         return
     previous = job.previous, job.previous_time
@@ -180,7 +190,7 @@ def _settle_job(world: World, effect: scheduler.SettleJob, now: int) -> None:
 
 
 def _end_job(world: World, effect: scheduler.EndJob, now: int) -> None:
-    jobs.terminate(world, world.jobs[effect.job], effect.reason, now)
+    endings.terminate(world, world.jobs[effect.job], effect.reason, now)
 
 
 _BEGIN: dict[type, Callable[[World, Any, int], None]] = {
@@ -251,7 +261,7 @@ def node_lost(world: World, node_id: str, now: int) -> None:
     node.phase = "down"
     node.losses += 1
     for task in tuple(book.running[node.id].values()):
-        tasks.condemn(world, task, "requeue", now)
+        endings.condemn(world, task, "requeue", now)
         for instance in task.instances:
             if instance.node == node.id and instance.phase != "ended":
                 instance.phase, instance.phase_time = "ended", now
@@ -383,7 +393,7 @@ def run_lost(world: World, task: Task, run: int, number: int, now: int) -> None:
     if run != task.run or not task.instances or task.instances[number].phase == "ended":
         return
     _step(world, task, number, "lost", now)
-    tasks.condemn(world, task, "requeue", now)
+    endings.condemn(world, task, "requeue", now)
     _conclude_if_over(world, task, now)
 
 
@@ -406,13 +416,13 @@ def _conclude_if_over(world: World, task: Task, now: int) -> None:
     if book is None or task.seq not in book.running:
         return
     if task.verdict and all(instance.phase == "ended" for instance in task.instances):
-        tasks.conclude(world, book, task, now)
+        endings.conclude(world, book, task, now)
 
 
 def _failure(outcome: Exit) -> dict[str, Any] | None:
     if outcome.failure is not None:
-        return tasks.failed_to_run(outcome.failure, outcome.message, outcome.category)
-    return None if outcome.code == 0 else tasks.exited_with(outcome.code or 0)
+        return endings.failed_to_run(outcome.failure, outcome.message, outcome.category)
+    return None if outcome.code == 0 else endings.exited_with(outcome.code or 0)
 
 
 # Waking up -----------------------------------------------------------------------------------------------------------
@@ -436,15 +446,15 @@ def _wake_job(world: World, key: str, now: int) -> None:
     book = world.jobs[key]
     for task in book.order:
         if task.state == "completed" and task.satisfies:
-            tasks.satisfy(book, task)
+            lines.satisfy(book, task)
     for task in book.order:
         if task.state == "active":
-            tasks.enqueue(book, task, _spec_if_dependent(book.record.spec, task))
+            lines.enqueue(book, task, _spec_if_dependent(book.record.spec, task))
         elif task.state == "running":
             book.running[task.seq] = task
             task.verdict = task.verdict or "requeue"
-            tasks.conclude(world, book, task, now)
+            endings.conclude(world, book, task, now)
 
 
 def _spec_if_dependent(job_spec: dict[str, Any], task: Task) -> dict[str, Any]:
-    return tasks.task_document(task) if job_spec.get("usesTaskDependencies") else {}
+    return task_document(task) if job_spec.get("usesTaskDependencies") else {}

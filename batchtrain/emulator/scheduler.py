@@ -173,9 +173,7 @@ def task_due(task: Task) -> Iterator[Effect]:
 def job_due(book: JobBook) -> Iterator[Effect]:
     """A job in passage settles when nothing of it runs; a job that ends with its tasks ends."""
     job = book.record
-    if job.state in ("disabling", "terminating", "deleting") and not book.running:
-        yield SettleJob(book.key)
-    elif job.state == "enabling":
+    if (job.state in ("disabling", "terminating", "deleting") and not book.running) or job.state == "enabling":
         yield SettleJob(book.key)
     elif job.state == "active" and job.spec.get("onAllTasksComplete") == "terminatejob" and all_complete(book):
         yield EndJob(book.key, "AllTasksComplete")
@@ -190,7 +188,10 @@ def all_complete(book: JobBook) -> bool:
 
 
 def pool_due(world: World, book: PoolBook) -> Iterator[Effect]:
-    yield from _resize_due(book)
+    resizing = tuple(_resize_due(book))
+    yield from resizing
+    if any(isinstance(effect, DropNodes | ForgetPool) for effect in resizing):
+        return  # what else is due depends on the nodes that stay
     for node in book.nodes.values():
         yield from node_due(book, node)
     if book.record.state == "active":

@@ -297,6 +297,12 @@ class World:
         if len(book.order) > 64 and len(book.order) > 2 * len(book.tasks):
             book.order = list(book.live_tasks())
 
+    def forget_all(self) -> None:
+        """An empty account; numbers go on, so that late reports name nothing."""
+        self.pools, self.jobs, self.jobs_of_pool, self.pool_of_node, self.job_of = {}, {}, {}, {}, {}
+        self.hints, self._changes, self._deadlines = {}, {}, []
+        self._pools, self._jobs, self._tasks = {}, {}, {}
+
     # Changing ------------------------------------------------------------------------------------------------------
 
     def move(self, record: Record, table: states.Table, event: str, now: int) -> None:

@@ -223,10 +223,10 @@ bt_begin() {
   exec 9<> <(:)
 }
 
-# Runs the launcher (the arguments) to its end. When a rank reports its failure, ends the gang at once and returns
-# that rank's code: Intel MPI alone would give 255, and MPICH 5 would never end.
+# Runs the launcher (the arguments) to its end. When a rank fails, ends the gang at once, names the rank and returns
+# its code: Intel MPI alone would give 255, and MPICH 5 would never end.
 bt_gang() {
-  local event line='' told='' code launcher
+  local event='' line='' code='' told='' launcher
   set -m
   exec 8> >(bt_tap)
   {
@@ -240,34 +240,32 @@ bt_gang() {
   while ! bt_next_event 1; do
     kill -0 "$$" 2>/dev/null || { event=told && break; } # the launch itself was killed
   done
-  case $event in
-    ended*)
-      code=${event#ended }
-      bt_drain 2
-      [ "$code$line" != 0 ] || return 0
-      [ -n "$line" ] || sleep 0.3 # the ranks are still noting how they ended
-      ;;
-    told) told=143 && bt_end_launcher "$launcher" ;;
-    *) bt_end_launcher "$launcher" ;;
-  esac
-  bt_end_ranks
-  case $line in
-    *' signal '*) code=$((128 + ${line##* })) ;;
-    ?*) code=${line##* } ;;
-    *) [ -n "$told" ] || bt_say "$1 ended with code $code, and no rank reported a failure" ;;
-  esac
+  [ "$event" != told ] || told=143
+  if [ -n "$code" ]; then
+    bt_drain 2
+    [ "$code$line" != 0 ] || return 0
+    [ -n "$line" ] || sleep 0.3 # the ranks are still noting how they ended
+    exec 7< <(bt_sweep)
+  else
+    exec 7< <(bt_sweep)
+    bt_end_launcher "$launcher"
+  fi
+  bt_find_cause
+  [ -n "$line$told" ] || bt_say "$1 ended with code $code, and no rank reported a failure"
   return "${told:-$code}"
 }
 
-# Sets event, or line and event, from fd 9; fails when none comes in SECONDS.
+# Sets event from fd 9, and code (the launcher's) or line (the first word of a failure) with it; fails when none comes.
 bt_next_event() { # SECONDS
   read -r -t "$1" event <&9 || return 1
-  case $event in batchtrain:*) line=${line:-$event} ;; esac
+  case $event in
+    ended*) code=${event#ended } ;;
+    batchtrain:* | Abort*) line=${line:-$event} ;;
+  esac
 }
 
 # Until all of the gang's stderr has been passed on; an orphan that holds it open does not stop us for long.
 bt_drain() { # SECONDS
-  local event
   while bt_next_event "$1"; do
     [ "$event" != drained ] || return 0
   done
@@ -276,31 +274,44 @@ bt_drain() { # SECONDS
 # The launcher may end by itself when its ranks do; else SIGTERM, else SIGKILL.
 bt_end_launcher() { # PROCESS-GROUP
   local signal
-  exec 7< <(bt_sweep)
   for signal in TERM KILL; do
-    bt_await_end 0.3 && break
+    while [ -z "$code" ] && bt_next_event 0.3; do :; done
+    [ -z "$code" ] || break
     kill -s "$signal" -- "-$1" 2>/dev/null || break
   done
   bt_drain 0.2
 }
 
-# What is left on any node, and what the ranks noted there if none could report it.
-bt_end_ranks() {
-  local noted
-  { : <&7; } 2>/dev/null || exec 7< <(bt_sweep)
-  while read -r -t 5 -u 7 noted; do
-    case $noted in 'batchtrain: rank '*) ;; *) continue ;; esac
-    [ -n "$line$told" ] || { line=$noted && printf '%s\n' "$line" >&2; }
+# Of all that the nodes noted, the first failure is the cause: a line on stderr may have overtaken it. A rank that
+# called MPI_Abort is known by the MPI's own words, or by having ended itself while its launcher killed the others.
+# Sets line and code, and says the line if nobody has.
+bt_find_cause() {
+  local -A place=()
+  local shown=$line first='' aborted='' kind when rest
+  while read -r -t 5 -u 7 kind when rest; do
+    case $kind in
+      here) place[$when]=$rest ;;
+      noted) [[ -n $first && $first < "$when $rest" ]] || first="$when $rest" ;;
+      lost) [[ -n $aborted && $aborted < "$when $rest" ]] || aborted="$when $rest" ;;
+    esac
   done
   exec 7<&-
-}
-
-bt_await_end() { # SECONDS
-  local event
-  while bt_next_event "$1"; do
-    case $event in ended*) return 0 ;; esac
-  done
-  return 1
+  [ -z "$told" ] || return 0
+  if [ -n "$first" ]; then
+    line=${first#* }
+  elif [[ $line =~ ^Abort\(([0-9]+)\)\ on\ node\ ([0-9]+) ]]; then
+    code=$((BASH_REMATCH[1] & 255 ? BASH_REMATCH[1] & 255 : 1))
+    line="batchtrain: rank ${BASH_REMATCH[2]} on ${place[${BASH_REMATCH[2]}]-an unknown node} exited with code $code"
+  elif [ -z "$line" ] && [ -n "$aborted" ]; then
+    line="${aborted#* }"
+    line="${line%)*}) exited with code $code"
+  fi
+  case $line in
+    '') ;;
+    *' signal '*) code=$((128 + ${line##* })) ;;
+    *) code=${line##* } ;;
+  esac
+  [ "$line" = "$shown" ] || printf '%s\n' "$line" >&2
 }
 
 # On every node at once; prints what its ranks noted. A node that does not answer keeps nobody for long.
@@ -316,15 +327,17 @@ bt_sweep() {
   wait
 }
 
-# Passes on stdin, byte for byte and at once, to stderr; the first report of a rank goes to the events as well.
+# Passes on stdin, byte for byte and at once, to stderr; the first word of a rank's failure goes to the events as well.
 bt_tap() {
   trap '' TERM INT
   tee >(
-    LC_ALL=C grep -a -o -m 1 'batchtrain: rank .* on node .* (.*) \(exited with code\|was killed by signal\) [0-9]*' >&9
+    LC_ALL=C grep -a -o -m 1 -e "$bt_report" -e 'Abort([0-9]*) on node [0-9]* (rank ' >&9
     cat >/dev/null
     echo drained >&9
   ) >&2 9>&-
 }
+
+bt_report='batchtrain: rank .* on node .* (.*) \(exited with code\|was killed by signal\) [0-9]*'
 
 # Wait for the line, and pass on the signal that ends the task. Exits with the line's code.
 bt_attend() { # PROCESS

@@ -7,13 +7,16 @@
 #
 # Three processes, so that a rank's end is known even where the launcher kills all it started at once (MPICH does,
 # after MPI_Abort):  this one, which the launcher knows, waits;  the supervisor, in a session of its own, is COMMAND's
-# parent and reports;  the guard holds a pipe between the two. The guard goes when the launcher's daemon or this
-# process goes; then the pipe ends, and the supervisor ends COMMAND. So no rank outlives its launcher.
+# parent and reports;  the guard holds a pipe to it. The guard goes when the launcher's daemon or this process goes;
+# then the pipe ends, and the supervisor ends COMMAND. So no rank outlives its launcher.
 #
-# For sh as in dash, bash and busybox. What it notes for sweep.sh stands in ranks/ beside this file:
-#     R.pid     two lines: the rank's process, the supervisor's (leader of the rank's process group)
-#     R.told    somebody ended the rank: its end is no failure
-#     R.failed  the line above
+# For sh as in dash, bash and busybox. Launchers leave COMMAND many open files and name some by number (PMI_FD), and
+# dash knows numbers of one digit only: hence the named pipe. What is noted for sweep.sh, in ranks/ beside this file:
+#     R.pid     the rank's process, the supervisor's (it leads the rank's process group), and where this is, a line each
+#     R.lost    the launcher went first, or is ending its ranks
+#     R.told    the rank was ended from here: its end is no failure
+#     R.failed  when it failed, and the line above
+#     R.life    the pipe
 
 rank=${PMI_RANK:-${OMPI_COMM_WORLD_RANK:-${PMIX_RANK:-${MV2_COMM_WORLD_RANK:-${MPIRUN_RANK:-}}}}}
 
@@ -54,16 +57,11 @@ own_address() {
   fi
 }
 
-# Holds stdout, the pipe to the supervisor, open for as long as this process and the launcher's daemon live, and
-# passes on a signal that the launcher sends to the rank's process group.
+# Holds the pipe open for as long as this process and the launcher's daemon live, and passes on the SIGTERM that a
+# launcher sends to the rank's process group.
 guard() {
-  eval "exec $input<&- $errors>&- </dev/null"
-  read -r self _ </proc/self/stat
-  echo "$self"
-  sleeper=
-  trap 'echo TERM; kill $sleeper; exit' TERM
-  trap 'echo INT; kill $sleeper; exit' INT
-  trap 'kill $sleeper; exit' HUP # from the supervisor: the rank has ended
+  trap 'kill $sleeper; exit' HUP # the rank has ended
+  trap 'kill $sleeper; echo TERM; exit' TERM
   while kill -0 "$PPID" && kill -0 "$$"; do
     sleep 1 >/dev/null &
     sleeper=$!
@@ -71,78 +69,78 @@ guard() {
   done
 }
 
-# Three descriptors that are not in use: a rank may have inherited any (PMI_FD), and dash knows only one digit.
-choose_descriptors() {
-  set --
-  for number in 3 4 5 6 7 8 9; do
-    [ -e "/proc/self/fd/$number" ] || set -- "$@" "$number"
-  done
-  input=$1 errors=$2 pipe=$3
-}
-
 wait_for_supervisor() {
   here=${0%/*}
   [ -z "${BATCHTRAIN_EMULATED_NODE-}" ] || move_to_emulated_node
   restore_environment
-  choose_descriptors
+  record=$here/ranks/${rank:-$$}
+  mkdir -p "$here/ranks" 2>/dev/null
+  rm -f "$record".*
+  mkfifo "$record.life" 2>/dev/null || exec "$@" # nowhere to note anything: an unknown image's user, perhaps
   new_session=setsid
   command -v setsid >/dev/null 2>&1 || new_session=
-  # COMMAND's own stdin and stderr; 2 is closed to the shells' remarks ("Killed").
-  eval "exec $input<&0 $errors>&2 2>/dev/null"
-  trap : TERM INT # the guard has them too, and passes them on
-  # shellcheck disable=SC2086 # no word when there is no setsid
-  guard | $new_session sh "$0" --supervise "$input" "$errors" "$pipe" "$here/ranks/${rank:-$$}" "$(own_address)" "$@"
+  guard >"$record.life" </dev/null 2>/dev/null &
+  trap : TERM # the guard passes it on
+  $new_session sh "$0" --supervise "$record" "$(own_address)" "$@"
+  code=$?
+  kill -s HUP $! 2>/dev/null
+  exit "$code"
 }
 
 # --- the supervisor
 
-# Ends the rank when the pipe ends, or with the signal that the guard passes on.
-# Without one the launcher has been killing: a rank that is just ending by itself (MPI_Abort) is let end, to see why.
+# Ends the rank when the pipe ends, or with the signal that the guard passes on. But a rank that is just then ending by
+# itself is let end, for the launcher may be killing on account of it (MPI_Abort).
 end_with_launcher() {
-  eval "exec <&$pipe $pipe<&- $input<&- $errors>&- >/dev/null"
+  signal='' rank_process=''
   read -r signal
-  rank_process=
+  : >"$record.lost"
   read -r rank_process <"$record.pid"
-  if [ -z "$signal" ]; then
-    for _ in 1 2 3 4 5; do
-      kill -0 "$rank_process" || return
-      sleep 0.05
-    done
-  fi
+  for _ in 1 2 3 4 5; do
+    kill -0 "$rank_process" || return
+    sleep 0.05
+  done
   : >"$record.told"
   kill -s "${signal:-TERM}" "$rank_process"
   sleep "${BATCHTRAIN_GRACE_SECONDS:-1}"
   kill -s KILL "$rank_process"
 }
 
+# The shell's own remark ("Killed") goes nowhere, if there is a descriptor to spare for COMMAND's stderr.
+# COMMAND stays in the foreground: in the background it would ignore SIGINT, and have no stdin.
+run() {
+  for spare in 3 4 5 6 7 8 9 2; do
+    [ -e "/proc/self/fd/$spare" ] || break
+  done
+  [ "$spare" = 2 ] || eval "exec $spare>&2 2>/dev/null"
+  # shellcheck disable=SC2016 # for the inner shell
+  note_and_run='printf "%s\n" "$$" "$PPID" "$1" >"$0.pid"; shift; exec "$@"'
+  [ "$spare" = 2 ] || note_and_run="$note_and_run 2>&$spare $spare>&-"
+  sh -c "$note_and_run" "$record" "$place" "$@"
+  code=$?
+  [ "$spare" = 2 ] || eval "exec 2>&$spare $spare>&-"
+}
+
 report() {
-  ending="exited with code $code"
-  [ "$code" -le 128 ] || ending="was killed by signal $((code - 128))"
-  line="batchtrain: rank ${rank:-unknown} on node ${AZ_BATCH_NODE_ID:-$(uname -n)} (${address:-no address}) $ending"
-  echo "$line" >"$record.failed"
+  ending="exited with code $1"
+  [ "$1" -le 128 ] || ending="was killed by signal $(($1 - 128))"
+  line="batchtrain: rank ${rank:-unknown} on $place $ending"
+  echo "$(date +%s.%N) $line" >"$record.failed"
   trap '' PIPE # the launcher may be gone
-  printf '%s\n' "$line" >&"$errors"
+  printf '%s\n' "$line" >&2
 }
 
 supervise() {
-  input=$1 errors=$2 pipe=$3 record=$4 address=$5
-  shift 5
-  mkdir -p "${record%/*}"
-  rm -f "$record".*
-  read -r guard_process
-  eval "exec $pipe<&0 </dev/null"
-  end_with_launcher &
+  record=$1 place="node ${AZ_BATCH_NODE_ID:-$(uname -n)} (${2:-no address})"
+  shift 2
+  end_with_launcher <"$record.life" >/dev/null 2>&1 &
   watcher=$!
-  # COMMAND stays in the foreground: in the background it would ignore SIGINT.
-  note_and_run='printf "%s\n" "$$" "$PPID" >"$0.pid"; exec "$@" 2>&'"$errors $errors>&-"
-  eval 'sh -c "$note_and_run" "$record" "$@"' "<&$input $input<&- $pipe<&-"
-  code=$?
-  kill "$watcher"
-  kill -s HUP "$guard_process"
+  run "$@"
+  kill "$watcher" 2>/dev/null
   if [ "$code" -eq 0 ]; then
-    rm -f "$record.pid"
+    rm -f "$record.pid" "$record.life"
   elif [ ! -e "$record.told" ]; then
-    report
+    report "$code"
   fi
   exit "$code"
 }

@@ -1,5 +1,8 @@
 #!/bin/sh
-# sweep.sh [GRACE] ends what is left of a gang's ranks on one node and prints how they had failed, if they had.
+# sweep.sh GRACE [ROOT] ends what is left of a gang's ranks on one node and prints what is known of them:
+#     here 3 node tvm-2 (10.0.0.5)
+#     noted 1700000000.123456789 batchtrain: rank 3 on node tvm-2 (10.0.0.5) exited with code 7
+#     lost 1700000000.123456789 batchtrain: ...       the same of a rank that lost its launcher before
 #
 # The primary runs it on every node, here and through ssh, when it ends a gang. rank.sh says what ranks/ holds.
 # SIGTERM to the ranks, then, after GRACE seconds (or as soon as none is left), SIGKILL to all that belongs to them.
@@ -10,7 +13,16 @@ here=${0%/*}
 [ -z "${BATCHTRAIN_EMULATED_NODE-}" ] || [ -z "${2-}" ] || here=$BATCHTRAIN_EMULATED_NODE${here#"$2"}
 cd "$here/ranks" 2>/dev/null || exit 0
 
-cat ./*.failed 2>/dev/null
+print_what_is_known() {
+  for record in *.pid; do
+    { read -r _ && read -r _ && read -r place && echo "here ${record%.pid} $place"; } <"$record"
+  done
+  for record in *.failed; do
+    kind=noted
+    [ ! -e "${record%.failed}.lost" ] || kind=lost
+    read -r line <"$record" && echo "$kind $line"
+  done
+}
 
 any_left() {
   for record in *.pid; do
@@ -19,6 +31,7 @@ any_left() {
   return 1
 }
 
+print_what_is_known 2>/dev/null
 for record in *.pid; do
   [ -e "$record" ] || exit 0
   : >"${record%.pid}.told"

@@ -75,7 +75,7 @@ class Gang:
 
     def wait(self, what: Coroutine[Any, Any, Value]) -> Value:
         """Run something asynchronous of this gang's."""
-        return self._loop.run_until_complete(asyncio.wait_for(what, 60))
+        return self._loop.run_until_complete(asyncio.wait_for(what, 15))
 
     async def run(self, launch: Launch, environment: Mapping[str, str]) -> Outcome:
         """As `launch`, for what has something to do meanwhile."""

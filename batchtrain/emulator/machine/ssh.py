@@ -5,7 +5,8 @@ of an mpirun waits for it. PEERS is the folder with one socket per live node, na
 name. The command gets this process's stdin, stdout and stderr themselves and nothing of its environment.
 """
 
-# ruff: noqa: PTH, PERF203 - pathlib alone would take longer to import than this program runs
+# ruff: noqa: PTH115, PTH119, PERF203
+# (pathlib alone would take longer to import than this program runs)
 
 from __future__ import annotations
 

@@ -1,0 +1,238 @@
+"""Carries out what is due: the one place where the world, its store and the machine meet.
+
+One event loop runs everything, so there are no locks: a change is written down and stored, then the machine acts, then
+its report is the next change.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import shutil
+from collections.abc import Awaitable, Callable, Coroutine
+from pathlib import Path
+from typing import Any, TypeVar
+
+from batchtrain.emulator import environment, reports, scheduler, wire
+from batchtrain.emulator.machine.types import Exit, Machine, NodeLost, Run
+from batchtrain.emulator.records import Task
+from batchtrain.emulator.store import Store
+from batchtrain.emulator.world import World
+
+logger = logging.getLogger("batchtrain.emulator")
+
+GRACE = 0.5
+"""Seconds between SIGTERM and SIGKILL for what a task left behind."""
+
+T = TypeVar("T")
+
+
+class Driver:
+    """Runs an emulated account."""
+
+    def __init__(self, world: World, store: Store, machine: Machine, clock: Callable[[], int]) -> None:
+        self.world, self.store, self.machine, self.clock = world, store, machine, clock
+        self._acts: dict[type, Callable[[Any], Coroutine[Any, Any, None]]] = {
+            scheduler.BootNode: self._boot,
+            scheduler.RunStartTask: self._start,
+            scheduler.ShutdownNode: self._shutdown,
+            scheduler.RemoveNode: self._remove,
+            scheduler.RunCoordination: self._coordinate,
+            scheduler.RunApplication: self._run,
+            scheduler.EndScope: self._end,
+        }
+        self._running: set[asyncio.Task[None]] = set()
+        self._timer: asyncio.TimerHandle | None = None
+        self._settling = False
+        self._stopped = False
+
+    def wake(self) -> None:
+        """Take up what an earlier life left."""
+        self.world.restore(self.store.load())
+        self.world.last_seq = max(self.world.last_seq, self.store.last_seq())
+        reports.wake(self.world, self.clock())
+        self.commit()
+        self.settle_soon()
+
+    def change(self, operation: Callable[[], T]) -> T:
+        """Run a client's operation; what it changed is stored before this returns."""
+        try:
+            return operation()
+        finally:
+            self.commit()
+            self.settle_soon()
+
+    def commit(self) -> None:
+        """Store what changed."""
+        if changes := self.world.take_changes():
+            self.store.commit(changes, self.world.last_seq)
+
+    def settle_soon(self) -> None:
+        """Look at what is due once the present answer is out: clients must see the passage, not only its end."""
+        if not self._settling and not self._stopped:
+            self._settling = True
+            asyncio.get_running_loop().call_soon(self._settle)
+
+    def _settle(self) -> None:
+        self._settling = False
+        if self._stopped:
+            return
+        try:
+            while effects := scheduler.due(self.world, self.world.take_touched(self.clock())):
+                self._carry_out(effects)
+        except Exception:  # the outer door of everything that is not a request
+            logger.exception("internal error")
+        self._set_timer()
+        self._sweep()
+
+    def _carry_out(self, effects: tuple[scheduler.Effect, ...]) -> None:
+        for effect in effects:
+            reports.begin(self.world, effect, self.clock())
+        self.commit()
+        for effect in effects:
+            if isinstance(effect, scheduler.Hint):
+                logger.warning("task %s of job %s stays active: %s", effect.task, effect.job, effect.reason)
+            if act := self._acts.get(type(effect)):
+                self._spawn(act(effect))
+
+    def _spawn(self, coroutine: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(coroutine)
+        self._running.add(task)
+        task.add_done_callback(self._forget)
+
+    def _forget(self, task: asyncio.Task[None]) -> None:
+        self._running.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            logger.error("internal error", exc_info=error)
+
+    def _set_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        at = self.world.next_deadline()
+        if at is not None and not self._stopped:
+            delay = max(at - self.clock(), 0) / wire.SECOND
+            # The loop's own clock may not count days ahead; looking once an hour is no polling worth the name.
+            self._timer = asyncio.get_running_loop().call_later(min(delay, 3600.0), self._settle)
+
+    def _sweep(self) -> None:
+        rubbish, self.world.rubbish = self.world.rubbish, []
+        if rubbish:
+            self._spawn(asyncio.to_thread(_delete_all, rubbish))
+
+    # The machine's part --------------------------------------------------------------------------------------------
+
+    def _report(self, report: Callable[..., None], *arguments: Any) -> None:
+        if not self._stopped:
+            self.change(lambda: report(self.world, *arguments, self.clock()))
+
+    async def _boot(self, effect: scheduler.BootNode) -> None:
+        book = self.world.pools[effect.pool]
+        spec = environment.node_spec(self.world, book, book.nodes[effect.node])
+        try:
+            up = await self.machine.boot(spec, self._lost)
+        except (NodeLost, OSError) as error:
+            logger.error("node %s did not boot: %s", effect.node, error)
+            self._report(reports.node_failed, effect.node, str(error))
+            return
+        logger.info("node %s of pool %s is up at %s (%s)", effect.node, book.record.id, spec.address, up.isolation)
+        self._report(reports.node_up, effect.node, up)
+
+    def _lost(self, node_id: str) -> None:
+        logger.warning("node %s died", node_id)
+        self._report(reports.node_lost, node_id)
+
+    async def _start(self, effect: scheduler.RunStartTask) -> None:
+        book = self.world.pools[effect.pool]
+        node = book.nodes[effect.node]
+        boot = node.boots
+        try:
+            outcome = await self.machine.run(effect.node, environment.start_run(self.world, book, node))
+        except NodeLost:
+            return  # `lost` says so
+        if (outcome.code, outcome.failure) != (0, None):
+            logger.warning("start task failed on %s: %s", effect.node, _words(outcome))
+        self._report(reports.start_task_ended, effect.node, boot, outcome)
+
+    async def _shutdown(self, effect: scheduler.ShutdownNode) -> None:
+        await self.machine.shutdown(effect.node)
+        self._report(reports.node_down, effect.node)
+
+    async def _remove(self, effect: scheduler.RemoveNode) -> None:
+        await self.machine.remove(effect.node)
+        self._report(reports.node_removed, effect.node)
+
+    async def _coordinate(self, effect: scheduler.RunCoordination) -> None:
+        task, number = effect.task, effect.instance
+        if _over(task, effect.run, number, "coordinating"):
+            return
+        run = environment.coordination_run(self.world, self.world.job_of[task.job], task, number)
+        outcome = await self._follow(task, effect.run, number, run)
+        if outcome is not None:
+            self._report(reports.coordination_ended, task, effect.run, number, outcome)
+
+    async def _run(self, effect: scheduler.RunApplication) -> None:
+        task = effect.task
+        if _over(task, effect.run, 0, "running"):
+            return
+        run = environment.application_run(self.world, self.world.job_of[task.job], task)
+        outcome = await self._follow(task, effect.run, 0, run)
+        if outcome is not None:
+            self._report(reports.application_ended, task, effect.run, outcome)
+
+    async def _follow(self, task: Task, run: int, number: int, command: Run) -> Exit | None:
+        try:
+            return await self.machine.run(task.instances[number].node, command)
+        except NodeLost:
+            self._report(reports.run_lost, task, run, number)
+            return None
+
+    async def _end(self, effect: scheduler.EndScope) -> None:
+        task, number = effect.task, effect.instance
+        if _over(task, effect.run, number, "ending"):
+            return
+        node = task.instances[number].node
+        await self.machine.end(node, environment.scope(task, effect.run, number), GRACE)
+        self._report(reports.scope_ended, task, effect.run, number)
+
+    # Ending --------------------------------------------------------------------------------------------------------
+
+    async def reset(self) -> None:
+        """Delete every node, job and pool."""
+        nodes = [node.id for book in self.world.pools.values() for node in book.nodes.values()]
+        self.world.forget_all()
+        self.store.clear()
+        await _all(self.machine.remove(node) for node in nodes)
+
+    async def stop(self) -> None:
+        """Shut every node down; what runs is requeued at the next start."""
+        self._stopped = True
+        if self._timer is not None:
+            self._timer.cancel()
+        for task in tuple(self._running):
+            task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await _all(tuple(self._running))
+        await self.machine.close()
+        self.store.close()
+
+
+def _over(task: Task, run: int, number: int, phase: str) -> bool:
+    """Whether the world went on before the machine could act."""
+    return run != task.run or len(task.instances) <= number or task.instances[number].phase != phase
+
+
+async def _all(waits: Any) -> None:
+    waiting: list[Awaitable[Any]] = list(waits)
+    if waiting:
+        await asyncio.gather(*waiting, return_exceptions=True)
+
+
+def _delete_all(rubbish: list[tuple[str, str]]) -> None:
+    for root, directory in rubbish:
+        shutil.rmtree(Path(root, directory), ignore_errors=True)
+
+
+def _words(outcome: Exit) -> str:
+    return f"exit code {outcome.code}" if outcome.failure is None else f"{outcome.failure}: {outcome.message}"

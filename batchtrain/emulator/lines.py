@@ -1,0 +1,66 @@
+"""A job's line: which active tasks wait for nodes, and which still wait for other tasks; pure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from batchtrain.emulator.records import Task
+from batchtrain.emulator.world import JobBook
+
+Document = dict[str, Any]
+
+def enqueue(book: JobBook, task: Task, spec: Document, *, first: bool = False) -> None:
+    """Put an active task in line, or on its list of things to wait for."""
+    depends = spec.get("dependsOn")
+    unmet = _register(book, task, depends) if depends else 0
+    if unmet:
+        book.unmet[task.seq] = unmet
+        return
+    line_up(book, task, first=first)
+
+
+def line_up(book: JobBook, task: Task, *, first: bool = False) -> None:
+    """At the end of the job's line; what lost its node goes to the front again."""
+    book.ready[task.seq] = task
+    book.ready.move_to_end(task.seq, last=not first)
+
+
+def _register(book: JobBook, task: Task, depends: Document) -> int:
+    unmet = 0
+    for key in {dependency_key(one) for one in depends.get("taskIds", [])}:
+        if key not in book.satisfied:
+            book.dependants.setdefault(key, []).append(task)
+            unmet += 1
+    for span in depends.get("taskIdRanges", []):
+        start, end = span["start"], span["end"]
+        met = sum(start <= int(key) <= end for key in book.satisfied if key.isdigit())
+        missing = end - start + 1 - met
+        if missing:
+            book.range_dependants.append((start, end, task))
+            unmet += missing
+    return unmet
+
+
+def dependency_key(task_id: str) -> str:
+    """Ids are case-insensitive, and `01` is the number 1."""
+    return str(int(task_id)) if task_id.isascii() and task_id.isdigit() else task_id.lower()
+
+
+def satisfy(book: JobBook, task: Task) -> None:
+    """A task lets its dependants start: those with nothing else to wait for get in line."""
+    key = dependency_key(task.id)
+    if key in book.satisfied:
+        return
+    book.satisfied.add(key)
+    waiting = book.dependants.pop(key, [])
+    if key.isdigit():
+        waiting += [one for start, end, one in book.range_dependants if start <= int(key) <= end]
+    for one in waiting:
+        if one.seq not in book.unmet:
+            continue
+        book.unmet[one.seq] -= 1
+        if not book.unmet[one.seq]:
+            del book.unmet[one.seq]
+            line_up(book, one)
+    if book.range_dependants:
+        book.range_dependants = [entry for entry in book.range_dependants if entry[2].seq in book.unmet]

@@ -1,0 +1,100 @@
+"""The world in SQLite: every change is committed before anyone hears of it, and survives `kill -9`."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import msgspec
+
+from batchtrain.emulator.records import Job, Node, Pool, Record, Task
+from batchtrain.emulator.world import Change
+
+SCHEMA_VERSION = 1
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS record (
+    kind TEXT NOT NULL, owner TEXT NOT NULL, key TEXT NOT NULL, data BLOB NOT NULL,
+    PRIMARY KEY (kind, owner, key)
+) WITHOUT ROWID;
+"""
+_TYPES: dict[str, type[Record]] = {"pool": Pool, "node": Node, "job": Job, "task": Task}
+"""In the order in which they are read back: what holds others comes before them."""
+
+
+class UnknownSchema(Exception):
+    """The data directory was written by another version of the emulator."""
+
+
+class Store:
+    """One database file, one writer."""
+
+    def __init__(self, path: Path) -> None:
+        self._database = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+        self._database.execute("PRAGMA journal_mode = WAL")
+        # A commit reaches the operating system before it returns: a dead process loses nothing, a dead machine may.
+        self._database.execute("PRAGMA synchronous = NORMAL")
+        self._database.executescript(_SCHEMA)
+        self._check_version(path)
+
+    def _check_version(self, path: Path) -> None:
+        found = int(self.meta("schema", str(SCHEMA_VERSION)))
+        if found != SCHEMA_VERSION:
+            self.close()
+            raise UnknownSchema(
+                f"{path} has schema {found}, this version knows {SCHEMA_VERSION}: use another data directory"
+            )
+
+    def meta(self, name: str, otherwise: str) -> str:
+        """A setting that lives as long as the data; `otherwise` is written down when it is new."""
+        self._database.execute("INSERT OR IGNORE INTO meta VALUES (?, ?)", (name, otherwise))
+        value = self._database.execute("SELECT value FROM meta WHERE name = ?", (name,)).fetchone()[0]
+        return str(value)
+
+    def load(self) -> Iterator[Change]:
+        """Every record, pools before nodes and jobs before tasks."""
+        for kind, type_ in _TYPES.items():
+            decoder = msgspec.msgpack.Decoder(type_)
+            rows = self._database.execute("SELECT owner, key, data FROM record WHERE kind = ?", (kind,))
+            for owner, key, data in rows:
+                yield Change(kind, owner, key, decoder.decode(data))
+
+    def last_seq(self) -> int:
+        """The highest number ever given."""
+        return int(self.meta("last_seq", "0"))
+
+    def commit(self, changes: Iterable[Change], last_seq: int) -> None:
+        """All changes in one transaction."""
+        encode = msgspec.msgpack.Encoder().encode
+        written = []
+        self._database.execute("BEGIN IMMEDIATE")
+        try:
+            for change in changes:
+                if change.record is not None:
+                    written.append((change.kind, change.owner, change.key, encode(change.record)))
+                else:
+                    self._delete(change)
+            self._database.executemany("INSERT OR REPLACE INTO record VALUES (?, ?, ?, ?)", written)
+            self._database.execute("INSERT OR REPLACE INTO meta VALUES ('last_seq', ?)", (str(last_seq),))
+            self._database.execute("COMMIT")
+        except BaseException:
+            self._database.execute("ROLLBACK")
+            raise
+
+    def _delete(self, change: Change) -> None:
+        if change.kind == "tasks":
+            self._database.execute("DELETE FROM record WHERE kind = 'task' AND owner = ?", (change.owner,))
+        else:
+            self._database.execute(
+                "DELETE FROM record WHERE kind = ? AND owner = ? AND key = ?",
+                (change.kind, change.owner, change.key),
+            )
+
+    def clear(self) -> None:
+        """Forget every record (the numbers go on)."""
+        self._database.execute("DELETE FROM record")
+
+    def close(self) -> None:
+        self._database.close()

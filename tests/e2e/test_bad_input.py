@@ -1,0 +1,212 @@
+"""What a person gets for bad input: one clear message, the right exit code, nothing left running."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import signal
+import socket
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from .conftest import left_running, wait_until
+
+POOL = """\
+pool_specification:
+  id: p
+  vm_configuration:
+    platform_image: {publisher: microsoft-dsvm, offer: ubuntu-hpc, sku: '2404'}
+  vm_size: STANDARD_D2S_V5
+  vm_count: {dedicated: 1}
+"""
+JOBS = """\
+job_specifications:
+- id: j
+  auto_complete: true
+  tasks:
+  - id: t
+    command: echo hello
+"""
+
+pytestmark = pytest.mark.process
+
+
+@pytest.fixture
+def recipe(tmp_path: Path) -> Path:
+    """A one-line recipe on one node."""
+    place = tmp_path / "recipe"
+    place.mkdir()
+    (place / "pool.yaml").write_text(POOL, encoding="utf-8")
+    (place / "jobs.yaml").write_text(JOBS, encoding="utf-8")
+    return place
+
+
+def command(recipe: Path, text: str) -> str:
+    (recipe / "jobs.yaml").write_text(JOBS.replace("echo hello", text), encoding="utf-8")
+    return str(recipe)
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "message"),
+    [
+        ("pool.yaml", "", "pool.yaml:1:1: error: the file is empty"),
+        ("pool.yaml", POOL + "  vm_count: [\n", "YAML cannot be read"),
+        ("pool.yaml", POOL.replace("vm_size", "vm_sise"), "pool.yaml:5:3: error: .*Did you mean `vm_size`"),
+        ("pool.yaml", POOL.replace("dedicated: 1", "dedicated: one"), "pool.yaml:6:25: error: .*not a whole number"),
+        ("pool.yaml", POOL + "  id: q\n", "pool.yaml:7:3: error: `id` is here twice, first in line 2"),
+        ("pool.yaml", POOL.replace("D2S_V5", "D2S_V55"), "not in the catalogue; did you mean Standard_D2s_v5"),
+        ("pool.yaml", POOL.replace("platform_image: {", "nothing: {"), "no image is named"),
+        ("jobs.yaml", JOBS + "    multi_instance: {num_instances: lots}\n", "`lots` is not a number of instances"),
+    ],
+)
+def test_a_configuration_error_has_its_place_and_reason(
+    file: str, content: str, message: str, recipe: Path, batchtrain: Any
+) -> None:
+    (recipe / file).write_text(content, encoding="utf-8")
+    import re
+
+    done = batchtrain("config", "validate", str(recipe), code=2)
+    assert re.search(message, done.stderr), done.stderr
+
+
+def test_a_missing_file_is_named(recipe: Path, batchtrain: Any) -> None:
+    (recipe / "jobs.yaml").unlink()
+    assert (
+        "a jobs.yaml with `job_specifications` is missing"
+        in batchtrain("config", "validate", str(recipe), code=2).stderr
+    )
+
+
+def test_problems_are_json_on_request(recipe: Path, batchtrain: Any) -> None:
+    (recipe / "pool.yaml").write_text(POOL.replace("vm_size", "vm_sise"), encoding="utf-8")
+    found = json.loads(batchtrain("config", "validate", str(recipe), "-o", "json", code=2).stdout)
+    assert found["valid"] is False
+    assert {problem["rule"] for problem in found["problems"]} == {"unknown-key", "missing"}
+
+
+def test_nowhere_to_run_names_both_next_commands(recipe: Path, batchtrain: Any) -> None:
+    said = batchtrain("run", str(recipe), code=2).stderr
+    assert "--local" in said
+    assert "AZURE_BATCH_ACCOUNT" in said
+
+
+def test_a_typed_command_that_is_not_there_is_a_usage_error(batchtrain: Any) -> None:
+    assert "No such command 'pol'" in batchtrain("pol", "list", code=2).stderr
+
+
+def test_a_taken_port_is_said(batchtrain: Any) -> None:
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        port = other.getsockname()[1]
+        said = batchtrain("emulator", "start", "--port", str(port), code=2).stderr
+    assert str(port) in said
+    assert not left_running(batchtrain.home)
+
+
+def test_a_wrong_key_is_refused_with_the_next_step(batchtrain: Any) -> None:
+    batchtrain("emulator", "start", "--port", "0")
+    status = json.loads(batchtrain("emulator", "status", "-o", "json").stdout)
+    wrong = {
+        "AZURE_BATCH_ACCOUNT": status["account"],
+        "AZURE_BATCH_ENDPOINT": status["endpoint"],
+        "AZURE_BATCH_ACCESS_KEY": base64.b64encode(b"wrong").decode(),
+    }
+    said = batchtrain("pool", "list", environment=wrong, code=4).stderr
+    assert "AuthenticationFailed" in said
+    assert "check the account's name and key" in said
+
+
+def test_a_service_that_is_not_there_is_unreachable(batchtrain: Any) -> None:
+    nobody = {
+        "AZURE_BATCH_ACCOUNT": "a",
+        "AZURE_BATCH_ENDPOINT": "http://127.0.0.1:9",
+        "AZURE_BATCH_ACCESS_KEY": base64.b64encode(b"x").decode(),
+    }
+    assert "does not answer" in batchtrain("pool", "list", environment=nobody, code=5).stderr
+
+
+def test_what_is_not_there_has_its_own_exit_code(batchtrain: Any) -> None:
+    batchtrain("emulator", "start", "--port", "0")
+    assert "JobNotFound" in batchtrain("jobs", "show", "nothing", "--local", code=3).stderr
+
+
+def test_a_failed_task_is_exit_code_ten(recipe: Path, batchtrain: Any) -> None:
+    said = batchtrain("run", command(recipe, "echo broken >&2; exit 3"), "--local", code=10).stderr
+    assert "task j/t failed on node" in said
+    assert "exit code 3" in said
+    assert "broken" in said
+    assert not left_running(batchtrain.home)
+
+
+def test_a_wait_that_is_too_long_says_what_it_waited_for(recipe: Path, batchtrain: Any) -> None:
+    said = batchtrain("run", command(recipe, "sleep 30"), "--local", "--timeout", "1", code=6).stderr
+    assert "waiting for the tasks of job j took longer than 1 s" in said
+    assert not left_running(batchtrain.home)
+
+
+def test_a_failed_start_task_shows_its_last_lines(recipe: Path, batchtrain: Any) -> None:
+    prep = "  additional_node_prep: {commands: {pre: ['echo this broke >&2', 'exit 4']}}\n"
+    (recipe / "pool.yaml").write_text(POOL + prep, encoding="utf-8")
+    said = batchtrain("run", str(recipe), "--local", code=4).stderr
+    assert "the start task failed on node" in said
+    assert "this broke" in said
+
+
+def test_a_job_that_is_there_already_is_refused_with_the_way_out(recipe: Path, batchtrain: Any) -> None:
+    batchtrain("emulator", "start", "--port", "0")
+    batchtrain("pool", "add", "--configdir", str(recipe), "--local")
+    batchtrain("jobs", "add", "--configdir", str(recipe), "--local")
+    said = batchtrain("jobs", "add", "--configdir", str(recipe), "--local", code=4).stderr
+    assert "JobExists" in said
+    assert "jobs del" in said
+
+
+def test_an_image_that_nothing_stands_for_fails_as_in_the_service(recipe: Path, batchtrain: Any) -> None:
+    (recipe / "config.yaml").write_text("global_resources: {docker_images: [a/b:1]}\n", encoding="utf-8")
+    (recipe / "jobs.yaml").write_text(JOBS + "    docker_image: a/b:1\n", encoding="utf-8")
+    said = batchtrain("run", str(recipe), "--local", code=10).stderr
+    assert "ContainerInvalidImage" in said
+    assert "emulator images map" in said
+
+
+def test_deleting_without_a_terminal_needs_a_yes(recipe: Path, batchtrain: Any) -> None:
+    batchtrain("emulator", "start", "--port", "0")
+    batchtrain("pool", "add", "--configdir", str(recipe), "--local")
+    assert "add -y" in batchtrain("pool", "del", "p", "--local", code=2).stderr
+    batchtrain("pool", "del", "p", "--local", "-y")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_run_deletes_what_it_made(number: int, recipe: Path, batchtrain: Any) -> None:
+    batchtrain("emulator", "start", "--port", "0")
+    process = batchtrain.start("run", command(recipe, "echo started; sleep 60"), "--local")
+    assert process.stdout is not None
+    assert process.stdout.readline() == "started\n"
+    process.send_signal(number)
+    _, said = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert "Traceback" not in said
+    assert "deleted pool p" in said
+    assert not left_running(batchtrain.home)
+    assert json.loads(batchtrain("pool", "list", "--local", "-o", "json").stdout) == []
+
+
+def test_a_service_that_goes_mid_wait_is_unreachable_and_leaves_nothing(recipe: Path, batchtrain: Any) -> None:
+    batchtrain("emulator", "start", "--port", "0")
+    pid = json.loads(batchtrain("emulator", "status", "-o", "json").stdout)["pid"]
+    process = batchtrain.start("run", command(recipe, "echo started; sleep 60"), "--local")
+    assert process.stdout is not None
+    assert process.stdout.readline() == "started\n"
+    os.kill(pid, signal.SIGKILL)
+    start = time.monotonic()
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 5, said
+    assert "Traceback" not in said
+    assert "delete it: batchtrain pool del p" in said
+    assert time.monotonic() - start < 30
+    assert wait_until(lambda: not left_running(batchtrain.home), 5)

@@ -1,0 +1,136 @@
+"""The recipes that train here, through the whole product: YAML, plan, SDK, service, nodes, MPI."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import time
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from .conftest import left_running
+
+RECIPES = Path(__file__).resolve().parents[2] / "recipes"
+MPIS = ("MPICH", "OpenMPI", "IntelMPI")
+RANK_LINE = re.compile(r"epoch (\d+) rank (\d+) node (\S+) host (\S+) shard (\d+) weights ([0-9a-f]{64})")
+TRAIN = "python -u $AZ_BATCH_TASK_SHARED_DIR/train.py --epochs 20"
+COMMAND = "job_specifications[0].tasks[0].command"
+PRE = "job_specifications[0].tasks[0].multi_instance.pre_execution_command"
+
+pytestmark = [pytest.mark.mpi, pytest.mark.process]
+each_mpi = pytest.mark.parametrize("mpi", MPIS)
+
+
+def pre_execution(mpi: str) -> str:
+    """What the recipe itself does before the launch."""
+    text = (RECIPES / f"mpi4py-{mpi}" / "config" / "jobs.yaml").read_text(encoding="utf-8")
+    found = re.search(r"pre_execution_command: (?:>-\n)?(.*?)\n      mpi:", text, flags=re.S)
+    return " ".join(found[1].split()) if found else ":"
+
+
+@each_mpi
+def test_a_recipe_trains_on_two_nodes_with_equal_weights_and_disjoint_shards(mpi: str, trained: Any) -> None:
+    done = trained("run", str(RECIPES / f"mpi4py-{mpi}"), "--local")
+    printed = [match for line in done.stdout.splitlines() if (match := RANK_LINE.fullmatch(line))]
+    accuracy = float(re.findall(r"^test accuracy (\S+)$", done.stdout, flags=re.M)[0])
+    assert accuracy >= 0.95
+    assert "shards disjoint" in done.stdout
+    assert {int(match[2]) for match in printed} == {0, 1, 2, 3}
+    nodes = {(match[3], match[4]) for match in printed}
+    assert len(nodes) == len({node for node, _ in nodes}) == len({host for _, host in nodes}) == 2
+    hashes: dict[str, set[str]] = defaultdict(set)
+    for match in printed:
+        hashes[match[1]].add(match[6])
+    assert len(hashes) == 20
+    assert all(len(values) == 1 for values in hashes.values())
+
+
+def test_without_the_all_reduce_the_ranks_drift_apart(trained: Any) -> None:
+    done = trained(
+        "run", str(RECIPES / "mpi4py-MPICH"), "--local", "--set", f"{COMMAND}={TRAIN} --epochs 2 --no-allreduce"
+    )
+    hashes = {match[6] for line in done.stdout.splitlines() if (match := RANK_LINE.fullmatch(line)) and match[1] == "2"}
+    assert len(hashes) == 4
+
+
+@each_mpi
+def test_a_rank_that_dies_ends_the_job_with_its_name(mpi: str, trained: Any) -> None:
+    failing = f"{TRAIN} --fail-rank 3 --fail-epoch 2 --fail-code 7"
+    done = trained("run", str(RECIPES / f"mpi4py-{mpi}"), "--local", "--set", f"{COMMAND}={failing}", code=10)
+    assert re.search(r"rank 3 on node tvmps_\w+ \(127\.\S+\) exited with code 7", done.stderr)
+    assert "with exit code 7" in done.stderr
+    assert not left_running(trained.home)
+
+
+@each_mpi
+def test_the_gang_has_ended_a_second_after_a_rank_died(mpi: str, trained: Any) -> None:
+    shown = "sh -c 'case $PMI_RANK$OMPI_COMM_WORLD_RANK in 3) sleep 1; date +died=%s.%N; exit 7;; *) sleep 60;; esac'"
+    recipe = copied(trained, mpi, shown)
+    process = trained.start("run", str(recipe), "--local")
+    died = ended = 0.0
+    assert process.stdout is not None
+    for line in process.stdout:
+        if line.startswith("died="):
+            died = float(line.removeprefix("died="))
+            while left_running_ranks(trained.home):
+                time.sleep(0.02)
+            ended = time.time()
+    process.communicate()
+    assert process.returncode == 10
+    assert 0 < ended - died < 1.0 + 0.25  # a line takes up to 0.25 s to the screen
+
+
+def left_running_ranks(home: Path) -> bool:
+    """Whether any process of a node still sleeps."""
+    return any(Path(f"/proc/{pid}/comm").read_text() == "sleep\n" for pid in left_running(home) if alive(pid))
+
+
+def alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/comm").exists()
+    except OSError:
+        return False
+
+
+def copied(trained: Any, mpi: str, command: str) -> Path:
+    """The recipe with another command."""
+    recipe = Path(shutil.copytree(RECIPES / f"mpi4py-{mpi}", trained.cwd / mpi))
+    jobs = recipe / "config" / "jobs.yaml"
+    text = jobs.read_text(encoding="utf-8")
+    head = text[: text.index("    command: >-")]
+    jobs.write_text(head + "    command: |-\n      " + command + "\n", encoding="utf-8")
+    return recipe
+
+
+@each_mpi
+def test_a_variable_of_pre_execution_reaches_every_rank(mpi: str, trained: Any) -> None:
+    recipe = copied(trained, mpi, "sh -c 'echo seen=$ONLY_HERE node=$AZ_BATCH_NODE_ID'")
+    done = trained("run", str(recipe), "--local", "--set", f"{PRE}={pre_execution(mpi)}; export ONLY_HERE='a b;c'")
+    seen = re.findall(r"seen=(.*) node=(\S+)", done.stdout)
+    assert [value for value, _ in seen] == ["a b;c"] * 4
+    assert len({node for _, node in seen}) == 2
+
+
+def test_a_sourced_file_that_is_missing_stops_the_task(trained: Any) -> None:
+    done = trained("run", str(RECIPES / "mpi4py-MPICH"), "--local", "--set", f"{PRE}=source /no/such/file", code=10)
+    assert "/no/such/file is not there" in done.stderr
+
+
+def test_the_output_of_the_ranks_is_on_the_screen_as_it_happens(trained: Any) -> None:
+    recipe = copied(trained, "MPICH", "sh -c 'date +now=%s.%N; sleep 1'")
+    process = trained.start("run", str(recipe), "--local")
+    assert process.stdout is not None
+    delays = [time.time() - float(line[4:]) for line in process.stdout if line.startswith("now=")]
+    process.communicate()
+    assert len(delays) == 4
+    assert max(delays) < 0.8  # a second before the task's end; the benchmark prints the usual delay
+
+
+def test_checkpoints_are_in_the_task_directory(trained: Any) -> None:
+    trained("emulator", "start", "--port", "0")
+    recipe = str(RECIPES / "mpi4py-MPICH")
+    trained("run", recipe, "--local", "--keep")
+    assert trained("jobs", "logs", "digits", "--local", "--file", "wd/output/weights.npz").stdout[:2] == "PK"
