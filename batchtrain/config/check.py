@@ -91,7 +91,11 @@ def _known_size(recipe: Recipe) -> Found:
         return
     near = sizes.nearest(recipe.pool.vm_size)
     hint = f"; did you mean {near[0]}?" if near else ""
-    yield (*POOL, "vm_size"), f"the VM size `{recipe.pool.vm_size}` is not in the catalogue{hint}"
+    yield (
+        (*POOL, "vm_size"),
+        f"the VM size `{recipe.pool.vm_size}` is not in the catalogue{hint}"
+        " (`--ignore vm-size-unknown` uses it all the same, without implicit GPUs and InfiniBand)",
+    )
 
 
 def _size_retired(recipe: Recipe) -> Found:
@@ -111,7 +115,10 @@ def _image_retired(recipe: Recipe) -> Found:
         yield path, f"the image {wanted.publisher}:{wanted.offer}:{wanted.sku} is not in the catalogue"
     elif image.retired is not None:
         today = f"; use {image.replacement}" if image.replacement else ""
-        yield path, f"the image {wanted.publisher}:{wanted.offer}:{wanted.sku} retired on {image.retired}{today}"
+        yield (
+            path,
+            f"the image {wanted.publisher}:{wanted.offer}:{wanted.sku} has the retirement date {image.retired}{today}",
+        )
 
 
 def _mixed(recipe: Recipe) -> Found:

@@ -65,8 +65,13 @@ class Driver:
 
     def commit(self) -> None:
         """Store what changed."""
-        if changes := self.world.take_changes():
+        if not (changes := self.world.take_changes()):
+            return
+        try:
             self.store.commit(changes, self.world.last_seq)
+        except BaseException:
+            self.world.put_back(changes)
+            raise
 
     def settle_soon(self) -> None:
         """Look at what is due once the present answer is out: clients must see the passage, not only its end."""

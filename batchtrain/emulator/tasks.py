@@ -32,7 +32,7 @@ NOT_IMPLEMENTED: Mapping[str, str] = {
     "applicationPackageReferences": "application packages",
 }
 
-# Creating ----------------------------------------------------------------------------------------------------------------
+# Creating ------------------------------------------------------------------------------------------------------------
 
 
 def create_task(world: World, call: Call) -> Reply:
@@ -191,7 +191,7 @@ def _all_options(conditions: Document) -> Iterator[Document]:
         yield mapping["exitOptions"]
 
 
-# Reading and changing ----------------------------------------------------------------------------------------------------
+# Reading and changing ------------------------------------------------------------------------------------------------
 
 
 def list_tasks(world: World, call: Call) -> Reply:

@@ -354,6 +354,13 @@ class World:
         changes, self._changes = list(self._changes.values()), {}
         return changes
 
+    def put_back(self, changes: list[Change]) -> None:
+        """Changes that could not be stored: they go with the next ones."""
+        newer, self._changes = self._changes, {change[:3]: change for change in changes}
+        for where, change in newer.items():
+            self._changes.pop(where, None)
+            self._changes[where] = change
+
     # What to look at -----------------------------------------------------------------------------------------------
 
     def touch_pool(self, key: str) -> None:

@@ -282,21 +282,28 @@ bt_end_launcher() { # PROCESS-GROUP
   bt_drain 0.2
 }
 
-# Of all that the nodes noted, the first failure is the cause: a line on stderr may have overtaken it. A rank that
-# called MPI_Abort is known by the MPI's own words, or by having ended itself while its launcher killed the others.
-# Sets line and code, and says the line if nobody has.
+# Of all that the nodes noted, the first failure is the cause: a line on stderr may have overtaken it. An MPI that
+# lost its peer exits with an error class of its own (13 to 17), so such a code is blamed only when there is no other.
+# A rank that called MPI_Abort is known by the MPI's own words, or by having ended itself while its launcher killed the
+# others. Sets line and code, and says the line if nobody has.
 bt_find_cause() {
   local -A place=()
-  local shown=$line first='' aborted='' kind when rest
+  local shown=$line first='' victim='' aborted='' kind when rest
   while read -r -t 5 -u 7 kind when rest; do
     case $kind in
       here) place[$when]=$rest ;;
-      noted) [[ -n $first && $first < "$when $rest" ]] || first="$when $rest" ;;
+      noted)
+        case $rest in
+          *' code 1'[3-7]) [[ -n $victim && $victim < "$when $rest" ]] || victim="$when $rest" ;;
+          *) [[ -n $first && $first < "$when $rest" ]] || first="$when $rest" ;;
+        esac
+        ;;
       lost) [[ -n $aborted && $aborted < "$when $rest" ]] || aborted="$when $rest" ;;
     esac
   done
   exec 7<&-
   [ -z "$told" ] || return 0
+  first=${first:-$victim}
   if [ -n "$first" ]; then
     line=${first#* }
   elif [[ $line =~ ^Abort\(([0-9]+)\)\ on\ node\ ([0-9]+) ]]; then

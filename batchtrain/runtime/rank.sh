@@ -84,6 +84,8 @@ wait_for_supervisor() {
   $new_session sh "$0" --supervise "$record" "$(own_address)" "$@"
   code=$?
   kill -s HUP $! 2>/dev/null
+  # A launcher that sees the failure begins to kill, and may drop what it has not passed on: let the report through.
+  [ ! -e "$record.failed" ] || sleep 0.3 2>/dev/null || sleep 1
   exit "$code"
 }
 
@@ -141,6 +143,8 @@ supervise() {
     rm -f "$record.pid" "$record.life"
   elif [ ! -e "$record.told" ]; then
     report "$code"
+  else
+    code=0 # no second failure for the launcher to remark on
   fi
   exit "$code"
 }

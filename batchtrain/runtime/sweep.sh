@@ -26,28 +26,30 @@ print_what_is_known() {
 
 any_left() {
   for record in *.pid; do
-    read -r process <"$record" && kill -0 "$process" 2>/dev/null && return 0
+    { read -r process && read -r group; } <"$record" || continue
+    kill -0 "$process" 2>/dev/null || kill -0 "$group" 2>/dev/null || continue
+    return 0
   done
   return 1
 }
 
-print_what_is_known 2>/dev/null
+sleep 0.05 2>/dev/null # the failure that caused the one we heard of may be noting itself
 for record in *.pid; do
-  [ -e "$record" ] || exit 0
-  : >"${record%.pid}.told"
-  read -r process <"$record" && kill -s TERM "$process" 2>/dev/null
+  [ -e "$record" ] || continue
+  { read -r process && : >"${record%.pid}.told" && kill -s TERM "$process"; } <"$record" 2>/dev/null
 done
 
 # GRACE in steps of 20 ms, with whole seconds where sleep knows no fractions.
 steps=$(awk -v grace="$grace" 'BEGIN { print int(grace * 50) }')
-while [ "$steps" -gt 0 ] && any_left; do
+while [ "$steps" -gt 0 ] && any_left 2>/dev/null; do
   sleep 0.02 2>/dev/null || { sleep 1; steps=0; }
   steps=$((steps - 1))
 done
 
+print_what_is_known 2>/dev/null
+
 # The supervisor (still alive only to see its rank's end) and the rank's own children share its process group.
 for record in *.pid; do
-  { read -r process && read -r group; } <"$record" || continue
-  kill -s KILL "$process" "-$group" 2>/dev/null
-done
+  { read -r process && read -r group; } <"$record" && kill -s KILL "$process" "-$group"
+done 2>/dev/null
 exit 0

@@ -16,7 +16,7 @@ import pytest
 
 SCRIPT = Path(__file__).parents[2] / "recipes" / "mpi4py-MPICH" / "src" / "train.py"
 RANKS = 4
-RANK_LINE = re.compile(r"epoch (\d+) rank (\d+) node (\S+) host (\S+) shard (\d+) weights ([0-9a-f]{16})")
+RANK_LINE = re.compile(r"epoch (\d+) rank (\d+) node (\S+) host (\S+) shard (\d+) weights ([0-9a-f]{64})")
 
 # What each needs beside its directory on PATH; {0} is the environment. Ranks outnumber cores here, so they must yield.
 VARIABLES = {

@@ -58,7 +58,7 @@ def command(recipe: Path, text: str) -> str:
         ("pool.yaml", POOL.replace("vm_size", "vm_sise"), "pool.yaml:5:3: error: .*Did you mean `vm_size`"),
         ("pool.yaml", POOL.replace("dedicated: 1", "dedicated: one"), "pool.yaml:6:25: error: .*not a whole number"),
         ("pool.yaml", POOL + "  id: q\n", "pool.yaml:7:3: error: `id` is here twice, first in line 2"),
-        ("pool.yaml", POOL.replace("D2S_V5", "D2S_V55"), "not in the catalogue; did you mean Standard_D2s_v5"),
+        ("pool.yaml", POOL.replace("D2S_V5", "D2S_V55"), "not in the catalogue; did you mean Standard_D2"),
         ("pool.yaml", POOL.replace("platform_image: {", "nothing: {"), "no image is named"),
         ("jobs.yaml", JOBS + "    multi_instance: {num_instances: lots}\n", "`lots` is not a number of instances"),
     ],

@@ -598,17 +598,20 @@ def _supervise(sock: socket.socket) -> NoReturn:
     """A fork of the agent: it must hold none of the agent's sockets, or their ends would not be seen."""
     try:
         keep = sock.detach()
-        _close_all_but(keep)
+        _close(_open_files() - {keep})
         Supervisor(socket.socket(fileno=keep)).serve()
     finally:
         os._exit(1)
 
 
-def _close_all_but(*keep: int) -> None:
-    for fd in [int(name) for name in os.listdir("/proc/self/fd")]:
-        if fd > 2 and fd not in keep:
-            with contextlib.suppress(OSError):  # the listing's own, closed by now
-                os.close(fd)
+def _open_files() -> set[int]:
+    return {int(name) for name in os.listdir("/proc/self/fd")} - {0, 1, 2}
+
+
+def _close(fds: set[int]) -> None:
+    for fd in fds:
+        with contextlib.suppress(OSError):  # one was the listing's own
+            os.close(fd)
 
 
 # --- the door ---------------------------------------------------------------------------------------------------
@@ -652,18 +655,22 @@ def main(control: Channel, boot: Message) -> NoReturn:
             _kernel("prctl", PR_SET_CHILD_SUBREAPER, 1)
         agent = Agent(control, boot)
     except OSError as error:
-        control.send({"event": "failed", "id": 0, "code": "", "message": str(error.strerror or error)})
+        control.send({"event": "failed", "id": 0, "code": "", "message": str(error)})
         os._exit(1)
     agent.serve()
 
 
 def _fork_init() -> None:
     """Only a child can be pid 1 of the new tree. The parent stays, without the control socket, as the machine's
-    child to wait for: it ends when the kernel has killed the last process of the tree."""
+    child to wait for: it ends when the kernel has killed the last process of the tree.
+
+    What is open is read before: the child mounts its own /proc over the one that both see, and in it the parent is not.
+    """
+    fds = _open_files()
     pid = os.fork()
     if pid == 0:
         return
-    _close_all_but()
+    _close(fds)
     os._exit(exit_code(os.waitpid(pid, 0)[1]))
 
 

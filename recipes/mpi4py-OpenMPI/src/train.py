@@ -9,13 +9,13 @@ every rank takes the same step; so all ranks have the same weights at all times,
 What it prints, one line a write, each at once (the words are stable, so that a program may read them):
 
     ranks 4 samples 1437 shards disjoint                                          rank 0, at the start
-    epoch 1 rank 3 node tvm-2 host n2 shard 359 weights 3f2a9c01d4e5b678          every rank, every epoch
+    epoch 1 rank 3 node tvm-2 host n2 shard 359 weights 3f2a9c01d4…               every rank, every epoch
     epoch 1 loss 1.2345 accuracy 0.8750                                           rank 0, every epoch
     epoch 1 checkpoint output/weights.npz                                         rank 0, every epoch, with --output
     epoch 2 rank 1 fails with code 7                                              the rank told to, before it ends
     test accuracy 0.9722                                                          rank 0, at the end
 
-`node` is AZ_BATCH_NODE_ID (- outside Azure Batch), `weights` the first 16 digits of the SHA-256 of the weights,
+`node` is AZ_BATCH_NODE_ID (- outside Azure Batch), `weights` the SHA-256 of the weights,
 `accuracy` that of the 360 images nobody trains on.
 
 To see what a failure does, --fail-rank 1 --fail-epoch 2 --fail-code 7 ends rank 1 in epoch 2: with --fail-by die (the
@@ -201,7 +201,7 @@ def place() -> str:
 
 
 def digest(weights: np.ndarray) -> str:
-    return hashlib.sha256(weights.tobytes()).hexdigest()[:16]
+    return hashlib.sha256(weights.tobytes()).hexdigest()
 
 
 def say(line: str) -> None:

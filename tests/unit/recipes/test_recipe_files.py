@@ -11,7 +11,7 @@ from batchtrain.config.load import load
 from batchtrain.config.types import MultiInstance, Recipe, Task
 
 RECIPES = Path(__file__).parents[3] / "recipes"
-ALL = sorted(path.name for path in RECIPES.iterdir() if path.is_dir())
+ALL = sorted(path.parent.name for path in RECIPES.glob("*/config"))
 WITH_IMAGE = sorted(path.parts[-3] for path in RECIPES.glob("*/docker/Dockerfile"))
 CNTK = "CNTK-GPU-Infiniband-IntelMPI"
 

@@ -1,0 +1,161 @@
+"""Verb and path to operation: the service's 72 operations, and which of them the emulator has; pure.
+
+Paths are matched as they come, percent-encoded, so that the `%2F` of a file's path stays inside its segment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+from urllib.parse import unquote
+
+from batchtrain.emulator import files, jobs, nodes, pools, tasks
+from batchtrain.emulator.faults import Fault
+from batchtrain.emulator.reply import Call, Reply
+from batchtrain.emulator.world import World
+
+Operation = Callable[[World, Call], Reply]
+
+
+class Route(NamedTuple):
+    verb: str
+    path: str
+    """`{}` takes one segment, a final `{file}` all that follow."""
+    name: str
+    operation: Operation | None = None
+
+
+ROUTES = (
+    Route("POST", "/pools", "create_pool", pools.create_pool),
+    Route("GET", "/pools", "list_pools", pools.list_pools),
+    Route("DELETE", "/pools/{}", "delete_pool", pools.delete_pool),
+    Route("HEAD", "/pools/{}", "pool_exists", pools.pool_exists),
+    Route("GET", "/pools/{}", "get_pool", pools.get_pool),
+    Route("PATCH", "/pools/{}", "update_pool", pools.update_pool),
+    Route("POST", "/pools/{}/disableautoscale", "disable_pool_auto_scale"),
+    Route("POST", "/pools/{}/enableautoscale", "enable_pool_auto_scale"),
+    Route("POST", "/pools/{}/evaluateautoscale", "evaluate_pool_auto_scale"),
+    Route("POST", "/pools/{}/resize", "resize_pool", pools.resize_pool),
+    Route("POST", "/pools/{}/stopresize", "stop_pool_resize", pools.stop_pool_resize),
+    Route("POST", "/pools/{}/updateproperties", "replace_pool_properties", pools.replace_pool_properties),
+    Route("POST", "/pools/{}/removenodes", "remove_nodes", pools.remove_nodes),
+    Route("GET", "/supportedimages", "list_supported_images", pools.list_supported_images),
+    Route("GET", "/nodecounts", "list_pool_node_counts", pools.list_node_counts),
+    Route("GET", "/poolusagemetrics", "list_pool_usage_metrics"),
+    Route("GET", "/applications", "list_applications"),
+    Route("GET", "/applications/{}", "get_application"),
+    Route("POST", "/jobs", "create_job", jobs.create_job),
+    Route("GET", "/jobs", "list_jobs", jobs.list_jobs),
+    Route("DELETE", "/jobs/{}", "delete_job", jobs.delete_job),
+    Route("GET", "/jobs/{}", "get_job", jobs.get_job),
+    Route("PATCH", "/jobs/{}", "update_job", jobs.update_job),
+    Route("PUT", "/jobs/{}", "replace_job", jobs.replace_job),
+    Route("POST", "/jobs/{}/disable", "disable_job", jobs.disable_job),
+    Route("POST", "/jobs/{}/enable", "enable_job", jobs.enable_job),
+    Route("POST", "/jobs/{}/terminate", "terminate_job", jobs.terminate_job),
+    Route("GET", "/jobs/{}/taskcounts", "get_job_task_counts", jobs.task_counts),
+    Route(
+        "GET",
+        "/jobs/{}/jobpreparationandreleasetaskstatus",
+        "list_job_preparation_and_release_task_status",
+    ),
+    Route("POST", "/jobs/{}/tasks", "create_task", tasks.create_task),
+    Route("GET", "/jobs/{}/tasks", "list_tasks", tasks.list_tasks),
+    Route("POST", "/jobs/{}/addtaskcollection", "create_task_collection", tasks.create_task_collection),
+    Route("DELETE", "/jobs/{}/tasks/{}", "delete_task", tasks.delete_task),
+    Route("GET", "/jobs/{}/tasks/{}", "get_task", tasks.get_task),
+    Route("PUT", "/jobs/{}/tasks/{}", "replace_task", tasks.replace_task),
+    Route("GET", "/jobs/{}/tasks/{}/subtasksinfo", "list_subtasks", tasks.list_subtasks),
+    Route("POST", "/jobs/{}/tasks/{}/terminate", "terminate_task", tasks.terminate_task),
+    Route("POST", "/jobs/{}/tasks/{}/reactivate", "reactivate_task", tasks.reactivate_task),
+    Route("GET", "/jobs/{}/tasks/{}/files", "list_task_files", files.list_task_files),
+    Route("DELETE", "/jobs/{}/tasks/{}/files/{file}", "delete_task_file", files.delete_task_file),
+    Route("GET", "/jobs/{}/tasks/{}/files/{file}", "download_task_file", files.get_task_file),
+    Route("HEAD", "/jobs/{}/tasks/{}/files/{file}", "get_task_file_properties", files.head_task_file),
+    Route("GET", "/jobschedules/{}/jobs", "list_jobs_from_schedule"),
+    Route("HEAD", "/jobschedules/{}", "job_schedule_exists"),
+    Route("DELETE", "/jobschedules/{}", "delete_job_schedule"),
+    Route("GET", "/jobschedules/{}", "get_job_schedule"),
+    Route("PATCH", "/jobschedules/{}", "update_job_schedule"),
+    Route("PUT", "/jobschedules/{}", "replace_job_schedule"),
+    Route("POST", "/jobschedules/{}/disable", "disable_job_schedule"),
+    Route("POST", "/jobschedules/{}/enable", "enable_job_schedule"),
+    Route("POST", "/jobschedules/{}/terminate", "terminate_job_schedule"),
+    Route("POST", "/jobschedules", "create_job_schedule"),
+    Route("GET", "/jobschedules", "list_job_schedules"),
+    Route("GET", "/pools/{}/nodes", "list_nodes", nodes.list_nodes),
+    Route("GET", "/pools/{}/nodes/{}", "get_node", nodes.get_node),
+    Route("POST", "/pools/{}/nodes/{}/users", "create_node_user"),
+    Route("DELETE", "/pools/{}/nodes/{}/users/{}", "delete_node_user"),
+    Route("PUT", "/pools/{}/nodes/{}/users/{}", "replace_node_user"),
+    Route("POST", "/pools/{}/nodes/{}/reboot", "reboot_node", nodes.reboot_node),
+    Route("POST", "/pools/{}/nodes/{}/start", "start_node"),
+    Route("POST", "/pools/{}/nodes/{}/reimage", "reimage_node"),
+    Route("POST", "/pools/{}/nodes/{}/deallocate", "deallocate_node"),
+    Route("POST", "/pools/{}/nodes/{}/disablescheduling", "disable_node_scheduling", nodes.disable_scheduling),
+    Route("POST", "/pools/{}/nodes/{}/enablescheduling", "enable_node_scheduling", nodes.enable_scheduling),
+    Route("GET", "/pools/{}/nodes/{}/remoteloginsettings", "get_node_remote_login_settings"),
+    Route("POST", "/pools/{}/nodes/{}/uploadbatchservicelogs", "upload_node_logs"),
+    Route("GET", "/pools/{}/nodes/{}/extensions/{}", "get_node_extension"),
+    Route("GET", "/pools/{}/nodes/{}/extensions", "list_node_extensions"),
+    Route("GET", "/pools/{}/nodes/{}/files", "list_node_files", files.list_node_files),
+    Route("DELETE", "/pools/{}/nodes/{}/files/{file}", "delete_node_file", files.delete_node_file),
+    Route("GET", "/pools/{}/nodes/{}/files/{file}", "download_node_file", files.get_node_file),
+    Route("HEAD", "/pools/{}/nodes/{}/files/{file}", "get_node_file_properties", files.head_node_file),
+)
+
+
+class Found(NamedTuple):
+    route: Route
+    path: tuple[str, ...]
+
+
+def find(verb: str, raw_path: str) -> Found:
+    """The operation for a request and the decoded segments of its path; Fault 404 or 405."""
+    segments = raw_path.strip("/").split("/")
+    shapes = _table().get(segments[0], ())
+    matching = [
+        (route, found) for route, shape in shapes if (found := _match(shape, segments)) is not None
+    ]
+    for route, found in matching:
+        if route.verb == verb:
+            return Found(route, found)
+    raise Fault("UnsupportedHttpVerb" if matching else "ResourceNotFound")
+
+
+def _match(shape: tuple[str, ...], segments: list[str]) -> tuple[str, ...] | None:
+    if shape[-1] == "{file}":
+        count = len(shape) - 1
+        if len(segments) <= count:
+            return None
+        segments = [*segments[:count], "/".join(segments[count:])]
+    if len(shape) != len(segments):
+        return None
+    taken = []
+    for wanted, segment in zip(shape, segments, strict=True):
+        if wanted in ("{}", "{file}"):
+            taken.append(unquote(segment))
+        elif wanted != segment.lower():
+            return None
+    return tuple(taken)
+
+
+def _table() -> dict[str, list[tuple[Route, tuple[str, ...]]]]:
+    if not _TABLE:
+        for route in ROUTES:
+            shape = tuple(route.path.strip("/").split("/"))
+            _TABLE.setdefault(shape[0], []).append((route, shape))
+    return _TABLE
+
+
+_TABLE: dict[str, list[tuple[Route, tuple[str, ...]]]] = {}
+
+
+def coverage() -> str:
+    """The operations and whether the emulator has them, as a Markdown table."""
+    lines = ["| operation | verb and path | emulator |", "|---|---|---|"]
+    for route in sorted(ROUTES, key=lambda route: (route.path, route.verb)):
+        answer = "yes" if route.operation else "501"
+        lines.append(f"| {route.name} | {route.verb} {route.path} | {answer} |")
+    have = sum(route.operation is not None for route in ROUTES)
+    return "\n".join([f"{have} of {len(ROUTES)} operations.", "", *lines, ""])
