@@ -180,7 +180,11 @@ class Pools:
         """End a pool with its nodes. Raises NotFound."""
         submit.delete_pool(self._client.batch, pool_id)
         if wait:
-            watch.gone(lambda: self.get(pool_id), timeout, self._client.pace, f"pool {pool_id}")
+            self.gone(pool_id, timeout=timeout)
+
+    def gone(self, pool_id: str, *, timeout: float = GONE_SECONDS) -> None:
+        """Wait until a pool that is being deleted is gone."""
+        watch.gone(lambda: self.get(pool_id), timeout, self._client.pace, f"pool {pool_id}")
 
 
 class Jobs:
@@ -317,7 +321,11 @@ class Job:
         """End and forget the job with its tasks. Raises NotFound."""
         submit.delete_job(self._client.batch, self.id)
         if wait:
-            watch.gone(lambda: look.job(self._client.batch, self.id), timeout, self._client.pace, f"job {self.id}")
+            self.gone(timeout=timeout)
+
+    def gone(self, *, timeout: float = GONE_SECONDS) -> None:
+        """Wait until the job, which is being deleted, is gone."""
+        watch.gone(lambda: look.job_state(self._client.batch, self.id), timeout, self._client.pace, f"job {self.id}")
 
 
 class _Secrets:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from batchtrain.config.types import Recipe
 from batchtrain.errors import BatchtrainError, NotFound
@@ -101,21 +101,40 @@ class _Made:
             self._jobs.append(event.subject)
 
     def clean_up(self) -> None:
-        """Delete jobs, then pools; what cannot be deleted is said with the command that does it."""
+        """Ask for the end of every job and pool, then wait for each; what stands is said with its command."""
         if self._keep:
             return
-        for job_id in self._jobs:
-            self._delete(f"job {job_id}", f"jobs del {job_id}", self._client.jobs.get(job_id).delete)
-        for pool_id in self._pools:
-            self._delete(f"pool {pool_id}", f"pool del {pool_id}", partial(self._client.pools.delete, pool_id))
+        jobs, pools = self._client.jobs, self._client.pools
+        made = [
+            _Thing(f"job {name}", f"jobs del {name}", jobs.get(name).delete, jobs.get(name).gone) for name in self._jobs
+        ]
+        made += [
+            _Thing(f"pool {name}", f"pool del {name}", partial(pools.delete, name), partial(pools.gone, name))
+            for name in self._pools
+        ]
+        asked = [thing for thing in made if self._do(thing, partial(thing.delete, wait=False))]
+        for thing in asked:
+            if self._do(thing, thing.gone):
+                self._tell(Event("deleted", thing.name, f"deleted {thing.name}"))
 
-    def _delete(self, what: str, command: str, delete: Callable[[], None]) -> None:
+    def _do(self, thing: _Thing, step: Callable[[], None]) -> bool:
+        """One step of a deletion; False, and said, when it failed."""
         try:
-            delete()
+            step()
         except NotFound:
-            return
+            return False
         except (BatchtrainError, KeyboardInterrupt) as error:
             reason = str(error) or "interrupted"
-            self._tell(Event("leftover", what, f"{what} still stands ({reason}); delete it: batchtrain {command}"))
-        else:
-            self._tell(Event("deleted", what, f"deleted {what}"))
+            text = f"{thing.name} still stands ({reason}); delete it: batchtrain {thing.command}"
+            self._tell(Event("leftover", thing.name, text))
+            return False
+        return True
+
+
+class _Thing(NamedTuple):
+    """Something to delete: what it is called, the command that would, how to ask, and how to wait."""
+
+    name: str
+    command: str
+    delete: Callable[..., None]
+    gone: Callable[[], None]

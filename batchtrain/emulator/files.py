@@ -83,7 +83,7 @@ def open_inside(tree: Tree, name: str) -> int:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
     except OSError as error:
         raise Fault("FileNotFound") from error
-    real = Path(os.readlink(f"/proc/self/fd/{descriptor}"))
+    real = Path(f"/proc/self/fd/{descriptor}").readlink()
     if real.is_relative_to(tree.root.resolve()) and stat.S_ISREG(os.fstat(descriptor).st_mode):
         return descriptor
     os.close(descriptor)

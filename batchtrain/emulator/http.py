@@ -16,6 +16,7 @@ from batchtrain.emulator import routes, wire
 from batchtrain.emulator.drive import Driver
 from batchtrain.emulator.faults import Fault, NotModified, not_implemented
 from batchtrain.emulator.reply import Call, Reply, Slice
+from batchtrain.emulator.world import World
 
 logger = logging.getLogger("batchtrain.emulator.http")
 
@@ -98,7 +99,7 @@ class Application:
     async def _control(self, request: Request) -> Reply:
         match request.verb, request.raw_path.removeprefix(CONTROL):
             case "GET", "hints":
-                return Reply(200, {"value": hints(self.driver)})
+                return Reply(200, {"value": hints(self.driver.world)})
             case "POST", "reset":
                 await self.driver.reset()
                 return Reply(204)
@@ -108,21 +109,23 @@ class Application:
         raise Fault("ResourceNotFound")
 
 
-def hints(driver: Driver) -> list[dict[str, str]]:
+def hints(world: World) -> list[dict[str, str]]:
     """Why tasks stay active, which the service itself never says."""
-    world = driver.world
     found = []
     for book in world.jobs.values():
-        waiting = [task for task in book.ready.values() if task.seq in world.hints] if world.hints else []
-        for task in waiting:
-            found.append({"jobId": book.record.id, "taskId": task.id, "text": world.hints[task.seq]})
-        if book.counts["active"] and (reason := _job_reason(driver, book.pool_key)):
+        waiting = book.ready.values() if world.hints else ()
+        found += [
+            {"jobId": book.record.id, "taskId": task.id, "text": world.hints[task.seq]}
+            for task in waiting
+            if task.seq in world.hints
+        ]
+        if book.counts["active"] and (reason := _job_reason(world, book.pool_key)):
             found.append({"jobId": book.record.id, "taskId": "", "text": reason})
     return found
 
 
-def _job_reason(driver: Driver, pool_key: str) -> str:
-    pool = driver.world.pools.get(pool_key)
+def _job_reason(world: World, pool_key: str) -> str:
+    pool = world.pools.get(pool_key)
     if pool is None:
         return f"its pool {pool_key} does not exist"
     failed = [node for node in pool.nodes.values() if node.state in ("starttaskfailed", "unusable")]

@@ -5,6 +5,7 @@
 # what that text has set. fd 9: the gang's events, one a line; fd 8: its stderr, on its way through bt_tap.
 
 bt_home=$AZ_BATCH_TASK_SHARED_DIR/.batchtrain
+bt_grace=${BATCHTRAIN_GRACE_SECONDS:-0.5} # from SIGTERM to SIGKILL, when ranks are ended
 
 bt_say() { printf 'batchtrain: %s\n' "$*" >&2; }
 
@@ -128,12 +129,14 @@ bt_use_ssh() { # [PORT]
 # Ask every other host for a sign of life, all at once, until each has answered or BATCHTRAIN_BARRIER_SECONDS are over.
 bt_wait_for_hosts() {
   local -A missing=()
-  local seconds=${BATCHTRAIN_BARRIER_SECONDS:-120} start=$SECONDS host hosts answer
+  local seconds=${BATCHTRAIN_BARRIER_SECONDS:-120} host hosts answer left
+  local deadline=$((SECONDS + seconds))
   IFS=, read -r -a hosts <<<"$AZ_BATCH_HOST_LIST"
   for host in "${hosts[@]:1}"; do missing[$host]='no answer'; done
   [ "${#missing[@]}" -gt 0 ] || return 0
-  exec 7< <(for host in "${!missing[@]}"; do bt_knock "$host" $((start + seconds)) & done)
-  while [ "${#missing[@]}" -gt 0 ] && read -r -t $((start + seconds + 1 - SECONDS)) -u 7 host answer; do
+  exec 7< <(for host in "${!missing[@]}"; do bt_knock "$host" "$deadline" & done)
+  while left=$((deadline + 2 - SECONDS)) && [ "${#missing[@]}" -gt 0 ] && [ "$left" -gt 0 ]; do
+    read -r -t "$left" -u 7 host answer || break
     if [ -n "$answer" ]; then missing[$host]=$answer; else unset "missing[$host]"; fi
   done
   exec 7<&-
@@ -144,16 +147,14 @@ bt_wait_for_hosts() {
 
 # Prints the host alone when it answered, or the host and the reason of the last failure.
 bt_knock() { # HOST DEADLINE
-  local said
-  until said=$(ssh -o BatchMode=yes -o ConnectTimeout=5 -o StrictHostKeyChecking=no -o ServerAliveInterval=5 \
-    "$1" true 2>&1 </dev/null); do
-    if [ "$SECONDS" -ge "$2" ]; then
-      echo "$1 ${said##*$'\n'}"
-      return
-    fi
-    sleep 1
+  local said left
+  while left=$(($2 - SECONDS)) && [ "$left" -gt 0 ]; do
+    [ "$left" -lt 5 ] || left=5
+    said=$(ssh -o BatchMode=yes -o StrictHostKeyChecking=no -o ConnectTimeout="$left" -o ServerAliveInterval=5 \
+      "$1" true 2>&1 </dev/null) && { echo "$1" && return; }
+    sleep 0.5 2>/dev/null || sleep 1
   done
-  echo "$1"
+  echo "$1 ${said##*$'\n'}"
 }
 
 bt_names() { # "node a", "nodes a and b", "nodes a, b and c"
@@ -273,9 +274,10 @@ bt_drain() { # SECONDS
 
 # The launcher may end by itself when its ranks do; else SIGTERM, else SIGKILL.
 bt_end_launcher() { # PROCESS-GROUP
-  local signal
+  local signal patience=0.15
+  [ -z "$told" ] || patience=$bt_grace # its ranks may have something to save
   for signal in TERM KILL; do
-    while [ -z "$code" ] && bt_next_event 0.3; do :; done
+    while [ -z "$code" ] && bt_next_event "$patience"; do :; done
     [ -z "$code" ] || break
     kill -s "$signal" -- "-$1" 2>/dev/null || break
   done
@@ -289,7 +291,7 @@ bt_end_launcher() { # PROCESS-GROUP
 bt_find_cause() {
   local -A place=()
   local shown=$line first='' victim='' aborted='' kind when rest
-  while read -r -t 5 -u 7 kind when rest; do
+  while read -r -t $((5 + ${bt_grace%%.*})) -u 7 kind when rest; do
     case $kind in
       here) place[$when]=$rest ;;
       noted)
@@ -323,14 +325,14 @@ bt_find_cause() {
 
 # On every node at once; prints what its ranks noted. A node that does not answer keeps nobody for long.
 bt_sweep() {
-  local grace=${BATCHTRAIN_GRACE_SECONDS:-0.5} host hosts command
+  local host hosts command
   exec 9>&- </dev/null 2>/dev/null
-  printf -v command '%q ' sh "$bt_home/sweep.sh" "$grace" "${AZ_BATCH_NODE_ROOT_DIR-}"
+  printf -v command '%q ' sh "$bt_home/sweep.sh" "$bt_grace" "${AZ_BATCH_NODE_ROOT_DIR-}"
   IFS=, read -r -a hosts <<<"$AZ_BATCH_HOST_LIST"
   for host in "${hosts[@]:1}"; do
     ssh -o BatchMode=yes -o ConnectTimeout=3 -o StrictHostKeyChecking=no "$host" "$command" &
   done
-  sh "$bt_home/sweep.sh" "$grace" &
+  sh "$bt_home/sweep.sh" "$bt_grace" &
   wait
 }
 
@@ -362,6 +364,6 @@ bt_attend() { # PROCESS
 bt_tell() {
   echo told >&9
   [ -z "$bt_last_resort" ] || return 0
-  { sleep 5 && kill -s KILL -- "-$bt_line"; } >/dev/null 2>&1 9>&- & # for what is no gang, or comes after it
+  { sleep $((5 + ${bt_grace%%.*})) && kill -s KILL -- "-$bt_line"; } >/dev/null 2>&1 9>&- & # for what is no gang, or comes after it
   bt_last_resort=$!
 }

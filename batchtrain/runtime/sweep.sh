@@ -8,6 +8,7 @@
 # SIGTERM to the ranks, then, after GRACE seconds (or as soon as none is left), SIGKILL to all that belongs to them.
 
 grace=${1:-0.5}
+case $grace in .*) grace=0$grace ;; esac
 here=${0%/*}
 # Nodes that the emulator runs as plain processes share a file system: $2 is then the primary's root.
 [ -z "${BATCHTRAIN_EMULATED_NODE-}" ] || [ -z "${2-}" ] || here=$BATCHTRAIN_EMULATED_NODE${here#"$2"}
@@ -39,10 +40,12 @@ for record in *.pid; do
   { read -r process && : >"${record%.pid}.told" && kill -s TERM "$process"; } <"$record" 2>/dev/null
 done
 
-# GRACE in steps of 20 ms, with whole seconds where sleep knows no fractions.
-steps=$(awk -v grace="$grace" 'BEGIN { print int(grace * 50) }')
+# GRACE (2, 0.5) in steps of 20 ms, or of whole seconds where sleep knows no fractions.
+tenths=0
+case $grace in *.*) tenths=${grace#*.} tenths=${tenths%"${tenths#?}"} ;; esac
+steps=$((${grace%%.*} * 50 + tenths * 5))
 while [ "$steps" -gt 0 ] && any_left 2>/dev/null; do
-  sleep 0.02 2>/dev/null || { sleep 1; steps=0; }
+  sleep 0.02 2>/dev/null || { sleep 1 && steps=$((steps - 49)); }
   steps=$((steps - 1))
 done
 

@@ -4,28 +4,29 @@ from __future__ import annotations
 
 import codecs
 from collections import deque
-from collections.abc import Callable
+from urllib.parse import quote
 
 from azure.batch import BatchClient
-from azure.core.exceptions import HttpResponseError
+from azure.core.rest import HttpRequest
 
-from batchtrain.errors import NotFound
-from batchtrain.service.faults import code_of, faults
+from batchtrain.errors import NotFound, ServiceError
+from batchtrain.service.faults import faults
+from batchtrain.service.submit import API_VERSION
 
 _NOTHING_MORE = frozenset({"InvalidRange", "416"})
-_NOT_YET = frozenset({"FileNotFound", "TaskFilesUnavailable", "OperationInvalidForCurrentState", "404"})
+_NOT_YET = frozenset({"TaskFilesUnavailable", "OperationInvalidForCurrentState"})
 
 
 def task_file(client: BatchClient, job_id: str, task_id: str, path: str, start: int = 0) -> bytes:
-    """A task's file from byte `start` on. Raises NotFound."""
-    with faults(f"read {path} of task {job_id}/{task_id}"):
-        return _read(lambda where: client.download_task_file(job_id, task_id, path, ocp_range=where), start)
+    """A task's file from byte `start` on; empty when there is nothing more. Raises NotFound."""
+    url = f"/jobs/{job_id}/tasks/{task_id}/files/{quote(path, safe='')}"
+    return _read(client, url, f"read {path} of task {job_id}/{task_id}", start)
 
 
 def node_file(client: BatchClient, pool_id: str, node_id: str, path: str) -> bytes:
     """A node's file. Raises NotFound."""
-    with faults(f"read {path} of node {node_id}"):
-        return _read(lambda where: client.download_node_file(pool_id, node_id, path, ocp_range=where), 0)
+    url = f"/pools/{pool_id}/nodes/{node_id}/files/{quote(path, safe='')}"
+    return _read(client, url, f"read {path} of node {node_id}", 0)
 
 
 def last_lines(content: bytes, count: int) -> tuple[str, ...]:
@@ -33,13 +34,20 @@ def last_lines(content: bytes, count: int) -> tuple[str, ...]:
     return tuple(deque(content.decode("utf-8", "replace").splitlines(), maxlen=count))
 
 
-def _read(download: Callable[..., object], start: int) -> bytes:
+def _read(client: BatchClient, url: str, operation: str, start: int) -> bytes:
+    """Through the SDK's pipeline, not its download methods: those log a traceback for an error of a streamed answer."""
+    headers = {"ocp-range": f"bytes={start}-"} if start else {}
     try:
-        return b"".join(download(f"bytes={start}-" if start else None))  # type: ignore[arg-type]  # chunks of bytes
-    except HttpResponseError as error:
-        if start and code_of(error) in _NOTHING_MORE:
+        with faults(operation):
+            response = client.send_request(
+                HttpRequest("GET", url, params={"api-version": API_VERSION}, headers=headers)
+            )
+            response.raise_for_status()
+    except ServiceError as error:
+        if start and error.code in _NOTHING_MORE:
             return b""
         raise
+    return response.read()
 
 
 class Follower:
@@ -65,9 +73,9 @@ class Follower:
         try:
             content = task_file(self._client, self._job_id, self._task_id, self._path, self._offset)
         except NotFound:
-            return b""
-        except Exception as error:
-            if getattr(error, "code", "") in _NOT_YET:
+            return b""  # the task has not opened it yet
+        except ServiceError as error:
+            if error.code in _NOT_YET:
                 return b""
             raise
         self._offset += len(content)

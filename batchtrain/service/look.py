@@ -56,6 +56,12 @@ def job(client: BatchClient, job_id: str) -> JobSeen:
     return seen._replace(active=counts.active, running=counts.running, succeeded=counts.succeeded, failed=counts.failed)
 
 
+def job_state(client: BatchClient, job_id: str) -> str:
+    """A job's state alone. Raises NotFound."""
+    with faults(f"look at job {job_id}"):
+        return _word(client.get_job(job_id, select=["state"]).state)
+
+
 def tasks(client: BatchClient, job_id: str) -> tuple[TaskSeen, ...]:
     """The tasks of a job. Raises NotFound."""
     with faults(f"list tasks of job {job_id}"):

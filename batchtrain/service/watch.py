@@ -16,6 +16,7 @@ from batchtrain.service.seen import NodeSeen, PoolSeen, TaskSeen
 READY = frozenset({"idle", "running"})
 GROWING = frozenset({"creating", "starting", "waitingforstarttask", "rebooting", "reimaging", "unknown"})
 START_TASK_LINES = 40
+JOB_TURNS = 8  # looks at the tasks for one look at their job
 
 
 class Pace(NamedTuple):
@@ -33,7 +34,7 @@ class Pace(NamedTuple):
             pause = min(pause * self.factor, self.most)
 
 
-NEAR = Pace(0.02, 0.1)
+NEAR = Pace(0.01, 0.1, 1.1)
 FAR = Pace(1.0, 10.0)  # the service answers 429 to quick callers
 
 
@@ -139,13 +140,13 @@ def tasks_ended(
 ) -> tuple[TaskSeen, ...]:
     """Wait until every task of a job has ended; returns them. `tell` gets each look at the tasks."""
     deadline = Deadline(seconds, f"waiting for the tasks of job {job_id}")
-    for pause in pace.steps():
+    for turn, pause in enumerate(pace.steps(), 1):
         tasks = look.tasks(client, job_id)
         tell(tasks)
         if all(task.state == "completed" for task in tasks):
             return tasks
-        if look.job(client, job_id).state == "completed":  # ended by somebody: what is active stays active
-            return look.tasks(client, job_id)
+        if turn % JOB_TURNS == 0 and look.job_state(client, job_id) == "completed":
+            return look.tasks(client, job_id)  # ended by somebody: what was active stays active
         deadline.pause(pause, _task_state(tasks))
     raise AssertionError("unreachable")
 

@@ -66,7 +66,7 @@ def _bind(source: str, target: str) -> None:
     _mount(source, target, None, MS_BIND | MS_REC)
 
 
-def enter_namespaces(boot: Message) -> None:
+def enter_namespaces(boot: Message) -> OwnTmp:
     """Leave the machine's mounts, host name, IPC and process tree; the next fork is the new tree's pid 1.
 
     An ordinary user gets these only inside a user namespace, where it is mapped to itself, so files keep their owner
@@ -80,8 +80,35 @@ def enter_namespaces(boot: Message) -> None:
             _write(f"/proc/self/{file}", text)
     _mount("none", "/", None, MS_REC | MS_PRIVATE)
     socket.sethostname(boot["hostname"])
+    tmp = OwnTmp(boot["tmp"])
+    for path in sorted(boot["windows"]):
+        tmp.expose(path)
     for source, target in boot["binds"]:
         _bind(source, target)
+    return tmp
+
+
+class OwnTmp:
+    """A node's own /tmp, with windows to what the machine keeps in its /tmp and the node needs at the same path.
+
+    Nodes must not meet in /tmp: a script would take it for shared storage, and Open MPI's daemons name their
+    directories there by pid, so that one refuses the directory that another with its pid left behind.
+    """
+
+    def __init__(self, own: str) -> None:
+        self._machines = os.open("/tmp", os.O_PATH | os.O_DIRECTORY)
+        self._windows: list[str] = []
+        _bind(own, "/tmp")
+
+    def expose(self, path: str) -> None:
+        """Show a directory of the machine's /tmp; nothing to do elsewhere, nor twice, nor over another window."""
+        outer = [window for window in self._windows if f"{path}/".startswith(f"{window}/")]
+        inner = [window for window in self._windows if window.startswith(f"{path}/")]
+        if not path.startswith("/tmp/") or outer or inner:
+            return
+        os.makedirs(path, exist_ok=True)
+        _bind(f"/proc/self/fd/{self._machines}/{path[5:]}", path)
+        self._windows.append(path)
 
 
 def become_init(boot: Message) -> None:
@@ -90,7 +117,7 @@ def become_init(boot: Message) -> None:
     _mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC)
     if os.path.isdir("/dev/shm"):
         _mount("tmpfs", "/dev/shm", "tmpfs", MS_NOSUID | MS_NODEV, "mode=1777")
-    # Nodes share /tmp: start each one's pids somewhere else, so that files named by pid do not meet there.
+    # Nodes share the network's names (abstract sockets): what is named by pid there must not be the same on two.
     with contextlib.suppress(OSError):
         _write("/proc/sys/kernel/ns_last_pid", str(boot["first_pid"]))
 
@@ -457,9 +484,10 @@ class Login:
 class Agent:
     """One node. Answers the machine on the control socket and the `ssh` stand-ins on the node's own socket."""
 
-    def __init__(self, control: Channel, boot: Message) -> None:
+    def __init__(self, control: Channel, boot: Message, tmp: OwnTmp | None) -> None:
         self._control = control
         self._boot = boot
+        self._tmp = tmp
         self._scopes: dict[str, Scope] = {}
         self._sessions: dict[int, Login] = {}
         self._loop = Loop(self._on_child)
@@ -470,7 +498,7 @@ class Agent:
         self._loop.watch(self._door.fileno(), self._on_knock)
         gc.collect()
         gc.freeze()  # supervisors are forks: pages that the collector does not touch stay shared
-        self._control.send({"event": "up", "id": 0, "pid": os.getpid()})
+        self._control.send({"event": "up", "id": 0, "pid": self._boot.get("pid", os.getpid())})
         self._loop.run()
 
     def _on_control(self) -> None:
@@ -478,10 +506,15 @@ class Agent:
         if messages is None:
             self._die()
         for message in messages:
-            if message["op"] == "run":
-                self._run(message)
-            else:
-                self._end(message)
+            _OPERATIONS[message["op"]](self, message)
+
+    def _expose(self, message: Message) -> None:
+        try:
+            if self._tmp is not None:
+                self._tmp.expose(message["path"])
+        except OSError as error:
+            print(f"/tmp: {error}", file=sys.stderr, flush=True)
+        self._control.send({"event": "exposed", "id": message["id"]})
 
     def _die(self) -> NoReturn:
         """As pid 1 there is nothing to do: the kernel kills a process namespace with its init."""
@@ -579,6 +612,9 @@ class Agent:
                 login.finish(os.WEXITSTATUS(status) if os.WIFEXITED(status) else 255)
 
 
+_OPERATIONS = {"run": Agent._run, "end": Agent._end, "expose": Agent._expose}
+
+
 def _listen(folder: str, address: str) -> socket.socket:
     """The node's door. Bound through the folder's descriptor: a unix address may have 107 bytes, a data directory
     more."""
@@ -646,30 +682,34 @@ def _in_new_tree(action: Callable[[], None]) -> None:
 
 def main(control: Channel, boot: Message) -> NoReturn:
     """Become the node that `boot` describes, or say why not."""
+    tmp = None
     try:
         if boot["isolation"] == "namespaces":
-            enter_namespaces(boot)
-            _fork_init()
+            tmp = enter_namespaces(boot)
+            boot["pid"] = _fork_init()
             become_init(boot)
         else:
             _kernel("prctl", PR_SET_CHILD_SUBREAPER, 1)
-        agent = Agent(control, boot)
+        agent = Agent(control, boot, tmp)
     except OSError as error:
         control.send({"event": "failed", "id": 0, "code": "", "message": str(error)})
         os._exit(1)
     agent.serve()
 
 
-def _fork_init() -> None:
-    """Only a child can be pid 1 of the new tree. The parent stays, without the control socket, as the machine's
-    child to wait for: it ends when the kernel has killed the last process of the tree.
+def _fork_init() -> int:
+    """Only a child can be pid 1 of the new tree: it returns, with its pid as the machine sees it.
 
-    What is open is read before: the child mounts its own /proc over the one that both see, and in it the parent is not.
+    The parent stays, without the control socket, as the machine's child to wait for: it ends when the kernel has killed
+    the last process of the tree. What it must close is read before the fork: the child mounts its own /proc over the
+    one that both see, and in that the parent is not.
     """
     fds = _open_files()
+    tell, told = socket.socketpair()
     pid = os.fork()
     if pid == 0:
-        return
+        return int(told.recv(16))
+    tell.send(str(pid).encode())
     _close(fds)
     os._exit(exit_code(os.waitpid(pid, 0)[1]))
 

@@ -7,8 +7,8 @@ import os
 import tempfile
 import urllib.error
 import urllib.request
+from http.client import HTTPException, HTTPResponse
 from pathlib import Path
-from typing import IO
 from urllib.parse import urlsplit
 
 from batchtrain.emulator.machine.types import Download
@@ -35,22 +35,22 @@ def fetch(item: Download, directory: Path, root: Path) -> None:
     with _open(item) as body:
         try:
             _store(body, path, int(item.mode, 8) & 0o7777)
-        except (urllib.error.URLError, TimeoutError, ConnectionError) as error:
+        except (urllib.error.URLError, TimeoutError, ConnectionError, HTTPException) as error:
             raise DownloadError("BlobDownloadMiscError", f"{_shown(item.url)}: {error}") from None
         except (OSError, ValueError) as error:
             raise DownloadError("ResourceFileWriteFailed", f"{item.path}: {error}") from None
 
 
-def _open(item: Download) -> IO[bytes]:
+def _open(item: Download) -> HTTPResponse:
     if urlsplit(item.url).scheme not in ("http", "https"):
         raise DownloadError("BlobDownloadMiscError", f"{_shown(item.url)}: only http and https are downloaded")
     try:
-        body: IO[bytes] = _opener(item.url).open(item.url, timeout=TIMEOUT_SECONDS)
+        body: HTTPResponse = _opener(item.url).open(item.url, timeout=TIMEOUT_SECONDS)
     except urllib.error.HTTPError as error:
         error.close()
         code = STATUS_CODES.get(error.code, "BlobDownloadMiscError")
         raise DownloadError(code, f"{_shown(item.url)}: HTTP {error.code} {error.reason}") from None
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, HTTPException) as error:
         raise DownloadError("BlobDownloadMiscError", f"{_shown(item.url)}: {error}") from None
     return body
 
@@ -63,7 +63,7 @@ def _opener(url: str) -> urllib.request.OpenerDirector:
     return urllib.request.build_opener()
 
 
-def _store(body: IO[bytes], path: Path, mode: int) -> None:
+def _store(body: HTTPResponse, path: Path, mode: int) -> None:
     """Written aside and renamed: a task sees the whole file or none."""
     path.parent.mkdir(parents=True, exist_ok=True)
     fd, aside = tempfile.mkstemp(dir=path.parent, prefix=".download-")
@@ -71,6 +71,8 @@ def _store(body: IO[bytes], path: Path, mode: int) -> None:
         with open(fd, "wb") as file:
             while chunk := body.read(CHUNK):
                 file.write(chunk)
+            if body.length:  # what is left to come; read() says nothing of a connection that was cut
+                raise ConnectionError(f"the connection was closed {body.length} bytes early")
             os.fchmod(file.fileno(), mode)
         Path(aside).rename(path)
     except BaseException:

@@ -9,6 +9,7 @@ import json
 import logging
 import os
 import pwd
+import select
 import shlex
 import shutil
 import signal
@@ -77,8 +78,8 @@ async def open_machine(data_dir: Path, image_prefix: Callable[[str], str | None]
 
     `image_prefix` maps a container image to a local environment (`<prefix>/bin` holds its programs) or None.
     """
-    data_dir = data_dir.absolute()
     data_dir.mkdir(parents=True, exist_ok=True)
+    data_dir = data_dir.resolve()  # a link in /tmp is not there on a node
     isolation = await asyncio.to_thread(_isolation, data_dir)
     if isolation.kind == "process":
         logger.warning("nodes are plain processes of this machine, sharing its host name: %s", isolation.reason)
@@ -130,6 +131,7 @@ class ProcessMachine:
             await self._fetch(node, directory, run)
         except DownloadError as error:
             return Exit(None, error.code, str(error))
+        await self._show(node, self._prefix(run.image))
         inside = PurePosixPath(node.up.root_inside, run.directory)
         answer = await node.ask(
             op="run",
@@ -167,8 +169,9 @@ class ProcessMachine:
     async def remove(self, node_id: str) -> None:
         """Shut down and delete the node's directory, one of an earlier life of the emulator too."""
         await self.shutdown(node_id)
-        for directory in (self._data_dir / "nodes").glob(f"*/{_safe(node_id)}"):
-            await asyncio.to_thread(_delete, directory)
+        for place in ("nodes/*", "machine/*/nodes"):
+            for directory in self._data_dir.glob(f"{place}/{_safe(node_id)}"):
+                await asyncio.to_thread(_delete, directory)
 
     async def close(self) -> None:
         """Shut down every node."""
@@ -198,7 +201,7 @@ class ProcessMachine:
         return NodeUp(root, inside, environment, self.isolation.kind)
 
     def _refusal(self, run: Run) -> Exit | None:
-        if run.image is None or self._image_prefix(run.image) is not None:
+        if run.image is None or self._prefix(run.image) is not None:
             return None
         return Exit(
             None,
@@ -212,9 +215,23 @@ class ProcessMachine:
         environment = {**node.up.environment, **run.environment}
         stand_ins = node.up.environment["PATH"].partition(":")[0]
         path = [folder for folder in environment["PATH"].split(":") if folder != stand_ins]
-        prefix = self._image_prefix(run.image) if run.image else None
+        prefix = self._prefix(run.image)
         environment["PATH"] = ":".join([stand_ins, *([f"{prefix}/bin"] if prefix else []), *path])
         return environment
+
+    def _prefix(self, image: str | None) -> str | None:
+        """The local environment that stands for an image, links followed: a link in /tmp is not there on a node."""
+        prefix = self._image_prefix(image) if image else None
+        return os.path.realpath(prefix) if prefix else None
+
+    async def _show(self, node: _Node, prefix: str | None) -> None:
+        """An environment below the machine's /tmp is shown to every node of the pool: ranks are started by ssh."""
+        pool = self._pools[node.spec.pool_id]
+        for path in _windows(prefix) if prefix else ():
+            if path not in pool.windows:
+                pool.windows.add(path)
+                peers = [peer for peer in self._nodes.values() if peer.spec.pool_id == node.spec.pool_id]
+                await asyncio.gather(*(peer.ask(op="expose", path=path) for peer in peers), return_exceptions=True)
 
     async def _fetch(self, node: _Node, directory: Path, run: Run) -> None:
         """Every resource file, a few at a time; the first failure (in the order given) is raised when all are done."""
@@ -253,6 +270,7 @@ class _Node:
         self.said_elevated = False
         self.gone: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._process: subprocess.Popen[bytes] | None = None
+        self._init: int | None = None
         self._writer: asyncio.StreamWriter | None = None
         self._reader: asyncio.StreamReader | None = None
         self._ids = itertools.count(1)
@@ -273,6 +291,8 @@ class _Node:
         if answer["event"] != "up":
             self.kill()
             raise NodeLost(f"{self.spec.node_id}: {answer['message']}")
+        with contextlib.suppress(OSError):  # a kernel before 5.3, or the agent is gone already
+            self._init = os.pidfd_open(answer["pid"])
 
     def watch(self, ended: Callable[[], Any]) -> None:
         """Begin to hand out answers; `ended()` is awaited when the agent is heard no more."""
@@ -303,9 +323,13 @@ class _Node:
             self._process.kill()
 
     async def wait(self) -> None:
-        """Until the agent's process has ended; in a process namespace no process of the node outlives it."""
+        """Until the agent has ended; in a process namespace no process of the node outlives it."""
         if self._process is not None:
             await asyncio.to_thread(self._process.wait)
+        if self._init is not None:  # outlives its launcher for a moment when that was killed
+            await asyncio.to_thread(select.select, [self._init], [], [], END_SECONDS)
+            os.close(self._init)
+            self._init = None
 
     def say_gone(self) -> None:
         self.hang_up()
@@ -344,6 +368,8 @@ class _Pool:
         self.hosts = self._dir / "hosts"
         self.mount_point = data_dir / "mnt" / name
         """Where each node of the pool sees its own directory: one path for all, as on Azure."""
+        self.windows = {window for path in (data_dir, HERE, sys.prefix, sys.base_prefix) for window in _windows(path)}
+        """What its nodes see of the machine's /tmp, their own being elsewhere."""
         self._members: dict[str, NodeSpec] = {}
         self._dir.mkdir(parents=True, exist_ok=True, mode=0o700)
         self.mount_point.mkdir(parents=True, exist_ok=True)
@@ -358,7 +384,12 @@ class _Pool:
             _link(self.peers / name, spec.address)
         if spec.gpus and shutil.which("nvidia-smi", path=DEFAULT_PATH) is None:
             _write_program(self.bin / "nvidia-smi", _nvidia_smi_program(spec))
-        (self._dir / f"{spec.node_id}.hostname").write_text(f"{spec.hostname}\n")
+        place = self._dir / "nodes" / spec.node_id
+        place.mkdir(parents=True, exist_ok=True)
+        (place / "hostname").write_text(f"{spec.hostname}\n")
+        _delete(place / "tmp")
+        (place / "tmp").mkdir()
+        (place / "tmp").chmod(0o1777)
         self._write_hosts()
 
     def dismiss(self, spec: NodeSpec) -> None:
@@ -379,14 +410,17 @@ class _Pool:
 
     def binds(self, spec: NodeSpec, root: Path) -> list[tuple[str, str]]:
         """(what, over what) a node mounts; only over files that this machine has."""
-        files = [(self.hosts, "/etc/hosts"), (self._dir / f"{spec.node_id}.hostname", "/etc/hostname")]
+        files = [(self.hosts, "/etc/hosts"), (self._dir / "nodes" / spec.node_id / "hostname", "/etc/hostname")]
         if (self._dir / "passwd").exists():
             files.append((self._dir / "passwd", "/etc/passwd"))
         present = [(str(file), over) for file, over in files if Path(over).exists()]
         return [(str(root), str(self.mount_point)), *present]
 
     def log(self, node_id: str) -> Path:
-        return self._dir / f"{node_id}.log"
+        return self._dir / "nodes" / node_id / "agent.log"
+
+    def tmp(self, node_id: str) -> Path:
+        return self._dir / "nodes" / node_id / "tmp"
 
     def _write_hosts(self) -> None:
         """In place, because the nodes have this very file mounted, and longest first, so that none reads half of it."""
@@ -423,9 +457,21 @@ def _boot_message(spec: NodeSpec, up: NodeUp, pool: _Pool, isolation: Isolation)
         "address": spec.address,
         "environment": dict(up.environment),
         "peers": str(pool.peers),
+        "tmp": str(pool.tmp(spec.node_id)),
+        "windows": sorted(pool.windows),
         "binds": pool.binds(spec, up.root),
         "first_pid": 1000 + (last[0] * 256 + last[1]) * 997 % 20000,
     }
+
+
+def _windows(path: str | Path) -> tuple[str, ...]:
+    """The directories below the machine's /tmp that a use of this one needs: itself and, when it is a Python
+    environment, the installation that its interpreter is a link to."""
+    interpreter = Path(os.path.realpath(Path(path, "bin/python")))
+    places = (
+        {os.path.realpath(path), str(interpreter.parent.parent)} if interpreter.exists() else {os.path.realpath(path)}
+    )
+    return tuple(sorted(place for place in places if place.startswith("/tmp/")))
 
 
 def _node_environment(bin_dir: str, root: str, user: str) -> dict[str, str]:
@@ -488,7 +534,7 @@ def _probe(data_dir: Path, user_namespace: bool) -> str:
     with ours, theirs, (data_dir / "probe").open("w+b") as output:
         agent = _start_agent(theirs, "probe", output)
         boot = {"op": "probe", "user_namespace": user_namespace, "hostname": "probe", "first_pid": 1000}
-        body = json.dumps({**boot, "binds": [(str(data_dir), str(data_dir))]}).encode()
+        body = json.dumps({**boot, "tmp": "/tmp", "windows": [], "binds": [(str(data_dir), str(data_dir))]}).encode()
         ours.sendall(struct.pack("!I", len(body)) + body)
         try:
             status = agent.wait(BOOT_SECONDS)
@@ -531,8 +577,9 @@ def _safe(name: str) -> str:
 
 
 def _delete(directory: Path) -> None:
-    """A node's directory, also where a task took its own write permission away."""
-    shutil.rmtree(directory, onerror=_force)
+    """A node's directory, if it is there, also where a task took its own write permission away."""
+    if directory.exists():
+        shutil.rmtree(directory, onerror=_force)
 
 
 def _force(function: Callable[..., Any], path: str, _: object) -> None:

@@ -1,0 +1,89 @@
+"""A few nodes of one pool on this machine, for as long as a test's story lasts."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+
+from batchtrain.emulator.machine.process import ProcessMachine, open_machine
+from batchtrain.emulator.machine.types import Exit, NodeSpec, NodeUp, Run
+
+TASK = "workitems/job/job-1/task"
+SCOPE = "job/task/0"
+
+
+class Nodes:
+    """`a`, `b`, … on 127.0.77.2, 127.0.77.3, …; their host names are `host-a`, `host-b`, …"""
+
+    def __init__(self, machine: ProcessMachine) -> None:
+        self.machine = machine
+        self.up: dict[str, NodeUp] = {}
+        self.lost: asyncio.Queue[str] = asyncio.Queue()
+
+    async def boot(self, name: str, gpus: int = 0) -> NodeUp:
+        spec = NodeSpec("pool", name, address(name), f"host-{name}", "STANDARD_NC24R", gpus)
+        self.up[name] = await self.machine.boot(spec, self.lost.put_nowait)
+        return self.up[name]
+
+    async def run(self, name: str, command: str, image: str | None = None, **environment: str) -> Exit:
+        return await self.machine.run(name, Run(SCOPE, TASK, command, environment, image=image))
+
+    async def output(self, name: str, command: str, image: str | None = None, **environment: str) -> str:
+        """What a command that succeeds prints."""
+        before = self.file(name, "stdout.txt").stat().st_size if self.file(name, "stdout.txt").exists() else 0
+        ended = await self.run(name, command, image, **environment)
+        assert ended == Exit(0), (ended, self.file(name, "stderr.txt").read_text())
+        return self.file(name, "stdout.txt").read_text()[before:]
+
+    def file(self, name: str, path: str) -> Path:
+        return self.up[name].root / TASK / path
+
+
+def address(name: str) -> str:
+    return f"127.0.77.{2 + ord(name) - ord('a')}"
+
+
+def tell(
+    data_dir: Path,
+    story: Callable[[Nodes], Awaitable[None]],
+    *,
+    count: int = 1,
+    images: Mapping[str, str] | None = None,
+) -> None:
+    """Boot `count` nodes, go through the story, and shut them down."""
+
+    async def whole() -> None:
+        machine = await open_machine(data_dir, (images or {}).get)
+        nodes = Nodes(machine)
+        try:
+            for name in "abcdefgh"[:count]:
+                await nodes.boot(name)
+            await asyncio.wait_for(story(nodes), 60)
+        finally:
+            await machine.close()
+
+    asyncio.run(whole())
+
+
+def alive(marker: str) -> list[int]:
+    """The living processes of this machine that have a variable's `NAME=value` in their environment."""
+    return [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit() and _has(entry, marker)]
+
+
+def none_alive_soon(marker: str, seconds: float = 5.0) -> bool:
+    """For an end that nobody here is told of."""
+    deadline = time.monotonic() + seconds
+    while alive(marker):
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.01)
+    return True
+
+
+def _has(process: Path, marker: str) -> bool:
+    with contextlib.suppress(OSError):
+        return marker.encode() in (process / "environ").read_bytes().split(b"\0")
+    return False

@@ -1,0 +1,502 @@
+"""A node runs commands as Azure Batch's does, and ends all that it started: in namespaces and as plain processes."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import threading
+import uuid
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from batchtrain.emulator.machine.agent import descendants
+from batchtrain.emulator.machine.process import open_machine
+from batchtrain.emulator.machine.types import Download, Exit, NodeLost, Run
+from tests.contract.nodes_on_this_machine import SCOPE, TASK, Nodes, address, alive, none_alive_soon, tell
+
+pytestmark = pytest.mark.process
+
+DAEMON = """bash -c '(setsid bash -c "trap : TERM; touch up; while :; do sleep 100 & wait; done" &) & wait
+             until [ -e up ]; do sleep 0.01; done'"""
+"""Leaves a process two forks away, in a session of its own, that does not heed SIGTERM."""
+
+
+@pytest.fixture(params=["namespaces", "process"])
+def isolation(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> str:
+    kind: str = request.param
+    if kind == "namespaces":
+        namespaces(monkeypatch, tmp_path)
+    else:
+        monkeypatch.setenv("BATCHTRAIN_EMULATOR_ISOLATION", kind)
+    return kind
+
+
+@pytest.fixture
+def in_namespaces(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    namespaces(monkeypatch, tmp_path)
+
+
+def namespaces(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("BATCHTRAIN_EMULATOR_ISOLATION", "namespaces")
+    try:
+        asyncio.run(open_machine(tmp_path / "probe", {}.get))
+    except OSError as error:
+        pytest.skip(str(error))
+
+
+@pytest.fixture
+def marker() -> str:
+    """A value that only one test's processes have in their environment."""
+    return uuid.uuid4().hex
+
+
+# --- a run ------------------------------------------------------------------------------------------------------
+
+
+def test_a_run_has_its_exit_code_output_files_directory_and_environment(isolation: str, tmp_path: Path) -> None:
+    async def story(nodes: Nodes) -> None:
+        ended = await nodes.run("a", "bash -c 'echo $WORD; echo oops >&2; pwd; exit 7'", WORD="hello")
+        up = nodes.up["a"]
+        assert ended == Exit(7)
+        assert nodes.file("a", "stdout.txt").read_text() == f"hello\n{up.root_inside}/{TASK}/wd\n"
+        assert nodes.file("a", "stderr.txt").read_text() == "oops\n"
+        assert up.isolation == isolation
+
+    tell(tmp_path / "d", story)
+
+
+def test_a_second_run_of_a_scope_appends(isolation: str, tmp_path: Path) -> None:
+    async def story(nodes: Nodes) -> None:
+        await nodes.run("a", "echo one")
+        await nodes.run("a", "echo two")
+        assert nodes.file("a", "stdout.txt").read_text() == "one\ntwo\n"
+
+    tell(tmp_path / "d", story)
+
+
+def test_nothing_of_the_emulators_environment_reaches_a_run(
+    isolation: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AZURE_BATCH_ACCESS_KEY", "secret")
+
+    async def story(nodes: Nodes) -> None:
+        printed = dict(line.split("=", 1) for line in (await nodes.output("a", "env", WORD="1")).splitlines())
+        assert printed == {**nodes.up["a"].environment, "WORD": "1"}
+
+    tell(tmp_path / "d", story)
+
+
+def test_a_command_line_is_split_but_not_expanded(isolation: str, tmp_path: Path) -> None:
+    async def story(nodes: Nodes) -> None:
+        assert await nodes.output("a", "echo '$HOME  x' *") == "$HOME  x *\n"
+
+    tell(tmp_path / "d", story)
+
+
+@pytest.mark.parametrize(
+    ("command", "code", "failure"),
+    [
+        ("no-such-program", None, "CommandProgramNotFound"),
+        ("/etc/passwd", None, "CommandLaunchFailed"),
+        ("echo 'unfinished", None, "CommandLaunchFailed"),
+        ("", None, "CommandProgramNotFound"),
+        ("bash -c 'kill -9 $$'", 137, None),
+    ],
+)
+def test_what_does_not_start_has_batchs_code(tmp_path: Path, command: str, code: int | None, failure: str) -> None:
+    async def story(nodes: Nodes) -> None:
+        ended = await nodes.run("a", command)
+        assert (ended.code, ended.failure) == (code, failure)
+
+    tell(tmp_path / "d", story)
+
+
+def test_a_large_environment_and_many_runs_at_once_arrive_whole(isolation: str, tmp_path: Path) -> None:
+    chunks = {f"CHUNK_{number}": "x" * 32_000 for number in range(8)}
+
+    async def story(nodes: Nodes) -> None:
+        runs = [
+            Run(
+                f"scope-{number}", f"{TASK}-{number}", "bash -c 'exit ${#CHUNK_7}'", {**chunks, "CHUNK_7": "x" * number}
+            )
+            for number in range(12)
+        ]
+        ended = await asyncio.gather(*(nodes.machine.run("a", run) for run in runs))
+        assert [exit.code for exit in ended] == list(range(12))
+
+    tell(tmp_path / "d", story)
+
+
+def test_a_run_cannot_have_a_directory_outside_the_node(isolation: str, tmp_path: Path) -> None:
+    async def story(nodes: Nodes) -> None:
+        ended = await nodes.machine.run("a", Run(SCOPE, "../../elsewhere", "true", {}))
+        assert ended.failure == "ResourceDirectoryCreateFailed"
+
+    tell(tmp_path / "d", story)
+
+
+# --- the end of things ------------------------------------------------------------------------------------------
+
+
+def test_what_a_run_leaves_behind_lives_until_its_scope_ends(isolation: str, tmp_path: Path, marker: str) -> None:
+    async def story(nodes: Nodes) -> None:
+        assert await nodes.run("a", DAEMON, MARK=marker) == Exit(0)
+        assert await nodes.run("a", "true") == Exit(0)
+        assert alive(f"MARK={marker}")
+        await nodes.machine.end("a", SCOPE)
+        assert not alive(f"MARK={marker}")
+
+    tell(tmp_path / "d", story)
+
+
+def test_ending_one_scope_leaves_the_others_alone(isolation: str, tmp_path: Path, marker: str) -> None:
+    async def story(nodes: Nodes) -> None:
+        await nodes.run("a", DAEMON, MARK=marker)
+        await nodes.machine.end("a", "another")
+        assert alive(f"MARK={marker}")
+
+    tell(tmp_path / "d", story)
+
+
+def test_a_process_gets_its_grace_to_end_by_itself(isolation: str, tmp_path: Path) -> None:
+    async def story(nodes: Nodes) -> None:
+        command = "bash -c 'trap \"echo bye; exit 3\" TERM; echo up > up; while :; do sleep 100 & wait; done'"
+        running = asyncio.create_task(nodes.run("a", command))
+        while not nodes.file("a", "wd/up").exists():
+            await asyncio.sleep(0.01)
+        await nodes.machine.end("a", SCOPE, grace=30)
+        assert await running == Exit(3)
+        assert nodes.file("a", "stdout.txt").read_text() == "bye\n"
+
+    tell(tmp_path / "d", story)
+
+
+def test_a_process_that_ignores_sigterm_is_killed_after_its_grace(isolation: str, tmp_path: Path) -> None:
+    async def story(nodes: Nodes) -> None:
+        running = asyncio.create_task(nodes.run("a", "bash -c 'trap \"\" TERM; echo > up; sleep 100'"))
+        while not nodes.file("a", "wd/up").exists():
+            await asyncio.sleep(0.01)
+        await nodes.machine.end("a", SCOPE, grace=0.1)
+        assert await running == Exit(137)
+
+    tell(tmp_path / "d", story)
+
+
+def test_a_tree_that_keeps_forking_is_ended(isolation: str, tmp_path: Path, marker: str) -> None:
+    async def story(nodes: Nodes) -> None:
+        await nodes.run("a", "bash -c 'for i in 1 2 3; do (while :; do (sleep 0.01 &) ; done &) ; done'", MARK=marker)
+        assert alive(f"MARK={marker}")
+        await nodes.machine.end("a", SCOPE)
+        assert not alive(f"MARK={marker}")
+
+    tell(tmp_path / "d", story)
+
+
+def test_a_node_that_is_shut_down_leaves_no_process(isolation: str, tmp_path: Path, marker: str) -> None:
+    async def story(nodes: Nodes) -> None:
+        await nodes.run("a", DAEMON, MARK=marker)
+        await nodes.run("b", f"ssh {address('a')} 'MARK={marker} setsid sleep 100 > /dev/null 2>&1 &'")
+        running = asyncio.create_task(nodes.run("a", "sleep 100", MARK=marker))
+        await asyncio.sleep(0)
+        assert len(alive(f"MARK={marker}")) >= 2
+        await nodes.machine.shutdown("a")
+        assert not alive(f"MARK={marker}")
+        with pytest.raises(NodeLost):
+            await running
+        await nodes.machine.shutdown("a")
+        assert nodes.lost.empty()
+        assert nodes.up["a"].root.is_dir()
+
+    tell(tmp_path / "d", story, count=2)
+
+
+def test_a_node_whose_agent_is_killed_is_lost_with_its_runs(isolation: str, tmp_path: Path, marker: str) -> None:
+    async def story(nodes: Nodes) -> None:
+        await nodes.run("a", DAEMON, MARK=marker)
+        running = asyncio.create_task(nodes.run("a", "bash -c 'touch ready; sleep 100'", MARK=marker))
+        while not nodes.file("a", "wd/ready").exists():
+            await asyncio.sleep(0.01)
+        for pid in agents("a"):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        assert await asyncio.wait_for(nodes.lost.get(), 5) == "a"
+        with pytest.raises(NodeLost):
+            await running
+        with pytest.raises(NodeLost):
+            await nodes.run("a", "true")
+        assert not alive(f"MARK={marker}")
+        await nodes.boot("a")
+        assert await nodes.run("a", "true") == Exit(0)
+
+    tell(tmp_path / "d", story)
+
+
+def agents(name: str) -> list[int]:
+    """The processes of a node's agent, its supervisors too, which are forks of it."""
+    pids = descendants(os.getpid())
+    return [pid for pid in pids if Path(f"/proc/{pid}/cmdline").read_bytes().endswith(f"\0{name}\0".encode())]
+
+
+OWNER = """
+import asyncio, sys
+from pathlib import Path
+from tests.contract.nodes_on_this_machine import Nodes
+from tests.contract.test_process_machine import DAEMON
+from batchtrain.emulator.machine.process import open_machine
+
+async def main():
+    nodes = Nodes(await open_machine(Path(sys.argv[1]), {}.get))
+    for name in "ab":
+        await nodes.boot(name)
+        await nodes.run(name, DAEMON, MARK=sys.argv[2])
+    print("ready", flush=True)
+    await nodes.run("a", "sleep 1000", MARK=sys.argv[2])
+
+asyncio.run(main())
+"""
+
+
+def test_kill_9_of_the_emulator_leaves_no_process_of_any_node(
+    isolation: str, tmp_path: Path, marker: str, root: Path
+) -> None:
+    command = [sys.executable, "-c", OWNER, str(tmp_path / "d"), marker]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=root) as owner:
+        assert owner.stdout is not None
+        assert owner.stdout.readline() == b"ready\n"
+        assert len(alive(f"MARK={marker}")) >= 2
+        owner.kill()
+    assert none_alive_soon(f"MARK={marker}")
+
+
+def test_a_removed_node_leaves_no_directory_even_where_a_task_locked_it(isolation: str, tmp_path: Path) -> None:
+    async def story(nodes: Nodes) -> None:
+        await nodes.run("a", "bash -c 'mkdir -p x/y; touch x/y/z; chmod 0 x/y; chmod 500 x'")
+        await nodes.machine.remove("a")
+        await nodes.machine.remove("a")
+        assert not nodes.up["a"].root.exists()
+
+    tell(tmp_path / "d", story)
+
+
+# --- a node among others ----------------------------------------------------------------------------------------
+
+
+def test_a_node_has_its_own_name_tree_shm_and_tmp(in_namespaces: None, tmp_path: Path) -> None:
+    async def story(nodes: Nodes) -> None:
+        look = (
+            "bash -c 'hostname; hostname -i; cat /etc/hostname; ls /tmp/note /dev/shm/note ../note 2>/dev/null; echo .'"
+        )
+        assert await nodes.run("a", "touch /tmp/note /dev/shm/note ../note") == Exit(0)
+        assert await nodes.output("b", look) == f"host-b\n{address('b')}\nhost-b\n.\n"
+        assert (await nodes.output("a", look)).splitlines()[:2] == ["host-a", address("a")]
+        assert nodes.up["a"].root_inside == nodes.up["b"].root_inside
+        assert nodes.up["a"].root != nodes.up["b"].root
+
+    tell(tmp_path / "d", story, count=2)
+
+
+def test_a_node_learns_the_name_of_one_that_joins_later(in_namespaces: None, tmp_path: Path) -> None:
+    async def story(nodes: Nodes) -> None:
+        assert (await nodes.run("a", "getent hosts host-b")).code == 2
+        await nodes.boot("b")
+        assert (await nodes.output("a", "getent hosts host-b")).split() == [address("b"), "host-b"]
+
+    tell(tmp_path / "d", story)
+
+
+def test_two_nodes_have_two_homes(isolation: str, tmp_path: Path) -> None:
+    async def story(nodes: Nodes) -> None:
+        await nodes.run("a", "bash -c 'touch ~/note'")
+        assert (await nodes.output("b", "bash -c 'ls ~'")) == ""
+        assert (nodes.up["a"].root / "home/_azbatch/note").exists()
+
+    tell(tmp_path / "d", story, count=2)
+
+
+def test_an_ssh_session_has_the_nodes_environment_and_nothing_of_the_callers(isolation: str, tmp_path: Path) -> None:
+    async def story(nodes: Nodes) -> None:
+        printed = await nodes.output("a", f"ssh {address('b')} env", AZ_BATCH_TASK_ID="t", PATH="/usr/bin:/bin")
+        session = dict(line.split("=", 1) for line in printed.splitlines())
+        connection = session.pop("SSH_CONNECTION").split()
+        assert (connection[0], connection[2:]) == (address("a"), [address("b"), "22"])
+        assert session.pop("SSH_CLIENT").split() == [connection[0], connection[1], "22"]
+        assert session.pop("PWD") == nodes.up["b"].environment["HOME"]
+        for made_by_bash in ("SHLVL", "_"):
+            session.pop(made_by_bash)
+        assert session == nodes.up["b"].environment
+
+    tell(tmp_path / "d", story, count=2)
+
+
+def test_ssh_passes_on_the_streams_and_the_exit_status(isolation: str, tmp_path: Path) -> None:
+    async def story(nodes: Nodes) -> None:
+        ended = await nodes.run("a", f"bash -c 'echo word | ssh -x {address('b')} \"cat; echo oops >&2; exit 7\"'")
+        assert ended == Exit(7)
+        assert nodes.file("a", "stdout.txt").read_text() == "word\n"
+        assert nodes.file("a", "stderr.txt").read_text() == "oops\n"
+        assert await nodes.run("a", f"ssh {address('b')} 'kill -9 $$'") == Exit(255)
+        assert await nodes.output("a", "bash -c 'echo echo from stdin | ssh host-b'") == "from stdin\n"
+
+    tell(tmp_path / "d", story, count=2)
+
+
+@pytest.mark.parametrize(
+    ("host", "message"),
+    [
+        ("127.0.77.99", "ssh: connect to host 127.0.77.99 port 22: No route to host\n"),
+        ("nowhere", "ssh: Could not resolve hostname nowhere: Name or service not known\n"),
+        ("../../x", "ssh: Could not resolve hostname ../../x: Name or service not known\n"),
+    ],
+)
+def test_ssh_to_no_node_of_the_pool_ends_with_255(tmp_path: Path, host: str, message: str) -> None:
+    async def story(nodes: Nodes) -> None:
+        assert await nodes.run("a", f"ssh {host} true") == Exit(255)
+        assert nodes.file("a", "stderr.txt").read_text() == message
+
+    tell(tmp_path / "d", story)
+
+
+def test_ssh_to_a_node_that_was_shut_down_ends_with_255(isolation: str, tmp_path: Path) -> None:
+    async def story(nodes: Nodes) -> None:
+        assert await nodes.run("a", f"ssh {address('b')} true") == Exit(0)
+        await nodes.machine.shutdown("b")
+        assert await nodes.run("a", f"ssh {address('b')} true") == Exit(255)
+
+    tell(tmp_path / "d", story, count=2)
+
+
+def test_an_ssh_session_outlives_its_client(isolation: str, tmp_path: Path, marker: str) -> None:
+    async def story(nodes: Nodes) -> None:
+        session = f"MARK={marker} sleep 100 & touch /dev/shm/{marker}; wait"
+        running = asyncio.create_task(nodes.run("a", f"ssh {address('b')} '{session}'"))
+        while not alive(f"MARK={marker}"):
+            await asyncio.sleep(0.01)
+        await nodes.machine.end("a", SCOPE)
+        assert (await running).code == 143
+        assert alive(f"MARK={marker}")
+        await nodes.machine.shutdown("b")
+        assert not alive(f"MARK={marker}")
+        Path("/dev/shm", marker).unlink(missing_ok=True)
+
+    tell(tmp_path / "d", story, count=2)
+
+
+def test_a_login_shell_still_finds_the_stand_ins_first(isolation: str, tmp_path: Path) -> None:
+    async def story(nodes: Nodes) -> None:
+        stand_in = nodes.up["a"].environment["PATH"].partition(":")[0]
+        assert await nodes.output("a", "bash -lc 'command -v ssh'") == f"{stand_in}/ssh\n"
+
+    tell(tmp_path / "d", story)
+
+
+# --- images and GPUs --------------------------------------------------------------------------------------------
+
+
+def test_an_image_without_a_local_environment_fails_as_in_the_service(tmp_path: Path) -> None:
+    async def story(nodes: Nodes) -> None:
+        ended = await nodes.run("a", "true", image="example/cntk:gpu")
+        assert ended.failure == "ContainerInvalidImage"
+        assert "batchtrain emulator images map example/cntk:gpu PREFIX" in ended.message
+
+    tell(tmp_path / "d", story)
+
+
+def test_an_images_programs_come_first_for_its_runs_but_not_in_ssh_sessions(isolation: str, tmp_path: Path) -> None:
+    program = tmp_path / "env/bin/hello"
+    program.parent.mkdir(parents=True)
+    program.write_text("#!/bin/sh\necho hello\n")
+    program.chmod(0o755)
+
+    async def story(nodes: Nodes) -> None:
+        assert await nodes.output("a", "hello", image="i") == "hello\n"
+        assert await nodes.output("a", f"ssh {address('b')} {program}", image="i") == "hello\n"
+        assert await nodes.run("a", f"ssh {address('b')} hello", image="i") == Exit(127)
+
+    tell(tmp_path / "d", story, count=2, images={"i": str(tmp_path / "env")})
+
+
+def test_nvidia_smi_counts_the_gpus_of_the_vm_size(isolation: str, tmp_path: Path) -> None:
+    async def story(nodes: Nodes) -> None:
+        await nodes.boot("b", gpus=4)
+        assert await nodes.output("b", "bash -c 'nvidia-smi -L | wc -l'") == "4\n"
+        assert (await nodes.output("b", "nvidia-smi -L")).startswith(
+            "GPU 0: Emulated GPU of STANDARD_NC24R (UUID: GPU-"
+        )
+        query = "nvidia-smi --query-gpu=index,count --format=csv,noheader"
+        assert await nodes.output("b", query) == "0, 4\n1, 4\n2, 4\n3, 4\n"
+
+    tell(tmp_path / "d", story, count=0)
+
+
+# --- resource files ---------------------------------------------------------------------------------------------
+
+
+class Blobs(BaseHTTPRequestHandler):
+    """/ok has a body, /cut promises more than it sends, any other path is the status it names."""
+
+    def do_GET(self) -> None:
+        status = {"/ok": 200, "/cut": 200}.get(self.path) or int(self.path[1:4])
+        self.send_response(status)
+        self.send_header("Content-Length", "100" if self.path == "/cut" else "4")
+        self.end_headers()
+        self.wfile.write(b"body")
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture
+def blobs() -> Iterator[str]:
+    with ThreadingHTTPServer(("127.0.0.1", 0), Blobs) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join()
+
+
+def test_resource_files_are_there_before_the_command_starts(isolation: str, tmp_path: Path, blobs: str) -> None:
+    async def story(nodes: Nodes) -> None:
+        files = (Download(f"{blobs}/ok", "data/a.txt", "0640"), Download(f"{blobs}/ok", "b.sh"))
+        ended = await nodes.machine.run("a", Run(SCOPE, TASK, "stat -c '%n %a' data/a.txt b.sh", {}, files))
+        assert ended == Exit(0)
+        assert nodes.file("a", "stdout.txt").read_text() == "data/a.txt 640\nb.sh 770\n"
+        assert nodes.file("a", "wd/data/a.txt").read_text() == "body"
+        await nodes.machine.run("a", Run(SCOPE, TASK, "true", {}, files[:1], downloads_to=""))
+        assert nodes.file("a", "data/a.txt").read_text() == "body"
+
+    tell(tmp_path / "d", story)
+
+
+@pytest.mark.parametrize(
+    ("blob", "path", "failure"),
+    [
+        ("/404", "x", "BlobNotFound"),
+        ("/403?sig=secret", "x", "BlobAccessDenied"),
+        ("/500", "x", "BlobDownloadMiscError"),
+        ("/cut", "x", "BlobDownloadMiscError"),
+        ("/ok", "../../../../../../out", "ResourceFileWriteFailed"),
+        ("/ok", "/etc/out", "ResourceFileWriteFailed"),
+        ("/ok", "link/out", "ResourceFileWriteFailed"),
+    ],
+)
+def test_a_resource_file_that_fails_has_batchs_code_and_nothing_runs(
+    tmp_path: Path, blobs: str, blob: str, path: str, failure: str
+) -> None:
+    async def story(nodes: Nodes) -> None:
+        await nodes.run("a", f"ln -s {tmp_path} link")
+        run = Run(SCOPE, TASK, "touch started", {}, (Download(blobs + blob, path),))
+        ended = await nodes.machine.run("a", run)
+        assert (ended.code, ended.failure) == (None, failure)
+        assert "secret" not in ended.message
+        assert not nodes.file("a", "wd/started").exists()
+        assert not (tmp_path / "out").exists()
+
+    tell(tmp_path / "d", story)

@@ -1,0 +1,192 @@
+"""Stand-ins for the emulator's tests: a world without a clock or a machine, and a machine without processes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from batchtrain.emulator import jobs, nodes, pools, reports, scheduler, tasks, wire
+from batchtrain.emulator.machine.types import Exit, NodeLost, NodeSpec, NodeUp, Run
+from batchtrain.emulator.records import Node, Task
+from batchtrain.emulator.reply import Call, Reply
+from batchtrain.emulator.world import Size, World
+
+START = wire.parse_timestamp("2026-11-21T10:00:00Z")
+BASE = "http://127.0.0.1:10010"
+POOL = {
+    "id": "pool",
+    "vmSize": "STANDARD_D2_V3",
+    "virtualMachineConfiguration": {
+        "imageReference": {"publisher": "microsoft-dsvm", "offer": "ubuntu-hpc", "sku": "2204"},
+        "nodeAgentSKUId": "batch.node.ubuntu 22.04",
+    },
+}
+
+
+def call(
+    *path: str, body: object = None, now: int = START, headers: Mapping[str, str] | None = None, **query: str
+) -> Call:
+    """A request as the operations take it; query names with a `$` are given without it."""
+    dollar = {"filter", "select", "skiptoken"}
+    asked = {f"${name}" if name in dollar else name: value for name, value in query.items()}
+    content = b"" if body is None else msgspec.json.encode(body)
+    return Call(path, asked, headers or {}, content, "/pools", BASE, now)
+
+
+class Stage:
+    """A world and what it asks of a machine, step by step; time goes on by a second whenever asked to."""
+
+    def __init__(self) -> None:
+        self.world = World(seed="seed", size_of=lambda name: Size(2, 4 if "nc24" in name else 0))
+        self.now = START
+
+    def do(self, operation: Callable[[World, Call], Reply], *path: str, body: object = None, **query: str) -> Reply:
+        return operation(self.world, call(*path, body=body, now=self.now, **query))
+
+    def settle(self) -> list[scheduler.Effect]:
+        """Carry out everything due; returns what needs a machine, in order."""
+        found: list[scheduler.Effect] = []
+        while effects := scheduler.due(self.world, self.world.take_touched(self.now)):
+            for effect in effects:
+                reports.begin(self.world, effect, self.now)
+            found += effects
+        self.world.take_changes()
+        return [effect for effect in found if isinstance(effect, MACHINE)]
+
+    def pool(self, nodes: int = 1, **more: object) -> list[Node]:
+        """A pool whose nodes are up."""
+        self.do(pools.create_pool, body={**POOL, "targetDedicatedNodes": nodes, **more})
+        self.boot()
+        return self.nodes()
+
+    def gang_pool(self, nodes: int = 2, **more: object) -> list[Node]:
+        return self.pool(nodes, enableInterNodeCommunication=True, **more)
+
+    def boot(self) -> list[scheduler.Effect]:
+        """Answer every boot; returns what was due besides."""
+        others = []
+        for effect in self.settle():
+            if isinstance(effect, scheduler.BootNode):
+                self.up(effect.node)
+            else:
+                others.append(effect)
+        return others + self.settle()
+
+    def up(self, node_id: str) -> None:
+        reports.node_up(self.world, node_id, NodeUp(Path("/nodes", node_id), "/mnt", {}, "process"), self.now)
+
+    def nodes(self) -> list[Node]:
+        return sorted(self.world.pools["pool"].nodes.values(), key=lambda node: node.seq)
+
+    def job(self, **more: object) -> None:
+        self.do(jobs.create_job, body={"id": "job", "poolInfo": {"poolId": "pool"}, **more})
+
+    def task(self, task_id: str = "task", **more: object) -> Task:
+        self.do(tasks.create_task, "job", body={"id": task_id, "commandLine": "true", **more})
+        return self.world.jobs["job"].tasks[task_id]
+
+    def gang(self, instances: int = 2, **more: object) -> Task:
+        settings = {"numberOfInstances": instances, "coordinationCommandLine": "true"}
+        return self.task(multiInstanceSettings=settings, **more)
+
+    def exits(self, task: Task, code: int = 0) -> None:
+        """The task's own command ends, and with it all that is left of the run."""
+        reports.application_ended(self.world, task, task.run, Exit(code), self.now)
+        self.end_scopes()
+
+    def coordinated(self, task: Task, number: int, code: int = 0) -> None:
+        reports.coordination_ended(self.world, task, task.run, number, Exit(code), self.now)
+
+    def end_scopes(self) -> list[scheduler.Effect]:
+        """Answer every end of a scope; returns what was due besides."""
+        others = []
+        for effect in self.settle():
+            if isinstance(effect, scheduler.EndScope):
+                reports.scope_ended(self.world, effect.task, effect.run, effect.instance, self.now)
+            else:
+                others.append(effect)
+        return others + self.settle()
+
+    def later(self, seconds: float = 1) -> None:
+        self.now += int(seconds * wire.SECOND)
+
+    def disable_node(self, node: Node) -> None:
+        self.do(nodes.disable_scheduling, "pool", node.id, body={})
+
+
+MACHINE = (
+    scheduler.BootNode,
+    scheduler.RunStartTask,
+    scheduler.ShutdownNode,
+    scheduler.RemoveNode,
+    scheduler.RunCoordination,
+    scheduler.RunApplication,
+    scheduler.EndScope,
+)
+
+
+class FakeMachine:
+    """Nodes that are directories. Commands: `exit N`, `print TEXT`, `fail CODE`, `wait` (until ended)."""
+
+    def __init__(self, data_dir: Path) -> None:
+        self.data_dir = data_dir
+        self.specs: dict[str, NodeSpec] = {}
+        self.runs: list[tuple[str, Run]] = []
+        self._waiting: dict[tuple[str, str], asyncio.Future[Exit]] = {}
+        self._lost: dict[str, Callable[[str], None]] = {}
+
+    @classmethod
+    async def open(cls, data_dir: Path) -> FakeMachine:
+        return cls(data_dir)
+
+    async def boot(self, spec: NodeSpec, lost: Callable[[str], None]) -> NodeUp:
+        self.specs[spec.node_id], self._lost[spec.node_id] = spec, lost
+        root = self.data_dir / "nodes" / spec.node_id
+        root.mkdir(parents=True, exist_ok=True)
+        return NodeUp(root, "/mnt/batch/tasks", {"PATH": "/bin"}, "process")
+
+    async def run(self, node_id: str, run: Run) -> Exit:
+        self.runs.append((node_id, run))
+        if node_id not in self.specs:
+            raise NodeLost(node_id)
+        directory = self.data_dir / "nodes" / node_id / run.directory
+        (directory / "wd").mkdir(parents=True, exist_ok=True)
+        word, _, rest = run.command_line.partition(" ")
+        with (directory / "stdout.txt").open("a") as file:
+            file.write(f"{rest}\n" if word == "print" else "")
+        (directory / "stderr.txt").touch()
+        if word == "wait":
+            future = self._waiting[node_id, run.scope] = asyncio.get_running_loop().create_future()
+            return await future
+        if word == "fail":
+            return Exit(None, rest, "as asked")
+        return Exit(int(rest) if word == "exit" else 0)
+
+    async def end(self, node_id: str, scope: str, grace: float = 0.0) -> None:
+        future = self._waiting.pop((node_id, scope), None)
+        if future is not None and not future.done():
+            future.set_result(Exit(143))
+
+    async def shutdown(self, node_id: str) -> None:
+        self.specs.pop(node_id, None)
+        for key in [key for key in self._waiting if key[0] == node_id]:
+            future = self._waiting.pop(key)
+            if not future.done():
+                future.set_exception(NodeLost(node_id))
+
+    async def remove(self, node_id: str) -> None:
+        await self.shutdown(node_id)
+
+    async def close(self) -> None:
+        for node_id in tuple(self.specs):
+            await self.shutdown(node_id)
+
+
+def document(reply: Reply) -> dict[str, Any]:
+    """The reply's body, which must be there."""
+    assert reply.document is not None
+    return reply.document

@@ -1,0 +1,33 @@
+# Runs on the primary, when the coordination command has come back on every instance.
+source "$AZ_BATCH_TASK_SHARED_DIR/.batchtrain/gang.sh" || exit 1
+
+# Fabric: tcp. Only Intel MPI up to 2018 reaches Network Direct, mvapich does not.
+
+# pre_execution_command, in this same shell; a file that it sources must be there:
+trap 'bt_check_source "$BASH_COMMAND"' DEBUG
+source /opt/activate; source /opt/mpivars.sh
+{ bt_code=$?; trap - DEBUG; set +eu; } 2>/dev/null
+[ "$bt_code" -eq 0 ] || bt_say "warning: pre_execution_command ended with code $bt_code"
+
+# Ranks on each node, as the primary counts them:
+processes_per_node=$(nvidia-smi -L | wc -l)
+bt_check_ranks 'nvidia-smi -L | wc -l'
+
+# The hosts, this one first (rank 0 belongs where the task's files are taken from); each must answer ssh:
+bt_order_hosts 2
+bt_use_ssh 23
+bt_wait_for_hosts
+
+# With mpi4py, a rank that ends by an exception aborts the others instead of waiting for them for ever:
+bt_find_mpi4py python
+
+# The line. bt_gang runs it, and ends the whole gang when one rank fails, with that rank's exit code:
+bt_begin
+{
+bt_gang mpirun \
+  -verbose \
+  -hosts "$AZ_BATCH_HOST_LIST" -np "$((2 * processes_per_node))" -ppn "$processes_per_node" \
+  sh "$AZ_BATCH_TASK_SHARED_DIR/.batchtrain/rank.sh" \
+  python -u "${bt_mpi4py[@]}" train.py --outputdir $AZ_BATCH_TASK_WORKING_DIR/output
+} <&0 &
+bt_attend "$!"

@@ -1,0 +1,145 @@
+"""Files of nodes and tasks: what is shown, and that nothing outside a node's directory ever is."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from batchtrain.emulator import files
+from batchtrain.emulator.faults import Fault
+from batchtrain.emulator.reply import Reply
+from tests.emulation import Stage, call, document
+
+TASK = "workitems/job/job-1/task"
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Stage:
+    """A task on a node whose directory is real; beside the directory lies a secret."""
+    stage = Stage()
+    (node,) = stage.pool(1)
+    node.root = str(tmp_path / "node")
+    stage.job()
+    stage.task()
+    stage.settle()
+    work = tmp_path / "node" / TASK / "wd"
+    work.mkdir(parents=True)
+    (work.parent / "stdout.txt").write_text("0123456789")
+    (work / "a b.txt").write_text("x")
+    (tmp_path / "secret").write_text("secret")
+    return stage
+
+
+def read(stage: Stage, name: str, **headers: str) -> bytes:
+    reply = files.get_task_file(stage.world, call("job", "task", name, headers=headers_of(headers)))
+    assert reply.status == 200 and reply.content is not None
+    with reply.content.file as file:
+        file.seek(reply.content.start)
+        return file.read(reply.content.length)
+
+
+def headers_of(given: dict[str, str]) -> dict[str, str]:
+    return {name.replace("_", "-"): value for name, value in given.items()}
+
+
+def names(reply: Reply) -> list[str]:
+    return [one["name"] for one in document(reply)["value"]]
+
+
+def test_a_list_shows_the_top_or_with_recursive_all(stage: Stage) -> None:
+    assert names(stage.do(files.list_task_files, "job", "task")) == ["stdout.txt", "wd"]
+    recursive = stage.do(files.list_task_files, "job", "task", recursive="true")
+    assert names(recursive) == ["stdout.txt", "wd", "wd/a b.txt"]
+
+
+def test_a_file_s_length_is_a_string_and_a_directory_has_no_properties(stage: Stage) -> None:
+    file, directory = document(stage.do(files.list_task_files, "job", "task"))["value"]
+    assert (file["properties"]["contentLength"], file["properties"]["fileMode"]) == ("10", "0o100644")
+    assert (directory["isDirectory"], "properties" in directory) == (True, False)
+
+
+def test_lists_are_filtered_and_paged(stage: Stage) -> None:
+    found = stage.do(files.list_task_files, "job", "task", recursive="true", filter="startswith(name, 'wd/')")
+    assert names(found) == ["wd/a b.txt"]
+    first = stage.do(files.list_task_files, "job", "task", maxresults="1")
+    assert names(first) == ["stdout.txt"]
+    assert names(stage.do(files.list_task_files, "job", "task", maxresults="1", skiptoken="stdout.txt")) == ["wd"]
+
+
+def test_the_node_s_files_hold_the_task_s(stage: Stage) -> None:
+    node = stage.nodes()[0]
+    reply = stage.do(files.head_node_file, "pool", node.id, f"{TASK}/stdout.txt")
+    assert reply.headers["Content-Length"] == "10"
+    assert reply.headers["ocp-batch-file-isdirectory"] == "False"
+
+
+@pytest.mark.parametrize(
+    ("span", "content"),
+    [("bytes=0-3", b"0123"), ("bytes=8-100", b"89"), ("bytes=4-", b"456789"), ("bytes=-2", b"89"), ("", b"0123456789")],
+)
+def test_a_range_is_a_slice(stage: Stage, span: str, content: bytes) -> None:
+    assert read(stage, "stdout.txt", ocp_range=span) == content
+
+
+@pytest.mark.parametrize("span", ["bytes=10-", "bytes=10-12", "bytes=5-4"])
+def test_a_range_past_the_end_is_416(stage: Stage, span: str) -> None:
+    with pytest.raises(Fault) as refusal:
+        read(stage, "stdout.txt", ocp_range=span)
+    assert (refusal.value.status, refusal.value.code) == (416, "InvalidRange")
+
+
+@pytest.mark.parametrize("span", ["lines=1-2", "bytes=x-y", "bytes=-", "bytes"])
+def test_a_malformed_range_is_400(stage: Stage, span: str) -> None:
+    with pytest.raises(Fault, match="InvalidHeaderValue"):
+        read(stage, "stdout.txt", ocp_range=span)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["nothing", "wd", "", ".", "..", "../..", "wd/../stdout.txt", "../../../../../secret", "/etc/passwd", "wd//x", "a\0b"],
+)
+def test_names_that_lead_nowhere_or_elsewhere_are_404(stage: Stage, name: str) -> None:
+    with pytest.raises(Fault, match="FileNotFound"):
+        read(stage, name)
+    with pytest.raises(Fault, match="FileNotFound"):
+        stage.do(files.delete_task_file, "job", "task", name) if name != "wd" else read(stage, name)
+
+
+def test_a_link_out_of_the_node_is_not_followed_listed_or_deleted_through(stage: Stage, tmp_path: Path) -> None:
+    work = tmp_path / "node" / TASK / "wd"
+    (work / "link").symlink_to(tmp_path / "secret")
+    (work / "up").symlink_to(tmp_path)
+    for name in ("wd/link", "wd/up/secret", "wd/up"):
+        with pytest.raises(Fault, match="FileNotFound"):
+            read(stage, name)
+    with pytest.raises(Fault, match="FileNotFound"):
+        stage.do(files.delete_task_file, "job", "task", "wd/up/secret")
+    assert names(stage.do(files.list_task_files, "job", "task", recursive="true")) == ["stdout.txt", "wd", "wd/a b.txt"]
+    stage.do(files.delete_task_file, "job", "task", "wd", recursive="true")
+    assert (tmp_path / "secret").read_text() == "secret"
+
+
+def test_a_link_inside_the_node_is_followed(stage: Stage, tmp_path: Path) -> None:
+    (tmp_path / "node" / TASK / "wd" / "latest").symlink_to(tmp_path / "node" / TASK / "stdout.txt")
+    assert read(stage, "wd/latest") == b"0123456789"
+
+
+def test_a_pipe_is_no_file_and_stops_nobody(stage: Stage, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "node" / TASK / "wd" / "pipe")
+    with pytest.raises(Fault, match="FileNotFound"):
+        read(stage, "wd/pipe")
+
+
+def test_a_directory_is_deleted_with_recursive_only(stage: Stage) -> None:
+    with pytest.raises(Fault, match="OperationInvalidForCurrentState"):
+        stage.do(files.delete_task_file, "job", "task", "wd")
+    stage.do(files.delete_task_file, "job", "task", "wd", recursive="true")
+    assert names(stage.do(files.list_task_files, "job", "task")) == ["stdout.txt"]
+
+
+def test_a_task_that_has_not_run_has_no_files(stage: Stage) -> None:
+    stage.task("waits")
+    with pytest.raises(Fault, match="TaskFilesUnavailable"):
+        stage.do(files.list_task_files, "job", "waits")

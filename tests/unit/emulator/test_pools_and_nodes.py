@@ -1,0 +1,272 @@
+"""Life of pools and nodes, without a clock, a machine or a socket."""
+
+from __future__ import annotations
+
+import pytest
+
+from batchtrain.emulator import nodes, pools, reports, scheduler
+from batchtrain.emulator.faults import Fault
+from batchtrain.emulator.machine.types import Exit
+from tests.emulation import POOL, Stage, document
+
+START_TASK = {"commandLine": "prepare"}
+
+
+@pytest.fixture
+def stage() -> Stage:
+    return Stage()
+
+
+def states(stage: Stage) -> list[str]:
+    return [node.state for node in stage.nodes()]
+
+
+def pool_of(stage: Stage) -> dict[str, object]:
+    return document(stage.do(pools.get_pool, "pool"))
+
+
+def test_a_new_pool_has_the_service_s_defaults(stage: Stage) -> None:
+    reply = stage.do(pools.create_pool, body=POOL)
+    assert (reply.status, reply.document) == (201, None)
+    assert set(reply.headers) == {"ETag", "Last-Modified", "Location", "DataServiceId"}
+    found = pool_of(stage)
+    assert found | {
+        "vmSize": "standard_d2_v3",
+        "resizeTimeout": "PT15M",
+        "taskSlotsPerNode": 1,
+        "enableAutoScale": False,
+        "enableInterNodeCommunication": False,
+        "taskSchedulingPolicy": {"nodeFillType": "Spread"},
+        "allocationState": "resizing",
+        "currentDedicatedNodes": 0,
+    } == found
+
+
+def test_allocation_settles_without_touching_the_etag(stage: Stage) -> None:
+    stage.do(pools.create_pool, body={**POOL, "targetDedicatedNodes": 1})
+    before = pool_of(stage)
+    stage.later()
+    stage.boot()
+    after = pool_of(stage)
+    assert (before["allocationState"], after["allocationState"]) == ("resizing", "steady")
+    assert (before["eTag"], before["lastModified"]) == (after["eTag"], after["lastModified"])
+
+
+def test_nodes_are_named_and_addressed_as_in_the_service(stage: Stage) -> None:
+    dedicated, spot = stage.pool(1, targetLowPriorityNodes=1)
+    assert dedicated.id.startswith("tvmps_") and len(dedicated.id) == 6 + 64 + 2 and dedicated.id.endswith("_d")
+    assert spot.id.endswith("_p")
+    assert [dedicated.address, spot.address] == ["127.1.0.4", "127.1.0.5"]
+    assert dedicated.hostname != spot.hostname
+
+
+def test_a_given_back_address_is_used_again(stage: Stage) -> None:
+    first = stage.pool(2)[0]
+    stage.do(pools.remove_nodes, "pool", body={"nodeList": [first.id]})
+    stage.settle()
+    reports.node_removed(stage.world, first.id, stage.now)
+    stage.settle()
+    stage.do(pools.resize_pool, "pool", body={"targetDedicatedNodes": 2})
+    stage.settle()
+    assert {node.address for node in stage.nodes()} == {"127.1.0.4", "127.1.0.5"}
+
+
+@pytest.mark.parametrize(
+    ("change", "code", "name"),
+    [
+        ({"id": "no spaces"}, "InvalidPropertyValue", "id"),
+        ({"id": "x" * 65}, "InvalidPropertyValue", "id"),
+        ({"virtualMachineConfiguration": None}, "MissingRequiredProperty", "virtualMachineConfiguration"),
+        ({"taskSlotsPerNode": 0}, "InvalidPropertyValue", "taskSlotsPerNode"),
+        ({"taskSlotsPerNode": 9}, "InvalidPropertyValue", "taskSlotsPerNode"),
+        ({"targetDedicatedNodes": -1}, "InvalidPropertyValue", "targetDedicatedNodes"),
+        ({"resizeTimeout": "PT1M"}, "InvalidPropertyValue", "resizeTimeout"),
+    ],
+)
+def test_a_pool_that_cannot_be_is_refused_by_property(
+    stage: Stage, change: dict[str, object], code: str, name: str
+) -> None:
+    with pytest.raises(Fault) as refusal:
+        stage.do(pools.create_pool, body={**POOL, **change})
+    assert (refusal.value.code, refusal.value.details["PropertyName"]) == (code, name)
+    assert not stage.world.pools
+
+
+def test_an_inter_node_pool_cannot_mix_dedicated_and_spot(stage: Stage) -> None:
+    mixed = {"targetDedicatedNodes": 1, "targetLowPriorityNodes": 1, "enableInterNodeCommunication": True}
+    with pytest.raises(Fault, match="InvalidPropertyValue"):
+        stage.do(pools.create_pool, body={**POOL, **mixed})
+    stage.gang_pool(1)
+    with pytest.raises(Fault, match="InvalidPropertyValue"):
+        stage.do(pools.resize_pool, "pool", body={"targetLowPriorityNodes": 1})
+
+
+def test_ids_keep_their_case_and_ignore_it(stage: Stage) -> None:
+    stage.do(pools.create_pool, body={**POOL, "id": "Pool"})
+    assert pool_of(stage)["id"] == "Pool"
+    with pytest.raises(Fault, match="PoolExists"):
+        stage.do(pools.create_pool, body=POOL)
+
+
+def test_passwords_are_never_echoed(stage: Stage) -> None:
+    account = {"name": "me", "password": "hush", "linuxUserConfiguration": {"sshPrivateKey": "hush"}}
+    stage.do(pools.create_pool, body={**POOL, "userAccounts": [account]})
+    assert "hush" not in str(pool_of(stage))
+
+
+@pytest.mark.parametrize(
+    "what", [{"autoScaleFormula": "$x=1"}, {"applicationPackageReferences": [{"applicationId": "a"}]}]
+)
+def test_what_is_not_implemented_is_refused_rather_than_passed_over(stage: Stage, what: dict[str, object]) -> None:
+    with pytest.raises(Fault, match="NotImplementedByEmulator") as refusal:
+        stage.do(pools.create_pool, body={**POOL, **what})
+    assert refusal.value.status == 501
+
+
+def test_a_resize_needs_a_steady_pool(stage: Stage) -> None:
+    stage.do(pools.create_pool, body={**POOL, "targetDedicatedNodes": 1})
+    with pytest.raises(Fault, match="PoolBeingResized"):
+        stage.do(pools.resize_pool, "pool", body={"targetDedicatedNodes": 2})
+
+
+def test_a_smaller_target_gives_up_idle_nodes_first(stage: Stage) -> None:
+    stage.pool(2)
+    stage.job()
+    task = stage.task()
+    stage.settle()
+    busy = task.instances[0].node
+    stage.do(pools.resize_pool, "pool", body={"targetDedicatedNodes": 1})
+    due = stage.settle()
+    assert [type(effect) for effect in due] == [scheduler.RemoveNode]
+    assert due[0].node != busy  # type: ignore[union-attr]
+
+
+def test_a_node_that_leaves_requeues_its_task_and_waits_for_its_end(stage: Stage) -> None:
+    (node,) = stage.pool(1)
+    stage.job()
+    task = stage.task()
+    stage.settle()
+    stage.do(pools.resize_pool, "pool", body={"targetDedicatedNodes": 0})
+    assert [type(effect) for effect in stage.settle()] == [scheduler.EndScope]
+    reports.scope_ended(stage.world, task, 1, 0, stage.now)
+    assert [type(effect) for effect in stage.settle()] == [scheduler.RemoveNode]
+    assert (task.state, task.requeues) == ("active", 1)
+    assert stage.world.pool("pool").record.allocation == "resizing"
+    reports.node_removed(stage.world, node.id, stage.now)
+    stage.settle()
+    assert stage.world.pool("pool").record.allocation == "steady"
+
+
+def test_with_taskcompletion_a_leaving_node_lets_its_task_finish(stage: Stage) -> None:
+    stage.pool(1)
+    stage.job()
+    task = stage.task()
+    stage.settle()
+    body = {"targetDedicatedNodes": 0, "nodeDeallocationOption": "taskcompletion"}
+    stage.do(pools.resize_pool, "pool", body=body)
+    assert stage.settle() == []
+    stage.exits(task)
+    assert (task.state, task.result) == ("completed", "success")
+
+
+def test_a_deleted_pool_is_deleting_until_its_nodes_are_gone(stage: Stage) -> None:
+    (node,) = stage.pool(1)
+    assert stage.do(pools.delete_pool, "pool").status == 202
+    assert pool_of(stage)["state"] == "deleting"
+    with pytest.raises(Fault, match="PoolBeingDeleted"):
+        stage.do(pools.create_pool, body=POOL)
+    stage.settle()
+    reports.node_removed(stage.world, node.id, stage.now)
+    stage.settle()
+    with pytest.raises(Fault, match="PoolNotFound"):
+        stage.do(pools.get_pool, "pool")
+
+
+def test_a_pool_deleted_while_its_nodes_boot_goes_too(stage: Stage) -> None:
+    stage.do(pools.create_pool, body={**POOL, "targetDedicatedNodes": 1})
+    (boot,) = stage.settle()
+    stage.do(pools.delete_pool, "pool")
+    assert stage.settle() == []
+    stage.up(boot.node)  # type: ignore[union-attr]
+    assert [type(effect) for effect in stage.settle()] == [scheduler.RemoveNode]
+
+
+def test_a_node_that_cannot_boot_ends_the_resize_with_an_error(stage: Stage) -> None:
+    stage.do(pools.create_pool, body={**POOL, "targetDedicatedNodes": 1})
+    (boot,) = stage.settle()
+    reports.node_failed(stage.world, boot.node, "no memory", stage.now)  # type: ignore[union-attr]
+    assert stage.settle() == []
+    found = pool_of(stage)
+    assert (found["allocationState"], found["currentDedicatedNodes"]) == ("steady", 0)
+    assert found["resizeErrors"][0]["code"] == "AllocationFailed"  # type: ignore[index]
+
+
+def test_nodes_are_counted_by_state(stage: Stage) -> None:
+    stage.pool(2)
+    (counts,) = document(stage.do(pools.list_node_counts))["value"]
+    assert (counts["dedicated"]["idle"], counts["dedicated"]["total"], counts["lowPriority"]["total"]) == (2, 2, 0)
+
+
+def test_a_node_waits_for_its_start_task(stage: Stage) -> None:
+    (node,) = stage.pool(1, startTask=START_TASK)
+    assert (node.state, node.start["state"]) == ("waitingforstarttask", "running")
+    reports.start_task_ended(stage.world, node.id, 1, Exit(0), stage.now)
+    assert (node.state, node.start["result"], node.start["exitCode"]) == ("idle", "success", 0)
+
+
+def test_a_start_task_is_tried_again_and_then_given_up(stage: Stage) -> None:
+    (node,) = stage.pool(1, startTask={**START_TASK, "maxTaskRetryCount": 1})
+    reports.start_task_ended(stage.world, node.id, 1, Exit(1), stage.now)
+    assert [type(effect) for effect in stage.settle()] == [scheduler.RunStartTask]
+    assert node.start["retryCount"] == 1
+    reports.start_task_ended(stage.world, node.id, 1, Exit(1), stage.now)
+    assert stage.settle() == []
+    assert (node.state, node.start["failureInfo"]["code"]) == ("starttaskfailed", "FailureExitCode")
+
+
+def test_a_start_task_nobody_waits_for_leaves_the_node_usable(stage: Stage) -> None:
+    (node,) = stage.pool(1, startTask={**START_TASK, "waitForSuccess": False})
+    reports.start_task_ended(stage.world, node.id, 1, Exit(1), stage.now)
+    assert (node.state, node.start["result"]) == ("idle", "failure")
+
+
+def test_a_rebooted_node_shuts_down_boots_and_starts_again(stage: Stage) -> None:
+    (node,) = stage.pool(1)
+    assert stage.do(nodes.reboot_node, "pool", node.id, body={}).status == 202
+    assert node.state == "rebooting"
+    assert [type(effect) for effect in stage.settle()] == [scheduler.ShutdownNode]
+    reports.node_down(stage.world, node.id, stage.now)
+    stage.boot()
+    assert node.state == "idle"
+
+
+def test_a_node_that_dies_requeues_its_task_and_boots_again(stage: Stage) -> None:
+    (node,) = stage.pool(1)
+    stage.job()
+    task = stage.task()
+    stage.settle()
+    reports.node_lost(stage.world, node.id, stage.now)
+    assert (task.state, task.requeues, task.retries) == ("active", 1, 0)
+    assert stage.boot() == [scheduler.RunApplication(task, 2)]
+    assert (node.state, task.state, task.run) == ("running", "running", 2)
+
+
+def test_a_node_that_keeps_dying_is_given_up(stage: Stage) -> None:
+    (node,) = stage.pool(1)
+    for _ in range(reports.MAX_LOSSES + 1):
+        reports.node_lost(stage.world, node.id, stage.now)
+        stage.boot()
+    assert node.state == "unusable"
+
+
+def test_a_node_without_scheduling_gets_no_tasks(stage: Stage) -> None:
+    (node,) = stage.pool(1)
+    stage.job()
+    stage.disable_node(node)
+    task = stage.task()
+    assert (stage.settle(), node.state, task.state) == ([], "offline", "active")
+    stage.do(nodes.enable_scheduling, "pool", node.id)
+    stage.settle()
+    assert task.state == "running"
+    with pytest.raises(Fault, match="NodeAlreadyInTargetSchedulingState"):
+        stage.do(nodes.enable_scheduling, "pool", node.id)

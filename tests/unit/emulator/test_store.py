@@ -1,0 +1,196 @@
+"""What a restarted emulator knows."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from batchtrain.emulator import images, jobs, pools, reports, scheduler, tasks
+from batchtrain.emulator.machine.types import Exit
+from batchtrain.emulator.store import Store, UnknownSchema
+from batchtrain.emulator.world import World
+from tests.emulation import Stage, document
+
+Restart = Callable[[Stage], Stage]
+
+
+@pytest.fixture
+def restart(tmp_path: Path) -> Restart:
+    """Gives another stage with what the first one stored, woken up."""
+
+    def again(stage: Stage) -> Stage:
+        changes = [change for change in everything(stage.world)]
+        store = Store(tmp_path / "world.sqlite3")
+        store.clear()
+        store.commit(changes, stage.world.last_seq)
+        store.close()
+        store = Store(tmp_path / "world.sqlite3")
+        other = Stage()
+        other.now = stage.now
+        other.world.restore(store.load())
+        other.world.last_seq = store.last_seq()
+        store.close()
+        reports.wake(other.world, other.now)
+        return other
+
+    return again
+
+
+def everything(world: World) -> list[object]:
+    for pool in world.pools.values():
+        world.save_pool(pool)
+        for node in pool.nodes.values():
+            world.save_node(node)
+    for job in world.jobs.values():
+        world.save_job(job)
+        for task in job.order:
+            world.save_task(task)
+    return world.take_changes()  # type: ignore[return-value]
+
+
+def test_pools_jobs_and_finished_tasks_are_as_they_were(restart: Restart) -> None:
+    stage = Stage()
+    stage.pool(1)
+    stage.job()
+    task = stage.task()
+    stage.settle()
+    stage.exits(task, 3)
+    before = [
+        document(stage.do(operation, *path))
+        for operation, path in ((pools.get_pool, ("pool",)), (jobs.get_job, ("job",)), (tasks.get_task, ("job", "task")))
+    ]
+    other = restart(stage)
+    assert before == [
+        document(other.do(operation, *path))
+        for operation, path in ((pools.get_pool, ("pool",)), (jobs.get_job, ("job",)), (tasks.get_task, ("job", "task")))
+    ]
+    assert other.world.jobs["job"].counts == stage.world.jobs["job"].counts
+
+
+def test_nodes_boot_again_and_start_tasks_run_again(restart: Restart) -> None:
+    stage = Stage()
+    (node,) = stage.pool(1, startTask={"commandLine": "prepare"})
+    reports.start_task_ended(stage.world, node.id, 1, Exit(0), stage.now)
+    other = restart(stage)
+    assert other.boot() == [scheduler.RunStartTask("pool", node.id)]
+    assert other.nodes()[0].address == node.address
+
+
+def test_a_running_task_is_requeued_once_and_its_old_run_is_stale(restart: Restart) -> None:
+    stage = Stage()
+    stage.gang_pool(2)
+    stage.job()
+    stage.gang(2)
+    stage.settle()
+    other = restart(stage)
+    task = other.world.jobs["job"].tasks["task"]
+    assert (task.state, task.requeues, task.last_requeue) == ("active", 1, other.now)
+    due = other.boot()
+    assert due == [scheduler.RunCoordination(task, 2, number) for number in range(2)]
+
+
+def test_a_task_that_was_to_end_ends(restart: Restart) -> None:
+    stage = Stage()
+    stage.pool(1)
+    stage.job()
+    task = stage.task()
+    stage.settle()
+    reports.application_ended(stage.world, task, 1, Exit(4), stage.now)
+    other = restart(stage)
+    found = other.world.jobs["job"].tasks["task"]
+    assert (found.state, found.exit_code, found.requeues) == ("completed", 4, 0)
+
+
+def test_a_job_in_passage_arrives(restart: Restart) -> None:
+    stage = Stage()
+    stage.pool(1)
+    stage.job()
+    stage.task()
+    stage.settle()
+    stage.do(jobs.terminate_job, "job")
+    other = restart(stage)
+    other.settle()
+    assert other.world.jobs["job"].record.state == "completed"
+
+
+def test_a_deleting_pool_goes(restart: Restart) -> None:
+    stage = Stage()
+    (node,) = stage.pool(1)
+    stage.do(pools.delete_pool, "pool")
+    other = restart(stage)
+    assert other.settle() == [scheduler.RemoveNode("pool", node.id)]
+
+
+def test_dependencies_are_remembered(restart: Restart) -> None:
+    stage = Stage()
+    stage.pool(1)
+    stage.job(usesTaskDependencies=True)
+    first = stage.task("a")
+    stage.settle()
+    stage.exits(first)
+    for number in range(2):
+        stage.task(f"b{number}", dependsOn={"taskIds": ["a"] if number else ["never"]})
+    other = restart(stage)
+    other.boot()
+    assert [other.world.jobs["job"].tasks[name].state for name in ("b0", "b1")] == ["active", "running"]
+
+
+def test_numbers_are_never_given_twice(restart: Restart) -> None:
+    stage = Stage()
+    stage.pool(1)
+    stage.job()
+    stage.task()
+    last = stage.world.last_seq
+    stage.do(jobs.delete_job, "job")
+    stage.settle()
+    assert restart(stage).world.new_seq() == last + 1
+
+
+def test_deleted_records_stay_deleted(tmp_path: Path) -> None:
+    store = Store(tmp_path / "world.sqlite3")
+    stage = Stage()
+    stage.job()
+    stage.task("a")
+    store.commit(stage.world.take_changes(), 9)
+    stage.do(tasks.delete_task, "job", "a")
+    stage.task("b")
+    store.commit(stage.world.take_changes(), 9)
+    assert [change.key for change in store.load()] == ["job", "b"]
+    stage.do(jobs.delete_job, "job")
+    while effects := scheduler.due(stage.world, stage.world.take_touched(stage.now)):
+        for effect in effects:
+            reports.begin(stage.world, effect, stage.now)
+    store.commit(stage.world.take_changes(), 9)
+    assert list(store.load()) == []
+    store.close()
+
+
+def test_another_schema_is_refused(tmp_path: Path) -> None:
+    Store(tmp_path / "world.sqlite3").close()
+    database = sqlite3.connect(tmp_path / "world.sqlite3")
+    database.execute("UPDATE meta SET value = '99' WHERE name = 'schema'")
+    database.commit()
+    database.close()
+    with pytest.raises(UnknownSchema, match="99"):
+        Store(tmp_path / "world.sqlite3")
+
+
+def test_changes_that_could_not_be_stored_go_with_the_next(tmp_path: Path) -> None:
+    stage = Stage()
+    stage.job()
+    changes = stage.world.take_changes()
+    stage.do(jobs.update_job, "job", body={"priority": 5})
+    stage.world.put_back(changes)
+    (change,) = stage.world.take_changes()
+    assert change.record is stage.world.jobs["job"].record
+
+
+def test_an_image_is_mapped_listed_and_unmapped(tmp_path: Path) -> None:
+    images.map_image(tmp_path, "docker.io/example/train", tmp_path / "env")
+    assert images.prefix_of(tmp_path, "example/train:latest") == str(tmp_path / "env")
+    assert images.prefix_of(tmp_path, "example/train:2") is None
+    assert list(images.list_images(tmp_path)) == ["example/train:latest"]
+    assert (images.unmap(tmp_path, "example/train"), images.unmap(tmp_path, "example/train")) == (True, False)

@@ -1,0 +1,435 @@
+"""Life of jobs and tasks, without a clock, a machine or a socket."""
+
+from __future__ import annotations
+
+import pytest
+
+from batchtrain.emulator import jobs, pools, reports, scheduler, tasks, wire
+from batchtrain.emulator.faults import Fault
+from batchtrain.emulator.machine.types import Exit
+from tests.emulation import POOL, Stage, document
+
+
+@pytest.fixture
+def stage() -> Stage:
+    return Stage()
+
+
+def task_of(stage: Stage, task_id: str = "task") -> dict[str, object]:
+    return document(stage.do(tasks.get_task, "job", task_id))
+
+
+def job_of(stage: Stage) -> dict[str, object]:
+    return document(stage.do(jobs.get_job, "job"))
+
+
+def counts(stage: Stage) -> dict[str, int]:
+    found: dict[str, int] = document(stage.do(jobs.task_counts, "job"))["taskCounts"]
+    return found
+
+
+# Ordinary tasks
+
+
+def test_a_new_task_has_the_service_s_defaults(stage: Stage) -> None:
+    stage.job()
+    stage.task()
+    found = task_of(stage)
+    assert found | {
+        "state": "active",
+        "requiredSlots": 1,
+        "userIdentity": {"autoUser": {"scope": "pool", "elevationLevel": "nonadmin"}},
+        "constraints": {"maxWallClockTime": wire.INFINITE, "retentionTime": "P7D", "maxTaskRetryCount": 0},
+        "executionInfo": {"retryCount": 0, "requeueCount": 0},
+    } == found
+    assert "nodeInfo" not in found and "previousState" not in found
+
+
+def test_a_task_without_constraints_takes_its_retries_from_the_job(stage: Stage) -> None:
+    stage.job(constraints={"maxTaskRetryCount": 3})
+    assert stage.task("a").max_retries == 3
+    assert stage.task("b", constraints={"retentionTime": "P1D"}).max_retries == 0
+
+
+def test_a_task_runs_completes_and_says_how(stage: Stage) -> None:
+    (node,) = stage.pool(1)
+    stage.job()
+    task = stage.task()
+    assert stage.settle() == [scheduler.RunApplication(task, 1)]
+    assert (node.state, counts(stage)["running"]) == ("running", 1)
+    stage.later()
+    stage.exits(task)
+    found = task_of(stage)
+    assert (found["state"], found["previousState"], node.state) == ("completed", "running", "idle")
+    execution = found["executionInfo"]
+    assert (execution["exitCode"], execution["result"]) == (0, "success")  # type: ignore[index]
+    assert found["nodeInfo"]["taskRootDirectory"] == "workitems/job/job-1/task"  # type: ignore[index]
+    assert counts(stage) == {"active": 0, "running": 0, "completed": 1, "succeeded": 1, "failed": 0}
+
+
+def test_a_task_is_not_complete_before_all_it_left_behind_is_gone(stage: Stage) -> None:
+    (node,) = stage.pool(1)
+    stage.job()
+    task = stage.task()
+    stage.settle()
+    reports.application_ended(stage.world, task, 1, Exit(0), stage.now)
+    assert [type(effect) for effect in stage.settle()] == [scheduler.EndScope]
+    assert (task.state, node.state) == ("running", "running")
+    reports.scope_ended(stage.world, task, 1, 0, stage.now)
+    assert (task.state, node.state) == ("completed", "idle")
+
+
+def test_a_failed_task_gives_the_service_s_failure(stage: Stage) -> None:
+    stage.pool(1)
+    stage.job()
+    task = stage.task()
+    stage.settle()
+    stage.exits(task, 7)
+    failure = task_of(stage)["executionInfo"]["failureInfo"]  # type: ignore[index]
+    assert (task.result, failure["category"], failure["code"]) == ("failure", "UserError", "FailureExitCode")
+
+
+def test_a_failed_task_is_tried_again_as_often_as_it_may(stage: Stage) -> None:
+    stage.pool(1)
+    stage.job()
+    task = stage.task(constraints={"maxTaskRetryCount": 2})
+    stage.settle()
+    for attempt in range(3):
+        assert (task.state, task.retries, task.run) == ("running", attempt, attempt + 1)
+        stage.exits(task, 1)
+    assert (task.state, task.result, task.retries) == ("completed", "failure", 2)
+
+
+def test_minus_one_retries_without_limit(stage: Stage) -> None:
+    stage.pool(1)
+    stage.job()
+    task = stage.task(constraints={"maxTaskRetryCount": -1})
+    stage.settle()
+    for _ in range(20):
+        stage.exits(task, 1)
+    assert (task.state, task.retries) == ("running", 20)
+
+
+def test_what_could_not_be_started_is_not_tried_again(stage: Stage) -> None:
+    stage.pool(1)
+    stage.job()
+    task = stage.task(constraints={"maxTaskRetryCount": 5})
+    stage.settle()
+    reports.application_ended(stage.world, task, 1, Exit(None, "BlobNotFound", "gone"), stage.now)
+    stage.end_scopes()
+    assert (task.state, task.failure and task.failure["code"], task.exit_code) == ("completed", "BlobNotFound", None)
+
+
+def test_a_report_of_an_earlier_run_changes_nothing(stage: Stage) -> None:
+    (node,) = stage.pool(1)
+    stage.job()
+    task = stage.task()
+    stage.settle()
+    reports.node_lost(stage.world, node.id, stage.now)
+    stage.boot()
+    reports.application_ended(stage.world, task, 1, Exit(0), stage.now)
+    reports.scope_ended(stage.world, task, 1, 0, stage.now)
+    assert (task.state, task.run) == ("running", 2)
+
+
+def test_a_task_past_its_wall_clock_is_ended(stage: Stage) -> None:
+    stage.pool(1)
+    stage.job()
+    task = stage.task(constraints={"maxWallClockTime": "PT5S", "maxTaskRetryCount": 3})
+    stage.settle()
+    assert stage.world.next_deadline() == stage.now + 5 * wire.SECOND
+    stage.later(4.9)
+    assert stage.settle() == []
+    stage.later(0.1)
+    stage.end_scopes()
+    assert (task.state, task.failure and task.failure["code"]) == ("completed", "TaskEnded")
+
+
+def test_a_terminated_task_ends_and_one_that_waits_completes_at_once(stage: Stage) -> None:
+    stage.pool(1)
+    stage.job()
+    running, waiting = stage.task("a"), stage.task("b")
+    stage.settle()
+    for task_id in ("a", "b"):
+        assert stage.do(tasks.terminate_task, "job", task_id).status == 204
+    assert (running.state, waiting.state) == ("running", "completed")
+    stage.end_scopes()
+    assert (running.state, running.result, running.failure and running.failure["code"]) == (
+        "completed", "failure", "TaskEnded",
+    )  # fmt: skip
+    with pytest.raises(Fault, match="TaskCompleted"):
+        stage.do(tasks.terminate_task, "job", "a")
+
+
+def test_only_a_failed_task_can_be_reactivated(stage: Stage) -> None:
+    stage.pool(1)
+    stage.job()
+    task = stage.task()
+    stage.settle()
+    with pytest.raises(Fault, match="TaskNotCompleted"):
+        stage.do(tasks.reactivate_task, "job", "task")
+    stage.exits(task, 1)
+    assert stage.do(tasks.reactivate_task, "job", "task").status == 204
+    stage.settle()
+    stage.exits(task, 0)
+    with pytest.raises(Fault, match="TaskSucceeded"):
+        stage.do(tasks.reactivate_task, "job", "task")
+
+
+def test_a_deleted_running_task_is_gone_at_once_and_its_node_freed_after(stage: Stage) -> None:
+    (node,) = stage.pool(1)
+    stage.job()
+    stage.task()
+    stage.settle()
+    stage.do(tasks.delete_task, "job", "task")
+    with pytest.raises(Fault, match="TaskNotFound"):
+        task_of(stage)
+    assert node.state == "running"
+    stage.end_scopes()
+    assert node.state == "idle"
+    assert stage.world.rubbish == [(node.root, "workitems/job/job-1/task")]
+    assert counts(stage)["running"] == 0
+
+
+def test_slots_are_shared_and_never_oversold(stage: Stage) -> None:
+    stage.pool(1, taskSlotsPerNode=4)
+    stage.job()
+    big, small, other = stage.task("big", requiredSlots=3), stage.task("small"), stage.task("other")
+    stage.settle()
+    assert [task.state for task in (big, small, other)] == ["running", "running", "active"]
+    stage.exits(small)
+    assert other.state == "running"
+
+
+@pytest.mark.parametrize(("fill", "nodes"), [("spread", 2), ("pack", 1)])
+def test_tasks_are_spread_or_packed(stage: Stage, fill: str, nodes: int) -> None:
+    stage.pool(2, taskSlotsPerNode=2, taskSchedulingPolicy={"nodeFillType": fill})
+    stage.job()
+    placed = [stage.task("a"), stage.task("b")]
+    stage.settle()
+    assert len({task.instances[0].node for task in placed}) == nodes
+
+
+def test_the_more_urgent_job_comes_first(stage: Stage) -> None:
+    stage.pool(1)
+    stage.job()
+    waiting = stage.task()
+    stage.do(jobs.create_job, body={"id": "urgent", "priority": 10, "poolInfo": {"poolId": "POOL"}})
+    stage.do(tasks.create_task, "urgent", body={"id": "t", "commandLine": "true"})
+    stage.settle()
+    assert (waiting.state, stage.world.jobs["urgent"].tasks["t"].state) == ("active", "running")
+
+
+def test_max_parallel_tasks_is_kept(stage: Stage) -> None:
+    stage.pool(3)
+    stage.job(maxParallelTasks=2)
+    for number in range(4):
+        stage.task(f"t{number}")
+    stage.settle()
+    assert counts(stage)["running"] == 2
+
+
+def test_a_task_waits_for_those_it_depends_on(stage: Stage) -> None:
+    stage.pool(2)
+    stage.job(usesTaskDependencies=True)
+    last = stage.task("last", dependsOn={"taskIds": ["A"], "taskIdRanges": [{"start": 1, "end": 2}]})
+    first, one, two = stage.task("a"), stage.task("01"), stage.task("2")
+    stage.settle()
+    for task in (first, one, two):
+        assert last.state == "active"
+        stage.exits(task)
+    assert last.state == "running"
+
+
+def test_a_failed_dependency_blocks_unless_its_exit_condition_says_otherwise(stage: Stage) -> None:
+    stage.pool(2)
+    stage.job(usesTaskDependencies=True)
+    lenient = {"exitCodes": [{"code": 3, "exitOptions": {"dependencyAction": "satisfy"}}]}
+    bad, fine = stage.task("bad"), stage.task("fine", exitConditions=lenient)
+    blocked = stage.task("blocked", dependsOn={"taskIds": ["bad"]})
+    free = stage.task("free", dependsOn={"taskIds": ["fine"]})
+    stage.settle()
+    stage.exits(bad, 3)
+    stage.exits(fine, 3)
+    assert (blocked.state, free.state) == ("active", "running")
+
+
+@pytest.mark.parametrize(
+    ("more", "code"),
+    [
+        ({"dependsOn": {"taskIds": ["x"]}}, "TaskDependenciesNotSpecifiedOnJob"),
+        ({"requiredSlots": 0}, "InvalidPropertyValue"),
+        ({"commandLine": " "}, "InvalidPropertyValue"),
+        ({"resourceFiles": [{"filePath": "x"}]}, "InvalidPropertyValue"),
+        ({"resourceFiles": [{"httpUrl": "http://x"}]}, "MissingRequiredProperty"),
+        ({"resourceFiles": [{"storageContainerUrl": "http://x"}]}, "NotImplementedByEmulator"),
+        ({"exitConditions": {"default": {"jobAction": "terminate"}}}, "InvalidPropertyValue"),
+        ({"multiInstanceSettings": {"numberOfInstances": 2}}, "MissingRequiredProperty"),
+        ({"multiInstanceSettings": {"coordinationCommandLine": "x"}, "requiredSlots": 2}, "InvalidPropertyValue"),
+    ],
+)
+def test_a_task_that_cannot_be_is_refused(stage: Stage, more: dict[str, object], code: str) -> None:
+    stage.job()
+    with pytest.raises(Fault) as refusal:
+        stage.task(**more)
+    assert refusal.value.code == code
+    assert not stage.world.jobs["job"].tasks
+
+
+def test_a_task_and_its_pool_must_agree_on_containers(stage: Stage) -> None:
+    stage.pool(1)
+    stage.job()
+    task = stage.task(containerSettings={"imageName": "ubuntu"})
+    stage.settle()
+    assert (task.state, task.failure and task.failure["code"]) == ("completed", "ContainerInvalidSettings")
+
+
+# Collections
+
+
+def test_each_task_of_a_collection_succeeds_or_fails_by_itself(stage: Stage) -> None:
+    stage.job()
+    entries = [{"id": "a", "commandLine": "x"}, {"id": "a", "commandLine": "x"}, {"id": "b"}, 5]
+    results = document(stage.do(tasks.create_task_collection, "job", body={"value": entries}))["value"]
+    assert [one["status"] for one in results] == ["Success", "clienterror", "clienterror", "clienterror"]
+    assert [one["error"]["code"] for one in results[1:]] == [
+        "TaskExists", "MissingRequiredProperty", "InvalidRequestBody",
+    ]  # fmt: skip
+
+
+def test_a_collection_has_at_most_a_hundred_tasks(stage: Stage) -> None:
+    stage.job()
+    entries = [{"id": f"t{number}", "commandLine": "x"} for number in range(101)]
+    with pytest.raises(Fault, match="InvalidPropertyValue"):
+        stage.do(tasks.create_task_collection, "job", body={"value": entries})
+
+
+# Jobs
+
+
+def test_a_job_has_the_service_s_defaults_and_its_pool_need_not_exist(stage: Stage) -> None:
+    stage.job()
+    found = job_of(stage)
+    assert found["constraints"] == {"maxWallClockTime": wire.INFINITE, "maxTaskRetryCount": 0}
+    assert (found["state"], found["onAllTasksComplete"], found["maxParallelTasks"]) == ("active", "noaction", -1)
+    assert "previousState" not in found
+
+
+def test_a_terminating_job_ends_its_running_tasks_and_leaves_the_others_active(stage: Stage) -> None:
+    stage.pool(1)
+    stage.job()
+    running, waiting = stage.task("a"), stage.task("b")
+    stage.settle()
+    stage.do(jobs.terminate_job, "job", body={"terminateReason": "enough"})
+    assert job_of(stage)["state"] == "terminating"
+    stage.end_scopes()
+    found = job_of(stage)
+    assert (found["state"], found["executionInfo"]["terminateReason"]) == ("completed", "enough")  # type: ignore[index]
+    assert (running.state, waiting.state) == ("completed", "active")
+    with pytest.raises(Fault, match="JobCompleted"):
+        stage.task("c")
+
+
+@pytest.mark.parametrize(
+    ("action", "state", "requeues"), [("requeue", "active", 1), ("terminate", "completed", 0), ("wait", "running", 0)]
+)
+def test_a_disabled_job_requeues_ends_or_waits(stage: Stage, action: str, state: str, requeues: int) -> None:
+    stage.pool(1)
+    stage.job()
+    task = stage.task()
+    stage.settle()
+    stage.do(jobs.disable_job, "job", body={"disableTasks": action})
+    assert job_of(stage)["state"] == "disabling"
+    stage.end_scopes()
+    assert (task.state, task.requeues) == (state, requeues)
+    assert job_of(stage)["state"] == ("disabling" if action == "wait" else "disabled")
+    if action == "wait":
+        stage.exits(task)
+    assert (job_of(stage)["state"], job_of(stage)["previousState"]) == ("disabled", "active")
+
+
+def test_an_enabled_job_goes_on(stage: Stage) -> None:
+    stage.pool(1)
+    stage.job()
+    stage.do(jobs.disable_job, "job", body={"disableTasks": "wait"})
+    task = stage.task()
+    stage.settle()
+    assert task.state == "active"
+    stage.do(jobs.enable_job, "job")
+    stage.settle()
+    assert (job_of(stage)["state"], task.state) == ("active", "running")
+
+
+def test_a_job_that_ends_with_its_tasks_ends_only_with_the_last(stage: Stage) -> None:
+    stage.pool(2)
+    stage.job()
+    first, second = stage.task("a"), stage.task("b")
+    stage.do(jobs.update_job, "job", body={"onAllTasksComplete": "terminatejob"})
+    stage.settle()
+    stage.exits(first)
+    assert job_of(stage)["state"] == "active"
+    stage.exits(second, 1)
+    found = job_of(stage)
+    assert (found["state"], found["executionInfo"]["terminateReason"]) == (  # type: ignore[index]
+        "completed", "AllTasksComplete",
+    )  # fmt: skip
+
+
+def test_an_empty_job_that_ends_with_its_tasks_ends_at_once(stage: Stage) -> None:
+    stage.job(onAllTasksComplete="terminatejob")
+    stage.settle()
+    assert job_of(stage)["state"] == "completed"
+
+
+def test_a_job_past_its_wall_clock_is_terminated(stage: Stage) -> None:
+    stage.job(constraints={"maxWallClockTime": "PT10S"})
+    stage.settle()
+    stage.later(10)
+    stage.settle()
+    assert job_of(stage)["executionInfo"]["terminateReason"] == "MaxWallClockTimeExpiry"  # type: ignore[index]
+
+
+def test_a_failure_ends_the_job_that_asked_for_it(stage: Stage) -> None:
+    stage.pool(1)
+    stage.job(onTaskFailure="performexitoptionsjobaction")
+    task = stage.task()
+    stage.settle()
+    stage.exits(task, 1)
+    assert job_of(stage)["executionInfo"]["terminateReason"] == "TaskFailed"  # type: ignore[index]
+
+
+def test_a_deleted_job_is_gone_when_nothing_of_it_runs(stage: Stage) -> None:
+    (node,) = stage.pool(1)
+    stage.job()
+    stage.task()
+    stage.settle()
+    stage.do(jobs.delete_job, "job")
+    assert job_of(stage)["state"] == "deleting"
+    stage.end_scopes()
+    with pytest.raises(Fault, match="JobNotFound"):
+        job_of(stage)
+    assert node.state == "idle"
+    stage.job()
+
+
+def test_a_job_moves_to_another_pool_only_while_disabled(stage: Stage) -> None:
+    stage.do(pools.create_pool, body={**POOL, "id": "other"})
+    stage.job()
+    move = {"poolInfo": {"poolId": "other"}}
+    with pytest.raises(Fault, match="OperationInvalidForCurrentState"):
+        stage.do(jobs.update_job, "job", body=move)
+    stage.do(jobs.disable_job, "job", body={"disableTasks": "wait"})
+    stage.settle()
+    stage.do(jobs.update_job, "job", body=move)
+    assert [book.key for book in stage.world.jobs_on("other")] == ["job"]
+    assert stage.world.jobs_on("pool") == ()
+
+
+def test_changes_by_users_change_the_etag_and_transitions_do_not(stage: Stage) -> None:
+    stage.job()
+    tags = [job_of(stage)["eTag"]]
+    stage.do(jobs.disable_job, "job", body={"disableTasks": "wait"})
+    tags.append(job_of(stage)["eTag"])
+    stage.settle()
+    assert job_of(stage)["state"] == "disabled"
+    assert (tags[0] != tags[1], job_of(stage)["eTag"]) == (True, tags[1])

@@ -1,0 +1,138 @@
+"""One rule of an MPI launch each."""
+
+from __future__ import annotations
+
+import pytest
+
+from batchtrain import runtime
+from batchtrain.errors import PlanError
+from batchtrain.launchers import mpi
+from batchtrain.launchers.types import Fabric, Implicit, Launch, Mpi, Shape
+
+TWO = Shape(2)
+
+
+def launch(runtime: str = "intelmpi", command: str = "./solve", shape: Shape = TWO, **options: object) -> Launch:
+    return mpi.launch(Mpi(runtime, **options), command, shape)  # type: ignore[arg-type]  # one helper for every option
+
+
+def in_order(text: str, *parts: str) -> bool:
+    places = [text.find(part) for part in parts]
+    return -1 not in places and places == sorted(places)
+
+
+def test_the_line_is_executable_own_options_implicit_options_payload() -> None:
+    text = launch(executable_path="/opt/mpi/bin/MPIexec", options=("-genv A=1", "-print-rank-map"), processes_per_node=4)
+    assert in_order(
+        text.application,
+        "bt_gang /opt/mpi/bin/MPIexec",
+        "-genv A=1 -print-rank-map",
+        '-hosts "$AZ_BATCH_HOST_LIST" -np 8 -perhost 4',
+        'sh "$AZ_BATCH_TASK_SHARED_DIR/.batchtrain/rank.sh"',
+        "./solve",
+    )
+
+
+def test_a_quoted_number_is_the_number() -> None:
+    assert launch(processes_per_node="2") == launch(processes_per_node=2)
+
+
+@pytest.mark.parametrize("wanted", [0, "0", -1, "", "  "])
+def test_a_number_of_ranks_below_one_is_refused_while_planning(wanted: int | str) -> None:
+    with pytest.raises(PlanError, match="processes_per_node"):
+        launch(processes_per_node=wanted)
+
+
+def test_a_runtime_that_does_not_exist_is_refused_with_those_that_do() -> None:
+    with pytest.raises(PlanError, match="intelmpi, intelmpi-ofa, mpich, mvapich, openmpi"):
+        launch("msmpi")
+
+
+def test_absent_ranks_are_one_each_and_said() -> None:
+    made = launch()
+    assert "bt_say 'processes_per_node is not set: 1 rank on each node'" in made.application
+    assert "-np 2 -perhost 1" in made.application
+    assert Implicit("processes_per_node", "1", "it is not set") in made.implicit
+
+
+@pytest.mark.parametrize("options", ["-np 6", "-n 6", "--np 6", "-hosts a,b -np $np", "-c 6"])
+def test_options_that_place_the_ranks_themselves_are_left_alone(options: str) -> None:
+    text = launch(options=(options,)).application
+    assert "-perhost" not in text
+    assert "AZ_BATCH_HOST_LIST" not in text
+
+
+@pytest.mark.parametrize("options", ["-nolocal", "--mca np_x 1", "-ncores", "-genv n=1"])
+def test_other_options_do_not_place_the_ranks(options: str) -> None:
+    assert "-perhost 1" in launch(options=(options,)).application
+
+
+def test_a_command_for_the_ranks_runs_after_pre_execution_and_once() -> None:
+    text = launch(processes_per_node="nvidia-smi -L | wc -l", pre_execution_command="module load cuda").application
+    assert in_order(text, "module load cuda", "processes_per_node=$(nvidia-smi -L | wc -l)", "-perhost")
+    assert text.count("$(nvidia-smi") == 1
+
+
+def test_the_fabric_is_chosen_before_pre_execution_so_that_it_may_override() -> None:
+    shape = Shape(2, Fabric.SR_IOV)
+    text = launch(shape=shape, pre_execution_command="source mpivars.sh").application
+    assert in_order(text, "I_MPI_FABRICS=shm:ofi", "source mpivars.sh", "bt_gang")
+
+
+def test_network_direct_is_dapl_and_checks_the_version_when_the_mpi_is_on_path() -> None:
+    text = launch(shape=Shape(2, Fabric.NETWORK_DIRECT), pre_execution_command="source mpivars.sh").application
+    assert in_order(text, "I_MPI_FABRICS=shm:dapl", "source mpivars.sh", "bt_need_old_intelmpi DAPL mpirun", "bt_gang")
+
+
+def test_an_explicit_fabric_parameter_of_open_mpi_wins() -> None:
+    text = launch("openmpi", options=("--mca btl_tcp_if_include ib0",)).application
+    assert "eth0" not in text
+    text = launch("openmpi", shape=Shape(2, Fabric.SR_IOV), options=("--mca pml ob1",)).application
+    assert "--mca pml ucx" not in text
+    assert "--mca btl ^vader,tcp,openib" in text
+
+
+def test_only_open_mpi_in_a_container_is_allowed_to_run_as_root() -> None:
+    assert "--allow-run-as-root" in launch("openmpi", shape=Shape(2, container=True)).application
+    assert "--allow-run-as-root" not in launch("openmpi").application
+    assert "--allow-run-as-root" not in launch("mpich", shape=Shape(2, container=True)).application
+
+
+def test_a_container_gets_an_sshd_on_port_23_unless_it_brings_a_command() -> None:
+    shape = Shape(2, container=True)
+    assert "bt_start_sshd" in launch(shape=shape).coordination
+    assert "bt_use_ssh 23" in launch(shape=shape).application
+    own = launch(shape=shape, coordination_command="/usr/sbin/sshd -p 2222")
+    assert own.coordination.endswith("/usr/sbin/sshd -p 2222\n")
+    assert "bt_start_sshd" not in own.coordination
+    assert "bt_use_ssh\n" in own.application
+
+
+def test_without_a_container_coordination_only_keeps_the_environment() -> None:
+    assert launch().coordination.splitlines()[-1] == "bt_keep_environment"
+
+
+def test_python_gets_mpi4py_where_it_is_and_that_is_said() -> None:
+    made = launch(command="python3.11 -u train.py")
+    assert "bt_find_mpi4py python3.11" in made.application
+    assert 'python3.11 -u "${bt_mpi4py[@]}" train.py' in made.application
+    assert "-m mpi4py" in [implicit.what for implicit in made.implicit]
+
+
+def test_the_payload_is_kept_to_the_letter() -> None:
+    command = "/bin/bash -c 'echo \"$A\" && exec ./run --out $AZ_BATCH_TASK_WORKING_DIR/o' > log 2>&1"
+    assert f"  {command}\n" in launch(command=command).application
+
+
+def test_the_files_lie_below_batchtrain_and_are_the_runtimes() -> None:
+    files = {file.name: file.data for file in launch().files}
+    assert files == {
+        ".batchtrain/gang.sh": runtime.GANG,
+        ".batchtrain/rank.sh": runtime.RANK,
+        ".batchtrain/sweep.sh": runtime.SWEEP,
+        ".batchtrain/bin/ssh": runtime.SSH,
+    }
+
+
+def test_the_same_values_give_the_same_launch() -> None:
+    assert launch("openmpi", processes_per_node="nproc") == launch("openmpi", processes_per_node="nproc")

@@ -1,0 +1,34 @@
+"""Shell text."""
+
+from __future__ import annotations
+
+import shlex
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from batchtrain.launchers import shell
+
+
+@given(st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"])))
+def test_a_word_is_read_back_as_it_was(value: str) -> None:
+    assert shlex.split(shell.word(value)) == [value]
+
+
+@given(st.text(st.characters(exclude_categories=["Cs"])))
+def test_every_line_of_a_comment_is_one(text: str) -> None:
+    assert all(line.startswith("# ") for line in shell.comment(text).splitlines())
+
+
+def test_a_line_that_ends_in_a_backslash_does_not_swallow_the_next() -> None:
+    assert shell.verbatim("run \\") == "run \\\n"
+
+
+def test_empty_lines_and_blocks_are_left_out() -> None:
+    assert shell.script("a", "", shell.block("why", "b", "")) == "a\n\n# why\nb\n"
+    assert shell.continued("a", "", "b") == "a \\\n  b"
+
+
+def test_first_words_stop_at_the_first_operator() -> None:
+    words = shell.first_words("""a "b c" 'd e'f $g > log""")
+    assert [word for word, _ in words] == ["a", '"b c"', "'d e'f", "$g"]
