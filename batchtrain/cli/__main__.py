@@ -40,9 +40,6 @@ def _run() -> int:
     except (KeyboardInterrupt, click.Abort):
         _say("interrupted")
         return 130
-    except BrokenPipeError:
-        sys.stderr.close()  # the reader of our output has left; Python would complain once more at exit
-        return 0
     except BatchtrainError as error:
         return _fail(error)
     except Exception as error:  # noqa: BLE001 - the outer door: whatever comes here is our bug

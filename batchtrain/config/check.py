@@ -31,17 +31,20 @@ Found = Iterator[tuple[Path, str]]
 
 
 class Rule(NamedTuple):
-    """A named check: its level, what it is about in a sentence, and the function."""
+    """A named check: its level, the sections it reads, what it is about in a sentence, and the function."""
 
     name: str
     level: str
+    reads: tuple[str, ...]
     sentence: str
     find: Callable[[Recipe], Found]
 
 
-def run(recipe: Recipe) -> Iterator[Finding]:
-    """Every finding of every rule."""
+def run(recipe: Recipe, broken: frozenset[str] = frozenset()) -> Iterator[Finding]:
+    """Every finding of every rule, but of those that read a section which could not be read."""
     for rule in RULES:
+        if broken.intersection(rule.reads):
+            continue
         for path, message in rule.find(recipe):
             yield Finding(rule.name, rule.level, path, message)
 
@@ -323,26 +326,39 @@ def _storage_link(recipe: Recipe) -> Found:
         )
 
 
+_POOL = ("pool_specification",)
+_JOBS = ("job_specifications",)
+_BOTH = _POOL + _JOBS
+_IMAGES = ("global_resources", *_JOBS)
+_ALL = (*_IMAGES, *_POOL)
+_STORAGE = ("batchtrain", "credentials", *_JOBS)
+
 RULES: tuple[Rule, ...] = (
-    Rule("image-kind", "error", "A pool names exactly one kind of image.", _one_image),
-    Rule("vm-size-unknown", "error", "The VM size is in the catalogue.", _known_size),
-    Rule("size-retired", "warning", "The VM size is still sold.", _size_retired),
-    Rule("image-retired", "warning", "The image of the nodes is known and still served.", _image_retired),
-    Rule("inter-node-mixed", "error", "An inter-node pool has one kind of nodes.", _mixed),
-    Rule("inter-node-limit", "error", "An inter-node pool has at most 100 nodes.", _too_many_nodes),
-    Rule("slots-limit", "error", "A node takes at most 4 tasks a core, 256 in all.", _slots),
-    Rule("not-yet", "warning", "A property that is read but not carried out yet.", _not_yet_pool),
-    Rule("containers-native", "warning", "Container tasks run on a native container pool.", _containers_native),
-    Rule("duplicate-id", "error", "Ids are unique.", _duplicate_ids),
-    Rule("unknown-dependency", "error", "A dependency is a task of the same job.", _dependencies),
-    Rule("command-missing", "error", "A task has a command.", _has_command),
-    Rule("num-instances", "error", "The number of instances is a number or a known word.", _num_instances),
-    Rule("processes-per-node", "error", "At least one process a node.", _processes),
-    Rule("gang-inter-node", "error", "Multi-instance tasks need inter-node communication.", _gang_inter_node),
-    Rule("gang-slots", "error", "Multi-instance tasks need one task slot a node.", _gang_slots),
-    Rule("gang-nodes", "error", "A multi-instance task fits into its pool.", _gang_nodes),
-    Rule("image-not-listed", "error", "A task's image is fetched by the nodes.", _image_listed),
-    Rule("infiniband-impossible", "error", "InfiniBand is asked for only where there is some.", _infiniband_possible),
-    Rule("gpus-impossible", "error", "GPUs are asked for only where there are some.", _gpus_possible),
-    Rule("storage-link", "warning", "The storage account of the settings has credentials.", _storage_link),
+    Rule("image-kind", "error", _POOL, "A pool names exactly one kind of image.", _one_image),
+    Rule("vm-size-unknown", "error", _POOL, "The VM size is in the catalogue.", _known_size),
+    Rule("size-retired", "warning", _POOL, "The VM size is still sold.", _size_retired),
+    Rule("image-retired", "warning", _POOL, "The image of the nodes is known and still served.", _image_retired),
+    Rule("inter-node-mixed", "error", _POOL, "An inter-node pool has one kind of nodes.", _mixed),
+    Rule("inter-node-limit", "error", _POOL, "An inter-node pool has at most 100 nodes.", _too_many_nodes),
+    Rule("slots-limit", "error", _POOL, "A node takes at most 4 tasks a core, 256 in all.", _slots),
+    Rule("not-yet", "warning", _POOL, "A property that is read but not carried out yet.", _not_yet_pool),
+    Rule("containers-native", "warning", _ALL, "Container tasks run on a native container pool.", _containers_native),
+    Rule("duplicate-id", "error", _JOBS, "Ids are unique.", _duplicate_ids),
+    Rule("unknown-dependency", "error", _JOBS, "A dependency is a task of the same job.", _dependencies),
+    Rule("command-missing", "error", _JOBS, "A task has a command.", _has_command),
+    Rule("num-instances", "error", _JOBS, "The number of instances is a number or a known word.", _num_instances),
+    Rule("processes-per-node", "error", _JOBS, "At least one process a node.", _processes),
+    Rule("gang-inter-node", "error", _BOTH, "Multi-instance tasks need inter-node communication.", _gang_inter_node),
+    Rule("gang-slots", "error", _BOTH, "Multi-instance tasks need one task slot a node.", _gang_slots),
+    Rule("gang-nodes", "error", _BOTH, "A multi-instance task fits into its pool.", _gang_nodes),
+    Rule("image-not-listed", "error", _IMAGES, "A task's image is fetched by the nodes.", _image_listed),
+    Rule(
+        "infiniband-impossible",
+        "error",
+        _BOTH,
+        "InfiniBand is asked for only where there is some.",
+        _infiniband_possible,
+    ),
+    Rule("gpus-impossible", "error", _BOTH, "GPUs are asked for only where there are some.", _gpus_possible),
+    Rule("storage-link", "warning", _STORAGE, "The storage account of the settings has credentials.", _storage_link),
 )

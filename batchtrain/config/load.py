@@ -57,13 +57,13 @@ def load(
     values = {name: _convert(name, section, problems) for name, section in sections.items()}
     missing = [name for name in needs if name not in sections]
     problems.extend(Problem("missing-file", MISSING[name], str(place)) for name in missing)
-    if any(problem.level == "error" for problem in problems):
-        raise ConfigError(_sorted(problems))
     recipe = Recipe(
         directory=str(place),
         **{_FIELDS[name]: value for name, value in values.items() if value is not None},
     )
-    problems.extend(_checked(recipe, sections, frozenset(ignore) | frozenset(recipe.settings.ignore_checks)))
+    broken = frozenset(name for name, value in values.items() if value is None)
+    silent = frozenset(ignore) | frozenset(recipe.settings.ignore_checks)
+    problems.extend(_checked(recipe, sections, broken, silent))
     if any(problem.level == "error" for problem in problems):
         raise ConfigError(_sorted(problems))
     return Loaded(recipe, _sorted(problems))
@@ -169,9 +169,11 @@ def dotted(path: Iterable[str | int]) -> str:
     return text
 
 
-def _checked(recipe: Recipe, sections: Mapping[str, _Section], ignore: frozenset[str]) -> list[Problem]:
+def _checked(
+    recipe: Recipe, sections: Mapping[str, _Section], broken: frozenset[str], ignore: frozenset[str]
+) -> list[Problem]:
     found = []
-    for finding in (*check.run(recipe), *_missing_sources(recipe)):
+    for finding in (*check.run(recipe, broken), *_missing_sources(recipe)):
         if finding.rule in ignore:
             continue
         section = sections.get(str(finding.path[0])) if finding.path else None

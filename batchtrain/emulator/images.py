@@ -22,22 +22,28 @@ def list_images(data_dir: Path) -> dict[str, Path]:
 
 def map_image(data_dir: Path, image: str, prefix: Path) -> None:
     """Let an environment stand for an image; also while the emulator runs."""
-    _write(data_dir, {**list_images(data_dir), canonical(image): prefix})
+    _write(data_dir, {**_others(data_dir, image), image: prefix})
 
 
 def unmap(data_dir: Path, image: str) -> bool:
     """Forget an image; False when nothing stood for it."""
-    found = list_images(data_dir)
-    if found.pop(canonical(image), None) is None:
+    others = _others(data_dir, image)
+    if len(others) == len(list_images(data_dir)):
         return False
-    _write(data_dir, found)
+    _write(data_dir, others)
     return True
 
 
 def prefix_of(data_dir: Path, image: str) -> str | None:
     """The environment for an image, if one stands for it."""
-    prefix = list_images(data_dir).get(canonical(image))
-    return str(prefix) if prefix is not None else None
+    wanted = canonical(image)
+    found = list_images(data_dir).items()
+    return next((str(prefix) for name, prefix in found if canonical(name) == wanted), None)
+
+
+def _others(data_dir: Path, image: str) -> dict[str, Path]:
+    unwanted = canonical(image)
+    return {name: prefix for name, prefix in list_images(data_dir).items() if canonical(name) != unwanted}
 
 
 def canonical(image: str) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 from batchtrain.emulator import documents, endings, models, states, wire
 from batchtrain.emulator.checks import check_id, refuse_unimplemented
 from batchtrain.emulator.faults import Fault, invalid_property
-from batchtrain.emulator.query import Row, listing, selected
+from batchtrain.emulator.query import Row, listing, number, selected
 from batchtrain.emulator.records import Job
 from batchtrain.emulator.reply import Call, Reply, accepted, created, element, stamped
 from batchtrain.emulator.world import Deadline, JobBook, World, job_wall_clock
@@ -71,8 +71,9 @@ def _canonical(spec: Document) -> Document:
 
 def list_jobs(world: World, call: Call) -> Reply:
     def rows(token: str) -> Iterator[Row]:
+        after = number(token)
         for book in sorted(world.jobs.values(), key=lambda book: book.record.seq):
-            if book.record.seq > int(token or 0):
+            if book.record.seq > after:
                 yield Row(str(book.record.seq), documents.job_document(book, call.base))
 
     return listing(call, "jobs", rows)

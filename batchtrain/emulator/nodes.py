@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from batchtrain.emulator import documents, endings, models, states
 from batchtrain.emulator.faults import Fault
-from batchtrain.emulator.query import Row, listing, selected
+from batchtrain.emulator.query import Row, listing, number, selected
 from batchtrain.emulator.records import Node
 from batchtrain.emulator.reply import Call, Reply, element
 from batchtrain.emulator.world import PoolBook, World
@@ -35,8 +35,9 @@ def list_nodes(world: World, call: Call) -> Reply:
     book = world.pool(call.path[0])
 
     def rows(token: str) -> Iterator[Row]:
+        after = number(token)
         for node in sorted(book.nodes.values(), key=lambda node: node.seq):
-            if node.seq > int(token or 0):
+            if node.seq > after:
                 yield Row(str(node.seq), documents.node_document(world, book, node, call.base))
 
     return listing(call, "nodes", rows)

@@ -9,7 +9,7 @@ from batchtrain.catalog import images
 from batchtrain.emulator import documents, models, nodes, states, wire
 from batchtrain.emulator.checks import check_id, check_resource_files, refuse_unimplemented, scrub_registry
 from batchtrain.emulator.faults import Fault, invalid_property
-from batchtrain.emulator.query import Row, listing
+from batchtrain.emulator.query import Row, listing, number
 from batchtrain.emulator.records import Pool
 from batchtrain.emulator.reply import Call, Reply, accepted, created, element, stamped
 from batchtrain.emulator.world import PoolBook, World
@@ -132,8 +132,9 @@ def _check_targets(spec: Document, dedicated: int, spot: int) -> None:
 
 def list_pools(world: World, call: Call) -> Reply:
     def rows(token: str) -> Iterator[Row]:
+        after = number(token)
         for book in sorted(world.pools.values(), key=lambda book: book.record.seq):
-            if book.record.seq > int(token or 0):
+            if book.record.seq > after:
                 yield Row(str(book.record.seq), documents.pool_document(book, call.base))
 
     return listing(call, "pools", rows)
@@ -267,8 +268,9 @@ def remove_nodes(world: World, call: Call) -> Reply:
 
 def list_node_counts(world: World, call: Call) -> Reply:
     def rows(token: str) -> Iterator[Row]:
+        after = number(token)
         for book in sorted(world.pools.values(), key=lambda book: book.record.seq):
-            if book.record.seq > int(token or 0):
+            if book.record.seq > after:
                 yield Row(str(book.record.seq), _counts(book))
 
     return listing(call, "poolnodecounts", rows, COUNTS_PAGE)
@@ -285,8 +287,9 @@ def _counts(book: PoolBook) -> Document:
 
 def list_supported_images(world: World, call: Call) -> Reply:
     def rows(token: str) -> Iterator[Row]:
+        after = number(token)
         for index, image in enumerate(images.SUPPORTED, 1):
-            if index > int(token or 0):
+            if index > after:
                 yield Row(str(index), _supported(image))
 
     return listing(call, "supportedimages", rows)

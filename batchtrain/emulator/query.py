@@ -214,6 +214,13 @@ def listing(call: Call, kind: str, rows: Callable[[str], Iterable[Row]], limit: 
     return Reply(200, document)
 
 
+def number(token: str) -> int:
+    """The number a page goes on after; raises Fault 400 for a token that was never given out."""
+    if token and not token.isdigit():
+        raise Fault("InvalidQueryParameterValue", QueryParameterName="$skiptoken", QueryParameterValue=token)
+    return int(token or 0)
+
+
 def page_size(call: Call, limit: int = MAX_PAGE) -> int:
     """`maxresults`, or the largest page; raises Fault 400 out of range."""
     text = call.query.get("maxresults", "")

@@ -16,7 +16,7 @@ from batchtrain.emulator.checks import (
     scrub_registry,
 )
 from batchtrain.emulator.faults import Fault, invalid_property
-from batchtrain.emulator.query import Row, listing, selected
+from batchtrain.emulator.query import Row, listing, number, selected
 from batchtrain.emulator.records import Task
 from batchtrain.emulator.reply import Call, Reply, accepted, created, element, stamped
 from batchtrain.emulator.world import JobBook, World, task_document
@@ -198,7 +198,7 @@ def list_tasks(world: World, call: Call) -> Reply:
     book = world.job(call.path[0])
 
     def rows(token: str) -> Iterator[Row]:
-        for task in book.live_tasks(int(token or 0)):
+        for task in book.live_tasks(number(token)):
             yield Row(str(task.seq), documents.task_document_of(book, task, call.base))
 
     return listing(call, "tasks", rows)

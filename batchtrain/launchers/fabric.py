@@ -16,7 +16,8 @@ class Settings(NamedTuple):
     """One dialect on one fabric."""
 
     environment: tuple[str, ...] = ()
-    """NAME=VALUE, each for a variable that has no value yet; set before pre_execution_command, which may override."""
+    """Shell words NAME=VALUE, each for a variable without a value yet; set before pre_execution_command, which may
+    override them. The launcher brings them to the ranks with the rest of the environment."""
     options: tuple[str, ...] = ()
     """Shell text of the launcher's options, a pair each; left out where the person's own options name its parameter."""
     device: bool = False
@@ -29,7 +30,7 @@ class Settings(NamedTuple):
 
 # MANPATH: mpivars.sh of that time failed without one.
 _MANPATH = "MANPATH=/usr/share/man:/usr/local/man"
-_UCX_KEY = '${bt_pkey:+-env "UCX_IB_PKEY=$bt_pkey"}'
+_PARTITION = '${bt_pkey:+"UCX_IB_PKEY=$bt_pkey"}'
 _TCP = Settings(options=("--mca btl_tcp_if_include eth0",))
 _DAPL = Settings(
     environment=(
@@ -53,15 +54,11 @@ TABLE: dict[tuple[str, Fabric], Settings] = {
         device=True,
         removed="OFA",
     ),
-    ("mpich", Fabric.SR_IOV): Settings(options=(_UCX_KEY,), device=True, port=True),
-    ("mvapich", Fabric.SR_IOV): Settings(options=(_UCX_KEY,), device=True, port=True),
+    ("mpich", Fabric.SR_IOV): Settings(environment=(_PARTITION,), device=True, port=True),
+    ("mvapich", Fabric.SR_IOV): Settings(environment=(_PARTITION,), device=True, port=True),
     ("openmpi", Fabric.SR_IOV): Settings(
-        options=(
-            "--mca pml ucx",
-            "--mca btl ^vader,tcp,openib",
-            '-x "UCX_NET_DEVICES=$bt_ports"',
-            '${bt_pkey:+-x "UCX_IB_PKEY=$bt_pkey"}',
-        ),
+        environment=('"UCX_NET_DEVICES=$bt_ports"', _PARTITION),
+        options=("--mca pml ucx", "--mca btl ^vader,tcp,openib"),
         device=True,
         port=True,
     ),
@@ -166,13 +163,10 @@ def _ethernet(options: Mpi, settings: Settings) -> str:
 def _wanted(options: Mpi, settings: Settings) -> tuple[str, ...]:
     """The pairs whose parameter the person's own options do not name: an explicit value wins."""
     own = " ".join(options.options)
-    return tuple(pair for pair in settings.options if not any(name in own for name in _parameters(pair)))
+    return tuple(pair for pair in settings.options if _parameter(pair) not in own)
 
 
-def _parameters(pair: str) -> tuple[str, ...]:
-    if "UCX_IB_PKEY" in pair:
-        return ("UCX_IB_PKEY",)
-    if "UCX_NET_DEVICES" in pair:
-        return ("UCX_NET_DEVICES",)
+def _parameter(pair: str) -> str:
+    """What of a person's options says the same thing: btl_tcp_if_include and btl_tcp_if_exclude do."""
     name = pair.split()[1]
-    return ("btl_tcp_if_",) if name.startswith("btl_tcp_if") else (f"mca {name} ",)
+    return "btl_tcp_if_" if name.startswith("btl_tcp_if_") else f"mca {name} "

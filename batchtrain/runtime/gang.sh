@@ -2,7 +2,8 @@
 # gang.sh: what a launch text does on the primary, as functions; for bash 4.2 and later.
 #
 # All names start with bt_, for a user's own text runs in the same shell. Nothing here needs `set -e` or is hurt by
-# what that text has set. fd 9: the gang's events, one a line; fd 8: its stderr, on its way through bt_tap.
+# what that text has set. While the line runs, fd 9 has the gang's events, one a line; 8 its stderr, on its way through
+# bt_tap; 7 what the nodes know; 6 the task's stderr, wherever the line sends its own.
 
 bt_home=$AZ_BATCH_TASK_SHARED_DIR/.batchtrain
 bt_grace=${BATCHTRAIN_GRACE_SECONDS:-0.5} # from SIGTERM to SIGKILL, when ranks are ended
@@ -221,7 +222,7 @@ bt_find_prefix() { # EXECUTABLE
 bt_begin() {
   set +eu -m -o pipefail
   [ ! -t 0 ] || exec </dev/null # a background job that reads a terminal is stopped
-  exec 9<> <(:)
+  exec 6>&2 9<> <(:)
 }
 
 # Runs the launcher (the arguments) to its end. When a rank fails, ends the gang at once, names the rank and returns
@@ -232,7 +233,7 @@ bt_gang() {
   exec 8> >(bt_tap)
   {
     trap : TERM INT
-    "$@" 2>&8 8>&- 9>&-
+    "$@" 2>&8 6>&- 8>&- 9>&-
     echo "ended $?" >&9
   } <&0 &
   launcher=$!
@@ -252,7 +253,7 @@ bt_gang() {
     bt_end_launcher "$launcher"
   fi
   bt_find_cause
-  [ -n "$line$told" ] || bt_say "$1 ended with code $code, and no rank reported a failure"
+  [ -n "$line$told" ] || bt_say "$1 ended with code $code, and no rank reported a failure" 2>&6
   return "${told:-$code}"
 }
 
@@ -287,7 +288,7 @@ bt_end_launcher() { # PROCESS-GROUP
 # Of all that the nodes noted, the first failure is the cause: a line on stderr may have overtaken it. An MPI that
 # lost its peer exits with an error class of its own (13 to 17), so such a code is blamed only when there is no other.
 # A rank that called MPI_Abort is known by the MPI's own words, or by having ended itself while its launcher killed the
-# others. Sets line and code, and says the line if nobody has.
+# others. Sets line and code, and says the line where the task's stderr has not had it.
 bt_find_cause() {
   local -A place=()
   local shown=$line first='' victim='' aborted='' kind when rest
@@ -320,13 +321,13 @@ bt_find_cause() {
     *' signal '*) code=$((128 + ${line##* })) ;;
     *) code=${line##* } ;;
   esac
-  [ "$line" = "$shown" ] || printf '%s\n' "$line" >&2
+  [ "$line" = "$shown" ] && [ /dev/fd/2 -ef /dev/fd/6 ] || printf '%s\n' "$line" >&6
 }
 
 # On every node at once; prints what its ranks noted. A node that does not answer keeps nobody for long.
 bt_sweep() {
   local host hosts command
-  exec 9>&- </dev/null 2>/dev/null
+  exec 6>&- 9>&- </dev/null 2>/dev/null
   printf -v command '%q ' sh "$bt_home/sweep.sh" "$bt_grace" "${AZ_BATCH_NODE_ROOT_DIR-}"
   IFS=, read -r -a hosts <<<"$AZ_BATCH_HOST_LIST"
   for host in "${hosts[@]:1}"; do
@@ -343,7 +344,7 @@ bt_tap() {
     LC_ALL=C grep -a -o -m 1 -e "$bt_report" -e 'Abort([0-9]*) on node [0-9]* (rank ' >&9
     cat >/dev/null
     echo drained >&9
-  ) >&2 9>&-
+  ) >&2 6>&- 9>&-
 }
 
 bt_report='batchtrain: rank .* on node .* (.*) \(exited with code\|was killed by signal\) [0-9]*'

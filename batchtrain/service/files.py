@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import codecs
 from collections import deque
+from typing import Any
 from urllib.parse import quote
 
 from azure.batch import BatchClient
+from azure.core.pipeline import PipelineResponse
 from azure.core.rest import HttpRequest
 
 from batchtrain.errors import NotFound, ServiceError
@@ -35,19 +37,22 @@ def last_lines(content: bytes, count: int) -> tuple[str, ...]:
 
 
 def _read(client: BatchClient, url: str, operation: str, start: int) -> bytes:
-    """Through the SDK's pipeline, not its download methods: those log a traceback for an error of a streamed answer."""
     headers = {"ocp-range": f"bytes={start}-"} if start else {}
+    request = HttpRequest("GET", url, params={"api-version": API_VERSION}, headers=headers)
     try:
         with faults(operation):
-            response = client.send_request(
-                HttpRequest("GET", url, params={"api-version": API_VERSION}, headers=headers)
-            )
-            response.raise_for_status()
+            # Streamed, or the pipeline would try to decode the file; the hook then keeps the service's own error.
+            response = client.send_request(request, stream=True, raw_response_hook=_read_refusal)
+            return response.read()
     except ServiceError as error:
         if start and error.code in _NOTHING_MORE:
             return b""
         raise
-    return response.read()
+
+
+def _read_refusal(response: PipelineResponse[Any, Any]) -> None:
+    if response.http_response.status_code >= 400:
+        response.http_response.read()
 
 
 class Follower:

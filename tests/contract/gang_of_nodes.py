@@ -1,4 +1,4 @@
-"""Real nodes of the emulator's machine, on which a `Launch` is run as the plan has it run: files, coordinate, launch."""
+"""Real nodes of the emulator's machine, on which a `Launch` runs as the plan has it run: files, coordinate, launch."""
 
 from __future__ import annotations
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+import re
 import signal
 import socket
 import time
@@ -59,7 +60,7 @@ def command(recipe: Path, text: str) -> str:
         ("pool.yaml", POOL.replace("dedicated: 1", "dedicated: one"), "pool.yaml:6:25: error: .*not a whole number"),
         ("pool.yaml", POOL + "  id: q\n", "pool.yaml:7:3: error: `id` is here twice, first in line 2"),
         ("pool.yaml", POOL.replace("D2S_V5", "D2S_V55"), "not in the catalogue; did you mean Standard_D2"),
-        ("pool.yaml", POOL.replace("platform_image: {", "nothing: {"), "no image is named"),
+        ("pool.yaml", re.sub(r"vm_configuration:\n.*", "vm_configuration: {}", POOL), "no image is named"),
         ("jobs.yaml", JOBS + "    multi_instance: {num_instances: lots}\n", "`lots` is not a number of instances"),
     ],
 )
@@ -67,8 +68,6 @@ def test_a_configuration_error_has_its_place_and_reason(
     file: str, content: str, message: str, recipe: Path, batchtrain: Any
 ) -> None:
     (recipe / file).write_text(content, encoding="utf-8")
-    import re
-
     done = batchtrain("config", "validate", str(recipe), code=2)
     assert re.search(message, done.stderr), done.stderr
 

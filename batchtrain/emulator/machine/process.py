@@ -327,7 +327,7 @@ class _Node:
         if self._process is not None:
             await asyncio.to_thread(self._process.wait)
         if self._init is not None:  # outlives its launcher for a moment when that was killed
-            await asyncio.to_thread(select.select, [self._init], [], [], END_SECONDS)
+            await asyncio.to_thread(_wait_readable, self._init, END_SECONDS)
             os.close(self._init)
             self._init = None
 
@@ -502,6 +502,12 @@ def _start_agent(control: socket.socket, name: str, stderr: Any) -> subprocess.P
         env={},
         start_new_session=True,
     )
+
+
+def _wait_readable(fd: int, seconds: float) -> None:
+    poll = select.poll()
+    poll.register(fd, select.POLLIN)
+    poll.poll(seconds * 1000)
 
 
 async def _receive(reader: asyncio.StreamReader) -> dict[str, Any]:

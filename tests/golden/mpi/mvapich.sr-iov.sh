@@ -2,7 +2,6 @@
 source "$AZ_BATCH_TASK_SHARED_DIR/.batchtrain/gang.sh" || exit 1
 
 # Fabric: InfiniBand (SR-IOV); variables that are set already keep their value:
-bt_fabric=()
 if [ -e /dev/infiniband ]; then
   bt_ports= bt_pkey=
   for bt_port in /sys/class/infiniband/*/ports/*; do
@@ -16,7 +15,7 @@ if [ -e /dev/infiniband ]; then
     done
   done
   [ -n "$bt_ports" ] || bt_stop 1 'no InfiniBand port of this node is active (/sys/class/infiniband)'
-  bt_fabric=(${bt_pkey:+-env "UCX_IB_PKEY=$bt_pkey"})
+  bt_default ${bt_pkey:+"UCX_IB_PKEY=$bt_pkey"}
 elif bt_emulated; then
   bt_say 'this node is emulated and has no InfiniBand (SR-IOV): the ranks talk over tcp'
 else
@@ -47,7 +46,6 @@ bt_begin
 bt_gang mpirun \
   -verbose \
   -hosts "$AZ_BATCH_HOST_LIST" -np "$((2 * processes_per_node))" -ppn "$processes_per_node" \
-  "${bt_fabric[@]}" \
   sh "$AZ_BATCH_TASK_SHARED_DIR/.batchtrain/rank.sh" \
   python -u "${bt_mpi4py[@]}" train.py --outputdir $AZ_BATCH_TASK_WORKING_DIR/output
 } <&0 &

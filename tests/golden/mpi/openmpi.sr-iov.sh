@@ -16,7 +16,8 @@ if [ -e /dev/infiniband ]; then
     done
   done
   [ -n "$bt_ports" ] || bt_stop 1 'no InfiniBand port of this node is active (/sys/class/infiniband)'
-  bt_fabric=(--mca pml ucx --mca btl ^vader,tcp,openib -x "UCX_NET_DEVICES=$bt_ports" ${bt_pkey:+-x "UCX_IB_PKEY=$bt_pkey"})
+  bt_default "UCX_NET_DEVICES=$bt_ports" ${bt_pkey:+"UCX_IB_PKEY=$bt_pkey"}
+  bt_fabric=(--mca pml ucx --mca btl ^vader,tcp,openib)
 elif bt_emulated; then
   bt_say 'this node is emulated and has no InfiniBand (SR-IOV): the ranks talk over tcp'
 else

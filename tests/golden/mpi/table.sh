@@ -381,7 +381,6 @@ bt_use_ssh
 bt_gang mpirun \
   -verbose \
   -hosts "$AZ_BATCH_HOST_LIST" -np 8 -ppn 4 \
-  "${bt_fabric[@]}" \
   sh "$AZ_BATCH_TASK_SHARED_DIR/.batchtrain/rank.sh" \
   python -u "${bt_mpi4py[@]}" train.py --outputdir $AZ_BATCH_TASK_WORKING_DIR/output
 
@@ -390,7 +389,6 @@ bt_use_ssh 23
 bt_gang mpirun \
   -verbose \
   -hosts "$AZ_BATCH_HOST_LIST" -np 8 -ppn 4 \
-  "${bt_fabric[@]}" \
   sh "$AZ_BATCH_TASK_SHARED_DIR/.batchtrain/rank.sh" \
   python -u "${bt_mpi4py[@]}" train.py --outputdir $AZ_BATCH_TASK_WORKING_DIR/output
 
@@ -401,7 +399,6 @@ bt_use_ssh
 bt_gang mpirun \
   -verbose \
   -hosts "$AZ_BATCH_HOST_LIST" -np "$((2 * processes_per_node))" -ppn "$processes_per_node" \
-  "${bt_fabric[@]}" \
   sh "$AZ_BATCH_TASK_SHARED_DIR/.batchtrain/rank.sh" \
   python -u "${bt_mpi4py[@]}" train.py --outputdir $AZ_BATCH_TASK_WORKING_DIR/output
 
@@ -412,7 +409,6 @@ bt_use_ssh 23
 bt_gang mpirun \
   -verbose \
   -hosts "$AZ_BATCH_HOST_LIST" -np "$((2 * processes_per_node))" -ppn "$processes_per_node" \
-  "${bt_fabric[@]}" \
   sh "$AZ_BATCH_TASK_SHARED_DIR/.batchtrain/rank.sh" \
   python -u "${bt_mpi4py[@]}" train.py --outputdir $AZ_BATCH_TASK_WORKING_DIR/output
 
@@ -422,7 +418,6 @@ bt_use_ssh
 bt_gang mpirun \
   -verbose \
   -hosts "$AZ_BATCH_HOST_LIST" -np 2 -ppn 1 \
-  "${bt_fabric[@]}" \
   sh "$AZ_BATCH_TASK_SHARED_DIR/.batchtrain/rank.sh" \
   python -u "${bt_mpi4py[@]}" train.py --outputdir $AZ_BATCH_TASK_WORKING_DIR/output
 
@@ -432,7 +427,6 @@ bt_use_ssh 23
 bt_gang mpirun \
   -verbose \
   -hosts "$AZ_BATCH_HOST_LIST" -np 2 -ppn 1 \
-  "${bt_fabric[@]}" \
   sh "$AZ_BATCH_TASK_SHARED_DIR/.batchtrain/rank.sh" \
   python -u "${bt_mpi4py[@]}" train.py --outputdir $AZ_BATCH_TASK_WORKING_DIR/output
 
@@ -549,7 +543,6 @@ bt_use_ssh
 bt_gang mpirun \
   -verbose \
   -hosts "$AZ_BATCH_HOST_LIST" -np 8 -ppn 4 \
-  "${bt_fabric[@]}" \
   sh "$AZ_BATCH_TASK_SHARED_DIR/.batchtrain/rank.sh" \
   python -u "${bt_mpi4py[@]}" train.py --outputdir $AZ_BATCH_TASK_WORKING_DIR/output
 
@@ -558,7 +551,6 @@ bt_use_ssh 23
 bt_gang mpirun \
   -verbose \
   -hosts "$AZ_BATCH_HOST_LIST" -np 8 -ppn 4 \
-  "${bt_fabric[@]}" \
   sh "$AZ_BATCH_TASK_SHARED_DIR/.batchtrain/rank.sh" \
   python -u "${bt_mpi4py[@]}" train.py --outputdir $AZ_BATCH_TASK_WORKING_DIR/output
 
@@ -569,7 +561,6 @@ bt_use_ssh
 bt_gang mpirun \
   -verbose \
   -hosts "$AZ_BATCH_HOST_LIST" -np "$((2 * processes_per_node))" -ppn "$processes_per_node" \
-  "${bt_fabric[@]}" \
   sh "$AZ_BATCH_TASK_SHARED_DIR/.batchtrain/rank.sh" \
   python -u "${bt_mpi4py[@]}" train.py --outputdir $AZ_BATCH_TASK_WORKING_DIR/output
 
@@ -580,7 +571,6 @@ bt_use_ssh 23
 bt_gang mpirun \
   -verbose \
   -hosts "$AZ_BATCH_HOST_LIST" -np "$((2 * processes_per_node))" -ppn "$processes_per_node" \
-  "${bt_fabric[@]}" \
   sh "$AZ_BATCH_TASK_SHARED_DIR/.batchtrain/rank.sh" \
   python -u "${bt_mpi4py[@]}" train.py --outputdir $AZ_BATCH_TASK_WORKING_DIR/output
 
@@ -590,7 +580,6 @@ bt_use_ssh
 bt_gang mpirun \
   -verbose \
   -hosts "$AZ_BATCH_HOST_LIST" -np 2 -ppn 1 \
-  "${bt_fabric[@]}" \
   sh "$AZ_BATCH_TASK_SHARED_DIR/.batchtrain/rank.sh" \
   python -u "${bt_mpi4py[@]}" train.py --outputdir $AZ_BATCH_TASK_WORKING_DIR/output
 
@@ -600,7 +589,6 @@ bt_use_ssh 23
 bt_gang mpirun \
   -verbose \
   -hosts "$AZ_BATCH_HOST_LIST" -np 2 -ppn 1 \
-  "${bt_fabric[@]}" \
   sh "$AZ_BATCH_TASK_SHARED_DIR/.batchtrain/rank.sh" \
   python -u "${bt_mpi4py[@]}" train.py --outputdir $AZ_BATCH_TASK_WORKING_DIR/output
 

@@ -160,3 +160,12 @@ def test_a_rule_is_silenced_by_its_name(tmp_path: Path) -> None:
     pool, jobs = RULES["vm-size-unknown"]
     write(tmp_path, pool=pool, jobs=jobs)
     assert load(tmp_path, ignore=["vm-size-unknown"]).recipe.pool is not None
+
+
+def test_a_broken_pool_does_not_hide_what_is_wrong_with_the_jobs(tmp_path: Path) -> None:
+    jobs = JOBS.replace("num_instances: 2", "num_instances: lots")
+    assert problems(write(tmp_path, pool=POOL.replace("vm_size", "vm_sise"), jobs=jobs)) == [
+        ("num-instances", "jobs.yaml", 6, 22),
+        ("missing", "pool.yaml", 1, 1),
+        ("unknown-key", "pool.yaml", 5, 3),
+    ]

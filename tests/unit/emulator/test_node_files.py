@@ -98,13 +98,18 @@ def test_a_malformed_range_is_400(stage: Stage, span: str) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["nothing", "wd", "", ".", "..", "../..", "wd/../stdout.txt", "../../../../../secret", "/etc/passwd", "wd//x", "a\0b"],
+    ["nothing", "", ".", "..", "../..", "wd/../stdout.txt", "../../../../../secret", "/etc/passwd", "wd//x", "a\0b"],
 )
 def test_names_that_lead_nowhere_or_elsewhere_are_404(stage: Stage, name: str) -> None:
     with pytest.raises(Fault, match="FileNotFound"):
         read(stage, name)
     with pytest.raises(Fault, match="FileNotFound"):
-        stage.do(files.delete_task_file, "job", "task", name) if name != "wd" else read(stage, name)
+        stage.do(files.delete_task_file, "job", "task", name)
+
+
+def test_a_directory_cannot_be_read(stage: Stage) -> None:
+    with pytest.raises(Fault, match="FileNotFound"):
+        read(stage, "wd")
 
 
 def test_a_link_out_of_the_node_is_not_followed_listed_or_deleted_through(stage: Stage, tmp_path: Path) -> None:

@@ -30,16 +30,20 @@ def test_a_new_pool_has_the_service_s_defaults(stage: Stage) -> None:
     assert (reply.status, reply.document) == (201, None)
     assert set(reply.headers) == {"ETag", "Last-Modified", "Location", "DataServiceId"}
     found = pool_of(stage)
-    assert found | {
-        "vmSize": "standard_d2_v3",
-        "resizeTimeout": "PT15M",
-        "taskSlotsPerNode": 1,
-        "enableAutoScale": False,
-        "enableInterNodeCommunication": False,
-        "taskSchedulingPolicy": {"nodeFillType": "Spread"},
-        "allocationState": "resizing",
-        "currentDedicatedNodes": 0,
-    } == found
+    assert (
+        found
+        | {
+            "vmSize": "standard_d2_v3",
+            "resizeTimeout": "PT15M",
+            "taskSlotsPerNode": 1,
+            "enableAutoScale": False,
+            "enableInterNodeCommunication": False,
+            "taskSchedulingPolicy": {"nodeFillType": "Spread"},
+            "allocationState": "resizing",
+            "currentDedicatedNodes": 0,
+        }
+        == found
+    )
 
 
 def test_allocation_settles_without_touching_the_etag(stage: Stage) -> None:

@@ -33,7 +33,9 @@ def test_a_path_finds_its_operation_and_decoded_segments(
     assert (found.route.name, found.path) == (name, segments)
 
 
-@pytest.mark.parametrize(("verb", "path", "status"), [("GET", "/", 404), ("GET", "/nothing", 404), ("PUT", "/pools", 405)])
+@pytest.mark.parametrize(
+    ("verb", "path", "status"), [("GET", "/", 404), ("GET", "/nothing", 404), ("PUT", "/pools", 405)]
+)
 def test_an_unknown_path_is_404_and_an_unknown_verb_405(verb: str, path: str, status: int) -> None:
     with pytest.raises(Fault) as refusal:
         routes.find(verb, path)

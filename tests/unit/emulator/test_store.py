@@ -11,7 +11,7 @@ import pytest
 from batchtrain.emulator import images, jobs, pools, reports, scheduler, tasks
 from batchtrain.emulator.machine.types import Exit
 from batchtrain.emulator.store import Store, UnknownSchema
-from batchtrain.emulator.world import World
+from batchtrain.emulator.world import Change, World
 from tests.emulation import Stage, document
 
 Restart = Callable[[Stage], Stage]
@@ -22,7 +22,7 @@ def restart(tmp_path: Path) -> Restart:
     """Gives another stage with what the first one stored, woken up."""
 
     def again(stage: Stage) -> Stage:
-        changes = [change for change in everything(stage.world)]
+        changes = everything(stage.world)
         store = Store(tmp_path / "world.sqlite3")
         store.clear()
         store.commit(changes, stage.world.last_seq)
@@ -39,7 +39,7 @@ def restart(tmp_path: Path) -> Restart:
     return again
 
 
-def everything(world: World) -> list[object]:
+def everything(world: World) -> list[Change]:
     for pool in world.pools.values():
         world.save_pool(pool)
         for node in pool.nodes.values():
@@ -48,7 +48,7 @@ def everything(world: World) -> list[object]:
         world.save_job(job)
         for task in job.order:
             world.save_task(task)
-    return world.take_changes()  # type: ignore[return-value]
+    return world.take_changes()
 
 
 def test_pools_jobs_and_finished_tasks_are_as_they_were(restart: Restart) -> None:
@@ -60,12 +60,20 @@ def test_pools_jobs_and_finished_tasks_are_as_they_were(restart: Restart) -> Non
     stage.exits(task, 3)
     before = [
         document(stage.do(operation, *path))
-        for operation, path in ((pools.get_pool, ("pool",)), (jobs.get_job, ("job",)), (tasks.get_task, ("job", "task")))
+        for operation, path in (
+            (pools.get_pool, ("pool",)),
+            (jobs.get_job, ("job",)),
+            (tasks.get_task, ("job", "task")),
+        )
     ]
     other = restart(stage)
     assert before == [
         document(other.do(operation, *path))
-        for operation, path in ((pools.get_pool, ("pool",)), (jobs.get_job, ("job",)), (tasks.get_task, ("job", "task")))
+        for operation, path in (
+            (pools.get_pool, ("pool",)),
+            (jobs.get_job, ("job",)),
+            (tasks.get_task, ("job", "task")),
+        )
     ]
     assert other.world.jobs["job"].counts == stage.world.jobs["job"].counts
 
@@ -192,5 +200,5 @@ def test_an_image_is_mapped_listed_and_unmapped(tmp_path: Path) -> None:
     images.map_image(tmp_path, "docker.io/example/train", tmp_path / "env")
     assert images.prefix_of(tmp_path, "example/train:latest") == str(tmp_path / "env")
     assert images.prefix_of(tmp_path, "example/train:2") is None
-    assert list(images.list_images(tmp_path)) == ["example/train:latest"]
+    assert images.list_images(tmp_path) == {"docker.io/example/train": tmp_path / "env"}
     assert (images.unmap(tmp_path, "example/train"), images.unmap(tmp_path, "example/train")) == (True, False)

@@ -35,13 +35,17 @@ def test_a_new_task_has_the_service_s_defaults(stage: Stage) -> None:
     stage.job()
     stage.task()
     found = task_of(stage)
-    assert found | {
-        "state": "active",
-        "requiredSlots": 1,
-        "userIdentity": {"autoUser": {"scope": "pool", "elevationLevel": "nonadmin"}},
-        "constraints": {"maxWallClockTime": wire.INFINITE, "retentionTime": "P7D", "maxTaskRetryCount": 0},
-        "executionInfo": {"retryCount": 0, "requeueCount": 0},
-    } == found
+    assert (
+        found
+        | {
+            "state": "active",
+            "requiredSlots": 1,
+            "userIdentity": {"autoUser": {"scope": "pool", "elevationLevel": "nonadmin"}},
+            "constraints": {"maxWallClockTime": wire.INFINITE, "retentionTime": "P7D", "maxTaskRetryCount": 0},
+            "executionInfo": {"retryCount": 0, "requeueCount": 0},
+        }
+        == found
+    )
     assert "nodeInfo" not in found and "previousState" not in found
 
 

@@ -22,7 +22,9 @@ def in_order(text: str, *parts: str) -> bool:
 
 
 def test_the_line_is_executable_own_options_implicit_options_payload() -> None:
-    text = launch(executable_path="/opt/mpi/bin/MPIexec", options=("-genv A=1", "-print-rank-map"), processes_per_node=4)
+    text = launch(
+        executable_path="/opt/mpi/bin/MPIexec", options=("-genv A=1", "-print-rank-map"), processes_per_node=4
+    )
     assert in_order(
         text.application,
         "bt_gang /opt/mpi/bin/MPIexec",

@@ -28,7 +28,13 @@ def test_it_goes_before_the_script(command: str, interpreter: str) -> None:
 
 @pytest.mark.parametrize(
     "command",
-    ["./solve python x.py.in", "cntk configFile=a.cntk", "python -u -m mpi4py train.py", "python -m mpi4py.run x.py", ""],
+    [
+        "./solve python x.py.in",
+        "cntk configFile=a.cntk",
+        "python -u -m mpi4py train.py",
+        "python -m mpi4py.run x.py",
+        "",
+    ],
 )
 def test_other_commands_are_left_alone_without_a_word(command: str) -> None:
     payload = with_mpi4py(command)
@@ -37,7 +43,8 @@ def test_other_commands_are_left_alone_without_a_word(command: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "command", ["/bin/bash -c 'python -u train.py'", "numactl -l python train.py", "python", "python -um train", "python -"]
+    "command",
+    ["/bin/bash -c 'python -u train.py'", "numactl -l python train.py", "python", "python -um train", "python -"],
 )
 def test_a_python_that_cannot_get_it_is_said(command: str) -> None:
     payload = with_mpi4py(command)

@@ -1,0 +1,247 @@
+"""The embedded service as a process of its own: start, stop, crash. Its nodes are real."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import stat
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+from azure.batch import models
+from azure.core.exceptions import AzureError
+
+from batchtrain.emulator import images, server
+from batchtrain.emulator.server import Settings
+from tests.contract.conftest import completed, connect, eventually, idle, job, pool, task
+
+pytestmark = pytest.mark.process
+
+
+@pytest.fixture
+def data_dir(tmp_path: Path) -> Iterator[Path]:
+    """A data directory; whatever still runs on it at the end is stopped."""
+    yield tmp_path / "data"
+    server.stop(tmp_path / "data")
+
+
+def spawn(data_dir: Path) -> server.Status:
+    return server.spawn(Settings(data_dir, port=0))
+
+
+def kill(status: server.Status) -> None:
+    """As hard as it gets; the process is ours, so it is reaped."""
+    os.kill(status.pid, signal.SIGKILL)
+    os.waitpid(status.pid, 0)
+
+
+def living(data_dir: Path) -> list[str]:
+    """Command lines of all processes that name the data directory, in arguments or environment."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            text = " ".join(process.cmdline())
+            if str(data_dir) in text + str(process.environ()) and process.pid != os.getpid():
+                found.append(text)
+        except psutil.Error:
+            continue
+    return found
+
+
+def test_it_starts_answers_and_stops(data_dir: Path) -> None:
+    started = spawn(data_dir)
+    assert server.status(data_dir) == started
+    with connect(started) as client:
+        assert list(client.list_pools()) == []
+    assert server.stop(data_dir)
+    assert (server.status(data_dir), server.stop(data_dir)) == (None, False)
+
+
+def test_it_starts_within_half_a_second_in_less_than_80_mb(data_dir: Path) -> None:
+    begin = time.perf_counter()
+    started = spawn(data_dir)
+    took = time.perf_counter() - begin
+    assert psutil.Process(started.pid).memory_info().rss < 80e6
+    assert took < 0.5 * max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
+
+
+def test_key_and_directory_are_for_their_owner_alone_and_the_key_stays(data_dir: Path) -> None:
+    first = spawn(data_dir)
+    assert stat.S_IMODE(data_dir.stat().st_mode) == 0o700
+    assert stat.S_IMODE((data_dir / "key").stat().st_mode) == 0o600
+    assert first.key not in (data_dir / "emulator.json").read_text()
+    server.stop(data_dir)
+    assert spawn(data_dir).key == first.key
+
+
+def test_two_emulators_never_share_a_data_directory(data_dir: Path) -> None:
+    spawn(data_dir)
+    with pytest.raises(server.AlreadyRunning, match=str(data_dir)):
+        spawn(data_dir)
+    assert server.status(data_dir) is not None
+
+
+def test_a_taken_port_is_said(data_dir: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        with pytest.raises(server.PortTaken, match=str(port)):
+            server.spawn(Settings(data_dir, port=port))
+
+
+def test_it_listens_on_loopback_only(data_dir: Path) -> None:
+    with pytest.raises(server.StartFailed, match=r"127\.0\.0\.1, not 0\.0\.0\.0"):
+        server.spawn(Settings(data_dir, host="0.0.0.0", port=0))
+
+
+def test_a_start_that_fails_shows_the_log(data_dir: Path) -> None:
+    data_dir.mkdir()
+    (data_dir / "world.sqlite3").write_text("this is no database, and it is long enough to be taken for one" * 20)
+    with pytest.raises(server.StartFailed, match="DatabaseError"):
+        spawn(data_dir)
+
+
+def test_a_number_that_another_process_took_over_is_no_emulator(data_dir: Path) -> None:
+    started = spawn(data_dir)
+    noted = (data_dir / "emulator.json").read_text()
+    (data_dir / "emulator.json").write_text(noted.replace(str(started.pid), str(os.getpid())))
+    assert server.status(data_dir) is None
+    (data_dir / "emulator.json").write_text(noted)
+
+
+def test_sigterm_ends_it_and_every_process_of_its_nodes(data_dir: Path) -> None:
+    started = spawn(data_dir)
+    with connect(started) as client:
+        client.create_pool(pool(nodes=2))
+        client.create_job(job())
+        client.create_task("job", task(command="/bin/sh -c 'sleep 1000 & setsid sleep 1001 & wait'"))
+        eventually(lambda: client.get_task("job", "task").state == "running")
+    os.kill(started.pid, signal.SIGTERM)
+    assert os.waitstatus_to_exitcode(os.waitpid(started.pid, 0)[1]) == 0
+    eventually(lambda: not living(data_dir))
+
+
+def test_the_data_directory_decides_the_nodes_network(tmp_path: Path) -> None:
+    assert len({server.network(tmp_path / str(number)) for number in range(20)}) > 15
+
+
+def test_no_acknowledged_task_is_lost_to_kill_9(data_dir: Path) -> None:
+    started = spawn(data_dir)
+    acknowledged: list[str] = []
+    with connect(started) as client:
+        client.create_job(job())
+
+        def add() -> None:
+            for number in range(100_000):
+                try:
+                    client.create_task("job", task(f"t{number}"))
+                except AzureError:
+                    return
+                acknowledged.append(f"t{number}")
+
+        adding = threading.Thread(target=add)
+        adding.start()
+        eventually(lambda: len(acknowledged) >= 100)
+        kill(started)
+        adding.join()
+    assert len(acknowledged) < 100_000
+    with connect(spawn(data_dir)) as client:
+        found = [one.id for one in client.list_tasks("job")]
+    assert found[: len(acknowledged)] == acknowledged
+    assert len(found) <= len(acknowledged) + 1
+
+
+def test_after_kill_9_the_running_task_runs_once_more_and_the_finished_one_does_not(data_dir: Path) -> None:
+    started = spawn(data_dir)
+    count = "/bin/sh -c 'echo run >> ../count; exec sleep {}'"
+    with connect(started) as client:
+        client.create_pool(pool(nodes=2))
+        client.create_job(job())
+        client.create_task("job", task("done", count.format(0)))
+        client.create_task("job", task("long", count.format(1000)))
+        completed(client, "done")
+        eventually(lambda: "count" in [file.name for file in client.list_task_files("job", "long")])
+        before = client.get_task("job", "done").as_dict()
+    kill(started)
+    eventually(lambda: not living(data_dir))
+    with connect(spawn(data_dir)) as client:
+        after = client.get_task("job", "done").as_dict()
+        assert after["executionInfo"] == before["executionInfo"]
+        idle_or_running = {"idle", "running"}
+        eventually(lambda: {node.state for node in client.list_nodes("pool")} <= idle_or_running)
+        found = eventually(lambda: (one := client.get_task("job", "long")).state == "running" and one)
+        assert (found.execution_info.requeue_count, found.execution_info.retry_count) == (1, 0)
+        assert found.execution_info.last_requeue_time is not None
+        eventually(lambda: b"".join(client.download_task_file("job", "long", "count")) == b"run\nrun\n")
+
+
+def test_real_nodes_run_a_gang_whose_daemons_live_until_the_end(data_dir: Path) -> None:
+    """What a coordination command leaves in the background serves the application, then goes."""
+    coordination = "/bin/sh -c 'sleep 1000 & echo coordinated'"
+    application = "/bin/sh -c 'pgrep -f \"sleep 1000\" > /dev/null && echo daemon lives; env | grep -c ^AZ_BATCH_'"
+    with connect(spawn(data_dir)) as client:
+        client.create_pool(pool(nodes=2, enable_inter_node_communication=True))
+        client.create_job(job())
+        gang = models.MultiInstanceSettings(number_of_instances=2, coordination_command_line=coordination)
+        client.create_task("job", task(command=application, multi_instance_settings=gang))
+        assert completed(client).execution_info.exit_code == 0
+        output = b"".join(client.download_task_file("job", "task", "stdout.txt"))
+        assert output.startswith(b"coordinated\ndaemon lives\n") and int(output.split()[-1]) >= 18
+        idle(client, 2)
+    assert not [line for line in living(data_dir) if "sleep 1000" in line]
+
+
+def test_an_image_is_a_local_environment_once_it_is_mapped(data_dir: Path, tmp_path: Path) -> None:
+    prefix = tmp_path / "env"
+    (prefix / "bin").mkdir(parents=True)
+    (prefix / "bin" / "train").write_text("#!/bin/sh\necho trained\n")
+    (prefix / "bin" / "train").chmod(0o755)
+    containers = models.BatchContainerConfiguration(type="dockerCompatible", container_image_names=["example/train"])
+    image = models.BatchVmImageReference(publisher="microsoft-dsvm", offer="ubuntu-hpc", sku="2204")
+    machine = models.VirtualMachineConfiguration(
+        image_reference=image, node_agent_sku_id="batch.node.ubuntu 22.04", container_configuration=containers
+    )
+    settings = models.BatchTaskContainerSettings(image_name="example/train")
+    with connect(spawn(data_dir)) as client:
+        client.create_pool(pool(virtual_machine_configuration=machine))
+        client.create_job(job())
+        client.create_task("job", task("unmapped", "train", container_settings=settings))
+        assert completed(client, "unmapped").execution_info.failure_info.code == "ContainerInvalidImage"
+        images.map_image(data_dir, "example/train", prefix)
+        client.create_task("job", task("mapped", "train", container_settings=settings))
+        assert completed(client, "mapped").execution_info.exit_code == 0
+        assert b"".join(client.download_task_file("job", "mapped", "stdout.txt")) == b"trained\n"
+
+
+def test_a_node_that_is_killed_comes_back_and_its_task_runs_again(data_dir: Path) -> None:
+    started = spawn(data_dir)
+    with connect(started) as client:
+        client.create_pool(pool())
+        client.create_job(job())
+        client.create_task("job", task(command="sleep 1000"))
+        eventually(lambda: client.get_task("job", "task").state == "running")
+        (agent,) = psutil.Process(started.pid).children()
+        agent.kill()
+        found = eventually(
+            lambda: (one := client.get_task("job", "task")).execution_info.requeue_count == 1
+            and one.state == "running"
+            and one
+        )
+        assert found.execution_info.retry_count == 0
+
+
+def test_reset_removes_every_node(data_dir: Path) -> None:
+    with connect(spawn(data_dir)) as client:
+        client.create_pool(pool(nodes=2))
+        idle(client, 2)
+        server.reset(data_dir)
+        assert list(client.list_pools()) == []
+    assert not list(data_dir.glob("nodes/*/tvmps_*"))
+    with pytest.raises(server.NotRunning):
+        server.reset(data_dir / "other")

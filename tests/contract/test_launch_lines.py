@@ -1,0 +1,536 @@
+"""A real bash runs the launch texts against a stand-in `mpirun` that records its arguments and environment."""
+
+from __future__ import annotations
+
+import itertools
+import shutil
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from batchtrain.launchers import mpi, plain
+from batchtrain.launchers.types import Fabric, Launch, Mpi, Shape
+
+pytestmark = pytest.mark.process
+
+HOSTS = ("10.0.0.4", "10.0.0.5")
+SERVICE_ORDER = "10.0.0.5,10.0.0.4"
+PRIMARY_FIRST = "10.0.0.4,10.0.0.5"
+RANKS = {"integer": 4, "command": "nvidia-smi -L | wc -l", "absent": None}
+STAND_INS = {
+    "mpirun": """if [ "$1" = -V ]; then echo "${MPI_VERSION-Intel(R) MPI Library, Version 2018 Update 4}"; exit; fi
+printf '%s\\0' "$@" >"$RECORD/argv"; env -0 >"$RECORD/environment"; exit "${MPI_CODE-0}" """,
+    "ssh": """printf '%s\\n' "$*" >>"$RECORD/ssh"
+for word; do case $word in 10.*) host=$word; break ;; esac; done
+case " ${DEAD-} " in *" $host "*) echo "ssh: connect to host $host port 22: No route to host" >&2; exit 255 ;; esac""",
+    "nvidia-smi": "for i in 0 1 2 3; do echo GPU $i; done",
+    "python": '[ -z "${NO_MPI4PY-}" ]',
+}
+
+
+class Ran(NamedTuple):
+    """What a text did."""
+
+    code: int
+    stderr: str
+    argv: list[str] | None
+    """The stand-in's, or None when it was never started."""
+    environment: dict[str, str]
+    stdout: str = ""
+
+
+class Node:
+    """A primary's directories, the stand-ins on its PATH, and what of /sys and /dev its text may see."""
+
+    def __init__(self, folder: Path) -> None:
+        self.bin, self.task, self.record = folder / "bin", folder / "task", folder / "record"
+        self.sys, self.dev = folder / "sys", folder / "dev"
+        for made in (self.bin, self.task / "wd", self.record, self.sys / "class/net/eth0", self.dev):
+            made.mkdir(parents=True)
+        for name, text in STAND_INS.items():
+            self.program(name, text)
+
+    def program(self, name: str, text: str) -> None:
+        """A program on PATH."""
+        (self.bin / name).write_text(f"#!/bin/bash\n{text}\n")
+        (self.bin / name).chmod(0o755)
+
+    def infiniband(self, *devices: tuple[str, str, str, str]) -> None:
+        """Devices as (name, link layer, state, partition key)."""
+        (self.dev / "infiniband").mkdir(exist_ok=True)
+        for name, layer, state, key in devices:
+            port = self.sys / "class/infiniband" / name / "ports/1"
+            (port / "pkeys").mkdir(parents=True)
+            (port / "link_layer").write_text(f"{layer}\n")
+            (port / "state").write_text(f"{state}\n")
+            (port / "pkeys/0").write_text(f"{key}\n")
+            (port / "pkeys/1").write_text("0x7fff\n")
+
+    def run(self, launch: Launch, environment: Mapping[str, str] | None = None) -> Ran:
+        """The application text, as the plan has it run."""
+        for file in launch.files:
+            path = self.task / file.name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(file.data)
+            path.chmod(file.mode)
+        text = launch.application.replace("/sys/class", f"{self.sys}/class").replace("/dev/infin", f"{self.dev}/infin")
+        (self.task / ".batchtrain/launch.sh").write_text(text)
+        variables = {
+            "PATH": f"{self.bin}:/usr/bin:/bin",
+            "HOME": str(self.task),
+            "RECORD": str(self.record),
+            "AZ_BATCH_NODE_ID": "tvm-0",
+            "AZ_BATCH_TASK_SHARED_DIR": str(self.task),
+            "AZ_BATCH_TASK_WORKING_DIR": str(self.task / "wd"),
+            "AZ_BATCH_HOST_LIST": SERVICE_ORDER,
+            "AZ_BATCH_MASTER_NODE": "10.0.0.4:6000",
+            "BATCHTRAIN_BARRIER_SECONDS": "1",
+            **(environment or {}),
+        }
+        done = subprocess.run(
+            ["/bin/bash", self.task / ".batchtrain/launch.sh"],
+            env=variables, cwd=self.task / "wd", capture_output=True, text=True, errors="replace",
+            timeout=20, check=False, stdin=subprocess.DEVNULL,
+        )  # fmt: skip
+        argv, seen = self._recorded("argv"), self._recorded("environment") or []
+        return Ran(
+            done.returncode,
+            done.stderr.replace(f"{self.dev}/", "/dev/"),
+            argv,
+            dict(pair.split("=", 1) for pair in seen),
+            done.stdout,
+        )
+
+    def _recorded(self, name: str) -> list[str] | None:
+        path = self.record / name
+        return path.read_text().split("\0")[:-1] if path.exists() else None
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Node:
+    return Node(tmp_path)
+
+
+def launch(runtime: str = "mpich", command: str = "./solve", shape: Shape | None = None, **options: object) -> Launch:
+    options.setdefault("processes_per_node", 1)
+    return mpi.launch(Mpi(runtime, **options), command, shape or Shape(2))  # type: ignore[arg-type]  # every option
+
+
+# --- the table --------------------------------------------------------------------------------------------------
+
+EACH = {"integer": "4", "command": "4", "absent": "1"}
+TOTAL = {"integer": "8", "command": "8", "absent": "2"}
+PLACE = {
+    "intelmpi": "-hosts {hosts} -np {total} -perhost {each}",
+    "intelmpi-ofa": "-hosts {hosts} -np {total} -perhost {each}",
+    "mpich": "-hosts {hosts} -np {total} -ppn {each}",
+    "mvapich": "-hosts {hosts} -np {total} -ppn {each}",
+    "openmpi": "--oversubscribe -host {hosts} -np {total} --map-by ppr:{each}:node",
+}
+DAPL = {
+    "I_MPI_FALLBACK": "0",
+    "I_MPI_FABRICS": "shm:dapl",
+    "I_MPI_DAPL_PROVIDER": "ofa-v2-ib0",
+    "I_MPI_DYNAMIC_CONNECTION": "0",
+    "I_MPI_DAPL_TRANSLATION_CACHE": "0",
+    "MANPATH": "/usr/share/man:/usr/local/man",
+}
+ENVIRONMENT: dict[tuple[str, Fabric], dict[str, str]] = {
+    ("intelmpi", Fabric.SR_IOV): {"I_MPI_FALLBACK": "0", "I_MPI_FABRICS": "shm:ofi", "FI_PROVIDER": "mlx"},
+    ("intelmpi-ofa", Fabric.SR_IOV): {"I_MPI_FALLBACK": "0", "I_MPI_FABRICS": "shm:ofa"},
+    ("mpich", Fabric.SR_IOV): {"UCX_IB_PKEY": "0x0123"},
+    ("mvapich", Fabric.SR_IOV): {"UCX_IB_PKEY": "0x0123"},
+    ("openmpi", Fabric.SR_IOV): {"UCX_IB_PKEY": "0x0123", "UCX_NET_DEVICES": "mlx5_ib0:1"},
+    ("intelmpi", Fabric.NETWORK_DIRECT): DAPL,
+    ("intelmpi-ofa", Fabric.NETWORK_DIRECT): DAPL,
+}
+OPENMPI_FABRIC = {
+    Fabric.SR_IOV: ["--mca", "pml", "ucx", "--mca", "btl", "^vader,tcp,openib"],
+    Fabric.NETWORK_DIRECT: ["--mca", "btl_tcp_if_include", "eth0"],
+    Fabric.ETHERNET: ["--mca", "btl_tcp_if_include", "eth0"],
+}
+FABRIC_NAMES = ("I_MPI_", "FI_", "UCX_", "MANPATH")
+
+
+def without_exports(argv: list[str]) -> list[str]:
+    """Open MPI's arguments but for `-x NAME`."""
+    places = [index for index, word in enumerate(argv) if word == "-x"]
+    drop = {*places, *(place + 1 for place in places)}
+    return [word for index, word in enumerate(argv) if index not in drop]
+
+
+@pytest.mark.parametrize("container", [False, True], ids=["host", "container"])
+@pytest.mark.parametrize("ranks", RANKS)
+@pytest.mark.parametrize("fabric", Fabric, ids=lambda fabric: fabric.value)
+@pytest.mark.parametrize("runtime", PLACE)
+def test_a_row_of_the_table(runtime: str, fabric: Fabric, ranks: str, container: bool, node: Node) -> None:
+    node.infiniband(("mlx5_an0", "Ethernet", "4: ACTIVE", "0xffff"), ("mlx5_ib0", "InfiniBand", "4: ACTIVE", "0x8123"))
+    shape = Shape(2, fabric, container)
+    made = launch(runtime, "./solve -q 1", shape, options=("-own A",), processes_per_node=RANKS[ranks])
+    ran = node.run(made)
+    assert ran.code == 0, ran.stderr
+    assert ran.argv is not None
+    expected = PLACE[runtime].format(hosts=PRIMARY_FIRST, total=TOTAL[ranks], each=EACH[ranks]).split()
+    argv = ran.argv
+    if runtime == "openmpi":
+        expected += ["--allow-run-as-root"] if container else []
+        expected += ["--prefix", str(node.bin.parent), *OPENMPI_FABRIC[fabric]]
+        argv = without_exports(argv)
+    assert argv == ["-own", "A", *expected, "sh", f"{node.task}/.batchtrain/rank.sh", "./solve", "-q", "1"]
+    wanted = ENVIRONMENT.get((runtime, fabric), {})
+    assert wanted.items() <= ran.environment.items()
+    if not wanted:
+        assert not [name for name in ran.environment if name.startswith(FABRIC_NAMES)]
+    said = "1 rank on each node" in ran.stderr
+    assert said is (ranks == "absent")
+
+
+# --- fabric -----------------------------------------------------------------------------------------------------
+
+RDMA = [row for row in itertools.product(PLACE, (Fabric.SR_IOV, Fabric.NETWORK_DIRECT)) if row in ENVIRONMENT]
+
+
+@pytest.mark.parametrize(("runtime", "fabric"), RDMA)
+def test_rdma_without_the_device_stops_with_the_reason(runtime: str, fabric: Fabric, node: Node) -> None:
+    ran = node.run(launch(runtime, shape=Shape(2, fabric)))
+    assert (ran.code, ran.argv) == (1, None)
+    assert "no /dev/infiniband" in ran.stderr
+
+
+@pytest.mark.parametrize(("runtime", "fabric"), RDMA)
+def test_rdma_on_the_emulator_is_tcp_said_once(runtime: str, fabric: Fabric, node: Node) -> None:
+    ran = node.run(launch(runtime, shape=Shape(2, fabric)), {"BATCHTRAIN_EMULATED_NODE": str(node.task)})
+    assert ran.code == 0
+    assert ran.stderr.count("the ranks talk over tcp") == 1
+    assert not [name for name in ran.environment if name.startswith(FABRIC_NAMES)]
+    assert "--mca" not in (ran.argv or [])
+
+
+def test_every_active_infiniband_port_is_used_and_no_other(node: Node) -> None:
+    node.infiniband(
+        ("mlx5_0", "Ethernet", "4: ACTIVE", "0xffff"),
+        ("mlx5_ib0", "InfiniBand", "4: ACTIVE", "0xffff"),
+        ("mlx5_ib1", "InfiniBand", "1: DOWN", "0xffff"),
+        ("mlx5_ib2", "InfiniBand", "4: ACTIVE", "0xffff"),
+    )
+    ran = node.run(launch("openmpi", shape=Shape(2, Fabric.SR_IOV)))
+    assert ran.environment["UCX_NET_DEVICES"] == "mlx5_ib0:1,mlx5_ib2:1"
+    assert "UCX_IB_PKEY" not in ran.environment  # the default key needs no word
+    assert "UCX_NET_DEVICES" in (ran.argv or [])
+
+
+def test_no_active_port_stops_with_the_reason(node: Node) -> None:
+    node.infiniband(("mlx5_ib0", "InfiniBand", "1: DOWN", "0xffff"))
+    ran = node.run(launch("openmpi", shape=Shape(2, Fabric.SR_IOV)))
+    assert (ran.code, ran.argv) == (1, None)
+    assert "no InfiniBand port of this node is active" in ran.stderr
+
+
+def test_a_fabric_variable_that_is_set_keeps_its_value(node: Node) -> None:
+    node.infiniband()
+    ran = node.run(launch("intelmpi", shape=Shape(2, Fabric.SR_IOV)), {"FI_PROVIDER": "verbs"})
+    assert (ran.environment["FI_PROVIDER"], ran.environment["I_MPI_FABRICS"]) == ("verbs", "shm:ofi")
+
+
+def test_pre_execution_overrides_the_fabric(node: Node) -> None:
+    node.infiniband()
+    made = launch("intelmpi", shape=Shape(2, Fabric.SR_IOV), pre_execution_command="export FI_PROVIDER=verbs")
+    assert node.run(made).environment["FI_PROVIDER"] == "verbs"
+
+
+NEW = {"MPI_VERSION": "Intel(R) MPI Library for Linux* OS, Version 2021.18 Build 20260101"}
+REMOVED = [
+    ("intelmpi", Fabric.NETWORK_DIRECT, "DAPL"),
+    ("intelmpi-ofa", Fabric.NETWORK_DIRECT, "DAPL"),
+    ("intelmpi-ofa", Fabric.SR_IOV, "OFA"),
+]
+
+
+@pytest.mark.parametrize(("runtime", "fabric", "removed"), REMOVED)
+def test_what_intel_mpi_2019_removed_is_refused(runtime: str, fabric: Fabric, removed: str, node: Node) -> None:
+    node.infiniband()
+    ran = node.run(launch(runtime, shape=Shape(2, fabric)), NEW)
+    assert (ran.code, ran.argv) == (1, None)
+    assert f"Intel MPI 2021.18 has no {removed}" in ran.stderr
+
+
+def test_the_emulator_says_what_would_be_refused_and_goes_on(node: Node) -> None:
+    ran = node.run(
+        launch("intelmpi", shape=Shape(2, Fabric.NETWORK_DIRECT)), {**NEW, "BATCHTRAIN_EMULATED_NODE": str(node.task)}
+    )
+    assert ran.code == 0
+    assert ran.stderr.count("Intel MPI 2021.18 has no DAPL") == 1
+
+
+@pytest.mark.parametrize("version", ["Version 5.1.3 Build 20160120", "Version 2018 Update 4 Build 20180823"])
+def test_older_intel_mpis_have_dapl(version: str, node: Node) -> None:
+    node.infiniband()
+    ran = node.run(
+        launch("intelmpi", shape=Shape(2, Fabric.NETWORK_DIRECT)), {"MPI_VERSION": f"Intel(R) MPI, {version}"}
+    )
+    assert ran.code == 0
+
+
+# --- pre_execution_command --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("how", ["source", "."])
+@pytest.mark.parametrize("text", ["{how} /not/there.sh", "true; {how} '/not/there.sh' -a", "A=/not; {how} $A/there.sh"])
+def test_a_sourced_file_that_is_missing_stops_the_task(how: str, text: str, node: Node) -> None:
+    ran = node.run(launch(pre_execution_command=text.format(how=how)))
+    assert (ran.code, ran.argv) == (1, None)
+    assert "/not/there.sh is not there" in ran.stderr
+
+
+def test_a_missing_file_stops_what_follows_it_in_the_text(node: Node) -> None:
+    ran = node.run(launch(pre_execution_command="source /not/there.sh; touch $RECORD/went-on"))
+    assert not (node.record / "went-on").exists()
+    assert ran.code == 1
+
+
+def test_sourced_files_keep_their_arguments_globals_and_names_on_path(node: Node) -> None:
+    (node.bin / "activate").write_text('declare GLOBAL="$1"\nexport SEEN=yes\n')
+    ran = node.run(launch(pre_execution_command='source activate "a b"; export COPY="$GLOBAL"'))
+    assert (ran.environment["SEEN"], ran.environment["COPY"]) == ("yes", "a b")
+
+
+def test_a_test_before_the_source_is_honoured(node: Node) -> None:
+    assert node.run(launch(pre_execution_command="[ -f /not/there ] && source /not/there")).code == 0
+
+
+def test_a_non_zero_end_is_a_warning(node: Node) -> None:
+    ran = node.run(launch(pre_execution_command="export A=1; (exit 3)"))
+    assert (ran.code, ran.environment["A"]) == (0, "1")
+    assert "warning: pre_execution_command ended with code 3" in ran.stderr
+
+
+def test_strict_shell_options_of_the_text_do_not_reach_the_launch(node: Node) -> None:
+    assert node.run(launch("openmpi", pre_execution_command="set -u")).code == 0
+
+
+def test_names_that_the_text_uses_for_itself_do_no_harm(node: Node) -> None:
+    text = "stop() { :; }; IFS=/; hosts=x; line=y; code=9; event=z; host=q; launcher=1"
+    assert node.run(launch(pre_execution_command=text)).code == 0
+
+
+QUOTED = "single ' double \" dollar $ back` slash \\ end"
+
+
+def test_quotes_survive_in_the_text_and_in_the_payload(node: Node) -> None:
+    made = launch(
+        command="./solve 'a  b' \"$A\" $AZ_BATCH_TASK_WORKING_DIR/output /bin/bash -c 'echo \"$0\"'",
+        pre_execution_command="export A='single '\\'' double \" dollar $ back` slash \\ end'",
+        options=("-genv 'B C' \"$A\"",),
+    )
+    ran = node.run(made)
+    assert ran.environment["A"] == QUOTED
+    assert ran.argv is not None
+    assert ran.argv[:3] == ["-genv", "B C", QUOTED]
+    tail = ran.argv[ran.argv.index("./solve") + 1 :]
+    assert tail == ["a  b", QUOTED, f"{node.task}/wd/output", "/bin/bash", "-c", 'echo "$0"']
+
+
+def test_executable_path_is_taken_as_written(node: Node) -> None:
+    (node.bin / "MyMPI").mkdir()
+    shutil.copy(node.bin / "mpirun", node.bin / "MyMPI/MPIexec.Hydra")
+    made = launch(executable_path="$HERE/MyMPI/MPIexec.Hydra", pre_execution_command=f"HERE={node.bin}")
+    assert node.run(made).argv is not None
+
+
+# --- ranks ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("command", "printed"),
+    [("echo 0", "'0'"), ("true", "''"), ("echo four", "'four'"), ("printf '2\\n3\\n'", "'2 3'"), ("echo -1", "'-1'")],
+)
+def test_a_command_that_prints_no_number_of_ranks_stops_the_task(command: str, printed: str, node: Node) -> None:
+    ran = node.run(launch(processes_per_node=command))
+    assert (ran.code, ran.argv) == (1, None)
+    assert f"`{command}` printed {printed}" in ran.stderr
+
+
+def test_no_driver_is_named_as_the_likely_reason(node: Node) -> None:
+    node.program("nvidia-smi", "exit 9")
+    ran = node.run(launch(processes_per_node="nvidia-smi -L | wc -l"))
+    assert ran.code == 1
+    assert "`nvidia-smi -L | wc -l` printed '0'" in ran.stderr
+    assert "no driver" in ran.stderr
+
+
+@pytest.mark.parametrize("command", ["echo ' 08 '", "echo 8 # eight", "echo 4 |\nawk '{ print $1 * 2 }'"])
+def test_a_number_in_any_clothes_is_taken(command: str, node: Node) -> None:
+    argv = node.run(launch(processes_per_node=command)).argv or []
+    assert argv[argv.index("-np") : argv.index("-np") + 4] == ["-np", "16", "-ppn", "8"]
+
+
+def test_the_command_runs_once_after_pre_execution(node: Node) -> None:
+    made = launch(pre_execution_command="N=3", processes_per_node="echo x >>$RECORD/times; echo $N")
+    ran = node.run(made)
+    assert (node.record / "times").read_text() == "x\n"
+    assert "-ppn 3" in " ".join(ran.argv or [])
+
+
+# --- hosts ------------------------------------------------------------------------------------------------------
+
+
+def test_a_list_without_the_primary_stops_the_task(node: Node) -> None:
+    ran = node.run(launch(), {"AZ_BATCH_HOST_LIST": "10.0.0.5,10.0.0.6"})
+    assert (ran.code, ran.argv) == (1, None)
+    assert "10.0.0.4 is not in AZ_BATCH_HOST_LIST" in ran.stderr
+
+
+def test_a_list_of_another_length_stops_the_task(node: Node) -> None:
+    ran = node.run(launch(), {"AZ_BATCH_HOST_LIST": "10.0.0.5,10.0.0.4,10.0.0.6"})
+    assert (ran.code, ran.argv) == (1, None)
+    assert "2 instances were planned, AZ_BATCH_HOST_LIST has 3" in ran.stderr
+
+
+def test_hosts_that_do_not_answer_are_named(node: Node) -> None:
+    hosts = ",".join(f"10.0.0.{number}" for number in range(2, 10))
+    ran = node.run(
+        launch(shape=Shape(8)),
+        {"AZ_BATCH_HOST_LIST": hosts, "DEAD": "10.0.0.7 10.0.0.5", "BATCHTRAIN_BARRIER_SECONDS": "1"},
+    )
+    assert (ran.code, ran.argv) == (1, None)
+    assert "batchtrain: nodes 10.0.0.5 and 10.0.0.7 of 8 did not answer ssh in 1 s\n" in ran.stderr
+    assert "10.0.0.5: ssh: connect to host 10.0.0.5 port 22: No route to host" in ran.stderr
+
+
+def test_a_single_instance_asks_nobody(node: Node) -> None:
+    ran = node.run(launch(shape=Shape(1)), {"AZ_BATCH_HOST_LIST": "10.0.0.4"})
+    assert ran.code == 0
+    assert not (node.record / "ssh").exists()
+
+
+def test_ssh_is_batchtrains_own_with_port_23_in_a_container(node: Node) -> None:
+    node.program("mpirun", "ssh 10.0.0.5 true")
+    node.run(launch(shape=Shape(2, container=True)))
+    lines = (node.record / "ssh").read_text().splitlines()
+    assert lines
+    assert all(line.startswith("-p 23 -o BatchMode=yes -o StrictHostKeyChecking=no") for line in lines)
+
+
+def test_on_the_emulator_the_ssh_of_path_stays(node: Node) -> None:
+    node.program("mpirun", "ssh 10.0.0.5 true")
+    node.run(launch(shape=Shape(2, container=True)), {"BATCHTRAIN_EMULATED_NODE": str(node.task)})
+    assert (node.record / "ssh").read_text().splitlines()[-1] == "10.0.0.5 true"
+
+
+# --- environment for Open MPI -----------------------------------------------------------------------------------
+
+
+def test_open_mpi_is_told_every_exported_variable_but_the_nodes_own(node: Node) -> None:
+    made = launch("openmpi", pre_execution_command="export FROM_PRE=1; export -f true_ 2>/dev/null; LOCAL=2")
+    given = {"FROM_TASK": "a;b\nc", "OMPI_MCA_x": "1", "SSH_TTY": "x", "TERM": "x", "BASH_FUNC_f%%": "() { :; }"}
+    argv = node.run(made, given).argv or []
+    named = {argv[index + 1] for index, word in enumerate(argv) if word == "-x"}
+    assert {"FROM_PRE", "FROM_TASK", "PATH", "BATCHTRAIN_HOST_LIST"} <= named
+    assert not named & {"LOCAL", "OMPI_MCA_x", "SSH_TTY", "TERM", "HOME", "PWD", "SHLVL", "_", "BASH_FUNC_f%%"}
+    assert not [name for name in named if name.startswith("AZ_BATCH_")]
+
+
+# --- Python -----------------------------------------------------------------------------------------------------
+
+
+def test_mpi4py_is_put_in_where_it_is(node: Node) -> None:
+    assert " ".join(node.run(launch(command="python -u train.py")).argv or []).endswith("python -u -m mpi4py train.py")
+
+
+def test_a_python_without_mpi4py_is_left_alone_and_said(node: Node) -> None:
+    ran = node.run(launch(command="python -u train.py"), {"NO_MPI4PY": "1"})
+    assert (ran.argv or [])[-3:] == ["python", "-u", "train.py"]
+    assert "python has no mpi4py" in ran.stderr
+
+
+# --- ends -------------------------------------------------------------------------------------------------------
+
+
+def test_the_launchers_own_failure_is_its_code_and_said(node: Node) -> None:
+    ran = node.run(launch(), {"MPI_CODE": "3"})
+    assert ran.code == 3
+    assert "mpirun ended with code 3, and no rank reported a failure" in ran.stderr
+
+
+def test_a_launcher_that_is_not_there_is_127(node: Node) -> None:
+    (node.bin / "mpirun").unlink()
+    ran = node.run(launch())
+    assert ran.code == 127
+    assert "mpirun: command not found" in ran.stderr
+
+
+def test_stderr_passes_unchanged_in_partial_lines_floods_and_bytes(node: Node) -> None:
+    flood = "head -c 3000000 /dev/zero | tr '\\0' x"
+    node.program("mpirun", rf"(printf 'no newline'; {flood}; printf '\377\n\000end') >&2")
+    assert node.run(launch()).stderr == "no newline" + "x" * 3_000_000 + "\N{REPLACEMENT CHARACTER}\n\0end"
+
+
+def test_redirections_and_pipes_of_the_command_work_as_written(node: Node) -> None:
+    node.program("mpirun", "echo out; echo err >&2; exit ${MPI_CODE-0}")
+    ran = node.run(launch(command="x 2>errors | tee copy"), {"MPI_CODE": "4"})
+    assert (ran.code, ran.stdout) == (4, "out\n")
+    assert (node.task / "wd/copy").read_text() == "out\n"
+    assert (node.task / "wd/errors").read_text() == "err\n"
+    assert ran.stderr == "batchtrain: mpirun ended with code 4, and no rank reported a failure\n"
+
+
+def test_stdin_reaches_the_launcher(node: Node) -> None:
+    node.program("mpirun", "cat")
+    assert node.run(launch(command="x <<<hello")).stdout == "hello\n"
+
+
+# --- without mpi ------------------------------------------------------------------------------------------------
+
+
+def test_a_plain_command_runs_after_pre_execution_and_gives_its_code(node: Node) -> None:
+    made = plain.launch("echo \"$A\" 'b  c'; exit 5", Shape(1), pre_execution_command="export A='it'\\''s'")
+    ran = node.run(made)
+    assert (ran.code, ran.stdout) == (5, "it's b  c\n")
+
+
+def test_a_plain_commands_missing_source_stops_it(node: Node) -> None:
+    ran = node.run(plain.launch("touch $RECORD/ran", Shape(1), pre_execution_command="source /not/there"))
+    assert ran.code == 1
+    assert not (node.record / "ran").exists()
+
+
+# --- coordination -----------------------------------------------------------------------------------------------
+
+
+def coordinate(node: Node, made: Launch, **environment: str) -> subprocess.CompletedProcess[str]:
+    node.run(made)  # lays the files
+    variables = {"PATH": "/usr/bin:/bin", "AZ_BATCH_TASK_SHARED_DIR": str(node.task), **environment}
+    return subprocess.run(
+        ["/bin/bash", "-c", made.coordination],
+        env=variables,
+        cwd=node.task,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_coordination_keeps_this_nodes_values_in_any_shells_words(node: Node) -> None:
+    value = 'it\'s "a" $x `y` \\ \n end'
+    assert coordinate(node, launch(), AZ_BATCH_NODE_ID=value, OTHER="x").returncode == 0
+    shown = subprocess.run(
+        ["/bin/sh", "-c", '. "$0"; printf %s "$AZ_BATCH_NODE_ID"', node.task / ".batchtrain/environment"],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert shown.stdout == value
+    kept = (node.task / ".batchtrain/environment").read_text()
+    assert "OTHER" not in kept
+    assert (node.task / ".batchtrain/environment").stat().st_mode & 0o777 == 0o600
+
+
+def test_a_coordination_command_decides_how_it_ends(node: Node) -> None:
+    assert coordinate(node, launch(coordination_command="exit 4")).returncode == 4
+
+
+def test_the_emulator_needs_no_sshd_and_says_so(node: Node) -> None:
+    done = coordinate(node, launch(shape=Shape(2, container=True)), BATCHTRAIN_EMULATED_NODE=str(node.task))
+    assert done.returncode == 0
+    assert done.stderr.count("/usr/sbin/sshd -p 23") == 1
