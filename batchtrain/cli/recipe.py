@@ -54,18 +54,20 @@ def new(name: str, directory: str) -> None:
     if target.exists() and any(target.iterdir()):
         raise UsageError(f"{target} is there already and not empty; name a new directory")
     shutil.copytree(place, target, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
+    for file in (target / "config").glob("*.yaml"):  # editors must still find the schemas from there
+        text = file.read_text(encoding="utf-8")
+        file.write_text(text.replace("../../../schemas", str(_data() / "schemas")), encoding="utf-8")
     show({"recipe": name, "directory": str(target)}, f"{name} is in {target}; run it: batchtrain run {target} --local")
 
 
 def _all() -> list[Path]:
-    return sorted(place for place in _home().iterdir() if (place / "config").is_dir())
+    return sorted(place for place in (_data() / "recipes").iterdir() if (place / "config").is_dir())
 
 
-def _home() -> Path:
-    """The wheel carries the recipes; a checkout has them beside the package."""
+def _data() -> Path:
+    """Where `recipes` and `schemas` are: the wheel carries them, a checkout has them beside the package."""
     package = Path(__file__).resolve().parent.parent
-    inside = package / "_data" / "recipes"
-    return inside if inside.is_dir() else package.parent / "recipes"
+    return package / "_data" if (package / "_data").is_dir() else package.parent
 
 
 def _find(name: str) -> Path:

@@ -137,7 +137,7 @@ class Driver:
         spec = environment.node_spec(self.world, book, book.nodes[effect.node])
         try:
             up = await self.machine.boot(spec, self._lost)
-        except (NodeLost, OSError) as error:
+        except Exception as error:  # noqa: BLE001 - whatever stops a node, its pool must hear of it
             logger.error("node %s did not boot: %s", effect.node, error)
             self._report(reports.node_failed, effect.node, str(error))
             return
@@ -153,7 +153,7 @@ class Driver:
         node = book.nodes[effect.node]
         boot = node.boots
         try:
-            outcome = await self.machine.run(effect.node, environment.start_run(self.world, book, node))
+            outcome = await self._attempt(effect.node, environment.start_run(self.world, book, node))
         except NodeLost:
             return  # `lost` says so
         if (outcome.code, outcome.failure) != (0, None):
@@ -188,10 +188,20 @@ class Driver:
 
     async def _follow(self, task: Task, run: int, number: int, command: Run) -> Exit | None:
         try:
-            return await self.machine.run(task.instances[number].node, command)
+            return await self._attempt(task.instances[number].node, command)
         except NodeLost:
             self._report(reports.run_lost, task, run, number)
             return None
+
+    async def _attempt(self, node_id: str, command: Run) -> Exit:
+        """Run a command; a machine that cannot even try is the command's failure, never a task that hangs."""
+        try:
+            return await self.machine.run(node_id, command)
+        except NodeLost:
+            raise
+        except Exception as error:
+            logger.exception("could not run %s on %s", command.scope, node_id)
+            return Exit(None, "CommandLaunchFailed", f"The command could not be launched: {error}", "ServerError")
 
     async def _end(self, effect: scheduler.EndScope) -> None:
         task, number = effect.task, effect.instance

@@ -127,9 +127,14 @@ def _entries(tree: Tree, directory: Path, *, recursive: bool) -> Iterator[tuple[
             enter = recursive and entry.is_dir(follow_symlinks=False)
         except OSError:
             continue  # gone meanwhile, or a link to nowhere
-        yield path.relative_to(tree.top).as_posix(), status
+        yield _printable(path.relative_to(tree.top).as_posix()), status
         if enter:
             yield from _entries(tree, path, recursive=True)
+
+
+def _printable(name: str) -> str:
+    """A name that is no UTF-8 cannot be asked for, but it must not spoil the list."""
+    return name.encode(errors="surrogateescape").decode(errors="replace")
 
 
 def _item(tree: Tree, name: str, status: os.stat_result) -> Document:

@@ -129,8 +129,8 @@ def _job_reason(world: World, pool_key: str) -> str:
     if pool is None:
         return f"its pool {pool_key} does not exist"
     failed = [node for node in pool.nodes.values() if node.state in ("starttaskfailed", "unusable")]
-    if failed and len(failed) == len(pool.nodes):
-        return f"no node of pool {pool.record.id} takes tasks: {failed[0].state}"
+    if failed:
+        return f"{len(failed)} of {len(pool.nodes)} nodes of pool {pool.record.id} take no tasks: {failed[0].state}"
     return "" if pool.nodes else f"pool {pool.record.id} has no nodes"
 
 

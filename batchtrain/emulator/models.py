@@ -289,7 +289,7 @@ def decode(body: bytes) -> Document:
         return {}
     try:
         document = msgspec.json.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise Fault("InvalidRequestBody", Reason=str(error)) from error
     if not isinstance(document, dict):
         raise Fault("InvalidRequestBody", Reason="The body must be a JSON object.")

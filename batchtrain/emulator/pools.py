@@ -9,7 +9,7 @@ from batchtrain.catalog import images
 from batchtrain.emulator import documents, models, nodes, states, wire
 from batchtrain.emulator.checks import check_id, check_resource_files, refuse_unimplemented, scrub_registry
 from batchtrain.emulator.faults import Fault, invalid_property
-from batchtrain.emulator.query import Row, listing, number
+from batchtrain.emulator.query import Row, listing, number, selected
 from batchtrain.emulator.records import Pool
 from batchtrain.emulator.reply import Call, Reply, accepted, created, element, stamped
 from batchtrain.emulator.world import PoolBook, World
@@ -143,7 +143,8 @@ def list_pools(world: World, call: Call) -> Reply:
 def get_pool(world: World, call: Call) -> Reply:
     book = world.pool(call.path[0])
     call.check(book.record, reading=True)
-    return element("pools", call.base, documents.pool_document(book, call.base), stamped(book.record))
+    document = selected(documents.pool_document(book, call.base), call.query.get("$select", ""))
+    return element("pools", call.base, document, stamped(book.record))
 
 
 def pool_exists(world: World, call: Call) -> Reply:

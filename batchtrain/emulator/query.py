@@ -41,9 +41,31 @@ class _Token(NamedTuple):
     text: str
 
 
-def parse_filter(text: str) -> Predicate:
-    """A predicate over wire documents; raises Fault 400 for what is not in the grammar."""
-    parser = _Parser(text)
+PROPERTIES: Mapping[str, frozenset[str]] = {
+    kind: frozenset(names.split())
+    for kind, names in {
+        "pools": "id displayName url eTag lastModified creationTime state stateTransitionTime allocationState"
+        " allocationStateTransitionTime vmSize virtualMachineConfiguration resizeTimeout currentDedicatedNodes"
+        " currentLowPriorityNodes targetDedicatedNodes targetLowPriorityNodes enableAutoScale"
+        " enableInterNodeCommunication taskSlotsPerNode",
+        "nodes": "id url state schedulingState stateTransitionTime lastBootTime allocationTime ipAddress affinityId"
+        " vmSize totalTasksRun runningTasksCount runningTaskSlotsCount totalTasksSucceeded isDedicated",
+        "jobs": "id displayName url eTag lastModified creationTime state stateTransitionTime previousState"
+        " previousStateTransitionTime priority maxParallelTasks poolInfo onAllTasksComplete onTaskFailure"
+        " usesTaskDependencies constraints executionInfo",
+        "tasks": "id displayName url eTag lastModified creationTime state stateTransitionTime previousState"
+        " previousStateTransitionTime commandLine requiredSlots constraints affinityInfo executionInfo nodeInfo",
+        "files": "name url isDirectory properties",
+        "supportedimages": "nodeAgentSKUId imageReference osType verificationType batchSupportEndOfLife",
+        "poolnodecounts": "poolId",
+    }.items()
+}
+"""What the lists can be filtered by; names are case-sensitive, and any other name is refused."""
+
+
+def parse_filter(text: str, names: frozenset[str] | None = None) -> Predicate:
+    """A predicate over wire documents; raises Fault 400 for what is not in the grammar or not in `names`."""
+    parser = _Parser(text, names)
     predicate = parser.disjunction(0)
     if parser.peek().kind != "end":
         raise parser.wrong(f"unexpected {parser.peek().text!r}")
@@ -53,7 +75,8 @@ def parse_filter(text: str) -> Predicate:
 class _Parser:
     """Recursive descent; `or` binds weaker than `and`."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, names: frozenset[str] | None) -> None:
+        self.names = names
         self.text, self.tokens, self.at = text, [], 0  # type: tuple[str, list[_Token], int]
         position = 0
         stripped = text.rstrip()
@@ -118,7 +141,7 @@ class _Parser:
 
     def starts_with(self) -> Predicate:
         self.take("(")
-        name = self.take().text
+        name = self.known(self.take().text)
         self.take(",")
         prefix = self.literal()
         self.take(")")
@@ -127,11 +150,17 @@ class _Parser:
         return lambda document: str(value_at(document, name) or "").startswith(prefix)
 
     def comparison(self, name: str) -> Predicate:
+        self.known(name)
         word = self.take().text.lower()
         if word not in _COMPARE:
             raise self.wrong(f"one of {', '.join(_COMPARE)} expected, found {word}")
         is_time = self.peek().kind == "time"
         return _comparison(name, word, self.literal(), is_time)
+
+    def known(self, name: str) -> str:
+        if self.names is not None and name.partition("/")[0] not in self.names:
+            raise self.wrong(f"the list cannot be filtered by {name}")
+        return name
 
     def literal(self) -> Any:
         token = self.take()
@@ -195,7 +224,7 @@ class Row(NamedTuple):
 def listing(call: Call, kind: str, rows: Callable[[str], Iterable[Row]], limit: int = MAX_PAGE) -> Reply:
     """One page. `rows(token)` gives the rows after a token ("" is the beginning), in a stable order."""
     size = page_size(call, limit)
-    keep = parse_filter(call.query["$filter"]) if call.query.get("$filter") else None
+    keep = parse_filter(call.query["$filter"], PROPERTIES[kind]) if call.query.get("$filter") else None
     select = call.query.get("$select", "")
     page: list[dict[str, Any]] = []
     last = ""

@@ -59,6 +59,14 @@ def _settle_pool(world: World, effect: scheduler.SettlePool, now: int) -> None:
     world.save_pool(book)
 
 
+def _fail_resize(world: World, effect: scheduler.FailResize, now: int) -> None:
+    """The pool settles for what it has."""
+    book = world.pools[effect.pool]
+    book.record.resize_errors = [{"code": effect.code, "message": effect.message}]
+    book.record.allocation, book.record.allocation_time = "steady", now
+    world.save_pool(book)
+
+
 def _forget_pool(world: World, effect: scheduler.ForgetPool, now: int) -> None:
     world.drop_pool(world.pools[effect.pool])
 
@@ -196,6 +204,7 @@ def _end_job(world: World, effect: scheduler.EndJob, now: int) -> None:
 _BEGIN: dict[type, Callable[[World, Any, int], None]] = {
     scheduler.CreateNodes: _create_nodes,
     scheduler.DropNodes: _drop_nodes,
+    scheduler.FailResize: _fail_resize,
     scheduler.SettlePool: _settle_pool,
     scheduler.ForgetPool: _forget_pool,
     scheduler.BootNode: _boot_node,

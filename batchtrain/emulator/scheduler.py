@@ -24,6 +24,12 @@ class DropNodes(NamedTuple):
     nodes: tuple[str, ...]
 
 
+class FailResize(NamedTuple):
+    pool: str
+    code: str
+    message: str
+
+
 class SettlePool(NamedTuple):
     pool: str
 
@@ -113,6 +119,7 @@ class EndJob(NamedTuple):
 Effect = (
     CreateNodes
     | DropNodes
+    | FailResize
     | SettlePool
     | ForgetPool
     | BootNode
@@ -188,7 +195,7 @@ def all_complete(book: JobBook) -> bool:
 
 
 def pool_due(world: World, book: PoolBook) -> Iterator[Effect]:
-    resizing = tuple(_resize_due(book))
+    resizing = tuple(_resize_due(world, book))
     yield from resizing
     if any(isinstance(effect, DropNodes | ForgetPool) for effect in resizing):
         return  # what else is due depends on the nodes that stay
@@ -198,7 +205,7 @@ def pool_due(world: World, book: PoolBook) -> Iterator[Effect]:
         yield from assignments(world, book)
 
 
-def _resize_due(book: PoolBook) -> Iterator[Effect]:
+def _resize_due(world: World, book: PoolBook) -> Iterator[Effect]:
     pool = book.record
     if pool.allocation == "steady":
         return
@@ -215,9 +222,19 @@ def _resize_due(book: PoolBook) -> Iterator[Effect]:
     if extra := _surplus(book, missing):
         yield DropNodes(book.key, extra)
     elif any(count > 0 for count in missing.values()):
-        yield CreateNodes(book.key, max(missing[True], 0), max(missing[False], 0))
+        yield _grow(world, book, max(missing[True], 0), max(missing[False], 0))
     elif not any(node.state in ("creating", "leavingpool") for node in book.nodes.values()):
         yield SettlePool(book.key)
+
+
+def _grow(world: World, book: PoolBook, dedicated: int, spot: int) -> Effect:
+    """As many nodes as the quota allows."""
+    room = world.node_quota - len(world.pool_of_node)
+    if room <= 0:
+        message = f"The specified account has reached its quota of {world.node_quota} nodes."
+        return FailResize(book.key, "AccountCoreQuotaReached", message)
+    dedicated = min(dedicated, room)
+    return CreateNodes(book.key, dedicated, min(spot, room - dedicated))
 
 
 def _surplus(book: PoolBook, missing: dict[bool, int]) -> tuple[str, ...]:

@@ -22,6 +22,10 @@ FIRST_HOST = 4
 """Azure keeps the first three addresses of a subnet for itself; nodes start at .4."""
 
 
+NODE_QUOTA = 256
+"""Nodes of all pools together; a resize past it ends with AccountCoreQuotaReached, as on an account."""
+
+
 class Size(NamedTuple):
     """What a VM size gives."""
 
@@ -167,7 +171,9 @@ class World:
         seed: str = "",
         network: int = 1,
         size_of: Callable[[str], Size] = lambda vm_size: Size(),
+        node_quota: int = NODE_QUOTA,
     ) -> None:
+        self.node_quota = node_quota
         self.account, self.endpoint, self.seed, self.network, self.size_of = account, endpoint, seed, network, size_of
         self.pools: dict[str, PoolBook] = {}
         self.jobs: dict[str, JobBook] = {}

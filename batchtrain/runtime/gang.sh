@@ -317,7 +317,7 @@ bt_find_cause() {
     line="${line%)*}) exited with code $code"
   fi
   case $line in
-    '') ;;
+    '') return ;;
     *' signal '*) code=$((128 + ${line##* })) ;;
     *) code=${line##* } ;;
   esac

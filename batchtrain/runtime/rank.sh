@@ -123,11 +123,14 @@ run() {
   [ "$spare" = 2 ] || eval "exec 2>&$spare $spare>&-"
 }
 
+# Nothing to say of a rank that succeeded or was ended; but one that ended while its launcher was killing may be why
+# (MPI_Abort under Intel MPI can even come back, and end with 0): that is noted.
 report() {
-  ending="exited with code $1"
-  [ "$1" -le 128 ] || ending="was killed by signal $(($1 - 128))"
+  ending="exited with code $code"
+  [ "$code" -le 128 ] || ending="was killed by signal $((code - 128))"
   line="batchtrain: rank ${rank:-unknown} on $place $ending"
   echo "$(date +%s.%N) $line" >"$record.failed"
+  [ "$code" -ne 0 ] || return 0
   trap '' PIPE # the launcher may be gone
   printf '%s\n' "$line" >&2
 }
@@ -139,12 +142,12 @@ supervise() {
   watcher=$!
   run "$@"
   kill "$watcher" 2>/dev/null
-  if [ "$code" -eq 0 ]; then
-    rm -f "$record.pid" "$record.life"
-  elif [ ! -e "$record.told" ]; then
-    report "$code"
-  else
+  if [ -e "$record.told" ]; then
     code=0 # no second failure for the launcher to remark on
+  elif [ "$code" -ne 0 ] || [ -e "$record.lost" ]; then
+    report
+  else
+    rm -f "$record.pid" "$record.life"
   fi
   exit "$code"
 }

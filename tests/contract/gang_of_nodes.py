@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import itertools
 import os
+import signal
 import time
 from collections.abc import Callable, Coroutine, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -81,10 +82,10 @@ class Gang:
         """As `launch`, for what has something to do meanwhile."""
         for root in self.roots:
             _lay(root / TASK, launch)
+            for name in ("stdout.txt", "stderr.txt"):
+                (root / TASK / name).write_text("")
         done = await asyncio.gather(*(self._bash(index, "coordinate.sh", {}) for index in range(len(self.addresses))))
         assert [code for code, _, _ in done] == [0] * len(done), self.read(0, "stderr.txt")
-        for name in ("stdout.txt", "stderr.txt"):
-            (self.roots[0] / TASK / name).write_text("")
         code, start, end = await self._bash(0, "launch.sh", environment)
         return Outcome(code, self.read(0, "stdout.txt"), self.read(0, "stderr.txt"), end - start, end)
 
@@ -104,6 +105,20 @@ class Gang:
     def read(self, index: int, name: str) -> str:
         """A file of a node's task directory."""
         return (self.roots[index] / TASK / name).read_text(errors="replace")
+
+    def printed(self) -> str:
+        """The primary's stdout so far."""
+        path = self.roots[0] / TASK / "stdout.txt"
+        return path.read_text(errors="replace") if path.exists() else ""
+
+    def terminate(self, pid: int) -> None:
+        """End one process as Batch ends a task: SIGTERM."""
+        os.kill(pid, signal.SIGTERM)
+
+    def kill(self, pid: int) -> None:
+        """SIGKILL, for one that may have gone meanwhile."""
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
 
     def processes(self) -> list[tuple[int, str]]:
         """Every process that a command of the gang's left, as (pid, command line)."""

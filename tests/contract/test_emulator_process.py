@@ -42,15 +42,15 @@ def kill(status: server.Status) -> None:
 
 def living(data_dir: Path) -> list[str]:
     """Command lines of all processes that name the data directory, in arguments or environment."""
-    found = []
-    for process in psutil.process_iter():
-        try:
-            text = " ".join(process.cmdline())
-            if str(data_dir) in text + str(process.environ()) and process.pid != os.getpid():
-                found.append(text)
-        except psutil.Error:
-            continue
-    return found
+    others = (process for process in psutil.process_iter() if process.pid != os.getpid())
+    return [words for process in others if str(data_dir) in (words := _words(process))]
+
+
+def _words(process: psutil.Process) -> str:
+    try:
+        return f"{' '.join(process.cmdline())} {process.environ()}"
+    except psutil.Error:
+        return ""
 
 
 def test_it_starts_answers_and_stops(data_dir: Path) -> None:
@@ -229,9 +229,11 @@ def test_a_node_that_is_killed_comes_back_and_its_task_runs_again(data_dir: Path
         (agent,) = psutil.Process(started.pid).children()
         agent.kill()
         found = eventually(
-            lambda: (one := client.get_task("job", "task")).execution_info.requeue_count == 1
-            and one.state == "running"
-            and one
+            lambda: (
+                (one := client.get_task("job", "task")).execution_info.requeue_count == 1
+                and one.state == "running"
+                and one
+            )
         )
         assert found.execution_info.retry_count == 0
 

@@ -23,9 +23,10 @@ from tests.contract.nodes_on_this_machine import SCOPE, TASK, Nodes, address, al
 
 pytestmark = pytest.mark.process
 
-DAEMON = """bash -c '(setsid bash -c "trap : TERM; touch up; while :; do sleep 100 & wait; done" &) & wait
+DAEMON = """bash -c '(setsid bash -c "trap : TERM; touch up; while [ \$SECONDS -lt 60 ]; do sleep 5 & wait; done" &) & wait
              until [ -e up ]; do sleep 0.01; done'"""
-"""Leaves a process two forks away, in a session of its own, that does not heed SIGTERM."""
+"""Leaves a process two forks away, in a session of its own, that does not heed SIGTERM. (A minute at most: if the code
+under test is broken, the machine should not be, too.)"""
 
 
 @pytest.fixture(params=["namespaces", "process"])
@@ -167,7 +168,7 @@ def test_ending_one_scope_leaves_the_others_alone(isolation: str, tmp_path: Path
 
 def test_a_process_gets_its_grace_to_end_by_itself(isolation: str, tmp_path: Path) -> None:
     async def story(nodes: Nodes) -> None:
-        command = "bash -c 'trap \"echo bye; exit 3\" TERM; echo up > up; while :; do sleep 100 & wait; done'"
+        command = "bash -c 'trap \"echo bye; exit 3\" TERM; echo up > up; while :; do sleep 9 & wait; done'"
         running = asyncio.create_task(nodes.run("a", command))
         while not nodes.file("a", "wd/up").exists():
             await asyncio.sleep(0.01)
@@ -191,7 +192,11 @@ def test_a_process_that_ignores_sigterm_is_killed_after_its_grace(isolation: str
 
 def test_a_tree_that_keeps_forking_is_ended(isolation: str, tmp_path: Path, marker: str) -> None:
     async def story(nodes: Nodes) -> None:
-        await nodes.run("a", "bash -c 'for i in 1 2 3; do (while :; do (sleep 0.01 &) ; done &) ; done'", MARK=marker)
+        await nodes.run(
+            "a",
+            "bash -c 'for i in 1 2 3; do (while [ $SECONDS -lt 20 ]; do (sleep 0.01 &) ; done &) ; done'",
+            MARK=marker,
+        )
         assert alive(f"MARK={marker}")
         await nodes.machine.end("a", SCOPE)
         assert not alive(f"MARK={marker}")

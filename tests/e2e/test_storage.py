@@ -1,4 +1,4 @@
-"""A task's files through storage: a real Azurite, the real blob SDK, a link that only reads, and both nodes get them."""
+"""A task's files through storage: a real Azurite, the real blob SDK, a link that only reads, on both nodes."""
 
 from __future__ import annotations
 

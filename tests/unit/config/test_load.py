@@ -129,7 +129,7 @@ def test_no_message_shows_a_secret(tmp_path: Path) -> None:
 
 
 RULES = {
-    "image-kind": (POOL.replace("platform_image:", "custom_image: {arm_image_id: a, node_agent: b}\n    platform_image:"), JOBS),
+    "image-kind": (POOL.replace("platform_", "custom_image: {arm_image_id: a, node_agent: b}\n    platform_"), JOBS),
     "vm-size-unknown": (POOL.replace("D4S_V5", "D4S_V55"), JOBS),
     "inter-node-mixed": (POOL.replace("dedicated: 2", "dedicated: 2, low_priority: 1"), JOBS),
     "slots-limit": (POOL + "  task_slots_per_node: 17\n", "job_specifications: [{id: j, tasks: [{command: x}]}]\n"),

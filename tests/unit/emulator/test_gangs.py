@@ -184,6 +184,17 @@ def test_gpus_of_a_node_come_from_its_size(stage: Stage) -> None:
     assert environment.node_spec(stage.world, stage.world.pools["pool"], node).gpus == 4
 
 
+def test_hints_count_the_nodes_that_take_no_tasks(stage: Stage) -> None:
+    first, second = stage.gang_pool(2, startTask={"commandLine": "prepare"})
+    reports.start_task_ended(stage.world, first.id, 1, Exit(1), stage.now)
+    reports.start_task_ended(stage.world, second.id, 1, Exit(0), stage.now)
+    stage.job()
+    stage.gang(2)
+    assert stage.settle() == []
+    (hint,) = http.hints(stage.world)
+    assert hint["text"] == "1 of 2 nodes of pool pool take no tasks: starttaskfailed"
+
+
 def test_the_answer_to_hints_is_made_of_the_world(stage: Stage) -> None:
     stage.job()
     stage.task()

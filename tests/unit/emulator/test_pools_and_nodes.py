@@ -205,6 +205,14 @@ def test_a_node_that_cannot_boot_ends_the_resize_with_an_error(stage: Stage) -> 
     assert found["resizeErrors"][0]["code"] == "AllocationFailed"  # type: ignore[index]
 
 
+def test_a_resize_past_the_quota_gives_what_there_is_and_says_so(stage: Stage) -> None:
+    stage.world.node_quota = 3
+    assert len(stage.pool(10**9)) == 3
+    found = pool_of(stage)
+    assert (found["allocationState"], found["currentDedicatedNodes"]) == ("steady", 3)
+    assert found["resizeErrors"][0]["code"] == "AccountCoreQuotaReached"  # type: ignore[index]
+
+
 def test_nodes_are_counted_by_state(stage: Stage) -> None:
     stage.pool(2)
     (counts,) = document(stage.do(pools.list_node_counts))["value"]

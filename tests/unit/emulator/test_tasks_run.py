@@ -133,7 +133,29 @@ def test_a_report_of_an_earlier_run_changes_nothing(stage: Stage) -> None:
     stage.boot()
     reports.application_ended(stage.world, task, 1, Exit(0), stage.now)
     reports.scope_ended(stage.world, task, 1, 0, stage.now)
-    assert (task.state, task.run) == ("running", 2)
+    reports.run_lost(stage.world, task, 1, 0, stage.now)
+    assert (task.state, task.run, task.verdict, task.instances[0].phase) == ("running", 2, "", "running")
+
+
+def test_a_task_that_lost_its_node_gets_the_next_one_and_a_retry_queues_again(stage: Stage) -> None:
+    stage.pool(1)
+    stage.job()
+    first, second = stage.task("a", constraints={"maxTaskRetryCount": 1}), stage.task("b")
+    stage.settle()
+    reports.run_lost(stage.world, first, 1, 0, stage.now)
+    stage.settle()
+    assert (first.state, first.requeues, second.state) == ("running", 1, "active")
+    stage.exits(first, 1)
+    assert (first.state, first.retries, second.state) == ("active", 1, "running")
+
+
+def test_a_job_that_ends_at_the_very_moment_starts_nothing_more(stage: Stage) -> None:
+    stage.pool(1)
+    stage.job(constraints={"maxWallClockTime": "PT5S"})
+    task = stage.task()
+    stage.later(5)
+    assert stage.settle() == []
+    assert (job_of(stage)["state"], task.state) == ("completed", "active")
 
 
 def test_a_task_past_its_wall_clock_is_ended(stage: Stage) -> None:

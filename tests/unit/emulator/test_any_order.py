@@ -1,0 +1,153 @@
+"""Whatever clients ask and machines report, in whatever order: nothing breaks, and the books stay right."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+
+import pytest
+
+from batchtrain.emulator import jobs, nodes, pools, reports, scheduler, tasks
+from batchtrain.emulator.faults import Fault
+from batchtrain.emulator.machine.types import Exit
+from batchtrain.emulator.world import COUNTED, World, count_names
+from tests.emulation import POOL, Stage
+
+STEPS = 300
+JOB_ACTIONS = ("noaction", "performexitoptionsjobaction")
+
+
+class Chaos:
+    """Clients and a machine that do anything at any time; the machine answers what it was asked, late and shuffled."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = random.Random(seed)
+        self.stage = Stage()
+        self.asked: list[scheduler.Effect] = []
+
+    def step(self) -> None:
+        self.stage.later(self.random.random())
+        act = self.random.choice((self.client, self.machine, self.machine, self.die))
+        with contextlib.suppress(Fault):
+            act()
+        self.asked += self.stage.settle()
+
+    def client(self) -> None:
+        stage, pick = self.stage, self.random.choice
+        name = f"t{self.random.randrange(6)}"
+        gang = {"multiInstanceSettings": {"numberOfInstances": pick((1, 2, 3)), "coordinationCommandLine": "c"}}
+        limits = {"constraints": {"maxTaskRetryCount": pick((0, 1)), "maxWallClockTime": pick(("PT3S", "PT1H"))}}
+        actions = (
+            lambda: stage.do(
+                pools.create_pool,
+                body={
+                    **POOL,
+                    "targetDedicatedNodes": 3,
+                    "enableInterNodeCommunication": True,
+                    **pick(({}, {"startTask": {"commandLine": "s", "maxTaskRetryCount": 1}})),
+                },
+            ),
+            lambda: stage.do(
+                pools.resize_pool,
+                "pool",
+                body={
+                    "targetDedicatedNodes": self.random.randrange(4),
+                    "nodeDeallocationOption": pick(("requeue", "terminate", "taskcompletion")),
+                },
+            ),
+            lambda: stage.do(pools.delete_pool, "pool") if self.random.random() < 0.2 else None,
+            lambda: stage.job(usesTaskDependencies=True, onTaskFailure=pick(JOB_ACTIONS)),
+            lambda: stage.task(name, **limits),
+            lambda: stage.task(name, **gang, **limits),
+            lambda: stage.task(name, dependsOn={"taskIds": ["t0", "t1"]}),
+            lambda: stage.do(tasks.terminate_task, "job", name),
+            lambda: stage.do(tasks.delete_task, "job", name),
+            lambda: stage.do(tasks.reactivate_task, "job", name),
+            lambda: stage.do(jobs.disable_job, "job", body={"disableTasks": pick(("requeue", "terminate", "wait"))}),
+            lambda: stage.do(jobs.enable_job, "job"),
+            lambda: stage.do(jobs.update_job, "job", body={"onAllTasksComplete": pick(("noaction", "terminatejob"))}),
+            lambda: stage.do(jobs.terminate_job, "job") if self.random.random() < 0.3 else None,
+            lambda: stage.do(jobs.delete_job, "job") if self.random.random() < 0.3 else None,
+            lambda: stage.do(nodes.reboot_node, "pool", pick(stage.nodes()).id) if self.pool_nodes() else None,
+            lambda: stage.disable_node(pick(stage.nodes())) if self.pool_nodes() else None,
+            lambda: stage.do(nodes.enable_scheduling, "pool", pick(stage.nodes()).id) if self.pool_nodes() else None,
+        )
+        pick(actions)()
+
+    def pool_nodes(self) -> bool:
+        return "pool" in self.stage.world.pools and bool(self.stage.nodes())
+
+    def die(self) -> None:
+        if self.pool_nodes() and self.random.random() < 0.15:
+            node = self.random.choice(self.stage.nodes())
+            reports.node_lost(self.stage.world, node.id, self.stage.now)
+            node.losses = 0
+
+    def machine(self) -> None:
+        if self.asked:
+            self.answer(self.asked.pop(self.random.randrange(len(self.asked))))
+
+    def answer(self, effect: scheduler.Effect) -> None:
+        world, now, outcome = self.stage.world, self.stage.now, Exit(self.random.choice((0, 0, 0, 1)))
+        match effect:
+            case scheduler.BootNode(_, node):
+                if self.random.random() < 0.05:
+                    reports.node_failed(world, node, "no luck", now)
+                else:
+                    self.stage.up(node)
+            case scheduler.RunStartTask(_, node):
+                found = world.pool_of_node.get(node)
+                if found:
+                    reports.start_task_ended(world, node, found.nodes[node].boots, outcome, now)
+            case scheduler.ShutdownNode(_, node):
+                reports.node_down(world, node, now)
+            case scheduler.RemoveNode(_, node):
+                reports.node_removed(world, node, now)
+            case scheduler.RunCoordination(task, run, number):
+                reports.coordination_ended(world, task, run, number, outcome, now)
+            case scheduler.RunApplication(task, run, _):
+                reports.application_ended(world, task, run, outcome, now)
+            case scheduler.EndScope(task, run, number):
+                reports.scope_ended(world, task, run, number, now)
+
+    def drain(self) -> None:
+        """Let the machine answer everything."""
+        for _ in range(10_000):
+            if not self.asked:
+                return
+            self.answer(self.asked.pop(0))
+            self.stage.later()
+            self.asked += self.stage.settle()
+        raise AssertionError("it never comes to rest")
+
+
+def check_books(world: World) -> None:
+    for book in world.jobs.values():
+        counted = dict.fromkeys(COUNTED, 0)
+        for task in book.tasks.values():
+            for name in count_names(task):
+                counted[name] += 1
+        assert book.counts == counted
+        assert all(task.state == "active" for task in book.ready.values())
+        assert {task.seq for task in book.tasks.values() if task.state == "running"} <= set(book.running)
+    for pool in world.pools.values():
+        assert set(pool.nodes) == set(pool.running)
+        for node in pool.nodes.values():
+            assert pool.used(node.id) <= pool.record.spec["taskSlotsPerNode"]
+            assert (node.state == "running") <= bool(pool.running[node.id])
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_the_books_are_right_after_every_step_and_all_comes_to_rest(seed: int) -> None:
+    chaos = Chaos(seed)
+    for _ in range(STEPS):
+        chaos.step()
+        check_books(chaos.stage.world)
+    chaos.drain()
+    check_books(chaos.stage.world)
+    for book in chaos.stage.world.jobs.values():
+        assert not book.running
+        assert book.record.state in ("active", "disabled", "completed")
+    for pool in chaos.stage.world.pools.values():
+        assert pool.record.allocation == "steady"
+        assert not {node.state for node in pool.nodes.values()} & {"creating", "starting", "leavingpool", "rebooting"}

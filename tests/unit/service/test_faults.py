@@ -1,0 +1,77 @@
+"""The service's faults as ours: by code, with the next step, without request ids in the sentence."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from azure.batch import models
+from azure.core import exceptions as azure
+
+from batchtrain.errors import AlreadyExists, NotAllowed, NotFound, QuotaReached, ServiceError, Unreachable
+from batchtrain.service.faults import failure, faults
+
+
+class Answer:
+    """An HTTP answer as the SDK's exceptions want it."""
+
+    def __init__(self, status: int) -> None:
+        self.status_code, self.reason = status, "reason"
+        self.headers = {"request-id": "0000-1"}
+
+    def text(self) -> str:
+        return json.dumps({})
+
+
+def refusal(status: int, code: str, sentence: str) -> azure.HttpResponseError:
+    error = azure.HttpResponseError(response=Answer(status))  # type: ignore[arg-type]
+    error.error = models.BatchError(  # type: ignore[assignment]
+        {"code": code, "message": {"lang": "en-US", "value": f"{sentence}\nRequestId:1\nTime:2"}}
+    )
+    return error
+
+
+def raised(error: Exception) -> ServiceError:
+    with pytest.raises(ServiceError) as caught, faults("add pool p"):
+        raise error
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "kind", "exit_code"),
+    [
+        (404, "PoolNotFound", NotFound, 3),
+        (409, "PoolExists", AlreadyExists, 4),
+        (409, "PoolBeingDeleted", ServiceError, 4),
+        (403, "AuthenticationFailed", NotAllowed, 4),
+        (409, "PoolQuotaReached", QuotaReached, 4),
+        (400, "InvalidPropertyValue", ServiceError, 4),
+    ],
+)
+def test_a_fault_is_known_by_its_code(status: int, code: str, kind: type, exit_code: int) -> None:
+    error = raised(refusal(status, code, "No."))
+    assert type(error) is kind
+    assert (error.code, error.exit_code, error.request_id) == (code, exit_code, "0000-1")
+
+
+def test_a_message_says_the_operation_the_reason_and_the_next_step() -> None:
+    text = str(raised(refusal(409, "PoolExists", "The specified pool already exists.")))
+    assert text == (
+        "add pool p: The specified pool already exists (PoolExists);"
+        " delete it with `batchtrain pool del ID` or use another id"
+    )
+
+
+def test_no_answer_is_unreachable() -> None:
+    error = raised(azure.ServiceRequestError("connection refused"))
+    assert isinstance(error, Unreachable)
+    assert error.exit_code == 5
+
+
+def test_a_resize_error_about_quota_is_a_reached_quota() -> None:
+    assert isinstance(failure("allocate", "AccountCoreQuotaReached", "no cores"), QuotaReached)
+
+
+def test_what_is_not_the_services_passes_through() -> None:
+    with pytest.raises(KeyError), faults("x"):
+        raise KeyError("ours")

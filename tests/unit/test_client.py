@@ -1,0 +1,41 @@
+"""Where to run: values in, an account or a refusal out; no service is asked."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from batchtrain.client import truth, where
+from batchtrain.config.types import Credentials
+from batchtrain.errors import UsageError
+from batchtrain.service.connect import Account, account
+
+
+def test_nowhere_to_run_is_a_usage_error_with_both_ways_out() -> None:
+    with pytest.raises(UsageError, match=r"--local.*AZURE_BATCH_ACCOUNT"):
+        where(local=False, credentials=None, environment={})
+
+
+def test_the_environment_names_an_account_as_for_az() -> None:
+    environment = {"AZURE_BATCH_ACCOUNT": "a", "AZURE_BATCH_ACCESS_KEY": "a2V5", "AZURE_BATCH_ENDPOINT": "a.b.c"}
+    assert where(local=None, credentials=None, environment=environment) == Account("https://a.b.c", "a", "a2V5")
+
+
+def test_credentials_win_over_the_environment() -> None:
+    given = msgspec.convert({"batch": {"account_service_url": "https://mine.west.batch.azure.com"}}, Credentials)
+    found = where(local=None, credentials=given, environment={"AZURE_BATCH_ENDPOINT": "https://other"})
+    assert found == Account("https://mine.west.batch.azure.com", "mine", None)
+
+
+def test_a_signature_never_travels_unencrypted() -> None:
+    with pytest.raises(UsageError, match="only loopback may be http"):
+        account("http://name.west.batch.azure.com", "name", "a2V5")
+
+
+def test_an_account_does_not_show_its_key() -> None:
+    assert "a2V5" not in repr(Account("https://x", "x", "a2V5"))
+
+
+@pytest.mark.parametrize(("value", "means"), [("1", True), ("true", True), ("0", False), ("", False), ("no", False)])
+def test_an_environment_switch_is_a_truth(value: str, means: bool) -> None:
+    assert truth(value) is means
