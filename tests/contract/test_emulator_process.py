@@ -161,7 +161,7 @@ def test_after_kill_9_the_running_task_runs_once_more_and_the_finished_one_does_
     started = spawn(data_dir)
     count = "/bin/sh -c 'echo run >> ../count; exec sleep {}'"
     with connect(started) as client:
-        client.create_pool(pool(nodes=2))
+        client.create_pool(pool(task_slots_per_node=2))
         client.create_job(job())
         client.create_task("job", task("done", count.format(0)))
         client.create_task("job", task("long", count.format(1000)))
