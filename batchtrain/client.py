@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from batchtrain.config.load import Loaded
 from batchtrain.config.load import load as load_files
 from batchtrain.config.types import Credentials, Recipe
-from batchtrain.errors import BatchtrainError, NotFound, TaskFailed, UsageError
+from batchtrain.errors import BatchtrainError, NotFound, ServiceError, TaskFailed, UsageError
 from batchtrain.plan import plan_jobs, plan_pool
 from batchtrain.plan.types import OFFLINE, Facts, Plan, PoolFacts
 from batchtrain.service import connect as signing
@@ -93,7 +93,13 @@ def ensure_emulator(directory: Path) -> tuple[Status, bool]:
     running = server.status(directory)
     if running is not None:
         return running, False
-    return server.spawn(server.Settings(data_dir=directory, port=0)), True
+    try:
+        return server.spawn(server.Settings(data_dir=directory, port=0)), True
+    except server.StartFailed as error:
+        running = server.status(directory)  # somebody else may have started it at the same moment
+        if running is not None:
+            return running, False
+        raise ServiceError(f"the emulator does not start: {error}", operation="start the emulator") from None
 
 
 class Client:

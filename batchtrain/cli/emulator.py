@@ -92,6 +92,8 @@ def reset(data_dir: str | None) -> None:
 
     place = _place(data_dir)
     settings().confirm(f"Delete every pool and job of the emulator on {place}?")
+    if server.status(place) is None:
+        raise NotFound(f"no emulator is running on {place}; `batchtrain emulator start` starts it")
     server.reset(place)
     show({"reset": str(place)}, "reset")
 

@@ -37,9 +37,12 @@ class Outcome(NamedTuple):
 class Gang:
     """Booted nodes; the primary is not the first of AZ_BATCH_HOST_LIST, as the service promises no order."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, machine: ProcessMachine, addresses: list[str]) -> None:
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, machine: ProcessMachine, prefix: Path, addresses: list[str]
+    ) -> None:
         self._loop = loop
         self.machine = machine
+        self.prefix = prefix
         self.addresses = addresses
         self.roots: list[Path] = []
         self.environments: list[dict[str, str]] = []
@@ -135,7 +138,7 @@ def gang_of(data_dir: Path, prefix: Path, instances: int = 2) -> Iterator[Gang]:
     image: Callable[[str], str | None] = lambda name: str(prefix) if name == IMAGE else None  # noqa: E731
     machine = loop.run_until_complete(open_machine(data_dir, image))
     third = os.getpid() % 250
-    gang = Gang(loop, machine, [f"127.77.{third}.{number + 2}" for number in range(instances)])
+    gang = Gang(loop, machine, prefix, [f"127.77.{third}.{number + 2}" for number in range(instances)])
     try:
         gang.wait(gang.boot())
         yield gang

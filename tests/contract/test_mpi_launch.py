@@ -77,10 +77,21 @@ def gang(name: str, tmp_path_factory: pytest.TempPathFactory, mpi_environment: E
         yield nodes
 
 
-def run(gang: Gang, name: str, launch: Launch, **environment: str) -> Outcome:
-    prefix = gang.machine._image_prefix("test/image")  # the environment that the nodes were given
-    own = {variable: value.format(prefix) for variable, value in VARIABLES[name].items()}
-    return gang.launch(launch, {**own, **environment})
+def variables(gang: Gang, name: str) -> dict[str, str]:
+    return {variable: value.format(gang.prefix) for variable, value in VARIABLES[name].items()}
+
+
+def run(gang: Gang, name: str, launch: Launch) -> Outcome:
+    return gang.launch(launch, variables(gang, name))
+
+
+async def all_waiting(gang: Gang, name: str) -> asyncio.Task[Outcome]:
+    """A launch whose four ranks run, and would for a minute."""
+    running = asyncio.create_task(gang.run(program(name, "wait"), variables(gang, name)))
+    await asyncio.sleep(0)
+    while gang.printed().count("waiting") < 4:
+        await asyncio.sleep(0.02)
+    return running
 
 
 def death(gang: Gang) -> float:
@@ -136,11 +147,7 @@ def test_a_rank_that_dies_ends_the_gang_within_a_second_and_is_named(
 
 def test_the_end_of_the_task_ends_the_gang(gang: Gang, name: str) -> None:
     async def story() -> Outcome:
-        prefix = gang.machine._image_prefix("test/image")
-        own = {variable: value.format(prefix) for variable, value in VARIABLES[name].items()}
-        running = asyncio.create_task(gang.run(program(name, "wait"), own))
-        while gang.printed().count("waiting") < 4:
-            await asyncio.sleep(0.02)
+        running = await all_waiting(gang, name)
         shell = next(pid for pid, line in gang.processes() if line.endswith("/.batchtrain/launch.sh"))
         gang.terminate(shell)
         return await running
@@ -153,11 +160,7 @@ def test_the_end_of_the_task_ends_the_gang(gang: Gang, name: str) -> None:
 
 def test_a_gang_whose_launch_is_killed_ends_by_itself(gang: Gang, name: str) -> None:
     async def story() -> None:
-        prefix = gang.machine._image_prefix("test/image")
-        own = {variable: value.format(prefix) for variable, value in VARIABLES[name].items()}
-        running = asyncio.create_task(gang.run(program(name, "wait"), own))
-        while gang.printed().count("waiting") < 4:
-            await asyncio.sleep(0.02)
+        running = await all_waiting(gang, name)
         shells = [pid for pid, line in gang.processes() if line.endswith("/.batchtrain/launch.sh")]
         launchers = [pid for pid, line in gang.processes() if re.search(r"(mpirun|mpiexec|prterun)", line)]
         for pid in {*shells, *launchers}:

@@ -23,10 +23,14 @@ from tests.contract.nodes_on_this_machine import SCOPE, TASK, Nodes, address, al
 
 pytestmark = pytest.mark.process
 
-DAEMON = """bash -c '(setsid bash -c "trap : TERM; touch up; while [ \$SECONDS -lt 60 ]; do sleep 5 & wait; done" &) & wait
-             until [ -e up ]; do sleep 0.01; done'"""
-"""Leaves a process two forks away, in a session of its own, that does not heed SIGTERM. (A minute at most: if the code
-under test is broken, the machine should not be, too.)"""
+DAEMON = r"""bash -c '
+(setsid bash -c "trap : TERM; touch up; while [ \$SECONDS -lt 60 ]; do sleep 5 & wait; done" &) & wait
+until [ -e up ]; do sleep 0.01; done'"""
+"""Leaves a process two forks away, in a session of its own, that does not heed SIGTERM. (For a minute at most: when the
+code under test is broken, the machine need not suffer.)"""
+
+FORKER = "bash -c 'for i in 1 2 3; do (while [ $SECONDS -lt 20 ]; do (sleep 0.01 &); done &); done'"
+"""Leaves three processes that fork without end, or for 20 seconds."""
 
 
 @pytest.fixture(params=["namespaces", "process"])
@@ -192,11 +196,7 @@ def test_a_process_that_ignores_sigterm_is_killed_after_its_grace(isolation: str
 
 def test_a_tree_that_keeps_forking_is_ended(isolation: str, tmp_path: Path, marker: str) -> None:
     async def story(nodes: Nodes) -> None:
-        await nodes.run(
-            "a",
-            "bash -c 'for i in 1 2 3; do (while [ $SECONDS -lt 20 ]; do (sleep 0.01 &) ; done &) ; done'",
-            MARK=marker,
-        )
+        await nodes.run("a", FORKER, MARK=marker)
         assert alive(f"MARK={marker}")
         await nodes.machine.end("a", SCOPE)
         assert not alive(f"MARK={marker}")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from batchtrain.emulator import routes
@@ -45,3 +47,8 @@ def test_an_unknown_path_is_404_and_an_unknown_verb_405(verb: str, path: str, st
 def test_the_coverage_page_names_every_operation_once() -> None:
     page = routes.coverage()
     assert all(page.count(f"| {route.name} | {route.verb} {route.path} |") == 1 for route in routes.ROUTES)
+
+
+def test_the_page_of_operations_is_what_the_routes_say() -> None:
+    page = Path(__file__).resolve().parents[3] / "docs" / "reference" / "emulator-operations.md"
+    assert routes.coverage() in page.read_text(encoding="utf-8")
