@@ -6,8 +6,8 @@ import importlib
 from typing import Any
 
 import click
-import rich_click
 
+from batchtrain.cli.help import Group
 from batchtrain.cli.options import common
 
 GROUPS = {
@@ -20,7 +20,7 @@ GROUPS = {
 }
 
 
-class _Lazy(rich_click.RichGroup):
+class _Lazy(Group):
     """A group whose members live in modules of their names."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:

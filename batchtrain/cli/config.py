@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import click
-import rich_click
 
+from batchtrain.cli.help import Command, Group
 from batchtrain.cli.options import common, say, settings
 from batchtrain.cli.output import show, show_rows
 from batchtrain.errors import ConfigError, UsageError
@@ -12,12 +12,12 @@ from batchtrain.errors import ConfigError, UsageError
 PARTS = ("pool_specification", "job_specifications")
 
 
-@click.group(cls=rich_click.RichGroup)
+@click.group(cls=Group)
 def command() -> None:
     """Check, plan and explain configuration files; offline, and without credentials."""
 
 
-@command.command(cls=rich_click.RichCommand)
+@command.command(cls=Command)
 @click.argument("directory", required=False)
 @common
 def validate(directory: str | None) -> int:
@@ -41,7 +41,7 @@ def validate(directory: str | None) -> int:
     return 0
 
 
-@command.command(cls=rich_click.RichCommand)
+@command.command(cls=Command)
 @click.argument("directory", required=False)
 @common
 def plan(directory: str | None) -> None:
@@ -67,7 +67,7 @@ def plan(directory: str | None) -> None:
     show(render.as_document(whole), render.as_text(whole))
 
 
-@command.command(cls=rich_click.RichCommand)
+@command.command(cls=Command)
 @common
 def checks() -> None:
     """List the checks by name; `--ignore NAME` silences one."""
@@ -83,7 +83,7 @@ def checks() -> None:
     show_rows([Check(rule.name, rule.level, rule.sentence) for rule in RULES])
 
 
-@command.command(cls=rich_click.RichCommand)
+@command.command(cls=Command)
 @click.argument("name", type=click.Choice(["credentials", "config", "pool", "jobs"]))
 @common
 def schema(name: str) -> None:

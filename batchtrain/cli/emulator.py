@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 import click
-import rich_click
 
+from batchtrain.cli.help import Command, Group
 from batchtrain.cli.options import common, settings
 from batchtrain.cli.output import plain, show, show_rows
 from batchtrain.errors import NotFound, ServiceError, UsageError
@@ -25,12 +25,12 @@ _data_dir = click.option(
 )
 
 
-@click.group(cls=rich_click.RichGroup)
+@click.group(cls=Group)
 def command() -> None:
     """The embedded Azure Batch on this machine."""
 
 
-@command.command(cls=rich_click.RichCommand)
+@command.command(cls=Command)
 @_data_dir
 @click.option("--port", type=click.IntRange(0, 65535), default=10010, show_default=True, help="0 takes any free port.")
 @click.option("--account", default="batchtrain", show_default=True, help="Name of its account.")
@@ -57,7 +57,7 @@ def start(data_dir: str | None, port: int, account: str, foreground: bool) -> No
     show(_document(status), f"listening at {status.endpoint}; `batchtrain emulator stop` ends it")
 
 
-@command.command(cls=rich_click.RichCommand)
+@command.command(cls=Command)
 @_data_dir
 @common
 def stop(data_dir: str | None) -> None:
@@ -68,7 +68,7 @@ def stop(data_dir: str | None) -> None:
     show({"stopped": stopped}, "stopped" if stopped else "it was not running")
 
 
-@command.command(cls=rich_click.RichCommand)
+@command.command(cls=Command)
 @_data_dir
 @common
 def status(data_dir: str | None) -> int:
@@ -83,7 +83,7 @@ def status(data_dir: str | None) -> int:
     return 0
 
 
-@command.command(cls=rich_click.RichCommand)
+@command.command(cls=Command)
 @_data_dir
 @common
 def reset(data_dir: str | None) -> None:
@@ -98,12 +98,12 @@ def reset(data_dir: str | None) -> None:
     show({"reset": str(place)}, "reset")
 
 
-@command.group(cls=rich_click.RichGroup)
+@command.group(cls=Group)
 def images() -> None:
     """Which local environment stands for a container image."""
 
 
-@images.command("map", cls=rich_click.RichCommand)
+@images.command("map", cls=Command)
 @click.argument("image")
 @click.argument("prefix")
 @_data_dir
@@ -119,7 +119,7 @@ def map_(image: str, prefix: str, data_dir: str | None) -> None:
     show(Mapped(image, str(place)), f"{image} is {place}")
 
 
-@images.command("unmap", cls=rich_click.RichCommand)
+@images.command("unmap", cls=Command)
 @click.argument("image")
 @_data_dir
 @common
@@ -132,7 +132,7 @@ def unmap(image: str, data_dir: str | None) -> None:
     show({"unmapped": image}, f"nothing stands for {image} any more")
 
 
-@images.command("list", cls=rich_click.RichCommand)
+@images.command("list", cls=Command)
 @_data_dir
 @common
 def list_(data_dir: str | None) -> None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import click
-import rich_click
 
+from batchtrain.cli.help import Command, Group
 from batchtrain.cli.options import common, say, settings, tell
 from batchtrain.cli.output import plain, show, show_rows
 from batchtrain.errors import UsageError
@@ -12,12 +12,12 @@ from batchtrain.errors import UsageError
 WEEK = 7 * 24 * 3600.0
 
 
-@click.group(cls=rich_click.RichGroup)
+@click.group(cls=Group)
 def command() -> None:
     """Jobs and their tasks."""
 
 
-@command.command(cls=rich_click.RichCommand)
+@command.command(cls=Command)
 @click.option("--timeout", type=float, default=3600.0, show_default=True, help="Seconds a growing pool is given.")
 @common
 def add(timeout: float) -> None:
@@ -30,14 +30,14 @@ def add(timeout: float) -> None:
         show([plain(job.seen) for job in jobs])
 
 
-@command.command("list", cls=rich_click.RichCommand)
+@command.command("list", cls=Command)
 @common
 def list_() -> None:
     """List the jobs."""
     show_rows(settings().connect().jobs.list(), empty="no jobs")
 
 
-@command.command("show", cls=rich_click.RichCommand)
+@command.command("show", cls=Command)
 @click.argument("job_id", required=False)
 @common
 def show_(job_id: str | None) -> None:
@@ -56,7 +56,7 @@ def show_(job_id: str | None) -> None:
         show({**plain(seen), "tasks": plain(tasks), "hints": hints})
 
 
-@command.command(cls=rich_click.RichCommand)
+@command.command(cls=Command)
 @click.argument("job_id", required=False)
 @common
 def tasks(job_id: str | None) -> None:
@@ -64,7 +64,7 @@ def tasks(job_id: str | None) -> None:
     show_rows(settings().connect().jobs.get(job_id or _own()).tasks, empty="no tasks")
 
 
-@command.command(cls=rich_click.RichCommand)
+@command.command(cls=Command)
 @click.argument("job_id", required=False)
 @click.option("--timeout", type=float, default=WEEK, show_default=True, help="Seconds to wait at most.")
 @common
@@ -74,7 +74,7 @@ def wait(job_id: str | None, timeout: float) -> None:
     show_rows(job.wait(timeout=timeout).tasks)
 
 
-@command.command(cls=rich_click.RichCommand)
+@command.command(cls=Command)
 @click.argument("job_id", required=False)
 @click.option("--task", "task_id", help="The task; by default the job's first.")
 @click.option("--file", default="stdout.txt", show_default=True, help="The file, as `wd/train.log`.")
@@ -88,7 +88,7 @@ def logs(job_id: str | None, task_id: str | None, file: str, follow: bool, timeo
         print(line, flush=True)
 
 
-@command.command(cls=rich_click.RichCommand)
+@command.command(cls=Command)
 @click.argument("job_id", required=False)
 @common
 def term(job_id: str | None) -> None:
@@ -100,7 +100,7 @@ def term(job_id: str | None) -> None:
     show({"terminated": name}, f"terminated job {name}")
 
 
-@command.command("del", cls=rich_click.RichCommand)
+@command.command("del", cls=Command)
 @click.argument("job_id", required=False)
 @click.option("--no-wait", is_flag=True, help="Do not wait until it is gone.")
 @common

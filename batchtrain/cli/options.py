@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from batchtrain.service.submit import Event
 
 Command = TypeVar("Command", bound=Callable[..., Any])
+STARTED = time.monotonic()
 FORMATS = ("table", "json", "jsonl", "yaml")
 
 
@@ -76,7 +78,12 @@ def say(text: str) -> None:
 
 def tell(event: Event) -> None:
     """An event as narration; a task's own output goes where the task sent it."""
-    print(event.text, file=sys.stdout if event.kind == "stdout" else sys.stderr, flush=True)
+    if event.kind == "stdout":
+        print(event.text, flush=True)
+    elif settings().verbose and event.kind != "stderr":
+        say(f"[{time.monotonic() - STARTED:6.2f} s] {event.kind}: {event.text}")
+    else:
+        say(event.text)
 
 
 def settings() -> Settings:
@@ -135,7 +142,7 @@ _OPTIONS = (
     click.option("-y", "--yes", is_flag=True, envvar="BATCHTRAIN_YES", expose_value=False,
                  help="Do not ask.", callback=_store("yes")),
     click.option("-v", "--verbose", is_flag=True, envvar="BATCHTRAIN_VERBOSE", expose_value=False,
-                 help="Say more.", callback=_store("verbose")),
+                 help="Say when each step was done.", callback=_store("verbose")),
     click.option("--no-color", is_flag=True, envvar="BATCHTRAIN_NO_COLOR", expose_value=False,
                  help="Plain text.", callback=_uncolored),
     click.option("--debug", is_flag=True, envvar="BATCHTRAIN_DEBUG", expose_value=False,

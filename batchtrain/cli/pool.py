@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import click
-import rich_click
 
+from batchtrain.cli.help import Command, Group
 from batchtrain.cli.options import common, settings, tell
 from batchtrain.cli.output import show, show_rows
 
 POOL_SECONDS = 3600.0
 
 
-@click.group(cls=rich_click.RichGroup)
+@click.group(cls=Group)
 def command() -> None:
     """Pools of nodes."""
 
 
-@command.command(cls=rich_click.RichCommand)
+@command.command(cls=Command)
 @click.option("--no-wait", is_flag=True, help="Do not wait until the nodes take tasks.")
 @click.option("--timeout", type=float, default=POOL_SECONDS, show_default=True, help="Seconds to wait at most.")
 @common
@@ -29,14 +29,14 @@ def add(no_wait: bool, timeout: float) -> None:
     show(seen, f"pool {seen.id} has {seen.dedicated + seen.spot} nodes ({seen.allocation})")
 
 
-@command.command("list", cls=rich_click.RichCommand)
+@command.command("list", cls=Command)
 @common
 def list_() -> None:
     """List the pools."""
     show_rows(settings().connect().pools.list(), empty="no pools")
 
 
-@command.command("show", cls=rich_click.RichCommand)
+@command.command("show", cls=Command)
 @click.argument("pool_id", required=False)
 @common
 def show_(pool_id: str | None) -> None:
@@ -53,7 +53,7 @@ def show_(pool_id: str | None) -> None:
         show({**plain(seen), "nodes": plain(nodes)})
 
 
-@command.command("del", cls=rich_click.RichCommand)
+@command.command("del", cls=Command)
 @click.argument("pool_id", required=False)
 @click.option("--no-wait", is_flag=True, help="Do not wait until it is gone.")
 @common

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 import click
-import rich_click
 
+from batchtrain.cli.help import Command, Group
 from batchtrain.cli.options import common
 from batchtrain.cli.output import show, show_rows
 from batchtrain.errors import NotFound, UsageError
@@ -21,19 +21,19 @@ class Listed(NamedTuple):
     about: str
 
 
-@click.group(cls=rich_click.RichGroup)
+@click.group(cls=Group)
 def command() -> None:
     """Recipes that come with batchtrain."""
 
 
-@command.command("list", cls=rich_click.RichCommand)
+@command.command("list", cls=Command)
 @common
 def list_() -> None:
     """List the recipes."""
     show_rows([Listed(place.name, _about(place)) for place in _all()])
 
 
-@command.command("show", cls=rich_click.RichCommand)
+@command.command("show", cls=Command)
 @click.argument("name")
 @common
 def show_(name: str) -> None:
@@ -44,7 +44,7 @@ def show_(name: str) -> None:
     show({"name": name, "readme": text, "files": files}, text.rstrip("\n"))
 
 
-@command.command(cls=rich_click.RichCommand)
+@command.command(cls=Command)
 @click.argument("name")
 @click.argument("directory")
 @common

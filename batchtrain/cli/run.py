@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import click
-import rich_click
 
+from batchtrain.cli.help import Command
 from batchtrain.cli.options import common, say, settings, tell
 from batchtrain.cli.output import show_rows
 
 WEEK = 7 * 24 * 3600.0
 
 
-@click.command("run", cls=rich_click.RichCommand)
+@click.command("run", cls=Command)
 @click.argument("directory")
 @click.option("--timeout", type=float, default=WEEK, show_default=True, help="Seconds for each wait at most.")
 @click.option("--keep", is_flag=True, help="Leave the pool and the jobs standing.")

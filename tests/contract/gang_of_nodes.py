@@ -123,6 +123,13 @@ class Gang:
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
 
+    def left(self) -> list[tuple[int, str]]:
+        """What is still there half a second after a launch: a shell's last child may be just about to exit."""
+        deadline = time.monotonic() + 0.5
+        while (found := self.processes()) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        return found
+
     def processes(self) -> list[tuple[int, str]]:
         """Every process that a command of the gang's left, as (pid, command line)."""
         marks = [

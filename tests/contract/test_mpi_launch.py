@@ -117,7 +117,7 @@ def test_every_rank_has_pre_executions_variable_and_its_own_nodes_values(gang: G
     ]  # fmt: skip
     assert outcome.stdout.splitlines() == lines
     assert outcome.stderr == ""
-    assert gang.processes() == []
+    assert gang.left() == []
 
 
 @pytest.mark.parametrize(
@@ -142,7 +142,7 @@ def test_a_rank_that_dies_ends_the_gang_within_a_second_and_is_named(
     assert outcome.code == code, outcome.stderr
     assert said in reports(outcome), outcome.stderr
     assert seconds < 1
-    assert gang.processes() == []
+    assert gang.left() == []
 
 
 def test_the_end_of_the_task_ends_the_gang(gang: Gang, name: str) -> None:
@@ -155,7 +155,7 @@ def test_the_end_of_the_task_ends_the_gang(gang: Gang, name: str) -> None:
     outcome = gang.wait(story())
     assert outcome.code == 143, outcome.stderr
     assert reports(outcome) == []
-    assert gang.processes() == []
+    assert gang.left() == []
 
 
 def test_a_gang_whose_launch_is_killed_ends_by_itself(gang: Gang, name: str) -> None:
@@ -172,7 +172,7 @@ def test_a_gang_whose_launch_is_killed_ends_by_itself(gang: Gang, name: str) -> 
             await asyncio.sleep(0.05)
 
     gang.wait(story())
-    assert gang.processes() == []
+    assert gang.left() == []
 
 
 @pytest.mark.parametrize("shared_host_name", ["mpich", "impi-rt"])  # Open MPI hangs where nodes share one host name
@@ -190,4 +190,4 @@ def test_plain_process_nodes_too_have_their_own_values_and_directories(
         outcome = run(gang, name, program(name, "_exit"))
         assert outcome.code == 7
         assert reports(outcome) == [f"batchtrain: rank 3 on node tvm-1 ({gang.addresses[1]}) exited with code 7"]
-        assert gang.processes() == []
+        assert gang.left() == []
