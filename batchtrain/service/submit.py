@@ -96,7 +96,7 @@ def _add_collection(client: BatchClient, job_id: str, tasks: dict[str, Any]) -> 
         elif status != "success":
             code = item.error.code if item.error else status
             said = item.error.message.value if item.error and item.error.message else "refused"
-            raise failure(f"add task {job_id}/{item.task_id}", str(code), str(said).split("\nRequestId")[0])
+            raise failure(f"add task {job_id}/{item.task_id}", str(code), str(said).split("\nRequestId")[0].rstrip("."))
     return again
 
 
