@@ -1,0 +1,373 @@
+# shellcheck shell=bash disable=SC2034
+# gang.sh: what a launch text does on the primary, as functions; for bash 4.2 and later.
+#
+# All names start with bt_, for a user's own text runs in the same shell. Nothing here needs `set -e` or is hurt by
+# what that text has set. While the line runs, fd 9 has the gang's events, one a line; 8 its stderr, on its way through
+# bt_tap; 7 what the nodes know; 6 the task's stderr, wherever the line sends its own.
+
+bt_home=$AZ_BATCH_TASK_SHARED_DIR/.batchtrain
+bt_grace=${BATCHTRAIN_GRACE_SECONDS:-0.5} # from SIGTERM to SIGKILL, when ranks are ended
+
+bt_say() { printf 'batchtrain: %s\n' "$*" >&2; }
+
+bt_stop() { # CODE MESSAGE
+  local code=$1
+  shift
+  bt_say "$@"
+  exit "$code"
+}
+
+# On a node of batchtrain's emulator: no InfiniBand, and an ssh that needs neither keys nor port.
+bt_emulated() { [ -n "${BATCHTRAIN_EMULATED_NODE-}" ]; }
+
+bt_default() { # NAME=VALUE... exports each variable; one that is set keeps its value
+  local pair name
+  for pair; do
+    name=${pair%%=*}
+    export "$name=${!name:-${pair#*=}}"
+  done
+}
+
+# --- every instance: coordination
+
+# Keep this node's own AZ_BATCH_* values for its ranks, as shell text; what an earlier try left goes.
+bt_keep_environment() {
+  local name value quote="'\\''"
+  rm -rf "$bt_home/ranks"
+  mkdir -p "$bt_home/ranks"
+  (
+    umask 077
+    for name in ${!AZ_BATCH_@}; do
+      value=${!name}
+      printf "export %s='%s'\n" "$name" "${value//\'/$quote}"
+    done >"$bt_home/environment"
+  )
+}
+
+# The ssh server of a container, on port 23 as Batch Shipyard's image contract has it (22 is the host's).
+bt_start_sshd() {
+  if bt_emulated; then
+    bt_say "this node is emulated: its own ssh takes the place of /usr/sbin/sshd -p 23"
+    return
+  fi
+  [ -x /usr/sbin/sshd ] || bt_stop 1 "the image has no /usr/sbin/sshd; install openssh-server or set coordination_command"
+  mkdir -p /run/sshd
+  ssh-keygen -A >/dev/null
+  bt_take_pool_key
+  /usr/sbin/sshd -p 23 || bt_stop 1 "/usr/sbin/sshd -p 23 ended with code $?"
+}
+
+# The pool's own key, where the host's /home/_azbatch/.ssh is mounted; without it, keys baked into the image serve.
+bt_take_pool_key() {
+  local pool=/home/_azbatch/.ssh mine=~/.ssh
+  [ -r "$pool/authorized_keys" ] || return 0
+  mkdir -p "$mine"
+  chmod 700 "$mine"
+  cat "$pool/authorized_keys" >>"$mine/authorized_keys"
+  cp "$pool"/*_rsa "$mine/"
+  printf 'IdentityFile %s\n' "$mine"/*_rsa >>"$mine/config"
+  chmod 600 "$mine"/*
+}
+
+# --- the primary, before the line
+
+# For a DEBUG trap around pre_execution_command: a file that is to be sourced and is not there stops the task.
+bt_check_source() { # BASH_COMMAND
+  local file folder found
+  [[ $1 =~ ^(source|\.)[[:space:]]+(.*)$ ]] || return 0
+  case ${BASH_REMATCH[2]} in '<('*) return 0 ;; esac
+  eval "set -- ${BASH_REMATCH[2]}"
+  [ "$1" != -- ] || shift
+  file=$1
+  [ -n "$file" ] && [ ! -r "$file" ] || return 0
+  case $file in
+    */*) ;;
+    *) # bash looks for a bare name along PATH
+      local IFS=:
+      for folder in $PATH; do [ ! -r "$folder/$file" ] || found=1; done
+      ;;
+  esac
+  [ -n "${found-}" ] || bt_stop 1 "pre_execution_command: $file is not there (or not readable) on this node"
+}
+
+# processes_per_node holds what COMMAND printed; it must be a number of ranks.
+bt_check_ranks() { # COMMAND
+  local printed=$processes_per_node
+  if [[ $printed =~ ^[[:space:]]*0*([1-9][0-9]*)[[:space:]]*$ ]]; then
+    processes_per_node=${BASH_REMATCH[1]}
+    return
+  fi
+  printed=${printed:0:200}
+  case $1 in *nvidia-smi*) set -- "$1" " (no GPU, or no driver, on this node?)" ;; esac
+  bt_stop 1 "processes_per_node: \`$1\` printed '${printed//$'\n'/ }', not a number of at least 1${2-}"
+}
+
+# The service promises no order of hosts; rank 0 belongs on the primary, whose files are the task's.
+bt_order_hosts() { # INSTANCES
+  local own=${AZ_BATCH_MASTER_NODE%:*} host hosts count=0 rest=
+  [ -n "${AZ_BATCH_HOST_LIST-}" ] || bt_stop 1 "AZ_BATCH_HOST_LIST is not set: this is no multi-instance task's primary"
+  IFS=, read -r -a hosts <<<"${AZ_BATCH_HOST_LIST//[[:space:]]/}"
+  for host in "${hosts[@]}"; do
+    count=$((count + 1))
+    [ "$host" = "$own" ] || rest+=,$host
+  done
+  case ,$AZ_BATCH_HOST_LIST, in
+    *",$own,"*) ;;
+    *) bt_stop 1 "the primary's own address ${own:-(AZ_BATCH_MASTER_NODE is not set)} is not in AZ_BATCH_HOST_LIST ($AZ_BATCH_HOST_LIST)" ;;
+  esac
+  [ "$count" -eq "$1" ] || bt_stop 1 "$1 instances were planned, AZ_BATCH_HOST_LIST has $count hosts ($AZ_BATCH_HOST_LIST)"
+  export AZ_BATCH_HOST_LIST="$own$rest" BATCHTRAIN_HOST_LIST="$own$rest"
+}
+
+# Put batchtrain's ssh before the node's: .batchtrain/bin/ssh says why.
+bt_use_ssh() { # [PORT]
+  ! bt_emulated || return 0
+  BATCHTRAIN_SSH=$(PATH=${PATH//"$bt_home/bin:"/} type -P ssh) ||
+    bt_stop 1 "there is no ssh on PATH ($PATH): the ranks of other nodes are started through it"
+  export BATCHTRAIN_SSH BATCHTRAIN_SSH_PORT="${1-}" PATH="$bt_home/bin:$PATH"
+}
+
+# Ask every other host for a sign of life, all at once, until each has answered or BATCHTRAIN_BARRIER_SECONDS are over.
+bt_wait_for_hosts() {
+  local -A missing=()
+  local seconds=${BATCHTRAIN_BARRIER_SECONDS:-120} host hosts answer left
+  local deadline=$((SECONDS + seconds))
+  IFS=, read -r -a hosts <<<"$AZ_BATCH_HOST_LIST"
+  for host in "${hosts[@]:1}"; do missing[$host]='no answer'; done
+  [ "${#missing[@]}" -gt 0 ] || return 0
+  exec 7< <(for host in "${!missing[@]}"; do bt_knock "$host" "$deadline" & done)
+  while left=$((deadline + 2 - SECONDS)) && [ "${#missing[@]}" -gt 0 ] && [ "$left" -gt 0 ]; do
+    read -r -t "$left" -u 7 host answer || break
+    if [ -n "$answer" ]; then missing[$host]=$answer; else unset "missing[$host]"; fi
+  done
+  exec 7<&-
+  [ "${#missing[@]}" -gt 0 ] || return 0
+  for host in "${!missing[@]}"; do bt_say "$host: ${missing[$host]}"; done
+  bt_stop 1 "$(bt_names "${!missing[@]}") of ${#hosts[@]} did not answer ssh in $seconds s"
+}
+
+# Prints the host alone when it answered, or the host and the reason of the last failure.
+bt_knock() { # HOST DEADLINE
+  local said left
+  while left=$(($2 - SECONDS)) && [ "$left" -gt 0 ]; do
+    [ "$left" -lt 5 ] || left=5
+    said=$(ssh -o BatchMode=yes -o StrictHostKeyChecking=no -o ConnectTimeout="$left" -o ServerAliveInterval=5 \
+      "$1" true 2>&1 </dev/null) && { echo "$1" && return; }
+    sleep 0.5 2>/dev/null || sleep 1
+  done
+  echo "$1 ${said##*$'\n'}"
+}
+
+bt_names() { # "node a", "nodes a and b", "nodes a, b and c"
+  local sorted list
+  mapfile -t sorted < <(printf '%s\n' "$@" | sort -V)
+  [ "$#" -gt 1 ] || { echo "node $1" && return; }
+  printf -v list ', %s' "${sorted[@]:0:$#-1}"
+  echo "nodes ${list:2} and ${sorted[$# - 1]}"
+}
+
+# A rank that ends by an exception waits in MPI_Finalize for the others, and they for it; `-m mpi4py` aborts instead.
+bt_find_mpi4py() { # INTERPRETER
+  bt_mpi4py=()
+  if "$@" -c 'import mpi4py.run' >/dev/null 2>&1 </dev/null; then
+    bt_mpi4py=(-m mpi4py)
+  else
+    bt_say "$* has no mpi4py: a rank that ends by an exception may leave the others waiting for ever"
+  fi
+}
+
+# Intel MPI removed DAPL and OFA in 2019: newer ones warn, fall back to tcp in silence, and exit 0.
+bt_need_old_intelmpi() { # WHAT EXECUTABLE
+  local what=$1 version
+  shift
+  version=$("$@" -V 2>&1 </dev/null)
+  case $version in
+    *'Version 20'[0-9][0-9]*) version=${version#*Version } ;;
+    *) version= ;;
+  esac
+  version=${version%%[!0-9.]*}
+  [ "${version%%.*}" ] && [ "${version%%.*}" -ge 2019 ] || return 0
+  if bt_emulated; then
+    bt_say "Intel MPI $version has no $what: on a real node this stops the task; it goes on over tcp here"
+  else
+    bt_stop 1 "Intel MPI $version has no $what (removed in 2019), which this InfiniBand needs; use Intel MPI 2018 or a current VM size"
+  fi
+}
+
+# Open MPI brings nothing of the primary's environment to other nodes but its own variables and what -x names.
+bt_list_exported() {
+  local name
+  bt_exported=()
+  for name in $(compgen -e); do
+    case $name in
+      AZ_BATCH_* | OMPI_* | PMIX_* | PRTE_* | SSH_* | BATCHTRAIN_EMULATED_NODE) ;;
+      HOME | USER | LOGNAME | HOSTNAME | PWD | OLDPWD | SHLVL | TERM | _) ;;
+      *[!A-Za-z0-9_]*) ;;
+      *) bt_exported+=(-x "$name") ;;
+    esac
+  done
+}
+
+# Where Open MPI's daemon is found on the other nodes: beside the launcher, on the same path.
+bt_find_prefix() { # EXECUTABLE
+  local path
+  bt_prefix=()
+  path=$(type -P "$1") || return 0
+  case $path in /*/bin/*) bt_prefix=(--prefix "${path%/bin/*}") ;; esac
+}
+
+# --- the primary: the line
+
+# Before the line: job control gives each background job a process group, which can be ended as a whole.
+bt_begin() {
+  set +eu -m -o pipefail
+  [ ! -t 0 ] || exec </dev/null # a background job that reads a terminal is stopped
+  exec 6>&2 9<> <(:)
+}
+
+# Runs the launcher (the arguments) to its end. When a rank fails, ends the gang at once, names the rank and returns
+# its code: Intel MPI alone would give 255, and MPICH 5 would never end.
+bt_gang() {
+  local event='' line='' code='' told='' launcher
+  set -m
+  exec 8> >(bt_tap)
+  {
+    trap : TERM INT
+    "$@" 2>&8 6>&- 8>&- 9>&-
+    echo "ended $?" >&9
+  } <&0 &
+  launcher=$!
+  set +m
+  exec 8>&-
+  while ! bt_next_event 1; do
+    kill -0 "$$" 2>/dev/null || { event=told && break; } # the launch itself was killed
+  done
+  [ "$event" != told ] || told=143
+  if [ -n "$code" ]; then
+    bt_drain 2
+    [ "$code$line" != 0 ] || return 0
+    [ -n "$line" ] || sleep 0.3 # the ranks are still noting how they ended
+    exec 7< <(bt_sweep)
+  else
+    exec 7< <(bt_sweep)
+    bt_end_launcher "$launcher"
+  fi
+  bt_find_cause
+  [ -n "$line$told" ] || bt_say "$1 ended with code $code, and no rank reported a failure" 2>&6
+  return "${told:-$code}"
+}
+
+# Sets event from fd 9, and code (the launcher's) or line (the first word of a failure) with it; fails when none comes.
+bt_next_event() { # SECONDS
+  read -r -t "$1" event <&9 || return 1
+  case $event in
+    ended*) code=${event#ended } ;;
+    batchtrain:* | Abort*) line=${line:-$event} ;;
+  esac
+}
+
+# Until all of the gang's stderr has been passed on; an orphan that holds it open does not stop us for long.
+bt_drain() { # SECONDS
+  while bt_next_event "$1"; do
+    [ "$event" != drained ] || return 0
+  done
+}
+
+# The launcher may end by itself when its ranks do; else SIGTERM, else SIGKILL.
+bt_end_launcher() { # PROCESS-GROUP
+  local signal patience=0.15
+  [ -z "$told" ] || patience=$bt_grace # its ranks may have something to save
+  for signal in TERM KILL; do
+    while [ -z "$code" ] && bt_next_event "$patience"; do :; done
+    [ -z "$code" ] || break
+    kill -s "$signal" -- "-$1" 2>/dev/null || break
+    patience=0.5
+  done
+  bt_drain 0.2
+}
+
+# Of all that the nodes noted, the first failure is the cause: a line on stderr may have overtaken it. But
+# - a rank that called MPI_Abort is known by the MPI's own words: how it ends after them is chance;
+# - an MPI that lost its peer exits with an error class of its own (13 to 17): blamed only when there is no other;
+# - a rank that ended itself while its launcher was killing (its words were lost) has the launcher's code.
+# Sets line and code, and says the line where the task's stderr has not had it.
+bt_find_cause() {
+  local -A place=()
+  local shown=$line first='' victim='' aborted='' kind when rest
+  while read -r -t $((5 + ${bt_grace%%.*})) -u 7 kind when rest; do
+    case $kind in
+      here) place[$when]=$rest ;;
+      noted)
+        case $rest in
+          *' code 1'[3-7]) [[ -n $victim && $victim < "$when $rest" ]] || victim="$when $rest" ;;
+          *) [[ -n $first && $first < "$when $rest" ]] || first="$when $rest" ;;
+        esac
+        ;;
+      lost) [[ -n $aborted && $aborted < "$when $rest" ]] || aborted="$when $rest" ;;
+    esac
+  done
+  exec 7<&-
+  [ -z "$told" ] || return 0
+  if [[ $shown =~ ^Abort\(([0-9]+)\)\ on\ node\ ([0-9]+) ]] && [[ -z $first || $first == *"rank ${BASH_REMATCH[2]} on "* ]]
+  then
+    code=$((BASH_REMATCH[1] & 255 ? BASH_REMATCH[1] & 255 : 1))
+    line="batchtrain: rank ${BASH_REMATCH[2]} on ${place[${BASH_REMATCH[2]}]-an unknown node} exited with code $code"
+  elif [ -n "$first$victim" ]; then
+    first=${first:-$victim}
+    line=${first#* }
+  elif [ -z "$line" ] && [ -n "$aborted" ]; then
+    line="${aborted#* }"
+    line="${line%)*}) exited with code $code"
+  fi
+  case $line in
+    '') return ;;
+    *' signal '*) code=$((128 + ${line##* })) ;;
+    *) code=${line##* } ;;
+  esac
+  [ "$line" = "$shown" ] && [ /dev/fd/2 -ef /dev/fd/6 ] || printf '%s\n' "$line" >&6
+}
+
+# On every node at once; prints what its ranks noted. A node that does not answer keeps nobody for long.
+bt_sweep() {
+  local host hosts command
+  exec 6>&- 9>&- </dev/null 2>/dev/null
+  printf -v command '%q ' sh "$bt_home/sweep.sh" "$bt_grace" "${AZ_BATCH_NODE_ROOT_DIR-}"
+  IFS=, read -r -a hosts <<<"$AZ_BATCH_HOST_LIST"
+  for host in "${hosts[@]:1}"; do
+    ssh -o BatchMode=yes -o ConnectTimeout=3 -o StrictHostKeyChecking=no "$host" "$command" &
+  done
+  sh "$bt_home/sweep.sh" "$bt_grace" &
+  wait
+}
+
+# Passes on stdin, byte for byte and at once, to stderr; the first word of a rank's failure goes to the events as well.
+bt_tap() {
+  trap '' TERM INT
+  tee >(
+    LC_ALL=C grep -a -o -m 1 -e "$bt_report" -e 'Abort([0-9]*) on node [0-9]* (rank ' >&9
+    cat >/dev/null
+    echo drained >&9
+  ) >&2 6>&- 9>&-
+}
+
+bt_report='batchtrain: rank .* on node .* (.*) \(exited with code\|was killed by signal\) [0-9]*'
+
+# Wait for the line, and pass on the signal that ends the task. Exits with the line's code.
+bt_attend() { # PROCESS
+  bt_line=$1 bt_last_resort=
+  trap bt_tell TERM INT HUP
+  while
+    wait "$bt_line"
+    bt_code=$?
+    [ "$bt_code" -gt 128 ] && kill -0 "$bt_line" 2>/dev/null
+  do :; done
+  [ -z "$bt_last_resort" ] || kill -s KILL -- "-$bt_last_resort"
+  exit "$bt_code"
+}
+
+bt_tell() {
+  echo told >&9
+  [ -z "$bt_last_resort" ] || return 0
+  { sleep $((5 + ${bt_grace%%.*})) && kill -s KILL -- "-$bt_line"; } >/dev/null 2>&1 9>&- & # for what is no gang, or comes after it
+  bt_last_resort=$!
+}

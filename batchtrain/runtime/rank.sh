@@ -60,12 +60,19 @@ own_address() {
 # Holds the pipe open for as long as this process and the launcher's daemon live, and passes on the SIGTERM that a
 # launcher sends to the rank's process group.
 guard() {
-  trap 'kill $sleeper; exit' HUP # the rank has ended
-  trap 'kill $sleeper; echo TERM; exit' TERM
+  trap 'kill $!; exit' HUP # the rank has ended
+  trap 'kill $!; echo TERM; exit' TERM
   while kill -0 "$PPID" && kill -0 "$$"; do
     sleep 1 >/dev/null &
-    sleeper=$!
-    wait "$sleeper"
+    wait $!
+  done
+}
+
+# A launcher that sees a failure begins to kill, and may drop what it has not passed on: 0.3 s, or until swept.
+let_report_through() {
+  for _ in 1 2 3 4 5 6; do
+    [ ! -e "$record.told" ] || return
+    sleep 0.05
   done
 }
 
@@ -84,8 +91,7 @@ wait_for_supervisor() {
   $new_session sh "$0" --supervise "$record" "$(own_address)" "$@"
   code=$?
   kill -s HUP $! 2>/dev/null
-  # A launcher that sees the failure begins to kill, and may drop what it has not passed on: let the report through.
-  [ ! -e "$record.failed" ] || sleep 0.3 2>/dev/null || sleep 1
+  [ ! -e "$record.failed" ] || let_report_through
   exit "$code"
 }
 
@@ -103,8 +109,10 @@ end_with_launcher() {
     sleep 0.05
   done
   : >"$record.told"
+  trap 'kill $!; exit' TERM # the rank has ended
   kill -s "${signal:-TERM}" "$rank_process"
-  sleep "${BATCHTRAIN_GRACE_SECONDS:-1}"
+  sleep "${BATCHTRAIN_GRACE_SECONDS:-1}" &
+  wait $!
   kill -s KILL "$rank_process"
 }
 

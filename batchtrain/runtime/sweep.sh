@@ -49,10 +49,16 @@ while [ "$steps" -gt 0 ] && any_left 2>/dev/null; do
   steps=$((steps - 1))
 done
 
+if any_left 2>/dev/null; then
+  for record in *.pid; do
+    read -r process <"$record" && kill -s KILL "$process"
+  done 2>/dev/null
+  sleep 0.05 2>/dev/null # so that its supervisor sees it
+fi
 print_what_is_known 2>/dev/null
 
-# The supervisor (still alive only to see its rank's end) and the rank's own children share its process group.
+# What the ranks left is in the process groups of their supervisors, which are gone by now, or should be.
 for record in *.pid; do
-  { read -r process && read -r group; } <"$record" && kill -s KILL "$process" "-$group"
+  { read -r _ && read -r group; } <"$record" && kill -s KILL -- "-$group"
 done 2>/dev/null
 exit 0

@@ -1,0 +1,263 @@
+"""rank.sh and sweep.sh, under each shell that an image may have for `sh`; a Python process plays the MPI launcher."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from batchtrain import runtime
+
+pytestmark = pytest.mark.process
+
+SHELLS = {"dash": ["dash"], "bash": ["bash"], "busybox": ["busybox", "sh"]}
+
+APPLETS = [
+    "sh", "setsid", "mkfifo", "sleep", "date", "kill", "rm", "mkdir", "tr", "sed", "cut", "uname", "cat", "grep",
+]  # fmt: skip
+
+
+class Node:
+    """A node's task directory, and a PATH on which `sh` is one shell (with its own small commands, if it has them)."""
+
+    def __init__(self, folder: Path, shell: str) -> None:
+        self.task, self.bin = folder / "task", folder / "bin"
+        self.ranks = self.task / ".batchtrain/ranks"
+        self.bin.mkdir()
+        self.ranks.mkdir(parents=True)
+        program = shutil.which(SHELLS[shell][0])
+        if program is None:
+            pytest.skip(f"{shell} is not here")
+        for name in APPLETS if shell == "busybox" else ["sh"]:
+            (self.bin / name).symlink_to(program)
+        for name, data in {"rank.sh": runtime.RANK, "sweep.sh": runtime.SWEEP}.items():
+            (self.task / ".batchtrain" / name).write_bytes(data)
+        self.environment = {
+            "PATH": f"{self.bin}:/usr/bin:/bin",
+            "PMI_RANK": "3",
+            "AZ_BATCH_NODE_ID": "tvm-1",
+            "AZ_BATCH_MASTER_NODE": "10.0.0.4:6000",
+            "AZ_BATCH_IS_CURRENT_NODE_MASTER": "true",
+        }
+        self.keep(self.environment)
+
+    def keep(self, values: dict[str, str]) -> None:
+        """What the coordination command wrote."""
+        lines = [f"export {name}='{value}'" for name, value in values.items() if name.startswith("AZ_BATCH_")]
+        (self.task / ".batchtrain/environment").write_text("\n".join(lines) + "\n")
+
+    def line(self, *command: str) -> list[str]:
+        return ["sh", str(self.task / ".batchtrain/rank.sh"), *command]
+
+    def run(self, *command: str, **environment: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            self.line(*command), env={**self.environment, **environment}, cwd=self.task, input="input\n",
+            capture_output=True, text=True, timeout=20, check=False,
+        )  # fmt: skip
+
+    def start(self, *command: str) -> subprocess.Popen[bytes]:
+        """A rank below a launcher's daemon, both of which it may lose; the daemon is what is returned."""
+        daemon = f"import subprocess, sys; subprocess.run({self.line(*command)!r}, start_new_session=True)"
+        started = subprocess.Popen(
+            [sys.executable, "-c", daemon], env=self.environment, cwd=self.task, stderr=subprocess.PIPE
+        )
+        wait_until((self.task / "up").exists)
+        return started
+
+    def pids(self) -> tuple[int, int]:
+        """The rank's process and its supervisor."""
+        first, second, _ = (self.ranks / "3.pid").read_text().split("\n", 2)
+        return int(first), int(second)
+
+    def sweep(self, grace: str = "0.5") -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            ["sh", str(self.task / ".batchtrain/sweep.sh"), grace], env=self.environment,
+            capture_output=True, text=True, timeout=20, check=True,
+        )  # fmt: skip
+
+    def processes(self) -> list[str]:
+        """Whatever runs below this directory."""
+        found = []
+        for folder in Path("/proc").glob("[0-9]*"):
+            with suppress(OSError):
+                if (folder / "cwd").readlink().is_relative_to(self.task):
+                    found.append((folder / "cmdline").read_bytes().replace(b"\0", b" ").decode())
+        return found
+
+
+def wait_until(true: Callable[[], bool], seconds: float = 5) -> float:
+    """How long it took."""
+    start = time.monotonic()
+    while not true():
+        assert time.monotonic() - start < seconds, "it did not come true"
+        time.sleep(0.01)
+    return time.monotonic() - start
+
+
+def alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+@pytest.fixture(params=SHELLS)
+def node(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Node]:
+    made = Node(tmp_path, request.param)
+    yield made
+    wait_until(lambda: made.processes() == [], 3)
+
+
+def test_success_says_nothing_and_leaves_nothing(node: Node) -> None:
+    done = node.run("sh", "-c", "cat; echo out; echo err >&2")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "input\nout\n", "err\n")
+    assert list(node.ranks.iterdir()) == []
+    assert node.processes() == []
+
+
+def test_failure_is_one_line_and_the_code(node: Node) -> None:
+    done = node.run("sh", "-c", "echo err >&2; exit 7")
+    assert done.returncode == 7
+    assert done.stderr == "err\nbatchtrain: rank 3 on node tvm-1 (10.0.0.4) exited with code 7\n"
+
+
+def test_a_signal_is_named_without_the_shells_own_remark(node: Node) -> None:
+    done = node.run("sh", "-c", "kill -9 $$")
+    assert done.returncode == 137
+    assert done.stderr == "batchtrain: rank 3 on node tvm-1 (10.0.0.4) was killed by signal 9\n"
+
+
+def test_a_command_that_is_not_there_is_127(node: Node) -> None:
+    done = node.run("no-such-command")
+    assert done.returncode == 127
+    assert done.stderr.endswith("exited with code 127\n")
+
+
+@pytest.mark.parametrize("name", ["OMPI_COMM_WORLD_RANK", "MV2_COMM_WORLD_RANK", "PMIX_RANK"])
+def test_the_rank_is_known_under_each_mpis_name(node: Node, name: str) -> None:
+    del node.environment["PMI_RANK"]
+    assert "rank 12 on" in node.run("false", **{name: "12"}).stderr
+
+
+def test_arguments_reach_the_command_as_they_are(node: Node) -> None:
+    words = ["a  b", "", "'", '"', "$x", "*", "\\", "-n", "line\nbreak"]
+    assert node.run("printf", "%s|", *words).stdout == "|".join(words) + "|"
+
+
+def test_the_nodes_own_values_replace_the_primarys(node: Node) -> None:
+    node.keep({"AZ_BATCH_NODE_ID": "it'\\''s", "AZ_BATCH_HOST_LIST": "b,a"})
+    done = node.run("sh", "-c", 'echo "$AZ_BATCH_NODE_ID $AZ_BATCH_HOST_LIST"', BATCHTRAIN_HOST_LIST="a,b")
+    assert done.stdout == "it's a,b\n"
+
+
+def test_open_files_of_the_launcher_stay_open_and_where_they_were(node: Node) -> None:
+    """Hydra leaves every number of one digit taken; PMI_FD names one of them."""
+    take = " ".join(f"exec {fd}>>fd{fd};" for fd in range(3, 16))
+    say = " ".join(f"echo {fd} >&{fd};" for fd in range(3, 16))
+    done = subprocess.run(
+        ["bash", "-c", f'{take} exec "$@"', "x", *node.line("bash", "-c", f"{say} exit 7")],
+        env=node.environment, cwd=node.task, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert [(node.task / f"fd{fd}").read_text() for fd in range(3, 16)] == [f"{fd}\n" for fd in range(3, 16)]
+    assert done.returncode == 7
+    assert done.stderr == "batchtrain: rank 3 on node tvm-1 (10.0.0.4) exited with code 7\n"
+
+
+def test_sigint_is_not_ignored_by_the_command(node: Node) -> None:
+    done = node.run("bash", "-c", "grep SigIgn /proc/self/status")
+    assert int(done.stdout.split()[1], 16) & (1 << (signal.SIGINT - 1)) == 0
+
+
+def test_a_launchers_sigterm_reaches_the_command_and_is_no_failure(node: Node) -> None:
+    daemon = node.start("bash", "-c", "trap 'touch told; exit 5' TERM; touch up; while :; do sleep 0.05; done")
+    process, _ = node.pids()
+    group = os.getpgid(int((Path(f"/proc/{daemon.pid}/task/{daemon.pid}/children")).read_text().split()[0]))
+    os.killpg(group, signal.SIGTERM)
+    wait_until(lambda: not alive(process), 2)
+    daemon.wait(5)
+    assert (node.task / "told").exists()
+    assert b"batchtrain" not in (daemon.stderr.read() if daemon.stderr else b"")
+
+
+def test_a_rank_does_not_outlive_its_launchers_daemon(node: Node) -> None:
+    daemon = node.start("bash", "-c", "trap '' TERM; touch up; exec sleep 100")
+    process, _ = node.pids()
+    daemon.kill()
+    daemon.wait()
+    assert wait_until(lambda: not alive(process), 4) < 3
+
+
+def test_a_rank_that_ends_itself_while_its_launcher_kills_is_noted(node: Node) -> None:
+    """MPI_Abort: the launcher kills all that it started while the aborting rank is on its way out."""
+    daemon = node.start("bash", "-c", "touch up; sleep 0.3; exit 7")
+    waiter = int((Path(f"/proc/{daemon.pid}/task/{daemon.pid}/children")).read_text().split()[0])
+    time.sleep(0.2)
+    os.killpg(os.getpgid(waiter), signal.SIGKILL)
+    daemon.wait()
+    wait_until((node.ranks / "3.failed").exists)
+    lines = node.sweep().stdout.splitlines()
+    assert lines[0] == "here 3 node tvm-1 (10.0.0.4)"
+    assert lines[1].startswith("lost ")
+    assert lines[1].endswith("batchtrain: rank 3 on node tvm-1 (10.0.0.4) exited with code 7")
+
+
+def test_a_sweep_ends_a_rank_its_children_and_nothing_is_reported(node: Node) -> None:
+    daemon = node.start("bash", "-c", "trap '' TERM; sleep 100 & touch up; wait; wait")
+    process, supervisor = node.pids()
+    start = time.monotonic()
+    done = node.sweep("0.2")
+    assert time.monotonic() - start < 1
+    assert done.stdout == "here 3 node tvm-1 (10.0.0.4)\n"
+    wait_until(lambda: not alive(process) and not alive(supervisor), 1)
+    daemon.wait(5)
+    assert b"batchtrain" not in (daemon.stderr.read() if daemon.stderr else b"")
+
+
+def test_a_sweep_lets_a_rank_save_what_it_has(node: Node) -> None:
+    node.start("bash", "-c", "trap 'sleep 0.3; touch saved; exit' TERM; touch up; while :; do sleep 0.05; done")
+    node.sweep("2")
+    assert (node.task / "saved").exists()
+
+
+def test_a_sweep_of_a_node_without_ranks_is_quiet(node: Node) -> None:
+    assert node.sweep().stdout == ""
+
+
+def test_on_a_plain_process_node_the_paths_are_the_nodes_own(node: Node, tmp_path: Path) -> None:
+    """The primary's path of rank.sh is used on a node of another root on the same file system."""
+    roots = {name: tmp_path / name for name in ("primary", "other")}
+    for name, root in roots.items():
+        shutil.copytree(node.task, root / "work/task")
+        values = {"AZ_BATCH_NODE_ID": name, "AZ_BATCH_NODE_ROOT_DIR": str(root)}
+        text = "".join(f"export {key}='{value}'\n" for key, value in values.items())
+        (root / "work/task/.batchtrain/environment").write_text(text)
+    line = [
+        "sh",
+        f"{roots['primary']}/work/task/.batchtrain/rank.sh",
+        "sh",
+        "-c",
+        "echo $AZ_BATCH_NODE_ID; pwd; exit 7",
+    ]
+    inherited = {**node.environment, "BATCHTRAIN_EMULATED_NODE": str(roots["primary"])}
+    daemon = (
+        f"import subprocess; subprocess.run({line!r}, env={inherited!r}, cwd={str(roots['primary'] / 'work/task')!r})"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", daemon],
+        env={
+            "PATH": os.environ["PATH"],
+            "BATCHTRAIN_EMULATED_NODE": str(roots["other"]),
+            "SSH_CONNECTION": "10.0.0.4 40000 10.0.0.5 22",
+        },
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert done.stdout.splitlines() == ["other", f"{roots['other']}/work/task"]
+    assert (roots["other"] / "work/task/.batchtrain/ranks/3.failed").exists()
