@@ -123,7 +123,10 @@ class Client:
         """Pool, jobs, wait, and clean up what this made. Raises TaskFailed when a task failed."""
         from batchtrain.run import run  # run uses this page
 
-        return run(self, recipe, tell=tell, timeout=timeout)
+        outcome = run(self, recipe, tell=tell, timeout=timeout)
+        if outcome.failure is not None:
+            raise outcome.failure
+        return outcome.tasks
 
     def carry_out(self, todo: Plan, recipe: Recipe, tell: Tell) -> None:
         """Send a plan's requests in order."""
@@ -134,7 +137,7 @@ class Client:
 
 def plan(recipe: Recipe, facts: Facts = OFFLINE) -> Plan:
     """A recipe's pool and jobs as exact requests; without facts, offline from the pool file alone."""
-    whole = Plan()
+    whole = Plan(warnings=recipe.warnings)
     if recipe.pool is not None:
         whole = whole.joined(plan_pool(recipe))
     if recipe.jobs:
@@ -206,8 +209,8 @@ class Jobs:
         return self.add_all(recipe, tell=tell, timeout=timeout)[0]
 
     def add_all(self, recipe: Recipe, *, tell: Tell = lambda _: None, timeout: float = POOL_SECONDS) -> tuple[Job, ...]:
-        """Add every job of the recipe with its tasks; `pool_current_*` is taken from the living pool, which is given
-        `timeout` seconds to stop growing.
+        """Add every job of the recipe with its tasks; a gang is held against the living pool, which is given
+        `timeout` seconds to stop growing, and `pool_current_*` is its count.
 
         Raises PlanError for what could never run, ServiceError for a refused task.
         """
@@ -218,7 +221,7 @@ class Jobs:
 
     def _pool_facts(self, recipe: Recipe, timeout: float) -> PoolFacts:
         pool_id = _id(recipe)
-        if _counts_nodes(recipe):
+        if _has_gang(recipe):
             watch.pool_steady(self._client.batch, pool_id, timeout, self._client.pace)
         return look.pool_facts(self._client.batch, pool_id)
 
@@ -263,7 +266,12 @@ class Job:
     def raise_failed(self, tasks: tuple[TaskSeen, ...]) -> None:
         """Raise TaskFailed, with its last lines, for the first task that failed."""
         for task in tasks:
-            if task.state == "completed" and (task.result == "failure" or (task.exit_code or 0) != 0):
+            if task.state != "completed":
+                raise TaskFailed(
+                    f"task {self.id}/{task.id} never came to its end: it is {task.state}, and its job was ended",
+                    task=f"{self.id}/{task.id}",
+                )
+            if task.result == "failure" or (task.exit_code or 0) != 0:
                 raise self._failure(task)
 
     def _failure(self, task: TaskSeen) -> TaskFailed:
@@ -295,14 +303,16 @@ class Job:
         Raises NotFound for a task that is not there, TimedOut when following outlasts `timeout`.
         """
         name = task_id or self._first_task()
-        follower = files.Follower(self._client.batch, self.id, name, file)
         if not follow:
-            yield from follower.new_lines(last=True)
+            yield from files.task_file(self._client.batch, self.id, name, file).decode("utf-8", "replace").splitlines()
             return
+        follower = files.Follower(self._client.batch, self.id, name, file)
         deadline = watch.Deadline(timeout, f"following {file} of task {self.id}/{name}")
         while True:
             ended = self._task(name).state == "completed"
             yield from follower.new_lines(last=ended)
+            if ended and follower.missing:
+                raise follower.missing
             if ended:
                 return
             deadline.pause(self._client.pace.first * 2)
@@ -370,9 +380,9 @@ def _id(recipe: Recipe) -> str:
     return recipe.pool.id
 
 
-def _counts_nodes(recipe: Recipe) -> bool:
+def _has_gang(recipe: Recipe) -> bool:
     gangs = (task.multi_instance for job in recipe.jobs for task in job.tasks)
-    return any(gang and str(gang.num_instances).startswith("pool_current_") for gang in gangs)
+    return any(gangs)
 
 
 __all__ = ["Client", "Job", "Jobs", "Loaded", "Pools", "connect", "load"]

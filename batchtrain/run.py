@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from batchtrain.config.types import Recipe
-from batchtrain.errors import BatchtrainError, NotFound
+from batchtrain.errors import AlreadyExists, BatchtrainError, NotFound, TaskFailed
 from batchtrain.service import files, watch
 from batchtrain.service.seen import Table, TaskSeen
 from batchtrain.service.submit import Event
@@ -18,30 +18,29 @@ if TYPE_CHECKING:
 FILES = ("stdout.txt", "stderr.txt")
 
 
-def run(
-    client: Client,
-    recipe: Recipe,
-    *,
-    tell: Tell,
-    timeout: float,
-    keep: bool = False,
-) -> Table[TaskSeen]:
+class Outcome(NamedTuple):
+    """How a recipe ended: its tasks, and the failure of the first that failed."""
+
+    tasks: Table[TaskSeen]
+    failure: TaskFailed | None = None
+
+
+def run(client: Client, recipe: Recipe, *, tell: Tell, timeout: float, keep: bool = False) -> Outcome:
     """Add the pool and the jobs, follow them to their end, delete what was made (also after Ctrl-C).
 
-    Raises TaskFailed for the first task that failed, and whatever kept the work from being done. With `keep`, what was
-    made stays.
+    Raises whatever kept the work from being done. With `keep`, what was made stays.
     """
     made = _Made(client, tell, keep)
     try:
-        tasks = _work(client, recipe, made, tell, timeout)
-    except BaseException:
-        made.clean_up()
+        outcome = _work(client, recipe, made, tell, timeout)
+    except BaseException as error:
+        made.clean_up(error)
         raise
     made.clean_up()
-    return tasks
+    return outcome
 
 
-def _work(client: Client, recipe: Recipe, made: _Made, tell: Tell, timeout: float) -> Table[TaskSeen]:
+def _work(client: Client, recipe: Recipe, made: _Made, tell: Tell, timeout: float) -> Outcome:
     def note(event: Event) -> None:
         made.note(event)
         tell(event)
@@ -54,8 +53,11 @@ def _work(client: Client, recipe: Recipe, made: _Made, tell: Tell, timeout: floa
         tasks = watch.tasks_ended(client.batch, job.id, timeout, client.pace, follow.look)
         follow.look(tasks)
         ended.extend(tasks)
-        job.raise_failed(tasks)
-    return Table(ended)
+        try:
+            job.raise_failed(tasks)
+        except TaskFailed as failure:  # made now, while the task's files can still be read
+            return Outcome(Table(ended), failure)
+    return Outcome(Table(ended))
 
 
 class Follow:
@@ -93,17 +95,20 @@ class _Made:
         self._client, self._tell, self._keep = client, tell, keep
         self._pools: list[str] = []
         self._jobs: list[str] = []
+        self._where = client.account.option
 
     def note(self, event: Event) -> None:
-        if event.kind == "pool.add":
+        if event.kind == "pool.adding":
             self._pools.append(event.subject)
-        if event.kind == "job.add":
+        if event.kind == "job.adding":
             self._jobs.append(event.subject)
 
-    def clean_up(self) -> None:
+    def clean_up(self, error: BaseException | None = None) -> None:
         """Ask for the end of every job and pool, then wait for each; what stands is said with its command."""
         if self._keep:
             return
+        if isinstance(error, AlreadyExists):  # the last thing that was to be made is somebody else's
+            (self._jobs or self._pools).pop()
         jobs, pools = self._client.jobs, self._client.pools
         made = [
             _Thing(f"job {name}", f"jobs del {name}", jobs.get(name).delete, jobs.get(name).gone) for name in self._jobs
@@ -125,7 +130,7 @@ class _Made:
             return False
         except (BatchtrainError, KeyboardInterrupt) as error:
             reason = str(error) or "interrupted"
-            text = f"{thing.name} still stands ({reason}); delete it: batchtrain {thing.command}"
+            text = f"{thing.name} still stands ({reason}); delete it: batchtrain {thing.command}{self._where}"
             self._tell(Event("leftover", thing.name, text))
             return False
         return True

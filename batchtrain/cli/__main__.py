@@ -34,6 +34,9 @@ def _run() -> int:
         return result if isinstance(result, int) else 0
     except click.exceptions.Exit as leave:
         return leave.exit_code
+    except click.exceptions.NoArgsIsHelpError as empty:
+        print(empty.format_message(), file=sys.stderr)
+        return 2
     except click.ClickException as wrong:
         _say(wrong.format_message())
         return 2
@@ -42,6 +45,11 @@ def _run() -> int:
         return 130
     except BatchtrainError as error:
         return _fail(error)
+    except OSError as error:
+        if error.filename is None:
+            return _bug(error)
+        _say(f"{error.filename}: {error.strerror}")
+        return 2
     except Exception as error:  # noqa: BLE001 - the outer door: whatever comes here is our bug
         return _bug(error)
 

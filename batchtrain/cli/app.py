@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from batchtrain.cli.help import Group
-from batchtrain.cli.options import common
+from batchtrain.cli.options import common_with_variables
 
 GROUPS = {
     "config": "Check, plan and explain configuration files.",
@@ -44,6 +44,6 @@ def _wants_root_help() -> bool:
 
 @click.group(cls=_Lazy, context_settings={"help_option_names": ["-h", "--help"]}, no_args_is_help=True)
 @click.version_option(package_name="batchtrain", prog_name="batchtrain", message="%(prog)s %(version)s")
-@common
+@common_with_variables
 def root() -> None:
     """Distributed training on Azure Batch, or on the embedded Azure Batch of this machine (--local)."""

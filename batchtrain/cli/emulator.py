@@ -139,7 +139,10 @@ def list_(data_dir: str | None) -> None:
     """List what stands for which image."""
     from batchtrain.emulator import images as mapping
 
-    found = mapping.list_images(_place(data_dir))
+    try:
+        found = mapping.list_images(_place(data_dir))
+    except ValueError as error:
+        raise UsageError(f"the list of images in {_place(data_dir)} cannot be read: {error}") from None
     show_rows([Mapped(image, str(prefix)) for image, prefix in sorted(found.items())], empty="no images are mapped")
 
 

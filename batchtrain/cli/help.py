@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-if sys.stdout.isatty():
+if sys.stdout is not None and sys.stdout.isatty():
     from rich_click import RichCommand as Command
     from rich_click import RichGroup as Group
 else:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from batchtrain.cli.help import Command, Group
-from batchtrain.cli.options import common, say, settings, tell
+from batchtrain.cli.options import common, say, seconds, settings, standing, tell
 from batchtrain.cli.output import plain, show, show_rows
 from batchtrain.errors import UsageError
+
+if TYPE_CHECKING:
+    from batchtrain.config.load import Loaded
 
 WEEK = 7 * 24 * 3600.0
 
@@ -18,14 +23,22 @@ def command() -> None:
 
 
 @command.command(cls=Command)
-@click.option("--timeout", type=float, default=3600.0, show_default=True, help="Seconds a growing pool is given.")
+@click.option(
+    "--timeout",
+    type=float,
+    callback=seconds,
+    default=3600.0,
+    show_default=True,
+    help="Seconds a growing pool is given.",
+)
 @common
 def add(timeout: float) -> None:
     """Add the jobs of jobs.yaml with their tasks."""
     loaded = settings().load(needs=("pool_specification", "job_specifications"))
     names = ", ".join(job.id for job in loaded.recipe.jobs)
     client = settings().connect(loaded, changes=f"adding {names}")
-    jobs = client.jobs.add_all(loaded.recipe, tell=tell, timeout=timeout)
+    with standing("job", loaded.recipe.jobs[0].id, client):
+        jobs = client.jobs.add_all(loaded.recipe, tell=tell, timeout=timeout)
     if settings().output != "table":
         show([plain(job.seen) for job in jobs])
 
@@ -42,8 +55,8 @@ def list_() -> None:
 @common
 def show_(job_id: str | None) -> None:
     """Show a job, its tasks, and what keeps them waiting where that is known."""
-    name = job_id or _own()
-    client = settings().connect()
+    name, loaded = _named(job_id)
+    client = settings().connect(loaded)
     job = client.jobs.get(name)
     seen, tasks = job.seen, job.tasks
     hints = _hints(name)
@@ -61,17 +74,23 @@ def show_(job_id: str | None) -> None:
 @common
 def tasks(job_id: str | None) -> None:
     """List a job's tasks."""
-    show_rows(settings().connect().jobs.get(job_id or _own()).tasks, empty="no tasks")
+    name, loaded = _named(job_id)
+    show_rows(settings().connect(loaded).jobs.get(name).tasks, empty="no tasks")
 
 
 @command.command(cls=Command)
 @click.argument("job_id", required=False)
-@click.option("--timeout", type=float, default=WEEK, show_default=True, help="Seconds to wait at most.")
+@click.option(
+    "--timeout", type=float, callback=seconds, default=WEEK, show_default=True, help="Seconds to wait at most."
+)
 @common
 def wait(job_id: str | None, timeout: float) -> None:
     """Wait until a job's tasks have ended; fails when one failed."""
-    job = settings().connect().jobs.get(job_id or _own())
-    show_rows(job.wait(timeout=timeout).tasks)
+    name, loaded = _named(job_id)
+    job = settings().connect(loaded).jobs.get(name).wait(timeout=timeout, check=False)
+    tasks = job.tasks
+    show_rows(tasks)
+    job.raise_failed(tasks)
 
 
 @command.command(cls=Command)
@@ -79,13 +98,22 @@ def wait(job_id: str | None, timeout: float) -> None:
 @click.option("--task", "task_id", help="The task; by default the job's first.")
 @click.option("--file", default="stdout.txt", show_default=True, help="The file, as `wd/train.log`.")
 @click.option("-f", "--follow", is_flag=True, help="Go on until the task has ended.")
-@click.option("--timeout", type=float, default=WEEK, show_default=True, help="Seconds to follow at most.")
+@click.option(
+    "--timeout", type=float, callback=seconds, default=WEEK, show_default=True, help="Seconds to follow at most."
+)
 @common
 def logs(job_id: str | None, task_id: str | None, file: str, follow: bool, timeout: float) -> None:
     """Print what a task prints."""
-    job = settings().connect().jobs.get(job_id or _own())
-    for line in job.logs(task_id, file=file, follow=follow, timeout=timeout):
-        print(line, flush=True)
+    name, loaded = _named(job_id)
+    lines = settings().connect(loaded).jobs.get(name).logs(task_id, file=file, follow=follow, timeout=timeout)
+    if settings().output in ("json", "yaml"):
+        show(list(lines))
+        return
+    for line in lines:
+        if settings().output == "jsonl":
+            show({"line": line})
+        else:
+            print(line, flush=True)
 
 
 @command.command(cls=Command)
@@ -93,8 +121,8 @@ def logs(job_id: str | None, task_id: str | None, file: str, follow: bool, timeo
 @common
 def term(job_id: str | None) -> None:
     """End a job's tasks; the job stays to be looked at."""
-    name = job_id or _own()
-    client = settings().connect(changes=f"terminating job {name}")
+    name, loaded = _named(job_id)
+    client = settings().connect(loaded, changes=f"terminating job {name}")
     settings().confirm(f"Terminate job {name}?")
     client.jobs.get(name).terminate()
     show({"terminated": name}, f"terminated job {name}")
@@ -106,19 +134,22 @@ def term(job_id: str | None) -> None:
 @common
 def del_(job_id: str | None, no_wait: bool) -> None:
     """Delete a job with its tasks and their files."""
-    name = job_id or _own()
-    client = settings().connect(changes=f"deleting job {name}")
+    name, loaded = _named(job_id)
+    client = settings().connect(loaded, changes=f"deleting job {name}")
     settings().confirm(f"Delete job {name} with its tasks?")
     client.jobs.get(name).delete(wait=not no_wait)
     show({"deleted": name}, f"deleted job {name}")
 
 
-def _own() -> str:
-    """The one job of jobs.yaml."""
-    jobs = settings().load(needs=("job_specifications",)).recipe.jobs
+def _named(job_id: str | None) -> tuple[str, Loaded | None]:
+    """The job to look at: the one named, else the one job of jobs.yaml, with the files it comes from."""
+    if job_id:
+        return job_id, None
+    loaded = settings().load(needs=("job_specifications",))
+    jobs = loaded.recipe.jobs
     if len(jobs) != 1:
         raise UsageError(f"name the job: jobs.yaml has {', '.join(job.id for job in jobs)}")
-    return jobs[0].id
+    return jobs[0].id, loaded
 
 
 def _hints(job_id: str) -> list[str]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -29,7 +30,7 @@ class Settings:
 
     configdir: str | None = None
     local: bool | None = None
-    values: dict[str, str] = field(default_factory=dict)
+    values: dict[str, str] = field(default_factory=lambda: _assignments(_lines("BATCHTRAIN_SET")))
     ignore: list[str] = field(default_factory=list)
     output: str = "table"
     yes: bool = False
@@ -46,29 +47,34 @@ class Settings:
         return loaded
 
     def connect(self, loaded: Loaded | None = None, *, changes: str = "") -> Client:
-        """A client for where to run; `changes` is what will be changed there, said first."""
-        from batchtrain import client
+        """A client for where to run; `changes` is what will be changed there, said first.
 
-        loaded = loaded or self._own_files()
-        connected = client.connect(local=self.local, credentials=loaded.recipe.credentials if loaded else None)
+        The account is that of the same files that name the pool and the jobs, or of the working directory's.
+        """
+        from batchtrain import client
+        from batchtrain.config.load import load_credentials
+
+        credentials = loaded.recipe.credentials if loaded else load_credentials(self.configdir or ".")
+        connected = client.connect(local=self.local, credentials=credentials)
         if changes:
             account = connected.account
             place = "the embedded Azure Batch" if account.emulated else f"account {account.name}"
             say(f"{changes} on {place} at {account.endpoint}")
         return connected
 
-    def _own_files(self) -> Loaded | None:
-        if self.configdir is None:
-            return None
-        return self.load()
-
     def confirm(self, question: str) -> None:
         """Ask before something is destroyed; without a terminal that is an error at once."""
         if self.yes:
             return
-        if not sys.stdin.isatty():
+        if sys.stdin is None or not sys.stdin.isatty():
             raise UsageError(f"{question} Nobody can answer here; add -y.")
-        click.confirm(question, abort=True, err=True)
+        if not click.confirm(question, err=True):
+            say("nothing was done")
+            raise click.exceptions.Exit(2)
+
+
+def _lines(variable: str) -> tuple[str, ...]:
+    return tuple(line for line in os.environ.get(variable, "").splitlines() if line.strip())
 
 
 def say(text: str) -> None:
@@ -77,10 +83,12 @@ def say(text: str) -> None:
 
 
 def tell(event: Event) -> None:
-    """An event as narration; a task's own output goes where the task sent it."""
-    if event.kind == "stdout":
+    """An event as narration; a task's own output goes where the task sent it, unless stdout is for a document."""
+    if event.kind.endswith(".adding") and not settings().verbose:
+        return
+    if event.kind == "stdout" and settings().output == "table":
         print(event.text, flush=True)
-    elif settings().verbose and event.kind != "stderr":
+    elif settings().verbose and event.kind not in ("stdout", "stderr"):
         say(f"[{time.monotonic() - STARTED:6.2f} s] {event.kind}: {event.text}")
     else:
         say(event.text)
@@ -91,6 +99,28 @@ def settings() -> Settings:
     found = click.get_current_context().find_root().ensure_object(Settings)
     assert isinstance(found, Settings)
     return found
+
+
+@contextmanager
+def standing(kind: str, name: str, client: Client) -> Iterator[None]:
+    """Say what stands, and how to delete it, when the rest of a command fails after something was made."""
+    from batchtrain.errors import AlreadyExists, BatchtrainError, NotAllowed, NotFound, Unreachable
+
+    try:
+        yield
+    except (AlreadyExists, NotAllowed, NotFound, Unreachable):
+        raise
+    except (BatchtrainError, KeyboardInterrupt):
+        group = {"pool": "pool", "job": "jobs"}[kind]
+        say(f"{kind} {name} may stand; delete it: batchtrain {group} del {name}" + client.account.option)
+        raise
+
+
+def seconds(_ctx: click.Context, _parameter: click.Parameter, value: float) -> float:
+    """A wait's deadline: a number of seconds, and not without end."""
+    if not 0 <= value < float("inf"):
+        raise click.BadParameter("this must be a number of seconds, 0 or more")
+    return value
 
 
 def _store(name: str) -> Callable[[click.Context, click.Parameter, Any], None]:
@@ -112,7 +142,7 @@ def _assignments(values: tuple[str, ...]) -> dict[str, str]:
     pairs = {}
     for value in values:
         name, equals, text = value.partition("=")
-        if not equals or not name:
+        if not equals or not name.strip():
             raise click.BadParameter(f"`{value}` is not of the form a.b=c")
         pairs[name.strip()] = text
     return pairs
@@ -128,30 +158,43 @@ def _debug(_ctx: click.Context, _parameter: click.Parameter, value: bool) -> Non
         os.environ["BATCHTRAIN_DEBUG"] = "1"
 
 
-_OPTIONS = (
-    click.option("--configdir", envvar="BATCHTRAIN_CONFIGDIR", metavar="DIR", help="Directory of the YAML files.",
-                 expose_value=False, callback=_store("configdir")),
-    click.option("--local", is_flag=True, default=None, envvar="BATCHTRAIN_LOCAL", expose_value=False,
-                 help="Run on the embedded Azure Batch of this machine.", callback=_store("local")),
-    click.option("--set", "values", multiple=True, envvar="BATCHTRAIN_SET", metavar="A.B=C", expose_value=False,
-                 help="A value that wins over the files'.", callback=_store("values")),
-    click.option("--ignore", multiple=True, envvar="BATCHTRAIN_IGNORE", metavar="CHECK", expose_value=False,
-                 help="Silence a check by name.", callback=_store("ignore")),
-    click.option("-o", "--output", type=click.Choice(FORMATS), envvar="BATCHTRAIN_OUTPUT", expose_value=False,
-                 help="Form of the result.", callback=_store("output")),
-    click.option("-y", "--yes", is_flag=True, envvar="BATCHTRAIN_YES", expose_value=False,
-                 help="Do not ask.", callback=_store("yes")),
-    click.option("-v", "--verbose", is_flag=True, envvar="BATCHTRAIN_VERBOSE", expose_value=False,
-                 help="Say when each step was done.", callback=_store("verbose")),
-    click.option("--no-color", is_flag=True, envvar="BATCHTRAIN_NO_COLOR", expose_value=False,
-                 help="Plain text.", callback=_uncolored),
-    click.option("--debug", is_flag=True, envvar="BATCHTRAIN_DEBUG", expose_value=False,
-                 help="Show where an error comes from.", callback=_debug),
+def _options(*, variables: bool) -> list[Callable[[Command], Command]]:
+    return [
+        click.option(*words, expose_value=False, envvar=f"BATCHTRAIN_{name}" if variables and name else None, **more)
+        for name, words, more in _OPTIONS
+    ]
+
+
+_OPTIONS: tuple[tuple[str, tuple[str, ...], dict[str, Any]], ...] = (
+    ("CONFIGDIR", ("--configdir",), {
+        "metavar": "DIR", "help": "Directory of the YAML files.", "callback": _store("configdir")}),
+    ("LOCAL", ("--local",), {
+        "is_flag": True, "default": None, "help": "Run on the embedded Azure Batch of this machine.",
+        "callback": _store("local")}),
+    ("", ("--set", "values"), {
+        "multiple": True, "metavar": "A.B=C", "help": "A value that wins over the files' (BATCHTRAIN_SET: one a line).",
+        "callback": _store("values")}),
+    ("IGNORE", ("--ignore",), {
+        "multiple": True, "metavar": "CHECK", "help": "Silence a check by name.", "callback": _store("ignore")}),
+    ("OUTPUT", ("-o", "--output"), {
+        "type": click.Choice(FORMATS), "help": "Form of the result.", "callback": _store("output")}),
+    ("YES", ("-y", "--yes"), {"is_flag": True, "help": "Do not ask.", "callback": _store("yes")}),
+    ("VERBOSE", ("-v", "--verbose"), {
+        "is_flag": True, "help": "Say when each step was done.", "callback": _store("verbose")}),
+    ("NO_COLOR", ("--no-color",), {"is_flag": True, "help": "Plain text.", "callback": _uncolored}),
+    ("DEBUG", ("--debug",), {"is_flag": True, "help": "Show where an error comes from.", "callback": _debug}),
 )  # fmt: skip
 
 
 def common(command: Command) -> Command:
     """Give a command the global options."""
-    for option in reversed(_OPTIONS):
+    for option in reversed(_options(variables=False)):
+        command = option(command)
+    return command
+
+
+def common_with_variables(command: Command) -> Command:
+    """Give the root the global options; it alone reads the variables, so that an option wins wherever it stands."""
+    for option in reversed(_options(variables=True)):
         command = option(command)
     return command

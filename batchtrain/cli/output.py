@@ -66,16 +66,18 @@ def _table(rows: Sequence[Any], empty: str) -> None:
     if not rows:
         print(empty, file=sys.stderr)
         return
-    if not sys.stdout.isatty():
+    if sys.stdout is None or not sys.stdout.isatty():
         lines = [columns(rows), *(cells(row) for row in rows)]
         widths = [max(len(line[index]) for line in lines) for index in range(len(lines[0]))]
         for line in lines:
             print("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
         return
     from rich.console import Console  # 40 ms, and only for a terminal
-    from rich.table import Table
+    from rich.table import Column, Table
+    from rich.text import Text
 
-    table = Table(*columns(rows), box=None, header_style="bold")
+    heads = [Column(name, overflow="fold") for name in columns(rows)]  # folded, so that an id can be read and copied
+    table = Table(*heads, box=None, header_style="bold")
     for row in rows:
-        table.add_row(*cells(row))
+        table.add_row(*(Text(cell) for cell in cells(row)))
     Console().print(table)

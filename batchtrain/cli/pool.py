@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from batchtrain.cli.help import Command, Group
-from batchtrain.cli.options import common, settings, tell
+from batchtrain.cli.options import common, seconds, settings, standing, tell
 from batchtrain.cli.output import show, show_rows
+
+if TYPE_CHECKING:
+    from batchtrain.config.load import Loaded
 
 POOL_SECONDS = 3600.0
 
@@ -18,14 +23,17 @@ def command() -> None:
 
 @command.command(cls=Command)
 @click.option("--no-wait", is_flag=True, help="Do not wait until the nodes take tasks.")
-@click.option("--timeout", type=float, default=POOL_SECONDS, show_default=True, help="Seconds to wait at most.")
+@click.option(
+    "--timeout", type=float, callback=seconds, default=POOL_SECONDS, show_default=True, help="Seconds to wait at most."
+)
 @common
 def add(no_wait: bool, timeout: float) -> None:
     """Make the pool of pool.yaml and wait until its nodes take tasks."""
     loaded = settings().load(needs=("pool_specification",))
     assert loaded.recipe.pool is not None
     client = settings().connect(loaded, changes=f"adding pool {loaded.recipe.pool.id}")
-    seen = client.pools.add(loaded.recipe, wait=not no_wait, timeout=timeout, tell=tell)
+    with standing("pool", loaded.recipe.pool.id, client):
+        seen = client.pools.add(loaded.recipe, wait=not no_wait, timeout=timeout, tell=tell)
     show(seen, f"pool {seen.id} has {seen.dedicated + seen.spot} nodes ({seen.allocation})")
 
 
@@ -43,8 +51,8 @@ def show_(pool_id: str | None) -> None:
     """Show a pool and its nodes (by default the one of pool.yaml)."""
     from batchtrain.cli.output import plain
 
-    name = pool_id or _own()
-    client = settings().connect()
+    name, loaded = _named(pool_id)
+    client = settings().connect(loaded)
     seen, nodes = client.pools.get(name), client.pools.nodes(name)
     if settings().output == "table":
         show_rows([seen])
@@ -59,14 +67,17 @@ def show_(pool_id: str | None) -> None:
 @common
 def del_(pool_id: str | None, no_wait: bool) -> None:
     """Delete a pool with its nodes (by default the one of pool.yaml)."""
-    name = pool_id or _own()
-    client = settings().connect(changes=f"deleting pool {name}")
+    name, loaded = _named(pool_id)
+    client = settings().connect(loaded, changes=f"deleting pool {name}")
     settings().confirm(f"Delete pool {name} with all its nodes?")
     client.pools.delete(name, wait=not no_wait)
     show({"deleted": name}, f"deleted pool {name}")
 
 
-def _own() -> str:
-    pool = settings().load(needs=("pool_specification",)).recipe.pool
-    assert pool is not None
-    return pool.id
+def _named(pool_id: str | None) -> tuple[str, Loaded | None]:
+    """The pool to look at: the one named, else that of pool.yaml, with the files it comes from."""
+    if pool_id:
+        return pool_id, None
+    loaded = settings().load(needs=("pool_specification",))
+    assert loaded.recipe.pool is not None
+    return loaded.recipe.pool.id, loaded

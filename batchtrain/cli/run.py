@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from batchtrain.cli.help import Command
-from batchtrain.cli.options import common, say, settings, tell
+from batchtrain.cli.options import common, say, seconds, settings, tell
 from batchtrain.cli.output import show_rows
+
+if TYPE_CHECKING:
+    from batchtrain.run import Outcome
 
 WEEK = 7 * 24 * 3600.0
 
 
 @click.command("run", cls=Command)
 @click.argument("directory")
-@click.option("--timeout", type=float, default=WEEK, show_default=True, help="Seconds for each wait at most.")
+@click.option(
+    "--timeout", type=float, callback=seconds, default=WEEK, show_default=True, help="Seconds for each wait at most."
+)
 @click.option("--keep", is_flag=True, help="Leave the pool and the jobs standing.")
 @common
 def command(directory: str, timeout: float, keep: bool) -> None:
@@ -26,16 +33,22 @@ def command(directory: str, timeout: float, keep: bool) -> None:
     started = chosen.local is True and page.ensure_emulator(page.emulator_directory())[1]
     try:
         client = chosen.connect(loaded, changes=f"running {directory}")
-        tasks = run(client, loaded.recipe, tell=tell, timeout=timeout, keep=keep)
-        if chosen.output == "table":
-            for task in tasks:
-                took = f" in {task.seconds:.1f} s" if task.seconds is not None else ""
-                say(f"task {task.id} ended with exit code {task.exit_code}{took}")
-        else:
-            show_rows(tasks)
+        outcome = run(client, loaded.recipe, tell=tell, timeout=timeout, keep=keep)
+        _report(outcome)
+        if outcome.failure is not None:
+            raise outcome.failure
     finally:
         if started and not keep:
             _stop_emulator()
+
+
+def _report(outcome: Outcome) -> None:
+    if settings().output != "table":
+        show_rows(outcome.tasks)
+        return
+    for task in outcome.tasks:
+        took = f" in {task.seconds:.1f} s" if task.seconds is not None else ""
+        say(f"task {task.id} ended with exit code {task.exit_code}{took}")
 
 
 def _stop_emulator() -> None:
@@ -43,5 +56,6 @@ def _stop_emulator() -> None:
     from batchtrain import client as page
     from batchtrain.emulator import server
 
-    if not page.connect(local=True).pools.list():
-        server.stop(page.emulator_directory())
+    home = page.emulator_directory()
+    if server.status(home) is not None and not page.connect(local=True).pools.list():
+        server.stop(home)

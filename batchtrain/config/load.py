@@ -11,7 +11,7 @@ import msgspec
 
 from batchtrain.config import check, document, schema
 from batchtrain.config.document import Document
-from batchtrain.config.types import Recipe
+from batchtrain.config.types import Credentials, Recipe
 from batchtrain.errors import ConfigError, Problem, UsageError
 
 NAMES = ("credentials", "config", "pool", "jobs")
@@ -55,18 +55,49 @@ def load(
     sections = _sections(place, problems)
     _override(sections, settings or {}, problems)
     values = {name: _convert(name, section, problems) for name, section in sections.items()}
-    missing = [name for name in needs if name not in sections]
-    problems.extend(Problem("missing-file", MISSING[name], str(place)) for name in missing)
+    if not problems:  # a file that cannot be read is said already, and may be the one that is missed
+        missing = [name for name in needs if name not in sections]
+        problems.extend(Problem("missing-file", MISSING[name], str(place)) for name in missing)
     recipe = Recipe(
         directory=str(place),
         **{_FIELDS[name]: value for name, value in values.items() if value is not None},
     )
     broken = frozenset(name for name, value in values.items() if value is None)
-    silent = frozenset(ignore) | frozenset(recipe.settings.ignore_checks)
+    silent = _known_checks((*ignore, *recipe.settings.ignore_checks))
+    problems = [problem for problem in problems if problem.rule not in silent]
     problems.extend(_checked(recipe, sections, broken, silent))
     if any(problem.level == "error" for problem in problems):
         raise ConfigError(_sorted(problems))
-    return Loaded(recipe, _sorted(problems))
+    warnings = _sorted(problems)
+    return Loaded(msgspec.structs.replace(recipe, warnings=warnings), warnings)
+
+
+def load_credentials(directory: str | Path) -> Credentials | None:
+    """What a directory's files say of accounts, and nothing else of them; None when they do not.
+
+    Raises ConfigError when that part cannot be read.
+    """
+    problems: list[Problem] = []
+    try:
+        sections = _sections(find(directory), problems)
+    except UsageError:
+        return None
+    if "credentials" not in sections:
+        return None
+    problems.clear()
+    found: Credentials | None = _convert("credentials", sections["credentials"], problems)
+    if problems:
+        raise ConfigError(_sorted(problems))
+    return found
+
+
+def _known_checks(names: Iterable[str]) -> frozenset[str]:
+    known = tuple(rule.name for rule in check.RULES)
+    for name in names:
+        if name not in known:
+            hint = schema.did_you_mean(name, known) or "`batchtrain config checks` lists them."
+            raise UsageError(f"there is no check called `{name}`. {hint}")
+    return frozenset(names)
 
 
 def find(directory: str | Path) -> Path:
@@ -205,7 +236,7 @@ def _sorted(problems: Iterable[Problem]) -> tuple[Problem, ...]:
 
 # --- --set a.b[0].c=value -------------------------------------------------------------------------------------------
 
-_STEP = re.compile(r"([^.\[\]]+)|\[(\d+)\]")
+_STEP = re.compile(r"([^.\[\]]+)|\[([0-9]{1,6})\]")
 
 
 def _override(sections: dict[str, _Section], settings: Mapping[str, str], problems: list[Problem]) -> None:
@@ -213,9 +244,12 @@ def _override(sections: dict[str, _Section], settings: Mapping[str, str], proble
         steps: list[str | int] = [word or int(index) for word, index in _STEP.findall(name)]
         head = OLD_SECTIONS.get(str(steps[0]), str(steps[0])) if steps else ""
         if head not in schema.SECTIONS or len(steps) < 2:
-            hint = schema.did_you_mean(head, tuple(schema.SECTIONS))
-            problems.append(Problem("unknown-key", f"`--set {name}` names nothing.", path=name, hint=hint))
+            hint = "" if head in schema.SECTIONS else schema.did_you_mean(head, tuple(schema.SECTIONS))
+            message = f"`--set {name}` names no property; write it as pool_specification.vm_size=..."
+            problems.append(Problem("unknown-key", message, path=name, hint=hint))
             continue
+        if head == "pool_specification":
+            steps[1] = OLD_POOL_KEYS.get(str(steps[1]), steps[1])
         section = sections.get(head) or _Section(Document("--set", {}, None), head, {})
         sections[head] = section._replace(data=_with(section.data, steps[1:], value))
 
@@ -225,8 +259,8 @@ def _with(data: Any, steps: list[str | int], value: str) -> Any:
     if not steps:
         return None if value == "null" else value
     step, rest = steps[0], steps[1:]
-    if isinstance(data, list):
-        index = int(step) if str(step).isdigit() else len(data)
+    if isinstance(data, list) or (isinstance(step, int) and not data):
+        index = step if isinstance(step, int) else int(step) if re.fullmatch("[0-9]{1,6}", step) else len(data)
         items = list(data)
         if index >= len(items):
             items.append(_with({}, rest, value))

@@ -7,10 +7,13 @@ environment variable may be `true` or `007`.
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta
+
+from batchtrain.errors import Problem
 
 
 def says(description: str, **bounds: int) -> Meta:
@@ -19,9 +22,9 @@ def says(description: str, **bounds: int) -> Meta:
     return Meta(**known)
 
 
-ID = r"^[A-Za-z0-9_-]{1,64}$"
+ID = r"^[A-Za-z0-9_-]{1,64}$(?!\n)"  # `$` alone would let a newline stand at the end
 LINK = r"^[A-Za-z0-9]+$"
-SPAN = r"^(\d+\.)?\d{1,3}:\d{1,2}:\d{1,2}$"
+SPAN = r"^([0-9]{1,6}\.)?[0-9]{1,3}:[0-9]{1,2}:[0-9]{1,2}$(?!\n)"
 INSTANCES = (
     "pool_current_dedicated",
     "pool_current_low_priority",
@@ -34,6 +37,12 @@ Text = Annotated[str, Meta(min_length=1)]
 Id = Annotated[str, Meta(pattern=ID)]
 Span = Annotated[str, Meta(pattern=SPAN)]
 Retries = Annotated[int, Meta(ge=-1)]
+MOST_NODES = 100_000  # far above every quota
+
+
+def whole(value: object) -> int | None:
+    """The number that a number or its text stands for; None for anything else (and for what no count can be)."""
+    return int(str(value)) if re.fullmatch(r"[0-9]{1,9}", str(value)) else None
 
 
 class Block(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -43,13 +52,27 @@ class Block(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 # --- credentials.yaml -----------------------------------------------------------------------------------------------
 
 
-class BatchCredentials(Block, frozen=True, kw_only=True):
+class Secret(Block, frozen=True):
+    """A mapping that may hold a secret: it never shows one."""
+
+    def __repr__(self) -> str:
+        shown = [
+            f"{name}={'***' if name in SECRETS and getattr(self, name) else repr(getattr(self, name))}"
+            for name in self.__struct_fields__
+        ]
+        return f"{type(self).__name__}({', '.join(shown)})"
+
+
+SECRETS = frozenset({"account_key", "password"})
+
+
+class BatchCredentials(Secret, frozen=True, kw_only=True):
     account_service_url: Annotated[str, says("URL of the Batch account, https://NAME.REGION.batch.azure.com.")]
     account: Annotated[str | None, says("Name of the account; taken from the URL when absent.")] = None
     account_key: Annotated[str | None, says("Shared key; without it, sign-in is by Microsoft Entra ID.")] = None
 
 
-class StorageCredentials(Block, frozen=True, kw_only=True):
+class StorageCredentials(Secret, frozen=True, kw_only=True):
     account: Annotated[Text, says("Name of the storage account.")]
     account_key: Annotated[str | None, says("Key of the storage account.")] = None
     endpoint: Annotated[str, says("DNS suffix of the storage service, or a full blob service URL.")] = (
@@ -57,7 +80,7 @@ class StorageCredentials(Block, frozen=True, kw_only=True):
     )
 
 
-class RegistryCredentials(Block, frozen=True, kw_only=True):
+class RegistryCredentials(Secret, frozen=True, kw_only=True):
     username: Annotated[Text, says("User name at the registry.")]
     password: Annotated[str | None, says("Password or token at the registry.")] = None
 
@@ -117,8 +140,8 @@ class VmConfiguration(Block, frozen=True, kw_only=True):
 
 
 class VmCount(Block, frozen=True, kw_only=True):
-    dedicated: Annotated[int, says("Dedicated nodes.", ge=0)] = 0
-    low_priority: Annotated[int, says("Spot nodes (formerly low-priority).", ge=0)] = 0
+    dedicated: Annotated[int, says("Dedicated nodes.", ge=0, le=MOST_NODES)] = 0
+    low_priority: Annotated[int, says("Spot nodes (formerly low-priority).", ge=0, le=MOST_NODES)] = 0
 
 
 class PrepCommands(Block, frozen=True, kw_only=True):
@@ -279,6 +302,8 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True):
     resources: GlobalResources = GlobalResources()
     pool: Pool | None = None
     jobs: tuple[Job, ...] = ()
+    warnings: tuple[Problem, ...] = ()
+    """What is worth saying about it."""
 
     def __repr__(self) -> str:
         pool = self.pool.id if self.pool else None

@@ -22,8 +22,6 @@ class Shape(NamedTuple):
     fabric: Fabric = Fabric.ETHERNET
     container: bool = False
     """The task runs inside a container of a native container pool (as root, with the image's sshd on port 23)."""
-    gpus: int = 0
-    """GPUs of one node by its VM size; 0 when it has none."""
 
 
 class Mpi(NamedTuple):

@@ -24,6 +24,9 @@ def plan(recipe: Recipe, facts: Facts = OFFLINE, sources: Sources | None = None)
     whole = Plan()
     for part in plans:
         whole = whole.joined(part)
+    names_only = [name.split("/", 1)[1] for name, _ in whole.launch]
+    if len(set(names_only)) == len(names_only):
+        whole = whole._replace(launch=tuple(zip(names_only, (text for _, text in whole.launch), strict=True)))
     return whole
 
 
@@ -48,7 +51,7 @@ def _plan_job(recipe: Recipe, job: Job, facts: Facts, sources: Sources) -> Plan:
         steps=tuple(steps),
         warnings=tuple(dict.fromkeys(warning for item in built for warning in item.warnings)),
         implicit=tuple(dict.fromkeys(entry for item in built for entry in item.implicit)),
-        launch=tuple((task_id, item.text) for task_id, item in zip(ids, built, strict=True)),
+        launch=tuple((f"{job.id}/{task_id}", item.text) for task_id, item in zip(ids, built, strict=True)),
         uploads=tuple(uploads.values()),
     )
 

@@ -37,7 +37,7 @@ class Carrier(NamedTuple):
 def archive(files: tuple[File, ...]) -> bytes:
     """A tar.gz of the files that depends on nothing but their names, modes and bytes."""
     buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w", format=tarfile.USTAR_FORMAT) as tar:
+    with tarfile.open(fileobj=buffer, mode="w", format=tarfile.GNU_FORMAT) as tar:
         for file in sorted(files):
             entry = tarfile.TarInfo(file.name)
             entry.size, entry.mode = len(file.data), file.mode

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import shlex
-
 from batchtrain.catalog import images, sizes
 from batchtrain.config.types import Pool, Recipe, ResourceFile
 from batchtrain.errors import PlanError
 from batchtrain.launchers.types import Implicit
 from batchtrain.plan import names, wire
 from batchtrain.plan.types import Plan, Step
+
+PREPARATION = "BATCHTRAIN_PREPARATION"
+"""Carries the user's own preparation, so that no quoting of ours can break it."""
 
 
 def plan(recipe: Recipe) -> Plan:
@@ -100,11 +101,14 @@ def _start_task(pool: Pool) -> wire.StartTask | None:
     commands = (*pool.additional_node_prep.commands.pre, *pool.additional_node_prep.commands.post)
     if not commands and not pool.resource_files:
         return None
-    script = "set -e; " + "; ".join(commands) if commands else ":"
+    script = "\n".join(commands) or ":"  # a line each: a comment in one must not swallow the next
     return wire.StartTask(
-        command_line=f"/bin/bash -c {shlex.quote(script)}",
+        command_line=f"/bin/bash -c 'exec /bin/bash -e -c \"${PREPARATION}\"'",
         user_identity=wire.POOL_ADMIN,
-        environment_settings=environment(pool.additional_node_prep.environment_variables),
+        environment_settings=(
+            *environment(pool.additional_node_prep.environment_variables),
+            wire.Environment(name=PREPARATION, value=script),
+        ),
         resource_files=resource_files(pool.resource_files),
         max_task_retry_count=0,
         wait_for_success=True,

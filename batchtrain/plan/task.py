@@ -6,7 +6,7 @@ import shlex
 from typing import TypeVar
 
 from batchtrain.catalog import sizes
-from batchtrain.config.types import Job, MultiInstance, Recipe, Task
+from batchtrain.config.types import Job, MultiInstance, Recipe, Task, whole
 from batchtrain.errors import PlanError, Problem
 from batchtrain.launchers import mpi, plain
 from batchtrain.launchers.types import Fabric, File, Implicit, Launch, Mpi, Shape
@@ -34,7 +34,9 @@ def build(recipe: Recipe, job: Job, task: Task, task_id: str, facts: Facts, sour
         user_identity=wire.POOL_ADMIN if container else wire.POOL_NONADMIN,
         container_settings=_container(job, task, shape) if container else None,
         resource_files=resource_files(task.resource_files) + (() if task.multi_instance else carrier.resource_files),
-        environment_settings=environment(task.environment_variables) + carrier.environment,
+        environment_settings=environment(task.environment_variables)
+        + (NO_GPUS if container and _own(task.gpus, job.gpus) == "disable" else ())
+        + carrier.environment,
         constraints=_constraints(job, task),
         required_slots=1 if task.multi_instance else None,
         multi_instance_settings=_multi_instance(task.multi_instance, shape, carrier) if task.multi_instance else None,
@@ -52,8 +54,8 @@ def _shape(
     instances, warnings = _instances(recipe, task, facts, where)
     vm_size = facts.pool.vm_size if facts.pool else recipe.pool.vm_size if recipe.pool else ""
     fabric, implicit = _fabric(recipe, job, task, facts, vm_size)
-    gpus, more = _gpus(job, task, vm_size)
-    return Shape(instances, fabric, container, gpus), implicit + more, warnings
+    more = _gpus(job, task, vm_size)
+    return Shape(instances, fabric, container), implicit + more, warnings
 
 
 def _instances(recipe: Recipe, task: Task, facts: Facts, where: str) -> tuple[int, tuple[Problem, ...]]:
@@ -61,8 +63,9 @@ def _instances(recipe: Recipe, task: Task, facts: Facts, where: str) -> tuple[in
     if task.multi_instance is None:
         return 1, ()
     wanted = str(task.multi_instance.num_instances)
-    if wanted.isdigit():
-        return _fitting(int(wanted), facts, where), ()
+    number = whole(wanted)
+    if number is not None:
+        return _fitting(number, facts, where), ()
     kind = "low_priority" if wanted.endswith("low_priority") else "dedicated"
     if wanted.startswith("pool_current_") and facts.pool is not None:
         count = facts.pool.low_priority if kind == "low_priority" else facts.pool.dedicated
@@ -116,15 +119,17 @@ def _fabric(recipe: Recipe, job: Job, task: Task, facts: Facts, vm_size: str) ->
     return _FABRICS[size.rdma], (Implicit("infiniband", "true", because),)
 
 
-def _gpus(job: Job, task: Task, vm_size: str) -> tuple[int, tuple[Implicit, ...]]:
+def _gpus(job: Job, task: Task, vm_size: str) -> tuple[Implicit, ...]:
+    """The service gives a container all GPUs of its node by itself; only their absence must be asked for."""
     size = sizes.find(vm_size)
-    explicit = _own(task.gpus, job.gpus)
-    if size is None or not size.gpus or explicit == "disable":
-        return 0, ()
-    if explicit is not None:
-        return size.gpus, ()
+    if size is None or not size.gpus or _own(task.gpus, job.gpus) is not None:
+        return ()
     because = f"{size.name} has {size.gpus} {size.gpu_model}; the service adds them to containers itself"
-    return size.gpus, (Implicit("gpus", "all", because),)
+    return (Implicit("gpus", "all", because),)
+
+
+NO_GPUS = (wire.Environment(name="NVIDIA_VISIBLE_DEVICES", value="void"),)
+"""Hides all GPUs from a container (NVIDIA Container Toolkit, `void`)."""
 
 
 def _own(mine: Value | None, jobs: Value | None) -> Value | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import ipaddress
 from typing import NamedTuple
 from urllib.parse import urlsplit
@@ -20,6 +21,11 @@ class Account(NamedTuple):
     key: str | None = None
     emulated: bool = False
 
+    @property
+    def option(self) -> str:
+        """What a command needs to reach it again."""
+        return " --local" if self.emulated else ""
+
     def __repr__(self) -> str:
         return f"Account({self.endpoint!r}, {self.name!r})"  # never the key
 
@@ -28,12 +34,27 @@ def account(endpoint: str, name: str | None = None, key: str | None = None) -> A
     """An account from what a person gave. Raises UsageError for what cannot be one."""
     if "://" not in endpoint:
         endpoint = f"https://{endpoint}"
-    parts = urlsplit(endpoint)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
+    try:
+        parts = urlsplit(endpoint.strip())
+        host = parts.hostname if parts.port is None or parts.port > 0 else None
+    except ValueError:  # a port that is no number, brackets that do not match
+        host = None
+    if not host or parts.scheme not in ("http", "https"):
         raise UsageError(f"{endpoint} is not a Batch endpoint; it looks like https://NAME.REGION.batch.azure.com")
     if parts.scheme == "http" and not loopback(endpoint):
         raise UsageError(f"{endpoint} would send the signature unencrypted; only loopback may be http")
-    return Account(endpoint.rstrip("/"), name or parts.hostname.split(".")[0], key)
+    if parts.scheme == "http" and not key:
+        raise UsageError(f"{endpoint} needs a shared key (AZURE_BATCH_ACCESS_KEY): signing in by token needs https")
+    return Account(endpoint.strip().rstrip("/"), name or host.split(".")[0], _checked_key(key))
+
+
+def _checked_key(key: str | None) -> str | None:
+    try:
+        if key:
+            base64.b64decode(key, validate=True)
+    except ValueError:
+        raise UsageError("the account key is not base64; copy it whole from the account's Keys page") from None
+    return key or None
 
 
 def loopback(endpoint: str) -> bool:
@@ -47,8 +68,20 @@ def loopback(endpoint: str) -> bool:
 
 def connect(where: Account) -> BatchClient:
     """A client for the account. Near endpoints fail fast; the service's own are retried for about a minute."""
-    retries = {"retry_total": 3, "retry_backoff_factor": 0.1} if loopback(where.endpoint) else {"retry_total": 6}
-    return BatchClient(endpoint=where.endpoint, credential=_credential(where), **retries)
+    return BatchClient(endpoint=where.endpoint, credential=_credential(where), **_patience(where.endpoint))
+
+
+def _patience(endpoint: str) -> dict[str, float]:
+    """How long one request may take: the SDK's own 300 s times ten would outlast every deadline of ours."""
+    if loopback(endpoint):
+        return {
+            "connection_timeout": 2,
+            "read_timeout": 10,
+            "retry_total": 3,
+            "retry_read": 1,
+            "retry_backoff_factor": 0.1,
+        }
+    return {"connection_timeout": 10, "read_timeout": 60, "retry_total": 6, "retry_read": 2}
 
 
 def _credential(where: Account) -> AzureNamedKeyCredential:

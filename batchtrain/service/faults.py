@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
+from azure.batch import models
 from azure.core import exceptions as azure
 
 from batchtrain.errors import AlreadyExists, NotAllowed, NotFound, QuotaReached, ServiceError, Unreachable
@@ -63,13 +63,24 @@ def faults(operation: str) -> Iterator[None]:
 
 def code_of(error: azure.HttpResponseError) -> str:
     """The service's own error code, or the HTTP status as text."""
-    code = getattr(getattr(error, "error", None), "code", None)
-    return str(code or error.status_code or "")
+    said = _said(error)
+    return str((said and said.code) or error.status_code or "")
+
+
+def _next_step(code: str, operation: str) -> str:
+    """What to do about a fault; the thing it is about is the last word of the operation."""
+    return NEXT_STEPS.get(code, "").replace(" ID", f" {operation.rpartition(' ')[2]}")
+
+
+def _said(error: azure.HttpResponseError) -> models.BatchError | None:
+    """The service's own error document, where the SDK could read one."""
+    found = getattr(error, "model", None)
+    return found if isinstance(found, models.BatchError) else None
 
 
 def failure(operation: str, code: str, message: str, request_id: str = "") -> ServiceError:
     """The error for a fault code."""
-    step = NEXT_STEPS.get(code)
+    step = _next_step(code, operation)
     text = f"{operation}: {message} ({code})" + (f"; {step}" if step else "")
     return CODES.get(code, ServiceError)(text, operation=operation, code=code, request_id=request_id)
 
@@ -77,7 +88,7 @@ def failure(operation: str, code: str, message: str, request_id: str = "") -> Se
 def _refused(operation: str, error: azure.HttpResponseError) -> ServiceError:
     code = code_of(error)
     kind = CODES.get(code) or STATUSES.get(error.status_code or 0, ServiceError)
-    step = NEXT_STEPS.get(code)
+    step = _next_step(code, operation)
     message = _message(error)
     text = f"{operation}: {message} ({code})" + (f"; {step}" if step else "")
     return kind(text, operation=operation, code=code, request_id=_request_id(error))
@@ -85,14 +96,16 @@ def _refused(operation: str, error: azure.HttpResponseError) -> ServiceError:
 
 def _message(error: azure.HttpResponseError) -> str:
     """The service's sentence with the property it is about; without request id and time, which have their own place."""
-    said = getattr(getattr(getattr(error, "error", None), "message", None), "value", None)
-    first = str(said).split("\nRequestId", 1)[0].strip().rstrip(".") if said else _first_line(error)
-    details = [f"{item.key} {item.value}" for item in _values(error) if item.key in ("PropertyName", "Reason")]
+    said = _said(error)
+    sentence = said.message.value if said and said.message else None
+    first = str(sentence).split("\nRequestId", 1)[0].strip().rstrip(".") if sentence else _first_line(error)
+    details = [
+        f"{item.key}: {item.value}" for item in (said.error_values if said else None) or () if item.key in _TELLING
+    ]
     return first + (f" [{', '.join(details)}]" if details else "")
 
 
-def _values(error: Any) -> list[Any]:
-    return list(getattr(getattr(error, "error", None), "error_values", None) or [])
+_TELLING = ("PropertyName", "PropertyValue", "Reason", "AuthenticationErrorDetail")
 
 
 def _request_id(error: azure.HttpResponseError) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import codecs
 from collections import deque
 from typing import Any
-from urllib.parse import quote
 
 from azure.batch import BatchClient
 from azure.core.pipeline import PipelineResponse
@@ -13,21 +12,22 @@ from azure.core.rest import HttpRequest
 
 from batchtrain.errors import NotFound, ServiceError
 from batchtrain.service.faults import faults
-from batchtrain.service.submit import API_VERSION
+from batchtrain.service.submit import API_VERSION, quoted
 
 _NOTHING_MORE = frozenset({"InvalidRange", "416"})
+_NO_FILE = frozenset({"FileNotFound", "404"})
 _NOT_YET = frozenset({"TaskFilesUnavailable", "OperationInvalidForCurrentState"})
 
 
 def task_file(client: BatchClient, job_id: str, task_id: str, path: str, start: int = 0) -> bytes:
     """A task's file from byte `start` on; empty when there is nothing more. Raises NotFound."""
-    url = f"/jobs/{job_id}/tasks/{task_id}/files/{quote(path, safe='')}"
+    url = f"/jobs/{quoted(job_id)}/tasks/{quoted(task_id)}/files/{quoted(path)}"
     return _read(client, url, f"read {path} of task {job_id}/{task_id}", start)
 
 
 def node_file(client: BatchClient, pool_id: str, node_id: str, path: str) -> bytes:
     """A node's file. Raises NotFound."""
-    url = f"/pools/{pool_id}/nodes/{node_id}/files/{quote(path, safe='')}"
+    url = f"/pools/{quoted(pool_id)}/nodes/{quoted(node_id)}/files/{quoted(path)}"
     return _read(client, url, f"read {path} of node {node_id}", 0)
 
 
@@ -61,6 +61,7 @@ class Follower:
     def __init__(self, client: BatchClient, job_id: str, task_id: str, path: str) -> None:
         self._client, self._job_id, self._task_id, self._path = client, job_id, task_id, path
         self._offset = 0
+        self.missing: NotFound | None = None
         self._partial = ""
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
 
@@ -77,11 +78,15 @@ class Follower:
     def _new_bytes(self) -> bytes:
         try:
             content = task_file(self._client, self._job_id, self._task_id, self._path, self._offset)
-        except NotFound:
-            return b""  # the task has not opened it yet
+        except NotFound as error:
+            if error.code not in _NO_FILE:
+                raise
+            self.missing = error  # the task may not have opened it yet
+            return b""
         except ServiceError as error:
             if error.code in _NOT_YET:
                 return b""
             raise
+        self.missing = None
         self._offset += len(content)
         return content

@@ -56,10 +56,11 @@ def job(client: BatchClient, job_id: str) -> JobSeen:
     return seen._replace(active=counts.active, running=counts.running, succeeded=counts.succeeded, failed=counts.failed)
 
 
-def job_state(client: BatchClient, job_id: str) -> str:
-    """A job's state alone. Raises NotFound."""
+def job_state(client: BatchClient, job_id: str) -> tuple[str, str]:
+    """A job's state and its pool. Raises NotFound."""
     with faults(f"look at job {job_id}"):
-        return _word(client.get_job(job_id, select=["state"]).state)
+        found = _job(client.get_job(job_id, select=["id", "state", "poolInfo"]))
+    return found.state, found.pool
 
 
 def tasks(client: BatchClient, job_id: str) -> tuple[TaskSeen, ...]:

@@ -6,11 +6,12 @@ import re
 import time
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
+from urllib.parse import quote
 
 from azure.batch import BatchClient, models
 from azure.core.rest import HttpRequest
 
-from batchtrain.errors import ServiceError
+from batchtrain.errors import ServiceError, UsageError
 from batchtrain.plan.render import body_of
 from batchtrain.plan.types import Plan, Step
 from batchtrain.service.faults import failure, faults
@@ -20,6 +21,7 @@ Fill = Callable[[str], str]
 
 API_VERSION = "2025-06-01"
 SERVER_ERROR_TRIES = 5
+_SECRET_FIELDS = frozenset({"password", "httpUrl"})
 _PLACEHOLDER = re.compile(r"\{\{((?:registry|sas):[^{}]+)\}\}")
 
 
@@ -31,6 +33,10 @@ class Event(NamedTuple):
     text: str
 
 
+ADDING = {"pool.add": "pool.adding", "job.add": "job.adding"}
+"""Events said before the request: whoever is interrupted while it travels must know what may stand."""
+
+
 def submit(client: BatchClient, plan: Plan, fill: Fill, upload: Callable[[str, bytes], None]) -> Iterator[Event]:
     """Carry out every step in order. Raises ServiceError at the first one that is refused."""
     files = {f"/{item.path}": item.data for item in plan.uploads}
@@ -39,17 +45,26 @@ def submit(client: BatchClient, plan: Plan, fill: Fill, upload: Callable[[str, b
             upload(step.path.lstrip("/"), files[step.path])
             yield Event(step.action, step.path, f"uploaded {len(files[step.path])} bytes to {step.path}")
             continue
-        yield _ACTIONS[step.action](client, step, filled(body_of(step), fill))
+        body = body_of(step)
+        if step.action in ADDING:
+            yield Event(ADDING[step.action], body["id"], f"adding {body['id']}")
+        yield _ACTIONS[step.action](client, step, filled(body, fill))
 
 
 def filled(body: Any, fill: Fill) -> Any:
-    """The body with every placeholder of a secret replaced; this is where secrets enter a request."""
+    """The body with every placeholder of a secret replaced; this is where secrets enter a request.
+
+    Only the fields that the plan puts one into are looked at: a user's own text is never filled.
+    """
     if isinstance(body, dict):
-        return {key: filled(value, fill) for key, value in body.items()}
+        return {
+            key: _PLACEHOLDER.sub(lambda match: fill(match[1]), value)
+            if key in _SECRET_FIELDS and isinstance(value, str)
+            else filled(value, fill)
+            for key, value in body.items()
+        }
     if isinstance(body, (list, tuple)):
         return [filled(value, fill) for value in body]
-    if isinstance(body, str) and "{{" in body:
-        return _PLACEHOLDER.sub(lambda match: fill(match[1]), body)
     return body
 
 
@@ -122,23 +137,30 @@ _ACTIONS: dict[str, Callable[[BatchClient, Step, dict[str, Any]], Event]] = {
 
 def delete_pool(client: BatchClient, pool_id: str) -> None:
     """Ask for the end of a pool. Raises NotFound."""
-    _ask(client, "DELETE", f"/pools/{pool_id}", f"delete pool {pool_id}")
+    _ask(client, "DELETE", f"/pools/{quoted(pool_id)}", f"delete pool {pool_id}")
 
 
 def delete_job(client: BatchClient, job_id: str) -> None:
     """Ask for the end of a job with all its tasks. Raises NotFound."""
-    _ask(client, "DELETE", f"/jobs/{job_id}", f"delete job {job_id}")
+    _ask(client, "DELETE", f"/jobs/{quoted(job_id)}", f"delete job {job_id}")
 
 
 def terminate_job(client: BatchClient, job_id: str, reason: str = "UserTerminate") -> None:
     """Ask for a job's tasks to be ended. Raises NotFound."""
-    _ask(client, "POST", f"/jobs/{job_id}/terminate", f"terminate job {job_id}", {"terminateReason": reason})
+    _ask(client, "POST", f"/jobs/{quoted(job_id)}/terminate", f"terminate job {job_id}", {"terminateReason": reason})
 
 
 def terminate_task(client: BatchClient, job_id: str, task_id: str) -> None:
     """Ask for one task to be ended. Raises NotFound."""
     with faults(f"terminate task {job_id}/{task_id}"):
         client.terminate_task(job_id, task_id)
+
+
+def quoted(name: str) -> str:
+    """An id or a path as one segment of a URL. Raises UsageError for what would be none."""
+    if not name:
+        raise UsageError("an empty id names nothing")
+    return quote(name, safe="")
 
 
 def _ask(client: BatchClient, method: str, path: str, operation: str, body: dict[str, Any] | None = None) -> None:

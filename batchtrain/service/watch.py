@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from azure.batch import BatchClient
 
-from batchtrain.errors import NotFound, ServiceError, TimedOut
+from batchtrain.errors import NotFound, ServiceError, TimedOut, UsageError
 from batchtrain.service import files, look
 from batchtrain.service.faults import failure
 from batchtrain.service.seen import NodeSeen, PoolSeen, TaskSeen
@@ -42,6 +42,8 @@ class Deadline:
     """A point in time and what is waited for until then."""
 
     def __init__(self, seconds: float, waits_for: str) -> None:
+        if not seconds >= 0 or seconds == float("inf"):
+            raise UsageError(f"{seconds} is no number of seconds to wait")
         self._end = time.monotonic() + seconds
         self._seconds, self._waits_for = seconds, waits_for
 
@@ -82,8 +84,8 @@ def pool_ready(
 
 
 def pool_steady(client: BatchClient, pool_id: str, seconds: float, pace: Pace) -> PoolSeen:
-    """Wait until a growing pool has stopped growing and has a node; its counts can be planned with."""
-    deadline = Deadline(seconds, f"waiting for pool {pool_id} to have nodes")
+    """Wait until a growing pool has stopped growing; its counts can be planned with."""
+    deadline = Deadline(seconds, f"waiting for pool {pool_id} to stop growing")
     for pause in pace.steps():
         seen = look.pool(client, pool_id)
         if seen.allocation == "steady":
@@ -145,10 +147,26 @@ def tasks_ended(
         tell(tasks)
         if all(task.state == "completed" for task in tasks):
             return tasks
-        if turn % JOB_TURNS == 0 and look.job_state(client, job_id) == "completed":
-            return look.tasks(client, job_id)  # ended by somebody: what was active stays active
+        if turn % JOB_TURNS == 0 and _will_not_go_on(client, job_id):
+            return look.tasks(client, job_id)
         deadline.pause(pause, _task_state(tasks))
     raise AssertionError("unreachable")
+
+
+def _will_not_go_on(client: BatchClient, job_id: str) -> bool:
+    """Whether somebody ended the job (what was active stays active). Raises NotFound when its pool is gone."""
+    state, pool_id = look.job_state(client, job_id)
+    if state == "completed":
+        return True
+    if pool_id:
+        try:
+            look.pool(client, pool_id)
+        except NotFound:
+            text = (
+                f"pool {pool_id} of job {job_id} is gone, so its tasks cannot run; delete the job: `jobs del {job_id}`"
+            )
+            raise NotFound(text, operation=f"wait for job {job_id}", code="PoolNotFound") from None
+    return False
 
 
 def _task_state(tasks: tuple[TaskSeen, ...]) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
 from pathlib import Path
 
 from batchtrain.config.types import Recipe
@@ -9,6 +11,7 @@ from batchtrain.errors import PlanError
 from batchtrain.launchers.types import File
 
 LEFT_OUT = frozenset({"__pycache__", ".git", ".ipynb_checkpoints", ".venv", ".mypy_cache", ".DS_Store"})
+SECRET = frozenset({"credentials.yaml", "credentials.yml", "credentials.json"})  # they must not reach a request
 MOST = 64 * 1024 * 1024  # far above what travels with a task; stops a data directory from being read whole
 
 
@@ -23,14 +26,23 @@ def read_source(directory: Path) -> tuple[File, ...]:
     if not directory.is_dir():
         raise PlanError(f"the source directory {directory} is not there")
     files, total = [], 0
-    for path in sorted(directory.rglob("*")):
-        relative = path.relative_to(directory)
-        if not path.is_file() or LEFT_OUT.intersection(relative.parts) or path.suffix == ".pyc":
-            continue
-        total += path.stat().st_size
+    for path in _walk(directory):
+        status = path.stat()
+        total += status.st_size
         if total > MOST:
             raise PlanError(f"the source directory {directory} holds more than {MOST >> 20} MiB; bring data by URL")
-        files.append(File(relative.as_posix(), path.read_bytes(), 0o755 if path.stat().st_mode & 0o100 else 0o644))
+        name = path.relative_to(directory).as_posix()
+        files.append(File(name, path.read_bytes(), 0o755 if status.st_mode & 0o100 else 0o644))
     if not files:
         raise PlanError(f"the source directory {directory} is empty")
-    return tuple(files)
+    return tuple(sorted(files))
+
+
+def _walk(directory: Path) -> Iterator[Path]:
+    """Files below a directory, found one by one, so that a huge tree is given up early."""
+    for folder, folders, names in os.walk(directory):
+        folders[:] = sorted(set(folders) - LEFT_OUT)
+        for name in sorted(set(names) - LEFT_OUT - SECRET):
+            path = Path(folder, name)
+            if path.is_file() and path.suffix != ".pyc":
+                yield path

@@ -8,13 +8,14 @@ import os
 import re
 import signal
 import socket
+import subprocess
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from .conftest import left_running, wait_until
+from .conftest import SCRIPT, left_running, wait_until
 
 POOL = """\
 pool_specification:
@@ -209,3 +210,106 @@ def test_a_service_that_goes_mid_wait_is_unreachable_and_leaves_nothing(recipe: 
     assert "delete it: batchtrain pool del p" in said
     assert time.monotonic() - start < 30
     assert wait_until(lambda: not left_running(batchtrain.home), 5)
+
+
+def test_a_run_whose_own_emulator_dies_starts_no_other(recipe: Path, batchtrain: Any) -> None:
+    process = batchtrain.start("run", command(recipe, "echo started; sleep 60"), "--local")
+    assert process.stdout is not None
+    assert process.stdout.readline() == "started\n"
+    os.kill(json.loads(batchtrain("emulator", "status", "-o", "json").stdout)["pid"], signal.SIGKILL)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 5, said
+    assert "batchtrain pool del p --local" in said
+    batchtrain("emulator", "status", code=3)
+
+
+def test_the_account_comes_from_the_same_directory_as_the_id(recipe: Path, batchtrain: Any) -> None:
+    (recipe / "credentials.yaml").write_text(
+        "credentials: {batch: {account_service_url: 'http://127.0.0.1:9', account: mine, account_key: a2V5}}\n",
+        encoding="utf-8",
+    )
+    batchtrain.cwd = recipe
+    other = {"AZURE_BATCH_ENDPOINT": "http://127.0.0.1:10", "AZURE_BATCH_ACCESS_KEY": "a2V5"}
+    assert "on account mine" in batchtrain("pool", "del", "-y", code=5, environment=other).stderr
+    assert "on account mine" in batchtrain("pool", "del", "p", "-y", code=5, environment=other).stderr
+
+
+def test_a_files_absence_is_not_silence(recipe: Path, batchtrain: Any) -> None:
+    batchtrain("emulator", "start", "--port", "0")
+    batchtrain("pool", "add", "--configdir", str(recipe), "--local")
+    batchtrain("jobs", "add", "--configdir", str(recipe), "--local")
+    batchtrain("jobs", "wait", "j", "--local")
+    for words in (["nojob", "--task", "t"], ["j", "--task", "nosuch"], ["j", "--file", "nosuch.txt"]):
+        batchtrain("jobs", "logs", *words, "--local", code=3)
+        batchtrain("jobs", "logs", *words, "--local", "-f", code=3)
+
+
+def test_a_job_that_was_ended_before_its_tasks_ran_is_a_failure(recipe: Path, batchtrain: Any) -> None:
+    jobs = (
+        JOBS.replace("auto_complete: true", "auto_complete: false")
+        + "  - {id: u, command: sleep 60, depends_on: [t]}\n"
+    )
+    (recipe / "jobs.yaml").write_text(jobs.replace("echo hello", "sleep 60"), encoding="utf-8")
+    batchtrain("emulator", "start", "--port", "0")
+    batchtrain("pool", "add", "--configdir", str(recipe), "--local")
+    batchtrain("jobs", "add", "--configdir", str(recipe), "--local")
+    batchtrain("jobs", "term", "j", "--local", "-y")
+    assert "task j/" in batchtrain("jobs", "wait", "j", "--local", code=10).stderr
+
+
+def test_a_document_on_stdout_is_a_document_also_when_a_task_failed(recipe: Path, batchtrain: Any) -> None:
+    done = batchtrain("run", command(recipe, "echo hello; exit 3"), "--local", "-o", "json", code=10)
+    assert [task["exit_code"] for task in json.loads(done.stdout)] == [3]
+    assert "hello" in done.stderr
+
+
+def test_an_option_wins_over_its_variable_wherever_it_stands(recipe: Path, batchtrain: Any) -> None:
+    variables = {"BATCHTRAIN_OUTPUT": "yaml", "BATCHTRAIN_CONFIGDIR": "/nonexistent"}
+    before = batchtrain("-o", "json", "--configdir", str(recipe), "config", "validate", environment=variables)
+    after = batchtrain("config", "validate", "-o", "json", "--configdir", str(recipe), environment=variables)
+    assert json.loads(before.stdout) == json.loads(after.stdout)
+
+
+def test_a_service_that_accepts_and_never_answers_does_not_hang_a_command(batchtrain: Any) -> None:
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        mute = {
+            "AZURE_BATCH_ENDPOINT": f"http://127.0.0.1:{silent.getsockname()[1]}",
+            "AZURE_BATCH_ACCESS_KEY": "a2V5",
+        }
+        start = time.monotonic()
+        assert "does not answer" in batchtrain("pool", "list", environment=mute, code=5).stderr
+        assert time.monotonic() - start < 40
+
+
+def test_an_id_is_never_a_path(recipe: Path, batchtrain: Any) -> None:
+    batchtrain("emulator", "start", "--port", "0")
+    batchtrain("pool", "add", "--configdir", str(recipe), "--local")
+    batchtrain("jobs", "add", "--configdir", str(recipe), "--local")
+    batchtrain("jobs", "del", "j/tasks/t", "--local", "-y", code=3)
+    assert len(json.loads(batchtrain("jobs", "tasks", "j", "--local", "-o", "json").stdout)) == 1
+
+
+def test_the_services_reason_for_a_refusal_is_shown(batchtrain: Any) -> None:
+    batchtrain("emulator", "start", "--port", "0")
+    status = json.loads(batchtrain("emulator", "status", "-o", "json").stdout)
+    from batchtrain.service import connect, submit
+
+    client = connect.connect(connect.account(status["endpoint"], status["account"], status["key"]))
+    with pytest.raises(Exception, match="PropertyName: "):
+        submit._add_pool(client, None, {"id": "not valid", "vmSize": "x"})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("closed", ["stdin", "stdout"])
+def test_a_closed_stream_is_no_bug(closed: str, batchtrain: Any) -> None:
+    redirect = {"stdin": "<&-", "stdout": ">&-"}[closed]
+    done = subprocess.run(
+        ["bash", "-c", f"{SCRIPT} config checks {redirect}"],
+        env=batchtrain.environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "Traceback" not in done.stderr
+    assert "bug" not in done.stderr

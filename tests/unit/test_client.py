@@ -39,3 +39,19 @@ def test_an_account_does_not_show_its_key() -> None:
 @pytest.mark.parametrize(("value", "means"), [("1", True), ("true", True), ("0", False), ("", False), ("no", False)])
 def test_an_environment_switch_is_a_truth(value: str, means: bool) -> None:
     assert truth(value) is means
+
+
+@pytest.mark.parametrize("endpoint", ["https://[::1", "https://host:port", "http://127.0.0.1:99999", "   ", "ftp://x"])
+def test_what_is_no_endpoint_is_a_usage_error(endpoint: str) -> None:
+    with pytest.raises(UsageError, match="is not a Batch endpoint"):
+        account(endpoint, "name", "a2V5")
+
+
+def test_a_key_that_is_not_base64_is_a_usage_error() -> None:
+    with pytest.raises(UsageError, match="not base64"):
+        account("https://name.west.batch.azure.com", "name", "notbase64!")
+
+
+def test_signing_in_by_token_needs_https() -> None:
+    with pytest.raises(UsageError, match="needs a shared key"):
+        account("http://127.0.0.1:10010", "name", None)

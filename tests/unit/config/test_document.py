@@ -1,5 +1,7 @@
 """One YAML file as data with places."""
 
+import pytest
+
 from batchtrain.config.document import parse
 
 
@@ -48,11 +50,39 @@ def test_an_empty_file_is_a_problem() -> None:
     assert [p.rule for p in problems] == ["empty-file"]
 
 
-def test_an_alias_shares_its_anchor_so_that_laughs_stay_cheap() -> None:
-    lines = ["a0: &a0 [x, x]"] + [f"a{n}: &a{n} [*a{n - 1}, *a{n - 1}]" for n in range(1, 60)]
-    document, problems = parse("x.yaml", "\n".join(lines).encode())
+def test_an_alias_shares_its_anchor() -> None:
+    document, problems = parse("x.yaml", b"a: &a [x]\nb: *a\n")
     assert problems == ()
-    assert document.data["a59"][0] is document.data["a58"]
+    assert document.data["a"] is document.data["b"]
+
+
+def test_a_billion_laughs_are_refused() -> None:
+    lines = ["a0: &a0 [x, x]"] + [f"a{n}: &a{n} [*a{n - 1}, *a{n - 1}]" for n in range(1, 60)]
+    _, problems = parse("x.yaml", "\n".join(lines).encode())
+    assert [p.rule for p in problems] == ["aliases"]
+
+
+def test_an_alias_inside_of_its_anchor_is_a_problem() -> None:
+    _, problems = parse("x.yaml", b"a: &a {b: *a}\n")
+    assert [p.rule for p in problems] == ["aliases"]
+
+
+@pytest.mark.parametrize("text", ["[" * 600, "[" * 50_000, "- " * 50_000, "{a: " * 300])
+def test_deep_nesting_is_refused_before_it_can_crash_the_parser(text: str) -> None:
+    _, problems = parse("x.yaml", text.encode())
+    assert [p.rule for p in problems] == ["syntax"]
+
+
+def test_brackets_in_text_are_not_nesting() -> None:
+    document, problems = parse("x.yaml", ("a: '" + "[" * 300 + "'").encode())
+    assert problems == ()
+    assert document.data == {"a": "[" * 300}
+
+
+def test_json_may_write_characters_as_surrogate_pairs() -> None:
+    document, problems = parse("x.json", b'{"a": "\\ud83d\\ude00"}')
+    assert problems == ()
+    assert document.data == {"a": "\U0001f600"}
 
 
 def test_a_merge_key_fills_in_what_is_not_given() -> None:

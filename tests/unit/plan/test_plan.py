@@ -83,6 +83,28 @@ def test_node_preparation_runs_as_root() -> None:
     assert sent["startTask"]["waitForSuccess"] is True
 
 
+def test_each_line_of_node_preparation_stands_alone_whatever_is_in_it() -> None:
+    lines = ["echo 'one' # a comment", "exit 4"]
+    sent = body(plan_pool(recipe({"additional_node_prep": {"commands": {"pre": lines}}})), "pool.add")["startTask"]
+    assert sent["environmentSettings"][-1]["value"] == "\n".join(lines)
+    assert "'one'" not in sent["commandLine"]
+
+
+def test_hiding_the_gpus_is_carried_out() -> None:
+    task = {"docker_image": "a", "gpus": "disable"}
+    sent = body(
+        plan_jobs(recipe({"vm_size": "STANDARD_ND96ISR_H100_V5"}, task, resources={"docker_images": ["a"]})), "task.add"
+    )
+    assert {"name": "NVIDIA_VISIBLE_DEVICES", "value": "void"} in sent["environmentSettings"]
+
+
+def test_launches_of_two_jobs_are_told_apart() -> None:
+    plain = recipe()
+    jobs = (plain.jobs[0], msgspec.structs.replace(plain.jobs[0], id="k"))
+    plan = plan_jobs(msgspec.structs.replace(plain, jobs=jobs))
+    assert [name for name, _ in plan.launch] == ["j/task-00000", "k/task-00000"]
+
+
 def test_an_rdma_size_switches_infiniband_on_by_itself() -> None:
     plan = plan_jobs(recipe({"vm_size": "STANDARD_HB120RS_V3"}, gang()))
     assert implicit(plan)["infiniband"] == "true"

@@ -25,8 +25,12 @@ class Answer:
 
 def refusal(status: int, code: str, sentence: str) -> azure.HttpResponseError:
     error = azure.HttpResponseError(response=Answer(status))  # type: ignore[arg-type]
-    error.error = models.BatchError(  # type: ignore[assignment]
-        {"code": code, "message": {"lang": "en-US", "value": f"{sentence}\nRequestId:1\nTime:2"}}
+    error.model = models.BatchError(
+        {
+            "values": [{"key": "PropertyName", "value": "id"}, {"key": "Other", "value": "x"}],
+            "code": code,
+            "message": {"lang": "en-US", "value": f"{sentence}\nRequestId:1\nTime:2"},
+        }
     )
     return error
 
@@ -57,8 +61,8 @@ def test_a_fault_is_known_by_its_code(status: int, code: str, kind: type, exit_c
 def test_a_message_says_the_operation_the_reason_and_the_next_step() -> None:
     text = str(raised(refusal(409, "PoolExists", "The specified pool already exists.")))
     assert text == (
-        "add pool p: The specified pool already exists (PoolExists);"
-        " delete it with `batchtrain pool del ID` or use another id"
+        "add pool p: The specified pool already exists [PropertyName: id] (PoolExists);"
+        " delete it with `batchtrain pool del p` or use another id"
     )
 
 

@@ -27,10 +27,10 @@ def test_a_table_is_still_a_tuple() -> None:
 
 
 def test_a_placeholder_is_replaced_at_any_depth() -> None:
-    body = {"a": ({"b": "x {{registry:hub}} y"},), "c": 1}
-    assert filled(body, lambda name: name.upper()) == {"a": [{"b": "x REGISTRY:HUB y"}], "c": 1}
+    body = {"a": ({"password": "x {{registry:hub}} y"},), "c": 1}
+    assert filled(body, lambda name: name.upper()) == {"a": [{"password": "x REGISTRY:HUB y"}], "c": 1}
 
 
-def test_braces_of_a_users_command_are_left_alone() -> None:
-    body = {"commandLine": "awk '{{print}}' {{registry}}"}
+def test_a_users_own_text_is_never_filled_with_a_secret() -> None:
+    body = {"commandLine": "echo {{registry:hub}}", "environmentSettings": [{"name": "A", "value": "{{registry:hub}}"}]}
     assert filled(body, lambda name: "secret") == body
