@@ -277,8 +277,9 @@ class Job:
     def _failure(self, task: TaskSeen) -> TaskFailed:
         lines = self._last_lines(task.id)
         how = f"exit code {task.exit_code}" if task.exit_code is not None else task.failure or "no exit code"
-        reported = [line for line in lines if line.startswith("batchtrain: rank ")]
-        said = f": {reported[0].removeprefix('batchtrain: ')}" if reported else ""
+        ours = [line.removeprefix("batchtrain: ") for line in lines if line.startswith("batchtrain: ")]
+        reported = [line for line in ours if line.startswith("rank ")] or ours[-1:]
+        said = f": {reported[0]}" if reported else ""
         message = f"task {self.id}/{task.id} failed on node {task.node or '(none)'} with {how}{said}"
         if task.exit_code is None or not lines:
             message += f" ({task.failure})" if task.failure and task.failure != how else ""

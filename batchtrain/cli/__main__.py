@@ -79,7 +79,7 @@ def _fail(error: Exception) -> int:
         _say(f"{count} error{'s' if count != 1 else ''} in the configuration")
         return error.exit_code
     _say(str(error))
-    if isinstance(error, TaskFailed) and error.lines:
+    if isinstance(error, TaskFailed) and error.lines and sys.argv[1:2] != ["run"]:  # `run` has shown them already
         print("its last lines:", *(f"  {line}" for line in error.lines), sep="\n", file=sys.stderr)
     return error.exit_code
 

@@ -23,6 +23,7 @@ def command() -> None:
 
 
 @command.command(cls=Command)
+@click.argument("directory", required=False)
 @click.option(
     "--timeout",
     type=float,
@@ -32,9 +33,9 @@ def command() -> None:
     help="Seconds a growing pool is given.",
 )
 @common
-def add(timeout: float) -> None:
+def add(directory: str | None, timeout: float) -> None:
     """Add the jobs of jobs.yaml with their tasks."""
-    loaded = settings().load(needs=("pool_specification", "job_specifications"))
+    loaded = settings().load(directory, needs=("pool_specification", "job_specifications"))
     names = ", ".join(job.id for job in loaded.recipe.jobs)
     client = settings().connect(loaded, changes=f"adding {names}")
     with standing("job", loaded.recipe.jobs[0].id, client):

@@ -55,6 +55,8 @@ class Settings:
         from batchtrain.config.load import load_credentials
 
         credentials = loaded.recipe.credentials if loaded else load_credentials(self.configdir or ".")
+        if self.local and client.ensure_emulator(client.emulator_directory())[1]:
+            say("started the embedded Azure Batch; `batchtrain emulator stop` ends it")
         connected = client.connect(local=self.local, credentials=credentials)
         if changes:
             account = connected.account

@@ -22,14 +22,15 @@ def command() -> None:
 
 
 @command.command(cls=Command)
+@click.argument("directory", required=False)
 @click.option("--no-wait", is_flag=True, help="Do not wait until the nodes take tasks.")
 @click.option(
     "--timeout", type=float, callback=seconds, default=POOL_SECONDS, show_default=True, help="Seconds to wait at most."
 )
 @common
-def add(no_wait: bool, timeout: float) -> None:
+def add(directory: str | None, no_wait: bool, timeout: float) -> None:
     """Make the pool of pool.yaml and wait until its nodes take tasks."""
-    loaded = settings().load(needs=("pool_specification",))
+    loaded = settings().load(directory, needs=("pool_specification",))
     assert loaded.recipe.pool is not None
     client = settings().connect(loaded, changes=f"adding pool {loaded.recipe.pool.id}")
     with standing("pool", loaded.recipe.pool.id, client):

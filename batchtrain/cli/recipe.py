@@ -54,9 +54,10 @@ def new(name: str, directory: str) -> None:
     if target.exists() and any(target.iterdir()):
         raise UsageError(f"{target} is there already and not empty; name a new directory")
     shutil.copytree(place, target, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(_data() / "schemas", target / ".schemas", dirs_exist_ok=True)
     for file in (target / "config").glob("*.yaml"):  # editors must still find the schemas from there
         text = file.read_text(encoding="utf-8")
-        file.write_text(text.replace("../../../schemas", str(_data() / "schemas")), encoding="utf-8")
+        file.write_text(text.replace("../../../schemas", "../.schemas"), encoding="utf-8")
     show({"recipe": name, "directory": str(target)}, f"{name} is in {target}; run it: batchtrain run {target} --local")
 
 

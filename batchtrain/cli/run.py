@@ -11,6 +11,7 @@ from batchtrain.cli.options import common, say, seconds, settings, tell
 from batchtrain.cli.output import show_rows
 
 if TYPE_CHECKING:
+    from batchtrain.config.types import Recipe
     from batchtrain.run import Outcome
 
 WEEK = 7 * 24 * 3600.0
@@ -21,7 +22,7 @@ WEEK = 7 * 24 * 3600.0
 @click.option(
     "--timeout", type=float, callback=seconds, default=WEEK, show_default=True, help="Seconds for each wait at most."
 )
-@click.option("--keep", is_flag=True, help="Leave the pool and the jobs standing.")
+@click.option("--keep", is_flag=True, help="Leave the pool and the jobs, with their files, standing.")
 @common
 def command(directory: str, timeout: float, keep: bool) -> None:
     """Add the pool and the jobs, show what they print, exit with their result, delete what was made."""
@@ -35,11 +36,20 @@ def command(directory: str, timeout: float, keep: bool) -> None:
         client = chosen.connect(loaded, changes=f"running {directory}")
         outcome = run(client, loaded.recipe, tell=tell, timeout=timeout, keep=keep)
         _report(outcome)
+        if keep:
+            _say_what_stands(loaded.recipe, client.account.option)
         if outcome.failure is not None:
             raise outcome.failure
     finally:
         if started and not keep:
             _stop_emulator()
+
+
+def _say_what_stands(recipe: Recipe, option: str) -> None:
+    for job in recipe.jobs:
+        say(f"kept: batchtrain jobs logs {job.id}{option} --file wd/FILE · batchtrain jobs del {job.id}{option}")
+    if recipe.pool is not None:
+        say(f"kept: batchtrain pool show {recipe.pool.id}{option} · batchtrain pool del {recipe.pool.id}{option}")
 
 
 def _report(outcome: Outcome) -> None:

@@ -106,7 +106,7 @@ def _size_retired(recipe: Recipe) -> Found:
     size = sizes.find(recipe.pool.vm_size) if recipe.pool else None
     if size is None or size.retired is None:
         return
-    yield (*POOL, "vm_size"), f"{size.name} has the retirement date {size.retired}. {sizes.today_for(size).reason}"
+    yield (*POOL, "vm_size"), f"{size.name}: Azure's retirement date is {size.retired}. {sizes.today_for(size).reason}"
 
 
 def _image_retired(recipe: Recipe) -> Found:
@@ -121,7 +121,7 @@ def _image_retired(recipe: Recipe) -> Found:
         today = f"; use {image.replacement}" if image.replacement else ""
         yield (
             path,
-            f"the image {wanted.publisher}:{wanted.offer}:{wanted.sku} has the retirement date {image.retired}{today}",
+            f"{wanted.publisher}:{wanted.offer}:{wanted.sku}: its retirement date is {image.retired}{today}",
         )
 
 

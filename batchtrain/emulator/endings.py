@@ -13,6 +13,7 @@ Document = dict[str, Any]
 RECENT_TASKS = 10
 """Tasks a node remembers."""
 
+
 def task_ended(message: str = "The task was ended by user request.") -> Document:
     """The failure of a task that was stopped from outside."""
     return {"category": "UserError", "code": "TaskEnded", "message": message, "details": []}

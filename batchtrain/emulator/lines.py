@@ -9,6 +9,7 @@ from batchtrain.emulator.world import JobBook
 
 Document = dict[str, Any]
 
+
 def enqueue(book: JobBook, task: Task, spec: Document, *, first: bool = False) -> None:
     """Put an active task in line, or on its list of things to wait for."""
     depends = spec.get("dependsOn")

@@ -376,9 +376,7 @@ def application_ended(world: World, task: Task, run: int, outcome: Exit, now: in
     _end_run(world, task, outcome.code, primary.failure, outcome.code is not None, now)
 
 
-def _end_run(
-    world: World, task: Task, code: int | None, failure: dict[str, Any] | None, ran: bool, now: int
-) -> None:
+def _end_run(world: World, task: Task, code: int | None, failure: dict[str, Any] | None, ran: bool, now: int) -> None:
     """What a command's end means for the task. Only a command that ran and failed is tried again."""
     if task.verdict:
         return

@@ -114,9 +114,7 @@ def find(verb: str, raw_path: str) -> Found:
     """The operation for a request and the decoded segments of its path; Fault 404 or 405."""
     segments = raw_path.strip("/").split("/")
     shapes = _table().get(segments[0], ())
-    matching = [
-        (route, found) for route, shape in shapes if (found := _match(shape, segments)) is not None
-    ]
+    matching = [(route, found) for route, shape in shapes if (found := _match(shape, segments)) is not None]
     for route, found in matching:
         if route.verb == verb:
             return Found(route, found)

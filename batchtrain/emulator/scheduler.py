@@ -280,9 +280,7 @@ def free_slots(book: PoolBook) -> dict[str, int]:
     """Free slots of each node that takes tasks."""
     slots = int(book.record.spec["taskSlotsPerNode"])
     return {
-        node.id: slots - book.used(node.id)
-        for node in book.nodes.values()
-        if node.state in USABLE and node.scheduling
+        node.id: slots - book.used(node.id) for node in book.nodes.values() if node.state in USABLE and node.scheduling
     }
 
 

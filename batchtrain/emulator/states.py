@@ -89,8 +89,7 @@ INSTANCE: Table = {
     ("assigned", "end"): "ended",
     ("ending", "ended"): "ended",
     **{
-        (phase, "lost"): "ended"
-        for phase in ("assigned", "coordinating", "coordinated", "running", "exited", "ending")
+        (phase, "lost"): "ended" for phase in ("assigned", "coordinating", "coordinated", "running", "exited", "ending")
     },
 }
 """One node's part in a task's run: its commands (coordination, then on the primary the application), then the end of

@@ -206,9 +206,7 @@ def signature(key: str, text: str) -> str:
     return base64.b64encode(hmac.new(base64.b64decode(key), text.encode(), hashlib.sha256).digest()).decode()
 
 
-def authorization(
-    account: str, key: str, method: str, raw_path: str, query: str, headers: Mapping[str, str]
-) -> str:
+def authorization(account: str, key: str, method: str, raw_path: str, query: str, headers: Mapping[str, str]) -> str:
     """The Authorization header of a request."""
     return f"SharedKey {account}:{signature(key, string_to_sign(method, raw_path, query, headers, account))}"
 

@@ -108,6 +108,7 @@ def _application(options: Mpi, payload: python.Payload, ranks: Ranks, shape: Sha
             "Runs on the primary, when the coordination command has come back on every instance.", steps.SOURCE
         ),
         fabric.prologue(options, shape.fabric),
+        _abort(options),
         steps.pre_execution(options.pre_execution_command),
         fabric.check(options, shape.fabric),
         ranks.step,
@@ -115,6 +116,16 @@ def _application(options: Mpi, payload: python.Payload, ranks: Ranks, shape: Sha
         _mpi4py(payload),
         "" if DIALECTS[options.runtime].carries_environment else _openmpi(options),
         _line(options, payload, ranks, shape),
+    )
+
+
+def _abort(options: Mpi) -> str:
+    """MPICH's launcher kills everything on MPI_Abort, itself included, often before it has passed on who called it."""
+    if options.runtime not in ("mpich", "mvapich"):
+        return ""
+    return shell.block(
+        "MPI_Abort is to end its rank by SIGABRT, and the launcher to say who it was; not where cores would be dumped:",
+        '[ "$(ulimit -c)" != 0 ] || bt_default MPIR_CVAR_COREDUMP_ON_ABORT=1',
     )
 
 

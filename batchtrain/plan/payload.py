@@ -58,9 +58,10 @@ def inside_request(packed: bytes, where: str) -> Carrier:
     text = base64.b64encode(packed).decode()
     if len(text) > LIMIT:
         raise PlanError(
-            f"{where}: the task's files are {len(text) // 1024} KiB packed, more than the {LIMIT // 1024} KiB that fit"
-            " into a request; set `batchtrain.storage_account_settings` so that they travel through storage,"
-            " or bring data as `resource_files`"
+            f"{where}: the task's files are {len(packed) // 1024} KiB compressed,"
+            f" more than the {LIMIT * 3 // 4096} KiB that fit into a request;"
+            " set `batchtrain.storage_account_settings` so that they travel through storage,"
+            " bring data by URL (`resource_files`), or on the emulator read it from where it is on this machine"
         )
     chunks = [text[start : start + CHUNK] for start in range(0, len(text), CHUNK)]
     names = [f"{VARIABLE}{number}" for number in range(len(chunks))]

@@ -59,13 +59,16 @@ bt_start_sshd() {
 
 # The pool's own key, where the host's /home/_azbatch/.ssh is mounted; without it, keys baked into the image serve.
 bt_take_pool_key() {
-  local pool=/home/_azbatch/.ssh mine=~/.ssh
+  local pool=/home/_azbatch/.ssh mine=~/.ssh key
   [ -r "$pool/authorized_keys" ] || return 0
   mkdir -p "$mine"
   chmod 700 "$mine"
   cat "$pool/authorized_keys" >>"$mine/authorized_keys"
-  cp "$pool"/*_rsa "$mine/"
-  printf 'IdentityFile %s\n' "$mine"/*_rsa >>"$mine/config"
+  for key in "$pool"/*_rsa; do
+    [ -r "$key" ] || continue
+    cp "$key" "$mine/"
+    printf 'IdentityFile %s\n' "$mine/${key##*/}" >>"$mine/config"
+  done
   chmod 600 "$mine"/*
 }
 
@@ -289,11 +292,11 @@ bt_end_launcher() { # PROCESS-GROUP
 # Of all that the nodes noted, the first failure is the cause: a line on stderr may have overtaken it. But
 # - a rank that called MPI_Abort is known by the MPI's own words: how it ends after them is chance;
 # - an MPI that lost its peer exits with an error class of its own (13 to 17): blamed only when there is no other;
-# - a rank that ended itself while its launcher was killing (its words were lost) has the launcher's code.
+# - the one rank that ended itself while its launcher was killing (its words were lost) has the launcher's code.
 # Sets line and code, and says the line where the task's stderr has not had it.
 bt_find_cause() {
   local -A place=()
-  local shown=$line first='' victim='' aborted='' kind when rest
+  local shown=$line first='' victim='' lost=() kind when rest
   while read -r -t $((5 + ${bt_grace%%.*})) -u 7 kind when rest; do
     case $kind in
       here) place[$when]=$rest ;;
@@ -303,7 +306,7 @@ bt_find_cause() {
           *) [[ -n $first && $first < "$when $rest" ]] || first="$when $rest" ;;
         esac
         ;;
-      lost) [[ -n $aborted && $aborted < "$when $rest" ]] || aborted="$when $rest" ;;
+      lost) lost+=("$rest") ;;
     esac
   done
   exec 7<&-
@@ -315,9 +318,8 @@ bt_find_cause() {
   elif [ -n "$first$victim" ]; then
     first=${first:-$victim}
     line=${first#* }
-  elif [ -z "$line" ] && [ -n "$aborted" ]; then
-    line="${aborted#* }"
-    line="${line%)*}) exited with code $code"
+  elif [ -z "$line" ] && [ "${#lost[@]}" -eq 1 ]; then
+    line="${lost[0]%)*}) exited with code $code"
   fi
   case $line in
     '') return ;;
@@ -344,7 +346,7 @@ bt_sweep() {
 bt_tap() {
   trap '' TERM INT
   tee >(
-    LC_ALL=C grep -a -o -m 1 -e "$bt_report" -e 'Abort([0-9]*) on node [0-9]* (rank ' >&9
+    LC_ALL=C grep -a -o -m 1 -e "$bt_report" -e 'Abort([0-9]*) on node [0-9]*[ :]' >&9
     cat >/dev/null
     echo drained >&9
   ) >&2 6>&- 9>&-

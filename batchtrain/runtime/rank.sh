@@ -60,8 +60,8 @@ own_address() {
 # Holds the pipe open for as long as this process and the launcher's daemon live, and passes on the SIGTERM that a
 # launcher sends to the rank's process group.
 guard() {
-  trap 'kill $!; exit' HUP # the rank has ended
-  trap 'kill $!; echo TERM; exit' TERM
+  trap 'kill -s KILL $!; exit' HUP # the rank has ended
+  trap 'kill -s KILL $!; echo TERM; exit' TERM
   while kill -0 "$PPID" && kill -0 "$$"; do
     sleep 1 >/dev/null &
     wait $!
@@ -74,6 +74,12 @@ let_report_through() {
     [ ! -e "$record.told" ] || return
     sleep 0.05
   done
+}
+
+# Waiting keeps the shell from remarking on it later, and nothing is left when we are gone.
+end_job() { # SIGNAL PROCESS
+  kill -s "$1" "$2" 2>/dev/null
+  wait "$2" 2>/dev/null
 }
 
 wait_for_supervisor() {
@@ -90,7 +96,7 @@ wait_for_supervisor() {
   trap : TERM # the guard passes it on
   $new_session sh "$0" --supervise "$record" "$(own_address)" "$@"
   code=$?
-  kill -s HUP $! 2>/dev/null
+  end_job HUP $!
   [ ! -e "$record.failed" ] || let_report_through
   exit "$code"
 }
@@ -109,7 +115,7 @@ end_with_launcher() {
     sleep 0.05
   done
   : >"$record.told"
-  trap 'kill $!; exit' TERM # the rank has ended
+  trap 'kill -s KILL $!; exit' TERM # the rank has ended
   kill -s "${signal:-TERM}" "$rank_process"
   sleep "${BATCHTRAIN_GRACE_SECONDS:-1}" &
   wait $!
@@ -149,7 +155,7 @@ supervise() {
   end_with_launcher <"$record.life" >/dev/null 2>&1 &
   watcher=$!
   run "$@"
-  kill "$watcher" 2>/dev/null
+  if [ -e "$record.told" ]; then end_job TERM "$watcher"; else end_job KILL "$watcher"; fi
   if [ -e "$record.told" ]; then
     code=0 # no second failure for the launcher to remark on
   elif [ "$code" -ne 0 ] || [ -e "$record.lost" ]; then

@@ -25,10 +25,16 @@ print_what_is_known() {
   done
 }
 
+# Not so a zombie: the first process of a container may never reap one.
+is_alive() {
+  read -r stat <"/proc/$1/stat" || return 1
+  case ${stat##*) } in Z* | X*) return 1 ;; esac
+}
+
 any_left() {
   for record in *.pid; do
     { read -r process && read -r group; } <"$record" || continue
-    kill -0 "$process" 2>/dev/null || kill -0 "$group" 2>/dev/null || continue
+    is_alive "$process" || is_alive "$group" || continue
     return 0
   done
   return 1

@@ -3,6 +3,9 @@ source "$AZ_BATCH_TASK_SHARED_DIR/.batchtrain/gang.sh" || exit 1
 
 # Fabric: tcp. Only Intel MPI up to 2018 reaches Network Direct, mpich does not.
 
+# MPI_Abort is to end its rank by SIGABRT, and the launcher to say who it was; not where cores would be dumped:
+[ "$(ulimit -c)" != 0 ] || bt_default MPIR_CVAR_COREDUMP_ON_ABORT=1
+
 # pre_execution_command, in this same shell; a file that it sources must be there:
 trap 'bt_check_source "$BASH_COMMAND"' DEBUG
 source /opt/activate; source /opt/mpivars.sh

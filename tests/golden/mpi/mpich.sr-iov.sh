@@ -22,6 +22,9 @@ else
   bt_stop 1 'InfiniBand (SR-IOV) is asked for, and this node has no /dev/infiniband (an image without the drivers? set infiniband: false to go on over tcp)'
 fi
 
+# MPI_Abort is to end its rank by SIGABRT, and the launcher to say who it was; not where cores would be dumped:
+[ "$(ulimit -c)" != 0 ] || bt_default MPIR_CVAR_COREDUMP_ON_ABORT=1
+
 # pre_execution_command, in this same shell; a file that it sources must be there:
 trap 'bt_check_source "$BASH_COMMAND"' DEBUG
 source /opt/activate; source /opt/mpivars.sh
