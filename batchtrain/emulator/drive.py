@@ -9,7 +9,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 import shutil
+import sqlite3
+import tempfile
 from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path
 from typing import Any, TypeVar
@@ -24,6 +27,8 @@ logger = logging.getLogger("batchtrain.emulator")
 
 GRACE = 0.5
 """Seconds between SIGTERM and SIGKILL for what a task left behind."""
+STORE_AGAIN = 1.0
+"""Seconds after which a commit that failed (the disk is full, the file is locked) is tried again."""
 
 T = TypeVar("T")
 
@@ -42,6 +47,9 @@ class Driver:
             scheduler.RunApplication: self._run,
             scheduler.EndScope: self._end,
         }
+        self._begun: list[scheduler.Effect] = []
+        """Written down, but not stored yet: the machine must not act on them before."""
+        self._unstored = False
         self._running: set[asyncio.Task[None]] = set()
         self._timer: asyncio.TimerHandle | None = None
         self._settling = False
@@ -49,7 +57,8 @@ class Driver:
 
     def wake(self) -> None:
         """Take up what an earlier life left."""
-        self.world.restore(self.store.load())
+        for kind, owner, key, _ in self.world.restore(self.store.load()):
+            logger.error("stored %s %s of %s belongs to nothing: passed over", kind, key, owner)
         self.world.last_seq = max(self.world.last_seq, self.store.last_seq())
         reports.wake(self.world, self.clock())
         self.commit()
@@ -60,18 +69,19 @@ class Driver:
         try:
             return operation()
         finally:
+            self.settle_soon()  # first, because a commit that fails is tried again there
             self.commit()
-            self.settle_soon()
 
     def commit(self) -> None:
-        """Store what changed."""
-        if not (changes := self.world.take_changes()):
-            return
-        try:
-            self.store.commit(changes, self.world.last_seq)
-        except BaseException:
-            self.world.put_back(changes)
-            raise
+        """Store what changed. What the database could not take goes with the next commit; raises sqlite3.Error."""
+        if changes := self.world.take_changes():
+            self._unstored = True
+            try:
+                self.store.commit(changes, self.world.last_seq)
+            except sqlite3.Error:
+                self.world.put_back(changes)
+                raise
+        self._unstored = False
 
     def settle_soon(self) -> None:
         """Look at what is due once the present answer is out: clients must see the passage, not only its end."""
@@ -84,18 +94,36 @@ class Driver:
         if self._stopped:
             return
         try:
+            self._carry_out()
             while effects := scheduler.due(self.world, self.world.take_touched(self.clock())):
-                self._carry_out(effects)
+                whole = self._begin(effects)
+                self._carry_out()
+                if not whole:
+                    break  # what could not begin may be due again at once
         except Exception:  # the outer door of everything that is not a request
             logger.exception("internal error")
         self._set_timer()
-        self._sweep()
 
-    def _carry_out(self, effects: tuple[scheduler.Effect, ...]) -> None:
-        for effect in effects:
+    def _begin(self, effects: tuple[scheduler.Effect, ...]) -> bool:
+        """Write the effects down; False when one could not be, which must not cost the others."""
+        begun = [effect for effect in effects if self._begin_one(effect)]
+        self._begun += begun
+        return len(begun) == len(effects)
+
+    def _begin_one(self, effect: scheduler.Effect) -> bool:
+        try:
             reports.begin(self.world, effect, self.clock())
+        except Exception:
+            logger.exception("could not begin %s", type(effect).__name__)
+            return False
+        return True
+
+    def _carry_out(self) -> None:
+        """Store what has begun, then let the machine act; raises sqlite3.Error with all of it still to do."""
         self.commit()
-        for effect in effects:
+        self._sweep()
+        begun, self._begun = self._begun, []
+        for effect in begun:
             if isinstance(effect, scheduler.Hint):
                 logger.warning("task %s of job %s stays active: %s", effect.task, effect.job, effect.reason)
             if act := self._acts.get(type(effect)):
@@ -115,16 +143,22 @@ class Driver:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        at = self.world.next_deadline()
-        if at is not None and not self._stopped:
-            delay = max(at - self.clock(), 0) / wire.SECOND
-            # The loop's own clock may not count days ahead; looking once an hour is no polling worth the name.
-            self._timer = asyncio.get_running_loop().call_later(min(delay, 3600.0), self._settle)
+        if self._stopped:
+            return
+        # The loop's own clock may not count days ahead; looking once an hour is no polling worth the name.
+        delays = [3600.0]
+        if (at := self.world.next_deadline()) is not None:
+            delays.append(max(at - self.clock(), 0) / wire.SECOND)
+        if self._unstored:
+            delays = [STORE_AGAIN]
+        if at is not None or self._unstored:
+            self._timer = asyncio.get_running_loop().call_later(min(delays), self._settle)
 
     def _sweep(self) -> None:
+        """Move rubbish out of the way at once, for a new task may get the directory's name, and delete it in time."""
         rubbish, self.world.rubbish = self.world.rubbish, []
-        if rubbish:
-            self._spawn(asyncio.to_thread(_delete_all, rubbish))
+        if moved := [away for root, directory in rubbish if (away := _move_away(Path(root), directory))]:
+            self._spawn(asyncio.to_thread(_delete_all, moved))
 
     # The machine's part --------------------------------------------------------------------------------------------
 
@@ -217,6 +251,7 @@ class Driver:
         """Delete every node, job and pool."""
         nodes = [node.id for book in self.world.pools.values() for node in book.nodes.values()]
         self.world.forget_all()
+        self._begun = []
         self.store.clear()
         await _all(self.machine.remove(node) for node in nodes)
 
@@ -244,9 +279,24 @@ async def _all(waits: Any) -> None:
         await asyncio.gather(*waiting, return_exceptions=True)
 
 
-def _delete_all(rubbish: list[tuple[str, str]]) -> None:
-    for root, directory in rubbish:
-        shutil.rmtree(Path(root, directory), ignore_errors=True)
+def _move_away(root: Path, directory: str) -> Path | None:
+    """Where a directory of a node went; None when it is not there."""
+    if not os.path.lexists(root / directory):
+        return None
+    volatile = root / "volatile"
+    try:
+        volatile.mkdir(exist_ok=True)
+        away = Path(tempfile.mkdtemp(prefix="trash-", dir=volatile))
+        (root / directory).rename(away / "directory")
+    except OSError as error:
+        logger.warning("could not move %s away: %s", root / directory, error)
+        return root / directory
+    return away
+
+
+def _delete_all(paths: list[Path]) -> None:
+    for path in paths:
+        shutil.rmtree(path, ignore_errors=True)
 
 
 def _words(outcome: Exit) -> str:

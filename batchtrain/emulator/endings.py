@@ -43,8 +43,12 @@ def exited_with(code: int) -> Document:
 
 
 def condemn(world: World, task: Task, verdict: str, now: int, failure: Document | None = None) -> None:
-    """Decide how the current run is to end; the first decision stands. Its processes still have to be ended."""
-    if task.state != "running" or task.verdict:
+    """Decide how the current run is to end; its processes still have to be ended.
+
+    The first decision stands, but a task that was to run again can still be terminated.
+    """
+    overruled = verdict == "terminate" and task.verdict in ("requeue", "retry")
+    if task.state != "running" or (task.verdict and not overruled):
         return
     task.verdict = verdict
     if verdict == "terminate":
@@ -113,6 +117,8 @@ def release(world: World, book: JobBook, task: Task, now: int) -> None:
             continue
         node = pool.nodes[instance.node]
         node.total_run += 1
+        if task.verdict in ("exit", "retry"):
+            node.losses = 0
         node.total_succeeded += task.verdict == "exit" and task.exit_code == 0 and task.failure is None
         entry = (book.record.id, task.id, number)
         node.recent = [*(one for one in node.recent if one != entry), entry][-RECENT_TASKS:]
@@ -156,12 +162,14 @@ def exit_options(conditions: Document, exit_code: int | None, failure: Document 
         if succeeded
         else {"jobAction": "terminate", "dependencyAction": "block"}
     )
-    return {**standard, **_rule(conditions, exit_code)}
+    return {**standard, **_rule(conditions, exit_code, failure)}
 
 
-def _rule(conditions: Document, exit_code: int | None) -> Document:
+def _rule(conditions: Document, exit_code: int | None, failure: Document | None) -> Document:
     default: Document = conditions.get("default", {})
     if exit_code is None:
+        if failure is not None and failure["code"] == "TaskEnded":  # by a user: no error of the task's
+            return default
         return dict(conditions.get("preProcessingError", default))
     for mapping in conditions.get("exitCodes", []):
         if mapping["code"] == exit_code:

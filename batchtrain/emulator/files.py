@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 from batchtrain.emulator import documents, wire
 from batchtrain.emulator.faults import Fault
-from batchtrain.emulator.query import Row, listing
+from batchtrain.emulator.query import Row, is_whole, listing
 from batchtrain.emulator.reply import Call, Reply, Slice
 from batchtrain.emulator.world import World
 
@@ -102,6 +102,8 @@ def list_task_files(world: World, call: Call) -> Reply:
 
 
 def _list(tree: Tree, call: Call) -> Reply:
+    if not _within(tree.top, tree.root):
+        raise Fault("FileNotFound")
     recursive = call.flag("recursive")
 
     def rows(token: str) -> Iterator[Row]:
@@ -229,7 +231,7 @@ def byte_range(header: str | None, size: int) -> tuple[int, int]:
     unit, _, span = header.partition("=")
     first, dash, last = span.partition("-")
     numbers = [part for part in (first, last) if part]
-    if unit.strip() != "bytes" or not dash or not numbers or not all(part.isdigit() for part in numbers):
+    if unit.strip() != "bytes" or not dash or not numbers or not all(map(is_whole, numbers)):
         raise Fault("InvalidHeaderValue", HeaderName="ocp-range", HeaderValue=header)
     if not first:
         start, end = max(size - int(last), 0), size - 1

@@ -5,6 +5,7 @@ It is written against ASGI itself: routes go by the raw path, and every import c
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import uuid
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
@@ -73,7 +74,7 @@ class Application:
         except Exception:  # the outer door: a bug is logged, and answered in the service's own words
             logger.exception("internal error in %s %s (request %s)", request.verb, request.raw_path, request_id)
             reply = self._refusal(Fault("InternalError"), request, request_id, now)
-        await _send(reply, request, request_id, send)
+        await _send(reply, request, request_id, receive, send)
 
     def _refusal(self, fault: Fault, request: Request, request_id: str, now: int) -> Reply:
         return Reply(fault.status, wire.error_document(fault, request.base, request_id, now))
@@ -167,7 +168,7 @@ async def _body(receive: Receive) -> bytes:
 # Replies -------------------------------------------------------------------------------------------------------------
 
 
-async def _send(reply: Reply, request: Request, request_id: str, send: Send) -> None:
+async def _send(reply: Reply, request: Request, request_id: str, receive: Receive, send: Send) -> None:
     headers = {"request-id": request_id, "DataServiceVersion": "3.0", **reply.headers}
     if request.headers.get("return-client-request-id", "").lower() == "true":
         headers["client-request-id"] = request.headers.get("client-request-id", "")
@@ -181,20 +182,35 @@ async def _send(reply: Reply, request: Request, request_id: str, send: Send) -> 
     start = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()]
     await send({"type": "http.response.start", "status": reply.status, "headers": start})
     if reply.content is not None:
-        await _send_slice(reply.content, send)
+        await _send_slice(reply.content, receive, send)
     else:
         await send({"type": "http.response.body", "body": body})
 
 
-async def _send_slice(content: Slice, send: Send) -> None:
+async def _send_slice(content: Slice, receive: Receive, send: Send) -> None:
     """The bytes promised: a file that shrank meanwhile is made up with zeros rather than a broken answer."""
+    gone = asyncio.ensure_future(_disconnected(receive))
+    try:
+        await _send_parts(content, gone, send)
+    finally:
+        gone.cancel()
+
+
+async def _disconnected(receive: Receive) -> None:
+    """Until the client has gone: the server takes what is sent then without a word."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+async def _send_parts(content: Slice, gone: asyncio.Future[None], send: Send) -> None:
     with content.file as file:
         file.seek(content.start)
         left = content.length
-        while left:
+        while left and not gone.done():
             part = file.read(min(left, CHUNK))
             part = part or bytes(min(left, CHUNK))
             left -= len(part)
             await send({"type": "http.response.body", "body": part, "more_body": left > 0})
+            await asyncio.sleep(0)  # a send that need not wait gives nobody else a turn
         if not content.length:
             await send({"type": "http.response.body", "body": b""})

@@ -20,6 +20,15 @@ def enqueue(book: JobBook, task: Task, spec: Document, *, first: bool = False) -
     line_up(book, task, first=first)
 
 
+def enqueue_again(book: JobBook, task: Task, spec: Document) -> None:
+    """In line once more, and on each list no more than once: it may have been ended while it still waited."""
+    for key in map(dependency_key, spec.get("dependsOn", {}).get("taskIds", [])):
+        if waiting := book.dependants.get(key):
+            book.dependants[key] = [one for one in waiting if one is not task]
+    book.range_dependants = [entry for entry in book.range_dependants if entry[2] is not task]
+    enqueue(book, task, spec)
+
+
 def line_up(book: JobBook, task: Task, *, first: bool = False) -> None:
     """At the end of the job's line; what lost its node goes to the front again."""
     book.ready[task.seq] = task

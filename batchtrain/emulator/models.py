@@ -315,6 +315,9 @@ def read(model: str, document: object, place: str = "") -> Document:
 
 Reader = Callable[[Any, str], Any]
 
+MOST = 2**31 - 1
+"""The service's whole numbers are 32 bits wide; a longer one could not even be stored."""
+
 
 def _str(value: Any, place: str) -> str:
     if isinstance(value, str):
@@ -328,9 +331,12 @@ def _int(value: Any, place: str) -> int:
     try:
         if isinstance(value, bool) or int(value) != float(value):
             raise ValueError
-        return int(value)
+        whole = int(value)
     except (TypeError, ValueError, OverflowError):
         raise invalid_property(place, value, "A whole number was expected.") from None
+    if not -MOST - 1 <= whole <= MOST:
+        raise invalid_property(place, value, f"The value must be between {-MOST - 1} and {MOST}.")
+    return whole
 
 
 def _bool(value: Any, place: str) -> bool:

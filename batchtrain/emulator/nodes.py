@@ -16,10 +16,9 @@ VERDICTS: Mapping[str, str] = {"requeue": "requeue", "terminate": "terminate"}
 
 
 def leave(world: World, book: PoolBook, node: Node, option: str, now: int) -> None:
-    """A node is to go; its tasks first, as the option says."""
-    if node.state == "leavingpool":
-        return
-    world.move(node, states.NODE, "leave", now)
+    """A node is to go; its tasks first, as the option says. One that waits for them may be told not to."""
+    if node.state != "leavingpool":
+        world.move(node, states.NODE, "leave", now)
     evict(world, book, node, option, now)
     world.save_node(node)
 
@@ -57,6 +56,7 @@ def reboot_node(world: World, call: Call) -> Reply:
     if not states.allows(states.NODE, node.state, "reboot"):
         raise Fault("OperationNotValidOnNode", NodeState=node.state)
     world.move(node, states.NODE, "reboot", call.now)
+    node.losses = 0
     evict(world, book, node, options.get("nodeRebootOption", "requeue"), call.now)
     world.save_node(node)
     return _done(book, node, call, 202)

@@ -14,7 +14,7 @@ from batchtrain.emulator.records import Instance, Node, Task
 from batchtrain.emulator.world import Deadline, JobBook, PoolBook, World, job_wall_clock, task_document
 
 MAX_LOSSES = 5
-"""Deaths in a row after which a node is given up as unusable."""
+"""Deaths in a row, with no command that came to its end between them, after which a node is given up."""
 
 # Effects begin -------------------------------------------------------------------------------------------------------
 
@@ -175,7 +175,9 @@ def _time_up(world: World, effect: scheduler.TimeUp, now: int) -> None:
             endings.terminate(world, book, "MaxWallClockTimeExpiry", now)
         return
     task = book.tasks.get(deadline.task)
-    if task is not None and (task.seq, task.run) == (deadline.seq, deadline.run):
+    if task is None or (task.seq, task.run) != (deadline.seq, deadline.run):
+        return
+    if task.wall_clock and task.start + task.wall_clock <= now:  # the limit may have been changed meanwhile
         message = "The task exceeded its maximum wall clock time and was ended."
         endings.condemn(world, task, "terminate", now, endings.task_ended(message))
 
@@ -272,8 +274,8 @@ def node_lost(world: World, node_id: str, now: int) -> None:
     for task in tuple(book.running[node.id].values()):
         endings.condemn(world, task, "requeue", now)
         for instance in task.instances:
-            if instance.node == node.id and instance.phase != "ended":
-                instance.phase, instance.phase_time = "ended", now
+            if instance.node == node.id:
+                _gone(instance, now)
         _conclude_if_over(world, task, now)
     if states.allows(states.NODE, node.state, "lost"):
         world.move(node, states.NODE, "lost", now)
@@ -330,6 +332,7 @@ def _after_start_task(world: World, node: Node, *, failed: bool, now: int) -> No
 
 def _ready(world: World, node: Node, now: int) -> None:
     world.move(node, states.NODE, "ready", now)
+    node.errors = []
     if not node.scheduling:
         world.move(node, states.NODE, "offline", now)
 
@@ -414,6 +417,13 @@ def _step(world: World, task: Task, number: int, event: str, now: int) -> None:
     world.touch_task(task)
 
 
+def _gone(instance: Instance, now: int) -> None:
+    """Its node died, and all of the instance with it."""
+    if instance.phase != "ended":
+        instance.phase, instance.phase_time = "ended", now
+        instance.end = instance.end or now
+
+
 def _stale(task: Task, run: int, number: int, phase: str) -> bool:
     return run != task.run or len(task.instances) <= number or task.instances[number].phase != phase
 
@@ -460,6 +470,8 @@ def _wake_job(world: World, key: str, now: int) -> None:
         elif task.state == "running":
             book.running[task.seq] = task
             task.verdict = task.verdict or "requeue"
+            for instance in task.instances:
+                _gone(instance, now)
             endings.conclude(world, book, task, now)
 
 

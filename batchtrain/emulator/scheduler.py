@@ -288,6 +288,7 @@ def _assign_job(world: World, book: PoolBook, job: JobBook, free: dict[str, int]
     room = job.record.spec.get("maxParallelTasks", -1)
     room = len(job.ready) if room < 0 else room - len(job.running)
     open_slots = sum(free.values())
+    ending = _ids_still_ending(job)
     for looked, task in enumerate(job.ready.values()):
         if open_slots <= 0 and looked >= LOOK_AHEAD:
             return
@@ -298,6 +299,8 @@ def _assign_job(world: World, book: PoolBook, job: JobBook, free: dict[str, int]
             if world.hints.get(task.seq) != reason:
                 yield Hint(job.key, task.id.lower(), reason)
             continue
+        if task.id.lower() in ending:
+            continue
         if room <= 0:
             return
         if open_slots > 0 and (nodes := choose(book, task, free)):
@@ -306,6 +309,12 @@ def _assign_job(world: World, book: PoolBook, job: JobBook, free: dict[str, int]
             open_slots -= task.slots * len(nodes)
             room -= 1
             yield Assign(job.key, task.id.lower(), nodes)
+
+
+def _ids_still_ending(job: JobBook) -> set[str]:
+    """Deleted tasks whose runs are ending: one made anew under such an id would share their directory."""
+    ids = ((task, task.id.lower()) for task in job.running.values())
+    return {task_id for task, task_id in ids if job.tasks.get(task_id) is not task}
 
 
 def choose(book: PoolBook, task: Task, free: dict[str, int]) -> tuple[str, ...]:

@@ -31,6 +31,8 @@ from batchtrain.version import __version__
 
 LOOPBACK = ("127.0.0.1", "localhost")
 LOG, STATUS_FILE, KEY_FILE, LOCK_FILE, DATABASE = "emulator.log", "emulator.json", "key", "lock", "world.sqlite3"
+OURS = {LOG, STATUS_FILE, KEY_FILE, LOCK_FILE, DATABASE, images.FILE}
+"""Any of these makes a directory an emulator's."""
 LOG_TAIL = 20
 ANSWER_SECONDS = 5.0
 
@@ -126,8 +128,7 @@ async def _serve(
     from batchtrain.emulator.store import Store, UnknownSchema
 
     data_dir = settings.data_dir.absolute()
-    data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
-    data_dir.chmod(0o700)
+    _make_directory(data_dir)
     with _locked(data_dir), _listen(settings) as listener:
         endpoint = f"http://{settings.host}:{listener.getsockname()[1]}"
         key = _key(data_dir)
@@ -142,10 +143,22 @@ async def _serve(
             driver.wake()
             status = Status(endpoint, settings.account, key, os.getpid(), data_dir, data_dir / LOG)
             application = Application(driver, Identity(__version__, os.getpid(), settings.account), key, stop)
-            await _run_http(application, listener, stop, lambda: _announce(status, ready))
+            await _run_http(application, listener, stop, lambda: _announce(status, ready, own=stop.signals))
         finally:
-            (data_dir / STATUS_FILE).unlink(missing_ok=True)
-            await driver.stop()
+            try:
+                await driver.stop()
+            finally:
+                (data_dir / STATUS_FILE).unlink(missing_ok=True)
+
+
+def _make_directory(data_dir: Path) -> None:
+    """Make the data directory, for its owner alone. One that holds only others' files is refused as it is."""
+    data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+    found = {path.name for path in data_dir.iterdir()}
+    if not found:
+        data_dir.chmod(0o700)
+    elif not found & OURS:
+        raise StartFailed(f"{data_dir} holds files that are not an emulator's: give it a directory of its own")
 
 
 def clock() -> int:
@@ -208,8 +221,9 @@ async def _run_http(application: Any, listener: socket.socket, stop: _Stop, read
     await server.serve([listener])
 
 
-def _announce(status: Status, ready: Callable[[Status], None]) -> None:
-    document = {"pid": status.pid, "endpoint": status.endpoint, "account": status.account, "version": __version__}
+def _announce(status: Status, ready: Callable[[Status], None], *, own: bool) -> None:
+    document = {"pid": status.pid, "endpoint": status.endpoint, "account": status.account, "version": __version__,
+                "ownProcess": own}  # fmt: skip
     images.write_atomically(status.data_dir / STATUS_FILE, json.dumps(document) + "\n")
     logger.info("listening at %s, account %s, data in %s", status.endpoint, status.account, status.data_dir)
     ready(status)
@@ -261,7 +275,7 @@ def _key(data_dir: Path) -> str:
 def spawn(settings: Settings, timeout: float = 20.0) -> Status:
     """Start an emulator that outlives its starter and wait until it answers. Raises StartFailed."""
     data_dir = settings.data_dir.absolute()
-    data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+    _make_directory(data_dir)
     reader, writer = os.pipe()
     try:
         pid = _start_process(settings, data_dir, writer)
@@ -363,6 +377,7 @@ def stop(data_dir: Path, timeout: float = 15.0) -> bool:
     running = status(data_dir)
     if running is None:
         return False
+    own = _is_own_process(running.data_dir)
     _signed("POST", running, "/_emulator/stop")
     with (running.data_dir / LOCK_FILE).open("w") as file:
         end = time.monotonic() + timeout
@@ -370,8 +385,30 @@ def stop(data_dir: Path, timeout: float = 15.0) -> bool:
             if time.monotonic() > end:
                 os.kill(running.pid, signal.SIGKILL)  # its nodes see their sockets end, and go too
             time.sleep(0.02)
+    while own and _lives(running.pid):  # the lock goes a little before the process: threads may still be at work
+        if time.monotonic() > end:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(running.pid, signal.SIGKILL)
+        time.sleep(0.02)
     _reap(running.pid)
     return True
+
+
+def _is_own_process(data_dir: Path) -> bool:
+    """Whether the emulator is all that its process does, and not a thread of a test."""
+    try:
+        return bool(json.loads((data_dir / STATUS_FILE).read_text(encoding="utf-8")).get("ownProcess"))
+    except (OSError, ValueError):
+        return False
+
+
+def _lives(pid: int) -> bool:
+    """Whether a process still runs; one that nobody has reaped yet does not."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return state not in ("Z", "X")
 
 
 def reset(data_dir: Path) -> None:

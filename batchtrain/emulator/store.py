@@ -23,6 +23,9 @@ CREATE TABLE IF NOT EXISTS record (
 _TYPES: dict[str, type[Record]] = {"pool": Pool, "node": Node, "job": Job, "task": Task}
 """In the order in which they are read back: what holds others comes before them."""
 
+_Row = tuple[str, str, str, bytes]
+"""Kind, owner, key and data of a record."""
+
 
 class UnknownSchema(Exception):
     """The data directory was written by another version of the emulator."""
@@ -68,20 +71,25 @@ class Store:
     def commit(self, changes: Iterable[Change], last_seq: int) -> None:
         """All changes in one transaction."""
         encode = msgspec.msgpack.Encoder().encode
-        written = []
+        written: list[_Row] = []
         self._database.execute("BEGIN IMMEDIATE")
         try:
             for change in changes:
                 if change.record is not None:
                     written.append((change.kind, change.owner, change.key, encode(change.record)))
-                else:
+                else:  # in order: what was written before its job was deleted goes with it
+                    self._write(written)
+                    written = []
                     self._delete(change)
-            self._database.executemany("INSERT OR REPLACE INTO record VALUES (?, ?, ?, ?)", written)
+            self._write(written)
             self._database.execute("INSERT OR REPLACE INTO meta VALUES ('last_seq', ?)", (str(last_seq),))
             self._database.execute("COMMIT")
         except BaseException:
             self._database.execute("ROLLBACK")
             raise
+
+    def _write(self, rows: list[_Row]) -> None:
+        self._database.executemany("INSERT OR REPLACE INTO record VALUES (?, ?, ?, ?)", rows)
 
     def _delete(self, change: Change) -> None:
         if change.kind == "tasks":

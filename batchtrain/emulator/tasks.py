@@ -19,7 +19,7 @@ from batchtrain.emulator.faults import Fault, invalid_property
 from batchtrain.emulator.query import Row, listing, number, selected
 from batchtrain.emulator.records import Task
 from batchtrain.emulator.reply import Call, Reply, accepted, created, element, stamped
-from batchtrain.emulator.world import JobBook, World, task_document
+from batchtrain.emulator.world import Deadline, JobBook, World, task_document
 
 Document = dict[str, Any]
 
@@ -222,6 +222,8 @@ def replace_task(world: World, call: Call) -> Reply:
     task.spec = msgspec.json.encode({**task_document(task), "constraints": constraints})
     task.max_retries = constraints["maxTaskRetryCount"]
     task.wall_clock = _limit(constraints["maxWallClockTime"])
+    if task.state == "running" and task.wall_clock:
+        world.add_deadline(Deadline(task.start + task.wall_clock, task.seq, book.key, task.id.lower(), task.run))
     world.stamp(task, call.now)
     world.save_task(task)
     return accepted(task, documents.task_url(call.base, book.record, task), 200)
@@ -259,7 +261,7 @@ def reactivate_task(world: World, call: Call) -> Reply:
     world.set_task_state(book, task, "reactivate", call.now)
     endings.forget_run(task)
     task.retries = task.last_retry = 0
-    lines.line_up(book, task)
+    lines.enqueue_again(book, task, task_document(task))
     world.stamp(task, call.now)
     world.save_task(task)
     world.touch_job(book.key)

@@ -65,7 +65,10 @@ def parse_timestamp(text: str) -> int:
         raise ValueError(f"not a time stamp: {text}")
     day, clock, fraction, zone = match.groups()
     offset = "+00:00" if zone in (None, "Z", "z") else zone if ":" in zone else f"{zone[:3]}:{zone[3:]}"
-    moment = datetime.fromisoformat(f"{day}T{clock or '00:00:00'}{offset}")
+    try:
+        moment = datetime.fromisoformat(f"{day}T{clock or '00:00:00'}{offset}")
+    except OverflowError as error:
+        raise ValueError(f"not a time stamp: {text}") from error
     seconds = (moment - _YEAR_ONE) // timedelta(seconds=1)
     return seconds * SECOND + int((fraction or "0").ljust(7, "0")[:7])
 
@@ -77,7 +80,10 @@ def http_date(ticks: int) -> str:
 
 def parse_http_date(text: str) -> int:
     """The ticks of an RFC 1123 date; raises ValueError."""
-    moment = parsedate_to_datetime(text)
+    try:
+        moment = parsedate_to_datetime(text)
+    except OverflowError as error:
+        raise ValueError(f"not a date: {text}") from error
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=timezone.utc)
     return (moment - _YEAR_ONE) // timedelta(seconds=1) * SECOND
@@ -89,7 +95,7 @@ def parse_duration(text: str) -> int:
     if clock := _CLOCK.fullmatch(text):
         days, hours, minutes, seconds, fraction = (part or "0" for part in clock.groups())
         whole = int(days) * 86_400 + int(hours) * 3600 + int(minutes) * 60 + int(seconds)
-        return whole * SECOND + int(fraction.ljust(7, "0"))
+        return min(whole * SECOND + int(fraction.ljust(7, "0")), FOREVER)
     match = _DURATION.fullmatch(text)
     if not match or text in ("P", "PT") or text.endswith("T"):
         raise ValueError(f"not an ISO 8601 duration: {text}")

@@ -397,10 +397,17 @@ class World:
 
     # Waking up -----------------------------------------------------------------------------------------------------
 
-    def restore(self, changes: Iterator[Change]) -> None:
-        """Take in stored records (pools before nodes, jobs before tasks) and rebuild every index."""
+    def restore(self, changes: Iterator[Change]) -> list[Change]:
+        """Take in stored records (pools before nodes, jobs before tasks) and rebuild every index.
+
+        Returns the orphans, which were passed over: nodes without a pool and tasks without a job.
+        """
+        orphans = []
         for change in changes:
             record = change.record
+            if self._is_orphan(record):
+                orphans.append(change)
+                continue
             match record:
                 case Pool():
                     self.pools[change.key] = PoolBook(record)
@@ -419,6 +426,15 @@ class World:
             self.touch_pool(key)
         for key in self.jobs:
             self.touch_job(key)
+        return orphans
+
+    def _is_orphan(self, record: Record | None) -> bool:
+        match record:
+            case Node():
+                return record.pool not in self.pools
+            case Task():
+                return record.job not in self.job_of
+        return False
 
     def _index_node(self, book: PoolBook, node: Node) -> None:
         book.nodes[node.id], book.running[node.id] = node, {}

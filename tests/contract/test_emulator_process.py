@@ -247,3 +247,19 @@ def test_reset_removes_every_node(data_dir: Path) -> None:
     assert not list(data_dir.glob("nodes/*/tvmps_*"))
     with pytest.raises(server.NotRunning):
         server.reset(data_dir / "other")
+
+
+def test_a_directory_of_other_files_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    other.mkdir(mode=0o755)
+    (other / "thesis.tex").touch()
+    with pytest.raises(server.StartFailed, match="a directory of its own"):
+        spawn(other)
+    assert stat.S_IMODE(other.stat().st_mode) == 0o755
+    assert [path.name for path in other.iterdir()] == ["thesis.tex"]
+
+
+def test_a_stopped_emulator_has_no_process(data_dir: Path) -> None:
+    started = spawn(data_dir)
+    server.stop(data_dir)
+    assert not psutil.pid_exists(started.pid)

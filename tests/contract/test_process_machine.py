@@ -249,6 +249,58 @@ def agents(name: str) -> list[int]:
     return [pid for pid in pids if Path(f"/proc/{pid}/cmdline").read_bytes().endswith(f"\0{name}\0".encode())]
 
 
+def test_cancelling_a_boot_leaves_no_agent(isolation: str, tmp_path: Path) -> None:
+    async def story(nodes: Nodes) -> None:
+        booting = asyncio.create_task(nodes.boot("a"))
+        while not agents("a"):
+            await asyncio.sleep(0)
+        for _ in range(10):  # on to where it waits for the agent's answer
+            await asyncio.sleep(0)
+        booting.cancel()
+        await asyncio.wait_for(asyncio.wait({booting}), 10)
+        assert booting.cancelled()
+        assert not agents("a")
+
+    tell(tmp_path / "d", story, count=0)
+
+
+def test_a_scope_that_stopped_its_own_supervisor_is_ended(in_namespaces: None, tmp_path: Path, marker: str) -> None:
+    async def story(nodes: Nodes) -> None:
+        running = asyncio.create_task(nodes.run("a", "bash -c 'touch up; kill -STOP $PPID; sleep 100'", MARK=marker))
+        while not (stopped := [pid for pid in agents("a") if state(pid) == "T"]):
+            await asyncio.sleep(0.01)
+        try:
+            await asyncio.wait_for(nodes.machine.end("a", SCOPE), 10)
+        finally:
+            for pid in stopped:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGCONT)
+        await running
+        assert not alive(f"MARK={marker}")
+
+    tell(tmp_path / "d", story)
+
+
+def state(pid: int) -> str:
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    return ""
+
+
+def test_a_run_that_kills_its_supervisor_leaves_no_process_but_those_of_ssh_sessions(
+    isolation: str, tmp_path: Path, marker: str
+) -> None:
+    async def story(nodes: Nodes) -> None:
+        await nodes.run("a", f"ssh {address('a')} 'LOGIN={marker} setsid sleep 100 > /dev/null 2>&1 &'")
+        await nodes.run("a", DAEMON, MARK=marker)
+        ended = await nodes.run("a", "bash -c 'kill -9 $PPID; sleep 100'", MARK=marker)
+        assert ended == Exit(137)
+        assert none_alive_soon(f"MARK={marker}")
+        assert alive(f"LOGIN={marker}")
+
+    tell(tmp_path / "d", story)
+
+
 OWNER = """
 import asyncio, sys
 from pathlib import Path
@@ -286,6 +338,30 @@ def test_a_removed_node_leaves_no_directory_even_where_a_task_locked_it(isolatio
         await nodes.machine.remove("a")
         await nodes.machine.remove("a")
         assert not nodes.up["a"].root.exists()
+
+    tell(tmp_path / "d", story)
+
+
+def test_removing_a_node_leaves_the_mode_of_what_its_links_lead_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    outside = tmp_path / "outside"
+    outside.touch(mode=0o640)
+    unlink, refused = os.unlink, []
+
+    def refuse_once(path: str, *, dir_fd: int | None = None) -> None:
+        if Path(path).name == "link" and not refused:
+            refused.append(path)
+            raise PermissionError(path)  # root is refused nothing
+        unlink(path, dir_fd=dir_fd)
+
+    async def story(nodes: Nodes) -> None:
+        await nodes.run("a", f"ln -s {outside} link")
+        monkeypatch.setattr(os, "unlink", refuse_once)
+        await nodes.machine.remove("a")
+        assert refused
+        assert not nodes.up["a"].root.exists()
+        assert outside.stat().st_mode & 0o777 == 0o640
 
     tell(tmp_path / "d", story)
 
@@ -336,6 +412,15 @@ def test_an_ssh_session_has_the_nodes_environment_and_nothing_of_the_callers(iso
         for made_by_bash in ("SHLVL", "_"):
             session.pop(made_by_bash)
         assert session == nodes.up["b"].environment
+
+    tell(tmp_path / "d", story, count=2)
+
+
+def test_an_ssh_session_has_no_descriptor_but_its_streams(isolation: str, tmp_path: Path) -> None:
+    async def story(nodes: Nodes) -> None:
+        listings_own = "3"
+        printed = await nodes.output("a", f"ssh {address('b')} ls /proc/self/fd")
+        assert printed.split() == ["0", "1", "2", listings_own]
 
     tell(tmp_path / "d", story, count=2)
 
@@ -444,9 +529,16 @@ def test_nvidia_smi_counts_the_gpus_of_the_vm_size(isolation: str, tmp_path: Pat
 
 
 class Blobs(BaseHTTPRequestHandler):
-    """/ok has a body, /cut promises more than it sends, any other path is the status it names."""
+    """/ok has a body, /cut promises more than it sends, /slow waits, any other path is the status it names."""
+
+    asked = threading.Event()
+    go_on = threading.Event()
 
     def do_GET(self) -> None:
+        if self.path == "/slow":
+            self.asked.set()
+            self.go_on.wait(30)
+            self.path = "/ok"
         status = {"/ok": 200, "/cut": 200}.get(self.path) or int(self.path[1:4])
         self.send_response(status)
         self.send_header("Content-Length", "100" if self.path == "/cut" else "4")
@@ -465,6 +557,59 @@ def blobs() -> Iterator[str]:
         yield f"http://127.0.0.1:{server.server_port}"
         server.shutdown()
         thread.join()
+
+
+@pytest.fixture
+def slow_blobs(blobs: str) -> Iterator[str]:
+    Blobs.asked.clear()
+    Blobs.go_on.clear()
+    yield blobs
+    Blobs.go_on.set()
+
+
+def test_what_was_ended_during_its_downloads_does_not_start(isolation: str, tmp_path: Path, slow_blobs: str) -> None:
+    async def story(nodes: Nodes) -> None:
+        run = Run(SCOPE, TASK, "touch started", {}, (Download(f"{slow_blobs}/slow", "x"),))
+        running = asyncio.create_task(nodes.machine.run("a", run))
+        await asyncio.to_thread(Blobs.asked.wait, 30)
+        await nodes.machine.end("a", SCOPE)
+        ended = await asyncio.wait_for(running, 10)
+        assert (ended.code, ended.failure) == (None, "TaskEnded")
+        assert (await nodes.machine.run("a", run)).failure == "TaskEnded"
+        assert not nodes.file("a", "wd/started").exists()
+        assert not nodes.file("a", "wd/x").exists()
+
+    tell(tmp_path / "d", story)
+
+
+QUITTER = """
+import asyncio, sys
+from pathlib import Path
+from batchtrain.emulator.machine.process import open_machine
+from batchtrain.emulator.machine.types import Download, Run
+from tests.contract.nodes_on_this_machine import Nodes
+
+async def main():
+    nodes = Nodes(await open_machine(Path(sys.argv[1]), {}.get))
+    await nodes.boot("a")
+    running = asyncio.create_task(nodes.machine.run("a", Run("s", "t", "true", {}, (Download(sys.argv[2], "x"),))))
+    await asyncio.to_thread(sys.stdin.readline)
+    running.cancel()
+    await nodes.machine.close()
+
+asyncio.run(main())
+"""
+
+
+def test_a_download_does_not_keep_the_emulators_process(tmp_path: Path, slow_blobs: str, root: Path) -> None:
+    command = [sys.executable, "-c", QUITTER, str(tmp_path / "d"), f"{slow_blobs}/slow"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, cwd=root) as owner:
+        try:
+            assert Blobs.asked.wait(20)
+            owner.communicate(b"quit\n", timeout=10)
+            assert owner.returncode == 0
+        finally:
+            owner.kill()
 
 
 def test_resource_files_are_there_before_the_command_starts(isolation: str, tmp_path: Path, blobs: str) -> None:

@@ -223,14 +223,18 @@ class Loop:
 
 def descendants(ancestor: int) -> list[int]:
     """Every living process below `ancestor`, parents first, as /proc has it now."""
-    children: dict[int, list[int]] = {}
+    below: dict[int, list[int]] = {}
     for entry in os.listdir("/proc"):
         if entry.isdigit():
-            children.setdefault(_parent(entry), []).append(int(entry))
-    found = list(children.get(ancestor, ()))
+            below.setdefault(_parent(entry), []).append(int(entry))
+    found = list(below.get(ancestor, ()))
     for pid in found:
-        found.extend(children.get(pid, ()))
+        found.extend(below.get(pid, ()))
     return found
+
+
+def children(parent: int) -> list[int]:
+    return [int(entry) for entry in os.listdir("/proc") if entry.isdigit() and _parent(entry) == parent]
 
 
 def _parent(pid: str) -> int:
@@ -432,8 +436,9 @@ class Supervisor:
 class Scope:
     """The agent's end of a supervisor."""
 
-    def __init__(self, channel: Channel) -> None:
+    def __init__(self, channel: Channel, supervisor: int) -> None:
         self.channel = channel
+        self.supervisor = supervisor
         self.runs: set[int] = set()
         self.enders: list[int] = []
         """Requests to be answered when the supervisor is gone, which is when its last process is."""
@@ -453,6 +458,8 @@ class Login:
     def receive(self) -> tuple[str, str, str] | None:
         """(client address, its port, command), or None while more is to come; EOFError when the client is gone."""
         data, fds, _, _ = socket.recv_fds(self.socket, 1 << 16, 3)
+        for fd in fds:  # they arrive inheritable: another session's daemon would hold this one's streams open
+            os.set_inheritable(fd, False)
         self._stdio += fds
         if not data:
             raise EOFError
@@ -489,7 +496,10 @@ class Agent:
         self._boot = boot
         self._tmp = tmp
         self._scopes: dict[str, Scope] = {}
+        self._supervisors: set[int] = set()
         self._sessions: dict[int, Login] = {}
+        self._killing = False
+        """A supervisor was killed, and what it ran is not yet gone."""
         self._loop = Loop(self._on_child)
         self._door = _listen(boot["peers"], boot["address"])
 
@@ -538,14 +548,17 @@ class Agent:
             self._control.send({"event": "ended", "id": message["id"]})
             return
         scope.enders.append(message["id"])
+        _signal(scope.supervisor, signal.SIGCONT)  # a task's `kill -STOP -1` stops its supervisor too
         scope.channel.send(message)
 
     def _supervise(self, name: str) -> Scope:
         ours, theirs = socket.socketpair()
-        if os.fork() == 0:
+        pid = os.fork()
+        if pid == 0:
             _supervise(theirs)
         theirs.close()
-        scope = Scope(Channel(ours))
+        self._supervisors.add(pid)
+        scope = Scope(Channel(ours), pid)
         self._loop.watch(ours.fileno(), lambda: self._on_scope(name, scope))
         return scope
 
@@ -566,8 +579,26 @@ class Agent:
             del self._scopes[name]
         for run in scope.runs:
             self._control.send({"event": "exit", "id": run, "code": 128 + signal.SIGKILL})
+        with contextlib.suppress(ChildProcessError):  # its socket ends before its children become the agent's
+            os.waitpid(scope.supervisor, 0)
+        self._supervisors.discard(scope.supervisor)
+        if not scope.enders:
+            self._kill_orphans()
         for request in scope.enders:
             self._control.send({"event": "ended", "id": request})
+
+    def _kill_orphans(self) -> None:
+        """What a killed supervisor ran; the children of what dies are found at its death, as by a supervisor."""
+        orphans = [pid for pid in children(os.getpid()) if self._is_orphan_of_a_run(pid)]
+        for number in (signal.SIGSTOP, signal.SIGKILL):
+            for pid in orphans:
+                _signal(pid, number)
+                signal_tree(pid, number)
+        self._killing = bool(orphans)
+
+    def _is_orphan_of_a_run(self, pid: int) -> bool:
+        """A daemon that an ssh session started is one of the agent's own children too, and stays."""
+        return pid not in self._supervisors and pid not in self._sessions and not _is_of_a_session(pid)
 
     # ssh sessions
 
@@ -610,9 +641,19 @@ class Agent:
             login = self._sessions.pop(pid, None)
             if login is not None:
                 login.finish(os.WEXITSTATUS(status) if os.WIFEXITED(status) else 255)
+        if self._killing:
+            self._kill_orphans()
 
 
 _OPERATIONS = {"run": Agent._run, "end": Agent._end, "expose": Agent._expose}
+
+
+def _is_of_a_session(pid: int) -> bool:
+    try:
+        with open(f"/proc/{pid}/environ", "rb") as file:
+            return b"\0SSH_CONNECTION=" in b"\0" + file.read()
+    except OSError:
+        return False
 
 
 def _listen(folder: str, address: str) -> socket.socket:
@@ -719,6 +760,7 @@ def _start() -> None:
         signal.signal(number, signal.SIG_DFL)  # a shell's background job ignores SIGINT, and exec would pass that on
     os.umask(0o022)
     control = Channel(socket.socket(fileno=int(sys.argv[1])))
+    control.socket.set_inheritable(False)
     boot = control.wait()
     if boot is None:
         return

@@ -7,13 +7,14 @@ import os
 import tempfile
 import urllib.error
 import urllib.request
+from collections.abc import Callable
 from http.client import HTTPException, HTTPResponse
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from batchtrain.emulator.machine.types import Download
 
-CHUNK = 1 << 20
+CHUNK = 1 << 16
 TIMEOUT_SECONDS = 60.0
 STATUS_CODES = {401: "BlobAccessDenied", 403: "BlobAccessDenied", 404: "BlobNotFound", 409: "BlobAccessDenied"}
 """HTTP status to failure code; 409 is how storage refuses anonymous reads of a private account."""
@@ -27,14 +28,17 @@ class DownloadError(Exception):
         self.code = code
 
 
-def fetch(item: Download, directory: Path, root: Path) -> None:
-    """Download one file to `directory/item.path`, which must lie below `root`, links followed. Blocks."""
+def fetch(item: Download, directory: Path, root: Path, called_off: Callable[[], bool]) -> None:
+    """Download one file to `directory/item.path`, which must lie below `root`, links followed. Blocks.
+
+    Once `called_off()` it leaves no file behind, and ends with the next bytes that come, or that do not.
+    """
     path = directory / item.path
     if not item.path or not path.resolve().is_relative_to(root.resolve()) or path.is_symlink():
         raise DownloadError("ResourceFileWriteFailed", f"{item.path}: leads out of the node's directory")
     with _open(item) as body:
         try:
-            _store(body, path, int(item.mode, 8) & 0o7777)
+            _store(body, path, int(item.mode, 8) & 0o7777, called_off)
         except (urllib.error.URLError, TimeoutError, ConnectionError, HTTPException) as error:
             raise DownloadError("BlobDownloadMiscError", f"{_shown(item.url)}: {error}") from None
         except (OSError, ValueError) as error:
@@ -63,14 +67,16 @@ def _opener(url: str) -> urllib.request.OpenerDirector:
     return urllib.request.build_opener()
 
 
-def _store(body: HTTPResponse, path: Path, mode: int) -> None:
+def _store(body: HTTPResponse, path: Path, mode: int, called_off: Callable[[], bool]) -> None:
     """Written aside and renamed: a task sees the whole file or none."""
     path.parent.mkdir(parents=True, exist_ok=True)
     fd, aside = tempfile.mkstemp(dir=path.parent, prefix=".download-")
     try:
         with open(fd, "wb") as file:
-            while chunk := body.read(CHUNK):
+            while not called_off() and (chunk := body.read(CHUNK)):
                 file.write(chunk)
+            if called_off():
+                raise ConnectionError("called off")
             if body.length:  # what is left to come; read() says nothing of a connection that was cut
                 raise ConnectionError(f"the connection was closed {body.length} bytes early")
             os.fchmod(file.fileno(), mode)

@@ -14,16 +14,17 @@ import shlex
 import shutil
 import signal
 import socket
+import stat
 import struct
 import subprocess
 import sys
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
 from batchtrain.emulator.machine.download import DownloadError, fetch
-from batchtrain.emulator.machine.types import Exit, NodeLost, NodeSpec, NodeUp, Run
+from batchtrain.emulator.machine.types import Download, Exit, NodeLost, NodeSpec, NodeUp, Run
 
 logger = logging.getLogger("batchtrain.emulator.machine")
 
@@ -98,7 +99,7 @@ class ProcessMachine:
         self._image_prefix = image_prefix
         self._nodes: dict[str, _Node] = {}
         self._pools: dict[str, _Pool] = {}
-        self._downloads = ThreadPoolExecutor(PARALLEL_DOWNLOADS, thread_name_prefix="download")
+        self._slots = asyncio.Semaphore(PARALLEL_DOWNLOADS)
 
     async def boot(self, spec: NodeSpec, lost: Callable[[str], None]) -> NodeUp:
         """Bring a node up; what a former life of it left in its directory stays. NodeLost when it does not come up."""
@@ -111,13 +112,17 @@ class ProcessMachine:
         try:
             await node.start(_boot_message(spec, up, pool, self.isolation), pool.log(spec.node_id))
         except BaseException:
+            node.kill()  # nobody else would close its control socket, without whose end it lives on
             await self._gone(node)
             raise
         node.watch(lambda: self._on_end(node, lost))
         return up
 
     async def run(self, node_id: str, run: Run) -> Exit:
-        """Run one command to its end. Cancelling the call does not end the command; `end` does."""
+        """Run one command to its end. Cancelling the call does not end the command; `end` does.
+
+        A scope that was ended runs nothing more on its node, where a run of it was still being prepared neither.
+        """
         node = self._node(node_id)
         refusal = self._refusal(run)
         if refusal is not None:
@@ -132,6 +137,8 @@ class ProcessMachine:
         except DownloadError as error:
             return Exit(None, error.code, str(error))
         await self._show(node, self._prefix(run.image))
+        if run.scope in node.ended:
+            return Exit(None, "TaskEnded", "the task ended before its command started")
         inside = PurePosixPath(node.up.root_inside, run.directory)
         answer = await node.ask(
             op="run",
@@ -150,6 +157,7 @@ class ProcessMachine:
         """End every process of a scope; at once when the node is not there (they ended with it)."""
         node = self._nodes.get(node_id)
         if node is not None:
+            node.end(scope)
             with contextlib.suppress(NodeLost):
                 await node.ask(op="end", scope=scope, grace=grace)
 
@@ -176,7 +184,6 @@ class ProcessMachine:
     async def close(self) -> None:
         """Shut down every node."""
         await asyncio.gather(*(self.shutdown(node_id) for node_id in list(self._nodes)))
-        self._downloads.shutdown(wait=False, cancel_futures=True)
 
     def _node(self, node_id: str) -> _Node:
         if node_id not in self._nodes:
@@ -234,13 +241,29 @@ class ProcessMachine:
                 await asyncio.gather(*(peer.ask(op="expose", path=path) for peer in peers), return_exceptions=True)
 
     async def _fetch(self, node: _Node, directory: Path, run: Run) -> None:
-        """Every resource file, a few at a time; the first failure (in the order given) is raised when all are done."""
+        """Every resource file, a few at a time; the first failure (in the order given) is raised when all are done, or
+        called off: by the end of the scope, of the node or of this call."""
+        if not run.downloads or run.scope in node.ended:
+            return
         target = directory / run.downloads_to if run.downloads_to else directory
-        loop = asyncio.get_running_loop()
-        waits = [loop.run_in_executor(self._downloads, fetch, item, target, node.up.root) for item in run.downloads]
-        for result in await asyncio.gather(*waits, return_exceptions=True):
-            if isinstance(result, BaseException):
-                raise result
+        waits = [asyncio.ensure_future(self._download(item, target, node.up.root)) for item in run.downloads]
+        try:
+            with node.calling_off(run.scope, waits):
+                await asyncio.wait(waits)
+        finally:
+            for wait in waits:
+                wait.cancel()
+        errors = [wait.exception() for wait in waits if not wait.cancelled()]
+        for error in filter(None, errors):
+            raise error
+
+    async def _download(self, item: Download, target: Path, root: Path) -> None:
+        called_off = threading.Event()
+        async with self._slots:
+            try:
+                await _in_daemon_thread(lambda: fetch(item, target, root, called_off.is_set))
+            finally:
+                called_off.set()
 
     async def _on_end(self, node: _Node, lost: Callable[[str], None]) -> None:
         await self._gone(node)
@@ -268,6 +291,8 @@ class _Node:
         self.asked = False
         """Its end was asked for."""
         self.said_elevated = False
+        self.ended: set[str] = set()
+        """Scopes, whose names do not come again."""
         self.gone: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._process: subprocess.Popen[bytes] | None = None
         self._init: int | None = None
@@ -275,6 +300,7 @@ class _Node:
         self._reader: asyncio.StreamReader | None = None
         self._ids = itertools.count(1)
         self._answers: dict[int, asyncio.Future[dict[str, Any]]] = {}
+        self._downloads: list[tuple[str, list[asyncio.Task[None]]]] = []
         self._task: asyncio.Task[None] | None = None
 
     async def start(self, boot: dict[str, Any], log: Path) -> None:
@@ -311,6 +337,27 @@ class _Node:
         finally:
             self._answers.pop(number, None)
 
+    def end(self, scope: str) -> None:
+        """Whatever is still being prepared for a scope is called off."""
+        self.ended.add(scope)
+        self._call_off(scope)
+
+    @contextlib.contextmanager
+    def calling_off(self, scope: str, waits: list[asyncio.Task[None]]) -> Iterator[None]:
+        """Meanwhile these are cancelled by the end of the scope or of the node."""
+        entry = (scope, waits)
+        self._downloads.append(entry)
+        try:
+            yield
+        finally:
+            self._downloads.remove(entry)
+
+    def _call_off(self, scope: str | None) -> None:
+        for owner, waits in self._downloads:
+            if scope in (None, owner):
+                for wait in waits:
+                    wait.cancel()
+
     def hang_up(self) -> None:
         """The agent ends with its control socket."""
         if self._writer is not None:
@@ -333,6 +380,7 @@ class _Node:
 
     def say_gone(self) -> None:
         self.hang_up()
+        self._call_off(None)
         for answer in self._answers.values():
             if not answer.done():
                 answer.set_exception(NodeLost(f"{self.spec.node_id}: the node died"))
@@ -504,6 +552,29 @@ def _start_agent(control: socket.socket, name: str, stderr: Any) -> subprocess.P
     )
 
 
+async def _in_daemon_thread(work: Callable[[], None]) -> None:
+    """As `asyncio.to_thread`, in a thread that neither a cancelled call nor the end of the process waits for."""
+    loop = asyncio.get_running_loop()
+    outcome: asyncio.Future[BaseException | None] = loop.create_future()
+
+    def settle(error: BaseException | None) -> None:
+        if not outcome.done():
+            outcome.set_result(error)
+
+    def body() -> None:
+        error = None
+        try:
+            work()
+        except BaseException as caught:  # noqa: BLE001 - raised again where it is awaited
+            error = caught
+        with contextlib.suppress(RuntimeError):  # the loop is closed
+            loop.call_soon_threadsafe(settle, error)
+
+    threading.Thread(target=body, daemon=True).start()
+    if (error := await outcome) is not None:
+        raise error
+
+
 def _wait_readable(fd: int, seconds: float) -> None:
     poll = select.poll()
     poll.register(fd, select.POLLIN)
@@ -591,7 +662,8 @@ def _delete(directory: Path) -> None:
 def _force(function: Callable[..., Any], path: str, _: object) -> None:
     with contextlib.suppress(OSError):
         Path(path).parent.chmod(0o700)
-        Path(path).chmod(0o700)
+        if stat.S_ISDIR(os.lstat(path).st_mode):  # chmod follows links, out of the node's directory too
+            Path(path).chmod(0o700)
         if function in (os.unlink, os.rmdir):
             function(path)
         else:

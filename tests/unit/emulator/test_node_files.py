@@ -90,7 +90,7 @@ def test_a_range_past_the_end_is_416(stage: Stage, span: str) -> None:
     assert (refusal.value.status, refusal.value.code) == (416, "InvalidRange")
 
 
-@pytest.mark.parametrize("span", ["lines=1-2", "bytes=x-y", "bytes=-", "bytes"])
+@pytest.mark.parametrize("span", ["lines=1-2", "bytes=x-y", "bytes=-", "bytes", "bytes=\u00b2-"])
 def test_a_malformed_range_is_400(stage: Stage, span: str) -> None:
     with pytest.raises(Fault, match="InvalidHeaderValue"):
         read(stage, "stdout.txt", ocp_range=span)
@@ -148,3 +148,10 @@ def test_a_task_that_has_not_run_has_no_files(stage: Stage) -> None:
     stage.task("waits")
     with pytest.raises(Fault, match="TaskFilesUnavailable"):
         stage.do(files.list_task_files, "job", "waits")
+
+
+def test_a_task_s_directory_that_became_a_link_out_of_the_node_is_not_listed(stage: Stage, tmp_path: Path) -> None:
+    (tmp_path / "node" / TASK).rename(tmp_path / "node" / "moved")
+    (tmp_path / "node" / TASK).symlink_to(tmp_path)
+    with pytest.raises(Fault, match="FileNotFound"):
+        stage.do(files.list_task_files, "job", "task")

@@ -271,6 +271,31 @@ def test_a_node_that_keeps_dying_is_given_up(stage: Stage) -> None:
     assert node.state == "unusable"
 
 
+def test_deaths_with_work_done_between_them_are_not_in_a_row(stage: Stage) -> None:
+    (node,) = stage.pool(1)
+    stage.job()
+    for number in range(reports.MAX_LOSSES + 1):
+        task = stage.task(f"t{number}")
+        stage.settle()
+        stage.exits(task)
+        reports.node_lost(stage.world, node.id, stage.now)
+        stage.boot()
+    assert node.state == "idle"
+
+
+def test_a_node_that_waits_for_its_task_is_hurried_when_its_pool_is_deleted(stage: Stage) -> None:
+    stage.pool(1)
+    stage.job()
+    task = stage.task()
+    stage.settle()
+    body = {"targetDedicatedNodes": 0, "nodeDeallocationOption": "taskcompletion"}
+    stage.do(pools.resize_pool, "pool", body=body)
+    stage.settle()
+    assert task.verdict == ""
+    stage.do(pools.delete_pool, "pool")
+    assert task.verdict == "requeue"
+
+
 def test_a_node_without_scheduling_gets_no_tasks(stage: Stage) -> None:
     (node,) = stage.pool(1)
     stage.job()

@@ -40,6 +40,8 @@ TASK = {
         ("nodeInfo/nodeId eq 'n'", False),
         ("nodeInfo/nodeId ne 'n'", True),
         ("executionInfo/exitCode eq '7'", False),
+        ("executionInfo gt 5", False),
+        ("id gt DateTime'2020-01-01'", False),
     ],
 )
 def test_a_filter_holds_or_not(text: str, holds: bool) -> None:
@@ -49,7 +51,7 @@ def test_a_filter_holds_or_not(text: str, holds: bool) -> None:
 @pytest.mark.parametrize(
     "text",
     ["state", "state eq", "state is 'x'", "eq 'x'", "(state eq 'x'", "state eq 'x", "startswith(state)", "a eq 1 b",
-     "state eq DateTime'soon'", "(" * 60 + "a eq 1" + ")" * 60, "state eq 'x' and"],
+     "state eq DateTime'soon'", "a eq " + "9" * 5000, "(" * 60 + "a eq 1" + ")" * 60, "state eq 'x' and"],
 )  # fmt: skip
 def test_what_is_no_filter_is_400(text: str) -> None:
     with pytest.raises(Fault) as refusal:
@@ -84,7 +86,7 @@ def test_the_last_page_has_no_link() -> None:
     assert "odata.nextLink" not in last
 
 
-@pytest.mark.parametrize("size", ["0", "-1", "1001", "many"])
+@pytest.mark.parametrize("size", ["0", "-1", "1001", "many", "\u00b2", "9" * 5000])
 def test_a_page_has_one_to_a_thousand_entries(size: str) -> None:
     with pytest.raises(Fault, match="InvalidQueryParameterValue"):
         page(maxresults=size)
@@ -93,3 +95,9 @@ def test_a_page_has_one_to_a_thousand_entries(size: str) -> None:
 @pytest.mark.parametrize("select", ["id,taskSlotsPerNode", "id, taskSlotsPerNode", "taskSlotsPerNode,id/x"])
 def test_select_keeps_only_what_it_names(select: str) -> None:
     assert page(select=select, maxresults="1")["value"] == [{"id": "1", "taskSlotsPerNode": 1}]
+
+
+@pytest.mark.parametrize("token", ["\u00b2", "9" * 5000, "x"])
+def test_a_token_that_was_never_given_is_400(token: str) -> None:
+    with pytest.raises(Fault, match="InvalidQueryParameterValue"):
+        query.number(token)

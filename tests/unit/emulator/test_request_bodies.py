@@ -38,6 +38,8 @@ def test_durations_are_normalised() -> None:
         ({"id": "t", "commandLine": "x", "requiredSlots": "two"}, "InvalidPropertyValue", "requiredSlots"),
         ({"id": "t", "commandLine": "x", "requiredSlots": 1.5}, "InvalidPropertyValue", "requiredSlots"),
         ({"id": "t", "commandLine": "x", "requiredSlots": True}, "InvalidPropertyValue", "requiredSlots"),
+        ({"id": "t", "commandLine": "x", "requiredSlots": 2**70}, "InvalidPropertyValue", "requiredSlots"),
+        ({"id": "t", "commandLine": "x", "requiredSlots": str(2**31)}, "InvalidPropertyValue", "requiredSlots"),
         ({"id": "t", "commandLine": "x", "constraints": 1}, "InvalidRequestBody", "constraints"),
         ({"id": "t", "commandLine": "x", "environmentSettings": {}}, "InvalidPropertyValue", "environmentSettings"),
         (

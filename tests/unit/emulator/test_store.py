@@ -202,3 +202,42 @@ def test_an_image_is_mapped_listed_and_unmapped(tmp_path: Path) -> None:
     assert images.prefix_of(tmp_path, "example/train:2") is None
     assert images.list_images(tmp_path) == {"docker.io/example/train": tmp_path / "env"}
     assert (images.unmap(tmp_path, "example/train"), images.unmap(tmp_path, "example/train")) == (True, False)
+
+
+def test_subtasks_of_a_run_that_was_ending_are_over(restart: Restart) -> None:
+    stage = Stage()
+    stage.gang_pool(2)
+    stage.job()
+    task = stage.gang(2)
+    stage.settle()
+    for number in range(2):
+        stage.coordinated(task, number)
+    stage.settle()
+    reports.application_ended(stage.world, task, 1, Exit(0), stage.now)
+    stage.settle()
+    other = restart(stage)
+    (subtask,) = document(other.do(tasks.list_subtasks, "job", "task"))["value"]
+    assert (subtask["state"], "endTime" in subtask) == ("completed", True)
+
+
+def test_a_task_written_in_the_commit_that_deletes_its_job_is_gone_too(tmp_path: Path) -> None:
+    stage = Stage()
+    stage.job()
+    stage.task()
+    stage.do(jobs.delete_job, "job")
+    while effects := scheduler.due(stage.world, stage.world.take_touched(stage.now)):
+        for effect in effects:
+            reports.begin(stage.world, effect, stage.now)
+    store = Store(tmp_path / "world.sqlite3")
+    store.commit(stage.world.take_changes(), 9)
+    assert list(store.load()) == []
+    store.close()
+
+
+def test_orphans_are_passed_over_and_named() -> None:
+    stage = Stage()
+    stage.pool(1)
+    stage.job()
+    stage.task()
+    changes = [change for change in everything(stage.world) if change.kind in ("node", "task")]
+    assert World().restore(iter(changes)) == changes

@@ -459,3 +459,72 @@ def test_changes_by_users_change_the_etag_and_transitions_do_not(stage: Stage) -
     stage.settle()
     assert job_of(stage)["state"] == "disabled"
     assert (tags[0] != tags[1], job_of(stage)["eTag"]) == (True, tags[1])
+
+
+# Changes of mind
+
+
+@pytest.mark.parametrize("action", ["requeue", "retry"])
+def test_a_task_that_was_to_run_again_can_still_be_terminated(stage: Stage, action: str) -> None:
+    stage.pool(1)
+    stage.job()
+    task = stage.task(constraints={"maxTaskRetryCount": 1})
+    stage.settle()
+    if action == "requeue":
+        stage.do(jobs.disable_job, "job", body={"disableTasks": "requeue"})
+    else:
+        reports.application_ended(stage.world, task, 1, Exit(1), stage.now)
+    assert task.verdict == action
+    stage.do(tasks.terminate_task, "job", "task")
+    stage.end_scopes()
+    assert (task.state, task.failure and task.failure["code"]) == ("completed", "TaskEnded")
+
+
+def test_a_running_task_s_wall_clock_can_be_set_longer_and_shorter(stage: Stage) -> None:
+    stage.pool(1)
+    stage.job()
+    task = stage.task(constraints={"maxWallClockTime": "PT5S"})
+    stage.settle()
+    stage.do(tasks.replace_task, "job", "task", body={"constraints": {"maxWallClockTime": "PT1H"}})
+    stage.later(6)
+    stage.settle()
+    assert task.verdict == ""
+    stage.do(tasks.replace_task, "job", "task", body={"constraints": {"maxWallClockTime": "PT8S"}})
+    stage.later(2)
+    stage.settle()
+    assert task.verdict == "terminate"
+
+
+def test_a_reactivated_task_waits_for_its_dependencies_each_counted_once(stage: Stage) -> None:
+    stage.pool(3)
+    stage.job(usesTaskDependencies=True)
+    last = stage.task("last", dependsOn={"taskIds": ["a", "b"], "taskIdRanges": [{"start": 1, "end": 1}]})
+    stage.do(tasks.terminate_task, "job", "last")
+    stage.do(tasks.reactivate_task, "job", "last")
+    waited_for = [stage.task(name) for name in ("a", "b", "1")]
+    stage.settle()
+    for task in waited_for:
+        assert last.state == "active"
+        stage.exits(task)
+    assert last.state == "running"
+
+
+def test_a_user_s_terminate_is_no_preprocessing_error(stage: Stage) -> None:
+    stage.job(usesTaskDependencies=True)
+    options = {"preProcessingError": {"dependencyAction": "satisfy"}}
+    task = stage.task(exitConditions=options)
+    stage.do(tasks.terminate_task, "job", "task")
+    assert not task.satisfies
+
+
+def test_a_task_made_anew_waits_until_the_deleted_one_has_left_their_directory(stage: Stage) -> None:
+    stage.pool(1, taskSlotsPerNode=2)
+    stage.job()
+    stage.task()
+    stage.settle()
+    stage.do(tasks.delete_task, "job", "task")
+    again, other = stage.task(), stage.task("other")
+    (end, run) = stage.settle()
+    assert isinstance(end, scheduler.EndScope) and run == scheduler.RunApplication(other, 1)
+    reports.scope_ended(stage.world, end.task, end.run, 0, stage.now)
+    assert stage.settle() == [scheduler.RunApplication(again, 1)]

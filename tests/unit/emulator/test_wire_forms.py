@@ -37,6 +37,7 @@ def test_a_time_stamp_has_seven_digits_without_trailing_zeros(text: str, printed
         ("1.02:03:04", "P1DT2H3M4S"),
         (wire.INFINITE, wire.INFINITE),
         ("P99999999D", wire.INFINITE),
+        ("99999999.00:00:00", wire.INFINITE),
     ],
 )
 def test_durations_are_normalised(text: str, printed: str) -> None:
@@ -78,3 +79,9 @@ def test_date_conditions_look_at_whole_seconds() -> None:
         wire.check_conditions({"if-modified-since": later}, "0x1", NOON, reading=True)
     with pytest.raises(Fault):
         wire.check_conditions({"if-unmodified-since": same}, "0x1", NOON + wire.SECOND, reading=False)
+
+
+@pytest.mark.parametrize("text", ["soon", "Mon, 01 Jan 99999999999 00:00:00 GMT"])
+def test_what_is_no_date_is_an_error(text: str) -> None:
+    with pytest.raises(ValueError, match=r"date|time"):
+        wire.parse_http_date(text)

@@ -1,0 +1,136 @@
+"""How what is due reaches the store and the machine, when all goes well and when it does not."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from batchtrain.emulator import drive, http, jobs, pools, tasks
+from batchtrain.emulator.drive import Driver
+from batchtrain.emulator.reply import Call, Reply, Slice
+from batchtrain.emulator.store import Store
+from batchtrain.emulator.world import World
+from tests.emulation import POOL, START, FakeMachine, call
+
+Operation = Callable[[World, Call], Reply]
+
+
+class Account:
+    """A driver with a machine that runs no processes."""
+
+    def __init__(self, data_dir: Path) -> None:
+        self.store = Store(data_dir / "world.sqlite3")
+        self.machine = FakeMachine(data_dir)
+        self.world = World(seed="seed")
+        self.driver = Driver(self.world, self.store, self.machine, lambda: START)
+
+    def do(self, operation: Operation, *path: str, body: object = None) -> Reply:
+        return self.driver.change(lambda: operation(self.world, call(*path, body=body)))
+
+    async def begin(self, command: str) -> None:
+        """A pool of one node, a job and its task, which runs."""
+        self.do(pools.create_pool, body={**POOL, "targetDedicatedNodes": 1})
+        self.do(jobs.create_job, body={"id": "job", "poolInfo": {"poolId": "pool"}})
+        self.make(command)
+        await self.until(lambda: self.machine.runs)
+
+    def make(self, command: str) -> None:
+        self.do(tasks.create_task, "job", body={"id": "task", "commandLine": command})
+
+    async def until(self, holds: Callable[[], object]) -> None:
+        async def look() -> None:
+            while not holds():
+                await asyncio.sleep(0.001)
+
+        await asyncio.wait_for(look(), 10)
+
+    def state(self) -> str:
+        return self.world.jobs["job"].tasks["task"].state
+
+
+def tell(data_dir: Path, story: Callable[[Account], Awaitable[None]]) -> None:
+    async def whole() -> None:
+        account = Account(data_dir)
+        try:
+            await story(account)
+        finally:
+            await account.driver.stop()
+
+    asyncio.run(whole())
+
+
+def test_what_could_not_be_stored_is_tried_again_and_then_carried_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(drive, "STORE_AGAIN", 0.001)
+    failures = iter(range(3))
+
+    async def story(account: Account) -> None:
+        commit = account.store.commit
+
+        def full(*arguments: object) -> None:
+            if account.world.jobs and account.world.jobs["job"].running and next(failures, None) is not None:
+                raise sqlite3.OperationalError("database or disk is full")
+            commit(*arguments)  # type: ignore[arg-type]
+
+        monkeypatch.setattr(account.store, "commit", full)
+        await account.begin("exit 0")
+        await account.until(lambda: account.state() == "completed")
+
+    tell(tmp_path, story)
+    assert next(failures, None) is None
+
+
+def test_a_deleted_task_s_directory_is_out_of_the_way_before_its_namesake_starts(tmp_path: Path) -> None:
+    async def story(account: Account) -> None:
+        await account.begin("print first")
+        await account.until(lambda: account.state() == "completed")
+        account.do(tasks.delete_task, "job", "task")
+        account.make("print second")
+        await account.until(lambda: account.state() == "completed")
+        node_id, run = account.machine.runs[-1]
+        root = tmp_path / "nodes" / node_id
+        await account.until(lambda: not any((root / "volatile").iterdir()))
+        assert (root / run.directory / "stdout.txt").read_text() == "second\n"
+
+    tell(tmp_path, story)
+
+
+def test_a_download_ends_when_its_client_goes(tmp_path: Path) -> None:
+    path = tmp_path / "large"
+    with path.open("wb") as file:
+        file.truncate(1 << 30)
+    sent: list[object] = []
+
+    async def story() -> None:
+        gone = asyncio.Event()
+
+        async def receive() -> http.Message:
+            await gone.wait()
+            return {"type": "http.disconnect"}
+
+        async def send(message: http.Message) -> None:
+            sent.append(message)
+            gone.set()
+
+        await http._send_slice(Slice(path.open("rb"), 0, 1 << 30), receive, send)
+
+    asyncio.run(story())
+    assert len(sent) < 10
+
+
+def test_a_record_that_cannot_be_stored_does_not_stop_the_next(tmp_path: Path) -> None:
+    async def story(account: Account) -> None:
+        account.do(jobs.create_job, body={"id": "job", "poolInfo": {"poolId": "pool"}})
+        account.world.jobs["job"].record.started = 2**70
+        with pytest.raises(OverflowError):
+            account.do(jobs.update_job, "job", body={"priority": 1})
+        assert not account.world.take_changes()
+        account.do(pools.create_pool, body=POOL)
+        assert [change.kind for change in account.store.load()] == ["pool", "job"]
+
+    tell(tmp_path, story)
