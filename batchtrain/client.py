@@ -11,11 +11,12 @@ from batchtrain.config.load import Loaded
 from batchtrain.config.load import load as load_files
 from batchtrain.config.types import Credentials, Recipe
 from batchtrain.errors import BatchtrainError, NotFound, ServiceError, TaskFailed, UsageError
-from batchtrain.plan import plan_jobs, plan_pool
-from batchtrain.plan.types import OFFLINE, Facts, Plan, PoolFacts
+from batchtrain.plan import plan_jobs, plan_pool, plan_recipe
+from batchtrain.plan.types import Facts, Plan, PoolFacts
 from batchtrain.service import connect as signing
 from batchtrain.service import files, look, submit, watch
 from batchtrain.service.connect import Account
+from batchtrain.service.deadlines import GONE_SECONDS, JOB_SECONDS, POOL_SECONDS
 from batchtrain.service.seen import JobSeen, NodeSeen, PoolSeen, Table, TaskSeen
 from batchtrain.service.submit import Event
 from batchtrain.storage.source import read_sources
@@ -23,9 +24,6 @@ from batchtrain.storage.source import read_sources
 if TYPE_CHECKING:
     from batchtrain.emulator.server import Status
 
-POOL_SECONDS = 3600.0
-JOB_SECONDS = 7 * 24 * 3600.0
-GONE_SECONDS = 600.0
 NEXT_COMMANDS = (
     "nowhere to run: add --local (or BATCHTRAIN_LOCAL=1) for the embedded Azure Batch on this machine,"
     " or set AZURE_BATCH_ACCOUNT, AZURE_BATCH_ACCESS_KEY and AZURE_BATCH_ENDPOINT"
@@ -82,8 +80,8 @@ def emulator_directory(environment: Mapping[str, str] | None = None) -> Path:
 
 def emulated(environment: Mapping[str, str]) -> Account:
     """The embedded service as an account; started when it does not run."""
-    status, _ = ensure_emulator(emulator_directory(environment))
-    return Account(status.endpoint, status.account, status.key, emulated=True)
+    status, started = ensure_emulator(emulator_directory(environment))
+    return Account(status.endpoint, status.account, status.key, emulated=True, started=started)
 
 
 def ensure_emulator(directory: Path) -> tuple[Status, bool]:
@@ -117,7 +115,7 @@ class Client:
 
     def plan(self, recipe: Recipe) -> Plan:
         """The exact requests for a recipe's pool and jobs, sent to nobody."""
-        return plan(recipe)
+        return plan_recipe(recipe, sources=read_sources(recipe))
 
     def run(self, recipe: Recipe, *, tell: Tell = lambda _: None, timeout: float = JOB_SECONDS) -> Table[TaskSeen]:
         """Pool, jobs, wait, and clean up what this made. Raises TaskFailed when a task failed."""
@@ -133,16 +131,6 @@ class Client:
         secrets = _Secrets(recipe)
         for event in submit.submit(self.batch, todo, secrets.fill, secrets.upload):
             tell(event)
-
-
-def plan(recipe: Recipe, facts: Facts = OFFLINE) -> Plan:
-    """A recipe's pool and jobs as exact requests; without facts, offline from the pool file alone."""
-    whole = Plan(warnings=recipe.warnings)
-    if recipe.pool is not None:
-        whole = whole.joined(plan_pool(recipe))
-    if recipe.jobs:
-        whole = whole.joined(plan_jobs(recipe, facts, read_sources(recipe)))
-    return whole
 
 
 class Pools:
@@ -221,9 +209,9 @@ class Jobs:
 
     def _pool_facts(self, recipe: Recipe, timeout: float) -> PoolFacts:
         pool_id = _id(recipe)
-        if _has_gang(recipe):
-            watch.pool_steady(self._client.batch, pool_id, timeout, self._client.pace)
-        return look.pool_facts(self._client.batch, pool_id)
+        if not _has_gang(recipe):
+            return look.facts_of(look.pool(self._client.batch, pool_id))
+        return look.facts_of(watch.pool_steady(self._client.batch, pool_id, timeout, self._client.pace))
 
     def get(self, job_id: str) -> Job:
         """A handle on a job; nothing is asked until it is used."""

@@ -29,7 +29,7 @@ class _Lazy(Group):
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         if name not in GROUPS:
             return None
-        if ctx.resilient_parsing or ctx.params.get("__help__") or _wants_root_help():
+        if ctx.resilient_parsing or _wants_root_help():
             return click.Command(name, help=GROUPS[name])  # for the list: no import
         module: Any = importlib.import_module(f"batchtrain.cli.{name}")
         command: click.Command = module.command

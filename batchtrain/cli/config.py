@@ -47,8 +47,7 @@ def validate(directory: str | None) -> int:
 def plan(directory: str | None) -> None:
     """Print the exact requests for the pool and the jobs; nothing is sent."""
     from batchtrain.config.load import load
-    from batchtrain.plan import plan_jobs, plan_pool, render
-    from batchtrain.plan.types import Facts, Plan
+    from batchtrain.plan import plan_recipe, render
     from batchtrain.storage.source import read_sources
 
     chosen = settings()
@@ -56,11 +55,7 @@ def plan(directory: str | None) -> None:
     recipe = loaded.recipe
     if recipe.pool is None and not recipe.jobs:
         raise UsageError(f"{recipe.directory} has neither a pool nor jobs to plan")
-    whole = Plan(warnings=loaded.warnings)
-    if recipe.pool is not None:
-        whole = whole.joined(plan_pool(recipe))
-    if recipe.jobs:
-        whole = whole.joined(plan_jobs(recipe, Facts(), read_sources(recipe)))
+    whole = plan_recipe(recipe, sources=read_sources(recipe))
     if chosen.output == "table":
         for warning in whole.warnings:
             say(str(warning))

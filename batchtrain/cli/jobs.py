@@ -10,11 +10,10 @@ from batchtrain.cli.help import Command, Group
 from batchtrain.cli.options import common, say, seconds, settings, standing, tell
 from batchtrain.cli.output import plain, show, show_rows
 from batchtrain.errors import UsageError
+from batchtrain.service.deadlines import JOB_SECONDS, POOL_SECONDS
 
 if TYPE_CHECKING:
     from batchtrain.config.load import Loaded
-
-WEEK = 7 * 24 * 3600.0
 
 
 @click.group(cls=Group)
@@ -28,7 +27,7 @@ def command() -> None:
     "--timeout",
     type=float,
     callback=seconds,
-    default=3600.0,
+    default=POOL_SECONDS,
     show_default=True,
     help="Seconds a growing pool is given.",
 )
@@ -82,7 +81,7 @@ def tasks(job_id: str | None) -> None:
 @command.command(cls=Command)
 @click.argument("job_id", required=False)
 @click.option(
-    "--timeout", type=float, callback=seconds, default=WEEK, show_default=True, help="Seconds to wait at most."
+    "--timeout", type=float, callback=seconds, default=JOB_SECONDS, show_default=True, help="Seconds to wait at most."
 )
 @common
 def wait(job_id: str | None, timeout: float) -> None:
@@ -100,7 +99,7 @@ def wait(job_id: str | None, timeout: float) -> None:
 @click.option("--file", default="stdout.txt", show_default=True, help="The file, as `wd/train.log`.")
 @click.option("-f", "--follow", is_flag=True, help="Go on until the task has ended.")
 @click.option(
-    "--timeout", type=float, callback=seconds, default=WEEK, show_default=True, help="Seconds to follow at most."
+    "--timeout", type=float, callback=seconds, default=JOB_SECONDS, show_default=True, help="Seconds to follow at most."
 )
 @common
 def logs(job_id: str | None, task_id: str | None, file: str, follow: bool, timeout: float) -> None:

@@ -35,7 +35,6 @@ class Settings:
     output: str = "table"
     yes: bool = False
     verbose: bool = False
-    color: bool | None = None
 
     def load(self, directory: str | None = None, *, needs: tuple[str, ...] = ()) -> Loaded:
         """The configuration of `directory`, else of --configdir, else of the working directory."""
@@ -46,8 +45,9 @@ class Settings:
             say(str(warning))
         return loaded
 
-    def connect(self, loaded: Loaded | None = None, *, changes: str = "") -> Client:
-        """A client for where to run; `changes` is what will be changed there, said first.
+    def connect(self, loaded: Loaded | None = None, *, changes: str = "", ends_it: bool = False) -> Client:
+        """A client for where to run; `changes` is what will be changed there, said first; `ends_it`: the caller stops
+        an embedded service that this started.
 
         The account is that of the same files that name the pool and the jobs, or of the working directory's.
         """
@@ -55,9 +55,9 @@ class Settings:
         from batchtrain.config.load import load_credentials
 
         credentials = loaded.recipe.credentials if loaded else load_credentials(self.configdir or ".")
-        if self.local and client.ensure_emulator(client.emulator_directory())[1]:
-            say("started the embedded Azure Batch; `batchtrain emulator stop` ends it")
         connected = client.connect(local=self.local, credentials=credentials)
+        if connected.account.started and not ends_it:
+            say("started the embedded Azure Batch; `batchtrain emulator stop` ends it")
         if changes:
             account = connected.account
             place = "the embedded Azure Batch" if account.emulated else f"account {account.name}"

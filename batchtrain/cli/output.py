@@ -61,23 +61,22 @@ _FORMS = {"json": _json, "jsonl": lambda value: msgspec.json.encode(value).decod
 
 
 def _table(rows: Sequence[Any], empty: str) -> None:
-    from batchtrain.service.seen import cells, columns
+    from batchtrain.service.seen import Table, cells, columns
 
     if not rows:
         print(empty, file=sys.stderr)
         return
     if sys.stdout is None or not sys.stdout.isatty():
-        lines = [columns(rows), *(cells(row) for row in rows)]
-        widths = [max(len(line[index]) for line in lines) for index in range(len(lines[0]))]
-        for line in lines:
-            print("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
+        print(Table(rows))
         return
-    from rich.console import Console  # 40 ms, and only for a terminal
-    from rich.table import Column, Table
+    from rich import table as rich_table  # 40 ms, and only for a terminal
+    from rich.console import Console
     from rich.text import Text
 
-    heads = [Column(name, overflow="fold") for name in columns(rows)]  # folded, so that an id can be read and copied
-    table = Table(*heads, box=None, header_style="bold")
+    heads = [
+        rich_table.Column(name, overflow="fold") for name in columns(rows)
+    ]  # folded, so that an id can be read and copied
+    table = rich_table.Table(*heads, box=None, header_style="bold")
     for row in rows:
         table.add_row(*(Text(cell) for cell in cells(row)))
     Console().print(table)

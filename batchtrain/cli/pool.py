@@ -9,11 +9,10 @@ import click
 from batchtrain.cli.help import Command, Group
 from batchtrain.cli.options import common, seconds, settings, standing, tell
 from batchtrain.cli.output import show, show_rows
+from batchtrain.service.deadlines import POOL_SECONDS
 
 if TYPE_CHECKING:
     from batchtrain.config.load import Loaded
-
-POOL_SECONDS = 3600.0
 
 
 @click.group(cls=Group)

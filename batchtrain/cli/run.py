@@ -9,31 +9,33 @@ import click
 from batchtrain.cli.help import Command
 from batchtrain.cli.options import common, say, seconds, settings, tell
 from batchtrain.cli.output import show_rows
+from batchtrain.service.deadlines import JOB_SECONDS
 
 if TYPE_CHECKING:
     from batchtrain.config.types import Recipe
     from batchtrain.run import Outcome
 
-WEEK = 7 * 24 * 3600.0
-
 
 @click.command("run", cls=Command)
 @click.argument("directory")
 @click.option(
-    "--timeout", type=float, callback=seconds, default=WEEK, show_default=True, help="Seconds for each wait at most."
+    "--timeout",
+    type=float,
+    callback=seconds,
+    default=JOB_SECONDS,
+    show_default=True,
+    help="Seconds for each wait at most.",
 )
 @click.option("--keep", is_flag=True, help="Leave the pool and the jobs, with their files, standing.")
 @common
 def command(directory: str, timeout: float, keep: bool) -> None:
     """Add the pool and the jobs, show what they print, exit with their result, delete what was made."""
-    from batchtrain import client as page
     from batchtrain.run import run
 
     chosen = settings()
     loaded = chosen.load(directory, needs=("pool_specification", "job_specifications"))
-    started = chosen.local is True and page.ensure_emulator(page.emulator_directory())[1]
+    client = chosen.connect(loaded, changes=f"running {directory}", ends_it=True)
     try:
-        client = chosen.connect(loaded, changes=f"running {directory}")
         outcome = run(client, loaded.recipe, tell=tell, timeout=timeout, keep=keep)
         _report(outcome)
         if keep:
@@ -41,7 +43,7 @@ def command(directory: str, timeout: float, keep: bool) -> None:
         if outcome.failure is not None:
             raise outcome.failure
     finally:
-        if started and not keep:
+        if client.account.started and not keep:
             _stop_emulator()
 
 

@@ -20,6 +20,7 @@ class Account(NamedTuple):
     name: str
     key: str | None = None
     emulated: bool = False
+    started: bool = False
 
     @property
     def option(self) -> str:

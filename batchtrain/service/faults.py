@@ -80,18 +80,19 @@ def _said(error: azure.HttpResponseError) -> models.BatchError | None:
 
 def failure(operation: str, code: str, message: str, request_id: str = "") -> ServiceError:
     """The error for a fault code."""
-    step = _next_step(code, operation)
-    text = f"{operation}: {message} ({code})" + (f"; {step}" if step else "")
-    return CODES.get(code, ServiceError)(text, operation=operation, code=code, request_id=request_id)
+    return _error(CODES.get(code, ServiceError), operation, code, message, request_id)
 
 
 def _refused(operation: str, error: azure.HttpResponseError) -> ServiceError:
     code = code_of(error)
     kind = CODES.get(code) or STATUSES.get(error.status_code or 0, ServiceError)
+    return _error(kind, operation, code, _message(error), _request_id(error))
+
+
+def _error(kind: type[ServiceError], operation: str, code: str, message: str, request_id: str) -> ServiceError:
     step = _next_step(code, operation)
-    message = _message(error)
     text = f"{operation}: {message} ({code})" + (f"; {step}" if step else "")
-    return kind(text, operation=operation, code=code, request_id=_request_id(error))
+    return kind(text, operation=operation, code=code, request_id=request_id)
 
 
 def _message(error: azure.HttpResponseError) -> str:

@@ -30,9 +30,8 @@ def pool(client: BatchClient, pool_id: str) -> PoolSeen:
         return _pool(client.get_pool(pool_id, select=_POOL))
 
 
-def pool_facts(client: BatchClient, pool_id: str) -> PoolFacts:
-    """What planning needs to know of a living pool. Raises NotFound."""
-    seen = pool(client, pool_id)
+def facts_of(seen: PoolSeen) -> PoolFacts:
+    """What planning needs to know of a living pool."""
     return PoolFacts(seen.id, seen.vm_size, seen.dedicated, seen.spot, seen.inter_node, seen.slots)
 
 

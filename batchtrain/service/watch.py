@@ -14,7 +14,6 @@ from batchtrain.service.faults import failure
 from batchtrain.service.seen import NodeSeen, PoolSeen, TaskSeen
 
 READY = frozenset({"idle", "running"})
-GROWING = frozenset({"creating", "starting", "waitingforstarttask", "rebooting", "reimaging", "unknown"})
 START_TASK_LINES = 40
 JOB_TURNS = 8  # looks at the tasks for one look at their job
 

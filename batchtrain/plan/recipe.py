@@ -1,0 +1,17 @@
+"""From a whole recipe to its requests: the pool's, then the jobs'."""
+
+from __future__ import annotations
+
+from batchtrain.config.types import Recipe
+from batchtrain.plan import job, pool
+from batchtrain.plan.types import OFFLINE, Facts, Plan, Sources
+
+
+def plan(recipe: Recipe, facts: Facts = OFFLINE, sources: Sources | None = None) -> Plan:
+    """A recipe's pool and jobs as exact requests; without facts, offline from the pool file alone."""
+    whole = Plan(warnings=recipe.warnings)
+    if recipe.pool is not None:
+        whole = whole.joined(pool.plan(recipe))
+    if recipe.jobs:
+        whole = whole.joined(job.plan(recipe, facts, sources))
+    return whole
