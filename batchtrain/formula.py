@@ -1,0 +1,693 @@
+"""Azure Batch's autoscale formulas: read, judged and evaluated; a leaf that knows neither pools nor clocks.
+
+Source: MicrosoftDocs/azure-docs, `articles/batch/batch-automatic-scaling.md` (variables, types, operations, functions,
+samples). What the document leaves open, and how it is taken here, stands in docs/explanation/emulator-differences.md.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+import random
+import re
+import statistics
+from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime, timedelta, timezone
+from email.utils import parsedate_to_datetime
+from typing import Any, NamedTuple
+
+MOST_BYTES = 8 * 1024
+MOST_STATEMENTS = 100
+PERIOD = timedelta(seconds=30)
+"""The service takes a sample every 30 seconds."""
+
+METRICS = (
+    "$CPUPercent", "$WallClockSeconds", "$MemoryBytes", "$DiskBytes", "$DiskReadBytes", "$DiskWriteBytes",
+    "$DiskReadOps", "$DiskWriteOps", "$NetworkInBytes", "$NetworkOutBytes", "$SampleNodeCount", "$ActiveTasks",
+    "$RunningTasks", "$PendingTasks", "$SucceededTasks", "$FailedTasks", "$CurrentDedicatedNodes",
+    "$CurrentLowPriorityNodes", "$PreemptedNodeCount", "$UsableNodeCount", "$TaskSlotsPerNode",
+)  # fmt: skip
+"""Variables a formula reads: the last sample where a number is wanted, and an object with methods."""
+
+TARGETS = {
+    "$TargetDedicatedNodes": "$TargetDedicatedNodes",
+    "$TargetDedicated": "$TargetDedicatedNodes",
+    "$TargetLowPriorityNodes": "$TargetLowPriorityNodes",
+    "$TargetLowPriority": "$TargetLowPriorityNodes",
+}
+"""Variables a formula sets, with their older spelling."""
+
+OPTION = "$NodeDeallocationOption"
+OPTIONS = ("requeue", "terminate", "taskcompletion", "retaineddata")
+
+_INTERVALS = {
+    "Zero": timedelta(0), "100ns": timedelta(microseconds=0.1), "Microsecond": timedelta(microseconds=1),
+    "Millisecond": timedelta(milliseconds=1), "Second": timedelta(seconds=1), "Minute": timedelta(minutes=1),
+    "Hour": timedelta(hours=1), "Day": timedelta(days=1), "Week": timedelta(weeks=1), "Year": timedelta(days=365),
+}  # fmt: skip
+
+Vector = tuple[float, ...]
+Sample = tuple[datetime, float]
+"""When it was taken (UTC), and what it was."""
+
+
+class FormulaError(Exception):
+    """A formula that cannot be read or evaluated: why, and where (`line`, `column` from 1)."""
+
+    def __init__(self, message: str, line: int, column: int, *, syntax: bool) -> None:
+        self.message, self.line, self.column, self.syntax = message, line, column, syntax
+        super().__init__(f"line {line}, column {column}: {message}")
+
+
+class Seen(NamedTuple):
+    """What a formula looks at: the moment (UTC), each metric's samples in order of time, the present targets."""
+
+    now: datetime
+    samples: Mapping[str, tuple[Sample, ...]] = {}
+    dedicated: int = 0
+    low_priority: int = 0
+    seed: int = 0
+    """Of `rand()`, so that an evaluation can be repeated."""
+
+
+class Result(NamedTuple):
+    """What a formula says: the targets, the option, and every variable it set, in order."""
+
+    dedicated: int
+    low_priority: int
+    option: str
+    variables: tuple[tuple[str, str], ...] = ()
+
+    def __str__(self) -> str:
+        """As the service writes it in `results`."""
+        head = (
+            f"$TargetDedicatedNodes={self.dedicated}", f"$TargetLowPriorityNodes={self.low_priority}",
+            f"{OPTION}={self.option}",
+        )  # fmt: skip
+        return ";".join((*head, *(f"{name}={value}" for name, value in self.variables)))
+
+
+def evaluate(text: str, seen: Seen) -> Result:
+    """What the formula says now. Raises FormulaError."""
+    return _Run(seen).result(parse(text))
+
+
+# --- reading: words, then a tree ------------------------------------------------------------------------------------
+
+
+class Token(NamedTuple):
+    """One word, with its place."""
+
+    kind: str
+    text: str
+    line: int
+    column: int
+
+
+_WORDS = re.compile(
+    r"""(?P<space>\s+|//[^\n]*|/\*.*?\*/)
+      | (?P<number>(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?)
+      | (?P<name>\$?[A-Za-z_][A-Za-z0-9_]*)
+      | (?P<string>"[^"\n]*")
+      | (?P<mark><=|>=|==|!=|&&|\|\||[-+*/<>!?:;,.()=])""",
+    re.VERBOSE | re.DOTALL,
+)
+
+
+def _words(text: str) -> list[Token]:
+    found, at, line, start = [], 0, 1, 0
+    while at < len(text):
+        match = _WORDS.match(text, at)
+        if match is None:
+            raise FormulaError(f"`{text[at]}` means nothing here", line, at - start + 1, syntax=True)
+        kind = str(match.lastgroup)
+        if kind != "space":
+            found.append(Token(kind, match[0], line, at - start + 1))
+        breaks = match[0].count("\n")
+        if breaks:
+            line, start = line + breaks, at + match[0].rindex("\n") + 1
+        at = match.end()
+    found.append(Token("end", "the end", line, at - start + 1))
+    return found
+
+
+class Node(NamedTuple):
+    """A part of a formula: what it is, its word, and its own parts."""
+
+    kind: str
+    token: Token
+    parts: tuple[Node, ...] = ()
+
+
+class Statement(NamedTuple):
+    """`name = value`, or a value alone (`stop()`)."""
+
+    target: Token | None
+    value: Node
+
+
+_POWERS = {"||": 1, "&&": 2, "==": 3, "!=": 3, "<": 4, "<=": 4, ">": 4, ">=": 4, "+": 5, "-": 5, "*": 6, "/": 6}
+
+
+def parse(text: str) -> tuple[Statement, ...]:
+    """The statements of a formula. Raises FormulaError for what is none, or is longer than 8 KB or 100 statements."""
+    if len(text.encode()) > MOST_BYTES:
+        raise FormulaError(
+            f"a formula has at most {MOST_BYTES} bytes, this has {len(text.encode())}", 1, 1, syntax=True
+        )
+    reader = _Reader(_words(text))
+    statements = reader.statements()
+    if len(statements) > MOST_STATEMENTS:
+        token = reader.words[0]
+        message = f"a formula has at most {MOST_STATEMENTS} statements, this has {len(statements)}"
+        raise FormulaError(message, token.line, token.column, syntax=True)
+    return statements
+
+
+class _Reader:
+    """Precedence climbing over the words; nesting is bounded, so no formula can exhaust the stack."""
+
+    DEEPEST = 60
+
+    def __init__(self, words: list[Token]) -> None:
+        self.words, self._at, self._depth = words, 0, 0
+
+    def statements(self) -> tuple[Statement, ...]:
+        found = []
+        while self._peek().kind != "end":
+            if self._take(";"):
+                continue
+            found.append(self._statement())
+            if self._peek().kind != "end":
+                self._expect(";")
+        return tuple(found)
+
+    def _statement(self) -> Statement:
+        token = self._peek()
+        if token.kind == "name" and self.words[self._at + 1].text == "=":
+            self._at += 2
+            return Statement(token, self._ternary())
+        return Statement(None, self._ternary())
+
+    def _ternary(self) -> Node:
+        self._depth += 1
+        self._bounded(self._depth, self._peek())
+        condition = self._binary(1)
+        if mark := self._take("?"):
+            yes = self._ternary()
+            self._expect(":")
+            condition = Node("ternary", mark, (condition, yes, self._ternary()))
+        self._depth -= 1
+        return condition
+
+    def _binary(self, least: int) -> Node:
+        left = self._unary()
+        while (mark := self._peek()).kind == "mark" and _POWERS.get(mark.text, 0) >= least:
+            self._at += 1
+            left = Node("binary", mark, (left, self._binary(_POWERS[mark.text] + 1)))
+        return left
+
+    def _unary(self) -> Node:
+        marks = []
+        while mark := self._take("-") or self._take("!"):
+            marks.append(mark)
+            self._bounded(len(marks), mark)
+        node = self._member()
+        for mark in reversed(marks):
+            node = Node("unary", mark, (node,))
+        return node
+
+    def _member(self) -> Node:
+        node, steps = self._atom(), 0
+        while mark := self._take("."):
+            self._bounded(steps := steps + 1, mark)
+            name = self._peek()
+            if name.kind != "name":
+                raise self._error(f"a name must follow the dot, not `{name.text}`", name)
+            self._at += 1
+            node = Node("method", name, (node, *self._arguments())) if self._peek().text == "(" else (
+                Node("member", name, (node,))
+            )  # fmt: skip
+        return node
+
+    def _atom(self) -> Node:
+        token = self._peek()
+        self._at += 1
+        if token.kind in ("number", "string"):
+            return Node(token.kind, token)
+        if token.kind == "name":
+            return Node("call", token, self._arguments()) if self._peek().text == "(" else Node("name", token)
+        if token.text == "(":
+            node = self._ternary()
+            self._expect(")")
+            return node
+        raise self._error(f"a value is missing before `{token.text}`", token)
+
+    def _arguments(self) -> tuple[Node, ...]:
+        self._expect("(")
+        found: list[Node] = []
+        while not self._take(")"):
+            if found:
+                self._expect(",")
+            found.append(self._ternary())
+        return tuple(found)
+
+    def _peek(self) -> Token:
+        return self.words[self._at]
+
+    def _take(self, text: str) -> Token | None:
+        token = self._peek()
+        if token.kind != "mark" or token.text != text:
+            return None
+        self._at += 1
+        return token
+
+    def _expect(self, text: str) -> None:
+        if self._take(text) is None:
+            raise self._error(f"`{text}` is missing before `{self._peek().text}`", self._peek())
+
+    def _bounded(self, depth: int, token: Token) -> None:
+        if depth > self.DEEPEST:
+            raise self._error("the formula is nested too deep", token)
+
+    def _error(self, message: str, token: Token) -> FormulaError:
+        return FormulaError(message, token.line, token.column, syntax=True)
+
+
+# --- evaluating -----------------------------------------------------------------------------------------------------
+
+
+class Metric(NamedTuple):
+    """A variable of the service, as an object with methods."""
+
+    name: str
+
+
+class _Stop(Exception):
+    """`stop()`: what was set so far counts."""
+
+
+class _Unfit(Exception):
+    """A value that an operation does not take; the caller knows the place."""
+
+
+class _Run:
+    """One evaluation: variables as they are set, and the operations by the kinds of their values."""
+
+    def __init__(self, seen: Seen) -> None:
+        self._seen = seen
+        self._random = random.Random(seen.seed)
+        self._set: dict[str, Any] = {}
+
+    def result(self, statements: Iterable[Statement]) -> Result:
+        try:
+            for statement in statements:
+                self._run(statement)
+        except _Stop:
+            pass
+        targets = {}
+        for spelling, name in reversed(TARGETS.items()):  # the full name wins over its older spelling
+            if spelling in self._set:
+                targets[name] = int(self._set[spelling])
+        return Result(
+            targets.get("$TargetDedicatedNodes", self._seen.dedicated),
+            targets.get("$TargetLowPriorityNodes", self._seen.low_priority),
+            str(self._set.get(OPTION, "requeue")),
+            tuple((name, shown(value)) for name, value in self._set.items() if name not in TARGETS and name != OPTION),
+        )
+
+    def _run(self, statement: Statement) -> None:
+        value = self._value(statement.value)
+        token = statement.target
+        if token is None:
+            return
+        if token.text in METRICS:
+            raise _error(token, f"{token.text} can only be read")
+        if token.text.startswith("TimeInterval_") or token.text in OPTIONS:
+            raise _error(token, f"`{token.text}` is a word of the language and cannot be set")
+        self._set[token.text] = self._fitting(token, value)
+
+    def _fitting(self, token: Token, value: Any) -> Any:
+        if token.text in TARGETS:
+            number = self._number(value)
+            if number is None or not math.isfinite(number):
+                raise _error(token, f"{token.text} must be a number, not {kind_of(value)}")
+            return max(0.0, number)
+        if token.text == OPTION and value not in OPTIONS:
+            raise _error(token, f"{OPTION} must be one of {', '.join(OPTIONS)}")
+        return value
+
+    def _value(self, node: Node) -> Any:
+        try:
+            return _KINDS[node.kind](self, node)
+        except _Unfit as unfit:
+            raise _error(node.token, str(unfit)) from None
+        except OverflowError:
+            raise _error(node.token, "the value is out of range") from None
+
+    def _name(self, node: Node) -> Any:
+        name = node.token.text
+        if name in self._set:
+            return self._set[name]
+        if name in METRICS:
+            return Metric(name)
+        if name in TARGETS:
+            dedicated = TARGETS[name] == "$TargetDedicatedNodes"
+            return float(self._seen.dedicated if dedicated else self._seen.low_priority)
+        if name in OPTIONS:
+            return name
+        if name.startswith("TimeInterval_") and name[13:] in _INTERVALS:
+            return _INTERVALS[name[13:]]
+        raise _Unfit(f"`{name}` was never set")
+
+    def _ternary(self, node: Node) -> Any:
+        condition, yes, no = node.parts
+        return self._value(yes if self._true(self._value(condition)) else no)
+
+    def _true(self, value: Any) -> bool:
+        number = self._number(value)
+        if number is None:
+            raise _Unfit(f"a condition must be a number, not {kind_of(value)}")
+        return number != 0
+
+    def _unary(self, node: Node) -> Any:
+        value = self._plain(self._value(node.parts[0]))
+        if node.token.text == "!":
+            return float(not self._true(value))
+        if isinstance(value, (float, timedelta)):
+            return -value
+        raise _Unfit(f"`-` does not take {kind_of(value)}")
+
+    def _binary(self, node: Node) -> Any:
+        """From the left, one after the other: a long sum must not need a deep stack."""
+        chain = [node]
+        while chain[-1].parts[0].kind == "binary":
+            chain.append(chain[-1].parts[0])
+        value = self._value(chain[-1].parts[0])
+        for link in reversed(chain):
+            value = self._placed(link, value)
+        return value
+
+    def _placed(self, node: Node, left: Any) -> Any:
+        try:
+            return self._operated(node, left)
+        except _Unfit as unfit:
+            raise _error(node.token, str(unfit)) from None
+
+    def _operated(self, node: Node, left: Any) -> Any:
+        mark = node.token.text
+        if mark in ("&&", "||"):
+            if self._true(left) == (mark == "||"):
+                return float(mark == "||")
+            return float(self._true(self._value(node.parts[1])))
+        return _operate(mark, self._plain(left), self._plain(self._value(node.parts[1])))
+
+    def _member(self, node: Node) -> float:
+        value = self._value(node.parts[0])
+        if not isinstance(value, datetime):
+            raise _Unfit(f"{kind_of(value)} has no `.{node.token.text}`")
+        if node.token.text == "weekday":
+            return float(value.isoweekday() % 7)  # 0 is Sunday
+        if node.token.text in ("year", "month", "day", "hour", "minute", "second"):
+            return float(getattr(value, node.token.text))
+        raise _Unfit(f"a timestamp has no `.{node.token.text}`")
+
+    def _call(self, node: Node) -> Any:
+        name = node.token.text
+        if name == "stop" and not node.parts:
+            raise _Stop
+        function = _FUNCTIONS.get(name)
+        values = [self._plain(self._value(part)) for part in node.parts]
+        if name == "rand" and not values:
+            return self._random.random()
+        if name == "time":
+            return self._time(values)
+        if function is None:
+            raise _Unfit(f"there is no function `{name}`")
+        return function(values)
+
+    def _time(self, values: list[Any]) -> datetime:
+        if not values or values == [""]:
+            return self._seen.now
+        if len(values) != 1 or not isinstance(values[0], str):
+            raise _Unfit("time() takes one text, or nothing")
+        return _moment(values[0])
+
+    def _method(self, node: Node) -> Any:
+        owner = self._value(node.parts[0])
+        if not isinstance(owner, Metric):
+            raise _Unfit(f"{kind_of(owner)} has no `.{node.token.text}()`")
+        values = [self._plain(self._value(part)) for part in node.parts[1:]]
+        samples = self._seen.samples.get(owner.name, ())
+        method = _METHODS.get(node.token.text)
+        if method is None:
+            raise _Unfit(f"{owner.name} has no `.{node.token.text}()`; it has {', '.join(_METHODS)}")
+        return method(owner.name, samples, values, self._seen.now)
+
+    def _plain(self, value: Any) -> Any:
+        """A metric where a number is wanted is its last sample."""
+        if not isinstance(value, Metric):
+            return value
+        samples = self._seen.samples.get(value.name, ())
+        if not samples:
+            raise _Unfit(f"there is no sample of {value.name} yet")
+        return float(samples[-1][1])
+
+    def _number(self, value: Any) -> float | None:
+        """A number, or a vector of one."""
+        value = self._plain(value)
+        if isinstance(value, tuple) and len(value) == 1:
+            return float(value[0])
+        return value if isinstance(value, float) else None
+
+
+_KINDS: dict[str, Callable[[_Run, Node], Any]] = {
+    "number": lambda _, node: float(node.token.text),
+    "string": lambda _, node: node.token.text[1:-1],
+    "name": _Run._name,
+    "ternary": _Run._ternary,
+    "unary": _Run._unary,
+    "binary": _Run._binary,
+    "member": _Run._member,
+    "call": _Run._call,
+    "method": _Run._method,
+}
+
+
+def _error(token: Token, message: str) -> FormulaError:
+    return FormulaError(message, token.line, token.column, syntax=False)
+
+
+def kind_of(value: Any) -> str:
+    """What a value is, for messages."""
+    return _NAMES.get(type(value), "a value")
+
+
+_NAMES: dict[type, str] = {
+    float: "a number", tuple: "a vector", str: "a text", datetime: "a timestamp", timedelta: "a time interval",
+    Metric: "a variable of the service",
+}  # fmt: skip
+
+
+def shown(value: Any) -> str:
+    """A value as the service writes it."""
+    if isinstance(value, float):
+        return f"{value:.15g}"
+    if isinstance(value, datetime):
+        return value.strftime("%Y-%m-%dT%H:%M:%S.") + f"{value.microsecond // 1000:03d}Z"
+    if isinstance(value, tuple) and not isinstance(value, Metric):
+        return f"[{','.join(shown(item) for item in value)}]"
+    return value.name if isinstance(value, Metric) else str(value)
+
+
+# --- operations -----------------------------------------------------------------------------------------------------
+
+
+def _divide(left: float, right: float) -> float:
+    """IEEE 754: a number divided by nothing is infinite, nothing by nothing is no number."""
+    if right:
+        return left / right
+    return math.nan if not left or math.isnan(left) else math.copysign(math.inf, left)
+
+
+_ARITHMETIC: dict[str, Callable[[float, float], float]] = {
+    "+": operator.add, "-": operator.sub, "*": operator.mul, "/": _divide,
+}  # fmt: skip
+_COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
+    "<": operator.lt, "<=": operator.le, "==": operator.eq, "!=": operator.ne, ">": operator.gt, ">=": operator.ge,
+}  # fmt: skip
+
+
+def _operate(mark: str, left: Any, right: Any) -> Any:
+    kinds = (type(left), type(right))
+    if mark in _COMPARISONS:
+        if isinstance(left, tuple) and len(left) == 1:
+            left = left[0]
+        if isinstance(right, tuple) and len(right) == 1:
+            right = right[0]
+        if type(left) is type(right) and not isinstance(left, tuple):
+            return float(_COMPARISONS[mark](left, right))
+        raise _Unfit(f"{kind_of(left)} and {kind_of(right)} cannot be compared")
+    if set(kinds) <= {float, tuple}:
+        return _numbers(mark, left, right)
+    moments = _MOMENTS.get((mark, *kinds))
+    if moments is None:
+        raise _Unfit(f"`{mark}` does not take {kind_of(left)} and {kind_of(right)}")
+    return moments(left, right)
+
+
+_MOMENTS: dict[tuple[str, type, type], Callable[[Any, Any], Any]] = {
+    ("*", float, timedelta): operator.mul,
+    ("*", timedelta, float): operator.mul,
+    ("/", timedelta, float): lambda interval, number: interval / number if number else timedelta.max,
+    ("+", timedelta, timedelta): operator.add,
+    ("-", timedelta, timedelta): operator.sub,
+    ("+", timedelta, datetime): operator.add,
+    ("+", datetime, timedelta): operator.add,
+    ("-", datetime, timedelta): operator.sub,
+    ("-", datetime, datetime): operator.sub,
+}
+
+
+def _numbers(mark: str, left: float | Vector, right: float | Vector) -> float | Vector:
+    apply = _ARITHMETIC[mark]
+    if isinstance(left, float) and isinstance(right, float):
+        return apply(left, right)
+    if isinstance(left, tuple) and isinstance(right, tuple):
+        if len(left) != len(right):
+            raise _Unfit(f"vectors of {len(left)} and {len(right)} numbers do not fit together")
+        return tuple(apply(a, b) for a, b in zip(left, right, strict=True))
+    if isinstance(left, tuple) and isinstance(right, float):
+        return tuple(apply(a, right) for a in left)
+    assert isinstance(left, float) and isinstance(right, tuple)
+    return tuple(apply(left, b) for b in right)
+
+
+def _list(values: list[Any]) -> Vector:
+    """Numbers and vectors as one vector."""
+    found: list[float] = []
+    for value in values:
+        if isinstance(value, tuple):
+            found.extend(value)
+        elif isinstance(value, float):
+            found.append(value)
+        else:
+            raise _Unfit(f"numbers are wanted here, not {kind_of(value)}")
+    return tuple(found)
+
+
+def _some(function: Callable[[Vector], float]) -> Callable[[list[Any]], float]:
+    def apply(values: list[Any]) -> float:
+        numbers = _list(values)
+        if not numbers:
+            raise _Unfit("there is no number to look at (no samples?)")
+        return float(function(numbers))
+
+    return apply
+
+
+def _logarithm(base: float) -> Callable[[list[Any]], float | Vector]:
+    def one(number: float) -> float:
+        if number > 0:
+            return math.log(number) / math.log(base)
+        return -math.inf if number == 0 else math.nan
+
+    def apply(values: list[Any]) -> float | Vector:
+        if len(values) == 1 and isinstance(values[0], float):
+            return one(values[0])
+        return tuple(one(number) for number in _list(values))
+
+    return apply
+
+
+def _percentile(values: list[Any]) -> float:
+    if len(values) != 2 or not isinstance(values[0], tuple) or not isinstance(values[1], float) or not values[0]:
+        raise _Unfit("percentile() takes a vector and a number")
+    ordered: list[float] = sorted(values[0])
+    rank = math.ceil(min(max(values[1], 0.0), 100.0) / 100 * len(ordered))
+    return ordered[max(rank, 1) - 1]
+
+
+def _val(values: list[Any]) -> float:
+    if len(values) != 2 or not isinstance(values[0], tuple) or not isinstance(values[1], float):
+        raise _Unfit("val() takes a vector and a number")
+    if not 0 <= values[1] < len(values[0]):
+        raise _Unfit(f"the vector has {len(values[0])} numbers, and no number {values[1]:g}")
+    return float(values[0][int(values[1])])
+
+
+_FUNCTIONS: dict[str, Callable[[list[Any]], Any]] = {
+    "avg": _some(statistics.fmean),
+    "len": lambda values: float(len(_list(values))),
+    "lg": _logarithm(2),
+    "ln": _logarithm(math.e),
+    "log": _logarithm(10),
+    "max": _some(max),
+    "min": _some(min),
+    "norm": lambda values: math.hypot(*_list(values)),
+    "percentile": _percentile,
+    "range": _some(lambda numbers: max(numbers) - min(numbers)),
+    "std": _some(lambda numbers: statistics.stdev(numbers) if len(numbers) > 1 else 0.0),
+    "sum": lambda values: math.fsum(_list(values)),
+    "val": _val,
+    "vec": _list,
+}
+FUNCTIONS = (*_FUNCTIONS, "rand", "stop", "time")
+
+
+def _moment(text: str) -> datetime:
+    try:
+        found = datetime.fromisoformat(text.replace("Z", "+00:00"))
+    except ValueError:
+        try:
+            found = parsedate_to_datetime(text)
+        except ValueError:
+            raise _Unfit(f"`{text}` is no time of the form 2027-01-31T12:00:00Z or of RFC 1123") from None
+    return found.replace(tzinfo=timezone.utc) if found.tzinfo is None else found.astimezone(timezone.utc)
+
+
+# --- samples --------------------------------------------------------------------------------------------------------
+
+
+def _get_sample(name: str, samples: tuple[Sample, ...], values: list[Any], now: datetime) -> Vector:
+    if len(values) == 1 and isinstance(values[0], float):
+        return tuple(float(value) for _, value in samples[-int(values[0]) :] if values[0] >= 1)
+    *_, percent = values if values and isinstance(values[-1], float) else (*values, None)
+    start, end = _window(values[:-1] if percent is not None else values, now)
+    inside = tuple(float(value) for at, value in samples if start <= at <= end)
+    if percent is not None and _percent(len(inside), start, end) < percent:
+        raise _Unfit(
+            f"{_percent(len(inside), start, end):g} % of the samples of {name} are there, {percent:g} % are wanted"
+        )
+    return inside
+
+
+def _get_percent(_name: str, samples: tuple[Sample, ...], values: list[Any], now: datetime) -> float:
+    start, end = _window(values, now)
+    return _percent(sum(start <= at <= end for at, _ in samples), start, end)
+
+
+def _percent(count: int, start: datetime, end: datetime) -> float:
+    wanted = (end - start) / PERIOD
+    return 100.0 if wanted <= 0 else min(100.0, 100 * count / wanted)
+
+
+def _window(values: list[Any], now: datetime) -> tuple[datetime, datetime]:
+    """From one or two moments, each a timestamp or how long ago."""
+    if not 1 <= len(values) <= 2 or not all(isinstance(value, (datetime, timedelta)) for value in values):
+        raise _Unfit("one or two timestamps or time intervals are wanted here")
+    moments = [now - value if isinstance(value, timedelta) else value for value in values]
+    return min(*moments, now) if len(moments) == 1 else min(moments), max(moments) if len(moments) == 2 else now
+
+
+def _history_begin(_name: str, samples: tuple[Sample, ...], values: list[Any], now: datetime) -> datetime:
+    return samples[0][0] if samples else now
+
+
+_METHODS: dict[str, Callable[[str, tuple[Sample, ...], list[Any], datetime], Any]] = {
+    "GetSample": _get_sample,
+    "GetSamplePercent": _get_percent,
+    "GetSamplePeriod": lambda *_: PERIOD,
+    "Count": lambda _name, samples, _values, _now: float(len(samples)),
+    "HistoryBeginTime": _history_begin,
+}

@@ -1,0 +1,213 @@
+"""Autoscale formulas: the language of Azure Batch, one claim a test."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta, timezone
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as some
+
+from batchtrain.formula import FormulaError, Result, Seen, evaluate, parse
+
+NOW = datetime(2026, 11, 23, 13, 5, 7, tzinfo=timezone.utc)  # a Monday
+
+
+def samples(*values: float, until: timedelta = timedelta(seconds=0)) -> tuple[tuple[datetime, float], ...]:
+    """One sample every 30 seconds, the last one `until` ago."""
+    last = NOW - until
+    return tuple((last - timedelta(seconds=30) * (len(values) - 1 - n), value) for n, value in enumerate(values))
+
+
+def run(text: str, **metrics: tuple[tuple[datetime, float], ...]) -> Result:
+    return evaluate(text, Seen(NOW, {f"${name}": found for name, found in metrics.items()}, 2, 1))
+
+
+def value(text: str, **metrics: tuple[tuple[datetime, float], ...]) -> str:
+    return dict(run(f"x = {text};", **metrics).variables)["x"]
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("1 + 2 * 3", "7"),
+        ("(1 + 2) * 3", "9"),
+        ("10 - 4 - 3", "3"),
+        ("12 / 4 / 3", "1"),
+        ("-2 + 5", "3"),
+        ("--2", "2"),
+        ("!0 + !7", "1"),
+        ("1 < 2 && 2 <= 2", "1"),
+        ("0 || 3", "1"),
+        ("1 ? 5 : 6", "5"),
+        ("0 ? 1 : 0 ? 2 : 3", "3"),
+        ('"a" < "b"', "1"),
+        ("1 / 0 > 1000", "1"),
+        ("1e2 + .5", "100.5"),
+    ],
+)
+def test_operators_bind_as_in_c(text: str, wanted: str) -> None:
+    assert value(text) == wanted
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("avg(1, 2, 6)", "3"),
+        ("len(vec(1, 2), 3)", "3"),
+        ("lg(8)", "3"),
+        ("log(1000)", "3"),
+        ("ln(1)", "0"),
+        ("lg(vec(2, 4))", "[1,2]"),
+        ("max(1, vec(7, 3))", "7"),
+        ("min(4, 2)", "2"),
+        ("norm(3, 4)", "5"),
+        ("percentile(vec(1, 2, 3, 4), 50)", "2"),
+        ("range(3, 9, 5)", "6"),
+        ("std(1, 2, 3)", "1"),
+        ("sum(1, vec(2, 3))", "6"),
+        ("val(vec(5, 6, 7), 1)", "6"),
+        ("vec(1, 2) + vec(3, 4)", "[4,6]"),
+        ("vec(2, 4) / 2", "[1,2]"),
+    ],
+)
+def test_functions_take_numbers_and_vectors(text: str, wanted: str) -> None:
+    assert value(text) == wanted
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("time().weekday", "1"),
+        ("time().hour * 100 + time().minute", "1305"),
+        ('time("2026-11-22T00:00:00Z").weekday', "0"),
+        ('time("Sun, 22 Nov 2026 10:00:00 GMT").hour', "10"),
+        ("time() - TimeInterval_Hour * 2", "2026-11-23T11:05:07.000Z"),
+        ('time() > time("2026-01-01T00:00:00Z")', "1"),
+        ("TimeInterval_Minute * 2 == 120 * TimeInterval_Second", "1"),
+    ],
+)
+def test_times_have_members_and_intervals(text: str, wanted: str) -> None:
+    assert value(text) == wanted
+
+
+def test_the_targets_and_the_option_are_what_the_formula_sets() -> None:
+    made = run("$TargetDedicatedNodes = 3; $TargetLowPriorityNodes = 4; $NodeDeallocationOption = taskcompletion;")
+    assert made == Result(3, 4, "taskcompletion")
+
+
+def test_what_is_not_set_stays_as_it_is() -> None:
+    assert run("x = 1;")[:3] == (2, 1, "requeue")
+
+
+def test_the_full_name_wins_over_the_older_spelling() -> None:
+    assert run("$TargetDedicated = 7; $TargetDedicatedNodes = 5;").dedicated == 5
+    assert run("$TargetDedicatedNodes = 5; $TargetDedicated = 7;").dedicated == 5
+
+
+def test_a_metric_as_a_number_is_its_last_sample() -> None:
+    assert value("$CurrentDedicatedNodes * 2", CurrentDedicatedNodes=samples(1, 4)) == "8"
+
+
+def test_samples_of_a_span_are_those_taken_in_it() -> None:
+    seen = samples(9, 1, 2, 3)
+    assert value("sum($ActiveTasks.GetSample(60 * TimeInterval_Second))", ActiveTasks=seen) == "6"
+    assert value("sum($ActiveTasks.GetSample(2))", ActiveTasks=seen) == "5"
+    old = "$ActiveTasks.GetSample(90 * TimeInterval_Second, 60 * TimeInterval_Second)"
+    assert value(old, ActiveTasks=seen) == "[9,1]"
+
+
+def test_the_percentage_is_of_one_sample_every_30_seconds() -> None:
+    seen = samples(1, 1, 1, until=timedelta(seconds=60))
+    assert value("$PendingTasks.GetSamplePercent(180 * TimeInterval_Second)", PendingTasks=seen) == "50"
+
+
+def test_too_few_samples_end_the_evaluation() -> None:
+    with pytest.raises(FormulaError, match=r"50 % of the samples of \$PendingTasks are there, 70 % are wanted"):
+        value("$PendingTasks.GetSample(60 * TimeInterval_Second, 70)", PendingTasks=samples(1))
+
+
+def test_the_documents_first_example_follows_the_tasks() -> None:
+    text = """
+        startingNumberOfVMs = 1; maxNumberofVMs = 25;  // as in the document
+        percent = $PendingTasks.GetSamplePercent(180 * TimeInterval_Second);
+        pending = percent < 70 ? startingNumberOfVMs : avg($PendingTasks.GetSample(180 * TimeInterval_Second));
+        $TargetDedicatedNodes = min(maxNumberofVMs, pending);
+        $NodeDeallocationOption = taskcompletion;
+    """
+    assert run(text, PendingTasks=samples(8, 8)).dedicated == 1
+    assert run(text, PendingTasks=samples(8, 8, 8, 8, 8, 14)).dedicated == 9
+    assert run(text, PendingTasks=samples(*[90] * 6)).dedicated == 25
+
+
+def test_the_documents_second_example_replaces_preempted_nodes() -> None:
+    text = """
+        maxNumberofVMs = 25;
+        $TargetDedicatedNodes = min(maxNumberofVMs, $PreemptedNodeCount.GetSample(180 * TimeInterval_Second));
+        $TargetLowPriorityNodes = min(maxNumberofVMs, maxNumberofVMs - $TargetDedicatedNodes);
+    """
+    assert run(text, PreemptedNodeCount=samples(4, 4))[:2] == (4, 21)
+
+
+def test_stop_keeps_what_was_set_before() -> None:
+    assert run("$TargetDedicatedNodes = 9; stop(); $TargetDedicatedNodes = 1;").dedicated == 9
+
+
+def test_the_branch_that_is_not_taken_is_not_evaluated() -> None:
+    assert value("1 ? 2 : $ActiveTasks") == "2"
+
+
+def test_results_are_written_as_the_service_writes_them() -> None:
+    made = run("$TargetDedicatedNodes = 3.9; days = time().weekday;")
+    assert str(made) == ("$TargetDedicatedNodes=3;$TargetLowPriorityNodes=1;$NodeDeallocationOption=requeue;days=1")
+
+
+@pytest.mark.parametrize(
+    ("text", "said", "line", "column"),
+    [
+        ("$TargetDedicatedNodes = ;", "a value is missing before `;`", 1, 25),
+        ("x = 1\ny = 2;", "`;` is missing before `y`", 2, 1),
+        ("x = (1;", "`)` is missing before `;`", 1, 7),
+        ("x = 1 # 2;", "`#` means nothing here", 1, 7),
+        ("x = foo(1);", "there is no function `foo`", 1, 5),
+        ("x =\n  nobody;", "`nobody` was never set", 2, 3),
+        ("x = 1 + time();", "`+` does not take a number and a timestamp", 1, 7),
+        ("$ActiveTasks = 1;", "$ActiveTasks can only be read", 1, 1),
+        ("$NodeDeallocationOption = 1;", "must be one of requeue", 1, 1),
+        ("x = $ActiveTasks.GetSamples(1);", "has no `.GetSamples()`", 1, 18),
+        ("x = $ActiveTasks;  y = x + 1;", "no sample of $ActiveTasks yet", 1, 26),
+        ('x = time("soon");', "`soon` is no time", 1, 5),
+        ("x = val(vec(1), 3);", "no number 3", 1, 5),
+        ("$TargetDedicatedNodes = 1/0;", "must be a number", 1, 1),
+        ("x = avg($ActiveTasks.GetSample(1));", "no number to look at", 1, 5),
+        ("x = vec(1, 2) + vec(1);", "do not fit together", 1, 15),
+    ],
+)
+def test_a_mistake_is_named_with_its_place(text: str, said: str, line: int, column: int) -> None:
+    with pytest.raises(FormulaError) as caught:
+        run(text)
+    assert said in caught.value.message
+    assert (caught.value.line, caught.value.column) == (line, column)
+
+
+def test_the_limits_of_the_service_hold() -> None:
+    with pytest.raises(FormulaError, match="at most 8192 bytes"):
+        parse("x = 1;" + " " * 8200)
+    with pytest.raises(FormulaError, match="at most 100 statements"):
+        parse("x=1;" * 101)
+    assert len(parse("x=1;" * 100)) == 100
+
+
+def test_no_nesting_exhausts_the_stack() -> None:
+    for text in ("(" * 4000 + "1", "x=" + "1?" * 2000 + "1", "x=" + "-" * 8000 + "1"):
+        with pytest.raises(FormulaError):
+            run(text)
+    assert value("1" + "+1" * 4000) == "4001"
+
+
+@given(some.text(alphabet='$xTime().,;=+-*/<>!?:&|"1e0 \nActiveTasksGetSample', max_size=60))
+def test_any_text_is_a_formula_or_a_formula_error(text: str) -> None:
+    try:
+        run(text, ActiveTasks=samples(1, 2))
+    except FormulaError as error:
+        assert error.line >= 1
