@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import re
+from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
@@ -12,12 +15,25 @@ from batchtrain.cli.options import common, settings
 from batchtrain.cli.output import plain, show, show_rows
 from batchtrain.errors import NotFound, ServiceError, UsageError
 
+if TYPE_CHECKING:
+    from batchtrain.emulator.server import Status
+
 
 class Mapped(NamedTuple):
     """An image and the environment that stands for it here."""
 
     image: str
     prefix: str
+
+
+class Asked(NamedTuple):
+    """A fault that was asked for."""
+
+    id: int
+    kind: str
+    operation: str
+    resource: str
+    struck: int
 
 
 _data_dir = click.option(
@@ -72,14 +88,12 @@ def stop(data_dir: str | None) -> None:
 @_data_dir
 @common
 def status(data_dir: str | None) -> int:
-    """Where it is, with the account's key; exit code 3 when it is not running."""
-    from batchtrain.emulator import server
+    """Where it is, with the account's key, and what runs on it; exit code 3 when it is not running."""
+    from batchtrain.emulator import steering
 
-    place = _place(data_dir)
-    running = server.status(place)
-    if running is None:
-        raise NotFound(f"no emulator is running on {place}; `batchtrain emulator start` starts it")
-    show(_document(running), "\n".join(f"{name}: {value}" for name, value in _document(running).items()))
+    running = _running(data_dir)
+    document = {**_document(running), **steering.account(running)}
+    show(document, "\n".join(f"{name}: {value}" for name, value in document.items() if not isinstance(value, dict)))
     return 0
 
 
@@ -92,10 +106,132 @@ def reset(data_dir: str | None) -> None:
 
     place = _place(data_dir)
     settings().confirm(f"Delete every pool and job of the emulator on {place}?")
-    if server.status(place) is None:
-        raise NotFound(f"no emulator is running on {place}; `batchtrain emulator start` starts it")
+    _running(data_dir)
     server.reset(place)
     show({"reset": str(place)}, "reset")
+
+
+@command.command(cls=Command)
+@_data_dir
+@click.option("--advance", "span", metavar="SPAN", help="Go on by [d.]HH:MM:SS, from one thing due to the next.")
+@click.option("--scale", type=float, metavar="N", help="Run N times as fast.")
+@click.option("--step", is_flag=True, help="Stand still, but for --advance.")
+@click.option("--real", is_flag=True, help="Run as the machine's clock does.")
+@common
+def clock(data_dir: str | None, span: str | None, scale: float | None, step: bool, real: bool) -> None:
+    """Show or turn the account's clock: a week of schedules in a second."""
+    from datetime import timedelta
+
+    from batchtrain.config.types import SPAN, seconds_of
+    from batchtrain.emulator import steering
+
+    if sum((scale is not None, step, real)) > 1:
+        raise UsageError("one of --scale, --step and --real")
+    if span is not None and not re.match(SPAN, span):
+        raise UsageError(f"`{span}` is not a time span of the form [days.]HH:MM:SS")
+    to = _running(data_dir)
+    with _refusals():
+        if scale is not None or step or real:
+            steering.turn(to, "scaled" if scale is not None else "stepped" if step else "real", scale or 1.0)
+        if span is not None:
+            steering.advance(to, timedelta(seconds=seconds_of(span)))
+        found = steering.clock(to)
+    ahead = timedelta(seconds=round(found["aheadSeconds"]))
+    show(found, f"{found['now']} ({found['mode']}, {ahead} ahead)")
+
+
+@command.group(cls=Group)
+def fault() -> None:
+    """Faults on request: refusals, lost answers, failing nodes and allocations."""
+
+
+@fault.command("add", cls=Command)
+@click.argument("kind")
+@_data_dir
+@click.option("--operation", metavar="NAME", help="Operations of this name, such as create_task or list_*.")
+@click.option("--resource", metavar="PATH", help="About this path, such as pools/POOL/nodes/* or jobs/JOB*.")
+@click.option("--rate", type=float, metavar="SHARE", help="Share of the chances that strike, 0 to 1.")
+@click.option("--count", type=int, metavar="N", help="Strike N times at most.")
+@click.option("--seed", type=int, metavar="N", help="Start of its chance, for a run that can be repeated.")
+@click.option("--code", metavar="CODE", help="Service's error code (error, allocation-refused).")
+@click.option("--retry-after", type=float, metavar="SECONDS", help="Retry-After of the answer (error).")
+@click.option("--seconds", type=float, metavar="SECONDS", help="How late or how far off (latency, skew, …-slow).")
+@click.option("--fraction", type=float, metavar="SHARE", help="Share that comes (allocation-partial, truncate).")
+@click.option("--exit-code", type=int, metavar="N", help="Exit code (start-task-fails).")
+@common
+def add_fault(kind: str, data_dir: str | None, **numbers: object) -> None:
+    """Let a fault of KIND strike from now on.
+
+    KIND is error, latency, drop, truncate, skew (of requests), allocation-refused, allocation-partial,
+    allocation-slow (of pools), boot-fails, start-task-fails or node-slow (of nodes).
+    """
+    from batchtrain.emulator import steering
+
+    given = {name: value for name, value in numbers.items() if value is not None}
+    with _refusals():
+        made = steering.fault(_running(data_dir), kind, **given)
+    show({"id": made}, f"fault {made} strikes from now on; `batchtrain emulator fault clear {made}` ends it")
+
+
+@fault.command("list", cls=Command)
+@_data_dir
+@common
+def list_faults(data_dir: str | None) -> None:
+    """List the faults that were asked for, and how often each struck."""
+    from batchtrain.emulator import steering
+
+    found = steering.faults(_running(data_dir))
+    rows = [Asked(one["id"], one["kind"], one["operation"], one["resource"], one["struck"]) for one in found]
+    show_rows(rows, empty="no faults")
+
+
+@fault.command("clear", cls=Command)
+@click.argument("number", type=int, required=False)
+@_data_dir
+@common
+def clear_faults(number: int | None, data_dir: str | None) -> None:
+    """End fault NUMBER, or all of them."""
+    from batchtrain.emulator import steering
+
+    with _refusals():
+        steering.clear_faults(_running(data_dir), number)
+    show({"cleared": number or "all"}, "cleared")
+
+
+@fault.command("node", cls=Command)
+@click.argument("node")
+@click.argument("act", type=click.Choice(["preempt", "lose", "break"]))
+@_data_dir
+@click.option("--seconds", type=float, help="After how long a preempted node comes back; never when absent.")
+@common
+def befall(node: str, act: str, data_dir: str | None, seconds: float | None) -> None:
+    """Let a NODE be preempted, lost or broken now."""
+    from batchtrain.emulator import steering
+
+    with _refusals():
+        steering.befall(_running(data_dir), node, act, seconds)
+    show({"node": node, "act": act}, f"{act}: {node}")
+
+
+@contextlib.contextmanager
+def _refusals() -> Iterator[None]:
+    """The emulator's own refusals are mistakes of whoever asked."""
+    from batchtrain.emulator.server import Refused
+
+    try:
+        yield
+    except Refused as refused:
+        raise UsageError(str(refused)) from None
+
+
+def _running(data_dir: str | None) -> Status:
+    from batchtrain.emulator import server
+
+    place = _place(data_dir)
+    running = server.status(place)
+    if running is None:
+        raise NotFound(f"no emulator is running on {place}; `batchtrain emulator start` starts it")
+    return running
 
 
 @command.group(cls=Group)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import logging
 import os
 import shutil
@@ -17,7 +18,9 @@ from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path
 from typing import Any, TypeVar
 
-from batchtrain.emulator import environment, reports, scheduler, wire
+from batchtrain.emulator import environment, reports, scheduler
+from batchtrain.emulator.alarms import Alarms
+from batchtrain.emulator.injection import Injection
 from batchtrain.emulator.machine.types import Exit, Machine, NodeLost, Run
 from batchtrain.emulator.records import Task
 from batchtrain.emulator.store import Store
@@ -36,8 +39,8 @@ T = TypeVar("T")
 class Driver:
     """Runs an emulated account."""
 
-    def __init__(self, world: World, store: Store, machine: Machine, clock: Callable[[], int]) -> None:
-        self.world, self.store, self.machine, self.clock = world, store, machine, clock
+    def __init__(self, world: World, store: Store, machine: Machine, alarms: Alarms) -> None:
+        self.world, self.store, self.machine, self.alarms, self.clock = world, store, machine, alarms, alarms.clock
         self._acts: dict[type, Callable[[Any], Coroutine[Any, Any, None]]] = {
             scheduler.BootNode: self._boot,
             scheduler.RunStartTask: self._start,
@@ -52,6 +55,8 @@ class Driver:
         self._unstored = False
         self._running: set[asyncio.Task[None]] = set()
         self._timer: asyncio.TimerHandle | None = None
+        self._moved = asyncio.Event()
+        """Set whenever something was done: whoever waits for quiet looks again."""
         self._settling = False
         self._stopped = False
 
@@ -103,6 +108,7 @@ class Driver:
         except Exception:  # the outer door of everything that is not a request
             logger.exception("internal error")
         self._set_timer()
+        self._moved.set()
 
     def _begin(self, effects: tuple[scheduler.Effect, ...]) -> bool:
         """Write the effects down; False when one could not be, which must not cost the others."""
@@ -136,6 +142,7 @@ class Driver:
 
     def _forget(self, task: asyncio.Task[None]) -> None:
         self._running.discard(task)
+        self._moved.set()
         if not task.cancelled() and (error := task.exception()) is not None:
             logger.error("internal error", exc_info=error)
 
@@ -148,7 +155,8 @@ class Driver:
         # The loop's own clock may not count days ahead; looking once an hour is no polling worth the name.
         delays = [3600.0]
         if (at := self.world.next_deadline()) is not None:
-            delays.append(max(at - self.clock(), 0) / wire.SECOND)
+            waiting = self.clock.seconds_to(at)
+            delays += [] if waiting is None else [waiting]
         if self._unstored:
             delays = [STORE_AGAIN]
         if at is not None or self._unstored:
@@ -163,13 +171,20 @@ class Driver:
     # The machine's part --------------------------------------------------------------------------------------------
 
     def _report(self, report: Callable[..., None], *arguments: Any) -> None:
-        if not self._stopped:
-            self.change(lambda: report(self.world, *arguments, self.clock()))
+        """Write down what a machine says; many reports of one moment are stored together."""
+        if self._stopped:
+            return
+        try:
+            report(self.world, *arguments, self.clock())
+        finally:
+            self.settle_soon()
 
     async def _boot(self, effect: scheduler.BootNode) -> None:
         book = self.world.pools[effect.pool]
         spec = environment.node_spec(self.world, book, book.nodes[effect.node])
         try:
+            if self._struck("boot-fails", effect.node):
+                raise OSError("a fault was asked for (boot-fails)")
             up = await self.machine.boot(spec, self._lost)
         except Exception as error:  # noqa: BLE001 - whatever stops a node, its pool must hear of it
             logger.error("node %s did not boot: %s", effect.node, error)
@@ -187,7 +202,10 @@ class Driver:
         node = book.nodes[effect.node]
         boot = node.boots
         try:
-            outcome = await self._attempt(effect.node, environment.start_run(self.world, book, node))
+            if struck := self._struck("start-task-fails", effect.node):
+                outcome = Exit(struck.exit_code)
+            else:
+                outcome = await self._attempt(effect.node, environment.start_run(self.world, book, node))
         except NodeLost:
             return  # `lost` says so
         if (outcome.code, outcome.failure) != (0, None):
@@ -229,6 +247,8 @@ class Driver:
 
     async def _attempt(self, node_id: str, command: Run) -> Exit:
         """Run a command; a machine that cannot even try is the command's failure, never a task that hangs."""
+        if struck := self._struck("node-slow", node_id):
+            await self.alarms.sleep(struck.seconds)
         try:
             return await self.machine.run(node_id, command)
         except NodeLost:
@@ -244,6 +264,57 @@ class Driver:
         node = task.instances[number].node
         await self.machine.end(node, environment.scope(task, effect.run, number), GRACE)
         self._report(reports.scope_ended, task, effect.run, number)
+
+    # Faults on request ---------------------------------------------------------------------------------------------
+
+    def _struck(self, kind: str, node_id: str) -> Injection | None:
+        book = self.world.pool_of_node.get(node_id)
+        place = f"pools/{book.record.id}/nodes/{node_id}" if book else ""
+        return self.world.injections.strike((kind,), place)
+
+    async def befall(self, node_id: str, act: str, seconds: float | None = None) -> None:
+        """A node dies (`lose`, it boots again), is taken away (`preempt`, it comes back after `seconds`, or never) or
+        breaks (`break`, it stays unusable); what ran there is requeued."""
+        await self.machine.shutdown(node_id)
+        if act == "preempt":
+            self._report(reports.node_preempted, node_id, seconds)
+        else:
+            self._report(reports.node_broken if act == "break" else reports.node_lost, node_id)
+
+    # Time ----------------------------------------------------------------------------------------------------------
+
+    def turned(self) -> None:
+        """The clock was turned: it is written down, and what is due by it now is looked at."""
+        self.store.note("clock", json.dumps(self.clock.reading))
+        self.alarms.look()
+        self.settle_soon()
+
+    async def advance(self, ticks: int, patience: float) -> None:
+        """Let the account's clock go on by so much, from one thing that is due to the next.
+
+        After each, what follows from it is waited for: up to `patience` seconds where commands really run.
+        """
+        goal = self.clock() + ticks
+        while True:
+            await self.quiet(patience)
+            moments = [at for at in (self.world.next_deadline(), self.alarms.next) if at is not None]
+            at = min([goal, *moments])
+            self.clock.advance(max(at - self.clock(), 0))
+            self.turned()
+            if at == goal:
+                await self.quiet(patience)
+                return
+
+    async def quiet(self, patience: float) -> None:
+        """Until nothing happens but what waits for the clock, or `patience` seconds are over."""
+        end = asyncio.get_running_loop().time() + patience
+        while (self._settling or len(self._running) > self.alarms.waiting) and not self._stopped:
+            left = end - asyncio.get_running_loop().time()
+            if left <= 0:
+                return
+            self._moved.clear()
+            with contextlib.suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(self._moved.wait(), left)
 
     # Ending --------------------------------------------------------------------------------------------------------
 
@@ -264,6 +335,8 @@ class Driver:
             task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await _all(tuple(self._running))
+        self.store.note("clock", json.dumps(self.clock.reading))
+        self.alarms.close()
         await self.machine.close()
         self.store.close()
 

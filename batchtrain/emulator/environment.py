@@ -19,7 +19,15 @@ START_DIRECTORY = "startup"
 def node_spec(world: World, book: PoolBook, node: Node) -> NodeSpec:
     """A node as the machine boots it."""
     size = world.size_of(book.record.spec["vmSize"])
-    return NodeSpec(book.record.id, node.id, node.address, node.hostname, book.record.spec["vmSize"], size.gpus)
+    return NodeSpec(
+        book.record.id,
+        node.id,
+        node.address,
+        node.hostname,
+        book.record.spec["vmSize"],
+        size.gpus,
+        simulated=book.simulated,
+    )
 
 
 def start_run(world: World, book: PoolBook, node: Node) -> Run:

@@ -31,6 +31,7 @@ FAULTS: Mapping[str, Code] = {
         "Server failed to authenticate the request. Make sure the value of Authorization header is formed correctly"
         " including the signature.",
     ),
+    "AuthorizationFailure": (403, "This request is not authorized to perform this operation."),
     "PoolNotFound": (404, "The specified pool does not exist."),
     "NodeNotFound": (404, "The specified node does not exist."),
     "JobNotFound": (404, "The specified job does not exist."),
@@ -64,6 +65,9 @@ FAULTS: Mapping[str, Code] = {
     "RequestBodyTooLarge": (413, "The size of the request body exceeds the maximum permissible limit."),
     "InvalidRange": (416, "The range specified is invalid for the current size of the resource."),
     "InternalError": (500, "Server encountered an internal error. Please try again after some time."),
+    "OperationTimedOut": (500, "The operation could not be completed within the permitted time."),
+    "TooManyRequests": (429, "Request failed as server encountered too many requests. Please try again."),
+    "ServerBusy": (503, "The server is currently unable to receive requests. Please retry your request."),
     "NotImplementedByEmulator": (501, "The emulator does not implement this operation."),
 }
 """Code -> status and the service's own text (the emulator's own last line excepted)."""
@@ -77,7 +81,17 @@ class Fault(Exception):
         self.status, standard = FAULTS[code]
         self.text = text or standard
         self.details = details
+        self.retry_after: float | None = None
+        """Seconds for the answer's Retry-After."""
         super().__init__(f"{code}: {self.text}")
+
+
+class NeedsToken(Fault):
+    """401: no token, or one that is not (or no longer) good; the answer names where to sign in."""
+
+    def __init__(self, detail: str) -> None:
+        super().__init__("AuthenticationFailed", AuthenticationErrorDetail=detail)
+        self.status = 401
 
 
 class NotModified(Exception):

@@ -10,14 +10,15 @@ import logging
 import uuid
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from typing import Any, NamedTuple
+from urllib.parse import unquote
 
 import msgspec
 
-from batchtrain.emulator import routes, wire
+from batchtrain.emulator import control, routes, wire
 from batchtrain.emulator.drive import Driver
-from batchtrain.emulator.faults import Fault, NotModified, not_implemented
+from batchtrain.emulator.faults import Fault, NeedsToken, NotModified, not_implemented
+from batchtrain.emulator.injection import Injection
 from batchtrain.emulator.reply import Call, Reply, Slice
-from batchtrain.emulator.world import World
 
 logger = logging.getLogger("batchtrain.emulator.http")
 
@@ -30,15 +31,6 @@ DRAINED = 64 * MAX_BODY
 """What is read and thrown away of a body that is too large, so that the refusal arrives."""
 CHUNK = 262_144
 JSON = "application/json;odata=minimalmetadata"
-CONTROL = "/_emulator/"
-
-
-class Identity(NamedTuple):
-    """What /_emulator/health tells anyone who asks."""
-
-    version: str
-    pid: int
-    account: str
 
 
 class Request(NamedTuple):
@@ -46,17 +38,23 @@ class Request(NamedTuple):
     raw_path: str
     query: str
     headers: Mapping[str, str]
+    scheme: str = "http"
 
     @property
     def base(self) -> str:
-        return f"http://{self.headers.get('host', 'localhost')}"
+        return f"{self.scheme}://{self.headers.get('host', 'localhost')}"
 
 
 class Application:
     """The emulated service over HTTP."""
 
-    def __init__(self, driver: Driver, identity: Identity, key: str, stop: Callable[[], None]) -> None:
-        self.driver, self.identity, self.key, self.stop = driver, identity, key, stop
+    def __init__(
+        self, driver: Driver, identity: control.Identity, key: str, stop: Callable[[], None], token_key: str = ""
+    ) -> None:
+        self.driver, self.key, self.token_key = driver, key, token_key
+        self.control = control.Control(driver, identity, stop)
+        self.connections: dict[Any, asyncio.BaseTransport] = {}
+        """The open connections by the client's address."""
         self.ids = uuid.uuid4
 
     async def __call__(self, scope: Mapping[str, Any], receive: Receive, send: Send) -> None:
@@ -74,19 +72,33 @@ class Application:
         except Exception:  # the outer door: a bug is logged, and answered in the service's own words
             logger.exception("internal error in %s %s (request %s)", request.verb, request.raw_path, request_id)
             reply = self._refusal(Fault("InternalError"), request, request_id, now)
+        if reply.cut is not None:
+            send = _cut(send, reply.cut, self.connections.get(scope["client"]))
         await _send(reply, request, request_id, receive, send)
 
     def _refusal(self, fault: Fault, request: Request, request_id: str, now: int) -> Reply:
-        return Reply(fault.status, wire.error_document(fault, request.base, request_id, now))
+        document = wire.error_document(fault, request.base, request_id, now)
+        if isinstance(fault, NeedsToken):
+            challenge = f'Bearer authorization_uri="{wire.SIGN_IN}", resource_id="{wire.AUDIENCE}"'
+            return Reply(fault.status, document, {"WWW-Authenticate": challenge})
+        if fault.retry_after is not None:
+            return Reply(fault.status, document, {"Retry-After": f"{fault.retry_after:g}"})
+        return Reply(fault.status, document)
 
     async def _answer(self, request: Request, receive: Receive, now: int) -> Reply:
-        if request.raw_path == f"{CONTROL}health":
-            return Reply(200, self.identity._asdict())
-        account = self.identity.account
-        wire.authenticate(account, self.key, *request, now)
-        if request.raw_path.startswith(CONTROL):
-            return await self._control(request)
-        route, path = routes.find(request.verb, request.raw_path)
+        if request.raw_path == f"{control.PREFIX}health":
+            return Reply(200, self.control.identity._asdict())
+        if request.raw_path.startswith(control.PREFIX):
+            self._authenticate(request, 0.0)
+            return await self.control.answer(
+                request.verb, request.raw_path.removeprefix(control.PREFIX), await _body(receive)
+            )
+        try:
+            route, path = routes.find(request.verb, request.raw_path)
+        except Fault:
+            self._authenticate(request, 0.0)  # a stranger is not told what there is
+            raise
+        await self._befall(request, route.name)
         body = await _body(receive)
         operation = route.operation
         if operation is None:
@@ -94,45 +106,43 @@ class Application:
         call = Call(path, dict(wire.query_pairs(request.query)), request.headers, body, request.raw_path,
                     request.base, now)  # fmt: skip
         if request.verb in ("GET", "HEAD"):
-            return operation(self.driver.world, call)
-        return self.driver.change(lambda: operation(self.driver.world, call))
+            reply = operation(self.driver.world, call)
+        else:
+            reply = self.driver.change(lambda: operation(self.driver.world, call))
+        return self._cut_short(request, route.name, reply)
 
-    async def _control(self, request: Request) -> Reply:
-        match request.verb, request.raw_path.removeprefix(CONTROL):
-            case "GET", "hints":
-                return Reply(200, {"value": hints(self.driver.world)})
-            case "POST", "reset":
-                await self.driver.reset()
-                return Reply(204)
-            case "POST", "stop":
-                self.stop()
-                return Reply(202)
-        raise Fault("ResourceNotFound")
+    async def _befall(self, request: Request, operation: str) -> None:
+        """Who asks, and the faults that strike before anything is done."""
+        skew = self._strikes("skew", request, operation)
+        self._authenticate(request, skew.seconds if skew else 0.0)
+        if late := self._strikes("latency", request, operation):
+            await asyncio.sleep(late.seconds)
+        if refused := self._strikes("error", request, operation):
+            fault = Fault(refused.code)
+            fault.retry_after = refused.retry_after
+            raise fault
 
+    def _cut_short(self, request: Request, operation: str, reply: Reply) -> Reply:
+        """The faults that strike when it is done already: the answer is lost, or half of it."""
+        if self._strikes("drop", request, operation):
+            return reply._replace(cut=0.0)
+        if half := self._strikes("truncate", request, operation):
+            return reply._replace(cut=max(half.fraction, 0.01))
+        return reply
 
-def hints(world: World) -> list[dict[str, str]]:
-    """Why tasks stay active, which the service itself never says."""
-    found = []
-    for book in world.jobs.values():
-        waiting = book.ready.values() if world.hints else ()
-        found += [
-            {"jobId": book.record.id, "taskId": task.id, "text": world.hints[task.seq]}
-            for task in waiting
-            if task.seq in world.hints
-        ]
-        if book.counts["active"] and (reason := _job_reason(world, book.pool_key)):
-            found.append({"jobId": book.record.id, "taskId": "", "text": reason})
-    return found
+    def _authenticate(self, request: Request, skew: float) -> None:
+        """By signature; by token only where tokens were asked for, and over https. The clients' clock counts here."""
+        now = self.driver.clock.machine_time() + int(skew * wire.SECOND)
+        account, given = self.control.identity.account, request.headers.get("authorization", "")
+        if self.token_key and not given.startswith("SharedKey "):
+            wire.check_token(account, self.token_key, request.verb, given, now)
+            return
+        wire.authenticate(account, self.key, *request[:4], now)
 
-
-def _job_reason(world: World, pool_key: str) -> str:
-    pool = world.pools.get(pool_key)
-    if pool is None:
-        return f"its pool {pool_key} does not exist"
-    failed = [node for node in pool.nodes.values() if node.state in ("starttaskfailed", "unusable")]
-    if failed:
-        return f"{len(failed)} of {len(pool.nodes)} nodes of pool {pool.record.id} take no tasks: {failed[0].state}"
-    return "" if pool.nodes else f"pool {pool.record.id} has no nodes"
+    def _strikes(self, kind: str, request: Request, operation: str) -> Injection | None:
+        """A fault on request, for this operation on this resource."""
+        injections = self.driver.world.injections
+        return injections.strike((kind,), unquote(request.raw_path.strip("/")), operation) if injections else None
 
 
 # Requests ------------------------------------------------------------------------------------------------------------
@@ -141,7 +151,7 @@ def _job_reason(world: World, pool_key: str) -> str:
 def _request(scope: Mapping[str, Any]) -> Request:
     headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
     raw_path = scope["raw_path"].decode("latin-1")
-    return Request(scope["method"], raw_path, scope["query_string"].decode("latin-1"), headers)
+    return Request(scope["method"], raw_path, scope["query_string"].decode("latin-1"), headers, scope["scheme"])
 
 
 async def _body(receive: Receive) -> bytes:
@@ -185,6 +195,24 @@ async def _send(reply: Reply, request: Request, request_id: str, receive: Receiv
         await _send_slice(reply.content, receive, send)
     else:
         await send({"type": "http.response.body", "body": body})
+
+
+def _cut(send: Send, fraction: float, connection: asyncio.BaseTransport | None) -> Send:
+    """Sends the beginning of an answer, then ends the connection."""
+    abort = getattr(connection, "abort", lambda: None)
+
+    async def part(message: Message) -> None:
+        if not fraction:
+            abort()
+        elif message["type"] == "http.response.body":
+            body = message.get("body", b"")
+            await send({**message, "body": body[: int(len(body) * fraction)], "more_body": True})
+            await asyncio.sleep(0.01)  # what was written should still reach the client
+            abort()
+        else:
+            await send(message)
+
+    return part
 
 
 async def _send_slice(content: Slice, receive: Receive, send: Send) -> None:

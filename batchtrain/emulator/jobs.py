@@ -112,7 +112,7 @@ def _respecified(world: World, call: Call, book: JobBook, spec: Document, given:
         raise Fault("OperationInvalidForCurrentState", PropertyName="poolInfo", Reason="The job is not disabled.")
     world.move_job(book, spec)
     if "constraints" in given and (wall := job_wall_clock(book.record)):
-        world.add_deadline(Deadline(book.record.created + wall, book.record.seq, book.key))
+        world.add_deadline(Deadline(book.record.created + wall, book.record.seq, "job", book.key))
     return _changed(world, call, book, 200)
 
 

@@ -50,6 +50,8 @@ class Node(Record):
     phase: str = "down"
     leave: str = "requeue"
     """What becomes of its tasks when it leaves or reboots: requeue, terminate or taskcompletion."""
+    not_before: int = 0
+    """The moment before which it does not boot: allocation is slow, or it was preempted."""
     booted: int = 0
     boots: int = 0
     losses: int = 0

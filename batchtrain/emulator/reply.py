@@ -47,6 +47,8 @@ class Reply(NamedTuple):
     document: dict[str, Any] | None = None
     headers: Mapping[str, str] = {}
     content: Slice | None = None
+    cut: float | None = None
+    """A fault on request: only this share of the answer is sent, then the connection ends."""
 
 
 def stamped(record: Record) -> dict[str, str]:

@@ -5,7 +5,7 @@ A report names the run it is about; one that comes late, of a run that was given
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from batchtrain.emulator import endings, lines, nodes, scheduler, states, wire
@@ -26,7 +26,31 @@ def begin(world: World, effect: scheduler.Effect, now: int) -> None:
 
 def _create_nodes(world: World, effect: scheduler.CreateNodes, now: int) -> None:
     book = world.pools[effect.pool]
-    for dedicated in (*(True,) * effect.dedicated, *(False,) * effect.spot):
+    place = f"pools/{book.record.id}"
+    if struck := world.injections.strike(("allocation-refused",), place):
+        code = struck.code if struck.code != "ServerBusy" else "AllocationFailed"
+        _fail_resize(world, scheduler.FailResize(effect.pool, code, NOT_ALLOCATED), now)
+        return
+    dedicated, spot = effect.dedicated, effect.spot
+    partly = world.injections.strike(("allocation-partial",), place)
+    if partly:
+        dedicated, spot = int(dedicated * partly.fraction), int(spot * partly.fraction)
+    slow = world.injections.strike(("allocation-slow",), place)
+    _make_nodes(world, book, (*(True,) * dedicated, *(False,) * spot), now, slow.seconds if slow else 0)
+    if partly:
+        message = f"{NOT_ALLOCATED} as the resize timeout was reached"
+        _fail_resize(world, scheduler.FailResize(effect.pool, "AllocationTimedOut", message), now)
+
+
+NOT_ALLOCATED = "Desired number of dedicated nodes could not be allocated"
+
+
+def _make_nodes(world: World, book: PoolBook, kinds: Iterable[bool], now: int, delay: float) -> None:
+    """New nodes, dedicated ones where a kind is true; they boot at once, or after `delay` seconds."""
+    not_before = now + int(delay * wire.SECOND) if delay else 0
+    if not_before:
+        world.add_deadline(Deadline(not_before, book.record.seq, "boot", book.key))
+    for dedicated in kinds:
         seq = world.new_seq()
         node_id = world.new_node_id(seq, dedicated=dedicated)
         node = Node(
@@ -39,6 +63,7 @@ def _create_nodes(world: World, effect: scheduler.CreateNodes, now: int) -> None
             address=world.new_address(),
             hostname=f"{node_id[:16].replace('_', '-')}{node_id[-2:].replace('_', '-')}",
             dedicated=dedicated,
+            not_before=not_before,
         )
         world.add_node(book, node)
 
@@ -126,7 +151,7 @@ def _assign(world: World, effect: scheduler.Assign, now: int) -> None:
             world.move(node, states.NODE, "busy", now)
         world.save_node(node)
     if task.wall_clock:
-        world.add_deadline(Deadline(now + task.wall_clock, task.seq, book.key, effect.task, task.run))
+        world.add_deadline(Deadline(now + task.wall_clock, task.seq, "task", book.key, effect.task, task.run))
     world.save_task(task)
 
 
@@ -165,21 +190,41 @@ def _end_scope(world: World, effect: scheduler.EndScope, now: int) -> None:
 
 
 def _time_up(world: World, effect: scheduler.TimeUp, now: int) -> None:
-    deadline = effect.deadline
-    book = world.jobs.get(deadline.job)
-    if book is None:
+    _TIME_UP[effect.deadline.what](world, effect.deadline, now)
+
+
+def _job_time_up(world: World, deadline: Deadline, now: int) -> None:
+    book = world.jobs.get(deadline.key)
+    if book is None or book.record.seq != deadline.seq:
         return
-    if not deadline.task:
-        wall = job_wall_clock(book.record)
-        if book.record.seq == deadline.seq and wall and book.record.created + wall <= now:
-            endings.terminate(world, book, "MaxWallClockTimeExpiry", now)
-        return
-    task = book.tasks.get(deadline.task)
+    wall = job_wall_clock(book.record)
+    if wall and book.record.created + wall <= now:
+        endings.terminate(world, book, "MaxWallClockTimeExpiry", now)
+
+
+def _task_time_up(world: World, deadline: Deadline, now: int) -> None:
+    book = world.jobs.get(deadline.key)
+    task = book.tasks.get(deadline.task) if book else None
     if task is None or (task.seq, task.run) != (deadline.seq, deadline.run):
         return
     if task.wall_clock and task.start + task.wall_clock <= now:  # the limit may have been changed meanwhile
         message = "The task exceeded its maximum wall clock time and was ended."
         endings.condemn(world, task, "terminate", now, endings.task_ended(message))
+
+
+def _may_boot(world: World, deadline: Deadline, now: int) -> None:
+    book = world.pools.get(deadline.key)
+    for node in tuple(book.nodes.values()) if book else ():
+        if 0 < node.not_before <= now:
+            node.not_before = 0
+            world.save_node(node)
+
+
+_TIME_UP: dict[str, Callable[[World, Deadline, int], None]] = {
+    "job": _job_time_up,
+    "task": _task_time_up,
+    "boot": _may_boot,
+}
 
 
 def _settle_job(world: World, effect: scheduler.SettleJob, now: int) -> None:
@@ -282,6 +327,29 @@ def node_lost(world: World, node_id: str, now: int) -> None:
         if node.losses > MAX_LOSSES:
             _unusable(world, node, "The node died again and again.", now)
     world.save_node(node)
+
+
+def node_preempted(world: World, node_id: str, seconds: float | None, now: int) -> None:
+    """A spot node was taken away: it stays listed and comes back after `seconds`, or only when it is asked to."""
+    node_lost(world, node_id, now)
+    found = _node(world, node_id)
+    if found is None or not states.allows(states.NODE, found[1].state, "preempt"):
+        return
+    book, node = found
+    world.move(node, states.NODE, "preempt", now)
+    node.losses = 0
+    node.start, node.errors = {}, []
+    node.not_before = wire.FOREVER if seconds is None else now + max(int(seconds * wire.SECOND), 1)
+    if seconds is not None:
+        world.add_deadline(Deadline(node.not_before, book.record.seq, "boot", book.key))
+    world.save_node(node)
+
+
+def node_broken(world: World, node_id: str, now: int) -> None:
+    """A node became unusable by itself."""
+    node_lost(world, node_id, now)
+    if (found := _node(world, node_id)) and found[1].state != "leavingpool":
+        _unusable(world, found[1], "The node is unusable: the emulator was asked to break it.", now)
 
 
 def node_down(world: World, node_id: str, now: int) -> None:

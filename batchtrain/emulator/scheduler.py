@@ -251,7 +251,7 @@ def node_due(book: PoolBook, node: Node) -> Iterator[Effect]:
     """The next thing the machine must do for a node."""
     busy = bool(book.running[node.id])
     match node.state, node.phase:
-        case ("creating" | "rebooting" | "unknown", "down"):
+        case ("creating" | "rebooting" | "unknown" | "preempted", "down") if not node.not_before:
             yield BootNode(book.key, node.id)
         case ("rebooting", "up" | "starting") if not busy:
             yield ShutdownNode(book.key, node.id)

@@ -20,14 +20,18 @@ import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from email.utils import formatdate
+from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any, NamedTuple
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
 from batchtrain.emulator import images, wire
 from batchtrain.emulator.machine.types import Machine
 from batchtrain.version import __version__
+
+if TYPE_CHECKING:
+    from http.client import HTTPConnection
 
 LOOPBACK = ("127.0.0.1", "localhost")
 LOG, STATUS_FILE, KEY_FILE, LOCK_FILE, DATABASE = "emulator.log", "emulator.json", "key", "lock", "world.sqlite3"
@@ -35,6 +39,8 @@ OURS = {LOG, STATUS_FILE, KEY_FILE, LOCK_FILE, DATABASE, images.FILE}
 """Any of these makes a directory an emulator's."""
 LOG_TAIL = 20
 ANSWER_SECONDS = 5.0
+CLOCK_SECONDS = 600.0
+"""A clock that goes on by weeks may have much to do on its way."""
 
 logger = logging.getLogger("batchtrain.emulator")
 
@@ -48,6 +54,11 @@ class Settings(NamedTuple):
     host: str = "127.0.0.1"
     port: int = 10010
     account: str = "batchtrain"
+    certificate: Path | None = None
+    """A PEM file: with it the emulator speaks https."""
+    private_key: Path | None = None
+    token_key: Path | None = None
+    """A file with the key of the bearer tokens that are accepted beside signatures; needs https."""
 
 
 class Status(NamedTuple):
@@ -83,6 +94,10 @@ class AlreadyRunning(StartFailed):
 
 class NotRunning(Exception):
     """No emulator answers for this data directory."""
+
+
+class Refused(OSError):
+    """The emulator does not do what it was asked; the message says why."""
 
 
 # In the foreground ---------------------------------------------------------------------------------------------------
@@ -123,27 +138,37 @@ async def _serve(
 ) -> None:
     """The whole life of a server, everything closed again at its end."""
     # Not at the top of the file: whoever only asks for a status or stops an emulator needs none of these.
+    from batchtrain.emulator.alarms import Alarms
+    from batchtrain.emulator.clock import Clock
+    from batchtrain.emulator.control import Identity
     from batchtrain.emulator.drive import Driver
-    from batchtrain.emulator.http import Application, Identity
+    from batchtrain.emulator.http import Application
+    from batchtrain.emulator.machine.routing import RoutingMachine
+    from batchtrain.emulator.machine.simulated import SimulatedMachine
     from batchtrain.emulator.store import Store, UnknownSchema
 
     data_dir = settings.data_dir.absolute()
     _make_directory(data_dir)
+    token_key = _token_key(settings)
+    _check_files(settings)
     with _locked(data_dir), _listen(settings) as listener:
-        endpoint = f"http://{settings.host}:{listener.getsockname()[1]}"
+        endpoint = f"{'https' if settings.certificate else 'http'}://{settings.host}:{listener.getsockname()[1]}"
         key = _key(data_dir)
         try:
             store = Store(data_dir / DATABASE)
         except UnknownSchema as error:
             raise StartFailed(str(error)) from error
-        machine = await (open_machine or _process_machine)(data_dir)
+        alarms = Alarms(Clock(clock, _reading(store)))
+        machine = RoutingMachine(await (open_machine or _process_machine)(data_dir), SimulatedMachine(alarms, data_dir))
         world = _world(settings, endpoint, store.meta("seed", secrets.token_hex(16)))
-        driver = Driver(world, store, machine, clock)
+        driver = Driver(world, store, machine, alarms)
         try:
             driver.wake()
             status = Status(endpoint, settings.account, key, os.getpid(), data_dir, data_dir / LOG)
-            application = Application(driver, Identity(__version__, os.getpid(), settings.account), key, stop)
-            await _run_http(application, listener, stop, lambda: _announce(status, ready, own=stop.signals))
+            identity = Identity(__version__, os.getpid(), settings.account)
+            application = Application(driver, identity, key, stop, token_key)
+            said = partial(_announce, status, ready, settings.certificate, own=stop.signals)
+            await _run_http(application, listener, stop, said, settings)
         finally:
             try:
                 await driver.stop()
@@ -183,14 +208,45 @@ def network(data_dir: Path) -> int:
     return 1 + int.from_bytes(digest[:4], "big") % 254
 
 
+def _reading(store: Any) -> Any:
+    """How the account's clock stood when the emulator was last up."""
+    from batchtrain.emulator.clock import Reading
+
+    noted = store.meta("clock", "")
+    return Reading(*json.loads(noted)) if noted else None
+
+
 async def _process_machine(data_dir: Path) -> Machine:
     from batchtrain.emulator.machine.process import open_machine
 
     return await open_machine(data_dir, lambda image: images.prefix_of(data_dir, image))
 
 
-async def _run_http(application: Any, listener: socket.socket, stop: _Stop, ready: Callable[[], None]) -> None:
+def _check_files(settings: Settings) -> None:
+    if bool(settings.certificate) != bool(settings.private_key):
+        raise StartFailed("https needs both a certificate and its private key")
+    missing = [str(file) for file in (settings.certificate, settings.private_key) if file and not file.is_file()]
+    if missing:
+        raise StartFailed(f"there is no file {' and no '.join(missing)}")
+
+
+def _token_key(settings: Settings) -> str:
+    """The key of the tokens that are accepted; empty where none are."""
+    if settings.token_key is None:
+        return ""
+    if settings.certificate is None:
+        raise StartFailed("bearer tokens are accepted over https only: give a certificate and its private key")
+    key = settings.token_key.read_text(encoding="utf-8").strip()
+    if not key:
+        raise StartFailed(f"{settings.token_key} holds no key")
+    return key
+
+
+async def _run_http(
+    application: Any, listener: socket.socket, stop: _Stop, ready: Callable[[], None], settings: Settings
+) -> None:
     import uvicorn
+    from uvicorn.protocols.http.h11_impl import H11Protocol
 
     class Server(uvicorn.Server):
         @contextlib.contextmanager
@@ -201,9 +257,20 @@ async def _run_http(application: Any, listener: socket.socket, stop: _Stop, read
             await super().startup(sockets)
             ready()
 
+    class Protocol(H11Protocol):
+        """Lets the application end a connection without an answer: a fault on request."""
+
+        def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
+            super().connection_made(transport)
+            application.connections[self.client] = transport
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            application.connections.pop(self.client, None)
+            super().connection_lost(exc)
+
     config = uvicorn.Config(
         application,
-        http="h11",
+        http=Protocol,
         ws="none",
         lifespan="off",
         log_config=None,
@@ -211,6 +278,8 @@ async def _run_http(application: Any, listener: socket.socket, stop: _Stop, read
         server_header=False,
         timeout_keep_alive=75,
         timeout_graceful_shutdown=2,
+        ssl_certfile=settings.certificate,
+        ssl_keyfile=settings.private_key,
     )
     server = Server(config)
 
@@ -221,9 +290,9 @@ async def _run_http(application: Any, listener: socket.socket, stop: _Stop, read
     await server.serve([listener])
 
 
-def _announce(status: Status, ready: Callable[[Status], None], *, own: bool) -> None:
+def _announce(status: Status, ready: Callable[[Status], None], certificate: Path | None, *, own: bool) -> None:
     document = {"pid": status.pid, "endpoint": status.endpoint, "account": status.account, "version": __version__,
-                "ownProcess": own}  # fmt: skip
+                "ownProcess": own, "certificate": str(certificate.absolute()) if certificate else ""}  # fmt: skip
     images.write_atomically(status.data_dir / STATUS_FILE, json.dumps(document) + "\n")
     logger.info("listening at %s, account %s, data in %s", status.endpoint, status.account, status.data_dir)
     ready(status)
@@ -300,12 +369,15 @@ _ERRORS = {"PortTaken": PortTaken, "AlreadyRunning": AlreadyRunning}
 
 
 READY_FD = 3
+TLS_OPTIONS = ("--certificate", "--private-key", "--token-key")
 
 
 def _start_process(settings: Settings, data_dir: Path, ready: int) -> int:
     """A session of its own, its output in the log, one pipe to say that it is up."""
     command = [sys.executable, "-m", "batchtrain.emulator", "--data-dir", str(data_dir), "--host", settings.host,
                "--port", str(settings.port), "--account", settings.account, "--ready-fd", str(READY_FD)]  # fmt: skip
+    for option, file in zip(TLS_OPTIONS, settings[4:], strict=True):
+        command += [option, str(file.absolute())] if file else []
     log = os.open(data_dir / LOG, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     try:
         return os.posix_spawn(
@@ -364,7 +436,7 @@ def status(data_dir: Path) -> Status | None:
     try:
         noted = json.loads((data_dir / STATUS_FILE).read_text(encoding="utf-8"))
         key = (data_dir / KEY_FILE).read_text(encoding="ascii").strip()
-        answer = _request("GET", noted["endpoint"], "/_emulator/health")
+        answer = _request("GET", noted["endpoint"], "/_emulator/health", certificate=noted.get("certificate", ""))
     except (OSError, ValueError, KeyError):
         return None
     if answer.get("pid") != noted["pid"]:
@@ -378,7 +450,7 @@ def stop(data_dir: Path, timeout: float = 15.0) -> bool:
     if running is None:
         return False
     own = _is_own_process(running.data_dir)
-    _signed("POST", running, "/_emulator/stop")
+    ask("POST", running, "stop")
     with (running.data_dir / LOCK_FILE).open("w") as file:
         end = time.monotonic() + timeout
         while not _try_lock(file):
@@ -413,48 +485,75 @@ def _lives(pid: int) -> bool:
 
 def reset(data_dir: Path) -> None:
     """Delete every pool, job and node. Raises NotRunning."""
-    _signed("POST", _running(data_dir), "/_emulator/reset")
+    ask("POST", at(data_dir), "reset")
 
 
 def hints(data_dir: Path) -> tuple[Hint, ...]:
     """Why tasks stay active. Raises NotRunning."""
-    answer = _signed("GET", _running(data_dir), "/_emulator/hints")
+    answer = ask("GET", at(data_dir), "hints")
     return tuple(Hint(one["jobId"], one["taskId"], one["text"]) for one in answer["value"])
 
 
-def _running(data_dir: Path) -> Status:
+def at(data_dir: Path) -> Status:
+    """The emulator of a data directory. Raises NotRunning."""
     running = status(data_dir)
     if running is None:
         raise NotRunning(f"no emulator is running on {data_dir}")
     return running
 
 
-def _signed(verb: str, to: Status, path: str) -> dict[str, Any]:
+def ask(verb: str, to: Status, path: str, document: dict[str, Any] | None = None) -> dict[str, Any]:
+    """One signed request to an emulator's own paths (`clock`, `faults`, …). Raises Refused, OSError."""
+    full = f"/_emulator/{path}"
+    body = b"" if document is None else json.dumps(document).encode()
     headers = {"ocp-date": formatdate(usegmt=True)}
-    if verb == "POST":
-        headers["content-length"] = "0"
-    headers["authorization"] = wire.authorization(to.account, to.key, verb, path, "", headers)
-    return _request(verb, to.endpoint, path, headers)
+    if verb != "GET":
+        headers["content-length"] = str(len(body))
+    headers["authorization"] = wire.authorization(to.account, to.key, verb, full, "", headers)
+    noted = json.loads((to.data_dir / STATUS_FILE).read_text(encoding="utf-8"))
+    slow = CLOCK_SECONDS if path == "clock" else ANSWER_SECONDS
+    return _request(verb, to.endpoint, full, headers, body, noted.get("certificate", ""), slow)
 
 
-def _request(verb: str, endpoint: str, path: str, headers: dict[str, str] | None = None) -> dict[str, Any]:
-    """One request to our own control paths; raises OSError (also for a refusal)."""
-    from http.client import HTTPConnection, HTTPException  # slow to import, and no server needs it
+def _request(
+    verb: str,
+    endpoint: str,
+    path: str,
+    headers: dict[str, str] | None = None,
+    body: bytes = b"",
+    certificate: str = "",
+    timeout: float = ANSWER_SECONDS,
+) -> dict[str, Any]:
+    from http.client import HTTPException  # slow to import, and no server needs it
 
-    where = urlsplit(endpoint)
-    connection = HTTPConnection(where.hostname or "", where.port, timeout=ANSWER_SECONDS)
+    connection = _connection(endpoint, certificate, timeout)
     try:
-        connection.request(verb, path, headers=headers or {})
+        connection.request(verb, path, body=body or None, headers=headers or {})
         response = connection.getresponse()
-        body = response.read()
+        answer = response.read()
     except HTTPException as error:
         raise OSError(f"{endpoint} does not speak HTTP") from error
     finally:
         connection.close()
+    found: dict[str, Any] = json.loads(answer) if answer else {}
     if response.status >= 400:
-        raise OSError(f"{verb} {path}: {response.status}")
-    answer: dict[str, Any] = json.loads(body) if body else {}
-    return answer
+        reasons = [item["value"] for item in found.get("values") or () if item.get("key") == "Reason"]
+        raise Refused(reasons[0] if reasons else f"{verb} {path}: {response.status}")
+    return found
+
+
+def _connection(endpoint: str, certificate: str, timeout: float) -> HTTPConnection:
+    from http.client import HTTPConnection, HTTPSConnection  # see above
+
+    where = urlsplit(endpoint)
+    host = where.hostname or ""
+    if not certificate:
+        return HTTPConnection(host, where.port, timeout=timeout)
+    import ssl
+
+    context = ssl.create_default_context(cafile=certificate)
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # the file may hold no more than the emulator's own
+    return HTTPSConnection(host, where.port, timeout=timeout, context=context)
 
 
 # In a thread ---------------------------------------------------------------------------------------------------------
@@ -529,9 +628,12 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, default=10010)
     parser.add_argument("--account", default="batchtrain")
+    for option in TLS_OPTIONS:
+        parser.add_argument(option, type=Path, metavar="FILE", help=_TLS_HELP[option])
     parser.add_argument("--ready-fd", type=int, default=-1, help=argparse.SUPPRESS)
     given = parser.parse_args(arguments)
-    settings = Settings(given.data_dir, given.host, given.port, given.account)
+    settings = Settings(given.data_dir, given.host, given.port, given.account, given.certificate, given.private_key,
+                        given.token_key)  # fmt: skip
     say = _sayer(given.ready_fd)
     try:
         serve(settings, lambda status: say({"endpoint": status.endpoint}))
@@ -540,6 +642,13 @@ def main(arguments: list[str] | None = None) -> int:
         print(error, file=sys.stderr)
         return 1
     return 0
+
+
+_TLS_HELP = {
+    "--certificate": "PEM file; with it and --private-key the emulator speaks https",
+    "--private-key": "PEM file of the certificate's key",
+    "--token-key": "file with the key of bearer tokens to accept",
+}
 
 
 def _sayer(descriptor: int) -> Callable[[dict[str, str]], None]:

@@ -22,6 +22,11 @@ NODE: Table = {
     ("creating", "boot"): "starting",
     ("unknown", "boot"): "starting",
     ("rebooting", "boot"): "starting",
+    ("preempted", "boot"): "starting",
+    **{
+        (state, "preempt"): "preempted"
+        for state in ("starting", "waitingforstarttask", "idle", "running", "offline", "starttaskfailed", "unknown")
+    },
     ("starting", "up"): "waitingforstarttask",
     ("waitingforstarttask", "ready"): "idle",
     ("waitingforstarttask", "start task failed"): "starttaskfailed",
@@ -48,9 +53,10 @@ NODE: Table = {
             "unusable",
             "unknown",
             "rebooting",
+            "preempted",
         )
     },
-    **{(state, "unusable"): "unusable" for state in ("creating", "starting", "rebooting", "unknown")},
+    **{(state, "unusable"): "unusable" for state in ("creating", "starting", "rebooting", "unknown", "preempted")},
     ("idle", "offline"): "offline",
     ("running", "offline"): "offline",
     ("offline", "online"): "idle",

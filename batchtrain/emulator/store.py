@@ -56,6 +56,10 @@ class Store:
         value = self._database.execute("SELECT value FROM meta WHERE name = ?", (name,)).fetchone()[0]
         return str(value)
 
+    def note(self, name: str, value: str) -> None:
+        """Write a setting down."""
+        self._database.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (name, value))
+
     def load(self) -> Iterator[Change]:
         """Every record, pools before nodes and jobs before tasks."""
         for kind, type_ in _TYPES.items():

@@ -223,7 +223,8 @@ def replace_task(world: World, call: Call) -> Reply:
     task.max_retries = constraints["maxTaskRetryCount"]
     task.wall_clock = _limit(constraints["maxWallClockTime"])
     if task.state == "running" and task.wall_clock:
-        world.add_deadline(Deadline(task.start + task.wall_clock, task.seq, book.key, task.id.lower(), task.run))
+        at = task.start + task.wall_clock
+        world.add_deadline(Deadline(at, task.seq, "task", book.key, task.id.lower(), task.run))
     world.stamp(task, call.now)
     world.save_task(task)
     return accepted(task, documents.task_url(call.base, book.record, task), 200)

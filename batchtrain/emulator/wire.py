@@ -8,13 +8,14 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
+import json
 import re
 from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta, timezone
 from email.utils import format_datetime, parsedate_to_datetime
 from urllib.parse import unquote
 
-from batchtrain.emulator.faults import Fault, NotModified
+from batchtrain.emulator.faults import Fault, NeedsToken, NotModified
 
 SECOND = 10_000_000
 """Ticks in a second."""
@@ -257,3 +258,40 @@ def _check_date(headers: Mapping[str, str], now: int) -> None:
 
 def _denied(detail: str) -> Fault:
     return Fault("AuthenticationFailed", AuthenticationErrorDetail=detail)
+
+
+# Bearer tokens -------------------------------------------------------------------------------------------------------
+# Stand-ins for Microsoft Entra ID's, so that sign-in by token can be tried: signed with a key of the emulator's own.
+
+READ, WRITE = "read", "write"
+"""What a token allows: GET and HEAD, or everything."""
+SIGN_IN = "https://login.microsoftonline.com/common"
+AUDIENCE = "https://batch.core.windows.net/"
+
+
+def token(key: str, account: str, expires: int, allows: str = WRITE) -> str:
+    """A token for an account that is good until `expires` (ticks)."""
+    claims = json.dumps({"aud": AUDIENCE, "account": account, "expires": expires, "allows": allows})
+    body = base64.urlsafe_b64encode(claims.encode()).decode()
+    return f"{body}.{_token_signature(key, body)}"
+
+
+def check_token(account: str, key: str, method: str, authorization: str, now: int) -> None:
+    """Raise NeedsToken unless the header has a good token, Fault 403 unless that allows the request."""
+    scheme, _, given = authorization.partition(" ")
+    body, _, signed = given.strip().rpartition(".")
+    if scheme != "Bearer" or not body:
+        raise NeedsToken("The request carries no access token.")
+    if not hmac.compare_digest(_token_signature(key, body).encode(), signed.encode()):
+        raise NeedsToken("The access token was not issued by this emulator.")
+    claims = json.loads(base64.urlsafe_b64decode(body))
+    if claims["expires"] <= now:
+        raise NeedsToken(f"The access token expired at {timestamp(claims['expires'])}.")
+    if claims["account"] != account:
+        raise Fault("AuthorizationFailure", Reason=f"The token is for account {claims['account']}.")
+    if claims["allows"] != WRITE and method not in ("GET", "HEAD"):
+        raise Fault("AuthorizationFailure", Reason="The token allows reading only.")
+
+
+def _token_signature(key: str, body: str) -> str:
+    return hmac.new(key.encode(), body.encode(), hashlib.sha256).hexdigest()

@@ -16,6 +16,7 @@ import msgspec
 
 from batchtrain.emulator import states, wire
 from batchtrain.emulator.faults import Fault
+from batchtrain.emulator.injection import Injections
 from batchtrain.emulator.records import Document, Job, Node, Pool, Record, Task
 
 FIRST_HOST = 4
@@ -24,6 +25,10 @@ FIRST_HOST = 4
 
 NODE_QUOTA = 256
 """Nodes of all pools together; a resize past it ends with AccountCoreQuotaReached, as on an account."""
+
+
+SIMULATED = "batchtrain-nodes"
+"""Name of the metadata item that, with the value `simulated`, makes a pool's nodes only keep time."""
 
 
 class Size(NamedTuple):
@@ -43,11 +48,15 @@ class Change(NamedTuple):
 
 
 class Deadline(NamedTuple):
-    """When the wall clock of a job or of a task's run is over."""
+    """A moment at which something is due: `what`, of the record with number `seq` and with this key.
+
+    It may come late or for nothing: whoever handles it looks whether it still holds.
+    """
 
     at: int
     seq: int
-    job: str
+    what: str
+    key: str
     task: str = ""
     run: int = 0
 
@@ -65,6 +74,11 @@ class PoolBook:
     @property
     def key(self) -> str:
         return self.record.id.lower()
+
+    @property
+    def simulated(self) -> bool:
+        """Whether its nodes only keep time: asked for by the pool's metadata, which every client can write."""
+        return {"name": SIMULATED, "value": "simulated"} in self.record.spec.get("metadata", [])
 
     def used(self, node_id: str) -> int:
         """Slots in use on a node."""
@@ -184,6 +198,8 @@ class World:
         """Why an active task (by number) cannot start: what the service keeps to itself."""
         self.rubbish: list[tuple[str, str]] = []
         """Directories to delete: a node's root and a path below it."""
+        self.injections = Injections()
+        """Faults that tests ask for."""
         self.last_seq = 0
         self._last_tag = 0
         self._changes: dict[tuple[str, str, str], Change] = {}
@@ -444,7 +460,7 @@ class World:
         book = self.jobs[job.id.lower()] = self.job_of[job.seq] = JobBook(job)
         self.jobs_of_pool.setdefault(book.pool_key, {})[book.key] = book
         if wall := job_wall_clock(job):
-            self.add_deadline(Deadline(job.created + wall, job.seq, book.key))
+            self.add_deadline(Deadline(job.created + wall, job.seq, "job", book.key))
         return book
 
     def _index_task(self, book: JobBook, task: Task) -> None:

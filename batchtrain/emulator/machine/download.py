@@ -1,23 +1,29 @@
-"""Resource files: an http(s) GET into a node's directory, with Batch's words for what goes wrong."""
+"""Resource files: http(s) GETs into a node's directory, of one file or of a container's, with Batch's failure codes."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import tempfile
+import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from http.client import HTTPException, HTTPResponse
 from pathlib import Path
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlencode, urlsplit
 
 from batchtrain.emulator.machine.types import Download
 
 CHUNK = 1 << 16
 TIMEOUT_SECONDS = 60.0
+"""Silence after which a server is given up."""
+MOST_SECONDS = 3600.0
+"""The longest that one file may take, however steadily it comes."""
 STATUS_CODES = {401: "BlobAccessDenied", 403: "BlobAccessDenied", 404: "BlobNotFound", 409: "BlobAccessDenied"}
 """HTTP status to failure code; 409 is how storage refuses anonymous reads of a private account."""
+STORAGE_VERSION = "2021-12-02"
+"""Of the storage service's protocol; Azurite knows it too."""
 
 
 class DownloadError(Exception):
@@ -29,37 +35,98 @@ class DownloadError(Exception):
 
 
 def fetch(item: Download, directory: Path, root: Path, called_off: Callable[[], bool]) -> None:
-    """Download one file to `directory/item.path`, which must lie below `root`, links followed. Blocks.
+    """Download to `directory/item.path`, which must lie below `root`, links followed: a file, or what a container
+    holds. Blocks.
 
     Once `called_off()` it leaves no file behind, and ends with the next bytes that come, or that do not.
     """
+    for one in blobs_of(item) if item.container else (item,):
+        if called_off():
+            raise DownloadError("BlobDownloadMiscError", f"{_shown(item.url)}: called off")
+        _fetch(one, directory, root, called_off)
+
+
+def _fetch(item: Download, directory: Path, root: Path, called_off: Callable[[], bool]) -> None:
     path = directory / item.path
     if not item.path or not path.resolve().is_relative_to(root.resolve()) or path.is_symlink():
         raise DownloadError("ResourceFileWriteFailed", f"{item.path}: leads out of the node's directory")
-    with _open(item) as body:
+    end = time.monotonic() + MOST_SECONDS
+    with _open(item.url) as body:
         try:
-            _store(body, path, int(item.mode, 8) & 0o7777, called_off)
-        except (urllib.error.URLError, TimeoutError, ConnectionError, HTTPException) as error:
+            _store(body, path, int(item.mode, 8) & 0o7777, called_off, end)
+        except (TimeoutError, _TookTooLong) as error:
+            raise DownloadError("BlobDownloadTimedOut", f"{_shown(item.url)}: {error}") from None
+        except (urllib.error.URLError, ConnectionError, HTTPException) as error:
             raise DownloadError("BlobDownloadMiscError", f"{_shown(item.url)}: {error}") from None
         except (OSError, ValueError) as error:
             raise DownloadError("ResourceFileWriteFailed", f"{item.path}: {error}") from None
 
 
-def _open(item: Download) -> HTTPResponse:
-    if urlsplit(item.url).scheme not in ("http", "https"):
-        raise DownloadError("BlobDownloadMiscError", f"{_shown(item.url)}: only http and https are downloaded")
+class _TookTooLong(Exception):
+    """The file was still coming when its time was over."""
+
+
+# A container's blobs -------------------------------------------------------------------------------------------------
+
+
+def blobs_of(item: Download) -> Iterator[Download]:
+    """Each blob of a container that begins with the prefix, below the item's path by its whole name."""
+    for name in _names(item):
+        path = f"{item.path.rstrip('/')}/{name}" if item.path else name
+        yield Download(blob_url(item.url, name), path, item.mode)
+
+
+def blob_url(container_url: str, name: str) -> str:
+    """The address of a blob in a container whose own address carries a signature."""
+    where = urlsplit(container_url)
+    return where._replace(path=f"{where.path.rstrip('/')}/{quote(name)}").geturl()
+
+
+def _names(item: Download) -> Iterator[str]:
+    """As the container's list gives them, page by page; a directory's marker (an empty name's end) is no file."""
+    from xml.etree import ElementTree  # slow to import, and few tasks list a container
+
+    marker = ""
+    while True:
+        with _open(_list_url(item, marker)) as body:
+            try:
+                page = ElementTree.fromstring(body.read())
+            except (ElementTree.ParseError, OSError, HTTPException) as error:
+                message = f"{_shown(item.url)}: the list of its blobs cannot be read: {error}"
+                raise DownloadError("BlobDownloadMiscError", message) from None
+        names = [name.text or "" for name in page.iterfind("./Blobs/Blob/Name")]
+        yield from (name for name in names if name and not name.endswith("/"))
+        marker = page.findtext("./NextMarker") or ""
+        if not marker:
+            return
+
+
+def _list_url(item: Download, marker: str) -> str:
+    where = urlsplit(item.url)
+    asked = {"restype": "container", "comp": "list", "prefix": item.prefix, "marker": marker}
+    asked = {name: value for name, value in asked.items() if value}
+    return where._replace(query="&".join(filter(None, (where.query, urlencode(asked))))).geturl()
+
+
+# One answer ----------------------------------------------------------------------------------------------------------
+
+
+def _open(url: str) -> HTTPResponse:
+    if urlsplit(url).scheme not in ("http", "https"):
+        raise DownloadError("BlobDownloadMiscError", f"{_shown(url)}: only http and https are downloaded")
+    request = urllib.request.Request(url, headers={"x-ms-version": STORAGE_VERSION} if "sig=" in url else {})
     try:
-        body: HTTPResponse = _opener(item.url).open(item.url, timeout=TIMEOUT_SECONDS)
+        body: HTTPResponse = opener(url).open(request, timeout=TIMEOUT_SECONDS)
     except urllib.error.HTTPError as error:
         error.close()
         code = STATUS_CODES.get(error.code, "BlobDownloadMiscError")
-        raise DownloadError(code, f"{_shown(item.url)}: HTTP {error.code} {error.reason}") from None
+        raise DownloadError(code, f"{_shown(url)}: HTTP {error.code} {error.reason}") from None
     except (OSError, ValueError, HTTPException) as error:
-        raise DownloadError("BlobDownloadMiscError", f"{_shown(item.url)}: {error}") from None
+        raise DownloadError("BlobDownloadMiscError", f"{_shown(url)}: {error}") from None
     return body
 
 
-def _opener(url: str) -> urllib.request.OpenerDirector:
+def opener(url: str) -> urllib.request.OpenerDirector:
     """A proxy of the environment's is no way to a server on this machine."""
     host = urlsplit(url).hostname or ""
     if host == "localhost" or host.startswith("127.") or host == "::1":
@@ -67,13 +134,15 @@ def _opener(url: str) -> urllib.request.OpenerDirector:
     return urllib.request.build_opener()
 
 
-def _store(body: HTTPResponse, path: Path, mode: int, called_off: Callable[[], bool]) -> None:
+def _store(body: HTTPResponse, path: Path, mode: int, called_off: Callable[[], bool], end: float) -> None:
     """Written aside and renamed: a task sees the whole file or none."""
     path.parent.mkdir(parents=True, exist_ok=True)
     fd, aside = tempfile.mkstemp(dir=path.parent, prefix=".download-")
     try:
         with open(fd, "wb") as file:
-            while not called_off() and (chunk := body.read(CHUNK)):
+            while not called_off() and (chunk := body.read1(CHUNK)):  # what is there: `read` waits for a whole chunk
+                if time.monotonic() > end:
+                    raise _TookTooLong(f"it was not complete after {MOST_SECONDS:g} s")
                 file.write(chunk)
             if called_off():
                 raise ConnectionError("called off")

@@ -7,6 +7,24 @@ from pathlib import Path
 from typing import NamedTuple, Protocol
 
 
+class Package(NamedTuple):
+    """A version of an application: unpacked to `applications/ID/VERSION` below a node's root."""
+
+    application: str
+    version: str
+
+    @property
+    def directory(self) -> str:
+        return f"applications/{self.application}/{self.version}"
+
+
+class Mount(NamedTuple):
+    """A file system: `path` below `fsmounts` shows the directory `place` of the machine's data directory."""
+
+    path: str
+    place: str
+
+
 class NodeSpec(NamedTuple):
     """A node to boot."""
 
@@ -17,6 +35,12 @@ class NodeSpec(NamedTuple):
     hostname: str
     vm_size: str
     gpus: int = 0
+    simulated: bool = False
+    """It only keeps time; see `simulated`."""
+    packages: tuple[Package, ...] = ()
+    """Application packages of the pool."""
+    mounts: tuple[Mount, ...] = ()
+    """What stands for the pool's mounted file systems."""
 
 
 class NodeUp(NamedTuple):
@@ -39,6 +63,23 @@ class Download(NamedTuple):
     url: str
     path: str
     mode: str = "0770"
+    container: bool = False
+    """`url` is a storage container's: all its blobs that begin with `prefix`, each below `path` by its own name."""
+    prefix: str = ""
+
+
+class Upload(NamedTuple):
+    """One output file request: what matches `pattern` goes to a storage container when its condition holds."""
+
+    pattern: str
+    """Relative to `wd`, `$NAME` expanded."""
+    container_url: str
+    """With the signature that may write there."""
+    path: str = ""
+    """The blob's name for a pattern without wildcards, else what the names begin with."""
+    condition: str = "taskcompletion"
+    """tasksuccess, taskfailure or taskcompletion."""
+    headers: tuple[tuple[str, str], ...] = ()
 
 
 class Run(NamedTuple):
@@ -61,6 +102,10 @@ class Run(NamedTuple):
     """`wd` for a task's own resource files, `` for common resource files (the task's root directory)."""
     image: str | None = None
     elevated: bool = False
+    packages: tuple[Package, ...] = ()
+    """Unpacked on the node before the command starts."""
+    uploads: tuple[Upload, ...] = ()
+    """Carried out when the command has ended by itself."""
 
 
 class Exit(NamedTuple):
@@ -73,15 +118,30 @@ class Exit(NamedTuple):
     category: str = "UserError"
 
 
+UPLOAD_FAILED = "FileUpload"
+"""What the failure codes of output files begin with: such a failure is not tried again, whatever the exit code."""
+
+
 class NodeLost(Exception):
     """The node died under a run (its process tree is gone)."""
+
+
+class NodeUnfit(Exception):
+    """A node that cannot become usable: `code` is Batch's, such as ApplicationPackageError."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
 
 
 class Machine(Protocol):
     """Drives real nodes. Every method may be called concurrently for different nodes; all are on one event loop."""
 
     async def boot(self, spec: NodeSpec, lost: Callable[[str], None]) -> NodeUp:
-        """Bring a node up; `lost(node_id)` is called once if it dies without `shutdown` having been asked."""
+        """Bring a node up; `lost(node_id)` is called once if it dies without `shutdown` having been asked.
+
+        Raises NodeUnfit.
+        """
 
     async def run(self, node_id: str, run: Run) -> Exit:
         """Run one command to its end. Raises NodeLost when the node dies meanwhile."""

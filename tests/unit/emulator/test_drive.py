@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from batchtrain.emulator import drive, http, jobs, pools, tasks
+from batchtrain.emulator.alarms import Alarms
+from batchtrain.emulator.clock import Clock
 from batchtrain.emulator.drive import Driver
 from batchtrain.emulator.reply import Call, Reply, Slice
 from batchtrain.emulator.store import Store
@@ -26,7 +28,7 @@ class Account:
         self.store = Store(data_dir / "world.sqlite3")
         self.machine = FakeMachine(data_dir)
         self.world = World(seed="seed")
-        self.driver = Driver(self.world, self.store, self.machine, lambda: START)
+        self.driver = Driver(self.world, self.store, self.machine, Alarms(Clock(lambda: START)))
 
     def do(self, operation: Operation, *path: str, body: object = None) -> Reply:
         return self.driver.change(lambda: operation(self.world, call(*path, body=body)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from batchtrain.emulator import environment, http, pools, reports, scheduler, tasks
+from batchtrain.emulator import control, environment, pools, reports, scheduler, tasks
 from batchtrain.emulator.machine.types import Exit
 from batchtrain.emulator.records import Task
 from tests.emulation import Stage, document
@@ -191,11 +191,11 @@ def test_hints_count_the_nodes_that_take_no_tasks(stage: Stage) -> None:
     stage.job()
     stage.gang(2)
     assert stage.settle() == []
-    (hint,) = http.hints(stage.world)
+    (hint,) = control.hints(stage.world)
     assert hint["text"] == "1 of 2 nodes of pool pool take no tasks: starttaskfailed"
 
 
 def test_the_answer_to_hints_is_made_of_the_world(stage: Stage) -> None:
     stage.job()
     stage.task()
-    assert http.hints(stage.world) == [{"jobId": "job", "taskId": "", "text": "its pool pool does not exist"}]
+    assert control.hints(stage.world) == [{"jobId": "job", "taskId": "", "text": "its pool pool does not exist"}]

@@ -1,0 +1,65 @@
+"""Waiting by the account's clock: futures that are done at a moment, however the clock is turned meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import itertools
+
+from batchtrain.emulator import wire
+from batchtrain.emulator.clock import Clock
+
+LONGEST = 3600.0
+"""Seconds after which we look again in any case: a loop's own clock need not count days ahead."""
+
+
+class Alarms:
+    """Everything that waits for a moment of one clock."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.clock = clock
+        self._heap: list[tuple[int, int, asyncio.Future[None]]] = []
+        self._numbers = itertools.count()
+        self._timer: asyncio.TimerHandle | None = None
+
+    @property
+    def next(self) -> int | None:
+        """The next moment somebody waits for."""
+        while self._heap and self._heap[0][2].done():
+            heapq.heappop(self._heap)
+        return self._heap[0][0] if self._heap else None
+
+    @property
+    def waiting(self) -> int:
+        """How many wait."""
+        return sum(not future.done() for _, _, future in self._heap)
+
+    def at(self, moment: int) -> asyncio.Future[None]:
+        """Done when the clock shows `moment`; whoever gives up cancels it."""
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        heapq.heappush(self._heap, (moment, next(self._numbers), future))
+        self.look()
+        return future
+
+    async def sleep(self, seconds: float) -> None:
+        """Seconds of the account's clock."""
+        await self.at(self.clock() + int(seconds * wire.SECOND))
+
+    def look(self) -> None:
+        """Wake whose moment has come, and look again at the next; to be called when the clock was turned."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        now = self.clock()
+        while (moment := self.next) is not None and moment <= now:
+            heapq.heappop(self._heap)[2].set_result(None)
+        if moment is not None and (seconds := self.clock.seconds_to(moment)) is not None:
+            self._timer = asyncio.get_running_loop().call_later(min(seconds, LONGEST), self.look)
+
+    def close(self) -> None:
+        """Nobody is woken any more."""
+        if self._timer is not None:
+            self._timer.cancel()
+        for _, _, future in self._heap:
+            future.cancel()
+        self._heap = []

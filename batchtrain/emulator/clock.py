@@ -1,0 +1,74 @@
+"""The account's time: the machine's own, a multiple of it, or one that stands until it is stepped by hand.
+
+Whatever it is turned to, it never goes back: what was written down stays in the past. Signatures are judged by the
+machine's own time, which is the clients'.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from batchtrain.emulator import wire
+
+MODES = ("real", "scaled", "stepped")
+MOST_TIMES = 1_000_000.0
+FASTEST = 0.001
+"""Seconds of the machine's time below which nothing is waited for."""
+
+
+class Reading(NamedTuple):
+    """How a clock stands; what a restart needs to go on from."""
+
+    mode: str = "real"
+    times: float = 1.0
+    """Seconds of the account's time a second of the machine's takes; 0 where it stands."""
+    shift: int = 0
+    """Ticks the account's time is ahead of the machine's, at the moment `at` of the machine's."""
+    at: int = 0
+
+
+class Clock:
+    """Gives the account's time in ticks; `machine_time` gives the machine's."""
+
+    def __init__(self, machine_time: Callable[[], int], reading: Reading | None = None) -> None:
+        self.machine_time = machine_time
+        self._reading = reading or Reading()
+        self._last = 0
+
+    def __call__(self) -> int:
+        now = self.machine_time()
+        reading = self._reading
+        passed = 0 if reading.mode == "real" else int((now - reading.at) * (reading.times - 1))
+        self._last = max(self._last, now + reading.shift + passed)
+        return self._last
+
+    @property
+    def reading(self) -> Reading:
+        """How it stands, with the present moment as its base."""
+        account, now = self(), self.machine_time()
+        return self._reading._replace(shift=account - now, at=now)
+
+    def turn(self, mode: str, times: float = 1.0) -> None:
+        """From now on run so. Raises ValueError."""
+        if mode not in MODES:
+            raise ValueError(f"a clock is {', '.join(MODES)}, not {mode}")
+        if mode == "scaled" and not 0 < times <= MOST_TIMES:
+            raise ValueError(f"a clock runs up to {MOST_TIMES:g} times as fast, and forward, not {times:g} times")
+        speed = {"real": 1.0, "scaled": times, "stepped": 0.0}[mode]
+        self._reading = self.reading._replace(mode=mode, times=speed)
+
+    def advance(self, ticks: int) -> None:
+        """Step forward. Raises ValueError for a step back."""
+        if ticks < 0:
+            raise ValueError("time does not go back")
+        reading = self.reading
+        self._reading = reading._replace(shift=reading.shift + ticks)
+
+    def seconds_to(self, at: int) -> float | None:
+        """Seconds of the machine's time until the account's is `at`; None when only a step leads there."""
+        left = at - self()
+        if left <= 0:
+            return 0.0
+        times = self._reading.times
+        return max(left / wire.SECOND / times, FASTEST) if times else None

@@ -1,0 +1,180 @@
+"""The emulator's own paths, outside the service's: what it is, why tasks wait, its clock, faults, its end."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+from batchtrain.emulator import injection, wire
+from batchtrain.emulator.drive import Driver
+from batchtrain.emulator.faults import Fault
+from batchtrain.emulator.reply import Reply
+from batchtrain.emulator.world import World
+
+PREFIX = "/_emulator/"
+PATIENCE = 2.0
+"""Seconds that each step of an advancing clock waits for commands that really run."""
+ACTS = ("preempt", "lose", "break")
+
+
+class Identity(NamedTuple):
+    """What `health` tells anyone who asks."""
+
+    version: str
+    pid: int
+    account: str
+
+
+class Control:
+    """Answers the emulator's own paths."""
+
+    def __init__(self, driver: Driver, identity: Identity, stop: Callable[[], None]) -> None:
+        self.driver, self.identity, self.stop = driver, identity, stop
+        self._since = time.monotonic()
+
+    async def answer(self, verb: str, path: str, body: bytes) -> Reply:
+        """`path` without the prefix. Raises Fault."""
+        name, _, rest = path.partition("/")
+        match verb, name:
+            case "GET", "status":
+                return Reply(200, self.status())
+            case "GET", "hints":
+                return Reply(200, {"value": hints(self.driver.world)})
+            case "POST", "reset":
+                await self.driver.reset()
+                return Reply(204)
+            case "POST", "stop":
+                self.stop()
+                return Reply(202)
+            case "GET", "clock":
+                return Reply(200, self.clock())
+            case "POST", "clock":
+                return await self._turn(_document(body))
+            case "GET", "faults":
+                return Reply(200, {"value": self.driver.world.injections.documents()})
+            case "POST", "faults":
+                return self._add_fault(_document(body))
+            case "DELETE", "faults":
+                return self._remove_faults(rest)
+            case "POST", "nodes":
+                return await self._befall(rest, _document(body))
+        raise Fault("ResourceNotFound")
+
+    def status(self) -> dict[str, Any]:
+        """What runs, how much of it, and what it takes."""
+        world = self.driver.world
+        books = world.jobs.values()
+        return {
+            **self.identity._asdict(),
+            "endpoint": world.endpoint,
+            "upSeconds": round(time.monotonic() - self._since, 1),
+            "memoryMb": _memory_mb(),
+            "pools": len(world.pools),
+            "nodes": len(world.pool_of_node),
+            "jobs": len(world.jobs),
+            "activeTasks": sum(book.counts["active"] for book in books),
+            "runningTasks": sum(book.counts["running"] for book in books),
+            "completedTasks": sum(book.counts["completed"] for book in books),
+            "faults": len(world.injections),
+            "clock": self.clock(),
+        }
+
+    def clock(self) -> dict[str, Any]:
+        """The account's time, and how it runs."""
+        clock = self.driver.clock
+        reading = clock.reading
+        ahead = (clock() - clock.machine_time()) / wire.SECOND
+        return {"now": wire.timestamp(clock()), "mode": reading.mode, "times": reading.times, "aheadSeconds": ahead}
+
+    async def _turn(self, wanted: Mapping[str, Any]) -> Reply:
+        """`mode` and `times` turn it, `advance` (a duration) lets it go on; each step of that waits `patience`."""
+        try:
+            ticks = wire.parse_duration(str(wanted["advance"])) if "advance" in wanted else 0
+            patience = float(wanted.get("patience", PATIENCE))
+            if not math.isfinite(patience) or patience < 0:
+                raise ValueError("patience is a number of seconds")
+            if "mode" in wanted:
+                self.driver.clock.turn(str(wanted["mode"]), float(wanted.get("times", 1.0)))
+        except (ValueError, TypeError) as error:
+            raise Fault("InvalidPropertyValue", Reason=str(error)) from None
+        self.driver.turned()
+        if ticks:
+            await self.driver.advance(ticks, patience)
+        return Reply(200, self.clock())
+
+    def _add_fault(self, document: Mapping[str, Any]) -> Reply:
+        try:
+            number = self.driver.world.injections.add(injection.read(document))
+        except ValueError as error:
+            raise Fault("InvalidPropertyValue", Reason=str(error)) from None
+        return Reply(201, {"id": number})
+
+    def _remove_faults(self, number: str) -> Reply:
+        injections = self.driver.world.injections
+        if not number:
+            injections.clear()
+        elif not number.isdecimal() or not injections.remove(int(number)):
+            raise Fault("ResourceNotFound")
+        return Reply(204)
+
+    async def _befall(self, node_id: str, document: Mapping[str, Any]) -> Reply:
+        act, seconds = str(document.get("act", "")), document.get("seconds")
+        if act not in ACTS:
+            raise Fault("InvalidPropertyValue", Reason=f"act is one of {', '.join(ACTS)}")
+        if seconds is not None and not (isinstance(seconds, (int, float)) and 0 <= seconds < math.inf):
+            raise Fault("InvalidPropertyValue", Reason="seconds is a number, 0 or more")
+        book = self.driver.world.pool_of_node.get(node_id)
+        if book is None:
+            raise Fault("NodeNotFound")
+        if act == "preempt" and book.nodes[node_id].dedicated:
+            raise Fault("OperationNotValidOnNode", Reason="only a spot node is preempted")
+        await self.driver.befall(node_id, act, seconds)
+        return Reply(202)
+
+
+def _document(body: bytes) -> dict[str, Any]:
+    try:
+        found = msgspec.json.decode(body or b"{}")
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise Fault("InvalidRequestBody", Reason=str(error)) from None
+    if not isinstance(found, dict):
+        raise Fault("InvalidRequestBody", Reason="The body must be a JSON object.")
+    return found
+
+
+def _memory_mb() -> float:
+    """Resident memory of this process."""
+    for line in Path("/proc/self/status").read_text(encoding="ascii", errors="replace").splitlines():
+        if line.startswith("VmRSS:"):
+            return round(int(line.split()[1]) / 1024, 1)
+    return 0.0
+
+
+def hints(world: World) -> list[dict[str, str]]:
+    """Why tasks stay active, which the service itself never says."""
+    found = []
+    for book in world.jobs.values():
+        waiting = book.ready.values() if world.hints else ()
+        found += [
+            {"jobId": book.record.id, "taskId": task.id, "text": world.hints[task.seq]}
+            for task in waiting
+            if task.seq in world.hints
+        ]
+        if book.counts["active"] and (reason := _job_reason(world, book.pool_key)):
+            found.append({"jobId": book.record.id, "taskId": "", "text": reason})
+    return found
+
+
+def _job_reason(world: World, pool_key: str) -> str:
+    pool = world.pools.get(pool_key)
+    if pool is None:
+        return f"its pool {pool_key} does not exist"
+    failed = [node for node in pool.nodes.values() if node.state in ("starttaskfailed", "unusable")]
+    if failed:
+        return f"{len(failed)} of {len(pool.nodes)} nodes of pool {pool.record.id} take no tasks: {failed[0].state}"
+    return "" if pool.nodes else f"pool {pool.record.id} has no nodes"

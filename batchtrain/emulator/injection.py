@@ -1,0 +1,124 @@
+"""Faults on request: which of them an account has been given, and whether one strikes now; pure.
+
+Each draws from its own seeded source, so the same requests meet the same faults again.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import random
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+ANSWERS = ("error", "latency", "drop", "truncate", "skew")
+"""What can befall a request: refused, late, never answered, half answered, judged by a clock that is off."""
+ALLOCATION = ("allocation-refused", "allocation-partial", "allocation-slow")
+NODES = ("boot-fails", "start-task-fails", "node-slow")
+KINDS = (*ANSWERS, *ALLOCATION, *NODES)
+
+STATUSES: Mapping[str, int] = {
+    "TooManyRequests": 429, "InternalError": 500, "OperationTimedOut": 500, "ServerBusy": 503,
+}  # fmt: skip
+"""Refusals that `error` can give, by the service's code."""
+
+
+class Injection(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One fault: what strikes, where, how often, and with what numbers. Seconds are of the account's clock, but for
+    `latency` and `retry_after`, which are the machine's."""
+
+    kind: str
+    operation: str = "*"
+    """Names of operations, as the SDK has them (`create_task`, `list_*`)."""
+    resource: str = "*"
+    """Path of what it is about: `pools/POOL`, `pools/POOL/nodes/NODE`, `jobs/JOB/tasks/TASK`; `*` is any text."""
+    rate: float = 1.0
+    """Share of the chances that strike, 0 to 1."""
+    count: int | None = None
+    """How often it strikes at most."""
+    seed: int = 0
+    code: str = "ServerBusy"
+    """error, allocation-refused: the service's code."""
+    retry_after: float | None = None
+    """error: seconds in the answer's Retry-After."""
+    seconds: float = 1.0
+    """latency, skew, allocation-slow, node-slow."""
+    fraction: float = 0.5
+    """allocation-partial, truncate: the share that comes."""
+    exit_code: int = 1
+    """start-task-fails."""
+
+
+def read(document: Mapping[str, Any]) -> Injection:
+    """A fault as a client gives it. Raises ValueError with what is wrong."""
+    try:
+        found = msgspec.convert(dict(document), Injection)
+    except msgspec.ValidationError as error:
+        raise ValueError(str(error)) from None
+    if found.kind not in KINDS:
+        raise ValueError(f"there is no fault `{found.kind}`; known: {', '.join(KINDS)}")
+    if not 0 <= found.rate <= 1 or not 0 <= found.fraction <= 1:
+        raise ValueError("rate and fraction are between 0 and 1")
+    if found.kind == "error" and found.code not in STATUSES:
+        raise ValueError(f"`error` answers with {', '.join(STATUSES)}, not {found.code}")
+    if (found.kind != "skew" and found.seconds < 0) or (found.retry_after or 0) < 0:
+        raise ValueError("seconds cannot be negative")
+    return found
+
+
+class Injections:
+    """The faults of an account, each with its source of chance and how often it struck."""
+
+    def __init__(self, injections: Iterable[Injection] = ()) -> None:
+        self._all: dict[int, tuple[Injection, random.Random]] = {}
+        self._struck: dict[int, int] = {}
+        self._last = 0
+        for injection in injections:
+            self.add(injection)
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    def add(self, injection: Injection) -> int:
+        """Its number."""
+        self._last += 1
+        self._all[self._last] = (injection, random.Random(injection.seed))
+        self._struck[self._last] = 0
+        return self._last
+
+    def remove(self, number: int) -> bool:
+        """Whether it was there."""
+        self._struck.pop(number, None)
+        return self._all.pop(number, None) is not None
+
+    def clear(self) -> None:
+        self._all.clear()
+        self._struck.clear()
+
+    def documents(self) -> list[dict[str, Any]]:
+        """All of them, with number and how often each struck."""
+        return [
+            {"id": number, "struck": self._struck[number], **msgspec.to_builtins(injection)}
+            for number, (injection, _) in self._all.items()
+        ]
+
+    def strike(self, kinds: Iterable[str], resource: str, operation: str = "") -> Injection | None:
+        """The first fault of these kinds that strikes here and now; it counts."""
+        if not self._all:
+            return None
+        for number, (injection, chance) in self._all.items():
+            if injection.kind not in kinds or not _about(injection, resource, operation):
+                continue
+            if injection.count is not None and self._struck[number] >= injection.count:
+                continue
+            if chance.random() < injection.rate:
+                self._struck[number] += 1
+                return injection
+        return None
+
+
+def _about(injection: Injection, resource: str, operation: str) -> bool:
+    return fnmatch.fnmatchcase(operation, injection.operation) and fnmatch.fnmatchcase(
+        resource.lower(), injection.resource.lower()
+    )

@@ -1,0 +1,37 @@
+"""Several kinds of machines behind one interface: a node is booted by the kind its pool asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from batchtrain.emulator.machine.simulated import SimulatedMachine
+from batchtrain.emulator.machine.types import Exit, Machine, NodeSpec, NodeUp, Run
+
+
+class RoutingMachine:
+    """Sends each node's calls to the machine it lives on."""
+
+    def __init__(self, real: Machine, simulated: SimulatedMachine) -> None:
+        self.real, self.simulated = real, simulated
+
+    def _of(self, node_id: str) -> Machine:
+        return self.simulated if self.simulated.has(node_id) else self.real
+
+    async def boot(self, spec: NodeSpec, lost: Callable[[str], None]) -> NodeUp:
+        return await (self.simulated if spec.simulated else self.real).boot(spec, lost)
+
+    async def run(self, node_id: str, run: Run) -> Exit:
+        return await self._of(node_id).run(node_id, run)
+
+    async def end(self, node_id: str, scope: str, grace: float = 0.0) -> None:
+        await self._of(node_id).end(node_id, scope, grace)
+
+    async def shutdown(self, node_id: str) -> None:
+        await self._of(node_id).shutdown(node_id)
+
+    async def remove(self, node_id: str) -> None:
+        await self._of(node_id).remove(node_id)
+
+    async def close(self) -> None:
+        await self.simulated.close()
+        await self.real.close()

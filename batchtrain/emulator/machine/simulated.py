@@ -1,0 +1,95 @@
+"""Nodes that only keep time: for tests of scale, and of days in a second. They run nothing and write no file.
+
+A command takes as long as its `sleep` words say, by the account's clock, and ends with its `exit` word's code, else 0:
+`sleep 30; exit 3` does what a shell would, and so does `/bin/bash -c "sleep 30"`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable
+from functools import lru_cache
+from pathlib import Path
+from typing import NamedTuple
+
+from batchtrain.emulator import wire
+from batchtrain.emulator.alarms import Alarms
+from batchtrain.emulator.machine.types import Exit, NodeLost, NodeSpec, NodeUp, Run
+
+_SLEEP = re.compile(r"\bsleep\s+(\d+(?:\.\d+)?)([smhd]?)")
+_EXIT = re.compile(r"\bexit\s+(\d{1,3})\b")
+_UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
+KILLED = 143
+
+
+class Act(NamedTuple):
+    """What a command would do: how long it takes in ticks, and its exit code."""
+
+    ticks: int
+    code: int
+
+
+@lru_cache(maxsize=1024)
+def act_of(command_line: str) -> Act:
+    """What a simulated node makes of a command."""
+    seconds = sum(float(number) * _UNITS[unit] for number, unit in _SLEEP.findall(command_line))
+    codes = _EXIT.findall(command_line)
+    return Act(int(seconds * wire.SECOND), int(codes[-1]) if codes else 0)
+
+
+class SimulatedMachine:
+    """Drives nodes that are no more than names."""
+
+    def __init__(self, alarms: Alarms, data_dir: Path) -> None:
+        self._alarms, self._root = alarms, data_dir / "nodes"
+        self._lost: dict[str, Callable[[str], None]] = {}
+        self._running: dict[tuple[str, str], asyncio.Future[Exit]] = {}
+
+    def has(self, node_id: str) -> bool:
+        """Whether a node is one of these."""
+        return node_id in self._lost
+
+    async def boot(self, spec: NodeSpec, lost: Callable[[str], None]) -> NodeUp:
+        self._lost[spec.node_id] = lost
+        return NodeUp(self._root / spec.node_id, "/mnt/batch/tasks", {}, "simulated")
+
+    async def run(self, node_id: str, run: Run) -> Exit:
+        if node_id not in self._lost:
+            raise NodeLost(node_id)
+        act = act_of(run.command_line)
+        if not act.ticks:
+            return Exit(act.code)
+        ended: asyncio.Future[Exit] = asyncio.get_running_loop().create_future()
+        self._running[node_id, run.scope] = ended
+        alarm = self._alarms.at(self._alarms.clock() + act.ticks)
+
+        def over(alarm: asyncio.Future[None]) -> None:
+            if not ended.done() and not alarm.cancelled():
+                ended.set_result(Exit(act.code))
+
+        alarm.add_done_callback(over)
+        try:
+            return await ended
+        finally:
+            alarm.cancel()
+            self._running.pop((node_id, run.scope), None)
+
+    async def end(self, node_id: str, scope: str, grace: float = 0.0) -> None:
+        ended = self._running.pop((node_id, scope), None)
+        if ended is not None and not ended.done():
+            ended.set_result(Exit(KILLED))
+
+    async def shutdown(self, node_id: str) -> None:
+        self._lost.pop(node_id, None)
+        for key in [key for key in self._running if key[0] == node_id]:
+            ended = self._running.pop(key)
+            if not ended.done():
+                ended.set_exception(NodeLost(node_id))
+
+    async def remove(self, node_id: str) -> None:
+        await self.shutdown(node_id)
+
+    async def close(self) -> None:
+        for node_id in tuple(self._lost):
+            await self.shutdown(node_id)

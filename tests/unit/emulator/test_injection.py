@@ -1,0 +1,68 @@
+"""Faults on request: which strike, how often, and that the same seed strikes the same again."""
+
+from __future__ import annotations
+
+import pytest
+
+from batchtrain.emulator.injection import Injections, read
+
+
+def faults(**document: object) -> Injections:
+    return Injections([read({"kind": "error", **document})])
+
+
+def strikes(made: Injections, count: int = 20, resource: str = "pools/p", operation: str = "get_pool") -> list[bool]:
+    return [made.strike(("error",), resource, operation) is not None for _ in range(count)]
+
+
+def test_a_fault_strikes_every_time_unless_told_otherwise() -> None:
+    assert all(strikes(faults()))
+
+
+def test_a_fault_strikes_so_many_times() -> None:
+    assert sum(strikes(faults(count=3))) == 3
+
+
+def test_a_rate_is_a_share_and_its_seed_repeats_it() -> None:
+    first = strikes(faults(rate=0.3, seed=7), 1000)
+    assert 200 < sum(first) < 400
+    assert first == strikes(faults(rate=0.3, seed=7), 1000)
+    assert first != strikes(faults(rate=0.3, seed=8), 1000)
+
+
+@pytest.mark.parametrize(
+    ("about", "operation", "resource", "struck"),
+    [
+        ({"operation": "get_*"}, "get_pool", "pools/p", True),
+        ({"operation": "list_*"}, "get_pool", "pools/p", False),
+        ({"resource": "pools/P/nodes/*"}, "get_node", "pools/p/nodes/n", True),
+        ({"resource": "pools/p"}, "get_pool", "pools/q", False),
+    ],
+)
+def test_a_fault_is_about_operations_and_resources(
+    about: dict[str, object], operation: str, resource: str, struck: bool
+) -> None:
+    assert strikes(faults(**about), 1, resource, operation) == [struck]
+
+
+def test_a_fault_that_was_removed_strikes_no_more() -> None:
+    made = faults()
+    assert made.remove(1)
+    assert not any(strikes(made))
+    assert not made.remove(1)
+
+
+@pytest.mark.parametrize(
+    ("document", "said"),
+    [
+        ({"kind": "meteor"}, "there is no fault `meteor`"),
+        ({"kind": "error", "rate": 2}, "between 0 and 1"),
+        ({"kind": "error", "code": "PoolExists"}, "answers with TooManyRequests"),
+        ({"kind": "latency", "seconds": -1}, "cannot be negative"),
+        ({"kind": "error", "often": 1}, "unknown field `often`"),
+        ({}, "kind"),
+    ],
+)
+def test_a_fault_that_cannot_be_is_refused(document: dict[str, object], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        read(document)
