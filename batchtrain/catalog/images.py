@@ -7,6 +7,7 @@ Sources: Azure/azhpc-images README (July 2026); Azure/Batch issues 106, 119, 152
 
 from __future__ import annotations
 
+import difflib
 import fnmatch
 from collections.abc import Iterable
 from datetime import date
@@ -84,9 +85,13 @@ SUPPORTED: tuple[Image, ...] = (
           frozenset(), WINDOWS_2016, WINDOWS),
     Image("microsoftwindowsserver", "windowsserver", "2016-datacenter-with-containers", "batch.node.windows amd64",
           "windows", frozenset({DOCKER}), WINDOWS_2016, WINDOWS),
+    Image("microsoftwindowsserver", "windowsserver", "2016-datacenter-with-containers-smalldisk",
+          "batch.node.windows amd64", "windows", frozenset({DOCKER}), WINDOWS_2016, WINDOWS),
     Image("microsoftwindowsserver", "windowsserver", "2019-datacenter", "batch.node.windows amd64", "windows"),
     Image("microsoftwindowsserver", "windowsserver", "2019-datacenter-with-containers", "batch.node.windows amd64",
           "windows", frozenset({DOCKER})),
+    Image("microsoftwindowsserver", "windowsserver", "2019-datacenter-with-containers-smalldisk",
+          "batch.node.windows amd64", "windows", frozenset({DOCKER})),
     Image("microsoftwindowsserver", "windowsserver", "2022-datacenter", "batch.node.windows amd64", "windows"),
 )  # fmt: skip
 
@@ -132,10 +137,22 @@ RETIRED: tuple[Image, ...] = (
 IMAGES = (*SUPPORTED, *RETIRED)
 
 
-def find(publisher: str, offer: str, sku: str) -> Image | None:
+def find(publisher: str, offer: str, sku: str, among: Iterable[Image] = IMAGES) -> Image | None:
     """The image of that reference, in any case; None for one these tables do not know."""
     wanted = Reference(publisher.lower(), offer.lower(), sku.lower())
-    return next((image for image in IMAGES if _matches(image, wanted)), None)
+    return next((image for image in among if _matches(image, wanted)), None)
+
+
+def nearest(reference: str, among: Iterable[Image] = IMAGES) -> tuple[str, ...]:
+    """At most three `publisher:offer:sku` that `reference` may have been meant to be, the nearest first."""
+    known = [":".join(image[:3]) for image in among]
+    return tuple(difflib.get_close_matches(reference.strip().lower(), known, n=3, cutoff=0.6))
+
+
+def our_words(capabilities: Iterable[str]) -> frozenset[str]:
+    """Our names of what the service calls an image's capabilities; those we have no name for are left out."""
+    given = frozenset(capabilities)
+    return frozenset(ours for ours, theirs in SERVICE_WORDS.items() if theirs in given)
 
 
 def service_words(capabilities: Iterable[str]) -> tuple[str, ...]:

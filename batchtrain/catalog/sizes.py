@@ -99,7 +99,24 @@ ND = (
              notes="needs an image with a driver that still knows Volta, such as ubuntu-hpc 2204-v100"),
 )  # fmt: skip
 
-# GPU sizes without InfiniBand. sizes/gpu-accelerated/nc*-series.md and nv*-series.md.
+# Names that Azure sells and that stand on no size page: in its price list, its machine learning service's quota table
+# (articles/machine-learning) and its Kubernetes service's GPU tables (Azure/AgentBaker). Numbers: the page's twin.
+UNLISTED = "on no size page of Azure's; taken for a twin of {}"
+ND_UNLISTED = (
+    *_series("ND H200 v5", ("ND96isrf_H200_v5", 96, 1850, 8), **NVIDIA, gpu_model="H200", gpu_memory_gib=141,
+             infiniband="ndr", **SR_IOV, hcas=8, generation=2, notes=UNLISTED.format("ND96isr_H200_v5")),
+    *_series("ND H200 v5", ("ND96is_H200_v5", 96, 1850, 8), **NVIDIA, gpu_model="H200", gpu_memory_gib=141,
+             generation=2, notes=UNLISTED.format("ND96isr_H200_v5") + " without InfiniBand"),
+    *_series("ND H100 v5", ("ND96isrf_H100_v5", 96, 1900, 8), **NVIDIA, gpu_model="H100", gpu_memory_gib=80,
+             infiniband="ndr", **SR_IOV, hcas=8, generation=2, notes=UNLISTED.format("ND96isr_H100_v5")),
+    *_series("ND H100 v5", ("ND96is_H100_v5", 96, 1900, 8), ("ND96is_flex_H100_v5", 96, 1900, 8),
+             ("ND96is_noIB_H100_v5", 96, 1900, 8), **NVIDIA, gpu_model="H100", gpu_memory_gib=80, generation=2,
+             notes=UNLISTED.format("ND96isr_H100_v5") + " without InfiniBand"),
+    *_series("NDm A100 v4", ("ND96ams_A100_v4", 96, 1900, 8), **NVIDIA, gpu_model="A100", gpu_memory_gib=80,
+             generation=2, notes=UNLISTED.format("ND96amsr_A100_v4") + " without InfiniBand"),
+)  # fmt: skip
+
+# GPU sizes without InfiniBand. sizes/gpu-accelerated/{nc,nv,ng}*-series.md.
 NC_NV = (
     *_series("NCads H100 v5", ("NC40ads_H100_v5", 40, 320, 1), ("NC80adis_H100_v5", 80, 640, 2), **NVIDIA,
              gpu_model="H100 NVL", gpu_memory_gib=94, generation=2),
@@ -112,6 +129,10 @@ NC_NV = (
              ("NC128lds_xl_RTXPRO6000BSE_v6", 128, 256, 1), ("NC256lds_xl_RTXPRO6000BSE_v6", 256, 512, 2),
              ("NC320lds_xl_RTXPRO6000BSE_v6", 320, 640, 2), **NVIDIA, gpu_model="RTX PRO 6000 BSE",
              gpu_memory_gib=96, generation=2, notes="preview"),
+    *_series("NC RTX PRO 6000 BSE v6", ("NC32ds_xl_RTXPRO6000BSE_v6", 32, 128, 1, 24),
+             ("NC64ds_xl_RTXPRO6000BSE_v6", 64, 256, 1, 48), ("NC32lds_xl_RTXPRO6000BSE_v6", 32, 64, 1, 24),
+             ("NC64lds_xl_RTXPRO6000BSE_v6", 64, 128, 1, 48), **NVIDIA, gpu_model="RTX PRO 6000 BSE", generation=2,
+             notes="preview; a share of one GPU, how large is judged by its price"),
     *_series("NCasT4_v3", ("NC4as_T4_v3", 4, 28, 1), ("NC8as_T4_v3", 8, 56, 1), ("NC16as_T4_v3", 16, 110, 1),
              ("NC64as_T4_v3", 64, 440, 4), **NVIDIA, gpu_model="T4", gpu_memory_gib=16),
     *_series("NVadsA10 v5", ("NV6ads_A10_v5", 6, 55, 1, 4), ("NV12ads_A10_v5", 12, 110, 1, 8),
@@ -122,6 +143,10 @@ NC_NV = (
              ("NV12ads_V710_v5", 12, 64, 1, 12), **AMD, gpu_model="V710", generation=2, notes="a share of one GPU"),
     *_series("NVads V710 v5", ("NV24ads_V710_v5", 24, 128, 1), ("NV28adms_V710_v5", 28, 160, 1), **AMD,
              gpu_model="V710", gpu_memory_gib=24, generation=2),
+    *_series("NGads V620", ("NG8ads_V620_v1", 8, 16, 1, 8), ("NG16ads_V620_v1", 16, 32, 1, 16), **AMD,
+             gpu_model="V620", notes="a share of one GPU"),
+    *_series("NGads V620", ("NG32ads_V620_v1", 32, 64, 1), ("NG32adms_V620_v1", 32, 176, 1), **AMD, gpu_model="V620",
+             gpu_memory_gib=32),
 )  # fmt: skip
 
 # HPC sizes. sizes/high-performance-compute/*-series.md; the dates from sizes/retirement/{hbv2,hc}-series-retirement.md.
@@ -144,12 +169,14 @@ HPC = (
 
 # GPU sizes that are gone. Numbers: the series' last pages; dates: {nc,ncv2,nd,nv}-series-retirement.md (extended by a
 # year to 6 September 2023), retired-sizes-list.md (NCv3), nvv3-series.md and nvv4-series.md. NVv2's date was not found.
+# Names with _Promo were the same machines at another price.
 NC_GONE, NC3_GONE, NV_GONE = date(2023, 9, 6), date(2025, 9, 30), date(2026, 9, 30)
 GPU_GONE = (
-    *_series("NC", ("NC6", 6, 56, 1), ("NC12", 12, 112, 2), ("NC24", 24, 224, 4), **NVIDIA, gpu_model="K80",
+    *_series("NC", ("NC6", 6, 56, 1), ("NC12", 12, 112, 2), ("NC24", 24, 224, 4), ("NC6_Promo", 6, 56, 1),
+             ("NC12_Promo", 12, 112, 2), ("NC24_Promo", 24, 224, 4), **NVIDIA, gpu_model="K80",
              gpu_memory_gib=12, retired=NC_GONE),
-    *_series("NC", ("NC24r", 24, 224, 4), **NVIDIA, gpu_model="K80", gpu_memory_gib=12, infiniband="fdr",
-             **NETWORK_DIRECT, hcas=1, retired=NC_GONE),
+    *_series("NC", ("NC24r", 24, 224, 4), ("NC24r_Promo", 24, 224, 4), **NVIDIA, gpu_model="K80", gpu_memory_gib=12,
+             infiniband="fdr", **NETWORK_DIRECT, hcas=1, retired=NC_GONE),
     *_series("NCv2", ("NC6s_v2", 6, 112, 1), ("NC12s_v2", 12, 224, 2), ("NC24s_v2", 24, 448, 4), **NVIDIA,
              gpu_model="P100", gpu_memory_gib=16, retired=NC_GONE),
     *_series("NCv2", ("NC24rs_v2", 24, 448, 4), **NVIDIA, gpu_model="P100", gpu_memory_gib=16, infiniband="fdr",
@@ -162,7 +189,8 @@ GPU_GONE = (
              gpu_memory_gib=24, retired=NC_GONE),
     *_series("ND", ("ND24rs", 24, 448, 4), **NVIDIA, gpu_model="P40", gpu_memory_gib=24, infiniband="fdr",
              **NETWORK_DIRECT, hcas=1, retired=NC_GONE),
-    *_series("NV", ("NV6", 6, 56, 1), ("NV12", 12, 112, 2), ("NV24", 24, 224, 4), **NVIDIA, gpu_model="M60",
+    *_series("NV", ("NV6", 6, 56, 1), ("NV12", 12, 112, 2), ("NV24", 24, 224, 4), ("NV6_Promo", 6, 56, 1),
+             ("NV12_Promo", 12, 112, 2), ("NV24_Promo", 24, 224, 4), **NVIDIA, gpu_model="M60",
              gpu_memory_gib=8, retired=NC_GONE),
     *_series("NVv2", ("NV6s_v2", 6, 112, 1), ("NV12s_v2", 12, 224, 2), ("NV24s_v2", 24, 448, 4), **NVIDIA,
              gpu_model="M60", gpu_memory_gib=8, notes="replaced by NVv3; no retirement page found"),
@@ -177,8 +205,10 @@ GPU_GONE = (
 # page and QDR by Batch Shipyard's table; both say Network Direct.
 H_GONE, HB_GONE, A8_GONE = date(2022, 8, 31), date(2024, 8, 31), date(2021, 3, 1)
 HPC_GONE = (
-    *_series("H", ("H8", 8, 56), ("H8m", 8, 112), ("H16", 16, 112), ("H16m", 16, 224), retired=H_GONE),
-    *_series("H", ("H16r", 16, 112), ("H16mr", 16, 224), infiniband="fdr", **NETWORK_DIRECT, hcas=1, retired=H_GONE),
+    *_series("H", ("H8", 8, 56), ("H8m", 8, 112), ("H16", 16, 112), ("H16m", 16, 224), ("H8_Promo", 8, 56),
+             ("H8m_Promo", 8, 112), ("H16_Promo", 16, 112), ("H16m_Promo", 16, 224), retired=H_GONE),
+    *_series("H", ("H16r", 16, 112), ("H16mr", 16, 224), ("H16r_Promo", 16, 112), ("H16mr_Promo", 16, 224),
+             infiniband="fdr", **NETWORK_DIRECT, hcas=1, retired=H_GONE),
     *_series("HB", ("HB60rs", 60, 228), ("HB60-45rs", 45, 228), ("HB60-30rs", 30, 228), ("HB60-15rs", 15, 228),
              infiniband="edr", **SR_IOV, hcas=1, retired=HB_GONE),
     *_series("A8-A11", ("A8", 8, 56), ("A9", 16, 112), infiniband="fdr", **NETWORK_DIRECT, hcas=1, retired=A8_GONE,
@@ -267,27 +297,29 @@ BY_RULE: tuple[tuple[str, str, int, tuple[int, ...], dict[str, Any]], ...] = (
 )
 
 SIZES: tuple[VmSize, ...] = (
-    *ND, *NC_NV, *HPC, *GPU_GONE, *HPC_GONE, *ORDINARY,
+    *ND, *ND_UNLISTED, *NC_NV, *HPC, *GPU_GONE, *HPC_GONE, *ORDINARY,
     *(size for family, name, memory, counts, common in BY_RULE
       for size in _series(family, *((name.format(n), n, n * memory) for n in counts), **common)),
 )  # fmt: skip
 
 
-def _key(name: str) -> str:
+def key(name: str) -> str:
+    """What two spellings of one size have in common: lower case, and no `Standard_`."""
     return name.strip().lower().removeprefix("standard_")
 
 
-_BY_KEY = {_key(size.name): size for size in SIZES}
+_BY_KEY = {key(size.name): size for size in SIZES}
 
 
 def find(name: str) -> VmSize | None:
     """The size of that name, in any case, `Standard_` optional; None for one this table does not know."""
-    return _BY_KEY.get(_key(name))
+    return _BY_KEY.get(key(name))
 
 
-def nearest(name: str) -> tuple[str, ...]:
+def nearest(name: str, among: Iterable[VmSize] = SIZES) -> tuple[str, ...]:
     """At most three names that `name` may have been meant to be, the nearest first."""
-    return tuple(_BY_KEY[key].name for key in difflib.get_close_matches(_key(name), _BY_KEY, n=3, cutoff=0.6))
+    names = {key(size.name): size.name for size in among}
+    return tuple(names[near] for near in difflib.get_close_matches(key(name), names, n=3, cutoff=0.6))
 
 
 # Today's size for what a size that is going away was used for, by family and GPUs of a node; 0 stands for any number.
@@ -315,8 +347,23 @@ TODAY_WITH_GPU = {
     "NVv4": {1: "Standard_NV24ads_V710_v5"},
 }
 
-# The first CUDA that builds for a GPU (NVIDIA's compatibility guides: Turing, Ampere, Ada and Hopper).
-FIRST_CUDA = {"T4": "10.0", "A100": "11.0", "A10": "11.1", "H100": "11.8", "H100 NVL": "11.8"}
+# The first CUDA that builds for a GPU (NVIDIA's compatibility guides and release notes).
+FIRST_CUDA = {
+    "K80": "5.0", "M60": "6.5", "P100": "8.0", "P40": "8.0", "V100": "9.0", "T4": "10.0", "A100": "11.0",
+    "A10": "11.1", "H100": "11.8", "H100 NVL": "11.8", "H200": "11.8", "GB200": "12.8", "GB300": "12.9",
+    "RTX PRO 6000 BSE": "12.8",
+}  # fmt: skip
+
+
+class Build(NamedTuple):
+    """The last build that a framework's own project made for GPUs."""
+
+    name: str
+    cuda: str
+
+
+# CNTK: release notes of 2.7; TensorFlow 1: its tested-configurations page; MXNet: mxnet-cu112 1.9.1 on PyPI.
+LAST_BUILDS = (Build("CNTK 2.7", "10.0"), Build("TensorFlow 1.15", "10.0"), Build("MXNet 1.9", "11.2"))
 
 OLD_CUDA_SIZE = "Standard_ND40rs_v2"
 OLD_CUDA_GPUS = ("K80", "P100", "P40", "V100")
@@ -340,6 +387,21 @@ def today_for(size: VmSize) -> Successor:
     old_cuda = OLD_CUDA_SIZE if size.gpu_model in OLD_CUDA_GPUS else None
     said = (_today_reason(today), OLD_CUDA_REASON if old_cuda else "")
     return Successor(today, old_cuda, " ".join(filter(None, said)))
+
+
+def needed_cuda(size: VmSize) -> str | None:
+    """The first CUDA that builds for the GPUs of a size; None without a GPU, or where no table says."""
+    return FIRST_CUDA.get(size.gpu_model or "")
+
+
+def too_old_for(size: VmSize) -> tuple[Build, ...]:
+    """The last builds of frameworks that are older than the GPUs of a size: they run there only if they carry PTX."""
+    needed = needed_cuda(size)
+    return tuple(build for build in LAST_BUILDS if needed and _version(build.cuda) < _version(needed))
+
+
+def _version(text: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in text.split("."))
 
 
 def _today(size: VmSize) -> str | None:
@@ -367,6 +429,13 @@ def _today_reason(today: str | None) -> str:
         return ""
     gpus = f"{chosen.gpus} x {chosen.gpu_model}" if chosen.gpus else f"{chosen.cores} cores"
     network = f", {chosen.hcas} x {chosen.infiniband.upper()} InfiniBand" if chosen.infiniband else ""
-    cuda = FIRST_CUDA.get(chosen.gpu_model or "")
-    framework = f", with a framework built for CUDA {cuda} or later" if cuda else ""
-    return f"Today's size for the same launch is {chosen.name} ({gpus}{network}){framework}."
+    said = f"Today's size for the same launch is {chosen.name} ({gpus}{network}){_framework(chosen)}."
+    builds = ", ".join(f"{build.name} (CUDA {build.cuda})" for build in too_old_for(chosen))
+    return f"{said} The last builds of {builds} do not know that GPU." if builds else said
+
+
+def _framework(size: VmSize) -> str:
+    if size.gpu_vendor == "amd":
+        return ", with a framework built for ROCm"
+    cuda = needed_cuda(size)
+    return f", with a framework built for CUDA {cuda} or later" if cuda else ""

@@ -1,0 +1,76 @@
+"""The tables and a person's own entries as one value to look things up in; it reads no file.
+
+An own entry wins over the table's of the same name, so that a new size, or a correction, needs no release of ours.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from batchtrain.catalog import images as image_table
+from batchtrain.catalog import sizes as size_table
+from batchtrain.catalog.images import Image
+from batchtrain.catalog.sizes import VmSize
+
+
+class Catalog(NamedTuple):
+    """What Azure offers: the built-in tables, and above them a person's own entries (empty by default)."""
+
+    own_sizes: tuple[VmSize, ...] = ()
+    own_images: tuple[Image, ...] = ()
+
+    def size(self, name: str) -> VmSize | None:
+        """The size of that name, in any case, `Standard_` optional; None for an unknown one."""
+        wanted = size_table.key(name)
+        own = (size for size in self.own_sizes if size_table.key(size.name) == wanted)
+        return next(own, None) or size_table.find(name)
+
+    def image(self, publisher: str, offer: str, sku: str) -> Image | None:
+        """The image of that reference, in any case; None for an unknown one."""
+        return image_table.find(publisher, offer, sku, self.own_images) or image_table.find(publisher, offer, sku)
+
+    def nearest_sizes(self, name: str) -> tuple[str, ...]:
+        """At most three names of sizes that `name` may have been meant to be."""
+        return size_table.nearest(name, self.sizes)
+
+    def nearest_images(self, reference: str) -> tuple[str, ...]:
+        """At most three `publisher:offer:sku` that `reference` may have been meant to be."""
+        return image_table.nearest(reference, self.images)
+
+    @property
+    def sizes(self) -> tuple[VmSize, ...]:
+        """Every size once: the own ones first, then the tables'."""
+        own = {size_table.key(size.name) for size in self.own_sizes}
+        return (*self.own_sizes, *(size for size in size_table.SIZES if size_table.key(size.name) not in own))
+
+    @property
+    def images(self) -> tuple[Image, ...]:
+        """Every image once: the own ones first, then the tables'."""
+        own = {image[:3] for image in self.own_images}
+        return (*self.own_images, *(image for image in image_table.IMAGES if image[:3] not in own))
+
+    def above(self, other: Catalog) -> Catalog:
+        """This catalogue's own entries over another's."""
+        sizes = {size_table.key(size.name): size for size in (*other.own_sizes, *self.own_sizes)}
+        images = {image[:3]: image for image in (*other.own_images, *self.own_images)}
+        return Catalog(tuple(sizes.values()), tuple(images.values()))
+
+
+def matching_sizes(sizes: Iterable[VmSize], pattern: str) -> tuple[VmSize, ...]:
+    """The sizes whose name or series holds `pattern`; with `*` or `?` in it, the whole name must match."""
+    wanted = size_table.key(pattern)
+    return tuple(
+        size for size in sizes if _holds(size_table.key(size.name), wanted) or _holds(size.family.lower(), wanted)
+    )
+
+
+def matching_images(images: Iterable[Image], pattern: str) -> tuple[Image, ...]:
+    """The images whose `publisher:offer:sku` or node agent holds `pattern`; `*` and `?` as above."""
+    wanted = pattern.strip().lower()
+    return tuple(image for image in images if _holds(":".join(image[:3]), wanted) or _holds(image.node_agent, wanted))
+
+
+def _holds(text: str, wanted: str) -> bool:
+    return fnmatch.fnmatchcase(text, wanted) if set(wanted) & set("*?[") else wanted in text

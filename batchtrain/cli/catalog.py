@@ -1,0 +1,228 @@
+"""`batchtrain catalog`: the VM sizes and images we know, and a file of corrections from what Azure sells today."""
+
+from __future__ import annotations
+
+from datetime import date
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import click
+
+from batchtrain.cli.help import Command, Group
+from batchtrain.cli.options import common, say, settings
+from batchtrain.cli.output import show, show_rows
+from batchtrain.errors import NotFound
+
+if TYPE_CHECKING:
+    from batchtrain.catalog.images import Image
+    from batchtrain.catalog.offer import Catalog
+    from batchtrain.catalog.sizes import VmSize
+
+SHOWN = "Also those that are gone."
+MADE_BY = "made by `batchtrain catalog refresh`"
+GOING = "Only those that are gone, or have a date."
+
+
+class SizeRow(NamedTuple):
+    """A size as people read it."""
+
+    name: str
+    series: str
+    cores: int
+    memory_gib: float
+    gpus: str
+    infiniband: str
+    retires: date | None
+    today: str
+
+
+class ImageRow(NamedTuple):
+    """An image as people read it."""
+
+    image: str
+    node_agent: str
+    has: str
+    support_ends: date | None
+    today: str
+
+
+@click.group(cls=Group)
+def command() -> None:
+    """VM sizes and images; `catalog.yaml` adds to them or corrects them."""
+
+
+@command.command(cls=Command)
+@click.argument("pattern", required=False)
+@click.option("--gpu", is_flag=True, help="Only those with GPUs.")
+@click.option("--infiniband", is_flag=True, help="Only those with InfiniBand.")
+@click.option("--vendor", type=click.Choice(["nvidia", "amd"]), help="Only those with GPUs of this vendor.")
+@click.option("--family", metavar="SERIES", help="Only this series, such as `ND H100 v5` or HBv3.")
+@click.option("--retired", is_flag=True, help=GOING)
+@click.option("--all", "everything", is_flag=True, help=SHOWN)
+@common
+def sizes(
+    pattern: str | None,
+    gpu: bool,
+    infiniband: bool,
+    vendor: str | None,
+    family: str | None,
+    retired: bool,
+    everything: bool,
+) -> None:
+    """List VM sizes; PATTERN is a part of the name or series, or has * and ?."""
+    from batchtrain.catalog import offer
+
+    catalog = _catalog()
+    named = offer.matching_sizes(catalog.sizes, pattern) if pattern else catalog.sizes
+    if not named:
+        raise _nothing("size", str(pattern), catalog.nearest_sizes(str(pattern)))
+    one = catalog.size(pattern) if pattern else None
+    found = [
+        size
+        for size in named
+        if (size.gpus or not (gpu or vendor))
+        and (size.infiniband or size.rdma or not infiniband)
+        and vendor in (None, size.gpu_vendor)
+        and (family is None or size.family.lower() == family.lower())
+        and (size is one or _wanted(size.retired, retired, everything))
+    ]
+    _show_sizes(found, one, hidden=len(named) - len(found))
+
+
+def _show_sizes(found: list[VmSize], one: VmSize | None, *, hidden: int) -> None:
+    from batchtrain.catalog.sizes import today_for
+
+    if settings().output != "table":
+        show_rows([_document(size) for size in found])
+        return
+    show_rows([_size_row(size) for size in found], empty=f"no such size ({hidden} of this name left out; --all)")
+    if one is not None and one in found:
+        for said in (one.notes, today_for(one).reason):
+            if said:
+                say(f"{one.name}: {said}")
+
+
+def _document(size: VmSize) -> dict[str, Any]:
+    """A size for programs: every fact of the table, and what to use today."""
+    from batchtrain.catalog.sizes import today_for
+
+    today = today_for(size)
+    return {**_plain(size), "today": today.today, "old_cuda": today.old_cuda, "reason": today.reason}
+
+
+def _plain(value: Any) -> dict[str, Any]:
+    from batchtrain.cli.output import plain
+
+    built: dict[str, Any] = plain(value)
+    return built
+
+
+def _size_row(size: VmSize) -> SizeRow:
+    from batchtrain.catalog.sizes import today_for
+
+    memory = f" {size.gpu_memory_gib:g} GiB" if size.gpu_memory_gib else ""
+    gpus = f"{size.gpus} x {size.gpu_model or 'GPU'}{memory}" if size.gpus else ""
+    network = f"{size.hcas} x {(size.infiniband or 'rdma').upper()}" if size.rdma else ""
+    today = today_for(size).today if size.retired else None
+    return SizeRow(size.name, size.family, size.cores, size.memory_gib, gpus, network, size.retired, today or "")
+
+
+@command.command(cls=Command)
+@click.argument("pattern", required=False)
+@click.option("--gpu", is_flag=True, help="Only those with a GPU driver.")
+@click.option("--rdma", is_flag=True, help="Only those with InfiniBand drivers.")
+@click.option("--docker", is_flag=True, help="Only those with a container engine.")
+@click.option("--os", "system", type=click.Choice(["linux", "windows"]), help="Only this operating system.")
+@click.option("--retired", is_flag=True, help=GOING)
+@click.option("--all", "everything", is_flag=True, help=SHOWN)
+@common
+def images(
+    pattern: str | None, gpu: bool, rdma: bool, docker: bool, system: str | None, retired: bool, everything: bool
+) -> None:
+    """List VM images; PATTERN is a part of publisher:offer:sku or of the node agent, or has * and ?."""
+    from batchtrain.catalog import offer
+    from batchtrain.catalog.images import DOCKER, NVIDIA, RDMA, ROCM
+
+    catalog = _catalog()
+    named = offer.matching_images(catalog.images, pattern) if pattern else catalog.images
+    if not named:
+        raise _nothing("image", str(pattern), catalog.nearest_images(str(pattern)))
+    needed = {word for word, asked in ((RDMA, rdma), (DOCKER, docker)) if asked}
+    found = [
+        image
+        for image in named
+        if needed <= image.capabilities
+        and (image.capabilities & {NVIDIA, ROCM} or not gpu)
+        and system in (None, image.os)
+        and _wanted(image.retired, retired, everything)
+    ]
+    if settings().output != "table":
+        show_rows([{**_plain(image), "capabilities": sorted(image.capabilities)} for image in found])
+        return
+    left_out = len(named) - len(found)
+    show_rows([_image_row(image) for image in found], empty=f"no such image ({left_out} left out; --all)")
+
+
+def _image_row(image: Image) -> ImageRow:
+    has = ", ".join(sorted(image.capabilities))
+    return ImageRow(":".join(image[:3]), image.node_agent, has, image.retired, image.replacement)
+
+
+def _wanted(gone: date | None, retired: bool, everything: bool) -> bool:
+    if retired:
+        return gone is not None
+    return everything or gone is None or gone > date.today()
+
+
+def _catalog() -> Catalog:
+    from batchtrain.config import catalog_file
+
+    return catalog_file.load(_directory())
+
+
+def _directory() -> Path:
+    """The configuration directory whose catalog.yaml holds; `config/` of a recipe's."""
+    place = Path(settings().configdir or ".")
+    return place / "config" if (place / "config").is_dir() else place
+
+
+def _nothing(kind: str, pattern: str, near: tuple[str, ...]) -> NotFound:
+    meant = f"did you mean {' or '.join(near)}?" if near else f"`batchtrain catalog {kind}s` lists them"
+    return NotFound(f"no {kind} is called {pattern}; {meant}")
+
+
+@command.command(cls=Command)
+@click.option("--location", metavar="REGION", help="The region; that of the account when absent.")
+@click.option("--subscription", metavar="ID", help="The subscription; looked for when absent.")
+@click.option("--to", "target", metavar="FILE", help="Where to write; this user's own catalog.yaml when absent.")
+@common
+def refresh(location: str | None, subscription: str | None, target: str | None) -> None:
+    """Write a catalog.yaml of what Batch takes in a region today and the tables do not have, or have otherwise.
+
+    Asks Azure Resource Manager, so it needs sign-in by Microsoft Entra ID and the role Reader.
+    """
+    import os
+
+    from batchtrain.catalog.offer import Catalog
+    from batchtrain.config import catalog_file
+    from batchtrain.config.load import load_credentials
+    from batchtrain.service import arm
+    from batchtrain.service.connect import account_of
+
+    file = Path(target) if target else catalog_file.user_directory(os.environ) / catalog_file.NAMES[0]
+    if file.is_file() and not file.read_text(encoding="utf-8", errors="replace").startswith(f"# {MADE_BY}"):
+        settings().confirm(f"{file} was not made by this command. Replace it?")
+    credentials = load_credentials(settings().configdir or ".")
+    account = account_of(credentials, os.environ)
+    endpoint = account.endpoint if account else ""
+    known = credentials.management.subscription_id if credentials and credentials.management else None
+    asked = arm.reach(credentials, os.environ, endpoint)
+    place = arm.region(asked, endpoint, subscription or known, location)
+    say(f"asking what Batch takes in {place.location}, subscription {place.subscription}")
+    fresh = arm.corrections(arm.batch_sizes(asked, *place), Catalog())
+    heading = f"{MADE_BY} on {date.today()} for {place.location};\nthe next time it is replaced."
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(catalog_file.text_of(fresh, heading), encoding="utf-8")
+    names = [size.name for size in fresh.own_sizes]
+    said = f"{len(names)} sizes: {', '.join(names)}" if names else "no sizes: the tables have all of them right"
+    show({"file": str(file), "location": place.location, "sizes": names}, f"wrote {file}, {said}")

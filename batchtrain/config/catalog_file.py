@@ -1,0 +1,294 @@
+"""A person's own `catalog.yaml`: sizes and images that the tables lack or have wrong; found, read, checked and written.
+
+Looked for in the configuration directory, at BATCHTRAIN_CATALOG, else in the user's own configuration directory
+(`batchtrain catalog refresh` writes it there); what is nearer to the recipe wins.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import date
+from pathlib import Path
+from typing import Annotated, Any, Literal, NamedTuple
+
+import msgspec
+from msgspec import Meta
+
+from batchtrain.catalog import images as image_table
+from batchtrain.catalog import sizes as size_table
+from batchtrain.catalog.images import Image
+from batchtrain.catalog.offer import Catalog
+from batchtrain.catalog.sizes import VmSize
+from batchtrain.config import document
+from batchtrain.config.document import Document
+from batchtrain.errors import ConfigError, Problem, UsageError
+
+VARIABLE = "BATCHTRAIN_CATALOG"
+NAMES = ("catalog.yaml", "catalog.yml", "catalog.json")
+NEVER = "never"
+SEE = "docs/how-to/check-before-you-pay.md"
+MOST = 1_000_000
+"""Above every count a machine can have."""
+Word = Annotated[str, Meta(min_length=1)]
+Capability = Literal["docker", "rdma", "nvidia", "rocm", "intelmpi", "gen2"]
+
+
+class SizeEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One entry of `sizes`: the name, and what differs from the table; a new size needs `cores` and `memory_gib`."""
+
+    name: Annotated[str, Meta(pattern=r"^[A-Za-z][A-Za-z0-9_-]{0,99}$(?!\n)")]
+    family: str | None = None
+    cores: Annotated[int, Meta(ge=1, le=MOST)] | None = None
+    memory_gib: Annotated[float, Meta(gt=0, le=MOST)] | None = None
+    gpus: Annotated[int, Meta(ge=0, le=MOST)] | None = None
+    gpu_model: str | None = None
+    gpu_memory_gib: Annotated[float, Meta(gt=0, le=MOST)] | None = None
+    gpu_vendor: Literal["nvidia", "amd"] | None = None
+    infiniband: Literal["qdr", "fdr", "edr", "hdr", "ndr", "xdr"] | None = None
+    rdma: Literal["sr-iov", "network-direct"] | None = None
+    hcas: Annotated[int, Meta(ge=0, le=MOST)] | None = None
+    generation: Annotated[int, Meta(ge=1, le=2)] | None = None
+    architecture: Literal["x64", "arm64"] | None = None
+    retired: str | None = None
+    notes: str | None = None
+
+
+class ImageEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One entry of `images`: the reference, and what differs from the table; a new image needs `node_agent`."""
+
+    publisher: Word
+    offer: Word
+    sku: Word
+    node_agent: str | None = None
+    os: Literal["linux", "windows"] | None = None
+    capabilities: tuple[Capability, ...] | None = None
+    retired: str | None = None
+    replacement: str | None = None
+
+
+def load(directory: str | Path | None = None, environment: Mapping[str, str] | None = None) -> Catalog:
+    """The catalogue with every own entry that holds for a configuration directory.
+
+    Raises ConfigError with every problem of the files, UsageError when BATCHTRAIN_CATALOG names no file.
+    """
+    known = os.environ if environment is None else environment
+    found = Catalog()
+    for file in files(directory, known):
+        found = read(file).above(found)
+    return found
+
+
+def files(directory: str | Path | None, environment: Mapping[str, str]) -> tuple[Path, ...]:
+    """The catalogue files there are, the nearest to the recipe last. Raises UsageError as `load` does."""
+    chosen = environment.get(VARIABLE)
+    if chosen and not Path(chosen).is_file():
+        raise UsageError(f"{VARIABLE} is {chosen}, which is no file; unset it or name a catalog.yaml")
+    own = (Path(chosen),) if chosen else _in(user_directory(environment))
+    return (*own, *(_in(Path(directory)) if directory is not None else ()))
+
+
+def user_directory(environment: Mapping[str, str]) -> Path:
+    """Where this user's own catalog.yaml is: $XDG_CONFIG_HOME/batchtrain, else ~/.config/batchtrain."""
+    chosen = environment.get("XDG_CONFIG_HOME", "")  # by hand: each command comes here, and platformdirs takes 5 ms
+    base = Path(chosen) if chosen.startswith("/") else Path(environment.get("HOME") or "~").expanduser() / ".config"
+    return base / "batchtrain"
+
+
+def _in(directory: Path) -> tuple[Path, ...]:
+    return tuple(file for file in (directory / name for name in NAMES) if file.is_file())
+
+
+def read(file: Path) -> Catalog:
+    """The entries of one file. Raises ConfigError with every problem, each with its place."""
+    parsed, found = document.parse(str(file), file.read_bytes())
+    problems = list(found)
+    catalog = Catalog()
+    if not problems:
+        catalog = _catalog(parsed, problems)
+    if problems:
+        raise ConfigError(tuple(sorted(problems, key=lambda problem: (problem.line, problem.column))))
+    return catalog
+
+
+def text_of(catalog: Catalog, heading: str) -> str:
+    """The own entries as the text of a catalog.yaml, `heading` as its first comment lines."""
+    import yaml  # the reader is there already; the writer is not
+
+    data = {
+        "sizes": [_entry(size, VmSize("", "", 0, 0)) for size in catalog.own_sizes],
+        "images": [_entry(image, Image("", "", "", "")) for image in catalog.own_images],
+    }
+    body = yaml.safe_dump({name: rows for name, rows in data.items() if rows}, sort_keys=False, width=120)
+    lines = [f"# {line}".rstrip() for line in heading.splitlines()]
+    return "\n".join([*lines, body if catalog != Catalog() else "{}\n"])
+
+
+# --- from a document to values --------------------------------------------------------------------------------------
+
+
+class _Kind(NamedTuple):
+    """One of the two lists of the file."""
+
+    entry: type[Any]
+    singular: str
+
+
+_KINDS = {"sizes": _Kind(SizeEntry, "size"), "images": _Kind(ImageEntry, "image")}
+
+
+def _catalog(parsed: Document, problems: list[Problem]) -> Catalog:
+    if not isinstance(parsed.data, dict):
+        problems.append(_problem(parsed, (), "type", "the file must be a mapping with `sizes` and `images`"))
+        return Catalog()
+    problems.extend(_unknown(parsed, (), key, _KINDS) for key in parsed.data if key not in _KINDS)
+    sizes = tuple(filter(None, (_size(one, problems) for one in _entries(parsed, "sizes", problems))))
+    images = tuple(filter(None, (_image(one, problems) for one in _entries(parsed, "images", problems))))
+    return Catalog(sizes, images)
+
+
+class _Read(NamedTuple):
+    """An entry with its place."""
+
+    document: Document
+    path: document.Path
+    entry: Any
+
+
+def _entries(parsed: Document, key: str, problems: list[Problem]) -> Iterator[_Read]:
+    listed = parsed.data.get(key)
+    if listed is None:
+        return
+    if not isinstance(listed, list):
+        problems.append(_problem(parsed, (key,), "type", f"`{key}` must be a list"))
+        return
+    for index, data in enumerate(listed):
+        entry = _converted(parsed, (key, index), data, _KINDS[key], problems)
+        if entry is not None:
+            yield _Read(parsed, (key, index), entry)
+
+
+def _converted(parsed: Document, path: document.Path, data: Any, kind: _Kind, problems: list[Problem]) -> Any:
+    if not isinstance(data, dict):
+        problems.append(_problem(parsed, path, "type", f"a {kind.singular} must be a mapping"))
+        return None
+    known = kind.entry.__struct_fields__
+    strange = [key for key in data if key not in known]
+    problems.extend(_unknown(parsed, path, key, known) for key in strange)
+    given = {key: value for key, value in data.items() if key in known and value is not None}
+    flaws = tuple(_flaws(given, kind.entry))
+    problems.extend(_problem(parsed, (*path, *where), "type", message) for where, message in flaws)
+    return None if strange or flaws else msgspec.convert(given, kind.entry, strict=False)
+
+
+def _flaws(given: dict[str, Any], entry: type[Any]) -> Iterator[tuple[document.Path, str]]:
+    """Every value that its field cannot take, and every field that must be there and is not."""
+    for field in msgspec.structs.fields(entry):
+        if field.name not in given:
+            if field.required:
+                yield (), f"`{field.name}` is missing"
+            continue
+        try:
+            msgspec.convert(given[field.name], field.type, strict=False)
+        except msgspec.ValidationError as error:
+            yield (field.name,), _sentence(error)
+
+
+def _sentence(error: msgspec.ValidationError) -> str:
+    said = str(error).partition(" - at ")[0].replace(" | null", "")
+    return f"{said[:1].lower()}{said[1:]}"
+
+
+def _size(read: _Read, problems: list[Problem]) -> VmSize | None:
+    entry: SizeEntry = read.entry
+    name = f"Standard_{entry.name[9:] if size_table.key(entry.name) != entry.name.lower() else entry.name}"
+    base = size_table.find(name)
+    if base is None and (entry.cores is None or entry.memory_gib is None):
+        message = f"{name} is not in the tables, so its `cores` and `memory_gib` must be said"
+        problems.append(_problem(read.document, read.path, "missing", message))
+        return None
+    changes = _changes(read, problems)
+    return _whole((base or VmSize(name, "", 1, 1.0))._replace(**changes | {"name": base.name if base else name}))
+
+
+def _whole(size: VmSize) -> VmSize:
+    """What follows from what was said: a GPU is NVIDIA's by itself, InfiniBand is SR-IOV with one card."""
+    fabric = size.rdma or ("sr-iov" if size.infiniband else None)
+    return size._replace(
+        family=size.family or size.name.removeprefix("Standard_"),
+        gpu_vendor=(size.gpu_vendor or "nvidia") if size.gpus else "",
+        rdma=fabric,
+        hcas=(size.hcas or 1) if fabric else 0,
+    )
+
+
+def _image(read: _Read, problems: list[Problem]) -> Image | None:
+    entry: ImageEntry = read.entry
+    reference = entry.publisher.lower(), entry.offer.lower(), entry.sku.lower()
+    base = image_table.find(*reference)
+    if base is None and entry.node_agent is None:
+        message = f"{':'.join(reference)} is not in the tables, so its `node_agent` must be said"
+        problems.append(_problem(read.document, read.path, "missing", message))
+        return None
+    changes = _changes(read, problems)
+    if "capabilities" in changes:
+        changes["capabilities"] = frozenset(changes["capabilities"])
+    return (base or Image(*reference, ""))._replace(
+        **changes | dict(zip(("publisher", "offer", "sku"), reference, strict=True))
+    )
+
+
+def _changes(read: _Read, problems: list[Problem]) -> dict[str, Any]:
+    """What an entry says, its `retired` as a day (or None for `never`)."""
+    said = {name: value for name, value in msgspec.structs.asdict(read.entry).items() if value is not None}
+    if "retired" in said:
+        try:
+            said["retired"] = None if said["retired"] == NEVER else date.fromisoformat(said["retired"])
+        except ValueError:
+            message = f"`{said['retired']}` is neither a day such as 2027-05-31 nor `{NEVER}`"
+            problems.append(_problem(read.document, (*read.path, "retired"), "value", message))
+    return said
+
+
+def _unknown(parsed: Document, path: document.Path, key: str, known: Iterable[str]) -> Problem:
+    from difflib import get_close_matches  # only where something is wrong
+
+    near = get_close_matches(key, list(known), n=1, cutoff=0.6)
+    hint = f"did you mean `{near[0]}`?" if near else f"known here: {', '.join(known)}."
+    where = parsed.place((*path, key), key=True)
+    return _problem(parsed, (*path, key), "unknown-key", f"`{key}` is not known here.", where)._replace(hint=hint)
+
+
+def _problem(
+    parsed: Document, path: document.Path, rule: str, message: str, place: document.Place | None = None
+) -> Problem:
+    where = place or parsed.place(path)
+    return Problem(
+        rule,
+        message,
+        parsed.file,
+        where.line,
+        where.column,
+        _dotted(path),
+        end_line=where.end_line,
+        end_column=where.end_column,
+        see=SEE,
+        source="".join(parsed.text.splitlines()[where.line - 1 : where.line]),
+    )
+
+
+def _dotted(path: document.Path) -> str:
+    text = ""
+    for step in path:
+        text += f"[{step}]" if isinstance(step, int) else f".{step}" if text else step
+    return text
+
+
+def _entry(value: VmSize | Image, default: VmSize | Image) -> dict[str, Any]:
+    """A value as an entry: what differs from the default, in plain words."""
+    shown: dict[str, Any] = {}
+    for name, own, usual in zip(value._fields, value, default, strict=True):
+        if own == usual:
+            continue
+        shown[name] = own.isoformat() if isinstance(own, date) else sorted(own) if isinstance(own, frozenset) else own
+    return shown
