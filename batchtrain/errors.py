@@ -16,6 +16,15 @@ class Problem(NamedTuple):
     path: str = ""
     level: str = "error"
     hint: str = ""
+    end_line: int = 0
+    end_column: int = 0
+    """One past the last character of what is meant."""
+    fix: str = ""
+    """What to write from `line:column` to `end_line:end_column`, where there is exactly one answer."""
+    see: str = ""
+    """Where it is documented."""
+    source: str = ""
+    """The line it stands in; empty where a secret may stand there too."""
 
     @property
     def place(self) -> str:
@@ -24,14 +33,88 @@ class Problem(NamedTuple):
 
     @property
     def document(self) -> dict[str, str | int]:
-        """For machines: what is not known is left out."""
-        return {name: value for name, value in self._asdict().items() if value}
+        """For machines: what is not known is left out; the words for the end are those of editors."""
+        known = {_EDITORS.get(name, name): value for name, value in self._asdict().items() if value}
+        known.pop("source", None)
+        return known
 
     def __str__(self) -> str:
         head = f"{self.place}: " if self.place else ""
         path = f"{self.path}: " if self.path else ""
         tail = f" {self.hint}" if self.hint else ""
-        return f"{head}{self.level}: {path}{self.message}{tail} [{self.rule}]"
+        return printable(f"{head}{self.level}: {path}{self.message}{tail} [{self.rule}]")
+
+    def rendered(self, *, color: bool = False) -> str:
+        """The sentence, the line with a caret under what is meant, and where to read on."""
+        lines = [_painted(str(self), self.level) if color else str(self)]
+        if self.source.strip():
+            lines += _excerpt(self, color)
+        if self.see:
+            lines.append(f"{' ' * len(str(self.line or ''))}  = see {self.see}")
+        return "\n".join(lines)
+
+
+_EDITORS = {"end_line": "endLine", "end_column": "endColumn"}
+
+
+# --- a line with a caret --------------------------------------------------------------------------------------------
+
+WIDEST = 100
+"""Columns of a source line that are shown."""
+_COLORS = {"error": "31", "warning": "33", "info": "36"}
+_ESCAPES = {"\t": "    ", "\n": "\\n", "\r": "\\r"}
+
+
+def printable(text: str) -> str:
+    """A text without what moves a terminal's cursor or turns its writing round."""
+    if text.isprintable():
+        return text
+    return "".join(_visible(character) for character in text)
+
+
+def _visible(character: str) -> str:
+    if character.isprintable():
+        return character
+    return _ESCAPES.get(character) or f"\\u{ord(character):04x}"
+
+
+def _excerpt(problem: Problem, color: bool) -> list[str]:
+    start = max(problem.column - 1, 0)
+    same_line = problem.end_line == problem.line and problem.end_column > problem.column
+    before, marked, after = _cut(problem.source, start, problem.end_column - 1 if same_line else start + 1)
+    number = str(problem.line)
+    carets = " " * _width(before) + "^" * max(_width(marked), 1)
+    if color:
+        carets = f"\x1b[{_COLORS.get(problem.level, '31')}m{carets}\x1b[0m"
+    return [f" {number} | {before}{marked}{after}".rstrip(), f" {' ' * len(number)} | {carets}"]
+
+
+def _cut(line: str, start: int, end: int) -> tuple[str, str, str]:
+    """What stands before, on and after the mark; of a long line only what is near the mark."""
+    before, marked, after = (printable(part) for part in (line[:start], line[start:end], line[end:][:WIDEST]))
+    if len(marked) > WIDEST * 2 // 3:
+        marked, after = marked[: WIDEST * 2 // 3 - 1] + "…", ""
+    room = max(WIDEST - len(marked), 0)
+    if len(before) > room * 2 // 3:
+        before = "…" + before[len(before) - room * 2 // 3 + 1 :]
+    room -= len(before)
+    if len(after) > room:
+        after = after[: max(room - 1, 0)] + "…"
+    return before, marked, after
+
+
+def _width(text: str) -> int:
+    """Columns a terminal needs."""
+    if text.isascii():
+        return len(text)
+    from unicodedata import combining, east_asian_width  # rare, and costs a millisecond
+
+    return sum(0 if combining(c) else 2 if east_asian_width(c) in "WF" else 1 for c in text)
+
+
+def _painted(sentence: str, level: str) -> str:
+    before, mark, after = sentence.partition(f"{level}: ")
+    return f"{before}\x1b[1;{_COLORS.get(level, '31')}m{mark.rstrip()}\x1b[0m {after}" if mark else sentence
 
 
 class BatchtrainError(Exception):
@@ -53,7 +136,7 @@ class ConfigError(BatchtrainError):
 
     def __init__(self, problems: tuple[Problem, ...]) -> None:
         self.problems = problems
-        super().__init__("\n".join(str(problem) for problem in problems))
+        super().__init__("\n".join(problem.rendered() for problem in problems))
 
 
 class PlanError(BatchtrainError):

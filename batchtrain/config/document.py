@@ -1,205 +1,614 @@
-"""One YAML (or JSON) file as plain data with a place for everything in it; knows YAML, not our language.
+"""One YAML (or JSON) file as plain data, and the place of anything in it; knows YAML, not our language.
 
-Scalars stay the text that was written and are converted later by the type that wants them, which is why no YAML 1.1
-surprise (`yes`, `1:30`, `012`, `7.10`) can happen. A plain `null`, `~` or nothing is None, and a key whose value is
-None counts as absent.
+The C parser's events become data in one pass that makes no node tree and does not recurse, so a file of 30 MB costs
+seconds and nesting cannot crash it. Places are found by a second pass, and only of what somebody asks for. Scalars
+stay the text that was written and are converted later by the type that wants them, which is why no YAML 1.1 surprise
+(`yes`, `1:30`, `012`, `7.10`) can happen. A plain `null`, `~` or nothing is None, and a key whose value is None counts
+as absent.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from itertools import accumulate
+from bisect import bisect_right
+from collections.abc import Callable, Iterable
 from typing import Any, ClassVar, NamedTuple
 
 import yaml
-from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
+from yaml.events import (
+    AliasEvent,
+    DocumentStartEvent,
+    MappingEndEvent,
+    MappingStartEvent,
+    ScalarEvent,
+    SequenceEndEvent,
+    SequenceStartEvent,
+    StreamEndEvent,
+)
 
 from batchtrain.errors import Problem
 
 Path = tuple[str | int, ...]
 
+DEEPEST = 100
+"""Levels of nesting that are read."""
+LARGEST = 64 * 2**20
+"""Bytes of a file that are read."""
+
 _NULL = frozenset({"", "~", "null", "Null", "NULL"})
 _KNOWN_TAGS = frozenset(f"tag:yaml.org,2002:{name}" for name in ("str", "int", "float", "bool", "null", "map", "seq"))
-_Base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the C parser is 6 times faster; wheels have it
+_Base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the C parser is many times faster; wheels have it
+_PAIR = re.compile(r"\\u(d[89ab][0-9a-f]{2})\\u(d[c-f][0-9a-f]{2})", re.I)
+_PAIR_SAVES = 11  # `\ud83d\ude00` becomes one character
+_UNREADABLE = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 class _Loader(_Base):  # type: ignore[misc]  # the base is chosen at run time
-    """Composes nodes only; with no implicit resolvers every plain scalar is text."""
+    """Gives events only; with no implicit resolvers every plain scalar is text."""
 
     yaml_implicit_resolvers: ClassVar[dict[str, Any]] = {}
 
 
 class Place(NamedTuple):
-    """Where something stands: counted from 1."""
+    """Where something stands: lines and columns counted from 1, `start` and `end` from 0 in the file's text.
+
+    Only its first line is meant, without what follows it there.
+    """
 
     line: int
     column: int
+    end_line: int = 0
+    end_column: int = 0
+    start: int = 0
+    end: int = 0
+    exact: bool = True
+    """False: what was asked for is not there, this is what is nearest above it."""
+    style: str = ""
+    """How a scalar is written: empty (plain), `'`, `"`, `|` or `>`; `{` or `[` for what is no scalar."""
 
 
 class Document(NamedTuple):
-    """A file's data, and the node tree that knows where each value stands."""
+    """A file's data, and its text, which knows where each value stands."""
 
     file: str
     data: Any
-    root: Node | None
+    text: str = ""
+    readable: bool = True
+    """Whether the text is YAML; without that nothing in it has a place."""
+    nulls: tuple[tuple[dict[str, Any], str], ...] = ()
+    """Keys that stand there with no value: the mapping each one is absent from, and its name."""
+
+    def __repr__(self) -> str:  # the text may hold secrets
+        return f"Document({self.file!r})"
 
     def place(self, path: Path, *, key: bool = False) -> Place:
-        """The place of a value, or of its key; of the nearest thing above it when it is not there."""
-        return _place(self.root, path, key)
+        """The place of a value, or of its key; of the key of the nearest thing above it when it is not there."""
+        return self.places([(path, key)])[path, key]
+
+    def places(self, wanted: Iterable[tuple[Path, bool]]) -> dict[tuple[Path, bool], Place]:
+        """The places of many (path, whether its key is meant), in one pass over the text."""
+        return _places(self, list(wanted))
+
+    def ruler(self) -> Ruler:
+        """What turns offsets into lines and columns."""
+        return Ruler(self.text)
+
+
+class Broken(Exception):
+    """The text cannot be read on from here."""
+
+    def __init__(self, rule: str, message: str, offset: int) -> None:
+        self.rule, self.message, self.offset = rule, message, offset
+        super().__init__(message)
 
 
 def parse(file: str, content: bytes) -> tuple[Document, tuple[Problem, ...]]:
-    """Read one file's bytes. Problems: not UTF-8, syntax, duplicate keys, odd keys or tags, an empty file."""
+    """Read one file's bytes. Problems: size, encoding, syntax, duplicate keys, odd keys or tags, an empty file."""
+    if len(content) > LARGEST:
+        return too_large(file)
+    if content[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        return _unread(file, "encoding", "this is UTF-16; save the file as UTF-8", 1, 1)
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        line = content.count(b"\n", 0, error.start) + 1
-        return _broken(file, "encoding", f"this is not UTF-8 (byte {error.start}); save the file as UTF-8", line, 1)
-    if file.endswith(".json"):
-        text = _as_yaml(text)
+        before = content[: error.start].decode("utf-8-sig", "replace")
+        place = Ruler(before).place(len(before))
+        message = f"this is not UTF-8 (byte {error.start}); save the file as UTF-8"
+        return _unread(file, "encoding", message, *place)
+    source = _Source(file, text)
+    ruler = Ruler(text)
     try:
-        if _may_be_deep(text) and _depth(text) > DEEPEST:
-            return _broken(file, "syntax", f"YAML is nested deeper than {DEEPEST} levels", 1, 1)
-        root = _Loader(text).get_single_node()
-    except yaml.MarkedYAMLError as error:
+        builder = _Builder(source)
+        data, found = builder.build()
+    except Broken as broken:
+        place = ruler.place(source.offset(broken.offset))
+        document = Document(file, None, text, readable=False)
+        return document, (Problem(broken.rule, broken.message, file, *place),)
+    return Document(file, data, text, nulls=tuple(builder.nulls)), tuple(
+        _told(file, told, source, ruler) for told in found
+    )
+
+
+def _told(file: str, told: _Told, source: _Source, ruler: Ruler) -> Problem:
+    line, column = ruler.place(source.offset(told.start))
+    end_line, end_column = ruler.place(source.offset(told.end))
+    if end_line != line:
+        end_line, end_column = line, column + 1
+    message = told.message
+    if told.first >= 0:
+        message += f", first in line {ruler.place(source.offset(told.first))[0]}"
+    return Problem(told.rule, message, file, line, column, end_line=end_line, end_column=end_column)
+
+
+def too_large(file: str) -> tuple[Document, tuple[Problem, ...]]:
+    """What is said of a file that nobody should read."""
+    message = f"the file is larger than the {LARGEST // 2**20} MB that are read; a task factory says more in less"
+    return _unread(file, "size", message, 1, 1)
+
+
+def _unread(file: str, rule: str, message: str, line: int, column: int) -> tuple[Document, tuple[Problem, ...]]:
+    return Document(file, None, readable=False), (Problem(rule, message, file, line, column),)
+
+
+# --- text to events -------------------------------------------------------------------------------------------------
+
+
+class _Source:
+    """The events of a text, and where an event's offset stands in the file."""
+
+    def __init__(self, file: str, text: str) -> None:
+        self.text = text
+        self._shortened: list[int] = []
+        if file.endswith(".json"):
+            self.text = self._as_yaml(text)
+
+    def _as_yaml(self, text: str) -> str:
+        """JSON that YAML reads too: tabs may indent it, and characters may be written as surrogate pairs."""
+        for number, pair in enumerate(_PAIR.finditer(text)):
+            self._shortened.append(pair.start() - number * _PAIR_SAVES)
+        return _PAIR.sub(lambda m: bytes.fromhex(m[1] + m[2]).decode("utf-16-be"), text.replace("\t", " "))
+
+    def offset(self, index: int) -> int:
+        """The file's offset of an event's."""
+        return index + _PAIR_SAVES * bisect_right(self._shortened, index - 1) if self._shortened else index
+
+    def next_event(self) -> Callable[[], Any]:
+        """A function that gives one event after the other, and raises Broken where there is no more sense."""
+        try:
+            get: Callable[[], Any] = _Loader(self.text).get_event
+        except yaml.YAMLError as error:
+            raise self._broken(error) from None
+
+        def following() -> Any:
+            try:
+                return get()
+            except yaml.YAMLError as error:
+                raise self._broken(error) from None
+
+        return following
+
+    def _broken(self, error: yaml.YAMLError) -> Broken:
+        odd = _UNREADABLE.search(self.text) if not isinstance(error, yaml.MarkedYAMLError) else None
+        if odd:
+            return Broken("syntax", f"the character U+{ord(odd[0]):04X} cannot stand in YAML; remove it", odd.start())
+        if not isinstance(error, yaml.MarkedYAMLError):
+            return Broken("syntax", "YAML cannot be read", 0)
         mark = error.problem_mark or error.context_mark
+        offset = mark.index if mark else 0
         said = ", ".join(part for part in (error.context, error.problem) if part)
-        line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
-        return _broken(file, "syntax", f"YAML cannot be read: {said}", line, column)
-    except yaml.YAMLError as error:
-        return _broken(file, "syntax", f"YAML cannot be read: {error}", 1, 1)
-    if root is None:
-        return _broken(file, "empty-file", "the file is empty", 1, 1)
-    builder = _Builder(file)
-    data = builder.build(root)
-    if builder.laughs(root):
-        return _broken(file, "aliases", "its aliases stand for far more than is written; write out what is meant", 1, 1)
-    return Document(file, data, root), tuple(builder.problems)
+        advice = next((text for sign, text in _ADVICE if sign in said), "")
+        if self.text[offset : offset + 1] == "\t":
+            advice = "a tab cannot indent YAML; use spaces"
+        return Broken("syntax", f"YAML cannot be read: {said}{'; ' if advice else ''}{advice}", offset)
 
 
-def _broken(file: str, rule: str, message: str, line: int, column: int) -> tuple[Document, tuple[Problem, ...]]:
-    return Document(file, None, None), (Problem(rule, message, file, line, column),)
+_ADVICE = (
+    ("mapping values are not allowed", "a value that holds `: ` needs quotes"),
+    ("cannot start any token", "a value that starts with `@`, `` ` `` or `%` needs quotes"),
+    ("unknown escape character", "single quotes take a backslash as it is"),
+    ("unexpected end of stream", "a quote is not closed"),
+    ("could not find expected ':'", "a key needs `: ` after it"),
+    ("expected ',' or ']'", "a `[` is not closed"),
+    ("expected ',' or '}'", "a `{` is not closed"),
+    ("expected <block end>", "this line is not indented as those above it"),
+)
 
 
-DEEPEST = 100
-_PAIR = re.compile(r"\\u(d[89ab][0-9a-f]{2})\\u(d[c-f][0-9a-f]{2})", re.I)
+# --- events to data -------------------------------------------------------------------------------------------------
 
 
-def _as_yaml(text: str) -> str:
-    """JSON that YAML reads too: tabs may indent it, and characters may be written as surrogate pairs."""
-    return _PAIR.sub(lambda m: bytes.fromhex(m[1] + m[2]).decode("utf-16-be"), text.replace("\t", " "))
+class _Told(NamedTuple):
+    """A problem with the offsets of where it stands, and of what it contradicts."""
+
+    rule: str
+    message: str
+    start: int
+    end: int
+    first: int = -1
 
 
-def _may_be_deep(text: str) -> bool:
-    """A cheap upper bound of the nesting: the composer recurses in C, where too deep means a crash."""
-    flow = max(accumulate((1 if mark in "[{" else -1 for mark in re.findall(r"[\[\]{}]", text)), initial=0))
-    block = max((len(line) - len(line.lstrip()) + line.count("- ") for line in text.splitlines()), default=0)
-    return flow + block > DEEPEST
+class _Open:
+    """A collection that is being read."""
+
+    __slots__ = ("anchor", "as_key", "data", "key", "merges", "seen", "weight")
+
+    def __init__(self, data: Any, anchor: str | None, as_key: bool) -> None:
+        self.data, self.anchor, self.as_key = data, anchor, as_key
+        self.seen: dict[str, int] | None = {} if isinstance(data, dict) else None  # key: where it stands
+        self.key: Any = None  # the key whose value comes next
+        self.merges: list[Any] = []
+        self.weight = 1  # values it stands for, with its aliases written out
 
 
-def _depth(text: str) -> int:
-    """How deep the collections really nest; events come one by one, without recursion."""
-    deepest = depth = 0
-    for event in yaml.parse(text, Loader=_Loader):
-        if isinstance(event, yaml.CollectionStartEvent):
-            depth += 1
-            deepest = max(deepest, depth)
-            if depth > DEEPEST:
-                break
-        elif isinstance(event, yaml.CollectionEndEvent):
-            depth -= 1
-    return deepest
+_DROPPED = object()
+_MERGE = object()
 
 
 class _Builder:
-    """Plain data from nodes; an alias shares its anchor's data, so what is built is never larger than the file."""
+    """Plain data from events; an alias shares its anchor's data, so what is built is never larger than the file."""
 
-    def __init__(self, file: str) -> None:
-        self.file = file
-        self.problems: list[Problem] = []
-        self._built: dict[int, Any] = {}
-        self._weights: dict[int, int] = {}  # values a collection stands for, with its aliases written out
+    def __init__(self, source: _Source) -> None:
+        self._get = source.next_event()
+        self.nulls: list[tuple[dict[str, Any], str]] = []
+        self._found: list[_Told] = []
+        self._anchors: dict[str, tuple[Any, int] | None] = {}  # None: still open
+        self._names: dict[str, str] = {}  # one text a name, however often it is written
         self._nodes = 0
+        self._aliased = 0
 
-    def build(self, node: Node) -> Any:
-        if isinstance(node, ScalarNode):
-            self._nodes += 1
-            if node.tag not in _KNOWN_TAGS:
-                self._problem(node, "tag", "a tag (`!…`) means nothing here")
-            return None if not node.style and node.value in _NULL else node.value
-        if id(node) in self._built:
-            if id(node) not in self._weights:
-                self._problem(node, "aliases", "an alias stands inside of what it stands for")
-                return None
-            return self._built[id(node)]
-        self._nodes += 1
-        built: Any = [] if isinstance(node, SequenceNode) else {}
-        self._built[id(node)] = built
-        if isinstance(node, SequenceNode):
-            built.extend(self.build(item) for item in node.value)
-            parts = node.value
-        else:
-            self._fill(built, node)
-            parts = [value for _, value in node.value]
-        self._weights[id(node)] = 1 + sum(self._weights.get(id(part), 1) for part in parts)
-        return built
-
-    def laughs(self, root: Node) -> bool:
-        """Whether aliases make the document stand for very much more than it is."""
-        return self._weights.get(id(root), 1) > 10 * self._nodes + 10_000
-
-    def _fill(self, mapping: dict[str, Any], node: Node) -> None:
-        places: dict[str, Node] = {}
-        merged: dict[str, Any] = {}
-        for key, value in node.value:
-            if not isinstance(key, ScalarNode):
-                self._problem(key, "key", "a key must be plain text")
+    def build(self) -> tuple[Any, list[_Told]]:
+        get, names = self._get, self._names
+        root = here = _Open([], None, False)
+        outer: list[_Open] = []
+        documents = 0
+        while True:
+            event = get()
+            kind = type(event)
+            weight = 1
+            if kind is ScalarEvent:
+                self._nodes += 1
+                if event.tag is not None and event.tag not in _KNOWN_TAGS:
+                    self._tell(event, "tag", "a tag (`!…`) means nothing here")
+                value: Any = event.value
+                if here.seen is not None and here.key is None:
+                    here.key = self._key(here, event, names.setdefault(value, value))
+                    continue
+                if not event.style and value in _NULL:
+                    value = None
+                if event.anchor is not None:
+                    self._anchors[event.anchor] = (value, 1)
+            elif kind is MappingStartEvent or kind is SequenceStartEvent:
+                if len(outer) >= DEEPEST:
+                    raise Broken("syntax", f"YAML is nested deeper than {DEEPEST} levels", event.start_mark.index)
+                outer.append(here)
+                as_key = here.seen is not None and here.key is None
+                if as_key:
+                    self._tell(event, "key", "a key must be plain text")
+                if event.tag is not None and event.tag not in _KNOWN_TAGS:
+                    self._tell(event, "tag", "a tag (`!…`) means nothing here")
+                if event.anchor is not None:
+                    self._anchors[event.anchor] = None
+                here = _Open({} if kind is MappingStartEvent else [], event.anchor, as_key)
                 continue
-            name = key.value
-            if name == "<<" and not key.style:
-                for source in _merges(self.build(value)):
-                    merged = {**source, **merged}
+            elif kind is MappingEndEvent or kind is SequenceEndEvent:
+                self._nodes += 1
+                closed, here = here, outer.pop()
+                if closed.merges:
+                    _merge(closed)
+                value, weight = closed.data, closed.weight
+                if closed.anchor is not None:
+                    self._anchors[closed.anchor] = (value, weight)
+                if closed.as_key:
+                    here.key = _DROPPED
+                    continue
+            elif kind is AliasEvent:
+                value, weight = self._stands_for(event)
+                if here.seen is not None and here.key is None:
+                    here.key = self._key(here, event, value) if isinstance(value, str) else self._odd(event)
+                    continue
+            elif kind is DocumentStartEvent:
+                documents += 1
+                if documents > 1:
+                    raise Broken("syntax", "a second document starts here; keep one a file", event.start_mark.index)
                 continue
-            if name in places:
-                first = places[name].start_mark.line + 1
-                self._problem(key, "duplicate-key", f"`{name}` is here twice, first in line {first}")
+            elif kind is StreamEndEvent:
+                break
+            else:
                 continue
-            places[name] = key
-            built = self.build(value)
-            if built is not None:
-                mapping[name] = built
-        mapping.update({name: value for name, value in merged.items() if name not in places})
+            here.weight += weight
+            if here.seen is None:
+                here.data.append(value)
+            else:
+                if here.key is _MERGE:
+                    here.merges.append(value)
+                elif value is None and here.key is not _DROPPED:
+                    self.nulls.append((here.data, here.key))
+                elif here.key is not _DROPPED:
+                    here.data[here.key] = value
+                here.key = None
+        if not documents or root.data == [None]:
+            raise Broken("empty-file", "the file is empty", 0)
+        return root.data[0], self._found
 
-    def _problem(self, node: Node, rule: str, message: str) -> None:
-        mark = node.start_mark
-        self.problems.append(Problem(rule, message, self.file, mark.line + 1, mark.column + 1))
+    def _key(self, here: _Open, event: Any, name: str) -> Any:
+        assert here.seen is not None
+        if name == "<<" and not event.style:
+            return _MERGE
+        if name in here.seen:
+            self._tell(event, "duplicate-key", f"`{name}` is here twice", here.seen[name])
+            return _DROPPED
+        here.seen[name] = event.start_mark.index
+        return name
+
+    def _stands_for(self, event: Any) -> tuple[Any, int]:
+        known: Any = self._anchors.get(event.anchor, _DROPPED)
+        if known is _DROPPED:
+            self._tell(event, "aliases", f"`*{event.anchor}` stands for nothing; no `&{event.anchor}` is above it")
+            return None, 1
+        if known is None:
+            self._tell(event, "aliases", "an alias stands inside of what it stands for")
+            return None, 1
+        value, weight = known
+        self._aliased += weight
+        if self._aliased > min(10 * self._nodes + 10_000, 2 * self._nodes + 5_000_000):
+            message = "its aliases stand for far more than is written; write out what is meant"
+            raise Broken("aliases", message, event.start_mark.index)
+        return value, weight
+
+    def _odd(self, event: Any) -> object:
+        self._tell(event, "key", "a key must be plain text")
+        return _DROPPED
+
+    def _tell(self, event: Any, rule: str, message: str, first: int = -1) -> None:
+        start, end = event.start_mark.index, event.end_mark.index
+        self._found.append(_Told(rule, message, start, max(end, start + 1), first))
 
 
-def _merges(value: Any) -> Iterator[dict[str, Any]]:
-    for source in value if isinstance(value, list) else [value]:
-        if isinstance(source, dict):
-            yield source
+def _merge(closed: _Open) -> None:
+    """Fill in what `<<` brings and the mapping does not say itself; of several sources the first wins."""
+    merged: dict[str, Any] = {}
+    for value in closed.merges:
+        for source in value if isinstance(value, list) else [value]:
+            if isinstance(source, dict):
+                merged = {**source, **merged}
+    seen = closed.seen or {}
+    closed.data.update({name: value for name, value in merged.items() if name not in seen})
 
 
-def _place(root: Node | None, path: Path, key: bool) -> Place:
-    found: Node | None = root
+# --- offsets to places ----------------------------------------------------------------------------------------------
+
+
+class Ruler:
+    """Lines and columns of a text's offsets, as an editor counts them."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._starts = [0, *(end.end() for end in _LINE_END.finditer(text))]
+
+    def place(self, offset: int) -> tuple[int, int]:
+        """Line and column, counted from 1."""
+        line = bisect_right(self._starts, offset)
+        return line, offset - self._starts[line - 1] + 1
+
+    def offset(self, line: int, column: int) -> int:
+        """The other way round."""
+        return self._starts[line - 1] + column - 1
+
+    def line(self, number: int) -> str:
+        """One line's text, counted from 1; empty where there is none."""
+        if not 1 <= number <= len(self._starts):
+            return ""
+        start = self._starts[number - 1]
+        return self._text[start : self._starts[number] if number < len(self._starts) else None].rstrip("\r\n")
+
+
+_LINE_END = re.compile(r"\r\n|\r|\n")
+
+
+class _Node:
+    """A value somebody asks for (or one above it), with where it stands."""
+
+    __slots__ = ("end", "items", "merges", "start", "style")
+
+    def __init__(self, start: int, end: int, style: str) -> None:
+        self.start, self.end, self.style = start, end, style
+        self.items: dict[str | int, tuple[tuple[int, int, str] | None, _Node]] = {}  # step: (its key, its value)
+        self.merges: list[_Node] = []
+
+
+_ALL: dict[Any, Any] = {}  # a mark: everything below is wanted
+
+
+class _Watched:
+    """A collection on the way to something that is asked for."""
+
+    __slots__ = ("index", "key", "node", "skip", "want")
+
+    def __init__(self, node: _Node, want: dict[Any, Any], mapping: bool) -> None:
+        self.node, self.want = node, want
+        self.index = -1 if mapping else 0  # of a sequence's next item
+        self.key: Any = None
+        self.skip = False  # its value is a key, which has no place
+
+
+def _places(document: Document, wanted: list[tuple[Path, bool]]) -> dict[tuple[Path, bool], Place]:
+    if not document.readable:
+        return dict.fromkeys(wanted, Place(1, 1, exact=False))
+    source, ruler = _Source(document.file, document.text), Ruler(document.text)
+    root = _Finder(source, [path for path, _ in wanted]).find()
+    found = {(path, key): _span(root, path, key) for path, key in wanted}
+    return {what: _placed(document.text, source, ruler, *span) for what, span in found.items()}
+
+
+def _placed(text: str, source: _Source, ruler: Ruler, start: int, end: int, style: str, exact: bool) -> Place:
+    start, end = source.offset(start), source.offset(end)
+    if end > start:
+        end = start + len(text[start:end].rstrip())  # a block ends where the next thing starts
+    else:
+        word = _WORD.match(text, start)
+        end = word.end() if word else start
+    line, column = ruler.place(start)
+    width = len(re.split(r"[\r\n]", text[start:end], maxsplit=1)[0].rstrip())
+    return Place(line, column, line, column + max(width, 1), start, end, exact, style)
+
+
+def _span(root: _Node | None, path: Path, key: bool) -> tuple[int, int, str, bool]:
+    """Start, end and style of what a path leads to; of the last key on the way when it leads nowhere."""
+    if root is None:
+        return 0, 1, "", False
+    node, name = root, None
     for depth, step in enumerate(path):
-        pair = _child(found, step)
-        if pair is None:
-            break
-        found = pair[0] if key and depth == len(path) - 1 else pair[1]
-    if found is None:
-        return Place(1, 1)
-    return Place(found.start_mark.line + 1, found.start_mark.column + 1)
+        child = _below(node, step)
+        if child is None:
+            return (*(name or _head(node)), False)
+        name, node = child
+        if key and depth == len(path) - 1:
+            return (*(name or _head(node)), True)
+    return node.start, node.end, node.style, True
 
 
-def _child(node: Node | None, step: str | int) -> tuple[Node, Node] | None:
-    """The key node and the value node of one step down; an item of a sequence is its own key."""
-    if isinstance(node, SequenceNode) and isinstance(step, int) and step < len(node.value):
-        return node.value[step], node.value[step]
-    if isinstance(node, MappingNode):
-        for name, value in node.value:
-            if isinstance(name, ScalarNode) and name.value == step:
-                return name, value
+_WORD = re.compile(r"[^\s:,\[\]{}]+")
+
+
+def _head(node: _Node) -> tuple[int, int, str]:
+    """What to point at for an item of a list, or for the whole file: its first word."""
+    return node.start, node.start, ""
+
+
+def _below(node: _Node, step: str | int) -> tuple[tuple[int, int, str] | None, _Node] | None:
+    if step in node.items:
+        return node.items[step]
+    for merged in node.merges:
+        found = _below(merged, step)
+        if found is not None:
+            return found
     return None
+
+
+_ANCHOR = re.compile(r"(?m)(^|[\s\[{,:-])&[^\s&]")
+
+
+class _Finder:
+    """One pass over the events that keeps only what lies on the wanted paths (and what aliases stand for)."""
+
+    def __init__(self, source: _Source, paths: list[Path]) -> None:
+        self._get = source.next_event()
+        self._anchors: dict[str, _Node] = {}
+        self._has_anchors = _ANCHOR.search(source.text) is not None
+        self._want: dict[Any, Any] = {}
+        self._left = 0  # wanted things that were not met yet
+        for path in paths:
+            below = self._want
+            for step in path:
+                below = below.setdefault(step, {})
+        self._left = _leaves(self._want)
+
+    def find(self) -> _Node | None:
+        root = _Node(0, 0, "[")
+        here = _Watched(root, {0: self._want}, mapping=False)
+        outer: list[_Watched] = []
+        get = self._get
+        while True:
+            event = get()
+            kind = type(event)
+            if kind is ScalarEvent:
+                if here.index < 0 and here.key is None:
+                    here.key = event
+                    continue
+                node, below = self._start(here, event, event.style or "")
+                if below is not None:
+                    self._keep(here, node)
+                    self._met(below)
+                self._next(here)
+            elif kind is MappingStartEvent or kind is SequenceStartEvent:
+                node, below = self._start(here, event, "{" if kind is MappingStartEvent else "[")
+                if below is None and not self._has_anchors:
+                    _skip(get)
+                    self._next(here)
+                    continue
+                outer.append(here)
+                here = _Watched(node, {} if below is None else below, kind is MappingStartEvent)
+                here.skip = below is None
+            elif kind is MappingEndEvent or kind is SequenceEndEvent:
+                closed, here = here, outer.pop()
+                closed.node.end = event.end_mark.index
+                if not closed.skip:
+                    self._keep(here, closed.node)
+                    self._met(closed.want)
+                self._next(here)
+            elif kind is AliasEvent:
+                if here.index < 0 and here.key is None:
+                    here.key = event
+                    continue
+                if event.anchor in self._anchors and self._wanted(here) is not None:
+                    self._keep(here, self._anchors[event.anchor])
+                self._next(here)
+            elif kind is StreamEndEvent:
+                break
+            if self._left <= 0 and not self._has_anchors:
+                break
+        return root.items[0][1] if 0 in root.items else self._partial(outer, here)
+
+    def _partial(self, outer: list[_Watched], here: _Watched) -> _Node | None:
+        """The tree when the rest of the text was not needed: what is still open is kept as it is."""
+        for parent, child in reversed(list(zip(outer, [*outer[1:], here], strict=True))):
+            self._keep(parent, child.node)
+        first = outer[0].node if outer else here.node
+        return first.items[0][1] if 0 in first.items else None
+
+    def _start(self, here: _Watched, event: Any, style: str) -> tuple[_Node, dict[Any, Any] | None]:
+        """A node for a value that starts here, and what is wanted below it; None: nothing."""
+        node = _Node(event.start_mark.index, event.end_mark.index, style)
+        if event.anchor is not None:
+            self._anchors[event.anchor] = node
+            return node, _ALL
+        return node, self._wanted(here)
+
+    def _wanted(self, here: _Watched) -> dict[Any, Any] | None:
+        if here.want is _ALL or _merging(here):
+            return _ALL
+        step = self._step(here)
+        return None if step in here.node.items else here.want.get(step)  # of a doubled key the first counts
+
+    def _met(self, below: dict[Any, Any]) -> None:
+        if not below and below is not _ALL:
+            self._left -= 1
+
+    def _step(self, here: _Watched) -> str | int:
+        return here.index if here.index >= 0 else getattr(here.key, "value", "")
+
+    def _keep(self, here: _Watched, node: _Node) -> None:
+        if _merging(here):
+            here.node.merges.append(node)
+        elif here.index >= 0:
+            here.node.items[here.index] = (None, node)
+        elif here.key is not None and self._step(here) not in here.node.items:
+            key = here.key
+            here.node.items[self._step(here)] = ((key.start_mark.index, key.end_mark.index, key.style or ""), node)
+
+    def _next(self, here: _Watched) -> None:
+        if here.index >= 0:
+            here.index += 1
+        elif here.key is None:
+            here.key = _DROPPED  # a collection stands as a key; its value comes next
+        else:
+            here.key = None
+
+
+def _merging(here: _Watched) -> bool:
+    return here.index < 0 and getattr(here.key, "value", "") == "<<" and not here.key.style
+
+
+def _leaves(want: dict[Any, Any]) -> int:
+    return sum(_leaves(below) for below in want.values()) if want else 1
+
+
+def _skip(get: Callable[[], Any]) -> None:
+    """Read on to the end of the collection that has just started."""
+    depth = 1
+    while depth:
+        kind = type(get())
+        if kind is MappingStartEvent or kind is SequenceStartEvent:
+            depth += 1
+        elif kind is MappingEndEvent or kind is SequenceEndEvent:
+            depth -= 1

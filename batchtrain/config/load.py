@@ -1,27 +1,46 @@
-"""The only reader of configuration: a directory of YAML files in, a typed Recipe or every problem out."""
+"""The only reader (and writer) of configuration: a directory of YAML files in, a typed Recipe or every problem out."""
 
 from __future__ import annotations
 
+import gc
+import os
 import re
-from collections.abc import Iterable, Mapping
+import stat
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
 
-from batchtrain.config import check, document, schema
+from batchtrain.catalog.offer import Catalog
+from batchtrain.config import catalog_file, check, document, override, schema
+from batchtrain.config.dialect import OLD_SECTIONS, filled_in, placeholders, renamed, today
 from batchtrain.config.document import Document
-from batchtrain.config.types import Credentials, Recipe
+from batchtrain.config.schema import Flaw, dotted
+from batchtrain.config.types import ELSEWHERE, ELSEWHERE_FILES, SECRETS, Credentials, Recipe
 from batchtrain.errors import ConfigError, Problem, UsageError
 
 NAMES = ("credentials", "config", "pool", "jobs")
 SUFFIXES = (".yaml", ".yml", ".json")
-OLD_SECTIONS = {"batch_shipyard": "batchtrain"}
-OLD_POOL_KEYS = {"max_tasks_per_node": "task_slots_per_node"}
 MISSING = {
     "pool_specification": "there is no pool here: a pool.yaml with `pool_specification` is missing",
     "job_specifications": "there are no jobs here: a jobs.yaml with `job_specifications` is missing",
 }
+MOST_OF_A_RULE = 100
+"""Problems of one rule that are spelt out; the rest is counted."""
+SETTING = "--set"
+"""What stands for the file of a value that was given on the command line."""
+RULES: dict[str, str] = {
+    "renamed": "A property has today's name.",
+    "elsewhere": "A file or section is part of the language.",
+    "placeholder": "The credentials are filled in.",
+    "source-missing": "A task's source is a directory.",
+}
+"""Rules of the reader itself, which can be silenced as those of `check`."""
+
+_At = tuple[str | int, ...]
 
 
 class Loaded(NamedTuple):
@@ -31,10 +50,42 @@ class Loaded(NamedTuple):
     warnings: tuple[Problem, ...]
 
 
-class _Section(NamedTuple):
+class Section(NamedTuple):
+    """One top-level section: where it was read, and its data in today's words."""
+
     document: Document
     key: str
+    """The section's name as the file has it."""
     data: Any
+
+
+class _Top(NamedTuple):
+    """What is wrong with a top-level key of a file; the fields are those of a Flaw."""
+
+    path: _At
+    rule: str
+    message: str
+    at_key: bool = True
+    level: str = "error"
+    fix: str = ""
+    word: str = ""
+    known: tuple[str, ...] = ()
+    taken: tuple[str, ...] = ()
+    hidden: bool = False
+    file: str = ""
+
+
+class Examined(NamedTuple):
+    """Everything there is to know of a directory's files, whether they are valid or not."""
+
+    recipe: Recipe
+    problems: tuple[Problem, ...]
+    reading: Reading
+
+    @property
+    def valid(self) -> bool:
+        """Whether nothing is an error."""
+        return all(problem.level != "error" for problem in self.problems)
 
 
 def load(
@@ -51,25 +102,43 @@ def load(
     Raises ConfigError with all problems of all files, UsageError when there is nothing to read.
     """
     place = find(directory)
-    problems: list[Problem] = []
-    sections = _sections(place, problems)
-    _override(sections, settings or {}, problems)
-    values = {name: _convert(name, section, problems) for name, section in sections.items()}
-    if not problems:  # a file that cannot be read is said already, and may be the one that is missed
-        missing = [name for name in needs if name not in sections]
-        problems.extend(Problem("missing-file", MISSING[name], str(place)) for name in missing)
-    recipe = Recipe(
-        directory=str(place),
-        **{_FIELDS[name]: value for name, value in values.items() if value is not None},
-    )
-    broken = frozenset(name for name, value in values.items() if value is None)
-    silent = _known_checks((*ignore, *recipe.settings.ignore_checks))
-    problems = [problem for problem in problems if problem.rule not in silent]
-    problems.extend(_checked(recipe, sections, broken, silent))
-    if any(problem.level == "error" for problem in problems):
-        raise ConfigError(_sorted(problems))
-    warnings = _sorted(problems)
-    return Loaded(msgspec.structs.replace(recipe, warnings=warnings), warnings)
+    catalog = catalog_file.load(place)
+    found = examine(place, read(place), settings=settings, needs=needs, ignore=ignore, catalog=catalog)
+    if not found.valid:
+        raise ConfigError(found.problems)
+    return Loaded(msgspec.structs.replace(found.recipe, warnings=found.problems), found.problems)
+
+
+def examine(
+    place: Path,
+    files: Mapping[str, bytes],
+    *,
+    settings: Mapping[str, str] | None = None,
+    needs: Iterable[str] = (),
+    ignore: Iterable[str] = (),
+    catalog: Catalog | None = None,
+    most: int = MOST_OF_A_RULE,
+) -> Examined:
+    """Judge files by their contents.
+
+    place: the directory they stand for. catalog: sizes and images, the tables' own when absent. most: how many
+    problems of one rule are told.
+    """
+    with _unhurried_collector(files):
+        reading = Reading(place)
+        for file, content in files.items():
+            reading.take(file, content)
+        reading.rename()
+        reading.override(settings or {})
+        values = {name: reading.convert(name) for name in reading.sections}
+        if not reading.flawed:  # a file that cannot be read is said already, and may be the one that is missed
+            reading.require(needs)
+        recipe = Recipe(
+            directory=str(place), **{_FIELDS[name]: value for name, value in values.items() if value is not None}
+        )
+        reading.check(recipe, frozenset(name for name, value in values.items() if value is None), catalog)
+        silent = _known_checks((*ignore, *recipe.settings.ignore_checks))
+        return Examined(recipe, reading.problems(silent, most), reading)
 
 
 def load_credentials(directory: str | Path) -> Credentials | None:
@@ -77,27 +146,71 @@ def load_credentials(directory: str | Path) -> Credentials | None:
 
     Raises ConfigError when that part cannot be read.
     """
-    problems: list[Problem] = []
     try:
-        sections = _sections(find(directory), problems)
+        place = find(directory)
     except UsageError:
         return None
-    if "credentials" not in sections:
+    reading = Reading(place)
+    for file, content in read(place).items():
+        reading.take(file, content)
+    if "credentials" not in reading.sections:
         return None
-    problems.clear()
-    found: Credentials | None = _convert("credentials", sections["credentials"], problems)
-    if problems:
-        raise ConfigError(_sorted(problems))
+    reading.only("credentials")
+    reading.rename()
+    found: Credentials | None = reading.convert("credentials")
+    problems = reading.problems(frozenset())
+    if any(problem.level == "error" for problem in problems):
+        raise ConfigError(problems)
     return found
 
 
+def require_credentials(
+    credentials: Credentials, warnings: Iterable[Problem] = (), *, service: str = "batch"
+) -> Credentials:
+    """Credentials in which what a service needs is filled in.
+
+    service: the part that is needed, `batch` or `storage`. warnings: the recipe's, which know the places.
+    Raises ConfigError with every placeholder of that part.
+    """
+    path = f"credentials.{service}"
+    placed = tuple(
+        problem._replace(level="error")
+        for problem in warnings
+        if problem.rule == "placeholder" and (problem.path == path or problem.path.startswith(f"{path}."))
+    )
+    if not placed:
+        part = {service: msgspec.to_builtins(getattr(credentials, service))}
+        placed = tuple(
+            Problem(flaw.rule, f"{flaw.message}.", path=dotted(flaw.path)) for flaw in placeholders(part, _CREDENTIALS)
+        )
+    if placed:
+        raise ConfigError(placed)
+    return credentials
+
+
 def _known_checks(names: Iterable[str]) -> frozenset[str]:
-    known = tuple(rule.name for rule in check.RULES)
+    known = (*(rule.name for rule in check.RULES), *RULES)
     for name in names:
         if name not in known:
             hint = schema.did_you_mean(name, known) or "`batchtrain config checks` lists them."
             raise UsageError(f"there is no check called `{name}`. {hint}")
     return frozenset(names)
+
+
+@contextmanager
+def _unhurried_collector(files: Mapping[str, bytes]) -> Iterator[None]:
+    """Large files make millions of objects, none of them garbage: looking for some would double the time."""
+    if sum(map(len, files.values())) < 2**20 or not gc.isenabled():
+        yield
+        return
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
+# --- which files ----------------------------------------------------------------------------------------------------
 
 
 def find(directory: str | Path) -> Path:
@@ -106,7 +219,7 @@ def find(directory: str | Path) -> Path:
     if not place.is_dir():
         raise UsageError(f"{place} is not a directory; give a recipe directory or its config directory")
     for candidate in (place, place / "config"):
-        if any(_files(candidate)):
+        if any(_files(candidate, NAMES)):
             return candidate
     raise UsageError(
         f"{place} holds no configuration: expected pool.yaml and jobs.yaml there or in {place / 'config'};"
@@ -114,159 +227,326 @@ def find(directory: str | Path) -> Path:
     )
 
 
-def _files(place: Path) -> list[Path]:
-    found = []
-    for name in NAMES:
-        here = [place / (name + suffix) for suffix in SUFFIXES if (place / (name + suffix)).is_file()]
-        found.extend(here)
-    return found
+def read(place: Path) -> dict[str, bytes]:
+    """The files' contents by path; of one that is too large only its beginning, which is enough to refuse it."""
+    contents = {}
+    for file in _files(place, (*NAMES, *ELSEWHERE_FILES)):
+        with file.open("rb") as stream:
+            contents[str(file)] = stream.read(document.LARGEST + 1)
+    return contents
+
+
+def write(path: str, content: bytes) -> None:
+    """Replace a file of configuration at once, with the mode it has; through a link, what it points to."""
+    target = Path(path).resolve()
+    handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+    try:
+        with os.fdopen(handle, "wb") as stream:
+            stream.write(content)
+            stream.flush()
+            os.fsync(stream.fileno())
+        Path(name).chmod(stat.S_IMODE(target.stat().st_mode))
+        Path(name).replace(target)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+def _files(place: Path, names: Iterable[str]) -> Iterator[Path]:
+    for name in names:
+        for suffix in SUFFIXES:
+            file = place / (name + suffix)
+            if file.is_file():
+                yield file
 
 
 _FIELDS = {
     "credentials": "credentials",
     "batchtrain": "settings",
     "global_resources": "resources",
+    "data_replication": "replication",
     "pool_specification": "pool",
     "job_specifications": "jobs",
 }
+_CREDENTIALS = ("credentials",)
 
 
-def _sections(place: Path, problems: list[Problem]) -> dict[str, _Section]:
-    """Every top-level key over all files; one that stands in two files is a problem."""
-    sections: dict[str, _Section] = {}
-    for file in _files(place):
-        parsed, found = document.parse(str(file), file.read_bytes())
-        problems.extend(found)
-        if parsed.root is None:
-            continue
+# --- files to sections, and everything that is wrong with them -------------------------------------------------------
+
+
+class Reading:
+    """What was read so far, and what is wrong with it; places are looked up at the end, all at once."""
+
+    def __init__(self, place: Path) -> None:
+        self.sections: dict[str, Section] = {}
+        self.documents: dict[str, Document] = {}
+        self.settings: dict[_At, str] = {}
+        """Values given on the command line: the path, and the words it was given in."""
+        self._place = place
+        self._written: dict[_At, _At] = {}  # a path of today: the path in the words of its file
+        self._told: list[Problem] = []
+        self._flaws: list[Flaw] = []
+        self._top: list[_Top] = []
+
+    @property
+    def flawed(self) -> bool:
+        """Whether something is an error so far."""
+        return any(one.level == "error" for found in (self._told, self._flaws, self._top) for one in found)
+
+    def take(self, file: str, content: bytes) -> None:
+        """Read one file; each top-level key stands in one file only."""
+        section = ELSEWHERE_FILES.get(Path(file).stem)
+        if section:
+            self._told.append(Problem("elsewhere", f"{ELSEWHERE[section]}.", file, 1, 1, section, "warning"))
+            return
+        parsed, found = document.parse(file, content)
+        self.documents[file] = parsed
+        self._told.extend(found)
+        if not parsed.readable:
+            return
         if not isinstance(parsed.data, dict):
-            problems.append(Problem("type", "the file must be a mapping", str(file), *parsed.place(())))
-            continue
-        for key in parsed.data:
-            _take(sections, parsed, key, problems)
-    return sections
+            self._told.append(Problem("type", "the file must be a mapping.", file, *parsed.place(())[:2]))
+            return
+        for key, data in parsed.data.items():
+            self._section(parsed, key, data)
 
+    def only(self, name: str) -> None:
+        """Forget everything else, and what was wrong with it."""
+        self.sections = {name: self.sections[name]}
+        self._told, self._flaws, self._top = [], [], []
 
-def _take(sections: dict[str, _Section], parsed: Document, key: str, problems: list[Problem]) -> None:
-    name = OLD_SECTIONS.get(key, key)
-    where = parsed.place((key,), key=True)
-    if name not in schema.SECTIONS:
-        hint = schema.did_you_mean(key, (*schema.SECTIONS, *OLD_SECTIONS))
-        problems.append(Problem("unknown-key", f"`{key}` is not known here.", parsed.file, *where, key, hint=hint))
-        return
-    if name in sections:
-        other = sections[name].document.file
-        problems.append(Problem("duplicate-key", f"`{key}` also stands in {other}", parsed.file, *where, key))
-        return
-    data = parsed.data[key]
-    if name == "pool_specification" and isinstance(data, dict):
-        data = _renamed(parsed, key, data, problems)
-    sections[name] = _Section(parsed, key, data)
+    def _section(self, parsed: Document, key: str, data: Any) -> None:
+        name = OLD_SECTIONS.get(key, key)
+        if name in ELSEWHERE:
+            self._tell(parsed, _Top((key,), "elsewhere", ELSEWHERE[name], level="warning"))
+        elif name not in schema.SECTIONS:
+            known = (*schema.SECTIONS, *OLD_SECTIONS)
+            hidden = _confidential(parsed) and not schema.nearest(key, known)[0]
+            message = "this key is not known here" if hidden else f"`{schema.shortened(key)}` is not known here"
+            taken = tuple(name for name in known if name in parsed.data)
+            word = "" if hidden else key
+            top = _Top((key,), "unknown-key", message, word=word, known=known, taken=taken, hidden=hidden)
+            self._tell(parsed, top)
+        elif name in self.sections:
+            other = self.sections[name].document.file
+            self._tell(parsed, _Top((key,), "duplicate-key", f"`{key}` also stands in {other}"))
+        else:
+            self.sections[name] = Section(parsed, key, data)
+            self._flaws.extend(schema.unknown_nulls(name, data, parsed.nulls))
 
+    def _tell(self, parsed: Document, top: _Top) -> None:
+        self._top.append(top._replace(file=parsed.file))
 
-def _renamed(parsed: Document, key: str, data: dict[str, Any], problems: list[Problem]) -> dict[str, Any]:
-    """Older words for today's, each with a warning."""
-    for old, new in OLD_POOL_KEYS.items():
-        if old in data and new not in data:
-            where = parsed.place((key, old), key=True)
-            text = f"`{old}` is called `{new}` today"
-            problems.append(Problem("renamed", text, parsed.file, *where, f"{key}.{old}", "warning"))
-            data = {new if name == old else name: value for name, value in data.items()}
-    return data
+    # --- words of older files ---
 
+    def rename(self) -> None:
+        """Today's words in place of older ones, each with a warning."""
+        for name, section in self.sections.items():
+            if section.key != name:
+                self._written[name,] = (section.key,)
+            self.sections[name] = section._replace(data=renamed(name, section.data, self._written, self._flaws))
+        if "credentials" in self.sections:
+            section = self.sections["credentials"]
+            self._flaws.extend(placeholders(section.data, _CREDENTIALS))
+            self.sections["credentials"] = section._replace(data=filled_in(section.data))
 
-def _convert(name: str, section: _Section, problems: list[Problem]) -> Any:
-    try:
-        return msgspec.convert(section.data, schema.SECTIONS[name], strict=False)
-    except msgspec.ValidationError as error:
-        flaws = schema.flaws(name, section.data)
-        if not flaws:  # the two judges disagree: msgspec's word counts
-            flaws = (schema.Flaw((), "type", str(error)),)
-        problems.extend(_located(section, flaw) for flaw in flaws)
+    # --- --set a.b[0].c=value ---
+
+    def override(self, settings: Mapping[str, str]) -> None:
+        """Values of the command line, which win over the files'."""
+        for name, text in settings.items():
+            words = override.steps(name)
+            head = OLD_SECTIONS.get(str(words[0]), str(words[0])) if words else ""
+            if head not in schema.SECTIONS or len(words) < 2:
+                hint = "" if head in schema.SECTIONS else schema.did_you_mean(head, tuple(schema.SECTIONS))
+                message = "this names no property; write it as pool_specification.vm_size=..."
+                self._told.append(Problem("unknown-key", message, SETTING, path=schema.shortened(name), hint=hint))
+                continue
+            section = self.sections.get(head) or Section(Document(SETTING, {}, readable=False), head, None)
+            path = today((head, *override.joined(head, words[1:], section.data)))
+            self.settings[path] = name
+            self.sections[head] = section._replace(data=override.put(section.data, path[1:], self._value(path, text)))
+
+    def _value(self, path: _At, text: str) -> Any:
+        """A list or a mapping is written as YAML (`[a, b]`); everything else is taken as it is."""
+        if text == "null":
+            return None
+        kind = schema.shape_of(path) if text[:1] in ("[", "{") else None
+        if kind is None or not schema.is_nested(kind):
+            return text
+        parsed, found = document.parse(SETTING, text.encode("utf-8", "surrogateescape"))
+        self._told.extend(Problem(p.rule, p.message, SETTING, path=dotted(path)) for p in found)
+        return parsed.data
+
+    # --- data to values ---
+
+    def convert(self, name: str) -> Any:
+        """A section's value; None when it is not what the types ask for."""
+        data = self.sections[name].data
+        for _ in range(_PRUNINGS):
+            try:
+                return msgspec.convert(data, schema.SECTIONS[name], strict=False)
+            except (msgspec.ValidationError, RecursionError) as error:
+                found = list(schema.flaws(name, data)) or [Flaw((name,), "type", str(error))]  # msgspec's word counts
+            if name != "credentials" or any(flaw.rule != "missing" for flaw in found):
+                break
+            for flaw in found:  # offline nobody needs them
+                self._flaws.append(flaw._replace(rule="placeholder", level="warning"))
+                data = override.put(data, flaw.path[1:], None)
+        self._flaws.extend(found)
         return None
 
+    def require(self, needs: Iterable[str]) -> None:
+        """Sections that must be there."""
+        for name in needs:
+            if name not in self.sections:
+                self._told.append(Problem("missing-file", MISSING[name], str(self._place)))
 
-def _located(section: _Section, flaw: schema.Flaw) -> Problem:
-    where = section.document.place((section.key, *flaw.path), key=flaw.at_key)
-    path = dotted((section.key, *flaw.path))
-    return Problem(flaw.rule, flaw.message + ".", section.document.file, *where, path, hint=flaw.hint)
+    def check(self, recipe: Recipe, broken: frozenset[str], catalog: Catalog | None) -> None:
+        """Rules across properties and files."""
+        for finding in (*check.run(recipe, broken, catalog), *_missing_sources(recipe)):
+            self._flaws.append(Flaw(finding.path, finding.rule, finding.message, level=finding.level))
+
+    # --- problems with their places ---
+
+    def problems(self, silent: frozenset[str], most: int = MOST_OF_A_RULE) -> tuple[Problem, ...]:
+        """What was found, but of silenced rules, with places, sorted; of one kind the first are shown, all counted."""
+        found: list[Problem] = []
+        for kind in (self._told, self._flaws, self._top):
+            shown, counted = _capped([one for one in kind if one.rule not in silent], most)
+            found += self._in_place(shown)
+            for (rule, level), count in counted.items():
+                message = f"and {count:,} more like these; the first {most} are shown."
+                found.append(Problem(rule, message, level=level))
+        once = {problem._replace(path=""): problem for problem in reversed(found)}  # aliases lead to one place
+        return tuple(sorted(once.values(), key=_order))
+
+    def _in_place(self, found: Iterable[Problem | Flaw | _Top]) -> Iterator[Problem]:
+        """Problems with their places and lines; each file is looked through once."""
+        by_file: dict[str, list[Any]] = {}
+        for one in found:
+            by_file.setdefault(self._file_of(one), []).append(one)
+        for file, here in by_file.items():
+            if file not in self.documents:
+                yield from (one if isinstance(one, Problem) else self._unplaced(one) for one in here)
+                continue
+            parsed = self.documents[file]
+            ruler = parsed.ruler()
+            wanted = {(self._path_of(one), one.at_key) for one in here if not isinstance(one, Problem)}
+            places = parsed.places(wanted) if wanted else {}
+            for one in here:
+                problem = one if isinstance(one, Problem) else self._at(parsed, one, places)
+                yield self._veiled(parsed, problem, ruler, isinstance(one, Problem))
+
+    def _file_of(self, one: Problem | Flaw | _Top) -> str:
+        if not isinstance(one, Flaw):
+            return one.file
+        section = self.sections.get(str(one.path[0])) if one.path and not self.setting(one.path) else None
+        return section.document.file if section and section.document.readable else ""
+
+    def _path_of(self, one: Flaw | _Top) -> _At:
+        return self.written(one.path) if isinstance(one, Flaw) else one.path
+
+    def _unplaced(self, flaw: Flaw) -> Problem:
+        told = _sentence(flaw, flaw.path)
+        return told._replace(file=SETTING) if self.setting(flaw.path) or flaw.path[:1] in self._from_settings else told
+
+    @property
+    def _from_settings(self) -> set[_At]:
+        """Sections that no file has."""
+        return {(name,) for name, section in self.sections.items() if section.document.file == SETTING}
+
+    def setting(self, path: _At) -> str:
+        """The words a value was given in on the command line; empty when it was not."""
+        return next((self.settings[path[:n]] for n in range(len(path), 0, -1) if path[:n] in self.settings), "")
+
+    def _at(self, parsed: Document, flaw: Flaw | _Top, places: Mapping[tuple[_At, bool], document.Place]) -> Problem:
+        path = self._path_of(flaw)
+        where = places[path, flaw.at_key]
+        problem = _sentence(flaw, path)
+        return problem._replace(
+            file=parsed.file, line=where.line, column=where.column, end_line=where.end_line,
+            end_column=where.end_column, fix=_as_written(problem.fix, where),
+        )  # fmt: skip
+
+    def written(self, path: _At) -> _At:
+        """A path in the words of the file it was read from."""
+        if not self._written:
+            return path
+        for length in range(len(path), 0, -1):
+            older = self._written.get(path[:length])
+            if older is not None:
+                return self.written(older[:-1]) + older[-1:] + path[length:]
+        return path
+
+    def _veiled(self, parsed: Document, problem: Problem, ruler: document.Ruler, of_the_text: bool) -> Problem:
+        """With its line of the file, unless a secret may stand there; and with no secret in the message."""
+        if _confidential(parsed):
+            return problem._replace(message=_QUOTED.sub("`***`", problem.message)) if of_the_text else problem
+        if not parsed.readable and any(name in parsed.text for name in SECRETS):
+            return problem
+        return problem._replace(source=_SECRET.sub(r"\1***", ruler.line(problem.line)))
 
 
-def dotted(path: Iterable[str | int]) -> str:
-    """A path as people write it: `job_specifications[0].tasks[1].command`."""
-    text = ""
-    for step in path:
-        text += f"[{step}]" if isinstance(step, int) else f".{step}" if text else step
-    return text
+_PRUNINGS = 5  # what is left when something is taken out may miss something again
+_QUOTED = re.compile(r"`[^`]*`")
+_SECRET = re.compile(
+    rf"(?i)((?:{'|'.join(sorted(SECRETS))})[\"']?\s*:\s*|[?&]sig=)(?:\"[^\"]*\"?|'[^']*'?|[^\s,&}}\]]+)"
+)
 
 
-def _checked(
-    recipe: Recipe, sections: Mapping[str, _Section], broken: frozenset[str], ignore: frozenset[str]
-) -> list[Problem]:
-    found = []
-    for finding in (*check.run(recipe, broken), *_missing_sources(recipe)):
-        if finding.rule in ignore:
-            continue
-        section = sections.get(str(finding.path[0])) if finding.path else None
-        if section is None:
-            found.append(Problem(finding.rule, finding.message, path=dotted(finding.path), level=finding.level))
-            continue
-        path = (section.key, *finding.path[1:])
-        where = section.document.place(path)
-        found.append(Problem(finding.rule, finding.message, section.document.file, *where, dotted(path), finding.level))
-    return found
+def _confidential(parsed: Document) -> bool:
+    """Whether any line of a file may hold a secret."""
+    return Path(parsed.file).stem == "credentials" or (isinstance(parsed.data, dict) and "credentials" in parsed.data)
 
 
-def _missing_sources(recipe: Recipe) -> Iterable[check.Finding]:
-    """The one check that looks at the disk, so it lives with the reader."""
-    for number, job in enumerate(recipe.jobs):
-        for index, task in enumerate(job.tasks):
-            if task.source and not (Path(recipe.directory) / task.source).is_dir():
-                path = ("job_specifications", number, "tasks", index, "source")
-                message = f"there is no directory `{task.source}` beside this file"
-                yield check.Finding("source-missing", "error", path, message)
+def _sentence(flaw: Flaw | _Top, path: _At) -> Problem:
+    hint, fix = schema.advice(flaw if isinstance(flaw, Flaw) else Flaw(*flaw[:-1]))
+    where = path[:-1] if flaw.hidden else path
+    message = flaw.message if flaw.message.endswith((".", "?", "!")) else f"{flaw.message}."
+    see = schema.anchor(flaw.path)
+    return Problem(flaw.rule, message, path=dotted(where), level=flaw.level, hint=hint, fix=fix, see=see)
+
+
+def _as_written(fix: str, where: document.Place) -> str:
+    """What replaces the text of a place: in the quotes that stand there; empty where nothing can be replaced."""
+    if not fix or not where.exact or where.style not in ("", "'", '"'):
+        return ""
+    plain = re.fullmatch(r"-?[0-9][0-9.eE+-]*|true|false", fix) is not None
+    if plain:
+        return fix
+    return f"{where.style}{fix}{where.style}"
+
+
+def _capped(found: list[Any], most: int) -> tuple[list[Any], dict[tuple[str, str], int]]:
+    """The first of each rule, and how many more there are."""
+    seen: dict[tuple[str, str], int] = {}
+    kept = []
+    for one in found:
+        kind = (one.rule, one.level)
+        seen[kind] = seen.get(kind, 0) + 1
+        if seen[kind] <= most:
+            kept.append(one)
+    return kept, {kind: count - most for kind, count in seen.items() if count > most}
 
 
 _LEVELS = {"error": 0, "warning": 1, "info": 2}
 
 
-def _sorted(problems: Iterable[Problem]) -> tuple[Problem, ...]:
-    return tuple(sorted(problems, key=lambda p: (_LEVELS[p.level], p.file, p.line, p.column)))
+def _order(problem: Problem) -> tuple[int, bool, str, int, int]:
+    return _LEVELS[problem.level], not problem.file, problem.file, problem.line, problem.column
 
 
-# --- --set a.b[0].c=value -------------------------------------------------------------------------------------------
-
-_STEP = re.compile(r"([^.\[\]]+)|\[([0-9]{1,6})\]")
-
-
-def _override(sections: dict[str, _Section], settings: Mapping[str, str], problems: list[Problem]) -> None:
-    for name, value in settings.items():
-        steps: list[str | int] = [word or int(index) for word, index in _STEP.findall(name)]
-        head = OLD_SECTIONS.get(str(steps[0]), str(steps[0])) if steps else ""
-        if head not in schema.SECTIONS or len(steps) < 2:
-            hint = "" if head in schema.SECTIONS else schema.did_you_mean(head, tuple(schema.SECTIONS))
-            message = f"`--set {name}` names no property; write it as pool_specification.vm_size=..."
-            problems.append(Problem("unknown-key", message, path=name, hint=hint))
-            continue
-        if head == "pool_specification":
-            steps[1] = OLD_POOL_KEYS.get(str(steps[1]), steps[1])
-        section = sections.get(head) or _Section(Document("--set", {}, None), head, {})
-        sections[head] = section._replace(data=_with(section.data, steps[1:], value))
-
-
-def _with(data: Any, steps: list[str | int], value: str) -> Any:
-    """A copy of `data` with one value put at the end of `steps`; numbers walk into lists."""
-    if not steps:
-        return None if value == "null" else value
-    step, rest = steps[0], steps[1:]
-    if isinstance(data, list) or (isinstance(step, int) and not data):
-        index = step if isinstance(step, int) else int(step) if re.fullmatch("[0-9]{1,6}", step) else len(data)
-        items = list(data)
-        if index >= len(items):
-            items.append(_with({}, rest, value))
-        else:
-            items[index] = _with(items[index], rest, value)
-        return items
-    mapping = dict(data) if isinstance(data, dict) else {}
-    mapping[str(step)] = _with(mapping.get(str(step), {}), rest, value)
-    return mapping
+def _missing_sources(recipe: Recipe) -> Iterator[check.Finding]:
+    """The one check that looks at the disk, so it lives with the reader."""
+    known: dict[str, bool] = {}
+    for number, job in enumerate(recipe.jobs):
+        for index, task in enumerate(job.tasks):
+            if task.source is None:
+                continue
+            if task.source not in known:
+                known[task.source] = "\0" not in task.source and (Path(recipe.directory) / task.source).is_dir()
+            if not known[task.source]:
+                path = ("job_specifications", number, "tasks", index, "source")
+                message = f"there is no directory `{schema.shortened(task.source)}` beside this file"
+                yield check.Finding("source-missing", "error", path, message)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from batchtrain.config.load import load
+from batchtrain.config.load import load, require_credentials
 from batchtrain.errors import ConfigError, UsageError
 
 POOL = """\
@@ -72,7 +72,6 @@ def test_all_problems_of_all_files_come_at_once(tmp_path: Path) -> None:
     jobs = JOBS.replace("runtime: mpich", "runtime: mpichh")
     assert problems(write(tmp_path, pool=pool, jobs=jobs)) == [
         ("value", "jobs.yaml", 7, 22),
-        ("missing", "pool.yaml", 1, 1),
         ("unknown-key", "pool.yaml", 5, 3),
         ("type", "pool.yaml", 6, 25),
     ]
@@ -92,7 +91,7 @@ def test_the_older_spelling_of_the_settings_is_read(tmp_path: Path) -> None:
 def test_an_older_pool_property_is_read_with_a_warning(tmp_path: Path) -> None:
     loaded = load(write(tmp_path, pool=POOL + "  max_tasks_per_node: 1\n", jobs=JOBS))
     assert loaded.recipe.pool and loaded.recipe.pool.task_slots_per_node == 1
-    assert [warning.rule for warning in loaded.warnings] == ["renamed"]
+    assert "renamed" in {warning.rule for warning in loaded.warnings}
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
@@ -168,7 +167,6 @@ def test_a_broken_pool_does_not_hide_what_is_wrong_with_the_jobs(tmp_path: Path)
     jobs = JOBS.replace("num_instances: 2", "num_instances: lots")
     assert problems(write(tmp_path, pool=POOL.replace("vm_size", "vm_sise"), jobs=jobs)) == [
         ("num-instances", "jobs.yaml", 6, 22),
-        ("missing", "pool.yaml", 1, 1),
         ("unknown-key", "pool.yaml", 5, 3),
     ]
 
@@ -178,7 +176,7 @@ def test_an_odd_number_of_instances_is_refused_and_no_crash(number: str, tmp_pat
     write(tmp_path, pool=POOL, jobs=JOBS.replace("num_instances: 2", f"num_instances: '{number}'"))
     with pytest.raises(ConfigError) as caught:
         load(tmp_path)
-    assert {problem.rule for problem in caught.value.problems} == {"num-instances"}
+    assert {problem.rule for problem in caught.value.problems if problem.level == "error"} == {"num-instances"}
 
 
 def test_an_id_does_not_end_with_a_newline(tmp_path: Path) -> None:
@@ -202,3 +200,71 @@ def test_silencing_a_check_that_does_not_exist_is_refused(tmp_path: Path) -> Non
 
 def test_a_file_with_a_syntax_error_is_not_called_missing_too(tmp_path: Path) -> None:
     assert [rule for rule, *_ in problems(write(tmp_path, pool=POOL + " x: [", jobs=JOBS))] == ["syntax"]
+
+
+def test_a_misspelt_key_without_a_value_is_found_too(tmp_path: Path) -> None:
+    jobs = JOBS.replace("      num_instances: 2", "      num_instances: 2\n      cordination_command: null")
+    assert problems(write(tmp_path, pool=POOL, jobs=jobs)) == [("unknown-key", "jobs.yaml", 7, 7)]
+
+
+def test_a_known_key_without_a_value_is_absent(tmp_path: Path) -> None:
+    jobs = JOBS.replace("      num_instances: 2", "      num_instances: 2\n      coordination_command:")
+    pool = POOL + "  max_tasks_per_node: null\n"
+    assert load(write(tmp_path, pool=pool, jobs=jobs)).recipe.jobs[0].tasks[0].multi_instance is not None
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "where"),
+    [
+        ("pool_specification.metadata.a.b", "x", {"a.b": "x"}),
+        ('pool_specification.metadata["a.b"]', "x", {"a.b": "x"}),
+        ("pool_specification.metadata", "{a.b: x}", {"a.b": "x"}),
+    ],
+)
+def test_a_setting_reaches_a_key_with_dots(name: str, value: str, where: dict[str, str], tmp_path: Path) -> None:
+    recipe = load(write(tmp_path, pool=POOL, jobs=JOBS), settings={name: value}).recipe
+    assert recipe.pool is not None
+    assert recipe.pool.metadata == where
+
+
+def test_a_setting_reaches_below_a_key_with_dots(tmp_path: Path) -> None:
+    settings = {"credentials.docker_registry.my.azurecr.io.username": "u"}
+    found = load(write(tmp_path, pool=POOL, jobs=JOBS), settings=settings).recipe.credentials.docker_registry
+    assert found["my.azurecr.io"].username == "u"
+
+
+def test_a_setting_may_be_a_list_or_take_a_value_away(tmp_path: Path) -> None:
+    away = {"pool_specification.inter_node_communication_enabled": "null"}
+    settings = {"global_resources.docker_images": "[a/b, 'c']", **away}
+    recipe = load(write(tmp_path, pool=POOL), settings=settings).recipe
+    assert recipe.resources.docker_images == ("a/b", "c")
+    assert recipe.pool is not None
+    assert recipe.pool.inter_node_communication_enabled is False
+
+
+def test_a_setting_in_older_words_is_read(tmp_path: Path) -> None:
+    recipe = load(write(tmp_path, pool=POOL), settings={"pool_specification.max_tasks_per_node": "3"}).recipe
+    assert recipe.pool is not None
+    assert recipe.pool.task_slots_per_node == 3
+
+
+def test_what_is_wrong_with_a_setting_is_said_of_the_setting(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load(write(tmp_path, pool=POOL, jobs=JOBS), settings={"pool_specification.vm_count.dedicated": "two"})
+    assert [problem.file for problem in caught.value.problems] == ["--set"]
+    assert "two" in str(caught.value)
+
+
+def test_both_the_older_and_todays_word_are_refused(tmp_path: Path) -> None:
+    pool = POOL + "  max_tasks_per_node: 1\n  task_slots_per_node: 1\n"
+    assert problems(write(tmp_path, pool=pool, jobs=JOBS)) == [("renamed", "pool.yaml", 8, 3)]
+
+
+def test_the_service_needs_credentials_that_are_filled_in(tmp_path: Path) -> None:
+    credentials = "credentials:\n  batch: {account_service_url: https://a.b.c, account_key: <account key>}\n"
+    recipe = load(write(tmp_path, credentials=credentials, pool=POOL, jobs=JOBS)).recipe
+    with pytest.raises(ConfigError) as caught:
+        require_credentials(recipe.credentials, recipe.warnings)
+    assert [(problem.line, problem.level) for problem in caught.value.problems] == [(2, "error")]
+    with pytest.raises(ConfigError, match="account_key"):
+        require_credentials(recipe.credentials)

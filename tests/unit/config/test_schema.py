@@ -1,30 +1,117 @@
-"""The committed schemas are what the types say."""
+"""The committed schemas are what the types say, and an editor that reads them underlines nothing that loads."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
+import yaml
 
-from batchtrain.config import schema
+from batchtrain.config import editor, reference, schema
+from batchtrain.config.types import RENAMED
 
-SCHEMAS = Path(__file__).resolve().parents[3] / "schemas"
+ROOT = Path(__file__).resolve().parents[3]
+FILES = sorted(
+    path
+    for pattern in ("recipes/*/config/*.yaml", "tests/data/shipyard/*/config/*.yaml")
+    for path in ROOT.glob(pattern)
+    if path.stem in schema.FILES
+)
 
 
 @pytest.mark.parametrize("name", schema.FILES)
 def test_a_committed_schema_is_generated_from_the_types(name: str) -> None:
     stale = "run `python -m batchtrain.config schemas`"
-    assert (SCHEMAS / f"{name}.json").read_bytes() == schema.rendered(name), stale
+    assert (ROOT / "schemas" / f"{name}.json").read_bytes() == editor.rendered(name), stale
 
 
 @pytest.mark.parametrize("name", schema.FILES)
 def test_every_property_has_a_sentence(name: str) -> None:
-    assert list(silent(schema.file_schema(name)["$defs"])) == []
+    assert list(silent(editor.file_schema(name)["$defs"])) == []
 
 
-def silent(definitions: dict[str, Any]) -> Any:
+def silent(definitions: dict[str, Any]) -> Iterator[str]:
     for title, block in definitions.items():
         for key, value in block.get("properties", {}).items():
             if not value.get("description"):
                 yield f"{title}.{key}"
+
+
+def underlined(name: str, text: str) -> list[str]:
+    """What an editor with our schema marks; scalars are what YAML makes of them."""
+    judge = jsonschema.Draft202012Validator(editor.file_schema(name))
+    return [error.message for error in judge.iter_errors(yaml.safe_load(text))]
+
+
+def test_numbers_and_booleans_may_stand_where_the_loader_takes_text() -> None:
+    text = """
+    job_specifications:
+    - id: 7
+      environment_variables: {OMP_NUM_THREADS: 4, DEBUG: true, RATE: 0.5}
+      tasks: [{id: 1, command: "true"}]
+    """
+    assert underlined("jobs", text) == []
+
+
+def test_a_wrong_type_is_underlined() -> None:
+    assert underlined("jobs", "job_specifications: [{id: a, priority: high}]") == [
+        "'high' does not match '^[+-]?[0-9]+$'"
+    ]
+
+
+def test_a_misspelt_section_is_underlined() -> None:
+    (message,) = underlined("pool", "pool_specificaton: {}\npool_specification: " + POOL)
+    assert "pool_specificaton" in message
+
+
+POOL = "{id: p, vm_size: s, vm_configuration: {platform_image: {publisher: a, offer: b, sku: 7.10}}}"
+
+
+def test_older_words_are_taken_and_shown_as_such() -> None:
+    config = editor.file_schema("config")["$defs"]["ConfigFile"]["properties"]
+    pool = editor.file_schema("pool")["$defs"]["Pool"]["properties"]
+    assert config["batch_shipyard"]["deprecated"] is True
+    assert pool["max_tasks_per_node"]["description"] == "Older name of `task_slots_per_node`."
+    assert underlined("pool", f"pool_specification: {POOL[:-1]}, max_tasks_per_node: 4}}") == []
+    assert underlined("credentials", "credentials: {storage: {aad: {user: x}, link: {account: a}}}") == []
+
+
+def test_every_older_name_is_in_a_schema() -> None:
+    names = {rule.path[-1] for rule in RENAMED}
+    taken = {
+        key
+        for file in schema.FILES
+        for block in editor.file_schema(file)["$defs"].values()
+        for key, value in (*block.get("properties", {}).items(), *maps_of(block))
+        if value.get("deprecated")
+    }
+    assert names - taken == set()
+
+
+def maps_of(block: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    for value in block.get("properties", {}).values():
+        yield from value.get("properties", {}).items()
+
+
+def test_what_is_gone_is_shown_as_deprecated() -> None:
+    certificates = editor.file_schema("pool")["$defs"]["Pool"]["properties"]["certificates"]
+    assert certificates["deprecated"] is True
+    assert "No effect: Batch took certificates away" in certificates["description"]
+
+
+def test_every_property_of_the_reference_is_in_a_schema() -> None:
+    known = {
+        (title, key)
+        for file in schema.FILES
+        for title, block in editor.file_schema(file)["$defs"].items()
+        for key in block.get("properties", {})
+    }
+    assert {(block.name, item.name) for block in reference.blocks() for item in block.properties} - known == set()
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: "/".join(path.parts[-3:]))
+def test_no_line_of_a_file_that_loads_is_underlined(path: Path) -> None:
+    assert underlined(path.stem, path.read_text()) == []

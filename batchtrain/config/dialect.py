@@ -1,0 +1,153 @@
+"""Older words as today's, and credentials that nobody filled in; the tables are in `types.history`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from batchtrain.config.schema import Flaw
+from batchtrain.config.types import RENAMED, RENAMED_VALUES, Renamed, RenamedValue
+
+Path = tuple[str | int, ...]
+
+OLD_SECTIONS = {"batch_shipyard": "batchtrain"}
+"""Top-level sections that have another name today."""
+
+
+def renamed(section: str, data: Any, written: dict[Path, Path], flaws: list[Flaw]) -> Any:
+    """A section's data in today's words; each older word is a warning among `flaws`.
+
+    written: is told for each path of today which path the file has instead.
+    """
+    words = _WORDS.get(section)
+    return _Renaming(written, flaws).walk(data, words, (section,)) if words else data
+
+
+def today(path: Path) -> Path:
+    """A path in today's words."""
+    words = _WORDS.get(str(path[0]))
+    done = list(path[:1])
+    for step in path[1:]:
+        words = words and (words.below.get(str(step)) or words.below.get("*"))
+        renamed = words.renamed if words else None
+        if renamed is not None and renamed.new.startswith("../"):
+            done.pop()
+        done.append(renamed.new.removeprefix("../") if renamed is not None else step)
+    return tuple(done)
+
+
+def placeholders(data: Any, path: Path) -> Iterator[Flaw]:
+    """Values that nobody filled in; not an error, since nothing that works offline needs them."""
+    if isinstance(data, dict):
+        for key, value in data.items():
+            yield from placeholders(value, (*path, key))
+    elif isinstance(data, str) and _UNFILLED.fullmatch(data):
+        message = f"`{path[-1]}` is not filled in; nothing that works offline needs it"
+        yield Flaw(path, "placeholder", message, level="warning")
+
+
+def filled_in(data: Any) -> Any:
+    """Without what is empty, which is as good as absent."""
+    if isinstance(data, dict):
+        kept = {key: filled_in(value) for key, value in data.items()}
+        return {key: value for key, value in kept.items() if not (isinstance(value, str) and not value.strip())}
+    return data
+
+
+_UNFILLED = re.compile(r"\s*|<[^<>]*>|.*://[^/]*<[^<>]+>.*|.*your[-_ ][a-z].*|x{4,}|change[-_ ]?me|todo", re.I | re.S)
+
+
+class _Words:
+    """What is written otherwise today, as a tree of steps."""
+
+    __slots__ = ("below", "renamed", "values")
+
+    def __init__(self) -> None:
+        self.below: dict[str, _Words] = {}
+        self.renamed: Renamed | None = None
+        self.values: dict[str, str] = {}
+
+    def at(self, path: Iterable[str]) -> _Words:
+        words = self
+        for step in path:
+            words = words.below.setdefault(step, _Words())
+        return words
+
+
+def _tree(renamed: Iterable[Renamed], values: Iterable[RenamedValue]) -> dict[str, _Words]:
+    root = _Words()
+    for name in renamed:
+        root.at(name.path).renamed = name
+    for value in values:
+        root.at(value.path).values[value.old] = value.new
+    return root.below
+
+
+_WORDS = _tree(RENAMED, RENAMED_VALUES)
+
+
+class _Renaming:
+    """A walk along the paths where older words may stand; what has none is not copied."""
+
+    def __init__(self, written: dict[Path, Path], flaws: list[Flaw]) -> None:
+        self._written, self._flaws = written, flaws
+        self._lifted: list[tuple[Path, str, Any]] = []  # the mapping it goes to, its name there, the value
+
+    def walk(self, data: Any, words: _Words, path: Path) -> Any:
+        if isinstance(data, str):
+            return self._value(data, words, path)
+        if isinstance(data, list):
+            below = words.below.get("*")
+            return data if below is None else self._changed(data, enumerate(data), below, path)
+        if not isinstance(data, dict):
+            return data
+        for step, below in words.below.items():
+            here = list(data.items()) if step == "*" else [(step, data[step])] if step in data else []
+            data = self._changed(data, here, below, path)
+        for step, below in words.below.items():
+            if below.renamed is not None and step in data:
+                data = self._renamed(data, below.renamed, path)
+        lifted = [(name, value) for to, name, value in self._lifted if to == path]
+        self._lifted = [waiting for waiting in self._lifted if waiting[0] != path]
+        return {**data, **{name: value for name, value in lifted if name not in data}} if lifted else data
+
+    def _changed(self, data: Any, here: Iterable[tuple[Any, Any]], below: _Words, path: Path) -> Any:
+        changes = {}
+        for step, value in here:
+            changed = self.walk(value, below, (*path, step))
+            if changed is not value:
+                changes[step] = changed
+        if not changes:
+            return data
+        if isinstance(data, dict):
+            return {**data, **changes}
+        return [changes.get(number, value) for number, value in enumerate(data)]
+
+    def _value(self, data: str, words: _Words, path: Path) -> str:
+        new = words.values.get(data)
+        if new is None:
+            return data
+        self._flaws.append(Flaw(path, "renamed", f"`{data}` is written `{new}` today", level="warning", fix=new))
+        return new
+
+    def _renamed(self, data: dict[str, Any], renamed: Renamed, path: Path) -> dict[str, Any]:
+        old, new = renamed.path[-1], renamed.new
+        home = path[:-1] if new.startswith("../") else path
+        new = new.removeprefix("../")
+        rest = {name: value for name, value in data.items() if name != old}
+        if home == path and new in data:
+            message = f"`{old}` is the older word for `{new}`, and both stand here; keep `{new}`"
+            self._flaws.append(Flaw((*path, old), "renamed", message, at_key=True))
+            return rest
+        now = (*home, new)
+        self._written[now] = (*path, old)
+        if not renamed.quiet:
+            why = f": {renamed.why}" if renamed.why else ""
+            message = f"`{old}` is called `{new}` today{why}"
+            fix = new if home == path else ""
+            self._flaws.append(Flaw(now, "renamed", message, at_key=True, level="warning", fix=fix))
+        if home == path:
+            return {new if name == old else name: value for name, value in data.items()}
+        self._lifted.append((home, new, data[old]))
+        return rest

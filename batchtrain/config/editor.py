@@ -1,0 +1,116 @@
+"""JSON Schemas for editors, generated from the types into `schemas/*.json`.
+
+Our own loader takes every YAML scalar as the text that was written and knows the words of older files; here that is
+said in the schema's own terms, so that an editor underlines nothing that loads.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from batchtrain.config import reference, schema, types
+from batchtrain.config.dialect import OLD_SECTIONS
+
+_QUOTED: dict[str, tuple[str, str]] = {
+    "integer": (r"^[+-]?[0-9]+$", "a whole number"),
+    "number": (r"^[+-]?[0-9.]+([eE][+-]?[0-9]+)?$", "a number"),
+    "boolean": (r"^([Tt]rue|TRUE|[Ff]alse|FALSE|[01])$", "true or false"),
+}
+"""What stands in quotes where a number or a boolean is meant; and how an editor says that it is none."""
+
+
+def file_schema(name: str) -> dict[str, Any]:
+    """The schema of one file (`credentials`, `config`, `pool`, `jobs`)."""
+    made = msgspec.json.schema(schema.FILES[name])
+    definitions = {title: _as_loaded(block) for title, block in made["$defs"].items()}
+    for block in reference.blocks():
+        if block.name in definitions:
+            _tell(definitions[block.name], block)
+    for rule in types.RENAMED:
+        _allow_older(definitions, rule)
+    top = definitions[schema.FILES[name].__name__]
+    for old, new in OLD_SECTIONS.items():
+        if new in top["properties"]:
+            top["properties"][old] = _older(top["properties"][new], new)
+    title = f"batchtrain {name}.yaml"
+    head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": title, "$ref": made["$ref"]}
+    return {**head, "$defs": definitions}
+
+
+def rendered(name: str) -> bytes:
+    """The schema of one file as committed: indented by two, with a newline at the end."""
+    return msgspec.json.format(msgspec.json.encode(file_schema(name)), indent=2) + b"\n"
+
+
+def _as_loaded(value: Any) -> Any:
+    """The same schema for a loader that reads text: a text may look like a number, a number may stand in quotes."""
+    if isinstance(value, list):
+        return [_as_loaded(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    made = {
+        key: {name: _as_loaded(below) for name, below in item.items()}  # a property may be called `type` or `default`
+        if key == "properties"
+        else item
+        if key in ("default", "examples")
+        else _as_loaded(item)
+        for key, item in value.items()
+    }
+    kind = value.get("type")
+    if kind == "string":
+        made["type"] = ["string", "number", "boolean"]
+    elif kind in _QUOTED:
+        made["type"] = [kind, "string"]
+        made["pattern"], made["patternErrorMessage"] = _QUOTED[kind]
+    return made
+
+
+def _or_nothing(said: dict[str, Any]) -> None:
+    """A key without a value is as good as absent."""
+    if "anyOf" in said:
+        if {"type": "null"} not in said["anyOf"]:
+            said["anyOf"] = [*said["anyOf"], {"type": "null"}]
+    elif "$ref" in said:
+        said["anyOf"] = [{"$ref": said.pop("$ref")}, {"type": "null"}]
+    elif "enum" in said:
+        said["enum"] = [*said["enum"], None]
+    elif "type" in said:
+        kinds = said["type"] if isinstance(said["type"], list) else [said["type"]]
+        said["type"] = [*kinds, "null"]
+
+
+def _tell(definition: dict[str, Any], block: reference.BlockOf) -> None:
+    """What is gone, values of older files, and that nothing may stand where nothing must."""
+    for item in block.properties:
+        place = (*block.places[0], item.name)
+        said = definition["properties"][item.name]
+        instead = reference.gone(place)
+        if instead:
+            said["deprecated"] = True
+            said["description"] = f"{item.description} No effect: {instead}."
+        for old, new in reference.older_values(place):
+            if "enum" in said:
+                old_value = {"const": old, "deprecated": True, "description": f"Today: `{new}`."}
+                said["anyOf"] = [{"enum": said.pop("enum")}, old_value]
+        if not item.required:
+            _or_nothing(said)
+
+
+def _allow_older(definitions: dict[str, Any], rule: types.Renamed) -> None:
+    for block in reference.blocks():
+        if block.name not in definitions:
+            continue
+        for place in block.places:
+            if reference.pattern(place) == rule.path[:-1]:
+                known = definitions[block.name]["properties"]
+                known[rule.path[-1]] = _older(known[rule.new], rule.new)
+            elif rule.new.startswith("../") and reference.pattern(place) == rule.path[:-2]:
+                known = definitions[block.name]["properties"]
+                map_of = known[rule.path[-2]]
+                map_of["properties"] = {rule.path[-1]: _older(known[rule.new[3:]], rule.new[3:])}
+
+
+def _older(today: dict[str, Any], name: str) -> dict[str, Any]:
+    return {**today, "description": f"Older name of `{name}`.", "deprecated": True}

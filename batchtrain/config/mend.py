@@ -1,0 +1,208 @@
+"""Edits of a file's text that keep everything else as it is: what `config validate --fix` and `config migrate` write.
+
+An edit replaces one key or one scalar where it stands, in the quotes it has; comments, order and line endings stay.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+from batchtrain.catalog import images, sizes
+from batchtrain.config import document
+from batchtrain.config.dialect import OLD_SECTIONS
+from batchtrain.config.document import Document, Place
+from batchtrain.config.load import Examined, Section
+from batchtrain.errors import Problem
+
+Files = Mapping[str, bytes]
+Judge = Callable[[Files], Examined]
+"""Reads files' contents and says what is wrong with them."""
+
+ROUNDS = 20  # what is mended may show what was hidden below it
+ANSWERED = frozenset({"renamed", "size-retired", "image-retired", "elsewhere", "gone"})
+"""Rules about what is older: those `migrate` answers, or lists where it cannot."""
+
+
+class Mend(NamedTuple):
+    """One edit: where, from what, to what, and which rule asked for it."""
+
+    file: str
+    line: int
+    column: int
+    old: str
+    new: str
+    rule: str
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}:{self.column}: `{self.old}` is now `{self.new}` [{self.rule}]"
+
+
+class Mended(NamedTuple):
+    """Files after all edits; `files` holds those that changed."""
+
+    files: dict[str, bytes]
+    mends: tuple[Mend, ...]
+    left: Examined
+    """What is to be said of the files as they are now."""
+
+
+class _Edit(NamedTuple):
+    start: int
+    end: int
+    text: str
+    rule: str
+
+
+def fix(files: Files, judge: Judge) -> Mended:
+    """Every problem with exactly one answer is answered."""
+    return _settled(files, judge, _answers)
+
+
+def migrate(files: Files, judge: Judge) -> Mended:
+    """Older words, sizes and images become today's; other mistakes are left alone."""
+    return _settled(files, judge, _older)
+
+
+def difference(before: Files, after: Files, secrets: Iterable[str] = ()) -> str:
+    """What changed, as a unified diff; `secrets` are masked wherever they stand."""
+    import difflib  # 6 ms, and only needed here
+
+    lines: list[str] = []
+    for file, new in after.items():
+        old_lines, new_lines = _lines(before[file]), _lines(new)
+        lines += difflib.unified_diff(old_lines, new_lines, file, file, lineterm="")
+    hidden = sorted({part for secret in secrets for part in secret.splitlines() if part.strip()}, key=len, reverse=True)
+    mask = re.compile("|".join(map(re.escape, hidden))) if hidden else None
+    return "\n".join(mask.sub("***", line) if mask else line for line in lines)
+
+
+def _lines(content: bytes) -> list[str]:
+    return content.decode("utf-8-sig", "replace").splitlines()
+
+
+def _settled(files: Files, judge: Judge, answers: Callable[[Examined], Mapping[str, list[_Edit]]]) -> Mended:
+    """Edits until there is nothing left to edit."""
+    now = dict(files)
+    mends: list[Mend] = []
+    hopeless: set[str] = set()  # files that an edit would break
+    seen = judge(now)
+    for _ in range(ROUNDS):
+        changed = False
+        for file, edits in answers(seen).items():
+            if file not in now or file in hopeless or not edits:
+                continue
+            content, done = _edited(seen.reading.documents[file], now[file], edits)
+            if content is None:
+                hopeless.add(file)
+                continue
+            now[file], changed = content, changed or bool(done)
+            mends += done
+        if not changed:
+            break
+        seen = judge(now)
+    changes = {file: content for file, content in now.items() if content != files[file]}
+    return Mended(changes, tuple(sorted(mends, key=lambda mend: mend[:3])), seen)
+
+
+def _edited(parsed: Document, content: bytes, edits: Iterable[_Edit]) -> tuple[bytes | None, list[Mend]]:
+    """A file's content with the edits in it; None when it could not be read as well as before."""
+    ruler, text, end = parsed.ruler(), parsed.text, 0
+    done: list[Mend] = []
+    parts: list[str] = []
+    for edit in sorted(set(edits)):
+        old = text[edit.start : edit.end]
+        if edit.start < end or old == edit.text:
+            continue
+        done.append(Mend(parsed.file, *ruler.place(edit.start), _bare(old), _bare(edit.text), edit.rule))
+        parts += [text[end : edit.start], edit.text]
+        end = edit.end
+    mark = b"\xef\xbb\xbf" if content.startswith(b"\xef\xbb\xbf") else b""
+    mended = mark + "".join([*parts, text[end:]]).encode()
+    before, after = (document.parse(parsed.file, version)[1] for version in (content, mended))
+    return (None, []) if len(after) > len(before) else (mended, done)
+
+
+def _bare(word: str) -> str:
+    return word[1:-1] if len(word) > 1 and word[0] == word[-1] and word[0] in "'\"" else word
+
+
+# --- what to edit ---------------------------------------------------------------------------------------------------
+
+
+def _answers(seen: Examined) -> dict[str, list[_Edit]]:
+    edits: dict[str, list[_Edit]] = {}
+    for file, problems in _by_file(problem for problem in seen.problems if problem.fix).items():
+        ruler = seen.reading.documents[file].ruler()
+        edits[file] = [_edit(problem, ruler.offset(problem.line, problem.column)) for problem in problems]
+    return {file: _without_quarrels(edits[file]) for file in edits}
+
+
+def _edit(problem: Problem, start: int) -> _Edit:
+    return _Edit(start, start + problem.end_column - problem.column, problem.fix, problem.rule)
+
+
+def _without_quarrels(edits: list[_Edit]) -> list[_Edit]:
+    """Two answers for one place are no answer."""
+    wanted: dict[tuple[int, int], set[str]] = {}
+    for edit in edits:
+        wanted.setdefault(edit[:2], set()).add(edit.text)
+    return [edit for edit in edits if len(wanted[edit[:2]]) == 1]
+
+
+def _by_file(problems: Iterable[Problem]) -> dict[str, list[Problem]]:
+    files: dict[str, list[Problem]] = {}
+    for problem in problems:
+        if problem.line:
+            files.setdefault(problem.file, []).append(problem)
+    return files
+
+
+def _older(seen: Examined) -> dict[str, list[_Edit]]:
+    renamed = seen._replace(problems=tuple(problem for problem in seen.problems if problem.rule == "renamed"))
+    edits = _answers(renamed)
+    for name, section in seen.reading.sections.items():
+        if section.document.readable and section.key in OLD_SECTIONS:
+            place = section.document.place((section.key,), key=True)
+            edits.setdefault(section.document.file, []).append(_replaced(place, name, "renamed"))
+    pool = seen.reading.sections.get("pool_specification")
+    if pool is not None and pool.document.readable and isinstance(pool.data, dict):
+        edits.setdefault(pool.document.file, []).extend((*_size(pool), *_image(pool)))
+    return edits
+
+
+def _size(pool: Section) -> Iterator[_Edit]:
+    name = str(pool.data.get("vm_size", ""))
+    size = sizes.find(name)
+    today = sizes.today_for(size).today if size else None
+    if size is None or size.retired is None or today is None:
+        return
+    place = pool.document.place((pool.key, "vm_size"))
+    if place.exact:
+        yield _replaced(place, today.upper() if name.isupper() else today, "size-retired")
+
+
+def _image(pool: Section) -> Iterator[_Edit]:
+    configuration = pool.data.get("vm_configuration")
+    wanted = configuration.get("platform_image") if isinstance(configuration, dict) else None
+    if not isinstance(wanted, dict):
+        return
+    reference = images.Reference(*(str(wanted.get(name, "")) for name in images.Reference._fields))
+    image = images.find(reference.publisher, reference.offer, reference.sku)
+    if image is None or image.retired is None or not image.replacement:
+        return
+    news = dict(zip(images.Reference._fields, image.replacement.split(":"), strict=True))
+    if str(wanted.get("version", "latest")) != "latest":
+        news["version"] = "latest"  # of the other image there is no such version
+    path = (pool.key, "vm_configuration", "platform_image")
+    places = pool.document.places(((*path, name), False) for name in news)
+    for ((*_, name), _), place in places.items():
+        if place.exact:
+            yield _replaced(place, news[str(name)], "image-retired")
+
+
+def _replaced(place: Place, text: str, rule: str) -> _Edit:
+    """The edit of a scalar; a number that is meant as text gets quotes."""
+    quote = place.style if place.style in ("'", '"') else "'" if re.fullmatch(r"[0-9.eE_+-]+", text) else ""
+    return _Edit(place.start, place.end, f"{quote}{text}{quote}", rule)

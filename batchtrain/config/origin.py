@@ -1,0 +1,165 @@
+"""The merged view of a configuration: every value, and where it came from; secrets are masked."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+from batchtrain.config.load import Examined, Reading
+from batchtrain.config.types import SECRETS
+
+At = tuple[str | int, ...]
+MASK = "***"
+PARTS = {
+    "credentials": "credentials",
+    "batchtrain": "settings",
+    "global_resources": "resources",
+    "data_replication": "replication",
+    "pool_specification": "pool",
+    "job_specifications": "jobs",
+}
+"""Top-level sections, and the attribute of a Recipe each one is."""
+DEFAULT = "default"
+
+
+class View(NamedTuple):
+    """Values, and of the same shape where each one came from."""
+
+    values: Any
+    origins: Any
+
+
+def view(seen: Examined, *, defaults: bool = True, environment: Collection[str] = ()) -> View:
+    """What a configuration amounts to.
+
+    defaults: with the values nobody wrote. environment: settings that an environment variable gave, by their words.
+    """
+    leaves: dict[At, Any] = {}
+    for section, attribute in PARTS.items():
+        value = getattr(seen.recipe, attribute)
+        if value is not None and (defaults or section in seen.reading.sections):
+            leaves.update(_leaves(msgspec.to_builtins(value), (section,)))
+    origins = _origins(seen.reading, leaves, environment)
+    kept = {path: value for path, value in leaves.items() if defaults or origins[path] != DEFAULT}
+    return View(_tree(kept), _tree({path: origins[path] for path in kept}))
+
+
+def secrets(seen: Examined) -> tuple[str, ...]:
+    """Every text that must not be shown: values of secret properties, and what else stands in the credentials."""
+    found = []
+    for name, section in seen.reading.sections.items():
+        for path, value in _texts(section.data, (name,)):
+            if not SECRETS.isdisjoint(path) or (name == "credentials" and len(value) >= LIKELY):
+                found.append(value)
+    return tuple(found)
+
+
+LIKELY = 16
+"""Characters from which on an unnamed text of the credentials is held to be a secret."""
+
+
+def _texts(value: Any, path: At) -> Iterator[tuple[At, str]]:
+    pairs = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    if isinstance(value, str) and value.strip():
+        yield path, value
+    for key, item in pairs:
+        yield from _texts(item, (*path, key))
+
+
+def as_yaml(view: View, *, origins: bool) -> str:
+    """The view as YAML; with `origins`, each value has where it came from as a comment."""
+    return "\n".join(_block(view.values, view.origins if origins else None, 0)) or "{}"
+
+
+def _leaves(value: Any, path: At) -> Iterator[tuple[At, Any]]:
+    """Scalars with their paths; what is absent or empty is left out."""
+    if isinstance(value, dict):
+        for key, item in value.items():
+            yield from _leaves(item, (*path, str(key)))
+    elif isinstance(value, (list, tuple)):
+        for number, item in enumerate(value):
+            yield from _leaves(item, (*path, number))
+    elif value is not None:
+        yield path, _masked(path, value)
+
+
+def _masked(path: At, value: Any) -> Any:
+    if not SECRETS.isdisjoint(path):
+        return MASK if value != "" else value
+    return re.sub(r"([?&]sig=)[^&\s]+", rf"\1{MASK}", value) if isinstance(value, str) else value
+
+
+def _origins(reading: Reading, leaves: Collection[At], environment: Collection[str]) -> dict[At, str]:
+    found: dict[At, str] = {}
+    asked: dict[str, list[At]] = {}
+    for path in leaves:
+        words = reading.setting(path)
+        if words:
+            found[path] = "BATCHTRAIN_SET" if words in environment else "--set"
+            continue
+        section = reading.sections.get(str(path[0]))
+        if section is None or not section.document.readable:
+            found[path] = DEFAULT
+        else:
+            asked.setdefault(section.document.file, []).append(path)
+    for file, paths in asked.items():
+        places = reading.documents[file].places((reading.written(path), False) for path in paths)
+        for path in paths:
+            place = places[reading.written(path), False]
+            found[path] = f"{Path(file).name}:{place.line}" if place.exact else DEFAULT
+    return found
+
+
+def _tree(leaves: dict[At, Any]) -> Any:
+    """Leaves by path as mappings and lists."""
+    root: dict[Any, Any] = {}
+    for path, value in leaves.items():
+        below = root
+        for step in path[:-1]:
+            below = below.setdefault(step, {})
+        below[path[-1]] = value
+    return _lists(root)
+
+
+def _lists(value: Any) -> Any:
+    if not isinstance(value, dict):
+        return value
+    if value and all(isinstance(key, int) for key in value):
+        return [_lists(value[key]) for key in sorted(value)]
+    return {key: _lists(item) for key, item in value.items()}
+
+
+# --- YAML with comments ---------------------------------------------------------------------------------------------
+
+_PLAIN = re.compile(r"[A-Za-z0-9/$][^#:\n\t]*(?<! )")  # of the texts that need no quotes, those that surely do not
+_LOOKS_ELSE = re.compile(r"(?i)[-+.0-9_:ex]+|true|false|yes|no|on|off|y|n|null|~|[0-9].*")
+
+
+def _block(value: Any, origin: Any, depth: int) -> Iterator[str]:
+    pairs = value.items() if isinstance(value, dict) else enumerate(value)
+    for key, item in pairs:
+        head = "  " * depth + (f"{_scalar(key)}:" if isinstance(value, dict) else "-")
+        below = None if origin is None else origin[key]
+        if not isinstance(item, (dict, list)):
+            yield f"{head} {_scalar(item)}{f'  # {below}' if below else ''}"
+            continue
+        lines = list(_block(item, below, depth + 1))
+        if isinstance(value, dict):
+            yield head
+            yield from lines
+        else:
+            yield f"{head} {lines[0].lstrip()}"
+            yield from lines[1:]
+
+
+def _scalar(value: Any) -> str:
+    if not isinstance(value, str):
+        return json.dumps(value)
+    if _PLAIN.fullmatch(value) and not _LOOKS_ELSE.fullmatch(value) and value.isprintable():
+        return value
+    return json.dumps(value, ensure_ascii=not value.isprintable())

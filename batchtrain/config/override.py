@@ -1,0 +1,61 @@
+"""Values given on the command line, by path: `--set a.b[0].c=value`; paths and data only, no files."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from batchtrain.config import schema
+
+Path = tuple[str | int, ...]
+
+_STEP = re.compile(r"""\[?"([^"]*)"\]?|\[?'([^']*)'\]?|\[([0-9]{1,6})\]|([^.\[\]"']+)""")
+
+
+def steps(name: str) -> list[str | int]:
+    """The words of a path as a person wrote it; quotes keep a name with dots together."""
+    return [int(number) if number else double or single or word for double, single, number, word in _STEP.findall(name)]
+
+
+def joined(head: str, words: list[str | int], data: Any) -> Path:
+    """The steps of a path; a key that a person made up may have dots: `docker_registry.my.azurecr.io.username`."""
+    path: Path = (head,)
+    while words:
+        kind = schema.shape_of(path)
+        below = schema.free_keys(kind) if kind is not None else None
+        length = 1 if below is None else _key_length(words, schema.fields_of(below), data)
+        step = words[0] if length == 1 else ".".join(str(word) for word in words[:length])
+        path, words = (*path, step), words[length:]
+        data = data.get(step) if isinstance(data, dict) else None
+    return path[1:]
+
+
+def _key_length(words: list[str | int], fields: tuple[str, ...], data: Any) -> int:
+    """How many of the words are one key: those that are a key already, else those before the first known property."""
+    most = next((number for number, word in enumerate(words) if isinstance(word, int)), len(words)) or 1
+    for length in range(most, 0, -1):
+        if isinstance(data, dict) and ".".join(str(word) for word in words[:length]) in data:
+            return length
+    if not fields:
+        return most
+    return next((length for length in range(1, most) if words[length] in fields), most)
+
+
+def put(data: Any, path: Path, value: Any) -> Any:
+    """A copy of `data` with one value put at the end of `path`, or taken away (None); numbers walk into lists."""
+    if not path:
+        return value
+    step, rest = path[0], path[1:]
+    if isinstance(data, list) or (isinstance(step, int) and not data):
+        items = list(data or ())
+        index = step if isinstance(step, int) else int(step) if re.fullmatch("[0-9]{1,6}", step) else len(items)
+        changed = put(items[index] if index < len(items) else None, rest, value)
+        items[index : index + 1] = [] if changed is None else [changed]
+        return items
+    mapping = dict(data) if isinstance(data, dict) else {}
+    changed = put(mapping.get(str(step)), rest, value)
+    if changed is None:
+        mapping.pop(str(step), None)
+    else:
+        mapping[str(step)] = changed
+    return mapping

@@ -1,0 +1,302 @@
+"""Every property of the language as a list of values, and `docs/reference/config.md` made of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import msgspec
+
+from batchtrain.config import schema, types
+
+Place = tuple[str, ...]
+"""A path from the top-level section down; `[]` stands for any item of a list, `{}` for any key of a map."""
+
+ITEM, KEY = "[]", "{}"
+PAGE = schema.REFERENCE
+
+
+class Property(NamedTuple):
+    """One property of a block."""
+
+    name: str
+    description: str
+    type: str
+    """In words; the name of a block in square brackets."""
+    constraint: str
+    required: bool
+    default: str
+    """As it would be written; empty for none."""
+    example: str
+    wire: str
+    """Where it goes (see `types.says`); empty for a block, whose properties say it."""
+
+
+class BlockOf(NamedTuple):
+    """One mapping of the language: its properties, and every place where it stands."""
+
+    name: str
+    about: str
+    file: str
+    places: tuple[Place, ...]
+    properties: tuple[Property, ...]
+
+
+@lru_cache(maxsize=1)
+def blocks() -> tuple[BlockOf, ...]:
+    """Every block, in the order of the files; the first of each file is the file itself."""
+    found: dict[type, list[Place]] = {}
+    files: dict[type, str] = {}
+    for file, cls in schema.FILES.items():
+        from msgspec import inspect  # 4 ms, and only needed when asked for
+
+        for block, place in _structs(inspect.type_info(cls), ()):
+            files.setdefault(block, f"{file}.yaml")
+            found.setdefault(block, []).append(place)
+    return tuple(
+        BlockOf(cls.__name__, (cls.__dict__.get("__doc__") or "").strip(), files[cls], tuple(places), _properties(cls))
+        for cls, places in found.items()
+    )
+
+
+@lru_cache(maxsize=1)
+def properties() -> dict[Place, Property]:
+    """Every property at every place where it may stand."""
+    return {(*place, item.name): item for block in blocks() for place in block.places for item in block.properties}
+
+
+def place_of(path: tuple[str | int, ...]) -> Place:
+    """The place of a path: without the numbers of items and the keys that a person made up."""
+    steps = []
+    kind: Any = None
+    for number, step in enumerate(path):
+        keyed = number > 0 and kind is not None and schema.free_keys(kind) is not None
+        kind = schema.shape_of(path[: number + 1])
+        steps.append(ITEM if isinstance(step, int) else KEY if keyed else step)
+    return tuple(steps)
+
+
+def written(place: Place) -> str:
+    """A place as people write it: `job_specifications[].tasks[].command`, `credentials.storage.NAME.account`."""
+    text = ""
+    for step in place:
+        text += ITEM if step == ITEM else f".{'NAME' if step == KEY else step}"
+    return text.removeprefix(".")
+
+
+def anchor(place: Place) -> str:
+    """Where a place is documented: its names alone."""
+    return ".".join(step for step in place if step not in (ITEM, KEY))
+
+
+def gone(place: Place) -> str:
+    """Why what stands at a place has no effect and what to do instead; empty where it has one."""
+    for rule in types.GONE:
+        if rule.only is None and pattern(place[: len(rule.path)]) == rule.path:
+            return rule.instead
+    return ""
+
+
+def older(place: Place) -> tuple[str, ...]:
+    """What a property is called in older files."""
+    return tuple(
+        ".".join(rule.path[-2:]) if rule.new.startswith("../") else rule.path[-1]
+        for rule in types.RENAMED
+        if _new_path(rule) == pattern(place)
+    )
+
+
+def older_values(place: Place) -> tuple[tuple[str, str], ...]:
+    """Values of a property that are written otherwise today: the older one, today's."""
+    return tuple((rule.old, rule.new) for rule in types.RENAMED_VALUES if rule.path == pattern(place))
+
+
+def pattern(place: Place) -> types.Pattern:
+    """The place as the tables of `types.history` have it."""
+    return tuple("*" if step in (ITEM, KEY) else step for step in place)
+
+
+def _new_path(rule: types.Renamed) -> types.Pattern:
+    home = rule.path[:-2] if rule.new.startswith("../") else rule.path[:-1]
+    return (*home, rule.new.removeprefix("../"))
+
+
+# --- from types to properties ---------------------------------------------------------------------------------------
+
+
+def _structs(kind: Any, place: Place) -> Iterator[tuple[type, Place]]:
+    kind = _plain(kind)
+    match type(kind).__name__:
+        case "StructType":
+            yield kind.cls, place
+            for field in kind.fields:
+                yield from _structs(field.type, (*place, field.encode_name))
+        case "UnionType":
+            for option in kind.types:
+                yield from _structs(option, place)
+        case "VarTupleType":
+            yield from _structs(kind.item_type, (*place, ITEM))
+        case "DictType":
+            yield from _structs(kind.value_type, (*place, KEY))
+
+
+def _plain(kind: Any) -> Any:
+    while type(kind).__name__ == "Metadata":
+        kind = kind.type
+    return kind
+
+
+def _properties(cls: type) -> tuple[Property, ...]:
+    from msgspec import inspect
+
+    fields = inspect.type_info(cls).fields  # type: ignore[attr-defined]  # a struct's description
+    return tuple(_property(field) for field in fields)
+
+
+def _property(field: Any) -> Property:
+    said: dict[str, Any] = field.type.extra_json_schema or {}
+    extra: dict[str, Any] = field.type.extra or {}
+    return Property(
+        name=field.encode_name,
+        description=said.get("description", ""),
+        type=_type(field.type),
+        constraint="; ".join(dict.fromkeys(_constraints(field.type))),
+        required=field.required,
+        default=_default(field.default),
+        example=str(said["examples"][0]) if "examples" in said else "",
+        wire=extra.get("wire", ""),
+    )
+
+
+_WORDS = {"StrType": "text", "IntType": "whole number", "FloatType": "number", "BoolType": "true or false",
+          "AnyType": "anything"}  # fmt: skip
+
+
+def _type(kind: Any) -> str:
+    kind = _plain(kind)
+    match type(kind).__name__:
+        case "StructType":
+            return f"[{kind.cls.__name__}]"
+        case "UnionType":
+            return " or ".join(_type(option) for option in kind.types if type(option).__name__ != "NoneType")
+        case "VarTupleType":
+            return f"list of {_type(kind.item_type)}"
+        case "TupleType":
+            return "list of " + " and ".join(_type(item) for item in kind.item_types)
+        case "DictType":
+            return f"mapping of names to {_type(kind.value_type)}"
+        case "LiteralType":
+            return "one of " + ", ".join(f"`{value}`" for value in kind.values)
+        case name:
+            return _WORDS[name]
+
+
+def _constraints(kind: Any) -> Iterator[str]:
+    kind = _plain(kind)
+    name = type(kind).__name__
+    if name == "UnionType":
+        for option in kind.types:
+            yield from _constraints(option)
+    elif name in ("IntType", "FloatType"):
+        yield from _range(kind.ge, kind.le, "")
+    elif name == "StrType":
+        if kind.pattern is not None:
+            yield schema.PATTERNS.get(kind.pattern, f"of the form `{kind.pattern}`")
+        yield from _range(kind.min_length, kind.max_length, " characters")
+    elif name in ("VarTupleType", "DictType"):
+        yield from _range(kind.min_length, kind.max_length, " items")
+        yield from _constraints(kind.item_type if name == "VarTupleType" else kind.value_type)
+
+
+def _range(least: float | None, most: float | None, unit: str) -> Iterator[str]:
+    if least is not None and most is not None:
+        yield f"{least:,} to {most:,}{unit}"
+    elif most is not None:
+        yield f"at most {most:,}{unit}"
+    elif least == 1 and unit:
+        yield "not empty"
+    elif least is not None:
+        yield f"{least:,} or more{unit}"
+
+
+def _default(value: Any) -> str:
+    if value is None or value is msgspec.NODEFAULT or isinstance(value, (msgspec.Struct, tuple, dict)):
+        return ""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+# --- the page -------------------------------------------------------------------------------------------------------
+
+_HEAD = """\
+<!-- Written by `python -m batchtrain.config reference` from the types; do not edit. -->
+
+# Configuration reference
+
+Every property of the four files. A directory holds `credentials.yaml`, `config.yaml`, `pool.yaml` and `jobs.yaml`
+(also `.yml` and `.json`). `[]` stands for the items of a list, `NAME` for a key of your own.
+
+* **Becomes**: the field of the Azure Batch request, from the request's name down (`pool`, `job`, `task`, `schedule`,
+  `node user`; `*` where it is used in several). After `batchtrain:` stands what batchtrain does with it itself.
+* A property that is ~~struck through~~ is read, so that older files work, and has no effect.
+* `batchtrain config explain PATH` says what a property becomes in a plan of yours.
+"""
+
+
+def page() -> str:
+    """The reference page, whole, as Markdown."""
+    parts = [_HEAD]
+    for file in dict.fromkeys(block.file for block in blocks()):
+        here = [block for block in blocks() if block.file == file]
+        parts += [f"## {file}\n", *(_section(block) for block in here)]
+    return "\n".join(parts)
+
+
+def _section(block: BlockOf) -> str:
+    lines = []
+    if block.places != ((),):
+        lines += [f"### `{written(block.places[0])}`", ""]
+        if block.about:
+            lines += [block.about.replace("\n", " "), ""]
+    others = [f"`{written(place)}`" for place in block.places[1:]]
+    if others:
+        lines += [f"The same block stands at {', '.join(others)}.", ""]
+    lines += ["| Property | Type | Default | Meaning | Becomes |", "|---|---|---|---|---|"]
+    lines += [_row(item, [(*place, item.name) for place in block.places]) for item in block.properties]
+    return "\n".join(lines) + "\n"
+
+
+def _row(item: Property, places: list[Place]) -> str:
+    anchors = "".join(f'<a id="{name}"></a>' for name in dict.fromkeys(anchor(place) for place in places))
+    instead = gone(places[0])
+    name = f"~~`{item.name}`~~" if instead else f"`{item.name}`"
+    kind = _linked(item.type) + (f"; {item.constraint}" if item.constraint else "")
+    default = "**required**" if item.required else f"`{item.default}`" if item.default else ""
+    cells = (f"{anchors}{name}", kind, default, " ".join(_meaning(item, places, instead)), _code(item.wire))
+    return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
+
+
+def _meaning(item: Property, places: Iterable[Place], instead: str) -> Iterator[str]:
+    yield item.description
+    if instead:
+        yield f"No effect: {instead}."
+    if item.example:
+        yield f"Example: `{item.example}`."
+    for name in dict.fromkeys(name for place in places for name in older(place)):
+        yield f"Older name: `{name}`."
+    for old, new in dict.fromkeys(pair for place in places for pair in older_values(place)):
+        yield f"`{new}` is `{old}` in older files."
+
+
+def _code(wire: str) -> str:
+    """The field as code; what we do ourselves as it is."""
+    if not wire or wire.startswith("batchtrain:"):
+        return wire
+    return ", ".join(f"`{field.strip()}`" for field in wire.split(","))
+
+
+def _linked(words: str) -> str:
+    for block in blocks():
+        if block.places != ((),):
+            words = words.replace(f"[{block.name}]", f"[{block.name}](#{anchor(block.places[0])})")
+    return words

@@ -1,0 +1,170 @@
+"""credentials.yaml as types: accounts and their secrets, none of which is ever shown."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from batchtrain.config.types.base import Block, Secret, Text, says
+
+SIGN_IN = "batchtrain: sign-in with Microsoft Entra ID"
+VAULT = "batchtrain: read from Key Vault when the service is needed"
+
+
+class TokenCache(Block, frozen=True, kw_only=True):
+    enabled: Annotated[bool, says("Keep the sign-in between commands.", SIGN_IN)] = True
+    filename: Annotated[str | None, says("Name of the cache.", SIGN_IN)] = None
+
+
+class Aad(Secret, frozen=True, kw_only=True):
+    """How to sign in with Microsoft Entra ID; without any of it `az login`, a managed identity or the environment."""
+
+    authority_url: Annotated[
+        str | None,
+        says("Where to sign in; the public cloud when absent.", SIGN_IN, example="https://login.microsoftonline.com"),
+    ] = None
+    directory_id: Annotated[str | None, says("Tenant id.", SIGN_IN)] = None
+    application_id: Annotated[str | None, says("Client id of a service principal or a managed identity.", SIGN_IN)] = (
+        None
+    )
+    auth_key: Annotated[str | None, says("Secret of the service principal.", SIGN_IN)] = None
+    rsa_private_key_pem: Annotated[
+        str | None, says("Path of the service principal's private key with its certificate, PEM.", SIGN_IN)
+    ] = None
+    x509_cert_sha1_thumbprint: Annotated[
+        str | None, says("Thumbprint of that certificate; read from the file today.", SIGN_IN)
+    ] = None
+    user: Annotated[str | None, says("A person's sign-in name: signs in with a device code.", SIGN_IN)] = None
+    password: Annotated[str | None, says("A person's password; Entra refuses it where MFA is asked.", SIGN_IN)] = None
+    endpoint: Annotated[str | None, says("The service's own URL in another cloud.", SIGN_IN)] = None
+    token_cache: Annotated[TokenCache, says("Keeping the sign-in.")] = TokenCache()
+
+
+class ApplicationInsights(Secret, frozen=True, kw_only=True):
+    application_id: Annotated[str | None, says("Id of the resource.", "batchtrain: warning `gone`")] = None
+    instrumentation_key: Annotated[str | None, says("Its key.", "batchtrain: warning `gone`")] = None
+
+
+class BatchCredentials(Secret, frozen=True, kw_only=True):
+    account_service_url: Annotated[
+        str | None,
+        says("URL of the Batch account.", "batchtrain: endpoint", example="https://NAME.REGION.batch.azure.com"),
+    ] = None
+    account: Annotated[
+        str | None, says("Name of the account; taken from the URL when absent.", "batchtrain: sign-in with the key")
+    ] = None
+    account_key: Annotated[
+        str | None,
+        says("Shared key; without it, sign-in is by Microsoft Entra ID.", "batchtrain: sign-in with the key"),
+    ] = None
+    account_key_keyvault_secret_id: Annotated[str | None, says("Key Vault secret that holds the key.", VAULT)] = None
+    resource_group: Annotated[
+        str | None, says("Resource group of the account.", "batchtrain: look-ups through Azure Resource Manager")
+    ] = None
+    aad: Annotated[Aad | None, says("Entra sign-in for Batch.")] = None
+    test_cluster: Annotated[bool, says("A cluster inside Microsoft.", "batchtrain: warning `gone`")] = False
+    application_insights: Annotated[ApplicationInsights | None, says("Batch Insights.")] = None
+
+
+class StorageCredentials(Secret, frozen=True, kw_only=True):
+    account: Annotated[Text, says("Name of the storage account.", "*.storageContainerUrl")]
+    account_key: Annotated[
+        str | None, says("Key of the storage account; without it, Entra ID.", "batchtrain: signs SAS tokens")
+    ] = None
+    account_key_keyvault_secret_id: Annotated[str | None, says("Key Vault secret that holds the key.", VAULT)] = None
+    endpoint: Annotated[
+        str, says("DNS suffix of the storage service, or a full blob service URL.", "*.storageContainerUrl")
+    ] = "core.windows.net"
+    resource_group: Annotated[
+        str | None, says("Resource group of the account.", "batchtrain: look-ups through Azure Resource Manager")
+    ] = None
+
+
+class RegistryCredentials(Secret, frozen=True, kw_only=True):
+    username: Annotated[
+        str | None, says("User name at the registry.", "pool.*.containerConfiguration.containerRegistries.username")
+    ] = None
+    password: Annotated[
+        str | None,
+        says("Password or token at the registry.", "pool.*.containerConfiguration.containerRegistries.password"),
+    ] = None
+    password_keyvault_secret_id: Annotated[str | None, says("Key Vault secret that holds the password.", VAULT)] = None
+    identity: Annotated[
+        str | None,
+        says(
+            "Resource id of a managed identity of the pool that may pull, in place of user name and password.",
+            "pool.*.containerConfiguration.containerRegistries.identityReference.resourceId",
+        ),
+    ] = None
+
+
+class Management(Block, frozen=True, kw_only=True):
+    subscription_id: Annotated[
+        str | None, says("Azure subscription.", "batchtrain: look-ups through Azure Resource Manager")
+    ] = None
+    aad: Annotated[Aad | None, says("Entra sign-in for Azure Resource Manager.")] = None
+
+
+class KeyVault(Block, frozen=True, kw_only=True):
+    uri: Annotated[str | None, says("URL of the vault.", VAULT, example="https://NAME.vault.azure.net")] = None
+    credentials_secret_id: Annotated[str | None, says("Secret that holds a whole credentials file.", VAULT)] = None
+    aad: Annotated[Aad | None, says("Entra sign-in for Key Vault.")] = None
+
+
+class GrafanaAdmin(Secret, frozen=True, kw_only=True):
+    username: Annotated[str | None, says("User name.", "batchtrain: warning `gone`")] = None
+    password: Annotated[str | None, says("Password.", "batchtrain: warning `gone`")] = None
+    password_keyvault_secret_id: Annotated[str | None, says("Secret.", "batchtrain: warning `gone`")] = None
+
+
+class Grafana(Block, frozen=True, kw_only=True):
+    admin: Annotated[GrafanaAdmin | None, says("Administrator of the monitoring VM.")] = None
+
+
+class Monitoring(Block, frozen=True, kw_only=True):
+    grafana: Annotated[Grafana | None, says("Grafana of the monitoring VM.")] = None
+
+
+class Slurm(Secret, frozen=True, kw_only=True):
+    db_password: Annotated[str | None, says("Password of Slurm's database.", "batchtrain: warning `gone`")] = None
+
+
+class AccountSecret(Secret, frozen=True, kw_only=True):
+    """What a user account or a file share needs; apart from pool.yaml, so that a recipe has no secret."""
+
+    username: Annotated[
+        str | None,
+        says(
+            "User name, where it is not the account's own.", "pool.mountConfiguration.cifsMountConfiguration.username"
+        ),
+    ] = None
+    password: Annotated[
+        str | None,
+        says("Password.", "pool.userAccounts.password, pool.mountConfiguration.cifsMountConfiguration.password"),
+    ] = None
+    password_keyvault_secret_id: Annotated[str | None, says("Key Vault secret that holds the password.", VAULT)] = None
+    ssh_private_key: Annotated[
+        str | None,
+        says(
+            "Path of a private key for logins between the nodes.",
+            "pool.userAccounts.linuxUserConfiguration.sshPrivateKey",
+        ),
+    ] = None
+
+
+class Credentials(Block, frozen=True, kw_only=True):
+    aad: Annotated[Aad | None, says("Entra sign-in for every service that has none of its own.")] = None
+    batch: Annotated[BatchCredentials | None, says("The Batch account.")] = None
+    storage: Annotated[dict[str, StorageCredentials], says("Storage accounts by link name.")] = {}
+    storage_aad: Annotated[Aad | None, says("Entra sign-in for storage (written `storage.aad` in older files).")] = None
+    docker_registry: Annotated[
+        dict[str, RegistryCredentials], says("Container registries by server; `hub` is Docker Hub.")
+    ] = {}
+    singularity_registry: Annotated[
+        dict[str, RegistryCredentials], says("Registries of Singularity and Apptainer images by server.")
+    ] = {}
+    user_accounts: Annotated[dict[str, AccountSecret], says("Secrets of the pool's `user_accounts`, by name.")] = {}
+    shares: Annotated[dict[str, AccountSecret], says("Logins of CIFS shares, by the volume's alias.")] = {}
+    management: Annotated[Management | None, says("Azure Resource Manager.")] = None
+    keyvault: Annotated[KeyVault | None, says("Key Vault.")] = None
+    monitoring: Annotated[Monitoring | None, says("Batch Shipyard's monitoring VM.")] = None
+    slurm: Annotated[Slurm | None, says("Batch Shipyard's Slurm cluster.")] = None

@@ -1,0 +1,141 @@
+"""Words that changed and words that are gone: what older files say, and what takes its place; tables only."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+Pattern = tuple[str, ...]
+"""A path from the top-level section down; `*` stands for any item of a list and any key of a map."""
+
+
+class Renamed(NamedTuple):
+    """A property that has another name today. `new` beginning with `../` stands one level higher; quiet: no warning."""
+
+    path: Pattern
+    new: str
+    why: str = ""
+    quiet: bool = False
+
+
+class RenamedValue(NamedTuple):
+    """A value that is written otherwise today."""
+
+    path: Pattern
+    old: str
+    new: str
+
+
+class Gone(NamedTuple):
+    """A property that is read and has no effect: why, and what to do instead; said for a value other than false,
+    zero or empty, or (`only`) for that value alone."""
+
+    path: Pattern
+    instead: str
+    only: bool | None = None
+
+
+JOB: Pattern = ("job_specifications", "*")
+TASK: Pattern = (*JOB, "tasks", "*")
+MERGE: Pattern = (*JOB, "merge_task")
+POOL: Pattern = ("pool_specification",)
+
+RENAMED: tuple[Renamed, ...] = (
+    Renamed((*POOL, "max_tasks_per_node"), "task_slots_per_node"),
+    Renamed(("credentials", "storage", "aad"), "../storage_aad", "it stood among the links", quiet=True),
+)
+
+RENAMED_VALUES: tuple[RenamedValue, ...] = (
+    *(
+        RenamedValue((*task, "multi_instance", "mpi", "runtime"), "intelmpi_ofa", "intelmpi-ofa")
+        for task in (TASK, MERGE)
+    ),
+    RenamedValue(
+        (*TASK, "multi_instance", "num_instances"),
+        "pool_specification_vm_count",
+        "pool_specification_vm_count_dedicated",
+    ),
+)
+
+SIGN_INS: tuple[Pattern, ...] = (
+    ("credentials", "aad"),
+    ("credentials", "batch", "aad"),
+    ("credentials", "storage_aad"),
+    ("credentials", "management", "aad"),
+    ("credentials", "keyvault", "aad"),
+)
+
+_CERTIFICATES = (
+    "Batch took certificates away (February 2024); keep secrets in Key Vault and read them with a managed identity"
+)
+_BLOBXFER = "blobs travel by Batch itself, which has no such options"
+_INSIGHTS = "Batch Insights is archived; use the Azure Monitor agent as an extension of the pool"
+_GLUSTER = "GlusterFS is not set up on nodes; use `nfs`, `azurefile` or `azureblob`"
+
+GONE: tuple[Gone, ...] = (
+    *(
+        Gone((*place, "x509_cert_sha1_thumbprint"), "it is read from the file of `rsa_private_key_pem`")
+        for place in SIGN_INS
+    ),
+    Gone(("credentials", "aad", "endpoint"), "each service's own `aad` may have it"),
+    Gone(("credentials", "storage_aad", "endpoint"), "`endpoint` of the storage account says where it is"),
+    Gone(("credentials", "keyvault", "aad", "endpoint"), "`keyvault.uri` says where the vault is"),
+    Gone(("credentials", "storage", "*", "resource_group"), "nothing of a storage account is looked up"),
+    Gone(("credentials", "singularity_registry", "*", "identity"), "Apptainer signs in with user name and password"),
+    Gone(("credentials", "user_accounts", "*", "username"), "the name is in the pool's `user_accounts`"),
+    Gone(("credentials", "shares", "*", "ssh_private_key"), "a share asks for a password"),
+    Gone(("global_resources", "singularity_images", "unsigned", "*", "signing_key"), "list the image as `signed`"),
+    Gone(("credentials", "batch", "test_cluster"), "there are no test clusters outside Microsoft"),
+    Gone(("credentials", "batch", "application_insights"), _INSIGHTS),
+    Gone(("credentials", "monitoring"), "no monitoring VM is made; use Azure Monitor"),
+    Gone(("credentials", "slurm"), "no Slurm cluster is made; use Azure CycleCloud"),
+    Gone(("batchtrain", "encryption"), _CERTIFICATES),
+    Gone(("batchtrain", "fallback_registry"), "nothing on the nodes comes from images of ours, so no mirror is needed"),
+    Gone(("batchtrain", "store_timing_metrics"), "Batch itself keeps the times of tasks; see `batchtrain jobs show`"),
+    Gone(("batchtrain", "use_shipyard_docker_image"), "nothing of ours runs in a container of its own on the nodes"),
+    Gone(("data_replication",), "Batch fetches the images itself on every node"),
+    Gone(("global_resources", "singularity_images", "unsigned", "*", "encryption"), _CERTIFICATES),
+    Gone(("global_resources", "singularity_images", "signed", "*", "encryption"), _CERTIFICATES),
+    Gone(("global_resources", "volumes", "shared_data_volumes", "*", "volume_type"), _GLUSTER),
+    Gone(("global_resources", "volumes", "shared_data_volumes", "*", "volume_options"), _GLUSTER),
+    Gone(("global_resources", "files", "*", "destination", "data_transfer", "blobxfer_extra_options"), _BLOBXFER),
+    Gone((*POOL, "certificates"), _CERTIFICATES),
+    Gone((*POOL, "per_job_auto_scratch"), "BeeOND is not set up; use the node's own disk, or a share as a volume"),
+    Gone((*POOL, "batch_insights_enabled"), _INSIGHTS),
+    Gone((*POOL, "prometheus"), "no exporters are installed; `additional_node_prep` may start them"),
+    Gone((*POOL, "ssh", "generate_docker_tunnel_script"), "no port is opened for it; use `docker -H ssh://USER@NODE`"),
+    Gone((*POOL, "ssh", "hpn_server_swap"), "HPN-SSH is not installed; move data through storage"),
+    Gone((*POOL, "container_runtimes", "default"), "Batch's own container support runs with runc"),
+    Gone((*POOL, "gpu", "ignore_warnings"), "nodes are not refused for what `nvidia-smi` warns of"),
+    Gone((*POOL, "upload_diagnostics_logs_on_unusable"), "ask for them with `az batch node service-logs upload`"),
+    *(
+        Gone((*place, "azure_storage", "*", "blobxfer_extra_options"), _BLOBXFER)
+        for place in (
+            (*POOL, "input_data"), (*JOB, "input_data"), (*TASK, "input_data"), (*TASK, "output_data"),
+            (*MERGE, "input_data"), (*MERGE, "output_data"),
+        )
+    ),
+    *(
+        Gone((*place, "remove_container_after_exit"), "Batch always removes a task's container", only=False)
+        for place in (JOB, TASK, MERGE)
+    ),
+    *(Gone((*place, "gpu"), "write `gpus: all` or `gpus: disable`") for place in (JOB, TASK, MERGE)),
+    *(Gone((*place, "name"), "Batch names a task's container itself") for place in (TASK, MERGE)),
+    Gone((*JOB, "auto_scratch"), "BeeOND is not set up; use the node's own disk, or a share as a volume"),
+    Gone((*JOB, "federation_constraints"), "there are no federations of pools; add the job to the pool that fits"),
+)  # fmt: skip
+
+ELSEWHERE: dict[str, str] = {
+    "remote_fs": "batchtrain makes no file servers; use a volume with driver `azurefile` or `nfs`",
+    "monitoring": "batchtrain makes no monitoring VM; use Azure Monitor, with its agent as an extension of the pool",
+    "federation": "batchtrain makes no federations of pools; add a job to the pool that fits, or use `auto_pool`",
+    "slurm": "batchtrain makes no Slurm clusters; use Azure CycleCloud",
+}
+"""Sections (and files) of Batch Shipyard that are no part of the language, and what to use instead."""
+
+ELSEWHERE_FILES: dict[str, str] = {
+    "fs": "remote_fs",
+    "monitor": "monitoring",
+    "federation": "federation",
+    "slurm": "slurm",
+}
+"""Names of such files, and the section each one holds."""

@@ -1,0 +1,708 @@
+"""pool.yaml as types: the nodes, what they run on, how many there are, and how they are reached."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from msgspec import Meta
+
+from batchtrain.config.types.base import (
+    MOST_NODES,
+    ApplicationPackage,
+    Block,
+    Id,
+    InputData,
+    Percentage,
+    Port,
+    ResourceFile,
+    Retries,
+    Secret,
+    Span,
+    Text,
+    says,
+)
+
+GONE = "batchtrain: warning `gone`"
+VM = "pool.virtualMachineConfiguration"
+NETWORK = "pool.networkConfiguration"
+START = "pool.startTask"
+
+
+# --- the image ------------------------------------------------------------------------------------------------------
+
+
+class PlatformImage(Block, frozen=True, kw_only=True):
+    publisher: Annotated[Text, says("Publisher of the marketplace image.", f"{VM}.imageReference.publisher")]
+    offer: Annotated[Text, says("Offer of the marketplace image.", f"{VM}.imageReference.offer")]
+    sku: Annotated[Text, says("SKU of the marketplace image.", f"{VM}.imageReference.sku")]
+    version: Annotated[str, says("Version of the image.", f"{VM}.imageReference.version")] = "latest"
+    node_agent: Annotated[
+        str | None, says("Node agent SKU id; from the catalogue when absent.", f"{VM}.nodeAgentSKUId")
+    ] = None
+    native: Annotated[bool, says("Batch itself runs the tasks in containers.", f"{VM}.containerConfiguration.type")] = (
+        False
+    )
+    license_type: Annotated[str | None, says("On-premises licence to apply (Windows only).", f"{VM}.licenseType")] = (
+        None
+    )
+
+
+class CustomImage(Block, frozen=True, kw_only=True):
+    arm_image_id: Annotated[
+        Text,
+        says(
+            "Resource id of a managed or gallery image; needs Entra sign-in.",
+            f"{VM}.imageReference.virtualMachineImageId",
+        ),
+    ]
+    node_agent: Annotated[
+        Text, says("Node agent SKU id that fits the image.", f"{VM}.nodeAgentSKUId", example="batch.node.ubuntu 24.04")
+    ]
+    native: Annotated[bool, says("Batch itself runs the tasks in containers.", f"{VM}.containerConfiguration.type")] = (
+        False
+    )
+    license_type: Annotated[str | None, says("On-premises licence to apply (Windows only).", f"{VM}.licenseType")] = (
+        None
+    )
+
+
+class SharedGalleryImage(Block, frozen=True, kw_only=True):
+    id: Annotated[Text, says("Id of an image that was shared with you.", f"{VM}.imageReference.sharedGalleryImageId")]
+    node_agent: Annotated[Text, says("Node agent SKU id that fits the image.", f"{VM}.nodeAgentSKUId")]
+    native: Annotated[bool, says("Batch itself runs the tasks in containers.", f"{VM}.containerConfiguration.type")] = (
+        False
+    )
+    license_type: Annotated[str | None, says("On-premises licence to apply (Windows only).", f"{VM}.licenseType")] = (
+        None
+    )
+
+
+class CommunityGalleryImage(Block, frozen=True, kw_only=True):
+    id: Annotated[Text, says("Id of an image of a community gallery.", f"{VM}.imageReference.communityGalleryImageId")]
+    node_agent: Annotated[Text, says("Node agent SKU id that fits the image.", f"{VM}.nodeAgentSKUId")]
+    native: Annotated[bool, says("Batch itself runs the tasks in containers.", f"{VM}.containerConfiguration.type")] = (
+        False
+    )
+    license_type: Annotated[str | None, says("On-premises licence to apply (Windows only).", f"{VM}.licenseType")] = (
+        None
+    )
+
+
+Image = PlatformImage | CustomImage | SharedGalleryImage | CommunityGalleryImage
+
+Caching = Literal["none", "readonly", "readwrite"]
+StorageType = Literal["standard_lrs", "premium_lrs", "standardssd_lrs"]
+
+
+class OsDisk(Block, frozen=True, kw_only=True):
+    ephemeral: Annotated[
+        bool,
+        says(
+            "The system's disk lives on the host's cache: fast, and gone with the node.",
+            f"{VM}.osDisk.ephemeralOSDiskSettings.placement",
+        ),
+    ] = False
+    caching: Annotated[Caching | None, says("Host caching.", f"{VM}.osDisk.caching")] = None
+    size_gb: Annotated[
+        Annotated[int, Meta(ge=1, le=4095)] | None, says("Size in GB, at least the image's.", f"{VM}.osDisk.diskSizeGB")
+    ] = None
+    storage_account_type: Annotated[
+        StorageType | None, says("Kind of managed disk.", f"{VM}.osDisk.managedDisk.storageAccountType")
+    ] = None
+    security_encryption: Annotated[
+        Literal["DiskWithVMGuestState", "NonPersistedTPM", "VMGuestStateOnly"] | None,
+        says(
+            "What is encrypted on a confidential VM.", f"{VM}.osDisk.managedDisk.securityProfile.securityEncryptionType"
+        ),
+    ] = None
+    disk_encryption_set: Annotated[
+        str | None, says("Resource id of a disk encryption set.", f"{VM}.osDisk.managedDisk.diskEncryptionSet.id")
+    ] = None
+    write_accelerator: Annotated[
+        bool | None, says("Write accelerator (M series).", f"{VM}.osDisk.writeAcceleratorEnabled")
+    ] = None
+
+
+class DataDisk(Block, frozen=True, kw_only=True):
+    lun: Annotated[int, says("Logical unit number; each disk its own.", f"{VM}.dataDisks.lun", ge=0, le=63)]
+    size_gb: Annotated[int, says("Size in GB.", f"{VM}.dataDisks.diskSizeGB", ge=1, le=32767)]
+    caching: Annotated[Caching | None, says("Host caching.", f"{VM}.dataDisks.caching")] = None
+    storage_account_type: Annotated[
+        StorageType | None, says("Kind of managed disk.", f"{VM}.dataDisks.managedDisk.storageAccountType")
+    ] = None
+
+
+class HostEndpoint(Block, frozen=True, kw_only=True):
+    mode: Annotated[
+        Literal["Audit", "Enforce"] | None,
+        says("What the proxy agent does.", f"{VM}.securityProfile.proxyAgentSettings.imds.mode"),
+    ] = None
+    access_control_profile: Annotated[
+        str | None,
+        says(
+            "Resource id of its rules.",
+            f"{VM}.securityProfile.proxyAgentSettings.imds.inVMAccessControlProfileReferenceId",
+        ),
+    ] = None
+
+
+class ProxyAgent(Block, frozen=True, kw_only=True):
+    enabled: Annotated[
+        bool, says("Metadata security protocol on.", f"{VM}.securityProfile.proxyAgentSettings.enabled")
+    ] = True
+    imds: Annotated[HostEndpoint | None, says("The instance metadata service.")] = None
+    wire_server: Annotated[HostEndpoint | None, says("The wire server.")] = None
+
+
+class SecurityProfile(Block, frozen=True, kw_only=True):
+    security_type: Annotated[
+        Literal["trustedLaunch", "confidentialvm"] | None, says("Kind of VM.", f"{VM}.securityProfile.securityType")
+    ] = None
+    encryption_at_host: Annotated[
+        bool | None, says("Disks are encrypted on the host too.", f"{VM}.securityProfile.encryptionAtHost")
+    ] = None
+    secure_boot: Annotated[
+        bool | None,
+        says(
+            "Secure boot; unsigned GPU and InfiniBand drivers do not load.",
+            f"{VM}.securityProfile.uefiSettings.secureBootEnabled",
+        ),
+    ] = None
+    vtpm: Annotated[bool | None, says("Virtual TPM.", f"{VM}.securityProfile.uefiSettings.vTpmEnabled")] = None
+    proxy_agent: Annotated[ProxyAgent | None, says("Metadata security protocol.")] = None
+
+
+class CustomerManagedKey(Block, frozen=True, kw_only=True):
+    key_url: Annotated[
+        Text, says("URL of the Key Vault key.", f"{VM}.diskEncryptionConfiguration.customerManagedKey.keyUrl")
+    ]
+    identity: Annotated[
+        Text,
+        says(
+            "Resource id of the identity that may use it.",
+            f"{VM}.diskEncryptionConfiguration.customerManagedKey.identityReference.resourceId",
+        ),
+    ]
+    rotation: Annotated[
+        bool | None,
+        says(
+            "Follow the key's latest version.",
+            f"{VM}.diskEncryptionConfiguration.customerManagedKey.rotationToLatestKeyVersionEnabled",
+        ),
+    ] = None
+
+
+class DiskEncryption(Block, frozen=True, kw_only=True):
+    targets: Annotated[
+        tuple[Literal["osdisk", "temporarydisk"], ...],
+        says("Which disks.", f"{VM}.diskEncryptionConfiguration.targets"),
+    ] = ()
+    customer_managed_key: Annotated[CustomerManagedKey | None, says("A key of your own.")] = None
+
+
+class Extension(Block, frozen=True, kw_only=True):
+    name: Annotated[Text, says("Name of the extension on the node.", f"{VM}.extensions.name")]
+    publisher: Annotated[Text, says("Publisher.", f"{VM}.extensions.publisher")]
+    type: Annotated[Text, says("Type.", f"{VM}.extensions.type", example="AzureMonitorLinuxAgent")]
+    type_handler_version: Annotated[str | None, says("Version.", f"{VM}.extensions.typeHandlerVersion")] = None
+    auto_upgrade_minor_version: Annotated[
+        bool | None, says("Take newer minor versions when it is installed.", f"{VM}.extensions.autoUpgradeMinorVersion")
+    ] = None
+    enable_automatic_upgrade: Annotated[
+        bool | None, says("Upgrade it by itself.", f"{VM}.extensions.enableAutomaticUpgrade")
+    ] = None
+    settings: Annotated[dict[str, str], says("Its settings.", f"{VM}.extensions.settings")] = {}
+    provision_after: Annotated[
+        tuple[str, ...], says("Extensions that come before.", f"{VM}.extensions.provisionAfterExtensions")
+    ] = ()
+
+
+class VmConfiguration(Block, frozen=True, kw_only=True):
+    platform_image: Annotated[PlatformImage | None, says("A marketplace image; exactly one kind of image.")] = None
+    custom_image: Annotated[CustomImage | None, says("An image of your own; exactly one kind of image.")] = None
+    shared_gallery_image: Annotated[SharedGalleryImage | None, says("An image shared with you.")] = None
+    community_gallery_image: Annotated[CommunityGalleryImage | None, says("An image of a community gallery.")] = None
+    container_type: Annotated[
+        Literal["dockerCompatible", "criCompatible"],
+        says("Container technology of a native pool.", f"{VM}.containerConfiguration.type"),
+    ] = "dockerCompatible"
+    os_disk: Annotated[OsDisk | None, says("The system's disk.")] = None
+    data_disks: Annotated[tuple[DataDisk, ...], says("Empty disks; the start task must format and mount them.")] = ()
+    security_profile: Annotated[SecurityProfile | None, says("Trusted launch and confidential VMs.")] = None
+    disk_encryption: Annotated[DiskEncryption | None, says("Encryption of the disks.")] = None
+    node_placement: Annotated[
+        Literal["regional", "zonal"] | None,
+        says("Over the region, or over its zones.", f"{VM}.nodePlacementConfiguration.policy"),
+    ] = None
+    extensions: Annotated[tuple[Extension, ...], says("VM extensions.")] = ()
+    service_artifact: Annotated[
+        str | None,
+        says("Resource id of the service artifact that fixes image versions.", f"{VM}.serviceArtifactReference.id"),
+    ] = None
+    windows_automatic_updates: Annotated[
+        bool | None, says("Windows updates itself.", f"{VM}.windowsConfiguration.enableAutomaticUpdates")
+    ] = None
+
+    @property
+    def images(self) -> tuple[Image, ...]:
+        """The images that are named; a sound file names one."""
+        named = (self.platform_image, self.custom_image, self.shared_gallery_image, self.community_gallery_image)
+        return tuple(image for image in named if image is not None)
+
+    @property
+    def native(self) -> bool:
+        """Whether the file asks for Batch's own container support."""
+        return any(image.native for image in self.images)
+
+
+# --- how many -------------------------------------------------------------------------------------------------------
+
+
+class VmCount(Block, frozen=True, kw_only=True):
+    dedicated: Annotated[int, says("Dedicated nodes.", "pool.targetDedicatedNodes", ge=0, le=MOST_NODES)] = 0
+    low_priority: Annotated[
+        int, says("Spot nodes (formerly low-priority).", "pool.targetLowPriorityNodes", ge=0, le=MOST_NODES)
+    ] = 0
+
+
+class NodeCaps(Block, frozen=True, kw_only=True):
+    dedicated: Annotated[int | None, says("Of dedicated nodes; below 0 is no limit.", "pool.autoScaleFormula")] = None
+    low_priority: Annotated[int | None, says("Of spot nodes; below 0 is no limit.", "pool.autoScaleFormula")] = None
+
+
+class WeekdayRange(Block, frozen=True, kw_only=True):
+    start: Annotated[int, says("First weekday; 0 is Sunday.", "pool.autoScaleFormula", ge=0, le=6)]
+    end: Annotated[int, says("Last weekday.", "pool.autoScaleFormula", ge=0, le=6)]
+
+
+class HourRange(Block, frozen=True, kw_only=True):
+    start: Annotated[int, says("First hour, UTC.", "pool.autoScaleFormula", ge=0, le=23)]
+    end: Annotated[int, says("Last hour, UTC.", "pool.autoScaleFormula", ge=0, le=23)]
+
+
+class TimeRanges(Block, frozen=True, kw_only=True):
+    weekdays: Annotated[WeekdayRange, says("Weekdays that count as working.")] = WeekdayRange(start=1, end=5)
+    work_hours: Annotated[HourRange, says("Hours that count as working.")] = HourRange(start=8, end=17)
+
+
+class Scenario(Block, frozen=True, kw_only=True):
+    name: Annotated[
+        Literal[
+            "active_tasks", "pending_tasks", "workday", "workday_with_offpeak_max_low_priority", "weekday", "weekend"
+        ],
+        says("What the number of nodes follows.", "pool.autoScaleFormula"),
+    ]
+    maximum_vm_count: Annotated[NodeCaps, says("The most nodes.")]
+    maximum_vm_increment_per_evaluation: Annotated[NodeCaps | None, says("The most nodes that come at once.")] = None
+    node_deallocation_option: Annotated[
+        Literal["requeue", "retaineddata", "taskcompletion", "terminate"],
+        says("What happens to the tasks of a node that goes.", "pool.autoScaleFormula"),
+    ] = "taskcompletion"
+    sample_lookback_interval: Annotated[Span, says("How far back samples count.", "pool.autoScaleFormula")] = "00:10:00"
+    required_sample_percentage: Annotated[
+        Percentage, says("Samples that must be there, percent.", "pool.autoScaleFormula")
+    ] = 70
+    bias_last_sample: Annotated[bool, says("The last sample counts more.", "pool.autoScaleFormula")] = True
+    bias_node_type: Annotated[
+        Literal["auto", "dedicated", "low_priority"] | None, says("Nodes to prefer.", "pool.autoScaleFormula")
+    ] = None
+    rebalance_preemption_percentage: Annotated[
+        Percentage | None,
+        says("Preempted spot nodes, percent, above which dedicated ones come in.", "pool.autoScaleFormula"),
+    ] = None
+    time_ranges: Annotated[TimeRanges, says("Working days and hours.")] = TimeRanges()
+
+
+class Autoscale(Block, frozen=True, kw_only=True):
+    formula: Annotated[str | None, says("A formula of your own; it wins over a scenario.", "pool.autoScaleFormula")] = (
+        None
+    )
+    evaluation_interval: Annotated[
+        Span | None,
+        says(
+            "How often it is evaluated, 5 minutes to 7 days; 15 minutes when absent.",
+            "pool.autoScaleEvaluationInterval",
+        ),
+    ] = None
+    scenario: Annotated[Scenario | None, says("A formula we write.")] = None
+
+
+# --- preparation ----------------------------------------------------------------------------------------------------
+
+
+class PrepCommands(Block, frozen=True, kw_only=True):
+    pre: Annotated[
+        tuple[str, ...], says("Shell lines before the product's own preparation.", f"{START}.commandLine")
+    ] = ()
+    post: Annotated[
+        tuple[str, ...], says("Shell lines after the product's own preparation.", f"{START}.commandLine")
+    ] = ()
+
+
+class AdditionalNodePrep(Block, frozen=True, kw_only=True):
+    commands: Annotated[PrepCommands, says("Shell lines run as root on each node when it joins.")] = PrepCommands()
+    environment_variables: Annotated[
+        dict[str, str], says("Environment of these lines.", f"{START}.environmentSettings")
+    ] = {}
+    environment_variables_keyvault_secret_id: Annotated[
+        str | None, says("Key Vault secret with more of them, a YAML or JSON mapping.", f"{START}.environmentSettings")
+    ] = None
+    max_task_retries: Annotated[Retries, says("Tries again after a failure.", f"{START}.maxTaskRetryCount")] = 0
+
+
+# --- the network ----------------------------------------------------------------------------------------------------
+
+
+class Ssh(Block, frozen=True, kw_only=True):
+    username: Annotated[Text, says("Login name to make on every node.", "node user.name")]
+    expiry_days: Annotated[int, says("Days until the login ends.", "node user.expiryTime", ge=0)] = 30
+    ssh_public_key: Annotated[str | None, says("Path of a public key.", "node user.sshPublicKey")] = None
+    ssh_public_key_data: Annotated[str | None, says("A public key itself.", "node user.sshPublicKey")] = None
+    ssh_private_key: Annotated[
+        str | None, says("Path of the private key that fits.", "batchtrain: said with the login")
+    ] = None
+    generated_file_export_path: Annotated[
+        str, says("Where a key pair is written when none is given.", "batchtrain: a new key pair")
+    ] = "."
+    generate_docker_tunnel_script: Annotated[bool, says("A script for tunnels to Docker.", GONE)] = False
+    hpn_server_swap: Annotated[bool, says("HPN-SSH in place of OpenSSH.", GONE)] = False
+    allow_docker_access: Annotated[bool, says("The login may use Docker.", f"{START}.commandLine")] = False
+
+
+class Rdp(Secret, frozen=True, kw_only=True):
+    username: Annotated[Text, says("Login name to make on every Windows node.", "node user.name")]
+    expiry_days: Annotated[int, says("Days until the login ends.", "node user.expiryTime", ge=0)] = 30
+    password: Annotated[str | None, says("Its password; give it in credentials.yaml.", "node user.password")] = None
+
+
+class RemoteAccessControl(Block, frozen=True, kw_only=True):
+    starting_port: Annotated[
+        int,
+        says(
+            "First public port of the SSH or RDP logins; 1,000 are taken.",
+            f"{NETWORK}.endpointConfiguration.inboundNATPools.frontendPortRangeStart",
+            ge=1,
+            le=64536,
+        ),
+    ] = 49000
+    allow: Annotated[
+        tuple[str, ...],
+        says(
+            "Addresses (CIDR) that may connect.",
+            f"{NETWORK}.endpointConfiguration.inboundNATPools.networkSecurityGroupRules",
+        ),
+    ] = ()
+    deny: Annotated[
+        tuple[str, ...],
+        says(
+            "Addresses (CIDR) that may not; `*` for all others.",
+            f"{NETWORK}.endpointConfiguration.inboundNATPools.networkSecurityGroupRules",
+        ),
+    ] = ()
+
+
+class Subnet(Block, frozen=True, kw_only=True):
+    name: Annotated[str | None, says("Name of the subnet.", f"{NETWORK}.subnetId")] = None
+    address_prefix: Annotated[
+        str | None, says("Its addresses, for a network to be made.", "batchtrain: warning `network-by-name`")
+    ] = None
+
+
+class VirtualNetwork(Block, frozen=True, kw_only=True):
+    arm_subnet_id: Annotated[str | None, says("Resource id of the subnet.", f"{NETWORK}.subnetId")] = None
+    name: Annotated[
+        str | None,
+        says("Name of the network, in place of an id; needs `management.subscription_id`.", f"{NETWORK}.subnetId"),
+    ] = None
+    resource_group: Annotated[
+        str | None, says("Its resource group; the Batch account's when absent.", f"{NETWORK}.subnetId")
+    ] = None
+    subnet: Annotated[Subnet, says("The subnet.")] = Subnet()
+    create_nonexistant: Annotated[
+        bool, says("Make it when it is not there.", "batchtrain: warning `network-by-name`")
+    ] = False
+    address_space: Annotated[
+        str | None, says("Its addresses, when it is made.", "batchtrain: warning `network-by-name`")
+    ] = None
+
+
+class NetworkRule(Block, frozen=True, kw_only=True):
+    priority: Annotated[
+        int,
+        says(
+            "Lower goes first.",
+            f"{NETWORK}.endpointConfiguration.inboundNATPools.networkSecurityGroupRules.priority",
+            ge=150,
+            le=4096,
+        ),
+    ]
+    access: Annotated[
+        Literal["allow", "deny"],
+        says("What it does.", f"{NETWORK}.endpointConfiguration.inboundNATPools.networkSecurityGroupRules.access"),
+    ]
+    source_address_prefix: Annotated[
+        Text,
+        says(
+            "Address, CIDR, `*` or a service tag.",
+            f"{NETWORK}.endpointConfiguration.inboundNATPools.networkSecurityGroupRules.sourceAddressPrefix",
+        ),
+    ]
+    source_port_ranges: Annotated[
+        tuple[str, ...],
+        says(
+            "Source ports.",
+            f"{NETWORK}.endpointConfiguration.inboundNATPools.networkSecurityGroupRules.sourcePortRanges",
+        ),
+    ] = ()
+
+
+class InboundNatPool(Block, frozen=True, kw_only=True):
+    name: Annotated[
+        Text,
+        says("Name of the endpoint, at most 77 characters.", f"{NETWORK}.endpointConfiguration.inboundNATPools.name"),
+    ]
+    protocol: Annotated[
+        Literal["tcp", "udp"], says("Protocol.", f"{NETWORK}.endpointConfiguration.inboundNATPools.protocol")
+    ] = "tcp"
+    backend_port: Annotated[
+        Port, says("Port on the node.", f"{NETWORK}.endpointConfiguration.inboundNATPools.backendPort")
+    ]
+    frontend_port_range: Annotated[
+        tuple[int, int],
+        says(
+            "First and last public port, 40 or more.",
+            f"{NETWORK}.endpointConfiguration.inboundNATPools.frontendPortRangeStart",
+        ),
+    ]
+    rules: Annotated[tuple[NetworkRule, ...], says("Who may connect; everybody when there is none.")] = ()
+
+
+class IpTag(Block, frozen=True, kw_only=True):
+    type: Annotated[Text, says("Type of the tag.", f"{NETWORK}.publicIPAddressConfiguration.ipTags.ipTagType")]
+    tag: Annotated[Text, says("Its value.", f"{NETWORK}.publicIPAddressConfiguration.ipTags.tag")]
+
+
+class Network(Block, frozen=True, kw_only=True):
+    accelerated_networking: Annotated[
+        bool | None, says("SR-IOV for the Ethernet card.", f"{NETWORK}.enableAcceleratedNetworking")
+    ] = None
+    dynamic_vnet_assignment_scope: Annotated[
+        Literal["none", "job"] | None, says("Nodes join the job's network.", f"{NETWORK}.dynamicVNetAssignmentScope")
+    ] = None
+    inbound_nat_pools: Annotated[
+        tuple[InboundNatPool, ...], says("Ports of the nodes that are reached from outside.", max_length=5)
+    ] = ()
+    public_ip: Annotated[
+        Literal["batchmanaged", "usermanaged", "nopublicipaddresses"] | None,
+        says("Where public addresses come from.", f"{NETWORK}.publicIPAddressConfiguration.provision"),
+    ] = None
+    ip_families: Annotated[
+        tuple[Literal["IPv4", "IPv6"], ...],
+        says("IPv4, or both for dual stack.", f"{NETWORK}.publicIPAddressConfiguration.ipFamilies"),
+    ] = ()
+    ip_tags: Annotated[tuple[IpTag, ...], says("Tags of the public addresses.")] = ()
+
+
+# --- the rest -------------------------------------------------------------------------------------------------------
+
+
+class UserAccount(Block, frozen=True, kw_only=True):
+    """A user of every node; the password and the key are in credentials.yaml under `user_accounts.NAME`."""
+
+    name: Annotated[Text, says("User name, at most 20 characters.", "pool.userAccounts.name")]
+    elevation_level: Annotated[
+        Literal["nonadmin", "admin"] | None, says("What it may do.", "pool.userAccounts.elevationLevel")
+    ] = None
+    uid: Annotated[
+        Annotated[int, Meta(ge=0)] | None, says("User id; with `gid`.", "pool.userAccounts.linuxUserConfiguration.uid")
+    ] = None
+    gid: Annotated[
+        Annotated[int, Meta(ge=0)] | None, says("Group id; with `uid`.", "pool.userAccounts.linuxUserConfiguration.gid")
+    ] = None
+    login_mode: Annotated[
+        Literal["batch", "interactive"] | None,
+        says("How a Windows user logs in.", "pool.userAccounts.windowsUserConfiguration.loginMode"),
+    ] = None
+
+
+class RollingUpgrade(Block, frozen=True, kw_only=True):
+    enable_cross_zone_upgrade: Annotated[
+        bool | None, says("Zones are not waited for.", "pool.upgradePolicy.rollingUpgradePolicy.enableCrossZoneUpgrade")
+    ] = None
+    max_batch_instance_percent: Annotated[
+        Annotated[int, Meta(ge=5, le=100)] | None,
+        says("Nodes at once, percent.", "pool.upgradePolicy.rollingUpgradePolicy.maxBatchInstancePercent"),
+    ] = None
+    max_unhealthy_instance_percent: Annotated[
+        Annotated[int, Meta(ge=5, le=100)] | None,
+        says(
+            "Unhealthy nodes that stop it.",
+            "pool.upgradePolicy.rollingUpgradePolicy.maxUnhealthyInstancePercent",
+        ),
+    ] = None
+    max_unhealthy_upgraded_instance_percent: Annotated[
+        Annotated[int, Meta(ge=0, le=100)] | None,
+        says(
+            "Unhealthy upgraded nodes that stop it.",
+            "pool.upgradePolicy.rollingUpgradePolicy.maxUnhealthyUpgradedInstancePercent",
+        ),
+    ] = None
+    pause_time_between_batches: Annotated[
+        Span | None, says("Pause between batches.", "pool.upgradePolicy.rollingUpgradePolicy.pauseTimeBetweenBatches")
+    ] = None
+    prioritize_unhealthy_instances: Annotated[
+        bool | None,
+        says("Unhealthy nodes first.", "pool.upgradePolicy.rollingUpgradePolicy.prioritizeUnhealthyInstances"),
+    ] = None
+    rollback_failed_instances_on_policy_breach: Annotated[
+        bool | None,
+        says("Undo failed ones.", "pool.upgradePolicy.rollingUpgradePolicy.rollbackFailedInstancesOnPolicyBreach"),
+    ] = None
+
+
+class AutomaticOsUpgrade(Block, frozen=True, kw_only=True):
+    enabled: Annotated[
+        bool | None,
+        says(
+            "The system's image is kept up to date.",
+            "pool.upgradePolicy.automaticOSUpgradePolicy.enableAutomaticOSUpgrade",
+        ),
+    ] = None
+    disable_rollback: Annotated[
+        bool | None,
+        says("A failed upgrade stays.", "pool.upgradePolicy.automaticOSUpgradePolicy.disableAutomaticRollback"),
+    ] = None
+    use_rolling_upgrade: Annotated[
+        bool | None,
+        says("By the rolling policy.", "pool.upgradePolicy.automaticOSUpgradePolicy.useRollingUpgradePolicy"),
+    ] = None
+    defer_while_tasks_run: Annotated[
+        bool | None,
+        says("A node with tasks waits.", "pool.upgradePolicy.automaticOSUpgradePolicy.osRollingUpgradeDeferral"),
+    ] = None
+
+
+class UpgradePolicy(Block, frozen=True, kw_only=True):
+    mode: Annotated[
+        Literal["automatic", "manual", "rolling"], says("How nodes are upgraded.", "pool.upgradePolicy.mode")
+    ]
+    automatic_os: Annotated[AutomaticOsUpgrade | None, says("The system's image.")] = None
+    rolling: Annotated[RollingUpgrade | None, says("In batches.")] = None
+
+
+class NvidiaDriver(Block, frozen=True, kw_only=True):
+    source: Annotated[str | None, says("URL of a driver to install; HPC images have one.", f"{START}.commandLine")] = (
+        None
+    )
+
+
+class Gpu(Block, frozen=True, kw_only=True):
+    nvidia_driver: Annotated[NvidiaDriver, says("The driver.")] = NvidiaDriver()
+    ignore_warnings: Annotated[bool, says("Go on with a GPU that reports a fault.", "batchtrain: warning `gone`")] = (
+        False
+    )
+
+
+class NodeExporter(Block, frozen=True, kw_only=True):
+    enabled: Annotated[bool, says("Run it.", GONE)] = False
+    port: Annotated[Port | None, says("Its port.", GONE)] = None
+    options: Annotated[tuple[str, ...], says("Its options.", GONE)] = ()
+
+
+class Prometheus(Block, frozen=True, kw_only=True):
+    node_exporter: Annotated[NodeExporter | None, says("Metrics of the node.")] = None
+    cadvisor: Annotated[NodeExporter | None, says("Metrics of its containers.")] = None
+
+
+class ContainerRuntimes(Block, frozen=True, kw_only=True):
+    install: Annotated[
+        tuple[Literal["kata_containers", "runc", "singularity"], ...],
+        says("What to install beside Docker; `singularity` installs Apptainer.", f"{START}.commandLine"),
+    ] = ()
+    default: Annotated[
+        Literal["kata_containers", "runc"] | None, says("Docker's own runtime; runc.", "batchtrain: warning `gone`")
+    ] = None
+
+
+class Pool(Block, frozen=True, kw_only=True):
+    id: Annotated[Id, says("Name of the pool, at most 64 letters, digits, `-` and `_`.", "pool.id")]
+    vm_configuration: Annotated[VmConfiguration, says("The image of the nodes, their disks and extensions.")]
+    vm_size: Annotated[Text, says("VM size of the nodes.", "pool.vmSize", example="STANDARD_ND96ISR_H100_V5")]
+    vm_count: Annotated[VmCount, says("How many nodes; the least when a scenario scales the pool.")] = VmCount()
+    display_name: Annotated[
+        Annotated[str, Meta(max_length=1024)] | None, says("A name for people.", "pool.displayName")
+    ] = None
+    task_slots_per_node: Annotated[int, says("Tasks a node runs at once.", "pool.taskSlotsPerNode", ge=1, le=256)] = 1
+    inter_node_communication_enabled: Annotated[
+        bool,
+        says("Nodes may talk to each other; needed for multi-instance tasks.", "pool.enableInterNodeCommunication"),
+    ] = False
+    resize_timeout: Annotated[
+        Span | None,
+        says(
+            "How long allocation may take, 5 minutes or more; 15 when absent.", "pool.resizeTimeout", example="00:20:00"
+        ),
+    ] = None
+    node_fill_type: Annotated[
+        Literal["pack", "spread"] | None, says("How tasks fill nodes.", "pool.taskSchedulingPolicy.nodeFillType")
+    ] = None
+    job_default_order: Annotated[
+        Literal["none", "creationtime"] | None,
+        says("Order of jobs of the same priority.", "pool.taskSchedulingPolicy.jobDefaultOrder"),
+    ] = None
+    autoscale: Annotated[Autoscale | None, says("A number of nodes that follows the work.")] = None
+    additional_node_prep: Annotated[
+        AdditionalNodePrep, says("Preparation of your own, run as root when a node joins.")
+    ] = AdditionalNodePrep()
+    resource_files: Annotated[tuple[ResourceFile, ...], says("Files for the start task's working directory.")] = ()
+    input_data: Annotated[InputData, says("Data for every node, brought when it joins.")] = InputData()
+    application_packages: Annotated[
+        tuple[ApplicationPackage, ...], says("Applications of the account, put on every node.", max_length=10)
+    ] = ()
+    metadata: Annotated[dict[str, str], says("Names and values kept with the pool.", "pool.metadata")] = {}
+    user_accounts: Annotated[tuple[UserAccount, ...], says("Users of every node.")] = ()
+    identities: Annotated[
+        tuple[str, ...],
+        says(
+            "Resource ids of managed identities of the nodes; set through Azure Resource Manager.",
+            "batchtrain: `identity` of the pool resource",
+        ),
+    ] = ()
+    ssh: Annotated[Ssh | None, says("A login on every node.")] = None
+    rdp: Annotated[Rdp | None, says("A login on every Windows node.")] = None
+    remote_access_control: Annotated[RemoteAccessControl | None, says("Who may reach the logins from outside.")] = None
+    virtual_network: Annotated[VirtualNetwork | None, says("The network the nodes are in; needs Entra sign-in.")] = None
+    public_ips: Annotated[
+        tuple[str, ...],
+        says("Resource ids of public addresses of your own.", f"{NETWORK}.publicIPAddressConfiguration.ipAddressIds"),
+    ] = ()
+    network: Annotated[Network, says("Endpoints, addresses and acceleration.")] = Network()
+    upgrade_policy: Annotated[UpgradePolicy | None, says("How nodes are kept up to date.")] = None
+    container_runtimes: Annotated[ContainerRuntimes, says("What runs containers.")] = ContainerRuntimes()
+    gpu: Annotated[Gpu | None, says("NVIDIA driver.")] = None
+    block_until_all_global_resources_loaded: Annotated[
+        bool, says("A node takes tasks only when its images are there.", f"{START}.waitForSuccess")
+    ] = True
+    transfer_files_on_pool_creation: Annotated[
+        bool,
+        says(
+            "`global_resources.files` are copied before the pool is made.", "batchtrain: `data ingress` before the pool"
+        ),
+    ] = False
+    reboot_on_start_task_failed: Annotated[
+        bool,
+        says(
+            "Nodes whose start task failed are rebooted while the pool is waited for, at most 5 times.",
+            "batchtrain: reboots while waiting",
+        ),
+    ] = False
+    attempt_recovery_on_unusable: Annotated[
+        bool, says("Unusable nodes are rebooted while the pool is waited for.", "batchtrain: reboots while waiting")
+    ] = False
+    upload_diagnostics_logs_on_unusable: Annotated[
+        bool, says("Batch's own logs of unusable nodes are uploaded to storage.", "batchtrain: warning `gone`")
+    ] = False
+    certificates: Annotated[dict[str, Any] | None, says("Certificates of the Batch account.", GONE)] = None
+    per_job_auto_scratch: Annotated[bool, says("BeeOND over the nodes' disks.", GONE)] = False
+    batch_insights_enabled: Annotated[bool, says("Batch Insights.", GONE)] = False
+    prometheus: Annotated[Prometheus | None, says("Metrics for Prometheus.")] = None

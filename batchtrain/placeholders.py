@@ -1,0 +1,226 @@
+"""The values of a plan's placeholders, made when a request is sent: secrets, links, keys and moments.
+
+A plan holds none of them. Nothing is read, asked for or made before the first request that needs it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Mapping
+from datetime import datetime, timedelta, timezone
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from batchtrain.config.types import AccountSecret, Credentials, Recipe, RegistryCredentials, StorageCredentials
+from batchtrain.errors import UsageError
+
+if TYPE_CHECKING:
+    from batchtrain.storage.blob import Connect
+
+KEY_NAME = "id_ed25519_batchtrain"
+"""The file of a key pair that we make."""
+
+
+def _now() -> datetime:
+    return datetime.now(timezone.utc)
+
+
+class Placeholders:
+    """Fills the placeholders of one recipe's plans."""
+
+    def __init__(self, recipe: Recipe, *, now: Callable[[], datetime] = _now, directory: Path | None = None) -> None:
+        self._recipe, self._now = recipe, now
+        self._here = directory or Path.cwd()
+        self._kinds: Mapping[str, Callable[[str], str]] = {
+            "registry": self._registry,
+            "singularity": self._singularity,
+            "sas": self._link,
+            "storage": self._storage,
+            "user": self._user,
+            "share": self._share,
+            "keyvault": self._mapping,
+            "ssh": self._public_key,
+            "file": self._file,
+            "management": self._management,
+            "expires": self._moment,
+        }
+
+    def fill(self, name: str) -> str:
+        """The value of `kind:rest`. Raises UsageError, with the next step, for what nobody said."""
+        kind, _, rest = name.partition(":")
+        return self._kinds[kind](rest)
+
+    # --- credentials ------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _credentials(self) -> Credentials:
+        """With what stands in Key Vault."""
+        from batchtrain.service import vault  # brings the sign-in, and few recipes need it
+
+        return vault.resolved(self._recipe.credentials)
+
+    def _registry(self, server: str) -> str:
+        known = self._credentials.docker_registry.get(server) or RegistryCredentials()
+        return _given(known.password, f"the registry `{server}` has no password", f"docker_registry.{server}")
+
+    def _singularity(self, server: str) -> str:
+        known = self._credentials.singularity_registry.get(server) or RegistryCredentials()
+        place = f"singularity_registry.{server}"
+        _given(known.username, f"the registry `{server}` has no user name", place)
+        return _given(known.password, f"the registry `{server}` has no password", place)
+
+    def _user(self, rest: str) -> str:
+        name, _, what = rest.rpartition(":")
+        known = self._credentials.user_accounts.get(name) or AccountSecret()
+        place = f"user_accounts.{name}"
+        if what == "ssh_private_key":
+            path = _given(known.ssh_private_key, f"the user `{name}` has no private key", place)
+            return self._read(path, f"{place}.ssh_private_key")
+        return _given(known.password or self._rdp_password(name), f"the user `{name}` has no password", place)
+
+    def _rdp_password(self, name: str) -> str | None:
+        login = self._recipe.pool.rdp if self._recipe.pool else None
+        return login.password if login and login.username == name else None
+
+    def _share(self, rest: str) -> str:
+        alias, _, what = rest.rpartition(":")
+        known = self._credentials.shares.get(alias) or AccountSecret()
+        value = known.username if what == "username" else known.password
+        return _given(value or self._in_options(alias, what), f"the share `{alias}` has no {what}", f"shares.{alias}")
+
+    def _in_options(self, alias: str, what: str) -> str | None:
+        """A login that stands among the mount options, as older files have it; it never reaches a plan."""
+        volume = self._recipe.resources.volumes.shared_data_volumes.get(alias)
+        if volume is None:
+            return None
+        entry = volume.fstab_entry.fs_mntops.split(",") if volume.fstab_entry else []
+        said = dict(one.split("=", 1) for one in (*volume.mount_options, *entry) if "=" in one)
+        return said.get(what) or said.get({"username": "user", "password": "pass"}[what])
+
+    def _management(self, what: str) -> str:
+        known = self._credentials
+        if what == "subscription_id":
+            value = known.management.subscription_id if known.management else None
+            place = "management.subscription_id"
+        else:
+            value = known.batch.resource_group if known.batch else None
+            place = "batch.resource_group"
+        return _given(value, "the network is given by name, which is not enough", place, "or `arm_subnet_id`")
+
+    def _mapping(self, secret_id: str) -> str:
+        from batchtrain.service import vault  # see above
+
+        return json.dumps(vault.mapping(vault.reader(self._recipe.credentials), secret_id))
+
+    # --- storage ----------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def connect(self) -> Connect:
+        """Clients of the storage accounts, by key or else by Entra ID."""
+        from batchtrain.service import entra
+        from batchtrain.storage import blob  # 0.28 s, and only where files travel through storage
+
+        known = self._credentials
+        return blob.accounts(known, lambda: entra.credential(entra.sign_in_of(known.storage_aad, known.aad)))
+
+    def upload(self, path: str, data: bytes) -> None:
+        """Put bytes at `link/container/name`."""
+        from batchtrain.storage import blob  # see above
+
+        link, container, name = blob.place_of(path)
+        blob.upload(self.connect(link), container, name, data)
+
+    def _link(self, rest: str) -> str:
+        """`link/container[/blob][?write&days=N]` as a URL that carries its own permission."""
+        from batchtrain.storage import blob  # see above
+
+        path, _, query = rest.partition("?")
+        options = dict(one.partition("=")[::2] for one in query.split("&"))
+        days = int(options["days"]) if options.get("days") else None
+        link, container, name = blob.place_of(path)
+        client, account = self.connect(link), self._account(link)
+        if name:
+            return blob.link(client, account, container, name, days=days)
+        return blob.container_link(client, account, container, write="write" in options, days=days)
+
+    def _storage(self, rest: str) -> str:
+        link, _, what = rest.rpartition(":")
+        account = self._account(link)
+        if what == "account":
+            return account.account
+        if what == "files":
+            from batchtrain.plan.mounts import files_url  # one fact, one home
+
+            return files_url(account)
+        return _given(account.account_key, f"the storage account `{link}` has no key", f"storage.{link}")
+
+    def _account(self, link: str) -> StorageCredentials:
+        known = self._credentials.storage.get(link)
+        if known is None:
+            raise UsageError(f"there is no storage account `{link}`; write `storage.{link}` in credentials.yaml")
+        return known
+
+    # --- keys and files ---------------------------------------------------------------------------------------------
+
+    def _public_key(self, path: str) -> str:
+        """The public key at a path; for no path one of a pair that is made, once, and never overwritten."""
+        if path:
+            return self._read(path, "ssh.ssh_public_key").strip()
+        return _public_of(self.key_pair()).strip()
+
+    def key_pair(self) -> Path:
+        """The private key of the login, where it is ours to make; a pair that is there stays."""
+        told = self._recipe.pool.ssh if self._recipe.pool else None
+        directory = self._here / Path(told.generated_file_export_path if told else ".").expanduser()
+        path = directory / KEY_NAME
+        if not path.exists():
+            _make_pair(path)
+        return path
+
+    def _file(self, path: str) -> str:
+        return self._read(path, "signing_key.file")
+
+    def _read(self, path: str, place: str) -> str:
+        """A text file, below the recipe's directory or else the working directory."""
+        wanted = Path(path).expanduser()
+        for base in (Path(self._recipe.directory), self._here):
+            if (base / wanted).is_file():
+                return (base / wanted).read_text(encoding="utf-8")
+        raise UsageError(f"`{place}` names {path}, which is no file here or in {self._recipe.directory}")
+
+    def _moment(self, span: str) -> str:
+        """`P30D`: that many days from now."""
+        return (self._now() + timedelta(days=int(span[1:-1]))).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _given(value: str | None, missing: str, place: str, other: str = "") -> str:
+    if not value:
+        raise UsageError(f"{missing}; write `{place}` in credentials.yaml{f', {other}' if other else ''}")
+    return value
+
+
+def _public_of(private: Path) -> str:
+    from cryptography.hazmat.primitives import serialization  # 0.1 s, and only for a login
+
+    public = private.with_name(f"{private.name}.pub")
+    if public.is_file():
+        return public.read_text(encoding="ascii")
+    key = serialization.load_ssh_private_key(private.read_bytes(), None).public_key()
+    return key.public_bytes(serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH).decode()
+
+
+def _make_pair(path: Path) -> None:
+    from cryptography.hazmat.primitives import serialization  # see above
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+    key = Ed25519PrivateKey.generate()
+    private = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.OpenSSH, serialization.NoEncryption()
+    )
+    public = key.public_key().public_bytes(serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    for name, content, mode in ((path, private, 0o600), (path.with_name(f"{path.name}.pub"), public + b"\n", 0o644)):
+        with os.fdopen(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
+            file.write(content)

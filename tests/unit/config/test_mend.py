@@ -1,0 +1,184 @@
+"""Edits that answer what has one answer, and touch nothing else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from batchtrain.config import load, mend
+
+POOL = """\
+# the nodes
+pool_specification:   # all of them
+  id: p
+  vm_configuration:
+    platform_image: {publisher: microsoft-dsvm, offer: ubuntu-hpc, sku: '2404', native: true}
+  vm_size: 'STANDARD_D4S_V5'  # four cores
+  vm_count: {dedicated: 2}
+  inter_node_communication_enabled: true
+"""
+JOBS = "job_specifications:\n- {id: j, tasks: [{command: echo, docker_image: a/b}], allow_run_on_missing_image: true}\n"
+
+
+def judge(files: mend.Files) -> load.Examined:
+    return load.examine(Path("somewhere"), files, most=10**9)
+
+
+def mended(text: str, name: str = "pool.yaml") -> str:
+    done = mend.fix({name: text.encode()}, judge)
+    return done.files.get(name, text.encode()).decode()
+
+
+ONE_ANSWER = {
+    "a misspelt key": ("vm_size:", "vm_sise:"),
+    "a key in camel case": ("inter_node_communication_enabled", "interNodeCommunicationEnabled"),
+    "a misspelt key in a flow mapping": ("{dedicated: 2", "{dedicatd: 2"),
+    "a misspelt section": ("pool_specification:", "pool_specifications:"),
+    "a yes": ("enabled: true", "enabled: yes"),
+    "a quoted on": ("enabled: true", 'enabled: "on"'),
+    "a number with an underscore": ("dedicated: 2", "dedicated: 0_2"),
+    "a number with spaces in quotes": ("dedicated: 2", "dedicated: ' 2 '"),
+    "a number with a plus": ("dedicated: 2", "dedicated: +2"),
+    "a number with zeros": ("dedicated: 2", "dedicated: 002"),
+}
+
+
+@pytest.mark.parametrize("kind", ONE_ANSWER)
+def test_what_has_one_answer_is_answered_and_the_rest_stays(kind: str) -> None:
+    right, wrong = ONE_ANSWER[kind]
+    assert mended(POOL.replace(right, wrong)) == POOL
+
+
+def test_a_renamed_property_gets_todays_name() -> None:
+    text = POOL + "  max_tasks_per_node: 1 # one\n"
+    assert mended(text) == text.replace("max_tasks_per_node", "task_slots_per_node")
+
+
+def test_a_value_of_an_enumeration_keeps_its_quotes() -> None:
+    assert mended(POOL + "  node_fill_type: 'PACK'\n") == POOL + "  node_fill_type: 'pack'\n"
+
+
+def test_line_endings_and_the_mark_at_the_start_stay() -> None:
+    content = b"\xef\xbb\xbf" + POOL.replace("vm_size", "vm_sise").replace("\n", "\r\n").encode()
+    done = mend.fix({"pool.yaml": content}, judge)
+    assert done.files["pool.yaml"] == content.replace(b"vm_sise", b"vm_size")
+
+
+def test_json_is_mended_too() -> None:
+    pool = '"id": "\\ud83d\\ude00", "vm_sise": "x", "inter_node_communication_enabled": "yes"'
+    text = f'{{"pool_specification": {{\n\t{pool}}}}}'
+    wanted = text.replace("vm_sise", "vm_size").replace('"yes"', "true")
+    assert mended(text, "pool.json") == wanted
+
+
+def test_two_mistakes_one_below_the_other_are_both_mended() -> None:
+    text = POOL.replace("vm_count: {dedicated", "vm_cuont: {dedicatd")
+    assert mended(text) == POOL
+
+
+def test_a_second_run_finds_nothing() -> None:
+    first = mend.fix({"pool.yaml": POOL.replace("vm_size", "vm_sise").encode()}, judge)
+    assert mend.fix(first.files, judge).mends == ()
+
+
+def test_each_edit_is_told_with_its_place() -> None:
+    done = mend.fix({"pool.yaml": POOL.replace("vm_size", "vm_sise").encode()}, judge)
+    assert [str(one) for one in done.mends] == ["pool.yaml:6:3: `vm_sise` is now `vm_size` [unknown-key]"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        POOL + "  vm_sise: x\n",  # vm_size stands there already
+        POOL.replace("vm_size", "vm_sise") + "  vm_sizes: x\n",  # two for one
+        POOL.replace("dedicated: 2", "dedicated: two"),
+        POOL.replace("dedicated: 2", "dedicated: [2]"),
+        POOL.replace("dedicated: 2", "dedicated: 9_999_999"),  # out of range even so
+        POOL + "  max_tasks_per_node: 1\n  task_slots_per_node: 1\n",
+        POOL + "  priority: 5\n",
+    ],
+)
+def test_what_has_no_single_answer_is_left_alone(text: str) -> None:
+    assert mended(text) == text
+
+
+def test_what_an_alias_stands_for_is_mended_once() -> None:
+    text = "job_specifications:\n- id: j\n  tasks:\n  - &t {comand: echo}\n  - *t\n"
+    assert mended(text, "jobs.yaml") == text.replace("comand", "command")
+
+
+def test_a_file_is_replaced_at_once_and_keeps_its_mode(tmp_path: Path) -> None:
+    file, link = tmp_path / "pool.yaml", tmp_path / "link.yaml"
+    file.write_text("a", encoding="utf-8")
+    file.chmod(0o640)
+    link.symlink_to(file)
+    load.write(str(link), b"b")
+    assert link.is_symlink()
+    assert file.read_bytes() == b"b"
+    assert file.stat().st_mode & 0o777 == 0o640
+    assert sorted(tmp_path.iterdir()) == [link, file]
+
+
+# --- migrate --------------------------------------------------------------------------------------------------------
+
+OLD_POOL = """\
+# written for Batch Shipyard
+pool_specification:
+  id: p
+  vm_configuration:
+    platform_image:
+      publisher: OpenLogic  # CentOS
+      offer: CentOS-HPC
+      sku: 7.3
+      version: 7.3.20171002
+  vm_size: STANDARD_NC24r
+  vm_count: {dedicated: 2}
+  inter_node_communication_enabled: true
+  max_tasks_per_node: 1
+"""
+OLD_CONFIG = "batch_shipyard: {storage_account_settings: link}\n"
+OLD_JOBS = """\
+job_specifications:
+- id: j
+  tasks:
+  - command: echo
+    multi_instance:
+      num_instances: pool_specification_vm_count
+      mpi: {runtime: intelmpi_ofa}  # with DAPL
+"""
+OLD = {"pool.yaml": OLD_POOL.encode(), "config.yaml": OLD_CONFIG.encode(), "jobs.yaml": OLD_JOBS.encode()}
+
+
+def test_older_words_sizes_and_images_become_todays_and_comments_stay() -> None:
+    done = mend.migrate(OLD, judge)
+    assert done.files["config.yaml"].decode() == "batchtrain: {storage_account_settings: link}\n"
+    assert done.files["jobs.yaml"].decode() == OLD_JOBS.replace("intelmpi_ofa", "intelmpi-ofa").replace(
+        "pool_specification_vm_count", "pool_specification_vm_count_dedicated"
+    )
+    pool = done.files["pool.yaml"].decode()
+    assert "publisher: microsoft-dsvm  # CentOS\n" in pool
+    assert "sku: '2404'\n      version: latest\n" in pool
+    assert "vm_size: Standard_ND96isr_H100_v5\n" in pool
+    assert "task_slots_per_node: 1\n" in pool
+    assert pool.startswith("# written for Batch Shipyard\n")
+
+
+def test_what_was_migrated_has_no_older_words_left() -> None:
+    rules = {problem.rule for problem in mend.migrate(OLD, judge).left.problems}
+    assert rules.isdisjoint({"renamed", "size-retired", "image-retired"})
+
+
+def test_migrating_leaves_mistakes_alone() -> None:
+    text = POOL.replace("vm_count", "vm_cuont")
+    assert mend.migrate({"pool.yaml": text.encode()}, judge).files == {}
+
+
+def test_what_is_current_is_not_touched() -> None:
+    assert mend.migrate({"pool.yaml": POOL.encode(), "jobs.yaml": JOBS.encode()}, judge).files == {}
+
+
+def test_a_difference_masks_what_is_secret() -> None:
+    shown = mend.difference({"a": b"x: 1\nkey: hunter2\n"}, {"a": b"y: 1\nkey: hunter2\n"}, ["hunter2"])
+    assert "+y: 1" in shown.splitlines()
+    assert "hunter2" not in shown

@@ -1,0 +1,82 @@
+"""The committed reference page is what the types say, and every place a message links to is on it."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from batchtrain.config import reference, schema
+from batchtrain.config.types import GONE, RENAMED
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def test_the_committed_page_is_generated_from_the_types() -> None:
+    stale = "run `python -m batchtrain.config reference`"
+    assert (ROOT / reference.PAGE).read_text() == reference.page(), stale
+
+
+def test_every_place_has_an_anchor() -> None:
+    anchors = set(re.findall(r'<a id="([^"]+)">', reference.page()))
+    assert {reference.anchor(place) for place in reference.properties()} == anchors
+
+
+def test_no_anchor_stands_twice() -> None:
+    anchors = re.findall(r'<a id="([^"]+)">', reference.page())
+    assert len(anchors) == len(set(anchors))
+
+
+def test_a_message_links_to_an_anchor_of_the_page() -> None:
+    path = ("credentials", "storage", "mine", "account")
+    assert schema.anchor(path) == f"{reference.PAGE}#{reference.anchor(reference.place_of(path))}"
+
+
+def test_every_link_of_the_page_leads_to_an_anchor() -> None:
+    page = reference.page()
+    anchors = set(re.findall(r'<a id="([^"]+)">', page))
+    assert set(re.findall(r"\]\(#([^)]+)\)", page)) - anchors == set()
+
+
+def row_of(anchor: str) -> str:
+    return next(line for line in reference.page().splitlines() if f'<a id="{anchor}">' in line)
+
+
+def test_a_row_has_type_default_meaning_constraint_and_wire_field() -> None:
+    row = next(
+        line for line in reference.page().splitlines() if '<a id="pool_specification.task_slots_per_node">' in line
+    )
+    assert row == (
+        '| <a id="pool_specification.task_slots_per_node"></a>`task_slots_per_node` | whole number; 1 to 256 | `1` |'
+        " Tasks a node runs at once. Older name: `max_tasks_per_node`. | `pool.taskSlotsPerNode` |"
+    )
+
+
+def test_a_required_property_says_so() -> None:
+    row = row_of("pool_specification.vm_size")
+    assert "| **required** |" in row
+
+
+def test_what_is_gone_says_what_to_use_instead() -> None:
+    row = row_of("pool_specification.prometheus")
+    assert "~~`prometheus`~~" in row
+    assert "`additional_node_prep` may start them" in row
+
+
+def test_every_rule_of_what_is_gone_meets_a_property() -> None:
+    known = {reference.pattern(place) for place in reference.properties()}
+    assert [rule.path for rule in GONE if rule.path not in known] == []
+
+
+def test_every_older_name_is_on_the_page() -> None:
+    page = reference.page()
+    assert [rule.path for rule in RENAMED if f"{rule.path[-1]}`" not in page] == []
+
+
+def test_a_property_without_a_sentence_or_a_destination_is_not_to_be() -> None:
+    nameless = [
+        reference.written((*block.places[0], item.name))
+        for block in reference.blocks()
+        for item in block.properties
+        if not item.description or (not item.wire and "[" not in item.type)
+    ]
+    assert nameless == []

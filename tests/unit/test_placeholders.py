@@ -1,0 +1,125 @@
+"""What a plan leaves open is filled when it is sent: values in, values out; files only below a test's own directory."""
+
+from __future__ import annotations
+
+import stat
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import msgspec
+import pytest
+
+from batchtrain.config.types import Recipe
+from batchtrain.errors import UsageError
+from batchtrain.placeholders import Placeholders
+
+NOW = datetime(2026, 11, 21, 12, 0, tzinfo=timezone.utc)
+STORAGE = {"s": {"account": "acct", "account_key": "a2V5"}}
+
+
+def values(directory: Path, credentials: dict[str, Any] | None = None, **more: Any) -> Placeholders:
+    told = {"directory": str(directory), "credentials": credentials or {}, **more}
+    return Placeholders(msgspec.convert(told, Recipe), now=lambda: NOW, directory=directory)
+
+
+def pool(**more: Any) -> dict[str, Any]:
+    return {"id": "p", "vm_size": "s", "vm_configuration": {}, **more}
+
+
+@pytest.mark.parametrize(
+    ("name", "credentials", "value"),
+    [
+        ("registry:r.io:5000", {"docker_registry": {"r.io:5000": {"password": "x"}}}, "x"),
+        ("singularity:r.io", {"singularity_registry": {"r.io": {"username": "u", "password": "x"}}}, "x"),
+        ("storage:s:key", {"storage": STORAGE}, "a2V5"),
+        ("storage:s:account", {"storage": STORAGE}, "acct"),
+        ("storage:s:files", {"storage": STORAGE}, "https://acct.file.core.windows.net"),
+        ("user:al:password", {"user_accounts": {"al": {"password": "x"}}}, "x"),
+        ("share:v:password", {"shares": {"v": {"password": "x"}}}, "x"),
+        ("share:v:username", {"shares": {"v": {"username": "al"}}}, "al"),
+        ("management:subscription_id", {"management": {"subscription_id": "u"}}, "u"),
+        ("management:resource_group", {"batch": {"resource_group": "g"}}, "g"),
+    ],
+)
+def test_a_value_comes_from_credentials(tmp_path: Path, name: str, credentials: dict[str, Any], value: str) -> None:
+    assert values(tmp_path, credentials).fill(name) == value
+
+
+@pytest.mark.parametrize(
+    ("name", "place"),
+    [
+        ("registry:r.io", "docker_registry.r.io"),
+        ("singularity:r.io", "singularity_registry.r.io"),
+        ("storage:s:key", "storage.s"),
+        ("sas:s/c?days=1", "no storage account called `s`"),
+        ("user:al:password", "user_accounts.al"),
+        ("user:al:ssh_private_key", "user_accounts.al"),
+        ("share:v:password", "shares.v"),
+        ("management:subscription_id", "management.subscription_id"),
+        ("management:resource_group", "batch.resource_group"),
+        ("ssh:none.pub", "ssh.ssh_public_key"),
+        ("file:none.asc", "signing_key.file"),
+    ],
+)
+def test_what_nobody_said_is_refused_with_its_place(tmp_path: Path, name: str, place: str) -> None:
+    with pytest.raises(UsageError, match=place):
+        values(tmp_path).fill(name)
+
+
+def test_a_login_that_stands_among_mount_options_is_found(tmp_path: Path) -> None:
+    entry = {"fs_spec": "//s/x", "fs_vfstype": "cifs", "fs_mntops": "ro,username=al,password=a=b"}
+    volume = {"volume_driver": "custom_linux_mount", "fstab_entry": entry}
+    found = values(tmp_path, resources={"volumes": {"shared_data_volumes": {"v": volume}}})
+    assert found.fill("share:v:password") == "a=b"
+
+
+def test_the_password_of_a_desktop_login_may_stand_in_the_pool_file(tmp_path: Path) -> None:
+    found = values(tmp_path, pool=pool(rdp={"username": "al", "password": "x"}))
+    assert found.fill("user:al:password") == "x"
+
+
+def test_a_login_ends_so_many_days_from_the_sending(tmp_path: Path) -> None:
+    assert values(tmp_path).fill("expires:P30D") == "2026-12-21T12:00:00Z"
+
+
+def permission(link: str) -> dict[str, str]:
+    return {name: found[0] for name, found in parse_qs(urlsplit(link).query).items()}
+
+
+def test_a_link_to_a_container_reads_and_lists_for_the_days_it_says(tmp_path: Path) -> None:
+    link = values(tmp_path, {"storage": STORAGE}).fill("sas:s/c?days=3")
+    known = permission(link)
+    assert link.startswith("https://acct.blob.core.windows.net/c?")
+    assert known["sp"] == "rl"
+    lasts = datetime.fromisoformat(known["se"].replace("Z", "+00:00")) - datetime.fromisoformat(
+        known["st"].replace("Z", "+00:00")
+    )
+    assert lasts.days == 3
+
+
+def test_a_link_to_a_blob_reads_that_blob_alone(tmp_path: Path) -> None:
+    known = permission(values(tmp_path, {"storage": STORAGE}).fill("sas:s/c/x.tar.gz?days=3"))
+    assert (known["sp"], known["sr"]) == ("r", "b")
+
+
+def test_a_key_pair_is_made_for_the_person_alone(tmp_path: Path) -> None:
+    found = values(tmp_path, pool=pool(ssh={"username": "al", "generated_file_export_path": "keys"}))
+    assert found.fill("ssh:").startswith("ssh-ed25519 ")
+    private = tmp_path / "keys" / "id_ed25519_batchtrain"
+    assert stat.S_IMODE(private.stat().st_mode) == 0o600
+    assert private.read_text().startswith("-----BEGIN OPENSSH PRIVATE KEY-----")
+
+
+def test_a_key_pair_that_is_there_is_used_again(tmp_path: Path) -> None:
+    made = values(tmp_path).fill("ssh:")
+    (tmp_path / "id_ed25519_batchtrain.pub").unlink()
+    before = (tmp_path / "id_ed25519_batchtrain").read_bytes()
+    assert values(tmp_path).fill("ssh:").split()[:2] == made.split()[:2]
+    assert (tmp_path / "id_ed25519_batchtrain").read_bytes() == before
+
+
+def test_a_public_key_is_read_beside_the_recipe(tmp_path: Path) -> None:
+    (tmp_path / "me.pub").write_text("ssh-rsa AAAA me\n")
+    assert values(tmp_path).fill("ssh:me.pub") == "ssh-rsa AAAA me"
