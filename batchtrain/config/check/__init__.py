@@ -1,0 +1,50 @@
+"""Rules across properties and files: one small function a rule, each with a name, in one table; no reading.
+
+A rule reads a Recipe (and the catalogue) and yields findings with the path they are about. Every rule can be silenced
+by its name, with `--ignore NAME` or `batchtrain.ignore_checks` in config.yaml. All take time linear in the tasks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from batchtrain.catalog.offer import Catalog
+from batchtrain.config.check import (
+    containers,
+    environment,
+    frameworks,
+    gangs,
+    images,
+    jobs,
+    networks,
+    older,
+    pools,
+    storage,
+)
+from batchtrain.config.check.subject import Subject
+from batchtrain.config.check.table import Finding, Found, Rule, findings
+from batchtrain.config.types import Recipe
+
+__all__ = ["RULES", "Finding", "Found", "Rule", "run"]
+
+RULES: tuple[Rule, ...] = (
+    *images.RULES,
+    *pools.RULES,
+    *networks.RULES,
+    *storage.RULES,
+    *containers.RULES,
+    *jobs.RULES,
+    *gangs.RULES,
+    *frameworks.RULES,
+    *environment.RULES,
+    *older.RULES,
+)
+"""Every rule, by topic."""
+
+
+def run(recipe: Recipe, broken: frozenset[str] = frozenset(), catalog: Catalog | None = None) -> Iterator[Finding]:
+    """Every finding of every rule, but of those that read a section which could not be read.
+
+    broken: names of such sections. catalog: the tables with a person's own entries; the tables alone when absent.
+    """
+    yield from findings(RULES, Subject(recipe, catalog or Catalog()), broken)

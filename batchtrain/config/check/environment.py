@@ -1,0 +1,125 @@
+"""Rules about environment variables: impossible names, names that Batch or the launcher own, values nobody expands."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from batchtrain.config.check.subject import POOL, Path, Subject
+from batchtrain.config.check.table import ERROR, INFO, JOBS, WARNING, Found, Rule
+from batchtrain.config.check.table import POOL as READS
+
+ALL = (*READS, *JOBS)
+POSSIBLE = r"[^=\s\x00]+"
+SHELL = r"[A-Za-z_][A-Za-z0-9_]*"
+BATCHS = r"AZ_BATCH_\w*|CCP_NODES"
+OURS = r"BATCHTRAIN_\w*|bt_\w*"
+EXPANDED = r"\$(\w+|\{\w+\})"
+SEARCH_PATHS = frozenset({"PATH", "LD_LIBRARY_PATH", "PYTHONPATH", "LD_PRELOAD"})
+RANKS = frozenset({
+    "RANK", "LOCAL_RANK", "NODE_RANK", "GROUP_RANK", "PMI_RANK", "PMIX_RANK", "MPI_LOCALRANKID",
+    "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "HOROVOD_RANK", "HOROVOD_LOCAL_RANK", "SLURM_PROCID",
+})  # fmt: skip
+
+
+def _everywhere(subject: Subject) -> Iterator[tuple[Path, dict[str, str]]]:
+    if subject.pool is not None and subject.pool.additional_node_prep.environment_variables:
+        yield (
+            (*POOL, "additional_node_prep", "environment_variables"),
+            subject.pool.additional_node_prep.environment_variables,
+        )
+    for path, job in subject.jobs:
+        if job.environment_variables:
+            yield (*path, "environment_variables"), job.environment_variables
+        for name in ("job_manager", "job_preparation", "job_release"):
+            part = getattr(job, name)
+            if part is not None and part.environment_variables:
+                yield (*path, name, "environment_variables"), part.environment_variables
+    for path, _, task in subject.tasks:
+        if task.environment_variables:
+            yield (*path, "environment_variables"), task.environment_variables
+
+
+def _named(subject: Subject, unwanted: str, *, fits: bool) -> Iterator[tuple[Path, str]]:
+    """Variables whose name fits a pattern, or does not; each name is judged once."""
+    judged: dict[str, bool] = {}
+    for path, variables in _everywhere(subject):
+        for name in variables:
+            if name not in judged:
+                judged[name] = (re.fullmatch(unwanted, name) is not None) is fits
+            if judged[name]:
+                yield (*path, name), name
+
+
+def _names(subject: Subject) -> Found:
+    for path, name in _named(subject, POSSIBLE, fits=False):
+        yield path, f"`{name}` cannot be the name of a variable: it is empty, or has a space or a `=`"
+
+
+def _shell_names(subject: Subject) -> Found:
+    for path, name in _named(subject, SHELL, fits=False):
+        if re.fullmatch(POSSIBLE, name):
+            yield path, f"`{name}` is set, but no shell can read it; write letters, digits and `_`, no digit first"
+
+
+def _batchs(subject: Subject) -> Found:
+    for path, name in _named(subject, BATCHS, fits=True):
+        yield path, f"`{name}` is Batch's own; it sets the value itself. Take another name"
+
+
+def _ours(subject: Subject) -> Found:
+    for path, name in _named(subject, OURS, fits=True):
+        yield path, f"`{name}` is one of the launcher's own, and would break it; take another name"
+
+
+def _searched(subject: Subject) -> Found:
+    for path, variables in _everywhere(subject):
+        for name in SEARCH_PATHS.intersection(variables):
+            if re.search(EXPANDED, variables[name]):
+                yield (
+                    (*path, name),
+                    f"Batch does not expand `$...`, so `{name}` would hold these very letters and nothing is found"
+                    " there; set it in the command, or in `pre_execution_command`",
+                )
+            elif name == "PATH":
+                yield (*path, name), "this replaces the image's own PATH; nothing that is not in it is found"
+
+
+def _literal(subject: Subject) -> Found:
+    for path, variables in _everywhere(subject):
+        for name, value in variables.items():
+            if "$" in value and name not in SEARCH_PATHS and re.search(EXPANDED, value):
+                yield (
+                    (*path, name),
+                    "Batch does not expand `$...` in values; the command may, where a shell reads it again",
+                )
+
+
+def _ranks(subject: Subject) -> Found:
+    for path, job, task, _ in subject.gangs:
+        for place, owner in ((path[:-1], task.environment_variables), (path[:2], job.environment_variables)):
+            for name in RANKS.intersection(owner):
+                yield (
+                    (*place, "environment_variables", name),
+                    f"`{name}` would be the same in every process of the task, and each must have its own; leave it to"
+                    " the launcher",
+                )
+
+
+_SETTING = "azure-batch 15.1, EnvironmentSetting"
+_BATCH_VARIABLES = "Azure Batch: batch-compute-node-environment-variables"
+
+RULES = (
+    Rule("environment-name", ERROR, ALL, "Names of variables are names.", f"{_SETTING}.name; execve(2)", _names),
+    Rule("environment-shell", WARNING, ALL, "Names of variables are ones a shell can read.",
+         "POSIX: Environment variables", _shell_names),
+    Rule("environment-batch", WARNING, ALL, "Batch's own variables are left to Batch.", _BATCH_VARIABLES, _batchs),
+    Rule("environment-launcher", ERROR, ALL, "The launcher's own variables are left to the launcher.",
+         "batchtrain's launchers", _ours),
+    Rule("environment-path", WARNING, ALL, "Search paths are not cut off.", f"{_BATCH_VARIABLES}: not expanded",
+         _searched),
+    Rule("environment-literal", INFO, ALL, "Values are used as they are written.", f"{_BATCH_VARIABLES}: not expanded",
+         _literal),
+    Rule("environment-rank", WARNING, JOBS, "Ranks are numbered by the launcher.",
+         "PyTorch: torchrun; Open MPI, MPICH and Horovod: variables of a rank", _ranks),
+)  # fmt: skip

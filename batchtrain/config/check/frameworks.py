@@ -1,0 +1,190 @@
+"""Rules about frameworks' own roles and flags, found from a command's words and environment as far as that is safe."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from batchtrain.config.check.subject import Path, Placed, Subject, command_of
+from batchtrain.config.check.table import ERROR, JOBS, WARNING, Found, Rule
+
+FLAG = r"(?<!\S)--?([A-Za-z_][\w-]*)(?:=|\s+)(?:\"([^\"]*)\"|'([^']*)'|(?!-)([^\s\"';&|]*))"
+ONE_BIT = r"(?<!\S)(-q|--quantized_bits)[\s=]+[\"']?1(?![\d.])|\b(gradientBits|num_quantization_bits)\s*=\s*1(?![\d.])"
+WARM_START = r"(?<!\S)(-a|--distributed_after)(?=[\s=])|\b(distributed_after|parallelizationStartEpoch)\s*="
+KVSTORE = r"--kv[-_]?store[=\s]+[\"']?(\w+)"
+LOCAL_KVSTORES = frozenset({"local", "device", "nccl"})
+SERVERS = r"\blaunch\.py\b.*?(?<!\S)(?:-s|--num-servers)[=\s]+0(?!\d)"
+
+
+# --- CNTK -----------------------------------------------------------------------------------------------------------
+
+
+def _one_bit(subject: Subject) -> Found:
+    for path, _, task in subject.tasks:
+        command = command_of(task)
+        if "1" not in command or not _cntk(command, task.docker_image or task.singularity_image or ""):
+            continue
+        match = re.search(ONE_BIT, command)
+        if match and not re.search(WARM_START, command):
+            yield (
+                (*path, "command"),
+                f"`{' '.join(match[0].split())}` is 1-bit SGD from the first sample on, which may not converge: CNTK"
+                " trains with whole gradients first (`-a SAMPLES`, `distributed_after`, `parallelizationStartEpoch`);"
+                " write `-a 0` where that is meant",
+            )
+
+
+def _cntk(command: str, image: str) -> bool:
+    return "cntk" in command.lower() or "cntk" in image.lower() or "1bitsgd" in image.lower()
+
+
+# --- TensorFlow -----------------------------------------------------------------------------------------------------
+
+
+def _benchmarks(subject: Subject) -> Found:
+    for path, _, task in subject.tasks:
+        command = command_of(task)
+        if "tf_cnn_benchmarks" in command:
+            flags = {name.replace("-", "_"): a or b or c for name, a, b, c in re.findall(FLAG, command)}
+            yield from (((*path, "command"), fault) for fault in _benchmark_faults(flags))
+
+
+def _benchmark_faults(flags: dict[str, str]) -> Iterator[str]:
+    """What tf_cnn_benchmarks.py itself refuses, or waits for in vain."""
+    kind = flags.get("variable_update", "parameter_server")
+    role, servers = flags.get("job_name", ""), bool(flags.get("ps_hosts"))
+    if "$" in kind:
+        return
+    if kind in ("replicated", "independent", "horovod") and role:
+        yield f"`--variable_update={kind}` is one process of its own, and `--job_name={role}` makes it one of a cluster"
+    if kind == "distributed_replicated" and not role:
+        yield "`--variable_update=distributed_replicated` needs `--job_name` (ps or worker)"
+    if kind in ("parameter_server", "distributed_replicated") and role and not servers:
+        yield f"`--variable_update={kind}` with workers needs parameter servers: `--ps_hosts`"
+    if kind in ("horovod", "collective_all_reduce", "distributed_all_reduce") and (servers or role == "ps"):
+        yield f"`--variable_update={kind}` has no parameter servers; take `--ps_hosts` and the role `ps` out"
+    if kind == "distributed_all_reduce" and not flags.get("controller_host"):
+        yield "`--variable_update=distributed_all_reduce` needs a controller beside its workers: `--controller_host`"
+    if (
+        kind == "distributed_all_reduce"
+        and flags.get("all_reduce_spec") == "nccl"
+        and "," in flags.get("worker_hosts", "")
+    ):
+        yield "`--all_reduce_spec=nccl` stays within one node; for several workers write `nccl/xring`"
+    if kind == "collective_all_reduce" and flags.get("controller_host"):
+        yield "`--variable_update=collective_all_reduce` has workers alone; take `--controller_host` out"
+    gpus = flags.get("num_gpus", "1")
+    if kind == "horovod" and gpus.isdigit() and int(gpus) > 1:
+        yield f"under Horovod each process has one GPU, so `--num_gpus={gpus}` is refused; start a process for each GPU"
+    if kind != "parameter_server" and flags.get("staged_vars", "").lower() in ("true", "1"):
+        yield f"`--staged_vars` works with parameter servers alone, not with `--variable_update={kind}`"
+
+
+def _cluster(subject: Subject) -> Found:
+    for path, text in _values(subject, "TF_CONFIG"):
+        yield from ((path, fault) for fault in _cluster_faults(text))
+
+
+def _cluster_faults(text: str) -> Iterator[str]:
+    """What no TensorFlow can read, or would wait for in vain."""
+    import json  # only where there is one
+
+    try:
+        config = json.loads(text)
+    except ValueError:
+        if "$" not in text:
+            yield 'TF_CONFIG is no JSON; it looks like {"cluster": {"worker": ["HOST:PORT"]}, "task": {...}}'
+        return
+    cluster = config.get("cluster") if isinstance(config, dict) else None
+    task = config.get("task", {}) if isinstance(config, dict) else {}
+    if not isinstance(cluster, dict) or not isinstance(task, dict):
+        yield "TF_CONFIG needs a `cluster`, with the hosts of each role"
+        return
+    if "ps" in cluster and not {"worker", "chief", "master"} & set(cluster):
+        yield "TF_CONFIG has parameter servers and nobody who trains; add `worker`"
+    role, index = task.get("type"), task.get("index")
+    if role is not None and role not in cluster and role != "evaluator":
+        yield f"TF_CONFIG says this is a `{role}`, and the cluster has none; it has {', '.join(sorted(cluster))}"
+    elif role in cluster and isinstance(index, int) and not 0 <= index < len(cluster[role]):
+        yield f"TF_CONFIG says this is `{role}` {index}, and the cluster has {len(cluster[role])} of them, from 0"
+
+
+# --- MXNet ----------------------------------------------------------------------------------------------------------
+
+
+def _mxnet_roles(subject: Subject) -> Found:
+    for placed in subject.tasks:
+        path, _, task = placed
+        command = command_of(task)
+        if "DMLC_" not in command and "kv" not in command and not _dmlc(placed):
+            continue
+        for name, where in (("DMLC_NUM_SERVER", "parameter servers"), ("DMLC_NUM_WORKER", "workers")):
+            at, value = _variable(placed, name)
+            if value == "0":
+                yield at, f"`{name}=0`: ps-lite waits for {where} that never come; give one or more"
+        at, role = _variable(placed, "DMLC_ROLE")
+        if role and "$" not in role and role not in ("scheduler", "server", "worker"):
+            yield at, f"`DMLC_ROLE={role}` is none of scheduler, server, worker"
+        store = re.search(KVSTORE, command)
+        if store and "dist" in store[1] and re.search(SERVERS, command):
+            yield (
+                (*path, "command"),
+                f"kv-store `{store[1]}` needs parameter servers, and `launch.py` is told to start none",
+            )
+        van = _variable(placed, "DMLC_PS_VAN_TYPE")[1]
+        if store and van == "p3" and "async" in store[1]:
+            yield (
+                (*path, "command"),
+                f"kv-store `{store[1]}` does not work with `DMLC_PS_VAN_TYPE=p3`; use a `_sync` one",
+            )
+
+
+def _mxnet_local(subject: Subject) -> Found:
+    for path, _, task, _ in subject.gangs:
+        store = re.search(KVSTORE, command_of(task))
+        if store and store[1] in LOCAL_KVSTORES:
+            yield (
+                (*path[:-1], "command"),
+                f"kv-store `{store[1]}` stays within one process, so each would train alone; write `dist_sync` or"
+                " `dist_device_sync`",
+            )
+
+
+def _dmlc(placed: Placed) -> bool:
+    return any(
+        name.startswith("DMLC_") for name in (*placed.task.environment_variables, *placed.job.environment_variables)
+    )
+
+
+def _variable(placed: Placed, name: str) -> tuple[Path, str]:
+    """A variable's value as the task sees it, and where it is written; empty where nothing sets it."""
+    path, job, task = placed
+    match = re.search(rf"\b{name}=(\S+)", command_of(task))
+    if match:
+        return (*path, "command"), match[1].strip("\"';")
+    if name in task.environment_variables:
+        return (*path, "environment_variables", name), task.environment_variables[name]
+    return (*path[:2], "environment_variables", name), job.environment_variables.get(name, "")
+
+
+def _values(subject: Subject, name: str) -> Iterator[tuple[Path, str]]:
+    for path, job in subject.jobs:
+        if name in job.environment_variables:
+            yield (*path, "environment_variables", name), job.environment_variables[name]
+    for path, _, task in subject.tasks:
+        if name in task.environment_variables:
+            yield (*path, "environment_variables", name), task.environment_variables[name]
+
+
+RULES = (
+    Rule("cntk-one-bit", WARNING, JOBS, "1-bit SGD begins after a warm start.",
+         "CNTK: Enabling 1-bit SGD; Examples, TrainResNet_CIFAR10_Distributed.py", _one_bit),
+    Rule("tensorflow-roles", ERROR, JOBS, "The roles of tf_cnn_benchmarks can work together.",
+         "tensorflow/benchmarks: benchmark_cnn.py, its own checks", _benchmarks),
+    Rule("tensorflow-cluster", ERROR, JOBS, "TF_CONFIG is a cluster with its own role in it.",
+         "TensorFlow: Distributed training, TF_CONFIG", _cluster),
+    Rule("mxnet-roles", ERROR, JOBS, "ps-lite has servers and workers.",
+         "MXNet: Distributed training; src/kvstore/kvstore.cc", _mxnet_roles),
+    Rule("mxnet-local", WARNING, JOBS, "A gang of MXNet exchanges gradients.", "MXNet: src/kvstore/kvstore.cc",
+         _mxnet_local),
+)  # fmt: skip

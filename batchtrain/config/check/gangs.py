@@ -1,0 +1,272 @@
+"""Rules about multi-instance tasks: their nodes, processes, GPUs, network, and who launches what."""
+
+from __future__ import annotations
+
+import re
+
+from batchtrain.config.check.subject import Gang, Subject, command_of, instances
+from batchtrain.config.check.table import ERROR, INFO, JOBS, POOL, WARNING, Found, Rule
+from batchtrain.config.types import INSTANCES, whole
+
+BOTH = (*POOL, *JOBS)
+# What people write for a number, and what they mean; no image has such commands.
+NUMBER_WORDS = {
+    "one": "1", "two": "2", "three": "3", "four": "4", "five": "5", "six": "6", "seven": "7", "eight": "8",
+    "all": "nvidia-smi -L | wc -l", "auto": "nvidia-smi -L | wc -l", "gpu": "nvidia-smi -L | wc -l",
+    "gpus": "nvidia-smi -L | wc -l", "ngpus": "nvidia-smi -L | wc -l", "cpu": "nproc", "cpus": "nproc",
+    "core": "nproc", "cores": "nproc", "ncpus": "nproc",
+}  # fmt: skip
+COUNTING = frozenset({"nproc"})
+LAUNCHERS = r"mpirun|mpiexec(?:\.hydra)?|mpiexec\.mpich|orterun|prterun|torchrun|deepspeed|horovodrun|srun"
+# A launcher where a command begins: at the start, after a separator, in `bash -c '...'`, or behind a word that runs it.
+NESTED = (
+    rf"(?:^|[;&|(]\s*|-c\s+[\"']?\s*|\b(?:exec|time|env|nohup)\s+)(?:[\w./-]*/)?"
+    rf"(?P<launcher>{LAUNCHERS}|accelerate\s+launch|python[\d.]*\s+(?:-\w\s+)*-m\s+torch\.distributed\.(?:run|launch))(?=\s|$)"
+)
+COUNTS = frozenset(
+    {"-n", "-np", "--np", "-perhost", "-ppn", "--map-by", "-hosts", "-host", "--host", "-hostfile", "--hostfile"}
+)
+
+
+# --- nodes ----------------------------------------------------------------------------------------------------------
+
+
+def _num_instances(subject: Subject) -> Found:
+    for path, _, _, gang in subject.gangs:
+        wanted = str(gang.num_instances)
+        if (whole(wanted) or 0) >= 1 or wanted in INSTANCES:
+            continue
+        hint = subject.nearest(wanted, INSTANCES) or f": a number from 1 up or one of {', '.join(INSTANCES)}"
+        yield (*path, "num_instances"), f"`{wanted}` is not a number of instances{hint}"
+
+
+def _inter_node(subject: Subject) -> Found:
+    if subject.pool and not subject.pool.inter_node_communication_enabled:
+        for path, *_ in subject.gangs:
+            yield (
+                path,
+                "a multi-instance task needs `inter_node_communication_enabled: true` in the pool;"
+                " without it the task would wait for ever",
+            )
+
+
+def _slots(subject: Subject) -> Found:
+    if subject.pool and subject.pool.task_slots_per_node > 1:
+        for path, *_ in subject.gangs:
+            yield (
+                path,
+                "a multi-instance task needs `task_slots_per_node: 1`,"
+                f" the pool has {subject.pool.task_slots_per_node}; the task would wait for ever",
+            )
+
+
+def _nodes(subject: Subject) -> Found:
+    most = subject.most_nodes
+    if subject.pool is None or most is None:
+        return
+    for path, _, _, gang in subject.gangs:
+        wanted = instances(gang)
+        if wanted is not None and wanted > most:
+            yield (
+                (*path, "num_instances"),
+                f"{wanted} instances need {wanted} nodes, the pool has {most}; the task would wait for ever",
+            )
+        kind = "low_priority" if str(gang.num_instances).endswith("low_priority") else "dedicated"
+        if gang.num_instances in INSTANCES and _none_of(subject, kind):
+            yield (*path, "num_instances"), f"the pool file has no {kind} nodes, so `{gang.num_instances}` is 0"
+
+
+def _none_of(subject: Subject, kind: str) -> bool:
+    """No such node, neither now nor when the pool scales itself."""
+    pool = subject.pool
+    return pool is not None and subject.scaling is None and getattr(pool.vm_count, kind) == 0
+
+
+def _scaling(subject: Subject) -> Found:
+    if subject.scaling is None:
+        return
+    for path, _, _, gang in subject.gangs:
+        if gang.num_instances in INSTANCES:
+            yield (
+                (*path, "num_instances"),
+                f"the pool scales itself, so `{gang.num_instances}` may be 0 or half of what will come when the job is"
+                " added; write a number",
+            )
+
+
+def _alone(subject: Subject) -> Found:
+    for path, _, _, gang in subject.gangs:
+        if instances(gang) == 1:
+            yield (*path, "num_instances"), "one instance needs no multi-instance task; an ordinary one starts sooner"
+
+
+# --- processes ------------------------------------------------------------------------------------------------------
+
+
+def _processes(subject: Subject) -> Found:
+    for path, _, _, gang in subject.gangs:
+        given = str(gang.mpi.processes_per_node).strip() if gang.mpi else ""
+        if re.fullmatch(r"-[0-9]+|0+", given):
+            yield (*path, "mpi", "processes_per_node"), f"{given} processes a node is too few"
+        elif given.lower() in NUMBER_WORDS:
+            yield (
+                (*path, "mpi", "processes_per_node"),
+                f"`{given}` is neither a number nor a command; write `{NUMBER_WORDS[given.lower()]}`",
+            )
+        elif re.fullmatch(r"[0-9]*\.[0-9]+", given):
+            yield (*path, "mpi", "processes_per_node"), f"`{given}` is no whole number of processes"
+
+
+def _processes_word(subject: Subject) -> Found:
+    for path, _, _, gang in subject.gangs:
+        given = str(gang.mpi.processes_per_node).strip() if gang.mpi and gang.mpi.processes_per_node is not None else ""
+        if re.fullmatch(r"[A-Za-z_]+", given) and given not in COUNTING and given.lower() not in NUMBER_WORDS:
+            yield (
+                (*path, "mpi", "processes_per_node"),
+                f"`{given}` is run as a command on the primary, and its output is the number; is there such a command?"
+                " Known ones: `nproc`, `nvidia-smi -L | wc -l`",
+            )
+
+
+def _processes_nvidia(subject: Subject) -> Found:
+    size = subject.size
+    if size is None or size.gpu_vendor == "nvidia":
+        return
+    for path, _, _, gang in subject.gangs:
+        if gang.mpi and "nvidia-smi" in str(gang.mpi.processes_per_node):
+            yield (
+                (*path, "mpi", "processes_per_node"),
+                f"{size.name} has no NVIDIA GPU, so `nvidia-smi` counts none; write a number, or `nproc`",
+            )
+
+
+def _processes_gpus(subject: Subject) -> Found:
+    for gang, processes, gpus in _counted(subject):
+        if gpus and processes > gpus:
+            yield (
+                (*gang.path, "mpi", "processes_per_node"),
+                f"{processes} processes share the {gpus} GPUs of a node, so not every process has one of its own",
+            )
+
+
+def _gpus_idle(subject: Subject) -> Found:
+    for gang, processes, gpus in _counted(subject):
+        if 0 < processes < gpus:
+            yield (
+                (*gang.path, "mpi", "processes_per_node"),
+                f"a node has {gpus} GPUs and {processes} process{'es' if processes > 1 else ''}; with one GPU a process"
+                f" {gpus - processes} stay idle",
+            )
+
+
+def _processes_cores(subject: Subject) -> Found:
+    size = subject.size
+    for gang, processes, _ in _counted(subject):
+        if size is not None and size.cores and processes > size.cores:
+            yield (
+                (*gang.path, "mpi", "processes_per_node"),
+                f"{processes} processes share the {size.cores} cores of {size.name}",
+            )
+
+
+def _counted(subject: Subject) -> list[tuple[Gang, int, int]]:
+    """Gangs whose processes a node are written as a number, with the GPUs of a node."""
+    found = []
+    for gang in subject.gangs:
+        processes = whole(gang.options.mpi.processes_per_node) if gang.options.mpi else None
+        if processes is not None:
+            found.append((gang, processes, subject.gpus(gang.job, gang.task)))
+    return found
+
+
+# --- network --------------------------------------------------------------------------------------------------------
+
+
+def _infiniband(subject: Subject) -> Found:
+    size, pool = subject.size, subject.pool
+    if pool is None or size is None:
+        return
+    for path, owner in subject.owners:
+        if not owner.infiniband:
+            continue
+        if size.rdma is None:
+            yield (*path, "infiniband"), f"`infiniband: true`, but {size.name} has none"
+        elif not pool.inter_node_communication_enabled:
+            yield (*path, "infiniband"), "`infiniband: true` needs `inter_node_communication_enabled: true` in the pool"
+
+
+def _network_direct(subject: Subject) -> Found:
+    size, pool = subject.size, subject.pool
+    if size is None or pool is None or size.rdma != "network-direct" or not pool.inter_node_communication_enabled:
+        return
+    for path, job, task, gang in subject.gangs:
+        wanted = task.infiniband if task.infiniband is not None else job.infiniband
+        if gang.mpi and not gang.mpi.runtime.startswith("intelmpi") and wanted is not False:
+            yield (
+                (*path, "mpi", "runtime"),
+                f"the InfiniBand of {size.name} (Network Direct) is reached by Intel MPI up to 2018 alone;"
+                f" {gang.mpi.runtime} talks over tcp",
+            )
+
+
+# --- launching ------------------------------------------------------------------------------------------------------
+
+
+def _nested(subject: Subject) -> Found:
+    for path, _, task, gang in subject.gangs:
+        if gang.mpi is None or not task.command:
+            continue
+        match = re.search(NESTED, command_of(task).strip())
+        if match:
+            yield (
+                (*path[:-1], "command"),
+                f"the command starts `{' '.join(match['launcher'].split())}` itself, and `mpi` starts the command"
+                " once a rank: each would start a launch of its own; take the launcher out of the command, or `mpi` out"
+                " of `multi_instance`",
+            )
+
+
+def _counted_twice(subject: Subject) -> Found:
+    for path, _, _, gang in subject.gangs:
+        if gang.mpi is None or gang.mpi.processes_per_node is None:
+            continue
+        for number, option in enumerate(gang.mpi.options):
+            word = re.split(r"[\s=]", option.strip(), maxsplit=1)[0]
+            if word in COUNTS:
+                yield (
+                    (*path, "mpi", "options", number),
+                    f"`{word}` is given by the launch too, which has `processes_per_node`; take one of them out",
+                )
+
+
+_MULTI = "Azure Batch: batch-mpi"
+_MPI = "batchtrain's launch with an MPI; Batch Shipyard: `mpi`"
+
+RULES = (
+    Rule("num-instances", ERROR, JOBS, "The number of instances is a number or a known word.",
+         "Batch Shipyard: `num_instances`", _num_instances),
+    Rule("gang-inter-node", ERROR, BOTH, "Multi-instance tasks need inter-node communication.", _MULTI, _inter_node),
+    Rule("gang-slots", ERROR, BOTH, "Multi-instance tasks need one task slot a node.",
+         f"{_MULTI}; Azure/Batch issue 109", _slots),
+    Rule("gang-nodes", ERROR, BOTH, "A multi-instance task fits into its pool.", _MULTI, _nodes),
+    Rule("gang-autoscale", WARNING, BOTH, "The nodes of a gang are there when it is counted.",
+         "Batch Shipyard issue 343", _scaling),
+    Rule("gang-alone", INFO, JOBS, "A multi-instance task has several instances.", _MULTI, _alone),
+    Rule("processes-per-node", ERROR, JOBS, "Processes a node are a number from 1 up, or a command.", _MPI,
+         _processes),
+    Rule("processes-word", WARNING, JOBS, "A command that counts processes is a known one.", _MPI, _processes_word),
+    Rule("processes-nvidia", ERROR, BOTH, "GPUs are counted by `nvidia-smi` where there are some.",
+         "NVIDIA: nvidia-smi", _processes_nvidia),
+    Rule("processes-over-gpus", WARNING, BOTH, "Each process has a GPU.",
+         "one process a GPU: PyTorch DDP, Horovod, CNTK", _processes_gpus),
+    Rule("gpus-idle", INFO, BOTH, "Each GPU has a process.", "one process a GPU: PyTorch DDP, Horovod, CNTK",
+         _gpus_idle),
+    Rule("processes-over-cores", WARNING, BOTH, "Each process has a core.", "Azure: Sizes for virtual machines",
+         _processes_cores),
+    Rule("infiniband-impossible", ERROR, BOTH, "InfiniBand is asked for only where there is some.",
+         "Azure: Enable InfiniBand; Batch Shipyard's rule for `infiniband`", _infiniband),
+    Rule("network-direct", WARNING, BOTH, "The MPI reaches the InfiniBand of the size.",
+         "Batch Shipyard's table of MPI options; Azure: setup-mpi", _network_direct),
+    Rule("nested-launch", WARNING, JOBS, "A command under a launcher starts no launcher.", _MPI, _nested),
+    Rule("mpi-count-twice", WARNING, JOBS, "Processes are counted in one place.", _MPI, _counted_twice),
+)  # fmt: skip

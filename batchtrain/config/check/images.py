@@ -1,0 +1,448 @@
+"""Rules about the nodes' image, VM size, disks and security: what fits together, and what Azure has taken away."""
+
+from __future__ import annotations
+
+from batchtrain.catalog import sizes
+from batchtrain.catalog.images import DOCKER, GEN2, NVIDIA, RDMA, ROCM, SERVICE_WORDS, Image
+from batchtrain.config.check.subject import IMAGE, IMAGE_KINDS, POOL, VM, Subject
+from batchtrain.config.check.table import ERROR, GLOBAL, INFO, JOBS, WARNING, Found, Rule
+from batchtrain.config.check.table import POOL as READS
+
+BOTH = (*READS, *JOBS)
+ALL = (*GLOBAL, *BOTH)
+WINDOWS_LICENSES = ("windows_server", "windows_client")
+# Series that know generation 1 alone. Azure: Support for generation 2 VMs (generation-2), size table.
+GENERATION_1_FAMILIES = frozenset({"A", "A8-A11", "Av2", "D", "Dv2", "Dv3", "Ev3", "F", "H", "NC", "NV"})
+REFUSED_FAMILIES = frozenset({"DS", "DSv2", "GS"})
+
+
+# --- which image ----------------------------------------------------------------------------------------------------
+
+
+def _one_image(subject: Subject) -> Found:
+    if subject.pool is None:
+        return
+    given = [kind for kind in IMAGE_KINDS if getattr(subject.pool.vm_configuration, kind) is not None]
+    if not given:
+        yield VM, "no image is named; give `platform_image`, or one of " + _ticked(IMAGE_KINDS[1:])
+    elif len(given) > 1:
+        yield VM, f"{_ticked(given, 'and')} are given; a pool has one image, keep one"
+
+
+def _unknown(subject: Subject) -> Found:
+    wanted = subject.pool.vm_configuration.platform_image if subject.pool else None
+    if wanted is None or subject.image is not None or wanted.node_agent:
+        return
+    reference = f"{wanted.publisher}:{wanted.offer}:{wanted.sku}"
+    near = subject.catalog.nearest_images(reference)
+    hint = f"; did you mean {near[0]}?" if near else "; add it to catalog.yaml"
+    yield IMAGE, f"the image {reference} is not in the catalogue, so its node agent must be named (`node_agent`){hint}"
+
+
+def _retired(subject: Subject) -> Found:
+    image = subject.image
+    if image is None or image.retired is None or subject.pool is None:
+        return
+    wanted = subject.pool.vm_configuration.platform_image
+    today = f"; use {image.replacement}" if image.replacement else ""
+    reference = f"{wanted.publisher}:{wanted.offer}:{wanted.sku}" if wanted else ""
+    yield IMAGE, f"{reference}: Batch's support ends, or ended, on {image.retired}{today}"
+
+
+def _node_agent(subject: Subject) -> Found:
+    wanted = subject.pool.vm_configuration.platform_image if subject.pool else None
+    image = subject.image
+    if wanted and image and wanted.node_agent and wanted.node_agent.lower() != image.node_agent.lower():
+        yield (
+            (*IMAGE, "node_agent"),
+            f"`{wanted.node_agent}` is not the agent of this image; it is `{image.node_agent}`, and may be left out",
+        )
+
+
+def _unknown_agent(subject: Subject) -> Found:
+    known = tuple(dict.fromkeys(image.node_agent for image in subject.catalog.images))
+    for kind, agent in _own_agents(subject):
+        if agent not in known:
+            yield (
+                (*VM, kind, "node_agent"),
+                f"no image of the catalogue has the node agent `{agent}`{subject.nearest(agent, known)}",
+            )
+
+
+def _agent_retired(subject: Subject) -> Found:
+    for kind, agent in _own_agents(subject):
+        ends = [image.retired for image in subject.catalog.images if image.node_agent == agent]
+        last = max((end for end in ends if end is not None), default=None)
+        if last is not None and None not in ends:
+            yield (
+                (*VM, kind, "node_agent"),
+                f"`{agent}`: Batch's support ends, or ended, on {last}; build a newer image",
+            )
+
+
+def _own_agents(subject: Subject) -> list[tuple[str, str]]:
+    """The node agents that are named, by kind of image; not those of known marketplace images."""
+    vm = subject.pool.vm_configuration if subject.pool else None
+    named = [(kind, getattr(vm, kind)) for kind in IMAGE_KINDS if vm is not None]
+    return [
+        (kind, image.node_agent)
+        for kind, image in named
+        if image is not None and image.node_agent and not (kind == "platform_image" and subject.image)
+    ]
+
+
+# --- which size -----------------------------------------------------------------------------------------------------
+
+
+def _known_size(subject: Subject) -> Found:
+    if subject.pool is None or subject.size is not None:
+        return
+    near = subject.catalog.nearest_sizes(subject.pool.vm_size)
+    hint = f"; did you mean {near[0]}?" if near else ""
+    yield (
+        (*POOL, "vm_size"),
+        f"the VM size `{subject.pool.vm_size}` is not in the catalogue{hint}"
+        " (`--ignore vm-size-unknown` uses it all the same, without implicit GPUs and InfiniBand)",
+    )
+
+
+def _size_retired(subject: Subject) -> Found:
+    size = subject.size
+    if size is not None and size.retired is not None:
+        reason = sizes.today_for(size).reason
+        yield (*POOL, "vm_size"), f"{size.name}: Azure's retirement date is {size.retired}. {reason}".rstrip(". ") + "."
+
+
+def _size_refused(subject: Subject) -> Found:
+    size = subject.size
+    if size is not None and size.family in REFUSED_FAMILIES:
+        yield (
+            (*POOL, "vm_size"),
+            f"Batch's reference excludes the {size.family} series; take one of a v3 or later series",
+        )
+
+
+# --- image and size -------------------------------------------------------------------------------------------------
+
+
+def _generation(subject: Subject) -> Found:
+    image, size = subject.image, subject.size
+    if image and size and size.generation == 2 and GEN2 not in image.capabilities:
+        yield (
+            IMAGE,
+            f"this is a generation 1 image, {size.name} starts generation 2 images only; {_other(subject, GEN2)}",
+        )
+
+
+def _generation_old(subject: Subject) -> Found:
+    image, size = subject.image, subject.size
+    if image and size and GEN2 in image.capabilities and size.family in GENERATION_1_FAMILIES:
+        yield IMAGE, f"this is a generation 2 image, and the {size.family} series starts generation 1 images only"
+
+
+def _architecture(subject: Subject) -> Found:
+    image, size = subject.image, subject.size
+    if image and size and size.architecture != _architecture_of(image):
+        yield (
+            (*POOL, "vm_size"),
+            f"{size.name} has {size.architecture} processors, the image is for {_architecture_of(image)};"
+            " take a size and an image that match",
+        )
+
+
+def _architecture_of(image: Image) -> str:
+    return "arm64" if "arm64" in f"{image.offer} {image.sku}" else "x64"
+
+
+def _gpu_vendor(subject: Subject) -> Found:
+    image, size = subject.image, subject.size
+    if image is None or size is None or not size.gpus:
+        return
+    theirs, others = (ROCM, NVIDIA) if size.gpu_vendor == "amd" else (NVIDIA, ROCM)
+    if others in image.capabilities and theirs not in image.capabilities:
+        yield (
+            IMAGE,
+            f"{size.name} has {size.gpu_vendor.upper()} GPUs, the image brings the other vendor's driver; "
+            f"{_other(subject, theirs)}",
+        )
+
+
+def _gpu_driver(subject: Subject) -> Found:
+    image, size, pool = subject.image, subject.size, subject.pool
+    if image is None or size is None or pool is None or not size.gpus or subject.windows:
+        return
+    prepared = pool.additional_node_prep.commands
+    installed = (pool.gpu and pool.gpu.nvidia_driver.source) or pool.vm_configuration.extensions
+    if not {NVIDIA, ROCM} & image.capabilities and not (installed or prepared.pre or prepared.post):
+        yield (
+            IMAGE,
+            f"{size.name} has GPUs and the image brings no driver; {_other(subject, NVIDIA)}, or name one in"
+            " `gpu.nvidia_driver.source`",
+        )
+
+
+def _rdma_driver(subject: Subject) -> Found:
+    image, size, pool = subject.image, subject.size, subject.pool
+    if not (image and size and pool and size.rdma and pool.inter_node_communication_enabled and subject.gangs):
+        return
+    if RDMA not in image.capabilities and not pool.vm_configuration.extensions:
+        yield (
+            IMAGE,
+            f"{size.name} has InfiniBand and the image brings no drivers for it; {_other(subject, RDMA)},"
+            " or set `infiniband: false` on the job",
+        )
+
+
+def _rdma_unused(subject: Subject) -> Found:
+    size, pool = subject.size, subject.pool
+    if size and pool and size.rdma and not pool.inter_node_communication_enabled:
+        yield (
+            (*POOL, "vm_size"),
+            f"{size.name} has InfiniBand, which nodes reach only with `inter_node_communication_enabled: true`",
+        )
+
+
+def _other(subject: Subject, capability: str) -> str:
+    """What to use instead: an image of the catalogue that has it, and suits the pool's size."""
+    size = subject.size
+    wanted = {capability} | ({GEN2} if size and size.generation == 2 else set())
+    fitting = (one for one in subject.catalog.images if wanted <= one.capabilities and one.retired is None)
+    one = next(fitting, None)
+    if one is None:
+        return f"no image of the catalogue has {SERVICE_WORDS.get(capability, capability)}"
+    return f"use one that fits, such as {':'.join(one[:3])}"
+
+
+# --- containers on it -----------------------------------------------------------------------------------------------
+
+
+def _containers_native(subject: Subject) -> Found:
+    pool, image = subject.pool, subject.image
+    if image is not None and DOCKER not in image.capabilities:
+        return  # `image-without-docker` says more
+    if pool is not None and subject.containers and not pool.vm_configuration.native:
+        yield (
+            VM,
+            "containers are run by Batch itself here, so the pool is planned as if `native: true`;"
+            " the image of the nodes must have a container engine",
+        )
+
+
+def _without_engine(subject: Subject) -> Found:
+    image = subject.image
+    if image is not None and subject.containers and DOCKER not in image.capabilities:
+        yield (
+            IMAGE,
+            f"there are container images to run and this image has no container engine; {_other(subject, DOCKER)}",
+        )
+
+
+def _container_type(subject: Subject) -> Found:
+    vm = subject.pool.vm_configuration if subject.pool else None
+    if vm is not None and vm.container_type == "criCompatible":
+        yield (
+            (*VM, "container_type"),
+            "GPUs, InfiniBand and `shm_size` are asked for in Docker's words, which a `criCompatible` node may not"
+            " understand; leave it at `dockerCompatible` unless the image asks for the other",
+        )
+
+
+# --- system ---------------------------------------------------------------------------------------------------------
+
+
+def _license(subject: Subject) -> Found:
+    for kind in IMAGE_KINDS:
+        image = getattr(subject.pool.vm_configuration, kind) if subject.pool else None
+        if image is None or image.license_type is None:
+            continue
+        if subject.linux:
+            yield (
+                (*VM, kind, "license_type"),
+                "a licence of one's own is for Windows; the nodes run Linux: leave it out",
+            )
+        elif image.license_type.lower() not in WINDOWS_LICENSES:
+            yield (*VM, kind, "license_type"), f"`{image.license_type}` is none of Windows_Server, Windows_Client"
+
+
+def _windows_updates(subject: Subject) -> Found:
+    vm = subject.pool.vm_configuration if subject.pool else None
+    if vm is not None and vm.windows_automatic_updates is not None and subject.linux:
+        yield (*VM, "windows_automatic_updates"), "the nodes run Linux; leave it out"
+
+
+def _windows_mpi(subject: Subject) -> Found:
+    if subject.windows:
+        for path, _, _, gang in subject.gangs:
+            if gang.mpi is not None:
+                yield (*path, "mpi"), "the launch with an MPI is shell text for Linux, and the nodes run Windows"
+
+
+# --- disks and security ---------------------------------------------------------------------------------------------
+
+
+def _luns(subject: Subject) -> Found:
+    seen: set[int] = set()
+    for number, disk in enumerate(subject.pool.vm_configuration.data_disks if subject.pool else ()):
+        if disk.lun in seen:
+            yield (*VM, "data_disks", number, "lun"), f"another disk has the unit number {disk.lun}; give each its own"
+        seen.add(disk.lun)
+
+
+def _ephemeral(subject: Subject) -> Found:
+    disk = subject.pool.vm_configuration.os_disk if subject.pool else None
+    if disk is not None and disk.ephemeral and disk.caching not in (None, "readonly"):
+        yield (*VM, "os_disk", "caching"), "an ephemeral disk lives in the host's cache: it takes `readonly` alone"
+
+
+def _confidential(subject: Subject) -> Found:
+    vm = subject.pool.vm_configuration if subject.pool else None
+    if vm is None:
+        return
+    confidential = vm.security_profile is not None and vm.security_profile.security_type == "confidentialvm"
+    encrypted = vm.os_disk is not None and vm.os_disk.security_encryption is not None
+    if confidential and not encrypted:
+        yield (
+            (*VM, "security_profile", "security_type"),
+            "a confidential VM needs `os_disk.security_encryption`, such as VMGuestStateOnly",
+        )
+    if encrypted and not confidential:
+        yield (
+            (*VM, "os_disk", "security_encryption"),
+            "this is for confidential VMs alone: it needs `security_profile.security_type: confidentialvm`",
+        )
+
+
+def _uefi(subject: Subject) -> Found:
+    profile = subject.pool.vm_configuration.security_profile if subject.pool else None
+    if profile is None or profile.security_type is not None:
+        return
+    for name in ("secure_boot", "vtpm"):
+        if getattr(profile, name) is not None:
+            yield (
+                (*VM, "security_profile", name),
+                "this needs `security_type`: trustedLaunch or confidentialvm",
+            )
+
+
+def _trusted_generation(subject: Subject) -> Found:
+    profile = subject.pool.vm_configuration.security_profile if subject.pool else None
+    if profile and profile.security_type and subject.image and GEN2 not in subject.image.capabilities:
+        yield (
+            (*VM, "security_profile", "security_type"),
+            f"`{profile.security_type}` needs a generation 2 image; {_other(subject, GEN2)}",
+        )
+
+
+def _secure_boot(subject: Subject) -> Found:
+    profile = subject.pool.vm_configuration.security_profile if subject.pool else None
+    size = subject.size
+    if profile and profile.secure_boot and size and (size.gpus or size.rdma):
+        yield (
+            (*VM, "security_profile", "secure_boot"),
+            f"{size.name} has GPUs or InfiniBand, whose unsigned drivers do not load with secure boot",
+        )
+
+
+def _encryption(subject: Subject) -> Found:
+    wanted = subject.pool.vm_configuration.disk_encryption if subject.pool else None
+    if wanted is None:
+        return
+    targets, path = set(wanted.targets), (*VM, "disk_encryption", "targets")
+    if subject.linux and "osdisk" in targets:
+        yield path, "Linux nodes encrypt the temporary disk alone: `[temporarydisk]`"
+    if subject.windows and targets and targets != {"osdisk", "temporarydisk"}:
+        yield path, "Windows nodes encrypt both disks or none: `[osdisk, temporarydisk]`"
+
+
+def _zonal(subject: Subject) -> Found:
+    pool, size = subject.pool, subject.size
+    zonal = pool is not None and pool.vm_configuration.node_placement == "zonal"
+    if zonal and pool and pool.inter_node_communication_enabled and size and size.rdma:
+        yield (
+            (*VM, "node_placement"),
+            f"InfiniBand does not reach from zone to zone: a pool of {size.name} with inter-node communication"
+            " is `regional`",
+        )
+
+
+def _extensions(subject: Subject) -> Found:
+    given = subject.pool.vm_configuration.extensions if subject.pool else ()
+    names = [extension.name for extension in given]
+    for number, extension in enumerate(given):
+        path = (*VM, "extensions", number)
+        if extension.name in names[:number]:
+            yield (*path, "name"), f"another extension is called `{extension.name}`; the service wants each once"
+        for index, wanted in enumerate(extension.provision_after):
+            if wanted not in names or wanted == extension.name:
+                hint = subject.nearest(wanted, tuple(name for name in names if name != extension.name))
+                yield (*path, "provision_after", index), f"no other extension is called `{wanted}`{hint}"
+
+
+def _ticked(names: tuple[str, ...] | list[str], word: str = "or") -> str:
+    return f", {word} ".join(f"`{name}`" for name in names) if len(names) < 3 else ", ".join(f"`{n}`" for n in names)
+
+
+_REFERENCE = "azure-batch 15.1, VirtualMachineConfiguration"
+_HPC = "Azure/azhpc-images README (July 2026): what the HPC images bring"
+_SIZES = "Azure: Sizes for virtual machines"
+_RETIRED = "Azure: Retired sizes; Azure/Batch issues 106 to 200"
+_CONTAINERS = "Azure Batch: batch-docker-container-workloads"
+_TRUSTED = "Azure: Trusted launch for Azure virtual machines"
+
+RULES = (
+    Rule("image-kind", ERROR, READS, "A pool names exactly one image.", "azure-batch 15.1, BatchVmImageReference",
+         _one_image),
+    Rule("image-unknown", ERROR, READS, "A marketplace image is known, or names its node agent.", _REFERENCE,
+         _unknown),
+    Rule("image-retired", WARNING, READS, "The image of the nodes is still supported by Batch.", _RETIRED, _retired),
+    Rule("node-agent", ERROR, READS, "The node agent is that of the image.",
+         f"{_REFERENCE}.nodeAgentSKUId; GET /supportedimages", _node_agent),
+    Rule("node-agent-unknown", WARNING, READS, "The node agent of an image of one's own is a known one.",
+         "GET /supportedimages, as far as the catalogue has it", _unknown_agent),
+    Rule("node-agent-retired", WARNING, READS, "The node agent of an image of one's own is still supported.", _RETIRED,
+         _agent_retired),
+    Rule("vm-size-unknown", ERROR, READS, "The VM size is in the catalogue.", _SIZES, _known_size),
+    Rule("size-retired", WARNING, READS, "The VM size is still sold.", _RETIRED, _size_retired),
+    Rule("size-refused", WARNING, READS, "The VM size is one that Batch takes.", "azure-batch, pool vmSize",
+         _size_refused),
+    Rule("image-generation", ERROR, READS, "The image's VM generation is one the size starts.",
+         "Azure: Support for generation 2 VMs", _generation),
+    Rule("image-generation-old", WARNING, READS, "An old size starts generation 1 images.",
+         "Azure: Support for generation 2 VMs", _generation_old),
+    Rule("image-architecture", ERROR, READS, "Size and image have the same processors.", _SIZES, _architecture),
+    Rule("image-gpu-vendor", WARNING, READS, "The image's GPU driver is that of the size's GPUs.", _HPC, _gpu_vendor),
+    Rule("image-gpu-driver", WARNING, READS, "Nodes with GPUs get a driver.", _HPC, _gpu_driver),
+    Rule("image-rdma", WARNING, BOTH, "Nodes whose gangs use InfiniBand have drivers for it.",
+         "Azure: Enable InfiniBand; azhpc-images", _rdma_driver),
+    Rule("rdma-unused", INFO, READS, "InfiniBand that is paid for can be reached.",
+         "Azure Batch: batch-pool-compute-intensive-sizes", _rdma_unused),
+    Rule("containers-native", WARNING, ALL, "Container tasks run on a native container pool.", f"{_CONTAINERS}; ADR 5",
+         _containers_native),
+    Rule("image-without-docker", WARNING, ALL, "The image of a container pool has a container engine.", _CONTAINERS,
+         _without_engine),
+    Rule("container-type", WARNING, READS, "The container technology understands what tasks ask for.",
+         "azure-batch 15.1, ContainerType", _container_type),
+    Rule("license-type", WARNING, READS, "A licence of one's own is a Windows licence.", f"{_REFERENCE}.licenseType",
+         _license),
+    Rule("windows-updates", WARNING, READS, "Windows settings are for Windows nodes.",
+         f"{_REFERENCE}.windowsConfiguration", _windows_updates),
+    Rule("windows-mpi", ERROR, BOTH, "An MPI is launched on Linux nodes.", "launchers: bash text", _windows_mpi),
+    Rule("disk-lun", ERROR, READS, "Each data disk has a unit number of its own.", "azure-batch 15.1, DataDisk.lun",
+         _luns),
+    Rule("disk-ephemeral", ERROR, READS, "An ephemeral system disk is cached for reading.",
+         "Azure: Ephemeral OS disks for Azure VMs", _ephemeral),
+    Rule("vm-confidential", ERROR, READS, "Confidential VMs, and they alone, encrypt their system disk.",
+         "azure-batch 15.1, BatchVmDiskSecurityProfile.securityEncryptionType", _confidential),
+    Rule("vm-uefi", ERROR, READS, "Secure boot and vTPM belong to a kind of VM that has them.",
+         "azure-batch 15.1, SecurityProfile.securityType", _uefi),
+    Rule("vm-trusted-image", ERROR, READS, "Trusted launch and confidential VMs start generation 2 images.", _TRUSTED,
+         _trusted_generation),
+    Rule("secure-boot-drivers", WARNING, READS, "Secure boot lets the drivers of the size load.", _TRUSTED,
+         _secure_boot),
+    Rule("disk-encryption", ERROR, READS, "The disks to encrypt are those the system can.",
+         "azure-batch, DiskEncryptionConfiguration.targets", _encryption),
+    Rule("zonal-infiniband", ERROR, READS, "Nodes that talk over InfiniBand are in one zone.",
+         "Azure Batch: create-pool-availability-zones", _zonal),
+    Rule("extension-names", ERROR, READS, "Extensions have names of their own and wait for others that exist.",
+         "azure-batch 15.1, VMExtension", _extensions),
+)  # fmt: skip

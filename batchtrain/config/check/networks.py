@@ -1,0 +1,390 @@
+"""Rules about how nodes are reached: networks, addresses, ports and their rules, and what needs Entra sign-in."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from batchtrain.config.check.subject import POOL, VM, Path, Subject
+from batchtrain.config.check.table import CREDENTIALS, ERROR, JOBS, WARNING, Found, Rule
+from batchtrain.config.check.table import POOL as READS
+
+NETWORK: Path = (*POOL, "network")
+NAT: Path = (*NETWORK, "inbound_nat_pools")
+ACCESS: Path = (*POOL, "remote_access_control")
+VNET: Path = (*POOL, "virtual_network")
+
+LONGEST_NAME, MOST_RULES, FEWEST_PORTS, LAST_PORT = 77, 25, 40, 65534
+RESERVED_PORTS = (29876, 29877)
+RESERVED_FRONTEND = (50000, 55000)
+LOGIN_PORTS = 1000
+NODES_AN_ADDRESS = 100
+NAT_NAME = r"[A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9_])?"
+
+
+class Ports(NamedTuple):
+    """Public ports that something takes."""
+
+    path: Path
+    first: int
+    last: int
+    taken_by: str
+
+
+# --- endpoints ------------------------------------------------------------------------------------------------------
+
+
+def _nat_names(subject: Subject) -> Found:
+    seen: set[str] = set()
+    for number, nat in enumerate(subject.pool.network.inbound_nat_pools if subject.pool else ()):
+        path = (*NAT, number, "name")
+        if len(nat.name) > LONGEST_NAME:
+            yield path, f"the name has {len(nat.name)} characters, at most {LONGEST_NAME} are allowed"
+        elif not re.fullmatch(NAT_NAME, nat.name):
+            yield (
+                path,
+                f"`{nat.name}`: letters, digits, `_`, `.` and `-`, a letter or digit first and no `.` or `-` last",
+            )
+        if nat.name.lower() in seen:
+            yield path, f"another endpoint is called `{nat.name}`"
+        seen.add(nat.name.lower())
+
+
+def _nat_backend(subject: Subject) -> Found:
+    seen: set[int] = set()
+    for number, nat in enumerate(subject.pool.network.inbound_nat_pools if subject.pool else ()):
+        path = (*NAT, number, "backend_port")
+        if nat.backend_port in RESERVED_PORTS:
+            yield path, f"port {nat.backend_port} of the nodes is Batch's own; take another"
+        if nat.backend_port in seen:
+            yield path, f"another endpoint leads to port {nat.backend_port} of the nodes; one is enough"
+        seen.add(nat.backend_port)
+
+
+def _nat_frontend(subject: Subject) -> Found:
+    for ports in _frontends(subject):
+        first, last = ports.first, ports.last
+        if not 1 <= first <= last <= LAST_PORT:
+            yield ports.path, f"{first} to {last} is no range of ports between 1 and {LAST_PORT}"
+        elif last - first + 1 < FEWEST_PORTS:
+            yield (
+                ports.path,
+                f"{first} to {last} are {last - first + 1} ports, the service wants {FEWEST_PORTS} or more",
+            )
+        elif first <= RESERVED_FRONTEND[1] and last >= RESERVED_FRONTEND[0]:
+            low, high = RESERVED_FRONTEND
+            yield ports.path, f"{first} to {last} meets {low} to {high}, which are Batch's own; stay below or above"
+
+
+def _nat_overlap(subject: Subject) -> Found:
+    taken: list[Ports] = []
+    for ports in _frontends(subject):
+        other = next((one for one in taken if ports.first <= one.last and one.first <= ports.last), None)
+        if other is not None:
+            yield (
+                ports.path,
+                f"{ports.first} to {ports.last} meets the {other.first} to {other.last} of {other.taken_by}",
+            )
+        taken.append(ports)
+
+
+def _frontends(subject: Subject) -> Iterator[Ports]:
+    pool = subject.pool
+    if pool is None:
+        return
+    for number, nat in enumerate(pool.network.inbound_nat_pools):
+        yield Ports((*NAT, number, "frontend_port_range"), *nat.frontend_port_range, f"`{nat.name}`")
+    logins = pool.remote_access_control
+    if logins is not None:
+        first = logins.starting_port
+        yield Ports((*ACCESS, "starting_port"), first, first + LOGIN_PORTS - 1, "the logins (`remote_access_control`)")
+
+
+def _nat_rules(subject: Subject) -> Found:
+    pool = subject.pool
+    if pool is None:
+        return
+    seen: set[int] = set()
+    count = 0
+    for number, nat in enumerate(pool.network.inbound_nat_pools):
+        for index, rule in enumerate(nat.rules):
+            path = (*NAT, number, "rules", index, "priority")
+            if rule.priority in seen:
+                yield path, f"another rule of this pool has the priority {rule.priority}; give each its own"
+            seen.add(rule.priority)
+            count += 1
+    logins = pool.remote_access_control
+    own = len(logins.allow) + len(logins.deny) if logins else 0
+    if count + own > MOST_RULES:
+        path = NAT if count else ACCESS
+        yield path, f"there are {count + own} rules, a pool has at most {MOST_RULES} over all its endpoints"
+
+
+def _addresses(subject: Subject) -> Found:
+    logins = subject.pool.remote_access_control if subject.pool else None
+    if logins is None or not (logins.allow or logins.deny):
+        return
+    import ipaddress  # only where there are addresses
+
+    for name in ("allow", "deny"):
+        for number, address in enumerate(getattr(logins, name)):
+            try:
+                fine = (
+                    re.fullmatch(r"\*|[A-Za-z][A-Za-z.]*", address)
+                    or ipaddress.ip_network(address, strict=False) is not None
+                )
+            except ValueError:
+                fine = False
+            if not fine:
+                yield (*ACCESS, name, number), f"`{address}` is no address; write one such as 203.0.113.0/24, or `*`"
+
+
+def _unreachable(subject: Subject) -> Found:
+    pool = subject.pool
+    if pool and pool.network.public_ip == "nopublicipaddresses" and pool.network.inbound_nat_pools:
+        yield NAT, "the nodes have no public addresses (`public_ip: nopublicipaddresses`), so no port leads to them"
+
+
+# --- public addresses -----------------------------------------------------------------------------------------------
+
+
+def _public_ips(subject: Subject) -> Found:
+    pool = subject.pool
+    if pool is None:
+        return
+    wanted = pool.network.public_ip
+    if pool.public_ips and wanted not in (None, "usermanaged"):
+        yield (
+            (*NETWORK, "public_ip"),
+            f"`public_ips` are addresses of your own, which needs `usermanaged`, not `{wanted}`",
+        )
+    if wanted == "usermanaged" and not pool.public_ips:
+        yield (*NETWORK, "public_ip"), "`usermanaged` needs the ids of the addresses in `pool_specification.public_ips`"
+
+
+def _few_public_ips(subject: Subject) -> Found:
+    pool = subject.pool
+    if pool is None or not pool.public_ips:
+        return
+    most = NODES_AN_ADDRESS * len(pool.public_ips)
+    nodes = max(pool.vm_count.dedicated, pool.vm_count.low_priority)
+    if nodes > most:
+        yield (
+            (*POOL, "public_ips"),
+            f"{len(pool.public_ips)} addresses serve {most} nodes of a kind, the pool has {nodes}",
+        )
+
+
+def _families(subject: Subject) -> Found:
+    families = subject.pool.network.ip_families if subject.pool else ()
+    if families and set(families) != {"IPv4"} and set(families) != {"IPv4", "IPv6"}:
+        yield (*NETWORK, "ip_families"), "write `[IPv4]`, or `[IPv4, IPv6]` for both; IPv6 alone is not served"
+
+
+# --- networks -------------------------------------------------------------------------------------------------------
+
+
+def _network_kind(subject: Subject) -> Found:
+    network = subject.pool.virtual_network if subject.pool else None
+    if network is None:
+        return
+    if network.arm_subnet_id and network.name:
+        yield (*VNET, "name"), "`arm_subnet_id` names a subnet already; keep one of them"
+    if not network.arm_subnet_id and not network.name:
+        yield VNET, "no network is named; give `arm_subnet_id`"
+    if network.name and not network.arm_subnet_id and not network.subnet.name:
+        yield (*VNET, "name"), "a network by name needs `subnet.name` too"
+
+
+def _network_subscription(subject: Subject) -> Found:
+    pool = subject.pool
+    network = pool.virtual_network if pool else None
+    if network is None or not network.name or network.arm_subnet_id:
+        return
+    credentials = subject.recipe.credentials
+    if credentials.management is None or not credentials.management.subscription_id:
+        yield (
+            (*VNET, "name"),
+            ("a network by name needs `credentials.management.subscription_id`; or write its id as `arm_subnet_id`"),
+        )
+    elif not network.resource_group and not (credentials.batch and credentials.batch.resource_group):
+        yield (*VNET, "name"), "a network by name needs `resource_group` here, or that of the Batch account"
+
+
+def _made_network(subject: Subject) -> Found:
+    network = subject.pool.virtual_network if subject.pool else None
+    if network is None:
+        return
+    made = "no network is made here; make it with `az network vnet create`, then name it"
+    if network.create_nonexistant:
+        yield (*VNET, "create_nonexistant"), made
+    if network.address_space is not None:
+        yield (*VNET, "address_space"), f"this is for a network to be made; {made}"
+    if network.subnet.address_prefix is not None:
+        yield (*VNET, "subnet", "address_prefix"), f"this is for a subnet to be made; {made}"
+
+
+def _job_network(subject: Subject) -> Found:
+    pool = subject.pool
+    for path, job in subject.jobs:
+        if job.network is not None and pool and pool.network.dynamic_vnet_assignment_scope != "job":
+            yield (
+                (*path, "network"),
+                "a job brings a network of its own only to a pool with `network.dynamic_vnet_assignment_scope: job`",
+            )
+
+
+# --- ids of Azure's resources, and who may use them -----------------------------------------------------------------
+
+ID_SHAPES = {
+    "subnet": r"providers/Microsoft\.Network/virtualNetworks/[^/]+/subnets/[^/]+",
+    "address": r"providers/Microsoft\.Network/publicIPAddresses/[^/]+",
+    "identity": r"providers/Microsoft\.ManagedIdentity/userAssignedIdentities/[^/]+",
+    "image": r"providers/Microsoft\.Compute/(images/[^/]+|galleries/[^/]+/images/[^/]+(/versions/[^/]+)?)",
+}
+ID_WORDS = {
+    "subnet": ".../providers/Microsoft.Network/virtualNetworks/NAME/subnets/NAME",
+    "address": ".../providers/Microsoft.Network/publicIPAddresses/NAME",
+    "identity": ".../providers/Microsoft.ManagedIdentity/userAssignedIdentities/NAME",
+    "image": ".../providers/Microsoft.Compute/galleries/NAME/images/NAME",
+}
+ID_PATTERNS = {kind: rf"(?i)/subscriptions/[^/]+/resourceGroups/[^/]+/{shape}/?" for kind, shape in ID_SHAPES.items()}
+
+
+def _resource_ids(subject: Subject) -> Found:
+    for path, kind, value in _ids(subject):
+        if not re.fullmatch(ID_PATTERNS[kind], value):
+            yield (
+                path,
+                f"this is no resource id; it looks like /subscriptions/ID/resourceGroups/NAME/{ID_WORDS[kind][4:]}",
+            )
+
+
+def _ids(subject: Subject) -> Iterator[tuple[Path, str, str]]:
+    """Every resource id whose shape is known."""
+    pool = subject.pool
+    if pool is not None:
+        image = pool.vm_configuration.custom_image
+        if image is not None:
+            yield (*VM, "custom_image", "arm_image_id"), "image", image.arm_image_id
+        if pool.virtual_network and pool.virtual_network.arm_subnet_id:
+            yield (*VNET, "arm_subnet_id"), "subnet", pool.virtual_network.arm_subnet_id
+        for number, address in enumerate(pool.public_ips):
+            yield (*POOL, "public_ips", number), "address", address
+    for path, job in subject.jobs:
+        if job.network is not None:
+            yield (*path, "network", "subnet_id"), "subnet", job.network.subnet_id
+    if pool is not None:
+        for number, identity in enumerate(pool.identities):
+            yield (*POOL, "identities", number), "identity", identity
+    for path, identity in identities(subject):
+        yield path, "identity", identity
+
+
+def identities(subject: Subject) -> Iterator[tuple[Path, str]]:
+    """Every managed identity that something wants to use, where it is named."""
+    recipe, pool = subject.recipe, subject.pool
+    for server, registry in recipe.credentials.docker_registry.items():
+        if registry.identity:
+            yield ("credentials", "docker_registry", server, "identity"), registry.identity
+    for alias, volume in recipe.resources.volumes.shared_data_volumes.items():
+        if volume.identity:
+            yield ("global_resources", "volumes", "shared_data_volumes", alias, "identity"), volume.identity
+    if pool is not None:
+        for number, file in enumerate(pool.resource_files):
+            if file.identity:
+                yield (*POOL, "resource_files", number, "identity"), file.identity
+        encryption = pool.vm_configuration.disk_encryption
+        if encryption and encryption.customer_managed_key:
+            yield (
+                (*VM, "disk_encryption", "customer_managed_key", "identity"),
+                encryption.customer_managed_key.identity,
+            )
+    for path, _, task in subject.tasks:
+        for number, file in enumerate(task.resource_files):
+            if file.identity:
+                yield (*path, "resource_files", number, "identity"), file.identity
+        for number, output in enumerate(task.output_data.azure_storage):
+            if output.identity:
+                yield (*path, "output_data", "azure_storage", number, "identity"), output.identity
+
+
+def _identities_on_pool(subject: Subject) -> Found:
+    if subject.pool is None:
+        return
+    known = {identity.lower().rstrip("/") for identity in subject.pool.identities}
+    for path, identity in identities(subject):
+        if identity.lower().rstrip("/") not in known:
+            yield path, "the nodes do not have this identity; add it to `pool_specification.identities`"
+
+
+def _entra(subject: Subject) -> Found:
+    batch = subject.recipe.credentials.batch
+    keyed = batch is not None and bool(batch.account_key or batch.account_key_keyvault_secret_id)
+    if not keyed or (batch and batch.aad) or subject.recipe.credentials.aad:
+        return
+    for path, what in _needs_entra(subject):
+        yield (
+            path,
+            (
+                f"{what} needs sign-in with Microsoft Entra ID, and credentials.yaml gives the account's key: the"
+                " service would refuse it; take `batch.account_key` out, or add `batch.aad`"
+            ),
+        )
+
+
+def _needs_entra(subject: Subject) -> Iterator[tuple[Path, str]]:
+    pool = subject.pool
+    if pool is None:
+        return
+    vm = pool.vm_configuration
+    for kind in ("custom_image", "shared_gallery_image", "community_gallery_image"):
+        if getattr(vm, kind) is not None:
+            yield (*VM, kind), "an image of a gallery or of your own"
+    if pool.virtual_network is not None:
+        yield VNET, "a virtual network"
+    if pool.public_ips:
+        yield (*POOL, "public_ips"), "a public address of your own"
+    if pool.identities:
+        yield (*POOL, "identities"), "a managed identity of the pool"
+
+
+_ENDPOINT = "azure-batch 15.1, BatchInboundNatPool"
+_VNET = "Azure Batch: batch-virtual-network"
+_ADDRESSES = "azure-batch 15.1, BatchPublicIpAddressConfiguration"
+_IDENTITY = "Azure Batch: managed-identity-pools"
+
+RULES = (
+    Rule("nat-name", ERROR, READS, "An endpoint's name is unique and one that the service takes.", f"{_ENDPOINT}.name",
+         _nat_names),
+    Rule("nat-backend-port", ERROR, READS, "An endpoint leads to a port of its own that is not Batch's.",
+         f"{_ENDPOINT}.backendPort", _nat_backend),
+    Rule("nat-frontend-ports", ERROR, READS, "Public ports are 40 or more, outside 50000 to 55000.",
+         f"{_ENDPOINT}.frontendPortRangeStart", _nat_frontend),
+    Rule("nat-overlap", ERROR, READS, "Public ports of endpoints do not meet.", f"{_ENDPOINT}.frontendPortRangeStart",
+         _nat_overlap),
+    Rule("nat-rules", ERROR, READS, f"A pool has at most {MOST_RULES} network rules, each with its own priority.",
+         "azure-batch 15.1, NetworkSecurityGroupRule", _nat_rules),
+    Rule("login-addresses", ERROR, READS, "Addresses that may or may not log in are addresses.",
+         "azure-batch 15.1, NetworkSecurityGroupRule.sourceAddressPrefix", _addresses),
+    Rule("nat-unreachable", WARNING, READS, "Nodes with endpoints have public addresses.",
+         "Azure Batch: simplified-node-communication-pool-no-public-ip", _unreachable),
+    Rule("public-ips", ERROR, READS, "Public addresses of one's own are asked for as such.", f"{_ADDRESSES}.provision",
+         _public_ips),
+    Rule("public-ips-few", ERROR, READS, f"There is a public address for every {NODES_AN_ADDRESS} nodes.",
+         f"{_ADDRESSES}.ipAddressIds", _few_public_ips),
+    Rule("ip-families", ERROR, READS, "Addresses are IPv4, or IPv4 and IPv6.", f"{_ADDRESSES}.ipFamilies", _families),
+    Rule("network-kind", ERROR, READS, "A network is named by id, or by name with its subnet.", _VNET, _network_kind),
+    Rule("network-subscription", WARNING, (*READS, *CREDENTIALS), "A network by name has a subscription.", _VNET,
+         _network_subscription),
+    Rule("network-by-name", WARNING, READS, "Networks exist already.", "batchtrain makes no networks", _made_network),
+    Rule("job-network", ERROR, (*READS, *JOBS), "A job's network is one its pool lets in.",
+         "azure-batch 15.1, BatchJobNetworkConfiguration", _job_network),
+    Rule("resource-id", ERROR, (*READS, *JOBS, *CREDENTIALS, "global_resources"),
+         "Resource ids have their kind's shape.", "Azure Resource Manager: resource ids", _resource_ids),
+    Rule("identity-missing", ERROR, (*READS, *JOBS, *CREDENTIALS, "global_resources"),
+         "A managed identity that is used is one of the pool's.", _IDENTITY, _identities_on_pool),
+    Rule("entra-needed", ERROR, (*READS, *CREDENTIALS), "What a key cannot do is done with Entra sign-in.",
+         f"{_VNET}; batch-sig-images; batch-custom-images; create-pool-public-ip; managed-identity-pools", _entra),
+)  # fmt: skip

@@ -1,0 +1,196 @@
+"""Rules about what is read and no longer done as it was: properties that are gone, and what planners do otherwise."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import msgspec
+
+from batchtrain.config.check.subject import POOL, Path, Subject
+from batchtrain.config.check.table import (
+    CREDENTIALS,
+    ERROR,
+    GLOBAL,
+    INFO,
+    JOBS,
+    REPLICATION,
+    SETTINGS,
+    WARNING,
+    Found,
+    Rule,
+)
+from batchtrain.config.check.table import POOL as READS
+from batchtrain.config.types import GONE, DataTransfer, Gone, Recipe, StorageInput, StorageOutput
+
+EVERYTHING = (*CREDENTIALS, *SETTINGS, *GLOBAL, *REPLICATION, *READS, *JOBS)
+_TRANSFERS = tuple(
+    (name, getattr(DataTransfer(), name))
+    for name in (
+        "method", "ssh_private_key", "scp_ssh_extra_options", "rsync_extra_options", "split_files_megabytes",
+        "max_parallel_transfers_per_node",
+    )
+)  # fmt: skip
+
+
+# --- properties that are gone ---------------------------------------------------------------------------------------
+
+
+class Branch(NamedTuple):
+    """Where patterns of `types.GONE` lead from one place on, and the one that ends here."""
+
+    below: dict[str, Branch]
+    gone: Gone | None
+
+
+def _gone(subject: Subject) -> Found:
+    sections = _sections(subject.recipe)
+    for name, branch in _tree().below.items():
+        yield from _walk(sections.get(name), (name,), branch)
+
+
+def _sections(recipe: Recipe) -> dict[str, Any]:
+    return {
+        "credentials": recipe.credentials,
+        "batchtrain": recipe.settings,
+        "global_resources": recipe.resources,
+        "data_replication": recipe.replication,
+        "pool_specification": recipe.pool,
+        "job_specifications": recipe.jobs,
+    }
+
+
+@lru_cache(maxsize=1)
+def _tree() -> Branch:
+    """The patterns as one tree, so that many tasks are walked over once."""
+    root = Branch({}, None)
+    for gone in GONE:
+        branch = root
+        for step in gone.path[:-1]:
+            branch = branch.below.setdefault(step, Branch({}, None))
+        branch.below[gone.path[-1]] = Branch({}, gone)
+    return root
+
+
+def _walk(value: Any, path: Path, branch: Branch) -> Found:
+    if branch.gone is not None:
+        if _said(value, branch.gone):
+            yield path, f"this is read and has no effect: {branch.gone.instead}"
+        return
+    if not value and not isinstance(value, msgspec.Struct):
+        return
+    for step, below in branch.below.items():
+        if step == "*":
+            for key, item in value.items() if isinstance(value, dict) else enumerate(value):
+                yield from _walk(item, (*path, key), below)
+            continue
+        item = getattr(value, step)
+        if item is not None and item != ():
+            yield from _walk(item, (*path, step), below)
+
+
+def _said(value: Any, gone: Gone) -> bool:
+    return value is gone.only if gone.only is not None else _holds(value)
+
+
+def _holds(value: Any) -> bool:
+    """Whether anything in it is other than absent, false, zero or empty."""
+    if isinstance(value, msgspec.Struct):
+        return any(_holds(getattr(value, name)) for name in value.__struct_fields__)
+    return bool(value)
+
+
+# --- what is done otherwise -----------------------------------------------------------------------------------------
+
+
+def _transfers(subject: Subject) -> Iterator[tuple[Path, StorageInput | StorageOutput]]:
+    """Every transfer to or from storage."""
+    if subject.pool is not None:
+        for number, one in enumerate(subject.pool.input_data.azure_storage):
+            yield (*POOL, "input_data", "azure_storage", number), one
+    for path, job in subject.jobs:
+        for number, one in enumerate(job.input_data.azure_storage):
+            yield (*path, "input_data", "azure_storage", number), one
+    for path, _, task in subject.tasks:
+        for number, one in enumerate(task.input_data.azure_storage):
+            yield (*path, "input_data", "azure_storage", number), one
+        for number, output in enumerate(task.output_data.azure_storage):
+            yield (*path, "output_data", "azure_storage", number), output
+
+
+def _file_shares(subject: Subject) -> Found:
+    for path, one in _transfers(subject):
+        if one.is_file_share:
+            yield (
+                (*path, "is_file_share"),
+                "Batch brings blobs, not the files of a share; mount the share as a volume with driver `azurefile`",
+            )
+    for path, _, task in subject.tasks:
+        if task.task_factory and task.task_factory.file and task.task_factory.file.azure_storage.is_file_share:
+            yield (
+                (*path, "task_factory", "file", "azure_storage", "is_file_share"),
+                "tasks are made of the blobs of a container; put the files there",
+            )
+
+
+def _filters(subject: Subject) -> Found:
+    for path, one in _transfers(subject):
+        if not one.exclude:
+            continue
+        what = "uploads every file of the patterns" if path[-3] == "output_data" else "brings every blob of the prefix"
+        yield (*path, "exclude"), f"Batch {what}: nothing is left out; narrow `include` instead"
+
+
+def _task_files(subject: Subject) -> Found:
+    where = [((*POOL, "input_data"), subject.pool.input_data)] if subject.pool else []
+    where += [((*path, "input_data"), job.input_data) for path, job in subject.jobs]
+    where += [
+        ((*path, "input_data"), task.input_data) for path, _, task in subject.tasks if task.input_data.azure_batch
+    ]
+    for path, data in where:
+        for number, one in enumerate(data.azure_batch):
+            yield (
+                (*path, "azure_batch", number),
+                f"the files of task `{one.task_id}` are not fetched from its node; have that task upload them with"
+                " `output_data`, and read them here with `azure_storage`",
+            )
+
+
+def _copies(subject: Subject) -> Found:
+    for number, files in enumerate(subject.recipe.resources.files):
+        transfer = files.destination.data_transfer
+        for name, usual in _TRANSFERS:
+            if getattr(transfer, name) != usual:
+                yield (
+                    ("global_resources", "files", number, "destination", "data_transfer", name),
+                    "files are not copied to the nodes' own disks; they go to storage with `batchtrain data ingress`,"
+                    " and nodes read them by `input_data` or a volume",
+                )
+
+
+_GONE = "Azure Batch: migration guides; ADRs"
+_SHIPYARD = "Batch Shipyard 3.9.1, and what Azure Batch does instead"
+_LOADER = "batchtrain.config.load"
+_PLANNER = "batchtrain.plan"
+
+RULES = (
+    Rule("gone", WARNING, EVERYTHING, "A property has an effect.", _GONE, _gone),
+    Rule("file-share", WARNING, (*READS, *JOBS), "What is fetched or uploaded are blobs.",
+         "azure-batch 15.1, ResourceFile, OutputFile", _file_shares),
+    Rule("filter-approximate", WARNING, (*READS, *JOBS), "Patterns say what to take.",
+         "azure-batch 15.1, OutputFile.filePattern", _filters),
+    Rule("task-file-input", WARNING, (*READS, *JOBS), "Files of other tasks come through storage.", _SHIPYARD,
+         _task_files),
+    Rule("copy-to-nodes", WARNING, GLOBAL, "Files reach the nodes through storage.", _SHIPYARD, _copies),
+    Rule("renamed", WARNING, EVERYTHING, "A property has today's name.", _LOADER),
+    Rule("elsewhere", WARNING, (), "A file or section is part of the language.", _LOADER),
+    Rule("placeholder", WARNING, CREDENTIALS, "The credentials are filled in.", _LOADER),
+    Rule("source-missing", ERROR, JOBS, "A task's source is a directory.", _LOADER),
+    Rule("offline-count", INFO, (*READS, *JOBS), "The number of nodes is the living pool's.", _PLANNER),
+    Rule("password-on-nodes", WARNING, (*CREDENTIALS, *GLOBAL), "No password stands where others read it.", _PLANNER),
+    Rule("schedule-links", WARNING, (*SETTINGS, *JOBS), "Links to storage last as long as their schedule.", _PLANNER),
+    Rule("offline-files", INFO, JOBS, "The files that tasks are made of are those of the container.", _PLANNER),
+    Rule("offline-custom", INFO, JOBS, "The tasks of a custom factory are those that its function gives.", _PLANNER),
+    Rule("uneven-zip", WARNING, JOBS, "The lists of a `zip` have as many values each.", _PLANNER),
+)  # fmt: skip

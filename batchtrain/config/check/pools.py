@@ -1,0 +1,284 @@
+"""Rules about a pool's nodes, slots, scaling, upgrades and users."""
+
+from __future__ import annotations
+
+from batchtrain.config.check.spans import HOUR, MINUTE, length
+from batchtrain.config.check.subject import POOL, VM, Subject
+from batchtrain.config.check.table import CREDENTIALS, ERROR, INFO, JOBS, WARNING, Found, Rule
+from batchtrain.config.check.table import POOL as READS
+
+INTER_NODE_LIMIT = 100
+USER_NAME_LIMIT = 20
+CUSTOM_IMAGE_LIMITS = (2000, 1000)
+AUTOSCALE: tuple[str | int, ...] = (*POOL, "autoscale")
+
+
+# --- nodes ----------------------------------------------------------------------------------------------------------
+
+
+def _mixed(subject: Subject) -> Found:
+    pool = subject.pool
+    if pool and pool.inter_node_communication_enabled and pool.vm_count.dedicated and pool.vm_count.low_priority:
+        yield (
+            (*POOL, "vm_count"),
+            "a pool with inter-node communication cannot mix dedicated and spot nodes; set one of them to 0",
+        )
+
+
+def _too_many_nodes(subject: Subject) -> Found:
+    pool, most = subject.pool, subject.most_nodes
+    if pool and pool.inter_node_communication_enabled and most is not None and most > INTER_NODE_LIMIT:
+        yield (
+            (*POOL, "vm_count") if subject.scaling is None else (*AUTOSCALE, "scenario", "maximum_vm_count"),
+            f"{most} nodes are more than the {INTER_NODE_LIMIT} a pool with inter-node communication may have",
+        )
+
+
+def _custom_image_nodes(subject: Subject) -> Found:
+    pool = subject.pool
+    if pool is None or pool.vm_configuration.custom_image is None:
+        return
+    for name, most in zip(("dedicated", "low_priority"), CUSTOM_IMAGE_LIMITS, strict=True):
+        if getattr(pool.vm_count, name) > most:
+            yield (*POOL, "vm_count", name), f"a pool of a custom image has at most {most} such nodes"
+
+
+def _spot_inter_node(subject: Subject) -> Found:
+    pool = subject.pool
+    if pool and pool.inter_node_communication_enabled and subject.spot:
+        yield (
+            (*POOL, "vm_count") if pool.vm_count.low_priority else (*AUTOSCALE, "scenario", "maximum_vm_count"),
+            "when Azure takes one spot node back, every multi-instance task that has it starts again from the"
+            " beginning; write checkpoints, or use dedicated nodes",
+        )
+
+
+def _empty(subject: Subject) -> Found:
+    pool = subject.pool
+    if pool and subject.scaling is None and not pool.vm_count.dedicated and not pool.vm_count.low_priority:
+        yield (*POOL, "vm_count"), "the pool has no nodes, so its tasks wait until somebody resizes it"
+
+
+def _slots(subject: Subject) -> Found:
+    size, pool = subject.size, subject.pool
+    if pool is None or size is None or not size.cores:
+        return
+    most = min(4 * size.cores, 256)
+    if pool.task_slots_per_node > most:
+        yield (*POOL, "task_slots_per_node"), f"{size.name} takes at most {most} (4 a core)"
+
+
+def _resize_timeout(subject: Subject) -> Found:
+    given = subject.pool.resize_timeout if subject.pool else None
+    if given is not None and 0 <= length(given) < 5 * MINUTE:
+        yield (*POOL, "resize_timeout"), f"`{given}` is less than the 5 minutes the service wants at least"
+
+
+# --- scaling --------------------------------------------------------------------------------------------------------
+
+
+def _autoscale_kind(subject: Subject) -> Found:
+    scaling = subject.pool.autoscale if subject.pool else None
+    if scaling is not None and not scaling.formula and scaling.scenario is None:
+        yield AUTOSCALE, "neither a `formula` nor a `scenario` is given, so the pool does not scale itself"
+
+
+def _autoscale_both(subject: Subject) -> Found:
+    scaling = subject.pool.autoscale if subject.pool else None
+    if scaling is not None and scaling.formula and scaling.scenario is not None:
+        yield (*AUTOSCALE, "scenario"), "the `formula` beside it wins; take one of them out"
+
+
+def _autoscale_interval(subject: Subject) -> Found:
+    scaling = subject.pool.autoscale if subject.pool else None
+    given = scaling.evaluation_interval if scaling else None
+    if given is not None and length(given) >= 0 and not 5 * MINUTE <= length(given) <= 168 * HOUR:
+        yield (*AUTOSCALE, "evaluation_interval"), f"`{given}` is not between 5 minutes and 7 days"
+
+
+def _autoscale_formula(subject: Subject) -> Found:
+    scaling = subject.pool.autoscale if subject.pool else None
+    if scaling is None or not scaling.formula:
+        return
+    from batchtrain import formula  # only where there is one
+
+    try:
+        formula.parse(scaling.formula)
+    except formula.FormulaError as error:
+        yield (*AUTOSCALE, "formula"), f"in the formula, {error}"
+
+
+def _autoscale_count(subject: Subject) -> Found:
+    pool = subject.pool
+    if pool and pool.autoscale and pool.autoscale.formula and (pool.vm_count.dedicated or pool.vm_count.low_priority):
+        yield (*POOL, "vm_count"), "the autoscale formula alone decides the number of nodes"
+
+
+def _autoscale_maximum(subject: Subject) -> Found:
+    pool = subject.pool
+    scenario = pool.autoscale.scenario if pool and pool.autoscale and not pool.autoscale.formula else None
+    if pool is None or scenario is None:
+        return
+    path = (*AUTOSCALE, "scenario", "maximum_vm_count")
+    caps = scenario.maximum_vm_count
+    for name in ("dedicated", "low_priority"):
+        least, most = getattr(pool.vm_count, name), getattr(caps, name) or 0
+        if 0 <= most < least:
+            yield (*path, name), f"the most nodes are {most}, fewer than the {least} of `vm_count`, which are the least"
+    if not caps.dedicated and not caps.low_priority and subject.most_nodes == 0:
+        yield path, "both are 0, so the pool never gets a node"
+
+
+# --- upgrades -------------------------------------------------------------------------------------------------------
+
+
+def _upgrade(subject: Subject) -> Found:
+    policy = subject.pool.upgrade_policy if subject.pool else None
+    rolling = policy.rolling if policy else None
+    if subject.pool is None or rolling is None:
+        return
+    path = (*POOL, "upgrade_policy", "rolling")
+    at_once, unhealthy = rolling.max_batch_instance_percent, rolling.max_unhealthy_instance_percent
+    if at_once is not None and unhealthy is not None and at_once > unhealthy:
+        yield (
+            (*path, "max_batch_instance_percent"),
+            f"{at_once} is more than `max_unhealthy_instance_percent`, {unhealthy}, and the nodes of a batch count as"
+            " unhealthy",
+        )
+    if rolling.enable_cross_zone_upgrade is not None and subject.pool.vm_configuration.node_placement != "zonal":
+        yield (*path, "enable_cross_zone_upgrade"), "this needs `vm_configuration.node_placement: zonal`"
+
+
+# --- users and logins -----------------------------------------------------------------------------------------------
+
+
+def _user_names(subject: Subject) -> Found:
+    seen: set[str] = set()
+    for number, account in enumerate(subject.pool.user_accounts if subject.pool else ()):
+        path = (*POOL, "user_accounts", number, "name")
+        if len(account.name) > USER_NAME_LIMIT:
+            yield path, f"`{account.name}` has {len(account.name)} characters, a user name at most {USER_NAME_LIMIT}"
+        if account.name.lower() in seen:
+            yield path, f"another account is called `{account.name}`"
+        seen.add(account.name.lower())
+
+
+def _user_ids(subject: Subject) -> Found:
+    for number, account in enumerate(subject.pool.user_accounts if subject.pool else ()):
+        if (account.uid is None) != (account.gid is None):
+            given, lacking = ("uid", "gid") if account.gid is None else ("gid", "uid")
+            yield (*POOL, "user_accounts", number, given), f"`{lacking}` is missing: both are given, or neither"
+
+
+def _user_system(subject: Subject) -> Found:
+    for number, account in enumerate(subject.pool.user_accounts if subject.pool else ()):
+        path = (*POOL, "user_accounts", number)
+        if subject.windows and account.uid is not None:
+            yield (*path, "uid"), "Windows nodes have no user ids; leave `uid` and `gid` out"
+        if subject.linux and account.login_mode is not None:
+            yield (*path, "login_mode"), "the way of logging in is chosen on Windows alone; leave it out"
+
+
+def _user_passwords(subject: Subject) -> Found:
+    known = subject.recipe.credentials.user_accounts
+    for number, account in enumerate(subject.pool.user_accounts if subject.pool else ()):
+        secret = known.get(account.name)
+        if secret is None or not (secret.password or secret.password_keyvault_secret_id):
+            yield (
+                (*POOL, "user_accounts", number, "name"),
+                f"credentials.yaml has no password for `{account.name}` (`user_accounts.{account.name}.password`);"
+                " the service wants one when the pool is made",
+            )
+
+
+def _login_system(subject: Subject) -> Found:
+    pool = subject.pool
+    if pool and pool.ssh is not None and subject.windows:
+        yield (*POOL, "ssh"), "the nodes run Windows: the login is made with `rdp`"
+    if pool and pool.rdp is not None and subject.linux:
+        yield (*POOL, "rdp"), "the nodes run Linux: the login is made with `ssh`"
+
+
+def _ssh_key(subject: Subject) -> Found:
+    ssh = subject.pool.ssh if subject.pool else None
+    if ssh is not None and ssh.ssh_public_key is not None and ssh.ssh_public_key_data is not None:
+        yield (*POOL, "ssh", "ssh_public_key_data"), "`ssh_public_key` names another key; keep one of them"
+
+
+def _packages(subject: Subject) -> Found:
+    seen: set[tuple[str, str | None]] = set()
+    for number, package in enumerate(subject.pool.application_packages if subject.pool else ()):
+        if (package.id.lower(), package.version) in seen:
+            yield (*POOL, "application_packages", number), f"`{package.id}` is listed twice"
+        seen.add((package.id.lower(), package.version))
+
+
+def _auto_pool_prefix(subject: Subject) -> Found:
+    pool = subject.pool
+    if pool and len(pool.id) > 20 and any(job.auto_pool for _, job in subject.jobs):
+        yield (
+            (*POOL, "id"),
+            f"an automatic pool's id begins with this, and that may have 20 characters; it has {len(pool.id)}",
+        )
+
+
+def _encryption_set(subject: Subject) -> Found:
+    """A disk encryption set needs an account that allocates in the user's own subscription."""
+    disk = subject.pool.vm_configuration.os_disk if subject.pool else None
+    if disk is not None and disk.disk_encryption_set is not None:
+        yield (
+            (*VM, "os_disk", "disk_encryption_set"),
+            "this is refused unless the Batch account allocates in your own subscription (UserSubscription mode)",
+        )
+
+
+_BOTH = (*READS, *JOBS)
+_LIMITS = "Azure Batch: batch-quota-limit"
+_SCALING = "Azure Batch: batch-automatic-scaling"
+_ACCOUNT = "azure-batch 15.1, UserAccount"
+
+RULES = (
+    Rule("inter-node-mixed", ERROR, READS, "An inter-node pool has one kind of nodes.",
+         "Azure Batch: batch-spot-vms; measured by Batch Shipyard", _mixed),
+    Rule("inter-node-limit", ERROR, READS, f"An inter-node pool has at most {INTER_NODE_LIMIT} nodes.", _LIMITS,
+         _too_many_nodes),
+    Rule("custom-image-limit", ERROR, READS, "A pool of a custom image is not too large.", _LIMITS,
+         _custom_image_nodes),
+    Rule("spot-inter-node", WARNING, READS, "Gangs do not depend on nodes that Azure may take back.",
+         "Azure Batch: batch-spot-vms", _spot_inter_node),
+    Rule("pool-empty", INFO, READS, "A pool has nodes.", "azure-batch 15.1, targetDedicatedNodes", _empty),
+    Rule("slots-limit", ERROR, READS, "A node takes at most 4 tasks a core, 256 in all.",
+         "azure-batch 15.1, taskSlotsPerNode", _slots),
+    Rule("resize-timeout", ERROR, READS, "Allocation may take 5 minutes or more.", "azure-batch 15.1, resizeTimeout",
+         _resize_timeout),
+    Rule("autoscale-empty", WARNING, READS, "A pool that scales itself has a formula or a scenario.", _SCALING,
+         _autoscale_kind),
+    Rule("autoscale-both", WARNING, READS, "A pool scales by a formula or by a scenario.", _SCALING, _autoscale_both),
+    Rule("autoscale-interval", ERROR, READS, "A formula is evaluated every 5 minutes to 7 days.",
+         "azure-batch 15.1, autoScaleEvaluationInterval", _autoscale_interval),
+    Rule("autoscale-formula", ERROR, READS, "A formula is well formed, 8 KB and 100 statements at most.", _SCALING,
+         _autoscale_formula),
+    Rule("autoscale-count", INFO, READS, "A fixed number of nodes and a formula are not both given.",
+         "azure-batch 15.1, enableAutoScale", _autoscale_count),
+    Rule("autoscale-maximum", WARNING, READS, "A scenario's most nodes are not fewer than its least.",
+         "Batch Shipyard: `vm_count` is the least under a scenario", _autoscale_maximum),
+    Rule("upgrade-policy", ERROR, READS, "A rolling upgrade's numbers fit each other and the pool.",
+         "azure-batch 15.1, RollingUpgradePolicy", _upgrade),
+    Rule("user-name", ERROR, READS, f"User names are unique and have at most {USER_NAME_LIMIT} characters.",
+         f"{_ACCOUNT}.name", _user_names),
+    Rule("user-ids", ERROR, READS, "A user has both a user id and a group id, or neither.",
+         "azure-batch 15.1, LinuxUserConfiguration", _user_ids),
+    Rule("user-system", ERROR, READS, "A user's settings are those of the nodes' system.", _ACCOUNT, _user_system),
+    Rule("user-password", WARNING, (*READS, *CREDENTIALS), "A user has a password.", f"{_ACCOUNT}.password",
+         _user_passwords),
+    Rule("login-system", WARNING, READS, "Linux nodes have ssh logins, Windows nodes have rdp logins.",
+         "azure-batch 15.1, BatchNodeUserCreateOptions", _login_system),
+    Rule("ssh-key", ERROR, READS, "A login has one public key.",
+         "azure-batch 15.1, BatchNodeUserCreateOptions.sshPublicKey", _ssh_key),
+    Rule("pool-packages", ERROR, READS, "An application package is listed once.",
+         "azure-batch 15.1, applicationPackageReferences", _packages),
+    Rule("auto-pool-prefix", ERROR, _BOTH, "The id of a pool made for a job begins with 20 characters at most.",
+         "azure-batch 15.1, BatchAutoPoolSpecification.autoPoolIdPrefix", _auto_pool_prefix),
+    Rule("disk-encryption-set", WARNING, READS, "A disk encryption set needs an account of the right mode.",
+         "azure-batch 15.1, ManagedDisk.diskEncryptionSet", _encryption_set),
+)  # fmt: skip

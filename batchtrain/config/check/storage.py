@@ -1,0 +1,334 @@
+"""Rules about what travels: storage links, volumes, resource files, inputs, outputs, and files to bring to storage."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from batchtrain.config.check.subject import POOL, Path, Subject
+from batchtrain.config.check.table import CREDENTIALS, ERROR, GLOBAL, JOBS, SETTINGS, WARNING, Found, Rule
+from batchtrain.config.check.table import POOL as READS
+from batchtrain.config.types import InputData, ResourceFile, SharedDataVolume
+
+ALL = (*GLOBAL, *READS, *JOBS)
+VOLUMES: Path = ("global_resources", "volumes")
+FILES: Path = ("global_resources", "files")
+MOST_MOUNTS = 10
+MOUNTED_BY_BATCH = ("azureblob", "azurefile", "nfs", "cifs")
+GONE_DRIVERS = ("glusterfs_on_compute", "storage_cluster")
+NEEDED = {
+    "azureblob": ("storage_account_settings", "azure_blob_container_name"),
+    "azurefile": ("storage_account_settings", "azure_file_share_name"),
+    "nfs": ("source",),
+    "cifs": ("source",),
+    "custom_linux_mount": ("fstab_entry",),
+}
+SOURCE = {
+    "nfs": (r"[^\s:/]+:/\S*", "server:/path"),
+    "cifs": (r"//[^\s/]+/\S+", "//server/share"),
+}
+# Azure Storage: Naming and referencing containers; a share has the same rule.
+CONTAINER = r"[a-z0-9](?!.*--)[a-z0-9-]{1,61}[a-z0-9]|\$(root|web|logs)"
+OCTAL = r"(0o)?[0-7]{1,5}"
+FILE_SOURCES = ("blob_source", "storage_container_url", "auto_storage_container_name")
+
+
+# --- links ----------------------------------------------------------------------------------------------------------
+
+
+def _links(subject: Subject) -> Iterator[tuple[Path, str]]:
+    """Every storage link that something is read from or written to, where it stands."""
+    recipe = subject.recipe
+    for alias, volume in recipe.resources.volumes.shared_data_volumes.items():
+        if volume.storage_account_settings:
+            yield (*VOLUMES, "shared_data_volumes", alias, "storage_account_settings"), volume.storage_account_settings
+    for number, files in enumerate(recipe.resources.files):
+        if files.destination.storage_account_settings:
+            path = (*FILES, number, "destination", "storage_account_settings")
+            yield path, files.destination.storage_account_settings
+    for path, data in _inputs(subject):
+        for number, one in enumerate(data.azure_storage):
+            yield (*path, "azure_storage", number, "storage_account_settings"), one.storage_account_settings
+    for path, _, task in subject.tasks:
+        for number, output in enumerate(task.output_data.azure_storage):
+            yield (
+                (*path, "output_data", "azure_storage", number, "storage_account_settings"),
+                output.storage_account_settings,
+            )
+        if task.task_factory and task.task_factory.file:
+            yield (
+                (*path, "task_factory", "file", "azure_storage", "storage_account_settings"),
+                task.task_factory.file.azure_storage.storage_account_settings,
+            )
+
+
+def _inputs(subject: Subject) -> Iterator[tuple[Path, InputData]]:
+    if subject.pool is not None:
+        yield (*POOL, "input_data"), subject.pool.input_data
+    for path, job in subject.jobs:
+        yield (*path, "input_data"), job.input_data
+    for path, _, task in subject.tasks:
+        if task.input_data.azure_storage or task.input_data.azure_batch:
+            yield (*path, "input_data"), task.input_data
+
+
+def _unknown_links(subject: Subject) -> Found:
+    known = subject.recipe.credentials.storage
+    if known:
+        for path, link in _every_link(subject):
+            if link not in known:
+                yield path, f"credentials.yaml has no storage account `{link}`{subject.nearest(link, known)}"
+
+
+def _missing_links(subject: Subject) -> Found:
+    if subject.recipe.credentials.storage:
+        return
+    seen: set[str] = set()
+    for path, link in _links(subject):
+        if link not in seen:
+            yield path, f"credentials.yaml has no storage account `{link}`; it is needed when this is sent"
+        seen.add(link)
+    through = subject.recipe.settings.storage_account_settings
+    if through and through not in seen and any(task.source for _, _, task in subject.tasks):
+        yield (
+            ("batchtrain", "storage_account_settings"),
+            f"credentials.yaml has no storage account `{through}`; the tasks' files travel inside the requests",
+        )
+
+
+def _every_link(subject: Subject) -> Iterator[tuple[Path, str]]:
+    if subject.recipe.settings.storage_account_settings:
+        yield ("batchtrain", "storage_account_settings"), subject.recipe.settings.storage_account_settings
+    yield from _links(subject)
+
+
+# --- volumes --------------------------------------------------------------------------------------------------------
+
+
+def _unknown_volumes(subject: Subject) -> Found:
+    volumes = subject.recipe.resources.volumes
+    known = {name: frozenset(getattr(volumes, name)) for name in ("data_volumes", "shared_data_volumes")}
+    for path, owner in subject.owners:
+        if not owner.data_volumes and not owner.shared_data_volumes:
+            continue
+        for name, aliases in (("data_volumes", owner.data_volumes), ("shared_data_volumes", owner.shared_data_volumes)):
+            for number, alias in enumerate(aliases):
+                if alias not in known[name]:
+                    yield (*path, name, number), _no_volume(subject, alias, name)
+    for number, files in enumerate(subject.recipe.resources.files):
+        volume = files.destination.shared_data_volume
+        if volume is not None and volume not in volumes.shared_data_volumes:
+            path = (*FILES, number, "destination", "shared_data_volume")
+            yield path, _no_volume(subject, volume, "shared_data_volumes")
+
+
+def _no_volume(subject: Subject, alias: str, name: str) -> str:
+    volumes = subject.recipe.resources.volumes
+    other = "shared_data_volumes" if name == "data_volumes" else "data_volumes"
+    if alias in getattr(volumes, other):
+        return f"`{alias}` is one of `{other}`; list it there"
+    return f"`global_resources.volumes.{name}` has no `{alias}`{subject.nearest(alias, getattr(volumes, name))}"
+
+
+def _volume_fields(subject: Subject) -> Found:
+    used = _used_volumes(subject)
+    for alias, volume in subject.recipe.resources.volumes.shared_data_volumes.items():
+        path = (*VOLUMES, "shared_data_volumes", alias)
+        for name in NEEDED.get(volume.volume_driver, ()):
+            if not getattr(volume, name):
+                yield path, f"a volume with driver `{volume.volume_driver}` needs `{name}`"
+        if not volume.container_path and alias in used and volume.volume_driver not in GONE_DRIVERS:
+            yield path, "containers mount this volume, so it needs a `container_path`"
+        yield from _volume_source(path, volume)
+    for alias, data in subject.recipe.resources.volumes.data_volumes.items():
+        if not data.container_path and alias in used:
+            yield (*VOLUMES, "data_volumes", alias), "containers mount this volume, so it needs a `container_path`"
+
+
+def _used_volumes(subject: Subject) -> set[str]:
+    used: set[str] = set()
+    for _, owner in subject.owners:
+        if owner.data_volumes or owner.shared_data_volumes:
+            used.update(owner.data_volumes, owner.shared_data_volumes)
+    return used
+
+
+def _volume_source(path: Path, volume: SharedDataVolume) -> Found:
+    shape, words = SOURCE.get(volume.volume_driver, ("", ""))
+    if shape and volume.source and not re.fullmatch(shape, volume.source):
+        yield (*path, "source"), f"`{volume.source}` is not written as `{words}`"
+
+
+def _volume_driver(subject: Subject) -> Found:
+    for alias, volume in subject.recipe.resources.volumes.shared_data_volumes.items():
+        if volume.volume_driver in GONE_DRIVERS:
+            yield (
+                (*VOLUMES, "shared_data_volumes", alias, "volume_driver"),
+                f"`{volume.volume_driver}` file systems are not set up, so the volume is not mounted; use `azurefile`,"
+                " `nfs` or `azureblob`",
+            )
+
+
+def _mounts(subject: Subject) -> Found:
+    shared = subject.recipe.resources.volumes.shared_data_volumes
+    mounted = [alias for alias, volume in shared.items() if volume.volume_driver in MOUNTED_BY_BATCH]
+    if len(mounted) > MOST_MOUNTS:
+        yield (*VOLUMES, "shared_data_volumes"), f"there are {len(mounted)}, a node mounts at most {MOST_MOUNTS}"
+
+
+def _windows_mounts(subject: Subject) -> Found:
+    if not subject.windows:
+        return
+    for alias, volume in subject.recipe.resources.volumes.shared_data_volumes.items():
+        if volume.volume_driver in ("azureblob", "nfs", "custom_linux_mount"):
+            yield (
+                (*VOLUMES, "shared_data_volumes", alias, "volume_driver"),
+                f"`{volume.volume_driver}` is mounted by Linux nodes alone; Windows nodes mount `azurefile` and `cifs`",
+            )
+
+
+def _share_logins(subject: Subject) -> Found:
+    for alias, volume in subject.recipe.resources.volumes.shared_data_volumes.items():
+        secret = subject.recipe.credentials.shares.get(alias)
+        named = secret is not None and bool(secret.password or secret.password_keyvault_secret_id)
+        if volume.volume_driver == "cifs" and not named:
+            yield (
+                (*VOLUMES, "shared_data_volumes", alias),
+                f"credentials.yaml has no login for this share (`shares.{alias}`, with username and password)",
+            )
+
+
+def _volume_names(subject: Subject) -> Found:
+    for alias, volume in subject.recipe.resources.volumes.shared_data_volumes.items():
+        for name in ("azure_blob_container_name", "azure_file_share_name"):
+            value = getattr(volume, name)
+            if value and not re.fullmatch(CONTAINER, value):
+                yield (*VOLUMES, "shared_data_volumes", alias, name), _no_container(value)
+    sound: set[str] = set()
+    for path, remote in _remote_paths(subject):
+        container = remote.strip("/").split("/", 1)[0]
+        if container in sound:
+            continue
+        if re.fullmatch(CONTAINER, container) or set(container) & set("${}<>"):
+            sound.add(container)
+        else:
+            yield path, _no_container(container)
+
+
+def _no_container(name: str) -> str:
+    return f"`{name}` is no container's name: 3 to 63 lower-case letters, digits and single `-`"
+
+
+def _remote_paths(subject: Subject) -> Iterator[tuple[Path, str]]:
+    for path, data in _inputs(subject):
+        for number, one in enumerate(data.azure_storage):
+            yield (*path, "azure_storage", number, "remote_path"), one.remote_path
+    for path, _, task in subject.tasks:
+        for number, output in enumerate(task.output_data.azure_storage):
+            yield (*path, "output_data", "azure_storage", number, "remote_path"), output.remote_path
+
+
+def _bind_options(subject: Subject) -> Found:
+    volumes = subject.recipe.resources.volumes
+    for name, group in (("data_volumes", volumes.data_volumes), ("shared_data_volumes", volumes.shared_data_volumes)):
+        for alias, volume in group.items():
+            if volume.bind_options and not {"ro", "rw"} & set(volume.bind_options.split(",")):
+                yield (*VOLUMES, name, alias, "bind_options"), f"`{volume.bind_options}` is neither `ro` nor `rw`"
+
+
+# --- resource files -------------------------------------------------------------------------------------------------
+
+
+def _resource_files(subject: Subject) -> Iterator[tuple[Path, ResourceFile]]:
+    if subject.pool is not None:
+        yield from _numbered((*POOL, "resource_files"), subject.pool.resource_files)
+    for path, job in subject.jobs:
+        for name in ("job_manager", "job_preparation", "job_release"):
+            part = getattr(job, name)
+            if part is not None and part.resource_files:
+                yield from _numbered((*path, name, "resource_files"), part.resource_files)
+    for path, _, task in subject.tasks:
+        if task.resource_files:
+            yield from _numbered((*path, "resource_files"), task.resource_files)
+        if task.multi_instance is not None and task.multi_instance.resource_files:
+            yield from _numbered((*path, "multi_instance", "resource_files"), task.multi_instance.resource_files)
+
+
+def _numbered(path: Path, files: tuple[ResourceFile, ...]) -> Iterator[tuple[Path, ResourceFile]]:
+    for number, file in enumerate(files):
+        yield (*path, number), file
+
+
+def _file_sources(subject: Subject) -> Found:
+    for path, file in _resource_files(subject):
+        given = [name for name in FILE_SOURCES if getattr(file, name)]
+        if len(given) != 1:
+            what = "no source is given" if not given else " and ".join(f"`{name}`" for name in given) + " are given"
+            yield path, f"{what}; a resource file has one of {', '.join(f'`{name}`' for name in FILE_SOURCES)}"
+            continue
+        if given == ["blob_source"] and not file.file_path:
+            yield path, "a file by URL needs a `file_path`"
+        if given == ["blob_source"] and file.blob_prefix is not None:
+            yield (*path, "blob_prefix"), "a prefix chooses among the blobs of a container; a file by URL has none"
+
+
+def _file_urls(subject: Subject) -> Found:
+    for path, file in _resource_files(subject):
+        for name in ("blob_source", "storage_container_url"):
+            url = getattr(file, name)
+            if url and not re.match(r"https?://[^/\s]+", url) and "{" not in url:
+                yield (*path, name), "this is no http(s) URL"
+
+
+def _file_modes(subject: Subject) -> Found:
+    for path, file in _resource_files(subject):
+        if file.file_mode is not None and not re.fullmatch(OCTAL, file.file_mode):
+            yield (*path, "file_mode"), f"`{file.file_mode}` is no octal mode, such as `0755`"
+
+
+# --- files to bring to storage --------------------------------------------------------------------------------------
+
+
+def _destination(subject: Subject) -> Found:
+    for number, files in enumerate(subject.recipe.resources.files):
+        path = (*FILES, number, "destination")
+        given = (files.destination.shared_data_volume, files.destination.storage_account_settings)
+        if all(given):
+            yield (*path, "shared_data_volume"), "`storage_account_settings` is given too; keep one of them"
+        elif not any(given) and files.destination.data_transfer.method is None:
+            yield path, "name a `storage_account_settings`, or a `shared_data_volume` that is in storage"
+        if files.destination.storage_account_settings and not files.destination.data_transfer.remote_path:
+            yield path, "a storage account needs `data_transfer.remote_path`: the container, then where in it"
+
+
+_LINKS = "Batch Shipyard: storage account links"
+_MOUNT = "azure-batch 15.1, MountConfiguration"
+_FILE = "azure-batch 15.1, ResourceFile"
+
+RULES = (
+    Rule("storage-link", WARNING, (*SETTINGS, *CREDENTIALS, *ALL), "Storage accounts that are used have credentials.",
+         _LINKS, _missing_links),
+    Rule("storage-link-unknown", ERROR, (*SETTINGS, *CREDENTIALS, *ALL), "A storage link is one of the credentials'.",
+         _LINKS, _unknown_links),
+    Rule("volume-unknown", ERROR, (*GLOBAL, *JOBS), "A volume that is used is defined.",
+         "Batch Shipyard: volume aliases", _unknown_volumes),
+    Rule("volume-fields", ERROR, (*GLOBAL, *JOBS), "A volume has what its driver needs.", _MOUNT, _volume_fields),
+    Rule("volume-driver", WARNING, GLOBAL, "A volume's file system is one that Batch mounts.", _MOUNT, _volume_driver),
+    Rule("volume-limit", ERROR, GLOBAL, f"A node mounts at most {MOST_MOUNTS} file systems.",
+         "Azure Batch: virtual-file-mount", _mounts),
+    Rule("volume-system", ERROR, (*GLOBAL, *READS), "A volume is one the nodes' system can mount.",
+         "azure-batch 15.1, AzureBlobFileSystemConfiguration; virtual-file-mount", _windows_mounts),
+    Rule("volume-bind-options", WARNING, GLOBAL, "A volume is mounted `ro` or `rw`.", "docker run --volume",
+         _bind_options),
+    Rule("share-login", WARNING, (*GLOBAL, *CREDENTIALS), "A CIFS share has a login.",
+         "azure-batch 15.1, CifsMountConfiguration", _share_logins),
+    Rule("container-name", ERROR, ALL, "Names of storage containers and shares are valid.",
+         "Azure Storage: Naming and referencing containers", _volume_names),
+    Rule("resource-file-source", ERROR, (*READS, *JOBS), "A resource file has exactly one source.", _FILE,
+         _file_sources),
+    Rule("resource-file-url", ERROR, (*READS, *JOBS), "A resource file comes by http or https.", f"{_FILE}.httpUrl",
+         _file_urls),
+    Rule("file-mode", ERROR, (*READS, *JOBS), "A file's mode is octal.", f"{_FILE}.fileMode", _file_modes),
+    Rule("files-destination", ERROR, GLOBAL, "Files to bring to storage have one place to go.",
+         "Batch Shipyard: `files[].destination`", _destination),
+)  # fmt: skip

@@ -1,0 +1,188 @@
+"""What the rules look at: a recipe, the catalogue, and what several rules ask of them, worked out once; no rule."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from functools import cached_property
+from typing import NamedTuple
+
+from batchtrain.catalog.images import Image
+from batchtrain.catalog.offer import Catalog
+from batchtrain.catalog.sizes import VmSize
+from batchtrain.config.types import Autoscale, Job, MultiInstance, Pool, Recipe, Task, TaskSettings, whole
+
+Path = tuple[str | int, ...]
+POOL: Path = ("pool_specification",)
+VM: Path = (*POOL, "vm_configuration")
+IMAGE: Path = (*VM, "platform_image")
+IMAGE_KINDS = ("platform_image", "custom_image", "shared_gallery_image", "community_gallery_image")
+
+
+MOST_COMPARISONS = 50_000
+"""Names that are compared in search of what was meant; a file full of mistakes must not take minutes."""
+
+
+LONGEST_READ = 20_000
+"""Characters of a command that are searched for words."""
+
+
+class Placed(NamedTuple):
+    """A task, its job, and the path it is written at."""
+
+    path: Path
+    job: Job
+    task: Task
+
+
+class Gang(NamedTuple):
+    """A multi-instance task; `path` is that of its `multi_instance`."""
+
+    path: Path
+    job: Job
+    task: Task
+    options: MultiInstance
+
+    @property
+    def task_path(self) -> Path:
+        return self.path[:-1]
+
+
+class Subject:
+    """A recipe as the rules see it; everything below is worked out when it is first asked for."""
+
+    def __init__(self, recipe: Recipe, catalog: Catalog) -> None:
+        self.recipe = recipe
+        self.catalog = catalog
+        self._comparisons = MOST_COMPARISONS
+
+    @property
+    def pool(self) -> Pool | None:
+        return self.recipe.pool
+
+    @cached_property
+    def jobs(self) -> tuple[tuple[Path, Job], ...]:
+        return tuple((("job_specifications", number), job) for number, job in enumerate(self.recipe.jobs))
+
+    @cached_property
+    def tasks(self) -> tuple[Placed, ...]:
+        """Every task of every job, merge tasks too."""
+        return tuple(self._tasks())
+
+    def _tasks(self) -> Iterator[Placed]:
+        for path, job in self.jobs:
+            for number, task in enumerate(job.tasks):
+                yield Placed((*path, "tasks", number), job, task)
+            if job.merge_task is not None:
+                yield Placed((*path, "merge_task"), job, job.merge_task)
+
+    @cached_property
+    def owners(self) -> tuple[tuple[Path, TaskSettings], ...]:
+        """Every job and every task: whatever may say what a task may take from its job."""
+        return (*self.jobs, *((path, task) for path, _, task in self.tasks))
+
+    @cached_property
+    def gangs(self) -> tuple[Gang, ...]:
+        return tuple(
+            Gang((*path, "multi_instance"), job, task, task.multi_instance)
+            for path, job, task in self.tasks
+            if task.multi_instance is not None
+        )
+
+    # --- the nodes ---
+
+    @cached_property
+    def size(self) -> VmSize | None:
+        """What the catalogue knows of the pool's VM size."""
+        return self.catalog.size(self.pool.vm_size) if self.pool else None
+
+    @cached_property
+    def image(self) -> Image | None:
+        """What the catalogue knows of the pool's marketplace image."""
+        wanted = self.pool.vm_configuration.platform_image if self.pool else None
+        return self.catalog.image(wanted.publisher, wanted.offer, wanted.sku) if wanted else None
+
+    @cached_property
+    def node_agent(self) -> str:
+        """The node agent of the pool's image; empty where nothing says it."""
+        named = self.pool.vm_configuration.images if self.pool else ()
+        return next(
+            (image.node_agent for image in named if image.node_agent), self.image.node_agent if self.image else ""
+        )
+
+    @property
+    def windows(self) -> bool:
+        """Whether the nodes run Windows, as far as known."""
+        return "windows" in self.node_agent.lower()
+
+    @property
+    def linux(self) -> bool:
+        """Whether the nodes run Linux, as far as known."""
+        return bool(self.node_agent) and not self.windows
+
+    @cached_property
+    def containers(self) -> bool:
+        """Whether the pool runs containers: it says `native`, or there are images to run."""
+        if self.pool is None:
+            return False
+        listed = self.pool.vm_configuration.native or bool(self.recipe.resources.docker_images)
+        return listed or any(task.docker_image is not None for _, _, task in self.tasks)
+
+    @cached_property
+    def scaling(self) -> Autoscale | None:
+        """How the pool scales itself; None where it does not, or nothing says by what."""
+        given = self.pool.autoscale if self.pool else None
+        return given if given is not None and (given.formula or given.scenario is not None) else None
+
+    @cached_property
+    def most_nodes(self) -> int | None:
+        """The most nodes the pool file allows; None where a formula or no limit decides."""
+        pool = self.pool
+        if pool is None:
+            return None
+        fixed = pool.vm_count.dedicated + pool.vm_count.low_priority
+        if self.scaling is None:
+            return fixed
+        if self.scaling.formula or self.scaling.scenario is None:
+            return None
+        caps = self.scaling.scenario.maximum_vm_count
+        if (caps.dedicated or 0) < 0 or (caps.low_priority or 0) < 0:
+            return None
+        return max(fixed, (caps.dedicated or 0) + (caps.low_priority or 0))
+
+    @property
+    def spot(self) -> bool:
+        """Whether the pool file asks for spot nodes."""
+        pool = self.pool
+        if pool is None:
+            return False
+        scenario = self.scaling.scenario if self.scaling and not self.scaling.formula else None
+        return pool.vm_count.low_priority > 0 or bool(scenario and scenario.maximum_vm_count.low_priority)
+
+    # --- one task's ---
+
+    def gpus(self, job: Job, task: Task) -> int:
+        """GPUs of one node that the task may use; 0 where there are none, they are switched off, or nobody knows."""
+        word = task.gpus if task.gpus is not None else job.gpus
+        return 0 if self.size is None or word == "disable" else self.size.gpus
+
+    # --- what was meant ---
+
+    def nearest(self, name: str, known: Collection[str]) -> str:
+        """`; did you mean ...?` with the nearest of the known names; nothing where none is near, or after very many."""
+        if len(known) > self._comparisons:
+            return ""
+        self._comparisons -= len(known)
+        import difflib  # only where something is wrong
+
+        near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+        return f"; did you mean `{near[0]}`?" if near else ""
+
+
+def command_of(task: Task) -> str:
+    """A task's command, as far as rules read it."""
+    return (task.command or "")[:LONGEST_READ]
+
+
+def instances(gang: MultiInstance) -> int | None:
+    """The number of instances where it is written as a number."""
+    return whole(gang.num_instances)

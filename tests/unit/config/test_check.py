@@ -1,0 +1,852 @@
+"""Each check: a recipe that it speaks of, at which place and in which words, and a neighbour that it leaves alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+import pytest
+
+from batchtrain.catalog.offer import Catalog
+from batchtrain.catalog.sizes import VmSize
+from batchtrain.config import check
+from batchtrain.config.load import examine, find, read
+from batchtrain.config.schema import dotted
+from batchtrain.config.types import GONE, Credentials, DataReplication, GlobalResources, Job, Pool, Recipe, Settings
+
+Parts = dict[str, Any]
+RECIPES = Path(__file__).resolve().parents[3] / "recipes"
+OURS = sorted(path for path in RECIPES.iterdir() if path.is_dir())
+
+UBUNTU_HPC = {"publisher": "microsoft-dsvm", "offer": "ubuntu-hpc", "sku": "2404", "native": True}
+UBUNTU_GEN1 = {"publisher": "canonical", "offer": "ubuntu-24_04-lts", "sku": "server-gen1"}
+UBUNTU = {"publisher": "canonical", "offer": "ubuntu-24_04-lts", "sku": "server"}
+ROCM = {"publisher": "microsoft-dsvm", "offer": "ubuntu-hpc", "sku": "2404-rocm"}
+CENTOS = {"publisher": "OpenLogic", "offer": "CentOS-HPC", "sku": "7.3"}
+WINDOWS = {"publisher": "MicrosoftWindowsServer", "offer": "WindowsServer", "sku": "2022-datacenter"}
+ID = "/subscriptions/s/resourceGroups/g/providers/"
+IDENTITY = f"{ID}Microsoft.ManagedIdentity/userAssignedIdentities/reader"
+SUBNET = f"{ID}Microsoft.Network/virtualNetworks/v/subnets/s"
+ADDRESS = f"{ID}Microsoft.Network/publicIPAddresses/a"
+MINE = {"arm_image_id": f"{ID}Microsoft.Compute/galleries/g/images/i", "node_agent": "batch.node.ubuntu 24.04"}
+H100, T4, HB = "STANDARD_ND96ISR_H100_V5", "STANDARD_NC4AS_T4_V3", "STANDARD_HB120RS_V3"
+GANG = {"num_instances": 2, "mpi": {"runtime": "openmpi", "processes_per_node": 2}}
+
+BASE: Parts = {
+    "pool": {
+        "id": "p",
+        "vm_configuration": {"platform_image": UBUNTU_HPC},
+        "vm_size": "STANDARD_D4S_V5",
+        "vm_count": {"dedicated": 2},
+        "inter_node_communication_enabled": True,
+    },
+    "job": {"id": "j"},
+    "task": {"command": "x", "docker_image": "a/b"},
+    "global": {"docker_images": ["a/b"]},
+    "credentials": {},
+    "settings": {},
+}
+
+
+class Case(NamedTuple):
+    """One rule: where it speaks, what is in the message, the recipe that has it, and the neighbour that has not."""
+
+    rule: str
+    at: str
+    says: str
+    bad: Parts
+    good: Parts
+
+
+def recipe(parts: Parts) -> Recipe:
+    """The base, with `parts` laid over it; None takes something out."""
+    whole = {name: laid(BASE[name], parts.get(name, {})) for name in BASE}
+    job = whole["job"] | {"tasks": parts.get("tasks", [whole["task"]])}
+    return Recipe(
+        directory=".",
+        pool=msgspec.convert(whole["pool"], Pool) if parts.get("pool", {}) is not None else None,
+        jobs=msgspec.convert([job, *parts.get("jobs", [])], tuple[Job, ...]),
+        resources=msgspec.convert(whole["global"], GlobalResources),
+        credentials=msgspec.convert(whole["credentials"], Credentials),
+        settings=msgspec.convert(whole["settings"], Settings),
+        replication=msgspec.convert(parts["replication"], DataReplication) if "replication" in parts else None,
+    )
+
+
+def laid(below: Any, above: Any) -> Any:
+    if not isinstance(below, dict) or not isinstance(above, dict):
+        return above
+    merged = {name: laid(below.get(name), value) for name, value in above.items()}
+    return {name: value for name, value in (below | merged).items() if value is not None}
+
+
+def image(wanted: Parts, **more: Any) -> Parts:
+    return {"vm_configuration": {"platform_image": wanted | {"native": None}} | more}
+
+
+def vm(**more: Any) -> Parts:
+    return {"pool": {"vm_configuration": more}}
+
+
+def pool(**more: Any) -> Parts:
+    return {"pool": more}
+
+
+def network(**more: Any) -> Parts:
+    return pool(network=more)
+
+
+def nat(*given: Parts) -> Parts:
+    usual = {"name": "n", "backend_port": 8888, "frontend_port_range": [1000, 1100]}
+    return network(inbound_nat_pools=[usual | one for one in given])
+
+
+def task(**more: Any) -> Parts:
+    return {"task": more}
+
+
+def job(**more: Any) -> Parts:
+    return {"job": more}
+
+
+def gang(num_instances: int | str = 2, **mpi: Any) -> Parts:
+    return task(multi_instance={"num_instances": num_instances, "mpi": {"runtime": "openmpi", **mpi}})
+
+
+def both(*given: Parts) -> Parts:
+    merged: Parts = {}
+    for one in given:
+        merged = laid(merged, one)
+    return merged
+
+
+def shared(**volume: Any) -> Parts:
+    return {"global": {"volumes": {"shared_data_volumes": {"v": {"container_path": "/v"} | volume}}}}
+
+
+def environment(**variables: str) -> Parts:
+    return task(environment_variables=variables)
+
+
+NFS = shared(volume_driver="nfs", source="server:/export")
+FILE = {"file_path": "f", "blob_source": "https://example.com/f"}
+STORED = {"storage_account_settings": "link", "remote_path": "box/in"}
+KNOWN_LINK = {"credentials": {"storage": {"link": {"account": "a"}}}}
+FACTORY = task(id=None, task_factory={"repeat": 2})
+SCENARIO = {"name": "pending_tasks", "maximum_vm_count": {"dedicated": 4}}
+SPOT = {"dedicated": 0, "low_priority": 2}
+MIDNIGHT = {"do_not_run_until": "2027-01-01T02:00:00+02:00"}
+EXIT = {"exit_codes": [{"code": 1, "exit_options": {"job_action": "terminate"}}]}
+BENCH = "python tf_cnn_benchmarks.py "
+KEYED = {"credentials": {"batch": {"account_service_url": "https://a", "account_key": "k"}}}
+PLAIN: Parts = {"task": {"docker_image": None}, "global": {"docker_images": None}, **pool(**image(UBUNTU))}
+
+CASES = [
+    # --- images ---
+    Case("image-kind", "pool.vm_configuration", "are given", vm(custom_image=MINE), {}),
+    Case("image-kind", "pool.vm_configuration", "no image is named", vm(platform_image=None), vm(
+        platform_image=None, custom_image=MINE)),
+    Case("image-unknown", "pool.vm_configuration.platform_image", "did you mean microsoft-dsvm:ubuntu-hpc:2404",
+         vm(platform_image={"sku": "2604"}),
+         vm(platform_image={"sku": "2604", "node_agent": "batch.node.ubuntu 24.04"})),
+    Case("image-retired", "pool.vm_configuration.platform_image", "2024-06-30; use microsoft-dsvm:ubuntu-hpc:2404",
+         pool(**image(CENTOS)), {}),
+    Case("node-agent", "pool.vm_configuration.platform_image.node_agent", "it is `batch.node.ubuntu 24.04`",
+         vm(platform_image={"node_agent": "batch.node.ubuntu 22.04"}),
+         vm(platform_image={"node_agent": "batch.node.ubuntu 24.04"})),
+    Case("node-agent-unknown", "pool.vm_configuration.custom_image.node_agent",
+         "did you mean `batch.node.ubuntu 24.04`?",
+         vm(platform_image=None, custom_image=MINE | {"node_agent": "batch.node.ubuntu 2404"}),
+         vm(platform_image=None, custom_image=MINE)),
+    Case("node-agent-retired", "pool.vm_configuration.custom_image.node_agent", "ended, on 2024-06-30",
+         vm(platform_image=None, custom_image=MINE | {"node_agent": "batch.node.centos 7"}),
+         vm(platform_image=None, custom_image=MINE)),
+    Case("vm-size-unknown", "pool.vm_size", "did you mean Standard_D4s_v5?", pool(vm_size="STANDARD_D4S_V55"), {}),
+    Case("size-retired", "pool.vm_size", "2023-09-06. Today's size", pool(vm_size="STANDARD_NC24R"), {}),
+    Case("size-refused", "pool.vm_size", "DSv2", pool(vm_size="STANDARD_DS2_V2"), pool(vm_size="STANDARD_D2_V2")),
+    Case("image-generation", "pool.vm_configuration.platform_image", "starts generation 2 images only",
+         pool(vm_size=H100, **image(UBUNTU_GEN1)), pool(vm_size=H100, **image(UBUNTU))),
+    Case("image-generation-old", "pool.vm_configuration.platform_image", "generation 1 images only",
+         pool(vm_size="STANDARD_NC24R"), pool(vm_size="STANDARD_NC24R", **image(UBUNTU_GEN1))),
+    Case("image-architecture", "pool.vm_size", "arm64 processors", pool(vm_size="STANDARD_D4PS_V5"), {}),
+    Case("image-gpu-vendor", "pool.vm_configuration.platform_image", "has NVIDIA GPUs",
+         pool(vm_size=H100, **image(ROCM)), pool(vm_size="STANDARD_ND96ISR_MI300X_V5", **image(ROCM))),
+    Case("image-gpu-driver", "pool.vm_configuration.platform_image", "brings no driver",
+         pool(vm_size=T4, **image(UBUNTU)),
+         pool(vm_size=T4, gpu={"nvidia_driver": {"source": "https://x"}}, **image(UBUNTU))),
+    Case("image-rdma", "pool.vm_configuration.platform_image", "no drivers for it",
+         both(gang(), pool(vm_size=HB, **image(UBUNTU))), both(gang(), pool(vm_size=HB))),
+    Case("rdma-unused", "pool.vm_size", "inter_node_communication_enabled: true",
+         pool(vm_size=HB, inter_node_communication_enabled=False), pool(vm_size=HB)),
+    Case("containers-native", "pool.vm_configuration", "as if `native: true`", vm(platform_image={"native": None}), {}),
+    Case("image-without-docker", "pool.vm_configuration.platform_image", "such as microsoft-dsvm:ubuntu-hpc:2404",
+         pool(**image(UBUNTU)), PLAIN),
+    Case("container-type", "pool.vm_configuration.container_type", "dockerCompatible",
+         vm(container_type="criCompatible"), vm(container_type="dockerCompatible")),
+    Case("license-type", "pool.vm_configuration.platform_image.license_type", "run Linux",
+         vm(platform_image={"license_type": "windows_server"}),
+         pool(**image(WINDOWS | {"license_type": "windows_server"}))),
+    Case("windows-updates", "pool.vm_configuration.windows_automatic_updates", "Linux",
+         vm(windows_automatic_updates=True), pool(**image(WINDOWS, windows_automatic_updates=True))),
+    Case("windows-mpi", "task.multi_instance.mpi", "nodes run Windows", both(gang(), pool(**image(WINDOWS))), gang()),
+    Case("disk-lun", "pool.vm_configuration.data_disks[1].lun", "another disk", vm(
+        data_disks=[{"lun": 0, "size_gb": 1}, {"lun": 0, "size_gb": 1}]), vm(
+        data_disks=[{"lun": 0, "size_gb": 1}, {"lun": 1, "size_gb": 1}])),
+    Case("disk-ephemeral", "pool.vm_configuration.os_disk.caching", "readonly",
+         vm(os_disk={"ephemeral": True, "caching": "readwrite"}),
+         vm(os_disk={"ephemeral": True, "caching": "readonly"})),
+    Case("vm-confidential", "pool.vm_configuration.security_profile.security_type", "VMGuestStateOnly",
+         vm(security_profile={"security_type": "confidentialvm"}),
+         vm(security_profile={"security_type": "confidentialvm"}, os_disk={"security_encryption": "VMGuestStateOnly"})),
+    Case("vm-confidential", "pool.vm_configuration.os_disk.security_encryption", "confidential VMs alone",
+         vm(os_disk={"security_encryption": "VMGuestStateOnly"}), {}),
+    Case("vm-uefi", "pool.vm_configuration.security_profile.vtpm", "trustedLaunch", vm(security_profile={"vtpm": True}),
+         vm(security_profile={"vtpm": True, "security_type": "trustedLaunch"})),
+    Case("vm-trusted-image", "pool.vm_configuration.security_profile.security_type", "generation 2 image",
+         pool(**image(UBUNTU_GEN1, security_profile={"security_type": "trustedLaunch"})),
+         vm(security_profile={"security_type": "trustedLaunch"})),
+    Case("secure-boot-drivers", "pool.vm_configuration.security_profile.secure_boot", "unsigned drivers",
+         both(pool(vm_size=T4), vm(security_profile={"security_type": "trustedLaunch", "secure_boot": True})),
+         vm(security_profile={"security_type": "trustedLaunch", "secure_boot": True})),
+    Case("disk-encryption", "pool.vm_configuration.disk_encryption.targets", "temporary disk alone",
+         vm(disk_encryption={"targets": ["osdisk"]}), vm(disk_encryption={"targets": ["temporarydisk"]})),
+    Case("zonal-infiniband", "pool.vm_configuration.node_placement", "from zone to zone",
+         both(pool(vm_size=HB), vm(node_placement="zonal")), vm(node_placement="zonal")),
+    Case("extension-names", "pool.vm_configuration.extensions[0].provision_after[0]", "did you mean `second`?", vm(
+        extensions=[{"name": "first", "publisher": "p", "type": "t", "provision_after": ["secnd"]},
+                    {"name": "second", "publisher": "p", "type": "t"}]), vm(
+        extensions=[{"name": "first", "publisher": "p", "type": "t", "provision_after": ["second"]},
+                    {"name": "second", "publisher": "p", "type": "t"}])),
+    # --- pools ---
+    Case("inter-node-mixed", "pool.vm_count", "cannot mix", pool(vm_count={"low_priority": 1}), pool(
+        vm_count={"low_priority": 1}, inter_node_communication_enabled=False)),
+    Case("inter-node-limit", "pool.vm_count", "101 nodes", pool(vm_count={"dedicated": 101}),
+         pool(vm_count={"dedicated": 100})),
+    Case("inter-node-limit", "pool.autoscale.scenario.maximum_vm_count", "200 nodes",
+         pool(autoscale={"scenario": SCENARIO | {"maximum_vm_count": {"dedicated": 200}}}),
+         pool(autoscale={"scenario": SCENARIO})),
+    Case("custom-image-limit", "pool.vm_count.low_priority", "at most 1000",
+         both(pool(vm_count={"low_priority": 1001}), vm(platform_image=None, custom_image=MINE)),
+         pool(vm_count={"low_priority": 1001})),
+    Case("spot-inter-node", "pool.vm_count", "checkpoints", pool(vm_count=SPOT),
+         pool(vm_count=SPOT, inter_node_communication_enabled=False)),
+    Case("pool-empty", "pool.vm_count", "no nodes", pool(vm_count={"dedicated": 0}),
+         pool(vm_count={"dedicated": 0}, autoscale={"scenario": SCENARIO})),
+    Case("slots-limit", "pool.task_slots_per_node", "at most 16", pool(task_slots_per_node=17),
+         pool(task_slots_per_node=16)),
+    Case("resize-timeout", "pool.resize_timeout", "5 minutes", pool(resize_timeout="00:04:59"),
+         pool(resize_timeout="00:05:00")),
+    Case("autoscale-empty", "pool.autoscale", "does not scale", pool(autoscale={"evaluation_interval": "00:10:00"}),
+         pool(autoscale={"scenario": SCENARIO})),
+    Case("autoscale-both", "pool.autoscale.scenario", "wins",
+         pool(autoscale={"scenario": SCENARIO, "formula": "$TargetDedicatedNodes=1;"}),
+         pool(autoscale={"scenario": SCENARIO})),
+    Case("autoscale-interval", "pool.autoscale.evaluation_interval", "between 5 minutes and 7 days",
+         pool(autoscale={"scenario": SCENARIO, "evaluation_interval": "7.00:00:01"}),
+         pool(autoscale={"scenario": SCENARIO, "evaluation_interval": "7.00:00:00"})),
+    Case("autoscale-formula", "pool.autoscale.formula", "line 1",
+         pool(autoscale={"formula": "$TargetDedicatedNodes=("}),
+         pool(autoscale={"formula": "$TargetDedicatedNodes=(1);"})),
+    Case("autoscale-formula", "pool.autoscale.formula", "100 statements", pool(autoscale={"formula": "x=1;" * 101}),
+         pool(autoscale={"formula": "x=1;" * 100})),
+    Case("autoscale-count", "pool.vm_count", "formula alone", pool(autoscale={"formula": "$TargetDedicatedNodes=1;"}),
+         pool(autoscale={"formula": "$TargetDedicatedNodes=1;"}, vm_count={"dedicated": 0})),
+    Case("autoscale-maximum", "pool.autoscale.scenario.maximum_vm_count.dedicated", "fewer than the 2",
+         pool(autoscale={"scenario": SCENARIO | {"maximum_vm_count": {"dedicated": 1}}}),
+         pool(autoscale={"scenario": SCENARIO | {"maximum_vm_count": {"dedicated": -1}}})),
+    Case("upgrade-policy", "pool.upgrade_policy.rolling.max_batch_instance_percent", "50 is more than",
+         pool(upgrade_policy={"mode": "rolling", "rolling": {
+             "max_batch_instance_percent": 50, "max_unhealthy_instance_percent": 20}}),
+         pool(upgrade_policy={"mode": "rolling", "rolling": {"max_batch_instance_percent": 50}})),
+    Case("upgrade-policy", "pool.upgrade_policy.rolling.enable_cross_zone_upgrade", "zonal",
+         pool(upgrade_policy={"mode": "rolling", "rolling": {"enable_cross_zone_upgrade": True}}),
+         both(pool(upgrade_policy={"mode": "rolling", "rolling": {"enable_cross_zone_upgrade": True}}),
+              vm(node_placement="zonal"))),
+    Case("user-name", "pool.user_accounts[0].name", "21 characters", pool(user_accounts=[{"name": "a" * 21}]),
+         pool(user_accounts=[{"name": "a" * 20}])),
+    Case("user-name", "pool.user_accounts[1].name", "another account",
+         pool(user_accounts=[{"name": "a"}, {"name": "A"}]), pool(user_accounts=[{"name": "a"}, {"name": "b"}])),
+    Case("user-ids", "pool.user_accounts[0].uid", "`gid` is missing", pool(user_accounts=[{"name": "a", "uid": 1000}]),
+         pool(user_accounts=[{"name": "a", "uid": 1000, "gid": 1000}])),
+    Case("user-system", "pool.user_accounts[0].login_mode", "Windows alone",
+         pool(user_accounts=[{"name": "a", "login_mode": "batch"}]),
+         pool(user_accounts=[{"name": "a", "login_mode": "batch"}], **image(WINDOWS))),
+    Case("user-password", "pool.user_accounts[0].name", "user_accounts.a.password", pool(user_accounts=[{"name": "a"}]),
+         both(pool(user_accounts=[{"name": "a"}]), {"credentials": {"user_accounts": {"a": {"password": "p"}}}})),
+    Case("login-system", "pool.rdp", "`ssh`", pool(rdp={"username": "u"}), pool(ssh={"username": "u"})),
+    Case("ssh-key", "pool.ssh.ssh_public_key_data", "another key",
+         pool(ssh={"username": "u", "ssh_public_key": "k", "ssh_public_key_data": "d"}),
+         pool(ssh={"username": "u", "ssh_public_key": "k"})),
+    Case("pool-packages", "pool.application_packages[1]", "twice",
+         pool(application_packages=[{"id": "a"}, {"id": "A"}]),
+         pool(application_packages=[{"id": "a", "version": "1"}, {"id": "a", "version": "2"}])),
+    Case("auto-pool-prefix", "pool.id", "21", both(pool(id="p" * 21), job(auto_pool={})), both(
+        pool(id="p" * 20), job(auto_pool={}))),
+    Case("disk-encryption-set", "pool.vm_configuration.os_disk.disk_encryption_set", "UserSubscription",
+         vm(os_disk={"disk_encryption_set": "d"}), vm(os_disk={})),
+    # --- networks ---
+    Case("nat-name", "pool.network.inbound_nat_pools[0].name", "78 characters", nat({"name": "n" * 78}),
+         nat({"name": "n" * 77})),
+    Case("nat-name", "pool.network.inbound_nat_pools[0].name", "letters, digits", nat({"name": "-n"}),
+         nat({"name": "n_"})),
+    Case("nat-backend-port", "pool.network.inbound_nat_pools[0].backend_port", "Batch's own",
+         nat({"backend_port": 29877}), nat({"backend_port": 29878})),
+    Case("nat-frontend-ports", "pool.network.inbound_nat_pools[0].frontend_port_range", "39 ports",
+         nat({"frontend_port_range": [1, 39]}), nat({"frontend_port_range": [1, 40]})),
+    Case("nat-frontend-ports", "pool.network.inbound_nat_pools[0].frontend_port_range", "50000 to 55000",
+         nat({"frontend_port_range": [49961, 50000]}), nat({"frontend_port_range": [49960, 49999]})),
+    Case("nat-frontend-ports", "pool.network.inbound_nat_pools[0].frontend_port_range", "between 1 and 65534",
+         nat({"frontend_port_range": [65000, 65535]}), nat({"frontend_port_range": [65000, 65534]})),
+    Case("nat-frontend-ports", "pool.remote_access_control.starting_port", "Batch's own",
+         pool(remote_access_control={"starting_port": 49001}), pool(remote_access_control={"starting_port": 49000})),
+    Case("nat-overlap", "pool.network.inbound_nat_pools[1].frontend_port_range", "of `n`",
+         nat({}, {"name": "m", "backend_port": 9, "frontend_port_range": [1100, 1200]}),
+         nat({}, {"name": "m", "backend_port": 9, "frontend_port_range": [1101, 1200]})),
+    Case("nat-rules", "pool.network.inbound_nat_pools[0].rules[1].priority", "priority 150", nat({"rules": [
+        {"priority": 150, "access": "allow", "source_address_prefix": "*"},
+        {"priority": 150, "access": "deny", "source_address_prefix": "*"}]}), nat({"rules": [
+        {"priority": 150, "access": "allow", "source_address_prefix": "*"},
+        {"priority": 151, "access": "deny", "source_address_prefix": "*"}]})),
+    Case("nat-rules", "pool.network.inbound_nat_pools", "26 rules", nat({"rules": [
+        {"priority": 150 + n, "access": "allow", "source_address_prefix": "*"} for n in range(26)]}), nat({"rules": [
+        {"priority": 150 + n, "access": "allow", "source_address_prefix": "*"} for n in range(25)]})),
+    Case("login-addresses", "pool.remote_access_control.allow[0]", "10.0.0.0/33",
+         pool(remote_access_control={"allow": ["10.0.0.0/33"]}),
+         pool(remote_access_control={"allow": ["10.0.0.0/8", "*", "Internet"]})),
+    Case("nat-unreachable", "pool.network.inbound_nat_pools", "no public addresses",
+         both(nat({}), network(public_ip="nopublicipaddresses")), nat({})),
+    Case("public-ips", "pool.network.public_ip", "usermanaged",
+         both(pool(public_ips=[ADDRESS]), network(public_ip="batchmanaged")), pool(public_ips=[ADDRESS])),
+    Case("public-ips-few", "pool.public_ips", "100 nodes of a kind",
+         pool(public_ips=[ADDRESS], vm_count={"dedicated": 101}),
+         pool(public_ips=[ADDRESS], vm_count={"dedicated": 100})),
+    Case("ip-families", "pool.network.ip_families", "IPv6 alone", network(ip_families=["IPv6"]),
+         network(ip_families=["IPv4", "IPv6"])),
+    Case("network-kind", "pool.virtual_network", "arm_subnet_id", pool(virtual_network={}),
+         pool(virtual_network={"arm_subnet_id": SUBNET})),
+    Case("network-subscription", "pool.virtual_network.name", "subscription_id",
+         pool(virtual_network={"name": "n", "resource_group": "g", "subnet": {"name": "s"}}),
+         both(pool(virtual_network={"name": "n", "resource_group": "g", "subnet": {"name": "s"}}),
+              {"credentials": {"management": {"subscription_id": "s"}}})),
+    Case("network-by-name", "pool.virtual_network.create_nonexistant", "az network vnet create",
+         pool(virtual_network={"name": "n", "subnet": {"name": "s"}, "create_nonexistant": True}),
+         pool(virtual_network={"name": "n", "subnet": {"name": "s"}})),
+    Case("network-by-name", "pool.virtual_network.subnet.address_prefix", "az network vnet create",
+         pool(virtual_network={"name": "n", "subnet": {"name": "s", "address_prefix": "10.0.0.0/24"}}),
+         pool(virtual_network={"name": "n", "subnet": {"name": "s"}})),
+    Case("job-network", "job.network", "dynamic_vnet_assignment_scope", job(network={"subnet_id": SUBNET}),
+         both(job(network={"subnet_id": SUBNET}), network(dynamic_vnet_assignment_scope="job"))),
+    Case("resource-id", "pool.virtual_network.arm_subnet_id", "virtualNetworks/NAME/subnets/NAME",
+         pool(virtual_network={"arm_subnet_id": SUBNET.removesuffix("/subnets/s")}),
+         pool(virtual_network={"arm_subnet_id": SUBNET.upper()})),
+    Case("identity-missing", "task.resource_files[0].identity", "pool_specification.identities",
+         task(resource_files=[FILE | {"identity": IDENTITY}]),
+         both(task(resource_files=[FILE | {"identity": IDENTITY}]), pool(identities=[IDENTITY.upper()]))),
+    Case("entra-needed", "pool.virtual_network", "credentials.yaml gives the account's key",
+         both(pool(virtual_network={"arm_subnet_id": SUBNET}), KEYED),
+         both(pool(virtual_network={"arm_subnet_id": SUBNET}), KEYED, {"credentials": {"batch": {"aad": {}}}})),
+    Case("entra-needed", "pool.vm_configuration.custom_image", "image of a gallery",
+         both(vm(platform_image=None, custom_image=MINE), KEYED), vm(platform_image=None, custom_image=MINE)),
+    # --- storage ---
+    Case("storage-link", "task.input_data.azure_storage[0].storage_account_settings", "`link`",
+         task(input_data={"azure_storage": [STORED]}), both(task(input_data={"azure_storage": [STORED]}), KNOWN_LINK)),
+    Case("storage-link", "batchtrain.storage_account_settings", "travel inside the requests",
+         both({"settings": {"storage_account_settings": "link"}}, task(source="src")),
+         {"settings": {"storage_account_settings": "link"}}),
+    Case("storage-link-unknown", "task.output_data.azure_storage[0].storage_account_settings", "did you mean `link`?",
+         both(task(output_data={"azure_storage": [STORED | {"storage_account_settings": "lnk"}]}), KNOWN_LINK),
+         both(task(output_data={"azure_storage": [STORED]}), KNOWN_LINK)),
+    Case("volume-unknown", "task.shared_data_volumes[0]", "did you mean `v`?",
+         both(NFS, task(shared_data_volumes=["vv"])), both(NFS, task(shared_data_volumes=["v"]))),
+    Case("volume-unknown", "job.data_volumes[0]", "one of `shared_data_volumes`", both(NFS, job(data_volumes=["v"])),
+         both(NFS, job(shared_data_volumes=["v"]))),
+    Case("volume-fields", "global.volumes.shared_data_volumes.v", "`azure_blob_container_name`",
+         shared(volume_driver="azureblob", storage_account_settings="link"),
+         shared(volume_driver="azureblob", storage_account_settings="link", azure_blob_container_name="box")),
+    Case("volume-fields", "global.volumes.shared_data_volumes.v.source", "server:/path",
+         shared(volume_driver="nfs", source="server"), NFS),
+    Case("volume-driver", "global.volumes.shared_data_volumes.v.volume_driver", "use `azurefile`",
+         shared(volume_driver="glusterfs_on_compute"), NFS),
+    Case("volume-limit", "global.volumes.shared_data_volumes", "there are 11",
+         {"global": {"volumes": {"shared_data_volumes": {
+             f"v{n}": {"volume_driver": "nfs", "source": "s:/x"} for n in range(11)}}}},
+         {"global": {"volumes": {"shared_data_volumes": {
+             f"v{n}": {"volume_driver": "nfs", "source": "s:/x"} for n in range(10)}}}}),
+    Case("volume-system", "global.volumes.shared_data_volumes.v.volume_driver", "Linux nodes alone",
+         both(NFS, pool(**image(WINDOWS))), NFS),
+    Case("volume-bind-options", "global.volumes.shared_data_volumes.v.bind_options", "neither",
+         both(NFS, shared(volume_driver="nfs", source="s:/x", bind_options="readonly")),
+         shared(volume_driver="nfs", source="s:/x", bind_options="ro")),
+    Case("share-login", "global.volumes.shared_data_volumes.v", "shares.v",
+         shared(volume_driver="cifs", source="//s/x"),
+         both(shared(volume_driver="cifs", source="//s/x"), {"credentials": {"shares": {"v": {"password": "p"}}}})),
+    Case("container-name", "task.input_data.azure_storage[0].remote_path", "`My_Box`",
+         task(input_data={"azure_storage": [STORED | {"remote_path": "My_Box/in"}]}),
+         task(input_data={"azure_storage": [STORED | {"remote_path": "my-box/In_1"}]})),
+    Case("resource-file-source", "task.resource_files[0]", "`blob_source` and `storage_container_url`",
+         task(resource_files=[FILE | {"storage_container_url": "https://x/y"}]), task(resource_files=[FILE])),
+    Case("resource-file-source", "task.multi_instance.resource_files[0]", "no source is given",
+         task(multi_instance=GANG | {"resource_files": [{"file_path": "f"}]}),
+         task(multi_instance=GANG | {"resource_files": [FILE]})),
+    Case("resource-file-url", "pool.resource_files[0].blob_source", "no http(s) URL",
+         pool(resource_files=[FILE | {"blob_source": "example.com/f"}]), pool(resource_files=[FILE])),
+    Case("file-mode", "job.job_release.resource_files[0].file_mode", "`0788`",
+         job(job_release={"command": "x", "resource_files": [FILE | {"file_mode": "0788"}]}),
+         job(job_release={"command": "x", "resource_files": [FILE | {"file_mode": "0755"}]})),
+    Case("files-destination", "global.files[0].destination", "name a `storage_account_settings`",
+         {"global": {"files": [{"source": {"path": "."}, "destination": {}}]}},
+         {"global": {"files": [{"source": {"path": "."}, "destination": {
+             "storage_account_settings": "link", "data_transfer": {"remote_path": "box"}}}]}}),
+    # --- containers ---
+    Case("image-not-listed", "task.docker_image", "did you mean `a/b`?", task(docker_image="a/bb"), {}),
+    Case("image-not-listed", "job.job_preparation.docker_image", "`c`", job(
+        job_preparation={"command": "x", "docker_image": "c"}), job(
+        job_preparation={"command": "x", "docker_image": "c"}, allow_run_on_missing_image=True)),
+    Case("singularity-not-listed", "task.singularity_image", "did you mean `library://a`?",
+         {"task": {"singularity_image": "library://b"},
+          "global": {"singularity_images": {"unsigned": [{"image": "library://a"}]}}},
+         {"task": {"singularity_image": "library://a"},
+          "global": {"singularity_images": {"unsigned": [{"image": "library://a"}]}}}),
+    Case("image-both", "task.singularity_image", "one container", task(singularity_image="library://a"),
+         task(singularity_image="library://a", docker_image=None)),
+    Case("singularity-windows", "task.singularity_image", "Windows",
+         both(task(singularity_image="library://a", docker_image=None), pool(**image(WINDOWS))),
+         task(singularity_image="library://a", docker_image=None)),
+    Case("host-task", "task", "a task without `docker_image`", task(docker_image=None), PLAIN),
+    Case("container-only", "task.entrypoint", "no effect", task(docker_image=None, entrypoint="e"),
+         task(entrypoint="e")),
+    Case("registry-unknown", "task.container_registry", "did you mean `reg.io`?",
+         both(task(container_registry="rge.io"), {"credentials": {"docker_registry": {
+             "reg.io": {"username": "u", "password": "p"}}}}),
+         both(task(container_registry="reg.io"), {"credentials": {"docker_registry": {
+             "reg.io": {"username": "u", "password": "p"}}}})),
+    Case("registry-login", "global.additional_registries.docker[0]", "docker_registry",
+         {"global": {"additional_registries": {"docker": ["reg.io"]}}},
+         {"global": {"additional_registries": {"docker": ["reg.io"]}},
+          "credentials": {"docker_registry": {"reg.io": {"username": "u", "password": "p"}}}}),
+    Case("registry-login", "credentials.docker_registry.hub", "password is missing",
+         {"credentials": {"docker_registry": {"hub": {"username": "u"}}}},
+         {"credentials": {"docker_registry": {"hub": {"username": "u", "password_keyvault_secret_id": "s"}}}}),
+    Case("shm-size", "job.shm_size", "`banana`", job(shm_size="banana"), job(shm_size="1.5g")),
+    Case("shm-small", "task", "Intel MPI", gang(runtime="intelmpi"),
+         both(gang(runtime="intelmpi"), task(shm_size="256m"))),
+    Case("shm-small", "job.shm_size", "8 GPUs", both(pool(vm_size=H100), job(shm_size="64m")), both(
+        pool(vm_size=H100), job(shm_size="1g"))),
+    Case("gpus-chosen", "task.gpus", "taken as `all`", both(pool(vm_size=T4), task(gpus="0")), both(
+        pool(vm_size=T4), task(gpus="all"))),
+    Case("gpus-impossible", "job.gpus", "Standard_D4s_v5 has none", job(gpus="all"), job(gpus="disable")),
+    Case("container-options", "task.additional_docker_run_options[0]", "use `gpus`",
+         task(additional_docker_run_options=["--gpus=all"]), task(additional_docker_run_options=["--privileged"])),
+    Case("user-identity", "task.user_identity", "as one user",
+         task(user_identity={"default_pool_admin": True, "username": "u"}),
+         task(user_identity={"default_pool_admin": True})),
+    Case("user-unknown", "job.user_identity.username", "did you mean `jane`?",
+         both(job(user_identity={"username": "jan"}), pool(user_accounts=[{"name": "jane"}])),
+         both(job(user_identity={"username": "jane"}), pool(user_accounts=[{"name": "jane"}]))),
+    Case("user-host", "task.user_identity.specific_user", "no effect",
+         task(docker_image=None, user_identity={"specific_user": {"uid": 1, "gid": 1}}),
+         task(user_identity={"specific_user": {"uid": 1, "gid": 1}})),
+    # --- jobs ---
+    Case("duplicate-id", "job_specifications[1].id", "another job is called `J`", {"jobs": [{"id": "J"}]},
+         {"jobs": [{"id": "k"}]}),
+    Case("duplicate-id", "job.tasks[1].id", "another task", {"tasks": [{"id": "t"}, {"id": "T"}]}, {
+        "tasks": [{"id": "t"}, {"id": "u"}]}),
+    Case("duplicate-id", "task.id", "the job manager", both(job(job_manager={"command": "x"}), task(id="jobmanager")),
+         both(job(job_manager={"command": "x", "id": "leader"}), task(id="jobmanager"))),
+    Case("reserved-id", "task.id", "release task", both(job(job_release={"command": "x"}), task(id="JobRelease")),
+         task(id="JobRelease")),
+    Case("made-ids", "job", "`a b/00000`", job(autogenerated_task_id={"prefix": "a b/"}), both(
+        job(autogenerated_task_id={"prefix": "a b/"}), task(id="t"))),
+    Case("made-ids", "task.task_factory.autogenerated_task_id", "no valid id",
+         task(task_factory={"repeat": 2, "autogenerated_task_id": {"prefix": "!"}}), FACTORY),
+    Case("unknown-dependency", "job.tasks[1].depends_on[0]", "did you mean `first`?",
+         {"tasks": [{"id": "first"}, {"depends_on": ["frst"]}]},
+         {"tasks": [{"id": "first"}, {"depends_on": ["first"]}]}),
+    Case("unknown-dependency", "job.tasks[1].depends_on[0]", "`task-00000`", {
+        "tasks": [{"id": "a"}, {"id": "b", "depends_on": ["task-00000"]}]}, {
+        "tasks": [{}, {"id": "b", "depends_on": ["task-00000"]}]}),
+    Case("dependency-circle", "job.tasks", "wait for each other, so none would ever start: a, b",
+         {"tasks": [{"id": "a", "depends_on": ["b"]}, {"id": "b", "depends_on": ["a"]}, {"id": "c"}]},
+         {"tasks": [{"id": "a", "depends_on": ["b"]}, {"id": "b", "depends_on": ["c"]}, {"id": "c"}]}),
+    Case("dependency-length", "job.merge_task", "64,000",
+         both(job(merge_task={"command": "x"}), task(task_factory={"repeat": 5819})),
+         both(job(merge_task={"command": "x"}), task(task_factory={"repeat": 5818}))),
+    Case("dependency-length", "task.depends_on", "64,999", task(depends_on=["d" * 64] * 1000),
+         task(depends_on=["d" * 63] * 1000)),
+    Case("dependency-range", "task.depends_on_range", "is no range", task(id="9", depends_on_range=[9, 1]),
+         task(id="9", depends_on_range=[1, 9])),
+    Case("dependency-range", "job.tasks[1].depends_on_range", "no task",
+         {"tasks": [{"id": "t1"}, {"depends_on_range": [1, 3]}]},
+         {"tasks": [{"id": "01"}, {"depends_on_range": [1, 3]}]}),
+    Case("command-missing", "task", "no `command`", task(command=None, docker_image=None), task(command=None)),
+    Case("job-empty", "job", "ends it at once", {"tasks": [], **job(auto_complete=True)}, {}),
+    Case("merge-task", "job.merge_task.multi_instance", "one task",
+         job(merge_task={"command": "x", "multi_instance": GANG}), job(merge_task={"command": "x"})),
+    Case("factory-kind", "task.task_factory", "nothing says", task(task_factory={}), FACTORY),
+    Case("factory-kind", "task.task_factory.random", "`integer`", task(task_factory={"random": {"generate": 2}}),
+         task(task_factory={"random": {"generate": 2, "integer": {"start": 0, "stop": 9}}})),
+    Case("factory-id", "task.id", "take `id` out", task(id="t", task_factory={"repeat": 2}), FACTORY),
+    Case("factory-values", "task.task_factory.parametric_sweep.product[0].step", "step of 0",
+         task(task_factory={"parametric_sweep": {"product": [{"start": 0, "stop": 1, "step": 0}]}}),
+         task(task_factory={"parametric_sweep": {"product": [{"start": 0, "stop": 1}]}})),
+    Case("factory-values", "task.task_factory.parametric_sweep.combinations.length", "3 of 2",
+         task(task_factory={"parametric_sweep": {"combinations": {"iterable": ["a", "b"], "length": 3}}}),
+         task(task_factory={"parametric_sweep": {"combinations": {
+             "iterable": ["a", "b"], "length": 3, "replacement": True}}})),
+    Case("required-slots", "task.required_slots", "wait for ever",
+         both(pool(task_slots_per_node=2), task(required_slots=3)),
+         both(pool(task_slots_per_node=2), task(required_slots=2))),
+    Case("required-slots", "task.required_slots", "multi-instance", both(gang(), task(required_slots=2)), both(
+        gang(), task(required_slots=1))),
+    Case("task-packages", "task.application_packages[1]", "twice",
+         task(application_packages=[{"id": "a"}, {"id": "a"}]),
+         task(application_packages=[{"id": "a"}, {"id": "b"}])),
+    Case("affinity", "task.affinity_id", "TVM:", task(affinity_id="tvmps_1_d"), task(affinity_id="TVM:tvmps_1_d")),
+    Case("max-parallel-tasks", "job.max_parallel_tasks", "no task would run", job(max_parallel_tasks=0),
+         job(max_parallel_tasks=-1)),
+    Case("span", "task.max_wall_time", "`99:99:99`", task(max_wall_time="99:99:99"), task(max_wall_time="99:59:59")),
+    Case("span", "job.recurrence.schedule.start_window", "`1.24:00:00`",
+         job(recurrence={"schedule": {"start_window": "1.24:00:00"}}),
+         job(recurrence={"schedule": {"start_window": "1.23:00:00"}})),
+    Case("span", "pool.resize_timeout", "`00:60:00`", pool(resize_timeout="00:60:00"), pool(resize_timeout="01:00:00")),
+    Case("span", "job.max_wall_time", "no time at all", job(max_wall_time="00:00:00"), job(retention_time="00:00:00")),
+    Case("task-life", "task.max_wall_time", "180 days", task(max_wall_time="180.00:00:01"),
+         task(max_wall_time="180.00:00:00")),
+    Case("wall-time-order", "task.max_wall_time", "the job ends after 01:00:00",
+         both(job(max_wall_time="01:00:00"), task(max_wall_time="02:00:00")),
+         both(job(max_wall_time="02:00:00"), task(max_wall_time="02:00:00"))),
+    Case("wall-time-retention", "task.retention_time", "keep them longer",
+         both(job(max_wall_time="02:00:00"), task(retention_time="01:00:00")),
+         both(job(max_wall_time="02:00:00"), task(retention_time="03:00:00"))),
+    Case("release-wall-time", "job.job_release.max_wall_time", "15 minutes",
+         job(job_release={"command": "x", "max_wall_time": "00:15:01"}),
+         job(job_release={"command": "x", "max_wall_time": "00:15:00"})),
+    Case("schedule-minute", "job.recurrence.schedule.recurrence_interval", "the minute",
+         job(recurrence={"schedule": {"recurrence_interval": "00:00:59"}}),
+         job(recurrence={"schedule": {"recurrence_interval": "00:01:00"}})),
+    Case("schedule-times", "job.recurrence.schedule.do_not_run_until", "no moment",
+         job(recurrence={"schedule": {"do_not_run_until": "tomorrow"}}),
+         job(recurrence={"schedule": {"do_not_run_until": "2027-01-31T18:00:00.1234567Z"}})),
+    Case("schedule-times", "job.recurrence.schedule.do_not_run_after", "no job would ever start",
+         job(recurrence={"schedule": MIDNIGHT | {"do_not_run_after": "2027-01-01"}}),
+         job(recurrence={"schedule": MIDNIGHT | {"do_not_run_after": "2027-01-02"}})),
+    Case("auto-pool", "job.auto_pool.pool_lifetime", "no `recurrence`",
+         job(auto_pool={"pool_lifetime": "job_schedule"}),
+         job(auto_pool={"pool_lifetime": "job_schedule"}, recurrence={"schedule": {}})),
+    Case("auto-pool", "job.auto_pool", "no pool.yaml", {"pool": None, **job(auto_pool={})}, job(auto_pool={})),
+    Case("recurrence-tasks", "job.tasks", "add 1 more", both(job(recurrence={"schedule": {}}), FACTORY),
+         job(recurrence={"schedule": {}})),
+    Case("recurrence-tasks", "job.tasks", "`job_manager`, which adds", job(
+        recurrence={"schedule": {}}, job_manager={"command": "x"}), {"tasks": [], **job(
+        recurrence={"schedule": {}}, job_manager={"command": "x"})}),
+    Case("recurrence-tasks", "task.multi_instance", "one node", both(gang(), job(recurrence={"schedule": {}})), gang()),
+    Case("exit-codes", "task.exit_conditions.exit_code_ranges[0]", "9 to 1",
+         task(exit_conditions={"exit_code_ranges": [{"start": 9, "end": 1}]}),
+         task(exit_conditions={"exit_code_ranges": [{"start": 1, "end": 9}]})),
+    Case("exit-job-action", "task.exit_conditions.exit_codes[0].exit_options.job_action", "noaction",
+         both(task(exit_conditions=EXIT), job(on_task_failure="noaction")), task(exit_conditions=EXIT)),
+    # --- gangs ---
+    Case("num-instances", "task.multi_instance.num_instances", "did you mean `pool_current_dedicated`?",
+         gang("pool_curent_dedicated"), gang("pool_current_dedicated")),
+    Case("gang-inter-node", "task.multi_instance", "wait for ever",
+         both(gang(), pool(inter_node_communication_enabled=False)), gang()),
+    Case("gang-slots", "task.multi_instance", "the pool has 2", both(gang(), pool(task_slots_per_node=2)), gang()),
+    Case("gang-nodes", "task.multi_instance.num_instances", "3 instances", gang(3), gang(2)),
+    Case("gang-nodes", "task.multi_instance.num_instances", "no low_priority nodes", gang("pool_current_low_priority"),
+         both(gang("pool_current_low_priority"), pool(vm_count=SPOT))),
+    Case("gang-nodes", "task.multi_instance.num_instances", "the pool has 4",
+         both(gang(5), pool(autoscale={"scenario": SCENARIO})),
+         both(gang(4), pool(autoscale={"scenario": SCENARIO}))),
+    Case("gang-autoscale", "task.multi_instance.num_instances", "write a number",
+         both(gang("pool_current_dedicated"), pool(autoscale={"scenario": SCENARIO})),
+         both(gang(2), pool(autoscale={"scenario": SCENARIO}))),
+    Case("gang-alone", "task.multi_instance.num_instances", "starts sooner", gang(1), gang(2)),
+    Case("processes-per-node", "task.multi_instance.mpi.processes_per_node", "write `2`",
+         gang(processes_per_node="two"), gang(processes_per_node="2")),
+    Case("processes-per-node", "task.multi_instance.mpi.processes_per_node", "too few", gang(processes_per_node=0),
+         gang(processes_per_node=1)),
+    Case("processes-word", "task.multi_instance.mpi.processes_per_node", "is there such a command",
+         gang(processes_per_node="ranks"), gang(processes_per_node="nproc")),
+    Case("processes-nvidia", "task.multi_instance.mpi.processes_per_node", "no NVIDIA GPU",
+         gang(processes_per_node="nvidia-smi -L | wc -l"),
+         both(pool(vm_size=T4), gang(processes_per_node="nvidia-smi -L | wc -l"))),
+    Case("processes-over-gpus", "task.multi_instance.mpi.processes_per_node", "9 processes share the 8 GPUs",
+         both(pool(vm_size=H100), gang(processes_per_node=9)), both(pool(vm_size=H100), gang(processes_per_node=8))),
+    Case("gpus-idle", "task.multi_instance.mpi.processes_per_node", "7 stay idle",
+         both(pool(vm_size=H100), gang(processes_per_node=1)),
+         both(pool(vm_size=H100), gang(processes_per_node=1), task(gpus="disable"))),
+    Case("processes-over-cores", "task.multi_instance.mpi.processes_per_node", "4 cores", gang(processes_per_node=5),
+         gang(processes_per_node=4)),
+    Case("infiniband-impossible", "task.infiniband", "Standard_D4s_v5 has none", task(infiniband=True), both(
+        pool(vm_size=HB), task(infiniband=True))),
+    Case("network-direct", "task.multi_instance.mpi.runtime", "talks over tcp",
+         both(gang(), pool(vm_size="STANDARD_H16R")), both(gang(runtime="intelmpi"), pool(vm_size="STANDARD_H16R"))),
+    Case("nested-launch", "task.command", "`mpirun`",
+         both(gang(), task(command="/bin/bash -c 'cd x && mpirun -n 2 y'")),
+         both(gang(), task(command="python train.py --launcher mpirun"))),
+    Case("nested-launch", "task.command", "`python3 -m torch.distributed.run`",
+         both(gang(), task(command="python3 -m torch.distributed.run x.py")),
+         task(command="python3 -m torch.distributed.run x.py")),
+    Case("mpi-count-twice", "task.multi_instance.mpi.options[0]", "`-np`",
+         gang(processes_per_node=1, options=["-np 2"]), gang(options=["-np 2"])),
+    # --- frameworks ---
+    Case("cntk-one-bit", "task.command", "`-q 1`", both(task(command="python cntk_train.py -q 1 --outputdir o")),
+         task(command="python cntk_train.py -q 1 -a 0 --outputdir o")),
+    Case("cntk-one-bit", "task.command", "`gradientBits=1`", task(command="cntk configFile=x gradientBits=1"),
+         task(command="cntk configFile=x gradientBits=1 parallelizationStartEpoch=2")),
+    Case("tensorflow-roles", "task.command", "needs parameter servers", task(command=BENCH + "--job_name=worker"),
+         task(command=BENCH + "--job_name=worker --ps_hosts=$PS")),
+    Case("tensorflow-roles", "task.command", "has no parameter servers",
+         task(command=BENCH + "--variable_update=horovod --ps_hosts=a:1"),
+         task(command=BENCH + "--variable_update=horovod")),
+    Case("tensorflow-roles", "task.command", "--controller_host",
+         task(command=BENCH + "--variable_update distributed_all_reduce --job_name worker --worker_hosts a:1,b:1"),
+         task(command=BENCH + "--variable_update distributed_all_reduce --job_name worker --controller_host c:1")),
+    Case("tensorflow-cluster", "task.environment_variables.TF_CONFIG", "nobody who trains",
+         environment(TF_CONFIG='{"cluster": {"ps": ["a:1"]}, "task": {"type": "ps", "index": 0}}'),
+         environment(TF_CONFIG='{"cluster": {"ps": ["a:1"], "worker": ["b:1"]}, "task": {"type": "ps", "index": 0}}')),
+    Case("tensorflow-cluster", "task.environment_variables.TF_CONFIG", "`worker` 1",
+         environment(TF_CONFIG='{"cluster": {"worker": ["b:1"]}, "task": {"type": "worker", "index": 1}}'),
+         environment(TF_CONFIG='{"cluster": {"worker": ["b:1"]}, "task": {"type": "worker", "index": 0}}')),
+    Case("mxnet-roles", "task.environment_variables.DMLC_NUM_SERVER", "never come",
+         environment(DMLC_NUM_SERVER="0"), environment(DMLC_NUM_SERVER="1")),
+    Case("mxnet-roles", "task.command", "start none",
+         task(command="python tools/launch.py -n 2 -s 0 python t.py --kv-store dist_sync"),
+         task(command="python tools/launch.py -n 2 -s 2 python t.py --kv-store dist_sync")),
+    Case("mxnet-local", "task.command", "each would train alone",
+         both(gang(), task(command="python t.py --kv-store device")),
+         both(gang(), task(command="python t.py --kv-store dist_device_sync"))),
+    # --- environment ---
+    Case("environment-name", "task.environment_variables.A B", "cannot be the name", environment(**{"A B": "1"}),
+         environment(**{"A-B": "1"})),
+    Case("environment-shell", "task.environment_variables.A-B", "no shell", environment(**{"A-B": "1"}),
+         environment(A_B="1")),
+    Case("environment-batch", "job.environment_variables.CCP_NODES", "Batch's own",
+         job(environment_variables={"CCP_NODES": "1"}), job(environment_variables={"CCP_NODE": "1"})),
+    Case("environment-launcher", "pool.additional_node_prep.environment_variables.BATCHTRAIN_PREPARATION", "break it",
+         pool(additional_node_prep={"environment_variables": {"BATCHTRAIN_PREPARATION": "x"}}),
+         pool(additional_node_prep={"environment_variables": {"PREPARATION": "x"}})),
+    Case("environment-path", "task.environment_variables.PATH", "these very letters",
+         environment(PATH="/opt/bin:$PATH"), environment(LD_LIBRARY_PATH="/opt/lib")),
+    Case("environment-literal", "task.environment_variables.DATA", "does not expand", environment(DATA="$HOME/data"),
+         environment(PRICE="5$")),
+    Case("environment-rank", "task.environment_variables.RANK", "the same in every process",
+         both(gang(), environment(RANK="0")), environment(RANK="0")),
+    # --- older ---
+    Case("gone", "pool.batch_insights_enabled", "Azure Monitor agent", pool(batch_insights_enabled=True),
+         pool(batch_insights_enabled=False)),
+    Case("gone", "job.remove_container_after_exit", "always removes", job(remove_container_after_exit=False),
+         job(remove_container_after_exit=True)),
+    Case("gone", "task.output_data.azure_storage[0].blobxfer_extra_options", "no such options",
+         task(output_data={"azure_storage": [STORED | {"blobxfer_extra_options": "-x"}]}),
+         task(output_data={"azure_storage": [STORED]})),
+    Case("gone", "data_replication", "Batch fetches", {"replication": {}}, {}),
+    Case("gone", "pool.prometheus", "exporters", pool(prometheus={"node_exporter": {"enabled": True}}),
+         pool(prometheus={"node_exporter": {"enabled": False}})),
+    Case("file-share", "task.input_data.azure_storage[0].is_file_share", "azurefile",
+         task(input_data={"azure_storage": [STORED | {"is_file_share": True}]}),
+         task(input_data={"azure_storage": [STORED]})),
+    Case("filter-approximate", "task.output_data.azure_storage[0].exclude", "uploads every file",
+         task(output_data={"azure_storage": [STORED | {"exclude": ["*.tmp"]}]}),
+         task(output_data={"azure_storage": [STORED | {"include": ["*.log"]}]})),
+    Case("task-file-input", "job.input_data.azure_batch[0]", "`output_data`",
+         job(input_data={"azure_batch": [{"job_id": "j", "task_id": "t"}]}),
+         job(input_data={"azure_storage": [STORED]})),
+    Case("copy-to-nodes", "global.files[0].destination.data_transfer.method", "data ingress",
+         {"global": {"files": [{"source": {"path": "."}, "destination": {"data_transfer": {"method": "scp"}}}]}},
+         {"global": {"files": [{"source": {"path": "."}, "destination": {"data_transfer": {"remote_path": "x"}}}]}}),
+]  # fmt: skip
+
+PLACES = {
+    "pool": "pool_specification", "job": "job_specifications[0]", "task": "job_specifications[0].tasks[0]",
+    "global": "global_resources",
+}  # fmt: skip
+
+
+def place(short: str) -> str:
+    head, dot, rest = short.partition(".")
+    return f"{PLACES.get(head, head)}{dot}{rest}"
+
+
+def found(rule: str, parts: Parts) -> list[tuple[str, str]]:
+    return [(dotted(one.path), one.message) for one in check.run(recipe(parts)) if one.rule == rule]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.rule} {case.at}")
+def test_a_rule_speaks_of_what_is_wrong_and_of_nothing_beside_it(case: Case) -> None:
+    told = found(case.rule, case.bad)
+    assert [path for path, _ in told] == [place(case.at)]
+    assert case.says in told[0][1]
+    assert [path for path, _ in found(case.rule, case.good)] == []
+
+
+def test_every_rule_with_a_function_is_tried_here() -> None:
+    assert {rule.name for rule in check.RULES if rule.find} - {case.rule for case in CASES} == set()
+
+
+def test_every_rule_has_a_name_of_its_own_a_level_a_sentence_and_a_source() -> None:
+    names = [rule.name for rule in check.RULES]
+    assert len(names) == len(set(names))
+    for rule in check.RULES:
+        assert rule.level in ("error", "warning", "info")
+        assert rule.sentence.endswith(".")
+        assert rule.source
+
+
+def test_the_base_of_these_cases_has_nothing_to_say_of() -> None:
+    assert list(check.run(recipe({}))) == []
+
+
+def test_rules_that_others_find_are_listed() -> None:
+    listed = {rule.name for rule in check.RULES if rule.find is None}
+    assert listed >= {"renamed", "elsewhere", "placeholder", "offline-count", "offline-files", "source-missing"}
+
+
+def test_a_rule_stays_silent_where_a_section_it_reads_is_broken() -> None:
+    parts = both(gang(), pool(inter_node_communication_enabled=False))
+    rules = {one.rule for one in check.run(recipe(parts), frozenset({"pool_specification"}))}
+    assert "gang-inter-node" not in rules
+
+
+def test_what_a_rule_reads_are_sections() -> None:
+    sections = {
+        "credentials", "batchtrain", "global_resources", "data_replication", "pool_specification", "job_specifications",
+    }  # fmt: skip
+    assert {section for rule in check.RULES for section in rule.reads} <= sections
+
+
+def test_a_persons_own_size_is_known() -> None:
+    own = Catalog(own_sizes=(VmSize("Standard_New", "New", 8, 16.0, gpus=2, gpu_vendor="nvidia"),))
+    parts = both(pool(vm_size="standard_new"), job(gpus="all", shm_size="1g"))
+    assert list(check.run(recipe(parts), catalog=own)) == []
+
+
+@pytest.mark.parametrize(
+    "directory", sorted(path for path in RECIPES.iterdir() if path.is_dir()), ids=lambda path: path.name
+)
+def test_our_own_recipes_have_no_errors(directory: Path) -> None:
+    where = find(directory)
+    assert [str(one) for one in examine(where, read(where)).problems if one.level == "error"] == []
+
+
+# --- properties that are gone ---------------------------------------------------------------------------------------
+
+_TRANSFER = {"azure_storage": [STORED | {"blobxfer_extra_options": "-x"}]}
+_GONE_TASK = {
+    "input_data": _TRANSFER,
+    "output_data": _TRANSFER,
+    "remove_container_after_exit": False,
+    "gpu": True,
+    "name": "n",
+}
+_SIGNATURE = {"image": "library://a", "encryption": {"certificate": {}}}
+_THUMBPRINT = {"x509_cert_sha1_thumbprint": "AB12"}
+_SIGN_IN = {**_THUMBPRINT, "endpoint": "https://example.org"}
+EVERYTHING_GONE: Parts = {
+    "credentials": {
+        "batch": {"test_cluster": True, "application_insights": {"application_id": "a"}, "aad": _THUMBPRINT},
+        "aad": _SIGN_IN, "storage_aad": _SIGN_IN, "keyvault": {"aad": _SIGN_IN}, "management": {"aad": _THUMBPRINT},
+        "storage": {"v": {"account": "a", "resource_group": "g"}},
+        "singularity_registry": {"v": {"identity": "i"}},
+        "user_accounts": {"v": {"username": "u"}},
+        "shares": {"v": {"ssh_private_key": "k"}},
+        "monitoring": {"grafana": {"admin": {"username": "u"}}},
+        "slurm": {"db_password": "p"},
+    },
+    "settings": {
+        "encryption": {"enabled": True}, "fallback_registry": "r", "store_timing_metrics": True,
+        "use_shipyard_docker_image": True,
+    },
+    "replication": {},
+    "global": {
+        "singularity_images": {
+            "unsigned": [{**_SIGNATURE, "signing_key": {"fingerprint": "AB12"}}], "signed": [_SIGNATURE]},
+        "volumes": {"shared_data_volumes": {"v": {
+            "volume_driver": "glusterfs_on_compute", "volume_type": "replica", "volume_options": ["o"]}}},
+        "files": [{"source": {"path": "."}, "destination": {"data_transfer": {"blobxfer_extra_options": "-x"}}}],
+    },
+    "pool": {
+        "certificates": {"sha1": {}}, "per_job_auto_scratch": True, "batch_insights_enabled": True,
+        "prometheus": {"cadvisor": {"enabled": True}}, "container_runtimes": {"default": "kata_containers"},
+        "ssh": {"username": "u", "generate_docker_tunnel_script": True, "hpn_server_swap": True},
+        "gpu": {"ignore_warnings": True}, "upload_diagnostics_logs_on_unusable": True, "input_data": _TRANSFER,
+    },
+    "job": {
+        "input_data": _TRANSFER, "remove_container_after_exit": False, "gpu": True, "auto_scratch": True,
+        "federation_constraints": {"pool": {"location": "x"}}, "merge_task": _GONE_TASK,
+    },
+    "task": _GONE_TASK,
+}  # fmt: skip
+
+
+def test_every_property_that_is_gone_is_said_at_its_place() -> None:
+    told = {tuple("*" if step in (0, "v") else step for step in one.path) for one in gone(EVERYTHING_GONE)}
+    assert told == {row.path for row in GONE}
+
+
+def test_no_message_about_what_is_gone_shows_a_value() -> None:
+    secret = {"credentials": {"slurm": {"db_password": "hunter2"}}, "settings": {"fallback_registry": "hunter2"}}
+    assert len(gone(secret)) == 2
+    assert not any("hunter2" in one.message for one in gone(secret))
+
+
+def gone(parts: Parts) -> list[check.Finding]:
+    return [one for one in check.run(recipe(parts)) if one.rule == "gone"]
+
+
+# --- many tasks -----------------------------------------------------------------------------------------------------
+
+
+def test_a_file_full_of_mistakes_is_compared_with_what_was_meant_only_so_often() -> None:
+    tasks = [{"id": f"task{n}", "command": "x", "docker_image": "a/b", "depends_on": [f"tsk{n}"]} for n in range(2000)]
+    messages = [message for _, message in found("unknown-dependency", {"tasks": tasks})]
+    assert len(messages) == 2000
+    assert "did you mean" in messages[0]
+    assert "did you mean" not in messages[-1]
+
+
+def test_a_chain_of_many_tasks_is_no_circle() -> None:
+    tasks = [{"id": f"t{n}", "command": "x", "depends_on": [f"t{n + 1}"] if n < 4999 else []} for n in range(5000)]
+    assert found("dependency-circle", {"tasks": tasks}) == []
+
+
+def test_a_command_of_spaces_takes_no_time() -> None:
+    assert found("nested-launch", both(gang(), task(command="bash -c" + " " * 300_000))) == []
+
+
+def test_a_retention_of_the_job_is_said_once_a_job() -> None:
+    short = {"max_wall_time": "02:00:00", "retention_time": "01:00:00"}
+    parts = {"job": short, "tasks": [{}, {}], "jobs": [{"id": "k", "tasks": [{}, {}], **short}]}
+    assert [path for path, _ in found("wall-time-retention", parts)] == [
+        "job_specifications[0].retention_time", "job_specifications[1].retention_time",
+    ]  # fmt: skip
+
+
+def test_tasks_are_walked_over_a_bounded_number_of_times_however_many_there_are() -> None:
+    """Linear: twice the tasks give twice the steps, counted by what the rules ask of each task."""
+    counts = [_steps(number) for number in (50, 100, 200)]
+    assert counts[2] - counts[1] == pytest.approx(2 * (counts[1] - counts[0]), rel=0.05)
+
+
+def _steps(number: int) -> int:
+    import sys
+
+    tasks = [
+        {"id": f"t{n}", "command": "x", "docker_image": "a/b", "depends_on": ["t0"] if n else []} for n in range(number)
+    ]
+    whole = recipe({"tasks": tasks})
+    lines = 0
+
+    def count(_frame: object, event: str, _value: object) -> Any:
+        nonlocal lines
+        lines += event == "line"
+        return count
+
+    before = sys.gettrace()
+    sys.settrace(count)
+    try:
+        list(check.run(whole))
+    finally:
+        sys.settrace(before)
+    return lines
