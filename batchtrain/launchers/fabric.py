@@ -118,7 +118,7 @@ def implicit(options: Mpi, fabric: Fabric) -> tuple[Implicit, ...]:
     if not value:
         return ()
     because = f"the VM size has {_NAMES[fabric]}" if settings.device else "the nodes of a pool talk over eth0"
-    return (Implicit(f"{options.runtime} fabric", value, because),)
+    return (Implicit(f"{options.runtime} fabric", value, because, "mpi-fabric"),)
 
 
 def _note(options: Mpi, fabric: Fabric) -> str:

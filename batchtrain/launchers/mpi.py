@@ -56,13 +56,21 @@ def launch(options: Mpi, command: str, shape: Shape) -> Launch:
     if options.runtime not in DIALECTS:
         raise PlanError(f"mpi.runtime `{options.runtime}` is none of {', '.join(DIALECTS)}")
     ranks = ranks_of(options, shape.instances)
-    payload = python.with_mpi4py(command)
+    payload = _inside(options, python.with_mpi4py(command))
     return Launch(
         coordination=steps.coordination(shape, options.coordination_command),
         application=_application(options, payload, ranks, shape),
         files=(steps.GANG, steps.RANK, steps.SWEEP, steps.SSH),
         implicit=_implicit(options, payload, shape),
     )
+
+
+def _inside(options: Mpi, payload: python.Payload) -> python.Payload:
+    """The ranks' command, and the question whether its Python has mpi4py, inside the image."""
+    if not options.inside:
+        return payload
+    interpreter = f"{options.inside} {payload.interpreter}" if payload.interpreter else ""
+    return payload._replace(text=f"{options.inside} {payload.text}", interpreter=interpreter)
 
 
 def ranks_of(options: Mpi, instances: int) -> Ranks:
@@ -202,17 +210,28 @@ def _implicit(options: Mpi, payload: python.Payload, shape: Shape) -> tuple[Impl
         found.append(_implicit_ranks(options))
     if options.runtime == "openmpi" and shape.container:
         found.append(
-            Implicit("--allow-run-as-root", "true", "a container's processes are root, which Open MPI refuses")
+            Implicit(
+                "--allow-run-as-root",
+                "true",
+                "a container's processes are root, which Open MPI refuses",
+                "openmpi-as-root",
+            )
         )
     if payload.interpreter:
         because = "a rank that ends by an exception would wait for the others for ever; where mpi4py is installed"
-        found.append(Implicit("-m mpi4py", "true", because))
+        found.append(Implicit("-m mpi4py", "true", because, "mpi4py-abort"))
     if shape.container and not options.coordination_command:
-        found.append(Implicit("coordination_command", "/usr/sbin/sshd -p 23", "a container needs its own ssh server"))
+        found.append(
+            Implicit(
+                "coordination_command", "/usr/sbin/sshd -p 23", "a container needs its own ssh server", "container-sshd"
+            )
+        )
     return tuple(found)
 
 
 def _implicit_ranks(options: Mpi) -> Implicit:
     if _places_ranks(options):
-        return Implicit("processes_per_node", "as in mpi.options", "the options place the ranks themselves")
-    return Implicit("processes_per_node", "1", "it is not set")
+        return Implicit(
+            "processes_per_node", "as in mpi.options", "the options place the ranks themselves", "processes-per-node"
+        )
+    return Implicit("processes_per_node", "1", "it is not set", "processes-per-node")

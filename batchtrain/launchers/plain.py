@@ -21,6 +21,11 @@ def launch(
     )
 
 
+def alone(command: str) -> Launch:
+    """The command of a task that runs on one node: there is nothing to coordinate, and no gang to watch."""
+    return Launch(coordination="", application=_application(command, None))
+
+
 def _application(command: str, pre_execution_command: str | None) -> str:
     return shell.script(
         steps.SOURCE if pre_execution_command else "",

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import shlex
 import textwrap
+from functools import lru_cache
 
 WIDTH = 116
 
@@ -17,6 +18,7 @@ def word(value: str) -> str:
     return shlex.quote(value)
 
 
+@lru_cache(maxsize=256)
 def comment(text: str) -> str:
     """A sentence as comment lines; a line break in it cannot end the comment."""
     return "\n".join(f"# {line}" for line in textwrap.wrap(" ".join(text.split()), WIDTH))

@@ -35,6 +35,8 @@ class Mpi(NamedTuple):
     """Ranks a node: a number, or a shell command the primary evaluates; None means 1."""
     pre_execution_command: str | None = None
     coordination_command: str | None = None
+    inside: str = ""
+    """What stands before the ranks' command to run it inside an image (`apptainer.CALL`)."""
 
 
 class File(NamedTuple):
@@ -46,11 +48,14 @@ class File(NamedTuple):
 
 
 class Implicit(NamedTuple):
-    """Something the product switched on by itself: what, its value, because of what."""
+    """Something the product switched on by itself: what, its value, because of what, by which of `rules.RULES`, and
+    where (the path of the block in the configuration it was decided for; set by the planner)."""
 
     what: str
     value: str
     because: str
+    rule: str
+    where: str = ""
 
 
 class Launch(NamedTuple):

@@ -1,134 +1,168 @@
-"""From a pool's configuration to the one request that makes it."""
+"""From a pool's configuration to the requests that make it, and the same pool as the pool of a job of its own."""
 
 from __future__ import annotations
 
-from batchtrain.catalog import images, sizes
-from batchtrain.config.types import Pool, Recipe, ResourceFile
+from typing import Any, NamedTuple
+
+import msgspec
+
+from batchtrain.config.types import Pool, Recipe
 from batchtrain.errors import PlanError
-from batchtrain.launchers.types import Implicit
-from batchtrain.plan import names, wire
+from batchtrain.plan import accounts, autoscale, image, ingress, inputs, mounts, names, network, preparation, wire
+from batchtrain.plan.image import uses_containers
+from batchtrain.plan.inputs import environment, resource_files
 from batchtrain.plan.types import Plan, Step
 
-PREPARATION = "BATCHTRAIN_PREPARATION"
-"""Carries the user's own preparation, so that no quoting of ours can break it."""
+__all__ = ["environment", "plan", "resource_files", "specification", "uses_containers"]
+
+EMPTY: dict[str, Any] = {
+    "target_dedicated_nodes": 0,
+    "target_low_priority_nodes": 0,
+    "resize_timeout": None,
+    "enable_auto_scale": None,
+    "auto_scale_formula": None,
+    "auto_scale_evaluation_interval": None,
+}
+"""What makes a pool's request one of a pool without nodes."""
+
+RESIZED = ("pool.resize", "resize", ("targetDedicatedNodes", "targetLowPriorityNodes", "resizeTimeout"))
+SCALED = ("pool.autoscale", "enableautoscale", ("autoScaleFormula", "autoScaleEvaluationInterval"))
+"""How it gets nodes later: the step's action, the request's name and its fields."""
 
 
 def plan(recipe: Recipe) -> Plan:
-    """POST /pools. Raises PlanError when the recipe has no pool or its node agent is not known."""
-    pool = recipe.pool
-    if pool is None:
+    """POST /pools, after the files it needs; then what takes a pool that is there: identities, the login on each node.
+
+    Raises PlanError when the recipe has no pool, or one that could not be made.
+    """
+    pool = _pool(recipe)
+    whole = _whole(recipe, pool)
+    body, rest = _with_identities(pool, whole.body) if pool.identities else (whole.body, ())
+    brought = ingress.plan(recipe).steps if pool.transfer_files_on_pool_creation else ()
+    logins = accounts.logins(pool, windows=image.is_windows(pool))
+    steps = (*brought, Step("pool.add", "POST", "/pools", body), *rest, *logins)
+    return Plan(steps, whole.plan.warnings, whole.plan.implicit)
+
+
+def specification(recipe: Recipe) -> wire.PoolSpecification:
+    """The recipe's pool for a job that makes its own; such a pool has no logins, and identities cannot be set.
+
+    Raises PlanError as `plan` does.
+    """
+    body = _whole(recipe, _pool(recipe)).body
+    return wire.PoolSpecification(**{name: getattr(body, name) for name in wire.PoolSpecification.__struct_fields__})
+
+
+def _pool(recipe: Recipe) -> Pool:
+    if recipe.pool is None:
         raise PlanError(f"{recipe.directory} has no pool.yaml, so there is no pool to plan")
-    containers, implicit = _containers(recipe, pool)
+    return recipe.pool
+
+
+class _Whole(NamedTuple):
+    """A pool's request, and what is worth knowing about it."""
+
+    body: wire.PoolCreate
+    plan: Plan
+
+
+def _whole(recipe: Recipe, pool: Pool) -> _Whole:
+    windows = image.is_windows(pool)
+    containers = image.containers(recipe, pool)
+    mounted = mounts.mounts(recipe)
+    reached = network.network(recipe, pool, windows=windows)
+    started = preparation.start_task(recipe, pool, images=containers.delayed, mounts=mounted.own, windows=windows)
+    scaled = autoscale.formula(pool, recipe.jobs)
     body = wire.PoolCreate(
         id=pool.id,
+        display_name=pool.display_name,
         vm_size=pool.vm_size,
-        virtual_machine_configuration=_vm(pool, containers),
-        target_dedicated_nodes=pool.vm_count.dedicated,
-        target_low_priority_nodes=pool.vm_count.low_priority,
+        virtual_machine_configuration=image.machine(recipe, pool, containers),
         resize_timeout=names.duration(pool.resize_timeout) if pool.resize_timeout else None,
+        target_dedicated_nodes=None if scaled else pool.vm_count.dedicated,
+        target_low_priority_nodes=None if scaled else pool.vm_count.low_priority,
+        enable_auto_scale=True if scaled else None,
+        auto_scale_formula=scaled,
+        auto_scale_evaluation_interval=_interval(pool) if scaled else None,
         enable_inter_node_communication=pool.inter_node_communication_enabled,
+        network_configuration=reached.configuration,
+        start_task=started.task,
+        application_package_references=inputs.packages(pool.application_packages),
         task_slots_per_node=pool.task_slots_per_node,
-        task_scheduling_policy=(
-            wire.TaskSchedulingPolicy(node_fill_type=pool.node_fill_type) if pool.node_fill_type else None
-        ),
-        start_task=_start_task(pool),
+        task_scheduling_policy=_scheduling(pool),
+        user_accounts=accounts.user_accounts(recipe, pool),
         metadata=tuple(wire.Metadata(name=name, value=value) for name, value in pool.metadata.items()),
+        mount_configuration=mounted.mounts,
+        upgrade_policy=_upgrades(pool),
     )
-    return Plan(steps=(Step("pool.add", "POST", "/pools", body),), implicit=implicit)
-
-
-def uses_containers(recipe: Recipe) -> bool:
-    """Whether the pool runs containers: it says `native`, or there are images to run."""
-    image = recipe.pool and (recipe.pool.vm_configuration.platform_image or recipe.pool.vm_configuration.custom_image)
-    if image and image.native:
-        return True
-    used = any(task.docker_image for job in recipe.jobs for task in job.tasks)
-    return bool(recipe.resources.docker_images) or used
-
-
-def _containers(recipe: Recipe, pool: Pool) -> tuple[wire.ContainerConfiguration | None, tuple[Implicit, ...]]:
-    if not uses_containers(recipe):
-        return None, ()
-    built = wire.ContainerConfiguration(
-        type="dockerCompatible",
-        container_image_names=recipe.resources.docker_images,
-        container_registries=tuple(_registry(recipe, server) for server in recipe.credentials.docker_registry),
+    told = Plan(
+        warnings=started.warnings,
+        implicit=containers.implicit + reached.implicit + started.implicit,
     )
-    image = pool.vm_configuration.platform_image or pool.vm_configuration.custom_image
-    if image is not None and image.native:
-        return built, ()
-    return built, (Implicit("native", "true", "there are container images, and Batch itself runs the containers"),)
+    return _Whole(body, told)
 
 
-def _registry(recipe: Recipe, server: str) -> wire.Registry:
-    return wire.Registry(
-        username=recipe.credentials.docker_registry[server].username,
-        password=f"{{{{registry:{server}}}}}",  # filled in when the request is sent: a plan holds no secret
-        registry_server=None if server == "hub" else server,
-    )
+# --- how many nodes -------------------------------------------------------------------------------------------------
 
 
-def _vm(pool: Pool, containers: wire.ContainerConfiguration | None) -> wire.VmConfiguration:
-    platform, custom = pool.vm_configuration.platform_image, pool.vm_configuration.custom_image
-    if custom is not None:
-        return wire.VmConfiguration(
-            image_reference=wire.ImageReference(virtual_machine_image_id=custom.arm_image_id),
-            node_agent_sku_id=custom.node_agent,
-            license_type=custom.license_type,
-            container_configuration=containers,
-        )
-    if platform is None:
-        raise PlanError(f"pool {pool.id} names no image; give `platform_image` or `custom_image`")
-    known = images.find(platform.publisher, platform.offer, platform.sku)
-    if known is None:
-        raise PlanError(
-            f"the image {platform.publisher}:{platform.offer}:{platform.sku} is not in the catalogue, so its node agent"
-            " is not known; use a listed image (such as microsoft-dsvm:ubuntu-hpc:2404) or `custom_image` with"
-            " `node_agent`"
-        )
-    return wire.VmConfiguration(
-        image_reference=wire.ImageReference(
-            publisher=platform.publisher, offer=platform.offer, sku=platform.sku, version=platform.version
-        ),
-        node_agent_sku_id=known.node_agent,
-        license_type=platform.license_type,
-        container_configuration=containers,
-    )
+def _interval(pool: Pool) -> str | None:
+    told = pool.autoscale.evaluation_interval if pool.autoscale else None
+    return names.duration(told) if told else None
 
 
-def _start_task(pool: Pool) -> wire.StartTask | None:
-    """The user's own preparation; as root, since it installs things."""
-    commands = (*pool.additional_node_prep.commands.pre, *pool.additional_node_prep.commands.post)
-    if not commands and not pool.resource_files:
+def _with_identities(pool: Pool, body: wire.PoolCreate) -> tuple[wire.PoolCreate, tuple[Step, ...]]:
+    """A pool gets its identities through Azure Resource Manager, and only nodes that come later have them: it is made
+    without nodes, is given its identities, and grows then."""
+    empty = msgspec.structs.replace(body, **EMPTY)
+    action, name, fields = SCALED if body.enable_auto_scale else RESIZED
+    sent = wire.document(body)
+    grows = Step(action, "POST", f"/pools/{pool.id}/{name}", {field: sent[field] for field in fields if field in sent})
+    given = {"identities": list(pool.identities)}
+    return empty, (Step("pool.identity", "PATCH", f"/pools/{pool.id}", given), grows)
+
+
+# --- how it works ---------------------------------------------------------------------------------------------------
+
+
+def _scheduling(pool: Pool) -> wire.TaskSchedulingPolicy | None:
+    if pool.node_fill_type is None and pool.job_default_order is None:
         return None
-    script = "\n".join(commands) or ":"  # a line each: a comment in one must not swallow the next
-    return wire.StartTask(
-        command_line=f"/bin/bash -c 'exec /bin/bash -e -c \"${PREPARATION}\"'",
-        user_identity=wire.POOL_ADMIN,
-        environment_settings=(
-            *environment(pool.additional_node_prep.environment_variables),
-            wire.Environment(name=PREPARATION, value=script),
+    return wire.TaskSchedulingPolicy(
+        node_fill_type=pool.node_fill_type or "spread",  # the service's own, which it wants to be told
+        job_default_order=pool.job_default_order,
+    )
+
+
+def _upgrades(pool: Pool) -> wire.UpgradePolicy | None:
+    told = pool.upgrade_policy
+    if told is None:
+        return None
+    system, rolling = told.automatic_os, told.rolling
+    return wire.UpgradePolicy(
+        mode=told.mode,
+        automatic_os_upgrade_policy=(
+            wire.AutomaticOsUpgrade(
+                disable_automatic_rollback=system.disable_rollback,
+                enable_automatic_os_upgrade=system.enabled,
+                use_rolling_upgrade_policy=system.use_rolling_upgrade,
+                os_rolling_upgrade_deferral=system.defer_while_tasks_run,
+            )
+            if system
+            else None
         ),
-        resource_files=resource_files(pool.resource_files),
-        max_task_retry_count=0,
-        wait_for_success=True,
+        rolling_upgrade_policy=(
+            wire.RollingUpgrade(
+                enable_cross_zone_upgrade=rolling.enable_cross_zone_upgrade,
+                max_batch_instance_percent=rolling.max_batch_instance_percent,
+                max_unhealthy_instance_percent=rolling.max_unhealthy_instance_percent,
+                max_unhealthy_upgraded_instance_percent=rolling.max_unhealthy_upgraded_instance_percent,
+                pause_time_between_batches=(
+                    names.duration(rolling.pause_time_between_batches) if rolling.pause_time_between_batches else None
+                ),
+                prioritize_unhealthy_instances=rolling.prioritize_unhealthy_instances,
+                rollback_failed_instances_on_policy_breach=rolling.rollback_failed_instances_on_policy_breach,
+            )
+            if rolling
+            else None
+        ),
     )
-
-
-def environment(values: dict[str, str]) -> tuple[wire.Environment, ...]:
-    """Environment settings, in the order they were written."""
-    return tuple(wire.Environment(name=name, value=value) for name, value in values.items())
-
-
-def resource_files(files: tuple[ResourceFile, ...]) -> tuple[wire.ResourceFile, ...]:
-    """Files by URL."""
-    return tuple(
-        wire.ResourceFile(http_url=file.blob_source, file_path=file.file_path, file_mode=file.file_mode)
-        for file in files
-    )
-
-
-def gpus_of(vm_size: str) -> int:
-    """GPUs of one node by its size; 0 when it has none or is not known."""
-    size = sizes.find(vm_size)
-    return size.gpus if size else 0

@@ -8,9 +8,11 @@ from batchtrain.plan.types import OFFLINE, Facts, Plan, Sources
 
 
 def plan(recipe: Recipe, facts: Facts = OFFLINE, sources: Sources | None = None) -> Plan:
-    """A recipe's pool and jobs as exact requests; without facts, offline from the pool file alone."""
+    """A recipe's pool and jobs as exact requests; without facts, offline from the pool file alone.
+
+    Where every job brings a pool of its own, there is none to make."""
     whole = Plan(warnings=recipe.warnings)
-    if recipe.pool is not None:
+    if recipe.pool is not None and job.needs_pool(recipe):
         whole = whole.joined(pool.plan(recipe))
     if recipe.jobs:
         whole = whole.joined(job.plan(recipe, facts, sources))

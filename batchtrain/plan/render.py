@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -32,23 +33,106 @@ def body_of(step: Step) -> dict[str, Any]:
 
 
 def as_text(plan: Plan) -> str:
-    """The whole plan for a person: requests with long file chunks shortened, what is implicit, the launch text."""
+    """The whole plan for a person: requests with long file chunks shortened, what is implicit, the launch text.
+
+    What is said of many tasks is said once: bodies, decisions and launches alike are counted.
+    """
+    tasks = _Tasks()
     lines: list[str] = []
     for step in plan.steps:
-        lines += [
-            f"{step.method} {step.path}",
-            msgspec.json.format(msgspec.json.encode(_short(body_of(step)))).decode(),
-        ]
-    if plan.implicit:
-        lines += ["", "implicit:"]
-        lines += [f"  {item.what} = {item.value}   because {item.because}" for item in plan.implicit]
-    for task_id, text in plan.launch:
+        body = body_of(step)
+        if "value" in body:
+            lines += [f"{step.method} {step.path}   ({len(body['value']):,} tasks)", *tasks.lines(body["value"])]
+        else:
+            lines += [f"{step.method} {step.path}", _json(body)]
+    return "\n".join([*lines, *_implicit(plan), *_launches(plan)])
+
+
+def _json(body: Any) -> str:
+    return msgspec.json.format(msgspec.json.encode(_short(body))).decode()
+
+
+SHOWN = 5
+"""Tasks, kinds of task and launches that are shown; the rest is counted."""
+FEW = 2
+"""Fields besides the id in which two tasks may differ and still be alike."""
+
+
+class _Tasks:
+    """Tasks as text: the first of each kind whole, and in what the others differ from it."""
+
+    def __init__(self) -> None:
+        self._kinds: list[Mapping[str, Any]] = []
+        self._said = 0
+
+    def lines(self, tasks: Sequence[Mapping[str, Any]]) -> list[str]:
+        lines, others, hidden = [], [], 0
+        for task in tasks:
+            like = next((kind for kind in self._kinds if _alike(kind, task)), None)
+            if like is not None:
+                others.append((task, like))
+            elif len(self._kinds) < SHOWN:
+                self._kinds.append(task)
+                lines.append(_json(task))
+            else:
+                hidden += 1
+        room = max(SHOWN - self._said, 0)
+        self._said += len(others)
+        lines += [f"  {task['id']} is like {like['id']}{_but(like, task)}" for task, like in others[:room]]
+        more = [_counted(others[room:])] if others[room:] else []
+        more += [f"{hidden:,} others"] if hidden else []
+        return [*lines, f"  and {' and '.join(more)}; `-o json` shows them in full"] if more else lines
+
+
+def _counted(others: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]]) -> str:
+    first, last = others[0][0]["id"], others[-1][0]["id"]
+    return f"{len(others):,} like these, {first} to {last}" if len(others) > 1 else f"{first}, like these"
+
+
+def _alike(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    return one.keys() == other.keys() and len(_differing(one, other)) <= FEW
+
+
+def _differing(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
+    return [key for key, value in one.items() if key != "id" and other.get(key) != value]
+
+
+def _but(like: Mapping[str, Any], task: Mapping[str, Any]) -> str:
+    said = [f"{key} {_line(task[key])}" for key in _differing(like, task)]
+    return f", but {', '.join(said)}" if said else ""
+
+
+def _line(value: Any) -> str:
+    text = msgspec.json.encode(_short(value)).decode()
+    return text if len(text) <= 100 else f"{text[:100]}…"
+
+
+def _implicit(plan: Plan) -> list[str]:
+    counted: dict[tuple[str, str, str], int] = {}
+    for item in plan.implicit:
+        counted[item[:3]] = counted.get(item[:3], 0) + 1
+    lines = [
+        f"  {what} = {value}   because {because}{f' ({times:,} times)' if times > 1 else ''}"
+        for (what, value, because), times in counted.items()
+    ]
+    return ["", "implicit:", *lines] if lines else []
+
+
+def _launches(plan: Plan) -> list[str]:
+    tasks: dict[str, list[str]] = {}
+    for task, text in plan.launch:
+        tasks.setdefault(text, []).append(task)
+    lines: list[str] = []
+    for text, names in list(tasks.items())[:SHOWN]:
         shown, *files = text.split(FILE_MARK)
-        lines += ["", f"task {task_id} runs:", *(f"  {line}" for line in shown.splitlines())]
+        others = f" (and {len(names) - 1:,} more)" if len(names) > 1 else ""
+        lines += ["", f"task {names[0]}{others} runs:", *(f"  {line}" for line in shown.splitlines())]
         if files:
-            names = ", ".join(f".batchtrain/{part.split(maxsplit=1)[0]}" for part in files)
-            lines.append(f"  # with {names}; `-o json` shows them in full")
-    return "\n".join(lines)
+            listed = ", ".join(f".batchtrain/{part.split(maxsplit=1)[0]}" for part in files)
+            lines.append(f"  # with {listed}; `-o json` shows them in full")
+    if len(tasks) > SHOWN:
+        lines += ["", f"and {len(tasks) - SHOWN:,} other launches; `-o json` shows them"]
+    return lines
 
 
 def _short(value: Any) -> Any:

@@ -2,92 +2,129 @@
 
 from __future__ import annotations
 
-import shlex
-from typing import TypeVar
-
-from batchtrain.catalog import sizes
-from batchtrain.config.types import Job, MultiInstance, Recipe, Task, whole
+from batchtrain.config.types import MultiInstance, Task, whole
 from batchtrain.errors import PlanError, Problem
-from batchtrain.launchers import mpi, plain
+from batchtrain.launchers import apptainer, mpi, plain
+from batchtrain.launchers import inputs as placing
+from batchtrain.launchers.preparation import Moved
 from batchtrain.launchers.types import Fabric, File, Implicit, Launch, Mpi, Shape
-from batchtrain.plan import names, payload, wire
-from batchtrain.plan.pool import environment, resource_files, uses_containers
-from batchtrain.plan.types import FILE_MARK, Built, Facts, Sources, Upload
-
-Value = TypeVar("Value")
+from batchtrain.plan import command, container, exits, inputs, names, outputs, payload, wire
+from batchtrain.plan.frame import Frame, either
+from batchtrain.plan.types import FILE_MARK, Built, Upload
+from batchtrain.plan.volumes import binds
 
 _FABRICS = {None: Fabric.ETHERNET, "sr-iov": Fabric.SR_IOV, "network-direct": Fabric.NETWORK_DIRECT}
+INPUT = ".batchtrain-input"
+"""Where in the working directory data is brought that belongs elsewhere on the node."""
 
 
-def build(recipe: Recipe, job: Job, task: Task, task_id: str, facts: Facts, sources: Sources) -> Built:
-    """One task's request. Raises PlanError for what could never run."""
-    where = f"{job.id}/{task_id}"
-    container = task.docker_image is not None and uses_containers(recipe)
-    shape, implicit, warnings = _shape(recipe, job, task, facts, where, container=container)
-    launch = _launch(task, shape)
-    files = sources.get(task.source, ()) if task.source else ()
-    payload.refuse_reserved(files, where)
-    carrier, uploads = _carrier(recipe, task, launch, files, where)
+def build(frame: Frame, task: Task, task_id: str, place: str, *, acting: bool = False, filling: bool = False) -> Built:
+    """One task's request; `place` is its path in the configuration. Raises PlanError for what could never run.
+
+    acting, filling: what the job does with `exit_conditions`, as `exits.conditions` takes it.
+    """
+    where = f"{frame.job.id}/{task_id}"
+    gang = task.multi_instance
+    shape, implicit, warnings = _shape(frame, task, where, place)
+    fetched = inputs.fetched(frame.recipe, task.input_data.azure_storage, INPUT)
+    moved = tuple(Moved(one.below, one.wanted) for one in fetched if one.wanted)
+    image = _apptainer(frame, task)
+    simple = not gang and not task.source and not moved and image is None
+    if frame.windows and not simple:
+        raise PlanError(f"{where}: {_LINUX_ONLY}")
+    as_it_is = (
+        simple
+        and shape.container
+        and (frame.windows or command.speaks_for_itself(task.command or "", entrypoint=task.entrypoint is not None))
+    )
+    bare = as_it_is or (simple and (frame.windows or command.fits(task.command or "")))
+    launch = _launch(task, shape, image, moved)
+    carrier, uploads = (payload.Carrier(), ()) if bare else _carrier(frame, task, launch, where)
+    identity, by_identity = _identity(frame, task)
+    settings, by_container = container.settings(frame, task, shape) if shape.container else (None, ())
     body = wire.TaskCreate(
         id=task_id,
-        command_line=_command_line(task, launch, carrier),
-        user_identity=wire.POOL_ADMIN if container else wire.POOL_NONADMIN,
-        container_settings=_container(job, task, shape) if container else None,
-        resource_files=resource_files(task.resource_files) + (() if task.multi_instance else carrier.resource_files),
-        environment_settings=environment(task.environment_variables)
-        + (NO_GPUS if container and _own(task.gpus, job.gpus) == "disable" else ())
+        command_line=(task.command or "").strip() if as_it_is else _command_line(frame, task, carrier, bare=bare),
+        display_name=task.display_name,
+        exit_conditions=exits.conditions(
+            either(task.exit_conditions, frame.job.exit_conditions), acting=acting, filling=filling
+        ),
+        container_settings=settings,
+        resource_files=inputs.resource_files(task.resource_files)
+        + tuple(file for one in fetched for file in one.files)
+        + (() if gang else carrier.resource_files),
+        output_files=outputs.outputs(frame.recipe, task.output_data.azure_storage),
+        environment_settings=inputs.environment(
+            task.environment_variables, task.environment_variables_keyvault_secret_id
+        )
+        + (_gpus_seen(frame, task) if shape.container else ())
         + carrier.environment,
-        constraints=_constraints(job, task),
-        required_slots=1 if task.multi_instance else None,
-        multi_instance_settings=_multi_instance(task.multi_instance, shape, carrier) if task.multi_instance else None,
-        depends_on=wire.Dependencies(task_ids=task.depends_on) if task.depends_on else None,
+        affinity_info=wire.Affinity(affinity_id=task.affinity_id) if task.affinity_id else None,
+        constraints=_constraints(frame, task),
+        required_slots=task.required_slots or (1 if gang else None),
+        user_identity=identity,
+        multi_instance_settings=_multi_instance(gang, shape, carrier) if gang else None,
+        depends_on=_dependencies(task),
+        application_package_references=inputs.packages(task.application_packages),
     )
-    return Built(body, _text(task, launch), implicit + launch.implicit, warnings, uploads)
+    decided = (*implicit, *launch.implicit, *by_container, *by_identity, *_slots(task), *_image_gpus(frame, image))
+    return Built(
+        body,
+        _text(task, launch),
+        tuple(item._replace(where=place) for item in decided),
+        warnings,
+        uploads,
+    )
+
+
+_LINUX_ONLY = (
+    "multi-instance tasks, `source`, Apptainer images and input data outside the working directory are for Linux nodes,"
+    " and this pool's run Windows; use a Linux image, or `resource_files` and a command of your own"
+)
 
 
 # --- what is known of the nodes -------------------------------------------------------------------------------------
 
 
-def _shape(
-    recipe: Recipe, job: Job, task: Task, facts: Facts, where: str, *, container: bool
-) -> tuple[Shape, tuple[Implicit, ...], tuple[Problem, ...]]:
-    instances, warnings = _instances(recipe, task, facts, where)
-    vm_size = facts.pool.vm_size if facts.pool else recipe.pool.vm_size if recipe.pool else ""
-    fabric, implicit = _fabric(recipe, job, task, facts, vm_size)
-    more = _gpus(job, task, vm_size)
-    return Shape(instances, fabric, container), implicit + more, warnings
+def _shape(frame: Frame, task: Task, where: str, place: str) -> tuple[Shape, tuple[Implicit, ...], tuple[Problem, ...]]:
+    instances, warnings = _instances(frame, task, where, place)
+    fabric, implicit = _fabric(frame, task)
+    return Shape(instances, fabric, task.docker_image is not None), implicit + _gpus(frame, task), warnings
 
 
-def _instances(recipe: Recipe, task: Task, facts: Facts, where: str) -> tuple[int, tuple[Problem, ...]]:
+def _instances(frame: Frame, task: Task, where: str, place: str) -> tuple[int, tuple[Problem, ...]]:
     """How many nodes; symbols are resolved from the pool file, or for `pool_current_*` from the living pool."""
     if task.multi_instance is None:
         return 1, ()
     wanted = str(task.multi_instance.num_instances)
     number = whole(wanted)
     if number is not None:
-        return _fitting(number, facts, where), ()
+        return _fitting(number, frame, where), ()
     kind = "low_priority" if wanted.endswith("low_priority") else "dedicated"
-    if wanted.startswith("pool_current_") and facts.pool is not None:
-        count = facts.pool.low_priority if kind == "low_priority" else facts.pool.dedicated
+    pool = frame.pool
+    if wanted.startswith("pool_current_") and pool is not None:
+        count = pool.low_priority if kind == "low_priority" else pool.dedicated
         if count == 0:
-            raise PlanError(f"{where}: `{wanted}` is 0: pool {facts.pool.id} has no {kind} nodes now")
-        return _fitting(count, facts, where), ()
-    if recipe.pool is None:
+            raise PlanError(f"{where}: `{wanted}` is 0: pool {pool.id} has no {kind} nodes now")
+        return _fitting(count, frame, where), ()
+    told = frame.recipe.pool
+    if told is None:
         raise PlanError(f"{where}: `{wanted}` needs a pool.yaml, or a number instead")
-    count = recipe.pool.vm_count.low_priority if kind == "low_priority" else recipe.pool.vm_count.dedicated
-    if not wanted.startswith("pool_current_"):
-        return _fitting(count, facts, where), ()
+    count = told.vm_count.low_priority if kind == "low_priority" else told.vm_count.dedicated
+    if not wanted.startswith("pool_current_") or frame.job.auto_pool is not None:
+        return _fitting(count, frame, where), ()
     note = Problem(
         "offline-count",
         f"{where}: `{wanted}` is taken as the pool file's {count};"
         " the living pool's count is used when the job is added",
+        path=f"{place}.multi_instance.num_instances",
         level="info",
     )
     return count, (note,)
 
 
-def _fitting(count: int, facts: Facts, where: str) -> int:
-    pool = facts.pool
+def _fitting(count: int, frame: Frame, where: str) -> int:
+    pool = frame.pool
     if pool is None:
         return count
     if not pool.inter_node:
@@ -102,53 +139,90 @@ def _fitting(count: int, facts: Facts, where: str) -> int:
     return count
 
 
-def _fabric(recipe: Recipe, job: Job, task: Task, facts: Facts, vm_size: str) -> tuple[Fabric, tuple[Implicit, ...]]:
+def _fabric(frame: Frame, task: Task) -> tuple[Fabric, tuple[Implicit, ...]]:
     """RDMA size + inter-node + Linux switches InfiniBand on by itself; an explicit value wins."""
-    size = sizes.find(vm_size)
-    explicit = _own(task.infiniband, job.infiniband)
-    inter_node = (
-        facts.pool.inter_node if facts.pool else bool(recipe.pool and recipe.pool.inter_node_communication_enabled)
-    )
-    possible = size is not None and size.rdma is not None and inter_node
+    size = frame.size
+    explicit = either(task.infiniband, frame.job.infiniband)
     if explicit is not None:
         return (_FABRICS[size.rdma] if explicit and size else Fabric.ETHERNET), ()
-    if not possible or size is None or task.multi_instance is None:
+    if size is None or size.rdma is None or not frame.inter_node or task.multi_instance is None:
         return Fabric.ETHERNET, ()
     kind = "Network Direct" if size.rdma == "network-direct" else "SR-IOV"
     because = f"{size.name} has InfiniBand ({kind}) and the pool has inter-node communication"
-    return _FABRICS[size.rdma], (Implicit("infiniband", "true", because),)
+    return _FABRICS[size.rdma], (Implicit("infiniband", "true", because, "infiniband-by-size"),)
 
 
-def _gpus(job: Job, task: Task, vm_size: str) -> tuple[Implicit, ...]:
+# --- GPUs -----------------------------------------------------------------------------------------------------------
+
+
+def _gpus(frame: Frame, task: Task) -> tuple[Implicit, ...]:
     """The service gives a container all GPUs of its node by itself; only their absence must be asked for."""
-    size = sizes.find(vm_size)
-    if size is None or not size.gpus or _own(task.gpus, job.gpus) is not None:
+    size = frame.size
+    if size is None or not size.gpus or either(task.gpus, frame.job.gpus) is not None:
         return ()
     because = f"{size.name} has {size.gpus} {size.gpu_model}; the service adds them to containers itself"
-    return (Implicit("gpus", "all", because),)
+    return (Implicit("gpus", "all", because, "gpus-by-size"),)
 
 
-NO_GPUS = (wire.Environment(name="NVIDIA_VISIBLE_DEVICES", value="void"),)
-"""Hides all GPUs from a container (NVIDIA Container Toolkit, `void`)."""
-
-
-def _own(mine: Value | None, jobs: Value | None) -> Value | None:
-    """A task's own word, else its job's."""
-    return mine if mine is not None else jobs
+def _gpus_seen(frame: Frame, task: Task) -> tuple[wire.Environment, ...]:
+    """Which GPUs a container sees (NVIDIA Container Toolkit: `void` for none); all of them need no word."""
+    said = either(task.gpus, frame.job.gpus)
+    if said is None or said == "all":
+        return ()
+    seen = said.removeprefix('"').removesuffix('"').removeprefix("device=")
+    if said == "disable":
+        seen = "void"
+    elif (count := whole(said)) is not None:
+        seen = ",".join(str(number) for number in range(count))
+    return (wire.Environment(name="NVIDIA_VISIBLE_DEVICES", value=seen),)
 
 
 # --- what runs ------------------------------------------------------------------------------------------------------
 
 
-def _launch(task: Task, shape: Shape) -> Launch:
-    command = (task.command or "").strip()
+def _apptainer(frame: Frame, task: Task) -> apptainer.Apptainer | None:
+    if task.singularity_image is None:
+        return None
+    size, gpus = frame.size, ""
+    if size is not None and size.gpus and either(task.gpus, frame.job.gpus) != "disable":
+        gpus = "--rocm" if size.gpu_vendor == "amd" else "--nv"
+    found = binds(frame, task)
+    return apptainer.Apptainer(
+        task.singularity_image,
+        task.singularity_execution.cmd,
+        gpus,
+        tuple(str(bind) for bind in found if bind.host),
+        tuple(bind.inside for bind in found if not bind.host),
+        task.additional_singularity_options,
+    )
+
+
+def _image_gpus(frame: Frame, image: apptainer.Apptainer | None) -> tuple[Implicit, ...]:
+    if image is None or not image.gpus or frame.size is None:
+        return ()
+    return (Implicit("apptainer", image.gpus, f"{frame.size.name} has GPUs", "apptainer-gpus"),)
+
+
+def _launch(task: Task, shape: Shape, image: apptainer.Apptainer | None, moved: tuple[Moved, ...]) -> Launch:
+    built = _launched(task, shape, image)
+    if image is not None:
+        built = built._replace(files=(*built.files, apptainer.script(image)))
+    if moved:
+        built = built._replace(application=f"{placing.moves(moved)}\n\n{built.application}")
+    return built
+
+
+def _launched(task: Task, shape: Shape, image: apptainer.Apptainer | None) -> Launch:
+    text = (task.command or "").strip()
     gang = task.multi_instance
-    if gang is None or gang.mpi is None:
+    if gang is None:
+        return plain.alone(apptainer.around(text, image) if image else text)
+    if gang.mpi is None:
         return plain.launch(
-            command,
+            apptainer.around(text, image) if image else text,
             shape,
-            pre_execution_command=gang.pre_execution_command if gang else None,
-            coordination_command=gang.coordination_command if gang else None,
+            pre_execution_command=gang.pre_execution_command,
+            coordination_command=gang.coordination_command,
         )
     options = Mpi(
         runtime=gang.mpi.runtime,
@@ -157,69 +231,62 @@ def _launch(task: Task, shape: Shape) -> Launch:
         processes_per_node=gang.mpi.processes_per_node,
         pre_execution_command=gang.pre_execution_command,
         coordination_command=gang.coordination_command,
+        inside=apptainer.CALL if image else "",
     )
-    return mpi.launch(options, command, shape)
+    return mpi.launch(options, text, shape)
 
 
-def _bare(task: Task) -> bool:
-    """A task that brings nothing along and whose command survives single quotes needs no files at all."""
-    return not task.multi_instance and not task.source and "'" not in (task.command or "")
-
-
-def _carrier(
-    recipe: Recipe, task: Task, launch: Launch, files: tuple[File, ...], where: str
-) -> tuple[payload.Carrier, tuple[Upload, ...]]:
-    if _bare(task):
-        return payload.Carrier(), ()
-    ours = (
-        File(f"{payload.OURS}/coordinate.sh", launch.coordination.encode()),
-        File(f"{payload.OURS}/launch.sh", launch.application.encode()),
-    )
-    packed = payload.archive(files + ours + launch.files)
-    link = recipe.settings.storage_account_settings
-    if link is None or link not in recipe.credentials.storage:
+def _carrier(frame: Frame, task: Task, launch: Launch, where: str) -> tuple[payload.Carrier, tuple[Upload, ...]]:
+    """How the task's own files and ours come to it; a task alone on its node needs nothing for a gang."""
+    files = frame.sources.get(task.source, ()) if task.source else ()
+    payload.refuse_reserved(files, where)
+    ours = [File(f"{payload.OURS}/launch.sh", launch.application.encode())]
+    if task.multi_instance:
+        ours.append(File(f"{payload.OURS}/coordinate.sh", launch.coordination.encode()))
+    packed = payload.archive((*files, *ours, *launch.files))
+    if frame.link is None:
         return payload.inside_request(packed, where), ()
-    path = f"{link}/batchtrain-files/{payload.blob_name(packed)}"
-    carrier = payload.through_storage(f"{{{{sas:{path}}}}}", everywhere=task.multi_instance is not None)
+    path = f"{frame.link}/{frame.recipe.settings.storage_entity_prefix}-files/{payload.blob_name(packed)}"
+    url = f"{{{{sas:{path}?days={inputs.sas_days(frame.recipe)}}}}}"
+    carrier = payload.through_storage(url, everywhere=task.multi_instance is not None)
     return carrier, (Upload(path, packed),)
 
 
 _SHARED = 'export AZ_BATCH_TASK_SHARED_DIR="${AZ_BATCH_TASK_SHARED_DIR:-$AZ_BATCH_TASK_DIR}"'
 
 
-def _command_line(task: Task, launch: Launch, carrier: payload.Carrier) -> str:
-    if _bare(task):
-        return f"/bin/bash -c '{task.command}'" if task.command else ""
+def _command_line(frame: Frame, task: Task, carrier: payload.Carrier, *, bare: bool) -> str:
+    if frame.windows:
+        return command.windows(task.command or "ver")
+    if bare:
+        return command.bash(task.command) if task.command else ""
     run = f'exec /bin/bash "$AZ_BATCH_TASK_SHARED_DIR/{payload.OURS}/launch.sh"'
     if task.multi_instance:
-        return _bash(carrier.forget, run)
-    return _bash("set -e -o pipefail", _SHARED, carrier.unpack, carrier.forget, run)
+        return command.bash(carrier.forget, run)
+    return command.bash("set -e -o pipefail", _SHARED, carrier.unpack, carrier.forget, run)
 
 
 def _multi_instance(gang: MultiInstance, shape: Shape, carrier: payload.Carrier) -> wire.MultiInstance:
     run = f'exec /bin/bash "$AZ_BATCH_TASK_SHARED_DIR/{payload.OURS}/coordinate.sh"'
     return wire.MultiInstance(
         number_of_instances=shape.instances,
-        coordination_command_line=_bash("set -e -o pipefail", carrier.unpack, carrier.forget, run),
-        common_resource_files=resource_files(gang.resource_files) + carrier.resource_files,
+        coordination_command_line=command.bash("set -e -o pipefail", carrier.unpack, carrier.forget, run),
+        common_resource_files=inputs.resource_files(gang.resource_files) + carrier.resource_files,
     )
-
-
-def _bash(*commands: str) -> str:
-    """One command line; its parts hold no single quote, so the service's own parsing cannot break it."""
-    return f"/bin/bash -c '{'; '.join(commands)}'"
 
 
 def _text(task: Task, launch: Launch) -> str:
     """The shell text as the nodes run it, for people."""
-    if not task.multi_instance:
+    if not task.multi_instance and not launch.files:
         return launch.application
-    parts = [
-        "# ---- every instance: the coordination command",
-        launch.coordination,
-        "# ---- the primary: the application command",
-        launch.application,
-    ]
+    parts = [launch.application]
+    if task.multi_instance:
+        parts = [
+            "# ---- every instance: the coordination command",
+            launch.coordination,
+            "# ---- the primary: the application command",
+            launch.application,
+        ]
     for file in launch.files:
         parts += [f"{FILE_MARK}{file.name.removeprefix('.batchtrain/')}", file.data.decode()]
     return "\n".join(part.rstrip("\n") for part in parts) + "\n"
@@ -228,25 +295,52 @@ def _text(task: Task, launch: Launch) -> str:
 # --- what it may use ------------------------------------------------------------------------------------------------
 
 
-def _container(job: Job, task: Task, shape: Shape) -> wire.ContainerSettings:
-    shm = _own(task.shm_size, job.shm_size)
-    options = [f"--shm-size={shm}"] if shm else []
-    if task.entrypoint is not None:
-        options.append(f"--entrypoint={shlex.quote(task.entrypoint)}")
-    if shape.fabric is not Fabric.ETHERNET:
-        options += ["--ulimit", "memlock=-1:-1", "--device=/dev/infiniband"]
-    options += task.additional_docker_run_options
-    directory = _own(task.default_working_dir, job.default_working_dir)
-    return wire.ContainerSettings(
-        image_name=task.docker_image or "",
-        container_run_options=" ".join(options) or None,
-        working_directory="containerImageDefault" if directory == "container" else "taskWorkingDirectory",
-    )
+def _identity(frame: Frame, task: Task) -> tuple[wire.UserIdentity, tuple[Implicit, ...]]:
+    """A user of the pool by name, an automatic one, or by itself the pool's: administrator in a container."""
+    said = either(task.user_identity, frame.job.user_identity)
+    if said is not None and said.username is not None:
+        return wire.UserIdentity(username=said.username), ()
+    if said is not None and said.auto_user is not None:
+        automatic = wire.AutoUser(scope=said.auto_user.scope, elevation_level=said.auto_user.elevation_level)
+        return wire.UserIdentity(auto_user=automatic), ()
+    if (said is not None and said.default_pool_admin) or _elevated(task):
+        return wire.POOL_ADMIN, ()
+    if task.docker_image is not None:
+        return wire.POOL_ADMIN, _CONTAINER_USER
+    return wire.POOL_NONADMIN, _HOST_USER
 
 
-def _constraints(job: Job, task: Task) -> wire.TaskConstraints | None:
+_CONTAINER_USER = (
+    Implicit("user_identity", "pool, admin", "a container's processes are root, as its sshd needs", "user-identity"),
+)
+_HOST_USER = (
+    Implicit(
+        "user_identity", "pool, nonadmin", "nothing on the host asks for more, and the key is its", "user-identity"
+    ),
+)
+
+
+def _elevated(task: Task) -> bool:
+    return task.singularity_image is not None and task.singularity_execution.elevated
+
+
+def _slots(task: Task) -> tuple[Implicit, ...]:
+    if task.multi_instance is None or task.required_slots is not None:
+        return ()
+    return (Implicit("required_slots", "1", "the nodes of a gang have one slot each", "gang-slot"),)
+
+
+def _dependencies(task: Task) -> wire.Dependencies | None:
+    if not task.depends_on and task.depends_on_range is None:
+        return None
+    between = task.depends_on_range
+    ranges = (wire.TaskIdRange(start=between[0], end=between[1]),) if between is not None else ()
+    return wire.Dependencies(task_ids=task.depends_on, task_id_ranges=ranges)
+
+
+def _constraints(frame: Frame, task: Task) -> wire.TaskConstraints | None:
     """Retention is a task's matter, so the job's word is carried here; the service applies the job's other limits."""
-    retention = _own(task.retention_time, job.retention_time)
+    retention = either(task.retention_time, frame.job.retention_time)
     if task.max_wall_time is None and retention is None and task.max_task_retries is None:
         return None
     return wire.TaskConstraints(

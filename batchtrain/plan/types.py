@@ -60,8 +60,8 @@ class Plan(NamedTuple):
         """This plan, then the other."""
         return Plan(
             self.steps + other.steps,
-            self.warnings + tuple(warning for warning in other.warnings if warning not in self.warnings),
-            self.implicit + tuple(item for item in other.implicit if item not in self.implicit),
+            tuple(dict.fromkeys(self.warnings + other.warnings)),
+            tuple(dict.fromkeys(self.implicit + other.implicit)),
             self.launch + other.launch,
             self.uploads + other.uploads,
         )
@@ -82,6 +82,10 @@ class Facts(NamedTuple):
     """What was looked up before deciding; empty when planning offline."""
 
     pool: PoolFacts | None = None
+    listings: Mapping[str, tuple[str, ...]] = {}
+    """The blobs' names by `link/container/prefix`, for tasks made of files; a place that was not listed is missing."""
+    made: Mapping[tuple[str, int], tuple[tuple[Any, ...], ...]] = {}
+    """What custom factories gave, by job id and the task's number in it."""
 
 
 OFFLINE = Facts()

@@ -2,53 +2,51 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-from azure.batch import models
-from azure.batch._utils.model_base import Model
 
 from batchtrain.config.load import load
-from batchtrain.plan import plan_jobs, plan_pool, render
+from batchtrain.plan import plan_recipe, render
 from batchtrain.storage.source import read_sources
+from tests import judge
 
 ROOT = Path(__file__).resolve().parents[2]
 RECIPES = sorted(path.parent.name for path in (ROOT / "recipes").glob("*/config"))
-MODELS: dict[str, type[Model]] = {
-    "pool.add": models.BatchPoolCreateOptions,
-    "job.add": models.BatchJobCreateOptions,
-    "task.add": models.BatchTaskCreateOptions,
-    "job.complete": models.BatchJobUpdateOptions,
-}
-
-
-def unknown(model: Any, body: Any, path: str = "") -> Iterator[str]:
-    """Keys of `body` that the model does not have, at any depth."""
-    if isinstance(model, list):
-        for number, (inner, part) in enumerate(zip(model, body, strict=True)):
-            yield from unknown(inner, part, f"{path}[{number}]")
-    if not isinstance(model, Model):
-        return
-    fields = {field._rest_name: name for name, field in model._attr_to_rest_field.items()}
-    for key, value in body.items():
-        if key not in fields:
-            yield f"{path}.{key}"
-        else:
-            yield from unknown(getattr(model, fields[key]), value, f"{path}.{key}")
 
 
 @pytest.mark.parametrize("name", RECIPES)
-def test_the_sdk_knows_every_key_of_a_recipes_plan(name: str) -> None:
+def test_the_sdk_takes_every_request_of_a_recipes_plan(name: str) -> None:
     recipe = load(ROOT / "recipes" / name).recipe
-    steps = plan_pool(recipe).steps + plan_jobs(recipe, sources=read_sources(recipe)).steps
-    assert {step.action for step in steps} == set(MODELS)
-    for step in steps:
-        body = render.body_of(step)
-        assert list(unknown(MODELS[step.action](body), body)) == []
+    steps = plan_recipe(recipe, sources=read_sources(recipe)).steps
+    assert {step.action for step in steps} <= set(judge.MODELS)
+    assert [flaw for step in steps for flaw in judge.flaws(step.action, render.body_of(step))] == []
+
+
+POOL = {"id": "a", "vmSize": "s", "startTask": {"commandLine": "x"}}
 
 
 def test_a_wrong_key_would_be_found() -> None:
-    body = {"id": "a", "startTask": {"commandLine": "x", "userIdentity": {"autoUser": {"scpe": "pool"}}}}
-    assert list(unknown(models.BatchPoolCreateOptions(body), body)) == [".startTask.userIdentity.autoUser.scpe"]
+    body = {**POOL, "startTask": {"commandLine": "x", "userIdentity": {"autoUser": {"scpe": "pool"}}}}
+    assert judge.flaws("pool.add", body) == [
+        ".startTask.userIdentity.autoUser.scpe: AutoUserSpecification knows no such key"
+    ]
+
+
+def test_a_wrong_type_would_be_found() -> None:
+    assert judge.flaws("pool.add", {**POOL, "taskSlotsPerNode": "4"}) == [".taskSlotsPerNode: '4' is not int"]
+
+
+def test_a_word_that_the_service_does_not_know_would_be_found() -> None:
+    (flaw,) = judge.flaws("pool.add", {**POOL, "taskSchedulingPolicy": {"nodeFillType": "heap"}})
+    assert flaw.startswith(".taskSchedulingPolicy.nodeFillType: 'heap' is not one of")
+
+
+def test_a_missing_key_would_be_found() -> None:
+    assert judge.flaws("pool.add", {"id": "a"}) == [".vmSize: BatchPoolCreateOptions cannot do without it"]
+
+
+def test_a_span_that_is_none_would_be_found() -> None:
+    assert judge.flaws("pool.add", {**POOL, "resizeTimeout": "00:15:00"}) == [
+        ".resizeTimeout: '00:15:00' is not timedelta"
+    ]

@@ -1,0 +1,83 @@
+"""Apptainer (once Singularity): the script that runs a command inside an image, on whichever node it is started.
+
+The same script stands before a task's command and before every rank of an MPI launch, so each node looks up its own
+directories, and the command's words need no second quoting. How the image comes to the node is the pool's matter.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from batchtrain.launchers import shell
+from batchtrain.launchers.preparation import image_path, path_word
+from batchtrain.launchers.types import File
+
+NAME = ".batchtrain/apptainer.sh"
+CALL = f'sh "$AZ_BATCH_TASK_SHARED_DIR/{NAME}"'
+"""What stands before a command that is to run inside the image."""
+
+
+class Apptainer(NamedTuple):
+    """How one task's image is run."""
+
+    image: str
+    """URI (docker, library, oras, shub), or the path of a file on the node."""
+    verb: str = "exec"
+    """`exec` runs the command; `run` gives it to the image's own run script."""
+    gpus: str = ""
+    """`--nv` for NVIDIA's, `--rocm` for AMD's; empty without."""
+    binds: tuple[str, ...] = ()
+    """`host:inside[:ro]`; a node's variables in them are expanded there."""
+    scratch: tuple[str, ...] = ()
+    """Directories inside that are writable and end with the task."""
+    options: tuple[str, ...] = ()
+    """A person's own, as they were written."""
+
+
+def script(options: Apptainer) -> File:
+    """The file that goes along with the task."""
+    text = shell.script(
+        "#!/bin/sh",
+        shell.block(
+            f"Runs its arguments inside the image {options.image}.",
+            "runtime=$(command -v apptainer || command -v singularity) || {",
+            "  echo 'batchtrain: neither apptainer nor singularity is on the PATH of this node; list the image in"
+            " global_resources.singularity_images, and the pool installs it' >&2",
+            "  exit 127",
+            "}",
+        ),
+        _image(options.image),
+        "exec " + shell.continued(*_line(options)),
+    )
+    return File(NAME, text.encode(), 0o755)
+
+
+def around(command: str, options: Apptainer) -> str:
+    """A task's command inside the image. One that is more than simple words is a shell's matter in there, too."""
+    words = shell.first_words(command)
+    simple = bool(words) and words[-1][1] == len(command.rstrip())
+    if options.verb == "run" or simple or not command.strip():
+        return f"{CALL} {command}".rstrip()
+    return f"{CALL} /bin/sh -c {shell.word(command)}"
+
+
+def _image(image: str) -> str:
+    if image.startswith(("/", "$", "./")):
+        return shell.block("The image is a file of the node:", f"image={path_word(image)}")
+    return shell.block(
+        "The image as the start task fetched it; from its registry where it did not:",
+        f"image={path_word(image_path(image))}",
+        f'[ -r "$image" ] || image={shell.word(image)}',
+    )
+
+
+def _line(options: Apptainer) -> tuple[str, ...]:
+    return (
+        f'"$runtime" {options.verb}',
+        '--bind "$AZ_BATCH_NODE_ROOT_DIR"',
+        options.gpus,
+        *(f"--bind {path_word(bind)}" for bind in options.binds),
+        *(f"--scratch {path_word(directory)}" for directory in options.scratch),
+        " ".join(options.options),
+        '"$image" "$@"',
+    )

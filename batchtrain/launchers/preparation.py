@@ -1,0 +1,321 @@
+"""The shell text that prepares a node when it joins: mounts, drivers, container runtimes, images, data put in place.
+
+A person's own lines come before and after it, in one shell; ours runs in a shell of its own, so that neither changes
+the other. What can fail for a moment (a registry, a mirror, a package lock) is tried `TRIES` times.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from typing import NamedTuple
+
+from batchtrain.launchers import shell
+
+SCRIPT = "BATCHTRAIN_PREPARATION"
+"""Carries the whole preparation, so that no quoting of ours can break a person's own lines."""
+OWN = "BATCHTRAIN_NODE_PREPARATION"
+"""Carries our part of it."""
+
+LINUX = f"/bin/bash -c 'exec /bin/bash -e -c \"${SCRIPT}\"'"
+WINDOWS = f'cmd.exe /d /s /c "%{SCRIPT}%"'
+
+TRIES = 5
+PULLS_AT_ONCE = 4
+IMAGES = "$AZ_BATCH_NODE_SHARED_DIR/batchtrain/apptainer"
+"""Where Apptainer images are kept on a node."""
+
+KATA = "3.2.0"
+KATA_URL = (
+    f"https://github.com/kata-containers/kata-containers/releases/download/{KATA}/kata-static-{KATA}-amd64.tar.xz"
+)
+
+
+class Fstab(NamedTuple):
+    """One line of /etc/fstab; it is mounted at `$AZ_BATCH_NODE_MOUNTS_DIR/alias`."""
+
+    alias: str
+    spec: str
+    vfstype: str
+    options: str = "defaults"
+    freq: int = 0
+    passno: int = 0
+
+
+class Login(NamedTuple):
+    """A registry of Apptainer images; the password is in an environment variable."""
+
+    server: str
+    username: str
+    variable: str
+
+
+class Sif(NamedTuple):
+    """An Apptainer image; with a fingerprint, its signature is verified by that key, and no other."""
+
+    uri: str
+    fingerprint: str = ""
+    key_variable: str = ""
+    """The environment variable that holds the public key; empty: the key is taken from the key server."""
+
+
+class Moved(NamedTuple):
+    """Data that was brought to `source` in the working directory, and belongs to `destination`."""
+
+    source: str
+    destination: str
+
+
+class Preparation(NamedTuple):
+    """What our part of the preparation has to do, in this order."""
+
+    mounts: tuple[Fstab, ...] = ()
+    nvidia_driver: str = ""
+    runtimes: tuple[str, ...] = ()
+    docker_user: str = ""
+    docker_images: tuple[str, ...] = ()
+    logins: tuple[Login, ...] = ()
+    images: tuple[Sif, ...] = ()
+    moved: tuple[Moved, ...] = ()
+
+
+def linux(pre: tuple[str, ...], post: tuple[str, ...], *, own: bool) -> str:
+    """The whole preparation: a line each, since a comment in one must not swallow the next."""
+    before, after = "\n".join(pre), "\n".join(post)
+    run = f'/bin/bash -c "${OWN}" || exit $?'
+    parts = (shell.verbatim(before), run, after) if own else (before, after)
+    return "\n".join(part for part in parts if part) or ":"
+
+
+def windows(pre: tuple[str, ...], post: tuple[str, ...]) -> str:
+    """The same for cmd.exe: one line, which ends at the first command that fails."""
+    return " && ".join((*pre, *post)) or "ver"
+
+
+def own(todo: Preparation) -> str:
+    """Our part; empty when there is nothing to do."""
+    steps = (
+        _mounts(todo.mounts),
+        _driver(todo.nvidia_driver),
+        _runtimes(todo),
+        _docker_user(todo.docker_user),
+        _docker_images(todo.docker_images),
+        _apptainer_logins(todo.logins),
+        _apptainer_images(todo.images),
+        _moved(todo.moved),
+    )
+    return shell.script(_START, *steps) if any(steps) else ""
+
+
+def image_path(uri: str) -> str:
+    """Where the node keeps an Apptainer image, with a variable of Batch in it; the name says which one it is."""
+    name = re.sub(r"[^A-Za-z0-9._-]+", "-", uri.rpartition("/")[2])[:80]
+    return f"{IMAGES}/{name}-{hashlib.sha256(uri.encode()).hexdigest()[:8]}.sif"
+
+
+def path_word(path: str) -> str:
+    """A path as one word of the shell: variables are expanded, nothing else is."""
+    parts = re.split(r"\$(?:\{([A-Za-z_]\w*)\}|([A-Za-z_]\w*))", path)
+    words = []
+    for index in range(0, len(parts), 3):
+        words.append(shell.word(parts[index]) if parts[index] else "")
+        if index + 1 < len(parts):
+            words.append(f'"${{{parts[index + 1] or parts[index + 2]}}}"')
+    return "".join(words) or "''"
+
+
+# --- the shell ------------------------------------------------------------------------------------------------------
+
+_START = f"""set -euo pipefail
+export HOME="${{HOME:-/root}}" DEBIAN_FRONTEND=noninteractive
+
+bt_stop() {{ echo "batchtrain: $*" >&2; exit 1; }}
+
+bt_try() {{
+  local bt_attempt
+  for bt_attempt in $(seq {TRIES}); do
+    "$@" && return 0
+    [ "$bt_attempt" = {TRIES} ] || sleep "$((bt_attempt * ${{BATCHTRAIN_RETRY_SECONDS:-5}}))"
+  done
+  echo "batchtrain: given up after {TRIES} tries: $*" >&2
+  return 1
+}}
+
+bt_install() {{
+  if command -v apt-get >/dev/null; then
+    bt_try apt-get -o DPkg::Lock::Timeout=300 -q update
+    bt_try apt-get -o DPkg::Lock::Timeout=300 -qy install "$@"
+  elif command -v dnf >/dev/null; then
+    bt_try dnf -qy install "$@"
+  else
+    bt_stop "neither apt-get nor dnf is here to install $*; use an image that has it"
+  fi
+}}"""
+
+
+def _mounts(mounts: tuple[Fstab, ...]) -> str:
+    if not mounts:
+        return ""
+    function = """bt_mount() {  # alias spec type options freq passno
+  local at="$AZ_BATCH_NODE_MOUNTS_DIR/$1"
+  mkdir -p "$at"
+  mountpoint -q "$at" && return 0
+  local line="$2 $at $3 $4 $5 $6"
+  grep -qxF -- "$line" /etc/fstab || printf '%s\\n' "$line" >> /etc/fstab
+  bt_try mount "$at" || bt_stop "the volume $1 ($2) cannot be mounted"
+}"""
+    calls = (" ".join(("bt_mount", *(shell.word(str(value)) for value in line))) for line in mounts)
+    return shell.block("File systems that Batch has no word for:", function, *calls)
+
+
+def _driver(url: str) -> str:
+    if not url:
+        return ""
+    return shell.block(
+        "The NVIDIA driver that was asked for; again only when another one is asked for:",
+        f"bt_driver={shell.word(url)}",
+        "bt_mark=/var/lib/batchtrain/nvidia-driver",
+        """if [ "$(cat "$bt_mark" 2>/dev/null)" != "$bt_driver" ] || ! nvidia-smi >/dev/null; then
+  command -v make >/dev/null && command -v gcc >/dev/null || bt_install gcc make
+  if command -v apt-get >/dev/null; then bt_install "linux-headers-$(uname -r)" dkms
+  else bt_install "kernel-devel-$(uname -r)"; fi
+  bt_try curl -fsSL --retry 2 -o nvidia-driver.run "$bt_driver" || bt_stop "$bt_driver cannot be fetched"
+  modprobe -r nouveau 2>/dev/null || true
+  sh nvidia-driver.run --silent || bt_stop "$bt_driver does not install; /var/log/nvidia-installer.log says why"
+  nvidia-smi || bt_stop "the driver is installed, and nvidia-smi fails"
+  mkdir -p "${bt_mark%/*}"
+  printf '%s' "$bt_driver" > "$bt_mark"
+  rm -f nvidia-driver.run
+fi""",
+    )
+
+
+def _runtimes(todo: Preparation) -> str:
+    wanted = set(todo.runtimes) | ({"singularity"} if todo.images or todo.logins else set())
+    steps = tuple(text for name, text in _RUNTIMES.items() if name in wanted)
+    return "\n\n".join(steps)
+
+
+_RUNTIMES = {
+    "runc": shell.block("runc:", "command -v runc >/dev/null || bt_install runc"),
+    "kata_containers": shell.block(
+        "Kata Containers:",
+        f"""if [ ! -x /opt/kata/bin/kata-runtime ]; then
+  bt_try curl -fsSL -o kata.tar.xz {shell.word(KATA_URL)} || bt_stop "Kata Containers {KATA} cannot be fetched"
+  tar -xJf kata.tar.xz -C /
+  rm -f kata.tar.xz
+  ln -sf /opt/kata/bin/* /usr/local/bin/
+fi""",
+    ),
+    "singularity": shell.block(
+        "Apptainer, where neither it nor Singularity is there:",
+        """if ! command -v apptainer >/dev/null && ! command -v singularity >/dev/null; then
+  if command -v apt-get >/dev/null; then
+    command -v add-apt-repository >/dev/null || bt_install software-properties-common
+    bt_try add-apt-repository -y ppa:apptainer/ppa || bt_stop "the package archive of Apptainer cannot be added"
+  else
+    bt_install epel-release
+  fi
+  bt_install apptainer
+fi
+bt_apptainer="$(command -v apptainer || command -v singularity)" || bt_stop "Apptainer is not there\"""",
+    ),
+}
+
+
+def _docker_user(name: str) -> str:
+    """The login is made when the node is there, so its name goes into the group's line, which asks for no user."""
+    if not name:
+        return ""
+    return shell.block(
+        "The login may use Docker:",
+        f"bt_user={shell.word(name)}",
+        """getent group docker >/dev/null || groupadd docker
+if ! grep -qE "^docker:.*[:,]$bt_user(,|$)" /etc/group; then
+  sed -i -e "s/^docker:.*[^:]$/&,$bt_user/;t" -e "s/^docker:.*:$/&$bt_user/" /etc/group
+fi""",
+    )
+
+
+def _docker_images(images: tuple[str, ...]) -> str:
+    if not images:
+        return ""
+    return shell.block(
+        f"Container images, {PULLS_AT_ONCE} at once:",
+        'command -v docker >/dev/null || bt_stop "Docker is not there; use an image with it, such as ubuntu-hpc"',
+        "bt_failed=$(mktemp)",
+        f"for bt_image in {' '.join(shell.word(one) for one in images)}; do",
+        f'  while [ "$(jobs -rp | wc -l)" -ge {PULLS_AT_ONCE} ]; do wait -n || true; done',
+        '  { bt_try docker pull --quiet "$bt_image" || echo "$bt_image" >> "$bt_failed"; } &',
+        "done",
+        "wait",
+        '[ ! -s "$bt_failed" ] || bt_stop "these images cannot be pulled: $(tr \'\\n\' \' \' < "$bt_failed")"',
+        'rm -f "$bt_failed"',
+    )
+
+
+def _apptainer_logins(logins: tuple[Login, ...]) -> str:
+    if not logins:
+        return ""
+    lines = []
+    for login in logins:
+        server = "docker.io" if login.server == "hub" else login.server
+        lines += [
+            f'printf \'%s\' "${login.variable}" | "$bt_apptainer" registry login --username'
+            f" {shell.word(login.username)} --password-stdin {shell.word(f'docker://{server}')} ||",
+            f"  bt_stop {shell.word(f'the registry {server} takes no sign-in of {login.username}')}",
+        ]
+    return shell.block("Registries of Apptainer images:", *lines)
+
+
+def _apptainer_images(images: tuple[Sif, ...]) -> str:
+    if not images:
+        return ""
+    function = """bt_pull() {  # uri file
+  [ ! -s "$2" ] || return 0
+  bt_try "$bt_apptainer" pull --force "$2.part" "$1" || bt_stop "the image $1 cannot be pulled"
+}
+bt_keep() { [ ! -e "$1.part" ] || mv -f "$1.part" "$1"; chmod a+r "$1"; }
+bt_verify() {  # uri file fingerprint
+  local file="$2"
+  [ ! -e "$2.part" ] || file="$2.part"
+  "$bt_apptainer" verify --local --json "$file" | tr -d ' ' | grep -i -- "$3" >/dev/null ||
+    bt_stop "$1 is not signed by $3"
+}"""
+    directory = path_word(IMAGES)
+    prepared = (
+        f"mkdir -p {directory} {directory}/tmp",
+        f"export APPTAINER_TMPDIR={directory}/tmp APPTAINER_CACHEDIR={directory}/tmp",
+        'export SINGULARITY_TMPDIR="$APPTAINER_TMPDIR" SINGULARITY_CACHEDIR="$APPTAINER_CACHEDIR"',
+    )
+    lines = [line for image in images for line in _apptainer_image(image)]
+    return shell.block("Apptainer images:", function, *prepared, *lines, f"rm -rf {directory}/tmp")
+
+
+def _apptainer_image(image: Sif) -> tuple[str, ...]:
+    uri, file, print_ = shell.word(image.uri), path_word(image_path(image.uri)), image.fingerprint.replace(" ", "")
+    if not print_:
+        return (f"bt_pull {uri} {file}", f"bt_keep {file}")
+    key = (
+        f'printf \'%s\\n\' "${image.key_variable}" > signing-key.asc && "$bt_apptainer" key import signing-key.asc'
+        if image.key_variable
+        else f'bt_try "$bt_apptainer" key pull {shell.word(print_)}'
+    )
+    stop = shell.word(f"the key {print_} of {image.uri} cannot be had")
+    return (
+        'APPTAINER_KEYSDIR="$(mktemp -d)"; export APPTAINER_KEYSDIR SINGULARITY_KEYSDIR="$APPTAINER_KEYSDIR"',
+        f"{{ {key}; }} || bt_stop {stop}",
+        f"bt_pull {uri} {file}",
+        f"bt_verify {uri} {file} {shell.word(print_)}",
+        f"bt_keep {file}",
+    )
+
+
+def _moved(moved: tuple[Moved, ...]) -> str:
+    if not moved:
+        return ""
+    lines = []
+    for one in moved:
+        source, target = shell.word(one.source), path_word(one.destination)
+        lines += [f"mkdir -p {target}", f"[ ! -d {source} ] || {{ cp -a {source}/. {target}/ && rm -rf {source}; }}"]
+    return shell.block("Data that Batch brought, to where it belongs:", *lines)

@@ -1,0 +1,188 @@
+"""The rules by which something is switched on without being asked for: each with its source, and how to switch it off.
+
+Every `Implicit` of a plan names one of them; a test says when a rule has no source or is used by nobody.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class ImplicitRule(NamedTuple):
+    """One rule. source: a document, a field of the SDK, or what was measured, and where it is written down."""
+
+    id: str
+    sentence: str
+    source: str
+    off: str
+    """What to write so that it does not happen; empty where nothing else could work."""
+
+
+_RULES = (
+    ImplicitRule(
+        "native-containers",
+        "A pool with container images is planned so that Batch itself runs the containers.",
+        "Azure Batch: Use Azure Batch to run container workloads (batch-docker-container-workloads); ADR 5",
+        "remove the images, or run the task on the host",
+    ),
+    ImplicitRule(
+        "infiniband-by-size",
+        "An RDMA size with inter-node communication uses InfiniBand.",
+        "Azure: Enable InfiniBand (HPC VM sizes); Batch Shipyard's rule for `infiniband`",
+        "`infiniband: false` on the task or its job",
+    ),
+    ImplicitRule(
+        "gpus-by-size",
+        "A container on a GPU size sees all GPUs of its node.",
+        "Azure Batch node agent: GPUs are added to containers by the service; Batch Shipyard's rule for `gpus`",
+        "`gpus: disable` on the task or its job",
+    ),
+    ImplicitRule(
+        "mpi-fabric",
+        "The MPI is told which network to use.",
+        "Azure: Set up Message Passing Interface for HPC (setup-mpi); azhpc-images; Batch Shipyard's table of options",
+        "`infiniband: false`, or the same parameter in `mpi.options`",
+    ),
+    ImplicitRule(
+        "openmpi-as-root",
+        "Open MPI may start ranks as root in a container.",
+        "mpirun(1) of Open MPI: --allow-run-as-root; measured with Open MPI 5.0",
+        "",
+    ),
+    ImplicitRule(
+        "mpi4py-abort",
+        "A Python program runs under `-m mpi4py`, so that an exception in one rank ends all.",
+        "mpi4py: Run Python code with exception handling (mpi4py.run); measured",
+        "write `-m` and a module, or another interpreter option, in the command",
+    ),
+    ImplicitRule(
+        "container-sshd",
+        "A container starts its own ssh server on port 23 for the launch between nodes.",
+        "Batch Shipyard's contract of multi-instance images; azure_batch: pool-scope user and inter-node pools",
+        "`coordination_command` with a command of your own",
+    ),
+    ImplicitRule(
+        "processes-per-node",
+        "How many ranks a node gets when nothing says it.",
+        "Batch Shipyard gave none; one rank a node is what mpirun does with a bare list of hosts",
+        "`processes_per_node`",
+    ),
+    ImplicitRule(
+        "infiniband-container",
+        "A container that uses InfiniBand gets the device and may lock memory without limit.",
+        "Azure: Use Azure Batch to run container workloads (RDMA); NCCL: Troubleshooting (memlock); batch_shipyard 3.4",
+        "`infiniband: false` on the task or its job",
+    ),
+    ImplicitRule(
+        "rocm-devices",
+        "A container on a size with AMD GPUs gets their devices, which the service adds for NVIDIA's alone.",
+        "AMD ROCm: Running ROCm Docker containers (--device=/dev/kfd --device=/dev/dri)",
+        "`gpus: disable` on the task or its job",
+    ),
+    ImplicitRule(
+        "shm-size",
+        "A container of a gang, or on a GPU size, gets more shared memory than the engine's 64 MB: 1 GiB a GPU; without"
+        " GPUs 64 MiB a rank, and 256 MiB at least.",
+        "NCCL: Troubleshooting (--shm-size=1g); Batch Shipyard issue 8 (Intel MPI ends with a bus error in 64 MB)",
+        "`shm_size` on the task or its job",
+    ),
+    ImplicitRule(
+        "user-identity",
+        "Containers and node preparation run as the pool's administrator (root inside), commands on the host as its"
+        " plain user, who owns the key for ssh between the nodes.",
+        "azure_batch: Run tasks under user accounts (auto-user, pool scope); batch_shipyard 3.2, 3.3",
+        "`user_identity` on the task or its job",
+    ),
+    ImplicitRule(
+        "working-directory",
+        "A container's command starts in the task's working directory.",
+        "SDK: BatchTaskContainerSettings.working_directory; Batch Shipyard's default of `default_working_dir`",
+        "`default_working_dir: container` on the task or its job",
+    ),
+    ImplicitRule(
+        "apptainer-gpus",
+        "An Apptainer image on a GPU size sees the node's GPUs.",
+        "Apptainer: GPU Support (--nv, --rocm); Batch Shipyard's rule for `gpus`",
+        "`gpus: disable` on the task or its job",
+    ),
+    ImplicitRule(
+        "gang-slot",
+        "A multi-instance task takes one slot, since its pool has one a node.",
+        "Azure Batch: Use multi-instance tasks (task slots must be 1)",
+        "`required_slots` on the task",
+    ),
+    ImplicitRule(
+        "job-action",
+        "A job lets `exit_conditions` that end or disable it do so; every other failure does nothing to it.",
+        "SDK: BatchTaskFailureMode, ExitOptions.job_action (terminate is the service's default for any failure then)",
+        "`on_task_failure: noaction` and no `job_action`",
+    ),
+    ImplicitRule(
+        "task-dependencies",
+        "A job whose tasks depend on others says so.",
+        "SDK: BatchJobCreateOptions.uses_task_dependencies; the service refuses dependencies without it",
+        "",
+    ),
+    ImplicitRule(
+        "prep-for-input",
+        "Input data of a job is brought by a preparation task, once on every node.",
+        "SDK: BatchJobPreparationTask.resource_files; Batch Shipyard's rule for a job's `input_data`",
+        "`input_data` on the tasks instead",
+    ),
+    ImplicitRule(
+        "schedule-task",
+        "The one task of a job schedule is each job's job manager task.",
+        "SDK: BatchJobSpecification.job_manager_task; task authentication tokens ended on 30 September 2024",
+        "`job_manager` with a command of your own that adds the tasks",
+    ),
+    ImplicitRule(
+        "schedule-job-ends",
+        "A job of a schedule ends with its one task, since the next one waits for it.",
+        "SDK: BatchJobManagerTask.kill_job_on_completion; Azure Batch: Schedule jobs (one active job at a time)",
+        "`auto_complete: true`",
+    ),
+    ImplicitRule(
+        "auto-pool-prefix",
+        "The pool that is made for a job is named after the pool file's id.",
+        "SDK: BatchAutoPoolSpecification.auto_pool_id_prefix (at most 20 characters)",
+        "",
+    ),
+    ImplicitRule(
+        "merge-task",
+        "The merge task depends on every other task of the job.",
+        "Batch Shipyard's rule for `merge_task`; SDK: BatchTaskDependencies",
+        "an ordinary task with `depends_on`",
+    ),
+    ImplicitRule(
+        "sign-in-not-delayed",
+        "An image of a registry with a sign-in is fetched by Batch, even where images are left to the start task.",
+        "SDK: ContainerRegistryReference (write-only password; a start task's environment can be read back)",
+        "`delay_docker_image_preload: false`",
+    ),
+    ImplicitRule(
+        "ssh-endpoint",
+        "A pool with a login opens the port for it.",
+        "Azure Batch: Configure endpoints in pools (pool-endpoint-configuration): by itself none since API 2024-07-01",
+        "remove `ssh` or `rdp`, or write `network.inbound_nat_pools` with the port, or take public addresses away",
+    ),
+    ImplicitRule(
+        "addresses-of-your-own",
+        "A pool with `public_ips` says that its addresses are yours.",
+        "SDK: BatchPublicIpAddressConfiguration.ip_address_ids (only with user-managed provisioning)",
+        "`network.public_ip`",
+    ),
+    ImplicitRule(
+        "own-preparation-waits",
+        "Tasks wait for a start task that prepares, brings or mounts something, not for one that only fetches images.",
+        "SDK: BatchStartTask.wait_for_success; Batch Shipyard left only the fetching of images behind",
+        "remove the pool's own preparation, files, data and mounts",
+    ),
+    ImplicitRule(
+        "apptainer-installed",
+        "Apptainer is installed on nodes that are to fetch Apptainer images and have neither it nor Singularity.",
+        "Apptainer: Installing Apptainer (Ubuntu's ppa:apptainer/ppa, EPEL); Batch Shipyard installed Singularity",
+        "remove `global_resources.singularity_images`, or use an image of the nodes that has it",
+    ),
+)
+
+RULES: dict[str, ImplicitRule] = {rule.id: rule for rule in _RULES}

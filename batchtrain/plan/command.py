@@ -1,0 +1,56 @@
+"""A command as the service takes it: one line for bash, its text in the line or in a variable.
+
+The service runs no shell and parses the line itself, so no text of a person's stands between its quotes that has one.
+"""
+
+from __future__ import annotations
+
+import re
+
+from batchtrain.plan import wire
+
+_SHELL = re.compile(r"[$`;|&<>*?~\[\]{}#!()\n\\]|^\s*\w+=")
+_BUILTINS = frozenset(
+    (".", ":", "cd", "eval", "exec", "exit", "export", "read", "set", "shift", "source", "trap", "ulimit", "umask",
+     "unset", "wait")
+)  # fmt: skip
+_SHELLS = re.compile(r"(/\S*/)?(bash|sh|dash|zsh)\s|(\S*\\\\)?(cmd|powershell|pwsh)(\.exe)?\s", re.IGNORECASE)
+
+VARIABLE = "BATCHTRAIN_COMMAND"
+"""Carries a text that has a single quote, or lines of ours before it."""
+
+
+def bash(*commands: str) -> str:
+    """One command line; its parts hold no single quote, so the service's own parsing cannot break it."""
+    return f"/bin/bash -c '{'; '.join(commands)}'"
+
+
+def windows(text: str) -> str:
+    """One command line for the shell of Windows, which takes everything between its outer quotes as it is."""
+    return f'cmd.exe /d /s /c "{text}"'
+
+
+def speaks_for_itself(text: str, *, entrypoint: bool) -> bool:
+    """Whether a container takes the text as it is, as Docker does: it names its own shell, its words are arguments of
+    an entry point, or there is nothing in it that a shell would read. An image without bash runs it, too."""
+    words = text.split(maxsplit=1)
+    if not words:
+        return True
+    if entrypoint or text.lstrip().startswith("-") or _SHELLS.match(text.lstrip()):
+        return True
+    return words[0] not in _BUILTINS and not _SHELL.search(text)
+
+
+def fits(text: str) -> bool:
+    """Whether a text can stand between the quotes as it is."""
+    return "'" not in text
+
+
+def carried(text: str, *, on_windows: bool = False) -> tuple[str, tuple[wire.Environment, ...]]:
+    """A command line for any text, and what it needs in the environment."""
+    text = text.strip()
+    if on_windows:
+        return windows(" && ".join(text.splitlines())), ()
+    if fits(text) and "\n" not in text:
+        return bash(text), ()
+    return bash(f'exec /bin/bash -c "${VARIABLE}"'), (wire.Environment(name=VARIABLE, value=text),)

@@ -1,0 +1,387 @@
+"""A plan against what stands: what would be made, what is the same, and what differs; values only.
+
+The service fills in what a request leaves out, writes some words its own way, and never gives a secret back; none of
+that is a difference.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from batchtrain.plan import render
+from batchtrain.plan.types import Plan
+
+Document = Mapping[str, Any]
+
+
+class Living(NamedTuple):
+    """What was read of the service: documents by id, of tasks by job and id; what is not there is not in them."""
+
+    pools: Mapping[str, Document] = {}
+    jobs: Mapping[str, Document] = {}
+    schedules: Mapping[str, Document] = {}
+    tasks: Mapping[tuple[str, str], Document] = {}
+
+
+class Difference(NamedTuple):
+    """One property that is not what the plan says."""
+
+    path: str
+    living: Any
+    planned: Any
+    how: str
+    """What it takes to change it."""
+
+
+class Compared(NamedTuple):
+    """One pool, job, job schedule or task of the plan."""
+
+    kind: str
+    id: str
+    state: str
+    """`make`: it is not there; `same`; `differs`."""
+    differences: tuple[Difference, ...] = ()
+
+
+def compare(plan: Plan, living: Living) -> tuple[Compared, ...]:
+    """Every pool, job, schedule and task of a plan, in its order."""
+    found = []
+    retries: dict[str, int] = {}
+    for kind, name, planned in wanted(plan):
+        if kind == "job":
+            retries[name[0]] = planned.get("constraints", {}).get("maxTaskRetryCount", 0)
+        filled = _filled_in(kind, 0 if "constraints" in planned else retries.get(name[0], 0))
+        found.append(_compared(kind, name, planned, _standing(living, kind, name), filled))
+    return tuple(found)
+
+
+def _filled_in(kind: str, retries: int) -> Document:
+    """What the service gives back where a request said nothing; without constraints, a task's retries are its job's."""
+    filled = FILLED_IN[kind]
+    if kind != "task" or not retries:
+        return filled
+    return {**filled, "constraints": {**filled["constraints"], "maxTaskRetryCount": retries}}
+
+
+def wanted(plan: Plan) -> Iterator[tuple[str, tuple[str, ...], dict[str, Any]]]:
+    """What a plan amounts to: kind, id (of a task its job's before its own), document."""
+    later = {
+        step.path.strip("/"): render.body_of(step)
+        for step in plan.steps
+        if re.fullmatch(r"/jobs/[^/]+|/pools/[^/]+/(resize|enableautoscale)", step.path)
+    }
+    for step in plan.steps:
+        body = render.body_of(step)
+        match step.path.strip("/").split("/"):
+            case ["pools"]:
+                yield "pool", (body["id"],), _grown(body, later)
+            case ["jobs"]:
+                yield "job", (body["id"],), {**body, **later.get(f"jobs/{body['id']}", {})}
+            case ["jobschedules"]:
+                yield "schedule", (body["id"],), body
+            case ["jobs", job, "tasks"]:
+                yield "task", (job, body["id"]), body
+            case ["jobs", job, "addtaskcollection"]:
+                yield from (("task", (job, one["id"]), one) for one in body["value"])
+
+
+def _grown(body: dict[str, Any], later: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
+    """A pool that is made empty and grows when it has its identities, as it will be then."""
+    scaled = later.get(f"pools/{body['id']}/enableautoscale")
+    return {
+        **body,
+        **later.get(f"pools/{body['id']}/resize", {}),
+        **({"enableAutoScale": True, **scaled} if scaled else {}),
+    }
+
+
+def _standing(living: Living, kind: str, name: tuple[str, ...]) -> Document | None:
+    match kind:
+        case "pool":
+            return living.pools.get(name[0])
+        case "job":
+            return living.jobs.get(name[0])
+        case "schedule":
+            return living.schedules.get(name[0])
+        case _:
+            return living.tasks.get((name[0], name[1]))
+
+
+def _compared(
+    kind: str, name: tuple[str, ...], planned: Document, standing: Document | None, filled: Document
+) -> Compared:
+    if standing is None:
+        return Compared(kind, "/".join(name), "make")
+    found = tuple(
+        Difference(path, before, after, how(kind, path))
+        for path, before, after in _differences(standing, planned, filled)
+    )
+    return Compared(kind, "/".join(name), "differs" if found else "same", found)
+
+
+# --- what it takes to change something ------------------------------------------------------------------------------
+
+RESIZE = "`batchtrain pool resize`"
+AUTOSCALE = "enabling autoscale with the new formula"
+PATCH = "in place (PATCH)"
+PATCH_POOL = "in place (PATCH); nodes take it when they restart or join"
+PATCH_EMPTY = "in place (PATCH) while the pool has no nodes, else delete and add"
+ANEW = "delete and add"
+
+HOW: dict[str, dict[str, str]] = {
+    "pool": {
+        "targetDedicatedNodes": RESIZE,
+        "targetLowPriorityNodes": RESIZE,
+        "resizeTimeout": RESIZE,
+        "enableAutoScale": AUTOSCALE,
+        "autoScaleFormula": AUTOSCALE,
+        "autoScaleEvaluationInterval": AUTOSCALE,
+        "startTask": PATCH_POOL,
+        "applicationPackageReferences": PATCH_POOL,
+        "metadata": PATCH,
+        "displayName": PATCH,
+        "vmSize": PATCH_EMPTY,
+        "enableInterNodeCommunication": PATCH_EMPTY,
+        "virtualMachineConfiguration": PATCH_EMPTY,
+        "taskSlotsPerNode": PATCH_EMPTY,
+        "taskSchedulingPolicy": PATCH_EMPTY,
+        "networkConfiguration": PATCH_EMPTY,
+        "userAccounts": PATCH_EMPTY,
+        "mountConfiguration": PATCH_EMPTY,
+        "upgradePolicy": PATCH_EMPTY,
+    },
+    "job": {
+        "priority": PATCH,
+        "allowTaskPreemption": PATCH,
+        "maxParallelTasks": PATCH,
+        "constraints": PATCH,
+        "onAllTasksComplete": PATCH,
+        "metadata": PATCH,
+        "networkConfiguration": PATCH,
+        "poolInfo": "in place (PATCH) while the job is disabled",
+    },
+    "schedule": {"schedule": PATCH, "metadata": PATCH, "jobSpecification": "in place (PATCH), from the next job on"},
+    "task": {"constraints": "in place (PUT)"},
+}
+"""What may be changed, by the first name of its path (Azure Batch REST: Update Pool, Update Job, Update Job Schedule,
+Replace Task); everything else stays as it was made."""
+
+
+def how(kind: str, path: str) -> str:
+    """What it takes to change a property."""
+    return HOW[kind].get(re.split(r"[.\[]", path, maxsplit=1)[0], ANEW)
+
+
+# --- what is no difference ------------------------------------------------------------------------------------------
+
+NO_LIMIT = "P10675199DT2H48M5.4775807S"
+_NOBODY = {"autoUser": {"scope": "pool", "elevationLevel": "nonadmin"}}
+_CONSTRAINTS = {"maxWallClockTime": NO_LIMIT, "maxTaskRetryCount": 0}
+_TASK_CONSTRAINTS = {**_CONSTRAINTS, "retentionTime": "P7D"}
+
+FILLED_IN: dict[str, dict[str, Any]] = {
+    "pool": {
+        "resizeTimeout": "PT15M",
+        "targetDedicatedNodes": 0,
+        "targetLowPriorityNodes": 0,
+        "enableAutoScale": False,
+        "autoScaleEvaluationInterval": "PT15M",
+        "enableInterNodeCommunication": False,
+        "taskSlotsPerNode": 1,
+        "taskSchedulingPolicy": {"nodeFillType": "spread", "jobDefaultOrder": "none"},
+        "virtualMachineConfiguration": {
+            "imageReference": {"version": "latest"},
+            "nodePlacementConfiguration": {"policy": "regional"},
+        },
+        "networkConfiguration": {
+            "dynamicVNetAssignmentScope": "none",
+            "enableAcceleratedNetworking": False,
+            "publicIPAddressConfiguration": {"provision": "batchmanaged"},
+        },
+        "startTask": {"maxTaskRetryCount": 0, "waitForSuccess": True, "userIdentity": _NOBODY},
+        "upgradePolicy": {"mode": "manual"},
+    },
+    "job": {
+        "priority": 0,
+        "allowTaskPreemption": False,
+        "maxParallelTasks": -1,
+        "usesTaskDependencies": False,
+        "onAllTasksComplete": "noaction",
+        "onTaskFailure": "noaction",
+        "constraints": _CONSTRAINTS,
+        "jobManagerTask": {
+            "killJobOnCompletion": True,
+            "runExclusive": True,
+            "allowLowPriorityNode": True,
+            "requiredSlots": 1,
+            "userIdentity": _NOBODY,
+            "constraints": _TASK_CONSTRAINTS,
+        },
+        "jobPreparationTask": {
+            "id": "jobpreparation",
+            "waitForSuccess": True,
+            "rerunOnNodeRebootAfterSuccess": True,
+            "userIdentity": _NOBODY,
+            "constraints": _TASK_CONSTRAINTS,
+        },
+        "jobReleaseTask": {
+            "id": "jobrelease",
+            "maxWallClockTime": "PT15M",
+            "retentionTime": "P7D",
+            "userIdentity": _NOBODY,
+        },
+        "poolInfo": {"autoPoolSpecification": {"keepAlive": False}},
+    },
+    "schedule": {},
+    "task": {
+        "requiredSlots": 1,
+        "userIdentity": _NOBODY,
+        "constraints": _TASK_CONSTRAINTS,
+        "multiInstanceSettings": {"numberOfInstances": 1},
+        "containerSettings": {"workingDirectory": "taskWorkingDirectory"},
+    },
+}
+"""What the service gives back where a request said nothing (azure_batch 2.1-2.4: recorded answers)."""
+FILLED_IN["job"]["poolInfo"]["autoPoolSpecification"]["pool"] = FILLED_IN["pool"]
+FILLED_IN["schedule"]["jobSpecification"] = FILLED_IN["job"]
+
+NEVER_GIVEN_BACK = frozenset({"password", "accountKey", "sasKey", "sshPrivateKey", "protectedSettings"})
+READ_ONLY = frozenset(
+    {
+        "allocationState", "allocationStateTransitionTime", "autoScaleRun", "creationTime", "currentDedicatedNodes",
+        "currentLowPriorityNodes", "eTag", "exactVersion", "executionInfo", "identity", "lastModified", "nodeInfo",
+        "odata.metadata", "previousState", "previousStateTransitionTime", "resizeErrors", "state",
+        "stateTransitionTime", "stats", "url",
+    }
+)  # fmt: skip
+"""What the service tells and nobody asks for."""
+UNORDERED = {"environmentSettings": "name", "commonEnvironmentSettings": "name", "metadata": "name",
+             "uploadHeaders": "name", "userAccounts": "name", "extensions": "name", "dataDisks": "lun",
+             "inboundNATPools": "name"}  # fmt: skip
+"""Lists whose items have names, and no order that counts."""
+AUTOSCALED = frozenset({"targetDedicatedNodes", "targetLowPriorityNodes", "resizeTimeout"})
+"""Of a pool that scales itself, the formula's matter."""
+CASELESS = frozenset(
+    {
+        "access", "caching", "dependencyAction", "dynamicVNetAssignmentScope", "elevationLevel", "jobAction",
+        "jobDefaultOrder", "loginMode", "mode", "nodeFillType", "offer", "onAllTasksComplete", "onTaskFailure",
+        "placement", "policy", "poolId", "poolLifetimeOption", "protocol", "provision", "publisher", "resourceId",
+        "scope", "securityType", "sku", "storageAccountType", "subnetId", "type", "uploadCondition",
+        "virtualMachineImageId", "vmSize", "workingDirectory",
+    }
+)  # fmt: skip
+"""Words that the service writes in a case of its own."""
+_SPAN = re.compile(r"P(?=[0-9T])(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:([\d.]+)S)?)?")
+_PLACEHOLDER = re.compile(r"\{\{[a-z]+:[^{}]*\}\}")
+
+
+def _differences(standing: Document, planned: Document, filled: Document) -> Iterator[tuple[str, Any, Any]]:
+    if planned.get("enableAutoScale"):
+        standing = {key: value for key, value in standing.items() if key not in AUTOSCALED}
+    yield from _objects(standing, planned, filled, "")
+
+
+def _objects(standing: Document, planned: Document, filled: Document, path: str) -> Iterator[tuple[str, Any, Any]]:
+    for key in dict.fromkeys((*planned, *standing)):
+        if key in READ_ONLY or key in NEVER_GIVEN_BACK:
+            continue
+        here = f"{path}.{key}" if path else key
+        yield from _values(standing.get(key), planned.get(key), filled.get(key), here, key)
+
+
+def _values(before: Any, after: Any, filled: Any, path: str, key: str) -> Iterator[tuple[str, Any, Any]]:
+    if isinstance(filled, Mapping) or isinstance(before, Mapping) or isinstance(after, Mapping):
+        if before is None and after is not None and not filled:
+            yield path, None, after
+            return
+        yield from _objects(before or {}, after or {}, filled or {}, path)
+        return
+    before, after = (filled if value is None else value for value in (before, after))
+    if isinstance(before, (list, tuple)) or isinstance(after, (list, tuple)):
+        yield from _lists(before or (), after or (), path, key)
+    elif not _same(before, after, key):
+        yield path, before, after
+
+
+def _lists(before: Iterable[Any], after: Iterable[Any], path: str, key: str) -> Iterator[tuple[str, Any, Any]]:
+    name = UNORDERED.get(key)
+    old, new = _by_name(before, name), _by_name(after, name)
+    for item in dict.fromkeys((*new, *old)):
+        yield from _items(old.get(item), new.get(item), f"{path}[{item}]", key)
+
+
+def _items(before: Any, after: Any, path: str, key: str) -> Iterator[tuple[str, Any, Any]]:
+    if isinstance(before, Mapping) and isinstance(after, Mapping):
+        yield from _objects(before, after, {}, path)
+    elif not _same(before, after, key):
+        yield path, before, after
+
+
+def _by_name(items: Iterable[Any], name: str | None) -> dict[Any, Any]:
+    return {item[name] if name else number: item for number, item in enumerate(items)}
+
+
+def _same(before: Any, after: Any, key: str) -> bool:
+    """Whether two scalars mean the same: in another case, in another unit of time, with a secret filled in."""
+    if not isinstance(before, str) or not isinstance(after, str):
+        return bool(before == after)
+    if before == after or (key in CASELESS and before.lower() == after.lower()):
+        return True
+    if _PLACEHOLDER.search(after):
+        return re.fullmatch(".*".join(map(re.escape, _PLACEHOLDER.split(after))), before, re.S) is not None
+    return _seconds(before) == _seconds(after) is not None
+
+
+def _seconds(span: str) -> float | None:
+    found = _SPAN.fullmatch(span)
+    if found is None:
+        return None
+    days, hours, minutes, seconds = (float(part or 0) for part in found.groups())
+    return ((days * 24 + hours) * 60 + minutes) * 60 + seconds
+
+
+# --- for people -----------------------------------------------------------------------------------------------------
+
+LONGEST = 60
+"""Characters of a value that are shown."""
+ALIKE = 5
+"""Tasks of one state that are named; the rest is counted."""
+
+
+def as_text(compared: Iterable[Compared]) -> str:
+    """A line for each pool, job and task with what differs below it; tasks alike are one line."""
+    lines: list[str] = []
+    groups: dict[tuple[Any, ...], list[Compared]] = {}
+    for item in compared:
+        alone = item.kind != "task"
+        key = (item.kind, item.id if alone else item.id.split("/")[0], item.state, repr(item.differences))
+        groups.setdefault(key, []).append(item)
+    for members in groups.values():
+        first = members[0]
+        lines.append(f"{_MARKS[first.state]} {first.kind} {_named(members)}: {_STATES[first.state]}")
+        lines += [f"    {_difference_text(one)}" for one in first.differences]
+    return "\n".join(lines)
+
+
+_MARKS = {"make": "+", "same": "=", "differs": "~"}
+_STATES = {"make": "to be made", "same": "as planned", "differs": "differs"}
+
+
+def _named(members: list[Compared]) -> str:
+    shown = ", ".join(item.id for item in members[:ALIKE])
+    return shown + (f" and {len(members) - ALIKE:,} more" if len(members) > ALIKE else "")
+
+
+def _difference_text(one: Difference) -> str:
+    return f"{one.path}: {_shown(one.living)} -> {_shown(one.planned)}   ({one.how})"
+
+
+def _shown(value: Any) -> str:
+    import msgspec
+
+    if value is None:
+        return "nothing"
+    text = msgspec.json.encode(value).decode()
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]}… ({len(text):,} characters)"

@@ -1,0 +1,107 @@
+"""Disks, their encryption, the security of the machine and its extensions."""
+
+from __future__ import annotations
+
+from batchtrain.config.types import (
+    DataDisk,
+    DiskEncryption,
+    Extension,
+    HostEndpoint,
+    OsDisk,
+    ProxyAgent,
+    SecurityProfile,
+)
+from batchtrain.plan import wire
+
+
+def os_disk(disk: OsDisk) -> wire.OsDisk:
+    """The system's disk; an ephemeral one lives in the host's cache, the one place the service knows."""
+    return wire.OsDisk(
+        ephemeral_os_disk_settings=wire.EphemeralDisk(placement="cachedisk") if disk.ephemeral else None,
+        caching=disk.caching,
+        disk_size_gb=disk.size_gb,
+        managed_disk=_managed(disk),
+        write_accelerator_enabled=disk.write_accelerator,
+    )
+
+
+def _managed(disk: OsDisk) -> wire.ManagedDisk | None:
+    if not (disk.storage_account_type or disk.security_encryption or disk.disk_encryption_set):
+        return None
+    return wire.ManagedDisk(
+        storage_account_type=disk.storage_account_type,
+        security_profile=(
+            wire.DiskSecurityProfile(security_encryption_type=disk.security_encryption)
+            if disk.security_encryption
+            else None
+        ),
+        disk_encryption_set=wire.DiskEncryptionSet(id=disk.disk_encryption_set) if disk.disk_encryption_set else None,
+    )
+
+
+def data_disk(disk: DataDisk) -> wire.DataDisk:
+    """One empty disk."""
+    return wire.DataDisk(
+        lun=disk.lun,
+        disk_size_gb=disk.size_gb,
+        caching=disk.caching,
+        managed_disk=(
+            wire.ManagedDisk(storage_account_type=disk.storage_account_type) if disk.storage_account_type else None
+        ),
+    )
+
+
+def encryption(told: DiskEncryption) -> wire.DiskEncryption:
+    """Which disks are encrypted, and by whose key."""
+    key = told.customer_managed_key
+    return wire.DiskEncryption(
+        targets=told.targets,
+        customer_managed_key=(
+            wire.CustomerManagedKey(
+                key_url=key.key_url,
+                identity_reference=wire.PoolIdentityReference(resource_id=key.identity),
+                rotation_to_latest_key_version_enabled=key.rotation,
+            )
+            if key
+            else None
+        ),
+    )
+
+
+def security(told: SecurityProfile) -> wire.SecurityProfile:
+    """Trusted launch, confidential VMs, the metadata security protocol."""
+    firmware = told.secure_boot is not None or told.vtpm is not None
+    return wire.SecurityProfile(
+        security_type=told.security_type,
+        encryption_at_host=told.encryption_at_host,
+        uefi_settings=(
+            wire.UefiSettings(secure_boot_enabled=told.secure_boot, vtpm_enabled=told.vtpm) if firmware else None
+        ),
+        proxy_agent_settings=_proxy_agent(told.proxy_agent) if told.proxy_agent else None,
+    )
+
+
+def _proxy_agent(told: ProxyAgent) -> wire.ProxyAgent:
+    return wire.ProxyAgent(
+        enabled=told.enabled,
+        imds=_endpoint(told.imds) if told.imds else None,
+        wire_server=_endpoint(told.wire_server) if told.wire_server else None,
+    )
+
+
+def _endpoint(told: HostEndpoint) -> wire.HostEndpoint:
+    return wire.HostEndpoint(mode=told.mode, in_vm_access_control_profile_reference_id=told.access_control_profile)
+
+
+def extension(told: Extension) -> wire.Extension:
+    """One VM extension."""
+    return wire.Extension(
+        name=told.name,
+        publisher=told.publisher,
+        type=told.type,
+        type_handler_version=told.type_handler_version,
+        auto_upgrade_minor_version=told.auto_upgrade_minor_version,
+        enable_automatic_upgrade=told.enable_automatic_upgrade,
+        settings=told.settings,
+        provision_after_extensions=told.provision_after,
+    )

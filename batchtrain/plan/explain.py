@@ -1,0 +1,339 @@
+"""Why a plan is as it is: each decision nobody wrote, and what each property of the files became; values only."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from batchtrain.config import reference, schema
+from batchtrain.config.schema import dotted
+from batchtrain.config.types import Path, Recipe
+from batchtrain.launchers.rules import RULES
+from batchtrain.launchers.types import Implicit
+from batchtrain.plan import render
+from batchtrain.plan.types import Plan
+
+SHOWN = 3
+"""Places and values of one kind that are shown; the rest is counted."""
+SECTION_OF_A_PLAN = ("pool_specification", "job_specifications")
+
+
+class Decision(NamedTuple):
+    """Something the plan has that nobody wrote, and the one or many places where it has it."""
+
+    what: str
+    value: str
+    because: str
+    rule: str
+    sentence: str
+    source: str
+    off: str
+    """What to write so that it does not happen; empty where nothing else could work."""
+    where: tuple[str, ...]
+    """The first of the blocks it was decided for."""
+    times: int
+
+
+class Setting(NamedTuple):
+    """A property: its value, where that comes from, and what it becomes."""
+
+    path: str
+    value: Any
+    origin: str
+    """`pool.yaml:4`, `--set`, or `default`."""
+    about: str
+    becomes: str
+    """The field of the request, or what is done with it."""
+    planned: tuple[Any, ...]
+    """What stands in that field; the first different ones."""
+    times: int
+    """How many different ones there are."""
+    see: str
+    gone: str = ""
+    """Why it has no effect, and what to do instead."""
+
+
+class Explained(NamedTuple):
+    """The answer to a question about a plan."""
+
+    decisions: tuple[Decision, ...]
+    settings: tuple[Setting, ...] = ()
+
+    def __str__(self) -> str:
+        return "\n\n".join([*map(_decision_text, self.decisions), *map(_setting_text, self.settings)])
+
+
+def decisions(implicit: Iterable[Implicit]) -> tuple[Decision, ...]:
+    """Decisions of a plan; those alike are one, with how often it was taken."""
+    groups: dict[tuple[str, str, str, str], list[str]] = {}
+    for item in implicit:
+        groups.setdefault(item[:4], []).append(item.where)
+    return tuple(_decision(kind, places) for kind, places in groups.items())
+
+
+def _decision(kind: tuple[str, str, str, str], places: list[str]) -> Decision:
+    rule = RULES[kind[3]]
+    shown = tuple(place for place in dict.fromkeys(places) if place)[:SHOWN]
+    return Decision(*kind, rule.sentence, rule.source, rule.off, shown, len(places))
+
+
+def explain(plan: Plan, recipe: Recipe, values: Any, origins: Any, asked: str = "") -> Explained:
+    """What was decided, and what was set, at a path or of a name; without one every decision.
+
+    values, origins: the merged view of the files and of the same shape where each value came from
+    (`config.origin.view`). A path may leave out the numbers of items: `job_specifications.tasks.command`.
+    """
+    if not asked:
+        return Explained(decisions(plan.implicit))
+    steps = _steps(asked)
+    found = decisions(item for item in plan.implicit if _is_about(item, asked, steps))
+    leaves = list(_leaves(values, origins, ()))
+    here = [leaf for leaf in leaves if _leads_to(steps, leaf[0]) or _is_named(leaf[0], asked)]
+    wanted = [leaf for leaf in here if leaf[2] != DEFAULT] or (here if len(here) <= SHOWN else here[:1])
+    settings = _grouped(plan, recipe, wanted)
+    if not found and not settings:
+        settings = tuple(_absent(place, item) for place, item in _properties_called(asked, steps))
+    return Explained(found, settings)
+
+
+def hint(plan: Plan, asked: str) -> str:
+    """The nearest name to one that nothing is known of."""
+    names = {item.what for item in plan.implicit} | set(RULES)
+    names |= {item.name for item in reference.properties().values()}
+    last = str(_steps(asked)[-1]) if _steps(asked) else asked
+    if last == asked:
+        return schema.did_you_mean(asked, tuple(sorted(names)))
+    near, _ = schema.nearest(
+        reference.anchor(_place(_steps(asked))), tuple(map(reference.anchor, reference.properties()))
+    )
+    return f"Did you mean `{near}`?" if near else schema.did_you_mean(last, tuple(sorted(names)))
+
+
+DEFAULT = "default"
+
+
+# --- which ones are meant -------------------------------------------------------------------------------------------
+
+
+def _steps(asked: str) -> Path:
+    from batchtrain.config import override  # its words for paths are those of --set
+
+    return tuple(override.steps(asked))
+
+
+def _place(steps: Path) -> reference.Place:
+    return tuple(reference.ITEM if isinstance(step, int) else step for step in steps)
+
+
+def _is_about(item: Implicit, asked: str, steps: Path) -> bool:
+    if asked in (item.what, item.rule):
+        return True
+    block = _steps(item.where)
+    return bool(block) and (_leads_to(steps, block) or _leads_to(steps, (*block, item.what)))
+
+
+def _leads_to(steps: Path, path: Path) -> bool:
+    """Whether a path is the one that was asked for, or below it; numbers may be left out of the question."""
+    left = list(steps)
+    for step in path:
+        if not left:
+            return True
+        if step == left[0]:
+            left.pop(0)
+        elif not isinstance(step, int) or isinstance(left[0], int):
+            return False
+    return not left
+
+
+def _is_named(path: Path, asked: str) -> bool:
+    return asked in path and _property_path(path)[-1] == asked
+
+
+def _properties_called(asked: str, steps: Path) -> Iterator[tuple[reference.Place, reference.Property]]:
+    """Properties that nobody set, by place or by name."""
+    place = _place(steps)
+    for known, item in reference.properties().items():
+        if reference.anchor(known) == reference.anchor(place) or item.name == asked:
+            yield known, item
+
+
+# --- what a property became -----------------------------------------------------------------------------------------
+
+
+def _leaves(values: Any, origins: Any, path: Path) -> Iterator[tuple[Path, Any, str]]:
+    if isinstance(values, Mapping):
+        for key, value in values.items():
+            yield from _leaves(value, origins[key], (*path, str(key)))
+    elif isinstance(values, (list, tuple)):
+        for number, value in enumerate(values):
+            yield from _leaves(value, origins[number], (*path, number))
+    else:
+        yield path, values, origins
+
+
+def _grouped(plan: Plan, recipe: Recipe, leaves: list[tuple[Path, Any, str]]) -> tuple[Setting, ...]:
+    """A setting for each property; the items of a list are one value, and so are the keys of a map."""
+    by_property: dict[Path, list[tuple[Path, Any, str]]] = {}
+    for leaf in leaves:
+        by_property.setdefault(_property_path(leaf[0]), []).append(leaf)
+    return tuple(_setting(plan, recipe, path, members) for path, members in by_property.items())
+
+
+def _property_path(path: Path) -> Path:
+    """The part of a path that names a property; below it stand items and keys."""
+    for length in range(len(path), 0, -1):
+        if reference.place_of(path[:length]) in reference.properties():
+            return path[:length]
+    return path
+
+
+def _setting(plan: Plan, recipe: Recipe, path: Path, members: list[tuple[Path, Any, str]]) -> Setting:
+    place = reference.place_of(path)
+    item = reference.properties().get(place)
+    if item is None:
+        return Setting(dotted(path), _value(path, members), members[0][2], "", "", (), 0, schema.anchor(path))
+    planned = [] if _is_secret(path) else _distinct(on_wire(plan, recipe, path, item.wire))
+    return Setting(
+        dotted(path), _value(path, members), members[0][2], item.description, item.wire, tuple(planned[:SHOWN]),
+        len(planned), schema.anchor(path), reference.gone(place),
+    )  # fmt: skip
+
+
+def _absent(place: reference.Place, item: reference.Property) -> Setting:
+    value = item.default or None
+    see = f"{reference.PAGE}#{reference.anchor(place)}"
+    return Setting(
+        reference.written(place), value, DEFAULT if value else "not set", item.description, item.wire, (), 0, see,
+        reference.gone(place),
+    )  # fmt: skip
+
+
+def _value(path: Path, members: list[tuple[Path, Any, str]]) -> Any:
+    if len(members) == 1 and members[0][0] == path:
+        return members[0][1]
+    below = [(member[0][len(path) :], member[1]) for member in members]
+    if all(isinstance(steps[0], int) for steps, _ in below):
+        return [value for _, value in below]
+    return {dotted(steps): value for steps, value in below}
+
+
+def _is_secret(path: Path) -> bool:
+    return path[0] == "credentials"
+
+
+def on_wire(plan: Plan, recipe: Recipe, path: Path, wire: str) -> Iterator[Any]:
+    """What stands in the request field that a property becomes, in the requests that its block is part of."""
+    if not wire or wire.startswith("batchtrain:"):
+        return
+    for field in wire.split(","):
+        request, _, steps = field.strip().partition(".")
+        for body in _bodies(plan, recipe, path, request):
+            yield from _below(body, tuple(steps.split(".")), anywhere=request == "*")
+
+
+def _bodies(plan: Plan, recipe: Recipe, path: Path, request: str) -> Iterator[dict[str, Any]]:
+    """The requests a property has a part in: those of its job and its task, where it stands in one."""
+    job, task = _owner(recipe, path)
+    for step in plan.steps:
+        if not _concerns(step.path, request, job):
+            continue
+        body = render.body_of(step)
+        several = body.get("value")
+        for one in several if several is not None else [body]:
+            if task is None or not step.path.startswith("/jobs/") or one.get("id", task) == task:
+                yield one
+
+
+def _owner(recipe: Recipe, path: Path) -> tuple[str | None, str | None]:
+    """The ids of the job and the task that a path is in; None where it is in none, or the id is made."""
+    match path:
+        case ("job_specifications", int(job), "tasks", int(task), *_):
+            return recipe.jobs[job].id, recipe.jobs[job].tasks[task].id
+        case ("job_specifications", int(job), "merge_task", *_):
+            merge = recipe.jobs[job].merge_task
+            return recipe.jobs[job].id, merge.id if merge else None
+        case ("job_specifications", int(job), *_):
+            return recipe.jobs[job].id, None
+        case _:
+            return None, None
+
+
+def _concerns(path: str, request: str, job: str | None) -> bool:
+    parts = path.strip("/").split("/")
+    kind = {"pools": "pool", "jobs": "job", "jobschedules": "schedule"}.get(parts[0], parts[0])
+    if kind == "job" and len(parts) == 3:
+        kind = "task"
+    if kind == "pool" and len(parts) > 1:
+        kind = "node user"
+    if request not in ("*", kind):
+        return False
+    return job is None or kind == "pool" or len(parts) < 2 or parts[1] == job
+
+
+def _below(value: Any, steps: tuple[str, ...], *, anywhere: bool) -> Iterator[Any]:
+    if isinstance(value, (list, tuple)):
+        for item in value:
+            yield from _below(item, steps, anywhere=anywhere)
+    elif not steps:
+        yield value
+    elif isinstance(value, dict):
+        names = list(value) if steps[0] == "*" else [steps[0]] if steps[0] in value else []
+        for name in names:
+            yield from _below(value[name], steps[1:], anywhere=False)
+        for below in value.values() if anywhere else ():
+            if isinstance(below, (dict, list, tuple)):
+                yield from _below(below, steps, anywhere=True)
+
+
+def _distinct(values: Iterable[Any]) -> list[Any]:
+    found: dict[str, Any] = {}
+    for value in values:
+        found.setdefault(repr(value), value)
+    return list(found.values())
+
+
+# --- for people -----------------------------------------------------------------------------------------------------
+
+
+def _decision_text(item: Decision) -> str:
+    lines = [f"{item.what} = {item.value}", f"  because {item.because}"]
+    if item.where:
+        more = f" and {item.times - len(item.where):,} more" if item.times > len(item.where) else ""
+        lines.append(f"  for {', '.join(item.where)}{more}")
+    lines += [f"  rule {item.rule}: {item.sentence}", f"  source: {item.source}"]
+    lines.append(
+        f"  to switch it off: {item.off}" if item.off else "  it cannot be switched off: nothing else could work"
+    )
+    return "\n".join(lines)
+
+
+def _setting_text(item: Setting) -> str:
+    value = "" if item.value is None else f" = {_shown(item.value)}"
+    lines = [f"{item.path}{value}   ({item.origin})"]
+    if item.about:
+        lines.append(f"  {item.about}")
+    if item.gone:
+        lines.append(f"  no effect: {item.gone}")
+    elif item.becomes.startswith("batchtrain: "):
+        lines.append(f"  done by {item.becomes.replace(': ', ' itself: ', 1)}")
+    elif item.becomes:
+        lines.append(f"  becomes {item.becomes}{_planned(item)}")
+    return "\n".join([*lines, f"  see {item.see}"])
+
+
+def _planned(item: Setting) -> str:
+    if not item.planned:
+        return ""
+    more = f" and {item.times - len(item.planned):,} more" if item.times > len(item.planned) else ""
+    return ": " + ", ".join(_shown(value) for value in item.planned) + more
+
+
+def _shown(value: Any) -> str:
+    import msgspec
+
+    text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]}… ({len(text):,} characters)"
+
+
+LONGEST = 100
+"""Characters of a value that are shown."""

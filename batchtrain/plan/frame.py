@@ -1,0 +1,62 @@
+"""What the tasks of one job share while they are planned: looked up once a job, never once a task."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, TypeVar
+
+from batchtrain.catalog import sizes
+from batchtrain.catalog.sizes import VmSize
+from batchtrain.config.types import Job, Recipe
+from batchtrain.errors import PlanError
+from batchtrain.plan.image import is_windows
+from batchtrain.plan.types import Facts, PoolFacts, Sources
+
+Value = TypeVar("Value")
+
+
+class Frame(NamedTuple):
+    """A job and the nodes it will find."""
+
+    recipe: Recipe
+    job: Job
+    place: str
+    """The job's path in the configuration."""
+    pool: PoolFacts | None
+    """The living pool; None offline, and for a pool that is made with the job."""
+    size: VmSize | None
+    inter_node: bool
+    link: str | None
+    """The storage account through which files travel; None: inside the request."""
+    sources: Sources
+    windows: bool = False
+
+
+def frame(recipe: Recipe, job: Job, place: str, facts: Facts, sources: Sources) -> Frame:
+    """The frame of a job; a pool of its own is known from the pool file alone."""
+    pool = None if job.auto_pool is not None else facts.pool
+    vm_size = pool.vm_size if pool else recipe.pool.vm_size if recipe.pool else ""
+    link = recipe.settings.storage_account_settings
+    return Frame(
+        recipe,
+        job,
+        place,
+        pool,
+        sizes.find(vm_size),
+        pool.inter_node if pool else bool(recipe.pool and recipe.pool.inter_node_communication_enabled),
+        link if link in recipe.credentials.storage else None,
+        sources,
+        _windows(recipe),
+    )
+
+
+def _windows(recipe: Recipe) -> bool:
+    """Whether the pool file's nodes run Windows; where its image is not known, the pool's own plan says so."""
+    try:
+        return recipe.pool is not None and is_windows(recipe.pool)
+    except PlanError:
+        return False
+
+
+def either(mine: Value | None, jobs: Value | None) -> Value | None:
+    """A task's own word, else its job's."""
+    return mine if mine is not None else jobs

@@ -1,0 +1,174 @@
+"""From a pool's image, disks and containers to the description of its machines."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from batchtrain.catalog import images
+from batchtrain.config.types import CommunityGalleryImage, CustomImage, Image, Job, Pool, Recipe, SharedGalleryImage
+from batchtrain.errors import PlanError
+from batchtrain.launchers.types import Implicit
+from batchtrain.plan import disks, inputs, wire
+
+WHERE = "pool_specification"
+
+
+class Containers(NamedTuple):
+    """How a pool gets container images: by Batch's own configuration, and by its start task."""
+
+    configuration: wire.ContainerConfiguration | None = None
+    delayed: tuple[str, ...] = ()
+    implicit: tuple[Implicit, ...] = ()
+
+
+def machine(recipe: Recipe, pool: Pool, containers: Containers) -> wire.VmConfiguration:
+    """The virtual machines of a pool. Raises PlanError where the image or its node agent is not known."""
+    image, told = image_of(pool), pool.vm_configuration
+    return wire.VmConfiguration(
+        image_reference=_reference(image),
+        node_agent_sku_id=node_agent(image),
+        license_type=image.license_type,
+        container_configuration=containers.configuration,
+        windows_configuration=(
+            wire.WindowsConfiguration(enable_automatic_updates=told.windows_automatic_updates)
+            if told.windows_automatic_updates is not None
+            else None
+        ),
+        os_disk=disks.os_disk(told.os_disk) if told.os_disk else None,
+        data_disks=tuple(disks.data_disk(disk) for disk in told.data_disks),
+        disk_encryption_configuration=disks.encryption(told.disk_encryption) if told.disk_encryption else None,
+        security_profile=disks.security(told.security_profile) if told.security_profile else None,
+        node_placement_configuration=(
+            wire.NodePlacement(policy=told.node_placement) if told.node_placement is not None else None
+        ),
+        extensions=tuple(disks.extension(one) for one in told.extensions),
+        service_artifact_reference=wire.ServiceArtifact(id=told.service_artifact) if told.service_artifact else None,
+    )
+
+
+# --- the image ------------------------------------------------------------------------------------------------------
+
+
+def image_of(pool: Pool) -> Image:
+    """The pool's one image. Raises PlanError for none, or several."""
+    named = pool.vm_configuration.images
+    if len(named) != 1:
+        said = "names no image" if not named else "names several images"
+        raise PlanError(
+            f"pool {pool.id} {said}; give one of `platform_image`, `custom_image`, `shared_gallery_image` and"
+            " `community_gallery_image`"
+        )
+    return named[0]
+
+
+def node_agent(image: Image) -> str:
+    """The node agent the file names, else the catalogue's for that image. Raises PlanError where neither knows it."""
+    if image.node_agent:
+        return image.node_agent
+    if isinstance(image, CustomImage | SharedGalleryImage | CommunityGalleryImage):
+        raise PlanError("an image of your own needs `node_agent`, such as `batch.node.ubuntu 24.04`")
+    known = images.find(image.publisher, image.offer, image.sku)
+    if known is None:
+        raise PlanError(
+            f"the image {image.publisher}:{image.offer}:{image.sku} is not in the catalogue, so its node agent"
+            " is not known; say it with `node_agent`, or use a listed image (such as microsoft-dsvm:ubuntu-hpc:2404)"
+        )
+    return known.node_agent
+
+
+def is_windows(pool: Pool) -> bool:
+    """Whether the nodes run Windows, by the node agent."""
+    return "windows" in node_agent(image_of(pool)).lower()
+
+
+def _reference(image: Image) -> wire.ImageReference:
+    match image:
+        case CustomImage():
+            return wire.ImageReference(virtual_machine_image_id=image.arm_image_id)
+        case SharedGalleryImage():
+            return wire.ImageReference(shared_gallery_image_id=image.id)
+        case CommunityGalleryImage():
+            return wire.ImageReference(community_gallery_image_id=image.id)
+        case _:
+            return wire.ImageReference(
+                publisher=image.publisher, offer=image.offer, sku=image.sku, version=image.version
+            )
+
+
+# --- containers -----------------------------------------------------------------------------------------------------
+
+
+def uses_containers(recipe: Recipe) -> bool:
+    """Whether the pool runs containers: it says `native`, or there are images to run."""
+    if recipe.pool and recipe.pool.vm_configuration.native:
+        return True
+    return bool(recipe.resources.docker_images) or any(map(_runs_one, recipe.jobs))
+
+
+def _runs_one(job: Job) -> bool:
+    """Whether anything of a job runs in a container of Batch's."""
+    others = (job.merge_task, job.job_preparation, job.job_release, job.job_manager)
+    return any(task.docker_image for task in job.tasks) or any(one.docker_image for one in others if one is not None)
+
+
+def containers(recipe: Recipe, pool: Pool) -> Containers:
+    """Which images Batch fetches, which the start task does, and how to sign in where they come from.
+
+    `delay_docker_image_preload` leaves an image to the start task (Linux); one from a registry that wants a sign-in
+    stays with Batch, so that no password stands in the start task's environment.
+    """
+    if not uses_containers(recipe):
+        return Containers()
+    listed = recipe.resources.docker_images
+    delays = recipe.settings.delay_docker_image_preload and not is_windows(pool)
+    delayed = tuple(one for one in listed if delays and not _signed_in(recipe, one))
+    kept = tuple(one for one in listed if one not in delayed)
+    configuration = wire.ContainerConfiguration(
+        type=pool.vm_configuration.container_type,
+        container_image_names=kept,
+        container_registries=registries(recipe),
+    )
+    return Containers(configuration, delayed, _implicit(pool, kept if delays else ()))
+
+
+def _implicit(pool: Pool, not_delayed: tuple[str, ...]) -> tuple[Implicit, ...]:
+    native = Implicit(
+        "native", "true", "there are container images, and Batch itself runs the containers", "native-containers", WHERE
+    )
+    kept = Implicit(
+        "delay_docker_image_preload",
+        f"false for {', '.join(not_delayed)}",
+        "its registry wants a sign-in, and a password has no place in the start task's environment",
+        "sign-in-not-delayed",
+        WHERE,
+    )
+    return (() if pool.vm_configuration.native else (native,)) + ((kept,) if not_delayed else ())
+
+
+def _signed_in(recipe: Recipe, name: str) -> bool:
+    return server_of(name) in {*recipe.credentials.docker_registry, *recipe.resources.additional_registries.docker}
+
+
+def server_of(name: str) -> str:
+    """The registry an image comes from, as credentials.yaml names it (`hub` for Docker Hub)."""
+    first, slash, _ = name.partition("/")
+    return first if slash and (first == "localhost" or "." in first or ":" in first) else "hub"
+
+
+def registries(recipe: Recipe) -> tuple[wire.Registry, ...]:
+    """Every registry there is a sign-in for, and those to sign in to besides."""
+    servers = dict.fromkeys((*recipe.credentials.docker_registry, *recipe.resources.additional_registries.docker))
+    return tuple(registry(recipe, server) for server in servers)
+
+
+def registry(recipe: Recipe, server: str) -> wire.Registry:
+    """One registry by its name in credentials.yaml: an identity of the pool, or a user name and a password's place."""
+    known = recipe.credentials.docker_registry.get(server)
+    address = None if server in ("hub", "docker.io") else server
+    if known is not None and known.identity:
+        return wire.Registry(registry_server=address, identity_reference=inputs.identity(known.identity))
+    return wire.Registry(
+        username=known.username if known is not None else None,
+        password=f"{{{{registry:{server}}}}}",  # filled in when the request is sent: a plan holds no secret
+        registry_server=address,
+    )

@@ -1,0 +1,108 @@
+"""What Batch itself brings to a node: environment settings, files by URL, blobs of storage containers, packages.
+
+Pools and tasks share it. A plan holds no secret: a link to storage is a placeholder until the request is sent.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from batchtrain.config.types import ApplicationPackage, Recipe, ResourceFile, StorageCredentials, StorageInput
+from batchtrain.plan import wire
+
+SAS_DAYS = 30
+"""How long the links of a pool and of tasks' data are good, where `generated_sas_expiry_days` says nothing."""
+
+_WILD = re.compile(r"[*?\[]")
+_WORKING_DIRECTORY = re.compile(r"^\$(?:AZ_BATCH_TASK_WORKING_DIR|\{AZ_BATCH_TASK_WORKING_DIR\})(?:/|$)")
+
+
+class Fetched(NamedTuple):
+    """Blobs that Batch brings to `below` (a path in the working directory), and where a person wants them."""
+
+    files: tuple[wire.ResourceFile, ...]
+    below: str
+    wanted: str = ""
+    """A path that Batch cannot write to (absolute, or with a variable); empty where `below` is the place itself."""
+
+
+def environment(values: dict[str, str], vault_id: str | None = None) -> tuple[wire.Environment, ...]:
+    """Environment settings, in the order they were written; those of a Key Vault secret come first, so that what is
+    written in the file wins."""
+    hidden = (wire.Environment(name=f"{{{{keyvault:{vault_id}}}}}"),) if vault_id else ()
+    return hidden + tuple(wire.Environment(name=name, value=value) for name, value in values.items())
+
+
+def resource_files(files: tuple[ResourceFile, ...]) -> tuple[wire.ResourceFile, ...]:
+    """Files by URL, and whole containers."""
+    return tuple(
+        wire.ResourceFile(
+            http_url=file.blob_source,
+            storage_container_url=file.storage_container_url,
+            auto_storage_container_name=file.auto_storage_container_name,
+            blob_prefix=file.blob_prefix,
+            file_path=file.file_path,
+            file_mode=file.file_mode,
+            identity_reference=identity(file.identity),
+        )
+        for file in files
+    )
+
+
+def identity(resource_id: str | None) -> wire.IdentityReference | None:
+    """A reference to a managed identity of the pool."""
+    return wire.IdentityReference(resource_id=resource_id) if resource_id else None
+
+
+def packages(wanted: tuple[ApplicationPackage, ...]) -> tuple[wire.ApplicationPackage, ...]:
+    """Applications of the account."""
+    return tuple(wire.ApplicationPackage(application_id=one.id, version=one.version) for one in wanted)
+
+
+def sas_days(recipe: Recipe) -> int:
+    """Days that links to storage are good."""
+    return recipe.settings.generated_sas_expiry_days or SAS_DAYS
+
+
+def container_url(account: StorageCredentials, container: str) -> str:
+    """A container's own URL, which permits nothing."""
+    endpoint = account.endpoint
+    return f"{endpoint.rstrip('/') if '://' in endpoint else f'https://{account.account}.blob.{endpoint}'}/{container}"
+
+
+def container_link(recipe: Recipe, link: str, container: str, *, write: bool = False) -> str:
+    """The placeholder of a container's URL: read and list, or with `write` for results too."""
+    options = f"write&days={sas_days(recipe)}" if write else f"days={sas_days(recipe)}"
+    return f"{{{{sas:{link}/{container}?{options}}}}}"
+
+
+def fetched(recipe: Recipe, data: tuple[StorageInput, ...], own_directory: str) -> tuple[Fetched, ...]:
+    """Blobs by prefix, which is all the service can filter by: the text of a pattern before its first wildcard.
+
+    Blobs keep their names below the directory. What goes to an absolute path, or one with a variable, is brought below
+    `own_directory` first. A file share cannot be read so; a check says that.
+    """
+    return tuple(
+        _one(recipe, item, f"{own_directory}/{number}") for number, item in enumerate(data) if not item.is_file_share
+    )
+
+
+def _one(recipe: Recipe, item: StorageInput, own: str) -> Fetched:
+    container, _, path = item.remote_path.strip("/").partition("/")
+    wanted = _WORKING_DIRECTORY.sub("", item.local_path or "")
+    reachable = not wanted.startswith(("/", "~")) and "$" not in wanted and ".." not in wanted.split("/")
+    below = wanted.strip("/").removeprefix("./") if reachable else own
+    url = container_link(recipe, item.storage_account_settings, container)
+    files = tuple(
+        wire.ResourceFile(storage_container_url=url, blob_prefix=prefix or None, file_path=below or None)
+        for prefix in _prefixes(path, item.include)
+    )
+    return Fetched(files, below, "" if reachable else wanted)
+
+
+def _prefixes(path: str, include: tuple[str, ...]) -> tuple[str, ...]:
+    """What the blobs' names begin with, one for each pattern; no prefix that another one covers."""
+    base = f"{path}/" if path and include else path
+    found = sorted({base + _WILD.split(pattern, maxsplit=1)[0] for pattern in include or ("",)})
+    return tuple(one for one in found if not any(one != other and one.startswith(other) for other in found))

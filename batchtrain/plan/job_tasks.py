@@ -1,0 +1,98 @@
+"""The tasks that are part of a job itself: its preparation and release on every node, and its manager."""
+
+from __future__ import annotations
+
+from batchtrain.config.types import JobManager, JobPreparation, JobRelease, Retries, Span
+from batchtrain.errors import PlanError
+from batchtrain.launchers import inputs as placing
+from batchtrain.launchers.preparation import Moved
+from batchtrain.launchers.types import Implicit
+from batchtrain.plan import command, container, inputs, names, wire
+from batchtrain.plan.frame import Frame
+from batchtrain.plan.task import INPUT
+
+
+def preparation(frame: Frame) -> tuple[wire.JobPreparationTask | None, tuple[Implicit, ...]]:
+    """What every node does before the job's first task there: its data, then its command."""
+    fetched = inputs.fetched(frame.recipe, frame.job.input_data.azure_storage, INPUT)
+    said = frame.job.job_preparation
+    if said is None and not fetched:
+        return None, ()
+    told = said or JobPreparation()
+    if frame.windows and any(one.wanted for one in fetched):
+        raise PlanError(
+            f"{frame.place}.input_data: on Windows nodes, data goes below the working directory; give a relative"
+            " `local_path`"
+        )
+    moves = placing.moves(tuple(Moved(one.below, one.wanted) for one in fetched if one.wanted))
+    nothing = "ver" if frame.windows else ":"
+    text = "\n".join(part for part in (moves, (told.command or "").strip()) if part) or nothing
+    line, carried = command.carried(text, on_windows=frame.windows)
+    built = wire.JobPreparationTask(
+        command_line=line,
+        container_settings=container.plain(told.docker_image) if told.docker_image else None,
+        resource_files=inputs.resource_files(told.resource_files)
+        + tuple(file for one in fetched for file in one.files),
+        environment_settings=inputs.environment(told.environment_variables) + carried,
+        constraints=_constraints(told.max_wall_time, told.max_task_retries),
+        wait_for_success=told.wait_for_success,
+        user_identity=wire.POOL_ADMIN,
+        rerun_on_node_reboot_after_success=told.rerun_on_node_reboot,
+    )
+    where = f"{frame.place}.job_preparation" if said else f"{frame.place}.input_data"
+    because = "the job has `input_data`, which every node needs before its first task"
+    by_input = () if said else (Implicit("job_preparation", "made", because, "prep-for-input", where),)
+    return built, (*by_input, _admin("what prepares a node installs and mounts", where))
+
+
+def release(frame: Frame) -> tuple[wire.JobReleaseTask | None, tuple[Implicit, ...]]:
+    """What every node that was prepared does when the job ends. The service wants a preparation task with it."""
+    told: JobRelease | None = frame.job.job_release
+    if told is None:
+        return None, ()
+    line, carried = command.carried(told.command, on_windows=frame.windows)
+    built = wire.JobReleaseTask(
+        command_line=line,
+        container_settings=container.plain(told.docker_image) if told.docker_image else None,
+        resource_files=inputs.resource_files(told.resource_files),
+        environment_settings=inputs.environment(told.environment_variables) + carried,
+        max_wall_clock_time=names.duration(told.max_wall_time) if told.max_wall_time else None,
+        retention_time=names.duration(told.retention_time) if told.retention_time else None,
+        user_identity=wire.POOL_ADMIN,
+    )
+    return built, (_admin("what cleans up a node undoes what root did", f"{frame.place}.job_release"),)
+
+
+def manager(frame: Frame) -> tuple[wire.JobManagerTask | None, tuple[Implicit, ...]]:
+    """The task that leads the job."""
+    told: JobManager | None = frame.job.job_manager
+    if told is None:
+        return None, ()
+    line, carried = command.carried(told.command, on_windows=frame.windows)
+    built = wire.JobManagerTask(
+        id=told.id,
+        command_line=line,
+        container_settings=container.plain(told.docker_image) if told.docker_image else None,
+        resource_files=inputs.resource_files(told.resource_files),
+        environment_settings=inputs.environment(told.environment_variables) + carried,
+        constraints=_constraints(told.max_wall_time, told.max_task_retries),
+        kill_job_on_completion=told.kill_job_on_completion,
+        user_identity=wire.POOL_ADMIN if told.docker_image else wire.POOL_NONADMIN,
+        run_exclusive=told.run_exclusive,
+        allow_low_priority_node=told.allow_low_priority_node,
+    )
+    value = "pool, admin" if told.docker_image else "pool, nonadmin"
+    because = "a container's processes are root" if told.docker_image else "it adds tasks, and asks for nothing more"
+    return built, (Implicit("user_identity", value, because, "user-identity", f"{frame.place}.job_manager"),)
+
+
+def _admin(because: str, where: str) -> Implicit:
+    return Implicit("user_identity", "pool, admin", because, "user-identity", where)
+
+
+def _constraints(wall_time: Span | None, retries: Retries | None) -> wire.TaskConstraints | None:
+    if wall_time is None and retries is None:
+        return None
+    return wire.TaskConstraints(
+        max_wall_clock_time=names.duration(wall_time) if wall_time else None, max_task_retry_count=retries
+    )

@@ -1,0 +1,144 @@
+"""From shared volumes to the file systems that Batch mounts on each node; the start task mounts all others."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from batchtrain.config.types import FstabEntry, Recipe, SharedDataVolume, StorageCredentials
+from batchtrain.errors import PlanError
+from batchtrain.launchers.preparation import Fstab
+from batchtrain.plan import inputs, wire
+
+ROOT = "$AZ_BATCH_NODE_MOUNTS_DIR"
+GLUSTER = ("glusterfs_on_compute", "storage_cluster")
+"""Drivers that have no successor of their own; a check says what to use instead."""
+
+_NFS = ("nfs", "nfs3", "nfs4")
+_CIFS = ("cifs", "smb3")
+_SECRET_OPTIONS = ("username", "user", "password", "pass")
+
+
+class Mounts(NamedTuple):
+    """What Batch mounts, and what the start task does."""
+
+    mounts: tuple[wire.Mount, ...] = ()
+    own: tuple[Fstab, ...] = ()
+
+
+def host_path(alias: str, volume: SharedDataVolume) -> str:
+    """Where a volume is on each node, with a variable of Batch in it; empty for one that is not mounted."""
+    return "" if volume.volume_driver in GLUSTER else f"{ROOT}/{alias}"
+
+
+def mounts(recipe: Recipe) -> Mounts:
+    """Every shared volume of config.yaml, each at its alias. Raises PlanError for a volume that lacks its source."""
+    built = Mounts()
+    for alias, volume in recipe.resources.volumes.shared_data_volumes.items():
+        if volume.volume_driver in GLUSTER:
+            continue
+        entry = volume.fstab_entry
+        if volume.volume_driver == "custom_linux_mount" and entry is not None and not _by_batch(entry):
+            line = Fstab(alias, entry.fs_spec, entry.fs_vfstype, entry.fs_mntops, entry.fs_freq, entry.fs_passno)
+            built = built._replace(own=(*built.own, line))
+        else:
+            built = built._replace(mounts=(*built.mounts, _mount(recipe, alias, volume)))
+    return built
+
+
+def _by_batch(entry: FstabEntry) -> bool:
+    return entry.fs_vfstype in (*_NFS, *_CIFS)
+
+
+def _mount(recipe: Recipe, alias: str, volume: SharedDataVolume) -> wire.Mount:
+    match volume.volume_driver:
+        case "azureblob":
+            return wire.Mount(azure_blob_file_system_configuration=_blob(recipe, alias, volume))
+        case "azurefile":
+            return wire.Mount(azure_file_share_configuration=_share(recipe, alias, volume))
+        case "nfs":
+            source = _needed(alias, volume.source, "source")
+            return wire.Mount(nfs_mount_configuration=_nfs(alias, source, volume.mount_options))
+        case "cifs":
+            source = _needed(alias, volume.source, "source")
+            return wire.Mount(cifs_mount_configuration=_cifs(recipe, alias, source, volume.mount_options))
+        case _:
+            return _custom(recipe, alias, volume)
+
+
+def _custom(recipe: Recipe, alias: str, volume: SharedDataVolume) -> wire.Mount:
+    entry = volume.fstab_entry
+    if entry is None:
+        raise PlanError(f"the volume `{alias}` (custom_linux_mount) has no `fstab_entry`")
+    options = tuple(one for one in entry.fs_mntops.split(",") if one and one != "defaults")
+    if entry.fs_vfstype in _CIFS:
+        return wire.Mount(cifs_mount_configuration=_cifs(recipe, alias, entry.fs_spec, options))
+    versioned = any(one.startswith(("vers=", "nfsvers=")) for one in options)
+    older = {"nfs3": ("vers=3",), "nfs4": ("vers=4",)}.get(entry.fs_vfstype, ())
+    return wire.Mount(nfs_mount_configuration=_nfs(alias, entry.fs_spec, options if versioned else options + older))
+
+
+def _blob(recipe: Recipe, alias: str, volume: SharedDataVolume) -> wire.BlobMount:
+    link = _needed(alias, volume.storage_account_settings, "storage_account_settings")
+    return wire.BlobMount(
+        account_name=_account(recipe, link),
+        container_name=_needed(alias, volume.azure_blob_container_name, "azure_blob_container_name"),
+        relative_mount_path=alias,
+        account_key=None if volume.identity else f"{{{{storage:{link}:key}}}}",
+        blobfuse_options=" ".join(volume.mount_options) or None,
+        identity_reference=inputs.identity(volume.identity),
+    )
+
+
+def _share(recipe: Recipe, alias: str, volume: SharedDataVolume) -> wire.FileShareMount:
+    link = _needed(alias, volume.storage_account_settings, "storage_account_settings")
+    share = _needed(alias, volume.azure_file_share_name, "azure_file_share_name")
+    known = recipe.credentials.storage.get(link)
+    return wire.FileShareMount(
+        account_name=_account(recipe, link),
+        account_key=f"{{{{storage:{link}:key}}}}",
+        azure_file_url=f"{files_url(known) if known else f'{{{{storage:{link}:files}}}}'}/{share}",
+        relative_mount_path=alias,
+        mount_options=mount_options(volume.mount_options),
+    )
+
+
+def _nfs(alias: str, source: str, options: tuple[str, ...]) -> wire.NfsMount:
+    return wire.NfsMount(source=source, relative_mount_path=alias, mount_options=mount_options(options))
+
+
+def _cifs(recipe: Recipe, alias: str, source: str, options: tuple[str, ...]) -> wire.CifsMount:
+    login = recipe.credentials.shares.get(alias)
+    said = dict(one.split("=", 1) for one in options if "=" in one)
+    user = (login.username if login else None) or said.get("username") or said.get("user")
+    return wire.CifsMount(
+        username=user or f"{{{{share:{alias}:username}}}}",
+        source=source,
+        relative_mount_path=alias,
+        password=f"{{{{share:{alias}:password}}}}",
+        mount_options=mount_options(tuple(one for one in options if one.split("=", 1)[0] not in _SECRET_OPTIONS)),
+    )
+
+
+def mount_options(options: tuple[str, ...]) -> str | None:
+    """Options as the mount command takes them: names and values behind one `-o`, switches as they are."""
+    switches = [one for one in options if one.startswith("-")]
+    values = [one for one in options if not one.startswith("-")]
+    return " ".join((*switches, *(("-o", ",".join(values)) if values else ()))) or None
+
+
+def files_url(account: StorageCredentials) -> str:
+    """The URL of an account's file service."""
+    if "://" in account.endpoint:
+        return account.endpoint.rstrip("/").replace(".blob.", ".file.", 1)
+    return f"https://{account.account}.file.{account.endpoint}"
+
+
+def _account(recipe: Recipe, link: str) -> str:
+    known = recipe.credentials.storage.get(link)
+    return known.account if known else f"{{{{storage:{link}:account}}}}"
+
+
+def _needed(alias: str, value: str | None, name: str) -> str:
+    if not value:
+        raise PlanError(f"the volume `{alias}` needs `{name}`")
+    return value

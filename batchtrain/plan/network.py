@@ -1,0 +1,138 @@
+"""From a pool's network settings to its subnet, addresses and the ports that are reached from outside."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from batchtrain.config.types import InboundNatPool, Pool, Recipe, RemoteAccessControl, VirtualNetwork
+from batchtrain.errors import PlanError
+from batchtrain.launchers.types import Implicit
+from batchtrain.plan import wire
+
+WHERE = "pool_specification"
+SSH_PORT, RDP_PORT = 22, 3389
+LOGIN_PORTS = 1000
+LAST_PORT = 65534
+FIRST_PRIORITY = 150  # the service's own rules come before
+
+
+class Network(NamedTuple):
+    """What a pool's network is, and what is worth knowing about it."""
+
+    configuration: wire.NetworkConfiguration | None = None
+    implicit: tuple[Implicit, ...] = ()
+
+
+def network(recipe: Recipe, pool: Pool, *, windows: bool) -> Network:
+    """The network of a pool; nothing where the file says nothing. Raises PlanError for half an answer."""
+    ports, opened = _ports(pool, windows=windows)
+    addresses, provided = _addresses(pool)
+    told = pool.network
+    built = wire.NetworkConfiguration(
+        subnet_id=_subnet(recipe, pool.virtual_network) if pool.virtual_network else None,
+        dynamic_vnet_assignment_scope=told.dynamic_vnet_assignment_scope,
+        endpoint_configuration=wire.EndpointConfiguration(inbound_nat_pools=ports) if ports else None,
+        public_ip_address_configuration=addresses,
+        enable_accelerated_networking=told.accelerated_networking,
+    )
+    configuration = None if built == wire.NetworkConfiguration() else built
+    return Network(configuration, opened + provided)
+
+
+# --- the subnet -----------------------------------------------------------------------------------------------------
+
+
+def _subnet(recipe: Recipe, told: VirtualNetwork) -> str:
+    """The subnet's resource id; one given by name is put together. What is not known yet is asked for when it is sent;
+    checks say so before."""
+    if told.arm_subnet_id:
+        return told.arm_subnet_id
+    if not told.name:
+        raise PlanError("`virtual_network` names no network; give `arm_subnet_id`, or `name` and `subnet.name`")
+    if not told.subnet.name:
+        raise PlanError(f"`virtual_network` {told.name} names no subnet; give `subnet.name`, or `arm_subnet_id`")
+    management, batch = recipe.credentials.management, recipe.credentials.batch
+    subscription = management.subscription_id if management else None
+    group = told.resource_group or (batch.resource_group if batch else None)
+    return (
+        f"/subscriptions/{subscription or '{{management:subscription_id}}'}"
+        f"/resourceGroups/{group or '{{management:resource_group}}'}"
+        f"/providers/Microsoft.Network/virtualNetworks/{told.name}/subnets/{told.subnet.name}"
+    )
+
+
+# --- addresses ------------------------------------------------------------------------------------------------------
+
+
+def _addresses(pool: Pool) -> tuple[wire.PublicIpAddressConfiguration | None, tuple[Implicit, ...]]:
+    told = pool.network
+    given = bool(pool.public_ips) and told.public_ip is None
+    built = wire.PublicIpAddressConfiguration(
+        provision="usermanaged" if given else told.public_ip,
+        ip_families=told.ip_families,
+        ip_address_ids=pool.public_ips,
+        ip_tags=tuple(wire.IpTag(ip_tag_type=one.type, tag=one.tag) for one in told.ip_tags),
+    )
+    because = "`public_ips` gives addresses, and the service takes them only so"
+    implicit = (Implicit("network.public_ip", "usermanaged", because, "addresses-of-your-own", WHERE),) if given else ()
+    return (None if built == wire.PublicIpAddressConfiguration() else built), implicit
+
+
+# --- ports ----------------------------------------------------------------------------------------------------------
+
+
+def _ports(pool: Pool, *, windows: bool) -> tuple[tuple[wire.InboundNatPool, ...], tuple[Implicit, ...]]:
+    own = tuple(_nat_pool(one) for one in pool.network.inbound_nat_pools)
+    backend, name = (RDP_PORT, "rdp") if windows else (SSH_PORT, "ssh")
+    login = pool.rdp if windows else pool.ssh
+    if login is None or pool.network.public_ip == "nopublicipaddresses":
+        return own, ()
+    if any(one.protocol == "tcp" and one.backend_port == backend for one in own):
+        return own, ()
+    told = pool.remote_access_control or RemoteAccessControl()
+    first = told.starting_port
+    last = min(first + LOGIN_PORTS - 1, LAST_PORT)
+    made = wire.InboundNatPool(
+        name=name,
+        protocol="tcp",
+        backend_port=backend,
+        frontend_port_range_start=first,
+        frontend_port_range_end=last,
+        network_security_group_rules=access_rules(told.allow, told.deny),
+    )
+    because = f"`{name}` makes a login, and the service maps port {backend} only where it is asked to"
+    opened = Implicit("network.inbound_nat_pools", f"{name} {first}-{last}", because, "ssh-endpoint", WHERE)
+    return (*own, made), (opened,)
+
+
+def access_rules(allow: tuple[str, ...], deny: tuple[str, ...]) -> tuple[wire.NetworkSecurityGroupRule, ...]:
+    """Who may connect, in order: those denied by address, those allowed, and all others (`*`) last.
+
+    A denied address within an allowed range stays denied.
+    """
+    named = [("deny", address) for address in deny if address != "*"]
+    ordered = named + [("allow", address) for address in allow] + ([("deny", "*")] if "*" in deny else [])
+    return tuple(
+        wire.NetworkSecurityGroupRule(priority=priority, access=access, source_address_prefix=address)
+        for priority, (access, address) in enumerate(ordered, FIRST_PRIORITY)
+    )
+
+
+def _nat_pool(told: InboundNatPool) -> wire.InboundNatPool:
+    first, last = told.frontend_port_range
+    return wire.InboundNatPool(
+        name=told.name,
+        protocol=told.protocol,
+        backend_port=told.backend_port,
+        frontend_port_range_start=first,
+        frontend_port_range_end=last,
+        network_security_group_rules=tuple(
+            wire.NetworkSecurityGroupRule(
+                priority=rule.priority,
+                access=rule.access,
+                source_address_prefix=rule.source_address_prefix,
+                source_port_ranges=rule.source_port_ranges,
+            )
+            for rule in told.rules
+        ),
+    )

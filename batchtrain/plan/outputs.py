@@ -1,0 +1,83 @@
+"""A task's results on their way to storage: one request of Batch's for each pattern."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+
+from batchtrain.config.types import Recipe, StorageOutput
+from batchtrain.plan import inputs, wire
+
+_WILD = re.compile(r"[*?\[]")
+_TASK = re.compile(r"^\$(?:AZ_BATCH_TASK_DIR\b|\{AZ_BATCH_TASK_DIR\})/?")
+_WORKING = re.compile(r"^\$(?:AZ_BATCH_TASK_WORKING_DIR\b|\{AZ_BATCH_TASK_WORKING_DIR\})/?")
+_FILE = re.compile(r"[^/]\.[A-Za-z0-9]{1,8}$")
+"""The end of a path that is one file's: nobody can look, so the name must say it."""
+
+
+def outputs(recipe: Recipe, wanted: tuple[StorageOutput, ...]) -> tuple[wire.OutputFile, ...]:
+    """Each output of a task. A file share cannot be written so; a check says that."""
+    return tuple(built for one in wanted if not one.is_file_share for built in _one(recipe, one))
+
+
+def _one(recipe: Recipe, output: StorageOutput) -> tuple[wire.OutputFile, ...]:
+    container, _, path = output.remote_path.strip("/").partition("/")
+    url = _url(recipe, output, container)
+    headers = tuple(wire.UploadHeader(name=name, value=value) for name, value in output.upload_headers.items())
+    return tuple(
+        wire.OutputFile(
+            file_pattern=pattern,
+            destination=wire.OutputDestination(
+                container=wire.OutputContainer(
+                    container_url=url,
+                    path=_target(path, pattern),
+                    identity_reference=inputs.identity(output.identity),
+                    upload_headers=headers,
+                )
+            ),
+            upload_options=wire.UploadOptions(upload_condition=output.condition),
+        )
+        for pattern in patterns(output)
+    )
+
+
+def patterns(output: StorageOutput) -> tuple[str, ...]:
+    """What is uploaded, relative to the working directory: all of the task's directory where nothing is said."""
+    base = relative(output.local_path)
+    if output.include:
+        return tuple(posixpath.join(base, pattern) if base else pattern for pattern in output.include)
+    if _WILD.search(base) or _FILE.search(base):
+        return (base,)
+    return (posixpath.join(base, "**/*") if base else "**/*",)
+
+
+def relative(path: str | None) -> str:
+    """A directory or file of the task as the service takes it; empty for the working directory itself."""
+    if path is None:
+        return ".."
+    path = path.strip()
+    if (inside := _WORKING.sub("", path)) != path:
+        return inside.strip("/")
+    if (below := _TASK.sub("", path)) != path:
+        below = below.strip("/")
+        return (
+            "" if below == "wd" else below[3:] if below.startswith("wd/") else posixpath.join("..", below).rstrip("/")
+        )
+    path = path.removeprefix("./").rstrip("/")
+    return "" if path in ("", ".", "wd") else path.removeprefix("wd/")
+
+
+def _target(path: str, pattern: str) -> str | None:
+    """Below the path; a pattern that is one file gets its whole name, as the service wants it."""
+    if _WILD.search(pattern):
+        return path or None
+    return posixpath.join(path, posixpath.basename(pattern))
+
+
+def _url(recipe: Recipe, output: StorageOutput, container: str) -> str:
+    """Signed where a key writes; the container's own where an identity of the pool does."""
+    link = output.storage_account_settings
+    account = recipe.credentials.storage.get(link)
+    if output.identity is None or account is None:
+        return inputs.container_link(recipe, link, container, write=True)
+    return inputs.container_url(account, container)

@@ -1,0 +1,168 @@
+"""From what every node needs to the pool's start task: a person's own lines, ours between them, files and data."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from batchtrain.config.types import Pool, Recipe, SingularityImage
+from batchtrain.errors import PlanError, Problem
+from batchtrain.launchers import preparation
+from batchtrain.launchers.preparation import Fstab, Login, Moved, Preparation, Sif
+from batchtrain.launchers.types import Implicit
+from batchtrain.plan import inputs, wire
+
+WHERE = "pool_specification"
+INPUT = ".batchtrain/input"
+LARGEST = 32 * 1024  # the service and the kernel take no longer value
+
+GIVEN = "BATCHTRAIN_GIVEN_"
+"""Begins the names of settings whose values are placeholders, filled when the request is sent."""
+
+
+class Started(NamedTuple):
+    """A start task, and what is worth knowing about it."""
+
+    task: wire.StartTask | None = None
+    implicit: tuple[Implicit, ...] = ()
+    warnings: tuple[Problem, ...] = ()
+
+
+def start_task(
+    recipe: Recipe, pool: Pool, *, images: tuple[str, ...], mounts: tuple[Fstab, ...], windows: bool
+) -> Started:
+    """What a node runs when it joins, as root: `images` are those that Batch does not fetch itself.
+
+    Raises PlanError for what is too long for one request.
+    """
+    prep = pool.additional_node_prep
+    data = inputs.fetched(recipe, pool.input_data.azure_storage, INPUT)
+    todo, given = _own(recipe, pool, images, mounts, data) if not windows else (Preparation(), ())
+    ours = preparation.own(todo)
+    files = inputs.resource_files(pool.resource_files) + tuple(file for one in data for file in one.files)
+    told = (*prep.commands.pre, *prep.commands.post)
+    if not (told or ours or files):
+        return Started()
+    _refuse_reserved(prep.environment_variables)
+    text = _text(pool, own=bool(ours), windows=windows)
+    waits, implicit = _waits(pool, own=bool(told or files or _more_than_images(todo)))
+    task = wire.StartTask(
+        command_line=preparation.WINDOWS if windows else preparation.LINUX,
+        user_identity=wire.POOL_ADMIN,
+        environment_settings=(
+            *inputs.environment(prep.environment_variables, prep.environment_variables_keyvault_secret_id),
+            *given,
+            *((wire.Environment(name=preparation.OWN, value=_fitting(ours)),) if ours else ()),
+            wire.Environment(name=preparation.SCRIPT, value=_fitting(text)),
+        ),
+        resource_files=files,
+        max_task_retry_count=prep.max_task_retries,
+        wait_for_success=waits,
+    )
+    return Started(task, implicit + _by_itself(todo), _warnings(todo))
+
+
+def _text(pool: Pool, *, own: bool, windows: bool) -> str:
+    commands = pool.additional_node_prep.commands
+    if windows:
+        return preparation.windows(commands.pre, commands.post)
+    return preparation.linux(commands.pre, commands.post, own=own)
+
+
+def _fitting(text: str) -> str:
+    if len(text.encode()) > LARGEST:
+        raise PlanError(
+            f"the node preparation has {len(text.encode())} bytes, and {LARGEST} fit in a request; put the commands in"
+            " a script, bring it with `resource_files`, and call it"
+        )
+    return text
+
+
+def _refuse_reserved(environment: dict[str, str]) -> None:
+    for name in environment:
+        if name.startswith("BATCHTRAIN_"):
+            raise PlanError(f"`additional_node_prep` sets {name}; names with BATCHTRAIN_ are the product's own")
+
+
+# --- our part -------------------------------------------------------------------------------------------------------
+
+
+def _own(
+    recipe: Recipe, pool: Pool, images: tuple[str, ...], mounts: tuple[Fstab, ...], data: tuple[inputs.Fetched, ...]
+) -> tuple[Preparation, tuple[wire.Environment, ...]]:
+    logins, passwords = _logins(recipe)
+    sifs, keys = _sifs(recipe)
+    todo = Preparation(
+        mounts=mounts,
+        nvidia_driver=(pool.gpu.nvidia_driver.source or "") if pool.gpu else "",
+        runtimes=pool.container_runtimes.install,
+        docker_user=pool.ssh.username if pool.ssh and pool.ssh.allow_docker_access else "",
+        docker_images=images,
+        logins=logins if sifs or recipe.resources.additional_registries.singularity else (),
+        images=sifs,
+        moved=tuple(Moved(one.below, one.wanted) for one in data if one.wanted),
+    )
+    return todo, (passwords if todo.logins else ()) + keys
+
+
+def _logins(recipe: Recipe) -> tuple[tuple[Login, ...], tuple[wire.Environment, ...]]:
+    known = recipe.credentials.singularity_registry
+    servers = tuple(dict.fromkeys((*known, *recipe.resources.additional_registries.singularity)))
+    logins, passwords = [], []
+    for number, server in enumerate(servers):
+        name = f"{GIVEN}PASSWORD_{number}"
+        username = (known[server].username if server in known else None) or ""
+        logins.append(Login(server, username, name))
+        passwords.append(wire.Environment(name=name, value=f"{{{{singularity:{server}}}}}"))
+    return tuple(logins), tuple(passwords)
+
+
+def _sifs(recipe: Recipe) -> tuple[tuple[Sif, ...], tuple[wire.Environment, ...]]:
+    listed = recipe.resources.singularity_images
+    made = [Sif(image.image) for image in listed.unsigned]
+    keys: list[wire.Environment] = []
+    for image in listed.signed:
+        sif, key = _signed(image, len(keys))
+        made.append(sif)
+        keys += key
+    return tuple(made), tuple(keys)
+
+
+def _signed(image: SingularityImage, number: int) -> tuple[Sif, list[wire.Environment]]:
+    key = image.signing_key
+    if key is None:
+        raise PlanError(f"the signed image {image.image} has no `signing_key`; give its `fingerprint`")
+    if not key.file:
+        return Sif(image.image, key.fingerprint), []
+    name = f"{GIVEN}KEY_{number}"
+    return Sif(image.image, key.fingerprint, name), [wire.Environment(name=name, value=f"{{{{file:{key.file}}}}}")]
+
+
+def _more_than_images(todo: Preparation) -> bool:
+    return todo._replace(docker_images=(), images=(), logins=()) != Preparation()
+
+
+def _waits(pool: Pool, *, own: bool) -> tuple[bool, tuple[Implicit, ...]]:
+    """Whether tasks wait for the start task. Only the fetching of images may be left behind: tasks cannot do without
+    what a person prepares, brings or mounts."""
+    if pool.block_until_all_global_resources_loaded or not own:
+        return pool.block_until_all_global_resources_loaded, ()
+    because = "the pool has preparation of its own, which tasks cannot do without"
+    name = "block_until_all_global_resources_loaded"
+    return True, (Implicit(name, "true", because, "own-preparation-waits", WHERE),)
+
+
+def _by_itself(todo: Preparation) -> tuple[Implicit, ...]:
+    if not (todo.images or todo.logins) or "singularity" in todo.runtimes:
+        return ()
+    because = "there are Apptainer images; it is installed where the node has neither it nor Singularity"
+    return (Implicit("container_runtimes.install", "singularity", because, "apptainer-installed", WHERE),)
+
+
+def _warnings(todo: Preparation) -> tuple[Problem, ...]:
+    if not todo.logins:
+        return ()
+    servers = ", ".join(login.server for login in todo.logins)
+    text = f"the password of {servers} stands in the start task's environment, where whoever may read the pool reads it"
+    hint = "Use a token that can only pull, and that ends."
+    place = "global_resources.singularity_images"
+    return (Problem("password-on-nodes", text, level="warning", path=place, hint=hint),)

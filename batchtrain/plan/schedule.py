@@ -1,0 +1,114 @@
+"""A job that comes again and again: one request to the service, which makes each job from it.
+
+Nobody of ours is there when a job of a schedule begins, so its one task travels inside the schedule as each job's job
+manager task. Several could only be added by a program that signs in to Batch, which is a person's own to run.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from batchtrain.config.types import Recurrence, Task
+from batchtrain.errors import PlanError, Problem
+from batchtrain.launchers.types import Implicit
+from batchtrain.plan import names, wire
+from batchtrain.plan.frame import Frame
+
+INSTEAD = (
+    "add such a job at its time from outside instead: run `batchtrain jobs add` from a CI job or an Automation runbook"
+    " that has a clock, without `recurrence`; or give a `job_manager` of your own that adds the tasks"
+)
+
+
+def body(frame: Frame, specification: wire.JobSpecification) -> wire.JobScheduleCreate:
+    """The schedule of a job. Raises PlanError for a moment that is none."""
+    recurrence = frame.job.recurrence
+    assert recurrence is not None
+    return wire.JobScheduleCreate(
+        id=frame.job.id,
+        display_name=frame.job.display_name,
+        schedule=_schedule(recurrence, f"{frame.place}.recurrence.schedule"),
+        job_specification=specification,
+        metadata=specification.metadata,
+    )
+
+
+def only(frame: Frame, tasks: tuple[Task, ...]) -> Task | None:
+    """The one task of the schedule's jobs; None where a job manager of the person's own adds them.
+
+    Raises PlanError (rule `recurrence-tasks`) for anything else.
+    """
+    job = frame.job
+    if job.job_manager is not None:
+        if tasks or job.merge_task is not None:
+            raise _error(frame, "with a `job_manager`, the tasks of its jobs are added by that alone")
+        return None
+    if not tasks:
+        raise _error(frame, "its jobs would have no task")
+    if len(tasks) > 1 or job.merge_task is not None:
+        count = len(tasks) + (job.merge_task is not None)
+        raise _error(frame, f"its jobs would have {count} tasks, and nobody is there to add them when one begins")
+    if tasks[0].multi_instance is not None:
+        raise _error(frame, "a schedule carries a task of one node alone, and this one is multi-instance")
+    return tasks[0]
+
+
+def manager(frame: Frame, task: wire.TaskCreate, place: str) -> tuple[wire.JobManagerTask, tuple[Implicit, ...]]:
+    """The one task as each job's job manager task."""
+    recurrence = frame.job.recurrence
+    assert recurrence is not None
+    stays, completes = recurrence.job_manager.monitor_task_completion, frame.job.auto_complete
+    built = wire.JobManagerTask(
+        **{
+            name: getattr(task, name)
+            for name in wire.JobManagerTask.__struct_fields__
+            if name in wire.TaskCreate.__struct_fields__
+        },
+        kill_job_on_completion=stays or not completes,
+        run_exclusive=recurrence.job_manager.run_exclusive,
+        allow_low_priority_node=recurrence.job_manager.allow_low_priority_node,
+    )
+    implicit = [Implicit("job_manager", task.id, "it is the schedule's one task", "schedule-task", place)]
+    if not stays and not completes:
+        because = "the schedule's next job waits for the end of this one"
+        implicit.append(Implicit("kill_job_on_completion", "true", because, "schedule-job-ends", frame.place))
+    return built, tuple(implicit)
+
+
+def remarks(frame: Frame, task: wire.TaskCreate, place: str) -> tuple[Problem, ...]:
+    """What is lost on the way, and what will end before the schedule does."""
+    found = [
+        Problem("recurrence-tasks", f"a schedule's task has no `{name}`; it is left out", path=place, level="warning")
+        for name in ("exit_conditions", "affinity_info")
+        if getattr(task, name) is not None
+    ]
+    if b"{{sas:" in msgspec.json.encode(task):
+        days = frame.recipe.settings.generated_sas_expiry_days
+        found.append(
+            Problem(
+                "schedule-links",
+                f"the links to storage that the schedule carries end {days or 30} days after it is added; raise"
+                " `batchtrain.generated_sas_expiry_days`, or read and write with an `identity`",
+                path=place,
+                level="warning",
+            )
+        )
+    return tuple(found)
+
+
+def _schedule(recurrence: Recurrence, where: str) -> wire.Schedule:
+    said = recurrence.schedule
+    return wire.Schedule(
+        do_not_run_until=names.moment(said.do_not_run_until, f"{where}.do_not_run_until")
+        if said.do_not_run_until
+        else None,
+        do_not_run_after=names.moment(said.do_not_run_after, f"{where}.do_not_run_after")
+        if said.do_not_run_after
+        else None,
+        start_window=names.duration(said.start_window) if said.start_window else None,
+        recurrence_interval=names.duration(said.recurrence_interval) if said.recurrence_interval else None,
+    )
+
+
+def _error(frame: Frame, reason: str) -> PlanError:
+    return PlanError(f"{frame.place}: job schedule {frame.job.id} cannot be: {reason}; {INSTEAD} [recurrence-tasks]")

@@ -1,0 +1,48 @@
+"""The volumes a task sees inside its container: directories of the node, and file systems that all nodes see."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from batchtrain.config.types import Task
+from batchtrain.errors import PlanError
+from batchtrain.plan import mounts
+from batchtrain.plan.frame import Frame
+
+
+class Bind(NamedTuple):
+    """A place inside the container and what it shows; without a host path an empty directory of the task's own."""
+
+    host: str
+    inside: str
+    options: str = ""
+
+    def __str__(self) -> str:
+        return ":".join(part for part in self if part)
+
+
+def binds(frame: Frame, task: Task) -> tuple[Bind, ...]:
+    """Those of the job, then those of the task. Raises PlanError for an alias that config.yaml does not have."""
+    known = frame.recipe.resources.volumes
+    if not (frame.job.data_volumes or frame.job.shared_data_volumes or task.data_volumes or task.shared_data_volumes):
+        return ()
+    found = []
+    for alias in dict.fromkeys((*frame.job.data_volumes, *task.data_volumes)):
+        volume = known.data_volumes.get(alias)
+        if volume is None:
+            raise PlanError(_unknown(frame, "data_volumes", alias, known.data_volumes))
+        inside = volume.container_path or volume.host_path or ""
+        found.append(Bind(volume.host_path or "", inside, volume.bind_options or ""))
+    for alias in dict.fromkeys((*frame.job.shared_data_volumes, *task.shared_data_volumes)):
+        shared = known.shared_data_volumes.get(alias)
+        if shared is None:
+            raise PlanError(_unknown(frame, "shared_data_volumes", alias, known.shared_data_volumes))
+        host = mounts.host_path(alias, shared)
+        if host:
+            found.append(Bind(host, shared.container_path or host, shared.bind_options or ""))
+    return tuple(bind for bind in found if bind.inside)
+
+
+def _unknown(frame: Frame, kind: str, alias: str, known: dict[str, object] | object) -> str:
+    names = ", ".join(known) if isinstance(known, dict) and known else "none"
+    return f"job {frame.job.id}: `{alias}` is none of `global_resources.volumes.{kind}` ({names}); add it there"

@@ -1,0 +1,262 @@
+"""The preparation of a node, run by a real bash with stand-ins for the tools that change a machine."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from batchtrain.launchers import preparation
+from batchtrain.launchers.preparation import Fstab, Login, Moved, Preparation, Sif
+
+pytestmark = pytest.mark.process
+
+FLAKY = """#!/bin/bash
+# Fails as often as "$STAGE/fails" says, and writes down what it was asked.
+printf '%s\\n' "$(basename "$0") $*" >> "$STAGE/asked"
+left=$(cat "$STAGE/fails" 2>/dev/null || echo 0)
+[ "$left" = 0 ] || { echo $((left - 1)) > "$STAGE/fails"; exit 1; }
+"""
+APPTAINER = """#!/bin/bash
+printf '%s\\n' "apptainer $*" >> "$STAGE/asked"
+case "$1 $2" in
+  "pull --force") echo image > "$3";;
+  "registry login") cat > "$STAGE/stdin";;
+  "key import") cat "$3" > "$STAGE/key";;
+  "verify --local") echo '{ "Fingerprint": "AB12CD" }';;
+esac
+"""
+
+COUNTED = """
+touch "$STAGE/now/$$"
+[ "$(ls "$STAGE/now" | wc -l)" -le 4 ] || touch "$STAGE/many"
+sleep 0.1
+rm "$STAGE/now/$$"
+"""
+
+
+class Stage:
+    """A directory that plays the node: tools first on PATH, a shared directory, what was asked of the tools."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        (root / "bin").mkdir()
+        (root / "wd").mkdir()
+        self.environment = {
+            "PATH": f"{root / 'bin'}:{os.environ['PATH']}",
+            "STAGE": str(root),
+            "HOME": str(root),
+            "BATCHTRAIN_RETRY_SECONDS": "0",
+            "AZ_BATCH_NODE_SHARED_DIR": str(root / "shared dir"),
+            "AZ_BATCH_NODE_MOUNTS_DIR": str(root / "mounts"),
+        }
+
+    def tool(self, name: str, text: str = FLAKY) -> None:
+        path = self.root / "bin" / name
+        path.write_text(text)
+        path.chmod(0o755)
+
+    def fails(self, times: int) -> None:
+        (self.root / "fails").write_text(str(times))
+
+    @property
+    def asked(self) -> list[str]:
+        path = self.root / "asked"
+        return path.read_text().splitlines() if path.exists() else []
+
+    def run(self, text: str, **environment: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            ["bash", "-c", text],
+            cwd=self.root / "wd",
+            env={**self.environment, **environment},
+            capture_output=True,
+            text=True,
+            timeout=30,
+            check=False,
+        )
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Stage:
+    return Stage(tmp_path)
+
+
+def start(stage: Stage, script: str, own: str = "") -> subprocess.CompletedProcess[str]:
+    """As Batch runs it: the command line, with the texts in its environment."""
+    return stage.run(preparation.LINUX, **{preparation.SCRIPT: script, preparation.OWN: own})
+
+
+# --- a person's lines and ours --------------------------------------------------------------------------------------
+
+
+def test_our_part_runs_between_the_lines_and_cannot_change_their_shell(stage: Stage) -> None:
+    script = preparation.linux(("A=1", "cd /"), ('echo "$A $PWD ${B-unset}"',), own=True)
+    done = start(stage, script, "set -u\nB=2\necho ours in $PWD")
+    assert done.stdout.splitlines() == ["ours in /", "1 / unset"]
+
+
+def test_the_first_line_that_fails_ends_the_preparation_with_its_code(stage: Stage) -> None:
+    done = start(stage, preparation.linux(("(exit 7)", "echo never"), (), own=True), "echo never")
+    assert (done.returncode, done.stdout) == (7, "")
+
+
+def test_our_failure_ends_the_preparation_even_where_lines_go_on_after_failures(stage: Stage) -> None:
+    done = start(stage, preparation.linux(("set +e",), ("echo never",), own=True), "exit 9")
+    assert (done.returncode, done.stdout) == (9, "")
+
+
+def test_any_quotes_of_a_person_survive(stage: Stage) -> None:
+    done = start(stage, preparation.linux(("""echo 'a "b" $c' # it's""", 'echo "d"'), (), own=False))
+    assert done.stdout == 'a "b" $c\nd\n'
+
+
+# --- images ---------------------------------------------------------------------------------------------------------
+
+
+def test_images_are_pulled_with_retries(stage: Stage) -> None:
+    stage.tool("docker")
+    stage.fails(2)
+    done = stage.run(preparation.own(Preparation(docker_images=("a/b:1",))))
+    assert done.returncode == 0, done.stderr
+    assert stage.asked == ["docker pull --quiet a/b:1"] * 3
+
+
+def test_an_image_that_never_comes_is_named_after_the_last_try(stage: Stage) -> None:
+    stage.tool("docker")
+    stage.fails(99)
+    done = stage.run(preparation.own(Preparation(docker_images=("a/b:1",))))
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1] == "batchtrain: these images cannot be pulled: a/b:1 "
+    assert len(stage.asked) == preparation.TRIES
+
+
+def test_many_images_are_pulled_all_and_not_all_at_once(stage: Stage) -> None:
+    (stage.root / "now").mkdir()
+    stage.tool("docker", FLAKY + COUNTED)
+    images = tuple(f"image:{number}" for number in range(10))
+    assert stage.run(preparation.own(Preparation(docker_images=images))).returncode == 0
+    assert sorted(stage.asked) == sorted(f"docker pull --quiet {image}" for image in images)
+    assert not (stage.root / "many").exists()
+
+
+def test_an_apptainer_image_is_pulled_once_and_kept(stage: Stage) -> None:
+    stage.tool("apptainer", APPTAINER)
+    text = preparation.own(Preparation(images=(Sif("docker://a/b:1"),)))
+    for _ in range(2):
+        done = stage.run(text)
+        assert done.returncode == 0, done.stderr
+    assert sum(line.startswith("apptainer pull") for line in stage.asked) == 1
+    (file,) = (stage.root / "shared dir" / "batchtrain" / "apptainer").glob("*.sif")
+    assert str(file).endswith(preparation.image_path("docker://a/b:1").rpartition("/")[2])
+
+
+def test_a_signed_image_is_kept_only_when_that_key_signed_it(stage: Stage) -> None:
+    stage.tool("apptainer", APPTAINER)
+    good = preparation.own(Preparation(images=(Sif("library://x/y", "ab 12cd", "KEY"),)))
+    bad = preparation.own(Preparation(images=(Sif("library://x/z", "FFFF", "KEY"),)))
+    assert stage.run(good, KEY="the key").returncode == 0
+    assert (stage.root / "key").read_text() == "the key\n"
+    done = stage.run(bad, KEY="the key")
+    assert (done.returncode, done.stderr) == (1, "batchtrain: library://x/z is not signed by FFFF\n")
+    kept = [path.name for path in (stage.root / "shared dir" / "batchtrain" / "apptainer").glob("*.sif")]
+    assert len(kept) == 1
+
+
+def test_a_password_goes_to_the_registry_by_stdin_alone(stage: Stage) -> None:
+    stage.tool("apptainer", APPTAINER)
+    done = stage.run(preparation.own(Preparation(logins=(Login("r.io", "me", "PASSWORD"),))), PASSWORD="hunter2")
+    assert done.returncode == 0, done.stderr
+    assert (stage.root / "stdin").read_text() == "hunter2"
+    assert not any("hunter2" in line for line in stage.asked)
+
+
+# --- mounts, groups, drivers, data ----------------------------------------------------------------------------------
+
+
+def moved_etc(text: str, stage: Stage) -> str:
+    return text.replace("/etc/", f"{stage.root}/etc/")
+
+
+def test_a_file_system_is_entered_once_and_mounted_below_the_mounts(stage: Stage) -> None:
+    for name in ("mount", "mountpoint"):
+        stage.tool(name)
+    stage.tool("mountpoint", "#!/bin/sh\nexit 1\n")
+    (stage.root / "etc").mkdir()
+    text = moved_etc(preparation.own(Preparation(mounts=(Fstab("v", "s:/x", "lustre", "noatime", 0, 2),))), stage)
+    for _ in range(2):
+        done = stage.run(text)
+        assert done.returncode == 0, done.stderr
+    at = stage.root / "mounts" / "v"
+    assert (stage.root / "etc" / "fstab").read_text() == f"s:/x {at} lustre noatime 0 2\n"
+    assert stage.asked == [f"mount {at}"] * 2
+
+
+def test_a_file_system_that_cannot_be_mounted_is_named(stage: Stage) -> None:
+    stage.tool("mount", "#!/bin/sh\nexit 32\n")
+    stage.tool("mountpoint", "#!/bin/sh\nexit 1\n")
+    (stage.root / "etc").mkdir()
+    done = stage.run(moved_etc(preparation.own(Preparation(mounts=(Fstab("v", "s:/x", "lustre"),))), stage))
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1] == "batchtrain: the volume v (s:/x) cannot be mounted"
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [("docker:x:9:", "docker:x:9:al"), ("docker:x:9:bo", "docker:x:9:bo,al"), ("docker:x:9:al", "docker:x:9:al")],
+)
+def test_a_login_that_is_not_there_yet_is_put_into_the_group(stage: Stage, before: str, after: str) -> None:
+    stage.tool("getent")
+    (stage.root / "etc").mkdir()
+    group = stage.root / "etc" / "group"
+    group.write_text(f"root:x:0:\n{before}\ndockers:x:10:\n")
+    done = stage.run(moved_etc(preparation.own(Preparation(docker_user="al")), stage))
+    assert done.returncode == 0, done.stderr
+    assert group.read_text() == f"root:x:0:\n{after}\ndockers:x:10:\n"
+
+
+def test_a_driver_is_installed_once(stage: Stage) -> None:
+    for name in ("gcc", "make", "apt-get", "modprobe", "nvidia-smi"):
+        stage.tool(name)
+    stage.tool("curl", '#!/bin/bash\necho "echo installed >> \\"$STAGE/installed\\"" > nvidia-driver.run\n')
+    text = preparation.own(Preparation(nvidia_driver="https://d")).replace("/var/lib", f"{stage.root}/var")
+    for _ in range(2):
+        done = stage.run(text)
+        assert done.returncode == 0, done.stderr
+    assert (stage.root / "installed").read_text() == "installed\n"
+
+
+def test_a_package_is_tried_again_while_its_mirror_fails(stage: Stage) -> None:
+    stage.tool("apt-get")
+    stage.fails(1)
+    text = preparation.own(Preparation(runtimes=("runc",))).replace("command -v runc", "false")
+    done = stage.run(text)
+    assert done.returncode == 0, done.stderr
+    assert [line.rpartition(" ")[2] for line in stage.asked] == ["update", "update", "runc"]
+
+
+def test_data_is_moved_to_where_it_belongs_and_again_after_a_reboot(stage: Stage) -> None:
+    text = preparation.own(Preparation(moved=(Moved(".batchtrain/input/0", "$AZ_BATCH_NODE_SHARED_DIR/my data"),)))
+    for content in ("one", "two"):
+        (stage.root / "wd/.batchtrain/input/0/sub").mkdir(parents=True)
+        (stage.root / "wd/.batchtrain/input/0/sub/file").write_text(content)
+        done = stage.run(text)
+        assert done.returncode == 0, done.stderr
+        assert (stage.root / "shared dir/my data/sub/file").read_text() == content
+    assert not (stage.root / "wd/.batchtrain/input/0").exists()
+
+
+def test_every_part_at_once_is_sound_shell() -> None:
+    todo = Preparation(
+        mounts=(Fstab("v", "s:/x", "lustre"),),
+        nvidia_driver="https://d/x y",
+        runtimes=("runc", "kata_containers", "singularity"),
+        docker_user="al",
+        docker_images=("a", "b c'd"),
+        logins=(Login("hub", "u'v", "P"),),
+        images=(Sif("docker://a"), Sif("library://b", "AB", "K")),
+        moved=(Moved("x", "$A/y"),),
+    )
+    done = subprocess.run(["bash", "-n"], input=preparation.own(todo), capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")

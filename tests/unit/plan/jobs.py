@@ -1,0 +1,71 @@
+"""Small recipes of a job, and what is planned for them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from batchtrain.config.types import Recipe
+from batchtrain.plan import Plan, plan_jobs, render
+from batchtrain.plan.types import OFFLINE, Facts, Sources
+
+IMAGE = {"publisher": "microsoft-dsvm", "offer": "ubuntu-hpc", "sku": "2404"}
+H100 = {"vm_size": "STANDARD_ND96ISR_H100_V5"}
+STORAGE: dict[str, Any] = {"credentials": {"storage": {"data": {"account": "acct", "account_key": "a2V5"}}}}
+
+
+def recipe(
+    job: dict[str, Any] | None = None,
+    task: dict[str, Any] | None = None,
+    pool: dict[str, Any] | None = None,
+    **more: Any,
+) -> Recipe:
+    """A recipe of two nodes and a job of one task; `job`, `task` and `pool` add to each, `more` are other fields."""
+    known = {
+        "id": "p",
+        "vm_configuration": {"platform_image": IMAGE},
+        "vm_size": "STANDARD_D4S_V5",
+        "vm_count": {"dedicated": 2},
+        "inter_node_communication_enabled": True,
+        **(pool or {}),
+    }
+    tasks = [{"command": "echo hello", **(task or {})}]
+    return msgspec.convert(
+        {"directory": "x", "pool": known, "jobs": [{"id": "j", "tasks": tasks, **(job or {})}], **more}, Recipe
+    )
+
+
+def plan(
+    job: dict[str, Any] | None = None,
+    task: dict[str, Any] | None = None,
+    pool: dict[str, Any] | None = None,
+    *,
+    facts: Facts = OFFLINE,
+    sources: Sources | None = None,
+    **more: Any,
+) -> Plan:
+    return plan_jobs(recipe(job, task, pool, **more), facts, sources)
+
+
+def bodies(made: Plan, action: str) -> list[dict[str, Any]]:
+    """The bodies of a plan's requests of one kind, as JSON has them; a collection's tasks one by one."""
+    found = [
+        msgspec.json.decode(msgspec.json.encode(render.body_of(step))) for step in made.steps if step.action == action
+    ]
+    return [one for body in found for one in body.get("value", [body])]
+
+
+def sent_job(made: Plan) -> dict[str, Any]:
+    [body] = bodies(made, "job.add")
+    return body
+
+
+def sent_task(made: Plan) -> dict[str, Any]:
+    """The request of a plan's first task."""
+    return bodies(made, "task.add")[0]
+
+
+def said(made: Plan, rule: str) -> list[tuple[str, str, str]]:
+    """What a rule decided: what, its value, and where."""
+    return [(item.what, item.value, item.where) for item in made.implicit if item.rule == rule]

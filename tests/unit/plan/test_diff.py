@@ -1,0 +1,229 @@
+"""A plan against what stands: what the service fills in is no difference, everything else is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+from azure.batch import models
+
+from batchtrain.config.types import Recipe
+from batchtrain.plan import Plan, Step, diff, plan_recipe
+from batchtrain.plan.diff import Compared, Living
+from tests import judge
+
+IMAGE = {"publisher": "microsoft-dsvm", "offer": "ubuntu-hpc", "sku": "2404"}
+
+
+def recipe(pool: dict[str, Any] | None = None, job: dict[str, Any] | None = None, tasks: int = 1) -> Recipe:
+    """A small recipe; `pool` and `job` add to it."""
+    return msgspec.convert(
+        {
+            "directory": "x",
+            "pool": {
+                "id": "p",
+                "vm_configuration": {"platform_image": IMAGE},
+                "vm_size": "STANDARD_D4S_V5",
+                "vm_count": {"dedicated": 2},
+                **(pool or {}),
+            },
+            "jobs": [{"id": "j", "tasks": [{"command": f"echo {number}"} for number in range(tasks)], **(job or {})}],
+        },
+        Recipe,
+    )
+
+
+def as_the_service_tells(plan: Plan) -> Living:
+    """What stands when the plan was carried out: with what the service fills in, in its own spelling."""
+    pools, jobs, tasks = {}, {}, {}
+    for kind, name, body in diff.wanted(plan):
+        told = {**filled(diff.FILLED_IN[kind], msgspec.to_builtins(body)), "state": "active", "eTag": "0x1", "url": "x"}
+        if kind == "pool":
+            pools[name[0]] = {**told, "vmSize": told["vmSize"].lower(), "resizeTimeout": "PT900S"}
+        elif kind == "job":
+            jobs[name[0]] = told
+        else:
+            tasks[name[0], name[1]] = told
+    return Living(pools, jobs, {}, tasks)
+
+
+def filled(defaults: Any, body: Any) -> Any:
+    """The body with the service's defaults; of blocks that were not asked for, only the service's own."""
+    if not isinstance(body, dict) or not isinstance(defaults, dict):
+        return body
+    own = {"constraints", "userIdentity", "taskSchedulingPolicy"}
+    more = {
+        key: value for key, value in defaults.items() if key not in body and (not isinstance(value, dict) or key in own)
+    }
+    return {**{key: filled(defaults.get(key), value) for key, value in body.items()}, **more}
+
+
+def compared(planned: Recipe, standing: Recipe) -> tuple[Compared, ...]:
+    return diff.compare(plan_recipe(planned), as_the_service_tells(plan_recipe(standing)))
+
+
+def only(found: tuple[Compared, ...]) -> diff.Difference:
+    """The one difference there is."""
+    (one,) = [difference for item in found for difference in item.differences]
+    return one
+
+
+def test_what_is_not_there_is_to_be_made() -> None:
+    found = diff.compare(plan_recipe(recipe()), Living())
+    assert [(item.kind, item.id, item.state) for item in found] == [
+        ("pool", "p", "make"),
+        ("job", "j", "make"),
+        ("task", "j/task-00000", "make"),
+    ]
+
+
+def test_what_the_service_fills_in_and_respells_is_no_difference() -> None:
+    assert {item.state for item in compared(recipe(), recipe())} == {"same"}
+
+
+def test_another_number_of_nodes_is_a_resize() -> None:
+    one = only(compared(recipe({"vm_count": {"dedicated": 4}}), recipe()))
+    assert (one.path, one.living, one.planned, one.how) == ("targetDedicatedNodes", 2, 4, diff.RESIZE)
+
+
+def test_another_vm_size_needs_an_empty_pool() -> None:
+    one = only(compared(recipe({"vm_size": "STANDARD_D8S_V5"}), recipe()))
+    assert (one.path, one.how) == ("vmSize", diff.PATCH_EMPTY)
+
+
+def test_a_priority_is_changed_in_place() -> None:
+    one = only(compared(recipe(job={"priority": 7}), recipe()))
+    assert (one.path, one.living, one.planned, one.how) == ("priority", 0, 7, diff.PATCH)
+
+
+def test_the_rule_for_completion_is_part_of_the_job() -> None:
+    one = only(compared(recipe(job={"auto_complete": True}), recipe()))
+    assert (one.path, one.planned) == ("onAllTasksComplete", "terminatejob")
+
+
+def test_another_command_needs_the_task_anew() -> None:
+    planned = recipe(job={"tasks": [{"command": "echo ZERO"}]})
+    one = only(compared(planned, recipe(job={"tasks": [{"command": "echo zero"}]})))
+    assert (one.path, one.how) == ("commandLine", diff.ANEW)
+
+
+def test_a_tasks_limits_are_changed_in_place() -> None:
+    planned = recipe(job={"tasks": [{"command": "echo 0", "max_task_retries": 3}]})
+    one = only(compared(planned, recipe()))
+    assert (one.path, one.living, one.planned) == ("constraints.maxTaskRetryCount", 0, 3)
+    assert one.how == "in place (PUT)"
+
+
+def test_the_retries_of_a_task_without_constraints_are_its_jobs() -> None:
+    planned = recipe(job={"max_task_retries": 2})
+    standing = as_the_service_tells(plan_recipe(planned))
+    task = {**standing.tasks["j", "task-00000"], "constraints": {"maxTaskRetryCount": 2, "retentionTime": "P7D"}}
+    found = diff.compare(plan_recipe(planned), standing._replace(tasks={("j", "task-00000"): task}))
+    assert {item.state for item in found} == {"same"}
+
+
+def test_a_task_that_was_added_is_to_be_made() -> None:
+    states = [item.state for item in compared(recipe(tasks=3), recipe(tasks=2)) if item.kind == "task"]
+    assert states == ["same", "same", "make"]
+
+
+def test_the_order_of_metadata_does_not_count() -> None:
+    found = compared(recipe({"metadata": {"a": "1", "b": "2"}}), recipe({"metadata": {"b": "2", "a": "1"}}))
+    assert {item.state for item in found} == {"same"}
+
+
+def test_an_entry_of_metadata_is_named() -> None:
+    one = only(compared(recipe({"metadata": {"a": "1"}}), recipe({"metadata": {"a": "2"}})))
+    assert (one.path, one.living, one.planned) == ("metadata[a].value", "2", "1")
+
+
+def test_something_that_nobody_asks_for_any_more_is_a_difference() -> None:
+    one = only(compared(recipe(), recipe({"display_name": "mine"})))
+    assert (one.path, one.living, one.planned) == ("displayName", "mine", None)
+
+
+def test_a_pool_that_scales_itself_may_have_any_number_of_nodes() -> None:
+    scaled = {"autoscale": {"formula": "$TargetDedicatedNodes = 1;"}}
+    standing = as_the_service_tells(plan_recipe(recipe(scaled)))
+    pool = {**standing.pools["p"], "targetDedicatedNodes": 17}
+    assert diff.compare(plan_recipe(recipe(scaled)), standing._replace(pools={"p": pool}))[0].state == "same"
+
+
+def test_a_pool_that_is_made_empty_for_its_identities_is_compared_as_grown() -> None:
+    identity = "/subscriptions/s/resourceGroups/g/providers/Microsoft.ManagedIdentity/userAssignedIdentities/i"
+    (_, _, pool), *_ = diff.wanted(plan_recipe(recipe({"identities": [identity]})))
+    assert pool["targetDedicatedNodes"] == 2
+
+
+def test_a_password_is_never_compared() -> None:
+    body = {"id": "p", "vmSize": "s", "userAccounts": [{"name": "a", "password": "{{user:a:password}}"}]}
+    plan = Plan((Step("pool.add", "POST", "/pools", body),))
+    standing = {"id": "p", "vmSize": "s", "userAccounts": [{"name": "a"}]}
+    assert diff.compare(plan, Living(pools={"p": standing}))[0].state == "same"
+
+
+def test_a_url_is_the_same_whatever_stands_for_its_secret() -> None:
+    def pool(url: str) -> dict[str, Any]:
+        return {"id": "p", "vmSize": "s", "startTask": {"commandLine": "x", "resourceFiles": [{"httpUrl": url}]}}
+
+    plan = Plan((Step("pool.add", "POST", "/pools", pool("https://a/b?{{sas:link/c}}")),))
+    assert diff.compare(plan, Living(pools={"p": pool("https://a/b?sig=1")}))[0].state == "same"
+    assert diff.compare(plan, Living(pools={"p": pool("https://a/OTHER?sig=1")}))[0].state == "differs"
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"), [("PT6M", "PT360S", True), ("P1D", "PT24H", True), ("PT1M", "PT1H", False)]
+)
+def test_spans_are_compared_as_time(one: str, other: str, same: bool) -> None:
+    def job(span: str) -> dict[str, Any]:
+        return {"id": "j", "poolInfo": {"poolId": "p"}, "constraints": {"maxWallClockTime": span}}
+
+    found = diff.compare(Plan((Step("job.add", "POST", "/jobs", job(one)),)), Living(jobs={"j": job(other)}))
+    assert (found[0].state == "same") is same
+
+
+@pytest.mark.parametrize(
+    ("kind", "model"),
+    [
+        ("pool", models.BatchPoolUpdateOptions),
+        ("job", models.BatchJobUpdateOptions),
+        ("schedule", models.BatchJobScheduleUpdateOptions),
+    ],
+)
+def test_what_may_be_patched_is_what_the_sdk_says(kind: str, model: Any) -> None:
+    patched = {name for name, way in diff.HOW[kind].items() if "PATCH" in way}
+    assert patched == set(judge.fields(model))
+
+
+@pytest.mark.parametrize(
+    ("kind", "model"),
+    [
+        ("pool", models.BatchPool),
+        ("job", models.BatchJob),
+        ("schedule", models.BatchJobSchedule),
+        ("task", models.BatchTask),
+    ],
+)
+def test_the_service_has_a_field_for_all_it_fills_in(kind: str, model: Any) -> None:
+    assert [path for path in paths(diff.FILLED_IN[kind]) if not judge.knows(model, path)] == []
+
+
+def paths(value: Any, path: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
+    if not isinstance(value, dict):
+        return [path]
+    return [found for key, below in value.items() for found in paths(below, (*path, key))]
+
+
+def test_tasks_alike_are_one_line_for_people() -> None:
+    text = diff.as_text(diff.compare(plan_recipe(recipe(tasks=1000)), Living()))
+    assert text.splitlines() == [
+        "+ pool p: to be made",
+        "+ job j: to be made",
+        "+ task j/task-00000, j/task-00001, j/task-00002, j/task-00003, j/task-00004 and 995 more: to be made",
+    ]
+
+
+def test_a_difference_says_both_values_and_what_it_takes() -> None:
+    text = diff.as_text(compared(recipe(job={"priority": 7}), recipe()))
+    assert "    priority: 0 -> 7   (in place (PATCH))" in text.splitlines()

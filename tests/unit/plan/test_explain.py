@@ -1,0 +1,180 @@
+"""Why a plan is as it is: every decision has a rule with a source, and every property an answer."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from batchtrain.config import origin, override
+from batchtrain.config.load import Examined, examine, find, read
+from batchtrain.errors import PlanError
+from batchtrain.launchers.rules import RULES
+from batchtrain.launchers.types import Implicit
+from batchtrain.plan import Facts, Plan, explain, plan_recipe
+from batchtrain.plan.explain import Explained
+from batchtrain.storage.source import read_made, read_sources
+
+ROOT = Path(__file__).resolve().parents[3]
+DIRECTORIES = sorted(
+    path.parent for pattern in ("recipes/*/config", "tests/data/shipyard/*/config") for path in ROOT.glob(pattern)
+)
+
+POOL = b"""
+pool_specification:
+  id: p
+  vm_size: STANDARD_HB120RS_V3
+  vm_count: {dedicated: 2}
+  inter_node_communication_enabled: true
+  vm_configuration: {platform_image: {publisher: microsoft-dsvm, offer: ubuntu-hpc, sku: '2404'}}
+"""
+JOBS = b"""
+job_specifications:
+- id: j
+  tasks:
+  - id: one
+    command: ./train
+    multi_instance: {num_instances: 2, mpi: {runtime: openmpi}}
+  - command: echo
+  - command: echo
+"""
+
+
+def asked(question: str = "", *, jobs: bytes = JOBS, pool: bytes = POOL, **settings: str) -> Explained:
+    """The answer about a small recipe."""
+    found = examine(Path("x"), {"pool.yaml": pool, "jobs.yaml": jobs}, settings=settings)
+    view = origin.view(found)
+    return explain.explain(plan_recipe(found.recipe), found.recipe, view.values, view.origins, question)
+
+
+def whats(told: Explained) -> set[str]:
+    return {item.what for item in told.decisions}
+
+
+def test_without_a_question_every_decision_is_told() -> None:
+    assert {"infiniband", "user_identity"} <= whats(asked())
+
+
+def test_a_decision_comes_with_its_reason_its_rule_its_source_and_the_way_out() -> None:
+    (one,) = asked("infiniband").decisions
+    assert one.value == "true"
+    assert "has InfiniBand" in one.because
+    assert (one.rule, one.source) == ("infiniband-by-size", RULES["infiniband-by-size"].source)
+    assert one.off == "`infiniband: false` on the task or its job"
+
+
+def test_decisions_alike_are_one_and_counted() -> None:
+    implicit = [Implicit("a", "b", "c", "infiniband-by-size", f"job_specifications[0].tasks[{n}]") for n in range(1000)]
+    (one,) = explain.decisions(implicit)
+    assert (one.times, len(one.where)) == (1000, explain.SHOWN)
+    assert "and 997 more" in str(Explained((one,)))
+
+
+def test_a_block_is_asked_for_by_its_path() -> None:
+    assert "infiniband" in whats(asked("job_specifications[0].tasks[0]"))
+    assert "infiniband" not in whats(asked("job_specifications[0].tasks[1]"))
+
+
+def test_numbers_may_be_left_out() -> None:
+    assert "infiniband" in whats(asked("job_specifications.tasks"))
+
+
+def test_a_decision_is_asked_for_by_the_property_that_switches_it_off() -> None:
+    assert whats(asked("job_specifications[0].tasks[0].infiniband")) == {"infiniband"}
+
+
+def test_a_decision_is_asked_for_by_its_rule() -> None:
+    assert whats(asked("infiniband-by-size")) == {"infiniband"}
+
+
+def test_a_property_that_is_set_says_where_and_what_it_becomes() -> None:
+    (one,) = asked("pool_specification.vm_size").settings
+    assert (one.value, one.origin, one.becomes) == ("STANDARD_HB120RS_V3", "pool.yaml:4", "pool.vmSize")
+    assert one.planned == ("STANDARD_HB120RS_V3",)
+    assert one.see == "docs/reference/config.md#pool_specification.vm_size"
+
+
+def test_a_property_of_the_command_line_says_so() -> None:
+    (one,) = asked("vm_size", **{"pool_specification.vm_size": "STANDARD_D4S_V5"}).settings
+    assert (one.value, one.origin) == ("STANDARD_D4S_V5", "--set")
+
+
+def test_a_default_is_told_as_one() -> None:
+    (one,) = asked("pool_specification.task_slots_per_node").settings
+    assert (one.value, one.origin, one.planned) == (1, "default", (1,))
+
+
+def test_a_property_that_nobody_set_is_told_from_the_reference() -> None:
+    (one,) = asked("pool_specification.resize_timeout").settings
+    assert (one.value, one.origin, one.becomes) == (None, "not set", "pool.resizeTimeout")
+
+
+def test_a_property_is_seen_in_the_requests_of_its_own_task() -> None:
+    (one,) = asked("job_specifications[0].tasks[0].id").settings
+    assert one.planned == ("one",)
+
+
+def test_what_is_gone_says_what_to_use_instead() -> None:
+    pool = POOL + b"  certificates: {abc: {}}\n  batch_insights_enabled: true\n"
+    (one,) = asked("batch_insights_enabled", pool=pool).settings
+    assert "Azure Monitor" in one.gone
+    assert "no effect: Batch Insights is archived" in str(Explained((), (one,)))
+
+
+def test_a_map_is_one_value() -> None:
+    (one,) = asked("metadata", pool=POOL + b"  metadata: {a: b, c: d}\n").settings
+    assert one.value == {"a": "b", "c": "d"}
+
+
+def test_what_nobody_knows_gets_the_nearest_name() -> None:
+    assert explain.hint(Plan(), "infinibnad") == "Did you mean `infiniband`?"
+    assert explain.hint(Plan(), "pool_specification.vm_siez") == "Did you mean `pool_specification.vm_size`?"
+
+
+def test_a_secret_is_shown_nowhere() -> None:
+    credentials = b"credentials: {docker_registry: {hub: {username: u, password: hunter2}}}"
+    found = examine(Path("x"), {"pool.yaml": POOL, "jobs.yaml": JOBS, "credentials.yaml": credentials})
+    view = origin.view(found)
+    plan = plan_recipe(found.recipe)
+    for question in ("password", "credentials", "credentials.docker_registry", ""):
+        assert "hunter2" not in str(explain.explain(plan, found.recipe, view.values, view.origins, question))
+
+
+# --- every decision of every plan -----------------------------------------------------------------------------------
+
+
+@cache
+def planned(directory: Path) -> tuple[Examined, Plan]:
+    place = find(directory)
+    found = examine(place, read(place))
+    made = Facts(made=read_made(found.recipe))
+    try:
+        return found, plan_recipe(found.recipe, made, read_sources(found.recipe))
+    except PlanError:  # that the corpus plans is another test's claim
+        return found, Plan()
+
+
+@pytest.mark.parametrize("directory", DIRECTORIES, ids=lambda path: path.name)
+def test_every_decision_of_a_plan_has_a_rule_and_a_place(directory: Path) -> None:
+    found, plan = planned(directory)
+    view = origin.view(found)
+    assert {item.rule for item in plan.implicit} <= set(RULES)
+    assert [item for item in plan.implicit if not stands(view.values, item.where)] == []
+
+
+def stands(values: Any, where: str) -> bool:
+    """Whether a path leads to something in the merged view."""
+    for step in override.steps(where):
+        known = range(len(values)) if isinstance(values, list) else values if isinstance(values, dict) else ()
+        if step not in known:
+            return False
+        values = values[step]
+    return bool(where)
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_every_rule_has_a_sentence_and_a_source(rule: str) -> None:
+    assert RULES[rule].sentence.endswith(".")
+    assert len(RULES[rule].source) > 10

@@ -1,0 +1,318 @@
+"""Task factories: which tasks one task stands for, and what is refused."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import msgspec
+import pytest
+
+from batchtrain.config.types import Recipe, Task
+from batchtrain.errors import PlanError
+from batchtrain.plan import Facts, PoolFacts, factory
+from batchtrain.plan.types import OFFLINE
+
+POOL = PoolFacts("p", "x", 1, 0, False, 1)
+STORAGE = {"link": {"account": "mine", "account_key": "a2V5"}}
+
+
+def recipe(made: dict[str, Any], command: str | None = "run {0}", **task: Any) -> Recipe:
+    document = {
+        "directory": "x",
+        "credentials": {"storage": STORAGE},
+        "jobs": [{"id": "j", "tasks": [{"command": command, "task_factory": made, **task}]}],
+    }
+    return msgspec.convert(document, Recipe)
+
+
+def expanded(made: dict[str, Any], command: str | None = "run {0}", facts: Facts = OFFLINE, **task: Any) -> list[Task]:
+    whole = recipe(made, command, **task)
+    return list(factory.expand(whole, whole.jobs[0], facts))
+
+
+def commands(made: dict[str, Any], command: str = "{0}", facts: Facts = OFFLINE) -> list[str | None]:
+    return [task.command for task in expanded(made, command, facts)]
+
+
+def sweep(**kind: Any) -> dict[str, Any]:
+    return {"parametric_sweep": kind}
+
+
+# --- parametric sweeps ----------------------------------------------------------------------------------------------
+
+
+def test_ranges_are_combined_with_the_last_one_running_fastest() -> None:
+    ranges = [{"start": 0, "stop": 2}, {"start": 10, "stop": 7, "step": -2}]
+    assert commands(sweep(product=ranges), "{} {}") == ["0 10", "0 8", "1 10", "1 8"]
+
+
+def test_lists_are_combined() -> None:
+    assert commands(sweep(product_iterables=["ab", ["x", "yz"]]), "{0}{1}") == ["ax", "ayz", "bx", "byz"]
+
+
+@pytest.mark.parametrize(
+    ("replacement", "wanted"), [(False, ["a b", "a c", "b c"]), (True, ["a a", "a b", "a c", "b b", "b c", "c c"])]
+)
+def test_combinations_may_take_a_value_twice(replacement: bool, wanted: list[str]) -> None:
+    some = {"iterable": ["a", "b", "c"], "length": 2, "replacement": replacement}
+    assert commands(sweep(combinations=some), "{} {}") == wanted
+
+
+def test_permutations_are_every_order() -> None:
+    assert commands(sweep(permutations={"iterable": ["a", "b"], "length": 2}), "{}{}") == ["ab", "ba"]
+
+
+def test_zip_takes_the_first_with_the_first_and_says_when_lists_are_uneven() -> None:
+    made = sweep(zip=["ab", ["1", "2", "3"]])
+    assert commands(made, "{1}{0}") == ["1a", "2b"]
+    whole = recipe(made)
+    assert [found.rule for found in factory.warnings(whole, whole.jobs[0])] == ["uneven-zip"]
+
+
+def test_values_are_formatted_as_python_does() -> None:
+    assert commands(sweep(product=[{"start": 7, "stop": 8}]), "{0:03d} {0!r} {{literal}}") == ["007 7 {literal}"]
+
+
+# --- random, repeat, custom -----------------------------------------------------------------------------------------
+
+
+def test_random_numbers_come_back_with_the_same_seed_and_differ_with_another() -> None:
+    def drawn(seed: int | None) -> list[str | None]:
+        return commands({"random": {"generate": 5, "seed": seed, "integer": {"start": 0, "stop": 1000}}})
+
+    assert drawn(1) == drawn(1) != drawn(2)
+    assert drawn(None) == drawn(None)
+
+
+def test_a_seed_gives_the_numbers_that_python_gives() -> None:
+    import random
+
+    source = random.Random(3)
+    wanted = [str(source.randrange(5, 100, 5)) for _ in range(4)]
+    assert commands({"random": {"generate": 4, "seed": 3, "integer": {"start": 5, "stop": 100, "step": 5}}}) == wanted
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters", "least", "most"),
+    [
+        ("beta", {"alpha": 2, "beta": 2}, 0, 1),
+        ("exponential", {"lambda": 2}, 0, 100),
+        ("gamma", {"alpha": 2, "beta": 2}, 0, 1000),
+        ("gauss", {"mu": 50, "sigma": 1}, 0, 100),
+        ("lognormal", {"mu": 0, "sigma": 1}, 0, 10000),
+        ("pareto", {"alpha": 3}, 1, 10000),
+        ("triangular", {"low": 3, "high": 5}, 3, 5),
+        ("triangular", {"low": 3, "high": 5, "mode": 4}, 3, 5),
+        ("uniform", {"a": -2, "b": -1}, -2, -1),
+        ("weibull", {"alpha": 1, "beta": 2}, 0, 1000),
+    ],
+)
+def test_every_distribution_gives_numbers_of_its_range(
+    name: str, parameters: dict[str, float], least: float, most: float
+) -> None:
+    made = commands({"random": {"generate": 20, "seed": 1, "distribution": {name: parameters}}})
+    assert all(least <= float(str(value)) <= most for value in made)
+    assert len(set(made)) == 20
+
+
+def test_two_random_tasks_of_a_job_get_different_numbers() -> None:
+    made = {"random": {"generate": 3, "integer": {"start": 0, "stop": 10**6}}}
+    document = {"directory": "x", "jobs": [{"id": "j", "tasks": [{"command": "{}", "task_factory": made}] * 2}]}
+    whole = msgspec.convert(document, Recipe)
+    tasks = factory.expand(whole, whole.jobs[0])
+    assert [task.command for task in tasks[:3]] != [task.command for task in tasks[3:]]
+
+
+def test_repeated_tasks_are_alike_and_their_braces_stay() -> None:
+    assert commands({"repeat": 3}, "awk '{print}'") == ["awk '{print}'"] * 3
+
+
+def test_a_custom_factory_s_tuples_become_commands() -> None:
+    facts = Facts(made={("j", 0): (("a", 1), ("b", 2))})
+    assert commands({"custom": {"module": "mine"}}, "{0}-{1}", facts) == ["a-1", "b-2"]
+
+
+def test_a_custom_factory_is_one_task_offline_and_said() -> None:
+    whole = recipe({"custom": {"module": "mine"}})
+    assert [task.command for task in factory.expand(whole, whole.jobs[0])] == ["run {0}"]
+    (said,) = factory.warnings(whole, whole.jobs[0])
+    assert (said.rule, said.level) == ("offline-custom", "info")
+
+
+def test_a_custom_factory_that_nobody_called_is_refused_when_the_pool_is_there() -> None:
+    with pytest.raises(PlanError, match=r"Facts\.made"):
+        expanded({"custom": {"module": "mine"}}, facts=Facts(pool=POOL))
+
+
+# --- a task for each file -------------------------------------------------------------------------------------------
+
+FILES: dict[str, Any] = {"azure_storage": {"storage_account_settings": "link", "remote_path": "data/in"}}
+LISTED = Facts(listings={"link/data/in": ("in/a.tar.gz", "in/b c.txt", "in/skip.txt")})
+
+
+def test_a_file_s_names_are_keywords_of_the_command() -> None:
+    words = "{url} {file_path} {file_path_with_container} {file_name} {file_name_no_extension}"
+    wanted = "https://mine.blob.core.windows.net/data/in/a.tar.gz in/a.tar.gz data/in/a.tar.gz a.tar.gz a"
+    assert commands({"file": FILES}, words, LISTED)[0] == wanted
+
+
+def test_a_url_is_quoted() -> None:
+    assert str(commands({"file": FILES}, "{url}", LISTED)[1]).endswith("/data/in/b%20c.txt")
+
+
+@pytest.mark.parametrize(
+    ("name", "wanted"),
+    [
+        ("file_path", "in/a.tar.gz"),
+        ("file_path_with_container", "data/in/a.tar.gz"),
+        ("file_name", "a.tar.gz"),
+        ("file_name_no_extension", "a"),
+    ],
+)
+def test_the_file_itself_comes_with_the_task_under_the_name_asked_for(name: str, wanted: str) -> None:
+    more = {"resource_files": [{"file_path": "own", "blob_source": "https://x/y"}]}
+    task = expanded({"file": {**FILES, "task_filepath": name}}, "x", LISTED, **more)[0]
+    assert [file.file_path for file in task.resource_files] == ["own", wanted]
+    assert task.resource_files[1].blob_source == "{{sas:link/data/in/a.tar.gz}}"
+
+
+def test_files_are_chosen_by_patterns_and_exclude_wins() -> None:
+    chosen = {"azure_storage": {**FILES["azure_storage"], "include": ["*.txt"], "exclude": ["*skip*"]}}
+    assert commands({"file": chosen}, "{file_name}", LISTED) == ["b c.txt"]
+
+
+def test_patterns_that_fit_nothing_are_refused() -> None:
+    chosen = {"azure_storage": {**FILES["azure_storage"], "include": ["*.jpg"]}}
+    with pytest.raises(PlanError, match="no file of link/data/in fits `include` and `exclude`; 3 are there"):
+        commands({"file": chosen}, "{url}", LISTED)
+
+
+def test_offline_one_example_stands_for_the_files_and_is_said() -> None:
+    whole = recipe({"file": FILES}, "{file_path}")
+    assert [task.command for task in factory.expand(whole, whole.jobs[0])] == ["in/example.dat"]
+    (said,) = factory.warnings(whole, whole.jobs[0])
+    assert (said.rule, said.level, said.path) == (
+        "offline-files",
+        "info",
+        "job_specifications[0].tasks[0].task_factory.file",
+    )
+
+
+def test_a_place_that_nobody_listed_is_refused_when_the_pool_is_there() -> None:
+    with pytest.raises(PlanError, match="nobody has listed link/data/in"):
+        expanded({"file": FILES}, facts=Facts(pool=POOL))
+
+
+def test_how_long_a_link_lasts_goes_with_its_placeholder() -> None:
+    whole = msgspec.structs.replace(
+        recipe({"file": FILES}, "x"),
+        settings=msgspec.convert({"generated_sas_expiry_days": 3}, type(Recipe(directory="").settings)),
+    )
+    task = factory.expand(whole, whole.jobs[0], LISTED)[0]
+    assert task.resource_files[0].blob_source == "{{sas:link/data/in/a.tar.gz?days=3}}"
+
+
+# --- names and dependencies -----------------------------------------------------------------------------------------
+
+
+def test_every_made_task_has_the_dependencies_of_the_one_it_stands_in() -> None:
+    tasks = expanded({"repeat": 2}, depends_on=["first"])
+    assert [task.depends_on for task in tasks] == [("first",), ("first",)]
+    assert all(task.task_factory is None for task in tasks)
+
+
+def test_a_factory_s_own_rule_names_its_tasks_around_those_that_are_there() -> None:
+    rule = {"prefix": "t", "zfill_width": 2}
+    document = {
+        "directory": "x",
+        "jobs": [
+            {
+                "id": "j",
+                "tasks": [
+                    {"command": "a", "id": "T01"},
+                    {"command": "b", "task_factory": {"repeat": 2, "autogenerated_task_id": rule}},
+                    {"command": "c", "task_factory": {"repeat": 1, "autogenerated_task_id": rule}},
+                    {"command": "d", "task_factory": {"repeat": 1}},
+                ],
+            }
+        ],
+    }
+    whole = msgspec.convert(document, Recipe)
+    assert [task.id for task in factory.expand(whole, whole.jobs[0])] == ["T01", "t00", "t02", "t03", None]
+
+
+def test_tasks_without_a_factory_are_the_same_tuple() -> None:
+    whole = msgspec.convert({"directory": "x", "jobs": [{"id": "j", "tasks": [{"command": "a"}]}]}, Recipe)
+    assert factory.expand(whole, whole.jobs[0]) is whole.jobs[0].tasks
+
+
+# --- refused --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("made", "words"),
+    [
+        ({}, "here is none"),
+        ({"repeat": 1, "custom": {"module": "m"}}, "here is custom and repeat"),
+        (sweep(), "parametric_sweep is exactly one of"),
+        (sweep(product=[{"start": 0, "stop": 1}], zip=["a"]), "here is product and zip"),
+        (sweep(product=[{"start": 0, "stop": 1, "step": 0}]), "`step: 0` never ends"),
+        (sweep(product=[{"start": 5, "stop": 0}]), "makes no task"),
+        (sweep(product=[{"start": 0, "stop": 1001}, {"start": 0, "stop": 1000}]), "makes 1,001,000 tasks"),
+        (sweep(product=[{"start": 0, "stop": 10**30}]), "more than 1,000,000"),
+        (sweep(permutations={"iterable": ["x"] * 60, "length": 30}), "more than 1,000,000"),
+        (sweep(combinations={"iterable": ["x"], "length": 2}), "makes no task"),
+        ({"repeat": 1_000_001}, "makes 1,000,001 tasks"),
+        ({"random": {"generate": 1}}, "exactly one of integer and distribution"),
+        ({"random": {"generate": 1, "integer": {"start": 1, "stop": 1}}}, "has no number"),
+        ({"random": {"generate": 1, "distribution": {}}}, "distribution is exactly one of"),
+        ({"random": {"generate": 1, "distribution": {"gamma": {"alpha": -1, "beta": 1}}}}, "cannot be drawn"),
+        ({"random": {"generate": 1, "distribution": {"pareto": {"alpha": 0}}}}, "cannot be drawn"),
+    ],
+)
+def test_a_factory_that_cannot_be_meant_is_refused_with_its_place(made: dict[str, Any], words: str) -> None:
+    with pytest.raises(PlanError, match=words) as caught:
+        expanded(made)
+    assert str(caught.value).startswith("job_specifications[0].tasks[0].task_factory: ")
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        ("awk '{print $1}' {0}", r"`{print \$1}` fits no value; the factory gives {0}"),
+        ("run {0} {1}", r"`\{1\}` fits no value"),
+        ("run {} {}", "`{}` fits no value"),
+        ("run {0:d} ${HOME}", "`{HOME}` fits no value"),
+        ("run {0} }", "its braces do not fit"),
+        ("run {0:q}", "`{0:q}` fits no value"),
+        ("run {0.x}", "`{0.x}` fits no value"),
+    ],
+)
+def test_a_brace_that_fits_no_value_names_the_task_and_the_way_out(command: str, words: str) -> None:
+    with pytest.raises(PlanError, match=words) as caught:
+        expanded(sweep(product=[{"start": 0, "stop": 2}]), command)
+    assert "job_specifications[0].tasks[0].command, made task 0" in str(caught.value)
+    assert "written twice: {{ and }}" in str(caught.value)
+
+
+def test_a_brace_that_fits_no_file_says_what_a_file_has() -> None:
+    with pytest.raises(PlanError, match=r"`{path}` fits no value; the factory gives {url}, {file_path}"):
+        commands({"file": FILES}, "{path}", LISTED)
+
+
+def test_a_factory_beside_an_id_is_refused() -> None:
+    with pytest.raises(PlanError, match=r"autogenerated_task_id\.prefix"):
+        expanded({"repeat": 2}, id="a")
+
+
+def test_a_factory_without_a_command_is_refused() -> None:
+    with pytest.raises(PlanError, match="there is none"):
+        expanded(sweep(product=[{"start": 0, "stop": 1}]), None)
+
+
+def test_a_hundred_thousand_tasks_take_less_than_a_second() -> None:
+    made = sweep(product=[{"start": 0, "stop": 1000}, {"start": 0, "stop": 100}])
+    started = time.process_time()
+    assert len(expanded(made, "run {0} {1}")) == 100_000
+    assert time.process_time() - started < 1.5  # 0.3 s where nothing else runs

@@ -1,0 +1,166 @@
+"""The start task: a person's own lines, our part, files and data, and what waits for it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from batchtrain.errors import PlanError
+from batchtrain.plan.preparation import LARGEST
+from tests.unit.plan.pools import WINDOWS, plan, rules, sent
+
+PREP: dict[str, Any] = {"commands": {"pre": ["one"], "post": ["two"]}}
+SIGNED = {"image": "library://x/y:1", "signing_key": {"fingerprint": "AB12", "file": "key.asc"}}
+
+
+def start(pool: dict[str, Any] | None = None, **more: Any) -> dict[str, Any]:
+    found: dict[str, Any] = sent(pool, **more)["startTask"]
+    return found
+
+
+def settings(task: dict[str, Any]) -> dict[str, str | None]:
+    return {item["name"]: item.get("value") for item in task["environmentSettings"]}
+
+
+def ours(pool: dict[str, Any] | None = None, **more: Any) -> str:
+    return settings(start(pool, **more))["BATCHTRAIN_NODE_PREPARATION"] or ""
+
+
+def test_a_pool_with_nothing_to_prepare_has_no_start_task() -> None:
+    assert "startTask" not in sent()
+
+
+def test_our_part_runs_between_a_persons_own_lines() -> None:
+    task = start({"additional_node_prep": PREP, "gpu": {"nvidia_driver": {"source": "https://d"}}})
+    text = settings(task)["BATCHTRAIN_PREPARATION"]
+    assert text == 'one\n/bin/bash -c "$BATCHTRAIN_NODE_PREPARATION" || exit $?\ntwo'
+
+
+def test_the_environment_of_a_vault_comes_before_what_is_written() -> None:
+    prep = {**PREP, "environment_variables": {"A": "b"}, "environment_variables_keyvault_secret_id": "https://v/s"}
+    assert list(settings(start({"additional_node_prep": prep}))) == [
+        "{{keyvault:https://v/s}}",
+        "A",
+        "BATCHTRAIN_PREPARATION",
+    ]
+
+
+def test_retries_travel() -> None:
+    assert start({"additional_node_prep": {**PREP, "max_task_retries": 3}})["maxTaskRetryCount"] == 3
+
+
+def test_every_form_of_a_resource_file_travels() -> None:
+    files = [
+        {"blob_source": "https://a", "file_path": "a", "file_mode": "0755"},
+        {"storage_container_url": "https://b", "blob_prefix": "x/", "identity": "/i"},
+        {"auto_storage_container_name": "c"},
+    ]
+    assert start({"resource_files": files})["resourceFiles"] == [
+        {"httpUrl": "https://a", "filePath": "a", "fileMode": "0755"},
+        {"storageContainerUrl": "https://b", "blobPrefix": "x/", "identityReference": {"resourceId": "/i"}},
+        {"autoStorageContainerName": "c"},
+    ]
+
+
+def input_of(**told: Any) -> dict[str, Any]:
+    item = {"storage_account_settings": "s", "remote_path": "c/d", **told}
+    return {"input_data": {"azure_storage": [item]}}
+
+
+def test_blobs_come_from_their_container_by_what_their_names_begin_with() -> None:
+    assert start(input_of(local_path="data"))["resourceFiles"] == [
+        {"storageContainerUrl": "{{sas:s/c?days=30}}", "blobPrefix": "d", "filePath": "data"}
+    ]
+
+
+def test_each_pattern_is_narrowed_to_its_text_before_the_first_wildcard() -> None:
+    files = start(input_of(include=["a/*.txt", "a/b*", "c?"]))["resourceFiles"]
+    assert [file["blobPrefix"] for file in files] == ["d/a/", "d/c"]
+
+
+def test_links_live_as_long_as_the_file_says() -> None:
+    files = start(input_of(), settings={"generated_sas_expiry_days": 3})["resourceFiles"]
+    assert files[0]["storageContainerUrl"] == "{{sas:s/c?days=3}}"
+
+
+def test_data_for_a_place_that_batch_cannot_write_to_is_moved_there() -> None:
+    told = input_of(local_path="$AZ_BATCH_NODE_SHARED_DIR/my data")
+    assert start(told)["resourceFiles"][0]["filePath"] == ".batchtrain/input/0"
+    assert "cp -a .batchtrain/input/0/. \"${AZ_BATCH_NODE_SHARED_DIR}\"'/my data'/" in ours(told)
+
+
+def test_a_file_share_is_not_fetched() -> None:
+    assert "startTask" not in sent(input_of(is_file_share=True))
+
+
+def test_only_the_fetching_of_images_is_left_behind() -> None:
+    told = {"block_until_all_global_resources_loaded": False}
+    images = {"resources": {"docker_images": ["a"]}, "settings": {"delay_docker_image_preload": True}}
+    assert start(told, **images)["waitForSuccess"] is False
+
+
+def test_tasks_wait_for_a_persons_own_preparation_and_are_told_so() -> None:
+    told = {"block_until_all_global_resources_loaded": False, "additional_node_prep": PREP}
+    assert start(told)["waitForSuccess"] is True
+    assert rules(plan(told)) == ["own-preparation-waits"]
+
+
+def test_drivers_and_runtimes_are_installed() -> None:
+    text = ours(
+        {
+            "gpu": {"nvidia_driver": {"source": "https://d"}},
+            "container_runtimes": {"install": ["runc", "kata_containers"]},
+        }
+    )
+    assert "bt_driver=https://d" in text
+    assert "bt_install runc" in text
+    assert "/opt/kata" in text
+
+
+def test_a_login_may_use_docker_where_the_file_says_so() -> None:
+    assert "bt_user=al" in ours({"ssh": {"username": "al", "allow_docker_access": True}})
+
+
+def test_apptainer_images_are_fetched_and_apptainer_with_them() -> None:
+    more = {"resources": {"singularity_images": {"unsigned": [{"image": "docker://a/b"}]}}}
+    assert "bt_pull docker://a/b" in ours(**more)
+    assert rules(plan(**more)) == ["apptainer-installed"]
+
+
+def test_a_signed_image_is_verified_by_the_key_of_its_file() -> None:
+    task = start(resources={"singularity_images": {"signed": [SIGNED]}})
+    assert settings(task)["BATCHTRAIN_GIVEN_KEY_0"] == "{{file:key.asc}}"
+    assert "bt_verify library://x/y:1" in (settings(task)["BATCHTRAIN_NODE_PREPARATION"] or "")
+
+
+def test_a_signed_image_needs_its_key() -> None:
+    with pytest.raises(PlanError, match="`fingerprint`"):
+        plan(resources={"singularity_images": {"signed": [{"image": "library://x"}]}})
+
+
+def test_the_password_of_an_apptainer_registry_is_a_placeholder_and_a_warning() -> None:
+    more: dict[str, Any] = {
+        "resources": {"additional_registries": {"singularity": ["r.io"]}},
+        "credentials": {"singularity_registry": {"r.io": {"username": "u", "password": "hunter2"}}},
+    }
+    assert settings(start(**more))["BATCHTRAIN_GIVEN_PASSWORD_0"] == "{{singularity:r.io}}"
+    assert [warning.rule for warning in plan(**more).warnings] == ["password-on-nodes"]
+
+
+def test_windows_gets_one_line_of_its_own_shell() -> None:
+    task = start({"vm_configuration": {"platform_image": WINDOWS}, "additional_node_prep": PREP})
+    assert task["commandLine"] == 'cmd.exe /d /s /c "%BATCHTRAIN_PREPARATION%"'
+    assert settings(task)["BATCHTRAIN_PREPARATION"] == "one && two"
+
+
+def test_a_preparation_too_long_for_a_request_names_the_way_out() -> None:
+    with pytest.raises(PlanError, match="`resource_files`"):
+        plan({"additional_node_prep": {"commands": {"pre": ["x" * (LARGEST + 1)]}}})
+
+
+def test_the_products_own_names_are_not_for_a_persons_environment() -> None:
+    with pytest.raises(PlanError, match="BATCHTRAIN_GIVEN_X"):
+        plan(
+            {"additional_node_prep": {**PREP, "environment_variables": {"BATCHTRAIN_GIVEN_X": "{{file:/etc/shadow}}"}}}
+        )

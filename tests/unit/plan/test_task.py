@@ -1,0 +1,462 @@
+"""Tasks: each property of a task is seen in its request; one claim a test."""
+
+from __future__ import annotations
+
+import base64
+import io
+import tarfile
+from typing import Any
+
+import msgspec
+import pytest
+
+from batchtrain.errors import PlanError
+from batchtrain.plan import Facts, PoolFacts, payload
+from batchtrain.plan.outputs import patterns, relative
+from tests import judge
+from tests.unit.plan.jobs import H100, STORAGE, plan, said, sent_task
+
+DOCKER = {"docker_image": "a/b"}
+GANG: dict[str, Any] = {"multi_instance": {"num_instances": 2, "mpi": {"runtime": "mpich"}}}
+MI300X = {"vm_size": "STANDARD_ND96ISR_MI300X_V5"}
+HB = {"vm_size": "STANDARD_HB120RS_V3"}
+TASK = "job_specifications[0].tasks[0]"
+
+
+def options(*told: dict[str, Any], **more: Any) -> str:
+    """The container engine's options of a task, its job's and its pool's properties."""
+    job, task, pool = (*told, {}, {}, {})[:3]
+    settings: dict[str, str] = sent_task(plan(job, {**DOCKER, **task}, pool, **more))["containerSettings"]
+    return settings.get("containerRunOptions", "")
+
+
+def files_of(sent: dict[str, Any]) -> dict[str, str]:
+    """The files that travel inside a request, as text."""
+    values = [item["value"] for item in sent["environmentSettings"] if item["name"].startswith(payload.VARIABLE)]
+    with tarfile.open(fileobj=io.BytesIO(base64.b64decode("".join(values)))) as tar:
+        return {name: tar.extractfile(name).read().decode() for name in tar.getnames()}  # type: ignore[union-attr]
+
+
+# --- what it says of itself -----------------------------------------------------------------------------------------
+
+
+def test_a_task_carries_what_it_says_of_itself() -> None:
+    sent = sent_task(
+        plan(
+            task={
+                "id": "t",
+                "display_name": "Train",
+                "required_slots": 2,
+                "affinity_id": "TVM:n",
+                "depends_on": ["a", "b"],
+                "depends_on_range": [1, 4],
+                "max_wall_time": "01:00:00",
+                "max_task_retries": -1,
+                "application_packages": [{"id": "tool", "version": "2"}, {"id": "other"}],
+                "environment_variables": {"A": "1"},
+            }
+        )
+    )
+    assert sent == {
+        "id": "t",
+        "commandLine": "/bin/bash -c 'echo hello'",
+        "displayName": "Train",
+        "requiredSlots": 2,
+        "affinityInfo": {"affinityId": "TVM:n"},
+        "dependsOn": {"taskIds": ["a", "b"], "taskIdRanges": [{"start": 1, "end": 4}]},
+        "constraints": {"maxWallClockTime": "PT1H", "maxTaskRetryCount": -1},
+        "applicationPackageReferences": [{"applicationId": "tool", "version": "2"}, {"applicationId": "other"}],
+        "environmentSettings": [{"name": "A", "value": "1"}],
+        "userIdentity": {"autoUser": {"scope": "pool", "elevationLevel": "nonadmin"}},
+    }
+
+
+def test_retention_is_the_jobs_where_the_task_says_none_and_the_other_limits_are_not() -> None:
+    sent = sent_task(plan({"retention_time": "2.00:00:00", "max_wall_time": "01:00:00", "max_task_retries": 1}))
+    assert sent["constraints"] == {"retentionTime": "P2D"}
+
+
+def test_a_key_vault_mapping_is_named_and_not_read() -> None:
+    sent = sent_task(plan(task={"environment_variables_keyvault_secret_id": "https://v/secrets/e"}))
+    assert sent["environmentSettings"] == [{"name": "{{keyvault:https://v/secrets/e}}"}]
+
+
+def test_a_gang_takes_one_slot_by_itself() -> None:
+    made = plan(task=GANG)
+    assert sent_task(made)["requiredSlots"] == 1
+    assert said(made, "gang-slot") == [("required_slots", "1", TASK)]
+
+
+# --- who runs it ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("identity", "wanted"),
+    [
+        ({"username": "me"}, {"username": "me"}),
+        ({"default_pool_admin": True}, {"autoUser": {"scope": "pool", "elevationLevel": "admin"}}),
+        (
+            {"auto_user": {"scope": "task", "elevation_level": "admin"}},
+            {"autoUser": {"scope": "task", "elevationLevel": "admin"}},
+        ),
+    ],
+)
+def test_a_task_runs_as_who_it_says(identity: dict[str, Any], wanted: dict[str, Any]) -> None:
+    made = plan(task={"user_identity": identity})
+    assert sent_task(made)["userIdentity"] == wanted
+    assert not said(made, "user-identity")
+
+
+def test_the_jobs_identity_is_the_tasks() -> None:
+    assert sent_task(plan({"user_identity": {"username": "me"}}))["userIdentity"] == {"username": "me"}
+
+
+def test_a_specific_user_is_the_containers() -> None:
+    assert options({"user_identity": {"specific_user": {"uid": 1000, "gid": 100}}}) == "--user=1000:100"
+
+
+def test_without_a_word_the_plan_says_who_runs_it_and_why() -> None:
+    assert said(plan(), "user-identity") == [("user_identity", "pool, nonadmin", TASK)]
+    assert said(plan(task=DOCKER), "user-identity") == [("user_identity", "pool, admin", TASK)]
+
+
+# --- containers -----------------------------------------------------------------------------------------------------
+
+
+def test_the_engines_options_come_in_one_order_and_a_persons_own_last() -> None:
+    found = options(
+        {},
+        {
+            "shm_size": "1g",
+            "ports": ["80:8080"],
+            "labels": ["a=b c"],
+            "entrypoint": "/run me",
+            "additional_docker_run_options": ["--cap-add", "SYS_PTRACE"],
+        },
+    )
+    assert found == ("--shm-size=1g --publish=80:8080 --label='a=b c' --entrypoint='/run me' --cap-add SYS_PTRACE")
+
+
+VOLUMES: dict[str, Any] = {
+    "resources": {
+        "volumes": {
+            "data_volumes": {
+                "scratch": {"container_path": "/scratch"},
+                "disk": {"host_path": "/mnt/disk", "container_path": "/disk", "bind_options": "ro"},
+            },
+            "shared_data_volumes": {
+                "share": {"volume_driver": "nfs", "source": "h:/p", "container_path": "/share", "bind_options": "ro"},
+                "open": {"volume_driver": "nfs", "source": "h:/p", "container_path": "/open"},
+            },
+        }
+    }
+}
+
+
+def test_volumes_of_the_job_and_of_the_task_are_bound_into_the_container() -> None:
+    job = {"data_volumes": ["scratch"], "shared_data_volumes": ["share"]}
+    task = {"data_volumes": ["disk", "scratch"], "shared_data_volumes": ["open"]}
+    assert options(job, task, **VOLUMES) == (
+        "-v /scratch -v /mnt/disk:/disk:ro -v $AZ_BATCH_NODE_MOUNTS_DIR/share:/share:ro"
+        " -v $AZ_BATCH_NODE_MOUNTS_DIR/open:/open"
+    )
+
+
+def test_a_volume_that_config_yaml_does_not_have_is_named() -> None:
+    with pytest.raises(PlanError, match=r"`disc` is none of .*data_volumes` \(scratch, disk\)"):
+        options({"data_volumes": ["disc"]}, **VOLUMES)
+
+
+def test_what_of_the_node_the_container_sees_can_be_chosen() -> None:
+    mounts = [{"source": "Shared", "read_only": True}, {"source": "Task"}]
+    assert sent_task(plan(task={**DOCKER, "bind_mounts": mounts}))["containerSettings"][
+        "containerHostBatchBindMounts"
+    ] == [{"source": "Shared", "isReadOnly": True}, {"source": "Task"}]
+
+
+def test_restricted_mounts_are_the_tasks_directory_alone() -> None:
+    sent = sent_task(plan({"restrict_default_bind_mounts": True}, DOCKER))["containerSettings"]
+    assert sent["containerHostBatchBindMounts"] == [{"source": "Task"}]
+
+
+def test_the_command_can_start_where_the_image_says() -> None:
+    made = plan({"default_working_dir": "container"}, DOCKER)
+    assert sent_task(made)["containerSettings"]["workingDirectory"] == "containerImageDefault"
+    assert not said(made, "working-directory")
+
+
+def test_a_registry_of_the_task_is_a_placeholder_or_an_identity() -> None:
+    known = {"r.io": {"username": "u", "password": "hunter2"}, "i.io": {"identity": "/id"}}
+    more: dict[str, Any] = {"credentials": {"docker_registry": known}}
+    by_password = sent_task(plan(task={**DOCKER, "container_registry": "r.io"}, **more))["containerSettings"]
+    by_identity = sent_task(plan(task={**DOCKER, "container_registry": "i.io"}, **more))["containerSettings"]
+    assert by_password["registry"] == {"username": "u", "password": "{{registry:r.io}}", "registryServer": "r.io"}
+    assert by_identity["registry"] == {"registryServer": "i.io", "identityReference": {"resourceId": "/id"}}
+
+
+@pytest.mark.parametrize(
+    ("task", "pool", "wanted"),
+    [
+        ({}, {}, ""),
+        ({}, H100, "--shm-size=8g"),
+        ({"gpus": "disable"}, H100, ""),
+        ({"multi_instance": {"num_instances": 2}}, {}, "--shm-size=256m"),
+        (
+            {"multi_instance": {"num_instances": 2, "mpi": {"runtime": "mpich", "processes_per_node": 16}}},
+            {},
+            "--shm-size=1g",
+        ),
+        (
+            {"multi_instance": {"num_instances": 2, "mpi": {"runtime": "mpich", "processes_per_node": "nproc"}}},
+            {"vm_size": "STANDARD_D8S_V5"},
+            "--shm-size=512m",
+        ),
+        ({"shm_size": "2g"}, H100, "--shm-size=2g"),
+        ({"additional_docker_run_options": ["--ipc=host"]}, H100, "--ipc=host"),
+    ],
+)
+def test_shared_memory_is_enough_for_what_runs(task: dict[str, Any], pool: dict[str, Any], wanted: str) -> None:
+    assert options({}, task, pool) == wanted
+
+
+def test_shared_memory_that_nobody_asked_for_is_said() -> None:
+    assert said(plan(task=DOCKER, pool=H100), "shm-size") == [("--shm-size", "8g", TASK)]
+
+
+def test_infiniband_in_a_container_needs_its_device_and_locked_memory() -> None:
+    made = plan(task={**DOCKER, **GANG}, pool=HB)
+    assert (
+        "--ulimit memlock=-1:-1 --device=/dev/infiniband" in sent_task(made)["containerSettings"]["containerRunOptions"]
+    )
+    assert said(made, "infiniband-container")
+
+
+def test_the_jobs_word_on_infiniband_holds() -> None:
+    assert "/dev/infiniband" not in options({"infiniband": False}, GANG, HB)
+
+
+def test_amd_gpus_are_given_to_containers() -> None:
+    assert options({}, {}, MI300X).endswith("--device=/dev/kfd --device=/dev/dri")
+    assert "/dev/kfd" not in options({}, {"gpus": "disable"}, MI300X)
+
+
+@pytest.mark.parametrize(("gpus", "seen"), [("disable", "void"), ("2", "0,1"), ("device=1,3", "1,3")])
+def test_some_gpus_are_chosen_by_the_containers_toolkit(gpus: str, seen: str) -> None:
+    sent = sent_task(plan(task={**DOCKER, "gpus": gpus}, pool=H100))
+    assert sent["environmentSettings"] == [{"name": "NVIDIA_VISIBLE_DEVICES", "value": seen}]
+
+
+def test_all_gpus_need_no_word() -> None:
+    assert "environmentSettings" not in sent_task(plan(task={**DOCKER, "gpus": "all"}, pool=H100))
+
+
+# --- Apptainer ------------------------------------------------------------------------------------------------------
+
+APPTAINER = {"singularity_image": "docker://a/b:1"}
+
+
+def test_an_apptainer_task_runs_its_command_inside_the_image() -> None:
+    made = plan(task={**APPTAINER, "additional_singularity_options": ["--cleanenv"]}, pool=H100)
+    files = files_of(sent_task(made))
+    assert 'sh "$AZ_BATCH_TASK_SHARED_DIR/.batchtrain/apptainer.sh" echo hello' in files[".batchtrain/launch.sh"]
+    assert '"$runtime" exec' in files[".batchtrain/apptainer.sh"]
+    assert "--nv" in files[".batchtrain/apptainer.sh"]
+    assert "--cleanenv" in files[".batchtrain/apptainer.sh"]
+    assert said(made, "apptainer-gpus") == [("apptainer", "--nv", TASK)]
+    assert "containerSettings" not in sent_task(made)
+
+
+def test_an_apptainer_image_sees_the_volumes() -> None:
+    text = files_of(sent_task(plan({"data_volumes": ["disk", "scratch"]}, APPTAINER, **VOLUMES)))
+    assert "--bind /mnt/disk:/disk:ro" in text[".batchtrain/apptainer.sh"]
+    assert "--scratch /scratch" in text[".batchtrain/apptainer.sh"]
+
+
+def test_a_command_of_several_is_the_images_shells_matter() -> None:
+    text = files_of(sent_task(plan(task={**APPTAINER, "command": "cd x && python 'a b.py'"})))[".batchtrain/launch.sh"]
+    assert """apptainer.sh" /bin/sh -c 'cd x && python '"'"'a b.py'"'"''""" in text
+
+
+def test_an_image_can_be_run_elevated_by_its_own_script() -> None:
+    sent = sent_task(plan(task={**APPTAINER, "singularity_execution": {"cmd": "run", "elevated": True}}))
+    assert '"$runtime" run' in files_of(sent)[".batchtrain/apptainer.sh"]
+    assert sent["userIdentity"]["autoUser"]["elevationLevel"] == "admin"
+
+
+def test_an_mpi_on_the_host_starts_its_ranks_inside_the_image() -> None:
+    made = plan(task={**GANG, **APPTAINER, "command": "python train.py"})
+    launch = files_of(sent_task(made))[".batchtrain/launch.sh"]
+    inside = 'sh "$AZ_BATCH_TASK_SHARED_DIR/.batchtrain/apptainer.sh"'
+    assert f'{inside} python "${{bt_mpi4py[@]}}" train.py' in launch
+    assert f"bt_find_mpi4py {inside} python" in launch
+    assert sent_task(made)["userIdentity"]["autoUser"]["elevationLevel"] == "nonadmin"
+
+
+# --- data in --------------------------------------------------------------------------------------------------------
+
+
+def inputs(**more: Any) -> list[dict[str, Any]]:
+    data = {"azure_storage": [{"storage_account_settings": "data", "remote_path": "c/sets", **more}]}
+    found: list[dict[str, Any]] = sent_task(plan(task={"input_data": data}, **STORAGE))["resourceFiles"]
+    return found
+
+
+def test_resource_files_come_in_every_form() -> None:
+    files = [
+        {"file_path": "a", "blob_source": "https://h/a", "file_mode": "0755"},
+        {"storage_container_url": "https://h/c", "blob_prefix": "x/", "identity": "/id"},
+        {"auto_storage_container_name": "auto"},
+    ]
+    assert sent_task(plan(task={"resource_files": files}))["resourceFiles"] == [
+        {"filePath": "a", "httpUrl": "https://h/a", "fileMode": "0755"},
+        {"storageContainerUrl": "https://h/c", "blobPrefix": "x/", "identityReference": {"resourceId": "/id"}},
+        {"autoStorageContainerName": "auto"},
+    ]
+
+
+def test_input_data_is_fetched_by_prefix_into_the_working_directory() -> None:
+    assert inputs(local_path="$AZ_BATCH_TASK_WORKING_DIR/in", include=["train/*.bin"]) == [
+        {"storageContainerUrl": "{{sas:data/c?days=30}}", "blobPrefix": "sets/train/", "filePath": "in"}
+    ]
+
+
+def test_input_data_for_a_place_elsewhere_is_moved_before_the_command() -> None:
+    data = {"azure_storage": [{"storage_account_settings": "data", "remote_path": "c", "local_path": "/data"}]}
+    made = plan(task={"input_data": data}, **STORAGE)
+    text = files_of(sent_task(made))[".batchtrain/launch.sh"]
+    assert text.index("cp -a .batchtrain-input/0/. /data/") < text.index("echo hello")
+
+
+def test_files_through_storage_have_a_link_that_ends() -> None:
+    made = plan(
+        task={"command": "echo 'a'"},
+        settings={"storage_account_settings": "data", "storage_entity_prefix": "ours", "generated_sas_expiry_days": 3},
+        **STORAGE,
+    )
+    [file] = sent_task(made)["resourceFiles"]
+    assert file["httpUrl"].startswith("{{sas:data/ours-files/")
+    assert file["httpUrl"].endswith(".tar.gz?days=3}}")
+
+
+def test_a_task_alone_on_its_node_brings_nothing_of_a_gangs() -> None:
+    assert set(files_of(sent_task(plan(task={"command": "echo 'a'"})))) == {".batchtrain/launch.sh"}
+
+
+# --- results out ----------------------------------------------------------------------------------------------------
+
+
+def outputs(**more: Any) -> list[dict[str, Any]]:
+    data = {"azure_storage": [{"storage_account_settings": "data", "remote_path": "c/run", **more}]}
+    found: list[dict[str, Any]] = sent_task(plan(task={"output_data": data}, **STORAGE))["outputFiles"]
+    return found
+
+
+def test_each_pattern_is_an_output_of_its_own() -> None:
+    found = outputs(
+        local_path="$AZ_BATCH_TASK_WORKING_DIR/out",
+        include=["*.pt", "log.txt"],
+        condition="taskcompletion",
+        upload_headers={"Content-Type": "text/plain"},
+    )
+    assert [one["filePattern"] for one in found] == ["out/*.pt", "out/log.txt"]
+    assert found[0]["uploadOptions"] == {"uploadCondition": "taskcompletion"}
+    assert found[0]["destination"]["container"] == {
+        "containerUrl": "{{sas:data/c?write&days=30}}",
+        "path": "run",
+        "uploadHeaders": [{"name": "Content-Type", "value": "text/plain"}],
+    }
+
+
+def test_one_file_gets_its_whole_name() -> None:
+    [found] = outputs(local_path="wd/model.pt")
+    assert found["filePattern"] == "model.pt"
+    assert found["destination"]["container"]["path"] == "run/model.pt"
+
+
+def test_all_of_the_tasks_directory_is_taken_where_nothing_is_said() -> None:
+    [found] = outputs()
+    assert found["filePattern"] == "../**/*"
+
+
+def test_an_identity_writes_to_the_containers_own_url() -> None:
+    [found] = outputs(identity="/id")
+    assert found["destination"]["container"]["containerUrl"] == "https://acct.blob.core.windows.net/c"
+    assert found["destination"]["container"]["identityReference"] == {"resourceId": "/id"}
+
+
+@pytest.mark.parametrize(
+    ("path", "wanted"),
+    [
+        (None, ".."),
+        ("$AZ_BATCH_TASK_DIR", ".."),
+        ("$AZ_BATCH_TASK_DIR/logs/", "../logs"),
+        ("${AZ_BATCH_TASK_DIR}/wd/out", "out"),
+        ("$AZ_BATCH_TASK_DIR/wd", ""),
+        ("$AZ_BATCH_TASK_WORKING_DIR", ""),
+        ("${AZ_BATCH_TASK_WORKING_DIR}/a/b", "a/b"),
+        ("out/", "out"),
+        ("./out", "out"),
+        ("wd", ""),
+    ],
+)
+def test_a_place_of_the_task_is_relative_to_its_working_directory(path: str | None, wanted: str) -> None:
+    assert relative(path) == wanted
+
+
+def test_a_directory_is_taken_with_all_below_it() -> None:
+    from batchtrain.config.types import StorageOutput
+
+    whole = StorageOutput(storage_account_settings="a", remote_path="c", local_path="out.d/x")
+    assert patterns(whole) == ("out.d/x/**/*",)
+
+
+# --- all of it ------------------------------------------------------------------------------------------------------
+
+
+def test_a_symbol_of_a_living_pool_wins_over_the_file() -> None:
+    gang = {"multi_instance": {"num_instances": "pool_current_low_priority"}}
+    facts = Facts(PoolFacts("p", "standard_d4s_v5", 0, 3, True, 1))
+    assert sent_task(plan(task=gang, facts=facts))["multiInstanceSettings"]["numberOfInstances"] == 3
+
+
+@pytest.mark.parametrize("task", [DOCKER, APPTAINER, {**GANG, **DOCKER}, {**GANG, **APPTAINER}, {}])
+def test_the_sdk_takes_a_task_that_says_everything(task: dict[str, Any]) -> None:
+    storage = {"storage_account_settings": "data", "remote_path": "c/p"}
+    everything = {
+        **task,
+        "display_name": "T",
+        "bind_mounts": [{"source": "Task"}],
+        "input_data": {"azure_storage": [storage]},
+        "output_data": {"azure_storage": [storage]},
+        "exit_conditions": {"exit_codes": [{"code": 1, "exit_options": {"job_action": "terminate"}}]},
+        "depends_on": ["a"],
+        "affinity_id": "TVM:n",
+        "application_packages": [{"id": "a"}],
+        "retention_time": "01:00:00",
+    }
+    for step in plan(task=everything, pool=H100, **STORAGE).steps:
+        assert judge.flaws(step.action, msgspec.to_builtins(step.body)) == []
+
+
+# --- Windows --------------------------------------------------------------------------------------------------------
+
+WINDOWS: dict[str, Any] = {
+    "vm_configuration": {
+        "platform_image": {"publisher": "microsoftwindowsserver", "offer": "windowsserver", "sku": "2022-datacenter"}
+    }
+}
+
+
+def test_a_command_on_windows_goes_to_its_own_shell() -> None:
+    sent = sent_task(plan(task={"command": "echo 'a' %PATH%"}, pool=WINDOWS))
+    assert sent["commandLine"] == "cmd.exe /d /s /c \"echo 'a' %PATH%\""
+
+
+def test_a_gang_on_windows_is_refused() -> None:
+    with pytest.raises(PlanError, match="for Linux nodes"):
+        plan(task=GANG, pool=WINDOWS)
+
+
+def test_containers_on_windows_get_no_option_their_engine_does_not_have() -> None:
+    sent = sent_task(plan(task=DOCKER, pool={**WINDOWS, **H100}))
+    assert "containerRunOptions" not in sent["containerSettings"]

@@ -1,0 +1,840 @@
+"""Every property of the language is set once, and seen in the plan that comes of it, or in what is said about it."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from azure.batch import models
+
+from batchtrain import client
+from batchtrain.config import reference
+from batchtrain.config.check import RULES
+from batchtrain.config.reference import Place
+from batchtrain.config.types import Credentials, StorageCredentials
+from batchtrain.errors import UsageError
+from batchtrain.launchers.rules import RULES as DECISIONS
+from batchtrain.placeholders import Placeholders
+from batchtrain.plan import Facts, ingress, plan_recipe, render
+from batchtrain.service import entra, vault
+from batchtrain.service.connect import account_of
+from batchtrain.service.seen import Endpoint
+from tests import judge
+from tests.properties import Effect, Row, Seen, Verdict, judged, outcome, path_of, value_for
+
+PROPERTIES = {
+    place: item
+    for place, item in reference.properties().items()
+    if item.wire and "[" not in item.type and "merge_task" not in place
+}
+"""Those that hold a value; a block's properties stand for it, and a merge task is a task."""
+
+NAMED = {path_of(place): place for place in PROPERTIES}
+
+SUBNET = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Network/virtualNetworks/v/subnets/n"
+IDENTITY = "/subscriptions/s/resourceGroups/g/providers/Microsoft.ManagedIdentity/userAssignedIdentities/i"
+IMAGE_ID = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/galleries/g/images/i/versions/1.0.0"
+SECRET = "https://vault.vault.azure.net/secrets/name"
+POOL = "pool_specification"
+VM = f"{POOL}.vm_configuration"
+JOB = "job_specifications[0]"
+TASK = f"{JOB}.tasks[0]"
+VOLUMES = "global_resources.volumes"
+
+# --- what else must be said where a block stands, by the block's anchor ----------------------------------------------
+
+CONTAINER = {f"{TASK}.docker_image": "busybox", "global_resources.docker_images": ["busybox"]}
+GANG = {f"{TASK}.multi_instance.num_instances": 2, f"{TASK}.multi_instance.mpi.runtime": "mpich"}
+APPTAINER = {
+    f"{TASK}.singularity_image": "library://a/b:1",
+    "global_resources.singularity_images.unsigned": [{"image": "library://a/b:1"}],
+}
+REGISTRY = {"global_resources.docker_images": ["reg.example.org/a:1"]}
+BLOB_SHARE = {
+    "volume_driver": "azureblob", "container_path": "/share", "storage_account_settings": "link",
+    "azure_blob_container_name": "blobs",
+}  # fmt: skip
+FILES_SHARE = {
+    "volume_driver": "azurefile", "container_path": "/share", "storage_account_settings": "link",
+    "azure_file_share_name": "files",
+}  # fmt: skip
+NFS = {"volume_driver": "nfs", "container_path": "/share", "source": "server:/export"}
+CIFS = {"volume_driver": "cifs", "container_path": "/share", "source": "//server/export"}
+MOUNTED = {**CONTAINER, f"{TASK}.shared_data_volumes": ["share"]}
+NATIVE = {f"{VM}.platform_image.native": True, **CONTAINER}
+WINDOWS = {
+    f"{VM}.platform_image": {
+        "publisher": "microsoftwindowsserver", "offer": "windowsserver", "sku": "2022-datacenter-core",
+        "node_agent": "batch.node.windows amd64",
+    },
+    f"{POOL}.inter_node_communication_enabled": False,
+    f"{TASK}.command": "cmd /c echo hello",
+}  # fmt: skip
+
+
+def other_image(kind: str) -> dict[str, Any]:
+    """An image of another kind in place of the base's."""
+    name = "arm_image_id" if kind == "custom_image" else "id"
+    return {f"{VM}.platform_image": None, f"{VM}.{kind}": {name: IMAGE_ID, "node_agent": "batch.node.ubuntu 22.04"}}
+
+
+# --- what else must be said where a block stands, by the block's anchor ----------------------------------------------
+
+ENTRA = {"credentials.batch.account_key": None}
+IDENTITIES = {**ENTRA, f"{POOL}.identities": [IDENTITY]}
+VOLUME = f'{VOLUMES}.shared_data_volumes."share"'
+TRUSTED = {".security_type": "trustedLaunch"}
+SCENARIO = f"{POOL}.autoscale.scenario"
+FSTAB = {
+    "volume_driver": "custom_linux_mount", "container_path": "/share",
+    "fstab_entry": {"fs_spec": "server:/x", "fs_vfstype": "lustre"},
+}  # fmt: skip
+FILES = {
+    "source": {"path": "data"},
+    "destination": {"storage_account_settings": "link", "data_transfer": {"remote_path": "container/path"}},
+}
+SWEEP = f"{TASK}.task_factory.parametric_sweep"
+RANDOM = f"{TASK}.task_factory.random"
+
+BY_NAME = {
+    **ENTRA,
+    f"{POOL}.virtual_network.name": "net",
+    f"{POOL}.virtual_network.resource_group": "rg",
+    f"{POOL}.virtual_network.subnet.name": "sub",
+    "credentials.management.subscription_id": "subscription",
+}
+SOURCE = {"src/train.py": "print(1)"}
+BROUGHT = {f"{TASK}.source": "src"}
+LISTED = {"global_resources.docker_images": ["busybox"]}
+ECHO_FILE = {f"{TASK}.command": "echo {file_name}"}
+GENERATE = "def generate(*args, word='made'):\n    yield (args[0] if args else word,)\n"
+MODULE = {"mine_a.py": GENERATE, "pack_a/__init__.py": "", "pack_a/inner.py": GENERATE.replace("made", "packed")}
+
+CONTEXT: dict[str, dict[str, Any]] = {
+    "credentials.docker_registry": REGISTRY,
+    "credentials.singularity_registry": {
+        "global_resources.singularity_images.unsigned": [{"image": "docker://reg.example.org/a:1"}],
+    },
+    "credentials.user_accounts": {f"{POOL}.user_accounts": [{"name": "ann"}]},
+    "credentials.shares": {VOLUME: CIFS, 'credentials.shares."share"': {"username": "ann", "password": "x"}, **MOUNTED},
+    "batchtrain.autogenerated_task_id": {f"{TASK}.id": None},
+    "global_resources.volumes.data_volumes": {
+        **CONTAINER,
+        f"{TASK}.data_volumes": ["scratch"],
+        f'{VOLUMES}.data_volumes."scratch"': {"container_path": "/scratch", "host_path": "/mnt/scratch"},
+    },
+    "global_resources.volumes.shared_data_volumes": {**MOUNTED, VOLUME: BLOB_SHARE},
+    "global_resources.volumes.shared_data_volumes.fstab_entry": {VOLUME: FSTAB},
+    "global_resources.files": {"global_resources.files": [FILES]},
+    f"{VM}.custom_image": {**ENTRA, **other_image("custom_image")},
+    f"{VM}.shared_gallery_image": {**ENTRA, **other_image("shared_gallery_image")},
+    f"{VM}.community_gallery_image": {**ENTRA, **other_image("community_gallery_image")},
+    f"{VM}.disk_encryption.customer_managed_key": IDENTITIES,
+    f"{POOL}.autoscale": {f"{POOL}.autoscale.formula": "$TargetDedicatedNodes = 1;"},
+    f"{POOL}.autoscale.scenario": {
+        f"{POOL}.autoscale.formula": None,
+        SCENARIO: {"name": "active_tasks", "maximum_vm_count": {"dedicated": 8, "low_priority": 8}},
+    },
+    f"{POOL}.autoscale.scenario.time_ranges": {
+        SCENARIO: {"name": "workday", "maximum_vm_count": {"dedicated": 8, "low_priority": 8}},
+    },
+    f"{POOL}.autoscale.scenario.time_ranges.weekdays": {f"{SCENARIO}.time_ranges.weekdays": {"start": 1, "end": 5}},
+    f"{POOL}.autoscale.scenario.time_ranges.work_hours": {
+        f"{SCENARIO}.time_ranges.work_hours": {"start": 8, "end": 17}
+    },
+    f"{POOL}.additional_node_prep": {f"{POOL}.additional_node_prep.commands.pre": ["true"]},
+    f"{POOL}.remote_access_control": {f"{POOL}.ssh.username": "ann"},
+    f"{POOL}.rdp": WINDOWS,
+    f"{POOL}.virtual_network": ENTRA,
+    "job_specifications.network": {f"{POOL}.network.dynamic_vnet_assignment_scope": "job", **ENTRA},
+    "job_specifications.auto_pool": {f"{JOB}.auto_pool.pool_lifetime": "job"},
+    "job_specifications.recurrence": {f"{JOB}.recurrence.schedule.recurrence_interval": "01:00:00"},
+    "job_specifications.job_release": {f"{JOB}.job_preparation.command": "true"},
+    "job_specifications.job_preparation": {f"{JOB}.job_preparation.command": "true"},
+    "job_specifications.autogenerated_task_id": {f"{TASK}.id": None},
+    "job_specifications.user_identity.specific_user": CONTAINER,
+    "job_specifications.tasks.user_identity.specific_user": CONTAINER,
+    "job_specifications.tasks.multi_instance": GANG,
+    "job_specifications.tasks.bind_mounts": CONTAINER,
+    "job_specifications.tasks.singularity_execution": APPTAINER,
+    "job_specifications.tasks.task_factory": {f"{TASK}.id": None, f"{TASK}.command": "echo {0}"},
+    "job_specifications.tasks.task_factory.autogenerated_task_id": {f"{TASK}.task_factory.repeat": 2},
+    "job_specifications.tasks.task_factory.random": {f"{RANDOM}.generate": 2},
+    "job_specifications.tasks.task_factory.file": {
+        f"{TASK}.task_factory.file.azure_storage": {
+            "storage_account_settings": "link",
+            "remote_path": "container/path",
+        },
+    },
+}
+"""Of the base and of each block above comes first; what a block cannot do without is filled in by its types."""
+
+REQUIRED: dict[str, Any] = {
+    "storage_account_settings": "link",
+    "remote_path": "container/path",
+    "lun": 1,
+    "size_gb": 64,
+    "frontend_port_range": [40000, 40100],
+    "backend_port": 22,
+    "priority": 200,
+    "source_address_prefix": "10.0.0.0/8",
+    "iterable": ["a", "b", "c"],
+    "length": 2,
+    "start": 1,
+    "stop": 5,
+    "subnet_id": SUBNET,
+    "identity": IDENTITY,
+    "fs_spec": "server:/x",
+    "fs_vfstype": "lustre",
+    "image": "library://needed/image:1",
+    "text": "needed-text",
+}
+"""Values of required properties that must fit, by name."""
+
+# --- the rows: those of which the type alone does not give a value, or the wire field does not show it ----------------
+
+ELSEWHERE = "https://elsewhere.blob.core.windows.net/container"
+MOMENT = "2030-01-01T00:00:00Z"
+BATCH_KEY = "credentials.batch.account_key"
+
+
+def sent(seen: Seen) -> str:
+    """All that a plan says."""
+    return msgspec.json.encode(render.as_document(seen.plan)).decode()
+
+
+def secret(name: str) -> Effect:
+    """A placeholder that the plan holds, and what it is filled with when it is sent."""
+
+    def effect(seen: Seen) -> list[str]:
+        if f"{{{{{name}}}}}" not in sent(seen):
+            return []
+        try:
+            return [name, Placeholders(seen.recipe).fill(name)]
+        except UsageError:
+            return [name]
+
+    return effect
+
+
+def from_vault(read: Callable[[Credentials], Any]) -> Effect:
+    """A value of the credentials, where a vault has every secret."""
+
+    def effect(seen: Seen) -> list[Any]:
+        known = seen.recipe.credentials
+        uri = known.keyvault.uri if known.keyvault else None
+        return [read(vault.resolved(known, lambda name: f"secret of {vault.id_of(name, uri)}"))]
+
+    return effect
+
+
+def sign_in(section: str) -> Effect:
+    """How a service is signed in to."""
+
+    def effect(seen: Seen) -> list[Any]:
+        known = seen.recipe.credentials
+        if section in ("aad", "batch"):
+            found = account_of(known, {})
+            return [*found.sign_in, found.resource] if found else []
+        block = getattr(known, section)
+        return list(entra.sign_in_of(block if section == "storage_aad" else block and block.aad, known.aad))
+
+    return effect
+
+
+def of_account(name: str) -> Effect:
+    return lambda seen: [getattr(account_of(seen.recipe.credentials, {}), name, None)]
+
+
+def stores(seen: Seen) -> list[StorageCredentials]:
+    """The storage accounts as they are connected to."""
+    return list(seen.recipe.credentials.storage.values())
+
+
+def vaulted(seen: Seen) -> list[str]:
+    """What a secret that is given by its name alone becomes."""
+    try:
+        return [str(value) for value in from_vault(lambda c: c.batch and c.batch.account_key)(seen)]
+    except UsageError:
+        return []
+
+
+def whole_file(seen: Seen) -> list[str]:
+    """The account's name where the vault holds a whole credentials file."""
+    text = "credentials: {storage: {vaulted: {account: from-the-vault}}}"
+    return [store.account for store in vault.resolved(seen.recipe.credentials, lambda _: text).storage.values()]
+
+
+def managed(seen: Seen) -> list[Any]:
+    """Where Azure Resource Manager is."""
+    block = seen.recipe.credentials.management
+    return [block.aad.endpoint if block and block.aad else None]
+
+
+def logged_in(seen: Seen) -> list[Any]:
+    """The key of the command that logs in to a node."""
+    login = seen.recipe.pool.ssh if seen.recipe.pool else None
+    node = Endpoint("tvm", "20.0.0.1", 50000)
+    return [client.ssh_line(login.username, login.ssh_private_key or "", node)] if login else []
+
+
+def key_pair(seen: Seen) -> list[str]:
+    """Where a key pair is made."""
+    with tempfile.TemporaryDirectory() as directory:
+        return [str(Placeholders(seen.recipe, directory=Path(directory)).key_pair())]
+
+
+def listed(seen: Seen) -> list[Any]:
+    """The tasks that are made of three blobs."""
+    names = ("container/path/one.csv", "container/path/two.txt")
+    place = "link/container/path"
+    return [render.body_of(step) for step in plan_recipe(seen.recipe, Facts(listings={place: names})).steps]
+
+
+def uploads(seen: Seen) -> list[Any]:
+    """What `data ingress` would bring, and what it leaves out."""
+    return [*map(list, ingress.plan(seen.recipe).steps), *map(list, ingress.left_out(seen.recipe))]
+
+
+def launched(seen: Seen) -> list[Any]:
+    return [*seen.bodies("task"), seen.launch]
+
+
+def arrived(seen: Seen) -> list[str]:
+    """The files that travel with the tasks."""
+    return [name for files in seen.sources.values() for name, *_ in files]
+
+
+def ids(seen: Seen) -> list[str]:
+    return [task["id"] for task in seen.bodies("task")]
+
+
+AAD = {
+    "authority_url": Row("https://login.microsoftonline.us", shown="login.microsoftonline.us"),
+    "directory_id": Row("tenant"),
+    "application_id": Row("client"),
+    "auth_key": Row("k", shown=entra.SECRET, beside={".directory_id": "t", ".application_id": "c"}),
+    "rsa_private_key_pem": Row("k.pem", beside={".directory_id": "t", ".application_id": "c"}),
+    "user": Row("ann@example.org"),
+    "password": Row("pw", shown=entra.PASSWORD_NOTE, beside={".user": "ann@example.org"}),
+}
+CACHE = {
+    "enabled": Row(False, instead=True, shown=()),
+    "filename": Row("name"),
+}
+SIGN_INS = {
+    "credentials.aad": "aad",
+    "credentials.batch.aad": "batch",
+    "credentials.storage_aad": "storage_aad",
+    "credentials.management.aad": "management",
+    "credentials.keyvault.aad": "keyvault",
+}
+SIGN_IN_ROWS = {
+    f"{place}.{name}": row._replace(
+        effect=sign_in(section), beside={BATCH_KEY: None, **row.beside},
+        shown=row.value if row.shown is None else row.shown,
+    )
+    for place, section in SIGN_INS.items()
+    for name, row in AAD.items()
+} | {
+    f"{place}.token_cache.{name}": row._replace(
+        effect=sign_in(section), beside={BATCH_KEY: None, f"{place}.user": "ann@example.org"},
+        shown=row.value if row.shown is None else row.shown,
+    )
+    for place, section in SIGN_INS.items()
+    for name, row in CACHE.items()
+}  # fmt: skip
+
+BLOCK_ROWS: dict[str, Row] = {
+    "ResourceFile.file_path": Row(beside={".blob_source": "https://example.org/x"}),
+    "ResourceFile.blob_source": Row("https://example.org/y", beside={".file_path": "x"}),
+    "ResourceFile.storage_container_url": Row(ELSEWHERE),
+    "ResourceFile.blob_prefix": Row(beside={".storage_container_url": ELSEWHERE}),
+    "ResourceFile.file_mode": Row("0755", beside={".blob_source": "https://example.org/x", ".file_path": "x"}),
+    "ResourceFile.identity": Row(IDENTITY, beside={".storage_container_url": ELSEWHERE, **IDENTITIES}),
+    "AzureBatchInput.include": Row(whole=True),
+    "AzureBatchInput.exclude": Row(whole=True),
+    "AzureBatchInput.destination": Row(whole=True),
+    "Aad.x509_cert_sha1_thumbprint": Row(wire="batchtrain: warning `gone`"),
+    "Aad.endpoint": Row(wire="batchtrain: warning `gone`"),
+    "StorageInput.storage_account_settings": Row("other"),
+    "StorageInput.include": Row(["some/*"], shown="some"),
+    "StorageOutput.storage_account_settings": Row("other"),
+    "StorageOutput.remote_path": Row("container/some/path", shown="some/path"),
+    "StorageOutput.identity": Row(IDENTITY, beside=IDENTITIES),
+    "AutogeneratedTaskId.zfill_width": Row(3, shown="-000"),
+    "NodeExporter.enabled": Row(True),
+    "Steps.start": Row(2, shown="echo 2", instead=None),
+    "Steps.stop": Row(3, instead=4),
+    "Steps.step": Row(2, instead=1),
+    "Permutations.length": Row(1, instead=2),
+    "Combinations.length": Row(1, instead=2),
+    "Combinations.replacement": Row(True, instead=False),
+    "Beta.alpha": Row(2.5, instead=3.5),
+    "Beta.beta": Row(2.5, instead=3.5),
+    "Exponential.lambda": Row(2.5, instead=3.5),
+    "Gamma.alpha": Row(2.5, instead=3.5),
+    "Gamma.beta": Row(2.5, instead=3.5),
+    "Gauss.mu": Row(2.5, instead=3.5),
+    "Gauss.sigma": Row(2.5, instead=3.5),
+    "Lognormal.mu": Row(2.5, instead=3.5),
+    "Lognormal.sigma": Row(2.5, instead=3.5),
+    "Pareto.alpha": Row(2.5, instead=3.5),
+    "Triangular.low": Row(2.5, instead=3.5),
+    "Triangular.high": Row(12.5, instead=13.5),
+    "Triangular.mode": Row(7.6, instead=7.7, beside={".low": 2.5, ".high": 12.5}),
+    "Uniform.a": Row(2.5, instead=3.5),
+    "Uniform.b": Row(12.5, instead=13.5),
+    "Weibull.alpha": Row(2.5, instead=3.5),
+    "Weibull.beta": Row(2.5, instead=3.5),
+    "UserIdentity.default_pool_admin": Row(shown="admin"),
+    "UserIdentity.username": Row("ann", beside={f"{POOL}.user_accounts": [{"name": "ann"}]}),
+}
+"""Of blocks that stand in several places, by block and name."""
+
+KEYED = {BATCH_KEY: None}
+TASKS = "job_specifications.tasks"
+SHARE = "global_resources.volumes.shared_data_volumes"
+RDMA = {f"{POOL}.vm_size": "STANDARD_HB120RS_V3", **GANG}
+GPU = {f"{POOL}.vm_size": "STANDARD_NC24ADS_A100_V4"}
+ANN = {f"{POOL}.user_accounts": [{"name": "ann"}]}
+CONFIDENTIAL = {
+    f"{POOL}.vm_size": "STANDARD_DC4AS_V5", "batchtrain.ignore_checks": ["vm-size-unknown"],
+    f"{VM}.security_profile": {"security_type": "confidentialvm"},
+}  # fmt: skip
+
+ROWS: dict[str, Row] = {
+    **SIGN_IN_ROWS,
+    # credentials
+    "credentials.batch.aad.endpoint": Row("https://batch.example.org", effect=sign_in("batch"), beside=KEYED),
+    "credentials.batch.account_service_url": Row("https://b.westus.batch.azure.com", effect=of_account("endpoint")),
+    "credentials.batch.account": Row("named", effect=of_account("name")),
+    "credentials.batch.account_key": Row("b3RoZXI=", effect=of_account("key")),
+    "credentials.batch.account_key_keyvault_secret_id": Row(
+        SECRET, shown=f"secret of {SECRET}", beside=KEYED, effect=from_vault(lambda c: c.batch and c.batch.account_key)
+    ),
+    "credentials.management.aad.endpoint": Row("https://management.example.org", effect=managed),
+    "credentials.storage.resource_group": Row(wire="batchtrain: warning `gone`"),
+    "credentials.singularity_registry.identity": Row(wire="batchtrain: warning `gone`"),
+    "credentials.user_accounts.username": Row(wire="batchtrain: warning `gone`"),
+    "credentials.shares.ssh_private_key": Row(wire="batchtrain: warning `gone`"),
+    "global_resources.singularity_images.unsigned.signing_key.fingerprint": Row(
+        wire="batchtrain: warning `gone`", whole=True
+    ),
+    "global_resources.singularity_images.unsigned.signing_key.file": Row(wire="batchtrain: warning `gone`", whole=True),
+    "data_replication.concurrent_source_downloads": Row(3),
+    "credentials.storage.account": Row("renamed", effect=lambda seen: [s.account for s in stores(seen)]),
+    "credentials.storage.account_key": Row("b3RoZXI=", effect=lambda seen: [s.account_key for s in stores(seen)]),
+    "credentials.storage.endpoint": Row(
+        "core.usgovcloudapi.net", effect=lambda seen: [s.endpoint for s in stores(seen)]
+    ),
+    "credentials.storage.account_key_keyvault_secret_id": Row(
+        SECRET,
+        shown=f"secret of {SECRET}",
+        beside={".account_key": None},
+        effect=from_vault(lambda c: [store.account_key for store in c.storage.values()]),
+    ),
+    "credentials.docker_registry.username": Row("ann", beside={".password": "x"}),
+    "credentials.docker_registry.password": Row("hunter2", effect=secret("registry:reg.example.org")),
+    "credentials.docker_registry.password_keyvault_secret_id": Row(
+        SECRET,
+        shown=f"secret of {SECRET}",
+        effect=from_vault(lambda c: [r.password for r in c.docker_registry.values()]),
+    ),
+    "credentials.docker_registry.identity": Row(IDENTITY, beside=IDENTITIES),
+    "credentials.singularity_registry.username": Row("ann", beside={".password": "x"}, effect=lambda seen: sent(seen)),
+    "credentials.singularity_registry.password": Row(
+        "hunter2", beside={".username": "ann"}, effect=secret("singularity:reg.example.org")
+    ),
+    "credentials.singularity_registry.password_keyvault_secret_id": Row(
+        SECRET,
+        shown=f"secret of {SECRET}",
+        effect=from_vault(lambda c: [r.password for r in c.singularity_registry.values()]),
+    ),
+    "credentials.user_accounts.password": Row("hunter2", effect=secret("user:ann:password")),
+    "credentials.user_accounts.password_keyvault_secret_id": Row(
+        SECRET, shown=f"secret of {SECRET}", effect=from_vault(lambda c: [u.password for u in c.user_accounts.values()])
+    ),
+    "credentials.user_accounts.ssh_private_key": Row("~/.ssh/key", shown="{{user:ann:ssh_private_key}}"),
+    "credentials.shares.password": Row("hunter2", effect=secret("share:share:password")),
+    "credentials.shares.password_keyvault_secret_id": Row(
+        SECRET,
+        shown=f"secret of {SECRET}",
+        beside={".password": None},
+        effect=from_vault(lambda c: [u.password for u in c.shares.values()]),
+    ),
+    "credentials.keyvault.uri": Row(
+        "https://v.vault.azure.net",
+        shown="secret of https://v.vault.azure.net/secrets/name",
+        beside={**KEYED, "credentials.batch.account_key_keyvault_secret_id": "name"},
+        effect=lambda seen: vaulted(seen),
+    ),
+    "credentials.keyvault.credentials_secret_id": Row(
+        SECRET, shown="from-the-vault", effect=lambda seen: whole_file(seen)
+    ),
+    "credentials.management.subscription_id": Row("sub-id", wire="pool.networkConfiguration.subnetId", beside=BY_NAME),
+    "credentials.batch.resource_group": Row(
+        "batch-group",
+        wire="pool.networkConfiguration.subnetId",
+        beside={**BY_NAME, f"{POOL}.virtual_network.resource_group": None},
+    ),
+    # config
+    "batchtrain.storage_account_settings": Row(
+        "link", wire="*.httpUrl", shown="sas:link/", beside=BROUGHT, files=SOURCE
+    ),
+    "batchtrain.storage_entity_prefix": Row(
+        "prefix", beside={**BROUGHT, "batchtrain.storage_account_settings": "link"}, files=SOURCE
+    ),
+    "batchtrain.generated_sas_expiry_days": Row(
+        7, beside={**BROUGHT, "batchtrain.storage_account_settings": "link"}, files=SOURCE
+    ),
+    "batchtrain.delay_docker_image_preload": Row(shown="docker pull", beside=CONTAINER),
+    "batchtrain.ignore_checks": Row(
+        ["size-retired"],
+        shown=(),
+        beside={f"{POOL}.vm_size": "STANDARD_NC24R"},
+        instead=["image-retired"],
+        effect=lambda seen: sorted({problem.rule for problem in seen.problems}),
+    ),
+    "global_resources.singularity_images.signed.image": Row(
+        "library://a/b:2", beside={".signing_key.fingerprint": "AB12"}
+    ),
+    "global_resources.singularity_images.signed.encryption": Row(
+        beside={".image": "library://a/b:2", ".signing_key.fingerprint": "AB12"}
+    ),
+    "global_resources.additional_registries.docker": Row(["other.example.org"], beside=CONTAINER),
+    f"{SHARE}.volume_driver": Row("nfs", shown="server:/export", beside={VOLUME: NFS}),
+    f"{SHARE}.storage_account_settings": Row("other"),
+    f"{SHARE}.azure_file_share_name": Row(beside={VOLUME: FILES_SHARE}),
+    f"{SHARE}.source": Row("server:/other", beside={VOLUME: NFS}),
+    f"{SHARE}.identity": Row(IDENTITY, beside=IDENTITIES),
+    "global_resources.files.source.path": Row("somewhere", effect=uploads),
+    "global_resources.files.source.include": Row(["*.csv"], effect=uploads),
+    "global_resources.files.source.exclude": Row(["*.tmp"], effect=uploads),
+    "global_resources.files.destination.shared_data_volume": Row(
+        "share", shown="blobs", effect=uploads, beside={".storage_account_settings": None, VOLUME: BLOB_SHARE}
+    ),
+    "global_resources.files.destination.storage_account_settings": Row("other", effect=uploads),
+    "global_resources.files.destination.relative_destination_path": Row("below", effect=uploads),
+    "global_resources.files.destination.data_transfer.remote_path": Row("elsewhere/here", effect=uploads),
+    "global_resources.files.destination.data_transfer.is_file_share": Row(True, shown="is_file_share", effect=uploads),
+    # the pool
+    f"{POOL}.vm_size": Row("STANDARD_D8S_V5"),
+    f"{POOL}.identities": Row([IDENTITY], effect=sent, beside=KEYED),
+    f"{POOL}.public_ips": Row(
+        ["/subscriptions/s/resourceGroups/g/providers/Microsoft.Network/publicIPAddresses/a"],
+        beside={**KEYED, f"{POOL}.virtual_network.arm_subnet_id": SUBNET, f"{POOL}.network.public_ip": "usermanaged"},
+    ),
+    f"{POOL}.vm_count.low_priority": Row(beside={f"{POOL}.vm_count.dedicated": 0}),
+    f"{POOL}.block_until_all_global_resources_loaded": Row(
+        False, beside={**CONTAINER, "batchtrain.delay_docker_image_preload": True}
+    ),
+    f"{POOL}.transfer_files_on_pool_creation": Row(
+        shown="files.upload",
+        effect=lambda seen: [step.action for step in seen.plan.steps],
+        beside={"global_resources.files": [FILES]},
+    ),
+    f"{POOL}.reboot_on_start_task_failed": Row(
+        shown="starttaskfailed", effect=lambda seen: sorted(client._mended(seen.recipe))
+    ),
+    f"{POOL}.attempt_recovery_on_unusable": Row(
+        shown="unusable", effect=lambda seen: sorted(client._mended(seen.recipe))
+    ),
+    f"{VM}.container_type": Row("criCompatible", beside=CONTAINER),
+    f"{VM}.os_disk.ephemeral": Row(shown="cachedisk"),
+    f"{VM}.os_disk.security_encryption": Row("VMGuestStateOnly", beside=CONFIDENTIAL),
+    f"{VM}.security_profile.secure_boot": Row(True, beside=TRUSTED),
+    f"{VM}.security_profile.vtpm": Row(True, beside=TRUSTED),
+    f"{VM}.security_profile.security_type": Row("trustedLaunch"),
+    f"{VM}.security_profile.proxy_agent.wire_server.mode": Row(
+        wire="pool.virtualMachineConfiguration.securityProfile.proxyAgentSettings.wireServer.mode"
+    ),
+    f"{VM}.security_profile.proxy_agent.wire_server.access_control_profile": Row(
+        wire="pool.virtualMachineConfiguration.securityProfile.proxyAgentSettings.wireServer"
+        ".inVMAccessControlProfileReferenceId"
+    ),
+    f"{VM}.platform_image.native": Row(shown="dockerCompatible"),
+    f"{VM}.platform_image.publisher": Row("somebody", beside={".node_agent": "batch.node.ubuntu 24.04"}),
+    f"{VM}.platform_image.offer": Row("something", beside={".node_agent": "batch.node.ubuntu 24.04"}),
+    f"{VM}.platform_image.sku": Row("7.10", beside={".node_agent": "batch.node.ubuntu 24.04"}),
+    f"{VM}.platform_image.node_agent": Row("batch.node.ubuntu 22.04", beside={".sku": "some-2204"}),
+    f"{VM}.custom_image.arm_image_id": Row(IMAGE_ID.replace("1.0.0", "2.0.0")),
+    f"{VM}.custom_image.native": Row(shown="dockerCompatible"),
+    f"{VM}.shared_gallery_image.native": Row(shown="dockerCompatible"),
+    f"{VM}.community_gallery_image.native": Row(shown="dockerCompatible"),
+    f"{VM}.disk_encryption.targets": Row(["temporarydisk"]),
+    f"{VM}.disk_encryption.customer_managed_key.identity": Row(IDENTITY),
+    f"{VM}.extensions.provision_after": Row(
+        ["first"],
+        beside={
+            f"{VM}.extensions": [
+                {"name": "second", "publisher": "p", "type": "t"},
+                {"name": "first", "publisher": "p", "type": "t"},
+            ]
+        },
+    ),
+    f"{POOL}.autoscale.scenario.sample_lookback_interval": Row("00:20:00", instead="00:30:00"),
+    f"{POOL}.autoscale.scenario.bias_last_sample": Row(False, instead=True),
+    f"{POOL}.autoscale.scenario.bias_node_type": Row("low_priority", instead="dedicated"),
+    f"{POOL}.user_accounts.uid": Row(beside={".gid": 1000}),
+    f"{POOL}.user_accounts.gid": Row(beside={".uid": 1000}),
+    f"{POOL}.user_accounts.login_mode": Row(beside=WINDOWS),
+    f"{POOL}.remote_access_control.allow": Row(["203.0.113.0/24"]),
+    f"{POOL}.remote_access_control.deny": Row(["203.0.113.0/24"]),
+    f"{POOL}.ssh.ssh_public_key": Row("~/.ssh/key.pub", shown="{{ssh:"),
+    f"{POOL}.ssh.ssh_private_key": Row("~/.ssh/key", effect=logged_in),
+    f"{POOL}.rdp.password": Row("hunter2", effect=secret("user:needed-text:password")),
+    f"{SHARE}.fstab_entry.fs_spec": Row("server:/other", beside={".fs_vfstype": "nfs"}),
+    f"{SHARE}.fstab_entry.fs_vfstype": Row("lustre", wire="pool.startTask.commandLine"),
+    f"{SHARE}.fstab_entry.fs_mntops": Row("ro,hard", beside={".fs_vfstype": "nfs"}),
+    f"{POOL}.ssh.generated_file_export_path": Row("keys", effect=key_pair),
+    f"{POOL}.virtual_network.arm_subnet_id": Row(SUBNET),
+    f"{POOL}.virtual_network.name": Row("vnet", beside=BY_NAME),
+    f"{POOL}.virtual_network.resource_group": Row("group", beside=BY_NAME),
+    f"{POOL}.virtual_network.create_nonexistant": Row(beside=BY_NAME),
+    f"{POOL}.virtual_network.address_space": Row("10.0.0.0/16", beside=BY_NAME),
+    f"{POOL}.virtual_network.subnet.name": Row("nodes", beside=BY_NAME),
+    f"{POOL}.virtual_network.subnet.address_prefix": Row("10.0.0.0/24", beside=BY_NAME),
+    f"{POOL}.network.ip_families": Row(["IPv4", "IPv6"]),
+    f"{POOL}.network.inbound_nat_pools.frontend_port_range": Row([41000, 41200], shown=41000),
+    f"{POOL}.upgrade_policy.rolling.enable_cross_zone_upgrade": Row(beside={f"{VM}.node_placement": "zonal"}),
+    f"{POOL}.container_runtimes.install": Row(["singularity"], shown="apptainer"),
+    # the job
+    "job_specifications.infiniband": Row(False, effect=launched, beside=RDMA, shown=(), instead=True),
+    "job_specifications.gpus": Row("disable", beside={**GPU, **CONTAINER}, shown="void"),
+    "job_specifications.shm_size": Row("512m", beside=CONTAINER),
+    "job_specifications.default_working_dir": Row("container", beside=CONTAINER, shown="containerImageDefault"),
+    "job_specifications.remove_container_after_exit": Row(False),
+    "job_specifications.restrict_default_bind_mounts": Row(shown="Task", beside=CONTAINER),
+    "job_specifications.data_volumes": Row(
+        ["scratch"],
+        shown="/scratch",
+        beside={**CONTAINER, f"{VOLUMES}.data_volumes.scratch": {"container_path": "/scratch", "host_path": "/mnt/s"}},
+    ),
+    "job_specifications.shared_data_volumes": Row(["share"], shown="/share", beside={**CONTAINER, VOLUME: BLOB_SHARE}),
+    "job_specifications.auto_complete": Row(shown="terminatejob"),
+    "job_specifications.allow_run_on_missing_image": Row(
+        True,
+        shown="missing:1",
+        effect=launched,
+        beside={f"{TASK}.docker_image": "missing:1", "global_resources.docker_images": ["a"]},
+    ),
+    "job_specifications.network.subnet_id": Row(SUBNET),
+    "job_specifications.auto_pool.pool_lifetime": Row(
+        "job_schedule",
+        shown="jobschedule",
+        wire="*.autoPoolSpecification.poolLifetimeOption",
+        beside={f"{JOB}.recurrence.schedule.recurrence_interval": "01:00:00"},
+    ),
+    "job_specifications.recurrence.job_manager.monitor_task_completion": Row(beside={f"{JOB}.auto_complete": True}),
+    "job_specifications.recurrence.schedule.do_not_run_until": Row(MOMENT),
+    "job_specifications.recurrence.schedule.do_not_run_after": Row(MOMENT),
+    "job_specifications.job_manager.docker_image": Row("busybox", beside=LISTED),
+    "job_specifications.job_preparation.docker_image": Row("busybox", beside=LISTED),
+    "job_specifications.job_release.docker_image": Row("busybox", beside=LISTED),
+    "job_specifications.job_release.max_wall_time": Row("00:10:00"),
+    "job_specifications.on_task_failure": Row("performexitoptionsjobaction"),
+    # the task
+    f"{TASKS}.shm_size": Row("512m", beside=CONTAINER),
+    f"{TASKS}.infiniband": Row(False, effect=launched, beside=RDMA, shown=(), instead=True),
+    f"{TASKS}.gpus": Row("disable", beside={**GPU, **CONTAINER}, shown="void"),
+    f"{TASKS}.default_working_dir": Row("container", beside=CONTAINER, shown="containerImageDefault"),
+    f"{TASKS}.remove_container_after_exit": Row(False),
+    f"{TASKS}.restrict_default_bind_mounts": Row(shown="Task", beside=CONTAINER),
+    f"{TASKS}.data_volumes": Row(
+        ["scratch"],
+        shown="/scratch",
+        beside={**CONTAINER, f"{VOLUMES}.data_volumes.scratch": {"container_path": "/scratch", "host_path": "/mnt/s"}},
+    ),
+    f"{TASKS}.shared_data_volumes": Row(["share"], shown="/share", beside={**CONTAINER, VOLUME: BLOB_SHARE}),
+    f"{TASKS}.docker_image": Row("busybox", beside=LISTED),
+    f"{TASKS}.singularity_image": Row(
+        "library://a/b:1", beside={k: v for k, v in APPTAINER.items() if "tasks" not in k}
+    ),
+    f"{TASKS}.source": Row("src", shown="train.py", effect=arrived, files=SOURCE),
+    f"{TASKS}.depends_on": Row(["first"], beside={f"{JOB}.tasks[1]": {"id": "first", "command": "true"}}),
+    f"{TASKS}.depends_on_range": Row(
+        [1, 2],
+        shown=1,
+        beside={f"{JOB}.tasks[1]": {"id": "1", "command": "true"}, f"{JOB}.tasks[2]": {"id": "2", "command": "true"}},
+    ),
+    f"{TASKS}.required_slots": Row(2, beside={f"{POOL}.task_slots_per_node": 4}),
+    f"{TASKS}.labels": Row(beside=CONTAINER),
+    f"{TASKS}.ports": Row(["8080:80"], beside=CONTAINER),
+    f"{TASKS}.entrypoint": Row(beside=CONTAINER),
+    f"{TASKS}.additional_docker_run_options": Row(["--cpus=2"], beside=CONTAINER),
+    f"{TASKS}.additional_singularity_options": Row(["--cleanenv"], beside=APPTAINER),
+    f"{TASKS}.container_registry": Row(
+        "reg.example.org",
+        beside={'credentials.docker_registry."reg.example.org"': {"username": "u", "password": "x"}, **CONTAINER},
+    ),
+    f"{TASKS}.multi_instance.num_instances": Row(2),
+    f"{TASKS}.multi_instance.coordination_command": Row("my-coordination", effect=launched),
+    f"{TASKS}.multi_instance.pre_execution_command": Row("source my-vars.sh", effect=launched),
+    f"{TASKS}.multi_instance.mpi.runtime": Row("openmpi", instead="mpich", shown=(), effect=launched),
+    f"{TASKS}.multi_instance.mpi.executable_path": Row("/opt/my/mpirun", effect=launched),
+    f"{TASKS}.multi_instance.mpi.options": Row(["-my-option"], effect=launched),
+    f"{TASKS}.multi_instance.mpi.processes_per_node": Row("my-count", effect=launched),
+    f"{TASKS}.singularity_execution.elevated": Row(shown="admin"),
+    f"{TASKS}.task_factory.repeat": Row(3, shown="task-00002", effect=ids, beside={f"{TASK}.command": "true"}),
+    f"{TASKS}.task_factory.parametric_sweep.product_iterables": Row([["x", "y"]], shown=["echo x", "echo y"]),
+    f"{TASKS}.task_factory.parametric_sweep.zip": Row(
+        [["x", "y"], ["1", "2"]], shown=["echo x 1", "echo y 2"], beside={f"{TASK}.command": "echo {0} {1}"}
+    ),
+    f"{TASKS}.task_factory.parametric_sweep.combinations.iterable": Row(
+        ["p", "q"], shown="echo p q", beside={f"{TASK}.command": "echo {0} {1}"}
+    ),
+    f"{TASKS}.task_factory.parametric_sweep.permutations.iterable": Row(
+        ["p", "q"], shown="echo q p", beside={f"{TASK}.command": "echo {0} {1}"}
+    ),
+    f"{TASKS}.task_factory.random.generate": Row(
+        3, shown="task-00002", effect=ids, beside={f"{RANDOM}.integer": {"start": 0, "stop": 9}}
+    ),
+    f"{TASKS}.task_factory.random.seed": Row(1, instead=2, beside={f"{RANDOM}.integer": {"start": 0, "stop": 1000}}),
+    f"{TASKS}.task_factory.random.integer.stop": Row(2000, instead=3000),
+    f"{TASKS}.task_factory.random.integer.start": Row(2, instead=3, beside={".stop": 3000}),
+    f"{TASKS}.task_factory.random.integer.step": Row(2, instead=3, beside={".stop": 3000}),
+    f"{TASKS}.task_factory.file.task_filepath": Row("file_name", instead="file_path", beside=ECHO_FILE),
+    f"{TASKS}.task_factory.file.azure_storage.storage_account_settings": Row("other", beside=ECHO_FILE),
+    f"{TASKS}.task_factory.file.azure_storage.remote_path": Row("container/other", beside=ECHO_FILE),
+    f"{TASKS}.task_factory.file.azure_storage.is_file_share": Row(beside=ECHO_FILE),
+    f"{TASKS}.task_factory.file.azure_storage.include": Row(
+        ["*.csv"], shown="one.csv", beside=ECHO_FILE, effect=listed, instead=["*.txt"]
+    ),
+    f"{TASKS}.task_factory.file.azure_storage.exclude": Row(
+        ["*.csv"], shown="two.txt", beside=ECHO_FILE, effect=listed, instead=["*.txt"]
+    ),
+    f"{TASKS}.task_factory.custom.module": Row("mine_a", shown="echo made", files=MODULE),
+    f"{TASKS}.task_factory.custom.package": Row(
+        "pack_a", shown="echo packed", beside={".module": ".inner"}, files=MODULE
+    ),
+    f"{TASKS}.task_factory.custom.input_args": Row(
+        ["arg"], shown="echo arg", beside={".module": "mine_a"}, files=MODULE
+    ),
+    f"{TASKS}.task_factory.custom.input_kwargs": Row(
+        {"word": "named"}, shown="echo named", beside={".module": "mine_a"}, files=MODULE
+    ),
+}
+"""By anchor."""
+
+
+def row_of(place: Place) -> Row:
+    """What the tables say of a property."""
+    by_block = BLOCK_ROWS.get(f"{BLOCKS[place[:-1]].name}.{place[-1]}", Row())
+    return ROWS.get(reference.anchor(place), by_block)
+
+
+def context_of(place: Place) -> dict[str, Any]:
+    """What stands around a property: what its block and each block above it cannot do without."""
+    found: dict[str, Any] = {}
+    for above in range(1, len(place)):
+        found.update(CONTEXT.get(reference.anchor(place[:above]), {}))
+        block = BLOCKS.get(place[:above])
+        for item in block.properties if block else ():
+            here = path_of((*place[:above], item.name))
+            if item.required and item.wire and not any(here.startswith(name) for name in (*found, *BASIC)):
+                found[here] = REQUIRED.get(item.name) or REQUIRED.get(item.type) or value_for(item)
+    path = path_of(place)
+    return {name: value for name, value in found.items() if name != path}
+
+
+BLOCKS = {place: block for block in reference.blocks() for place in block.places}
+BASIC = (f"{POOL}.id", f"{POOL}.vm_size", f"{VM}.platform_image", f"{JOB}.id", 'credentials.storage."link".account')
+"""Of what is required, that which the base has."""
+
+
+@cache
+def looked_at(path: str) -> Verdict:
+    place = NAMED[path]
+    return judged(place, row_of(place), context_of(place))
+
+
+@pytest.mark.parametrize("path", NAMED)
+def test_a_property_is_carried(path: str) -> None:
+    seen = looked_at(path)
+    assert seen.carried, f"`{path}` should be seen as {seen.wanted!r}: {seen.there!r}, not {seen.without!r}"
+
+
+@pytest.mark.parametrize("path", NAMED)
+def test_the_sdk_takes_every_request_of_it(path: str) -> None:
+    steps = [step for step in looked_at(path).seen.plan.steps if step.action in judge.MODELS]
+    assert [flaw for step in steps for flaw in judge.flaws(step.action, render.body_of(step))] == []
+
+
+@pytest.mark.parametrize("table", [ROWS, BLOCK_ROWS], ids=["rows", "block rows"])
+def test_a_row_is_of_a_property_that_there_is(table: dict[str, Row]) -> None:
+    known = {reference.anchor(place) for place in PROPERTIES}
+    known |= {f"{BLOCKS[place[:-1]].name}.{place[-1]}" for place in PROPERTIES}
+    assert set(table) - known == set()
+
+
+def test_every_context_is_of_a_block_that_there_is() -> None:
+    assert set(CONTEXT) - {reference.anchor(place) for place in reference.properties()} == set()
+
+
+WIRES = sorted({field.strip() for item in PROPERTIES.values() for field in item.wire.split(",")})
+ROOTS = {
+    "pool": models.BatchPoolCreateOptions,
+    "job": models.BatchJobCreateOptions,
+    "task": models.BatchTaskCreateOptions,
+    "schedule": models.BatchJobScheduleCreateOptions,
+    "node user": models.BatchNodeUserCreateOptions,
+}
+
+
+@pytest.mark.parametrize("wire", [wire for wire in WIRES if not wire.startswith("batchtrain:")])
+def test_a_wire_field_is_one_of_the_sdks(wire: str) -> None:
+    request, _, path = wire.partition(".")
+    steps = tuple(path.split("."))
+    if request == "*":
+        anywhere = {model for root in ROOTS.values() for model in judge.reachable(root)}
+        assert any(judge.knows(model, steps) for model in anywhere)
+    else:
+        assert judge.knows(ROOTS[request], steps)
+
+
+@pytest.mark.parametrize("wire", [wire for wire in WIRES if "warning `" in wire])
+def test_a_warning_is_one_that_can_be_silenced(wire: str) -> None:
+    rule = wire.partition("warning `")[2].rstrip("`")
+    assert rule in {check.name for check in RULES}
+
+
+# --- decisions nobody wrote -----------------------------------------------------------------------------------------
+
+DECIDED: dict[str, dict[str, Any]] = {
+    "rocm-devices": {f"{POOL}.vm_size": "STANDARD_ND96ISR_MI300X_V5", **CONTAINER},
+    "sign-in-not-delayed": {
+        "batchtrain.delay_docker_image_preload": True,
+        'credentials.docker_registry."reg.example.org"': {"username": "u", "password": "x"},
+        **REGISTRY,
+    },
+    "mpi4py-abort": {f"{TASK}.command": "python train.py", **GANG},
+    "openmpi-as-root": {f"{TASK}.multi_instance": {"num_instances": 2, "mpi": {"runtime": "openmpi"}}, **CONTAINER},
+    "infiniband-by-size": RDMA,
+    "infiniband-container": {**RDMA, **CONTAINER},
+    "container-sshd": {**GANG, **CONTAINER},
+    "shm-size": {**GANG, **CONTAINER},
+    "apptainer-gpus": {**GPU, **APPTAINER},
+    "merge-task": {f"{JOB}.merge_task.command": "true"},
+    "addresses-of-your-own": {
+        **ENTRA,
+        f"{POOL}.virtual_network.arm_subnet_id": SUBNET,
+        f"{POOL}.public_ips": ["/subscriptions/s/resourceGroups/g/providers/Microsoft.Network/publicIPAddresses/a"],
+    },
+    "own-preparation-waits": {
+        f"{POOL}.block_until_all_global_resources_loaded": False,
+        f"{POOL}.additional_node_prep.commands.pre": ["true"],
+    },
+}
+"""What leads to the rules that no property's row leads to."""
+
+
+@pytest.mark.parametrize("rule", DECISIONS)
+def test_a_rule_of_decisions_is_taken_by_some_plan(rule: str) -> None:
+    plans = [outcome(DECIDED[rule]).plan] if rule in DECIDED else (looked_at(path).seen.plan for path in NAMED)
+    assert any(item.rule == rule for plan in plans for item in plan.implicit)
