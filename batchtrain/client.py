@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,19 +11,24 @@ from typing import TYPE_CHECKING
 from batchtrain.config.load import Loaded
 from batchtrain.config.load import load as load_files
 from batchtrain.config.types import Credentials, Recipe
-from batchtrain.errors import BatchtrainError, NotFound, ServiceError, TaskFailed, UsageError
-from batchtrain.plan import plan_jobs, plan_pool, plan_recipe
-from batchtrain.plan.types import Facts, Plan, PoolFacts
+from batchtrain.errors import BatchtrainError, NotFound, PlanError, ServiceError, TaskFailed, UsageError
+from batchtrain.placeholders import Placeholders
+from batchtrain.plan import diff, plan_jobs, plan_pool, plan_recipe
+from batchtrain.plan.diff import Compared
+from batchtrain.plan.job import needs_pool
+from batchtrain.plan.network import SSH_PORT
+from batchtrain.plan.types import Facts, Plan, PoolFacts, Step
 from batchtrain.service import connect as signing
-from batchtrain.service import files, look, submit, watch
+from batchtrain.service import files, look, submit, vault, watch
 from batchtrain.service.connect import Account
 from batchtrain.service.deadlines import GONE_SECONDS, JOB_SECONDS, POOL_SECONDS
-from batchtrain.service.seen import JobSeen, NodeSeen, PoolSeen, Table, TaskSeen
+from batchtrain.service.seen import Endpoint, JobSeen, NodeSeen, PoolSeen, ScheduleSeen, Table, TaskSeen
 from batchtrain.service.submit import Event
-from batchtrain.storage.source import read_sources
+from batchtrain.storage.source import read_listings, read_made, read_sources
 
 if TYPE_CHECKING:
     from batchtrain.emulator.server import Status
+    from batchtrain.storage.blob import Connect
 
 NEXT_COMMANDS = (
     "nowhere to run: add --local (or BATCHTRAIN_LOCAL=1) for the embedded Azure Batch on this machine,"
@@ -54,13 +60,10 @@ def where(*, local: bool | None, credentials: Credentials | None, environment: M
     """The account to use; starts the embedded service when it is asked for and not running."""
     if local if local is not None else truth(environment.get("BATCHTRAIN_LOCAL", "")):
         return emulated(environment)
-    if credentials is not None and credentials.batch is not None:
-        batch = credentials.batch
-        return signing.account(batch.account_service_url, batch.account, batch.account_key)
-    endpoint = environment.get("AZURE_BATCH_ENDPOINT")
-    if not endpoint:
+    found = signing.account_of(credentials and vault.resolved(credentials), environment)
+    if found is None:
         raise UsageError(NEXT_COMMANDS)
-    return signing.account(endpoint, environment.get("AZURE_BATCH_ACCOUNT"), environment.get("AZURE_BATCH_ACCESS_KEY"))
+    return found
 
 
 def truth(value: str) -> bool:
@@ -117,6 +120,19 @@ class Client:
         """The exact requests for a recipe's pool and jobs, sent to nobody."""
         return plan_recipe(recipe, sources=read_sources(recipe))
 
+    def compare(self, recipe: Recipe) -> tuple[Compared, ...]:
+        """A recipe's plan held against what stands: what would be made, is the same, or differs. Changes nothing."""
+        pool = look.pool_or_none(self.batch, recipe.pool.id) if recipe.pool else None
+        facts = Facts(
+            listings=read_listings(recipe, lambda link: Placeholders(recipe).connect(link)), made=read_made(recipe)
+        )
+        sources = read_sources(recipe)
+        try:
+            todo = plan_recipe(recipe, facts._replace(pool=look.facts_of(pool) if pool else None), sources)
+        except PlanError:  # the pool that stands could not run it; the comparison says what to change
+            todo = plan_recipe(recipe, facts, sources)
+        return diff.compare(todo, look.living(self.batch, diff.wanted(todo)))
+
     def run(self, recipe: Recipe, *, tell: Tell = lambda _: None, timeout: float = JOB_SECONDS) -> Table[TaskSeen]:
         """Pool, jobs, wait, and clean up what this made. Raises TaskFailed when a task failed."""
         from batchtrain.run import run  # run uses this page
@@ -128,9 +144,19 @@ class Client:
 
     def carry_out(self, todo: Plan, recipe: Recipe, tell: Tell) -> None:
         """Send a plan's requests in order."""
-        secrets = _Secrets(recipe)
-        for event in submit.submit(self.batch, todo, secrets.fill, secrets.upload):
+        values = Placeholders(recipe)
+        others: submit.Others = {
+            "files.upload": lambda step: _bring(step, recipe, values),
+            "pool.identity": lambda step: _identify(step, recipe, self.account),
+        }
+        for event in submit.submit(self.batch, todo, values.fill, values.upload, others):
             tell(event)
+
+
+def ssh_line(user: str, key: str, found: Endpoint) -> str:
+    """The command that logs in to a node."""
+    words = ["ssh", *(("-i", key) if key else ()), "-p", str(found.port), f"{user}@{found.address}"]
+    return shlex.join(words)
 
 
 class Pools:
@@ -142,24 +168,71 @@ class Pools:
     def add(
         self, recipe: Recipe, *, wait: bool = True, timeout: float = POOL_SECONDS, tell: Tell = lambda _: None
     ) -> PoolSeen:
-        """Make the recipe's pool and wait until its nodes take tasks.
+        """Make the recipe's pool and wait until its nodes take tasks; then make the login of its `ssh` or `rdp`.
 
-        Raises AlreadyExists, QuotaReached, ServiceError (a failed start task with its last lines), TimedOut.
+        A pool that is not waited for has no nodes yet: `log_in` makes the login later.
+        Raises AlreadyExists, QuotaReached, ServiceError (a failed start task with its last lines), TimedOut, and
+        UsageError for managed identities that nobody could set, before anything is made.
         """
+        if not needs_pool(recipe):
+            raise PlanError(f"each job of {recipe.directory} brings a pool of its own (`auto_pool`); add the jobs")
         todo = plan_pool(recipe)
-        self._client.carry_out(todo, recipe, tell)
+        if any(step.action == "pool.identity" for step in todo.steps):
+            _refuse_identities(recipe, self._client.account)
         pool_id = _id(recipe)
+        logins = tuple(step for step in todo.steps if step.action == "node.user")
+        self._client.carry_out(
+            todo._replace(steps=tuple(step for step in todo.steps if step not in logins)), recipe, tell
+        )
         if wait:
-            self.wait(pool_id, timeout=timeout, tell=tell)
+            self.wait(pool_id, timeout=timeout, tell=tell, recipe=recipe)
+            self._log_in(logins, recipe, tell)
         return self.get(pool_id)
 
-    def wait(self, pool_id: str, *, timeout: float = POOL_SECONDS, tell: Tell = lambda _: None) -> Table[NodeSeen]:
-        """Wait until a pool's nodes take tasks."""
+    def log_in(self, recipe: Recipe, *, tell: Tell = lambda _: None) -> None:
+        """Make the login of `ssh` or `rdp` on every node there is now, or bring it up to date."""
+        logins = tuple(step for step in plan_pool(recipe).steps if step.action == "node.user")
+        if not logins:
+            raise UsageError(f"{recipe.directory} says no login; add `ssh` with a `username` to pool.yaml")
+        self._log_in(logins, recipe, tell)
+
+    def _log_in(self, logins: tuple[Step, ...], recipe: Recipe, tell: Tell) -> None:
+        if logins and self._client.account.emulated:
+            tell(
+                Event("node.user", _id(recipe), "no login is made: the nodes of the embedded service are this machine")
+            )
+        elif logins:
+            self._client.carry_out(Plan(logins), recipe, tell)
+            self._say_logins(recipe, tell)
+
+    def _say_logins(self, recipe: Recipe, tell: Tell) -> None:
+        """How to reach each node that is reached from outside."""
+        pool = recipe.pool
+        if pool is None or pool.ssh is None:
+            return
+        own = pool.ssh.ssh_public_key or pool.ssh.ssh_public_key_data
+        key = pool.ssh.ssh_private_key or ("" if own else str(Placeholders(recipe).key_pair()))
+        for found in look.endpoints(self._client.batch, pool.id, SSH_PORT):
+            tell(Event("node.login", found.node, f"{ssh_line(pool.ssh.username, key, found)}  # node {found.node}"))
+
+    def wait(
+        self,
+        pool_id: str,
+        *,
+        timeout: float = POOL_SECONDS,
+        tell: Tell = lambda _: None,
+        recipe: Recipe | None = None,
+    ) -> Table[NodeSeen]:
+        """Wait until a pool's nodes take tasks; with its recipe, broken nodes are rebooted as that says."""
 
         def say(state: str) -> None:
             tell(Event("pool.wait", pool_id, f"pool {pool_id}: {state}"))
 
-        return Table(watch.pool_ready(self._client.batch, pool_id, timeout, self._client.pace, say))
+        def rebooted(text: str) -> None:
+            tell(Event("node.reboot", pool_id, text))
+
+        reboots = watch.Reboots(self._client.batch, pool_id, _mended(recipe), rebooted)
+        return Table(watch.pool_ready(self._client.batch, pool_id, timeout, self._client.pace, say, reboots.mend))
 
     def get(self, pool_id: str) -> PoolSeen:
         """One pool. Raises NotFound."""
@@ -191,21 +264,32 @@ class Jobs:
         self._client = client
 
     def add(self, recipe: Recipe, *, tell: Tell = lambda _: None, timeout: float = POOL_SECONDS) -> Job:
-        """Add the recipe's one job. Raises UsageError when it has several: use add_all."""
+        """Add the recipe's one job. Raises UsageError when it has several, or a job schedule: use add_all."""
         if len(recipe.jobs) != 1:
             raise UsageError(f"{recipe.directory} has {len(recipe.jobs)} jobs; use jobs.add_all")
-        return self.add_all(recipe, tell=tell, timeout=timeout)[0]
+        if recipe.jobs[0].recurrence is not None:
+            raise UsageError(f"job {recipe.jobs[0].id} has a recurrence, so a job schedule is made; use jobs.add_all")
+        self.add_all(recipe, tell=tell, timeout=timeout)
+        return self.get(recipe.jobs[0].id)
 
-    def add_all(self, recipe: Recipe, *, tell: Tell = lambda _: None, timeout: float = POOL_SECONDS) -> tuple[Job, ...]:
-        """Add every job of the recipe with its tasks; a gang is held against the living pool, which is given
-        `timeout` seconds to stop growing, and `pool_current_*` is its count.
+    def add_all(
+        self, recipe: Recipe, *, tell: Tell = lambda _: None, timeout: float = POOL_SECONDS
+    ) -> tuple[Job | JobSchedule, ...]:
+        """Add every job of the recipe with its tasks, or its job schedule; a gang is held against the living pool,
+        which is given `timeout` seconds to stop growing, and `pool_current_*` is its count.
 
         Raises PlanError for what could never run, ServiceError for a refused task.
         """
-        facts = Facts(pool=self._pool_facts(recipe, timeout))
-        todo = plan_jobs(recipe, facts, read_sources(recipe))
+        todo = plan_jobs(recipe, self._facts(recipe, timeout), read_sources(recipe))
         self._client.carry_out(todo, recipe, tell)
-        return tuple(self.get(job.id) for job in recipe.jobs)
+        return tuple(self.schedule(job.id) if job.recurrence else self.get(job.id) for job in recipe.jobs)
+
+    def _facts(self, recipe: Recipe, timeout: float) -> Facts:
+        return Facts(
+            pool=self._pool_facts(recipe, timeout) if needs_pool(recipe) else None,
+            listings=read_listings(recipe, _storage(recipe)),
+            made=read_made(recipe),
+        )
 
     def _pool_facts(self, recipe: Recipe, timeout: float) -> PoolFacts:
         pool_id = _id(recipe)
@@ -220,6 +304,45 @@ class Jobs:
     def list(self) -> Table[JobSeen]:
         """All jobs."""
         return Table(look.jobs(self._client.batch))
+
+    def schedule(self, schedule_id: str) -> JobSchedule:
+        """A handle on a job schedule; nothing is asked until it is used."""
+        return JobSchedule(self._client, schedule_id)
+
+    def schedules(self) -> Table[ScheduleSeen]:
+        """All job schedules."""
+        return Table(look.schedules(self._client.batch))
+
+
+class JobSchedule:
+    """A job that comes again and again: its state, and the last job it made."""
+
+    def __init__(self, client: Client, schedule_id: str) -> None:
+        self._client, self.id = client, schedule_id
+
+    def __repr__(self) -> str:
+        return f"JobSchedule({self.id!r})"
+
+    @property
+    def seen(self) -> ScheduleSeen:
+        """The schedule now. Raises NotFound."""
+        return look.schedule(self._client.batch, self.id)
+
+    @property
+    def job(self) -> Job | None:
+        """The last job it made; None before the first."""
+        name = self.seen.job
+        return Job(self._client, name) if name else None
+
+    def terminate(self) -> None:
+        """Let it make no more jobs, and end the one that runs."""
+        submit.terminate_schedule(self._client.batch, self.id)
+
+    def delete(self, *, wait: bool = True, timeout: float = GONE_SECONDS) -> None:
+        """End and forget the schedule with its jobs. Raises NotFound."""
+        submit.delete_schedule(self._client.batch, self.id)
+        if wait:
+            watch.gone(lambda: self.seen, timeout, self._client.pace, f"job schedule {self.id}")
 
 
 class Job:
@@ -333,34 +456,56 @@ class Job:
         watch.gone(lambda: look.job_state(self._client.batch, self.id), timeout, self._client.pace, f"job {self.id}")
 
 
-class _Secrets:
-    """The values of a plan's placeholders, made when they are needed."""
+# --- what is not asked of Batch -------------------------------------------------------------------------------------
 
-    def __init__(self, recipe: Recipe) -> None:
-        self._credentials = recipe.credentials
 
-    def fill(self, name: str) -> str:
-        kind, _, rest = name.partition(":")
-        return self._registry(rest) if kind == "registry" else self._link(rest)
+def _bring(step: Step, recipe: Recipe, values: Placeholders) -> Event:
+    """Files of this machine to a storage container."""
+    from batchtrain.storage import ingress  # 0.28 s, and only where files travel through storage
 
-    def _registry(self, server: str) -> str:
-        password = self._credentials.docker_registry[server].password
-        if not password:
-            raise UsageError(f"the registry `{server}` has no password in credentials.yaml")
-        return password
+    (total,) = ingress.carry_out(Plan((step,)), recipe, values.connect)
+    return Event(step.action, total.place, f"{total.files} files to {total.place}: {total.sent} sent")
 
-    def _link(self, path: str) -> str:
-        from batchtrain.storage import blob  # 0.28 s, and only where files travel through storage
 
-        link, container, name = path.split("/", 2)
-        account = self._credentials.storage[link]
-        return blob.link(blob.connect(link, account), account, container, name)
+def _refuse_identities(recipe: Recipe, account: Account) -> None:
+    """Raise UsageError where a pool's managed identities could not be set."""
+    if account.emulated or account.key is None or recipe.credentials.aad or _arm_sign_in(recipe):
+        return
+    raise UsageError(
+        "the pool's `identities` are set through Azure Resource Manager, which takes no account key: sign in with"
+        " Microsoft Entra ID (`credentials.aad`, or `az login` and no `account_key`), or remove `identities`"
+    )
 
-    def upload(self, path: str, data: bytes) -> None:
-        from batchtrain.storage import blob  # see above
 
-        link, container, name = path.split("/", 2)
-        blob.upload(blob.connect(link, self._credentials.storage[link]), container, name, data)
+def _arm_sign_in(recipe: Recipe) -> bool:
+    management = recipe.credentials.management
+    return management is not None and management.aad is not None
+
+
+def _identify(step: Step, recipe: Recipe, account: Account) -> Event:
+    """A pool's managed identities, through Azure Resource Manager; the embedded service has none to give."""
+    pool_id = _id(recipe)
+    identities = step.body["identities"] if isinstance(step.body, dict) else ()
+    if account.emulated:
+        return Event(step.action, pool_id, f"pool {pool_id} goes without managed identities: there are none here")
+    from batchtrain.service import arm  # only for pools with identities
+
+    rest = arm.reach(recipe.credentials, os.environ, account.endpoint)
+    management = recipe.credentials.management
+    seen = arm.account(rest, account.endpoint, management.subscription_id if management else None)
+    if seen is None:
+        raise NotFound(f"whoever is signed in sees no Batch account at {account.endpoint}; it needs the role Reader")
+    arm.set_pool_identity(rest, seen, pool_id, identities)
+    return Event(step.action, pool_id, f"pool {pool_id} has {len(identities)} managed identities")
+
+
+def _mended(recipe: Recipe | None) -> frozenset[str]:
+    """The states of a node that a reboot may mend, as the pool file says."""
+    pool = recipe.pool if recipe else None
+    if pool is None:
+        return frozenset()
+    said = {"starttaskfailed": pool.reboot_on_start_task_failed, "unusable": pool.attempt_recovery_on_unusable}
+    return frozenset(state for state, wanted in said.items() if wanted)
 
 
 def _id(recipe: Recipe) -> str:
@@ -370,8 +515,14 @@ def _id(recipe: Recipe) -> str:
 
 
 def _has_gang(recipe: Recipe) -> bool:
-    gangs = (task.multi_instance for job in recipe.jobs for task in job.tasks)
+    gangs = (task.multi_instance for job in recipe.jobs if job.auto_pool is None for task in job.tasks)
     return any(gangs)
 
 
-__all__ = ["Client", "Job", "Jobs", "Loaded", "Pools", "connect", "load"]
+def _storage(recipe: Recipe) -> Connect:
+    """Clients of the recipe's storage accounts by link; nobody signs in before one is asked for."""
+    values = Placeholders(recipe)
+    return lambda link: values.connect(link)
+
+
+__all__ = ["Client", "Job", "JobSchedule", "Jobs", "Loaded", "Pools", "connect", "load"]

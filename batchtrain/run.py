@@ -7,7 +7,8 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from batchtrain.config.types import Recipe
-from batchtrain.errors import AlreadyExists, BatchtrainError, NotFound, TaskFailed
+from batchtrain.errors import AlreadyExists, BatchtrainError, NotFound, TaskFailed, UsageError
+from batchtrain.plan.job import needs_pool
 from batchtrain.service import files, watch
 from batchtrain.service.seen import Table, TaskSeen
 from batchtrain.service.submit import Event
@@ -28,8 +29,10 @@ class Outcome(NamedTuple):
 def run(client: Client, recipe: Recipe, *, tell: Tell, timeout: float, keep: bool = False) -> Outcome:
     """Add the pool and the jobs, follow them to their end, delete what was made (also after Ctrl-C).
 
-    Raises whatever kept the work from being done. With `keep`, what was made stays.
+    Raises whatever kept the work from being done, and UsageError for what has no end to follow it to. With `keep`, what
+    was made stays.
     """
+    _refuse_endless(recipe)
     made = _Made(client, tell, keep)
     try:
         outcome = _work(client, recipe, made, tell, timeout)
@@ -45,8 +48,10 @@ def _work(client: Client, recipe: Recipe, made: _Made, tell: Tell, timeout: floa
         made.note(event)
         tell(event)
 
-    client.pools.add(recipe, timeout=timeout, tell=note)
-    jobs = client.jobs.add_all(recipe, tell=note, timeout=timeout)
+    if needs_pool(recipe):
+        client.pools.add(recipe, timeout=timeout, tell=note)
+    client.jobs.add_all(recipe, tell=note, timeout=timeout)
+    jobs = [client.jobs.get(job.id) for job in recipe.jobs]
     ended: list[TaskSeen] = []
     for job in jobs:
         follow = Follow(client, job, tell, named=len(job.tasks) > 1)
@@ -58,6 +63,21 @@ def _work(client: Client, recipe: Recipe, made: _Made, tell: Tell, timeout: floa
         except TaskFailed as failure:  # made now, while the task's files can still be read
             return Outcome(Table(ended), failure)
     return Outcome(Table(ended))
+
+
+def _refuse_endless(recipe: Recipe) -> None:
+    """A job schedule has no end, and a pool that is kept alive outlives its job: neither can be cleaned up after."""
+    for job in recipe.jobs:
+        if job.recurrence is not None:
+            raise UsageError(
+                f"job {job.id} has a `recurrence`, and a job schedule has no end to run to; add it with"
+                " `batchtrain jobs add`, and end it with `batchtrain jobs del`"
+            )
+        if job.auto_pool is not None and job.auto_pool.keep_alive:
+            raise UsageError(
+                f"job {job.id} keeps its pool alive (`auto_pool.keep_alive`), and `run` ends what it makes; leave that"
+                " out, or add the job with `batchtrain jobs add`"
+            )
 
 
 class Follow:

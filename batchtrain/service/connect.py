@@ -4,13 +4,25 @@ from __future__ import annotations
 
 import base64
 import ipaddress
-from typing import NamedTuple
+import logging
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from azure.batch import BatchClient
-from azure.core.credentials import AzureNamedKeyCredential
+from azure.core.credentials import AzureNamedKeyCredential, TokenCredential
 
+from batchtrain.config.types import Aad, Credentials
 from batchtrain.errors import UsageError
+from batchtrain.service import entra
+from batchtrain.service.entra import PUBLIC, SignIn
+
+CA_VARIABLE = "BATCHTRAIN_CA"
+
+# What the SDK and azure-identity log they also raise, and we say it in a sentence; without any handler Python would
+# print their warnings (a dozen lines, where nobody is signed in). Whoever sets up logging still gets them.
+logging.getLogger("azure").addHandler(logging.NullHandler())
 
 
 class Account(NamedTuple):
@@ -21,6 +33,12 @@ class Account(NamedTuple):
     key: str | None = None
     emulated: bool = False
     started: bool = False
+    sign_in: SignIn = SignIn(entra.DEFAULT)
+    """How to get tokens, where there is no key."""
+    resource: str = PUBLIC.batch
+    """What its tokens are for."""
+    ca: str | None = None
+    """A file of certificates to trust in place of the usual ones."""
 
     @property
     def option(self) -> str:
@@ -31,8 +49,35 @@ class Account(NamedTuple):
         return f"Account({self.endpoint!r}, {self.name!r})"  # never the key
 
 
-def account(endpoint: str, name: str | None = None, key: str | None = None) -> Account:
-    """An account from what a person gave. Raises UsageError for what cannot be one."""
+def account_of(credentials: Credentials | None, environment: Mapping[str, str]) -> Account | None:
+    """The account of credentials.yaml, else of AZURE_BATCH_*; None when neither says where.
+
+    BATCHTRAIN_CA names certificates to trust. Raises UsageError for what cannot be an account.
+    """
+    said = credentials.batch if credentials is not None else None
+    general = credentials.aad if credentials is not None else None
+    endpoint, name, key = (environment.get(f"AZURE_BATCH_{word}") for word in ("ENDPOINT", "ACCOUNT", "ACCESS_KEY"))
+    if said is not None and said.account_service_url:
+        endpoint, name, key = said.account_service_url, said.account, said.account_key
+    if not endpoint:
+        return None
+    own, ca = said.aad if said is not None else None, environment.get(CA_VARIABLE) or None
+    return account(endpoint, name, key, own=own, general=general, ca=ca)
+
+
+def account(
+    endpoint: str,
+    name: str | None = None,
+    key: str | None = None,
+    *,
+    own: Aad | None = None,
+    general: Aad | None = None,
+    ca: str | None = None,
+) -> Account:
+    """An account from what a person gave: its key, or the `aad` blocks of its section and of all services.
+
+    Raises UsageError for what cannot be one.
+    """
     if "://" not in endpoint:
         endpoint = f"https://{endpoint}"
     try:
@@ -46,7 +91,14 @@ def account(endpoint: str, name: str | None = None, key: str | None = None) -> A
         raise UsageError(f"{endpoint} would send the signature unencrypted; only loopback may be http")
     if parts.scheme == "http" and not key:
         raise UsageError(f"{endpoint} needs a shared key (AZURE_BATCH_ACCESS_KEY): signing in by token needs https")
-    return Account(endpoint.strip().rstrip("/"), name or host.split(".")[0], _checked_key(key))
+    if ca and not Path(ca).is_file():
+        raise UsageError(f"{CA_VARIABLE} is {ca}, which is no file of certificates")
+    made = Account(endpoint.strip().rstrip("/"), name or host.split(".")[0], _checked_key(key), ca=ca)
+    if made.key is not None:
+        return made
+    sign_in = entra.sign_in_of(own, general, endpoint=endpoint)
+    resource = (own.endpoint if own else None) or entra.cloud_of(sign_in.authority, endpoint).batch
+    return made._replace(sign_in=sign_in, resource=resource.rstrip("/") + "/")
 
 
 def _checked_key(key: str | None) -> str | None:
@@ -69,7 +121,16 @@ def loopback(endpoint: str) -> bool:
 
 def connect(where: Account) -> BatchClient:
     """A client for the account. Near endpoints fail fast; the service's own are retried for about a minute."""
-    return BatchClient(endpoint=where.endpoint, credential=_credential(where), **_patience(where.endpoint))
+    return client(where, _shared_key(where) if where.key is not None else entra.credential(where.sign_in, ca=where.ca))
+
+
+def client(where: Account, credential: AzureNamedKeyCredential | TokenCredential) -> BatchClient:
+    """The same with a credential of the caller's own."""
+    known: Any = credential  # the SDK takes either and annotates one
+    options: dict[str, Any] = {**_patience(where.endpoint), "credential_scopes": [entra.scope_of(where.resource)]}
+    if where.ca:
+        options["connection_verify"] = where.ca
+    return BatchClient(endpoint=where.endpoint, credential=known, **options)
 
 
 def _patience(endpoint: str) -> dict[str, float]:
@@ -85,12 +146,8 @@ def _patience(endpoint: str) -> dict[str, float]:
     return {"connection_timeout": 10, "read_timeout": 60, "retry_total": 6, "retry_read": 2}
 
 
-def _credential(where: Account) -> AzureNamedKeyCredential:
-    if where.key is not None:
-        try:
-            return AzureNamedKeyCredential(where.name, where.key)
-        except ValueError as error:
-            raise UsageError(f"the account key of {where.name} cannot be used: {error}") from None
-    from azure.identity import DefaultAzureCredential  # 0.17 s, and only needed without a key
-
-    return DefaultAzureCredential()  # type: ignore[return-value]  # the SDK takes either and annotates one
+def _shared_key(where: Account) -> AzureNamedKeyCredential:
+    try:
+        return AzureNamedKeyCredential(where.name, where.key or "")
+    except ValueError as error:
+        raise UsageError(f"the account key of {where.name} cannot be used: {error}") from None

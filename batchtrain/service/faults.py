@@ -16,7 +16,10 @@ CODES: dict[str, type[ServiceError]] = {
         NotFound,
     ),
     **dict.fromkeys(("PoolExists", "JobExists", "TaskExists", "JobScheduleExists"), AlreadyExists),
-    **dict.fromkeys(("AuthenticationFailed", "InsufficientAccountPermissions"), NotAllowed),
+    **dict.fromkeys(
+        ("AuthenticationFailed", "InsufficientAccountPermissions", "AuthorizationFailure", "AuthorizationFailed"),
+        NotAllowed,
+    ),
     **dict.fromkeys(
         (
             "PoolQuotaReached",
@@ -30,9 +33,18 @@ CODES: dict[str, type[ServiceError]] = {
 }
 STATUSES: dict[int, type[ServiceError]] = {401: NotAllowed, 403: NotAllowed, 404: NotFound}
 
+SIGN_IN_AGAIN = (
+    "sign in again (`az login`, or what credentials.yaml says under `aad`), to the account's own directory (tenant)"
+)
+A_ROLE = (
+    "whoever signs in needs a role on the account that allows it, such as Contributor or Azure Batch Data Contributor"
+)
 NEXT_STEPS = {
     "AuthenticationFailed": "check the account's name and key (AZURE_BATCH_ACCOUNT, AZURE_BATCH_ACCESS_KEY or"
     " credentials.yaml) and this machine's clock",
+    "AuthorizationFailure": A_ROLE,
+    "AuthorizationFailed": "whoever signs in needs the role Reader there, and Contributor to change anything",
+    "InvalidAuthenticationTokenTenant": SIGN_IN_AGAIN,
     "PoolExists": "delete it with `batchtrain pool del ID` or use another id",
     "JobExists": "delete it with `batchtrain jobs del ID` or use another id",
     "PoolBeingDeleted": "wait until it is gone; `batchtrain pool list` shows it",
@@ -48,17 +60,18 @@ def faults(operation: str) -> Iterator[None]:
     try:
         yield
     except azure.ClientAuthenticationError as error:
-        raise (
-            _refused(operation, error)
-            if error.response
-            else NotAllowed(f"{operation}: signing in failed: {_first_line(error)}", operation=operation)
-        ) from error
+        raise (_refused(operation, error) if error.response else _not_signed_in(operation, error)) from error
     except azure.HttpResponseError as error:
         raise _refused(operation, error) from error
     except (azure.ServiceRequestError, azure.ServiceResponseError) as error:
         raise Unreachable(
             f"{operation}: the service does not answer: {_first_line(error)}", operation=operation
         ) from error
+
+
+def _not_signed_in(operation: str, error: azure.ClientAuthenticationError) -> ServiceError:
+    message = f"{operation}: signing in failed: {_first_line(error).rstrip('.')}; {SIGN_IN_AGAIN}"
+    return NotAllowed(message, operation=operation)
 
 
 def code_of(error: azure.HttpResponseError) -> str:
@@ -78,19 +91,25 @@ def _said(error: azure.HttpResponseError) -> models.BatchError | None:
     return found if isinstance(found, models.BatchError) else None
 
 
-def failure(operation: str, code: str, message: str, request_id: str = "") -> ServiceError:
-    """The error for a fault code."""
-    return _error(CODES.get(code, ServiceError), operation, code, message, request_id)
+def failure(operation: str, code: str, message: str, request_id: str = "", *, status: int = 0) -> ServiceError:
+    """The error for a fault code, or for an HTTP status where the code is not known."""
+    return _error(_kind(code, status), operation, code, message, request_id, status)
+
+
+def _kind(code: str, status: int) -> type[ServiceError]:
+    return CODES.get(code) or STATUSES.get(status, ServiceError)
 
 
 def _refused(operation: str, error: azure.HttpResponseError) -> ServiceError:
-    code = code_of(error)
-    kind = CODES.get(code) or STATUSES.get(error.status_code or 0, ServiceError)
-    return _error(kind, operation, code, _message(error), _request_id(error))
+    code, status = code_of(error), error.status_code or 0
+    return _error(_kind(code, status), operation, code, _message(error), _request_id(error), status)
 
 
-def _error(kind: type[ServiceError], operation: str, code: str, message: str, request_id: str) -> ServiceError:
-    step = _next_step(code, operation)
+def _error(
+    kind: type[ServiceError], operation: str, code: str, message: str, request_id: str, status: int
+) -> ServiceError:
+    # Only a token is answered with 401: a wrong signature is a 403 to this service.
+    step = SIGN_IN_AGAIN if status == 401 else _next_step(code, operation)
     text = f"{operation}: {message} ({code})" + (f"; {step}" if step else "")
     return kind(text, operation=operation, code=code, request_id=request_id)
 

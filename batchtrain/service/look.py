@@ -2,19 +2,31 @@
 
 from __future__ import annotations
 
-from typing import Any
+import functools
+from collections.abc import Callable, Iterable
+from datetime import datetime
+from email.utils import parsedate_to_datetime
+from typing import Any, TypeVar
 
 from azure.batch import BatchClient, models
+from azure.core.pipeline import PipelineResponse
+from azure.core.rest import HttpRequest
 
+from batchtrain.errors import NotFound, ServiceError
+from batchtrain.plan.diff import Living
 from batchtrain.plan.types import PoolFacts
 from batchtrain.service.faults import faults
-from batchtrain.service.seen import JobSeen, NodeSeen, PoolSeen, TaskSeen
+from batchtrain.service.seen import Endpoint, ImageSeen, JobSeen, NodeSeen, PoolSeen, ScheduleSeen, TaskSeen, node_hours
+from batchtrain.service.submit import API_VERSION
+
+Value = TypeVar("Value")
 
 _POOL = ["id", "state", "allocationState", "vmSize", "currentDedicatedNodes", "targetDedicatedNodes",
          "currentLowPriorityNodes", "targetLowPriorityNodes", "enableInterNodeCommunication", "taskSlotsPerNode",
          "resizeErrors"]  # fmt: skip
-_NODE = ["id", "state", "ipAddress", "startTaskInfo", "errors"]
+_NODE = ["id", "state", "ipAddress", "startTaskInfo", "errors", "allocationTime"]
 _JOB = ["id", "state", "creationTime", "executionInfo", "poolInfo"]
+_SCHEDULE = ["id", "state", "executionInfo"]
 _TASK = ["id", "state", "executionInfo", "nodeInfo"]
 
 
@@ -41,6 +53,53 @@ def nodes(client: BatchClient, pool_id: str) -> tuple[NodeSeen, ...]:
         return tuple(_node(item) for item in client.list_nodes(pool_id, select=_NODE))
 
 
+def endpoints(client: BatchClient, pool_id: str, port: int) -> tuple[Endpoint, ...]:
+    """Where a port of each node is reached from outside; nothing for nodes that are not."""
+    with faults(f"list the endpoints of pool {pool_id}"):
+        found = tuple(client.list_nodes(pool_id, select=["id", "endpointConfiguration"]))
+    return tuple(
+        Endpoint(node.id, one.public_ip_address or one.public_fqdn or "", one.frontend_port)
+        for node in found
+        if node.endpoint_configuration
+        for one in node.endpoint_configuration.inbound_endpoints
+        if one.backend_port == port
+    )
+
+
+def with_node_hours(client: BatchClient, seen: Iterable[PoolSeen], now: datetime) -> tuple[PoolSeen, ...]:
+    """The pools with their node-hours; one call for each that has nodes, none for the others."""
+    return tuple(
+        pool._replace(node_hours=node_hours(nodes(client, pool.id), now) if pool.dedicated + pool.spot else 0.0)
+        for pool in seen
+    )
+
+
+def images(client: BatchClient) -> tuple[ImageSeen, ...]:
+    """The images that the account can start nodes from."""
+    with faults("list supported images"):
+        return tuple(_image(item) for item in client.list_supported_images())
+
+
+def clock_skew(client: BatchClient, clock: Callable[[], datetime]) -> float | None:
+    """Seconds this machine's clock is ahead of the service's, to about a second; None when the service has no date.
+
+    The service's own refusal still tells its time, so this answers also where signing in fails.
+    """
+    request = HttpRequest("GET", "/pools", params={"api-version": API_VERSION, "maxresults": "1"})
+    told: list[str] = []
+
+    def note(response: PipelineResponse[Any, Any]) -> None:
+        told.append(response.http_response.headers.get("Date", ""))
+
+    try:
+        with faults("ask for the time"):
+            client.send_request(request, raw_response_hook=note)
+    except ServiceError:
+        if not told:
+            raise
+    return (clock() - parsedate_to_datetime(told[-1])).total_seconds() if told and told[-1] else None
+
+
 def jobs(client: BatchClient) -> tuple[JobSeen, ...]:
     """All jobs."""
     with faults("list jobs"):
@@ -55,6 +114,18 @@ def job(client: BatchClient, job_id: str) -> JobSeen:
     return seen._replace(active=counts.active, running=counts.running, succeeded=counts.succeeded, failed=counts.failed)
 
 
+def schedules(client: BatchClient) -> tuple[ScheduleSeen, ...]:
+    """All job schedules."""
+    with faults("list job schedules"):
+        return tuple(_schedule(item) for item in client.list_job_schedules(select=_SCHEDULE))
+
+
+def schedule(client: BatchClient, schedule_id: str) -> ScheduleSeen:
+    """One job schedule. Raises NotFound."""
+    with faults(f"look at job schedule {schedule_id}"):
+        return _schedule(client.get_job_schedule(schedule_id, select=_SCHEDULE))
+
+
 def job_state(client: BatchClient, job_id: str) -> tuple[str, str]:
     """A job's state and its pool. Raises NotFound."""
     with faults(f"look at job {job_id}"):
@@ -66,6 +137,72 @@ def tasks(client: BatchClient, job_id: str) -> tuple[TaskSeen, ...]:
     """The tasks of a job. Raises NotFound."""
     with faults(f"list tasks of job {job_id}"):
         return tuple(_task(item) for item in client.list_tasks(job_id, select=_TASK))
+
+
+# --- whole documents, to be held against a plan ----------------------------------------------------------------------
+
+
+def pool_or_none(client: BatchClient, pool_id: str) -> PoolSeen | None:
+    """One pool; None when there is none."""
+    return _if_there(lambda: pool(client, pool_id))
+
+
+def living(client: BatchClient, wanted: Iterable[tuple[str, tuple[str, ...], Any]]) -> Living:
+    """What stands of a plan's pools, jobs, schedules and tasks (`plan.diff.wanted`), as the service's JSON."""
+    names: dict[str, dict[str, None]] = {}
+    for kind, name, _ in wanted:
+        names.setdefault(kind, {})[name[0]] = None
+    jobs = _each(names.get("job", ()), lambda name: job_document(client, name))
+    tasks = {name: task_documents(client, name) for name in names.get("task", ()) if name in jobs}
+    return Living(
+        pools=_each(names.get("pool", ()), lambda name: pool_document(client, name)),
+        jobs=jobs,
+        schedules=_each(names.get("schedule", ()), lambda name: schedule_document(client, name)),
+        tasks={(name, task): body for name, bodies in tasks.items() for task, body in bodies.items()},
+    )
+
+
+def _each(names: Iterable[str], read: Callable[[str], dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """The documents of those that are there."""
+    found = ((name, _if_there(functools.partial(read, name))) for name in names)
+    return {name: body for name, body in found if body is not None}
+
+
+def _if_there(read: Callable[[], Value]) -> Value | None:
+    try:
+        return read()
+    except NotFound:
+        return None
+
+
+def pool_document(client: BatchClient, pool_id: str) -> dict[str, Any]:
+    """A pool as the service's JSON. Raises NotFound."""
+    with faults(f"look at pool {pool_id}"):
+        return _document(client.get_pool(pool_id))
+
+
+def job_document(client: BatchClient, job_id: str) -> dict[str, Any]:
+    """A job as the service's JSON. Raises NotFound."""
+    with faults(f"look at job {job_id}"):
+        return _document(client.get_job(job_id))
+
+
+def schedule_document(client: BatchClient, schedule_id: str) -> dict[str, Any]:
+    """A job schedule as the service's JSON. Raises NotFound."""
+    with faults(f"look at job schedule {schedule_id}"):
+        return _document(client.get_job_schedule(schedule_id))
+
+
+def task_documents(client: BatchClient, job_id: str) -> dict[str, dict[str, Any]]:
+    """The tasks of a job as the service's JSON, by id. Raises NotFound."""
+    with faults(f"list tasks of job {job_id}"):
+        return {item.id: _document(item) for item in client.list_tasks(job_id)}
+
+
+def _document(item: Any) -> dict[str, Any]:
+    """The JSON a model was made of."""
+    built: dict[str, Any] = item.as_dict()
+    return built
 
 
 def _pool(item: models.BatchPool) -> PoolSeen:
@@ -92,6 +229,19 @@ def _node(item: models.BatchNode) -> NodeSeen:
         address=item.ip_address or "",
         start_task=_start(start) if start else "",
         errors=tuple(f"{error.code}: {error.message}" for error in item.errors or ()),
+        allocated=item.allocation_time,
+    )
+
+
+def _image(item: models.BatchSupportedImage) -> ImageSeen:
+    reference = item.image_reference
+    return ImageSeen(
+        publisher=reference.publisher or "",
+        offer=reference.offer or "",
+        sku=reference.sku or "",
+        node_agent=item.node_agent_sku_id,
+        capabilities=tuple(item.capabilities or ()),
+        ends=item.batch_support_end_of_life,
     )
 
 
@@ -110,6 +260,17 @@ def _job(item: models.BatchJob) -> JobSeen:
         created=item.creation_time,
         ended=info.end_time if info else None,
         reason=(info.termination_reason or "") if info else "",
+    )
+
+
+def _schedule(item: models.BatchJobSchedule) -> ScheduleSeen:
+    info = item.execution_info
+    return ScheduleSeen(
+        id=item.id,
+        state=_word(item.state),
+        next_run=info.next_run_time if info else None,
+        ended=info.end_time if info else None,
+        job=(info.recent_job.id or "") if info and info.recent_job else "",
     )
 
 

@@ -24,6 +24,8 @@ class PoolSeen(NamedTuple):
     inter_node: bool = False
     slots: int = 1
     resize_errors: tuple[str, ...] = ()
+    node_hours: float | None = None
+    """Hours its present nodes have existed, added up; None where nobody looked at them."""
 
 
 class NodeSeen(NamedTuple):
@@ -34,6 +36,28 @@ class NodeSeen(NamedTuple):
     address: str
     start_task: str = ""
     errors: tuple[str, ...] = ()
+    allocated: datetime | None = None
+
+
+class Endpoint(NamedTuple):
+    """Where a port of a node is reached from outside."""
+
+    node: str
+    address: str
+    port: int
+
+
+class ImageSeen(NamedTuple):
+    """An image that the account can start nodes from."""
+
+    publisher: str
+    offer: str
+    sku: str
+    node_agent: str
+    capabilities: tuple[str, ...] = ()
+    """In the service's words (`service_words` of the catalogue)."""
+    ends: datetime | None = None
+    """The end of Batch's support."""
 
 
 class JobSeen(NamedTuple):
@@ -51,6 +75,16 @@ class JobSeen(NamedTuple):
     failed: int | None = None
 
 
+class ScheduleSeen(NamedTuple):
+    """A job schedule as it was when looked at; `job` is the last one it made."""
+
+    id: str
+    state: str
+    next_run: datetime | None = None
+    ended: datetime | None = None
+    job: str = ""
+
+
 class TaskSeen(NamedTuple):
     """A task as it was when looked at; `seconds` is how long its last run took."""
 
@@ -63,6 +97,12 @@ class TaskSeen(NamedTuple):
     failure: str = ""
     retries: int = 0
     requeues: int = 0
+
+
+def node_hours(nodes: Iterable[NodeSeen], now: datetime) -> float:
+    """Hours the nodes have existed, added up: what is paid for, whether anything runs or not."""
+    lived = (now - node.allocated for node in nodes if node.allocated)
+    return sum((max(span.total_seconds(), 0.0) for span in lived), 0.0) / 3600
 
 
 class Table(tuple[Row, ...], Generic[Row]):

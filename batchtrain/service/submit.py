@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
@@ -12,6 +13,7 @@ from azure.batch import BatchClient, models
 from azure.core.rest import HttpRequest
 
 from batchtrain.errors import ServiceError, UsageError
+from batchtrain.plan.preparation import GIVEN
 from batchtrain.plan.render import body_of
 from batchtrain.plan.types import Plan, Step
 from batchtrain.service.faults import failure, faults
@@ -21,8 +23,31 @@ Fill = Callable[[str], str]
 
 API_VERSION = "2025-06-01"
 SERVER_ERROR_TRIES = 5
-_SECRET_FIELDS = frozenset({"password", "httpUrl"})
-_PLACEHOLDER = re.compile(r"\{\{((?:registry|sas):[^{}]+)\}\}")
+RESIZE_TRIES = 12  # a pool without nodes is steady within a minute
+
+
+def _of(*kinds: str) -> re.Pattern[str]:
+    return re.compile(rf"\{{\{{((?:{'|'.join(kinds)}):[^{{}}]*)\}}\}}")
+
+
+_SECRET_FIELDS: dict[str, re.Pattern[str]] = {
+    "password": _of("registry", "user", "share"),
+    "username": _of("share"),
+    "httpUrl": _of("sas"),
+    "storageContainerUrl": _of("sas"),
+    "containerUrl": _of("sas"),
+    "accountName": _of("storage"),
+    "accountKey": _of("storage"),
+    "azureFileUrl": _of("storage"),
+    "sshPrivateKey": _of("user"),
+    "sshPublicKey": _of("ssh"),
+    "subnetId": _of("management"),
+    "expiryTime": _of("expires"),
+}
+"""The fields that the plan puts placeholders into, and their kinds."""
+_SETTINGS = frozenset({"environmentSettings", "commonEnvironmentSettings"})
+_GIVEN = _of("singularity", "file")
+_VAULT = _of("keyvault")
 
 
 class Event(NamedTuple):
@@ -33,17 +58,29 @@ class Event(NamedTuple):
     text: str
 
 
-ADDING = {"pool.add": "pool.adding", "job.add": "job.adding"}
+Others = Mapping[str, Callable[[Step], Event]]
+"""Carries out the steps that are no requests to Batch, by their action."""
+
+ADDING = {"pool.add": "pool.adding", "job.add": "job.adding", "schedule.add": "schedule.adding"}
 """Events said before the request: whoever is interrupted while it travels must know what may stand."""
 
 
-def submit(client: BatchClient, plan: Plan, fill: Fill, upload: Callable[[str, bytes], None]) -> Iterator[Event]:
+def submit(
+    client: BatchClient,
+    plan: Plan,
+    fill: Fill,
+    upload: Callable[[str, bytes], None],
+    others: Others | None = None,
+) -> Iterator[Event]:
     """Carry out every step in order. Raises ServiceError at the first one that is refused."""
     files = {f"/{item.path}": item.data for item in plan.uploads}
     for step in plan.steps:
         if step.action == "blob.upload":
             upload(step.path.lstrip("/"), files[step.path])
             yield Event(step.action, step.path, f"uploaded {len(files[step.path])} bytes to {step.path}")
+            continue
+        if others and step.action in others:
+            yield others[step.action](step)
             continue
         body = body_of(step)
         if step.action in ADDING:
@@ -57,15 +94,46 @@ def filled(body: Any, fill: Fill) -> Any:
     Only the fields that the plan puts one into are looked at: a user's own text is never filled.
     """
     if isinstance(body, dict):
-        return {
-            key: _PLACEHOLDER.sub(lambda match: fill(match[1]), value)
-            if key in _SECRET_FIELDS and isinstance(value, str)
-            else filled(value, fill)
-            for key, value in body.items()
-        }
+        return {key: _filled(key, value, fill) for key, value in body.items()}
     if isinstance(body, (list, tuple)):
         return [filled(value, fill) for value in body]
     return body
+
+
+def _filled(key: str, value: Any, fill: Fill) -> Any:
+    if isinstance(value, str):
+        kinds = _SECRET_FIELDS.get(key)
+        return _put(kinds, value, fill) if kinds else value
+    if key in _SETTINGS:
+        return _settings(value, fill)
+    found = filled(value, fill)
+    return _start_task(found, fill) if key == "startTask" else found
+
+
+def _put(kinds: re.Pattern[str], value: str, fill: Fill) -> str:
+    return kinds.sub(lambda match: fill(match[1]), value)
+
+
+def _settings(settings: Any, fill: Fill) -> list[dict[str, str]]:
+    """Environment settings: one that stands for a secret's mapping becomes its settings, under those that are said."""
+    said = {setting["name"] for setting in settings}
+    found = []
+    for setting in settings:
+        if vault := _VAULT.fullmatch(setting["name"]):
+            more = json.loads(fill(vault[1]))
+            found += [{"name": one, "value": text} for one, text in more.items() if one not in said]
+        else:
+            found.append(setting)
+    return found
+
+
+def _start_task(task: dict[str, Any], fill: Fill) -> dict[str, Any]:
+    """With the settings that our own part of the preparation is given; a person's settings have no such names."""
+    settings = [
+        {**setting, "value": _put(_GIVEN, setting["value"], fill)} if setting["name"].startswith(GIVEN) else setting
+        for setting in task.get("environmentSettings", ())
+    ]
+    return {**task, "environmentSettings": settings} if settings else task
 
 
 def _add_pool(client: BatchClient, step: Step, body: dict[str, Any]) -> Event:
@@ -78,6 +146,12 @@ def _add_job(client: BatchClient, step: Step, body: dict[str, Any]) -> Event:
     with faults(f"add job {body['id']}"):
         client.create_job(models.BatchJobCreateOptions(body))
     return Event("job.add", body["id"], f"added job {body['id']}")
+
+
+def _add_schedule(client: BatchClient, step: Step, body: dict[str, Any]) -> Event:
+    with faults(f"add job schedule {body['id']}"):
+        client.create_job_schedule(models.BatchJobScheduleCreateOptions(body))
+    return Event("schedule.add", body["id"], f"added job schedule {body['id']}")
 
 
 def _add_tasks(client: BatchClient, step: Step, body: dict[str, Any]) -> Event:
@@ -122,9 +196,44 @@ def _complete_job(client: BatchClient, step: Step, body: dict[str, Any]) -> Even
     return Event("job.complete", job_id, f"job {job_id} ends when its tasks have ended")
 
 
+def _resize_pool(client: BatchClient, step: Step, body: dict[str, Any]) -> Event:
+    """Nodes for a pool that was made without; it is steady a moment after that, and says until then that it is not."""
+    pool_id = step.path.split("/")[2]
+    for attempt in range(RESIZE_TRIES):
+        try:
+            _ask(client, "POST", step.path, f"{step.action.removeprefix('pool.')} pool {pool_id}", body)
+            break
+        except ServiceError as error:
+            if error.code != "PoolBeingResized" or attempt == RESIZE_TRIES - 1:
+                raise
+            time.sleep(min(0.1 * 2**attempt, 10))
+    return Event(step.action, pool_id, f"pool {pool_id} gets its nodes")
+
+
+def _add_user(client: BatchClient, step: Step, body: dict[str, Any]) -> Event:
+    """A login on every node there is; on a node that has it already it is brought up to date."""
+    pool_id = step.path.split("/")[2]
+    with faults(f"list nodes of pool {pool_id}"):
+        names = [node.id for node in client.list_nodes(pool_id, select=["id"])]
+    for node in names:
+        path, operation = f"/pools/{quoted(pool_id)}/nodes/{quoted(node)}/users", f"add user {body['name']} to {node}"
+        try:
+            _ask(client, "POST", path, operation, body)
+        except ServiceError as error:
+            if error.code != "NodeUserExists":
+                raise
+            known = {key: value for key, value in body.items() if key not in ("name", "isAdmin")}
+            _ask(client, "PUT", f"{path}/{quoted(body['name'])}", operation, known)
+    return Event("node.user", pool_id, f"user {body['name']} can log in on {len(names)} nodes of pool {pool_id}")
+
+
 _ACTIONS: dict[str, Callable[[BatchClient, Step, dict[str, Any]], Event]] = {
     "pool.add": _add_pool,
+    "pool.resize": _resize_pool,
+    "pool.autoscale": _resize_pool,
+    "node.user": _add_user,
     "job.add": _add_job,
+    "schedule.add": _add_schedule,
     "task.add": _add_tasks,
     "job.complete": _complete_job,
 }
@@ -140,9 +249,25 @@ def delete_pool(client: BatchClient, pool_id: str) -> None:
     _ask(client, "DELETE", f"/pools/{quoted(pool_id)}", f"delete pool {pool_id}")
 
 
+def reboot_node(client: BatchClient, pool_id: str, node_id: str) -> None:
+    """Ask for a node to be rebooted; its start task runs again. Raises ServiceError for one that cannot be."""
+    path = f"/pools/{quoted(pool_id)}/nodes/{quoted(node_id)}/reboot"
+    _ask(client, "POST", path, f"reboot node {node_id}", {"nodeRebootOption": "requeue"})
+
+
 def delete_job(client: BatchClient, job_id: str) -> None:
     """Ask for the end of a job with all its tasks. Raises NotFound."""
     _ask(client, "DELETE", f"/jobs/{quoted(job_id)}", f"delete job {job_id}")
+
+
+def delete_schedule(client: BatchClient, schedule_id: str) -> None:
+    """Ask for the end of a job schedule with all its jobs. Raises NotFound."""
+    _ask(client, "DELETE", f"/jobschedules/{quoted(schedule_id)}", f"delete job schedule {schedule_id}")
+
+
+def terminate_schedule(client: BatchClient, schedule_id: str) -> None:
+    """Ask for a job schedule to make no more jobs, and to end the one that runs. Raises NotFound."""
+    _ask(client, "POST", f"/jobschedules/{quoted(schedule_id)}/terminate", f"terminate job schedule {schedule_id}")
 
 
 def terminate_job(client: BatchClient, job_id: str, reason: str = "UserTerminate") -> None:

@@ -9,12 +9,14 @@ from typing import NamedTuple
 from azure.batch import BatchClient
 
 from batchtrain.errors import NotFound, ServiceError, TimedOut, UsageError
-from batchtrain.service import files, look
+from batchtrain.service import files, look, submit
 from batchtrain.service.faults import failure
 from batchtrain.service.seen import NodeSeen, PoolSeen, TaskSeen
 
 READY = frozenset({"idle", "running"})
+BROKEN = frozenset({"starttaskfailed", "unusable"})
 START_TASK_LINES = 40
+MOST_REBOOTS = 5
 JOB_TURNS = 8  # looks at the tasks for one look at their job
 
 
@@ -55,10 +57,36 @@ class Deadline:
         time.sleep(min(seconds, left))
 
 
+class Reboots:
+    """Reboots broken nodes of a pool, each at most MOST_REBOOTS times; `states` are those it may mend."""
+
+    def __init__(self, client: BatchClient, pool_id: str, states: frozenset[str], tell: Callable[[str], None]) -> None:
+        self._client, self._pool_id, self._states, self._tell = client, pool_id, states, tell
+        self._done: dict[str, int] = {}
+
+    def mend(self, node: NodeSeen) -> bool:
+        """Whether the node was asked to reboot (or does so already)."""
+        count = self._done.get(node.id, 0) + 1
+        if node.state not in self._states or count > MOST_REBOOTS:
+            return False
+        try:
+            submit.reboot_node(self._client, self._pool_id, node.id)
+        except ServiceError as error:
+            return error.code == "NodeBeingRebooted"
+        self._done[node.id] = count
+        self._tell(f"node {node.id} is {node.state}; reboot {count} of {MOST_REBOOTS}")
+        return True
+
+
 def pool_ready(
-    client: BatchClient, pool_id: str, seconds: float, pace: Pace, tell: Callable[[str], None]
+    client: BatchClient,
+    pool_id: str,
+    seconds: float,
+    pace: Pace,
+    tell: Callable[[str], None],
+    mend: Callable[[NodeSeen], bool] = lambda _: False,
 ) -> tuple[NodeSeen, ...]:
-    """Wait until a pool has the nodes it should have and all take tasks; returns them.
+    """Wait until a pool has the nodes it should have and all take tasks; returns them. `mend` may mend a broken node.
 
     Raises QuotaReached or ServiceError for resize errors, failed start tasks (with their last lines) and unusable
     nodes, TimedOut at the deadline.
@@ -71,7 +99,7 @@ def pool_ready(
             code, _, message = seen.resize_errors[0].partition(": ")
             raise failure(f"allocate the nodes of pool {pool_id}", code, message)
         nodes = look.nodes(client, pool_id)
-        _raise_broken(client, pool_id, nodes)
+        _raise_broken(client, pool_id, tuple(node for node in nodes if node.state in BROKEN and not mend(node)))
         if _ready(seen, nodes):
             return nodes
         state = _pool_state(seen, nodes)

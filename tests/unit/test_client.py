@@ -5,10 +5,11 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from batchtrain.client import truth, where
+from batchtrain.client import ssh_line, truth, where
 from batchtrain.config.types import Credentials
 from batchtrain.errors import UsageError
 from batchtrain.service.connect import Account, account
+from batchtrain.service.seen import Endpoint
 
 
 def test_nowhere_to_run_is_a_usage_error_with_both_ways_out() -> None:
@@ -55,3 +56,10 @@ def test_a_key_that_is_not_base64_is_a_usage_error() -> None:
 def test_signing_in_by_token_needs_https() -> None:
     with pytest.raises(UsageError, match="needs a shared key"):
         account("http://127.0.0.1:10010", "name", None)
+
+
+@pytest.mark.parametrize(
+    ("key", "line"), [("my key", "ssh -i 'my key' -p 49001 al@1.2.3.4"), ("", "ssh -p 49001 al@1.2.3.4")]
+)
+def test_a_login_is_said_as_the_command_that_uses_it(key: str, line: str) -> None:
+    assert ssh_line("al", key, Endpoint("n", "1.2.3.4", 49001)) == line

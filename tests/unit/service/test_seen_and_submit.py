@@ -1,6 +1,8 @@
 """Tables, and the place where secrets enter a request."""
 
-from batchtrain.service.seen import PoolSeen, Table
+from datetime import datetime, timedelta, timezone
+
+from batchtrain.service.seen import NodeSeen, PoolSeen, Table, node_hours
 from batchtrain.service.submit import filled
 
 POOL = PoolSeen("p<1>", "active", "steady", "standard_d2s_v5", 2, 2, 0, 0)
@@ -34,3 +36,35 @@ def test_a_placeholder_is_replaced_at_any_depth() -> None:
 def test_a_users_own_text_is_never_filled_with_a_secret() -> None:
     body = {"commandLine": "echo {{registry:hub}}", "environmentSettings": [{"name": "A", "value": "{{registry:hub}}"}]}
     assert filled(body, lambda name: "secret") == body
+
+
+def test_node_hours_are_the_hours_of_every_node_added_up() -> None:
+    now = datetime(2026, 11, 21, 12, tzinfo=timezone.utc)
+    nodes = [NodeSeen("a", "idle", "", allocated=now - timedelta(hours=2)), NodeSeen("b", "creating", ""),
+             NodeSeen("c", "idle", "", allocated=now - timedelta(minutes=30))]  # fmt: skip
+    assert node_hours(nodes, now) == 2.5
+
+
+def test_a_clock_that_is_behind_gives_no_negative_hours() -> None:
+    now = datetime(2026, 11, 21, 12, tzinfo=timezone.utc)
+    assert node_hours([NodeSeen("a", "idle", "", allocated=now + timedelta(hours=1))], now) == 0.0
+
+
+def test_a_field_is_filled_with_its_own_kinds_alone() -> None:
+    body = {"httpUrl": "https://x/{{storage:s:key}}", "accountKey": "{{storage:s:key}}"}
+    assert filled(body, lambda name: "secret") == {"httpUrl": "https://x/{{storage:s:key}}", "accountKey": "secret"}
+
+
+def test_a_setting_that_stands_for_a_vaults_mapping_becomes_its_settings_under_those_that_are_said() -> None:
+    settings = [{"name": "{{keyvault:https://v/s}}"}, {"name": "B", "value": "mine"}]
+    vault = {"keyvault:https://v/s": '{"A": "1", "B": "2"}'}
+    assert filled({"commonEnvironmentSettings": settings}, vault.__getitem__) == {
+        "commonEnvironmentSettings": [{"name": "A", "value": "1"}, {"name": "B", "value": "mine"}]
+    }
+
+
+def test_a_start_tasks_own_settings_are_filled_and_a_tasks_are_not() -> None:
+    settings = [{"name": "BATCHTRAIN_GIVEN_KEY_0", "value": "{{file:key.asc}}"}]
+    task = {"environmentSettings": settings}
+    assert filled({"startTask": task}, lambda name: "key")["startTask"]["environmentSettings"][0]["value"] == "key"
+    assert filled(task, lambda name: "key") == task

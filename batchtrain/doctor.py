@@ -1,0 +1,354 @@
+"""What can be known before anything is paid for: first everything is looked up, then pure functions judge it.
+
+A check that could not be made says why, and is no failure: without the role Reader, or on the embedded service, nobody
+can ask for quotas.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import date, datetime, timedelta
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+from batchtrain.catalog.offer import Catalog
+from batchtrain.catalog.sizes import VmSize, key, today_for
+from batchtrain.config.types import PlatformImage, Pool, Recipe
+from batchtrain.errors import BatchtrainError, Unreachable, UsageError
+from batchtrain.service import arm, look
+from batchtrain.service.connect import Account
+from batchtrain.service.seen import ImageSeen, JobSeen, PoolSeen
+
+if TYPE_CHECKING:
+    from azure.batch import BatchClient
+
+OK, WARN, FAIL, NOT_CHECKED = "ok", "warn", "fail", "not checked"
+SKEW_WARNS, SKEW_FAILS = 60.0, 15 * 60.0
+"""Seconds; a signature that is 15 minutes off is refused."""
+SOON = timedelta(days=90)
+EMBEDDED = "the embedded Azure Batch has no quotas and no regions"
+NO_RECIPE = "no recipe was given"
+Found = TypeVar("Found")
+
+
+class Check(NamedTuple):
+    """One check and how it came out."""
+
+    check: str
+    result: str
+    """ok, warn, fail or not checked."""
+    found: str
+    next_step: str = ""
+
+
+class Unknown(NamedTuple):
+    """What could not be looked up, and why."""
+
+    why: str
+    unreachable: bool = False
+
+
+class Region(NamedTuple):
+    """What Azure Resource Manager says of the account, and of the pool's size in its region."""
+
+    account: arm.AccountSeen
+    size: arm.Sold | None
+    """As Batch's own list has it; None when it is not there, or when there is no pool."""
+    blocked: str
+    """Why this subscription cannot have the size there; empty when it can, or nobody says."""
+    families: Mapping[str, str]
+    """Azure's name of the family, by a size's name as the catalogue's `key` makes it."""
+
+
+class Facts(NamedTuple):
+    """Everything that was looked up."""
+
+    account: Account
+    today: date
+    skew: float | Unknown | None
+    pools: tuple[PoolSeen, ...] | Unknown
+    jobs: tuple[JobSeen, ...] | Unknown
+    images: tuple[ImageSeen, ...] | Unknown
+    region: Region | Unknown
+    recipe: Recipe | None = None
+    catalog: Catalog = Catalog()
+
+    @property
+    def unreachable(self) -> bool:
+        """Whether the account does not answer at all."""
+        return isinstance(self.pools, Unknown) and self.pools.unreachable
+
+
+# --- looking --------------------------------------------------------------------------------------------------------
+
+
+def examine(
+    account: Account,
+    client: BatchClient,
+    recipe: Recipe | None,
+    catalog: Catalog,
+    clock: Callable[[], datetime],
+    environment: Mapping[str, str],
+) -> Facts:
+    """Look up everything; what cannot be is Unknown. Nothing is changed anywhere."""
+    pools = _try(lambda: look.pools(client))
+    out_of_reach = isinstance(pools, Unknown)
+    return Facts(
+        account=account,
+        today=clock().date(),
+        skew=pools
+        if isinstance(pools, Unknown) and pools.unreachable
+        else _try(lambda: look.clock_skew(client, clock)),
+        pools=pools,
+        jobs=pools if isinstance(pools, Unknown) else _try(lambda: look.jobs(client)),
+        images=pools if isinstance(pools, Unknown) else _try(lambda: look.images(client)),
+        region=_region(account, recipe, environment) if not out_of_reach else Unknown("the account cannot be used"),
+        recipe=recipe,
+        catalog=catalog,
+    )
+
+
+def _try(question: Callable[[], Found]) -> Found | Unknown:
+    try:
+        return question()
+    except BatchtrainError as error:
+        return Unknown(str(error), isinstance(error, Unreachable))
+
+
+def _region(account: Account, recipe: Recipe | None, environment: Mapping[str, str]) -> Region | Unknown:
+    if account.emulated:
+        return Unknown(EMBEDDED)
+    credentials = recipe.credentials if recipe is not None else None
+    subscription = credentials.management.subscription_id if credentials and credentials.management else None
+    wanted = recipe.pool.vm_size if recipe is not None and recipe.pool is not None else ""
+
+    def ask() -> Region:
+        asked = arm.reach(credentials, environment, account.endpoint)
+        seen = arm.account(asked, account.endpoint, subscription)
+        if seen is None:
+            raise UsageError("no subscription that may be read has this account; ask for the role Reader on it")
+        batch = {key(one.name): one for one in arm.batch_sizes(asked, seen.subscription, seen.location)}
+        sold = {key(one.name): one for one in arm.compute_sizes(asked, seen.subscription, seen.location)}
+        blocked = sold[key(wanted)].blocked if key(wanted) in sold else ""
+        families = {name: one.family for name, one in batch.items()}
+        return Region(seen, batch.get(key(wanted)), blocked, families)
+
+    return _try(ask)
+
+
+# --- judging --------------------------------------------------------------------------------------------------------
+
+
+def checks(facts: Facts) -> tuple[Check, ...]:
+    """Every check, in the order in which they should be put right."""
+    return tuple(judge(facts) for judge in CHECKS)
+
+
+def _signed_in(facts: Facts) -> Check:
+    account = facts.account
+    place = "the embedded Azure Batch" if account.emulated else f"account {account.name}"
+    how = "shared key" if account.key is not None else account.sign_in.mode
+    if isinstance(facts.pools, Unknown):
+        return Check("account", FAIL, facts.pools.why, "put this right first: nothing else can be asked")
+    return Check("account", OK, f"{place} at {account.endpoint}, signed in by {how}")
+
+
+def _clock(facts: Facts) -> Check:
+    if isinstance(facts.skew, Unknown) or facts.skew is None:
+        return Check("clock", NOT_CHECKED, "the service tells no time" if facts.skew is None else "see account")
+    off = abs(facts.skew)
+    said = f"this machine's clock is {off:.0f} s {'ahead of' if facts.skew > 0 else 'behind'} the service's"
+    if off < SKEW_WARNS:
+        return Check("clock", OK, said if off >= 2 else "this machine's clock is the service's")
+    step = "set the clock (chronyc makestep, or timedatectl set-ntp true)"
+    return Check("clock", FAIL if off >= SKEW_FAILS else WARN, f"{said}; signatures fail at 15 minutes", step)
+
+
+def _pools(facts: Facts) -> Check:
+    if isinstance(facts.pools, Unknown):
+        return Check("pools", NOT_CHECKED, "see account")
+    quota = facts.region.account.pools if isinstance(facts.region, Region) else None
+    pool = facts.recipe.pool if facts.recipe is not None else None
+    count = len(facts.pools)
+    said = f"{count} pool{'s' if count != 1 else ''}" + (f" of at most {quota}" if quota is not None else "")
+    if pool is not None and any(one.id == pool.id for one in facts.pools):
+        step = f"use it as it is, or delete it first: batchtrain pool del {pool.id}{facts.account.option}"
+        return Check("pools", WARN, f"{said}; pool {pool.id} is there already", step)
+    if quota is not None and count >= quota:
+        return Check("pools", FAIL, said, "delete a pool, or ask for a higher quota (account, Quotas)")
+    return Check("pools", OK, said)
+
+
+def _jobs(facts: Facts) -> Check:
+    if isinstance(facts.jobs, Unknown):
+        return Check("jobs", NOT_CHECKED, "see account")
+    quota = facts.region.account.jobs if isinstance(facts.region, Region) else None
+    active = [job for job in facts.jobs if job.state != "completed"]
+    said = f"{len(active)} not completed" + (f" of at most {quota}" if quota is not None else "")
+    names = {job.id for job in facts.recipe.jobs} if facts.recipe is not None else set()
+    there = sorted(names & {job.id for job in facts.jobs})
+    if there:
+        step = f"batchtrain jobs del {there[0]}{facts.account.option}"
+        return Check(
+            "jobs", WARN, f"{said}; {', '.join(there)} {'is' if len(there) == 1 else 'are'} there already", step
+        )
+    if quota is not None and len(active) + len(names) > quota:
+        return Check("jobs", FAIL, said, "complete or delete jobs, or ask for a higher quota (account, Quotas)")
+    return Check("jobs", OK, said)
+
+
+def _image(facts: Facts) -> Check:
+    pool = _pool(facts)
+    if pool is None:
+        return Check("image", NOT_CHECKED, NO_RECIPE)
+    wanted = pool.vm_configuration.platform_image
+    if wanted is None:
+        return Check("image", NOT_CHECKED, "an image of your own: only the pool itself will show whether it starts")
+    if isinstance(facts.images, Unknown):
+        return Check("image", NOT_CHECKED, "see account")
+    name = f"{wanted.publisher}:{wanted.offer}:{wanted.sku}"
+    seen = next((one for one in facts.images if _same(one, wanted)), None)
+    if seen is None:
+        known = facts.catalog.image(wanted.publisher, wanted.offer, wanted.sku)
+        instead = known.replacement if known else ""
+        step = f"use {instead}" if instead else "`az batch pool supported-images list` shows what there is"
+        return Check("image", FAIL, f"{name} is not among the images that the account supports", step)
+    return _offered(facts, name, wanted, seen)
+
+
+def _offered(facts: Facts, name: str, wanted: PlatformImage, seen: ImageSeen) -> Check:
+    known = facts.catalog.image(wanted.publisher, wanted.offer, wanted.sku)
+    agent = wanted.node_agent or (known.node_agent if known else seen.node_agent)
+    if agent != seen.node_agent:
+        step = f"write `node_agent: {seen.node_agent}`"
+        return Check("image", FAIL, f"{name} goes with {seen.node_agent}, not {agent}", step)
+    if wanted.native and seen.capabilities and "DockerCompatible" not in seen.capabilities:
+        step = "use an image with a container engine: batchtrain catalog images --docker"
+        return Check("image", FAIL, f"{name} runs no containers, and the pool is native", step)
+    end = seen.ends.date() if seen.ends else None
+    if end is not None and end - facts.today < SOON:
+        instead = f"use {known.replacement}" if known and known.replacement else "use a newer image"
+        return Check("image", FAIL if end < facts.today else WARN, f"Batch supports {name} until {end}", instead)
+    return Check("image", OK, f"{name} with {agent}" + (f", supported until {end}" if end else ""))
+
+
+def _size(facts: Facts) -> Check:
+    pool = _pool(facts)
+    if pool is None:
+        return Check("VM size", NOT_CHECKED, NO_RECIPE)
+    size = facts.catalog.size(pool.vm_size)
+    if size is None:
+        near = facts.catalog.nearest_sizes(pool.vm_size)
+        step = f"did you mean {near[0]}?" if near else "batchtrain catalog sizes"
+        return Check("VM size", WARN, f"{pool.vm_size} is not in the catalogue", f"{step} (catalog.yaml can add it)")
+    if size.retired is None:
+        return Check("VM size", OK, _described(size))
+    gone = size.retired <= facts.today
+    said = f"{size.name} {'is gone since' if gone else 'goes on'} {size.retired}"
+    return Check("VM size", FAIL if gone else WARN, said, today_for(size).reason)
+
+
+def _described(size: VmSize) -> str:
+    gpus = f", {size.gpus} x {size.gpu_model}" if size.gpus else ""
+    network = f", {size.hcas} x {size.infiniband.upper()} InfiniBand" if size.infiniband else ""
+    return f"{size.name}: {size.cores} cores, {size.memory_gib:g} GiB{gpus}{network}"
+
+
+def _settings(facts: Facts) -> Check:
+    if isinstance(facts.region, Unknown):
+        return Check("account settings", NOT_CHECKED, facts.region.why)
+    seen, used = facts.region.account, "SharedKey" if facts.account.key is not None else "AAD"
+    if seen.sign_ins and used not in seen.sign_ins:
+        step = "remove the key from credentials.yaml to sign in by Entra ID" if used == "SharedKey" else "use the key"
+        return Check("account settings", FAIL, f"the account accepts {', '.join(seen.sign_ins)}, not {used}", step)
+    if seen.public_network != "Enabled":
+        step = "run this from inside its network, or through its private endpoint"
+        return Check("account settings", WARN, f"public network access is {seen.public_network}", step)
+    return Check("account settings", OK, f"{seen.location}, nodes by {seen.allocation}, public network on")
+
+
+def _sold(facts: Facts) -> Check:
+    pool, region = _pool(facts), facts.region
+    if isinstance(region, Unknown) or pool is None:
+        return Check("region", NOT_CHECKED, region.why if isinstance(region, Unknown) else NO_RECIPE)
+    place = region.account.location
+    if region.size is None:
+        step = f"another region or size; az batch location list-skus --location {place} shows what there is"
+        return Check("region", FAIL, f"Batch does not take {pool.vm_size} in {place}", step)
+    if region.blocked:
+        step = f"ask for access to the size in {place} (a support request, Subscription limits)"
+        return Check(
+            "region", FAIL, f"this subscription may not have {pool.vm_size} in {place}: {region.blocked}", step
+        )
+    if region.size.ends is not None and region.size.ends - facts.today < SOON:
+        result = FAIL if region.size.ends < facts.today else WARN
+        return Check("region", result, f"Batch takes {pool.vm_size} until {region.size.ends}", "choose a newer size")
+    return Check("region", OK, f"Batch takes {region.size.name} in {place}; that there is capacity, nobody says")
+
+
+def _dedicated(facts: Facts) -> Check:
+    pool, region = _pool(facts), facts.region
+    if isinstance(region, Unknown) or pool is None:
+        return Check("quota", NOT_CHECKED, region.why if isinstance(region, Unknown) else NO_RECIPE)
+    seen, family = region.account, region.families.get(key(pool.vm_size), "")
+    if seen.allocation == "UserSubscription":
+        return Check("quota", NOT_CHECKED, "nodes count against the subscription's own quota: az vm list-usage")
+    quota = seen.cores_of(family)
+    if quota is None:
+        return Check("quota", NOT_CHECKED, f"no quota is told for the family of {pool.vm_size}")
+    of = family if seen.by_family else "dedicated cores"
+    return _compared("quota", facts, pool.vm_count.dedicated, quota, of, spot=False)
+
+
+def _spot(facts: Facts) -> Check:
+    pool, region = _pool(facts), facts.region
+    if isinstance(region, Unknown) or pool is None:
+        return Check("spot quota", NOT_CHECKED, region.why if isinstance(region, Unknown) else NO_RECIPE)
+    if region.account.spot_cores is None:
+        return Check("spot quota", NOT_CHECKED, "no quota is told for spot nodes")
+    nodes = pool.vm_count.low_priority
+    return _compared("spot quota", facts, nodes, region.account.spot_cores, "spot cores", spot=True)
+
+
+def _compared(name: str, facts: Facts, nodes: int, quota: int, of: str, *, spot: bool) -> Check:
+    """What the pool needs beside what the account's other pools have, against a quota, in cores."""
+    pool, region = _pool(facts), facts.region
+    assert pool is not None
+    assert isinstance(region, Region)
+    cores = _cores(facts, pool.vm_size)
+    if cores is None:
+        return Check(name, NOT_CHECKED, f"nobody knows the cores of {pool.vm_size}")
+    same = region.families.get(key(pool.vm_size)) if not spot and region.account.by_family else None
+    others = facts.pools if not isinstance(facts.pools, Unknown) else ()
+    used = sum(
+        _nodes(one, spot) * (_cores(facts, one.vm_size) or 0)
+        for one in others
+        if one.id != pool.id and (same is None or region.families.get(key(one.vm_size)) == same)
+    )
+    needed = nodes * cores
+    said = f"{needed} cores needed, {used} of {quota} used ({of})"
+    if needed + used <= quota:
+        return Check(name, OK, said)
+    return Check(name, FAIL, said, f"fewer nodes, or ask for {needed + used} cores (account, Quotas, Request increase)")
+
+
+def _cores(facts: Facts, name: str) -> int | None:
+    size = facts.catalog.size(name)
+    return size.cores if size is not None else None
+
+
+def _nodes(pool: PoolSeen, spot: bool) -> int:
+    return max(pool.spot, pool.target_spot) if spot else max(pool.dedicated, pool.target_dedicated)
+
+
+def _pool(facts: Facts) -> Pool | None:
+    return facts.recipe.pool if facts.recipe is not None else None
+
+
+def _same(seen: ImageSeen, wanted: Any) -> bool:
+    names = (wanted.publisher, wanted.offer, wanted.sku)
+    return tuple(map(str.lower, (seen.publisher, seen.offer, seen.sku))) == tuple(map(str.lower, names))
+
+
+CHECKS: tuple[Callable[[Facts], Check], ...] = (
+    _signed_in, _clock, _pools, _jobs, _image, _size, _settings, _sold, _dedicated, _spot,
+)  # fmt: skip

@@ -1,0 +1,284 @@
+"""What only Azure Resource Manager knows: quotas, what a region sells, an account's own settings, a pool's identity.
+
+Raw REST, so that no management SDK has to be installed; nobody here could try it on Azure (untested-on-azure.md).
+Sources: Azure/azure-rest-api-specs, specification/batch/resource-manager (2025-06-01, with its examples) and
+specification/compute (ResourceSkus 2021-07-01); MicrosoftDocs articles/batch/managed-identity-pools.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import date
+from typing import Any, NamedTuple
+from urllib.parse import quote, urlsplit
+
+from azure.core.credentials import TokenCredential
+
+from batchtrain.catalog.offer import Catalog
+from batchtrain.catalog.sizes import VmSize
+from batchtrain.config.types import Credentials
+from batchtrain.errors import UsageError
+from batchtrain.service import entra
+from batchtrain.service.connect import CA_VARIABLE
+from batchtrain.service.entra import PUBLIC, scope_of
+from batchtrain.service.rest import Rest
+
+BATCH = {"api-version": "2025-06-01"}
+COMPUTE = {"api-version": "2021-07-01"}
+SUBSCRIPTIONS = {"api-version": "2022-12-01"}
+
+Json = Mapping[str, Any]
+
+
+class AccountSeen(NamedTuple):
+    """A Batch account as Azure Resource Manager shows it; a quota is None where the subscription's own holds."""
+
+    name: str
+    subscription: str
+    resource_group: str
+    location: str
+    endpoint: str
+    allocation: str
+    """BatchService, or UserSubscription: then nodes count against the subscription's quotas."""
+    public_network: str
+    """Enabled, Disabled or SecuredByPerimeter."""
+    sign_ins: tuple[str, ...]
+    """SharedKey, AAD, TaskAuthenticationToken: what the account accepts."""
+    dedicated_cores: int | None
+    spot_cores: int | None
+    pools: int | None
+    jobs: int | None
+    """Active jobs and job schedules."""
+    by_family: bool
+    """Whether dedicated cores are counted by family of sizes (`families`), and `dedicated_cores` does not hold."""
+    families: tuple[tuple[str, int], ...]
+    """Azure's name of a family of sizes (standardNDSH100v5Family), and its cores."""
+
+    @property
+    def path(self) -> str:
+        """Its resource id."""
+        group = f"/subscriptions/{quote(self.subscription)}/resourceGroups/{quote(self.resource_group)}"
+        return f"{group}/providers/Microsoft.Batch/batchAccounts/{quote(self.name)}"
+
+    def cores_of(self, family: str) -> int | None:
+        """The dedicated cores of a family; None where nothing says."""
+        if not self.by_family:
+            return self.dedicated_cores
+        return next((cores for name, cores in self.families if name.lower() == family.lower()), None)
+
+
+class Restriction(NamedTuple):
+    """Why a size cannot be had: of a whole region, or of some of its zones."""
+
+    reason: str
+    kind: str
+    zones: tuple[str, ...] = ()
+
+
+class Sold(NamedTuple):
+    """A VM size as a region's list shows it."""
+
+    name: str
+    family: str
+    cores: int
+    memory_gib: float
+    gpus: int = 0
+    rdma: bool = False
+    generations: tuple[int, ...] = (1,)
+    architecture: str = "x64"
+    spot: bool = True
+    ends: date | None = None
+    """The end of Batch's support, in Batch's list."""
+    restrictions: tuple[Restriction, ...] = ()
+    """In the compute service's list."""
+
+    @property
+    def blocked(self) -> str:
+        """Why this subscription cannot have it in the region at all; empty when it can."""
+        return next((found.reason for found in self.restrictions if found.kind == "Location"), "")
+
+
+class Region(NamedTuple):
+    """A region of a subscription."""
+
+    subscription: str
+    location: str
+
+
+def reach(credentials: Credentials | None, environment: Mapping[str, str], endpoint: str = "") -> Rest:
+    """Azure Resource Manager as credentials.yaml says (`management.aad`, else `aad`), in the cloud of `endpoint`.
+
+    Raises UsageError for a sign-in that cannot work.
+    """
+    management = credentials.management if credentials is not None else None
+    own, general = management.aad if management else None, credentials.aad if credentials is not None else None
+    sign_in = entra.sign_in_of(own, general, endpoint=endpoint)
+    where = (own.endpoint if own else None) or entra.cloud_of(sign_in.authority, endpoint).management
+    ca = environment.get(CA_VARIABLE) or None
+    return connect(entra.credential(sign_in, ca=ca), where, ca=ca)
+
+
+def connect(credential: TokenCredential, endpoint: str = PUBLIC.management, *, ca: str | None = None) -> Rest:
+    """Azure Resource Manager of a cloud. `ca`: a file of certificates to trust in place of the usual ones."""
+    return Rest(endpoint, credential, scope_of(endpoint.rstrip("/")), ca=ca)
+
+
+# --- questions ------------------------------------------------------------------------------------------------------
+
+
+def region(arm: Rest, endpoint: str, subscription: str | None, location: str | None) -> Region:
+    """What is given, the rest from the Batch account that answers at `endpoint`. Raises UsageError when that fails."""
+    if subscription and location:
+        return Region(subscription, location)
+    if not endpoint:
+        missing = " and ".join(
+            word for word, given in (("--subscription", subscription), ("--location", location)) if not given
+        )
+        raise UsageError(f"no account says where to look: give {missing}, or set AZURE_BATCH_ENDPOINT")
+    found = account(arm, endpoint, subscription)
+    if found is None:
+        raise UsageError(
+            f"no subscription that may be read has the account of {endpoint}; give --subscription and --location"
+        )
+    return Region(found.subscription, location or found.location)
+
+
+def account(arm: Rest, endpoint: str, subscription: str | None = None) -> AccountSeen | None:
+    """The Batch account that answers at `endpoint`, looked for in one subscription, else in all that may be read."""
+    host = urlsplit(endpoint).hostname or ""
+    for one in [subscription] if subscription else subscriptions(arm):
+        for found in accounts(arm, one):
+            if found.endpoint.lower() == host:
+                return found
+    return None
+
+
+def subscriptions(arm: Rest) -> tuple[str, ...]:
+    """The ids of the subscriptions that may be read."""
+    return tuple(item["subscriptionId"] for item in arm.listed("/subscriptions", "list subscriptions", SUBSCRIPTIONS))
+
+
+def accounts(arm: Rest, subscription: str) -> Iterator[AccountSeen]:
+    """The Batch accounts of a subscription."""
+    path = f"/subscriptions/{quote(subscription, safe='')}/providers/Microsoft.Batch/batchAccounts"
+    operation = f"list Batch accounts of subscription {subscription}"
+    return (account_of(item) for item in arm.listed(path, operation, BATCH))
+
+
+def batch_sizes(arm: Rest, subscription: str, location: str) -> tuple[Sold, ...]:
+    """The sizes that Batch takes in a region."""
+    place = f"locations/{quote(location, safe='')}/virtualMachineSkus"
+    path = f"/subscriptions/{quote(subscription, safe='')}/providers/Microsoft.Batch/{place}"
+    return tuple(sold_of(item) for item in arm.listed(path, f"list Batch's VM sizes in {location}", BATCH))
+
+
+def compute_sizes(arm: Rest, subscription: str, location: str) -> tuple[Sold, ...]:
+    """The sizes that a region sells, with what this subscription may not have."""
+    if not location.replace("-", "").isalnum():
+        raise UsageError(f"`{location}` is no name of a region; `az account list-locations` lists them")
+    path = f"/subscriptions/{quote(subscription, safe='')}/providers/Microsoft.Compute/skus"
+    query = {**COMPUTE, "$filter": f"location eq '{location}'"}
+    items = arm.listed(path, f"list the VM sizes of {location}", query)
+    return tuple(sold_of(item) for item in items if item.get("resourceType") == "virtualMachines")
+
+
+def set_pool_identity(arm: Rest, where: AccountSeen, pool_id: str, identities: Iterable[str]) -> tuple[str, ...]:
+    """Give a pool its user-assigned managed identities (resource ids); gives those it has then.
+
+    Nodes that are there already do not get them: do it while the pool has none. Raises NotFound, NotAllowed.
+    """
+    wanted = {identity: {} for identity in identities}  # type: dict[str, dict[str, str]]
+    body = {"identity": {"type": "UserAssigned", "userAssignedIdentities": wanted} if wanted else {"type": "None"}}
+    path = f"{where.path}/pools/{quote(pool_id, safe='')}"
+    changed = arm.patch(path, f"set the identities of pool {pool_id}", BATCH, body)
+    return tuple((changed.get("identity") or {}).get("userAssignedIdentities") or ())
+
+
+# --- from documents to values ---------------------------------------------------------------------------------------
+
+
+def account_of(item: Json) -> AccountSeen:
+    """An account from its document."""
+    parts = item["id"].split("/")
+    said = item.get("properties") or {}
+    families = said.get("dedicatedCoreQuotaPerVMFamily") or ()
+    return AccountSeen(
+        name=item["name"],
+        subscription=parts[2],
+        resource_group=parts[4],
+        location=item.get("location", ""),
+        endpoint=said.get("accountEndpoint", ""),
+        allocation=said.get("poolAllocationMode", ""),
+        public_network=said.get("publicNetworkAccess", "Enabled"),
+        sign_ins=tuple(said.get("allowedAuthenticationModes") or ()),
+        dedicated_cores=said.get("dedicatedCoreQuota"),
+        spot_cores=said.get("lowPriorityCoreQuota"),
+        pools=said.get("poolQuota"),
+        jobs=said.get("activeJobAndJobScheduleQuota"),
+        by_family=bool(said.get("dedicatedCoreQuotaPerVMFamilyEnforced")),
+        families=tuple((one["name"], one["coreQuota"]) for one in families),
+    )
+
+
+def sold_of(item: Json) -> Sold:
+    """A size from its document; Batch's list and the compute service's have nearly the same one."""
+    can = {one["name"]: str(one["value"]) for one in item.get("capabilities") or ()}
+    end = item.get("batchSupportEndOfLife")
+    return Sold(
+        name=item["name"],
+        family=item.get("familyName") or item.get("family") or "",
+        cores=int(can.get("vCPUsAvailable") or can.get("vCPUs") or 0),
+        memory_gib=float(can.get("MemoryGB") or 0),
+        gpus=int(can.get("GPUs") or 0),
+        rdma=can.get("RdmaEnabled") == "True",
+        generations=tuple(int(one[1:]) for one in can.get("HyperVGenerations", "V1").split(",")),
+        architecture="arm64" if can.get("CpuArchitectureType", "").lower() == "arm64" else "x64",
+        spot=can.get("LowPriorityCapable") != "False",
+        ends=date.fromisoformat(end[:10]) if end else None,
+        restrictions=tuple(_restriction(one) for one in item.get("restrictions") or ()),
+    )
+
+
+def _restriction(item: Json) -> Restriction:
+    zones = (item.get("restrictionInfo") or {}).get("zones") or ()
+    return Restriction(item.get("reasonCode", ""), item.get("type", ""), tuple(zones))
+
+
+def corrected(sold: Sold, known: VmSize | None) -> VmSize | None:
+    """What the table should say of a size that is sold; None where it says so already.
+
+    The lists name no GPU and no InfiniBand: a new size's GPU is read from its name, and the kind of its network stays
+    open. A retirement that the table knows stays; Batch's own end of support is earlier or as good.
+    """
+    if known is None:
+        return _new(sold)
+    numbers = known._replace(cores=sold.cores, memory_gib=sold.memory_gib, gpus=sold.gpus or known.gpus)
+    fresh = numbers if abs(sold.memory_gib - known.memory_gib) >= 1 else numbers._replace(memory_gib=known.memory_gib)
+    if sold.ends and (known.retired is None or sold.ends < known.retired):
+        fresh = fresh._replace(retired=sold.ends)
+    return None if fresh == known else fresh
+
+
+def corrections(sold: Iterable[Sold], catalog: Catalog) -> Catalog:
+    """Of all that is sold, what a catalogue does not have, or has otherwise."""
+    return Catalog(own_sizes=tuple(filter(None, (corrected(one, catalog.size(one.name)) for one in sold))))
+
+
+def _new(sold: Sold) -> VmSize:
+    words = sold.name.removeprefix("Standard_").split("_")
+    model = words[1] if sold.gpus and len(words) > 2 else None
+    vendor = ("amd" if model and model.upper().startswith(("MI", "V7", "V6")) else "nvidia") if sold.gpus else ""
+    return VmSize(
+        name=sold.name,
+        family=sold.family.removeprefix("standard").removesuffix("Family") or sold.name,
+        cores=sold.cores,
+        memory_gib=sold.memory_gib,
+        gpus=sold.gpus,
+        gpu_model=model,
+        gpu_vendor=vendor,
+        rdma="sr-iov" if sold.rdma else None,
+        hcas=1 if sold.rdma else 0,
+        generation=min(sold.generations),
+        architecture=sold.architecture,
+        retired=sold.ends,
+    )

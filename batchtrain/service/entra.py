@@ -1,0 +1,220 @@
+"""Sign-in with Microsoft Entra ID: what a person wrote becomes a SignIn, and that a credential; it reads no YAML.
+
+`azure.identity` takes 0.17 s to import, so only `credential` does, when somebody signs in.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit
+
+from azure.core.credentials import AccessToken, TokenCredential
+
+from batchtrain.config.types import Aad, TokenCache
+from batchtrain.errors import UsageError
+
+
+class Cloud(NamedTuple):
+    """One of Azure's clouds: where to sign in, and what its tokens are for."""
+
+    name: str
+    authority: str
+    """Host of the sign-in service."""
+    domain: str
+    """What the names of Batch accounts end with."""
+    batch: str
+    """The resource that a token for Batch is for; its last slash is part of it."""
+    management: str
+    """Azure Resource Manager."""
+    vault: str
+    """What the names of key vaults end with."""
+    older_authorities: tuple[str, ...] = ()
+
+
+# Sources: azure-cli's cloud table (batch_resource_id, resource_manager), azure-identity's AzureAuthorityHosts.
+PUBLIC = Cloud("public", "login.microsoftonline.com", "batch.azure.com", "https://batch.core.windows.net/",
+               "https://management.azure.com", "vault.azure.net", ("login.windows.net",))  # fmt: skip
+CLOUDS = (
+    PUBLIC,
+    Cloud("US Government", "login.microsoftonline.us", "batch.usgovcloudapi.net",
+          "https://batch.core.usgovcloudapi.net/", "https://management.usgovcloudapi.net", "vault.usgovcloudapi.net",
+          ("login-us.microsoftonline.com",)),
+    Cloud("China", "login.chinacloudapi.cn", "batch.chinacloudapi.cn", "https://batch.chinacloudapi.cn/",
+          "https://management.chinacloudapi.cn", "vault.azure.cn", ("login.partner.microsoftonline.cn",)),
+)  # fmt: skip
+
+SECRET, CERTIFICATE, DEVICE_CODE, DEFAULT = "client secret", "certificate", "device code", "default"
+PASSWORD_NOTE = (
+    "the password in credentials.yaml is not used: Entra ID refuses passwords where it asks for a second factor"
+)
+
+
+class SignIn(NamedTuple):
+    """How to get a token, decided; its secret is never shown."""
+
+    mode: str
+    """client secret, certificate, device code or default (environment, managed identity, `az login`, …)."""
+    authority: str = PUBLIC.authority
+    tenant: str | None = None
+    client: str | None = None
+    """A service principal's id; of the default mode, a user-assigned managed identity's."""
+    secret: str | None = None
+    certificate: str | None = None
+    """Path of a PEM file with the private key and its certificate."""
+    user: str | None = None
+    cache: str | None = None
+    """Name under which a person's sign-in is kept between commands; None keeps nothing."""
+    note: str = ""
+    """What is worth saying to the person who signs in."""
+
+    def __repr__(self) -> str:
+        return f"SignIn({self.mode!r}, tenant={self.tenant!r}, client={self.client!r})"
+
+
+def cloud_of(authority: str | None, endpoint: str = "") -> Cloud:
+    """The cloud of a sign-in service's URL, else that of a service's endpoint, else the public one."""
+    host, domain = _host(authority or ""), _host(endpoint)
+    for cloud in CLOUDS:
+        if host in (cloud.authority, *cloud.older_authorities):
+            return cloud
+    return next((cloud for cloud in CLOUDS if not host and domain.endswith(f".{cloud.domain}")), PUBLIC)
+
+
+def scope_of(resource: str) -> str:
+    """The scope of tokens for a resource: of Batch's with a double slash, because its own last slash counts."""
+    return f"{resource}/.default"
+
+
+def sign_in_of(own: Aad | None, general: Aad | None = None, *, endpoint: str = "") -> SignIn:
+    """The sign-in that a section's own `aad` block asks for, else the general one's.
+
+    Raises UsageError for one that cannot work: a secret without its application, or two secrets.
+    """
+    chosen = own if own is not None and _identifies(own) else general or own or Aad()
+    cache = own.token_cache if own is not None and own.token_cache != TokenCache() else chosen.token_cache
+    authority = _host(chosen.authority_url or "") or cloud_of(None, endpoint).authority
+    who = SignIn(DEFAULT, authority, chosen.directory_id, chosen.application_id)
+    if chosen.auth_key and chosen.rsa_private_key_pem:
+        raise UsageError("`aad` has both an auth_key and an rsa_private_key_pem; keep one of them")
+    if chosen.auth_key or chosen.rsa_private_key_pem:
+        missing = [name for name in ("directory_id", "application_id") if not getattr(chosen, name)]
+        if missing:
+            raise UsageError(f"`aad` has a service principal's secret and no {' and no '.join(missing)}")
+        if chosen.auth_key:
+            return who._replace(mode=SECRET, secret=chosen.auth_key)
+        return who._replace(mode=CERTIFICATE, certificate=chosen.rsa_private_key_pem)
+    if chosen.user:
+        note = PASSWORD_NOTE if chosen.password else ""
+        name = (cache.filename or "batchtrain") if cache.enabled else None
+        return who._replace(mode=DEVICE_CODE, user=chosen.user, cache=name, note=note)
+    return who
+
+
+def _identifies(aad: Aad) -> bool:
+    """Whether the block says who signs in, and not only where or what is kept."""
+    return any((aad.directory_id, aad.application_id, aad.auth_key, aad.rsa_private_key_pem, aad.user))
+
+
+def _host(url: str) -> str:
+    """The host of a URL, with its port where it has one."""
+    return urlsplit(url if "://" in url else f"https://{url}").netloc.lower() if url else ""
+
+
+# --- from a SignIn to a credential ----------------------------------------------------------------------------------
+
+
+def credential(sign_in: SignIn, *, ca: str | None = None) -> TokenCredential:
+    """The credential of azure-identity; `ca` as an Account has it. Raises UsageError for an unreadable certificate."""
+    from azure import identity  # 0.17 s, and only needed where somebody signs in
+
+    known = _options(sign_in, ca)
+    match sign_in.mode:
+        case "client secret":
+            return identity.ClientSecretCredential(
+                str(sign_in.tenant), str(sign_in.client), str(sign_in.secret), **known
+            )
+        case "certificate":
+            try:
+                return identity.CertificateCredential(
+                    str(sign_in.tenant), str(sign_in.client), certificate_path=sign_in.certificate, **known
+                )
+            except (OSError, ValueError) as error:
+                message = f"the certificate {sign_in.certificate} cannot be used ({error}); it must be a PEM file"
+                raise UsageError(f"{message} with the private key and its certificate") from None
+        case "device code":
+            return _Remembered(sign_in, os.environ, known)
+        case _:
+            return identity.DefaultAzureCredential(managed_identity_client_id=sign_in.client, **known)
+
+
+def _options(sign_in: SignIn, ca: str | None) -> dict[str, Any]:
+    """What every credential is told; a sign-in service that is no cloud's is not looked up in the public one's list."""
+    known: dict[str, Any] = {"authority": sign_in.authority}
+    if all(sign_in.authority not in (cloud.authority, *cloud.older_authorities) for cloud in CLOUDS):
+        known["disable_instance_discovery"] = True
+    if ca:
+        known["connection_verify"] = ca
+    return known
+
+
+class _Remembered:
+    """A device code's credential that keeps the person's sign-in between commands, as far as this machine can.
+
+    The tokens are kept by azure-identity, encrypted; what is kept here is who signed in, which is no secret.
+    """
+
+    def __init__(self, sign_in: SignIn, environment: Mapping[str, str], options: Mapping[str, Any]) -> None:
+        from azure import identity
+
+        self._record = _record_file(sign_in, environment)
+        known: dict[str, Any] = {**options, "prompt_callback": _prompt(sign_in)}
+        if sign_in.tenant:
+            known["tenant_id"] = sign_in.tenant
+        if sign_in.client:
+            known["client_id"] = sign_in.client
+        if sign_in.cache:
+            known["cache_persistence_options"] = identity.TokenCachePersistenceOptions(name=sign_in.cache)
+        if self._record is not None and self._record.is_file():
+            kept = self._record.read_text(encoding="utf-8")
+            known["authentication_record"] = identity.AuthenticationRecord.deserialize(kept)
+        self._known, self._make = known, identity.DeviceCodeCredential
+        self._inner = self._make(**known)
+
+    def get_token(self, *scopes: str, **options: Any) -> AccessToken:
+        """A token for the scopes; asks the person once."""
+        if self._record is not None and "authentication_record" not in self._known:
+            self._ask(self._record, scopes)
+        return self._inner.get_token(*scopes, **options)
+
+    def _ask(self, record: Path, scopes: tuple[str, ...]) -> None:
+        try:
+            found = self._inner.authenticate(scopes=list(scopes))
+        except (ImportError, ValueError):  # no place here that keeps tokens encrypted: this sign-in is not kept
+            self._record = None
+            self._inner = self._make(**{k: v for k, v in self._known.items() if k != "cache_persistence_options"})
+            return
+        record.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        record.write_text(found.serialize(), encoding="utf-8")
+        self._known["authentication_record"] = found
+
+
+def _record_file(sign_in: SignIn, environment: Mapping[str, str]) -> Path | None:
+    if not sign_in.cache:
+        return None
+    chosen = environment.get("XDG_STATE_HOME", "")
+    base = Path(chosen) if chosen.startswith("/") else Path.home() / ".local" / "state"
+    name = "".join(character if character.isalnum() else "-" for character in sign_in.cache)
+    return base / "batchtrain" / f"sign-in-{name}.json"
+
+
+def _prompt(sign_in: SignIn) -> Any:
+    def say(url: str, code: str, _expires: object) -> None:
+        if sign_in.note:
+            print(sign_in.note, file=sys.stderr)
+        print(f"sign in as {sign_in.user}: open {url} and enter the code {code}", file=sys.stderr, flush=True)
+
+    return say

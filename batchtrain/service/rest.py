@@ -1,0 +1,77 @@
+"""JSON over https with an Entra token, for the services that Batch's own SDK does not reach; knows none of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+from urllib.parse import urlsplit
+
+from azure.core import PipelineClient
+from azure.core.credentials import TokenCredential
+from azure.core.pipeline import policies
+from azure.core.rest import HttpRequest
+
+from batchtrain.errors import ServiceError, UsageError
+from batchtrain.service.faults import failure, faults
+from batchtrain.version import __version__
+
+Json = dict[str, Any]
+
+
+class Rest:
+    """One service: its URL, and who asks. Tokens go to that host over https, and nowhere else."""
+
+    def __init__(self, base: str, credential: TokenCredential, scope: str, *, ca: str | None = None) -> None:
+        if urlsplit(base).scheme != "https":
+            raise UsageError(f"{base} would get the token unencrypted; the URL must begin with https://")
+        self._base, self._host = base.rstrip("/"), urlsplit(base).netloc
+        self._client: PipelineClient[Any, Any] = PipelineClient(
+            base,
+            policies=[
+                policies.UserAgentPolicy(f"batchtrain/{__version__}"),
+                policies.RetryPolicy(retry_total=3),
+                policies.BearerTokenCredentialPolicy(credential, scope),
+            ],
+            connection_verify=ca or True,
+            connection_timeout=10,
+            read_timeout=60,
+        )
+
+    def get(self, path: str, operation: str, query: Mapping[str, str]) -> Json:
+        """A document. Raises NotFound, NotAllowed, Unreachable or another ServiceError."""
+        return self._send(HttpRequest("GET", self._base + path, params=dict(query)), operation)
+
+    def patch(self, path: str, operation: str, query: Mapping[str, str], body: Json) -> Json:
+        """Change a document; gives what it is then. Raises as `get` does."""
+        return self._send(HttpRequest("PATCH", self._base + path, params=dict(query), json=body), operation)
+
+    def listed(self, path: str, operation: str, query: Mapping[str, str]) -> Iterator[Json]:
+        """The items of every page of a list. Raises as `get` does."""
+        page = self.get(path, operation, query)
+        while True:
+            yield from page.get("value", ())
+            link = page.get("nextLink")
+            if not link:
+                return
+            if urlsplit(link).netloc != self._host:
+                raise ServiceError(f"{operation}: the next page is on another host, {urlsplit(link).netloc}")
+            page = self._send(HttpRequest("GET", link), operation)
+
+    def close(self) -> None:
+        """End its connections."""
+        self._client.close()
+
+    def _send(self, request: HttpRequest, operation: str) -> Json:
+        with faults(operation):
+            response = self._client.send_request(request)
+        try:
+            document = response.json() if response.content else {}
+        except ValueError:
+            document = {}
+        if response.status_code < 400:
+            return document if isinstance(document, dict) else {}
+        said = document.get("error") if isinstance(document, dict) else None
+        code, message = (said.get("code"), said.get("message")) if isinstance(said, dict) else (None, None)
+        text = str(message or response.reason or "refused").strip().splitlines()[0].rstrip(".")
+        request_id = response.headers.get("x-ms-request-id", "")
+        raise failure(operation, str(code or response.status_code), text, request_id, status=response.status_code)

@@ -1,0 +1,191 @@
+"""Secrets out of Azure Key Vault, by the ids that stand in place of values in the files; raw REST.
+
+Source: the Key Vault REST reference, Get Secret (7.4). Nobody here could try it on Azure (untested-on-azure.md).
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+from urllib.parse import urlsplit
+
+from azure.core.credentials import TokenCredential
+from msgspec.structs import replace
+
+from batchtrain.config.types import Credentials, KeyVault
+from batchtrain.errors import ConfigError, Problem, ServiceError, UsageError
+from batchtrain.service import entra
+from batchtrain.service.entra import CLOUDS, scope_of
+from batchtrain.service.rest import Rest
+
+VERSION = {"api-version": "7.4"}
+LARGEST = 4 * 1024 * 1024
+"""Bytes of a credentials file; a secret has 25 KB at most, but compressed text may be any length."""
+
+Read = Callable[[str], str]
+"""Gives a secret's value by its id, or by its name in the vault of `keyvault.uri`."""
+
+Block = TypeVar("Block", bound=Any)
+
+
+def reader(credentials: Credentials, *, ca: str | None = None) -> Read:
+    """Reads secrets as the files say to sign in; nobody signs in before the first one, and each is asked for once."""
+    place = credentials.keyvault or KeyVault()
+    known: dict[str, str] = {}
+    signed_in: list[TokenCredential] = []
+
+    def read(name: str) -> str:
+        secret_id = id_of(name, place.uri)
+        if secret_id not in known:
+            if not signed_in:
+                signed_in.append(entra.credential(entra.sign_in_of(place.aad, credentials.aad)))
+            known[secret_id] = secret(signed_in[0], secret_id, ca=ca)
+        return known[secret_id]
+
+    return read
+
+
+def id_of(name: str, uri: str | None) -> str:
+    """The id of a secret that is named by its id, or by its name in a vault. Raises UsageError for a name alone."""
+    if "://" in name:
+        return name
+    if not uri:
+        raise UsageError(f"`{name}` is the name of a secret; say in which vault: `keyvault.uri` in credentials.yaml")
+    return f"{uri.rstrip('/')}/secrets/{name}"
+
+
+def secret(credential: TokenCredential, secret_id: str, *, ca: str | None = None, domain: str = "") -> str:
+    """The value of a secret (`https://NAME.vault.azure.net/secrets/KEY[/VERSION]`).
+
+    `domain` allows another vault service than the clouds' own. Raises UsageError for what is no such id, so that no
+    token goes anywhere else; NotFound, NotAllowed, Unreachable.
+    """
+    parts = urlsplit(secret_id)
+    name = parts.path.strip("/").split("/")
+    vault = next((one for one in (*(cloud.vault for cloud in CLOUDS), domain) if one and _is_in(parts.netloc, one)), "")
+    if parts.scheme != "https" or not vault or name[0] != "secrets" or len(name) not in (2, 3):
+        raise UsageError(f"{secret_id} is no id of a secret; it looks like https://NAME.vault.azure.net/secrets/KEY")
+    rest = Rest(f"https://{parts.netloc}", credential, scope_of(f"https://{vault}"), ca=ca)
+    try:
+        found = rest.get(parts.path, f"read the secret {name[1]} of {parts.netloc}", VERSION)
+    finally:
+        rest.close()
+    value = found.get("value")
+    if not isinstance(value, str):
+        raise ServiceError(f"the secret {name[1]} of {parts.netloc} has no value")
+    return value
+
+
+def _is_in(host: str, domain: str) -> bool:
+    return host == domain or host.endswith(f".{domain}")
+
+
+# --- credentials that stand in a vault ------------------------------------------------------------------------------
+
+
+def resolved(credentials: Credentials, read: Read | None = None) -> Credentials:
+    """The credentials with every value that a secret stands for; the same when there is none.
+
+    What a file says itself wins over the vault. Raises UsageError, ConfigError, ServiceError.
+    """
+    if not needed(credentials):
+        return credentials
+    get = read or reader(credentials)
+    whole = credentials.keyvault.credentials_secret_id if credentials.keyvault else None
+    if whole:
+        credentials = _over(credentials, document(get(whole), whole))
+    return replace(
+        credentials,
+        batch=_filled(credentials.batch, "account_key", get),
+        storage=_each(credentials.storage, "account_key", get),
+        docker_registry=_each(credentials.docker_registry, "password", get),
+        singularity_registry=_each(credentials.singularity_registry, "password", get),
+        user_accounts=_each(credentials.user_accounts, "password", get),
+        shares=_each(credentials.shares, "password", get),
+    )
+
+
+def needed(credentials: Credentials) -> bool:
+    """Whether a secret stands for any value."""
+    if credentials.keyvault is not None and credentials.keyvault.credentials_secret_id:
+        return True
+    blocks: list[tuple[Any, str]] = [(credentials.batch, "account_key")] if credentials.batch else []
+    blocks += [(block, "account_key") for block in credentials.storage.values()]
+    for logins in (credentials.docker_registry, credentials.singularity_registry, credentials.user_accounts,
+                   credentials.shares):  # fmt: skip
+        blocks += [(block, "password") for block in logins.values()]
+    return any(_stands_for(block, name) for block, name in blocks)
+
+
+def _stands_for(block: Any, name: str) -> str | None:
+    """The secret that stands for a value which the file does not have."""
+    found: str | None = getattr(block, f"{name}_keyvault_secret_id")
+    return None if getattr(block, name) else found
+
+
+def _filled(block: Block, name: str, read: Read) -> Block:
+    stands = _stands_for(block, name) if block is not None else None
+    if not stands:
+        return block
+    filled: Block = replace(block, **{name: read(stands)})
+    return filled
+
+
+def _each(blocks: dict[str, Block], name: str, read: Read) -> dict[str, Block]:
+    return {key: _filled(block, name, read) for key, block in blocks.items()}
+
+
+def _over(own: Credentials, vault: Credentials) -> Credentials:
+    """The vault's credentials, under what the file says itself."""
+    said = {}
+    for name in own.__struct_fields__:
+        mine, theirs = getattr(own, name), getattr(vault, name)
+        said[name] = {**theirs, **mine} if isinstance(mine, dict) else theirs if mine is None else mine
+    return replace(own, **said)
+
+
+# --- what a secret's text is ----------------------------------------------------------------------------------------
+
+
+def document(text: str, secret_id: str) -> Credentials:
+    """A whole credentials file out of a secret: text, or what Batch Shipyard's `keyvault add` wrote (zlib, base64).
+
+    Raises ConfigError for what is none; no message has a word of it.
+    """
+    from batchtrain.config.load import examine  # only for files that stand in a vault
+
+    place = Path(urlsplit(secret_id).path or secret_id)
+    found = examine(place, {f"{place}/credentials.yaml": _unpacked(text).encode()})  # never opened
+    if not found.valid:
+        raise ConfigError(found.problems)
+    return found.recipe.credentials
+
+
+def mapping(read: Read, secret_id: str) -> dict[str, str]:
+    """The environment that a secret holds, a YAML or JSON mapping (`environment_variables_keyvault_secret_id`); a name
+    without a value is left out.
+
+    Raises ConfigError for what is none; no message has a word of it.
+    """
+    from batchtrain.config import document as yaml  # only for environments that stand in a vault
+
+    parsed, problems = yaml.parse(f"{secret_id}/credentials.yaml", _unpacked(read(secret_id)).encode())
+    data = parsed.data if parsed.readable else None
+    if problems or not isinstance(data, dict) or any(isinstance(value, (dict, list)) for value in data.values()):
+        message = f"the secret {secret_id} is no mapping of names to values, in YAML or JSON."
+        raise ConfigError((Problem("keyvault", message),))
+    return {str(name): str(value) for name, value in data.items()}
+
+
+def _unpacked(text: str) -> str:
+    """Text, or the text that zlib and base64 made of it."""
+    try:
+        packed = base64.b64decode("".join(text.split()), validate=True)
+        plain = zlib.decompressobj().decompress(packed, LARGEST)
+        return plain.decode()
+    except (binascii.Error, ValueError, zlib.error):
+        return text

@@ -1,0 +1,236 @@
+"""Blobs through the real SDK against a real Azurite: files there and back, what changed, links, listings."""
+
+from __future__ import annotations
+
+import os
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+from azure.storage.blob import BlobServiceClient
+
+from batchtrain.config.types import Recipe, StorageCredentials
+from batchtrain.errors import NotAllowed, NotFound, Unreachable, UsageError
+from batchtrain.plan import Facts, factory, ingress
+from batchtrain.storage import blob, source
+from batchtrain.storage.ingress import Progress, Total, carry_out
+from tests.azurite import ACCOUNT, KEY, serve
+
+pytestmark = pytest.mark.process
+
+
+@pytest.fixture(scope="module")
+def account(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StorageCredentials]:
+    with serve(tmp_path_factory.mktemp("azurite")) as endpoint:
+        yield StorageCredentials(account=ACCOUNT, account_key=KEY, endpoint=endpoint)
+
+
+@pytest.fixture
+def client(account: StorageCredentials) -> Iterator[BlobServiceClient]:
+    with blob.connect("link", account) as found:
+        yield found
+
+
+@pytest.fixture
+def container() -> str:
+    """The name of a container of the test's own; nobody has made it."""
+    return f"box{os.urandom(6).hex()}"
+
+
+def recipe(directory: Path, container: str, **source_: list[str]) -> Recipe:
+    destination = {"storage_account_settings": "link", "data_transfer": {"remote_path": f"{container}/in"}}
+    files = [{"source": {"path": "data", **source_}, "destination": destination}]
+    return msgspec.convert({"directory": str(directory), "resources": {"files": files}}, Recipe)
+
+
+def brought(client: BlobServiceClient, whole: Recipe, told: list[Progress] | None = None) -> Total:
+    heard: list[Progress] = [] if told is None else told
+    (total,) = carry_out(ingress.plan(whole), whole, lambda _: client, heard.append)
+    return total
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    place = tmp_path / "data"
+    (place / "deep").mkdir(parents=True)
+    (place / "a.txt").write_text("a")
+    (place / "b c#.txt").write_text("bb")
+    (place / "deep" / "d.bin").write_bytes(os.urandom(70_000))
+    return place
+
+
+def test_a_directory_s_files_are_brought_below_the_destination(
+    client: BlobServiceClient, container: str, data: Path
+) -> None:
+    told: list[Progress] = []
+    total = brought(client, recipe(data.parent, container), told)
+    assert (total.files, total.sent, total.bytes) == (3, 3, 70_003)
+    assert [one.name for one in blob.stored(client, container)] == ["in/a.txt", "in/b c#.txt", "in/deep/d.bin"]
+    assert [(one.done, one.of) for one in told] == [(1, 3), (2, 3), (3, 3)]
+    assert told[-1].bytes == 70_003
+
+
+def test_only_what_changed_travels_again(client: BlobServiceClient, container: str, data: Path) -> None:
+    whole = recipe(data.parent, container)
+    brought(client, whole)
+    os.utime(data / "a.txt", (2**31, 2**31))  # touched, and the same
+    (data / "b c#.txt").write_text("cc")  # other words of the same length
+    again: list[Progress] = []
+    assert brought(client, whole, again).sent == 1
+    assert [one.name for one in again if one.sent] == ["b c#.txt"]
+
+
+def test_a_blob_without_md5_is_replaced_by_a_newer_file_alone(
+    client: BlobServiceClient, container: str, data: Path
+) -> None:
+    whole = recipe(data.parent, container, include=["a.txt"])
+    blob.make_container(client, container)
+    writer = client.get_blob_client(container, "in/a.txt")
+    writer.stage_block("YQ==", b"x")  # a blob of blocks has no MD5 of its own
+    writer.commit_block_list(["YQ=="])
+    assert next(blob.stored(client, container)).md5 is None
+    os.utime(data / "a.txt", (0, 0))
+    assert brought(client, whole).sent == 0
+    os.utime(data / "a.txt", (2**31, 2**31))
+    assert brought(client, whole).sent == 1
+
+
+def test_a_file_that_travels_in_parts_is_known_again(client: BlobServiceClient, container: str, data: Path) -> None:
+    (data / "large").write_bytes(os.urandom(blob.PART + 1))
+    whole = recipe(data.parent, container, include=["large"])
+    assert (brought(client, whole).sent, brought(client, whole).sent) == (1, 0)
+
+
+def test_exclude_wins_over_include(client: BlobServiceClient, container: str, data: Path) -> None:
+    brought(client, recipe(data.parent, container, include=["*.txt", "deep/*"], exclude=["b*"]))
+    assert [one.name for one in blob.stored(client, container)] == ["in/a.txt", "in/deep/d.bin"]
+
+
+def test_a_source_that_is_not_there_is_said_before_anything_travels(client: BlobServiceClient, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"data is not there; `global_resources\.files` names it"):
+        brought(client, recipe(tmp_path, "never"))
+    with pytest.raises(NotFound):
+        list(blob.stored(client, "never"))
+
+
+def test_patterns_that_fit_no_file_are_said(client: BlobServiceClient, container: str, data: Path) -> None:
+    with pytest.raises(UsageError, match="no file of"):
+        brought(client, recipe(data.parent, container, include=["*.jpg"]))
+
+
+def test_a_file_comes_back_as_it_went(client: BlobServiceClient, container: str, data: Path, tmp_path: Path) -> None:
+    brought(client, recipe(data.parent, container))
+    target = tmp_path / "new" / "d.bin"
+    assert blob.fetch(client, container, "in/deep/d.bin", target) == 70_000
+    assert target.read_bytes() == (data / "deep" / "d.bin").read_bytes()
+
+
+def test_a_blob_that_is_not_there_leaves_no_file(client: BlobServiceClient, container: str, tmp_path: Path) -> None:
+    blob.make_container(client, container)
+    with pytest.raises(NotFound, match=f"download {container}/x: it is not there"):
+        blob.fetch(client, container, "x", tmp_path / "x")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_below_a_path_is_the_blob_and_its_directory_and_no_neighbour(
+    client: BlobServiceClient, container: str, data: Path
+) -> None:
+    for name in ("in", "in/a", "inner/b"):
+        blob.upload(client, container, name, b"x")
+    assert [one.name for one in blob.below(client, container, "in")] == ["in", "in/a"]
+
+
+# --- links ----------------------------------------------------------------------------------------------------------
+
+
+def fetched(url: str) -> bytes:
+    with urllib.request.urlopen(url, timeout=10) as answer:
+        content: bytes = answer.read()
+        return content
+
+
+def put(url: str) -> int:
+    request = urllib.request.Request(url, b"new", {"x-ms-blob-type": "BlockBlob"}, method="PUT")
+    with urllib.request.urlopen(request, timeout=10) as answer:
+        return int(answer.status)
+
+
+def test_a_link_reads_one_blob_whatever_its_name(
+    client: BlobServiceClient, account: StorageCredentials, container: str
+) -> None:
+    blob.upload(client, container, "a b/ü#1.txt", b"read me")
+    assert fetched(blob.link(client, account, container, "a b/ü#1.txt")) == b"read me"
+
+
+def test_a_link_to_a_blob_does_not_write(
+    client: BlobServiceClient, account: StorageCredentials, container: str
+) -> None:
+    blob.upload(client, container, "a", b"x")
+    with pytest.raises(urllib.error.HTTPError, match="403"):
+        put(blob.link(client, account, container, "a"))
+
+
+@pytest.mark.parametrize("write", [False, True])
+def test_a_link_to_a_container_writes_where_asked(
+    client: BlobServiceClient, account: StorageCredentials, container: str, write: bool
+) -> None:
+    blob.make_container(client, container)
+    base, _, token = blob.container_link(client, account, container, write=write).partition("?")
+    if write:
+        assert put(f"{base}/new?{token}") == 201
+        assert fetched(f"{base}/new?{token}") == b"new"
+    else:
+        with pytest.raises(urllib.error.HTTPError, match="403"):
+            put(f"{base}/new?{token}")
+
+
+def test_a_link_lasts_as_long_as_asked(client: BlobServiceClient, account: StorageCredentials) -> None:
+    from datetime import datetime, timedelta, timezone
+    from urllib.parse import parse_qs, urlsplit
+
+    url = blob.link(client, account, "c", "b", days=3)
+    end = datetime.fromisoformat(parse_qs(urlsplit(url).query)["se"][0].replace("Z", "+00:00"))
+    assert abs(end - datetime.now(timezone.utc) - timedelta(days=3)) < timedelta(minutes=1)
+
+
+# --- faults, and what tasks are made of ------------------------------------------------------------------------------
+
+
+def test_a_wrong_key_is_refused_with_the_next_step(account: StorageCredentials) -> None:
+    wrong = msgspec.structs.replace(account, account_key="d3Jvbmc=")
+    with blob.connect("link", wrong) as client, pytest.raises(NotAllowed, match=r"account's key in credentials\.yaml"):
+        list(blob.stored(client, "boxes"))
+
+
+def test_an_account_that_does_not_answer_is_unreachable(account: StorageCredentials) -> None:
+    gone = StorageCredentials(account="a", account_key=KEY, endpoint="http://127.0.0.1:9/a")
+    client = BlobServiceClient(
+        gone.endpoint, credential={"account_name": "a", "account_key": KEY}, retry_total=0, connection_timeout=1
+    )
+    with client, pytest.raises(Unreachable):
+        list(blob.stored(client, "boxes"))
+
+
+def test_tasks_are_made_of_the_files_that_are_there(client: BlobServiceClient, container: str, data: Path) -> None:
+    brought(client, recipe(data.parent, container))
+    made = {"file": {"azure_storage": {"storage_account_settings": "link", "remote_path": f"{container}/in"}}}
+    document = {
+        "directory": "x",
+        "jobs": [{"id": "j", "tasks": [{"command": "wc {file_name}", "task_factory": made}]}],
+    }
+    whole = msgspec.convert(document, Recipe)
+    facts = Facts(listings=source.read_listings(whole, lambda _: client))
+    commands = [task.command for task in factory.expand(whole, whole.jobs[0], facts)]
+    assert commands == ["wc a.txt", "wc b c#.txt", "wc d.bin"]
+
+
+def test_the_path_of_a_file_factory_is_what_names_begin_with(client: BlobServiceClient, container: str) -> None:
+    for name in ("run1/a", "run2", "other"):
+        blob.upload(client, container, name, b"x")
+    made = {"file": {"azure_storage": {"storage_account_settings": "link", "remote_path": f"{container}/run"}}}
+    document = {"directory": "x", "jobs": [{"id": "j", "tasks": [{"command": "x", "task_factory": made}]}]}
+    listed = source.read_listings(msgspec.convert(document, Recipe), lambda _: client)
+    assert listed == {f"link/{container}/run": ("run1/a", "run2")}

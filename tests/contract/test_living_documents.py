@@ -1,0 +1,78 @@
+"""What stands, read through the SDK, held against the plan that made it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from azure.batch import BatchClient
+
+from batchtrain.config.types import Recipe
+from batchtrain.plan import diff, plan_recipe
+from batchtrain.plan.types import Plan
+from batchtrain.service import look, submit
+
+IMAGE = {"publisher": "microsoft-dsvm", "offer": "ubuntu-hpc", "sku": "2404"}
+
+
+def recipe(priority: int = 0, **pool: Any) -> Recipe:
+    return msgspec.convert(
+        {
+            "directory": "x",
+            "pool": {
+                "id": "p",
+                "vm_configuration": {"platform_image": IMAGE},
+                "vm_size": "STANDARD_D4S_V5",
+                "vm_count": {"dedicated": 1},
+                "resize_timeout": "00:20:00",
+                "metadata": {"b": "1", "a": "2"},
+                **pool,
+            },
+            "jobs": [
+                {
+                    "id": "j",
+                    "priority": priority,
+                    "max_task_retries": 2,
+                    "environment_variables": {"A": "1"},
+                    "tasks": [{"command": "exit 0"}, {"id": "b", "command": "exit 0", "max_wall_time": "00:10:00"}],
+                }
+            ],
+        },
+        Recipe,
+    )
+
+
+def carried_out(client: BatchClient, plan: Plan) -> None:
+    def nobody(_: str) -> str:
+        raise AssertionError("there is no secret in this plan")
+
+    for _ in submit.submit(client, plan, nobody, lambda *_: None):
+        pass
+
+
+def compared(client: BatchClient, plan: Plan) -> tuple[diff.Compared, ...]:
+    return diff.compare(plan, look.living(client, diff.wanted(plan)))
+
+
+def test_what_is_not_there_is_told_as_such(client: BatchClient) -> None:
+    assert {item.state for item in compared(client, plan_recipe(recipe()))} == {"make"}
+
+
+def test_what_a_plan_made_is_as_planned(client: BatchClient) -> None:
+    plan = plan_recipe(recipe())
+    carried_out(client, plan)
+    assert [(item.id, item.differences) for item in compared(client, plan)] == [
+        ("p", ()),
+        ("j", ()),
+        ("j/task-00000", ()),
+        ("j/b", ()),
+    ]
+
+
+def test_what_another_plan_made_differs_where_the_plans_do(client: BatchClient) -> None:
+    carried_out(client, plan_recipe(recipe()))
+    found = compared(client, plan_recipe(recipe(priority=5, task_slots_per_node=2)))
+    assert [(item.id, [one.path for one in item.differences]) for item in found if item.state == "differs"] == [
+        ("p", ["taskSlotsPerNode"]),
+        ("j", ["priority"]),
+    ]

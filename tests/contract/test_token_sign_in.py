@@ -1,0 +1,176 @@
+"""Sign-in by token over https, with a certificate authority of the test's own, against the emulator."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from azure.core.credentials import AccessToken
+from azure.core.exceptions import ClientAuthenticationError
+
+from batchtrain.emulator import server, wire
+from batchtrain.emulator.server import Emulator, Settings, StartFailed
+from batchtrain.errors import NotAllowed, Unreachable, UsageError
+from batchtrain.service import connect as signing
+from batchtrain.service import look, submit
+from batchtrain.service.connect import Account
+from tests.certificates import Certificates, issue
+from tests.emulation import FakeMachine
+
+pytestmark = pytest.mark.process
+
+KEY = "the key of the tokens"
+
+
+class Issuer:
+    """A credential: gives tokens for the emulator, and counts."""
+
+    def __init__(self, lasts: float = 3600, says: float | None = None, account: str = "batchtrain", **claims: str):
+        self.lasts, self.says, self.account, self.claims = lasts, lasts if says is None else says, account, claims
+        self.asked: list[tuple[str, ...]] = []
+
+    def get_token(self, *scopes: str, **_: Any) -> AccessToken:
+        self.asked.append(scopes)
+        expires = server.clock() + int(self.lasts * wire.SECOND)
+        return AccessToken(wire.token(KEY, self.account, expires, **self.claims), int(time.time() + self.says))
+
+
+@pytest.fixture
+def certificates(tmp_path: Path) -> Certificates:
+    return issue(tmp_path / "certificates")
+
+
+@pytest.fixture
+def emulator(tmp_path: Path, certificates: Certificates) -> Iterator[Emulator]:
+    """An emulator that speaks https and takes tokens."""
+    (tmp_path / "token.key").write_text(KEY)
+    settings = Settings(
+        tmp_path / "data", port=0, certificate=certificates.certificate, private_key=certificates.private_key,
+        token_key=tmp_path / "token.key",
+    )  # fmt: skip
+    with Emulator(settings, FakeMachine.open) as running:
+        yield running
+
+
+@pytest.fixture
+def account(emulator: Emulator, certificates: Certificates) -> Account:
+    return signing.account(emulator.endpoint, emulator.account, ca=str(certificates.ca))
+
+
+def test_a_token_opens_the_account_over_https(account: Account) -> None:
+    issuer = Issuer()
+    assert look.pools(signing.client(account, issuer)) == ()
+    assert issuer.asked == [("https://batch.core.windows.net//.default",)]
+
+
+def test_a_token_that_lasts_is_asked_for_once(account: Account) -> None:
+    issuer = Issuer()
+    client = signing.client(account, issuer)
+    look.pools(client)
+    look.jobs(client)
+    assert len(issuer.asked) == 1
+
+
+def test_a_token_that_is_about_to_expire_is_fetched_anew(account: Account) -> None:
+    issuer = Issuer(lasts=100)  # the SDK renews what has less than 300 seconds
+    client = signing.client(account, issuer)
+    look.pools(client)
+    look.pools(client)
+    assert len(issuer.asked) == 2
+
+
+def test_an_expired_token_is_shown_as_not_allowed_with_the_next_step(account: Account) -> None:
+    with pytest.raises(NotAllowed, match=r"list pools: .*expired at .*\(AuthenticationFailed\); sign in again"):
+        look.pools(signing.client(account, Issuer(lasts=-60, says=3600)))
+
+
+def test_no_token_is_answered_with_401_and_where_to_sign_in(account: Account, certificates: Certificates) -> None:
+    from azure.core import PipelineClient
+    from azure.core.rest import HttpRequest
+
+    with PipelineClient(account.endpoint, policies=[], connection_verify=str(certificates.ca)) as bare:
+        response = bare.send_request(HttpRequest("GET", f"{account.endpoint}/pools"))
+    assert response.status_code == 401
+    assert response.headers["WWW-Authenticate"].startswith('Bearer authorization_uri="https://login.')
+
+
+def test_a_token_of_somebody_else_s_key_is_refused(account: Account) -> None:
+    class Forged(Issuer):
+        def get_token(self, *scopes: str, **_: Any) -> AccessToken:
+            token = super().get_token(*scopes)
+            return AccessToken(f"{token.token[:-1]}{'0' if token.token[-1] != '0' else '1'}", token.expires_on)
+
+    with pytest.raises(NotAllowed, match="not issued by this emulator"):
+        look.pools(signing.client(account, Forged()))
+
+
+def test_a_token_without_the_permission_is_shown_with_the_role_that_is_missing(account: Account) -> None:
+    client = signing.client(account, Issuer(allows=wire.READ))
+    assert look.pools(client) == ()
+    with pytest.raises(NotAllowed, match=r"delete pool p: .*\(AuthorizationFailure\); whoever signs in needs a role"):
+        submit.delete_pool(client, "p")
+
+
+def test_a_token_for_another_account_is_refused(account: Account) -> None:
+    with pytest.raises(NotAllowed, match="for account other"):
+        look.pools(signing.client(account, Issuer(account="other")))
+
+
+def test_a_sign_in_that_fails_says_so_with_the_next_step(account: Account) -> None:
+    class Refused(Issuer):
+        def get_token(self, *scopes: str, **_: Any) -> AccessToken:
+            raise ClientAuthenticationError("AADSTS7000215: Invalid client secret provided.\nTrace ID: 1")
+
+    with pytest.raises(NotAllowed, match=r"signing in failed: AADSTS7000215: Invalid client secret provided; sign in"):
+        look.pools(signing.client(account, Refused()))
+
+
+def test_the_signature_opens_the_same_account(emulator: Emulator, certificates: Certificates) -> None:
+    account = signing.account(emulator.endpoint, emulator.account, emulator.key, ca=str(certificates.ca))
+    assert look.pools(signing.connect(account)) == ()
+
+
+def test_a_server_of_an_unknown_authority_gets_no_token(account: Account) -> None:
+    issuer = Issuer()
+    with pytest.raises(Unreachable, match=r"(?i)certificate"):
+        look.pools(signing.client(account._replace(ca=None), issuer))
+
+
+def test_the_next_page_is_asked_for_over_https_too(account: Account) -> None:
+    client = signing.client(account, Issuer())
+    assert list(client.list_supported_images(max_results=5))
+
+
+def test_a_token_is_not_sent_unencrypted() -> None:
+    with pytest.raises(UsageError, match="signing in by token needs https"):
+        signing.account("http://127.0.0.1:10010")
+
+
+def test_tokens_are_off_unless_asked_for(tmp_path: Path, certificates: Certificates) -> None:
+    settings = Settings(tmp_path / "off", port=0, certificate=certificates.certificate,
+                        private_key=certificates.private_key)  # fmt: skip
+    with Emulator(settings, FakeMachine.open) as emulator:
+        account = signing.account(emulator.endpoint, emulator.account, ca=str(certificates.ca))
+        with pytest.raises(NotAllowed, match="no Authorization header of the form SharedKey"):
+            look.pools(signing.client(account, Issuer()))
+
+
+def test_an_emulator_takes_no_tokens_over_http(tmp_path: Path) -> None:
+    (tmp_path / "token.key").write_text(KEY)
+    settings = Settings(tmp_path / "data", port=0, token_key=tmp_path / "token.key")
+    with pytest.raises(StartFailed, match="over https only"), Emulator(settings, FakeMachine.open):
+        pass
+
+
+def test_an_emulator_process_over_https_is_found_and_stopped(tmp_path: Path, certificates: Certificates) -> None:
+    settings = Settings(tmp_path / "data", port=0, certificate=certificates.certificate,
+                        private_key=certificates.private_key)  # fmt: skip
+    started = server.spawn(settings)
+    found = server.status(settings.data_dir)
+    stopped = server.stop(settings.data_dir)
+    assert started.endpoint.startswith("https://")
+    assert found == started
+    assert stopped
