@@ -73,8 +73,11 @@ def _fail(error: Exception) -> int:
 
         traceback.print_exception(error)
     if isinstance(error, ConfigError):
+        from batchtrain.cli.output import colored
+
+        paint = colored(sys.stderr)
         for problem in error.problems:
-            print(problem, file=sys.stderr)
+            print(problem.rendered(color=paint), file=sys.stderr)
         count = sum(problem.level == "error" for problem in error.problems)
         _say(f"{count} error{'s' if count != 1 else ''} in the configuration")
         return error.exit_code

@@ -14,7 +14,10 @@ GROUPS = {
     "config": "Check, plan and explain configuration files.",
     "pool": "Pools of nodes.",
     "jobs": "Jobs and their tasks.",
+    "data": "Files of this machine to storage, and back.",
     "recipe": "Recipes that come with batchtrain.",
+    "catalog": "VM sizes and images, and what replaces those gone.",
+    "doctor": "Check account, quota and size before you pay.",
     "emulator": "The embedded Azure Batch on this machine.",
     "run": "Run a recipe from nothing to its end, and clean up.",
 }

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
 import click
 
 from batchtrain.cli.help import Command, Group
 from batchtrain.cli.options import common, say, settings
-from batchtrain.cli.output import show, show_rows
-from batchtrain.errors import ConfigError, UsageError
+from batchtrain.cli.output import colored, show, show_rows
+from batchtrain.cli.plan import explain, plan
+from batchtrain.errors import ConfigError, Problem
+
+if TYPE_CHECKING:
+    from batchtrain.catalog.offer import Catalog
+    from batchtrain.config import mend
+    from batchtrain.config.load import Examined
 
 PARTS = ("pool_specification", "job_specifications")
 
@@ -17,49 +27,141 @@ def command() -> None:
     """Check, plan and explain configuration files; offline, and without credentials."""
 
 
+command.add_command(plan)
+command.add_command(explain)
+
+
 @command.command(cls=Command)
 @click.argument("directory", required=False)
+@click.option("--fix", is_flag=True, help="Mend in the files what has exactly one answer; comments stay.")
 @common
-def validate(directory: str | None) -> int:
+def validate(directory: str | None, fix: bool) -> int:
     """Report every problem of every file, with its place."""
-    from batchtrain.config.load import load
+    from batchtrain.config import load
 
-    chosen = settings()
-    try:
-        loaded = load(directory or chosen.configdir or ".", settings=chosen.values, needs=PARTS, ignore=chosen.ignore)
-    except ConfigError as error:
-        if chosen.output == "table":
-            raise
-        show({"valid": False, "problems": [problem.document for problem in error.problems]})
-        return error.exit_code
-    text = "\n".join(str(warning) for warning in loaded.warnings)
-    valid = f"{loaded.recipe.directory} is valid"
-    show(
-        {"valid": True, "problems": [problem.document for problem in loaded.warnings]},
-        f"{text}\n{valid}" if text else valid,
+    place = _place(directory)
+    files = load.read(place)
+    mends = _mend(place, files) if fix else []
+    found = load.examine(
+        place, files, settings=settings().values, needs=PARTS, ignore=settings().ignore, catalog=_catalog(place)
     )
+    if settings().output == "table":
+        _report(place, found)
+        return 0
+    problems = [problem.document for problem in found.problems]
+    answer = {"valid": found.valid, "problems": problems}
+    show({**answer, "mends": mends} if fix else answer)
+    return 0 if found.valid else ConfigError.exit_code
+
+
+def _place(directory: str | None) -> Path:
+    from batchtrain.config.load import find
+
+    return find(directory or settings().configdir or ".")
+
+
+def _catalog(place: Path) -> Catalog:
+    from batchtrain.config import catalog_file
+
+    return catalog_file.load(place)
+
+
+def _mend(place: Path, files: dict[str, bytes]) -> list[mend.Mend]:
+    """Answer what has one answer, in the files and in `files`; say each edit."""
+    from batchtrain.config import load, mend
+
+    done = mend.fix(files, _judge(place))
+    for file, content in done.files.items():
+        load.write(file, content)
+        files[file] = content
+    for one in done.mends:
+        say(str(one))
+    return list(done.mends)
+
+
+def _judge(place: Path) -> mend.Judge:
+    """A judge that tells everything, so that everything can be mended."""
+    from batchtrain.config.load import examine
+
+    chosen, catalog = settings(), _catalog(place)
+
+    def judge(files: mend.Files) -> Examined:
+        most = sys.maxsize
+        return examine(place, files, settings=chosen.values, ignore=chosen.ignore, catalog=catalog, most=most)
+
+    return judge
+
+
+def _report(place: Path, found: Examined) -> None:
+    """Problems for people: errors end the command, warnings stand above the good news."""
+    if not found.valid:
+        raise ConfigError(found.problems)
+    for warning in found.problems:
+        print(warning.rendered(color=colored(sys.stdout)))
+    print(f"{place} is valid")
+
+
+@command.command("show", cls=Command)
+@click.argument("directory", required=False)
+@click.option("--origin", is_flag=True, help="Say of each value where it came from.")
+@click.option("--no-defaults", is_flag=True, help="Leave out what nobody wrote.")
+@common
+def show_merged(directory: str | None, origin: bool, no_defaults: bool) -> None:
+    """Print the configuration that all files and settings amount to; secrets are masked."""
+    from batchtrain.cli.options import from_environment
+    from batchtrain.config import load
+    from batchtrain.config import origin as origins
+
+    place, chosen = _place(directory), settings()
+    found = load.examine(place, load.read(place), settings=chosen.values, ignore=chosen.ignore, catalog=_catalog(place))
+    if not found.valid:
+        raise ConfigError(found.problems)
+    view = origins.view(found, defaults=not no_defaults, environment=from_environment(chosen.values))
+    if chosen.output in ("table", "yaml"):
+        print(origins.as_yaml(view, origins=origin))
+        return
+    show({"values": view.values, "origins": view.origins} if origin else view.values)
+
+
+@command.command(cls=Command)
+@click.argument("directory", required=False)
+@click.option("--write", is_flag=True, help="Change the files; without it the changes are only shown.")
+@common
+def migrate(directory: str | None, write: bool) -> int:
+    """Bring older words, VM sizes and images up to today; comments stay."""
+    from batchtrain.config import load, mend, origin
+
+    place = _place(directory)
+    files = load.read(place)
+    done = mend.migrate(files, _judge(place))
+    if write:
+        for file, content in done.files.items():
+            load.write(file, content)
+    left = [problem for problem in done.left.problems if problem.rule in mend.ANSWERED or problem.level == "error"]
+    change = mend.difference(files, done.files, origin.secrets(done.left))
+    if settings().output == "table":
+        if change and not write:
+            print(change)
+        _tell_migrated(done, left, write)
+    else:
+        show({
+            "written": write and bool(done.files), "mends": list(done.mends), "diff": change,
+            "left": [problem.document for problem in left],
+        })  # fmt: skip
     return 0
 
 
-@command.command(cls=Command)
-@click.argument("directory", required=False)
-@common
-def plan(directory: str | None) -> None:
-    """Print the exact requests for the pool and the jobs; nothing is sent."""
-    from batchtrain.config.load import load
-    from batchtrain.plan import plan_recipe, render
-    from batchtrain.storage.source import read_sources
-
-    chosen = settings()
-    loaded = load(directory or chosen.configdir or ".", settings=chosen.values, ignore=chosen.ignore)
-    recipe = loaded.recipe
-    if recipe.pool is None and not recipe.jobs:
-        raise UsageError(f"{recipe.directory} has neither a pool nor jobs to plan")
-    whole = plan_recipe(recipe, sources=read_sources(recipe))
-    if chosen.output == "table":
-        for warning in whole.warnings:
-            say(str(warning))
-    show(render.as_document(whole), render.as_text(whole))
+def _tell_migrated(done: mend.Mended, left: list[Problem], write: bool) -> None:
+    for one in done.mends if write else ():
+        say(str(one))
+    if left:
+        say("left for you:")
+        for problem in left:
+            say(problem.rendered(color=colored(sys.stderr)))
+    if not done.files:
+        say("nothing to change")
+    elif not write:
+        say("nothing was written; --write does it")
 
 
 @command.command(cls=Command)
@@ -74,8 +176,10 @@ def checks() -> None:
         name: str
         level: str
         about: str
+        reads: str
+        source: str
 
-    show_rows([Check(rule.name, rule.level, rule.sentence) for rule in RULES])
+    show_rows([Check(rule.name, rule.level, rule.sentence, ", ".join(rule.reads), rule.source) for rule in RULES])
 
 
 @command.command(cls=Command)
@@ -83,6 +187,6 @@ def checks() -> None:
 @common
 def schema(name: str) -> None:
     """Print the JSON Schema of one file."""
-    from batchtrain.config.schema import rendered
+    from batchtrain.config.editor import rendered
 
     click.echo(rendered(name).decode(), nl=False)

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeVar
 
 import click
 
 from batchtrain.cli.help import Command, Group
 from batchtrain.cli.options import common, say, seconds, settings, standing, tell
 from batchtrain.cli.output import plain, show, show_rows
-from batchtrain.errors import UsageError
+from batchtrain.errors import NotFound, ServiceError, UsageError
 from batchtrain.service.deadlines import JOB_SECONDS, POOL_SECONDS
+from batchtrain.service.seen import ScheduleSeen
 
 if TYPE_CHECKING:
     from batchtrain.config.load import Loaded
+
+Result = TypeVar("Result")
+Other = TypeVar("Other")
 
 
 @click.group(cls=Group)
@@ -33,7 +38,7 @@ def command() -> None:
 )
 @common
 def add(directory: str | None, timeout: float) -> None:
-    """Add the jobs of jobs.yaml with their tasks."""
+    """Add the jobs of jobs.yaml with their tasks; one with a recurrence becomes a job schedule."""
     loaded = settings().load(directory, needs=("pool_specification", "job_specifications"))
     names = ", ".join(job.id for job in loaded.recipe.jobs)
     client = settings().connect(loaded, changes=f"adding {names}")
@@ -54,11 +59,15 @@ def list_() -> None:
 @click.argument("job_id", required=False)
 @common
 def show_(job_id: str | None) -> None:
-    """Show a job, its tasks, and what keeps them waiting where that is known."""
+    """Show a job, its tasks, and what keeps them waiting where that is known; or a job schedule."""
     name, loaded = _named(job_id)
     client = settings().connect(loaded)
     job = client.jobs.get(name)
-    seen, tasks = job.seen, job.tasks
+    seen = _either(lambda: job.seen, lambda: client.jobs.schedule(name).seen)
+    if isinstance(seen, ScheduleSeen):
+        show_rows([seen])
+        return
+    tasks = job.tasks
     hints = _hints(name)
     if settings().output == "table":
         show_rows([seen])
@@ -120,11 +129,11 @@ def logs(job_id: str | None, task_id: str | None, file: str, follow: bool, timeo
 @click.argument("job_id", required=False)
 @common
 def term(job_id: str | None) -> None:
-    """End a job's tasks; the job stays to be looked at."""
+    """End a job's tasks, or a job schedule; it stays to be looked at."""
     name, loaded = _named(job_id)
     client = settings().connect(loaded, changes=f"terminating job {name}")
     settings().confirm(f"Terminate job {name}?")
-    client.jobs.get(name).terminate()
+    _either(client.jobs.get(name).terminate, client.jobs.schedule(name).terminate)
     show({"terminated": name}, f"terminated job {name}")
 
 
@@ -133,11 +142,14 @@ def term(job_id: str | None) -> None:
 @click.option("--no-wait", is_flag=True, help="Do not wait until it is gone.")
 @common
 def del_(job_id: str | None, no_wait: bool) -> None:
-    """Delete a job with its tasks and their files."""
+    """Delete a job with its tasks and their files, or a job schedule with its jobs."""
     name, loaded = _named(job_id)
     client = settings().connect(loaded, changes=f"deleting job {name}")
     settings().confirm(f"Delete job {name} with its tasks?")
-    client.jobs.get(name).delete(wait=not no_wait)
+    _either(
+        lambda: client.jobs.get(name).delete(wait=not no_wait),
+        lambda: client.jobs.schedule(name).delete(wait=not no_wait),
+    )
     show({"deleted": name}, f"deleted job {name}")
 
 
@@ -150,6 +162,17 @@ def _named(job_id: str | None) -> tuple[str, Loaded | None]:
     if len(jobs) != 1:
         raise UsageError(f"name the job: jobs.yaml has {', '.join(job.id for job in jobs)}")
     return jobs[0].id, loaded
+
+
+def _either(of_job: Callable[[], Result], of_schedule: Callable[[], Other]) -> Result | Other:
+    """What is asked of a job; of a job schedule where there is no such job. Raises what the job's question raised."""
+    try:
+        return of_job()
+    except NotFound as error:
+        try:
+            return of_schedule()
+        except ServiceError:
+            raise error from None
 
 
 def _hints(job_id: str) -> list[str]:

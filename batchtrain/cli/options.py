@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -106,11 +106,11 @@ def settings() -> Settings:
 @contextmanager
 def standing(kind: str, name: str, client: Client) -> Iterator[None]:
     """Say what stands, and how to delete it, when the rest of a command fails after something was made."""
-    from batchtrain.errors import AlreadyExists, BatchtrainError, NotAllowed, NotFound, Unreachable
+    from batchtrain.errors import AlreadyExists, BatchtrainError, NotAllowed, NotFound, PlanError, Unreachable
 
     try:
         yield
-    except (AlreadyExists, NotAllowed, NotFound, Unreachable):
+    except (AlreadyExists, NotAllowed, NotFound, PlanError, Unreachable):
         raise
     except (BatchtrainError, KeyboardInterrupt):
         group = {"pool": "pool", "job": "jobs"}[kind]
@@ -148,6 +148,12 @@ def _assignments(values: tuple[str, ...]) -> dict[str, str]:
             raise click.BadParameter(f"`{value}` is not of the form a.b=c")
         pairs[name.strip()] = text
     return pairs
+
+
+def from_environment(values: Mapping[str, str]) -> frozenset[str]:
+    """Of the values that win over the files', those that BATCHTRAIN_SET gave and no option replaced."""
+    given = _assignments(_lines("BATCHTRAIN_SET"))
+    return frozenset(name for name, text in given.items() if values.get(name) == text)
 
 
 def _uncolored(_ctx: click.Context, _parameter: click.Parameter, value: bool) -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TextIO
 
 import msgspec
 
@@ -31,6 +32,13 @@ def show_rows(rows: Sequence[Any], *, empty: str = "nothing") -> None:
             print(msgspec.json.encode(plain(row)).decode())
         return
     print(_FORMS[form]([plain(row) for row in rows]))
+
+
+def colored(stream: TextIO | None) -> bool:
+    """Whether a stream is a terminal that wants colours."""
+    if stream is None or not stream.isatty():
+        return False
+    return not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
 def plain(value: Any) -> Any:

@@ -40,8 +40,13 @@ def add(directory: str | None, no_wait: bool, timeout: float) -> None:
 @command.command("list", cls=Command)
 @common
 def list_() -> None:
-    """List the pools."""
-    show_rows(settings().connect().pools.list(), empty="no pools")
+    """List the pools, with the hours that their present nodes have been paid for."""
+    from datetime import datetime, timezone
+
+    from batchtrain.service import look
+
+    client = settings().connect()
+    show_rows(look.with_node_hours(client.batch, client.pools.list(), datetime.now(timezone.utc)), empty="no pools")
 
 
 @command.command("show", cls=Command)
@@ -49,11 +54,15 @@ def list_() -> None:
 @common
 def show_(pool_id: str | None) -> None:
     """Show a pool and its nodes (by default the one of pool.yaml)."""
+    from datetime import datetime, timezone
+
     from batchtrain.cli.output import plain
+    from batchtrain.service.seen import node_hours
 
     name, loaded = _named(pool_id)
     client = settings().connect(loaded)
-    seen, nodes = client.pools.get(name), client.pools.nodes(name)
+    nodes = client.pools.nodes(name)
+    seen = client.pools.get(name)._replace(node_hours=node_hours(nodes, datetime.now(timezone.utc)))
     if settings().output == "table":
         show_rows([seen])
         show_rows(nodes, empty="no nodes")

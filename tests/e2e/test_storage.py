@@ -4,60 +4,23 @@ from __future__ import annotations
 
 import os
 import shutil
-import socket
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from filelock import FileLock
 
-from .conftest import wait_until
+from tests.azurite import KEY, serve
 
 ROOT = Path(__file__).resolve().parents[2]
-AZURITE = "azurite@3.37.0"
-KEY = (
-    "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="  # Azurite's own, public
-)
-
 pytestmark = [pytest.mark.slow, pytest.mark.mpi, pytest.mark.process]
 
 
 @pytest.fixture(scope="session")
 def azurite(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The blob endpoint of an Azurite; installed below .cache/ at first use."""
-    if not shutil.which("npm"):
-        pytest.skip("npm is not installed, and Azurite comes from npm")
-    home = ROOT / ".cache" / "azurite"
-    home.mkdir(parents=True, exist_ok=True)
-    program = home / "node_modules" / "azurite" / "dist" / "src" / "azurite.js"
-    with FileLock(home / "lock"):
-        if not program.exists():
-            subprocess.run(["npm", "install", "--silent", "--prefix", home, AZURITE], check=True)
-    ports = [free_port() for _ in range(3)]
-    words = [f"--{kind}Port={port}" for kind, port in zip(("blob", "queue", "table"), ports, strict=True)]
-    location = tmp_path_factory.mktemp("azurite")
-    process = subprocess.Popen(
-        ["node", program, "--silent", "--skipApiVersionCheck", "--loose", f"--location={location}", *words]
-    )
-    try:
-        assert wait_until(lambda: answers(ports[0]), 30)
-        yield f"http://127.0.0.1:{ports[0]}/devstoreaccount1"
-    finally:
-        process.kill()  # its servers close at once, the process itself takes its time
-        process.wait(10)
-
-
-def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
-
-
-def answers(port: int) -> bool:
-    with socket.socket() as knock:
-        return knock.connect_ex(("127.0.0.1", port)) == 0
+    """The blob endpoint of an Azurite."""
+    with serve(tmp_path_factory.mktemp("azurite")) as endpoint:
+        yield endpoint
 
 
 @pytest.fixture

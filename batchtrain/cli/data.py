@@ -1,0 +1,129 @@
+"""`batchtrain data`: files of this machine to storage and back."""
+
+from __future__ import annotations
+
+import sys
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import click
+
+from batchtrain.cli.help import Command, Group
+from batchtrain.cli.options import common, say, settings
+from batchtrain.cli.output import show, show_rows
+from batchtrain.errors import NotFound, UsageError
+
+if TYPE_CHECKING:
+    from batchtrain.config.types import Credentials
+    from batchtrain.storage.blob import Connect
+    from batchtrain.storage.ingress import Progress
+
+
+@click.group(cls=Group)
+def command() -> None:
+    """Files of this machine to storage, and back."""
+
+
+@command.command(cls=Command)
+@click.argument("directory", required=False)
+@common
+def ingress(directory: str | None) -> None:
+    """Bring `global_resources.files` to storage.
+
+    A file travels when the container has none of its size and MD5 under its name.
+    """
+    from batchtrain.plan import ingress as planning
+    from batchtrain.storage import ingress as carrying
+
+    loaded = settings().load(directory)
+    recipe = loaded.recipe
+    todo = planning.plan(recipe)
+    for entry in planning.left_out(recipe):
+        say(f"{entry.path}: left out: {entry.reason}")
+    if not todo.steps:
+        raise UsageError("nothing in `global_resources.files` goes to a container")
+    connect = _accounts(recipe.credentials)
+    show_rows(carrying.carry_out(todo, recipe, connect, _tell))
+
+
+@command.command("list", cls=Command)
+@click.argument("place", metavar="LINK/CONTAINER[/PATH]")
+@common
+def list_(place: str) -> None:
+    """List what a container holds, at PATH and below it."""
+    from batchtrain.storage import blob
+
+    link, container, path = blob.place_of(place)
+    connect = _accounts(_credentials())
+
+    class Row(NamedTuple):
+        name: str
+        size: int
+        changed: datetime
+
+    rows = (Row(found.name, found.size, found.changed) for found in blob.below(connect(link), container, path))
+    show_rows(tuple(rows), empty=f"nothing at {place}")
+
+
+@command.command(cls=Command)
+@click.argument("place", metavar="LINK/CONTAINER/PATH")
+@click.argument("destination", default=".", type=click.Path(path_type=Path))
+@common
+def get(place: str, destination: Path) -> None:
+    """Bring a blob, or the directory PATH with what is below it, to DESTINATION.
+
+    A blob goes to the file DESTINATION, or into it where that is a directory.
+    """
+    from batchtrain.storage import blob
+
+    link, container, path = blob.place_of(place)
+    client = _accounts(_credentials())(link)
+    found = list(blob.below(client, container, path))
+    if not found:
+        raise NotFound(f"{place} is not there; `batchtrain data list {link}/{container}` shows what is")
+    wanted = [(one.name, _target(one.name, path.rstrip("/"), destination)) for one in found]
+    total = 0
+    for number, (name, target) in enumerate(wanted, 1):
+        total += blob.fetch(client, container, name, target)
+        if sys.stderr.isatty() or settings().verbose:
+            say(f"{number} of {len(wanted)}: {target}")
+    show({"files": len(wanted), "bytes": total}, f"{len(wanted)} files, {total} bytes to {destination}")
+
+
+def _target(name: str, path: str, destination: Path) -> Path:
+    """Where a blob goes. Raises UsageError for a name that would leave the destination."""
+    if name == path:
+        return destination / Path(name).name if destination.is_dir() else destination
+    below = Path(name[len(path) :].lstrip("/") if path else name)
+    if below.is_absolute() or ".." in below.parts or not below.parts:
+        raise UsageError(f"the blob {name} would be written outside of {destination}; get it by itself")
+    return destination / below
+
+
+def _credentials() -> Credentials:
+    from batchtrain.config.load import load_credentials
+
+    directory = settings().configdir or "."
+    found = load_credentials(directory)
+    if found is None:
+        raise UsageError(f"{directory} has no credentials.yaml, so no storage account is known; see --configdir")
+    return found
+
+
+def _accounts(credentials: Credentials) -> Connect:
+    from batchtrain.config.load import require_credentials
+    from batchtrain.service import entra, vault
+    from batchtrain.storage import blob
+
+    known = require_credentials(vault.resolved(credentials), service="storage")
+    return blob.accounts(known, lambda: entra.credential(entra.sign_in_of(known.storage_aad, known.aad)))
+
+
+def _tell(progress: Progress) -> None:
+    """A line for each file where somebody looks, else one in a hundred."""
+    every = 1 if sys.stderr.isatty() or settings().verbose else 100
+    if progress.done % every == 0 or progress.done == progress.of:
+        what = "sent" if progress.sent else "unchanged"
+        count = f"{progress.done} of {progress.of} to {progress.place}"
+        say(f"{count}: {what} {progress.name}, {progress.bytes} bytes so far")

@@ -1,0 +1,57 @@
+"""`batchtrain doctor`: every check that can be made before anything is paid for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from batchtrain.cli.help import Command
+from batchtrain.cli.options import common, settings
+from batchtrain.cli.output import show_rows
+from batchtrain.errors import ServiceError, Unreachable
+
+if TYPE_CHECKING:
+    from batchtrain.config.load import Loaded
+
+
+@click.command("doctor", cls=Command)
+@click.argument("directory", required=False)
+@common
+def command(directory: str | None) -> int:
+    """Check the account, and for a recipe its image, size and quota. Nothing is made and nothing costs.
+
+    Exit code: 0 when nothing failed, 4 when something did, 5 when the account does not answer.
+    """
+    import os
+    from datetime import datetime, timezone
+
+    from batchtrain import doctor
+    from batchtrain.config import catalog_file
+
+    loaded = _loaded(directory)
+    recipe = loaded.recipe if loaded else None
+    catalog = catalog_file.load(recipe.directory if recipe else None)
+    client = settings().connect(loaded)
+    facts = doctor.examine(
+        client.account, client.batch, recipe, catalog, lambda: datetime.now(timezone.utc), os.environ
+    )
+    found = doctor.checks(facts)
+    show_rows(found)
+    if facts.unreachable:
+        return Unreachable.exit_code
+    return ServiceError.exit_code if any(one.result == doctor.FAIL for one in found) else 0
+
+
+def _loaded(directory: str | None) -> Loaded | None:
+    """The recipe's files; None where none are named and none are here."""
+    from batchtrain.config.load import find
+    from batchtrain.errors import UsageError
+
+    if directory or settings().configdir:
+        return settings().load(directory)
+    try:
+        find(".")
+    except UsageError:
+        return None
+    return settings().load()

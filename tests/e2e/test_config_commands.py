@@ -1,0 +1,203 @@
+"""`batchtrain config` as a person uses it: mistakes with their places, mended files, the merged view, older files."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from .conftest import SCRIPT
+
+pytestmark = pytest.mark.process
+
+POOL = """\
+# yaml-language-server: $schema=pool.json
+pool_specification:
+  id: p
+  vm_configuration:
+    platform_image: {publisher: microsoft-dsvm, offer: ubuntu-hpc, sku: '2404'}
+  vm_size: STANDARD_D4S_V55
+  vm_count: {dedicated: 2}
+  inter_node_communication_enabled: true
+  vm_count: {dedicated: 3}
+"""
+JOBS = """\
+job_specifications:
+- id: my job
+  auto_complete: "yes"
+  priority: 5000
+  max_wall_tme: 01:00:00
+  tasks:
+  - command: echo one
+    priority: 3
+    multi_instance:
+      mpi: {runtime: openmpj, processes_per_node: 2}
+  - {id: two, command: echo two}
+"""
+CONFIG = """\
+global_resource:
+  docker_images: []
+"""
+TEN = [  # file, line, column, rule, and what is suggested or said
+    ("config.yaml", 1, 1, "unknown-key", "Did you mean `global_resources`?"),
+    ("jobs.yaml", 2, 7, "value", "letters, digits, `-` and `_`"),
+    ("jobs.yaml", 3, 18, "type", "Did you mean `true`?"),
+    ("jobs.yaml", 4, 13, "value", "more than 1000"),
+    ("jobs.yaml", 5, 3, "unknown-key", "Did you mean `max_wall_time`?"),
+    ("jobs.yaml", 8, 5, "unknown-key", "belongs to the job (`job_specifications[0].priority`)"),
+    ("jobs.yaml", 9, 5, "missing", "`num_instances` is missing"),
+    ("jobs.yaml", 10, 22, "value", "Did you mean `openmpi`?"),
+    ("pool.yaml", 6, 12, "vm-size-unknown", "did you mean"),
+    ("pool.yaml", 9, 3, "duplicate-key", "first in line 7"),
+]
+CREDENTIALS = "credentials:\n  batch: {account_service_url: https://a.b.batch.azure.com, account_key: hunter2}\n"
+
+
+@pytest.fixture
+def wrong(tmp_path: Path) -> Path:
+    """A directory with ten mistakes of ten kinds."""
+    return written(tmp_path / "wrong", pool=POOL, jobs=JOBS, config=CONFIG, credentials=CREDENTIALS)
+
+
+def written(place: Path, **files: str) -> Path:
+    place.mkdir()
+    for name, text in files.items():
+        (place / f"{name}.yaml").write_text(text, encoding="utf-8")
+    return place
+
+
+def test_ten_planted_mistakes_are_all_listed_with_place_and_suggestion(wrong: Path, batchtrain: Any) -> None:
+    found = json.loads(batchtrain("config", "validate", str(wrong), "-o", "json", code=2).stdout)["problems"]
+    errors = [problem for problem in found if problem["level"] == "error"]
+    told = [(Path(p["file"]).name, p["line"], p["column"], p["rule"]) for p in errors]
+    assert told == [(file, line, column, rule) for file, line, column, rule, _ in TEN]
+    for problem, (*_, suggestion) in zip(errors, TEN, strict=True):
+        assert suggestion in f"{problem['message']} {problem.get('hint', '')}"
+
+
+def test_an_editor_gets_the_end_the_fix_and_the_page(wrong: Path, batchtrain: Any) -> None:
+    found = json.loads(batchtrain("config", "validate", str(wrong), "-o", "json", code=2).stdout)["problems"]
+    misspelt = next(problem for problem in found if problem["line"] == 5)
+    assert (misspelt["endLine"], misspelt["endColumn"], misspelt["fix"]) == (5, 15, "max_wall_time")
+    assert misspelt["see"] == "docs/reference/config.md#job_specifications"
+    assert misspelt["path"] == "job_specifications[0].max_wall_tme"
+
+
+def test_people_see_the_line_with_a_caret_under_the_word(wrong: Path, batchtrain: Any) -> None:
+    said = batchtrain("config", "validate", str(wrong), code=2).stderr
+    assert " 5 |   max_wall_tme: 01:00:00\n   |   ^^^^^^^^^^^^\n" in said
+    assert "\x1b" not in said
+    assert "hunter2" not in said
+
+
+@pytest.mark.parametrize(("variables", "painted"), [({}, True), ({"NO_COLOR": "1"}, False), ({"TERM": "dumb"}, False)])
+def test_colour_is_for_terminals_that_want_it(
+    variables: dict[str, str], painted: bool, wrong: Path, batchtrain: Any
+) -> None:
+    ours, theirs = pty.openpty()
+    environment = {**batchtrain.environment, "TERM": "xterm", **variables}
+    environment.pop("NO_COLOR", None) if not variables else None
+    process = subprocess.Popen([str(SCRIPT), "config", "validate", str(wrong)], stderr=theirs, env=environment)
+    os.close(theirs)
+    said = b""
+    try:
+        while part := os.read(ours, 65536):
+            said += part
+    except OSError:  # how a terminal says that the other side is gone
+        pass
+    os.close(ours)
+    assert process.wait(timeout=20) == 2
+    assert (b"\x1b[" in said) is painted
+
+
+def test_fixing_answers_what_has_one_answer_and_says_so(wrong: Path, batchtrain: Any) -> None:
+    said = batchtrain("config", "validate", str(wrong), "--fix", code=2).stderr
+    assert (wrong / "jobs.yaml").read_text(encoding="utf-8") == JOBS.replace('"yes"', "true").replace(
+        "max_wall_tme", "max_wall_time"
+    ).replace("openmpj", "openmpi")
+    assert (wrong / "pool.yaml").read_text(encoding="utf-8") == POOL
+    assert "jobs.yaml:10:22: `openmpj` is now `openmpi` [value]" in said
+    again = json.loads(batchtrain("config", "validate", str(wrong), "--fix", "-o", "json", code=2).stdout)
+    assert again["mends"] == []
+
+
+def test_the_merged_view_says_where_each_value_came_from(tmp_path: Path, batchtrain: Any) -> None:
+    pool = POOL.replace("D4S_V55", "D4S_V5").replace("  vm_count: {dedicated: 3}\n", "")
+    place = written(tmp_path / "right", pool=pool, credentials=CREDENTIALS)
+    variables = {"BATCHTRAIN_SET": "pool_specification.task_slots_per_node=2"}
+    words = (
+        "config",
+        "show",
+        str(place),
+        "--origin",
+        "--set",
+        "pool_specification.vm_count.low_priority=1",
+        "--ignore",
+    )
+    shown = batchtrain(*words, "inter-node-mixed", environment=variables).stdout
+    assert "  vm_size: STANDARD_D4S_V5  # pool.yaml:6\n" in shown
+    assert "    low_priority: 1  # --set\n" in shown
+    assert "  task_slots_per_node: 2  # BATCHTRAIN_SET\n" in shown
+    assert "# default\n" in shown
+    assert "hunter2" not in shown
+
+
+def test_the_merged_view_is_json_on_request(tmp_path: Path, batchtrain: Any) -> None:
+    pool = POOL.replace("D4S_V55", "D4S_V5").replace("  vm_count: {dedicated: 3}\n", "")
+    place = written(tmp_path / "right", pool=pool, credentials=CREDENTIALS)
+    shown = json.loads(batchtrain("config", "show", str(place), "--no-defaults", "--origin", "-o", "json").stdout)
+    assert shown["values"]["pool_specification"]["vm_count"] == {"dedicated": 2}
+    assert shown["origins"]["pool_specification"]["vm_count"] == {"dedicated": "pool.yaml:7"}
+    assert shown["values"]["credentials"]["batch"]["account_key"] == "***"
+
+
+OLD_POOL = """\
+pool_specification:
+  id: p  # as ever
+  vm_configuration:
+    platform_image: {publisher: OpenLogic, offer: CentOS-HPC, sku: '7.3'}
+  vm_size: STANDARD_NC24R
+  vm_count: {dedicated: 2}
+  inter_node_communication_enabled: true
+  max_tasks_per_node: 1
+"""
+
+
+def test_migrating_shows_a_difference_and_writes_on_request(tmp_path: Path, batchtrain: Any) -> None:
+    place = written(tmp_path / "old", pool=OLD_POOL, config="batch_shipyard: {storage_account_settings: a}\n")
+    shown = batchtrain("config", "migrate", str(place)).stdout
+    assert "-  vm_size: STANDARD_NC24R\n" in shown
+    assert "+  task_slots_per_node: 1" in shown
+    assert (place / "pool.yaml").read_text(encoding="utf-8") == OLD_POOL
+    batchtrain("config", "migrate", str(place), "--write")
+    pool = (place / "pool.yaml").read_text(encoding="utf-8")
+    assert "  id: p  # as ever\n" in pool
+    assert "STANDARD_NC24R" not in pool
+    assert (place / "config.yaml").read_text(encoding="utf-8").startswith("batchtrain: {")
+    assert "nothing to change" in batchtrain("config", "migrate", str(place)).stderr
+
+
+def test_files_of_other_parts_of_batch_shipyard_are_answered(tmp_path: Path, batchtrain: Any) -> None:
+    place = written(tmp_path / "old", pool=OLD_POOL, fs="remote_fs: {}\n", slurm="slurm: {}\n")
+    found = json.loads(batchtrain("config", "validate", str(place), "-o", "json", code=2).stdout)["problems"]
+    elsewhere = [(Path(p["file"]).name, p["line"], p["level"]) for p in found if p["rule"] == "elsewhere"]
+    assert elsewhere == [("fs.yaml", 1, "warning"), ("slurm.yaml", 1, "warning")]
+
+
+def test_nobody_needs_credentials_offline(tmp_path: Path, batchtrain: Any) -> None:
+    credentials = (
+        "credentials:\n  batch: {account_service_url: 'https://<account>.<region>.batch.azure.com', account_key: ''}\n"
+        "  storage: {link: {account: '', account_key: YOUR_KEY}}\n"
+    )
+    pool = POOL.replace("D4S_V55", "D4S_V5").replace("  vm_count: {dedicated: 3}\n", "")
+    jobs = "job_specifications: [{id: j, tasks: [{command: echo}]}]\n"
+    place = written(tmp_path / "right", pool=pool, jobs=jobs, credentials=credentials)
+    shown = json.loads(batchtrain("config", "validate", str(place), "-o", "json").stdout)
+    places = [(problem["line"], problem["column"]) for problem in shown["problems"] if problem["rule"] == "placeholder"]
+    assert (2, 32) in places
+    assert {line for line, _ in places} == {2, 3}

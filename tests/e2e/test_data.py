@@ -1,0 +1,104 @@
+"""`batchtrain data`: files to a real Azurite and back, and tasks made of them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.azurite import ACCOUNT, KEY, serve
+
+from .conftest import Shell
+
+pytestmark = [pytest.mark.slow, pytest.mark.process]
+
+CONFIG = """global_resources:
+  volumes:
+    shared_data_volumes:
+      blobs: {volume_driver: azureblob, storage_account_settings: link, azure_blob_container_name: %(box)s,
+              container_path: /data}
+      share: {volume_driver: azurefile, storage_account_settings: link, azure_file_share_name: shared,
+              container_path: /s}
+  files:
+    - source: {path: data, include: ["*.txt"]}
+      destination: {shared_data_volume: blobs, relative_destination_path: in}
+    - source: {path: data}
+      destination: {shared_data_volume: share}
+"""
+POOL = """pool_specification:
+  id: files
+  vm_configuration: {platform_image: {publisher: microsoft-dsvm, offer: ubuntu-hpc, sku: "2404"}}
+  vm_size: STANDARD_D2S_V5
+  vm_count: {dedicated: 1}
+"""
+JOBS = """job_specifications:
+- id: count
+  tasks:
+  - command: /bin/bash -c "cat {file_name}; echo {{}}"
+    task_factory:
+      file: {azure_storage: {storage_account_settings: link, remote_path: %(box)s/in}, task_filepath: file_name}
+"""
+
+
+@pytest.fixture(scope="module")
+def azurite(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with serve(tmp_path_factory.mktemp("azurite")) as endpoint:
+        yield endpoint
+
+
+@pytest.fixture
+def box(azurite: str, tmp_path: Path, request: pytest.FixtureRequest) -> str:
+    """A configuration in the working directory, and the name of its container."""
+    name = request.node.name.replace("_", "-")[-40:].strip("-")
+    (tmp_path / "data").mkdir()
+    for file, text in (("a.txt", "one\n"), ("b.txt", "two\n"), ("c.bin", "three\n")):
+        (tmp_path / "data" / file).write_text(text, encoding="utf-8")
+    account = f"{{account: {ACCOUNT}, account_key: {KEY}, endpoint: {azurite}}}"
+    credentials = f"credentials: {{storage: {{link: {account}}}}}\n"
+    contents = {"config": CONFIG, "pool": POOL, "jobs": JOBS, "credentials": credentials}
+    for file, text in contents.items():
+        (tmp_path / f"{file}.yaml").write_text(text.replace("%(box)s", name), encoding="utf-8")
+    return name
+
+
+def test_ingress_brings_files_and_says_what_it_leaves_out(batchtrain: Shell, box: str) -> None:
+    first = batchtrain("data", "ingress", "-o", "json")
+    assert json.loads(first.stdout) == [{"place": f"link/{box}/in", "files": 2, "sent": 2, "unchanged": 0, "bytes": 8}]
+    assert "global_resources.files[1].destination.shared_data_volume: left out" in first.stderr
+    assert KEY not in first.stdout + first.stderr
+    second = batchtrain("data", "ingress", "-o", "json")
+    assert json.loads(second.stdout)[0]["sent"] == 0
+
+
+def test_what_is_there_is_listed_and_comes_back(batchtrain: Shell, box: str) -> None:
+    batchtrain("data", "ingress")
+    listed = json.loads(batchtrain("data", "list", f"link/{box}/in", "-o", "json").stdout)
+    assert [(row["name"], row["size"]) for row in listed] == [("in/a.txt", 4), ("in/b.txt", 4)]
+    batchtrain("data", "get", f"link/{box}/in", "back")
+    assert (batchtrain.cwd / "back" / "b.txt").read_text(encoding="utf-8") == "two\n"
+    batchtrain("data", "get", f"link/{box}/in/a.txt", "one.txt")
+    assert (batchtrain.cwd / "one.txt").read_text(encoding="utf-8") == "one\n"
+
+
+def test_what_is_not_there_ends_with_the_next_step(batchtrain: Shell, box: str) -> None:
+    missing = batchtrain("data", "list", "link/nowhere", code=3)
+    assert "list nowhere/: it is not there" in missing.stderr
+    unknown = batchtrain("data", "list", "lynk/nowhere", code=2)
+    assert "no storage account called `lynk` (it has: link)" in unknown.stderr
+    batchtrain("data", "ingress")
+    assert "is not there; `batchtrain data list" in batchtrain("data", "get", f"link/{box}/x", code=3).stderr
+
+
+def test_a_task_for_each_file_finds_its_file(batchtrain: Shell, box: str) -> None:
+    batchtrain("data", "ingress")
+    (batchtrain.cwd / "config.yaml").unlink()  # the embedded service mounts no volumes
+    offline = batchtrain("config", "plan", "-o", "json")
+    assert [problem["rule"] for problem in json.loads(offline.stdout)["warnings"]].count("offline-files") == 1
+    batchtrain("pool", "add", "--local")
+    batchtrain("jobs", "add", "--local")
+    batchtrain("jobs", "wait", "--local")
+    tasks = json.loads(batchtrain("jobs", "tasks", "--local", "-o", "json").stdout)
+    printed = [batchtrain("jobs", "logs", "--local", "--task", task["id"]).stdout for task in tasks]
+    assert printed == ["one\n{}\n", "two\n{}\n"]

@@ -1,0 +1,160 @@
+"""`doctor` and `catalog refresh` as a person starts them: on the embedded service, and signed in by token over https
+against stand-ins for Entra ID and Azure Resource Manager."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from batchtrain.emulator import server, wire
+from batchtrain.emulator.server import Emulator, Settings
+from tests import management
+from tests.certificates import issue
+from tests.emulation import FakeMachine
+from tests.management import Answers, Management
+
+pytestmark = pytest.mark.process
+
+POOL = """\
+pool_specification:
+  id: train
+  vm_configuration:
+    platform_image: {publisher: microsoft-dsvm, offer: ubuntu-hpc, sku: '2404'}
+  vm_size: STANDARD_D4S_V5
+  vm_count: {dedicated: 30}
+"""
+KEY = "the key of the tokens"
+
+
+def results(printed: str) -> dict[str, str]:
+    return {one["check"]: one["result"] for one in json.loads(printed)}
+
+
+class Azure(NamedTuple):
+    """A Batch account behind https and tokens, with what stands for Azure around it."""
+
+    batch: Emulator
+    around: Management
+    answers: Answers
+    environment: dict[str, str]
+    directory: Path
+
+
+@pytest.fixture
+def azure(tmp_path: Path) -> Iterator[Azure]:
+    certificates = issue(tmp_path / "certificates")
+    (tmp_path / "token.key").write_text(KEY)
+    settings = Settings(tmp_path / "batch", port=0, certificate=certificates.certificate,
+                        private_key=certificates.private_key, token_key=tmp_path / "token.key")  # fmt: skip
+
+    def token(scope: str) -> str:
+        assert scope.endswith("/.default")
+        return wire.token(KEY, "batchtrain", server.clock() + 3600 * wire.SECOND)
+
+    with Emulator(settings, FakeMachine.open) as batch:
+        answers = management.answers("127.0.0.1")
+        with management.serve(answers, certificates) as around:
+            answers.update(management.entra("tenant", around.endpoint, token))
+            directory = tmp_path / "recipe"
+            directory.mkdir()
+            (directory / "pool.yaml").write_text(POOL)
+            (directory / "credentials.yaml").write_text(
+                "credentials:\n"
+                "  aad:\n"
+                f"    authority_url: {around.endpoint}\n"
+                "    directory_id: tenant\n"
+                "    application_id: app\n"
+                "    auth_key: s3cret\n"
+                f"  batch: {{account_service_url: '{batch.endpoint}', account: batchtrain}}\n"
+                "  management:\n"
+                f"    aad: {{endpoint: '{around.endpoint}'}}\n"
+            )
+            environment = {"BATCHTRAIN_CA": str(certificates.ca), "XDG_CONFIG_HOME": str(tmp_path / "config")}
+            yield Azure(batch, around, answers, environment, directory)
+
+
+def test_the_embedded_service_is_checked_as_far_as_it_goes(batchtrain: Any, root: Path) -> None:
+    found = results(batchtrain("doctor", str(root / "recipes" / "mpi4py-MPICH"), "--local", "-o", "json").stdout)
+    assert {name for name, result in found.items() if result == "ok"} == {
+        "account", "clock", "pools", "jobs", "image", "VM size",
+    }  # fmt: skip
+    assert {found[name] for name in ("account settings", "region", "quota", "spot quota")} == {"not checked"}
+
+
+def test_a_gone_size_ends_with_exit_code_4_and_today_s(batchtrain: Any, root: Path) -> None:
+    recipe = str(root / "recipes" / "CNTK-GPU-Infiniband-IntelMPI")
+    printed = batchtrain("doctor", recipe, "--local", code=4).stdout
+    assert "Standard_NC24r is gone since 2023-09-06" in printed
+    assert "Standard_ND96isr_H100_v5" in printed
+
+
+def test_an_account_that_does_not_answer_ends_with_exit_code_5(batchtrain: Any) -> None:
+    nowhere = {"AZURE_BATCH_ENDPOINT": "http://127.0.0.1:9", "AZURE_BATCH_ACCOUNT": "a",
+               "AZURE_BATCH_ACCESS_KEY": "a2V5"}  # fmt: skip
+    done = batchtrain("doctor", "-o", "json", code=5, environment=nowhere)
+    assert results(done.stdout)["account"] == "fail"
+
+
+def test_an_account_that_is_named_nowhere_is_exit_code_2(batchtrain: Any) -> None:
+    assert "nowhere to run" in batchtrain("doctor", code=2).stderr
+
+
+def test_a_wrong_key_ends_with_exit_code_4(batchtrain: Any) -> None:
+    status = json.loads(batchtrain("emulator", "start", "--port", "0", "-o", "json").stdout)
+    wrong = {"AZURE_BATCH_ENDPOINT": status["endpoint"], "AZURE_BATCH_ACCOUNT": status["account"],
+             "AZURE_BATCH_ACCESS_KEY": "a2V5"}  # fmt: skip
+    done = batchtrain("doctor", "-o", "json", code=4, environment=wrong)
+    assert results(done.stdout)["account"] == "fail"
+    assert results(done.stdout)["clock"] == "ok"
+
+
+def test_signed_in_by_token_everything_is_checked(batchtrain: Any, azure: Azure) -> None:
+    done = batchtrain("doctor", str(azure.directory), "-o", "json", code=4, environment=azure.environment)
+    found = results(done.stdout)
+    assert [name for name, result in found.items() if result != "ok"] == ["quota"]  # 120 cores of 100
+    assert "signed in by client secret" in done.stdout
+    assert "s3cret" not in done.stdout + done.stderr
+
+
+def test_without_the_role_reader_the_rest_is_checked_all_the_same(batchtrain: Any, azure: Azure) -> None:
+    azure.answers["/subscriptions"] = 403
+    done = batchtrain("doctor", str(azure.directory), "-o", "json", environment=azure.environment)
+    found = results(done.stdout)
+    assert (found["account"], found["quota"]) == ("ok", "not checked")
+    assert "AuthorizationFailed" in done.stdout
+
+
+def test_other_commands_sign_in_by_the_same_token(batchtrain: Any, azure: Azure) -> None:
+    done = batchtrain("pool", "list", "--configdir", str(azure.directory), environment=azure.environment)
+    assert "no pools" in done.stderr
+
+
+def test_refresh_writes_what_the_tables_lack_and_the_next_command_knows_it(batchtrain: Any, azure: Azure) -> None:
+    def run(*words: str, code: int = 0) -> str:
+        done = batchtrain(*words, "--configdir", str(azure.directory), environment=azure.environment, code=code)
+        printed: str = done.stdout
+        return printed
+
+    run("catalog", "sizes", "ND256isr_R300_v7", code=3)
+    assert "Standard_ND256isr_R300_v7, Standard_D2_v2" in run("catalog", "refresh")
+    shown = json.loads(run("catalog", "sizes", "ND256isr_R300_v7", "-o", "json"))
+    assert [(size["cores"], size["gpus"], size["rdma"]) for size in shown] == [(256, 8, "sr-iov")]
+    run("catalog", "refresh")  # its own file is replaced without a question
+
+
+def test_refresh_asks_before_it_replaces_what_a_person_wrote(batchtrain: Any, azure: Azure, tmp_path: Path) -> None:
+    mine = tmp_path / "mine.yaml"
+    mine.write_text("sizes: []\n")
+    words = ("catalog", "refresh", "--to", str(mine), "--configdir", str(azure.directory))
+    assert "was not made by this command" in batchtrain(*words, code=2, environment=azure.environment).stderr
+    assert mine.read_text() == "sizes: []\n"
+    batchtrain(*words, "-y", environment=azure.environment)
+    assert mine.read_text().startswith("# made by `batchtrain catalog refresh`")
+
+
+def test_refresh_without_an_account_says_what_to_give(batchtrain: Any) -> None:
+    assert "give --subscription and --location" in batchtrain("catalog", "refresh", code=2).stderr

@@ -1,0 +1,76 @@
+"""`config plan`, `config plan --diff` and `config explain` as a person starts them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.conftest import Shell
+
+POOL = """\
+pool_specification:
+  id: p
+  vm_size: STANDARD_D2S_V5
+  vm_count: {dedicated: 1}
+  vm_configuration: {platform_image: {publisher: microsoft-dsvm, offer: ubuntu-hpc, sku: '2404'}}
+"""
+JOBS = """\
+job_specifications:
+- id: j
+  max_task_retries: 1
+  tasks:
+  - {id: a, command: echo a, max_wall_time: '00:10:00'}
+  - {command: echo b}
+"""
+
+
+@pytest.fixture
+def small(batchtrain: Shell, tmp_path: Path) -> Shell:
+    """The command line, in a directory with a small recipe."""
+    (tmp_path / "pool.yaml").write_text(POOL)
+    (tmp_path / "jobs.yaml").write_text(JOBS)
+    return batchtrain
+
+
+def test_explain_tells_where_a_property_is_set_and_what_it_becomes(small: Shell) -> None:
+    told = small("config", "explain", "pool_specification.vm_count.dedicated").stdout
+    assert "pool_specification.vm_count.dedicated = 1   (pool.yaml:4)" in told
+    assert "becomes pool.targetDedicatedNodes: 1" in told
+
+
+def test_explain_tells_every_decision_as_json(small: Shell) -> None:
+    told = json.loads(small("config", "explain", "-o", "json").stdout)
+    assert {item["rule"] for item in told["decisions"]} == {"user-identity"}
+    assert told["decisions"][0]["source"]
+
+
+def test_explain_takes_a_directory_alone(small: Shell, tmp_path: Path) -> None:
+    assert "user_identity" in small("config", "explain", str(tmp_path)).stdout
+
+
+def test_explain_gives_the_nearest_name(small: Shell) -> None:
+    said = small("config", "explain", "vm_siez", code=2).stderr
+    assert "nothing in this plan is called `vm_siez`. Did you mean `vm_size`?" in said
+
+
+def test_a_diff_of_what_does_not_stand_says_that_it_would_be_made(small: Shell) -> None:
+    told = small("config", "plan", "--diff", "--local").stdout.splitlines()
+    assert told == ["+ pool p: to be made", "+ job j: to be made", "+ task j/a, j/task-00000: to be made"]
+
+
+def test_a_diff_of_what_stands_as_planned_says_so_and_of_what_does_not_says_what(small: Shell) -> None:
+    small("pool", "add", "--local")
+    small("jobs", "add", "--local")
+    told = small("config", "plan", "--diff", "--exit-code", "--local").stdout.splitlines()
+    assert told == ["= pool p: as planned", "= job j: as planned", "= task j/a, j/task-00000: as planned"]
+    more = ("--set", "pool_specification.vm_count.dedicated=2", "--set", "job_specifications[0].priority=5")
+    told = small("config", "plan", "--diff", "--exit-code", "--local", *more, code=11).stdout.splitlines()
+    assert "    targetDedicatedNodes: 1 -> 2   (`batchtrain pool resize`)" in told
+    assert "    priority: 0 -> 5   (in place (PATCH))" in told
+
+
+def test_a_diff_ends_with_0_unless_it_is_asked_to_tell_by_its_code(small: Shell) -> None:
+    small("config", "plan", "--diff", "--local")
+    assert "add --diff" in small("config", "plan", "--exit-code", code=2).stderr
