@@ -86,7 +86,61 @@ def command_line(place: Path, environment: dict[str, str]) -> None:
     (many / "pool.yaml").write_text(POOL, encoding="utf-8")
     (many / "jobs.yaml").write_text(f"job_specifications:\n- id: j\n  tasks:\n{tasks}", encoding="utf-8")
     line("config validate, 1,000 tasks", seconds(batchtrain(environment, "config", "validate", str(many)), 5), 0.40)
+    wrong = place / "wrong"
+    wrong.mkdir()
+    (wrong / "pool.yaml").write_text(POOL.replace("vm_size", "vm_sise"), encoding="utf-8")
+    (wrong / "jobs.yaml").write_text(JOBS.replace("command", "comand"), encoding="utf-8")
+    line("config validate, a recipe with mistakes", seconds(refused(environment, wrong), 5), 0.25)
+    large(place, environment)
     line("config plan, a recipe", seconds(batchtrain(environment, "config", "plan", recipe), 5), 0.30)
+
+
+TASK = """\
+  - id: t{n}
+    docker_image: example/train:{kind}
+    command: python -u train.py --epochs {n} --rate 0.0{n} --data /mnt/data/shard-{n} --output $AZ_BATCH_TASK_DIR/out
+    environment_variables:
+      SEED: {n}
+      NAME: run-{n}
+    max_wall_time: 01:00:00
+    max_task_retries: 2
+    shm_size: 256m
+"""
+
+
+def large(place: Path, environment: dict[str, str]) -> None:
+    """A jobs.yaml of 30 MB, valid and with two mistakes in every task: seconds, and the most memory it took."""
+    tasks = "".join(TASK.format(n=n, kind=n % 7) for n in range(100_000))
+    mistaken = tasks.replace("max_task_retries", "max_task_retrys").replace("01:00:00", "an hour")
+    listed = "".join(f"  - example/train:{kind}\n" for kind in range(7))
+    for name, text in (("valid", tasks), ("not valid", mistaken)):
+        home = place / name
+        home.mkdir()
+        (home / "config.yaml").write_text(f"global_resources:\n  docker_images:\n{listed}", encoding="utf-8")
+        (home / "pool.yaml").write_text(POOL.replace("'2404'", "'2404', native: true"), encoding="utf-8")
+        (home / "jobs.yaml").write_text(f"job_specifications:\n- id: j\n  tasks:\n{text}", encoding="utf-8")
+        taken, most = measured(environment, "config", "validate", str(home))
+        line(f"config validate, 100,000 tasks, {name}", taken, 20)
+        line("  its resident memory", most, 1500, "MB")
+
+
+def refused(environment: dict[str, str], wrong: Path) -> Callable[[], object]:
+    """A validation that ends with an error, to be timed."""
+    words = [str(SCRIPT), "config", "validate", str(wrong)]
+    return lambda: subprocess.run(
+        words, env=environment, check=False, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+
+
+def measured(environment: dict[str, str], *words: str) -> tuple[float, float]:
+    """Seconds of one run of a command, and the most memory it held, in MB."""
+    start = time.perf_counter()
+    process = subprocess.Popen(
+        [str(SCRIPT), *words], env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    _, _, used = os.wait4(process.pid, 0)
+    process.returncode = 0
+    return time.perf_counter() - start, used.ru_maxrss / 1e3
 
 
 def service(place: Path, environment: dict[str, str]) -> None:
