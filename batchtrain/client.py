@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from batchtrain.config.filled import require_credentials
 from batchtrain.config.load import Loaded
 from batchtrain.config.load import load as load_files
 from batchtrain.config.types import Credentials, Recipe
@@ -39,9 +40,19 @@ NEXT_COMMANDS = (
 Tell = Callable[[Event], None]
 
 
-def load(directory: str | Path, *, settings: Mapping[str, str] | None = None) -> Recipe:
-    """Read a recipe (or its config directory), typed. Raises ConfigError with every problem."""
-    return load_files(directory, settings=settings).recipe
+def load(
+    directory: str | Path,
+    *,
+    settings: Mapping[str, str] | None = None,
+    ignore: Iterable[str] = (),
+    files: Mapping[str, str] | None = None,
+) -> Recipe:
+    """Read a recipe (or its config directory), typed.
+
+    settings: values that win, by path. ignore: names of checks. files: other files for a part (`jobs`:
+    jobs-other.yaml). Raises ConfigError with every problem.
+    """
+    return load_files(directory, settings=settings, ignore=ignore, files=files).recipe
 
 
 def connect(
@@ -60,7 +71,9 @@ def where(*, local: bool | None, credentials: Credentials | None, environment: M
     """The account to use; starts the embedded service when it is asked for and not running."""
     if local if local is not None else truth(environment.get("BATCHTRAIN_LOCAL", "")):
         return emulated(environment)
-    found = signing.account_of(credentials and vault.resolved(credentials), environment)
+    if credentials is not None:
+        credentials = require_credentials(vault.resolved(credentials, ca=environment.get(signing.CA_VARIABLE)))
+    found = signing.account_of(credentials, environment)
     if found is None:
         raise UsageError(NEXT_COMMANDS)
     return found
@@ -124,7 +137,8 @@ class Client:
         """A recipe's plan held against what stands: what would be made, is the same, or differs. Changes nothing."""
         pool = look.pool_or_none(self.batch, recipe.pool.id) if recipe.pool else None
         facts = Facts(
-            listings=read_listings(recipe, lambda link: Placeholders(recipe).connect(link)), made=read_made(recipe)
+            listings=read_listings(recipe, _storage(recipe, self.account.ca)),
+            made=read_made(recipe),
         )
         sources = read_sources(recipe)
         try:
@@ -144,7 +158,7 @@ class Client:
 
     def carry_out(self, todo: Plan, recipe: Recipe, tell: Tell) -> None:
         """Send a plan's requests in order."""
-        values = Placeholders(recipe)
+        values = Placeholders(recipe, ca=self.account.ca)
         others: submit.Others = {
             "files.upload": lambda step: _bring(step, recipe, values),
             "pool.identity": lambda step: _identify(step, recipe, self.account),
@@ -287,7 +301,7 @@ class Jobs:
     def _facts(self, recipe: Recipe, timeout: float) -> Facts:
         return Facts(
             pool=self._pool_facts(recipe, timeout) if needs_pool(recipe) else None,
-            listings=read_listings(recipe, _storage(recipe)),
+            listings=read_listings(recipe, _storage(recipe, self._client.account.ca)),
             made=read_made(recipe),
         )
 
@@ -519,9 +533,9 @@ def _has_gang(recipe: Recipe) -> bool:
     return any(gangs)
 
 
-def _storage(recipe: Recipe) -> Connect:
+def _storage(recipe: Recipe, ca: str | None) -> Connect:
     """Clients of the recipe's storage accounts by link; nobody signs in before one is asked for."""
-    values = Placeholders(recipe)
+    values = Placeholders(recipe, ca=ca)
     return lambda link: values.connect(link)
 
 

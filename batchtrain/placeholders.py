@@ -13,6 +13,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from batchtrain.config.filled import require_credentials
 from batchtrain.config.types import AccountSecret, Credentials, Recipe, RegistryCredentials, StorageCredentials
 from batchtrain.errors import UsageError
 
@@ -30,8 +31,16 @@ def _now() -> datetime:
 class Placeholders:
     """Fills the placeholders of one recipe's plans."""
 
-    def __init__(self, recipe: Recipe, *, now: Callable[[], datetime] = _now, directory: Path | None = None) -> None:
-        self._recipe, self._now = recipe, now
+    def __init__(
+        self,
+        recipe: Recipe,
+        *,
+        now: Callable[[], datetime] = _now,
+        directory: Path | None = None,
+        ca: str | None = None,
+    ) -> None:
+        """directory: where relative paths begin. ca: a file of certificates that sign-ins trust."""
+        self._recipe, self._now, self._ca = recipe, now, ca
         self._here = directory or Path.cwd()
         self._kinds: Mapping[str, Callable[[str], str]] = {
             "registry": self._registry,
@@ -59,7 +68,7 @@ class Placeholders:
         """With what stands in Key Vault."""
         from batchtrain.service import vault  # brings the sign-in, and few recipes need it
 
-        return vault.resolved(self._recipe.credentials)
+        return vault.resolved(self._recipe.credentials, ca=self._ca)
 
     def _registry(self, server: str) -> str:
         known = self._credentials.docker_registry.get(server) or RegistryCredentials()
@@ -112,7 +121,7 @@ class Placeholders:
     def _mapping(self, secret_id: str) -> str:
         from batchtrain.service import vault  # see above
 
-        return json.dumps(vault.mapping(vault.reader(self._recipe.credentials), secret_id))
+        return json.dumps(vault.mapping(vault.reader(self._recipe.credentials, ca=self._ca), secret_id))
 
     # --- storage ----------------------------------------------------------------------------------------------------
 
@@ -123,7 +132,9 @@ class Placeholders:
         from batchtrain.storage import blob  # 0.28 s, and only where files travel through storage
 
         known = self._credentials
-        return blob.accounts(known, lambda: entra.credential(entra.sign_in_of(known.storage_aad, known.aad)))
+        return blob.accounts(
+            known, lambda: entra.credential(entra.sign_in_of(known.storage_aad, known.aad), ca=self._ca)
+        )
 
     def upload(self, path: str, data: bytes) -> None:
         """Put bytes at `link/container/name`."""
@@ -160,6 +171,7 @@ class Placeholders:
         known = self._credentials.storage.get(link)
         if known is None:
             raise UsageError(f"there is no storage account `{link}`; write `storage.{link}` in credentials.yaml")
+        require_credentials(self._credentials, part=("storage", link))
         return known
 
     # --- keys and files ---------------------------------------------------------------------------------------------

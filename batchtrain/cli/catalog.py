@@ -212,7 +212,7 @@ def refresh(location: str | None, subscription: str | None, target: str | None) 
     file = Path(target) if target else catalog_file.user_directory(os.environ) / catalog_file.NAMES[0]
     if file.is_file() and not file.read_text(encoding="utf-8", errors="replace").startswith(f"# {MADE_BY}"):
         settings().confirm(f"{file} was not made by this command. Replace it?")
-    credentials = load_credentials(settings().configdir or ".")
+    credentials = load_credentials(settings().configdir or ".", settings().files)
     account = account_of(credentials, os.environ)
     endpoint = account.endpoint if account else ""
     known = credentials.management.subscription_id if credentials and credentials.management else None

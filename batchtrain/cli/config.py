@@ -40,7 +40,7 @@ def validate(directory: str | None, fix: bool) -> int:
     from batchtrain.config import load
 
     place = _place(directory)
-    files = load.read(place)
+    files = load.read(place, settings().files)
     mends = _mend(place, files) if fix else []
     found = load.examine(
         place, files, settings=settings().values, needs=PARTS, ignore=settings().ignore, catalog=_catalog(place)
@@ -57,7 +57,7 @@ def validate(directory: str | None, fix: bool) -> int:
 def _place(directory: str | None) -> Path:
     from batchtrain.config.load import find
 
-    return find(directory or settings().configdir or ".")
+    return find(directory or settings().configdir or ".", settings().files)
 
 
 def _catalog(place: Path) -> Catalog:
@@ -113,7 +113,8 @@ def show_merged(directory: str | None, origin: bool, no_defaults: bool) -> None:
     from batchtrain.config import origin as origins
 
     place, chosen = _place(directory), settings()
-    found = load.examine(place, load.read(place), settings=chosen.values, ignore=chosen.ignore, catalog=_catalog(place))
+    files = load.read(place, chosen.files)
+    found = load.examine(place, files, settings=chosen.values, ignore=chosen.ignore, catalog=_catalog(place))
     if not found.valid:
         raise ConfigError(found.problems)
     view = origins.view(found, defaults=not no_defaults, environment=from_environment(chosen.values))
@@ -132,7 +133,7 @@ def migrate(directory: str | None, write: bool) -> int:
     from batchtrain.config import load, mend, origin
 
     place = _place(directory)
-    files = load.read(place)
+    files = load.read(place, settings().files)
     done = mend.migrate(files, _judge(place))
     if write:
         for file, content in done.files.items():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from datetime import datetime
 from pathlib import Path
@@ -105,19 +106,20 @@ def _credentials() -> Credentials:
     from batchtrain.config.load import load_credentials
 
     directory = settings().configdir or "."
-    found = load_credentials(directory)
+    found = load_credentials(directory, settings().files)
     if found is None:
         raise UsageError(f"{directory} has no credentials.yaml, so no storage account is known; see --configdir")
     return found
 
 
 def _accounts(credentials: Credentials) -> Connect:
-    from batchtrain.config.load import require_credentials
     from batchtrain.service import entra, vault
+    from batchtrain.service.connect import CA_VARIABLE
     from batchtrain.storage import blob
 
-    known = require_credentials(vault.resolved(credentials), service="storage")
-    return blob.accounts(known, lambda: entra.credential(entra.sign_in_of(known.storage_aad, known.aad)))
+    ca = os.environ.get(CA_VARIABLE)
+    known = vault.resolved(credentials, ca=ca)
+    return blob.accounts(known, lambda: entra.credential(entra.sign_in_of(known.storage_aad, known.aad), ca=ca))
 
 
 def _tell(progress: Progress) -> None:

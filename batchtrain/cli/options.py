@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 STARTED = time.monotonic()
+PARTS = ("credentials", "config", "pool", "jobs")
 FORMATS = ("table", "json", "jsonl", "yaml")
 
 
@@ -29,6 +30,8 @@ class Settings:
     """What the global options say; the one thing of the command line that is filled in step by step."""
 
     configdir: str | None = None
+    files: dict[str, str] = field(default_factory=dict)
+    """Files that stand in for those of the directory, by part."""
     local: bool | None = None
     values: dict[str, str] = field(default_factory=lambda: _assignments(_lines("BATCHTRAIN_SET")))
     ignore: list[str] = field(default_factory=list)
@@ -40,7 +43,8 @@ class Settings:
         """The configuration of `directory`, else of --configdir, else of the working directory."""
         from batchtrain.config.load import load
 
-        loaded = load(directory or self.configdir or ".", settings=self.values, needs=needs, ignore=self.ignore)
+        place = directory or self.configdir or "."
+        loaded = load(place, settings=self.values, needs=needs, ignore=self.ignore, files=self.files)
         for warning in loaded.warnings:
             say(str(warning))
         return loaded
@@ -54,7 +58,7 @@ class Settings:
         from batchtrain import client
         from batchtrain.config.load import load_credentials
 
-        credentials = loaded.recipe.credentials if loaded else load_credentials(self.configdir or ".")
+        credentials = loaded.recipe.credentials if loaded else load_credentials(self.configdir or ".", self.files)
         connected = client.connect(local=self.local, credentials=credentials)
         if connected.account.started and not ends_it:
             say("started the embedded Azure Batch; `batchtrain emulator stop` ends it")
@@ -134,6 +138,8 @@ def _store(name: str) -> Callable[[click.Context, click.Parameter, Any], None]:
             found.values.update(_assignments(value))
         elif name == "ignore":
             found.ignore.extend(value)
+        elif name in PARTS:
+            found.files[name] = value
         else:
             setattr(found, name, value)
 
@@ -176,6 +182,9 @@ def _options(*, variables: bool) -> list[Callable[[Command], Command]]:
 _OPTIONS: tuple[tuple[str, tuple[str, ...], dict[str, Any]], ...] = (
     ("CONFIGDIR", ("--configdir",), {
         "metavar": "DIR", "help": "Directory of the YAML files.", "callback": _store("configdir")}),
+    *((f"{part.upper()}_FILE", (f"--{part}", f"{part}_file"), {
+        "metavar": "FILE", "help": f"This file in place of the directory's {part}.yaml.", "callback": _store(part),
+    }) for part in PARTS),
     ("LOCAL", ("--local",), {
         "is_flag": True, "default": None, "help": "Run on the embedded Azure Batch of this machine.",
         "callback": _store("local")}),

@@ -71,11 +71,12 @@ def explain(path: str | None, directory: str | None) -> None:
 
 
 def _examined(directory: str | None) -> Examined:
-    from batchtrain.config import load
+    from batchtrain.config import catalog_file, load
 
     chosen = settings()
-    place = load.find(directory or chosen.configdir or ".")
-    found = load.examine(place, load.read(place), settings=chosen.values, ignore=chosen.ignore)
+    place = load.find(directory or chosen.configdir or ".", chosen.files)
+    files, catalog = load.read(place, chosen.files), catalog_file.load(place)
+    found = load.examine(place, files, settings=chosen.values, ignore=chosen.ignore, catalog=catalog)
     if not found.valid:
         raise ConfigError(found.problems)
     recipe = found.recipe

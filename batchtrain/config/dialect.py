@@ -1,9 +1,8 @@
-"""Older words as today's, and credentials that nobody filled in; the tables are in `types.history`."""
+"""Older words as today's; the tables are in `types.history`."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
 
 from batchtrain.config.schema import Flaw
@@ -35,27 +34,6 @@ def today(path: Path) -> Path:
             done.pop()
         done.append(renamed.new.removeprefix("../") if renamed is not None else step)
     return tuple(done)
-
-
-def placeholders(data: Any, path: Path) -> Iterator[Flaw]:
-    """Values that nobody filled in; not an error, since nothing that works offline needs them."""
-    if isinstance(data, dict):
-        for key, value in data.items():
-            yield from placeholders(value, (*path, key))
-    elif isinstance(data, str) and _UNFILLED.fullmatch(data):
-        message = f"`{path[-1]}` is not filled in; nothing that works offline needs it"
-        yield Flaw(path, "placeholder", message, level="warning")
-
-
-def filled_in(data: Any) -> Any:
-    """Without what is empty, which is as good as absent."""
-    if isinstance(data, dict):
-        kept = {key: filled_in(value) for key, value in data.items()}
-        return {key: value for key, value in kept.items() if not (isinstance(value, str) and not value.strip())}
-    return data
-
-
-_UNFILLED = re.compile(r"\s*|<[^<>]*>|.*://[^/]*<[^<>]+>.*|.*your[-_ ][a-z].*|x{4,}|change[-_ ]?me|todo", re.I | re.S)
 
 
 class _Words:

@@ -16,8 +16,9 @@ import msgspec
 
 from batchtrain.catalog.offer import Catalog
 from batchtrain.config import catalog_file, check, document, override, schema
-from batchtrain.config.dialect import OLD_SECTIONS, filled_in, placeholders, renamed, today
+from batchtrain.config.dialect import OLD_SECTIONS, renamed, today
 from batchtrain.config.document import Document
+from batchtrain.config.filled import CREDENTIALS, filled_in, placeholders
 from batchtrain.config.schema import Flaw, dotted
 from batchtrain.config.types import ELSEWHERE, ELSEWHERE_FILES, SECRETS, Credentials, Recipe
 from batchtrain.errors import ConfigError, Problem, UsageError
@@ -32,13 +33,6 @@ MOST_OF_A_RULE = 100
 """Problems of one rule that are spelt out; the rest is counted."""
 SETTING = "--set"
 """What stands for the file of a value that was given on the command line."""
-RULES: dict[str, str] = {
-    "renamed": "A property has today's name.",
-    "elsewhere": "A file or section is part of the language.",
-    "placeholder": "The credentials are filled in.",
-    "source-missing": "A task's source is a directory.",
-}
-"""Rules of the reader itself, which can be silenced as those of `check`."""
 
 _At = tuple[str | int, ...]
 
@@ -94,16 +88,18 @@ def load(
     settings: Mapping[str, str] | None = None,
     needs: Iterable[str] = (),
     ignore: Iterable[str] = (),
+    files: Mapping[str, str] | None = None,
 ) -> Loaded:
     """Read a configuration directory, or a recipe directory that has one as `config/`.
 
     settings: values that win over the files', by path (`pool_specification.vm_count.dedicated`).
-    needs: top-level keys that must be there. ignore: names of checks to silence.
+    needs: top-level keys that must be there. ignore: names of checks to silence. files: files that stand in for those
+    of the directory, by part (`jobs`: jobs-other.yaml).
     Raises ConfigError with all problems of all files, UsageError when there is nothing to read.
     """
-    place = find(directory)
+    place = find(directory, files or {})
     catalog = catalog_file.load(place)
-    found = examine(place, read(place), settings=settings, needs=needs, ignore=ignore, catalog=catalog)
+    found = examine(place, read(place, files or {}), settings=settings, needs=needs, ignore=ignore, catalog=catalog)
     if not found.valid:
         raise ConfigError(found.problems)
     return Loaded(msgspec.structs.replace(found.recipe, warnings=found.problems), found.problems)
@@ -134,24 +130,27 @@ def examine(
         if not reading.flawed:  # a file that cannot be read is said already, and may be the one that is missed
             reading.require(needs)
         recipe = Recipe(
-            directory=str(place), **{_FIELDS[name]: value for name, value in values.items() if value is not None}
+            directory=str(place),
+            catalog=catalog or Catalog(),
+            **{_FIELDS[name]: value for name, value in values.items() if value is not None},
         )
-        reading.check(recipe, frozenset(name for name, value in values.items() if value is None), catalog)
+        reading.check(recipe, frozenset(name for name, value in values.items() if value is None))
         silent = _known_checks((*ignore, *recipe.settings.ignore_checks))
+        recipe = msgspec.structs.replace(recipe, silent=silent)
         return Examined(recipe, reading.problems(silent, most), reading)
 
 
-def load_credentials(directory: str | Path) -> Credentials | None:
+def load_credentials(directory: str | Path, files: Mapping[str, str] | None = None) -> Credentials | None:
     """What a directory's files say of accounts, and nothing else of them; None when they do not.
 
     Raises ConfigError when that part cannot be read.
     """
     try:
-        place = find(directory)
+        place = find(directory, files or {})
     except UsageError:
         return None
     reading = Reading(place)
-    for file, content in read(place).items():
+    for file, content in read(place, files or {}).items():
         reading.take(file, content)
     if "credentials" not in reading.sections:
         return None
@@ -164,32 +163,8 @@ def load_credentials(directory: str | Path) -> Credentials | None:
     return found
 
 
-def require_credentials(
-    credentials: Credentials, warnings: Iterable[Problem] = (), *, service: str = "batch"
-) -> Credentials:
-    """Credentials in which what a service needs is filled in.
-
-    service: the part that is needed, `batch` or `storage`. warnings: the recipe's, which know the places.
-    Raises ConfigError with every placeholder of that part.
-    """
-    path = f"credentials.{service}"
-    placed = tuple(
-        problem._replace(level="error")
-        for problem in warnings
-        if problem.rule == "placeholder" and (problem.path == path or problem.path.startswith(f"{path}."))
-    )
-    if not placed:
-        part = {service: msgspec.to_builtins(getattr(credentials, service))}
-        placed = tuple(
-            Problem(flaw.rule, f"{flaw.message}.", path=dotted(flaw.path)) for flaw in placeholders(part, _CREDENTIALS)
-        )
-    if placed:
-        raise ConfigError(placed)
-    return credentials
-
-
 def _known_checks(names: Iterable[str]) -> frozenset[str]:
-    known = (*(rule.name for rule in check.RULES), *RULES)
+    known = tuple(rule.name for rule in check.RULES)
     for name in names:
         if name not in known:
             hint = schema.did_you_mean(name, known) or "`batchtrain config checks` lists them."
@@ -213,27 +188,45 @@ def _unhurried_collector(files: Mapping[str, bytes]) -> Iterator[None]:
 # --- which files ----------------------------------------------------------------------------------------------------
 
 
-def find(directory: str | Path) -> Path:
-    """The directory that really holds the files: itself, or its `config/`."""
+def find(directory: str | Path, chosen: Mapping[str, str] | None = None) -> Path:
+    """The directory that really holds the files: itself, or its `config/`.
+
+    chosen: files that are named by themselves; with one of them the directory need not hold any.
+    """
     place = Path(directory)
     if not place.is_dir():
         raise UsageError(f"{place} is not a directory; give a recipe directory or its config directory")
     for candidate in (place, place / "config"):
         if any(_files(candidate, NAMES)):
             return candidate
+    if chosen:
+        return place
     raise UsageError(
         f"{place} holds no configuration: expected pool.yaml and jobs.yaml there or in {place / 'config'};"
         " `batchtrain recipe new NAME DIR` makes one"
     )
 
 
-def read(place: Path) -> dict[str, bytes]:
-    """The files' contents by path; of one that is too large only its beginning, which is enough to refuse it."""
+def read(place: Path, chosen: Mapping[str, str] | None = None) -> dict[str, bytes]:
+    """The files' contents by path; of one that is too large only its beginning, which is enough to refuse it.
+
+    chosen: files that stand in for those of the place, by part. Raises UsageError where one is not there.
+    """
+    own = chosen or {}
+    files = [*_chosen(own), *_files(place, (*(name for name in NAMES if name not in own), *ELSEWHERE_FILES))]
     contents = {}
-    for file in _files(place, (*NAMES, *ELSEWHERE_FILES)):
+    for file in files:
         with file.open("rb") as stream:
             contents[str(file)] = stream.read(document.LARGEST + 1)
     return contents
+
+
+def _chosen(chosen: Mapping[str, str]) -> Iterator[Path]:
+    for name in sorted(chosen, key=NAMES.index):
+        file = Path(chosen[name])
+        if not file.is_file():
+            raise UsageError(f"{file} is no file; it was to stand in for {name}.yaml")
+        yield file
 
 
 def write(path: str, content: bytes) -> None:
@@ -268,7 +261,6 @@ _FIELDS = {
     "pool_specification": "pool",
     "job_specifications": "jobs",
 }
-_CREDENTIALS = ("credentials",)
 
 
 # --- files to sections, and everything that is wrong with them -------------------------------------------------------
@@ -347,7 +339,7 @@ class Reading:
             self.sections[name] = section._replace(data=renamed(name, section.data, self._written, self._flaws))
         if "credentials" in self.sections:
             section = self.sections["credentials"]
-            self._flaws.extend(placeholders(section.data, _CREDENTIALS))
+            self._flaws.extend(placeholders(section.data, CREDENTIALS))
             self.sections["credentials"] = section._replace(data=filled_in(section.data))
 
     # --- --set a.b[0].c=value ---
@@ -402,9 +394,9 @@ class Reading:
             if name not in self.sections:
                 self._told.append(Problem("missing-file", MISSING[name], str(self._place)))
 
-    def check(self, recipe: Recipe, broken: frozenset[str], catalog: Catalog | None) -> None:
+    def check(self, recipe: Recipe, broken: frozenset[str]) -> None:
         """Rules across properties and files."""
-        for finding in (*check.run(recipe, broken, catalog), *_missing_sources(recipe)):
+        for finding in (*check.run(recipe, broken), *_missing_sources(recipe)):
             self._flaws.append(Flaw(finding.path, finding.rule, finding.message, level=finding.level))
 
     # --- problems with their places ---

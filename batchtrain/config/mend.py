@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from batchtrain.catalog import images, sizes
+from batchtrain.catalog.offer import Catalog
 from batchtrain.config import document
 from batchtrain.config.dialect import OLD_SECTIONS
 from batchtrain.config.document import Document, Place
@@ -168,13 +169,15 @@ def _older(seen: Examined) -> dict[str, list[_Edit]]:
             edits.setdefault(section.document.file, []).append(_replaced(place, name, "renamed"))
     pool = seen.reading.sections.get("pool_specification")
     if pool is not None and pool.document.readable and isinstance(pool.data, dict):
-        edits.setdefault(pool.document.file, []).extend((*_size(pool), *_image(pool)))
+        edits.setdefault(pool.document.file, []).extend(
+            (*_size(pool, seen.recipe.catalog), *_image(pool, seen.recipe.catalog))
+        )
     return edits
 
 
-def _size(pool: Section) -> Iterator[_Edit]:
+def _size(pool: Section, catalog: Catalog) -> Iterator[_Edit]:
     name = str(pool.data.get("vm_size", ""))
-    size = sizes.find(name)
+    size = catalog.size(name)
     today = sizes.today_for(size).today if size else None
     if size is None or size.retired is None or today is None:
         return
@@ -183,13 +186,13 @@ def _size(pool: Section) -> Iterator[_Edit]:
         yield _replaced(place, today.upper() if name.isupper() else today, "size-retired")
 
 
-def _image(pool: Section) -> Iterator[_Edit]:
+def _image(pool: Section, catalog: Catalog) -> Iterator[_Edit]:
     configuration = pool.data.get("vm_configuration")
     wanted = configuration.get("platform_image") if isinstance(configuration, dict) else None
     if not isinstance(wanted, dict):
         return
     reference = images.Reference(*(str(wanted.get(name, "")) for name in images.Reference._fields))
-    image = images.find(reference.publisher, reference.offer, reference.sku)
+    image = catalog.image(reference.publisher, reference.offer, reference.sku)
     if image is None or image.retired is None or not image.replacement:
         return
     news = dict(zip(images.Reference._fields, image.replacement.split(":"), strict=True))

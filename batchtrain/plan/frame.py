@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import NamedTuple, TypeVar
 
-from batchtrain.catalog import sizes
 from batchtrain.catalog.sizes import VmSize
 from batchtrain.config.types import Job, Recipe
 from batchtrain.errors import PlanError
@@ -41,7 +40,7 @@ def frame(recipe: Recipe, job: Job, place: str, facts: Facts, sources: Sources) 
         job,
         place,
         pool,
-        sizes.find(vm_size),
+        recipe.catalog.size(vm_size),
         pool.inter_node if pool else bool(recipe.pool and recipe.pool.inter_node_communication_enabled),
         link if link in recipe.credentials.storage else None,
         sources,
@@ -52,7 +51,7 @@ def frame(recipe: Recipe, job: Job, place: str, facts: Facts, sources: Sources) 
 def _windows(recipe: Recipe) -> bool:
     """Whether the pool file's nodes run Windows; where its image is not known, the pool's own plan says so."""
     try:
-        return recipe.pool is not None and is_windows(recipe.pool)
+        return recipe.pool is not None and is_windows(recipe.pool, recipe.catalog)
     except PlanError:
         return False
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from batchtrain.catalog import images
+from batchtrain.catalog.offer import Catalog
 from batchtrain.config.types import CommunityGalleryImage, CustomImage, Image, Job, Pool, Recipe, SharedGalleryImage
 from batchtrain.errors import PlanError
 from batchtrain.launchers.types import Implicit
@@ -26,7 +26,7 @@ def machine(recipe: Recipe, pool: Pool, containers: Containers) -> wire.VmConfig
     image, told = image_of(pool), pool.vm_configuration
     return wire.VmConfiguration(
         image_reference=_reference(image),
-        node_agent_sku_id=node_agent(image),
+        node_agent_sku_id=node_agent(image, recipe.catalog),
         license_type=image.license_type,
         container_configuration=containers.configuration,
         windows_configuration=(
@@ -61,13 +61,13 @@ def image_of(pool: Pool) -> Image:
     return named[0]
 
 
-def node_agent(image: Image) -> str:
+def node_agent(image: Image, catalog: Catalog) -> str:
     """The node agent the file names, else the catalogue's for that image. Raises PlanError where neither knows it."""
     if image.node_agent:
         return image.node_agent
     if isinstance(image, CustomImage | SharedGalleryImage | CommunityGalleryImage):
         raise PlanError("an image of your own needs `node_agent`, such as `batch.node.ubuntu 24.04`")
-    known = images.find(image.publisher, image.offer, image.sku)
+    known = catalog.image(image.publisher, image.offer, image.sku)
     if known is None:
         raise PlanError(
             f"the image {image.publisher}:{image.offer}:{image.sku} is not in the catalogue, so its node agent"
@@ -76,9 +76,9 @@ def node_agent(image: Image) -> str:
     return known.node_agent
 
 
-def is_windows(pool: Pool) -> bool:
+def is_windows(pool: Pool, catalog: Catalog) -> bool:
     """Whether the nodes run Windows, by the node agent."""
-    return "windows" in node_agent(image_of(pool)).lower()
+    return "windows" in node_agent(image_of(pool), catalog).lower()
 
 
 def _reference(image: Image) -> wire.ImageReference:
@@ -120,7 +120,7 @@ def containers(recipe: Recipe, pool: Pool) -> Containers:
     if not uses_containers(recipe):
         return Containers()
     listed = recipe.resources.docker_images
-    delays = recipe.settings.delay_docker_image_preload and not is_windows(pool)
+    delays = recipe.settings.delay_docker_image_preload and not is_windows(pool, recipe.catalog)
     delayed = tuple(one for one in listed if delays and not _signed_in(recipe, one))
     kept = tuple(one for one in listed if one not in delayed)
     configuration = wire.ContainerConfiguration(

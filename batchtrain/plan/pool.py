@@ -39,7 +39,7 @@ def plan(recipe: Recipe) -> Plan:
     whole = _whole(recipe, pool)
     body, rest = _with_identities(pool, whole.body) if pool.identities else (whole.body, ())
     brought = ingress.plan(recipe).steps if pool.transfer_files_on_pool_creation else ()
-    logins = accounts.logins(pool, windows=image.is_windows(pool))
+    logins = accounts.logins(pool, windows=image.is_windows(pool, recipe.catalog))
     steps = (*brought, Step("pool.add", "POST", "/pools", body), *rest, *logins)
     return Plan(steps, whole.plan.warnings, whole.plan.implicit)
 
@@ -67,7 +67,7 @@ class _Whole(NamedTuple):
 
 
 def _whole(recipe: Recipe, pool: Pool) -> _Whole:
-    windows = image.is_windows(pool)
+    windows = image.is_windows(pool, recipe.catalog)
     containers = image.containers(recipe, pool)
     mounted = mounts.mounts(recipe)
     reached = network.network(recipe, pool, windows=windows)

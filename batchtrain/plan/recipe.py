@@ -16,4 +16,5 @@ def plan(recipe: Recipe, facts: Facts = OFFLINE, sources: Sources | None = None)
         whole = whole.joined(pool.plan(recipe))
     if recipe.jobs:
         whole = whole.joined(job.plan(recipe, facts, sources))
-    return whole
+    told = tuple(warning for warning in whole.warnings if warning.rule not in recipe.silent)
+    return whole._replace(warnings=told)

@@ -42,7 +42,7 @@ def reader(credentials: Credentials, *, ca: str | None = None) -> Read:
         secret_id = id_of(name, place.uri)
         if secret_id not in known:
             if not signed_in:
-                signed_in.append(entra.credential(entra.sign_in_of(place.aad, credentials.aad)))
+                signed_in.append(entra.credential(entra.sign_in_of(place.aad, credentials.aad), ca=ca))
             known[secret_id] = secret(signed_in[0], secret_id, ca=ca)
         return known[secret_id]
 
@@ -87,14 +87,15 @@ def _is_in(host: str, domain: str) -> bool:
 # --- credentials that stand in a vault ------------------------------------------------------------------------------
 
 
-def resolved(credentials: Credentials, read: Read | None = None) -> Credentials:
+def resolved(credentials: Credentials, read: Read | None = None, *, ca: str | None = None) -> Credentials:
     """The credentials with every value that a secret stands for; the same when there is none.
 
-    What a file says itself wins over the vault. Raises UsageError, ConfigError, ServiceError.
+    What a file says itself wins over the vault. ca: a file of certificates to trust in place of the usual ones.
+    Raises UsageError, ConfigError, ServiceError.
     """
     if not needed(credentials):
         return credentials
-    get = read or reader(credentials)
+    get = read or reader(credentials, ca=ca)
     whole = credentials.keyvault.credentials_secret_id if credentials.keyvault else None
     if whole:
         credentials = _over(credentials, document(get(whole), whole))

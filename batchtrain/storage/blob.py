@@ -20,6 +20,7 @@ from azure.storage.blob import (
     generate_container_sas,
 )
 
+from batchtrain.config.filled import require_credentials
 from batchtrain.config.types import Credentials, StorageCredentials
 from batchtrain.errors import NotAllowed, NotFound, ServiceError, Unreachable, UsageError
 
@@ -63,7 +64,7 @@ def connect(link: str, credentials: StorageCredentials, token: TokenCredential |
 def accounts(credentials: Credentials, sign_in: Callable[[], TokenCredential]) -> Connect:
     """Clients of the accounts of credentials.yaml, each made once; `sign_in` gives a token for those without a key.
 
-    A link that is not there is a UsageError.
+    A link that is not there is a UsageError, one that is not filled in a ConfigError.
     """
     made: dict[str, BlobServiceClient] = {}
 
@@ -72,7 +73,7 @@ def accounts(credentials: Credentials, sign_in: Callable[[], TokenCredential]) -
             known = ", ".join(credentials.storage) or "none"
             raise UsageError(f"credentials.yaml has no storage account called `{link}` (it has: {known})")
         if link not in made:
-            account = credentials.storage[link]
+            account = require_credentials(credentials, part=("storage", link)).storage[link]
             made[link] = connect(link, account, None if account.account_key else sign_in())
         return made[link]
 

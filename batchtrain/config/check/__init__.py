@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from batchtrain.catalog.offer import Catalog
 from batchtrain.config.check import (
     containers,
     environment,
@@ -42,9 +41,9 @@ RULES: tuple[Rule, ...] = (
 """Every rule, by topic."""
 
 
-def run(recipe: Recipe, broken: frozenset[str] = frozenset(), catalog: Catalog | None = None) -> Iterator[Finding]:
+def run(recipe: Recipe, broken: frozenset[str] = frozenset()) -> Iterator[Finding]:
     """Every finding of every rule, but of those that read a section which could not be read.
 
-    broken: names of such sections. catalog: the tables with a person's own entries; the tables alone when absent.
+    broken: names of such sections.
     """
-    yield from findings(RULES, Subject(recipe, catalog or Catalog()), broken)
+    yield from findings(RULES, Subject(recipe), broken)

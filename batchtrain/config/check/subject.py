@@ -7,7 +7,6 @@ from functools import cached_property
 from typing import NamedTuple
 
 from batchtrain.catalog.images import Image
-from batchtrain.catalog.offer import Catalog
 from batchtrain.catalog.sizes import VmSize
 from batchtrain.config.types import Autoscale, Job, MultiInstance, Pool, Recipe, Task, TaskSettings, whole
 
@@ -50,9 +49,9 @@ class Gang(NamedTuple):
 class Subject:
     """A recipe as the rules see it; everything below is worked out when it is first asked for."""
 
-    def __init__(self, recipe: Recipe, catalog: Catalog) -> None:
+    def __init__(self, recipe: Recipe) -> None:
         self.recipe = recipe
-        self.catalog = catalog
+        self.catalog = recipe.catalog
         self._comparisons = MOST_COMPARISONS
 
     @property

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import msgspec
 
+from batchtrain.catalog.offer import Catalog
 from batchtrain.config.types.base import Block, says
 from batchtrain.config.types.credentials import Credentials
 from batchtrain.config.types.jobs import Job
@@ -51,6 +52,10 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True):
     replication: DataReplication | None = None
     pool: Pool | None = None
     jobs: tuple[Job, ...] = ()
+    catalog: Catalog = Catalog()
+    """The sizes and images it is judged and planned by."""
+    silent: frozenset[str] = frozenset()
+    """Names of checks that are not to be told."""
     warnings: tuple[Problem, ...] = ()
     """What is worth saying about it."""
 

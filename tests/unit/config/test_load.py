@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from batchtrain.config.load import load, require_credentials
+from batchtrain.config.filled import require_credentials
+from batchtrain.config.load import load
 from batchtrain.errors import ConfigError, UsageError
+from batchtrain.plan import plan_recipe
 
 POOL = """\
 pool_specification:
@@ -268,3 +270,45 @@ def test_the_service_needs_credentials_that_are_filled_in(tmp_path: Path) -> Non
     assert [(problem.line, problem.level) for problem in caught.value.problems] == [(2, "error")]
     with pytest.raises(ConfigError, match="account_key"):
         require_credentials(recipe.credentials)
+
+
+def test_a_part_can_be_read_from_another_file(tmp_path: Path) -> None:
+    place = write(tmp_path, pool=POOL, jobs=JOBS)
+    other = tmp_path / "jobs-other.yaml"
+    other.write_text(JOBS.replace("id: ", "id: other-", 1))
+    recipe = load(place, files={"jobs": str(other)}).recipe
+    assert recipe.jobs[0].id.startswith("other-")
+
+
+def test_another_file_that_is_not_there_is_said(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"jobs-tb.yaml is no file; it was to stand in for jobs.yaml"):
+        load(write(tmp_path, pool=POOL, jobs=JOBS), files={"jobs": "jobs-tb.yaml"})
+
+
+def test_files_that_are_named_need_no_directory_with_files(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    file = tmp_path / "elsewhere" / "mine.yaml"
+    file.write_text(POOL)
+    assert load(tmp_path, files={"pool": str(file)}).recipe.pool is not None
+
+
+def test_the_plan_goes_by_the_catalogue_of_the_files(tmp_path: Path) -> None:
+    place = write(tmp_path, pool=POOL, jobs=JOBS)
+    (place / "catalog.yaml").write_text("sizes: [{name: Standard_D2s_v5, cores: 7}]\n")
+    recipe = load(place).recipe
+    assert recipe.catalog.size("standard_d2s_v5").cores == 7  # type: ignore[union-attr]
+
+
+def test_credentials_of_one_storage_account_are_required_alone(tmp_path: Path) -> None:
+    credentials = "credentials:\n  storage:\n    a: {account: one, account_key: a2V5}\n    b: {account: two, account_key: <key>}\n"
+    known = load(write(tmp_path, credentials=credentials, pool=POOL, jobs=JOBS)).recipe.credentials
+    assert require_credentials(known, part=("storage", "a")) is known
+    with pytest.raises(ConfigError, match=r"storage.b.account_key: `account_key` is not filled in, and it is needed"):
+        require_credentials(known, part=("storage", "b"))
+
+
+def test_a_silenced_check_of_the_planner_is_not_told(tmp_path: Path) -> None:
+    place = write(tmp_path, pool=POOL, jobs=JOBS.replace("num_instances: 2", "num_instances: pool_current_dedicated"))
+    told = {name: load(place, ignore=name).recipe for name in ((), ("offline-count",))}
+    rules = [{warning.rule for warning in plan_recipe(recipe).warnings} for recipe in told.values()]
+    assert ["offline-count" in found for found in rules] == [True, False]

@@ -118,7 +118,7 @@ def test_a_name_alone_is_of_the_vault_that_the_file_names() -> None:
 
 def test_a_reader_signs_in_at_the_first_secret_and_asks_for_each_once(monkeypatch: pytest.MonkeyPatch) -> None:
     done: list[str] = []
-    monkeypatch.setattr(vault.entra, "credential", lambda sign_in: done.append(sign_in.mode))
+    monkeypatch.setattr(vault.entra, "credential", lambda sign_in, ca: done.append(sign_in.mode))
     monkeypatch.setattr(vault, "secret", lambda _credential, secret_id, ca: done.append(secret_id) or "value")
     read = vault.reader(credentials(keyvault={"uri": "https://mine.vault.azure.net"}))
     assert done == []
