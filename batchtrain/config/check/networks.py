@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterator
 from typing import NamedTuple
 
 from batchtrain.config.check.subject import POOL, VM, Path, Subject
 from batchtrain.config.check.table import CREDENTIALS, ERROR, JOBS, WARNING, Found, Rule
 from batchtrain.config.check.table import POOL as READS
+from batchtrain.config.types import VirtualNetwork
 
 NETWORK: Path = (*POOL, "network")
 NAT: Path = (*NETWORK, "inbound_nat_pools")
@@ -216,13 +218,25 @@ def _made_network(subject: Subject) -> Found:
     network = subject.pool.virtual_network if subject.pool else None
     if network is None:
         return
-    made = "no network is made here; make it with `az network vnet create`, then name it"
+    made = f"no network is made here; make it with `{_making(network)}`, then name it"
     if network.create_nonexistant:
         yield (*VNET, "create_nonexistant"), made
     if network.address_space is not None:
         yield (*VNET, "address_space"), f"this is for a network to be made; {made}"
     if network.subnet.address_prefix is not None:
         yield (*VNET, "subnet", "address_prefix"), f"this is for a subnet to be made; {made}"
+
+
+def _making(network: VirtualNetwork) -> str:
+    """The command that makes the network as the file has it."""
+    said = {
+        "-g": network.resource_group or "GROUP",
+        "-n": network.name or "NAME",
+        "--address-prefixes": network.address_space or "10.0.0.0/16",
+        "--subnet-name": network.subnet.name or "SUBNET",
+        "--subnet-prefixes": network.subnet.address_prefix or "10.0.0.0/24",
+    }
+    return shlex.join(["az", "network", "vnet", "create", *(word for pair in said.items() for word in pair)])
 
 
 def _job_network(subject: Subject) -> Found:

@@ -300,7 +300,12 @@ def test_the_plan_goes_by_the_catalogue_of_the_files(tmp_path: Path) -> None:
 
 
 def test_credentials_of_one_storage_account_are_required_alone(tmp_path: Path) -> None:
-    credentials = "credentials:\n  storage:\n    a: {account: one, account_key: a2V5}\n    b: {account: two, account_key: <key>}\n"
+    credentials = """\
+credentials:
+  storage:
+    a: {account: one, account_key: a2V5}
+    b: {account: two, account_key: <key>}
+"""
     known = load(write(tmp_path, credentials=credentials, pool=POOL, jobs=JOBS)).recipe.credentials
     assert require_credentials(known, part=("storage", "a")) is known
     with pytest.raises(ConfigError, match=r"storage.b.account_key: `account_key` is not filled in, and it is needed"):
