@@ -260,6 +260,33 @@ class Pools:
         """A pool's nodes."""
         return Table(look.nodes(self._client.batch, pool_id))
 
+    def resize(
+        self,
+        pool_id: str,
+        *,
+        dedicated: int | None = None,
+        spot: int | None = None,
+        leaving: str = "requeue",
+        wait: bool = True,
+        timeout: float = POOL_SECONDS,
+        tell: Tell = lambda _: None,
+    ) -> PoolSeen:
+        """Give a pool another number of nodes, and wait until all of them take tasks; None keeps a kind's number.
+
+        leaving: what becomes of the tasks of nodes that go (`requeue`, `terminate`, `taskcompletion`).
+        """
+        if dedicated is None and spot is None:
+            raise UsageError("say how many nodes: dedicated, spot or both")
+        submit.resize_pool(self._client.batch, pool_id, dedicated, spot, leaving)
+        if wait:
+            self.wait(pool_id, timeout=timeout, tell=tell)
+        return self.get(pool_id)
+
+    def reboot(self, pool_id: str, node_ids: Iterable[str]) -> None:
+        """Boot nodes anew; their tasks go back to the queue, their start task runs again. Does not wait."""
+        for node_id in node_ids:
+            submit.reboot_node(self._client.batch, pool_id, node_id)
+
     def delete(self, pool_id: str, *, wait: bool = True, timeout: float = GONE_SECONDS) -> None:
         """End a pool with its nodes. Raises NotFound."""
         submit.delete_pool(self._client.batch, pool_id)
@@ -454,6 +481,14 @@ class Job:
             if task.id == task_id:
                 return task
         raise NotFound(f"job {self.id} has no task {task_id}")
+
+    def disable(self, *, running: str = "requeue") -> None:
+        """Start nothing more. running: what becomes of tasks that run (`requeue`, `terminate`, `wait`)."""
+        submit.disable_job(self._client.batch, self.id, running)
+
+    def enable(self) -> None:
+        """Let it go on after `disable`."""
+        submit.enable_job(self._client.batch, self.id)
 
     def terminate(self) -> None:
         """End its tasks; the job stays to be looked at."""

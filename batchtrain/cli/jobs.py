@@ -49,10 +49,15 @@ def add(directory: str | None, timeout: float) -> None:
 
 
 @command.command("list", cls=Command)
+@click.option("--schedules", is_flag=True, help="The job schedules in place of the jobs.")
 @common
-def list_() -> None:
-    """List the jobs."""
-    show_rows(settings().connect().jobs.list(), empty="no jobs")
+def list_(schedules: bool) -> None:
+    """List the jobs, or the job schedules."""
+    client = settings().connect()
+    if schedules:
+        show_rows(client.jobs.schedules(), empty="no job schedules")
+    else:
+        show_rows(client.jobs.list(), empty="no jobs")
 
 
 @command.command("show", cls=Command)
@@ -135,6 +140,33 @@ def term(job_id: str | None) -> None:
     settings().confirm(f"Terminate job {name}?")
     _either(client.jobs.get(name).terminate, client.jobs.schedule(name).terminate)
     show({"terminated": name}, f"terminated job {name}")
+
+
+@command.command(cls=Command)
+@click.argument("job_id", required=False)
+@click.option(
+    "--running",
+    type=click.Choice(["requeue", "terminate", "wait"]),
+    default="requeue",
+    show_default=True,
+    help="What becomes of tasks that run.",
+)
+@common
+def disable(job_id: str | None, running: str) -> None:
+    """Let a job start nothing more, until `jobs enable`."""
+    name, loaded = _named(job_id)
+    settings().connect(loaded, changes=f"disabling job {name}").jobs.get(name).disable(running=running)
+    show({"disabled": name}, f"disabled job {name}")
+
+
+@command.command(cls=Command)
+@click.argument("job_id", required=False)
+@common
+def enable(job_id: str | None) -> None:
+    """Let a job that was disabled go on."""
+    name, loaded = _named(job_id)
+    settings().connect(loaded, changes=f"enabling job {name}").jobs.get(name).enable()
+    show({"enabled": name}, f"enabled job {name}")
 
 
 @command.command("del", cls=Command)

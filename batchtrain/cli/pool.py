@@ -70,6 +70,60 @@ def show_(pool_id: str | None) -> None:
         show({**plain(seen), "nodes": plain(nodes)})
 
 
+@command.command(cls=Command)
+@click.argument("pool_id", required=False)
+@click.option("--dedicated", type=click.IntRange(0), metavar="N", help="Dedicated nodes it shall have.")
+@click.option("--spot", type=click.IntRange(0), metavar="N", help="Spot nodes it shall have.")
+@click.option(
+    "--leaving",
+    type=click.Choice(["requeue", "terminate", "taskcompletion"]),
+    default="requeue",
+    show_default=True,
+    help="What becomes of the tasks of nodes that go.",
+)
+@click.option("--no-wait", is_flag=True, help="Do not wait until the nodes take tasks.")
+@click.option(
+    "--timeout", type=float, callback=seconds, default=POOL_SECONDS, show_default=True, help="Seconds to wait at most."
+)
+@common
+def resize(
+    pool_id: str | None, dedicated: int | None, spot: int | None, leaving: str, no_wait: bool, timeout: float
+) -> None:
+    """Give a pool (by default the one of pool.yaml) another number of nodes."""
+    from batchtrain.errors import UsageError
+
+    if dedicated is None and spot is None:
+        raise UsageError("say how many nodes: --dedicated N, --spot N or both")
+    name, loaded = _named(pool_id)
+    client = settings().connect(loaded, changes=f"resizing pool {name}")
+    seen = client.pools.resize(
+        name, dedicated=dedicated, spot=spot, leaving=leaving, wait=not no_wait, timeout=timeout, tell=tell
+    )
+    show(seen, f"pool {seen.id} has {seen.dedicated + seen.spot} nodes ({seen.allocation})")
+
+
+@command.command(cls=Command)
+@click.argument("pool_id")
+@click.argument("node_ids", nargs=-1, required=True)
+@common
+def reboot(pool_id: str, node_ids: tuple[str, ...]) -> None:
+    """Boot nodes of a pool anew; their tasks go back to the queue."""
+    client = settings().connect(changes=f"rebooting {', '.join(node_ids)} of pool {pool_id}")
+    client.pools.reboot(pool_id, node_ids)
+    show({"rebooting": list(node_ids)}, f"rebooting {', '.join(node_ids)}")
+
+
+@command.command(cls=Command)
+@click.argument("directory", required=False)
+@common
+def login(directory: str | None) -> None:
+    """Make the login of `ssh` or `rdp` on every node there is now, and say how to use it."""
+    loaded = settings().load(directory, needs=("pool_specification",))
+    assert loaded.recipe.pool is not None
+    client = settings().connect(loaded, changes=f"making the login of pool {loaded.recipe.pool.id}")
+    client.pools.log_in(loaded.recipe, tell=tell)
+
+
 @command.command("del", cls=Command)
 @click.argument("pool_id", required=False)
 @click.option("--no-wait", is_flag=True, help="Do not wait until it is gone.")

@@ -255,6 +255,17 @@ def reboot_node(client: BatchClient, pool_id: str, node_id: str) -> None:
     _ask(client, "POST", path, f"reboot node {node_id}", {"nodeRebootOption": "requeue"})
 
 
+def resize_pool(client: BatchClient, pool_id: str, dedicated: int | None, spot: int | None, leaving: str) -> None:
+    """Ask for other numbers of nodes; None keeps a kind's. Raises NotFound, NotAllowed for a pool that scales itself.
+
+    leaving: what becomes of the tasks of nodes that go (`requeue`, `terminate`, `taskcompletion`).
+    """
+    wanted = {"targetDedicatedNodes": dedicated, "targetLowPriorityNodes": spot}
+    body = {name: count for name, count in wanted.items() if count is not None}
+    path = f"/pools/{quoted(pool_id)}/resize"
+    _ask(client, "POST", path, f"resize pool {pool_id}", {**body, "nodeDeallocationOption": leaving})
+
+
 def delete_job(client: BatchClient, job_id: str) -> None:
     """Ask for the end of a job with all its tasks. Raises NotFound."""
     _ask(client, "DELETE", f"/jobs/{quoted(job_id)}", f"delete job {job_id}")
@@ -273,6 +284,16 @@ def terminate_schedule(client: BatchClient, schedule_id: str) -> None:
 def terminate_job(client: BatchClient, job_id: str, reason: str = "UserTerminate") -> None:
     """Ask for a job's tasks to be ended. Raises NotFound."""
     _ask(client, "POST", f"/jobs/{quoted(job_id)}/terminate", f"terminate job {job_id}", {"terminateReason": reason})
+
+
+def disable_job(client: BatchClient, job_id: str, running: str) -> None:
+    """Ask for a job to start nothing more. running: what becomes of its tasks (`requeue`, `terminate`, `wait`)."""
+    _ask(client, "POST", f"/jobs/{quoted(job_id)}/disable", f"disable job {job_id}", {"disableTasks": running})
+
+
+def enable_job(client: BatchClient, job_id: str) -> None:
+    """Let a job that was disabled go on."""
+    _ask(client, "POST", f"/jobs/{quoted(job_id)}/enable", f"enable job {job_id}")
 
 
 def terminate_task(client: BatchClient, job_id: str, task_id: str) -> None:

@@ -1,0 +1,32 @@
+"""The command tree as a whole: nothing is started, and no file is read."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+import click
+
+from batchtrain.cli.app import root
+
+
+def commands(command: click.Command, path: str = "batchtrain") -> Iterator[tuple[str, click.Command]]:
+    """Every command below one, by its words."""
+    yield path, command
+    if isinstance(command, click.Group):
+        context = click.Context(command)
+        for name in command.list_commands(context):
+            below = command.get_command(context, name)
+            assert below is not None
+            yield from commands(below, f"{path} {name}")
+
+
+def test_no_command_has_an_option_twice() -> None:
+    for path, command in commands(root):
+        words = Counter(word for one in command.params if isinstance(one, click.Option) for word in one.opts)
+        assert [word for word, count in words.items() if count > 1] == [], path
+
+
+def test_every_command_says_in_a_sentence_what_it_does() -> None:
+    for path, command in commands(root):
+        assert (command.help or "").strip(), path
