@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -169,6 +170,30 @@ def _copies(subject: Subject) -> Found:
                 )
 
 
+def _stripped(subject: Subject) -> Found:
+    for path, one in _transfers(subject):
+        strips = _STRIPS.search(one.blobxfer_extra_options or "")
+        if strips and int(strips[1]):
+            yield (
+                (*path, "blobxfer_extra_options"),
+                "Batch takes no folder off a blob's name: the files come with their whole path below `local_path`,"
+                " so write that path in the command",
+            )
+
+
+_STRIPS = re.compile(r"--strip-components[ =](\d{1,9})")
+
+
+def _ofa(subject: Subject) -> Found:
+    for gang in subject.gangs:
+        mpi = gang.options.mpi
+        if mpi is not None and mpi.runtime == "intelmpi-ofa":
+            yield (
+                (*gang.path, "mpi", "runtime"),
+                "Intel MPI has had no OFA since 2019; this needs 2018 or earlier in the image, else write `intelmpi`",
+            )
+
+
 _GONE = "Azure Batch: migration guides; ADRs"
 _SHIPYARD = "Batch Shipyard 3.9.1, and what Azure Batch does instead"
 _LOADER = "batchtrain.config.load"
@@ -182,6 +207,8 @@ RULES = (
          "azure-batch 15.1, OutputFile.filePattern", _filters),
     Rule("task-file-input", WARNING, (*READS, *JOBS), "Files of other tasks come through storage.", _SHIPYARD,
          _task_files),
+    Rule("path-kept", WARNING, (*READS, *JOBS), "Files lie where the command looks for them.", _SHIPYARD, _stripped),
+    Rule("mpi-ofa", WARNING, JOBS, "The MPI has the fabric that is asked for.", "Intel MPI 2019: release notes", _ofa),
     Rule("copy-to-nodes", WARNING, GLOBAL, "Files reach the nodes through storage.", _SHIPYARD, _copies),
     Rule("renamed", WARNING, EVERYTHING, "A property has today's name.", _LOADER),
     Rule("elsewhere", WARNING, (), "A file or section is part of the language.", _LOADER),

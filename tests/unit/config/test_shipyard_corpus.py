@@ -46,7 +46,7 @@ REFUSED = {"recurrence-of-several-tasks": "recurrence-tasks"}
 OLD = {"image-retired", "size-retired"}
 CONTAINERS = OLD | {"image-without-docker"}
 EXPECTED: dict[str, tuple[int, set[str]]] = {
-    "BLAST-CPU-blast": (2, CONTAINERS | {"gone", "offline-files"}),
+    "BLAST-CPU-blast": (2, CONTAINERS | {"gone", "offline-files", "path-kept"}),
     "BLAST-CPU-split": (1, CONTAINERS | {"storage-link"}),
     "CNTK-CPU-Infiniband-IntelMPI": (1, CONTAINERS | {"offline-count"}),
     "CNTK-CPU-OpenMPI-multinode": (1, CONTAINERS | {"offline-count"}),
@@ -64,10 +64,10 @@ EXPECTED: dict[str, tuple[int, set[str]]] = {
     "DiskSpd-Windows": (1, {"containers-native", "size-retired"}),
     "DotNet-Windows": (1, {"containers-native", "size-retired"}),
     "FFmpeg-GPU": (1, CONTAINERS | {"image-gpu-driver"}),
-    "HPCG-Infiniband-IntelMPI-docker": (1, CONTAINERS | {"offline-count", "shm-small"}),
-    "HPCG-Infiniband-IntelMPI-singularity": (1, OLD | {"offline-count"}),
-    "HPLinpack-Infiniband-IntelMPI-docker": (1, CONTAINERS | {"offline-count", "shm-small"}),
-    "HPLinpack-Infiniband-IntelMPI-singularity": (1, OLD | {"offline-count"}),
+    "HPCG-Infiniband-IntelMPI-docker": (1, CONTAINERS | {"mpi-ofa", "offline-count", "shm-small"}),
+    "HPCG-Infiniband-IntelMPI-singularity": (1, OLD | {"mpi-ofa", "offline-count"}),
+    "HPLinpack-Infiniband-IntelMPI-docker": (1, CONTAINERS | {"mpi-ofa", "offline-count", "shm-small"}),
+    "HPLinpack-Infiniband-IntelMPI-singularity": (1, OLD | {"mpi-ofa", "offline-count"}),
     "HPMLA-CPU-OpenMPI": (1, CONTAINERS | {"offline-count"}),
     "Keras+Theano-CPU": (1, CONTAINERS),
     "Keras+Theano-GPU": (1, CONTAINERS | {"image-gpu-driver"}),
@@ -86,7 +86,7 @@ EXPECTED: dict[str, tuple[int, set[str]]] = {
     "OpenFOAM-TCP-OpenMPI": (1, CONTAINERS | {"gone", "offline-count"}),
     "PyTorch-CPU": (1, CONTAINERS),
     "PyTorch-GPU": (1, CONTAINERS | {"image-gpu-driver"}),
-    "RNASeq-CPU": (3, CONTAINERS | {"environment-literal", "gone"}),
+    "RNASeq-CPU": (3, CONTAINERS | {"environment-literal", "gone", "path-kept"}),
     "RemoteFS-GlusterFS": (0, {"elsewhere", "placeholder"}),
     "RemoteFS-GlusterFS+BatchPool": (0, CONTAINERS | {"elsewhere", "network-by-name", "placeholder", "volume-driver"}),
     "RemoteFS-NFS": (0, {"elsewhere", "placeholder"}),
