@@ -132,9 +132,7 @@ class Placeholders:
         from batchtrain.storage import blob  # 0.28 s, and only where files travel through storage
 
         known = self._credentials
-        return blob.accounts(
-            known, lambda: entra.credential(entra.sign_in_of(known.storage_aad, known.aad), ca=self._ca)
-        )
+        return blob.accounts(known, lambda: entra.credential(entra.storage_sign_in(known), ca=self._ca))
 
     def upload(self, path: str, data: bytes) -> None:
         """Put bytes at `link/container/name`."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,8 +19,6 @@ if TYPE_CHECKING:
     from batchtrain.catalog.offer import Catalog
     from batchtrain.config import mend
     from batchtrain.config.load import Examined
-
-PARTS = ("pool_specification", "job_specifications")
 
 
 @click.group(cls=Group)
@@ -42,11 +41,9 @@ def validate(directory: str | None, fix: bool) -> int:
     place = _place(directory)
     files = load.read(place, settings().files)
     mends = _mend(place, files) if fix else []
-    found = load.examine(
-        place, files, settings=settings().values, needs=PARTS, ignore=settings().ignore, catalog=_catalog(place)
-    )
+    found = load.examine(place, files, settings=settings().values, ignore=settings().ignore, catalog=_catalog(place))
     if settings().output == "table":
-        _report(place, found)
+        _report(place, files, found)
         return 0
     problems = [problem.document for problem in found.problems]
     answer = {"valid": found.valid, "problems": problems}
@@ -92,13 +89,14 @@ def _judge(place: Path) -> mend.Judge:
     return judge
 
 
-def _report(place: Path, found: Examined) -> None:
+def _report(place: Path, files: Collection[str], found: Examined) -> None:
     """Problems for people: errors end the command, warnings stand above the good news."""
     if not found.valid:
         raise ConfigError(found.problems)
     for warning in found.problems:
         print(warning.rendered(color=colored(sys.stdout)))
-    print(f"{place} is valid")
+    read = ", ".join(Path(file).name for file in files)
+    print(f"{place} is valid ({read})")
 
 
 @command.command("show", cls=Command)

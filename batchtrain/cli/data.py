@@ -119,7 +119,7 @@ def _accounts(credentials: Credentials) -> Connect:
 
     ca = os.environ.get(CA_VARIABLE)
     known = vault.resolved(credentials, ca=ca)
-    return blob.accounts(known, lambda: entra.credential(entra.sign_in_of(known.storage_aad, known.aad), ca=ca))
+    return blob.accounts(known, lambda: entra.credential(entra.storage_sign_in(known), ca=ca))
 
 
 def _tell(progress: Progress) -> None:

@@ -18,12 +18,17 @@ _BESIDES = frozenset({"resource_group", "application_insights"})
 """What nobody needs to sign in to Batch or storage."""
 
 
+def is_unfilled(text: str) -> bool:
+    """Whether a value only stands where one is to be written."""
+    return _UNFILLED.fullmatch(text) is not None
+
+
 def placeholders(data: Any, path: Path) -> Iterator[Flaw]:
     """Values that nobody filled in; not an error, since nothing that works offline needs them."""
     if isinstance(data, dict):
         for key, value in data.items():
             yield from placeholders(value, (*path, key))
-    elif isinstance(data, str) and _UNFILLED.fullmatch(data):
+    elif isinstance(data, str) and is_unfilled(data):
         message = f"`{path[-1]}` is not filled in; nothing that works offline needs it"
         yield Flaw(path, "placeholder", message, level="warning")
 

@@ -53,6 +53,13 @@ class Section(NamedTuple):
     data: Any
 
 
+class _Pruned(NamedTuple):
+    """What was left out of a section because it is wrong, and every path above that."""
+
+    paths: frozenset[_At]
+    above: frozenset[_At]
+
+
 class _Top(NamedTuple):
     """What is wrong with a top-level key of a file; the fields are those of a Flaw."""
 
@@ -134,8 +141,8 @@ def examine(
             catalog=catalog or Catalog(),
             **{_FIELDS[name]: value for name, value in values.items() if value is not None},
         )
-        reading.check(recipe, frozenset(name for name, value in values.items() if value is None))
-        silent = _known_checks((*ignore, *recipe.settings.ignore_checks))
+        reading.check(recipe, reading.unknown(values))
+        silent = _known_checks(ignore) | reading.silenced(recipe.settings.ignore_checks)
         recipe = msgspec.structs.replace(recipe, silent=silent)
         return Examined(recipe, reading.problems(silent, most), reading)
 
@@ -164,12 +171,15 @@ def load_credentials(directory: str | Path, files: Mapping[str, str] | None = No
 
 
 def _known_checks(names: Iterable[str]) -> frozenset[str]:
-    known = tuple(rule.name for rule in check.RULES)
     for name in names:
-        if name not in known:
-            hint = schema.did_you_mean(name, known) or "`batchtrain config checks` lists them."
+        if name not in _CHECKS:
+            hint = schema.did_you_mean(name, _CHECKS) or "`batchtrain config checks` lists them."
             raise UsageError(f"there is no check called `{name}`. {hint}")
     return frozenset(names)
+
+
+_CHECKS = tuple(rule.name for rule in check.RULES)
+_READS = {rule.name: rule.reads for rule in check.RULES}
 
 
 @contextmanager
@@ -251,6 +261,9 @@ def _files(place: Path, names: Iterable[str]) -> Iterator[Path]:
             file = place / (name + suffix)
             if file.is_file():
                 yield file
+            elif file.is_symlink() or file.exists():
+                what = "is a link to nothing" if not file.exists() else "is no file"
+                raise UsageError(f"{file} {what}; {name}{suffix} is part of the configuration")
 
 
 _FIELDS = {
@@ -276,6 +289,7 @@ class Reading:
         """Values given on the command line: the path, and the words it was given in."""
         self._place = place
         self._written: dict[_At, _At] = {}  # a path of today: the path in the words of its file
+        self._pruned: dict[str, _Pruned] = {}  # by section
         self._told: list[Problem] = []
         self._flaws: list[Flaw] = []
         self._top: list[_Top] = []
@@ -373,7 +387,9 @@ class Reading:
     # --- data to values ---
 
     def convert(self, name: str) -> Any:
-        """A section's value; None when it is not what the types ask for."""
+        """A section's value, as far as it is what the types ask for: without what is wrong, so that the rules can look
+        at the rest; None when nothing is left of it.
+        """
         data = self.sections[name].data
         for _ in range(_PRUNINGS):
             try:
@@ -386,7 +402,20 @@ class Reading:
                 self._flaws.append(flaw._replace(rule="placeholder", level="warning"))
                 data = override.put(data, flaw.path[1:], None)
         self._flaws.extend(found)
-        return None
+        return self._rest(name, data, found)
+
+    def _rest(self, name: str, data: Any, found: list[Flaw]) -> Any:
+        """What is left of a section without its mistakes; None where too much hangs on them."""
+        wrong = {_property_of(flaw.path) for flaw in found}
+        if any(len(path) < 2 or path[-1] == "id" for path in wrong):  # names are looked for by other rules
+            return None
+        kept = override.without(data, (path[1:] for path in wrong))
+        try:
+            rest = msgspec.convert(kept, schema.SECTIONS[name], strict=False)
+        except (msgspec.ValidationError, RecursionError):
+            return None
+        self._pruned[name] = _Pruned(frozenset(wrong), frozenset(path[:n] for path in wrong for n in range(len(path))))
+        return rest
 
     def require(self, needs: Iterable[str]) -> None:
         """Sections that must be there."""
@@ -397,7 +426,36 @@ class Reading:
     def check(self, recipe: Recipe, broken: frozenset[str]) -> None:
         """Rules across properties and files."""
         for finding in (*check.run(recipe, broken), *_missing_sources(recipe)):
-            self._flaws.append(Flaw(finding.path, finding.rule, finding.message, level=finding.level))
+            if not self._pruned or not self._hangs_on_mistakes(finding):
+                self._flaws.append(Flaw(finding.path, finding.rule, finding.message, level=finding.level))
+
+    def _hangs_on_mistakes(self, finding: check.Finding) -> bool:
+        """Whether a finding may come of what was left out: it is about that, or reads another section that has some."""
+        section = str(finding.path[0])
+        if any(name in self._pruned for name in _READS.get(finding.rule, ()) if name != section):
+            return True
+        pruned = self._pruned.get(section)
+        if pruned is None:
+            return False
+        return finding.path in pruned.above or any(
+            finding.path[:n] in pruned.paths for n in range(1, len(finding.path) + 1)
+        )
+
+    def unknown(self, values: Mapping[str, Any]) -> frozenset[str]:
+        """Sections of which nothing is known: they have mistakes, or stand in a file that cannot be read."""
+        wrong = {name for name, value in values.items() if value is None}
+        if any(not parsed.readable for parsed in self.documents.values()):
+            wrong |= set(schema.SECTIONS) - set(self.sections)
+        return frozenset(wrong)
+
+    def silenced(self, names: tuple[str, ...]) -> frozenset[str]:
+        """The checks that the files silence; a name that is none is a mistake."""
+        for number, name in enumerate(names):
+            if name not in _CHECKS:
+                path = ("batchtrain", "ignore_checks", number)
+                message = f"there is no check called `{schema.shortened(name)}`; `batchtrain config checks` lists them"
+                self._flaws.append(Flaw(path, "value", message, word=name, known=_CHECKS))
+        return frozenset(names)
 
     # --- problems with their places ---
 
@@ -474,17 +532,30 @@ class Reading:
     def _veiled(self, parsed: Document, problem: Problem, ruler: document.Ruler, of_the_text: bool) -> Problem:
         """With its line of the file, unless a secret may stand there; and with no secret in the message."""
         if _confidential(parsed):
-            return problem._replace(message=_QUOTED.sub("`***`", problem.message)) if of_the_text else problem
+            return problem._replace(message=_QUOTED.sub(_unless_ours, problem.message)) if of_the_text else problem
         if not parsed.readable and any(name in parsed.text for name in SECRETS):
             return problem
         return problem._replace(source=_SECRET.sub(r"\1***", ruler.line(problem.line)))
 
 
+def _property_of(path: _At) -> _At:
+    """The property that a mistake is in: a list as a whole, since its items have no names."""
+    while isinstance(path[-1], int):
+        path = path[:-1]
+    return path
+
+
 _PRUNINGS = 5  # what is left when something is taken out may miss something again
-_QUOTED = re.compile(r"`[^`]*`")
+_QUOTED = re.compile(r"`([^`]*)`")
 _SECRET = re.compile(
     rf"(?i)((?:{'|'.join(sorted(SECRETS))})[\"']?\s*:\s*|[?&]sig=)(?:\"[^\"]*\"?|'[^']*'?|[^\s,&}}\]]+)"
 )
+
+
+def _unless_ours(quoted: re.Match[str]) -> str:
+    """What a message quotes of the credentials, hidden; but signs, and names of the language, are no secrets."""
+    word = quoted[1].strip("&*")
+    return quoted[0] if not re.search(r"\w", word) or schema.is_known(word) else "`***`"
 
 
 def _confidential(parsed: Document) -> bool:

@@ -12,9 +12,9 @@ import msgspec
 
 from batchtrain.config.load import Examined, Reading
 from batchtrain.config.types import SECRETS
+from batchtrain.config.veil import MASK, veiled_text
 
 At = tuple[str | int, ...]
-MASK = "***"
 PARTS = {
     "credentials": "credentials",
     "batchtrain": "settings",
@@ -91,7 +91,7 @@ def _leaves(value: Any, path: At) -> Iterator[tuple[At, Any]]:
 def _masked(path: At, value: Any) -> Any:
     if not SECRETS.isdisjoint(path):
         return MASK if value != "" else value
-    return re.sub(r"([?&]sig=)[^&\s]+", rf"\1{MASK}", value) if isinstance(value, str) else value
+    return veiled_text(value) if isinstance(value, str) else value
 
 
 def _origins(reading: Reading, leaves: Collection[At], environment: Collection[str]) -> dict[At, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Any
 
 from batchtrain.config import schema
@@ -39,6 +40,29 @@ def _key_length(words: list[str | int], fields: tuple[str, ...], data: Any) -> i
     if not fields:
         return most
     return next((length for length in range(1, most) if words[length] in fields), most)
+
+
+def without(data: Any, paths: Iterable[Path]) -> Any:
+    """A copy of `data` without what stands at some paths, each the key of a mapping; what is not touched is shared."""
+    branches: dict[str | int, Any] = {}
+    for path in paths:
+        branch = branches
+        for step in path:
+            branch = branch.setdefault(step, {})
+    return _without(data, branches)
+
+
+def _without(data: Any, branches: dict[str | int, Any]) -> Any:
+    if isinstance(data, list):
+        items = list(data)
+        for number, below in branches.items():
+            if isinstance(number, int) and number < len(items):
+                items[number] = _without(items[number], below)
+        return items
+    if not isinstance(data, dict):
+        return data
+    kept = {key: item for key, item in data.items() if key not in branches or branches[key]}
+    return {key: _without(item, branches[key]) if key in branches else item for key, item in kept.items()}
 
 
 def put(data: Any, path: Path, value: Any) -> Any:

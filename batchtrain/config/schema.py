@@ -207,6 +207,8 @@ class _Judge:
             yield from self._mapping(kind, data, path)
         elif name in ("VarTupleType", "ListType"):
             yield from self._sequence(kind, data, path)
+        elif name == "TupleType":
+            yield from self._some(kind, data, path)
         elif name == "DictType":
             yield from self._map(kind, data, path)
         elif name != "AnyType":
@@ -258,6 +260,14 @@ class _Judge:
         for number, item in enumerate(data):
             if item_type is None or not _taken(item, item_type):
                 yield from self.judge(kind.item_type, item, (*path, number))
+
+    def _some(self, kind: Any, data: Any, path: Path) -> Iterator[Flaw]:
+        """A list of so many items, each of its own type."""
+        if not isinstance(data, list) or len(data) != len(kind.item_types):
+            yield self._wrong(kind, data, path)
+            return
+        for number, (wanted, item) in enumerate(zip(kind.item_types, data, strict=True)):
+            yield from self.judge(wanted, item, (*path, number))
 
     def _map(self, kind: Any, data: Any, path: Path) -> Iterator[Flaw]:
         if not isinstance(data, dict):
@@ -423,7 +433,7 @@ def advice(flaw: Flaw) -> Advice:
     near, sure = nearest(flaw.word, left)
     if near and sure and _flat(near) == _flat(flaw.word):
         return Advice(f"Did you mean `{near}`?", near)
-    home = _home(flaw) if flaw.rule == "unknown-key" else ""
+    home = (_secret_home(flaw) or _home(flaw)) if flaw.rule == "unknown-key" else ""
     if home:
         return Advice(home, "")
     if near:
@@ -432,6 +442,11 @@ def advice(flaw: Flaw) -> Advice:
         return Advice(f"Did you mean `{flaw.fix}`?", flaw.fix)
     listed = flaw.rule == "unknown-key" and 0 < len(flaw.known) <= 12
     return Advice(f"Known: {', '.join(flaw.known)}." if listed else "", "")
+
+
+def is_known(word: str) -> bool:
+    """Whether any mapping of the language has a property of this name."""
+    return word in _vocabulary()
 
 
 def did_you_mean(word: str, known: tuple[str, ...]) -> str:
@@ -501,6 +516,25 @@ def _home(flaw: Flaw) -> str:
     return ""
 
 
+_SECRET_HOMES = {
+    "user_accounts": "credentials.user_accounts.NAME",
+    "additional_registries": "credentials.docker_registry.SERVER",
+    "docker": "credentials.docker_registry.SERVER",
+    "singularity": "credentials.singularity_registry.SERVER",
+    "shared_data_volumes": "credentials.shares.VOLUME",
+    "azure_storage": "credentials.storage.LINK",
+}
+"""Mappings in which people look for a secret, and where it stands."""
+
+
+def _secret_home(flaw: Flaw) -> str:
+    """Where a secret belongs that was written outside of the credentials."""
+    if flaw.path[0] == "credentials" or flaw.word not in types.SECRETS:
+        return ""
+    home = next((_SECRET_HOMES[step] for step in reversed(flaw.path) if step in _SECRET_HOMES), "")
+    return f"Secrets stand in credentials.yaml alone{f': `{home}.{flaw.word}`' if home else ''}."
+
+
 def _belongs(flaw: Flaw, home: Path) -> str:
     return f"`{flaw.word}` belongs to {_noun(home)} (`{dotted((*home, flaw.word))}`), not to {_noun(flaw.path[:-1])}."
 
@@ -551,6 +585,9 @@ _SAID = {
 def _said(kind: Any) -> str:
     if _is(kind, "LiteralType"):
         return f"one of {', '.join(str(value) for value in kind.values)}"
+    if _is(kind, "TupleType"):
+        example = ", ".join(str(1000 + 99 * number) for number in range(len(kind.item_types)))
+        return f"a list of {len(kind.item_types)} numbers, such as [{example}]"
     return _SAID.get(type(kind).__name__, "valid")
 
 

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
+from batchtrain.config.veil import veiled
 from batchtrain.plan import render
 from batchtrain.plan.types import Plan
 
@@ -53,8 +54,17 @@ def compare(plan: Plan, living: Living) -> tuple[Compared, ...]:
         if kind == "job":
             retries[name[0]] = planned.get("constraints", {}).get("maxTaskRetryCount", 0)
         filled = _filled_in(kind, 0 if "constraints" in planned else retries.get(name[0], 0))
-        found.append(_compared(kind, name, planned, _standing(living, kind, name), filled))
+        found.append(_veiled(_compared(kind, name, planned, _standing(living, kind, name), filled), plan.hidden))
     return tuple(found)
+
+
+def _veiled(compared: Compared, secrets: tuple[str, ...]) -> Compared:
+    """Without what is secret in it, on either side."""
+    differences = tuple(
+        one._replace(living=veiled(one.living, secrets), planned=veiled(one.planned, secrets))
+        for one in compared.differences
+    )
+    return compared._replace(differences=differences)
 
 
 def _filled_in(kind: str, retries: int) -> Document:

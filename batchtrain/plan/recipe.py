@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from batchtrain.config import veil
 from batchtrain.config.types import Recipe
 from batchtrain.plan import job, pool
 from batchtrain.plan.types import OFFLINE, Facts, Plan, Sources
@@ -17,4 +18,4 @@ def plan(recipe: Recipe, facts: Facts = OFFLINE, sources: Sources | None = None)
     if recipe.jobs:
         whole = whole.joined(job.plan(recipe, facts, sources))
     told = tuple(warning for warning in whole.warnings if warning.rule not in recipe.silent)
-    return whole._replace(warnings=told)
+    return whole._replace(warnings=told, hidden=veil.secrets_of(recipe.credentials))

@@ -7,19 +7,21 @@ from typing import Any
 
 import msgspec
 
+from batchtrain.config.veil import veiled, veiled_text
 from batchtrain.plan.payload import VARIABLE
 from batchtrain.plan.types import FILE_MARK, Plan, Step
 from batchtrain.plan.wire import Wire, document
 
 
 def as_document(plan: Plan) -> dict[str, Any]:
-    """`steps`, `warnings`, `implicit` and `launch`; bodies are the wire documents."""
-    return {
+    """`steps`, `warnings`, `implicit` and `launch`; bodies are the wire documents, but for what is secret."""
+    found = {
         "steps": [step_document(step) for step in plan.steps],
         "warnings": [warning.document for warning in plan.warnings],
         "implicit": [item._asdict() for item in plan.implicit],
         "launch": dict(plan.launch),
     }
+    return {name: veiled(part, plan.hidden) for name, part in found.items()}
 
 
 def step_document(step: Step) -> dict[str, Any]:
@@ -45,7 +47,7 @@ def as_text(plan: Plan) -> str:
             lines += [f"{step.method} {step.path}   ({len(body['value']):,} tasks)", *tasks.lines(body["value"])]
         else:
             lines += [f"{step.method} {step.path}", _json(body)]
-    return "\n".join([*lines, *_implicit(plan), *_launches(plan)])
+    return veiled_text("\n".join([*lines, *_implicit(plan), *_launches(plan)]), plan.hidden)
 
 
 def _json(body: Any) -> str:

@@ -44,6 +44,8 @@ class Plan(NamedTuple):
     implicit: tuple[Implicit, ...] = ()
     launch: tuple[tuple[str, str], ...] = ()
     uploads: tuple[Upload, ...] = ()
+    hidden: tuple[str, ...] = ()
+    """Secrets of the credentials, so that no rendering shows them wherever they were written."""
 
     def __str__(self) -> str:
         from batchtrain.plan import render  # rendering reads these types

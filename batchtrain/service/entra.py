@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from azure.core.credentials import AccessToken, TokenCredential
 
-from batchtrain.config.types import Aad, TokenCache
+from batchtrain.config.types import Aad, Credentials, TokenCache
 from batchtrain.errors import UsageError
 
 
@@ -76,12 +76,20 @@ class SignIn(NamedTuple):
 
 
 def cloud_of(authority: str | None, endpoint: str = "") -> Cloud:
-    """The cloud of a sign-in service's URL, else that of a service's endpoint, else the public one."""
+    """The cloud of a sign-in service's URL, else that of a Batch account's or key vault's URL, else the public one."""
     host, domain = _host(authority or ""), _host(endpoint)
     for cloud in CLOUDS:
         if host in (cloud.authority, *cloud.older_authorities):
             return cloud
-    return next((cloud for cloud in CLOUDS if not host and domain.endswith(f".{cloud.domain}")), PUBLIC)
+    if host:
+        return PUBLIC
+    return next((cloud for cloud in CLOUDS if domain.endswith((f".{cloud.domain}", f".{cloud.vault}"))), PUBLIC)
+
+
+def storage_sign_in(credentials: Credentials) -> SignIn:
+    """How to sign in to the storage accounts of the files, in the cloud of their Batch account. Raises UsageError."""
+    endpoint = (credentials.batch.account_service_url if credentials.batch else None) or ""
+    return sign_in_of(credentials.storage_aad, credentials.aad, endpoint=endpoint)
 
 
 def scope_of(resource: str) -> str:

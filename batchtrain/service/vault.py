@@ -42,7 +42,8 @@ def reader(credentials: Credentials, *, ca: str | None = None) -> Read:
         secret_id = id_of(name, place.uri)
         if secret_id not in known:
             if not signed_in:
-                signed_in.append(entra.credential(entra.sign_in_of(place.aad, credentials.aad), ca=ca))
+                sign_in = entra.sign_in_of(place.aad, credentials.aad, endpoint=secret_id)
+                signed_in.append(entra.credential(sign_in, ca=ca))
             known[secret_id] = secret(signed_in[0], secret_id, ca=ca)
         return known[secret_id]
 

@@ -7,10 +7,11 @@ from __future__ import annotations
 import importlib
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from batchtrain.config.types import CustomFactory, Recipe
@@ -120,11 +121,30 @@ def _line_of(error: BaseException) -> str:
 
 @contextmanager
 def _found_beside(directory: Path) -> Iterator[None]:
-    """The configuration's directory and the one above, first where modules are looked for."""
+    """The configuration's directory and the one above, first where modules are looked for.
+
+    What is imported from there is forgotten afterwards: another recipe may have a module of the same name, and a
+    notebook reads the file again that was just changed.
+    """
     places = [str(directory.absolute()), str(directory.absolute().parent)]
+    before = set(sys.modules)
     sys.path[:0] = places
+    importlib.invalidate_caches()
     try:
         yield
     finally:
         for place in places:
             sys.path.remove(place)
+        fresh = set(sys.modules) - before
+        own = {name for name in fresh if _stands_in(sys.modules[name], places)}
+        for name in fresh:
+            if name.partition(".")[0] in own:
+                del sys.modules[name]
+
+
+def _stands_in(module: ModuleType, places: Collection[str]) -> bool:
+    """Whether a module is a file, or a package, right in one of the directories."""
+    if "." in module.__name__ or not getattr(module, "__file__", None):
+        return False
+    file = Path(str(module.__file__))
+    return str((file.parent if file.name == "__init__.py" else file).parent) in places

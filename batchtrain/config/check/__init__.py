@@ -9,12 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from batchtrain.config.check import (
+    accounts,
     containers,
     environment,
     frameworks,
     gangs,
     images,
     jobs,
+    launches,
     networks,
     older,
     pools,
@@ -27,6 +29,7 @@ from batchtrain.config.types import Recipe
 __all__ = ["RULES", "Finding", "Found", "Rule", "run"]
 
 RULES: tuple[Rule, ...] = (
+    *accounts.RULES,
     *images.RULES,
     *pools.RULES,
     *networks.RULES,
@@ -34,6 +37,7 @@ RULES: tuple[Rule, ...] = (
     *containers.RULES,
     *jobs.RULES,
     *gangs.RULES,
+    *launches.RULES,
     *frameworks.RULES,
     *environment.RULES,
     *older.RULES,

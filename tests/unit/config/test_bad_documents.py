@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from batchtrain.config import document, load, origin, schema
 from batchtrain.errors import ConfigError
 
-PLANTED = "hunter2-Zm9vYmFy"
+PLANTED = "hunter2Zm9vYmFyX"
 POOL = """\
 # the nodes
 pool_specification:
@@ -71,7 +71,7 @@ credentials:
     account_service_url: https://a.b.batch.azure.com
     account_key: {PLANTED}
   storage:
-    link: {{account: a, account_key: "{PLANTED}"}}
+    link: {{account: one, account_key: "{PLANTED}"}}
   docker_registry:
     my.azurecr.io:
       username: u
@@ -85,9 +85,9 @@ SLOWEST = 5.0
 
 def judged(files: dict[str, bytes]) -> load.Examined:
     """What the reader says, after the rules that hold for every answer."""
-    start = time.perf_counter()
+    start = time.process_time()
     seen = load.examine(Path("somewhere"), files, needs=("pool_specification", "job_specifications"))
-    assert time.perf_counter() - start < SLOWEST
+    assert time.process_time() - start < SLOWEST
     said = "\n".join(problem.rendered(color=True) for problem in seen.problems)
     assert PLANTED not in said
     for problem in seen.problems:

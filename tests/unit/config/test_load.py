@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from batchtrain.config.filled import require_credentials
-from batchtrain.config.load import load
+from batchtrain.config.load import examine, find, load, read
 from batchtrain.errors import ConfigError, UsageError
 from batchtrain.plan import plan_recipe
 
@@ -188,9 +189,9 @@ def test_an_id_does_not_end_with_a_newline(tmp_path: Path) -> None:
 
 
 def test_credentials_never_show_their_secrets(tmp_path: Path) -> None:
-    credentials = "credentials:\n  batch: {account_service_url: https://a.b.c, account_key: hunter2}\n"
+    credentials = "credentials:\n  batch: {account_service_url: https://a.b.c, account_key: aHVudGVyMg==}\n"
     shown = repr(load(write(tmp_path, credentials=credentials, pool=POOL, jobs=JOBS)).recipe.credentials)
-    assert "hunter2" not in shown
+    assert "aHVudGVy" not in shown
     assert "account_key=***" in shown
 
 
@@ -317,3 +318,110 @@ def test_a_silenced_check_of_the_planner_is_not_told(tmp_path: Path) -> None:
     told = {name: load(place, ignore=name).recipe for name in ((), ("offline-count",))}
     rules = [{warning.rule for warning in plan_recipe(recipe).warnings} for recipe in told.values()]
     assert ["offline-count" in found for found in rules] == [True, False]
+
+
+# --- what a review found --------------------------------------------------------------------------------------------
+
+
+def said(place: Path, **more: Any) -> list[tuple[str, str]]:
+    """Every problem's path and words, whether the files are valid or not."""
+    found = examine(find(place), read(find(place)), **more)
+    return [(problem.path, f"{problem.message} {problem.hint}".strip()) for problem in found.problems]
+
+
+def test_a_pool_alone_is_a_valid_configuration(tmp_path: Path) -> None:
+    assert examine(tmp_path, read(write(tmp_path, pool=POOL))).valid
+
+
+def test_a_range_of_ports_that_is_a_text_is_told_what_it_must_be(tmp_path: Path) -> None:
+    endpoint = "{name: ssh, backend_port: 22, frontend_port_range: 1000-1100}"
+    place = write(tmp_path, pool=POOL + f"  network: {{inbound_nat_pools: [{endpoint}]}}\n")
+    assert [words for _, words in said(place)] == ["`1000-1100` is not a list of 2 numbers, such as [1000, 1099]."]
+
+
+def test_each_end_of_a_range_is_judged_by_itself(tmp_path: Path) -> None:
+    endpoint = "{name: ssh, backend_port: 22, frontend_port_range: [1000, many]}"
+    place = write(tmp_path, pool=POOL + f"  network: {{inbound_nat_pools: [{endpoint}]}}\n")
+    assert [path for path, _ in said(place)] == [
+        "pool_specification.network.inbound_nat_pools[0].frontend_port_range[1]"
+    ]
+
+
+def test_a_password_in_the_pool_file_is_sent_to_the_credentials(tmp_path: Path) -> None:
+    place = write(tmp_path, pool=POOL + "  user_accounts: [{name: al, password: hush-hush}]\n")
+    words = dict(said(place))["pool_specification.user_accounts[0].password"]
+    assert words.endswith("Secrets stand in credentials.yaml alone: `credentials.user_accounts.NAME.password`.")
+    assert "hush" not in words
+
+
+def test_a_check_that_the_file_silences_and_that_is_none_has_its_place(tmp_path: Path) -> None:
+    config = "batchtrain:\n  ignore_checks: [size-retired, size-retird, nonsense]\n"
+    with pytest.raises(ConfigError) as caught:
+        load(write(tmp_path, config=config, pool=POOL))
+    told = [(p.line, p.column, p.hint) for p in caught.value.problems]
+    assert told == [(2, 33, "Did you mean `size-retired`?"), (2, 46, "")]
+
+
+def test_a_message_about_the_credentials_shows_signs_and_names_of_ours_and_no_more(tmp_path: Path) -> None:
+    text = "credentials:\n  batch:\n    account_key: hush1\n    account_key: hush2\n    hush3 \n"
+    ((_, words), *_) = said(write(tmp_path, credentials=text))
+    assert "needs `: ` after it" in words
+    assert "hush" not in words
+
+
+def test_credentials_that_cannot_be_read_are_not_missed(tmp_path: Path) -> None:
+    config = "batchtrain: {storage_account_settings: link}\n"
+    place = write(tmp_path, credentials="credentials: [\n", config=config, pool=POOL, jobs=JOBS)
+    assert {path for path, _ in said(place)} == {""}
+
+
+def test_a_part_that_is_no_file_is_said(tmp_path: Path) -> None:
+    (tmp_path / "jobs.yaml").mkdir()
+    with pytest.raises(UsageError, match=r"jobs.yaml is no file"):
+        load(write(tmp_path, pool=POOL))
+
+
+def test_a_part_that_is_a_link_to_nothing_is_said(tmp_path: Path) -> None:
+    (tmp_path / "pool.yaml").symlink_to(tmp_path / "nowhere")
+    with pytest.raises(UsageError, match=r"pool.yaml is a link to nothing"):
+        load(write(tmp_path, jobs=JOBS))
+
+
+# --- all problems, also where a section has mistakes ----------------------------------------------------------------
+
+TWO_TASKS = """\
+job_specifications:
+- id: j
+  priority: banana
+  tasks:
+  - {id: a, command: echo, max_task_retries: many, depends_on: [nobody]}
+  - {id: b, command: echo, depends_on: [c], docker_image: not/listed}
+"""
+
+
+def test_a_mistake_in_one_property_hides_nothing_beside_it(tmp_path: Path) -> None:
+    told = {path.removeprefix("job_specifications[0].") for path, _ in said(write(tmp_path, pool=POOL, jobs=TWO_TASKS))}
+    assert told >= {"priority", "tasks[0].max_task_retries", "tasks[0].depends_on[0]", "tasks[1].depends_on[0]"}
+
+
+def test_a_mistake_says_nothing_of_what_was_left_out_with_it(tmp_path: Path) -> None:
+    pool = POOL.replace("sku: '2404', ", "")
+    assert [path for path, _ in said(write(tmp_path, pool=pool))] == [
+        "pool_specification.vm_configuration.platform_image"
+    ]
+
+
+def test_rules_across_files_wait_for_a_section_without_mistakes(tmp_path: Path) -> None:
+    config = "global_resources: {docker_images: [5: 6]}\n"
+    jobs = "job_specifications: [{id: j, tasks: [{command: echo, docker_image: some/image}]}]\n"
+    told = [path for path, _ in said(write(tmp_path, config=config, pool=POOL, jobs=jobs))]
+    assert "job_specifications[0].tasks[0].docker_image" not in told
+
+
+def test_a_name_that_is_wrong_is_not_missed_by_those_that_name_it(tmp_path: Path) -> None:
+    jobs = (
+        "job_specifications:\n- id: j\n  tasks: [{id: 'a b', command: x}, {id: c, command: x, depends_on: ['a b']}]\n"
+    )
+    assert {path for path, _ in said(write(tmp_path, pool=POOL, jobs=jobs))} <= {
+        "job_specifications[0].tasks[0].id", "job_specifications[0].tasks[1].depends_on[0]",
+    }  # fmt: skip

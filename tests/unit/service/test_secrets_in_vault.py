@@ -82,7 +82,7 @@ def test_a_whole_credentials_file_may_be_a_secret_under_what_the_file_says_itsel
 
 
 def test_secrets_named_in_a_file_that_is_a_secret_are_read_too() -> None:
-    inner = "credentials: {storage: {link: {account: a, account_key_keyvault_secret_id: deep}}}"
+    inner = "credentials: {storage: {link: {account: one, account_key_keyvault_secret_id: deep}}}"
     own = credentials(keyvault={"credentials_secret_id": ID})
     found = vault.resolved(own, Secrets(**{ID: inner, "deep": "a2V5"}))
     assert found.storage["link"].account_key == "a2V5"

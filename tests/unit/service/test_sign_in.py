@@ -212,3 +212,21 @@ def test_the_code_is_shown_with_where_to_enter_it(device: type[Device], capsys: 
     assert "sign in as me@example.com: open https://microsoft.com/devicelogin and enter the code ABC123" in said
     assert entra.PASSWORD_NOTE in said
     assert "hunter2" not in said
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "authority"),
+    [
+        ("https://mine.vault.usgovcloudapi.net/secrets/key", "login.microsoftonline.us"),
+        ("https://mine.vault.azure.cn/secrets/key", "login.chinacloudapi.cn"),
+        ("https://mine.vault.azure.net/secrets/key", "login.microsoftonline.com"),
+        ("https://mine.usgovvirginia.batch.usgovcloudapi.net", "login.microsoftonline.us"),
+    ],
+)
+def test_a_vault_or_an_account_is_signed_in_to_in_its_own_cloud(endpoint: str, authority: str) -> None:
+    assert sign_in_of(None, None, endpoint=endpoint).authority == authority
+
+
+def test_storage_is_signed_in_to_in_the_cloud_of_the_batch_account() -> None:
+    known = Credentials(batch=BatchCredentials(account_service_url="https://a.chinaeast.batch.chinacloudapi.cn"))
+    assert entra.storage_sign_in(known).authority == "login.chinacloudapi.cn"

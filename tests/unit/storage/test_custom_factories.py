@@ -21,16 +21,28 @@ def made(directory: Path, text: str | None, name: str, **custom: Any) -> dict[tu
     factory = {"custom": {"module": name, **custom}}
     tasks = [{"command": "plain"}, {"command": "{0}", "task_factory": factory}]
     document = {"directory": str(directory), "jobs": [{"id": "j", "tasks": tasks}]}
-    try:
-        return read_made(msgspec.convert(document, Recipe))
-    finally:
-        sys.modules.pop(name, None)
+    return read_made(msgspec.convert(document, Recipe))
 
 
 def test_each_tuple_of_the_function_is_a_task_s_values(tmp_path: Path) -> None:
     text = "def generate(*names, step=1):\n    for n, name in enumerate(names):\n        yield name, n * int(step)\n"
     found = made(tmp_path, text, "mine_a", input_args=["x", "y"], input_kwargs={"step": "10"})
     assert found == {("j", 1): (("x", 0), ("y", 10))}
+
+
+def test_modules_of_one_name_in_two_recipes_are_two(tmp_path: Path) -> None:
+    found = []
+    for word in ("one", "other"):
+        (tmp_path / word).mkdir()
+        found.append(made(tmp_path / word, f"def generate():\n    yield '{word}'\n", "mine_a"))
+    assert found == [{("j", 1): (("one",),)}, {("j", 1): (("other",),)}]
+    assert "mine_a" not in sys.modules
+
+
+def test_what_a_module_imports_from_elsewhere_stays(tmp_path: Path) -> None:
+
+    made(tmp_path, "import wave\ndef generate():\n    yield wave.__name__\n", "mine_a")
+    assert "wave" in sys.modules
 
 
 def test_a_value_that_is_no_tuple_is_one_value(tmp_path: Path) -> None:

@@ -1,0 +1,123 @@
+"""Rules about the credentials: what cannot be an account, a key or a secret's id; no value is repeated in a message."""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Iterator
+from urllib.parse import urlsplit
+
+import msgspec
+
+from batchtrain.config.check.subject import POOL, Path, Subject
+from batchtrain.config.check.table import CREDENTIALS, ERROR, GLOBAL, JOBS, WARNING, Found, Rule
+from batchtrain.config.check.table import POOL as READS
+from batchtrain.config.filled import is_unfilled
+
+_NAME = re.compile(r"[a-z0-9]{3,24}")
+_HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?)+(:\d{1,5})?")
+_LOOPBACK = re.compile(r"(localhost|127\.\d+\.\d+\.\d+|\[::1\])(:\d{1,5})?")
+VAULTS = (".vault.azure.net", ".vault.usgovcloudapi.net", ".vault.azure.cn", ".privatelink.vaultcore.azure.net")
+
+
+def _urls(subject: Subject) -> Found:
+    batch = subject.recipe.credentials.batch
+    url = batch.account_service_url if batch else None
+    if not url or is_unfilled(url):
+        return
+    path = ("credentials", "batch", "account_service_url")
+    scheme, _, rest = url.strip().rpartition("://")
+    host = rest.partition("/")[0]
+    near = _LOOPBACK.fullmatch(host) is not None
+    if scheme not in ("", "http", "https") or not (near or _HOST.fullmatch(host)):
+        yield path, "this is no URL of a Batch account; it looks like https://NAME.REGION.batch.azure.com"
+    elif scheme == "http" and not near:
+        yield path, "this would send signatures unencrypted; write https (only loopback may be http)"
+
+
+def _keys(subject: Subject) -> Found:
+    known = subject.recipe.credentials
+    pairs: list[tuple[Path, str | None]] = []
+    if known.batch:
+        pairs.append((("credentials", "batch", "account_key"), known.batch.account_key))
+    pairs += [(("credentials", "storage", link, "account_key"), one.account_key) for link, one in known.storage.items()]
+    for path, key in pairs:
+        if key and not is_unfilled(key) and not _is_base64(key):
+            yield path, "an account key is base64; copy it whole from the account's Keys page"
+
+
+def _is_base64(text: str) -> bool:
+    try:
+        base64.b64decode(text, validate=True)
+    except ValueError:
+        return False
+    return True
+
+
+def _storage(subject: Subject) -> Found:
+    for link, one in subject.recipe.credentials.storage.items():
+        path = ("credentials", "storage", link)
+        if not is_unfilled(one.account) and not _NAME.fullmatch(one.account):
+            yield (*path, "account"), "a storage account's name has 3 to 24 lower-case letters and digits"
+        host = one.endpoint.rpartition("://")[2].partition("/")[0]
+        if not is_unfilled(one.endpoint) and not (_HOST.fullmatch(host) or _LOOPBACK.fullmatch(host)):
+            yield (*path, "endpoint"), "this is no name of a host; write a suffix such as core.windows.net, or a URL"
+
+
+def _secret_ids(subject: Subject) -> Found:
+    for path, text in _everywhere(subject):
+        if "://" not in text or is_unfilled(text):
+            continue
+        host = (urlsplit(text).hostname or "").lower()
+        if not host.endswith(VAULTS) or not text.startswith("https://"):
+            yield path, f"this is no id of a Key Vault secret; it looks like https://NAME{VAULTS[0]}/secrets/KEY"
+
+
+def _everywhere(subject: Subject) -> Iterator[tuple[Path, str]]:
+    yield from _ids(subject.recipe.credentials, ("credentials",))
+    variable = "environment_variables_keyvault_secret_id"
+    if subject.pool is not None:
+        yield from _ids(subject.pool.additional_node_prep, (*POOL, "additional_node_prep"))
+    for path, job in subject.jobs:
+        yield (*path, variable), job.environment_variables_keyvault_secret_id or ""
+    for path, _, task in subject.tasks:
+        yield (*path, variable), task.environment_variables_keyvault_secret_id or ""
+
+
+def _ids(value: object, path: Path) -> Iterator[tuple[Path, str]]:
+    if isinstance(value, msgspec.Struct):
+        for name in value.__struct_fields__:
+            yield from _ids(getattr(value, name), (*path, name))
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            yield from _ids(item, (*path, key))
+    elif isinstance(value, str) and str(path[-1]).endswith("secret_id"):
+        yield path, value
+
+
+def _mounts(subject: Subject) -> Found:
+    known = subject.recipe.credentials.storage
+    for name, volume in subject.recipe.resources.volumes.shared_data_volumes.items():
+        account = known.get(volume.storage_account_settings or "")
+        if account is None or account.account_key or account.account_key_keyvault_secret_id or volume.identity:
+            continue
+        if volume.volume_driver in ("azureblob", "azurefile"):
+            yield (
+                ("global_resources", "volumes", "shared_data_volumes", name, "storage_account_settings"),
+                "nodes mount with the account's key, and the credentials have none"
+                + ("; give it, or an `identity` of the pool" if volume.volume_driver == "azureblob" else ""),
+            )
+
+
+_VAULT = "Key Vault: about keys, secrets and certificates (object identifiers)"
+
+RULES = (
+    Rule("account-url", ERROR, CREDENTIALS, "The account's URL is one.", "azure-batch 15.1, BatchClient", _urls),
+    Rule("account-key", ERROR, CREDENTIALS, "An account's key is base64.", "Azure Batch: shared key sign-in", _keys),
+    Rule("storage-account", ERROR, CREDENTIALS, "A storage account has a valid name and endpoint.",
+         "Azure naming rules: Microsoft.Storage", _storage),
+    Rule("secret-id", ERROR, (*CREDENTIALS, *READS, *JOBS), "A secret's id is one of a key vault.", _VAULT,
+         _secret_ids),
+    Rule("mount-key", WARNING, (*CREDENTIALS, *GLOBAL), "A mounted storage account has a key or an identity.",
+         "azure-batch 15.1, AzureBlobFileSystemConfiguration, AzureFileShareConfiguration", _mounts),
+)  # fmt: skip
