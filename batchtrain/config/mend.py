@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from batchtrain.catalog import images, sizes
 from batchtrain.catalog.offer import Catalog
-from batchtrain.config import document
+from batchtrain.config import document, schema
 from batchtrain.config.dialect import OLD_SECTIONS
 from batchtrain.config.document import Document, Place
 from batchtrain.config.load import Examined, Section
@@ -57,8 +57,8 @@ class _Edit(NamedTuple):
 
 
 def fix(files: Files, judge: Judge) -> Mended:
-    """Every problem with exactly one answer is answered."""
-    return _settled(files, judge, _answers)
+    """Every problem with exactly one answer is answered, and a number loses its quotes."""
+    return _settled(files, judge, _fixes)
 
 
 def migrate(files: Files, judge: Judge) -> Mended:
@@ -130,6 +130,36 @@ def _bare(word: str) -> str:
 
 
 # --- what to edit ---------------------------------------------------------------------------------------------------
+
+
+def _fixes(seen: Examined) -> dict[str, list[_Edit]]:
+    edits = _answers(seen)
+    for file, found in _quoted(seen).items():
+        edits[file] = _without_quarrels([*edits.get(file, ()), *found])
+    return edits
+
+
+def _quoted(seen: Examined) -> dict[str, list[_Edit]]:
+    """Numbers and truths in quotes: read as they are, but an editor with the schema says they are texts."""
+    edits: dict[str, list[_Edit]] = {}
+    for name, section in seen.reading.sections.items():
+        if not section.document.readable:
+            continue
+        found = {
+            (seen.reading.written(path), False): text
+            for path, text in schema.numbers(name, section.data)
+            if _NUMBER.fullmatch(text) and not seen.reading.setting(path)
+        }
+        places = section.document.places(found) if found else {}
+        edits.setdefault(section.document.file, []).extend(
+            _Edit(place.start, place.end, found[where], "quoted")
+            for where, place in places.items()
+            if place.exact and place.style in ("'", '"')
+        )
+    return edits
+
+
+_NUMBER = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?|true|false")
 
 
 def _answers(seen: Examined) -> dict[str, list[_Edit]]:

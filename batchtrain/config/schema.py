@@ -118,6 +118,23 @@ def fields_of(kind: Any) -> tuple[str, ...]:
     return tuple(field.encode_name for field in struct.fields) if struct else ()
 
 
+def numbers(section: str, data: Any) -> Iterator[tuple[Path, str]]:
+    """Where one section's data have a number or a truth, with its text: what need not stand in quotes."""
+    yield from _numbers(_shape(section), data, (section,))
+
+
+def _numbers(kind: Any, data: Any, path: Path) -> Iterator[tuple[Path, str]]:
+    if isinstance(data, str):
+        options = _options(kind)
+        if options and all(_is(option, "IntType", "FloatType", "BoolType") for option in options):
+            yield path, data
+        return
+    for step, item in data.items() if isinstance(data, dict) else enumerate(data) if isinstance(data, list) else ():
+        below = _below(kind, step)
+        if below is not None:
+            yield from _numbers(below, item, (*path, step))
+
+
 def is_nested(kind: Any) -> bool:
     """Whether a list or a mapping may stand here."""
     return any(_is(option, *_NESTED) for option in _options(kind))

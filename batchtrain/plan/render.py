@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import groupby
 from typing import Any
 
 import msgspec
@@ -41,12 +42,15 @@ def as_text(plan: Plan) -> str:
     """
     tasks = _Tasks()
     lines: list[str] = []
-    for step in plan.steps:
-        body = body_of(step)
-        if "value" in body:
-            lines += [f"{step.method} {step.path}   ({len(body['value']):,} tasks)", *tasks.lines(body["value"])]
+    for (method, path), same in groupby(plan.steps, lambda step: (step.method, step.path)):
+        bodies = [body_of(step) for step in same]
+        if "value" in bodies[0]:
+            added = [task for body in bodies for task in body["value"]]
+            requests = f" in {len(bodies):,} requests" if len(bodies) > 1 else ""
+            lines += [f"{method} {path}   ({len(added):,} tasks{requests})", *tasks.lines(added)]
         else:
-            lines += [f"{step.method} {step.path}", _json(body)]
+            for body in bodies:
+                lines += [f"{method} {path}", _json(body)]
     return veiled_text("\n".join([*lines, *_implicit(plan), *_launches(plan)]), plan.hidden)
 
 

@@ -40,6 +40,8 @@ ONE_ANSWER = {
     "a number with an underscore": ("dedicated: 2", "dedicated: 0_2"),
     "a number with spaces in quotes": ("dedicated: 2", "dedicated: ' 2 '"),
     "a number with a plus": ("dedicated: 2", "dedicated: +2"),
+    "a quoted number": ("dedicated: 2", "dedicated: '2'"),
+    "a quoted truth": ("enabled: true", 'enabled: "true"'),
     "a number with zeros": ("dedicated: 2", "dedicated: 002"),
 }
 
@@ -48,6 +50,11 @@ ONE_ANSWER = {
 def test_what_has_one_answer_is_answered_and_the_rest_stays(kind: str) -> None:
     right, wrong = ONE_ANSWER[kind]
     assert mended(POOL.replace(right, wrong)) == POOL
+
+
+def test_text_keeps_its_quotes_though_it_looks_like_a_number() -> None:
+    assert mended(POOL + "  metadata: {a: '1'}\n") == POOL + "  metadata: {a: '1'}\n"
+    assert mended(POOL.replace("id: p", "id: '1'")) == POOL.replace("id: p", "id: '1'")
 
 
 def test_a_renamed_property_gets_todays_name() -> None:

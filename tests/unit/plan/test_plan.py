@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from batchtrain.config.types import Credentials, Recipe
+from batchtrain.config.types import Credentials, Job, Recipe
 from batchtrain.errors import PlanError
 from batchtrain.launchers.types import File
 from batchtrain.plan import Facts, Plan, PoolFacts, names, payload, plan_jobs, plan_pool, render
@@ -265,3 +265,10 @@ def test_made_task_ids_pass_over_those_that_are_taken() -> None:
         "task-00001",
         "task-00002",
     ]
+
+
+def test_tasks_of_many_requests_are_shown_as_one_addition() -> None:
+    tasks = [{"command": f"echo {number}"} for number in range(250)]
+    whole = msgspec.structs.replace(recipe(), jobs=msgspec.convert([{"id": "j", "tasks": tasks}], tuple[Job, ...]))
+    lines = [line for line in render.as_text(plan_jobs(whole)).splitlines() if line.startswith("POST")]
+    assert lines == ["POST /jobs", "POST /jobs/j/addtaskcollection   (250 tasks in 3 requests)"]
