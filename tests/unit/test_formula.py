@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from batchtrain.formula import FormulaError, Result, Seen, evaluate, parse
+from batchtrain.formula import FormulaError, Result, Seen, evaluate, judge, parse
 
 NOW = datetime(2026, 11, 23, 13, 5, 7, tzinfo=timezone.utc)  # a Monday
 
@@ -211,3 +211,34 @@ def test_any_text_is_a_formula_or_a_formula_error(text: str) -> None:
         run(text, ActiveTasks=samples(1, 2))
     except FormulaError as error:
         assert error.line >= 1
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("$TargetDedicatedNode = 5;", "line 1, column 1: the service knows no $TargetDedicatedNode; did you mean"),
+        ("$TargetDedicatedNodes = avrg(vec(1));", "column 25: there is no function `avrg`; did you mean `avg`?"),
+        ("$TargetDedicatedNodes = tasks;", "`tasks` is set nowhere above"),
+        ("$CPUPercent = 1; $TargetDedicatedNodes = 1;", "$CPUPercent can only be read"),
+        ("x = 1;", "it sets no target, such as $TargetDedicatedNodes"),
+        ("$TargetDedicatedNodes = $PendingTask.GetSample(1);", "did you mean `$PendingTasks`?"),
+        (
+            "$TargetDedicatedNodes = $PendingTasks.GetSampel(1);",
+            "there is no `.GetSampel()`; did you mean `GetSample`?",
+        ),
+        ("$TargetDedicatedNodes = min(5, 1;", "`,` or `)` is missing before `;`"),
+        ("$TargetDedicatedNodes = TimeInterval_Hours;", "did you mean `TimeInterval_Hour`?"),
+    ],
+)
+def test_a_mistake_is_found_without_samples(text: str, said: str) -> None:
+    (error,) = judge(text)
+    assert said in str(error)
+
+
+def test_all_mistakes_of_a_formula_are_found() -> None:
+    assert [error.line for error in judge("a = b;\nc = d();\n$TargetDedicatedNodes = a + c;")] == [1, 2]
+
+
+def test_a_formula_that_can_be_evaluated_is_right() -> None:
+    text = "$t = $PendingTasks.GetSample(TimeInterval_Minute * 5); n = $t > 3 ? 2 : 0; // so many\n"
+    assert judge(text + "$TargetDedicated = n; $NodeDeallocationOption = taskcompletion;") == ()
