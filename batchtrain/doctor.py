@@ -16,7 +16,7 @@ from batchtrain.config.types import PlatformImage, Pool, Recipe
 from batchtrain.errors import BatchtrainError, Unreachable, UsageError
 from batchtrain.service import arm, look
 from batchtrain.service.connect import Account
-from batchtrain.service.seen import ImageSeen, JobSeen, PoolSeen
+from batchtrain.service.seen import ImageSeen, JobSeen, PoolSeen, ScheduleSeen
 
 if TYPE_CHECKING:
     from azure.batch import BatchClient
@@ -71,6 +71,7 @@ class Facts(NamedTuple):
     region: Region | Unknown
     recipe: Recipe | None = None
     catalog: Catalog = Catalog()
+    schedules: tuple[ScheduleSeen, ...] | Unknown = ()
 
     @property
     def unreachable(self) -> bool:
@@ -104,6 +105,7 @@ def examine(
         region=_region(account, recipe, environment) if not out_of_reach else Unknown("the account cannot be used"),
         recipe=recipe,
         catalog=catalog,
+        schedules=pools if isinstance(pools, Unknown) else _try(lambda: look.schedules(client)),
     )
 
 
@@ -182,10 +184,13 @@ def _jobs(facts: Facts) -> Check:
     if isinstance(facts.jobs, Unknown):
         return Check("jobs", NOT_CHECKED, "see account")
     quota = facts.region.account.jobs if isinstance(facts.region, Region) else None
-    active = [job for job in facts.jobs if job.state != "completed"]
-    said = f"{len(active)} not completed" + (f" of at most {quota}" if quota is not None else "")
+    schedules = () if isinstance(facts.schedules, Unknown) else facts.schedules
+    both: tuple[JobSeen | ScheduleSeen, ...] = (*facts.jobs, *schedules)  # one quota holds for both
+    active = [one for one in both if one.state != "completed"]
+    what = "jobs and schedules " if schedules else ""
+    said = f"{len(active)} {what}not completed" + (f" of at most {quota}" if quota is not None else "")
     names = {job.id for job in facts.recipe.jobs} if facts.recipe is not None else set()
-    there = sorted(names & {job.id for job in facts.jobs})
+    there = sorted(names & {one.id for one in both})
     if there:
         step = f"batchtrain jobs del {there[0]}{facts.account.option}"
         return Check(
@@ -202,7 +207,7 @@ def _image(facts: Facts) -> Check:
         return Check("image", NOT_CHECKED, NO_RECIPE)
     wanted = pool.vm_configuration.platform_image
     if wanted is None:
-        return Check("image", NOT_CHECKED, "an image of your own: only the pool itself will show whether it starts")
+        return _own_image(facts, pool)
     if isinstance(facts.images, Unknown):
         return Check("image", NOT_CHECKED, "see account")
     name = f"{wanted.publisher}:{wanted.offer}:{wanted.sku}"
@@ -213,6 +218,19 @@ def _image(facts: Facts) -> Check:
         step = f"use {instead}" if instead else "`az batch pool supported-images list` shows what there is"
         return Check("image", FAIL, f"{name} is not among the images that the account supports", step)
     return _offered(facts, name, wanted, seen)
+
+
+def _own_image(facts: Facts, pool: Pool) -> Check:
+    said = "an image of your own: only the pool itself will show whether it starts"
+    told = pool.vm_configuration
+    image = told.custom_image or told.shared_gallery_image or told.community_gallery_image
+    agent = image.node_agent if image is not None else None
+    if agent is None or isinstance(facts.images, Unknown) or not facts.images:
+        return Check("image", NOT_CHECKED, said)
+    known = sorted({one.node_agent for one in facts.images})
+    if agent.lower() in map(str.lower, known):
+        return Check("image", NOT_CHECKED, f"{said}; the account knows its node agent")
+    return Check("image", FAIL, f"the account knows no node agent {agent}", f"write one of {', '.join(known)}")
 
 
 def _offered(facts: Facts, name: str, wanted: PlatformImage, seen: ImageSeen) -> Check:
@@ -296,7 +314,7 @@ def _dedicated(facts: Facts) -> Check:
     if quota is None:
         return Check("quota", NOT_CHECKED, f"no quota is told for the family of {pool.vm_size}")
     of = family if seen.by_family else "dedicated cores"
-    return _compared("quota", facts, pool.vm_count.dedicated, quota, of, spot=False)
+    return _compared("quota", facts, _most(pool, spot=False), quota, of, spot=False)
 
 
 def _spot(facts: Facts) -> Check:
@@ -305,8 +323,18 @@ def _spot(facts: Facts) -> Check:
         return Check("spot quota", NOT_CHECKED, region.why if isinstance(region, Unknown) else NO_RECIPE)
     if region.account.spot_cores is None:
         return Check("spot quota", NOT_CHECKED, "no quota is told for spot nodes")
-    nodes = pool.vm_count.low_priority
+    nodes = _most(pool, spot=True)
     return _compared("spot quota", facts, nodes, region.account.spot_cores, "spot cores", spot=True)
+
+
+def _most(pool: Pool, *, spot: bool) -> int:
+    """The most nodes that the pool will have; of a formula of one's own nobody knows more than the first number."""
+    said = pool.vm_count.low_priority if spot else pool.vm_count.dedicated
+    scenario = pool.autoscale.scenario if pool.autoscale is not None and not pool.autoscale.formula else None
+    if scenario is None:
+        return said
+    most = scenario.maximum_vm_count
+    return max(said, (most.low_priority if spot else most.dedicated) or 0)
 
 
 def _compared(name: str, facts: Facts, nodes: int, quota: int, of: str, *, spot: bool) -> Check:

@@ -6,16 +6,29 @@ from datetime import date, datetime, timezone
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from batchtrain import doctor
 from batchtrain.catalog.offer import Catalog
 from batchtrain.catalog.sizes import VmSize
-from batchtrain.config.types import Job, PlatformImage, Pool, Recipe, Task, VmConfiguration, VmCount
+from batchtrain.config.types import (
+    Autoscale,
+    CustomImage,
+    Job,
+    NodeCaps,
+    PlatformImage,
+    Pool,
+    Recipe,
+    Scenario,
+    Task,
+    VmConfiguration,
+    VmCount,
+)
 from batchtrain.doctor import Check, Facts, Region, Unknown
 from batchtrain.service import arm
 from batchtrain.service.connect import Account
 from batchtrain.service.entra import SignIn
-from batchtrain.service.seen import ImageSeen, JobSeen, PoolSeen
+from batchtrain.service.seen import ImageSeen, JobSeen, PoolSeen, ScheduleSeen
 from tests import management
 
 TODAY = date(2026, 11, 21)
@@ -215,3 +228,29 @@ def test_what_resource_manager_does_not_tell_is_not_checked_and_says_why() -> No
 
 def test_no_check_shows_a_key() -> None:
     assert "a2V5" not in repr(doctor.checks(facts()))
+
+
+def test_job_schedules_count_against_the_same_quota_as_jobs() -> None:
+    quota = region().account.jobs
+    assert quota is not None
+    schedules = tuple(ScheduleSeen(f"s{number}", "active") for number in range(quota))
+    assert check("jobs", facts(schedules=schedules)).result == "fail"
+    assert check("jobs", facts(schedules=tuple(one._replace(state="completed") for one in schedules))).result == "ok"
+
+
+def test_a_pool_that_scales_is_held_against_the_quota_with_its_most_nodes() -> None:
+    seen = recipe(dedicated=1)
+    assert seen.pool is not None
+    scenario = Scenario(name="pending_tasks", maximum_vm_count=NodeCaps(dedicated=10_000, low_priority=0))
+    scaled = structs.replace(seen, pool=structs.replace(seen.pool, autoscale=Autoscale(scenario=scenario)))
+    assert check("quota", facts()).result == "ok"
+    assert check("quota", facts(recipe=scaled)).result == "fail"
+
+
+@pytest.mark.parametrize(("agent", "result"), [("batch.node.ubuntu 24.04", "not checked"), ("mine", "fail")])
+def test_the_node_agent_of_an_image_of_ones_own_is_one_that_the_account_knows(agent: str, result: str) -> None:
+    own = VmConfiguration(custom_image=CustomImage(arm_image_id="/a", node_agent=agent))
+    seen = recipe()
+    assert seen.pool is not None
+    found = check("image", facts(recipe=structs.replace(seen, pool=structs.replace(seen.pool, vm_configuration=own))))
+    assert found.result == result
