@@ -20,6 +20,8 @@ from azure.batch._utils.model_base import Model, _RestField
 
 MODELS: dict[str, type[Model]] = {
     "pool.add": models.BatchPoolCreateOptions,
+    "pool.resize": models.BatchPoolResizeOptions,
+    "pool.autoscale": models.BatchPoolEnableAutoScaleOptions,
     "job.add": models.BatchJobCreateOptions,
     "job.complete": models.BatchJobUpdateOptions,
     "schedule.add": models.BatchJobScheduleCreateOptions,
@@ -27,6 +29,9 @@ MODELS: dict[str, type[Model]] = {
     "node.user": models.BatchNodeUserCreateOptions,
 }
 """The model of each action of a plan; a request with `value` holds many tasks."""
+
+NOT_OF_BATCH = frozenset({"blob.upload", "files.upload", "pool.identity"})
+"""Actions that another service answers, so that no model of Batch fits."""
 
 _SPAN = re.compile(r"P(?=.)(\d+D)?(T(?=\d)(\d+H)?(\d+M)?(\d+(\.\d+)?S)?)?")
 _MOMENT = re.compile(r"\{\{expires:[^{}]+\}\}|\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:\d\d)")

@@ -14,8 +14,10 @@ from datetime import date
 from typing import NamedTuple
 
 DOCKER, RDMA, NVIDIA, ROCM, INTELMPI, GEN2 = "docker", "rdma", "nvidia", "rocm", "intelmpi", "gen2"
+VOLTA = "volta"
+"""Beside `nvidia`: the driver still knows GPUs older than Turing. Azure keeps images of their own for V100."""
 
-# The service's own words, as `capabilities` of GET /supportedimages has them; it has none for ROCm.
+# The service's own words, as `capabilities` of GET /supportedimages has them; it has none for ROCm and Volta.
 SERVICE_WORDS = {
     DOCKER: "DockerCompatible",
     RDMA: "SupportsRDMAOnly",
@@ -33,7 +35,7 @@ class Image(NamedTuple):
     sku: str
     """Exact in SUPPORTED; in RETIRED a pattern with * (`7.*`)."""
     node_agent: str
-    """The node agent SKU id a pool must name beside the image."""
+    """The node agent SKU id a pool must name beside the image; empty where nothing public says it."""
     os: str = "linux"
     """linux or windows."""
     capabilities: frozenset[str] = frozenset()
@@ -56,6 +58,7 @@ UBUNTU = "canonical:ubuntu-24_04-lts:server"
 ALMA = "almalinux:almalinux-x86_64:9-gen2"
 WINDOWS = "microsoftwindowsserver:windowsserver:2022-datacenter"
 HPC = frozenset({DOCKER, RDMA, NVIDIA, GEN2})
+HPC_VOLTA = HPC | {VOLTA}
 HPC_AMD = frozenset({DOCKER, RDMA, ROCM, GEN2})
 GEN2_ONLY = frozenset({GEN2})
 JAMMY, WINDOWS_2016 = date(2027, 6, 30), date(2027, 1, 12)
@@ -66,12 +69,12 @@ SUPPORTED: tuple[Image, ...] = (
     Image("microsoft-dsvm", "ubuntu-hpc", "2404", "batch.node.ubuntu 24.04", "linux", HPC),
     Image("microsoft-dsvm", "ubuntu-hpc", "2404-rocm", "batch.node.ubuntu 24.04", "linux", HPC_AMD),
     Image("microsoft-dsvm", "ubuntu-hpc", "2204", "batch.node.ubuntu 22.04", "linux", HPC, JAMMY, UBUNTU_HPC),
-    Image("microsoft-dsvm", "ubuntu-hpc", "2204-v100", "batch.node.ubuntu 22.04", "linux", HPC, JAMMY,
+    Image("microsoft-dsvm", "ubuntu-hpc", "2204-v100", "batch.node.ubuntu 22.04", "linux", HPC_VOLTA, JAMMY,
           "almalinux:almalinux-hpc:8_10-hpc-v100-gen2"),
     Image("microsoft-dsvm", "ubuntu-hpc", "2204-rocm", "batch.node.ubuntu 22.04", "linux", HPC_AMD, JAMMY,
           "microsoft-dsvm:ubuntu-hpc:2404-rocm"),
     Image("almalinux", "almalinux-hpc", "8_10-hpc-gen2", "batch.node.el 8", "linux", HPC),
-    Image("almalinux", "almalinux-hpc", "8_10-hpc-v100-gen2", "batch.node.el 8", "linux", HPC),
+    Image("almalinux", "almalinux-hpc", "8_10-hpc-v100-gen2", "batch.node.el 8", "linux", HPC_VOLTA),
     Image("almalinux", "almalinux-hpc", "9-hpc-gen2", "batch.node.el 9", "linux", HPC),
     Image("almalinux", "almalinux-x86_64", "8-gen2", "batch.node.el 8", "linux", GEN2_ONLY),
     Image("almalinux", "almalinux-x86_64", "9-gen2", "batch.node.el 9", "linux", GEN2_ONLY),
@@ -95,14 +98,21 @@ SUPPORTED: tuple[Image, ...] = (
     Image("microsoftwindowsserver", "windowsserver", "2022-datacenter", "batch.node.windows amd64", "windows"),
 )  # fmt: skip
 
+# Batch has an agent for Azure Linux 3 since 1.12.15 (Azure/Batch issue 188); its name stands on no public page.
+AGENT_UNNAMED: tuple[Image, ...] = (
+    Image("azure-hpc", "azurelinux-hpc", "3", "", "linux", HPC),
+    Image("azure-hpc", "azurelinux-hpc", "3-fips", "", "linux", HPC),
+    Image("azure-hpc", "azurelinux-hpc", "3-v100", "", "linux", HPC_VOLTA),
+)  # fmt: skip
+
 # What people's old files name. The end of a node agent ends every image of it; 31 December 2024 is the day pools of the
 # agents that had already lost support were scaled to zero (Azure/Batch issue 180).
 XENIAL, BIONIC, FOCAL = date(2021, 5, 21), date(2023, 5, 30), date(2025, 4, 23)
 CENTOS_7, CENTOS_8, CUT_OFF = date(2024, 6, 30), date(2021, 12, 31), date(2024, 12, 31)
 SEMI_ANNUAL = date(2022, 8, 9)
 RDMA_INTEL = frozenset({RDMA, INTELMPI})
-CONTAINER_GPU = frozenset({DOCKER, NVIDIA})
-CONTAINER_RDMA = frozenset({DOCKER, RDMA, NVIDIA})
+CONTAINER_GPU = frozenset({DOCKER, NVIDIA, VOLTA})
+CONTAINER_RDMA = frozenset({DOCKER, RDMA, NVIDIA, VOLTA})
 RETIRED: tuple[Image, ...] = (
     Image("openlogic", "centos-hpc", "7.*", "batch.node.centos 7", "linux", RDMA_INTEL, CENTOS_7, UBUNTU_HPC),
     Image("openlogic", "centos-hpc", "8*", "batch.node.centos 8", "linux", frozenset({RDMA}), CENTOS_8, UBUNTU_HPC),
@@ -113,8 +123,8 @@ RETIRED: tuple[Image, ...] = (
     Image("canonical", "ubuntuserver", "18.04*", "batch.node.ubuntu 18.04", "linux", frozenset(), BIONIC, UBUNTU),
     Image("canonical", "0001-com-ubuntu-server-focal", "20_04*", "batch.node.ubuntu 20.04", "linux", frozenset(),
           FOCAL, UBUNTU),
-    Image("microsoft-dsvm", "ubuntu-hpc", "1804", "batch.node.ubuntu 18.04", "linux", HPC, BIONIC, UBUNTU_HPC),
-    Image("microsoft-dsvm", "ubuntu-hpc", "2004", "batch.node.ubuntu 20.04", "linux", HPC, FOCAL, UBUNTU_HPC),
+    Image("microsoft-dsvm", "ubuntu-hpc", "1804", "batch.node.ubuntu 18.04", "linux", HPC_VOLTA, BIONIC, UBUNTU_HPC),
+    Image("microsoft-dsvm", "ubuntu-hpc", "2004", "batch.node.ubuntu 20.04", "linux", HPC_VOLTA, FOCAL, UBUNTU_HPC),
     Image("microsoft-azure-batch", "ubuntu-server-container", "16-04*", "batch.node.ubuntu 16.04", "linux",
           CONTAINER_GPU, XENIAL, UBUNTU_HPC),
     Image("microsoft-azure-batch", "ubuntu-server-container-rdma", "16-04*", "batch.node.ubuntu 16.04", "linux",
@@ -134,7 +144,7 @@ RETIRED: tuple[Image, ...] = (
           frozenset({DOCKER}), SEMI_ANNUAL, WINDOWS),
 )  # fmt: skip
 
-IMAGES = (*SUPPORTED, *RETIRED)
+IMAGES = (*SUPPORTED, *AGENT_UNNAMED, *RETIRED)
 
 
 def find(publisher: str, offer: str, sku: str, among: Iterable[Image] = IMAGES) -> Image | None:

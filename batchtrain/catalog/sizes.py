@@ -9,10 +9,13 @@ and Batch Shipyard's own tables for which of them spoke Network Direct.
 
 from __future__ import annotations
 
-import difflib
+import re
 from collections.abc import Iterable
 from datetime import date
+from itertools import takewhile
 from typing import Any, NamedTuple
+
+from batchtrain.catalog.likeness import mistakes
 
 
 class VmSize(NamedTuple):
@@ -55,6 +58,10 @@ class Successor(NamedTuple):
     old_cuda: str | None
     """The size that can still run builds for CUDA 8 to 10 (CNTK 2.x); None when the question does not arise."""
     reason: str
+
+
+READ = date(2026, 11, 1)
+"""The day of these tables; what had been taken away by then is gone whenever somebody asks."""
 
 
 Row = tuple[Any, ...]
@@ -216,22 +223,35 @@ HPC_GONE = (
     *_series("A8-A11", ("A10", 8, 56), ("A11", 16, 112), retired=A8_GONE),
 )  # fmt: skip
 
+ARM: dict[str, Any] = {"architecture": "arm64", "generation": 2}
+GEN2: dict[str, Any] = {"generation": 2}
+
 # Ordinary sizes whose numbers follow no rule. sizes-previous-gen.md, dv2-dsv2-series.md, av2-series.md.
 AV1, DV2, AV2, DV3 = date(2024, 8, 31), date(2028, 5, 1), date(2028, 11, 15), date(2029, 11, 15)
+B_ROWS = (
+    ("1ls", 1, 0.5), ("1s", 1, 1), ("1ms", 1, 2), ("2s", 2, 4), ("2ms", 2, 8), ("4ms", 4, 16), ("8ms", 8, 32),
+    ("12ms", 12, 48), ("16ms", 16, 64), ("20ms", 20, 80),
+)  # fmt: skip
 D_ROWS = (
     ("1", 1, 3.5), ("2", 2, 7), ("3", 4, 14), ("4", 8, 28), ("11", 2, 14), ("12", 4, 28), ("13", 8, 56),
     ("14", 16, 112),
 )  # fmt: skip
 DV2_ROWS = (*D_ROWS, ("5", 16, 56), ("15", 20, 140))
+G_ROWS = (("1", 2, 28), ("2", 4, 56), ("3", 8, 112), ("4", 16, 224), ("5", 32, 448))
 ORDINARY = (
-    *_series("A", ("A1", 1, 1.75), ("A2", 2, 3.5), ("A3", 4, 7), ("A4", 8, 14), ("A5", 2, 14), ("A6", 4, 28),
-             ("A7", 8, 56), retired=AV1),
+    *_series("A", ("A0", 1, 0.75), ("A1", 1, 1.75), ("A2", 2, 3.5), ("A3", 4, 7), ("A4", 8, 14), ("A5", 2, 14),
+             ("A6", 4, 28), ("A7", 8, 56), retired=AV1),
     *_series("Av2", ("A1_v2", 1, 2), ("A2_v2", 2, 4), ("A4_v2", 4, 8), ("A8_v2", 8, 16), ("A2m_v2", 2, 16),
              ("A4m_v2", 4, 32), ("A8m_v2", 8, 64), retired=AV2),
     *_series("D", *((f"D{n}", cores, memory) for n, cores, memory in D_ROWS), retired=DV2),
     *_series("DS", *((f"DS{n}", cores, memory) for n, cores, memory in D_ROWS), retired=DV2),
     *_series("Dv2", *((f"D{n}_v2", cores, memory) for n, cores, memory in DV2_ROWS), retired=DV2),
     *_series("DSv2", *((f"DS{n}_v2", cores, memory) for n, cores, memory in DV2_ROWS), retired=DV2),
+    *_series("B", *((f"B{n}", cores, memory) for n, cores, memory in B_ROWS), retired=AV2),
+    *_series("G", *((f"G{n}", cores, memory) for n, cores, memory in G_ROWS), retired=AV2),
+    *_series("GS", *((f"GS{n}", cores, memory) for n, cores, memory in G_ROWS), retired=AV2),
+    *_series("NP", ("NP10s", 10, 168), ("NP20s", 20, 336), ("NP40s", 40, 672), retired=date(2027, 5, 31),
+             notes="FPGAs (Alveo U250); no size with FPGAs follows it"),
     *_series("Ev3", ("E64_v3", 64, 432), retired=DV3),
     *_series("Esv3", ("E64s_v3", 64, 432), retired=DV3),
     *_series("Ev4", ("E64_v4", 64, 504)),
@@ -243,14 +263,70 @@ ORDINARY = (
     *_series("Edsv5", ("E96ds_v5", 96, 672)),
     *_series("Easv5", ("E96as_v5", 96, 672)),
     *_series("Eadsv5", ("E96ads_v5", 96, 672)),
+    *_series("Eav4", ("E96a_v4", 96, 672)),
+    *_series("Esv4", ("E80is_v4", 80, 504)),
+    *_series("Edsv4", ("E80ids_v4", 80, 504)),
+    *_series("Ev5", ("E96_v5", 96, 672)),
+    *_series("Edv5", ("E96d_v5", 96, 672)),
+    *_series("Esv5", ("E104is_v5", 104, 672)),
+    *_series("Edsv5", ("E104ids_v5", 104, 672)),
+    *_series("Epsv5", ("E32ps_v5", 32, 208), **ARM),
+    *_series("Epdsv5", ("E32pds_v5", 32, 208), **ARM),
+    *_series("Epsv6", ("E96ps_v6", 96, 672), **ARM),
+    *_series("Epdsv6", ("E96pds_v6", 96, 672), **ARM),
+    *_series("Esv6", ("E192is_v6", 192, 1832), **GEN2),
+    *_series("Edsv6", ("E192ids_v6", 192, 1832), **GEN2),
+    *_series("FXmsv2", ("FX96ms_v2", 96, 1832), **GEN2),
+    *_series("FXmdsv2", ("FX96mds_v2", 96, 1832), **GEN2),
+    *_series("Ebsv5", ("E96bs_v5", 96, 672)),
+    *_series("Ebdsv5", ("E96bds_v5", 96, 672)),
+)  # fmt: skip
+
+# Confidential VMs, and the enclave sizes before them. general-purpose/dc*.md, memory-optimized/ec*.md;
+# dates: dcsv2-, dcsv3-, dcccv5-series-retirement.md.
+DCSV2, DCSV3, DC_CC = date(2026, 6, 30), date(2029, 10, 31), date(2026, 8, 1)
+CONFIDENTIAL = (
+    *_series("DCsv2", ("DC1s_v2", 1, 4), ("DC2s_v2", 2, 8), ("DC4s_v2", 4, 16), ("DC8_v2", 8, 32), generation=2,
+             retired=DCSV2),
+    *_series("ECasv5", ("EC96as_v5", 96, 672), ("EC96ias_v5", 96, 672), generation=2),
+    *_series("ECadsv5", ("EC96ads_v5", 96, 672), ("EC96iads_v5", 96, 672), generation=2),
+)  # fmt: skip
+
+# The M series. m-series.md, mv2-series.md, msv2-mdsv2-series.md, msv3-mdsv3-*-series.md, mbsv3-mbdsv3-series.md.
+M192 = date(2027, 3, 31)
+MSV2_ROWS = ((32, "m", 875), (64, "", 1024), (64, "m", 1792), (128, "", 2048), (128, "m", 3892))
+M192_ROWS = (("is", 2048), ("ims", 4096), ("ids", 2048), ("idms", 4096))
+MSV3_ROWS = (
+    (12, "", 240), (24, "", 480), (48, "_1", 974), (96, "_1", 974), (96, "_2", 1946), (176, "_3", 2794),
+    (176, "_4", 3892), (416, "_6", 5696), (416, "_8", 7600), (624, "_12", 11400), (832, "_12", 11400),
+)  # fmt: skip
+MB_ROWS = ((16, 128), (32, 256), (48, 384), (64, 512), (96, 768), (128, 1024), (176, 1536))
+MEMORY = (
+    *_series("M", ("M8ms", 8, 218.75), ("M16ms", 16, 437.5), ("M32ts", 32, 192), ("M32ls", 32, 256),
+             ("M32ms", 32, 875), ("M64ls", 64, 512), ("M64s", 64, 1024), ("M64ms", 64, 1792), ("M64", 64, 1024),
+             ("M64m", 64, 1792), ("M128s", 128, 2048), ("M128ms", 128, 3892), ("M128", 128, 2048),
+             ("M128m", 128, 3892)),
+    *_series("Mv2", ("M208s_v2", 208, 2850), ("M208ms_v2", 208, 5700), ("M416s_v2", 416, 5700),
+             ("M416ms_v2", 416, 11400), ("M416is_v2", 416, 5700), ("M416ims_v2", 416, 11400), generation=2),
+    *_series("Msv2", *((f"M{n}{m}s_v2", n, memory) for n, m, memory in MSV2_ROWS), generation=2),
+    *_series("Mdsv2", *((f"M{n}d{m}s_v2", n, memory) for n, m, memory in MSV2_ROWS), generation=2),
+    *_series("Msv2", *((f"M192{n}_v2", 192, memory) for n, memory in M192_ROWS), generation=2, retired=M192),
+    *_series("Msv3", *((f"M{n}s{tail}_v3", n, memory) for n, tail, memory in MSV3_ROWS),
+             ("M832is_16_v3", 832, 15200), generation=2),
+    *_series("Mdsv3", *((f"M{n}ds{tail}_v3", n, memory) for n, tail, memory in MSV3_ROWS),
+             ("M832ids_16_v3", 832, 15200), generation=2),
+    *_series("Mbsv3", *((f"M{n}bs_v3", n, memory) for n, memory in MB_ROWS), generation=2),
+    *_series("Mbdsv3", *((f"M{n}bds_v3", n, memory) for n, memory in MB_ROWS), generation=2),
+    *_series("Mbdsv3", ("M64bds_1_v3", 64, 1397), ("M96bds_2_v3", 96, 1946), ("M128bds_3_v3", 128, 2794),
+             ("M176bds_4_v3", 176, 3892), generation=2),
 )  # fmt: skip
 
 # Ordinary sizes that follow a rule: (family, name with the cores, GiB a core, cores, what all share).
 # sizes/general-purpose/**, compute-optimized/**, memory-optimized/**; dates: retired-sizes-list.md.
 TO_16, TO_48, TO_64 = (1, 2, 4, 8, 16), (2, 4, 8, 16, 20, 32, 48), (2, 4, 8, 16, 32, 48, 64)
-TO_96, TO_128, E_TO_64 = (*TO_64, 96), (*TO_64, 96, 128), (*TO_48, 64)
-ARM: dict[str, Any] = {"architecture": "arm64", "generation": 2}
-GEN2: dict[str, Any] = {"generation": 2}
+TO_32, TO_96, TO_128, E_TO_64 = (2, 4, 8, 16, 32), (*TO_64, 96), (*TO_64, 96, 128), (*TO_48, 64)
+TO_160, TO_372, L_TO_80 = (*TO_128, 160), (*TO_128, 192, 248, 372), (8, 16, 32, 48, 64, 80)
+FX_TO_64, CC_TO_96 = (2, 4, 8, 12, 16, 24, 32, 48, 64), (4, 8, 16, 32, 48, 64, 96)
 BY_RULE: tuple[tuple[str, str, int, tuple[int, ...], dict[str, Any]], ...] = (
     ("F", "F{}", 2, TO_16, {"retired": AV2}),
     ("Fs", "F{}s", 2, TO_16, {"retired": AV2}),
@@ -292,15 +368,119 @@ BY_RULE: tuple[tuple[str, str, int, tuple[int, ...], dict[str, Any]], ...] = (
     ("Falsv6", "F{}als_v6", 2, TO_64, GEN2),
     ("Esv6", "E{}s_v6", 8, E_TO_64, GEN2),
     ("Easv6", "E{}as_v6", 8, E_TO_64, GEN2),
-    ("Lsv3", "L{}s_v3", 8, (8, 16, 32, 48, 64, 80), {}),
-    ("Lasv3", "L{}as_v3", 8, (8, 16, 32, 48, 64, 80), {}),
+    ("Bsv2", "B{}s_v2", 4, TO_32, {}),
+    ("Bsv2", "B{}ls_v2", 2, TO_32, {}),
+    ("Basv2", "B{}as_v2", 4, TO_32, {}),
+    ("Basv2", "B{}als_v2", 2, TO_32, {}),
+    ("Bpsv2", "B{}ps_v2", 4, (2, 4, 8, 16), ARM),
+    ("Bpsv2", "B{}pls_v2", 2, (2, 4, 8, 16), ARM),
+    ("Dlsv5", "D{}ls_v5", 2, TO_96, {}),
+    ("Dldsv5", "D{}lds_v5", 2, TO_96, {}),
+    ("Dplsv5", "D{}pls_v5", 2, TO_64, ARM),
+    ("Dpldsv5", "D{}plds_v5", 2, TO_64, ARM),
+    ("Dlsv6", "D{}ls_v6", 2, TO_128, GEN2),
+    ("Dldsv6", "D{}lds_v6", 2, TO_128, GEN2),
+    ("Dalsv6", "D{}als_v6", 2, TO_96, GEN2),
+    ("Daldsv6", "D{}alds_v6", 2, TO_96, GEN2),
+    ("Dplsv6", "D{}pls_v6", 2, TO_96, ARM),
+    ("Dpldsv6", "D{}plds_v6", 2, TO_96, ARM),
+    ("Dsv7", "D{}s_v7", 4, TO_372, GEN2),
+    ("Ddsv7", "D{}ds_v7", 4, TO_372, GEN2),
+    ("Dlsv7", "D{}ls_v7", 2, TO_128, GEN2),
+    ("Dldsv7", "D{}lds_v7", 2, TO_128, GEN2),
+    ("Dasv7", "D{}as_v7", 4, TO_160, GEN2),
+    ("Dadsv7", "D{}ads_v7", 4, TO_160, GEN2),
+    ("Dalsv7", "D{}als_v7", 2, TO_160, GEN2),
+    ("Daldsv7", "D{}alds_v7", 2, TO_160, GEN2),
+    ("Eav4", "E{}a_v4", 8, E_TO_64, {}),
+    ("Ev5", "E{}_v5", 8, E_TO_64, {}),
+    ("Edv5", "E{}d_v5", 8, E_TO_64, {}),
+    ("Ebsv5", "E{}bs_v5", 8, TO_64, {}),
+    ("Ebdsv5", "E{}bds_v5", 8, TO_64, {}),
+    ("Epsv5", "E{}ps_v5", 8, (2, 4, 8, 16, 20), ARM),
+    ("Epdsv5", "E{}pds_v5", 8, (2, 4, 8, 16, 20), ARM),
+    ("Esv6", "E{}s_v6", 8, (96, 128), GEN2),
+    ("Edsv6", "E{}ds_v6", 8, (*E_TO_64, 96, 128), GEN2),
+    ("Easv6", "E{}as_v6", 7, (96,), GEN2),
+    ("Eadsv6", "E{}ads_v6", 8, E_TO_64, GEN2),
+    ("Eadsv6", "E{}ads_v6", 7, (96,), GEN2),
+    ("Epsv6", "E{}ps_v6", 8, TO_64, ARM),
+    ("Epdsv6", "E{}pds_v6", 8, TO_64, ARM),
+    ("Esv7", "E{}s_v7", 8, (*TO_128, 192, 248), GEN2),
+    ("Edsv7", "E{}ds_v7", 8, (*TO_128, 192, 248), GEN2),
+    ("Easv7", "E{}as_v7", 8, TO_160, GEN2),
+    ("Eadsv7", "E{}ads_v7", 8, TO_160, GEN2),
+    ("Famsv6", "F{}ams_v6", 8, TO_64, GEN2),
+    ("Fasv7", "F{}as_v7", 4, TO_64, GEN2),
+    ("Fadsv7", "F{}ads_v7", 4, TO_64, GEN2),
+    ("Falsv7", "F{}als_v7", 2, TO_64, GEN2),
+    ("Faldsv7", "F{}alds_v7", 2, TO_64, GEN2),
+    ("Famsv7", "F{}ams_v7", 8, TO_64, GEN2),
+    ("Famdsv7", "F{}amds_v7", 8, TO_64, GEN2),
+    ("FX", "FX{}mds", 21, (4, 12, 24, 36, 48), GEN2),
+    ("FXmsv2", "FX{}ms_v2", 21, FX_TO_64, GEN2),
+    ("FXmdsv2", "FX{}mds_v2", 21, FX_TO_64, GEN2),
+    ("Ls", "L{}s", 8, (4, 8, 16, 32), {"retired": DV2}),
+    ("Lsv2", "L{}s_v2", 8, L_TO_80, {"retired": AV2}),
+    ("Lsv3", "L{}s_v3", 8, L_TO_80, {}),
+    ("Lasv3", "L{}as_v3", 8, L_TO_80, {}),
+    ("Lsv4", "L{}s_v4", 8, TO_96, GEN2),
+    ("Lasv4", "L{}as_v4", 8, TO_96, GEN2),
+    ("Laosv4", "L{}aos_v4", 8, (2, 4, 8, 12, 16, 24, 32), GEN2),
+    ("DCsv3", "DC{}s_v3", 8, (1, 2, 4, 8, 16, 24, 32, 48), {"retired": DCSV3, **GEN2}),
+    ("DCdsv3", "DC{}ds_v3", 8, (1, 2, 4, 8, 16, 24, 32, 48), {"retired": DCSV3, **GEN2}),
+    ("DCasv5", "DC{}as_v5", 4, TO_96, GEN2),
+    ("DCadsv5", "DC{}ads_v5", 4, TO_96, GEN2),
+    ("DCas_cc_v5", "DC{}as_cc_v5", 4, CC_TO_96, {"retired": DC_CC, **GEN2}),
+    ("DCads_cc_v5", "DC{}ads_cc_v5", 4, CC_TO_96, {"retired": DC_CC, **GEN2}),
+    ("DCesv5", "DC{}es_v5", 4, TO_96, GEN2),
+    ("DCedsv5", "DC{}eds_v5", 4, TO_96, GEN2),
+    ("DCasv6", "DC{}as_v6", 4, TO_96, GEN2),
+    ("DCadsv6", "DC{}ads_v6", 4, TO_96, GEN2),
+    ("DCesv6", "DC{}es_v6", 4, TO_128, GEN2),
+    ("DCedsv6", "DC{}eds_v6", 4, TO_128, GEN2),
+    ("ECasv5", "EC{}as_v5", 8, E_TO_64, GEN2),
+    ("ECadsv5", "EC{}ads_v5", 8, E_TO_64, GEN2),
+    ("ECesv5", "EC{}es_v5", 8, E_TO_64, GEN2),
+    ("ECedsv5", "EC{}eds_v5", 8, E_TO_64, GEN2),
+    ("ECasv6", "EC{}as_v6", 8, TO_64, GEN2),
+    ("ECadsv6", "EC{}ads_v6", 8, TO_64, GEN2),
+    ("ECesv6", "EC{}es_v6", 8, TO_64, GEN2),
+    ("ECedsv6", "EC{}eds_v6", 8, TO_64, GEN2),
 )
 
-SIZES: tuple[VmSize, ...] = (
-    *ND, *ND_UNLISTED, *NC_NV, *HPC, *GPU_GONE, *HPC_GONE, *ORDINARY,
+FULL: tuple[VmSize, ...] = (
+    *ND, *ND_UNLISTED, *NC_NV, *HPC, *GPU_GONE, *HPC_GONE, *ORDINARY, *CONFIDENTIAL, *MEMORY,
     *(size for family, name, memory, counts, common in BY_RULE
       for size in _series(family, *((name.format(n), n, n * memory) for n in counts), **common)),
 )  # fmt: skip
+
+# Sizes of which some cores are switched off (constrained-vcpu.md): the full size, and the cores left. The E, F and FX
+# series leave a half and a quarter.
+E_LEFT = {4: (2,), 8: (4, 2), 16: (8, 4), 32: (16, 8), 64: (32, 16), 96: (48, 24), 128: (64, 32)}
+F_LEFT = {2: (1,), 4: (2, 1), 8: (4, 2), 16: (8, 4), 32: (16, 8), 64: (32, 16)}
+FX_LEFT = {4: (2,), 8: (4, 2), 12: (6,), 16: (8, 4), 24: (12, 6), 32: (16, 8), 48: (24, 12), 64: (32, 16), 96: (48, 24)}
+LEFT_BY_RULE: tuple[tuple[str, int, dict[int, tuple[int, ...]]], ...] = (
+    *((name, 64, E_LEFT) for name in ("E{}s_v3", "E{}s_v4", "E{}ds_v4")),
+    *((name, 96, E_LEFT) for name in ("E{}as_v4", "E{}s_v5", "E{}ds_v5", "E{}as_v5", "E{}ads_v5")),
+    *((name, 128, E_LEFT) for name in ("E{}s_v6", "E{}ds_v6", "E{}as_v7", "E{}ads_v7")),
+    *((name, 64, F_LEFT) for name in ("F{}ams_v7", "F{}amds_v7")),
+    *((name, 96, FX_LEFT) for name in ("FX{}ms_v2", "FX{}mds_v2")),
+)
+LEFT: tuple[tuple[str, tuple[int, ...]], ...] = (
+    ("GS4", (8, 4)), ("GS5", (16, 8)), ("DS11_v2", (1,)), ("DS12_v2", (2, 1)), ("DS13_v2", (4, 2)),
+    ("DS14_v2", (8, 4)), ("M8ms", (4, 2)), ("M16ms", (8, 4)), ("M32ms", (16, 8)), ("M64ms", (32, 16)),
+    ("M128ms", (64, 32)), ("M416s_v2", (208,)), ("M416ms_v2", (208,)), ("M64bds_1_v3", (32,)),
+    ("M96bds_2_v3", (48,)), ("M128bds_3_v3", (64,)), ("M176bds_4_v3", (88,)), ("M128bds_v3", (64,)),
+    ("M176bds_v3", (88,)), ("M128bs_v3", (64,)), ("M176bs_v3", (88,)),
+    *((name.format(cores), left) for name, most, table in LEFT_BY_RULE for cores, left in table.items()
+      if cores <= most),
+)  # fmt: skip
+
+
+def _constrained(full: VmSize, left: int) -> VmSize:
+    """The same machine with fewer cores: the number stands behind the full one's, `E8-4s_v5`."""
+    return full._replace(name=re.sub(r"(\d+)", rf"\1-{left}", full.name, count=1), cores=left)
 
 
 def key(name: str) -> str:
@@ -308,6 +488,8 @@ def key(name: str) -> str:
     return name.strip().lower().removeprefix("standard_")
 
 
+_FULL = {key(size.name): size for size in FULL}
+SIZES: tuple[VmSize, ...] = (*FULL, *(_constrained(_FULL[key(name)], n) for name, left in LEFT for n in left))
 _BY_KEY = {key(size.name): size for size in SIZES}
 
 
@@ -316,10 +498,26 @@ def find(name: str) -> VmSize | None:
     return _BY_KEY.get(key(name))
 
 
-def nearest(name: str, among: Iterable[VmSize] = SIZES) -> tuple[str, ...]:
-    """At most three names that `name` may have been meant to be, the nearest first."""
-    names = {key(size.name): size.name for size in among}
-    return tuple(names[near] for near in difflib.get_close_matches(key(name), names, n=3, cutoff=0.6))
+MOST_MISTAKES = 2
+"""Letters wrong in a name that is taken for another's; one in a short name."""
+
+
+def nearest(name: str, among: Iterable[VmSize] | None = None) -> tuple[str, ...]:
+    """At most three names that `name` may have been meant to be: fewest mistakes, then as long, then begun alike."""
+    wanted = key(name)
+    most = MOST_MISTAKES if len(wanted) > 5 else 1
+    found = []
+    for size in SIZES if among is None else among:
+        known = key(size.name)
+        if abs(len(known) - len(wanted)) <= most and (wrong := mistakes(wanted, known)) <= most:
+            alike = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(known, wanted, strict=False)))
+            found.append((wrong, abs(len(known) - len(wanted)), -alike, size.name))
+    return tuple(name for *_, name in sorted(found)[:3])
+
+
+def gone(size: VmSize) -> bool:
+    """Whether it had been taken away by the day of these tables."""
+    return size.retired is not None and size.retired <= READ
 
 
 # Today's size for what a size that is going away was used for, by family and GPUs of a node; 0 stands for any number.
@@ -345,6 +543,12 @@ TODAY_WITH_GPU = {
     "NV": A10,
     "NVv3": A10,
     "NVv4": {1: "Standard_NV24ads_V710_v5"},
+}
+
+# Series to choose from where an ordinary size would not do the same: enclaves and confidential VMs, and much memory.
+CPU_TODAY = {
+    **dict.fromkeys(("DCsv2", "DCsv3", "DCdsv3", "DCas_cc_v5", "DCads_cc_v5"), ("DCasv6", "ECasv6")),
+    "Msv2": ("Msv3",),
 }
 
 # The first CUDA that builds for a GPU (NVIDIA's compatibility guides and release notes).
@@ -410,7 +614,8 @@ def _today(size: VmSize) -> str | None:
     if size.gpus:
         choice = TODAY_WITH_GPU.get(size.family, {})
         return choice.get(size.gpus, choice.get(0))
-    fitting = (one for one in SIZES if one.family in ("Dsv5", "Esv5") and _holds(one, size))
+    families = CPU_TODAY.get(size.family, ("Dsv5", "Esv5"))
+    fitting = (one for one in FULL if one.family in families and _holds(one, size))
     return _smallest(fitting)
 
 

@@ -65,7 +65,7 @@ def explain(path: str | None, directory: str | None) -> None:
     view = origin.view(found, environment=from_environment(settings().values))
     told = explaining.explain(whole, found.recipe, view.values, view.origins, path or "")
     if path and not told.decisions and not told.settings:
-        hint = explaining.hint(whole, path)
+        hint = explaining.hint(whole, path, view.values)
         raise UsageError(f"nothing in this plan is called `{path}`. {hint}".rstrip())
     show(told, str(told) or "nothing was decided that is not written")
 

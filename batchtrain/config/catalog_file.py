@@ -31,7 +31,7 @@ SEE = "docs/how-to/check-before-you-pay.md"
 MOST = 1_000_000
 """Above every count a machine can have."""
 Word = Annotated[str, Meta(min_length=1)]
-Capability = Literal["docker", "rdma", "nvidia", "rocm", "intelmpi", "gen2"]
+Capability = Literal["docker", "rdma", "nvidia", "rocm", "intelmpi", "gen2", "volta"]
 
 
 class SizeEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

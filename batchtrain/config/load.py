@@ -16,6 +16,7 @@ import msgspec
 
 from batchtrain.catalog.offer import Catalog
 from batchtrain.config import catalog_file, check, document, override, schema
+from batchtrain.config.check import Finding
 from batchtrain.config.dialect import OLD_SECTIONS, renamed, today
 from batchtrain.config.document import Document
 from batchtrain.config.filled import CREDENTIALS, filled_in, placeholders
@@ -429,7 +430,7 @@ class Reading:
             if not self._pruned or not self._hangs_on_mistakes(finding):
                 self._flaws.append(Flaw(finding.path, finding.rule, finding.message, level=finding.level))
 
-    def _hangs_on_mistakes(self, finding: check.Finding) -> bool:
+    def _hangs_on_mistakes(self, finding: Finding) -> bool:
         """Whether a finding may come of what was left out: it is about that, or reads another section that has some."""
         section = str(finding.path[0])
         if any(name in self._pruned for name in _READS.get(finding.rule, ()) if name != section):
@@ -600,7 +601,7 @@ def _order(problem: Problem) -> tuple[int, bool, str, int, int]:
     return _LEVELS[problem.level], not problem.file, problem.file, problem.line, problem.column
 
 
-def _missing_sources(recipe: Recipe) -> Iterator[check.Finding]:
+def _missing_sources(recipe: Recipe) -> Iterator[Finding]:
     """The one check that looks at the disk, so it lives with the reader."""
     known: dict[str, bool] = {}
     for number, job in enumerate(recipe.jobs):
@@ -612,4 +613,4 @@ def _missing_sources(recipe: Recipe) -> Iterator[check.Finding]:
             if not known[task.source]:
                 path = ("job_specifications", number, "tasks", index, "source")
                 message = f"there is no directory `{schema.shortened(task.source)}` beside this file"
-                yield check.Finding("source-missing", "error", path, message)
+                yield Finding("source-missing", "error", path, message)

@@ -54,9 +54,7 @@ def script(options: Apptainer) -> File:
 
 def around(command: str, options: Apptainer) -> str:
     """A task's command inside the image. One that is more than simple words is a shell's matter in there, too."""
-    words = shell.first_words(command)
-    simple = bool(words) and words[-1][1] == len(command.rstrip())
-    if options.verb == "run" or simple or not command.strip():
+    if options.verb == "run" or shell.is_simple(command) or not command.strip():
         return f"{CALL} {command}".rstrip()
     return f"{CALL} /bin/sh -c {shell.word(command)}"
 

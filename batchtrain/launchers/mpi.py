@@ -9,7 +9,7 @@ import re
 from typing import NamedTuple
 
 from batchtrain.errors import PlanError
-from batchtrain.launchers import fabric, python, shell, steps
+from batchtrain.launchers import cntk, environment, fabric, python, shell, steps
 from batchtrain.launchers.types import Implicit, Launch, Mpi, Shape
 
 RANK = 'sh "$AZ_BATCH_TASK_SHARED_DIR/.batchtrain/rank.sh"'
@@ -38,6 +38,9 @@ DIALECTS = {
 
 _PLACED = re.compile(r"(?:^|\s)--?(?:np|n|c)(?=[\s=]|$)")
 """Options that say themselves how many ranks there are."""
+
+AUTO = "gpus=$(nvidia-smi -L 2>/dev/null | wc -l); echo $((gpus > 0 ? gpus : 1))"
+"""What `auto` is: the GPUs of the primary, or one rank where there are none."""
 
 
 class Ranks(NamedTuple):
@@ -85,7 +88,11 @@ def ranks_of(options: Mpi, instances: int) -> Ranks:
         if number < 1:
             raise PlanError(f"processes_per_node is {number}; it must be at least 1")
         return Ranks("", str(number), str(instances * number))
-    return Ranks(_evaluated(str(wanted)), '"$processes_per_node"', f'"$(({instances} * processes_per_node))"')
+    return Ranks(
+        _evaluated(AUTO if str(wanted).strip() == "auto" else str(wanted)),
+        '"$processes_per_node"',
+        f'"$(({instances} * processes_per_node))"',
+    )
 
 
 def _places_ranks(options: Mpi) -> bool:
@@ -116,14 +123,26 @@ def _application(options: Mpi, payload: python.Payload, ranks: Ranks, shape: Sha
             "Runs on the primary, when the coordination command has come back on every instance.", steps.SOURCE
         ),
         fabric.prologue(options, shape.fabric),
+        environment.block(environment.of_ranks(shape, options.own)),
+        _environment(options),
         _abort(options),
         steps.pre_execution(options.pre_execution_command),
         fabric.check(options, shape.fabric),
+        cntk.check(options, payload) if options.cntk else "",
         ranks.step,
         _hosts(options, shape),
         _mpi4py(payload),
         "" if DIALECTS[options.runtime].carries_environment else _openmpi(options),
         _line(options, payload, ranks, shape),
+    )
+
+
+def _environment(options: Mpi) -> str:
+    if not options.environment:
+        return ""
+    return shell.block(
+        "For the program; variables that are set already keep their value:",
+        f"bt_default {' '.join(options.environment)}",
     )
 
 
@@ -206,6 +225,7 @@ def _openmpi_options(options: Mpi, shape: Shape) -> str:
 
 def _implicit(options: Mpi, payload: python.Payload, shape: Shape) -> tuple[Implicit, ...]:
     found = list(fabric.implicit(options, shape.fabric))
+    found += environment.implicit(environment.of_ranks(shape, options.own))
     if options.processes_per_node is None:
         found.append(_implicit_ranks(options))
     if options.runtime == "openmpi" and shape.container:

@@ -42,6 +42,12 @@ def with_mpi4py(command: str) -> Payload:
     return Payload(f"{command[:start]}{HOOK} {command[start:]}", interpreter=words[0][0])
 
 
+def interpreter(command: str) -> str:
+    """The Python that a command starts with, as written; empty for any other command."""
+    words = shell.first_words(command)
+    return words[0][0] if words and _is_python(words[0][0]) else ""
+
+
 _CONSEQUENCE = "a rank that ends by an exception may leave the others waiting for ever"
 
 

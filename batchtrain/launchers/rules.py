@@ -64,8 +64,76 @@ _RULES = (
     ImplicitRule(
         "processes-per-node",
         "How many ranks a node gets when nothing says it.",
-        "Batch Shipyard gave none; one rank a node is what mpirun does with a bare list of hosts",
+        "Batch Shipyard gave none; one rank a node is what mpirun does with a bare list of hosts; a process a GPU:"
+        " PyTorch DDP, Horovod, DeepSpeed; a process a node: TF_CONFIG, MXNet, JAX",
         "`processes_per_node`",
+    ),
+    ImplicitRule(
+        "framework-environment",
+        "Each process is told where it stands in the gang, in the words of its framework.",
+        "PyTorch: env:// initialization, torchrun; TensorFlow: TF_CONFIG; ps-lite: DMLC_*; Horovod: gloo_run.py; JAX:"
+        " jax.distributed.initialize; DeepSpeed: init_distributed",
+        "`leave_unset` with the variable's name, where the program can do without it",
+    ),
+    ImplicitRule(
+        "omp-threads",
+        "The threads of a process fit its share of the node's cores.",
+        "PyTorch: torchrun sets OMP_NUM_THREADS=1; measured: 4 processes with all cores each slow each other down",
+        "`OMP_NUM_THREADS` in environment_variables, or in `leave_unset`",
+    ),
+    ImplicitRule(
+        "python-unbuffered",
+        "Python prints a line when it is written.",
+        "Python: -u, PYTHONUNBUFFERED (a pipe is buffered by block)",
+        "`PYTHONUNBUFFERED` in `leave_unset`",
+    ),
+    ImplicitRule(
+        "nccl-warnings",
+        "NCCL says why it fails.",
+        "NCCL: Environment variables, NCCL_DEBUG; azureml-examples use WARN",
+        "`NCCL_DEBUG` in environment_variables, or in `leave_unset`",
+    ),
+    ImplicitRule(
+        "cuda-device-order",
+        "GPUs are numbered by their place on the bus.",
+        "CUDA C Programming Guide: CUDA_DEVICE_ORDER; azhpc-images: tests of NCCL",
+        "`CUDA_DEVICE_ORDER` in environment_variables, or in `leave_unset`",
+    ),
+    ImplicitRule(
+        "nccl-bootstrap",
+        "NCCL's processes find each other over the pool's Ethernet, and exchange data over InfiniBand.",
+        "NCCL: Environment variables, NCCL_SOCKET_IFNAME; azhpc-images: tests of NCCL",
+        "`infiniband: false`, `NCCL_SOCKET_IFNAME` in environment_variables, or in `leave_unset`",
+    ),
+    ImplicitRule(
+        "nccl-cards",
+        "NCCL uses the InfiniBand ports of the node that are active, and no other card.",
+        "NCCL: Environment variables, NCCL_IB_HCA; azhpc-images: names of the cards (mlx5_ib0, mlx5_an0)",
+        "`infiniband: false`, `NCCL_IB_HCA` in environment_variables, or in `leave_unset`",
+    ),
+    ImplicitRule(
+        "ucx-cards",
+        "UCX uses the InfiniBand ports of the node that are active, with the partition of its pool.",
+        "Azure: Set up Message Passing Interface for HPC (UCX_NET_DEVICES, UCX_IB_PKEY)",
+        "`infiniband: false`, the variable in environment_variables, or in `leave_unset`",
+    ),
+    ImplicitRule(
+        "nccl-relaxed-ordering",
+        "NCCL may reorder writes between GPU memory and the card.",
+        "azhpc-images: /etc/nccl.conf of ND v4 and v5 (a container does not see that file)",
+        "`infiniband: false`, `NCCL_IB_PCI_RELAXED_ORDERING` in environment_variables, or in `leave_unset`",
+    ),
+    ImplicitRule(
+        "nccl-topology",
+        "NCCL reads which GPU is near which card from a file of the HPC images; without the file it goes by itself.",
+        "azhpc-images: topology, /etc/nccl.conf; a container sees the file only where its folder is mounted",
+        "`infiniband: false`, `NCCL_TOPO_FILE` in environment_variables, or in `leave_unset`",
+    ),
+    ImplicitRule(
+        "nccl-cpu-affinity",
+        "NCCL takes its cores from the topology, not from the process.",
+        "azhpc-images: /etc/nccl.conf of ND v4 and NC v4",
+        "`infiniband: false`, `NCCL_IGNORE_CPU_AFFINITY` in environment_variables, or in `leave_unset`",
     ),
     ImplicitRule(
         "infiniband-container",
@@ -92,6 +160,12 @@ _RULES = (
         " plain user, who owns the key for ssh between the nodes.",
         "azure_batch: Run tasks under user accounts (auto-user, pool scope); batch_shipyard 3.2, 3.3",
         "`user_identity` on the task or its job",
+    ),
+    ImplicitRule(
+        "pool-key",
+        "The containers of a gang see the key with which the pool's nodes log in to each other.",
+        "Azure/Batch issue 34 (the key of _azbatch is not visible in containers: bind-mount it)",
+        "something of your own mounted at `/home/_azbatch/.ssh`",
     ),
     ImplicitRule(
         "working-directory",

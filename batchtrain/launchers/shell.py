@@ -66,3 +66,9 @@ def first_words(text: str) -> tuple[tuple[str, int], ...]:
             break
         position = blank.end()
     return tuple(found)
+
+
+def is_simple(text: str) -> bool:
+    """Whether a command is simple words alone, with nothing that only a shell understands between or before them."""
+    words = first_words(text)
+    return bool(words) and words[-1][1] == len(text.rstrip()) and not re.match(r"\w+=", words[0][0])

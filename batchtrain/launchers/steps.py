@@ -13,6 +13,7 @@ GANG = File(".batchtrain/gang.sh", runtime.GANG)
 RANK = File(".batchtrain/rank.sh", runtime.RANK, 0o755)
 SWEEP = File(".batchtrain/sweep.sh", runtime.SWEEP, 0o755)
 SSH = File(".batchtrain/bin/ssh", runtime.SSH, 0o755)
+LAUNCH = File(".batchtrain/launch.py", runtime.LAUNCH)
 
 
 def coordination(shape: Shape, command: str | None) -> str:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import shlex
 
-from batchtrain.config.types import Task, whole
+from batchtrain.config import allotment
+from batchtrain.config.types import Task
+from batchtrain.launchers import environment
 from batchtrain.launchers.types import Fabric, Implicit, Shape
 from batchtrain.plan import image, wire
 from batchtrain.plan.frame import Frame, either
@@ -13,6 +15,7 @@ from batchtrain.plan.volumes import binds
 LEAST_MIB = 256
 RANK_MIB = 64
 GPU_MIB = 1024
+POOL_KEY = "/home/_azbatch/.ssh"
 _OWN_SHM = ("--shm-size", "--ipc")
 
 
@@ -20,6 +23,7 @@ def settings(frame: Frame, task: Task, shape: Shape) -> tuple[wire.ContainerSett
     """The container of one task, and what was decided without being asked."""
     shm, by_size = _shared_memory(frame, task)
     devices, by_device = _devices(frame, task, shape)
+    key, by_gang = _pool_key(frame, task)
     where, by_default = _working_directory(frame, task)
     options = (
         *((f"--shm-size={shm}",) if shm else ()),
@@ -27,7 +31,8 @@ def settings(frame: Frame, task: Task, shape: Shape) -> tuple[wire.ContainerSett
         *(f"--label={shlex.quote(label)}" for label in task.labels),
         *((f"--entrypoint={shlex.quote(task.entrypoint)}",) if task.entrypoint is not None else ()),
         *_user(frame, task),
-        *(f"-v {bind}" for bind in binds(frame, task)),
+        *(f"-v {bind.quoted}" for bind in binds(frame, task)),
+        *key,
         *devices,
         *task.additional_docker_run_options,
     )
@@ -38,7 +43,7 @@ def settings(frame: Frame, task: Task, shape: Shape) -> tuple[wire.ContainerSett
         working_directory=where,
         container_host_batch_bind_mounts=_mounts(frame, task),
     )
-    return built, by_size + by_device + by_default
+    return built, by_size + by_device + by_gang + by_default
 
 
 def plain(name: str) -> wire.ContainerSettings:
@@ -50,30 +55,17 @@ def plain(name: str) -> wire.ContainerSettings:
 
 
 def _shared_memory(frame: Frame, task: Task) -> tuple[str | None, tuple[Implicit, ...]]:
-    said = either(task.shm_size, frame.job.shm_size)
-    if frame.windows:  # its engine has no such option
+    """The size to ask for; none where the task's own options say it, for the engine takes the last."""
+    said, own = either(task.shm_size, frame.job.shm_size), task.additional_docker_run_options
+    if frame.windows or any(option.startswith("--shm-size") for option in own):  # a Windows engine has no such option
         return None, ()
-    if said is not None or any(option.startswith(_OWN_SHM) for option in task.additional_docker_run_options):
-        return said, ()
-    needed, because = _needed(frame, task)
-    if not needed:
+    if said is not None:
+        return shlex.quote(allotment.plain_size(said)), ()
+    needed = allotment.shared_memory(frame.job, task, frame.size)
+    if not needed.chosen or any(option.startswith(_OWN_SHM) for option in own):
         return None, ()
-    value = f"{needed // 1024}g" if needed % 1024 == 0 else f"{needed}m"
-    return value, (Implicit("--shm-size", value, because, "shm-size"),)
-
-
-def _needed(frame: Frame, task: Task) -> tuple[int, str]:
-    """MiB of shared memory; 0 where the engine's own 64 will do."""
-    size, gang = frame.size, task.multi_instance
-    if size is not None and size.gpus and either(task.gpus, frame.job.gpus) != "disable":
-        return GPU_MIB * size.gpus, f"{size.name} has {size.gpus} GPUs, and NCCL's processes share memory"
-    if gang is None:
-        return 0, ""
-    ranks = gang.mpi.processes_per_node if gang.mpi else None
-    number = whole(ranks) if ranks is not None else 1
-    if number is None:
-        number = size.cores if size is not None else 1
-    return max(LEAST_MIB, RANK_MIB * number), "ranks on a node share memory, and 64 MB end in a bus error"
+    value = allotment.mib(needed.chosen)
+    return value, (Implicit("--shm-size", value, needed.because, "shm-size"),)
 
 
 def _devices(frame: Frame, task: Task, shape: Shape) -> tuple[tuple[str, ...], tuple[Implicit, ...]]:
@@ -83,12 +75,26 @@ def _devices(frame: Frame, task: Task, shape: Shape) -> tuple[tuple[str, ...], t
         flags = ("--ulimit", "memlock=-1:-1", "--device=/dev/infiniband")
         because = "the task uses InfiniBand, which pins memory"
         found.append((flags, Implicit("containerRunOptions", " ".join(flags), because, "infiniband-container")))
+    if task.multi_instance is not None and (described := environment.topology(shape)):
+        folder = described.value.rpartition("/")[0]
+        flags = (f"-v {folder}:{folder}:ro",)
+        found.append((flags, Implicit("containerRunOptions", " ".join(flags), described.because, described.rule)))
     size = frame.size
-    if size is not None and size.gpus and size.gpu_vendor == "amd" and either(task.gpus, frame.job.gpus) != "disable":
+    if size is not None and size.gpus and size.gpu_vendor == "amd" and allotment.gpus(frame.job, task, size):
         flags = ("--device=/dev/kfd", "--device=/dev/dri")
         because = f"{size.name} has AMD GPUs, which the service adds to no container"
         found.append((flags, Implicit("containerRunOptions", " ".join(flags), because, "rocm-devices")))
     return tuple(flag for flags, _ in found for flag in flags), tuple(entry for _, entry in found)
+
+
+def _pool_key(frame: Frame, task: Task) -> tuple[tuple[str, ...], tuple[Implicit, ...]]:
+    """The key with which a gang's containers log in to each other is on the host; Batch shows it to no container."""
+    own = (*binds(frame, task), *task.additional_docker_run_options)
+    if frame.windows or task.multi_instance is None or any(POOL_KEY in one for one in own):
+        return (), ()
+    option = f"-v {POOL_KEY}:{POOL_KEY}:ro"
+    because = "the containers of a gang log in to each other with the pool's own key"
+    return (option,), (Implicit("containerRunOptions", option, because, "pool-key"),)
 
 
 def _user(frame: Frame, task: Task) -> tuple[str, ...]:

@@ -81,28 +81,36 @@ def explain(plan: Plan, recipe: Recipe, values: Any, origins: Any, asked: str = 
     """What was decided, and what was set, at a path or of a name; without one every decision.
 
     values, origins: the merged view of the files and of the same shape where each value came from
-    (`config.origin.view`). A path may leave out the numbers of items: `job_specifications.tasks.command`.
+    (`config.origin.view`). A path may leave out the numbers of items: `job_specifications.tasks.command`, and what
+    stands before `tasks`.
     """
     if not asked:
         return Explained(decisions(plan.implicit))
-    steps = _steps(asked)
+    steps = _from_the_top(_steps(asked), values)
+    if _beyond(steps, values):
+        return Explained(())
     found = decisions(item for item in plan.implicit if _is_about(item, asked, steps))
     leaves = list(_leaves(values, origins, ()))
     here = [leaf for leaf in leaves if _leads_to(steps, leaf[0]) or _is_named(leaf[0], asked)]
-    wanted = [leaf for leaf in here if leaf[2] != DEFAULT] or (here if len(here) <= SHOWN else here[:1])
+    wanted = [leaf for leaf in here if leaf[2] != DEFAULT] or _of_the_job(steps, leaves)
+    wanted = wanted or (here if len(here) <= SHOWN else here[:1])
     settings = _grouped(plan, recipe, wanted)
     if not found and not settings:
         settings = tuple(_absent(place, item) for place, item in _properties_called(asked, steps))
     return Explained(found, settings)
 
 
-def hint(plan: Plan, asked: str) -> str:
-    """The nearest name to one that nothing is known of."""
+def hint(plan: Plan, asked: str, values: Any) -> str:
+    """The nearest name to one that nothing is known of, or what there is instead of an item that is not there."""
+    if beyond := _beyond(_from_the_top(_steps(asked), values), values):
+        return beyond
     names = {item.what for item in plan.implicit} | set(RULES)
     names |= {item.name for item in reference.properties().values()}
     last = str(_steps(asked)[-1]) if _steps(asked) else asked
     if last == asked:
         return schema.did_you_mean(asked, tuple(sorted(names)))
+    if _steps(asked)[0] not in schema.SECTIONS:
+        return f"A path begins with one of {', '.join(schema.SECTIONS)}."
     near, _ = schema.nearest(
         reference.anchor(_place(_steps(asked))), tuple(map(reference.anchor, reference.properties()))
     )
@@ -119,6 +127,44 @@ def _steps(asked: str) -> Path:
     from batchtrain.config import override  # its words for paths are those of --set
 
     return tuple(override.steps(asked))
+
+
+def _from_the_top(steps: Path, values: Any) -> Path:
+    """A path whose first step is inside a section, with that section: `tasks[0]` is one of the jobs'."""
+    if len(steps) < 2 or steps[0] in schema.SECTIONS:
+        return steps
+    known = (section for section in values if steps[0] in schema.fields_of(_item_of(section)))
+    return next(((section, *steps) for section in known), steps)
+
+
+def _item_of(section: str) -> Any:
+    """The type of a section, of a list that of its items."""
+    return schema.shape_of((section, 0)) or schema.shape_of((section,))
+
+
+def _beyond(steps: Path, values: Any) -> str:
+    """What there is where a number is beyond the end of its list; empty where it is not."""
+    here = values
+    for number, step in enumerate(steps):
+        if isinstance(here, dict) and step in here:
+            here = here[step]
+        elif isinstance(here, list) and isinstance(step, int):
+            if step >= len(here):
+                last = dotted((*steps[:number], len(here) - 1))
+                return f"`{dotted(steps[:number])}` has {len(here)}, the last is {last}."
+            here = here[step]
+        else:
+            return ""  # the numbers are left out, or nothing stands there
+    return ""
+
+
+def _of_the_job(steps: Path, leaves: list[tuple[Path, Any, str]]) -> list[tuple[Path, Any, str]]:
+    """What a task takes from its job, where it says nothing itself."""
+    match steps:
+        case ("job_specifications", int(job), "tasks", int(), *rest) if rest:
+            above = ("job_specifications", job, *rest)
+            return [leaf for leaf in leaves if _leads_to(above, leaf[0]) and leaf[2] != DEFAULT]
+    return []
 
 
 def _place(steps: Path) -> reference.Place:
@@ -193,10 +239,21 @@ def _setting(plan: Plan, recipe: Recipe, path: Path, members: list[tuple[Path, A
     if item is None:
         return Setting(dotted(path), _value(path, members), members[0][2], "", "", (), 0, schema.anchor(path))
     planned = [] if _is_secret(path) else _distinct(on_wire(plan, recipe, path, item.wire))
+    planned = _of_the_volume(recipe, path, planned)
     return Setting(
         dotted(path), _value(path, members), members[0][2], item.description, item.wire, tuple(planned[:SHOWN]),
         len(planned), schema.anchor(path), reference.gone(place),
     )  # fmt: skip
+
+
+def _of_the_volume(recipe: Recipe, path: Path, planned: list[Any]) -> list[Any]:
+    """Of options that hold volumes, those with the volume that is asked about."""
+    match path:
+        case ("global_resources", "volumes", str(kind), str(name), *_):
+            volume = getattr(recipe.resources.volumes, kind).get(name)
+            inside = getattr(volume, "container_path", None)
+            return [one for one in planned if not isinstance(one, str) or not inside or inside in one]
+    return planned
 
 
 def _absent(place: reference.Place, item: reference.Property) -> Setting:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from batchtrain.catalog.offer import Catalog
+from batchtrain.config.image_names import server_of
 from batchtrain.config.types import CommunityGalleryImage, CustomImage, Image, Job, Pool, Recipe, SharedGalleryImage
 from batchtrain.errors import PlanError
 from batchtrain.launchers.types import Implicit
@@ -147,12 +148,6 @@ def _implicit(pool: Pool, not_delayed: tuple[str, ...]) -> tuple[Implicit, ...]:
 
 def _signed_in(recipe: Recipe, name: str) -> bool:
     return server_of(name) in {*recipe.credentials.docker_registry, *recipe.resources.additional_registries.docker}
-
-
-def server_of(name: str) -> str:
-    """The registry an image comes from, as credentials.yaml names it (`hub` for Docker Hub)."""
-    first, slash, _ = name.partition("/")
-    return first if slash and (first == "localhost" or "." in first or ":" in first) else "hub"
 
 
 def registries(recipe: Recipe) -> tuple[wire.Registry, ...]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from batchtrain.config import allotment
 from batchtrain.config.types import MultiInstance, Task, whole
 from batchtrain.errors import PlanError, Problem
-from batchtrain.launchers import apptainer, mpi, plain
+from batchtrain.launchers import apptainer, plain
 from batchtrain.launchers import inputs as placing
 from batchtrain.launchers.preparation import Moved
-from batchtrain.launchers.types import Fabric, File, Implicit, Launch, Mpi, Shape
-from batchtrain.plan import command, container, exits, inputs, names, outputs, payload, wire
+from batchtrain.launchers.types import Fabric, File, Implicit, Launch, Shape
+from batchtrain.plan import command, container, exits, frameworks, inputs, names, outputs, payload, wire
 from batchtrain.plan.frame import Frame, either
 from batchtrain.plan.types import FILE_MARK, Built, Upload
 from batchtrain.plan.volumes import binds
@@ -38,7 +39,7 @@ def build(frame: Frame, task: Task, task_id: str, place: str, *, acting: bool = 
         and (frame.windows or command.speaks_for_itself(task.command or "", entrypoint=task.entrypoint is not None))
     )
     bare = as_it_is or (simple and (frame.windows or command.fits(task.command or "")))
-    launch = _launch(task, shape, image, moved)
+    launch = _launch(frame, task, shape, image, moved, where)
     carrier, uploads = (payload.Carrier(), ()) if bare else _carrier(frame, task, launch, where)
     identity, by_identity = _identity(frame, task)
     settings, by_container = container.settings(frame, task, shape) if shape.container else (None, ())
@@ -68,11 +69,12 @@ def build(frame: Frame, task: Task, task_id: str, place: str, *, acting: bool = 
         application_package_references=inputs.packages(task.application_packages),
     )
     decided = (*implicit, *launch.implicit, *by_container, *by_identity, *_slots(task), *_image_gpus(frame, image))
+    files = frame.sources.get(task.source, ()) if task.source else ()
     return Built(
         body,
         _text(task, launch),
         tuple(item._replace(where=place) for item in decided),
-        warnings,
+        warnings + frameworks.one_node(task, shape, files, where, place),
         uploads,
     )
 
@@ -89,7 +91,20 @@ _LINUX_ONLY = (
 def _shape(frame: Frame, task: Task, where: str, place: str) -> tuple[Shape, tuple[Implicit, ...], tuple[Problem, ...]]:
     instances, warnings = _instances(frame, task, where, place)
     fabric, implicit = _fabric(frame, task)
-    return Shape(instances, fabric, task.docker_image is not None), implicit + _gpus(frame, task), warnings
+    return (
+        _with_size(Shape(instances, fabric, task.docker_image is not None), frame, task),
+        (implicit + _gpus(frame, task)),
+        warnings,
+    )
+
+
+def _with_size(shape: Shape, frame: Frame, task: Task) -> Shape:
+    """What the catalogue knows of the nodes; the GPUs only where the task may use them."""
+    size = frame.size
+    if size is None:
+        return shape
+    gpus = allotment.gpus(frame.job, task, size)
+    return shape._replace(size=size.name, family=size.family, gpus=gpus, gpu_vendor=size.gpu_vendor)
 
 
 def _instances(frame: Frame, task: Task, where: str, place: str) -> tuple[int, tuple[Problem, ...]]:
@@ -160,21 +175,22 @@ def _gpus(frame: Frame, task: Task) -> tuple[Implicit, ...]:
     size = frame.size
     if size is None or not size.gpus or either(task.gpus, frame.job.gpus) is not None:
         return ()
-    because = f"{size.name} has {size.gpus} {size.gpu_model}; the service adds them to containers itself"
+    how = "its devices are among the run options" if size.gpu_vendor == "amd" else "the service adds them itself"
+    because = f"{size.name} has {size.gpus} {size.gpu_model}" + (f"; {how}" if task.docker_image is not None else "")
     return (Implicit("gpus", "all", because, "gpus-by-size"),)
 
 
 def _gpus_seen(frame: Frame, task: Task) -> tuple[wire.Environment, ...]:
-    """Which GPUs a container sees (NVIDIA Container Toolkit: `void` for none); all of them need no word."""
-    said = either(task.gpus, frame.job.gpus)
-    if said is None or said == "all":
+    """Which GPUs a container sees; all of them need no word.
+
+    NVIDIA Container Toolkit: `void` for none. ROCm: ROCR_VISIBLE_DEVICES; without the devices there is nothing to hide.
+    """
+    seen = allotment.gpus_seen(allotment.gpus_word(frame.job, task))
+    if seen is None:
         return ()
-    seen = said.removeprefix('"').removesuffix('"').removeprefix("device=")
-    if said == "disable":
-        seen = "void"
-    elif (count := whole(said)) is not None:
-        seen = ",".join(str(number) for number in range(count))
-    return (wire.Environment(name="NVIDIA_VISIBLE_DEVICES", value=seen),)
+    if frame.size is not None and frame.size.gpu_vendor == "amd":
+        return (wire.Environment(name="ROCR_VISIBLE_DEVICES", value=",".join(seen)),) if seen else ()
+    return (wire.Environment(name="NVIDIA_VISIBLE_DEVICES", value=",".join(seen) or "void"),)
 
 
 # --- what runs ------------------------------------------------------------------------------------------------------
@@ -184,7 +200,7 @@ def _apptainer(frame: Frame, task: Task) -> apptainer.Apptainer | None:
     if task.singularity_image is None:
         return None
     size, gpus = frame.size, ""
-    if size is not None and size.gpus and either(task.gpus, frame.job.gpus) != "disable":
+    if size is not None and allotment.gpus(frame.job, task, size):
         gpus = "--rocm" if size.gpu_vendor == "amd" else "--nv"
     found = binds(frame, task)
     return apptainer.Apptainer(
@@ -203,8 +219,13 @@ def _image_gpus(frame: Frame, image: apptainer.Apptainer | None) -> tuple[Implic
     return (Implicit("apptainer", image.gpus, f"{frame.size.name} has GPUs", "apptainer-gpus"),)
 
 
-def _launch(task: Task, shape: Shape, image: apptainer.Apptainer | None, moved: tuple[Moved, ...]) -> Launch:
-    built = _launched(task, shape, image)
+def _launch(
+    frame: Frame, task: Task, shape: Shape, image: apptainer.Apptainer | None, moved: tuple[Moved, ...], where: str
+) -> Launch:
+    try:
+        built = _launched(frame, task, shape, image)
+    except PlanError as error:
+        raise PlanError(f"{where}: {error}") from None
     if image is not None:
         built = built._replace(files=(*built.files, apptainer.script(image)))
     if moved:
@@ -212,28 +233,13 @@ def _launch(task: Task, shape: Shape, image: apptainer.Apptainer | None, moved: 
     return built
 
 
-def _launched(task: Task, shape: Shape, image: apptainer.Apptainer | None) -> Launch:
-    text = (task.command or "").strip()
+def _launched(frame: Frame, task: Task, shape: Shape, image: apptainer.Apptainer | None) -> Launch:
     gang = task.multi_instance
     if gang is None:
+        text = (task.command or "").strip()
         return plain.alone(apptainer.around(text, image) if image else text)
-    if gang.mpi is None:
-        return plain.launch(
-            apptainer.around(text, image) if image else text,
-            shape,
-            pre_execution_command=gang.pre_execution_command,
-            coordination_command=gang.coordination_command,
-        )
-    options = Mpi(
-        runtime=gang.mpi.runtime,
-        executable_path=gang.mpi.executable_path,
-        options=gang.mpi.options,
-        processes_per_node=gang.mpi.processes_per_node,
-        pre_execution_command=gang.pre_execution_command,
-        coordination_command=gang.coordination_command,
-        inside=apptainer.CALL if image else "",
-    )
-    return mpi.launch(options, text, shape)
+    own = frozenset((*task.environment_variables, *frame.job.environment_variables))
+    return frameworks.launch(task, gang, shape, own, image)
 
 
 def _carrier(frame: Frame, task: Task, launch: Launch, where: str) -> tuple[payload.Carrier, tuple[Upload, ...]]:

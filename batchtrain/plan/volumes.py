@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 from typing import NamedTuple
 
 from batchtrain.config.types import Task
@@ -19,6 +21,19 @@ class Bind(NamedTuple):
 
     def __str__(self) -> str:
         return ":".join(part for part in self if part)
+
+    @property
+    def quoted(self) -> str:
+        """As one word of a command line; the variables that its places begin with stay variables."""
+        if "$" not in str(self):
+            return shlex.quote(str(self))
+        return ":".join(_with_variable(part) for part in self if part)
+
+
+def _with_variable(place: str) -> str:
+    variable = re.match(r"\$\w+|\$\{\w+\}", place)
+    first = variable[0] if variable else ""
+    return first + (shlex.quote(place[len(first) :]) if place[len(first) :] else "")
 
 
 def binds(frame: Frame, task: Task) -> tuple[Bind, ...]:

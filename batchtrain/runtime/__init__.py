@@ -1,7 +1,7 @@
 """What runs on a node: single files, read here once so that pure packages can carry them as values.
 
 Nothing here imports the rest of batchtrain; the files themselves need a POSIX shell (rank.sh, sweep.sh, ssh.sh) or
-bash 4.2 (gang.sh) and the usual small commands, no Python.
+bash 4.2 (gang.sh) and the usual small commands, and no Python but for launch.py (3.6 or later, standard library).
 """
 
 from __future__ import annotations
@@ -21,3 +21,5 @@ SWEEP = _read("sweep.sh")
 """Ends what is left of a gang on one node and prints the failures noted there."""
 SSH = _read("ssh.sh")
 """Stands before ssh on the primary's PATH, so that no unknown host key or port stops a launch."""
+LAUNCH = _read("launch.py")
+"""The node launcher: the processes of a framework without MPI, on all nodes, from gang.json beside it."""

@@ -17,8 +17,10 @@ bt_stop() { # CODE MESSAGE
   exit "$code"
 }
 
-# On a node of batchtrain's emulator: no InfiniBand, and an ssh that needs neither keys nor port.
+# On a node of batchtrain's emulator: no InfiniBand, and an ssh that needs neither keys nor port. In a container of its
+# own (`container`) there is no InfiniBand either, but the image's real sshd and ssh.
 bt_emulated() { [ -n "${BATCHTRAIN_EMULATED_NODE-}" ]; }
+bt_has_stand_in() { bt_emulated && [ "$BATCHTRAIN_EMULATED_NODE" != container ]; }
 
 bt_default() { # NAME=VALUE... exports each variable; one that is set keeps its value
   local pair name
@@ -46,21 +48,29 @@ bt_keep_environment() {
 
 # The ssh server of a container, on port 23 as Batch Shipyard's image contract has it (22 is the host's).
 bt_start_sshd() {
-  if bt_emulated; then
+  if bt_has_stand_in; then
     bt_say "this node is emulated: its own ssh takes the place of /usr/sbin/sshd -p 23"
     return
   fi
   [ -x /usr/sbin/sshd ] || bt_stop 1 "the image has no /usr/sbin/sshd; install openssh-server or set coordination_command"
   mkdir -p /run/sshd
-  ssh-keygen -A >/dev/null
+  bt_make_host_key
   bt_take_pool_key
   /usr/sbin/sshd -p 23 || bt_stop 1 "/usr/sbin/sshd -p 23 ended with code $?"
+}
+
+# One is enough, and this kind is made at once; all that `ssh-keygen -A` makes takes seconds on a busy node.
+bt_make_host_key() {
+  local file=/etc/ssh/ssh_host_ed25519_key
+  ! compgen -G '/etc/ssh/ssh_host_*_key' >/dev/null || return 0
+  ssh-keygen -q -t ed25519 -N '' -f "$file" </dev/null >/dev/null 2>&1 || ssh-keygen -A >/dev/null
 }
 
 # The pool's own key, where the host's /home/_azbatch/.ssh is mounted; without it, keys baked into the image serve.
 bt_take_pool_key() {
   local pool=/home/_azbatch/.ssh mine=~/.ssh key
   [ -r "$pool/authorized_keys" ] || return 0
+  [ ! -e "$mine/.batchtrain" ] || return 0 # taken already
   mkdir -p "$mine"
   chmod 700 "$mine"
   cat "$pool/authorized_keys" >>"$mine/authorized_keys"
@@ -70,6 +80,7 @@ bt_take_pool_key() {
     printf 'IdentityFile %s\n' "$mine/${key##*/}" >>"$mine/config"
   done
   chmod 600 "$mine"/*
+  : >"$mine/.batchtrain"
 }
 
 # --- the primary, before the line
@@ -124,7 +135,8 @@ bt_order_hosts() { # INSTANCES
 
 # Put batchtrain's ssh before the node's: .batchtrain/bin/ssh says why.
 bt_use_ssh() { # [PORT]
-  ! bt_emulated || return 0
+  ! bt_has_stand_in || return 0
+  [ -z "${1-}" ] || bt_take_pool_key # Batch may run this in another container than the coordination command
   BATCHTRAIN_SSH=$(PATH=${PATH//"$bt_home/bin:"/} type -P ssh) ||
     bt_stop 1 "there is no ssh on PATH ($PATH): the ranks of other nodes are started through it"
   export BATCHTRAIN_SSH BATCHTRAIN_SSH_PORT="${1-}" PATH="$bt_home/bin:$PATH"

@@ -16,7 +16,7 @@ from batchtrain import client
 from batchtrain.config import reference
 from batchtrain.config.check import RULES
 from batchtrain.config.reference import Place
-from batchtrain.config.types import Credentials, StorageCredentials
+from batchtrain.config.types import FRAMEWORKS, Credentials, StorageCredentials
 from batchtrain.errors import UsageError
 from batchtrain.launchers.rules import RULES as DECISIONS
 from batchtrain.placeholders import Placeholders
@@ -75,6 +75,11 @@ WINDOWS = {
     f"{POOL}.inter_node_communication_enabled": False,
     f"{TASK}.command": "cmd /c echo hello",
 }  # fmt: skip
+
+
+def in_place_of_mpi(name: str) -> dict[str, Any]:
+    """A framework's block in place of an MPI's."""
+    return {f"{TASK}.multi_instance.mpi": None, f"{TASK}.multi_instance.{name}": {}}
 
 
 def other_image(kind: str) -> dict[str, Any]:
@@ -160,6 +165,7 @@ CONTEXT: dict[str, dict[str, Any]] = {
     "job_specifications.user_identity.specific_user": CONTAINER,
     "job_specifications.tasks.user_identity.specific_user": CONTAINER,
     "job_specifications.tasks.multi_instance": GANG,
+    **{f"job_specifications.tasks.multi_instance.{name}": in_place_of_mpi(name) for name in FRAMEWORKS},
     "job_specifications.tasks.bind_mounts": CONTAINER,
     "job_specifications.tasks.singularity_execution": APPTAINER,
     "job_specifications.tasks.task_factory": {f"{TASK}.id": None, f"{TASK}.command": "echo {0}"},
@@ -266,7 +272,7 @@ def vaulted(seen: Seen) -> list[str]:
 
 def whole_file(seen: Seen) -> list[str]:
     """The account's name where the vault holds a whole credentials file."""
-    text = "credentials: {storage: {vaulted: {account: from-the-vault}}}"
+    text = "credentials: {storage: {vaulted: {account: fromthevault}}}"
     return [store.account for store in vault.resolved(seen.recipe.credentials, lambda _: text).storage.values()]
 
 
@@ -350,7 +356,24 @@ SIGN_IN_ROWS = {
     for name, row in CACHE.items()
 }  # fmt: skip
 
+NODES = {
+    "processes_per_node": Row("my-count", effect=launched),
+    "processes": Row(6, shown='"processes_per_node": 3', effect=launched),
+    "binding": Row("none", shown='"binding": "none"', effect=launched),
+    "interface": Row("ib7", effect=launched),
+    "port": Row(29511, effect=launched),
+    "barrier_seconds": Row(77, shown='"barrier_seconds": 77', effect=launched),
+    "grace_seconds": Row(7, shown='"grace_seconds": 7', effect=launched),
+    "leave_unset": Row(["OMP_NUM_THREADS"], shown=(), instead=["PYTHONUNBUFFERED"], effect=launched),
+}
+OF_FRAMEWORKS = {
+    f"{name}.{key}": row
+    for name in ("PyTorchBlock", "DeepSpeedBlock", "TensorFlowBlock", "MxnetBlock", "HorovodBlock", "JaxBlock")
+    for key, row in NODES.items()
+}
+
 BLOCK_ROWS: dict[str, Row] = {
+    **OF_FRAMEWORKS,
     "ResourceFile.file_path": Row(beside={".blob_source": "https://example.org/x"}),
     "ResourceFile.blob_source": Row("https://example.org/y", beside={".file_path": "x"}),
     "ResourceFile.storage_container_url": Row(ELSEWHERE),
@@ -399,12 +422,13 @@ BLOCK_ROWS: dict[str, Row] = {
 
 KEYED = {BATCH_KEY: None}
 TASKS = "job_specifications.tasks"
+GANGS = f"{TASKS}.multi_instance"
 SHARE = "global_resources.volumes.shared_data_volumes"
 RDMA = {f"{POOL}.vm_size": "STANDARD_HB120RS_V3", **GANG}
 GPU = {f"{POOL}.vm_size": "STANDARD_NC24ADS_A100_V4"}
 ANN = {f"{POOL}.user_accounts": [{"name": "ann"}]}
 CONFIDENTIAL = {
-    f"{POOL}.vm_size": "STANDARD_DC4AS_V5", "batchtrain.ignore_checks": ["vm-size-unknown"],
+    f"{POOL}.vm_size": "STANDARD_DC4AS_V5",
     f"{VM}.security_profile": {"security_type": "confidentialvm"},
 }  # fmt: skip
 
@@ -428,6 +452,10 @@ ROWS: dict[str, Row] = {
     ),
     "global_resources.singularity_images.unsigned.signing_key.file": Row(wire="batchtrain: warning `gone`", whole=True),
     "data_replication.concurrent_source_downloads": Row(3),
+    "global_resources.volumes.data_volumes.container_path": Row("/inside"),
+    "global_resources.volumes.data_volumes.bind_options": Row("ro"),
+    f"{SHARE}.container_path": Row("/inside"),
+    f"{SHARE}.bind_options": Row("ro"),
     "credentials.storage.account": Row("renamed", effect=lambda seen: [s.account for s in stores(seen)]),
     "credentials.storage.account_key": Row("b3RoZXI=", effect=lambda seen: [s.account_key for s in stores(seen)]),
     "credentials.storage.endpoint": Row(
@@ -475,7 +503,7 @@ ROWS: dict[str, Row] = {
         effect=lambda seen: vaulted(seen),
     ),
     "credentials.keyvault.credentials_secret_id": Row(
-        SECRET, shown="from-the-vault", effect=lambda seen: whole_file(seen)
+        SECRET, shown="fromthevault", effect=lambda seen: whole_file(seen)
     ),
     "credentials.management.subscription_id": Row("sub-id", wire="pool.networkConfiguration.subnetId", beside=BY_NAME),
     "credentials.batch.resource_group": Row(
@@ -578,6 +606,7 @@ ROWS: dict[str, Row] = {
             ]
         },
     ),
+    f"{POOL}.autoscale.formula": Row("$TargetDedicatedNodes = 7;"),
     f"{POOL}.autoscale.scenario.sample_lookback_interval": Row("00:20:00", instead="00:30:00"),
     f"{POOL}.autoscale.scenario.bias_last_sample": Row(False, instead=True),
     f"{POOL}.autoscale.scenario.bias_node_type": Row("low_priority", instead="dedicated"),
@@ -680,6 +709,31 @@ ROWS: dict[str, Row] = {
     f"{TASKS}.multi_instance.mpi.executable_path": Row("/opt/my/mpirun", effect=launched),
     f"{TASKS}.multi_instance.mpi.options": Row(["-my-option"], effect=launched),
     f"{TASKS}.multi_instance.mpi.processes_per_node": Row("my-count", effect=launched),
+    f"{GANGS}.pytorch.launcher": Row("torchrun", effect=launched),
+    f"{GANGS}.pytorch.rendezvous": Row(
+        "c10d", shown='"rendezvous": "c10d"', beside={".launcher": "torchrun"}, effect=launched
+    ),
+    f"{GANGS}.pytorch.max_restarts": Row(
+        3, shown='"max_restarts": 3', beside={".launcher": "torchrun"}, effect=launched
+    ),
+    f"{GANGS}.pytorch.min_instances": Row(
+        1, shown='"min_instances": 1', beside={".launcher": "torchrun", ".rendezvous": "c10d"}, effect=launched
+    ),
+    f"{GANGS}.pytorch.backend": Row("ucc", effect=launched),
+    f"{GANGS}.deepspeed.backend": Row("ccl", effect=launched),
+    f"{GANGS}.deepspeed.accelerator": Row("xpu", effect=launched),
+    f"{GANGS}.tensorflow.mode": Row("estimator", effect=launched),
+    f"{GANGS}.tensorflow.parameter_servers": Row(5, shown='"total": 5', beside={".mode": "flags"}, effect=launched),
+    f"{GANGS}.tensorflow.chief_name": Row("master", beside={".mode": "estimator"}, effect=launched),
+    f"{GANGS}.tensorflow.evaluator": Row(True, shown='"name": "evaluator"', effect=launched),
+    f"{GANGS}.mxnet.servers": Row(5, shown='"total": 5', effect=launched),
+    f"{GANGS}.mxnet.server_command": Row("my-server", effect=launched),
+    f"{GANGS}.mxnet.rendezvous": Row("ib8:10.0.0.4:29522", shown=["ib8", "29522"], effect=launched),
+    f"{GANGS}.mxnet.verbose": Row(2, shown='"verbose": 2', effect=launched),
+    f"{GANGS}.horovod.over": Row("mpi", shown="HOROVOD_CONTROLLER=mpi", effect=launched),
+    f"{GANGS}.horovod.runtime": Row("mpich", shown="-ppn", beside={".over": "mpi"}, effect=launched),
+    f"{GANGS}.horovod.executable_path": Row("/opt/my/mpirun", beside={".over": "mpi"}, effect=launched),
+    f"{GANGS}.horovod.options": Row(["-my-option"], beside={".over": "mpi"}, effect=launched),
     f"{TASKS}.singularity_execution.elevated": Row(shown="admin"),
     f"{TASKS}.task_factory.repeat": Row(3, shown="task-00002", effect=ids, beside={f"{TASK}.command": "true"}),
     f"{TASKS}.task_factory.parametric_sweep.product_iterables": Row([["x", "y"]], shown=["echo x", "echo y"]),
@@ -762,7 +816,7 @@ def test_a_property_is_carried(path: str) -> None:
 
 @pytest.mark.parametrize("path", NAMED)
 def test_the_sdk_takes_every_request_of_it(path: str) -> None:
-    steps = [step for step in looked_at(path).seen.plan.steps if step.action in judge.MODELS]
+    steps = [step for step in looked_at(path).seen.plan.steps if step.action not in judge.NOT_OF_BATCH]
     assert [flaw for step in steps for flaw in judge.flaws(step.action, render.body_of(step))] == []
 
 
@@ -806,6 +860,7 @@ def test_a_warning_is_one_that_can_be_silenced(wire: str) -> None:
 
 # --- decisions nobody wrote -----------------------------------------------------------------------------------------
 
+NCCL = {f"{POOL}.vm_size": "STANDARD_ND96ASR_V4", f"{TASK}.multi_instance": {"num_instances": 2, "pytorch": {}}}
 DECIDED: dict[str, dict[str, Any]] = {
     "rocm-devices": {f"{POOL}.vm_size": "STANDARD_ND96ISR_MI300X_V5", **CONTAINER},
     "sign-in-not-delayed": {
@@ -818,9 +873,24 @@ DECIDED: dict[str, dict[str, Any]] = {
     "infiniband-by-size": RDMA,
     "infiniband-container": {**RDMA, **CONTAINER},
     "container-sshd": {**GANG, **CONTAINER},
+    "pool-key": {**GANG, **CONTAINER},
     "shm-size": {**GANG, **CONTAINER},
     "apptainer-gpus": {**GPU, **APPTAINER},
     "merge-task": {f"{JOB}.merge_task.command": "true"},
+    "framework-environment": NCCL,
+    "omp-threads": NCCL,
+    "python-unbuffered": NCCL,
+    "nccl-warnings": NCCL,
+    "cuda-device-order": NCCL,
+    "nccl-bootstrap": NCCL,
+    "nccl-relaxed-ordering": NCCL,
+    "nccl-topology": NCCL,
+    "nccl-cpu-affinity": NCCL,
+    "nccl-cards": NCCL,
+    "ucx-cards": {
+        f"{POOL}.vm_size": "STANDARD_HB120RS_V3",
+        f"{TASK}.multi_instance": {"num_instances": 2, "pytorch": {"backend": "ucc"}},
+    },
     "addresses-of-your-own": {
         **ENTRA,
         f"{POOL}.virtual_network.arm_subnet_id": SUBNET,

@@ -5,14 +5,18 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from batchtrain.catalog.likeness import mistakes
+from batchtrain.config import allotment
 from batchtrain.config.check.subject import Path, Subject
 from batchtrain.config.check.table import CREDENTIALS, ERROR, GLOBAL, JOBS, POOL, WARNING, Found, Rule
+from batchtrain.config.image_names import HUB, is_name, server_of
 from batchtrain.config.types import Job, Task, UserIdentity
 
-SIZE = r"(?i)([0-9]+(?:\.[0-9]+)?)\s*([bkmgt]?)(?:i?b)?"
-UNITS = {"": 1, "b": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
-ENOUGH = 256 * 2**20
-DEFAULT = "64m"
+_PORTS = r"[0-9]{1,5}(?:-[0-9]{1,5})?"
+PUBLISHED = rf"(?:(?:[0-9]+(?:\.[0-9]+){{3}}|\[[0-9a-fA-F:]+\]):)?(?:(?:{_PORTS})?:)?{_PORTS}(?:/(?:tcp|udp|sctp))?"
+"""[[ADDRESS:]PORT:]PORT[/PROTOCOL], as docker run --publish has it."""
+LAST_PORT = 65535
+
 OWN_OPTIONS = {
     "--gpus": "Batch itself gives containers their GPUs; use `gpus`",
     "--name": "Batch names containers itself",
@@ -20,6 +24,7 @@ OWN_OPTIONS = {
     "--detach": "Batch waits for the container; a detached one ends the task at once",
     "-d": "Batch waits for the container; a detached one ends the task at once",
 }
+MOST_MISTAKES = 2
 CONTAINER_ONLY = ("entrypoint", "ports", "labels", "additional_docker_run_options", "bind_mounts", "container_registry")
 
 
@@ -97,6 +102,23 @@ def _container_only(subject: Subject) -> Found:
                 yield (*path, name), "this is for tasks with a `docker_image`; this one has none, so it has no effect"
 
 
+def _image_names(subject: Subject) -> Found:
+    judged: dict[str, bool] = {}
+    for path, image in _every_image(subject):
+        if not judged.setdefault(image, is_name(image)):
+            yield (
+                path,
+                f"`{image}` is no image's name: [SERVER/]PATH[:TAG], the path in lower case and without spaces",
+            )
+
+
+def _every_image(subject: Subject) -> Iterator[tuple[Path, str]]:
+    for number, image in enumerate(subject.recipe.resources.docker_images):
+        yield ("global_resources", "docker_images", number), image
+    for path, _, image in _docker_images(subject):
+        yield path, image
+
+
 # --- registries -----------------------------------------------------------------------------------------------------
 
 
@@ -132,57 +154,74 @@ def _registry_login(subject: Subject) -> Found:
                 yield (*path, "container_registry"), f"credentials.yaml has no login for `{task.container_registry}`"
 
 
+def _registry_misspelt(subject: Subject) -> Found:
+    known = subject.recipe.credentials.docker_registry
+    seen: set[str] = {HUB, *known}
+    for path, image in _every_image(subject) if known else ():
+        server = server_of(image)
+        if server in seen:
+            continue
+        seen.add(server)
+        near = next((one for one in known if mistakes(one.lower(), server.lower()) <= MOST_MISTAKES), None)
+        if near is not None:
+            yield path, f"credentials.yaml has no login for `{server}`, but one for `{near}`; is one of them misspelt?"
+
+
 # --- shared memory --------------------------------------------------------------------------------------------------
 
 
 def _shm_format(subject: Subject) -> Found:
     for path, owner in subject.owners:
-        if owner.shm_size is not None and bytes_of(owner.shm_size) is None:
+        if owner.shm_size is not None and allotment.bytes_of(owner.shm_size) is None:
             yield (*path, "shm_size"), f"`{owner.shm_size}` is no size; write a number and b, k, m or g, such as `256m`"
 
 
 def _shm_small(subject: Subject) -> Found:
+    """Only what somebody wrote: where nobody did, the plan chooses by the same numbers."""
+    if subject.windows:
+        return
     for path, job, task in subject.tasks:
-        if not task.docker_image or (task.multi_instance is None and subject.size is None):
+        given, at = _shm(path, job, task) if task.docker_image else (None, path)
+        size = allotment.bytes_of(given) if given is not None else None
+        if size is None:
             continue
-        reason = _wants_memory(subject, job, task)
-        if not reason:
-            continue
-        given, at = _shm(path, job, task)
-        size = bytes_of(given)
-        if size is not None and size < ENOUGH:
-            yield at, f"{reason} through shared memory, and the container has {given}; set `shm_size: 256m` or more"
+        needed = allotment.shared_memory(job, task, subject.size)
+        if size < needed.least * 2**20:
+            yield (
+                at,
+                f"{needed.because}: {allotment.mib(needed.least)} is the least, and this is {given}; write more, or"
+                f" leave it out, which gives {allotment.mib(needed.chosen)}",
+            )
 
 
-def _wants_memory(subject: Subject, job: Job, task: Task) -> str:
-    """Why a task's processes talk through shared memory; empty where nothing says that they do."""
-    gpus = subject.gpus(job, task)
-    if gpus > 1:
-        return f"{gpus} GPUs of a node exchange data (NCCL)"
-    mpi = task.multi_instance.mpi if task.multi_instance else None
-    if mpi is not None and mpi.runtime.startswith("intelmpi") and mpi.processes_per_node != 1:
-        return "Intel MPI's ranks of a node exchange data"
-    return ""
-
-
-def _shm(path: Path, job: Job, task: Task) -> tuple[str, Path]:
-    """The size in force, and where it is written; plenty where the host's memory is used."""
-    options = " ".join(task.additional_docker_run_options).replace("=", " ").split()
-    if "--ipc" in options and options[options.index("--ipc") + 1 : options.index("--ipc") + 2] == ["host"]:
-        return "1g", path
-    if "--shm-size" in options[:-1]:
-        return options[options.index("--shm-size") + 1], (*path, "additional_docker_run_options")
+def _shm(path: Path, job: Job, task: Task) -> tuple[str | None, Path]:
+    """The size somebody wrote, and where; None where nobody did, or the host's memory is used."""
+    by_option = _option(task, "--shm-size")
+    if by_option is not None:
+        return by_option, (*path, "additional_docker_run_options")
+    if _option(task, "--ipc") == "host":
+        return None, path
     if task.shm_size is not None:
         return task.shm_size, (*path, "shm_size")
-    if job.shm_size is not None:
-        return job.shm_size, (path[0], path[1], "shm_size")
-    return DEFAULT, path
+    return job.shm_size, (path[0], path[1], "shm_size")
 
 
-def bytes_of(size: str) -> int | None:
-    """A size as container engines write it (`256m`), in bytes; None for what is none."""
-    match = re.fullmatch(SIZE, size.strip())
-    return int(float(match[1]) * UNITS[match[2].lower()]) if match else None
+def _option(task: Task, name: str) -> str | None:
+    """The value of one of the task's own options, whether it is joined to it or the next word; the last one counts."""
+    words = " ".join(task.additional_docker_run_options).replace("=", " ").split()
+    found = [words[number + 1] for number, word in enumerate(words[:-1]) if word == name]
+    return found[-1] if found else None
+
+
+def _shm_twice(subject: Subject) -> Found:
+    for path, job, task in subject.tasks:
+        own = _option(task, "--shm-size") if task.additional_docker_run_options else None
+        said = task.shm_size if task.shm_size is not None else job.shm_size
+        if own is not None and said is not None:
+            yield (
+                (*path, "additional_docker_run_options"),
+                f"`--shm-size` is {own} here, which wins over `shm_size: {said}`; keep one of them",
+            )
 
 
 # --- GPUs and options -----------------------------------------------------------------------------------------------
@@ -190,11 +229,17 @@ def bytes_of(size: str) -> int | None:
 
 def _gpus_chosen(subject: Subject) -> Found:
     for path, owner in subject.owners:
-        if owner.gpus is not None and owner.gpus not in ("all", "disable"):
+        seen = allotment.gpus_seen(owner.gpus)
+        if seen is None or owner.gpus == "disable":
+            continue
+        if seen:
             yield (
                 (*path, "gpus"),
-                f"`gpus: {owner.gpus}` is taken as `all`: the service gives a container all GPUs of its node",
+                f"the service gives a container all GPUs of its node; this one is told to see {','.join(seen)} of them"
+                " (tasks without `docker_image` see all)",
             )
+        else:
+            yield (*path, "gpus"), f"`gpus: {owner.gpus}` is no GPU at all; write `disable`"
 
 
 def _gpus_possible(subject: Subject) -> Found:
@@ -206,12 +251,31 @@ def _gpus_possible(subject: Subject) -> Found:
             yield (*path, "gpus"), f"`gpus: {owner.gpus}`, but {size.name} has none"
 
 
+def _gpus_too_many(subject: Subject) -> Found:
+    size = subject.size
+    for path, owner in subject.owners if size is not None and size.gpus else ():
+        seen = allotment.gpus_seen(owner.gpus)
+        if size is not None and seen is not None and len(seen) > size.gpus:
+            yield (*path, "gpus"), f"`gpus: {owner.gpus}` are more than the {size.gpus} of {size.name}"
+
+
 def _own_options(subject: Subject) -> Found:
     for path, _, task in subject.tasks:
         for number, option in enumerate(task.additional_docker_run_options):
             reason = OWN_OPTIONS.get(re.split(r"[=\s]", option, maxsplit=1)[0])
             if reason:
                 yield (*path, "additional_docker_run_options", number), f"`{option}`: {reason}; leave it out"
+
+
+def _ports(subject: Subject) -> Found:
+    for path, _, task in subject.tasks:
+        for number, given in enumerate(task.ports):
+            fine = re.fullmatch(PUBLISHED, given) is not None
+            if not fine or any(int(one) > LAST_PORT for one in re.findall(r"[0-9]{5,}", given)):
+                yield (
+                    (*path, "ports", number),
+                    f"`{given}` is no port; write PORT, PORT:PORT (the node's, then the container's) or PORT/udp",
+                )
 
 
 # --- users ----------------------------------------------------------------------------------------------------------
@@ -266,6 +330,8 @@ _DOCKER = "docker run: --shm-size"
 RULES = (
     Rule("image-not-listed", ERROR, (*GLOBAL, *JOBS), "A task's image is fetched by the nodes.",
          "Batch Shipyard: `global_resources.docker_images`", _listed),
+    Rule("image-name", ERROR, (*GLOBAL, *JOBS), "An image's name is one that container engines take.",
+         "distribution/reference: grammar", _image_names),
     Rule("singularity-not-listed", ERROR, (*GLOBAL, *JOBS), "A task's Apptainer image is fetched by the nodes.",
          "Batch Shipyard: `global_resources.singularity_images`", _singularity_listed),
     Rule("image-both", ERROR, JOBS, "A task runs in one container.",
@@ -278,17 +344,25 @@ RULES = (
          _container_only),
     Rule("registry-unknown", ERROR, (*CREDENTIALS, *JOBS), "A task's registry is one of the credentials'.",
          f"{_SETTINGS}.registry", _unknown_registry),
+    Rule("registry-misspelt", WARNING, (*CREDENTIALS, *GLOBAL, *JOBS),
+         "A registry that images come from is not named a letter beside its login.",
+         "azure-batch 15.1, ContainerRegistryReference.registryServer", _registry_misspelt),
     Rule("registry-login", WARNING, (*CREDENTIALS, *GLOBAL, *JOBS), "Registries to log in to have a login.",
          "azure-batch 15.1, ContainerRegistryReference", _registry_login),
     Rule("shm-size", ERROR, JOBS, "The size of the shared memory is a size.", _DOCKER, _shm_format),
-    Rule("shm-small", WARNING, (*POOL, *JOBS), "NCCL and Intel MPI have shared memory enough.",
+    Rule("shm-small", WARNING, (*POOL, *JOBS), "Processes of a node have shared memory enough.",
          "Batch Shipyard issue 8; NCCL: Shared memory", _shm_small),
+    Rule("shm-twice", WARNING, JOBS, "The size of the shared memory is said once.", _DOCKER, _shm_twice),
     Rule("gpus-chosen", WARNING, JOBS, "GPUs are all or none.",
-         "Azure Batch node agent: GPUs are added to containers by the service", _gpus_chosen),
+         "Azure Batch node agent: GPUs are added to containers by the service; NVIDIA Container Toolkit:"
+         " NVIDIA_VISIBLE_DEVICES", _gpus_chosen),
     Rule("gpus-impossible", ERROR, (*POOL, *JOBS), "GPUs are asked for only where there are some.",
          "Azure: Sizes for virtual machines", _gpus_possible),
+    Rule("gpus-too-many", ERROR, (*POOL, *JOBS), "No more GPUs are asked for than a node has.",
+         "Azure: Sizes for virtual machines", _gpus_too_many),
     Rule("container-options", WARNING, JOBS, "Options of the container engine leave Batch's part to Batch.",
          f"{_SETTINGS}.containerRunOptions", _own_options),
+    Rule("ports", ERROR, JOBS, "Ports are ports.", "docker run: --publish", _ports),
     Rule("user-identity", ERROR, JOBS, "A task runs as one user.", "azure-batch 15.1, UserIdentity", _one_identity),
     Rule("user-unknown", ERROR, (*POOL, *JOBS), "A named user is one of the pool's.",
          "azure-batch 15.1, UserIdentity.username", _known_user),

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from batchtrain.config.check.subject import POOL, Path, Subject
 from batchtrain.config.check.table import ERROR, INFO, JOBS, WARNING, Found, Rule
 from batchtrain.config.check.table import POOL as READS
+from batchtrain.config.types import Nodes
 
 ALL = (*READS, *JOBS)
 POSSIBLE = r"[^=\s\x00]+"
@@ -20,6 +21,18 @@ RANKS = frozenset({
     "RANK", "LOCAL_RANK", "NODE_RANK", "GROUP_RANK", "PMI_RANK", "PMIX_RANK", "MPI_LOCALRANKID",
     "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "HOROVOD_RANK", "HOROVOD_LOCAL_RANK", "SLURM_PROCID",
 })  # fmt: skip
+
+SIZES = frozenset({
+    "WORLD_SIZE", "LOCAL_WORLD_SIZE", "PMI_SIZE", "MPI_LOCALNRANKS", "OMPI_COMM_WORLD_SIZE",
+    "OMPI_COMM_WORLD_LOCAL_SIZE", "OMPI_UNIVERSE_SIZE", "MV2_COMM_WORLD_SIZE", "HOROVOD_SIZE", "SLURM_NTASKS",
+})  # fmt: skip
+PLACING = (
+    r"(?:OMPI|PRTE|PMIX)_MCA_(?:plm|ras|rmaps|orte|prte)_\w+|(?:I_MPI_)?HYDRA_(?:HOST_FILE|LAUNCHER|BOOTSTRAP|RMK)\w*"
+    r"|I_MPI_PERHOST"
+)
+"""Variables by which mpirun starts ranks and places them."""
+BATCHS_PORT = "6000"
+LARGEST_REQUEST = 2**20
 
 
 def _everywhere(subject: Subject) -> Iterator[tuple[Path, dict[str, str]]]:
@@ -96,7 +109,9 @@ def _literal(subject: Subject) -> Found:
 
 
 def _ranks(subject: Subject) -> Found:
-    for path, job, task, _ in subject.gangs:
+    for path, job, task, gang in subject.gangs:
+        if any(isinstance(block, Nodes) for _, block in gang.launches):
+            continue  # `environment-reserved` refuses them
         for place, owner in ((path[:-1], task.environment_variables), (path[:2], job.environment_variables)):
             for name in RANKS.intersection(owner):
                 yield (
@@ -104,6 +119,56 @@ def _ranks(subject: Subject) -> Found:
                     f"`{name}` would be the same in every process of the task, and each must have its own; leave it to"
                     " the launcher",
                 )
+
+
+def _launch(subject: Subject) -> Found:
+    for path, job, task, gang in subject.gangs:
+        if any(isinstance(block, Nodes) for _, block in gang.launches):
+            continue  # `environment-reserved` refuses them
+        for place, owner in ((path[:-1], task.environment_variables), (path[:2], job.environment_variables)):
+            for name in owner:
+                said = _decided(name) if gang.mpi is not None else ""
+                if said:
+                    yield (*place, "environment_variables", name), said
+
+
+def _decided(name: str) -> str:
+    """What is wrong with setting what an MPI's launch decides; empty for any other name."""
+    if name in SIZES:
+        return (
+            f"`{name}`: the launch counts the processes itself (`processes_per_node`); a program reads the MPI's count"
+        )
+    if re.fullmatch(PLACING, name):
+        return (
+            f"`{name}` says how ranks are started and placed, and so does the launch; use `mpi.options`, or take it out"
+        )
+    return ""
+
+
+def _port(subject: Subject) -> Found:
+    for path, job, task, gang in subject.gangs:
+        if any(isinstance(block, Nodes) for _, block in gang.launches):
+            continue  # `environment-reserved` refuses it
+        for place, owner in ((path[:-1], task.environment_variables), (path[:2], job.environment_variables)):
+            if owner.get("MASTER_PORT", "").strip() == BATCHS_PORT:
+                yield (
+                    (*place, "environment_variables", "MASTER_PORT"),
+                    f"{BATCHS_PORT} is Batch's own port on the primary; take another, such as 29500",
+                )
+
+
+def _too_large(subject: Subject) -> Found:
+    for path, variables in _everywhere(subject):
+        if sum(map(len, variables.values())) * 4 < LARGEST_REQUEST:
+            continue
+        size = sum(len(name.encode()) + len(value.encode()) for name, value in variables.items())
+        if size >= LARGEST_REQUEST:
+            largest = max(variables, key=lambda name: len(variables[name]))
+            yield (
+                (*path, largest),
+                f"the variables have {size:,} bytes together, and a whole request less than {LARGEST_REQUEST:,}; bring"
+                " large values as a file (`resource_files`, `source`)",
+            )
 
 
 _SETTING = "azure-batch 15.1, EnvironmentSetting"
@@ -122,4 +187,10 @@ RULES = (
          _literal),
     Rule("environment-rank", WARNING, JOBS, "Ranks are numbered by the launcher.",
          "PyTorch: torchrun; Open MPI, MPICH and Horovod: variables of a rank", _ranks),
+    Rule("environment-launch", WARNING, JOBS, "What a launch decides is not set beside it.",
+         "Open MPI: MCA parameters; Hydra: environment variables", _launch),
+    Rule("environment-port", ERROR, JOBS, "Batch's own port is left to Batch.",
+         "Azure Batch: AZ_BATCH_MASTER_NODE (port 6000)", _port),
+    Rule("environment-size", ERROR, JOBS, "A task's variables fit into a request.",
+         "Azure Batch: 413 RequestBodyTooLarge (1 MB)", _too_large),
 )  # fmt: skip

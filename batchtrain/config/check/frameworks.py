@@ -12,7 +12,7 @@ FLAG = r"(?<!\S)--?([A-Za-z_][\w-]*)(?:=|\s+)(?:\"([^\"]*)\"|'([^']*)'|(?!-)([^\
 ONE_BIT = r"(?<!\S)(-q|--quantized_bits)[\s=]+[\"']?1(?![\d.])|\b(gradientBits|num_quantization_bits)\s*=\s*1(?![\d.])"
 WARM_START = r"(?<!\S)(-a|--distributed_after)(?=[\s=])|\b(distributed_after|parallelizationStartEpoch)\s*="
 KVSTORE = r"--kv[-_]?store[=\s]+[\"']?(\w+)"
-LOCAL_KVSTORES = frozenset({"local", "device", "nccl"})
+LOCAL_KVSTORES = frozenset({"local", "device", "nccl", "nccl_allreduce"})
 SERVERS = r"\blaunch\.py\b.*?(?<!\S)(?:-s|--num-servers)[=\s]+0(?!\d)"
 
 
@@ -44,7 +44,8 @@ def _cntk(command: str, image: str) -> bool:
 def _benchmarks(subject: Subject) -> Found:
     for path, _, task in subject.tasks:
         command = command_of(task)
-        if "tf_cnn_benchmarks" in command:
+        launched = task.multi_instance is not None and task.multi_instance.tensorflow is not None
+        if "tf_cnn_benchmarks" in command and not launched:  # a launch gives the roles: `tensorflow-launch`
             flags = {name.replace("-", "_"): a or b or c for name, a, b, c in re.findall(FLAG, command)}
             yield from (((*path, "command"), fault) for fault in _benchmark_faults(flags))
 
@@ -52,7 +53,7 @@ def _benchmarks(subject: Subject) -> Found:
 def _benchmark_faults(flags: dict[str, str]) -> Iterator[str]:
     """What tf_cnn_benchmarks.py itself refuses, or waits for in vain."""
     kind = flags.get("variable_update", "parameter_server")
-    role, servers = flags.get("job_name", ""), bool(flags.get("ps_hosts"))
+    role, servers, workers = flags.get("job_name", ""), flags.get("ps_hosts", ""), flags.get("worker_hosts", "")
     if "$" in kind:
         return
     if kind in ("replicated", "independent", "horovod") and role:
@@ -65,12 +66,13 @@ def _benchmark_faults(flags: dict[str, str]) -> Iterator[str]:
         yield f"`--variable_update={kind}` has no parameter servers; take `--ps_hosts` and the role `ps` out"
     if kind == "distributed_all_reduce" and not flags.get("controller_host"):
         yield "`--variable_update=distributed_all_reduce` needs a controller beside its workers: `--controller_host`"
-    if (
-        kind == "distributed_all_reduce"
-        and flags.get("all_reduce_spec") == "nccl"
-        and "," in flags.get("worker_hosts", "")
-    ):
+    if kind == "distributed_all_reduce" and flags.get("all_reduce_spec") == "nccl" and "," in workers:
         yield "`--all_reduce_spec=nccl` stays within one node; for several workers write `nccl/xring`"
+    if kind in ("parameter_server", "distributed_replicated") and role and not workers:
+        yield f"`--job_name={role}` is one of a cluster, and nothing says who works in it: `--worker_hosts`"
+    hosts, index = servers if role == "ps" else workers, flags.get("task_index", "")
+    if role in ("ps", "worker") and index.isdecimal() and hosts and "$" not in hosts and int(index) > hosts.count(","):
+        yield f"`--task_index={index}` of {hosts.count(',') + 1} `{role}` processes, which are counted from 0"
     if kind == "collective_all_reduce" and flags.get("controller_host"):
         yield "`--variable_update=collective_all_reduce` has workers alone; take `--controller_host` out"
     gpus = flags.get("num_gpus", "1")

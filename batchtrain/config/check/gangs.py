@@ -3,25 +3,39 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
-from batchtrain.config.check.subject import Gang, Subject, command_of, instances
+from batchtrain.config.check.subject import Gang, Path, Subject, command_of, instances
 from batchtrain.config.check.table import ERROR, INFO, JOBS, POOL, WARNING, Found, Rule
-from batchtrain.config.types import INSTANCES, whole
+from batchtrain.config.types import INSTANCES, HorovodBlock, MpiBlock, Nodes, whole
 
 BOTH = (*POOL, *JOBS)
 # What people write for a number, and what they mean; no image has such commands.
 NUMBER_WORDS = {
     "one": "1", "two": "2", "three": "3", "four": "4", "five": "5", "six": "6", "seven": "7", "eight": "8",
-    "all": "nvidia-smi -L | wc -l", "auto": "nvidia-smi -L | wc -l", "gpu": "nvidia-smi -L | wc -l",
-    "gpus": "nvidia-smi -L | wc -l", "ngpus": "nvidia-smi -L | wc -l", "cpu": "nproc", "cpus": "nproc",
-    "core": "nproc", "cores": "nproc", "ncpus": "nproc",
+    "all": "auto", "gpu": "auto", "gpus": "auto", "ngpus": "auto", "cpu": "nproc", "cpus": "nproc", "core": "nproc",
+    "cores": "nproc", "ncpus": "nproc",
 }  # fmt: skip
-COUNTING = frozenset({"nproc"})
+COUNTING = frozenset({"nproc", "auto"})
+A_PROCESS_A_GPU = frozenset({"mpi", "pytorch", "deepspeed", "horovod"})
+"""Blocks whose processes drive one GPU each; of the others one drives all of its node."""
 LAUNCHERS = r"mpirun|mpiexec(?:\.hydra)?|mpiexec\.mpich|orterun|prterun|torchrun|deepspeed|horovodrun|srun"
-# A launcher where a command begins: at the start, after a separator, in `bash -c '...'`, or behind a word that runs it.
+RUNNERS = (
+    r"(?:/[\w./-]*/)?(?:exec|time|env|nohup|sudo|timeout|nice|ionice|numactl|taskset|chrt|setsid|stdbuf|if|then|do|else"
+    r"|while|!)"
+)
+_CALL = (
+    rf"(?:[\w./-]*/)?(?P<launcher>{LAUNCHERS}|accelerate\s+launch|python[\d.]*\s+(?:-\w\s+)*-m\s+(?:"
+    r"torch\.distributed\.(?:run|launch)|torchrun|deepspeed(?:\.launcher\.\w+)?|horovod\.runner\S*"
+    r"|accelerate\.commands\.\w+))(?=[\s;&|)\"']|$)"
+)
+_OPTION = rf"-\S*\s+(?:(?![-\d])(?!{RUNNERS}\s)(?!{_CALL.replace('?P<launcher>', '?:')})[^\s=]+\s+)?"
+"""An option of a runner, and its value where that is a word of its own."""
+# A launcher where a command begins: on a line, after a separator, in `bash -c '...'`; behind variables that are set for
+# it, and words that run it, with their options. No two ways lead through a text, so that it takes linear time.
 NESTED = (
-    rf"(?:^|[;&|(]\s*|-c\s+[\"']?\s*|\b(?:exec|time|env|nohup)\s+)(?:[\w./-]*/)?"
-    rf"(?P<launcher>{LAUNCHERS}|accelerate\s+launch|python[\d.]*\s+(?:-\w\s+)*-m\s+torch\.distributed\.(?:run|launch))(?=\s|$)"
+    r"(?:^|[\n;&|(][ \t]*|-c\s+(?:[\"']\s*)?)"
+    rf"(?:\w+=\S*\s+|{RUNNERS}\s+(?:{_OPTION}|\d\S*\s+|\w+=\S*\s+)*)*{_CALL}"
 )
 COUNTS = frozenset(
     {"-n", "-np", "--np", "-perhost", "-ppn", "--map-by", "-hosts", "-host", "--host", "-hostfile", "--hostfile"}
@@ -96,35 +110,40 @@ def _scaling(subject: Subject) -> Found:
 
 def _alone(subject: Subject) -> Found:
     for path, _, _, gang in subject.gangs:
-        if instances(gang) == 1:
+        if instances(gang) == 1 and not any(isinstance(block, Nodes) for _, block in gang.launches):
             yield (*path, "num_instances"), "one instance needs no multi-instance task; an ordinary one starts sooner"
 
 
 # --- processes ------------------------------------------------------------------------------------------------------
 
 
+def _given(subject: Subject) -> Iterator[tuple[Gang, Path, str, str]]:
+    """Gangs and how many processes a node has as it is written, with its place and the block it is written in."""
+    for gang in subject.gangs:
+        for name, block in gang.options.launches:
+            if block.processes_per_node is not None:
+                text = str(block.processes_per_node).strip()
+                yield gang, (*gang.path, name, "processes_per_node"), text, name
+
+
 def _processes(subject: Subject) -> Found:
-    for path, _, _, gang in subject.gangs:
-        given = str(gang.mpi.processes_per_node).strip() if gang.mpi else ""
+    for _, path, given, _ in _given(subject):
         if re.fullmatch(r"-[0-9]+|0+", given):
-            yield (*path, "mpi", "processes_per_node"), f"{given} processes a node is too few"
+            yield path, f"{given} processes a node is too few"
         elif given.lower() in NUMBER_WORDS:
-            yield (
-                (*path, "mpi", "processes_per_node"),
-                f"`{given}` is neither a number nor a command; write `{NUMBER_WORDS[given.lower()]}`",
-            )
+            yield path, f"`{given}` is neither a number nor a command; write `{NUMBER_WORDS[given.lower()]}`"
         elif re.fullmatch(r"[0-9]*\.[0-9]+", given):
-            yield (*path, "mpi", "processes_per_node"), f"`{given}` is no whole number of processes"
+            yield path, f"`{given}` is no whole number of processes"
 
 
 def _processes_word(subject: Subject) -> Found:
-    for path, _, _, gang in subject.gangs:
-        given = str(gang.mpi.processes_per_node).strip() if gang.mpi and gang.mpi.processes_per_node is not None else ""
+    for _, path, given, name in _given(subject):
         if re.fullmatch(r"[A-Za-z_]+", given) and given not in COUNTING and given.lower() not in NUMBER_WORDS:
+            where = "the primary" if name == "mpi" else "each node"
             yield (
-                (*path, "mpi", "processes_per_node"),
-                f"`{given}` is run as a command on the primary, and its output is the number; is there such a command?"
-                " Known ones: `nproc`, `nvidia-smi -L | wc -l`",
+                path,
+                f"`{given}` is run as a command on {where}, and its output is the number; is there such a command?"
+                " Known ones: `nproc`, `nvidia-smi -L | wc -l`; or write `auto`",
             )
 
 
@@ -132,28 +151,25 @@ def _processes_nvidia(subject: Subject) -> Found:
     size = subject.size
     if size is None or size.gpu_vendor == "nvidia":
         return
-    for path, _, _, gang in subject.gangs:
-        if gang.mpi and "nvidia-smi" in str(gang.mpi.processes_per_node):
-            yield (
-                (*path, "mpi", "processes_per_node"),
-                f"{size.name} has no NVIDIA GPU, so `nvidia-smi` counts none; write a number, or `nproc`",
-            )
+    for _, path, given, _ in _given(subject):
+        if "nvidia-smi" in given:
+            yield path, f"{size.name} has no NVIDIA GPU, so `nvidia-smi` counts none; write a number, or `nproc`"
 
 
 def _processes_gpus(subject: Subject) -> Found:
-    for gang, processes, gpus in _counted(subject):
-        if gpus and processes > gpus:
+    for path, processes, gpus, name in _counted(subject):
+        if gpus and processes > gpus and name == "mpi":  # of the others it is refused: `ranks-over-gpus`
             yield (
-                (*gang.path, "mpi", "processes_per_node"),
+                path,
                 f"{processes} processes share the {gpus} GPUs of a node, so not every process has one of its own",
             )
 
 
 def _gpus_idle(subject: Subject) -> Found:
-    for gang, processes, gpus in _counted(subject):
-        if 0 < processes < gpus:
+    for path, processes, gpus, name in _counted(subject):
+        if 0 < processes < gpus and name in A_PROCESS_A_GPU:
             yield (
-                (*gang.path, "mpi", "processes_per_node"),
+                path,
                 f"a node has {gpus} GPUs and {processes} process{'es' if processes > 1 else ''}; with one GPU a process"
                 f" {gpus - processes} stay idle",
             )
@@ -161,22 +177,17 @@ def _gpus_idle(subject: Subject) -> Found:
 
 def _processes_cores(subject: Subject) -> Found:
     size = subject.size
-    for gang, processes, _ in _counted(subject):
+    for path, processes, _, _ in _counted(subject):
         if size is not None and size.cores and processes > size.cores:
-            yield (
-                (*gang.path, "mpi", "processes_per_node"),
-                f"{processes} processes share the {size.cores} cores of {size.name}",
-            )
+            yield path, f"{processes} processes share the {size.cores} cores of {size.name}"
 
 
-def _counted(subject: Subject) -> list[tuple[Gang, int, int]]:
-    """Gangs whose processes a node are written as a number, with the GPUs of a node."""
-    found = []
-    for gang in subject.gangs:
-        processes = whole(gang.options.mpi.processes_per_node) if gang.options.mpi else None
+def _counted(subject: Subject) -> Iterator[tuple[Path, int, int, str]]:
+    """Processes a node that are written as a number: the place, the number, the GPUs of a node, and the block."""
+    for gang, path, given, name in _given(subject):
+        processes = whole(given)
         if processes is not None:
-            found.append((gang, processes, subject.gpus(gang.job, gang.task)))
-    return found
+            yield path, processes, subject.gpus(gang.job, gang.task), name
 
 
 # --- network --------------------------------------------------------------------------------------------------------
@@ -207,6 +218,13 @@ def _network_direct(subject: Subject) -> Found:
                 f"the InfiniBand of {size.name} (Network Direct) is reached by Intel MPI up to 2018 alone;"
                 f" {gang.mpi.runtime} talks over tcp",
             )
+        for name, block in gang.launches:
+            if isinstance(block, Nodes) and wanted is not False:
+                yield (
+                    (*path, name),
+                    f"the InfiniBand of {size.name} (Network Direct) is reached by Intel MPI up to 2018 alone;"
+                    f" {name} talks over tcp",
+                )
 
 
 # --- launching ------------------------------------------------------------------------------------------------------
@@ -228,19 +246,20 @@ def _nested(subject: Subject) -> Found:
 
 def _counted_twice(subject: Subject) -> Found:
     for path, _, _, gang in subject.gangs:
-        if gang.mpi is None or gang.mpi.processes_per_node is None:
-            continue
-        for number, option in enumerate(gang.mpi.options):
-            word = re.split(r"[\s=]", option.strip(), maxsplit=1)[0]
-            if word in COUNTS:
-                yield (
-                    (*path, "mpi", "options", number),
-                    f"`{word}` is given by the launch too, which has `processes_per_node`; take one of them out",
-                )
+        for name, block in gang.launches:
+            if not isinstance(block, MpiBlock | HorovodBlock) or (name == "mpi" and block.processes_per_node is None):
+                continue
+            for number, option in enumerate(block.options):
+                word = re.split(r"[\s=]", option.strip(), maxsplit=1)[0]
+                if word in COUNTS:
+                    yield (
+                        (*path, name, "options", number),
+                        f"`{word}` is given by the launch too, which has `processes_per_node`; take one of them out",
+                    )
 
 
 _MULTI = "Azure Batch: batch-mpi"
-_MPI = "batchtrain's launch with an MPI; Batch Shipyard: `mpi`"
+_MPI = "batchtrain's launches; Batch Shipyard: `mpi`"
 
 RULES = (
     Rule("num-instances", ERROR, JOBS, "The number of instances is a number or a known word.",
@@ -252,7 +271,7 @@ RULES = (
     Rule("gang-autoscale", WARNING, BOTH, "The nodes of a gang are there when it is counted.",
          "Batch Shipyard issue 343", _scaling),
     Rule("gang-alone", INFO, JOBS, "A multi-instance task has several instances.", _MULTI, _alone),
-    Rule("processes-per-node", ERROR, JOBS, "Processes a node are a number from 1 up, or a command.", _MPI,
+    Rule("processes-per-node", ERROR, JOBS, "Processes a node are a number from 1 up, `auto`, or a command.", _MPI,
          _processes),
     Rule("processes-word", WARNING, JOBS, "A command that counts processes is a known one.", _MPI, _processes_word),
     Rule("processes-nvidia", ERROR, BOTH, "GPUs are counted by `nvidia-smi` where there are some.",

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from batchtrain.catalog import sizes
-from batchtrain.catalog.images import DOCKER, GEN2, NVIDIA, RDMA, ROCM, SERVICE_WORDS, Image
+from batchtrain.catalog import fit, sizes
+from batchtrain.catalog.images import DOCKER, GEN2, NVIDIA, RDMA, ROCM, VOLTA, Image
+from batchtrain.catalog.sizes import VmSize
 from batchtrain.config.check.subject import IMAGE, IMAGE_KINDS, POOL, VM, Subject
 from batchtrain.config.check.table import ERROR, GLOBAL, INFO, JOBS, WARNING, Found, Rule
 from batchtrain.config.check.table import POOL as READS
@@ -11,9 +12,8 @@ from batchtrain.config.check.table import POOL as READS
 BOTH = (*READS, *JOBS)
 ALL = (*GLOBAL, *BOTH)
 WINDOWS_LICENSES = ("windows_server", "windows_client")
-# Series that know generation 1 alone. Azure: Support for generation 2 VMs (generation-2), size table.
-GENERATION_1_FAMILIES = frozenset({"A", "A8-A11", "Av2", "D", "Dv2", "Dv3", "Ev3", "F", "H", "NC", "NV"})
 REFUSED_FAMILIES = frozenset({"DS", "DSv2", "GS"})
+REFUSED_SIZES = frozenset({"Standard_A0"})
 
 
 # --- which image ----------------------------------------------------------------------------------------------------
@@ -31,9 +31,16 @@ def _one_image(subject: Subject) -> Found:
 
 def _unknown(subject: Subject) -> Found:
     wanted = subject.pool.vm_configuration.platform_image if subject.pool else None
-    if wanted is None or subject.image is not None or wanted.node_agent:
+    if wanted is None or wanted.node_agent or (subject.image is not None and subject.image.node_agent):
         return
     reference = f"{wanted.publisher}:{wanted.offer}:{wanted.sku}"
+    if subject.image is not None:
+        yield (
+            IMAGE,
+            f"Batch starts {reference}, but no public page names its node agent; name it (`node_agent`) as"
+            " `az batch pool supported-images list` has it",
+        )
+        return
     near = subject.catalog.nearest_images(reference)
     hint = f"; did you mean {near[0]}?" if near else "; add it to catalog.yaml"
     yield IMAGE, f"the image {reference} is not in the catalogue, so its node agent must be named (`node_agent`){hint}"
@@ -44,15 +51,27 @@ def _retired(subject: Subject) -> Found:
     if image is None or image.retired is None or subject.pool is None:
         return
     wanted = subject.pool.vm_configuration.platform_image
-    today = f"; use {image.replacement}" if image.replacement else ""
+    today = _successor(subject, image)
     reference = f"{wanted.publisher}:{wanted.offer}:{wanted.sku}" if wanted else ""
-    yield IMAGE, f"{reference}: Batch's support ends, or ended, on {image.retired}{today}"
+    yield IMAGE, f"{reference}: Batch's support ends, or ended, on {image.retired}{f'; use {today}' if today else ''}"
+
+
+def _successor(subject: Subject, image: Image) -> str:
+    """What does today what the pool needs, on today's size where its own has an end; else what the table says."""
+    size = subject.size
+    if size is not None and size.retired is not None:
+        size = subject.catalog.size(sizes.today_for(size).today or "") or size
+    needed = fit.needs(size, os=image.os, containers=subject.containers, rdma=bool(subject.gangs))
+    one = fit.image_for(subject.catalog.images, needed, os=image.os, size=size, like=image)
+    return ":".join(one[:3]) if one is not None else image.replacement
 
 
 def _node_agent(subject: Subject) -> Found:
     wanted = subject.pool.vm_configuration.platform_image if subject.pool else None
     image = subject.image
-    if wanted and image and wanted.node_agent and wanted.node_agent.lower() != image.node_agent.lower():
+    if wanted is None or image is None or not wanted.node_agent or not image.node_agent:
+        return
+    if wanted.node_agent.lower() != image.node_agent.lower():
         yield (
             (*IMAGE, "node_agent"),
             f"`{wanted.node_agent}` is not the agent of this image; it is `{image.node_agent}`, and may be left out",
@@ -60,7 +79,7 @@ def _node_agent(subject: Subject) -> Found:
 
 
 def _unknown_agent(subject: Subject) -> Found:
-    known = tuple(dict.fromkeys(image.node_agent for image in subject.catalog.images))
+    known = tuple(dict.fromkeys(image.node_agent for image in subject.catalog.images if image.node_agent))
     for kind, agent in _own_agents(subject):
         if agent not in known:
             yield (
@@ -94,16 +113,32 @@ def _own_agents(subject: Subject) -> list[tuple[str, str]]:
 # --- which size -----------------------------------------------------------------------------------------------------
 
 
-def _known_size(subject: Subject) -> Found:
-    if subject.pool is None or subject.size is not None:
-        return
-    near = subject.catalog.nearest_sizes(subject.pool.vm_size)
-    hint = f"; did you mean {near[0]}?" if near else ""
-    yield (
-        (*POOL, "vm_size"),
-        f"the VM size `{subject.pool.vm_size}` is not in the catalogue{hint}"
-        " (`--ignore vm-size-unknown` uses it all the same, without implicit GPUs and InfiniBand)",
-    )
+def _misspelt_size(subject: Subject) -> Found:
+    near = _near_sizes(subject)
+    if near:
+        yield (
+            (*POOL, "vm_size"),
+            f"the VM size `{_size_of(subject)}` is not in the catalogue; did you mean {near[0]}?"
+            " (`--ignore vm-size-unknown` uses it all the same, without implicit GPUs and InfiniBand)",
+        )
+
+
+def _new_size(subject: Subject) -> Found:
+    if _size_of(subject) and subject.size is None and not _near_sizes(subject):
+        yield (
+            (*POOL, "vm_size"),
+            f"the VM size `{_size_of(subject)}` is not in the catalogue, and no name there is like it; it is used"
+            " without implicit GPUs and InfiniBand (`catalog.yaml` can say what it has)",
+        )
+
+
+def _near_sizes(subject: Subject) -> tuple[str, ...]:
+    unknown = _size_of(subject) and subject.size is None
+    return subject.catalog.nearest_sizes(_size_of(subject)) if unknown else ()
+
+
+def _size_of(subject: Subject) -> str:
+    return subject.pool.vm_size if subject.pool else ""
 
 
 def _size_retired(subject: Subject) -> Found:
@@ -115,11 +150,9 @@ def _size_retired(subject: Subject) -> Found:
 
 def _size_refused(subject: Subject) -> Found:
     size = subject.size
-    if size is not None and size.family in REFUSED_FAMILIES:
-        yield (
-            (*POOL, "vm_size"),
-            f"Batch's reference excludes the {size.family} series; take one of a v3 or later series",
-        )
+    if size is not None and (size.family in REFUSED_FAMILIES or size.name in REFUSED_SIZES):
+        what = size.name if size.name in REFUSED_SIZES else f"the {size.family} series"
+        yield (*POOL, "vm_size"), f"Batch's reference excludes {what}; take one of a v3 or later series"
 
 
 # --- image and size -------------------------------------------------------------------------------------------------
@@ -127,31 +160,38 @@ def _size_refused(subject: Subject) -> Found:
 
 def _generation(subject: Subject) -> Found:
     image, size = subject.image, subject.size
-    if image and size and size.generation == 2 and GEN2 not in image.capabilities:
+    if image is None or size is None:
+        return
+    if size.generation == 2 and GEN2 not in image.capabilities:
         yield (
             IMAGE,
-            f"this is a generation 1 image, {size.name} starts generation 2 images only; {_other(subject, GEN2)}",
+            f"this is a generation 1 image, {size.name} starts generation 2 images only; {_other(subject)}",
         )
+    elif _too_new(subject) and not sizes.gone(size):
+        yield IMAGE, f"{_too_new(subject)}; {_other(subject)}, or take a size of a later series"
 
 
 def _generation_old(subject: Subject) -> Found:
+    if subject.size and sizes.gone(subject.size) and _too_new(subject):
+        yield IMAGE, _too_new(subject)
+
+
+def _too_new(subject: Subject) -> str:
+    """What is wrong with a generation 2 image on a size of generation 1; empty where it is not."""
     image, size = subject.image, subject.size
-    if image and size and GEN2 in image.capabilities and size.family in GENERATION_1_FAMILIES:
-        yield IMAGE, f"this is a generation 2 image, and the {size.family} series starts generation 1 images only"
+    if image is None or size is None or GEN2 not in image.capabilities or not fit.only_generation_1(size):
+        return ""
+    return f"this is a generation 2 image, and the {size.family} series starts generation 1 images only"
 
 
 def _architecture(subject: Subject) -> Found:
     image, size = subject.image, subject.size
-    if image and size and size.architecture != _architecture_of(image):
+    if image and size and size.architecture != fit.architecture(image):
         yield (
             (*POOL, "vm_size"),
-            f"{size.name} has {size.architecture} processors, the image is for {_architecture_of(image)};"
+            f"{size.name} has {size.architecture} processors, the image is for {fit.architecture(image)};"
             " take a size and an image that match",
         )
-
-
-def _architecture_of(image: Image) -> str:
-    return "arm64" if "arm64" in f"{image.offer} {image.sku}" else "x64"
 
 
 def _gpu_vendor(subject: Subject) -> Found:
@@ -163,7 +203,18 @@ def _gpu_vendor(subject: Subject) -> Found:
         yield (
             IMAGE,
             f"{size.name} has {size.gpu_vendor.upper()} GPUs, the image brings the other vendor's driver; "
-            f"{_other(subject, theirs)}",
+            f"{_other(subject)}",
+        )
+
+
+def _gpu_old(subject: Subject) -> Found:
+    image, size = subject.image, subject.size
+    if image is None or size is None or NVIDIA not in image.capabilities or VOLTA in image.capabilities:
+        return
+    if VOLTA in fit.driver(size):
+        yield (
+            IMAGE,
+            f"{size.name} has {size.gpu_model} GPUs, which the driver of this image no longer knows; {_other(subject)}",
         )
 
 
@@ -174,23 +225,31 @@ def _gpu_driver(subject: Subject) -> Found:
     prepared = pool.additional_node_prep.commands
     installed = (pool.gpu and pool.gpu.nvidia_driver.source) or pool.vm_configuration.extensions
     if not {NVIDIA, ROCM} & image.capabilities and not (installed or prepared.pre or prepared.post):
-        yield (
-            IMAGE,
-            f"{size.name} has GPUs and the image brings no driver; {_other(subject, NVIDIA)}, or name one in"
-            " `gpu.nvidia_driver.source`",
-        )
+        own = ", or name one in `gpu.nvidia_driver.source`" if size.gpu_vendor == "nvidia" else ""
+        yield IMAGE, f"{size.name} has GPUs and the image brings no driver; {_other(subject)}{own}"
 
 
 def _rdma_driver(subject: Subject) -> Found:
     image, size, pool = subject.image, subject.size, subject.pool
-    if not (image and size and pool and size.rdma and pool.inter_node_communication_enabled and subject.gangs):
+    if image is None or size is None or pool is None or not _uses_rdma(subject):
         return
     if RDMA not in image.capabilities and not pool.vm_configuration.extensions:
         yield (
             IMAGE,
-            f"{size.name} has InfiniBand and the image brings no drivers for it; {_other(subject, RDMA)},"
+            f"{size.name} has InfiniBand and the image brings no drivers for it; {_other(subject)},"
             " or set `infiniband: false` on the job",
         )
+
+
+def _uses_rdma(subject: Subject) -> bool:
+    """Whether a gang uses the size's InfiniBand: inter-node communication, and not switched off for all of them."""
+    size, pool = subject.size, subject.pool
+    if size is None or pool is None or not size.rdma or not pool.inter_node_communication_enabled:
+        return False
+    return any(
+        (task.infiniband if task.infiniband is not None else job.infiniband) is not False
+        for _, job, task, _ in subject.gangs
+    )
 
 
 def _rdma_unused(subject: Subject) -> Found:
@@ -202,15 +261,29 @@ def _rdma_unused(subject: Subject) -> Found:
         )
 
 
-def _other(subject: Subject, capability: str) -> str:
-    """What to use instead: an image of the catalogue that has it, and suits the pool's size."""
+def _other(subject: Subject, *wanted: str) -> str:
+    """What to use instead: an image of the catalogue that does all the pool needs, starts on its size, and has `wanted`
+    besides."""
+    needed = fit.needs(
+        subject.size, os=_system(subject), containers=subject.containers, rdma=_uses_rdma(subject)
+    ) | frozenset(wanted)
+    one = _fitting(subject, needed, subject.size)
+    if one:
+        return f"use one that fits, such as {one}"
     size = subject.size
-    wanted = {capability} | ({GEN2} if size and size.generation == 2 else set())
-    fitting = (one for one in subject.catalog.images if wanted <= one.capabilities and one.retired is None)
-    one = next(fitting, None)
-    if one is None:
-        return f"no image of the catalogue has {SERVICE_WORDS.get(capability, capability)}"
-    return f"use one that fits, such as {':'.join(one[:3])}"
+    said = f"no {_system(subject)} image of the catalogue does that{f' on {size.name}' if size else ''}"
+    later = subject.catalog.size(sizes.today_for(size).today or "") if size else None
+    one = _fitting(subject, needed, later) if later != size else ""
+    return f"{said}; on {later.name}, use {one}" if later is not None and one else said
+
+
+def _fitting(subject: Subject, needed: frozenset[str], size: VmSize | None) -> str:
+    one = fit.image_for(subject.catalog.images, needed, os=_system(subject), size=size, like=subject.image)
+    return ":".join(one[:3]) if one is not None else ""
+
+
+def _system(subject: Subject) -> str:
+    return "windows" if subject.windows else "linux"
 
 
 # --- containers on it -----------------------------------------------------------------------------------------------
@@ -233,7 +306,7 @@ def _without_engine(subject: Subject) -> Found:
     if image is not None and subject.containers and DOCKER not in image.capabilities:
         yield (
             IMAGE,
-            f"there are container images to run and this image has no container engine; {_other(subject, DOCKER)}",
+            f"there are container images to run and this image has no container engine; {_other(subject)}",
         )
 
 
@@ -273,8 +346,8 @@ def _windows_updates(subject: Subject) -> Found:
 def _windows_mpi(subject: Subject) -> Found:
     if subject.windows:
         for path, _, _, gang in subject.gangs:
-            if gang.mpi is not None:
-                yield (*path, "mpi"), "the launch with an MPI is shell text for Linux, and the nodes run Windows"
+            for name, _ in gang.launches:
+                yield (*path, name), "the launch is shell text for Linux, and the nodes run Windows"
 
 
 # --- disks and security ---------------------------------------------------------------------------------------------
@@ -401,16 +474,19 @@ RULES = (
          "GET /supportedimages, as far as the catalogue has it", _unknown_agent),
     Rule("node-agent-retired", WARNING, READS, "The node agent of an image of one's own is still supported.", _RETIRED,
          _agent_retired),
-    Rule("vm-size-unknown", ERROR, READS, "The VM size is in the catalogue.", _SIZES, _known_size),
+    Rule("vm-size-unknown", ERROR, READS, "The VM size is not a misspelt one of the catalogue.", _SIZES,
+         _misspelt_size),
+    Rule("vm-size-new", WARNING, READS, "The VM size is in the catalogue.", _SIZES, _new_size),
     Rule("size-retired", WARNING, READS, "The VM size is still sold.", _RETIRED, _size_retired),
     Rule("size-refused", WARNING, READS, "The VM size is one that Batch takes.", "azure-batch, pool vmSize",
          _size_refused),
     Rule("image-generation", ERROR, READS, "The image's VM generation is one the size starts.",
          "Azure: Support for generation 2 VMs", _generation),
-    Rule("image-generation-old", WARNING, READS, "An old size starts generation 1 images.",
+    Rule("image-generation-old", WARNING, READS, "A size that is gone started generation 1 images.",
          "Azure: Support for generation 2 VMs", _generation_old),
     Rule("image-architecture", ERROR, READS, "Size and image have the same processors.", _SIZES, _architecture),
     Rule("image-gpu-vendor", WARNING, READS, "The image's GPU driver is that of the size's GPUs.", _HPC, _gpu_vendor),
+    Rule("image-gpu-old", WARNING, READS, "The image's driver still knows the size's GPUs.", _HPC, _gpu_old),
     Rule("image-gpu-driver", WARNING, READS, "Nodes with GPUs get a driver.", _HPC, _gpu_driver),
     Rule("image-rdma", WARNING, BOTH, "Nodes whose gangs use InfiniBand have drivers for it.",
          "Azure: Enable InfiniBand; azhpc-images", _rdma_driver),
@@ -426,7 +502,7 @@ RULES = (
          _license),
     Rule("windows-updates", WARNING, READS, "Windows settings are for Windows nodes.",
          f"{_REFERENCE}.windowsConfiguration", _windows_updates),
-    Rule("windows-mpi", ERROR, BOTH, "An MPI is launched on Linux nodes.", "launchers: bash text", _windows_mpi),
+    Rule("windows-mpi", ERROR, BOTH, "Gangs are launched on Linux nodes.", "launchers: bash text", _windows_mpi),
     Rule("disk-lun", ERROR, READS, "Each data disk has a unit number of its own.", "azure-batch 15.1, DataDisk.lun",
          _luns),
     Rule("disk-ephemeral", ERROR, READS, "An ephemeral system disk is cached for reading.",

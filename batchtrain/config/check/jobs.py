@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import datetime, timezone
 
+from batchtrain.config import factories
 from batchtrain.config.check.spans import DAY, MINUTE, length
 from batchtrain.config.check.subject import POOL, Path, Subject
 from batchtrain.config.check.table import ERROR, INFO, JOBS, SETTINGS, WARNING, Found, Rule
@@ -18,16 +19,13 @@ from batchtrain.config.types import (
     ExitOptions,
     Job,
     Recipe,
-    Steps,
     Task,
-    TaskFactory,
 )
 
 LONGEST_DEPENDENCIES = 64_000
 MOST_PATTERNS = 100
+MOST_NAMES = 20
 PREPARATION, RELEASE = "jobpreparation", "jobrelease"
-FACTORIES = ("parametric_sweep", "random", "file", "custom", "repeat")
-SWEEPS = ("product", "product_iterables", "combinations", "permutations", "zip")
 MOMENT = r"(?i)(\d{4}-\d\d-\d\d)(?:[T ](\d\d:\d\d)(:\d\d)?(?:\.\d+)?)?(Z|[+-]\d\d:?\d\d)?"
 
 
@@ -35,29 +33,32 @@ MOMENT = r"(?i)(\d{4}-\d\d-\d\d)(?:[T ](\d\d:\d\d)(:\d\d)?(?:\.\d+)?)?(Z|[+-]\d\
 
 
 def _duplicate_ids(subject: Subject) -> Found:
-    seen: set[str] = set()
+    seen: dict[str, str] = {}
     for path, job in subject.jobs:
-        if job.id.lower() in seen:
+        first = seen.get(job.id.lower())
+        if first is not None:
             yield (
                 (*path, "id"),
-                f"another job is called `{job.id}` (ids do not differ by case, and schedules count too)",
+                f"another job is called `{first}` (ids do not differ by case, and schedules count too)",
             )
-        seen.add(job.id.lower())
+        seen.setdefault(job.id.lower(), job.id)
         yield from _duplicate_tasks(path, job)
 
 
 def _duplicate_tasks(path: Path, job: Job) -> Found:
-    seen: dict[str, str] = {job.job_manager.id.lower(): "the job manager"} if job.job_manager else {}
+    manager = job.job_manager
+    seen = {manager.id.lower(): f"the job manager of this job is called `{manager.id}`"} if manager else {}
     for number, task in enumerate(job.tasks):
         if task.id is None:
             continue
         key = task.id.lower()
         if key in seen:
-            yield (*path, "tasks", number, "id"), f"{seen[key]} of this job is called `{task.id}`"
-        seen[key] = "another task"
+            yield (*path, "tasks", number, "id"), f"{seen[key]} (ids do not differ by case)"
+        else:
+            seen[key] = f"another task of this job is called `{task.id}`"
     merge = job.merge_task
     if merge is not None and merge.id is not None and merge.id.lower() in seen:
-        yield (*path, "merge_task", "id"), f"{seen[merge.id.lower()]} of this job is called `{merge.id}`"
+        yield (*path, "merge_task", "id"), f"{seen[merge.id.lower()]} (ids do not differ by case)"
 
 
 def _reserved_ids(subject: Subject) -> Found:
@@ -137,27 +138,71 @@ def _made_pattern(recipe: Recipe, job: Job) -> re.Pattern[str] | None:
 
 def _circles(subject: Subject) -> Found:
     for path, job in subject.jobs:
-        waiting = {task.id: len(set(task.depends_on)) for task in job.tasks if task.id and task.depends_on}
-        if not waiting:
-            continue
-        names = {task.id for task in job.tasks if task.id}
-        followers: dict[str, list[str]] = {}
-        for task in job.tasks:
-            if task.id and task.depends_on:
-                for wanted in set(task.depends_on):
-                    followers.setdefault(wanted, []).append(task.id)
-        ready = [name for name in (*names, *(followers.keys() - names)) if name not in waiting]
-        while ready:
-            for follower in followers.get(ready.pop(), ()):
-                if follower not in waiting:
-                    continue  # another task has its id, which is said elsewhere
-                waiting[follower] -= 1
-                if not waiting[follower]:
-                    del waiting[follower]
-                    ready.append(follower)
-        if waiting:
-            listed = ", ".join(sorted(waiting)[:20]) + (" ..." if len(waiting) > 20 else "")
-            yield (*path, "tasks"), f"these tasks wait for each other, so none would ever start: {listed}"
+        if any(task.depends_on for task in job.tasks):
+            waits = _for_ever(_waiting(job))
+            for circle in _rounds(waits):
+                yield (*path, "tasks", circle[0], "depends_on", _place(job, circle)), _told(job, circle)
+
+
+def _waiting(job: Job) -> dict[int, set[int]]:
+    """By number the tasks that wait for others, and for which; of tasks with one id the first is meant."""
+    numbers: dict[str, int] = {}
+    for number, task in enumerate(job.tasks):
+        if task.id is not None:
+            numbers.setdefault(task.id, number)
+    return {
+        number: {numbers[wanted] for wanted in task.depends_on if wanted in numbers}
+        for number, task in enumerate(job.tasks)
+        if task.depends_on
+    }
+
+
+def _for_ever(waiting: dict[int, set[int]]) -> dict[int, int]:
+    """The tasks that would never start, each with one that it waits for and that never starts either."""
+    followers: dict[int, list[int]] = {}
+    left = {number: len(wanted) for number, wanted in waiting.items()}
+    for number, wanted in waiting.items():
+        for other in wanted:
+            followers.setdefault(other, []).append(number)
+    ready = [number for number in followers if number not in left] + [number for number, n in left.items() if not n]
+    while ready:
+        done = ready.pop()
+        left.pop(done, None)
+        for follower in followers.get(done, ()):
+            left[follower] -= 1
+            if not left[follower]:
+                ready.append(follower)
+    return {number: min(other for other in waiting[number] if other in left) for number in left}
+
+
+def _rounds(waits: dict[int, int]) -> Iterator[list[int]]:
+    """Every circle once, its first task of the file first: each task leads to one, so each walk ends in a circle."""
+    walked: set[int] = set()
+    for start in waits:
+        way: dict[int, None] = {}
+        number = start
+        while number not in walked:
+            walked.add(number)
+            way[number] = None
+            number = waits[number]
+        if number in way:
+            numbers = list(way)
+            circle = numbers[numbers.index(number) :]
+            first = circle.index(min(circle))
+            yield circle[first:] + circle[:first]
+
+
+def _place(job: Job, circle: list[int]) -> int:
+    """Which of the first task's dependencies leads around."""
+    return job.tasks[circle[0]].depends_on.index(str(job.tasks[circle[1 % len(circle)]].id))
+
+
+def _told(job: Job, circle: list[int]) -> str:
+    names = [f"`{job.tasks[number].id}`" for number in circle[:MOST_NAMES]]
+    more = [] if len(circle) <= MOST_NAMES else [f"{len(circle) - MOST_NAMES} more"]
+    if len(circle) == 1:
+        return f"{names[0]} waits for itself, so it would never start"
+    return f"none of these would ever start: {' waits for '.join([*names, *more, names[0]])}"
 
 
 def _dependency_length(subject: Subject) -> Found:
@@ -204,10 +249,18 @@ def _ranges(subject: Subject) -> Found:
                 continue
             where = (*path, "tasks", number, "depends_on_range")
             first, last = task.depends_on_range
-            if not 0 <= first <= last:
-                yield where, f"{first} to {last} is no range: from the lower number to the higher, neither below 0"
-            elif not unnamed and bisect_left(numbers, first) == bisect_right(numbers, last):
+            if not unnamed and 0 <= first <= last and bisect_left(numbers, first) == bisect_right(numbers, last):
                 yield where, f"no task of this job has a number from {first} to {last} as its id"
+
+
+def _range_order(subject: Subject) -> Found:
+    for path, _, task in subject.tasks:
+        first, last = task.depends_on_range or (0, 0)
+        if not 0 <= first <= last:
+            yield (
+                (*path, "depends_on_range"),
+                f"{first} to {last} is no range: from the lower number to the higher, neither below 0",
+            )
 
 
 # --- commands -------------------------------------------------------------------------------------------------------
@@ -242,62 +295,15 @@ def _merge(subject: Subject) -> Found:
 # --- factories ------------------------------------------------------------------------------------------------------
 
 
-def _factories(subject: Subject) -> Iterator[tuple[Path, Task, TaskFactory]]:
-    for path, _, task in subject.tasks:
-        if task.task_factory is not None:
-            yield (*path, "task_factory"), task, task.task_factory
+def _factory(judge: Callable[[Task], factories.Faults]) -> Callable[[Subject], Found]:
+    """A rule of what the planner asks of every factory too."""
 
+    def found(subject: Subject) -> Found:
+        for path, _, task in subject.tasks:
+            if task.task_factory is not None:
+                yield from (((*path, *fault.path), fault.message) for fault in judge(task))
 
-def _factory_kind(subject: Subject) -> Found:
-    for path, _, factory in _factories(subject):
-        yield from _exactly_one(path, factory, FACTORIES)
-        if factory.parametric_sweep is not None:
-            yield from _exactly_one((*path, "parametric_sweep"), factory.parametric_sweep, SWEEPS)
-        if factory.random is not None:
-            yield from _exactly_one((*path, "random"), factory.random, ("integer", "distribution"))
-            if factory.random.distribution is not None:
-                kinds = factory.random.distribution.__struct_fields__
-                yield from _exactly_one((*path, "random", "distribution"), factory.random.distribution, kinds)
-
-
-def _exactly_one(path: Path, block: object, names: tuple[str, ...]) -> Found:
-    given = [name for name in names if getattr(block, name)]
-    if not given:
-        yield path, f"nothing says what to make; give one of {', '.join(f'`{name}`' for name in names)}"
-    elif len(given) > 1:
-        yield path, f"{' and '.join(f'`{name}`' for name in given)} are given; keep one"
-
-
-def _factory_ids(subject: Subject) -> Found:
-    for path, task, _ in _factories(subject):
-        if task.id is not None:
-            yield (*path[:-1], "id"), "a factory makes many tasks, which get ids of their own; take `id` out"
-
-
-def _factory_values(subject: Subject) -> Found:
-    for path, _, factory in _factories(subject):
-        sweep = factory.parametric_sweep
-        for number, steps in enumerate(sweep.product if sweep else ()):
-            yield from _steps((*path, "parametric_sweep", "product", number), steps)
-        if sweep and sweep.combinations and not sweep.combinations.replacement:
-            yield from _choice((*path, "parametric_sweep", "combinations"), sweep.combinations)
-        if sweep and sweep.permutations:
-            yield from _choice((*path, "parametric_sweep", "permutations"), sweep.permutations)
-        if factory.random is not None and factory.random.integer is not None:
-            yield from _steps((*path, "random", "integer"), factory.random.integer)
-
-
-def _steps(path: Path, steps: Steps) -> Found:
-    if steps.step == 0:
-        yield (*path, "step"), "a step of 0 never gets anywhere"
-    elif not range(steps.start, steps.stop, steps.step):
-        yield path, f"there is no value from {steps.start} to before {steps.stop} in steps of {steps.step}"
-
-
-def _choice(path: Path, choice: object) -> Found:
-    wanted, given = getattr(choice, "length", 0), getattr(choice, "iterable", ())
-    if wanted > len(given):
-        yield (*path, "length"), f"{wanted} of {len(given)} values cannot be chosen, so no task is made"
+    return found
 
 
 # --- what a task takes ----------------------------------------------------------------------------------------------
@@ -575,14 +581,21 @@ RULES = (
          "azure-batch 15.1, BatchTaskDependencies.taskIds; 400 TaskDependencyListTooLong", _dependency_length),
     Rule("dependency-range", WARNING, (*SETTINGS, *JOBS), "A range of dependencies has tasks in it.",
          "azure-batch 15.1, BatchTaskIdRange", _ranges),
+    Rule("dependency-range-order", ERROR, JOBS, "A range of dependencies goes from the lower number to the higher.",
+         "azure-batch 15.1, BatchTaskIdRange.start", _range_order),
     Rule("command-missing", ERROR, JOBS, "A task has a command.", f"{_TASK}.commandLine", _has_command),
     Rule("job-empty", INFO, JOBS, "A job has tasks.", f"{_JOB}.onAllTasksComplete", _empty_job),
     Rule("merge-task", ERROR, JOBS, "A merge task is one task after all the others.", "Batch Shipyard: merge_task",
          _merge),
-    Rule("factory-kind", ERROR, JOBS, "A factory makes tasks of one kind.", _FACTORY, _factory_kind),
-    Rule("factory-id", ERROR, JOBS, "Tasks of a factory have ids of their own.", _FACTORY, _factory_ids),
-    Rule("factory-values", ERROR, JOBS, "A factory has values to make tasks of.", "Python: range, itertools",
-         _factory_values),
+    Rule("factory-kind", ERROR, JOBS, "A factory makes tasks of one kind.", _FACTORY, _factory(factories.kind_faults)),
+    Rule("factory-id", ERROR, JOBS, "Tasks of a factory have ids of their own.", _FACTORY,
+         _factory(factories.id_faults)),
+    Rule("factory-values", ERROR, JOBS, "A factory has values to make tasks of.", "Python: range, itertools, random",
+         _factory(factories.value_faults)),
+    Rule("factory-size", ERROR, JOBS, "A factory makes a million tasks at most.", "batchtrain: a plan holds them all",
+         _factory(factories.size_faults)),
+    Rule("factory-command", ERROR, JOBS, "The braces of a factory's command are filled by its values.",
+         "Batch Shipyard: task factories; Python: str.format", _factory(factories.command_faults)),
     Rule("required-slots", ERROR, (*READS, *JOBS), "A task's slots are those of a node at most, and 1 for a gang.",
          f"{_TASK}.requiredSlots; Azure/Batch issue 117", _required_slots),
     Rule("task-packages", ERROR, JOBS, "An application package is listed once.",

@@ -334,16 +334,17 @@ def _identities_on_pool(subject: Subject) -> Found:
 
 
 def _entra(subject: Subject) -> Found:
+    """The key is taken wherever there is one (`service.connect`), whatever stands beside it."""
     batch = subject.recipe.credentials.batch
-    keyed = batch is not None and bool(batch.account_key or batch.account_key_keyvault_secret_id)
-    if not keyed or (batch and batch.aad) or subject.recipe.credentials.aad:
+    if batch is None or not (batch.account_key or batch.account_key_keyvault_secret_id):
         return
+    key = "account_key" if batch.account_key else "account_key_keyvault_secret_id"
     for path, what in _needs_entra(subject):
         yield (
             path,
             (
-                f"{what} needs sign-in with Microsoft Entra ID, and credentials.yaml gives the account's key: the"
-                " service would refuse it; take `batch.account_key` out, or add `batch.aad`"
+                f"{what} needs sign-in with Microsoft Entra ID, and credentials.yaml gives the account's key, which is"
+                f" taken first: the service would refuse it; take `batch.{key}` out"
             ),
         )
 

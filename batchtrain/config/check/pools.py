@@ -8,6 +8,7 @@ from batchtrain.config.check.table import CREDENTIALS, ERROR, INFO, JOBS, WARNIN
 from batchtrain.config.check.table import POOL as READS
 
 INTER_NODE_LIMIT = 100
+SLOTS_A_CORE = 4
 USER_NAME_LIMIT = 20
 CUSTOM_IMAGE_LIMITS = (2000, 1000)
 AUTOSCALE: tuple[str | int, ...] = (*POOL, "autoscale")
@@ -63,9 +64,9 @@ def _slots(subject: Subject) -> Found:
     size, pool = subject.size, subject.pool
     if pool is None or size is None or not size.cores:
         return
-    most = min(4 * size.cores, 256)
-    if pool.task_slots_per_node > most:
-        yield (*POOL, "task_slots_per_node"), f"{size.name} takes at most {most} (4 a core)"
+    if pool.task_slots_per_node > SLOTS_A_CORE * size.cores:
+        most = SLOTS_A_CORE * size.cores
+        yield (*POOL, "task_slots_per_node"), f"{size.name} takes at most {most} ({SLOTS_A_CORE} a core)"
 
 
 def _resize_timeout(subject: Subject) -> Found:
@@ -102,9 +103,7 @@ def _autoscale_formula(subject: Subject) -> Found:
         return
     from batchtrain import formula  # only where there is one
 
-    try:
-        formula.parse(scaling.formula)
-    except formula.FormulaError as error:
+    for error in formula.judge(scaling.formula):
         yield (*AUTOSCALE, "formula"), f"in the formula, {error}"
 
 
@@ -247,7 +246,7 @@ RULES = (
     Rule("spot-inter-node", WARNING, READS, "Gangs do not depend on nodes that Azure may take back.",
          "Azure Batch: batch-spot-vms", _spot_inter_node),
     Rule("pool-empty", INFO, READS, "A pool has nodes.", "azure-batch 15.1, targetDedicatedNodes", _empty),
-    Rule("slots-limit", ERROR, READS, "A node takes at most 4 tasks a core, 256 in all.",
+    Rule("slots-limit", ERROR, READS, f"A node takes at most {SLOTS_A_CORE} tasks a core.",
          "azure-batch 15.1, taskSlotsPerNode", _slots),
     Rule("resize-timeout", ERROR, READS, "Allocation may take 5 minutes or more.", "azure-batch 15.1, resizeTimeout",
          _resize_timeout),

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from batchtrain.config.check.subject import POOL, Path, Subject
 from batchtrain.config.check.table import CREDENTIALS, ERROR, GLOBAL, JOBS, SETTINGS, WARNING, Found, Rule
 from batchtrain.config.check.table import POOL as READS
-from batchtrain.config.types import InputData, ResourceFile, SharedDataVolume
+from batchtrain.config.types import DataVolume, InputData, Job, ResourceFile, SharedDataVolume, TaskSettings
 
 ALL = (*GLOBAL, *READS, *JOBS)
 VOLUMES: Path = ("global_resources", "volumes")
@@ -29,6 +29,11 @@ SOURCE = {
 }
 # Azure Storage: Naming and referencing containers; a share has the same rule.
 CONTAINER = r"[a-z0-9](?!.*--)[a-z0-9-]{1,61}[a-z0-9]|\$(root|web|logs)"
+BIND_OPTIONS = frozenset({
+    "ro", "rw", "z", "Z", "shared", "rshared", "slave", "rslave", "private", "rprivate", "nocopy", "cached",
+    "delegated", "consistent",
+})  # fmt: skip
+LINUX_PATH, WINDOWS_PATH = r"(?:/|\$\w+|\$\{\w+\})[^:]*", r"[A-Za-z]:[\\/].*"
 OCTAL = r"(0o)?[0-7]{1,5}"
 FILE_SOURCES = ("blob_source", "storage_container_url", "auto_storage_container_name")
 
@@ -229,11 +234,58 @@ def _remote_paths(subject: Subject) -> Iterator[tuple[Path, str]]:
 
 
 def _bind_options(subject: Subject) -> Found:
+    for path, volume in _volumes(subject):
+        for word in (volume.bind_options or "").split(","):
+            if volume.bind_options and word not in BIND_OPTIONS:
+                yield (*path, "bind_options"), f"`{word}` is no option of a bind; write `ro` or `rw`"
+
+
+def _volumes(subject: Subject) -> Iterator[tuple[Path, DataVolume | SharedDataVolume]]:
     volumes = subject.recipe.resources.volumes
-    for name, group in (("data_volumes", volumes.data_volumes), ("shared_data_volumes", volumes.shared_data_volumes)):
-        for alias, volume in group.items():
-            if volume.bind_options and not {"ro", "rw"} & set(volume.bind_options.split(",")):
-                yield (*VOLUMES, name, alias, "bind_options"), f"`{volume.bind_options}` is neither `ro` nor `rw`"
+    for alias, data in volumes.data_volumes.items():
+        yield (*VOLUMES, "data_volumes", alias), data
+    for alias, volume in volumes.shared_data_volumes.items():
+        yield (*VOLUMES, "shared_data_volumes", alias), volume
+
+
+def _volume_paths(subject: Subject) -> Found:
+    absolute = WINDOWS_PATH if subject.windows else LINUX_PATH
+    for path, volume in _volumes(subject):
+        inside = volume.container_path
+        if not inside or re.fullmatch(absolute, inside):
+            continue
+        if not subject.windows and ":" in inside:
+            yield (*path, "container_path"), f"`{inside}` has a `:`; options such as `ro` are said in `bind_options`"
+        else:
+            example = "C:\\data" if subject.windows else "/data"
+            yield (*path, "container_path"), f"`{inside}` is no absolute path; write one such as `{example}`"
+
+
+def _volumes_meet(subject: Subject) -> Found:
+    """Two volumes at one place of a container; what a job mounts is said once, not at each of its tasks."""
+    jobs = {path[:2]: job for path, job in subject.jobs}
+    for path, owner in subject.owners:
+        if not owner.data_volumes and not owner.shared_data_volumes:
+            continue
+        taken: dict[str, str] = {}
+        for at, alias, inside in _mounted(subject, path, owner, jobs[path[:2]]):
+            other = taken.setdefault(inside.rstrip("/") or "/", alias)
+            if other != alias and at[: len(path)] == path:
+                yield at, f"`{alias}` and `{other}` are both mounted at `{inside}`; give one another `container_path`"
+
+
+def _mounted(subject: Subject, path: Path, owner: TaskSettings, job: Job) -> Iterator[tuple[Path, str, str]]:
+    """What the job, then the owner mounts: where it is listed, its alias, and where containers see it."""
+    volumes = subject.recipe.resources.volumes
+    for place, one in ((path[:2], job), (path, owner)) if len(path) > 2 else ((path, owner),):
+        for number, alias in enumerate(one.data_volumes):
+            data = volumes.data_volumes.get(alias)
+            if data is not None and (data.container_path or data.host_path):
+                yield (*place, "data_volumes", number), alias, data.container_path or data.host_path or ""
+        for number, alias in enumerate(one.shared_data_volumes):
+            volume = volumes.shared_data_volumes.get(alias)
+            if volume is not None and volume.container_path:
+                yield (*place, "shared_data_volumes", number), alias, volume.container_path
 
 
 # --- resource files -------------------------------------------------------------------------------------------------
@@ -318,8 +370,12 @@ RULES = (
          "Azure Batch: virtual-file-mount", _mounts),
     Rule("volume-system", ERROR, (*GLOBAL, *READS), "A volume is one the nodes' system can mount.",
          "azure-batch 15.1, AzureBlobFileSystemConfiguration; virtual-file-mount", _windows_mounts),
-    Rule("volume-bind-options", WARNING, GLOBAL, "A volume is mounted `ro` or `rw`.", "docker run --volume",
-         _bind_options),
+    Rule("volume-bind-options", ERROR, GLOBAL, "A volume is mounted with options that there are.",
+         "docker run --volume", _bind_options),
+    Rule("volume-path", ERROR, (*GLOBAL, *READS), "A volume's place in a container is an absolute path.",
+         "docker run --volume", _volume_paths),
+    Rule("volumes-meet", ERROR, (*GLOBAL, *JOBS), "Each volume of a container has a place of its own.",
+         "docker run --volume: Duplicate mount point", _volumes_meet),
     Rule("share-login", WARNING, (*GLOBAL, *CREDENTIALS), "A CIFS share has a login.",
          "azure-batch 15.1, CifsMountConfiguration", _share_logins),
     Rule("container-name", ERROR, ALL, "Names of storage containers and shares are valid.",

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from batchtrain.catalog.images import Image
 from batchtrain.catalog.sizes import VmSize
+from batchtrain.config import allotment
 from batchtrain.config.types import Autoscale, Job, MultiInstance, Pool, Recipe, Task, TaskSettings, whole
 
 Path = tuple[str | int, ...]
@@ -161,8 +162,7 @@ class Subject:
 
     def gpus(self, job: Job, task: Task) -> int:
         """GPUs of one node that the task may use; 0 where there are none, they are switched off, or nobody knows."""
-        word = task.gpus if task.gpus is not None else job.gpus
-        return 0 if self.size is None or word == "disable" else self.size.gpus
+        return allotment.gpus(job, task, self.size)
 
     # --- what was meant ---
 
@@ -173,8 +173,9 @@ class Subject:
         self._comparisons -= len(known)
         import difflib  # only where something is wrong
 
-        near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
-        return f"; did you mean `{near[0]}`?" if near else ""
+        plain = {one.lower(): one for one in known}
+        near = difflib.get_close_matches(name.lower(), plain, n=1, cutoff=0.5)
+        return f"; did you mean `{plain[near[0]]}`?" if near else ""
 
 
 def command_of(task: Task) -> str:

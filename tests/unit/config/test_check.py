@@ -21,7 +21,9 @@ OURS = sorted(path for path in RECIPES.iterdir() if path.is_dir())
 
 UBUNTU_HPC = {"publisher": "microsoft-dsvm", "offer": "ubuntu-hpc", "sku": "2404", "native": True}
 UBUNTU_GEN1 = {"publisher": "canonical", "offer": "ubuntu-24_04-lts", "sku": "server-gen1"}
+UBUNTU_16 = {"publisher": "Canonical", "offer": "UbuntuServer", "sku": "16.04-LTS"}
 UBUNTU = {"publisher": "canonical", "offer": "ubuntu-24_04-lts", "sku": "server"}
+AZURE_LINUX = {"publisher": "azure-hpc", "offer": "azurelinux-hpc", "sku": "3"}
 ROCM = {"publisher": "microsoft-dsvm", "offer": "ubuntu-hpc", "sku": "2404-rocm"}
 CENTOS = {"publisher": "OpenLogic", "offer": "CentOS-HPC", "sku": "7.3"}
 WINDOWS = {"publisher": "MicrosoftWindowsServer", "offer": "WindowsServer", "sku": "2022-datacenter"}
@@ -102,6 +104,10 @@ def nat(*given: Parts) -> Parts:
     return network(inbound_nat_pools=[usual | one for one in given])
 
 
+def accounts(**more: Any) -> Parts:
+    return {"credentials": more}
+
+
 def task(**more: Any) -> Parts:
     return {"task": more}
 
@@ -143,6 +149,12 @@ SPOT = {"dedicated": 0, "low_priority": 2}
 MIDNIGHT = {"do_not_run_until": "2027-01-01T02:00:00+02:00"}
 EXIT = {"exit_codes": [{"code": 1, "exit_options": {"job_action": "terminate"}}]}
 BENCH = "python tf_cnn_benchmarks.py "
+BLOB_VOLUME: Parts = {
+    "global": {"volumes": {"shared_data_volumes": {"v": {
+        "volume_driver": "azureblob", "storage_account_settings": "link", "azure_blob_container_name": "c",
+        "container_path": "/v",
+    }}}},
+}  # fmt: skip
 KEYED = {"credentials": {"batch": {"account_service_url": "https://a", "account_key": "k"}}}
 PLAIN: Parts = {"task": {"docker_image": None}, "global": {"docker_images": None}, **pool(**image(UBUNTU))}
 
@@ -167,12 +179,27 @@ CASES = [
          vm(platform_image=None, custom_image=MINE | {"node_agent": "batch.node.centos 7"}),
          vm(platform_image=None, custom_image=MINE)),
     Case("vm-size-unknown", "pool.vm_size", "did you mean Standard_D4s_v5?", pool(vm_size="STANDARD_D4S_V55"), {}),
+    Case("vm-size-unknown", "pool.vm_size", "did you mean Standard_ND96isr_H100_v5?",
+         pool(vm_size="STANDARD_ND96IRS_H100_V5"), pool(vm_size="STANDARD_Q12Z_V9")),
+    Case("vm-size-new", "pool.vm_size", "no name there is like it", pool(vm_size="STANDARD_Q12Z_V9"),
+         pool(vm_size="STANDARD_ND96IRS_H100_V5")),
+    Case("size-refused", "pool.vm_size", "excludes Standard_A0", pool(vm_size="STANDARD_A0"),
+         pool(vm_size="STANDARD_A1")),
+    Case("size-refused", "pool.vm_size", "GS series", pool(vm_size="STANDARD_GS2"), pool(vm_size="STANDARD_G2")),
     Case("size-retired", "pool.vm_size", "2023-09-06. Today's size", pool(vm_size="STANDARD_NC24R"), {}),
     Case("size-refused", "pool.vm_size", "DSv2", pool(vm_size="STANDARD_DS2_V2"), pool(vm_size="STANDARD_D2_V2")),
     Case("image-generation", "pool.vm_configuration.platform_image", "starts generation 2 images only",
          pool(vm_size=H100, **image(UBUNTU_GEN1)), pool(vm_size=H100, **image(UBUNTU))),
     Case("image-generation-old", "pool.vm_configuration.platform_image", "generation 1 images only",
          pool(vm_size="STANDARD_NC24R"), pool(vm_size="STANDARD_NC24R", **image(UBUNTU_GEN1))),
+    Case("image-generation", "pool.vm_configuration.platform_image", "the Dv3 series starts generation 1 images only;"
+         " use one that fits, such as canonical:ubuntu-24_04-lts:server-gen1",
+         both(PLAIN, pool(vm_size="STANDARD_D4_V3")), both(PLAIN, pool(vm_size="STANDARD_D4S_V3"))),
+    Case("image-gpu-old", "pool.vm_configuration.platform_image", "such as almalinux:almalinux-hpc:8_10-hpc-v100-gen2",
+         pool(vm_size="STANDARD_ND40RS_V2"),
+         pool(vm_size="STANDARD_ND40RS_V2", **image(UBUNTU_HPC | {"sku": "2204-v100"}))),
+    Case("image-unknown", "pool.vm_configuration.platform_image", "no public page names its node agent",
+         pool(**image(AZURE_LINUX)), pool(**image(AZURE_LINUX | {"node_agent": "batch.node.azurelinux 3.0"}))),
     Case("image-architecture", "pool.vm_size", "arm64 processors", pool(vm_size="STANDARD_D4PS_V5"), {}),
     Case("image-gpu-vendor", "pool.vm_configuration.platform_image", "has NVIDIA GPUs",
          pool(vm_size=H100, **image(ROCM)), pool(vm_size="STANDARD_ND96ISR_MI300X_V5", **image(ROCM))),
@@ -181,6 +208,18 @@ CASES = [
          pool(vm_size=T4, gpu={"nvidia_driver": {"source": "https://x"}}, **image(UBUNTU))),
     Case("image-rdma", "pool.vm_configuration.platform_image", "no drivers for it",
          both(gang(), pool(vm_size=HB, **image(UBUNTU))), both(gang(), pool(vm_size=HB))),
+    Case("image-rdma", "pool.vm_configuration.platform_image", "or set `infiniband: false` on the job",
+         both(gang(), pool(vm_size=HB, **image(UBUNTU))),
+         both(gang(), pool(vm_size=HB, **image(UBUNTU)), job(infiniband=False))),
+    Case("image-gpu-driver", "pool.vm_configuration.platform_image", "such as microsoft-dsvm:ubuntu-hpc:2404-rocm",
+         pool(vm_size="STANDARD_ND96ISR_MI300X_V5", **image(UBUNTU)),
+         pool(vm_size="STANDARD_ND96ISR_MI300X_V5", **image(ROCM))),
+    Case("image-generation", "pool.vm_configuration.platform_image", "no windows image of the catalogue does that on",
+         pool(vm_size="STANDARD_D4S_V6", **image(WINDOWS)), pool(vm_size="STANDARD_D4S_V5", **image(WINDOWS))),
+    Case("image-retired", "pool.vm_configuration.platform_image", "on 2021-05-21; use microsoft-dsvm:ubuntu-hpc:2404",
+         pool(**image(UBUNTU_16)), {}),
+    Case("image-retired", "pool.vm_configuration.platform_image", "use canonical:ubuntu-24_04-lts:server",
+         {**PLAIN, **pool(**image(UBUNTU_16))}, PLAIN),
     Case("rdma-unused", "pool.vm_size", "inter_node_communication_enabled: true",
          pool(vm_size=HB, inter_node_communication_enabled=False), pool(vm_size=HB)),
     Case("containers-native", "pool.vm_configuration", "as if `native: true`", vm(platform_image={"native": None}), {}),
@@ -253,7 +292,10 @@ CASES = [
          pool(autoscale={"formula": "$TargetDedicatedNodes=("}),
          pool(autoscale={"formula": "$TargetDedicatedNodes=(1);"})),
     Case("autoscale-formula", "pool.autoscale.formula", "100 statements", pool(autoscale={"formula": "x=1;" * 101}),
-         pool(autoscale={"formula": "x=1;" * 100})),
+         pool(autoscale={"formula": "x=1;" * 99 + "$TargetDedicatedNodes=x;"})),
+    Case("autoscale-formula", "pool.autoscale.formula", "did you mean `$PendingTasks`?",
+         pool(autoscale={"formula": "$TargetDedicatedNodes=$PendingTask.GetSample(1);"}),
+         pool(autoscale={"formula": "$TargetDedicatedNodes=$PendingTasks.GetSample(1);"})),
     Case("autoscale-count", "pool.vm_count", "formula alone", pool(autoscale={"formula": "$TargetDedicatedNodes=1;"}),
          pool(autoscale={"formula": "$TargetDedicatedNodes=1;"}, vm_count={"dedicated": 0})),
     Case("autoscale-maximum", "pool.autoscale.scenario.maximum_vm_count.dedicated", "fewer than the 2",
@@ -350,9 +392,42 @@ CASES = [
          both(task(resource_files=[FILE | {"identity": IDENTITY}]), pool(identities=[IDENTITY.upper()]))),
     Case("entra-needed", "pool.virtual_network", "credentials.yaml gives the account's key",
          both(pool(virtual_network={"arm_subnet_id": SUBNET}), KEYED),
-         both(pool(virtual_network={"arm_subnet_id": SUBNET}), KEYED, {"credentials": {"batch": {"aad": {}}}})),
+         pool(virtual_network={"arm_subnet_id": SUBNET})),
+    Case("entra-needed", "pool.virtual_network", "taken first: the service would refuse it; take `batch.acc",
+         both(pool(virtual_network={"arm_subnet_id": SUBNET}), KEYED, {"credentials": {"batch": {"aad": {}}}}),
+         both(pool(virtual_network={"arm_subnet_id": SUBNET}), KEYED,
+              {"credentials": {"batch": {"aad": {}, "account_key": None}}})),
     Case("entra-needed", "pool.vm_configuration.custom_image", "image of a gallery",
          both(vm(platform_image=None, custom_image=MINE), KEYED), vm(platform_image=None, custom_image=MINE)),
+    # --- accounts ---
+    Case("account-url", "credentials.batch.account_service_url", "it looks like https://NAME.REGION",
+         accounts(batch={"account_service_url": "myacc"}),
+         accounts(batch={"account_service_url": "myacc.westeurope.batch.azure.com"})),
+    Case("account-url", "credentials.batch.account_service_url", "unencrypted",
+         accounts(batch={"account_service_url": "http://a.westeurope.batch.azure.com"}),
+         accounts(batch={"account_service_url": "http://127.0.0.1:10010"})),
+    Case("account-url", "credentials.batch.account_service_url", "it looks like https://NAME.REGION",
+         accounts(batch={"account_service_url": "ftp://a.westeurope.batch.azure.com"}),
+         accounts(batch={"account_service_url": "<batch URL>"})),
+    Case("account-key", "credentials.batch.account_key", "copy it whole",
+         accounts(batch={"account_key": "not base64!"}), accounts(batch={"account_key": "a2V5"})),
+    Case("account-key", "credentials.storage.link.account_key", "copy it whole",
+         accounts(storage={"link": {"account": "one", "account_key": "a2V5$"}}),
+         accounts(storage={"link": {"account": "one", "account_key": "<storage key>"}})),
+    Case("storage-account", "credentials.storage.link.account", "3 to 24 lower-case",
+         accounts(storage={"link": {"account": "My_Store"}}), accounts(storage={"link": {"account": "mystore1"}})),
+    Case("storage-account", "credentials.storage.link.endpoint", "core.windows.net",
+         accounts(storage={"link": {"account": "one", "endpoint": "not an endpoint"}}),
+         accounts(storage={"link": {"account": "one", "endpoint": "https://one.blob.core.windows.net/"}})),
+    Case("secret-id", "credentials.batch.account_key_keyvault_secret_id", "it looks like https://NAME.vault.azure.net",
+         accounts(batch={"account_key_keyvault_secret_id": "https://evil.example.com/secrets/key"}),
+         accounts(batch={"account_key_keyvault_secret_id": "https://mine.vault.usgovcloudapi.net/secrets/key"})),
+    Case("secret-id", "task.environment_variables_keyvault_secret_id", "it looks like https://NAME.vault.azure.net",
+         task(environment_variables_keyvault_secret_id="http://mine.vault.azure.net/secrets/key"),
+         task(environment_variables_keyvault_secret_id="name-in-the-vault")),
+    Case("mount-key", "global.volumes.shared_data_volumes.v.storage_account_settings", "or an `identity` of the pool",
+         both(BLOB_VOLUME, accounts(storage={"link": {"account": "one"}})),
+         both(BLOB_VOLUME, accounts(storage={"link": {"account": "one", "account_key": "a2V5"}}))),
     # --- storage ---
     Case("storage-link", "task.input_data.azure_storage[0].storage_account_settings", "`link`",
          task(input_data={"azure_storage": [STORED]}), both(task(input_data={"azure_storage": [STORED]}), KNOWN_LINK)),
@@ -380,9 +455,30 @@ CASES = [
              f"v{n}": {"volume_driver": "nfs", "source": "s:/x"} for n in range(10)}}}}),
     Case("volume-system", "global.volumes.shared_data_volumes.v.volume_driver", "Linux nodes alone",
          both(NFS, pool(**image(WINDOWS))), NFS),
-    Case("volume-bind-options", "global.volumes.shared_data_volumes.v.bind_options", "neither",
+    Case("volume-bind-options", "global.volumes.shared_data_volumes.v.bind_options", "`readonly` is no",
          both(NFS, shared(volume_driver="nfs", source="s:/x", bind_options="readonly")),
          shared(volume_driver="nfs", source="s:/x", bind_options="ro")),
+    Case("volume-bind-options", "global.volumes.data_volumes.v.bind_options", "`rx` is no option",
+         {"global": {"volumes": {"data_volumes": {"v": {"container_path": "/v", "bind_options": "ro,rx"}}}}},
+         {"global": {"volumes": {"data_volumes": {"v": {"container_path": "/v", "bind_options": "ro,z"}}}}}),
+    Case("volume-path", "global.volumes.data_volumes.v.container_path", "such as `/data`",
+         {"global": {"volumes": {"data_volumes": {"v": {"container_path": "data"}}}}},
+         {"global": {"volumes": {"data_volumes": {"v": {"container_path": "$AZ_BATCH_NODE_SHARED_DIR/data"}}}}}),
+    Case("volume-path", "global.volumes.shared_data_volumes.v.container_path", "said in `bind_options`",
+         both(NFS, shared(container_path="/data:ro")), NFS),
+    Case("volume-path", "global.volumes.data_volumes.v.container_path", r"such as `C:\data`",
+         {"global": {"volumes": {"data_volumes": {"v": {"container_path": "/data"}}}}, **pool(**image(WINDOWS))},
+         {"global": {"volumes": {"data_volumes": {"v": {"container_path": "D:\\data"}}}}, **pool(**image(WINDOWS))}),
+    Case("volumes-meet", "task.shared_data_volumes[0]", "`v` and `d` are both mounted at `/v`",
+         both(NFS, {"global": {"volumes": {"data_volumes": {"d": {"container_path": "/v/"}}}}},
+              job(data_volumes=["d"]), task(shared_data_volumes=["v"])),
+         both(NFS, {"global": {"volumes": {"data_volumes": {"d": {"container_path": "/d"}}}}},
+              job(data_volumes=["d"]), task(shared_data_volumes=["v"]))),
+    Case("volumes-meet", "job.data_volumes[1]", "both mounted",
+         both({"global": {"volumes": {"data_volumes": {"d": {"host_path": "/v"}, "e": {"container_path": "/v"}}}}},
+              job(data_volumes=["d", "e"]), task(data_volumes=["d"])),
+         both({"global": {"volumes": {"data_volumes": {"d": {"host_path": "/v"}, "e": {"container_path": "/v"}}}}},
+              job(data_volumes=["d", "d"]), task(data_volumes=["d"]))),
     Case("share-login", "global.volumes.shared_data_volumes.v", "shares.v",
          shared(volume_driver="cifs", source="//s/x"),
          both(shared(volume_driver="cifs", source="//s/x"), {"credentials": {"shares": {"v": {"password": "p"}}}})),
@@ -405,6 +501,14 @@ CASES = [
              "storage_account_settings": "link", "data_transfer": {"remote_path": "box"}}}]}}),
     # --- containers ---
     Case("image-not-listed", "task.docker_image", "did you mean `a/b`?", task(docker_image="a/bb"), {}),
+    Case("image-name", "global.docker_images[1]", "`My Image:a:b` is no image's name",
+         {"global": {"docker_images": ["a/b", "My Image:a:b"]}},
+         {"global": {"docker_images": ["a/b", "my.azurecr.io/my__image:A-b"]}}),
+    Case("registry-misspelt", "global.docker_images[1]", "no login for `myacr.azurecr.io`, but one for `myacrr",
+         {"global": {"docker_images": ["a/b", "myacr.azurecr.io/c", "myacr.azurecr.io/d"]},
+          "credentials": {"docker_registry": {"myacrr.azurecr.io": {"username": "u", "password": "p"}}}},
+         {"global": {"docker_images": ["a/b", "mcr.microsoft.com/c"]},
+          "credentials": {"docker_registry": {"myacr.azurecr.io": {"username": "u", "password": "p"}}}}),
     Case("image-not-listed", "job.job_preparation.docker_image", "`c`", job(
         job_preparation={"command": "x", "docker_image": "c"}), job(
         job_preparation={"command": "x", "docker_image": "c"}, allow_run_on_missing_image=True)),
@@ -434,13 +538,30 @@ CASES = [
          {"credentials": {"docker_registry": {"hub": {"username": "u"}}}},
          {"credentials": {"docker_registry": {"hub": {"username": "u", "password_keyvault_secret_id": "s"}}}}),
     Case("shm-size", "job.shm_size", "`banana`", job(shm_size="banana"), job(shm_size="1.5g")),
-    Case("shm-small", "task", "Intel MPI", gang(runtime="intelmpi"),
-         both(gang(runtime="intelmpi"), task(shm_size="256m"))),
-    Case("shm-small", "job.shm_size", "8 GPUs", both(pool(vm_size=H100), job(shm_size="64m")), both(
-        pool(vm_size=H100), job(shm_size="1g"))),
-    Case("gpus-chosen", "task.gpus", "taken as `all`", both(pool(vm_size=T4), task(gpus="0")), both(
-        pool(vm_size=T4), task(gpus="all"))),
+    Case("shm-small", "task.shm_size", "256m is the least, and this is 255m",
+         both(gang(processes_per_node=2), task(shm_size="255m")),
+         both(gang(processes_per_node=2), task(shm_size="256m"))),
+    Case("shm-small", "task.additional_docker_run_options", "leave it out, which gives 512m",
+         both(gang(processes_per_node=8), task(shm_size="1g", additional_docker_run_options=["--shm-size", "64m"])),
+         both(gang(processes_per_node=8), task(shm_size="64m", additional_docker_run_options=["--ipc=host"]))),
+    Case("shm-small", "job.shm_size", "8 GPUs, and NCCL's processes share memory: 256m is the least, and this is 64m;"
+         " write more, or leave it out, which gives 8g", both(pool(vm_size=H100), job(shm_size="64m")),
+         pool(vm_size=H100)),
+    Case("shm-small", "job.shm_size", "8 GPUs", both(pool(vm_size=H100), job(shm_size="64m")),
+         both(pool(vm_size=H100), job(shm_size="64m"), task(gpus="1"))),
+    Case("shm-twice", "task.additional_docker_run_options", "is 1g here, which wins over `shm_size: 8g`",
+         both(job(shm_size="8g"), task(additional_docker_run_options=["--shm-size=1g"])),
+         task(additional_docker_run_options=["--shm-size=1g"])),
+    Case("gpus-chosen", "task.gpus", "no GPU at all; write `disable`", both(pool(vm_size=T4), task(gpus="0")), both(
+        pool(vm_size=T4), task(gpus="disable"))),
+    Case("gpus-chosen", "task.gpus", "told to see 0,1,2,3 of them", both(pool(vm_size=H100), task(gpus="4")), both(
+        pool(vm_size=H100), task(gpus="all"))),
+    Case("ports", "task.ports[0]", "`abc` is no port", task(ports=["abc"]),
+         task(ports=["80", "80:8080/udp", "127.0.0.1:80:8080", "127.0.0.1::8080", "7000-7001:7000-7001"])),
+    Case("ports", "task.ports[1]", "`80:65536`", task(ports=["80", "80:65536"]), task(ports=["80:65535"])),
     Case("gpus-impossible", "job.gpus", "Standard_D4s_v5 has none", job(gpus="all"), job(gpus="disable")),
+    Case("gpus-too-many", "task.gpus", "more than the 8 of", both(pool(vm_size=H100), task(gpus="9")), both(
+        pool(vm_size=H100), task(gpus="8"))),
     Case("container-options", "task.additional_docker_run_options[0]", "use `gpus`",
          task(additional_docker_run_options=["--gpus=all"]), task(additional_docker_run_options=["--privileged"])),
     Case("user-identity", "task.user_identity", "as one user",
@@ -453,9 +574,10 @@ CASES = [
          task(docker_image=None, user_identity={"specific_user": {"uid": 1, "gid": 1}}),
          task(user_identity={"specific_user": {"uid": 1, "gid": 1}})),
     # --- jobs ---
-    Case("duplicate-id", "job_specifications[1].id", "another job is called `J`", {"jobs": [{"id": "J"}]},
+    Case("duplicate-id", "job_specifications[1].id", "another job is called `j` (ids", {"jobs": [{"id": "J"}]},
          {"jobs": [{"id": "k"}]}),
-    Case("duplicate-id", "job.tasks[1].id", "another task", {"tasks": [{"id": "t"}, {"id": "T"}]}, {
+    Case("duplicate-id", "job.tasks[1].id", "another task of this job is called `t`", {
+        "tasks": [{"id": "t"}, {"id": "T"}]}, {
         "tasks": [{"id": "t"}, {"id": "u"}]}),
     Case("duplicate-id", "task.id", "the job manager", both(job(job_manager={"command": "x"}), task(id="jobmanager")),
          both(job(job_manager={"command": "x", "id": "leader"}), task(id="jobmanager"))),
@@ -471,7 +593,15 @@ CASES = [
     Case("unknown-dependency", "job.tasks[1].depends_on[0]", "`task-00000`", {
         "tasks": [{"id": "a"}, {"id": "b", "depends_on": ["task-00000"]}]}, {
         "tasks": [{}, {"id": "b", "depends_on": ["task-00000"]}]}),
-    Case("dependency-circle", "job.tasks", "wait for each other, so none would ever start: a, b",
+    Case("unknown-dependency", "job.tasks[1].depends_on[0]", "did you mean `one`?",
+         {"tasks": [{"id": "one"}, {"depends_on": ["ONE"]}]}, {"tasks": [{"id": "one"}, {"depends_on": ["one"]}]}),
+    Case("unknown-dependency", "job.tasks[1].depends_on[0]", "did you mean `ONE`?",
+         {"tasks": [{"id": "ONE"}, {"depends_on": ["one"]}]}, {"tasks": [{"id": "ONE"}, {"depends_on": ["ONE"]}]}),
+    Case("dependency-circle", "job.tasks[1].depends_on[1]", "`a` waits for `c` waits for `b` waits for `a`",
+         {"tasks": [{"id": "late", "depends_on": ["a"]}, {"id": "a", "depends_on": ["d", "c"]},
+                    {"id": "b", "depends_on": ["a"]}, {"id": "c", "depends_on": ["b"]}, {"id": "d"}]},
+         {"tasks": [{"id": "a"}, {"id": "b", "depends_on": ["a"]}, {"id": "b", "depends_on": ["a"]}]}),
+    Case("dependency-circle", "job.tasks[0].depends_on[0]", "would ever start: `a` waits for `b` waits for `a`",
          {"tasks": [{"id": "a", "depends_on": ["b"]}, {"id": "b", "depends_on": ["a"]}, {"id": "c"}]},
          {"tasks": [{"id": "a", "depends_on": ["b"]}, {"id": "b", "depends_on": ["c"]}, {"id": "c"}]}),
     Case("dependency-length", "job.merge_task", "64,000",
@@ -479,7 +609,7 @@ CASES = [
          both(job(merge_task={"command": "x"}), task(task_factory={"repeat": 5818}))),
     Case("dependency-length", "task.depends_on", "64,999", task(depends_on=["d" * 64] * 1000),
          task(depends_on=["d" * 63] * 1000)),
-    Case("dependency-range", "task.depends_on_range", "is no range", task(id="9", depends_on_range=[9, 1]),
+    Case("dependency-range-order", "task.depends_on_range", "is no range", task(id="9", depends_on_range=[9, 1]),
          task(id="9", depends_on_range=[1, 9])),
     Case("dependency-range", "job.tasks[1].depends_on_range", "no task",
          {"tasks": [{"id": "t1"}, {"depends_on_range": [1, 3]}]},
@@ -637,9 +767,9 @@ CASES = [
          launched("jax", processes=3), launched("jax", processes=4)),
     Case("processes-divide", "task.multi_instance.jax.processes", "take one of them",
          launched("jax", processes=4, processes_per_node=2), launched("jax", processes_per_node=2)),
-    Case("ranks-over-gpus", "task.multi_instance.pytorch.processes_per_node", "refuses two processes on one GPU",
+    Case("ranks-over-gpus", "task.multi_instance.pytorch.processes_per_node", "two processes on one GPU",
          both(pool(vm_size=H100), launched("pytorch", processes_per_node=9)),
-         both(pool(vm_size=H100), launched("pytorch", processes_per_node=9, backend="gloo"))),
+         both(pool(vm_size=H100), launched("pytorch", processes_per_node=9), task(gpus="disable"))),
     Case("ranks-over-gpus", "task.multi_instance.deepspeed.processes", "9 processes a node, and 8 GPUs",
          both(pool(vm_size=H100), launched("deepspeed", processes=18)),
          both(pool(vm_size=H100), launched("deepspeed", processes=16))),
@@ -666,9 +796,6 @@ CASES = [
     Case("tensorflow-launch", "task.multi_instance.tensorflow.evaluator", "a role of TF_CONFIG",
          launched("tensorflow", mode="flags", evaluator=True),
          launched("tensorflow", mode="estimator", evaluator=True)),
-    Case("tensorflow-launch", "task.multi_instance.tensorflow.processes_per_node", "write a number",
-         launched("tensorflow", mode="estimator", processes_per_node="auto"),
-         launched("tensorflow", mode="estimator", processes_per_node=2)),
     Case("tensorflow-launch", "task.multi_instance.tensorflow.mode", "write `mode: flags`",
          both(launched("tensorflow"), task(command=BENCH)),
          both(launched("tensorflow", mode="flags"), task(command=BENCH))),
@@ -678,8 +805,31 @@ CASES = [
     Case("tensorflow-launch", "task.command", "`--job_name={job_name}`",
          both(launched("tensorflow", mode="flags"), task(command=BENCH + "--job_name=worker")),
          both(launched("tensorflow", mode="flags"), task(command=BENCH + "--job_name={job_name}"))),
+    Case("tensorflow-launch", "task.command", "`nccl/xring`",
+         both(launched("tensorflow", mode="flags"),
+              task(command=BENCH + "--variable_update=distributed_all_reduce --all_reduce_spec=nccl")),
+         both(launched("tensorflow", mode="flags"),
+              task(command=BENCH + "--variable_update=distributed_all_reduce --all_reduce_spec=nccl/xring"))),
+    Case("tensorflow-launch", "task.command", "parameter servers alone",
+         both(launched("tensorflow", mode="flags"),
+              task(command=BENCH + "--variable_update=collective_all_reduce --staged_vars")),
+         both(launched("tensorflow", mode="flags"), task(command=BENCH + "--staged_vars"))),
+    Case("tensorflow-launch", "task.command", "wait for each other",
+         both(launched("tensorflow", mode="flags"),
+              task(command=BENCH + "--variable_update=distributed_replicated --cross_replica_sync=False")),
+         both(launched("tensorflow", mode="flags"),
+              task(command=BENCH + "--variable_update=distributed_replicated --staged_vars=False"))),
     Case("mxnet-rendezvous", "task.multi_instance.mxnet.rendezvous", "ADDRESS:PORT",
          launched("mxnet", rendezvous="ib0"), launched("mxnet", rendezvous="ib0:IP_ADDRESS:29500")),
+    Case("mxnet-horovod", "task.multi_instance.mxnet", "a `horovod` block",
+         both(launched("mxnet"), task(command="python t.py --kv-store horovod")),
+         both(launched("horovod"), task(command="python t.py --kv-store horovod"))),
+    Case("mpi-count-twice", "task.multi_instance.horovod.options[1]", "`-np`",
+         launched("horovod", over="mpi", options=["-v", "-np 4"]), launched("horovod", over="mpi", options=["-v"])),
+    Case("ranks-over-gpus", "task.multi_instance.horovod.processes_per_node", "3 processes a node, and 2 GPUs",
+         both(pool(vm_size=H100), launched("horovod", processes_per_node=3), environment(CUDA_VISIBLE_DEVICES="4,5")),
+         both(pool(vm_size=H100), launched("horovod", processes_per_node=2), environment(CUDA_VISIBLE_DEVICES="4,5"))),
+    Case("gang-alone", "task.multi_instance.num_instances", "starts sooner", gang(1), launched("pytorch", nodes=1)),
     Case("cntk-mpi", "task.multi_instance.mpi.runtime", "write `runtime: intelmpi`",
          both(gang(), task(docker_image="a/cntk:2.1-gpu-intelmpi")),
          both(gang(runtime="intelmpi"), task(docker_image="a/cntk:2.1-gpu-intelmpi"))),
@@ -690,8 +840,15 @@ CASES = [
          task(command="python cntk_train.py -q 1 -a 0 --outputdir o")),
     Case("cntk-one-bit", "task.command", "`gradientBits=1`", task(command="cntk configFile=x gradientBits=1"),
          task(command="cntk configFile=x gradientBits=1 parallelizationStartEpoch=2")),
-    Case("tensorflow-roles", "task.command", "needs parameter servers", task(command=BENCH + "--job_name=worker"),
-         task(command=BENCH + "--job_name=worker --ps_hosts=$PS")),
+    Case("tensorflow-roles", "task.command", "needs parameter servers",
+         task(command=BENCH + "--job_name=worker --worker_hosts=$W"),
+         task(command=BENCH + "--job_name=worker --ps_hosts=$PS --worker_hosts=$W")),
+    Case("tensorflow-roles", "task.command", "`--job_name=ps` is one of a cluster",
+         task(command=BENCH + "--job_name=ps --ps_hosts=a:1"),
+         task(command=BENCH + "--job_name=ps --ps_hosts=a:1 --worker_hosts=b:1")),
+    Case("tensorflow-roles", "task.command", "`--task_index=2` of 2 `worker` processes",
+         task(command=BENCH + "--job_name=worker --ps_hosts=a:1 --worker_hosts=b:1,c:1 --task_index=2"),
+         task(command=BENCH + "--job_name=worker --ps_hosts=a:1 --worker_hosts=b:1,c:1 --task_index=1")),
     Case("tensorflow-roles", "task.command", "has no parameter servers",
          task(command=BENCH + "--variable_update=horovod --ps_hosts=a:1"),
          task(command=BENCH + "--variable_update=horovod")),
@@ -726,6 +883,15 @@ CASES = [
          environment(PATH="/opt/bin:$PATH"), environment(LD_LIBRARY_PATH="/opt/lib")),
     Case("environment-literal", "task.environment_variables.DATA", "does not expand", environment(DATA="$HOME/data"),
          environment(PRICE="5$")),
+    Case("environment-launch", "task.environment_variables.PMI_SIZE", "counts the processes itself",
+         both(gang(), environment(PMI_SIZE="2")), environment(PMI_SIZE="2")),
+    Case("environment-launch", "job.environment_variables.OMPI_MCA_plm_rsh_agent", "use `mpi.options`",
+         both(gang(), job(environment_variables={"OMPI_MCA_plm_rsh_agent": "x"})),
+         both(gang(), job(environment_variables={"OMPI_MCA_btl_tcp_if_include": "eth1"}))),
+    Case("environment-port", "task.environment_variables.MASTER_PORT", "Batch's own port",
+         both(gang(), environment(MASTER_PORT="6000")), both(gang(), environment(MASTER_PORT="6001"))),
+    Case("environment-size", "task.environment_variables.B", "1,048,578 bytes together",
+         environment(A="a", B="b" * 2**19 + "c" * (2**19 - 1)), environment(A="a", B="b" * (2**20 - 4))),
     Case("environment-rank", "task.environment_variables.RANK", "the same in every process",
          both(gang(), environment(RANK="0")), environment(RANK="0")),
     # --- older ---
@@ -909,6 +1075,54 @@ def test_a_file_full_of_mistakes_is_compared_with_what_was_meant_only_so_often()
 def test_a_chain_of_many_tasks_is_no_circle() -> None:
     tasks = [{"id": f"t{n}", "command": "x", "depends_on": [f"t{n + 1}"] if n < 4999 else []} for n in range(5000)]
     assert found("dependency-circle", {"tasks": tasks}) == []
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "set -e\nmpirun -np 2 x",
+        "FOO=1 BAR=2 mpirun x",
+        "timeout -k 5 3600 torchrun t.py",
+        "numactl -N 0 --membind=0 /opt/bin/mpirun x",
+        "sudo -E mpirun x",
+        "sudo -u root env A=1 mpirun x",
+        "if ! mpirun x; then exit 1; fi",
+        "(mpirun)",
+        "python -m deepspeed.launcher.runner t.py",
+    ],
+)
+def test_a_launcher_is_found_wherever_a_command_begins(command: str) -> None:
+    assert len(found("nested-launch", both(gang(), task(command=command)))) == 1
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["sudo apt-get install -y deepspeed", "echo mpirun", "# mpirun x", "python t.py --by mpirun", "./mpirun_x"],
+)
+def test_a_word_that_starts_nothing_is_no_launcher(command: str) -> None:
+    assert found("nested-launch", both(gang(), task(command=command))) == []
+
+
+@pytest.mark.parametrize(
+    "text", ["\n" * 20_000, "sudo " + "-x env " * 2800, "/a" * 10_000, "A=1 " * 5000, "bash -c" + " " * 19_000 + "x"]
+)
+def test_a_long_command_takes_no_time(text: str) -> None:
+    assert found("nested-launch", both(gang(), task(command="x;" + text))) == []
+
+
+def test_a_circle_of_many_tasks_names_some_of_them() -> None:
+    tasks = [{"id": f"t{n}", "command": "x", "depends_on": [f"t{(n + 1) % 5000}"]} for n in range(5000)]
+    ((path, message),) = found("dependency-circle", {"tasks": tasks})
+    assert path == "job_specifications[0].tasks[0].depends_on[0]"
+    assert "4980 more" in message
+    assert len(message) < 1000
+
+
+def test_each_circle_is_said_once() -> None:
+    tasks = [{"id": name, "depends_on": [other]} for name, other in ("ab", "ba", "cd", "dc", "ea")]
+    assert [path for path, _ in found("dependency-circle", {"tasks": tasks})] == [
+        "job_specifications[0].tasks[0].depends_on[0]", "job_specifications[0].tasks[2].depends_on[0]",
+    ]  # fmt: skip
 
 
 def test_a_command_of_spaces_takes_no_time() -> None:

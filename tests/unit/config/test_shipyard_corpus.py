@@ -20,8 +20,6 @@ from tests import judge
 
 CORPUS = Path(__file__).resolve().parents[2] / "data" / "shipyard"
 DIRECTORIES = sorted(path.name for path in CORPUS.iterdir())
-NOT_OF_BATCH = {"blob.upload", "files.upload"}
-"""Steps that another service answers, so that no model of Batch fits."""
 SECRETS = ("not-a-real-", "not-A-real-", "bm90IGEgcmVhbCBrZXk")
 """What every made-up secret of the corpus begins with."""
 PUBLIC_KEY = "ssh-rsa AAAAB3NzaC1yc2EAAAADAQAB not-a-real-key"
@@ -52,7 +50,7 @@ EXPECTED: dict[str, tuple[int, set[str]]] = {
     "CNTK-CPU-OpenMPI-multinode": (1, CONTAINERS | {"offline-count"}),
     "CNTK-CPU-OpenMPI-singlenode": (1, CONTAINERS),
     "CNTK-GPU-Infiniband-IntelMPI": (1, CONTAINERS | {"image-gpu-driver", "offline-count"}),
-    "CNTK-GPU-OpenMPI-multinode-multigpu": (1, CONTAINERS | {"image-gpu-driver", "offline-count", "shm-small"}),
+    "CNTK-GPU-OpenMPI-multinode-multigpu": (1, CONTAINERS | {"image-gpu-driver", "offline-count"}),
     "CNTK-GPU-OpenMPI-singlenode-multigpu": (1, CONTAINERS | {"image-gpu-driver"}),
     "CNTK-GPU-OpenMPI-singlenode-singlegpu": (1, CONTAINERS | {"image-gpu-driver"}),
     "Caffe-CPU": (1, CONTAINERS),
@@ -64,9 +62,9 @@ EXPECTED: dict[str, tuple[int, set[str]]] = {
     "DiskSpd-Windows": (1, {"containers-native", "size-retired"}),
     "DotNet-Windows": (1, {"containers-native", "size-retired"}),
     "FFmpeg-GPU": (1, CONTAINERS | {"image-gpu-driver"}),
-    "HPCG-Infiniband-IntelMPI-docker": (1, CONTAINERS | {"mpi-ofa", "offline-count", "shm-small"}),
+    "HPCG-Infiniband-IntelMPI-docker": (1, CONTAINERS | {"mpi-ofa", "offline-count"}),
     "HPCG-Infiniband-IntelMPI-singularity": (1, OLD | {"mpi-ofa", "offline-count"}),
-    "HPLinpack-Infiniband-IntelMPI-docker": (1, CONTAINERS | {"mpi-ofa", "offline-count", "shm-small"}),
+    "HPLinpack-Infiniband-IntelMPI-docker": (1, CONTAINERS | {"mpi-ofa", "offline-count"}),
     "HPLinpack-Infiniband-IntelMPI-singularity": (1, OLD | {"mpi-ofa", "offline-count"}),
     "HPMLA-CPU-OpenMPI": (1, CONTAINERS | {"offline-count"}),
     "Keras+Theano-CPU": (1, CONTAINERS),
@@ -74,10 +72,10 @@ EXPECTED: dict[str, tuple[int, set[str]]] = {
     "MXNet-CPU-multinode": (1, CONTAINERS | {"offline-count", "volume-driver"}),
     "MXNet-CPU-singlenode": (1, CONTAINERS),
     "MXNet-GPU-multinode": (
-        1, CONTAINERS | {"gone", "image-gpu-driver", "offline-count", "shm-small", "volume-driver"},
+        1, CONTAINERS | {"gone", "image-gpu-driver", "offline-count", "volume-driver"},
     ),
-    "MXNet-GPU-singlenode": (1, CONTAINERS | {"image-gpu-driver", "shm-small"}),
-    "NAMD-GPU": (1, CONTAINERS | {"image-gpu-driver", "shm-small"}),
+    "MXNet-GPU-singlenode": (1, CONTAINERS | {"image-gpu-driver"}),
+    "NAMD-GPU": (1, CONTAINERS | {"image-gpu-driver"}),
     "NAMD-Infiniband-IntelMPI": (1, CONTAINERS | {"offline-count"}),
     "NAMD-TCP": (1, CONTAINERS | {"offline-count"}),
     "OSUMicroBenchmarks-Infiniband-MVAPICH": (1, OLD),
@@ -95,7 +93,7 @@ EXPECTED: dict[str, tuple[int, set[str]]] = {
     "TensorFlow-CPU-docker-tb": (1, CONTAINERS),
     "TensorFlow-CPU-singularity": (1, OLD),
     "TensorFlow-Distributed-cpu": (1, CONTAINERS | {"offline-count"}),
-    "TensorFlow-Distributed-gpu": (1, CONTAINERS | {"image-gpu-driver", "offline-count", "shm-small"}),
+    "TensorFlow-Distributed-gpu": (1, CONTAINERS | {"image-gpu-driver", "offline-count"}),
     "TensorFlow-GPU-docker": (1, CONTAINERS | {"image-gpu-driver"}),
     "TensorFlow-GPU-docker-tb": (1, CONTAINERS | {"image-gpu-driver"}),
     "TensorFlow-GPU-singularity": (1, OLD | {"image-gpu-driver"}),
@@ -105,7 +103,7 @@ EXPECTED: dict[str, tuple[int, set[str]]] = {
     "credentials-all": (0, {"gone"}),
     "credentials-all-keys": (0, {"gone"}),
     "jobs-all-docker": (
-        5, CONTAINERS | {"file-share", "filter-approximate", "gone", "image-gpu-driver", "image-rdma", "shm-small",
+        5, CONTAINERS | {"file-share", "filter-approximate", "gone", "image-gpu-driver", "image-rdma",
          "task-file-input"},
     ),
     "jobs-all-singularity": (3, OLD),
@@ -117,7 +115,7 @@ EXPECTED: dict[str, tuple[int, set[str]]] = {
     "jobs-recurrence-autopool": (1, CONTAINERS | {"gone", "renamed"}),
     "mpiBench-Infiniband-MPICH": (1, CONTAINERS | {"offline-count"}),
     "mpiBench-Infiniband-OpenMPI": (1, CONTAINERS | {"offline-count"}),
-    "mpiBench-IntelMPI-docker": (1, CONTAINERS | {"offline-count", "shm-small"}),
+    "mpiBench-IntelMPI-docker": (1, CONTAINERS | {"offline-count"}),
     "mpiBench-IntelMPI-singularity": (1, OLD | {"offline-count"}),
     "mpiBench-MPICH-docker": (1, CONTAINERS | {"offline-count"}),
     "mpiBench-MPICH-singularity": (1, OLD | {"offline-count"}),
@@ -188,7 +186,7 @@ def test_every_directory_has_its_expectation() -> None:
 @pytest.mark.parametrize("name", DIRECTORIES)
 def test_it_loads_and_the_sdk_knows_every_request_of_its_plan(name: str) -> None:
     for step in plan_of(name).steps:
-        if step.action not in NOT_OF_BATCH:
+        if step.action not in judge.NOT_OF_BATCH:
             assert judge.flaws(step.action, filled(render.body_of(step))) == []
 
 

@@ -82,6 +82,22 @@ def test_what_the_service_fills_in_and_respells_is_no_difference() -> None:
     assert {item.state for item in compared(recipe(), recipe())} == {"same"}
 
 
+def test_a_pool_that_does_not_say_its_slots_has_the_one_of_the_reference() -> None:
+    standing = as_the_service_tells(plan_recipe(recipe()))
+    told = {name: value for name, value in standing.pools["p"].items() if name != "taskSlotsPerNode"}
+    found = diff.compare(plan_recipe(recipe({"task_slots_per_node": 2})), standing._replace(pools={"p": told}))
+    assert (only(found).living, only(found).planned) == (1, 2)
+
+
+def test_a_job_manager_that_does_not_say_it_runs_alone_on_its_node() -> None:
+    planned = recipe(job={"job_manager": {"command": "x", "run_exclusive": False}, "tasks": []})
+    standing = as_the_service_tells(plan_recipe(planned))
+    manager = {name: value for name, value in standing.jobs["j"]["jobManagerTask"].items() if name != "runExclusive"}
+    told = standing._replace(jobs={"j": {**standing.jobs["j"], "jobManagerTask": manager}})
+    found = diff.compare(plan_recipe(planned), told)
+    assert (only(found).living, only(found).planned) == (True, False)
+
+
 def test_another_number_of_nodes_is_a_resize() -> None:
     one = only(compared(recipe({"vm_count": {"dedicated": 4}}), recipe()))
     assert (one.path, one.living, one.planned, one.how) == ("targetDedicatedNodes", 2, 4, diff.RESIZE)

@@ -129,8 +129,8 @@ def test_a_map_is_one_value() -> None:
 
 
 def test_what_nobody_knows_gets_the_nearest_name() -> None:
-    assert explain.hint(Plan(), "infinibnad") == "Did you mean `infiniband`?"
-    assert explain.hint(Plan(), "pool_specification.vm_siez") == "Did you mean `pool_specification.vm_size`?"
+    assert explain.hint(Plan(), "infinibnad", {}) == "Did you mean `infiniband`?"
+    assert explain.hint(Plan(), "pool_specification.vm_siez", {}) == "Did you mean `pool_specification.vm_size`?"
 
 
 def test_a_secret_is_shown_nowhere() -> None:
@@ -178,3 +178,25 @@ def stands(values: Any, where: str) -> bool:
 def test_every_rule_has_a_sentence_and_a_source(rule: str) -> None:
     assert RULES[rule].sentence.endswith(".")
     assert len(RULES[rule].source) > 10
+
+
+def test_an_item_that_is_not_there_is_not_explained() -> None:
+    assert asked("job_specifications[7].priority") == Explained(())
+    values = {"job_specifications": [{"tasks": [{}, {}, {}]}]}
+    assert explain.hint(Plan(), "job_specifications[0].tasks[7]", values) == (
+        "`job_specifications[0].tasks` has 3, the last is job_specifications[0].tasks[2]."
+    )
+
+
+def test_a_task_shows_what_it_takes_from_its_job() -> None:
+    told = asked("job_specifications[0].tasks[1].shm_size", jobs=JOBS.replace(b"- id: j", b"- id: j\n  shm_size: 8g"))
+    assert [(one.path, one.value) for one in told.settings] == [("job_specifications[0].shm_size", "8g")]
+
+
+def test_a_path_may_begin_inside_its_section() -> None:
+    (one,) = asked("tasks[0].command").settings
+    assert (one.path, one.value) == ("job_specifications[0].tasks[0].command", "./train")
+
+
+def test_a_path_that_begins_nowhere_is_told_where_paths_begin() -> None:
+    assert explain.hint(Plan(), "nosuch.path", {}).startswith("A path begins with one of credentials, batchtrain")

@@ -13,6 +13,7 @@ import pytest
 from batchtrain.errors import PlanError
 from batchtrain.plan import Facts, PoolFacts, payload
 from batchtrain.plan.outputs import patterns, relative
+from batchtrain.plan.volumes import Bind
 from tests import judge
 from tests.unit.plan.jobs import H100, STORAGE, plan, said, sent_task
 
@@ -162,6 +163,24 @@ def test_volumes_of_the_job_and_of_the_task_are_bound_into_the_container() -> No
     )
 
 
+@pytest.mark.parametrize(
+    ("bind", "word"),
+    [
+        (Bind("/mnt/my scratch", "/scratch"), "'/mnt/my scratch:/scratch'"),
+        (Bind("$AZ_BATCH_NODE_MOUNTS_DIR/v", "/my data", "ro"), "$AZ_BATCH_NODE_MOUNTS_DIR/v:'/my data':ro"),
+        (Bind("/a", "${HOME}/x;y"), "/a:${HOME}'/x;y'"),
+        (Bind("", "/scratch"), "/scratch"),
+    ],
+)
+def test_a_volume_is_one_word_whatever_it_is_called(bind: Bind, word: str) -> None:
+    assert bind.quoted == word
+
+
+def test_a_place_with_a_space_stays_one_place() -> None:
+    volumes = {"volumes": {"data_volumes": {"d": {"host_path": "/mnt/my scratch", "container_path": "/scratch"}}}}
+    assert options({"data_volumes": ["d"]}, resources=volumes) == "-v '/mnt/my scratch:/scratch'"
+
+
 def test_a_volume_that_config_yaml_does_not_have_is_named() -> None:
     with pytest.raises(PlanError, match=r"`disc` is none of .*data_volumes` \(scratch, disk\)"):
         options({"data_volumes": ["disc"]}, **VOLUMES)
@@ -212,11 +231,23 @@ def test_a_registry_of_the_task_is_a_placeholder_or_an_identity() -> None:
             "--shm-size=512m",
         ),
         ({"shm_size": "2g"}, H100, "--shm-size=2g"),
+        ({"shm_size": "8 GiB"}, {}, "--shm-size=8g"),
+        (
+            {"shm_size": "8g", "additional_docker_run_options": ["--shm-size", "1g"]},
+            {},
+            "--shm-size 1g",
+        ),
         ({"additional_docker_run_options": ["--ipc=host"]}, H100, "--ipc=host"),
     ],
 )
 def test_shared_memory_is_enough_for_what_runs(task: dict[str, Any], pool: dict[str, Any], wanted: str) -> None:
-    assert options({}, task, pool) == wanted
+    assert options({}, task, pool).removesuffix("-v /home/_azbatch/.ssh:/home/_azbatch/.ssh:ro").rstrip() == wanted
+
+
+def test_a_gangs_containers_see_the_pools_key_and_others_do_not() -> None:
+    gang = {"multi_instance": {"num_instances": 2}}
+    assert "-v /home/_azbatch/.ssh:/home/_azbatch/.ssh:ro" in options({}, gang, {})
+    assert "_azbatch" not in options({}, {}, {})
 
 
 def test_shared_memory_that_nobody_asked_for_is_said() -> None:
@@ -244,6 +275,29 @@ def test_amd_gpus_are_given_to_containers() -> None:
 def test_some_gpus_are_chosen_by_the_containers_toolkit(gpus: str, seen: str) -> None:
     sent = sent_task(plan(task={**DOCKER, "gpus": gpus}, pool=H100))
     assert sent["environmentSettings"] == [{"name": "NVIDIA_VISIBLE_DEVICES", "value": seen}]
+
+
+@pytest.mark.parametrize(
+    ("gpus", "environment", "devices"),
+    [
+        ("all", None, True),
+        ("disable", None, False),
+        ("2", [{"name": "ROCR_VISIBLE_DEVICES", "value": "0,1"}], True),
+    ],
+)
+def test_amd_gpus_are_chosen_in_rocms_words(gpus: str, environment: Any, devices: bool) -> None:
+    sent = sent_task(plan(task={**DOCKER, "gpus": gpus}, pool=MI300X))
+    assert sent.get("environmentSettings") == environment
+    assert ("/dev/kfd" in sent["containerSettings"].get("containerRunOptions", "")) is devices
+
+
+def test_who_gives_a_container_its_gpus_is_said_as_it_is() -> None:
+    because = {
+        name: next(one.because for one in plan(task=DOCKER, pool=pool).implicit if one.rule == "gpus-by-size")
+        for name, pool in (("amd", MI300X), ("nvidia", H100))
+    }
+    assert because["amd"].endswith("its devices are among the run options")
+    assert because["nvidia"].endswith("the service adds them itself")
 
 
 def test_all_gpus_need_no_word() -> None:

@@ -1,0 +1,76 @@
+"""Which image goes with which VM size: what starts, what drives its GPUs, and one that does all a pool needs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from batchtrain.catalog.images import DOCKER, GEN2, NVIDIA, RDMA, ROCM, VOLTA, Image
+from batchtrain.catalog.sizes import VmSize
+
+# Series that know generation 1 alone. Azure: Support for generation 2 VMs (generation-2), size table.
+GENERATION_1_FAMILIES = frozenset({
+    "A", "A8-A11", "Av2", "D", "Dv2", "Dv3", "Ev3", "F", "G", "H", "NC", "NP", "NV",
+})  # fmt: skip
+VOLTA_GPUS = frozenset({"V100"})
+"""GPUs that the driver of today's images no longer knows. azhpc-images: the images with `v100` in their names."""
+
+
+def only_generation_1(size: VmSize) -> bool:
+    """Whether generation 2 images do not start on the size."""
+    return size.family in GENERATION_1_FAMILIES
+
+
+def architecture(image: Image) -> str:
+    """x64 or arm64: the processors an image is for."""
+    return "arm64" if "arm64" in f"{image.offer} {image.sku}" else "x64"
+
+
+def starts(size: VmSize, image: Image) -> bool:
+    """Whether the size starts the image: its generation, and its processors."""
+    if size.architecture != architecture(image):
+        return False
+    return not only_generation_1(size) if GEN2 in image.capabilities else size.generation == 1
+
+
+def driver(size: VmSize) -> frozenset[str]:
+    """The capabilities an image drives the GPUs of a size by; none where there are no GPUs."""
+    if not size.gpus:
+        return frozenset()
+    if size.gpu_vendor == "amd":
+        return frozenset({ROCM})
+    return frozenset({NVIDIA, VOLTA} if size.gpu_model in VOLTA_GPUS else {NVIDIA})
+
+
+def needs(size: VmSize | None, *, os: str, containers: bool, rdma: bool) -> frozenset[str]:
+    """The capabilities of an image that does all a pool needs; drivers are looked for in Linux images alone.
+
+    containers, rdma: whether tasks run in containers, and whether they use the size's InfiniBand.
+    """
+    found = {DOCKER} if containers else set()
+    if size is not None and os == "linux":
+        found |= driver(size) | ({RDMA} if rdma and size.rdma else set())
+    return frozenset(found)
+
+
+def image_for(
+    images: Iterable[Image], wanted: frozenset[str], *, os: str, size: VmSize | None = None, like: Image | None = None
+) -> Image | None:
+    """The image that has what is wanted and least beside it, starts on the size, and has no end in sight.
+
+    like: an image whose publisher is preferred where two have as little. None where no image does all of it.
+    """
+    fitting = [
+        image
+        for image in images
+        if wanted <= image.capabilities
+        and (VOLTA in image.capabilities) == (VOLTA in wanted)
+        and (image.os, image.retired) == (os, None)
+        and image.node_agent
+        and (size is None or starts(size, image))
+    ]
+    publisher = like.publisher if like is not None else ""
+
+    def least(image: Image) -> tuple[int, bool, bool]:
+        return len(image.capabilities - wanted - {GEN2}), GEN2 not in image.capabilities, image.publisher != publisher
+
+    return min(fitting, key=least, default=None)

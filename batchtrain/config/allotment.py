@@ -1,0 +1,109 @@
+"""What a task takes of its node: the GPUs it sees, and the shared memory of its container. No rule, and no request.
+
+The rules and the planner ask the same functions, so that a warning never contradicts the plan.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from batchtrain.catalog.sizes import VmSize
+from batchtrain.config.types import Job, Task, whole
+
+LEAST_MIB = 256
+RANK_MIB = 64
+GPU_MIB = 1024
+"""MiB of shared memory: the least for processes that talk through it (Batch Shipyard's recipes run with it), and what
+each rank, and each GPU's process (its loader's workers share memory too), gets where nobody says it."""
+
+SIZE = r"(?i)([0-9]+(?:\.[0-9]+)?)\s*([bkmgt]?)(?:i?b)?"
+UNITS = {"": 1, "b": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
+MOST_GPUS = 64
+"""Above every node's."""
+
+
+# --- GPUs -----------------------------------------------------------------------------------------------------------
+
+
+def gpus_word(job: Job, task: Task) -> str | None:
+    """The word in force: the task's, else its job's."""
+    return task.gpus if task.gpus is not None else job.gpus
+
+
+def gpus_seen(word: str | None) -> tuple[str, ...] | None:
+    """The GPUs that a word chooses, by number or id: None for all of the node, none for `disable` and 0."""
+    if word is None or word == "all":
+        return None
+    if word == "disable":
+        return ()
+    number = whole(word)
+    if number is not None:
+        return tuple(str(one) for one in range(min(number, MOST_GPUS)))
+    listed = word.removeprefix('"').removesuffix('"').removeprefix("device=")
+    return tuple(one for one in listed.split(",") if one)
+
+
+def gpus(job: Job, task: Task, size: VmSize | None) -> int:
+    """GPUs of a node that a task may use; 0 where there are none, or nobody knows.
+
+    Some of them are chosen for a container of Batch's alone; any other task has all, or none.
+    """
+    if size is None:
+        return 0
+    seen = gpus_seen(gpus_word(job, task))
+    if seen is None or (seen and task.docker_image is None):
+        return size.gpus
+    return min(len(seen), size.gpus)
+
+
+# --- shared memory --------------------------------------------------------------------------------------------------
+
+
+class SharedMemory(NamedTuple):
+    """MiB that a container's processes need at least, MiB that it gets where nobody says more, and why; 0 where the
+    engine's own 64 will do."""
+
+    least: int = 0
+    chosen: int = 0
+    because: str = ""
+
+
+def shared_memory(job: Job, task: Task, size: VmSize | None) -> SharedMemory:
+    """What a task's container needs. Sources: NCCL, Shared memory; Batch Shipyard issue 8; measured with MPICH."""
+    own = gpus(job, task, size)
+    ranks = _ranks(task, size) if task.multi_instance is not None else 0
+    least = LEAST_MIB if max(own, ranks) > 1 else 0
+    if size is not None and own:
+        return SharedMemory(least, GPU_MIB * own, f"{size.name} has {own} GPUs, and NCCL's processes share memory")
+    if not ranks:
+        return SharedMemory()
+    chosen = max(LEAST_MIB, RANK_MIB * ranks)
+    return SharedMemory(least, chosen, "ranks on a node share memory, and 64 MB end in a bus error")
+
+
+def _ranks(task: Task, size: VmSize | None) -> int:
+    """Processes a node, as far as they are written as a number; a command may count all cores."""
+    launches = task.multi_instance.launches if task.multi_instance else ()
+    given = next((block.processes_per_node for _, block in launches), None)
+    number = whole(given) if given not in (None, "auto") else 1
+    if number is not None:
+        return number
+    return size.cores if size is not None else 1
+
+
+def bytes_of(size: str) -> int | None:
+    """A size as container engines write it (`256m`), in bytes; None for what is none."""
+    match = re.fullmatch(SIZE, size.strip())
+    return int(float(match[1]) * UNITS[match[2].lower()]) if match else None
+
+
+def plain_size(size: str) -> str:
+    """The same size in one word, `8 GiB` as `8g`; what is no size stays as it is."""
+    match = re.fullmatch(SIZE, size.strip())
+    return f"{match[1]}{match[2].lower()}" if match else size
+
+
+def mib(amount: int) -> str:
+    """MiB as container engines write them: `8g`, `512m`."""
+    return f"{amount // 1024}g" if amount % 1024 == 0 else f"{amount}m"

@@ -1,0 +1,138 @@
+"""Variables that a launch sets by itself: which on what nodes, why, and by which of `rules.RULES`.
+
+A value that the task or its job sets stands, and so does one that is there when a process starts; a name in
+`leave_unset` is left alone. Sources: azhpc-images (customizations and tests by size), NCCL's and each framework's own
+documents. What of it nobody could try here stands in docs/explanation/untested-on-azure.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from batchtrain.launchers import shell
+from batchtrain.launchers.types import Fabric, Implicit, Nodes, Shape
+
+AUTO = "auto"
+"""A value that the node launcher finds on each node."""
+FOUND = "auto (found on each node)"
+
+
+class Variable(NamedTuple):
+    """One variable, and why it is set."""
+
+    name: str
+    value: str
+    because: str
+    rule: str
+
+    @property
+    def file(self) -> bool:
+        """Whether the value is a file's path; the variable is then set only on a node that has the file."""
+        return self.name.endswith("_FILE")
+
+
+NUMBER_OF_THREADS = Variable(
+    "OMP_NUM_THREADS", AUTO, "each process has its share of the node's cores, not all of them", "omp-threads"
+)
+UNBUFFERED = Variable(
+    "PYTHONUNBUFFERED", "1", "a line is seen when it is printed, not when 8 KiB are full", "python-unbuffered"
+)
+
+TOPOLOGY = "/opt/microsoft/{}/topo.xml"
+TOPOLOGIES = {
+    "NDv2": "ndv2",
+    "ND A100 v4": "ndv4",
+    "NDm A100 v4": "ndv4",
+    "ND H100 v5": "ndv5",
+    "ND H200 v5": "ndv5",
+}
+"""Families whose GPUs and cards are described to NCCL in a file of the HPC images, which a virtual machine hides."""
+RELAXED_ORDERING = frozenset({"ND A100 v4", "NDm A100 v4", "ND H100 v5", "ND H200 v5"})
+OWN_AFFINITY = frozenset({"ND A100 v4", "NDm A100 v4"})
+
+
+def everywhere(shape: Shape) -> tuple[Variable, ...]:
+    """What every process of a framework gets, on any node of this size."""
+    found = [NUMBER_OF_THREADS, UNBUFFERED]
+    if shape.gpus:
+        because = f"{shape.size} has GPUs, and NCCL says by itself nothing of why it fails"
+        found.append(Variable("NCCL_DEBUG", "WARN", because, "nccl-warnings"))
+    if shape.gpus and shape.gpu_vendor == "nvidia":
+        because = "GPU 0 is then the same for CUDA, nvidia-smi and NCCL's topology"
+        found.append(Variable("CUDA_DEVICE_ORDER", "PCI_BUS_ID", because, "cuda-device-order"))
+    return tuple(found)
+
+
+def on_infiniband(shape: Shape) -> tuple[Variable, ...]:
+    """What NCCL is told where the task uses InfiniBand (SR-IOV) between GPUs; nothing anywhere else."""
+    if shape.fabric is not Fabric.SR_IOV or not shape.gpus:
+        return ()
+    because = "the processes find each other over the pool's Ethernet; NCCL would take the first interface named ib*"
+    found = [Variable("NCCL_SOCKET_IFNAME", AUTO, because, "nccl-bootstrap")]
+    because = "only active InfiniBand ports: the card of the accelerated Ethernet looks like one of them to NCCL"
+    found.append(Variable("NCCL_IB_HCA", AUTO, because, "nccl-cards"))
+    if shape.family in RELAXED_ORDERING:
+        because = f"{shape.family} reaches its cards' full bandwidth from GPU memory only with relaxed PCI ordering"
+        found.append(Variable("NCCL_IB_PCI_RELAXED_ORDERING", "1", because, "nccl-relaxed-ordering"))
+    if shape.family in TOPOLOGIES:
+        because = f"a virtual machine hides which GPU of {shape.family} is near which card; the HPC images describe it"
+        path = TOPOLOGY.format(TOPOLOGIES[shape.family])
+        found.append(Variable("NCCL_TOPO_FILE", path, because, "nccl-topology"))
+    if shape.family in OWN_AFFINITY:
+        because = f"the cores that {shape.family} reports as near a GPU are those of the virtual machine's numbering"
+        found.append(Variable("NCCL_IGNORE_CPU_AFFINITY", "1", because, "nccl-cpu-affinity"))
+    return tuple(found)
+
+
+def topology(shape: Shape) -> Variable | None:
+    """The description of the node's GPUs and cards, which a container sees only where its folder is mounted."""
+    return next((one for one in on_infiniband(shape) if one.rule == "nccl-topology"), None)
+
+
+def of_ucx(shape: Shape) -> tuple[Variable, ...]:
+    """What UCX is told where a program's processes talk through it (backends ucc and mpi), with GPUs or without."""
+    if shape.fabric is not Fabric.SR_IOV:
+        return ()
+    cards = "active InfiniBand ports, found on the node; UCX would try the Ethernet cards as well"
+    key = "the partition that the nodes share, where it is not the default one"
+    return (
+        Variable("UCX_NET_DEVICES", AUTO, cards, "ucx-cards"),
+        Variable("UCX_IB_PKEY", AUTO, key, "ucx-cards"),
+    )
+
+
+def wanted(variables: Iterable[Variable], nodes: Nodes) -> tuple[Variable, ...]:
+    """Those that the person neither sets nor wants left alone."""
+    return tuple(one for one in variables if one.name not in nodes.own and one.name not in nodes.leave_unset)
+
+
+def values(variables: Iterable[Variable]) -> dict[str, str]:
+    """Names and values, as gang.json has them."""
+    return {one.name: one.value for one in variables}
+
+
+def implicit(variables: Iterable[Variable]) -> tuple[Implicit, ...]:
+    """The same, as decisions of the plan."""
+    return tuple(Implicit(*one)._replace(value=FOUND if one.value == AUTO else one.value) for one in variables)
+
+
+def of_ranks(shape: Shape, own: frozenset[str]) -> tuple[Variable, ...]:
+    """What an MPI's ranks are told of NCCL: of a program that nobody knows, so only of GPUs on InfiniBand, and only
+    what needs no look at each node."""
+    known = (one._replace(value="eth0") if one.name == "NCCL_SOCKET_IFNAME" else one for one in on_infiniband(shape))
+    return wanted((one for one in known if one.value != AUTO), Nodes(own=own))
+
+
+def block(variables: tuple[Variable, ...]) -> str:
+    """The same as lines of a launch text, decided by the node itself."""
+    if not variables:
+        return ""
+    plain = " ".join(f"{one.name}={shell.word(one.value)}" for one in variables if not one.file)
+    return shell.block(
+        "NCCL on InfiniBand; variables that are set already keep their value:",
+        "if [ -e /dev/infiniband ]; then",
+        f"  bt_default {plain}" if plain else "",
+        *(f"  [ ! -r {one.value} ] || bt_default {one.name}={one.value}" for one in variables if one.file),
+        "fi",
+    )

@@ -1,0 +1,205 @@
+"""Each framework's launch on two nodes of the emulator's machine: which processes, where, and what each is told."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from batchtrain.launchers import deepspeed, horovod, jax, mpi, mxnet, pytorch, tensorflow
+from batchtrain.launchers.types import (
+    DeepSpeed,
+    File,
+    Horovod,
+    Jax,
+    Launch,
+    Mpi,
+    Mxnet,
+    Nodes,
+    PyTorch,
+    Shape,
+    TensorFlow,
+)
+from tests.contract.gang_of_nodes import Gang, Outcome, gang_of
+
+pytestmark = pytest.mark.process
+
+TWO = Shape(2)
+SHOW = File("show.py", b"import json, os, sys\nprint(json.dumps([sys.argv[1:], dict(os.environ)]), flush=True)\n")
+STAY = File(
+    "stay.py",
+    b"import os, sys, time\nexec(open(__file__.replace('stay', 'show')).read())\n"
+    b"if os.environ['BATCHTRAIN_ROLE'] in ('ps', 'server', 'scheduler'): time.sleep(60)\n",
+)
+COMMAND = "python3 $AZ_BATCH_TASK_SHARED_DIR/show.py"
+OWN_PATH = 'PATH="$AZ_BATCH_TASK_SHARED_DIR/bin:$PATH"'
+STAYING = "python3 $AZ_BATCH_TASK_SHARED_DIR/stay.py"
+
+
+@pytest.fixture(scope="module")
+def gang(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gang]:
+    folder = tmp_path_factory.mktemp("frameworks")
+    (folder / "image/bin").mkdir(parents=True)
+    (folder / "image/bin/python3").symlink_to(sys.executable)
+    with gang_of(folder / "data", folder / "image") as two:
+        yield two
+
+
+def run(gang: Gang, launch: Launch, **environment: str) -> dict[str, tuple[list[str], dict[str, str]]]:
+    """Each process's arguments and environment, by the label that its line has."""
+    done = started(gang, launch, **environment)
+    assert done.code == 0, done.stderr
+    found = {}
+    for line in done.stdout.splitlines():
+        label, _, text = line.removeprefix("[").partition("] ")
+        found[label] = json.loads(text)
+    return found
+
+
+def started(gang: Gang, launch: Launch, **environment: str) -> Outcome:
+    return gang.launch(launch._replace(files=(*launch.files, SHOW, STAY)), environment)
+
+
+def beside(launch: Launch, **programs: str) -> Launch:
+    """The launch with programs that OWN_PATH finds first."""
+    made = (File(f"bin/{name}", f"#!/bin/sh\n{text}\n".encode(), 0o755) for name, text in programs.items())
+    return launch._replace(files=(*launch.files, *made))
+
+
+def of(found: dict[str, tuple[list[str], dict[str, str]]], name: str) -> dict[str, str]:
+    """One variable of each process."""
+    return {label: variables.get(name, "") for label, (_, variables) in found.items()}
+
+
+def test_pytorch_has_a_process_for_each_place_of_each_node(gang: Gang) -> None:
+    found = run(gang, pytorch.launch(PyTorch(Nodes(processes=4)), COMMAND, TWO))
+    assert of(found, "RANK") == {"0:0": "0", "0:1": "1", "1:2": "2", "1:3": "3"}
+    assert set(of(found, "MASTER_ADDR").values()) == {gang.addresses[0]}
+    assert set(of(found, "PYTHONUNBUFFERED").values()) == {"1"}
+
+
+def test_a_variable_of_ones_own_stands_and_one_that_is_left_alone_is_not_there(gang: Gang) -> None:
+    options = PyTorch(Nodes(processes_per_node=1, leave_unset=("PYTHONUNBUFFERED", "GLOO_SOCKET_IFNAME")))
+    found = run(gang, pytorch.launch(options, COMMAND, TWO), OMP_NUM_THREADS="7")
+    assert set(of(found, "OMP_NUM_THREADS").values()) == {"7"}
+    assert set(of(found, "PYTHONUNBUFFERED").values()) | set(of(found, "GLOO_SOCKET_IFNAME").values()) == {""}
+
+
+@pytest.mark.parametrize("rendezvous", ["static", "c10d"])
+def test_torchrun_is_started_once_a_node_with_its_options_and_the_whole_command(rendezvous: str, gang: Gang) -> None:
+    options = PyTorch(Nodes(pre_execution_command=OWN_PATH, processes_per_node=3), "torchrun", rendezvous)
+    launch = pytorch.launch(options, "./t 'a b' && x", TWO)
+    found = run(gang, beside(launch, torchrun='exec python3 "$AZ_BATCH_TASK_SHARED_DIR/show.py" "$@"'))
+    assert set(found) == {"0:torchrun 0", "1:torchrun 1"}
+    arguments = found["1:torchrun 1"][0]
+    assert {"--nnodes=2", "--nproc-per-node=3"} <= set(arguments)
+    assert ("--node-rank=1" in arguments) == (rendezvous == "static")
+    assert ("--rdzv-conf=is_host=false" in arguments) == (rendezvous == "c10d")
+    assert arguments[-4:] == ["--no-python", "/bin/bash", "-c", "./t 'a b' && x"]
+
+
+def test_deepspeed_is_told_what_pytorch_is(gang: Gang) -> None:
+    found = run(gang, deepspeed.launch(DeepSpeed(Nodes(processes_per_node=1), accelerator="cpu"), COMMAND, TWO))
+    assert of(found, "RANK") == {"0:0": "0", "1:1": "1"}
+    assert set(of(found, "DS_ACCELERATOR").values()) == {"cpu"}
+
+
+def test_jax_finds_its_coordinator(gang: Gang) -> None:
+    found = run(gang, jax.launch(Jax(Nodes(processes_per_node=2, port=21999)), COMMAND, TWO))
+    assert set(of(found, "JAX_COORDINATOR_ADDRESS").values()) == {f"{gang.addresses[0]}:21999"}
+    assert of(found, "OMPI_COMM_WORLD_RANK") == {"0:0": "0", "0:1": "1", "1:2": "2", "1:3": "3"}
+
+
+def cluster(found: dict[str, tuple[list[str], dict[str, str]]]) -> dict[str, Any]:
+    return {label: json.loads(text)["task"] for label, text in of(found, "TF_CONFIG").items()}
+
+
+def test_an_estimators_chief_takes_the_place_of_the_primarys_first_worker(gang: Gang) -> None:
+    options = TensorFlow(Nodes(processes_per_node=2), "estimator", parameter_servers=1)
+    found = run(gang, tensorflow.launch(options, STAYING, TWO))
+    assert cluster(found) == {
+        "0:0": {"type": "chief", "index": 0},
+        "0:1": {"type": "worker", "index": 0},
+        "1:2": {"type": "worker", "index": 1},
+        "1:3": {"type": "worker", "index": 2},
+        "0:ps 0": {"type": "ps", "index": 0},
+    }
+
+
+def test_workers_under_a_chief_are_ended_with_it(gang: Gang) -> None:
+    done = started(gang, tensorflow.launch(TensorFlow(mode="parameter_server"), STAYING, TWO))
+    assert done.code == 0, done.stderr
+    assert gang.left() == []
+
+
+def test_flags_of_tensorflow_1_name_every_host_and_the_process_itself(gang: Gang) -> None:
+    options = TensorFlow(mode="flags", parameter_servers=2)
+    found = run(gang, tensorflow.launch(options, f"{STAYING} --model x", TWO))
+    flags = {label: dict(word[2:].split("=") for word in words[2:]) for label, (words, _) in found.items()}
+    assert {label: (one["job_name"], one["task_index"]) for label, one in flags.items()} == {
+        "0:0": ("worker", "0"), "1:1": ("worker", "1"), "0:ps 0": ("ps", "0"), "1:ps 1": ("ps", "1"),
+    }  # fmt: skip
+    [servers] = {one["ps_hosts"] for one in flags.values()}
+    assert [host.partition(":")[0] for host in servers.split(",")] == gang.addresses
+    assert set(of(found, "TF_CONFIG").values()) == {""}
+
+
+def test_mxnets_roles_meet_at_the_primarys_port(gang: Gang) -> None:
+    found = run(gang, mxnet.launch(Mxnet(rendezvous="ignored:21998", verbose=1), STAYING, TWO))
+    assert sorted(of(found, "DMLC_ROLE").values()) == ["scheduler", "server", "server", "worker", "worker"]
+    assert set(of(found, "DMLC_PS_ROOT_PORT").values()) == {"21998"}
+    assert set(of(found, "PS_VERBOSE").values()) == {"1"}
+
+
+def test_horovods_ranks_are_told_of_gloo(gang: Gang) -> None:
+    found = run(gang, horovod.launch(Horovod(Nodes(processes_per_node=2)), COMMAND, TWO))
+    assert set(of(found, "HOROVOD_CONTROLLER").values()) == {"gloo"}
+    assert of(found, "HOROVOD_CROSS_RANK") == {"0:0": "0", "0:1": "0", "1:2": "1", "1:3": "1"}
+
+
+def test_pre_execution_may_bring_the_python_that_the_launcher_needs(gang: Gang) -> None:
+    options = PyTorch(Nodes(processes_per_node=1, pre_execution_command=OWN_PATH))
+    launch = pytorch.launch(options, COMMAND.replace("python3", "python"), TWO)
+    assert len(run(gang, beside(launch, python3="exit 1", python=f'exec {sys.executable} "$@"'))) == 2
+
+
+def test_a_node_without_a_fitting_python_is_said_before_anything_is_started(gang: Gang) -> None:
+    launch = pytorch.launch(PyTorch(Nodes(pre_execution_command=OWN_PATH)), "./train", TWO)
+    done = started(gang, beside(launch, python3="exit 1", python="exit 1"))
+    assert done.code == 127
+    assert "none of python3, python on this node is a Python 3.6 or later" in done.stderr
+
+
+# --- CNTK -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("command", ["python train.py", "cntk configFile=x"])
+@pytest.mark.parametrize(
+    ("words", "runtime", "code"),
+    [
+        ("Open MPI v1.10.7, package: Open MPI", "openmpi", 0),
+        ("Open MPI v1.10.7, package: Open MPI", "intelmpi", 1),
+        ("Intel(R) MPI Library 5.1", "openmpi", 1),
+        ("MPICH Version: 3.2", "intelmpi", 0),
+        ("nothing that is known", "openmpi", 0),
+    ],
+)
+def test_cntk_on_another_mpi_is_stopped_before_it_is_started(
+    words: str, runtime: str, code: int, command: str, gang: Gang
+) -> None:
+    options = Mpi(runtime, processes_per_node=1, pre_execution_command=OWN_PATH, cntk=True)
+    library = "$AZ_BATCH_TASK_SHARED_DIR/bin/libmpi.so.12"
+    launch = beside(
+        mpi.launch(options, command, TWO),
+        **{"libmpi.so.12": words},
+        python=f"case $* in *'import cntk'*) echo {library} ;; esac",
+        ldd=f'echo " libmpi.so.12 => {library} (0x00)"',
+        cntk="",
+        mpirun="exit 0",
+    )
+    done = started(gang, launch)
+    assert done.code == code, done.stderr
+    assert ("mpi.runtime is" in done.stderr) == bool(code)

@@ -1,0 +1,544 @@
+"""launch.py on two or three nodes that are directories of this machine, which it reaches through a stand-in for ssh."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from batchtrain import runtime
+
+pytestmark = pytest.mark.process
+
+SSH = """#!/bin/bash
+while [ $# -gt 0 ]; do case $1 in -o | -p) shift 2 ;; -*) shift ;; *) break ;; esac; done
+host=$1 root={folder}/$1
+shift
+[ -d "$root" ] || {{ echo "ssh: connect to host $host port 22: No route to host" >&2; exit 255; }}
+[ ! -e "$root/refused" ] || {{ echo "ssh: connect to host $host port 22: Connection refused" >&2; exit 255; }}
+[ ! -e "$root/hangs" ] || exec sleep 60
+cd /
+path=$(cat "$root/path" 2>/dev/null || echo "$PATH")
+[ ! -e "$root/talks" ] || echo "Welcome to this node."
+set -- env -i HOME="$root" USER=somebody SHELL=/bin/bash PATH="$path" SSH_CONNECTION="1.2.3.4 5 $host 22" \\
+  BATCHTRAIN_EMULATED_NODE="$root" /bin/bash -c "$*"
+[ -e "$root/late" ] || exec "$@"
+"$@" | {python} -c "$(cat "$root/late")"
+exit "${{PIPESTATUS[0]}}"
+"""
+"""As sshd has it: nothing of the caller's environment, and 255 where nobody answers. What is not there: `host` has no
+directory; `refused`, `hangs`, `talks` (a login that prints), `path` and `late` are files in it."""
+LATE = """
+import os, time
+while data := os.read(0, 65536):
+    time.sleep(0.4)
+    os.write(1, data)
+"""
+
+RANKS = [{"name": "worker", "gpus": True, "ranked": True, "decides": True}]
+
+
+class Finished:
+    """How a launch ended."""
+
+    def __init__(self, code: int, stdout: str, stderr: str, ended: float) -> None:
+        self.code, self.stdout, self.stderr, self.ended = code, stdout, stderr, ended
+
+
+class Nodes:
+    """The first is the primary, and not the first of AZ_BATCH_HOST_LIST, for the service promises no order."""
+
+    def __init__(self, folder: Path, count: int, python: str = sys.executable) -> None:
+        self.folder, self.python = folder, python
+        self.addresses = [f"127.0.88.{number + 2}" for number in range(count)]
+        self.environments = [self._lay_out(number) for number in range(count)]
+        self.bin = folder / "bin"
+        self.bin.mkdir()
+        (self.bin / "ssh").write_text(SSH.format(folder=folder, python=sys.executable))
+        (self.bin / "ssh").chmod(0o755)
+        self.process: subprocess.Popen[str] | None = None
+
+    def root(self, number: int) -> Path:
+        return self.folder / self.addresses[number]
+
+    def wd(self, number: int) -> Path:
+        return self.root(number) / "task/wd"
+
+    def _lay_out(self, number: int) -> dict[str, str]:
+        ours = self.root(number) / "task/.batchtrain"
+        ours.mkdir(parents=True)
+        self.wd(number).mkdir()
+        (ours / "launch.py").write_bytes(runtime.LAUNCH)
+        (ours / "gang.sh").write_bytes(runtime.GANG)
+        values = {
+            "AZ_BATCH_NODE_ID": f"tvm-{number + 1}",
+            "AZ_BATCH_NODE_ROOT_DIR": str(self.root(number)),
+            "AZ_BATCH_TASK_SHARED_DIR": str(self.root(number) / "task"),
+            "AZ_BATCH_TASK_WORKING_DIR": str(self.wd(number)),
+            "AZ_BATCH_MASTER_NODE": f"{self.addresses[0]}:6000",
+            "AZ_BATCH_HOST_LIST": ",".join(reversed(self.addresses)),
+        }
+        (ours / "environment").write_text("".join(f"export {name}='{value}'\n" for name, value in values.items()))
+        return values
+
+    def spec(self, command: str, **more: Any) -> dict[str, Any]:
+        roles = more.pop("roles", RANKS)
+        return {
+            "version": 1, "framework": "pytorch", "instances": len(self.addresses), "processes_per_node": 2,
+            "barrier_seconds": 10, "roles": [{"command": command, **role} for role in roles], **more,
+        }  # fmt: skip
+
+    def start(self, command: str, variables: dict[str, str] | None = None, **more: Any) -> subprocess.Popen[str]:
+        (self.root(0) / "task/.batchtrain/gang.json").write_text(json.dumps(self.spec(command, **more)))
+        values = {
+            **{name: value for name, value in os.environ.items() if not name.startswith("BATCHTRAIN_")},
+            **self.environments[0],
+            "BATCHTRAIN_EMULATED_NODE": str(self.root(0)),
+            "PATH": f"{self.bin}:{os.environ['PATH']}",
+            **(variables or {}),
+        }
+        self.process = subprocess.Popen(
+            [self.python, str(self.root(0) / "task/.batchtrain/launch.py"), "primary"],
+            env=values, cwd=self.wd(0), stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL,
+            text=True, errors="surrogateescape",
+        )  # fmt: skip
+        return self.process
+
+    def finish(self) -> Finished:
+        assert self.process is not None
+        stdout, stderr = self.process.communicate(timeout=40)
+        return Finished(self.process.returncode, stdout, stderr, time.time())
+
+    def run(self, command: str, variables: dict[str, str] | None = None, **more: Any) -> Finished:
+        self.start(command, variables, **more)
+        return self.finish()
+
+    def time_of(self, number: int, name: str) -> float:
+        """What a rank noted by `date +%s.%N >NAME`."""
+        return float((self.wd(number) / name).read_text())
+
+    def processes(self) -> dict[int, str]:
+        """Whatever runs in a directory of the nodes', whoever its parent is; and what has one on its command line."""
+        found = {}
+        for entry in Path("/proc").glob("[0-9]*"):
+            with suppress(OSError):
+                line = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+                inside = (entry / "cwd").readlink().is_relative_to(self.folder)
+                if line and int(entry.name) != os.getpid() and (inside or str(self.folder) in line):
+                    found[int(entry.name)] = line
+        return found
+
+    def supervisor(self, number: int) -> int:
+        """The process that is a rank's parent."""
+        return int(Path(f"/proc/{(self.wd(number) / 'up').read_text()}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+UP = "echo -n $$ >up; "
+
+
+def wait_until(true: Callable[[], Any], seconds: float = 15) -> None:
+    deadline = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < deadline, "it did not come true"
+        time.sleep(0.005)
+
+
+@pytest.fixture
+def nodes(tmp_path: Path) -> Iterator[Nodes]:
+    made = Nodes(tmp_path, 2)
+    yield made
+    end(made)
+
+
+def end(nodes: Nodes) -> None:
+    """Of a test that failed; for all others there is nothing to do."""
+    for pid in nodes.processes():
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    if nodes.process is not None:
+        nodes.process.kill()
+        nodes.process.communicate()
+
+
+def other_pythons() -> list[str]:
+    """The oldest Python that may run it, where this machine has it."""
+    found = [shutil.which("python3.6"), *map(str, Path.home().glob(".pyenv/versions/3.6.*/bin/python3.6"))]
+    return [sys.executable, *[path for path in found if path and works(path)][:1]]
+
+
+def works(python: str) -> bool:
+    return subprocess.run([python, "-c", ""], capture_output=True, check=False).returncode == 0
+
+
+# --- a gang that does well ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("python", other_pythons())
+def test_rank_0_is_on_the_primary_and_every_rank_has_its_own_nodes_values(python: str, tmp_path: Path) -> None:
+    nodes = Nodes(tmp_path, 2, python)
+    done = nodes.run("echo $RANK/$WORLD_SIZE $LOCAL_RANK $AZ_BATCH_NODE_ID $MASTER_ADDR; pwd")
+    assert (done.code, sorted(done.stdout.splitlines())) == (
+        0,
+        sorted(
+            f"[{rank // 2}:{rank}] {line}"
+            for rank in range(4)
+            for line in (f"{rank}/4 {rank % 2} tvm-{rank // 2 + 1} 127.0.88.2", str(nodes.wd(rank // 2)))
+        ),
+    )
+
+
+def test_a_rank_has_the_primarys_environment_and_the_persons_words_win_over_defaults(nodes: Nodes) -> None:
+    done = nodes.run(
+        "echo $COLOUR $FIRST $SECOND $HOME",
+        {"COLOUR": "a 'b' $c", "FIRST": "mine"},
+        processes_per_node=None, environment={"FIRST": "default", "SECOND": "default"},
+    )  # fmt: skip
+    assert f"[1:1] a 'b' $c mine default {nodes.root(1)}" in done.stdout
+
+
+def test_pre_execution_runs_before_each_rank_in_its_shell(nodes: Nodes) -> None:
+    done = nodes.run("echo $HERE", pre_execution="HERE=on-$AZ_BATCH_NODE_ID")
+    assert sorted(set(done.stdout.split())) == ["[0:0]", "[0:1]", "[1:2]", "[1:3]", "on-tvm-1", "on-tvm-2"]
+
+
+def test_a_file_that_pre_execution_sources_must_be_on_every_node(nodes: Nodes) -> None:
+    (nodes.wd(0) / "prepare").touch()
+    done = nodes.run("true", pre_execution=". ./prepare")
+    assert done.code == 1
+    assert "on node tvm-2 (127.0.88.3) exited with code 1" in done.stderr
+    assert "pre_execution_command: ./prepare is not there" in done.stderr
+
+
+def test_output_is_also_kept_in_a_file_a_rank_byte_for_byte(nodes: Nodes) -> None:
+    nodes.run(r"printf '\377 \200 %s\nno end' $RANK; echo problem >&2")
+    assert (nodes.wd(1) / "ranks/rank-3.stdout.txt").read_bytes() == b"\xff \x80 3\nno end"
+    assert (nodes.wd(1) / "ranks/rank-3.stderr.txt").read_bytes() == b"problem\n"
+
+
+def test_output_that_is_not_utf8_comes_through_unchanged(nodes: Nodes) -> None:
+    done = nodes.run(r"printf '\377\376 %s\n' $RANK")
+    assert "[1:3] \udcff\udcfe 3\n" in done.stdout
+
+
+def test_a_shell_that_greets_does_not_disturb_the_launch(nodes: Nodes) -> None:
+    (nodes.root(1) / "talks").touch()
+    done = nodes.run("echo fine")
+    assert (done.code, done.stdout.count("fine"), "Welcome" in done.stdout) == (0, 4, False)
+
+
+def test_a_line_is_shown_within_a_quarter_of_a_second_and_so_is_one_without_an_end(nodes: Nodes) -> None:
+    process = nodes.start("sleep 0.3; [ $RANK != 3 ] || { date +%s.%N; sleep 0.5; printf %s $(date +%s.%N); }; sleep 1")
+    assert process.stdout is not None
+    whole = process.stdout.readline()
+    assert time.time() - float(whole.split()[1]) < 0.25
+    part = os.read(process.stdout.fileno(), 100).decode()
+    part += os.read(process.stdout.fileno(), 100).decode() if len(part) < 20 else ""
+    assert time.time() - float(part.split()[1]) < 0.25
+
+
+def test_processes_that_do_not_decide_end_with_those_that_do(nodes: Nodes) -> None:
+    roles = [
+        {"name": "ps", "total": 1, "place": "spread", "command": "touch ps; exec sleep 60"},
+        {**RANKS[0], "command": "while [ ! -e ../../../127.0.88.2/task/wd/ps ]; do sleep 0.02; done; echo $TF_CONFIG"},
+    ]
+    begin = time.monotonic()
+    done = nodes.run("", framework="tensorflow", roles=roles, processes_per_node=1)
+    config = json.loads(done.stdout.splitlines()[0].split(" ", 1)[1])
+    assert (done.code, list(config["cluster"]), len(config["cluster"]["worker"])) == (0, ["ps", "worker"], 2)
+    assert time.monotonic() - begin < 10
+    assert nodes.processes() == {}
+
+
+def test_a_daemon_in_a_session_of_its_own_without_our_environment_does_not_outlive_the_gang(nodes: Nodes) -> None:
+    done = nodes.run("(setsid env -i bash -c 'trap \"\" TERM; sleep 61; sleep 62' >/dev/null 2>&1 &); sleep 0.2")
+    assert (done.code, nodes.processes()) == (0, {})
+
+
+def test_an_orphan_that_holds_the_output_open_is_not_waited_for(nodes: Nodes) -> None:
+    begin = time.monotonic()
+    assert nodes.run("sleep 60 & echo done").code == 0
+    assert time.monotonic() - begin < 10
+
+
+def test_an_elastic_gang_goes_on_without_a_node_that_it_lost(tmp_path: Path) -> None:
+    nodes = Nodes(tmp_path, 3)
+    nodes.start(UP + "while [ ! -e end ]; do sleep 0.05; done", options={"min_instances": 2}, processes_per_node=1)
+    wait_until(lambda: all((nodes.wd(number) / "up").exists() for number in range(3)))
+    os.kill(nodes.supervisor(1), signal.SIGKILL)
+    time.sleep(0.5)
+    for number in (0, 2):
+        (nodes.wd(number) / "end").touch()
+    done = nodes.finish()
+    assert (done.code, nodes.processes()) == (0, {})
+    assert "node tvm-2 (127.0.88.3) is lost" in done.stderr
+
+
+# --- a rank that fails ----------------------------------------------------------------------------------------------
+
+DEATHS = {
+    "exit": ("exit 7", "exited with code 7", 7),
+    "kill": ("kill -9 $$", "was killed by signal 9", 137),
+    "exception": (f"exec {sys.executable} -c 'raise OSError(\"no luck\")'", "exited with code 1", 1),
+}
+
+
+@pytest.mark.parametrize("death", DEATHS)
+def test_the_first_failure_is_named_and_the_gang_is_gone_within_a_second(death: str, nodes: Nodes) -> None:
+    how, said, code = DEATHS[death]
+    done = nodes.run(
+        "trap '' TERM; if [ $RANK = 3 ]; then sleep 0.3; echo last words;"
+        f" date +%s.%N >died; {how}; fi; sleep 60; sleep 9"
+    )
+    assert (done.code, nodes.processes()) == (code, {})
+    lines = [line for line in done.stderr.splitlines() if line.startswith("batchtrain: ")]
+    assert lines[2] == f"batchtrain: rank 3 on node tvm-2 (127.0.88.3) {said}"
+    assert lines[3] == "batchtrain:     last words"
+    late = 0.3 if death == "exception" else 0  # Python's own start
+    assert done.ended - nodes.time_of(1, "died") < 1.0 + late
+
+
+def test_ranks_that_fail_because_another_did_are_not_blamed(nodes: Nodes) -> None:
+    """Rank 0 dies after rank 3, but is heard of first."""
+    (nodes.root(1) / "late").write_text(LATE)
+    done = nodes.run(
+        "if [ $RANK = 3 ]; then sleep 0.6; touch ../../../127.0.88.2/task/wd/gone; exit 5; fi;"
+        " if [ $RANK = 0 ]; then while [ ! -e gone ]; do sleep 0.01; done; sleep 0.15; exit 6; fi; sleep 60"
+    )
+    assert "rank 3 on node tvm-2 (127.0.88.3) exited with code 5" in done.stderr
+    assert done.code == 5
+
+
+def test_a_rank_may_save_its_work_when_the_task_is_ended(nodes: Nodes) -> None:
+    process = nodes.start(
+        f"exec {sys.executable} -c 'import pathlib, signal, time\n"
+        'def save(*_):\n    time.sleep(1)\n    pathlib.Path("saved").touch()\n    raise SystemExit\n'
+        'signal.signal(signal.SIGTERM, save)\npathlib.Path("up").touch()\ntime.sleep(60)\'',
+        processes_per_node=1,
+    )
+    wait_until(lambda: all((nodes.wd(number) / "up").exists() for number in range(2)))
+    process.send_signal(signal.SIGTERM)
+    done = nodes.finish()
+    assert (done.code, nodes.processes()) == (143, {})
+    assert all((nodes.wd(number) / "saved").exists() for number in range(2))
+
+
+def test_a_rank_that_does_not_end_when_the_task_is_ended_is_killed_after_the_grace(nodes: Nodes) -> None:
+    process = nodes.start("trap '' TERM; touch up; while :; do sleep 1; done", grace_seconds=0.7)
+    wait_until(lambda: all((nodes.wd(number) / "up").exists() for number in range(2)))
+    process.send_signal(signal.SIGTERM)
+    begin = time.monotonic()
+    assert (nodes.finish().code, nodes.processes()) == (143, {})
+    assert 0.6 < time.monotonic() - begin < 1.7
+
+
+def test_a_stopped_rank_is_noticed(nodes: Nodes) -> None:
+    done = nodes.run("[ $RANK != 3 ] || kill -STOP $$; sleep 60", heartbeat_seconds=3)
+    assert (done.code, nodes.processes()) == (147, {})
+    assert "rank 3 on node tvm-2 (127.0.88.3) has been stopped" in done.stderr
+
+
+def test_a_command_that_one_node_has_not_got_is_named_with_that_node(nodes: Nodes) -> None:
+    (nodes.root(0) / "tool").write_text("#!/bin/sh\nsleep 60\n")
+    (nodes.root(0) / "tool").chmod(0o755)
+    done = nodes.run("$AZ_BATCH_NODE_ROOT_DIR/tool", processes_per_node=1)
+    assert done.code == 127
+    assert "rank 1 on node tvm-2 (127.0.88.3) exited with code 127" in done.stderr
+    assert f"{nodes.root(1)}/tool: No such file or directory" in done.stderr
+
+
+def test_a_flood_is_passed_on_whole_with_little_memory_and_delays_no_other_rank(nodes: Nodes) -> None:
+    lines = 400_000
+    nodes.start(
+        f"case $RANK in 1) yes 0123456789012345678901234567890123456789 | head -n {lines};;"
+        " 2) for i in 1 2 3 4 5; do date +%s.%N; sleep 0.2; done;; esac"
+    )
+    assert nodes.process is not None
+    assert nodes.process.stdout is not None
+    seen, late, peak = 0, [], 0
+    for line in nodes.process.stdout:
+        seen += line.startswith("[0:1] 0123")
+        peak = peak if seen != lines - 1000 else memory(nodes.process.pid)
+        if line.startswith("[1:2] "):
+            late.append(time.time() - float(line.split()[1]))
+    assert (seen, nodes.finish().code) == (lines, 0)
+    assert sorted(late)[2] < 0.25  # a busy machine may hold up one
+    assert 0 < peak < 60_000
+
+
+def memory(pid: int) -> int:
+    """Most KiB that were resident at any time."""
+    return int(Path(f"/proc/{pid}/status").read_text().partition("VmHWM:")[2].split()[0])
+
+
+def test_a_reader_that_stopped_reading_does_not_hide_a_failure(nodes: Nodes) -> None:
+    """The primary's output is full; yet the gang ends, and nothing waits for the reader for long."""
+    nodes.start("[ $RANK != 3 ] || { sleep 1; touch died; exit 7; }; yes")
+    wait_until((nodes.wd(1) / "died").exists)
+    wait_until(lambda: not [line for line in nodes.processes().values() if line.startswith("yes")], 1.0)
+    assert nodes.process is not None
+    assert nodes.process.wait(timeout=10) == 7
+
+
+# --- a supervisor or a primary that fails ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_nothing_outlives_a_supervisor_that_was_killed_and_its_node_is_named(number: int, nodes: Nodes) -> None:
+    nodes.start(UP + "trap '' TERM; (setsid env -i sleep 61 &); sleep 60; sleep 9", processes_per_node=1)
+    wait_until(lambda: all((nodes.wd(one) / "up").exists() for one in range(2)))
+    time.sleep(0.1)
+    os.kill(nodes.supervisor(number), signal.SIGKILL)
+    done = nodes.finish()
+    assert (done.code, nodes.processes()) == (1, {})
+    assert f"node tvm-{number + 1} (127.0.88.{number + 2}) was lost" in done.stderr
+
+
+def test_nothing_outlives_a_primary_that_was_killed(nodes: Nodes) -> None:
+    process = nodes.start(UP + "trap '' TERM; sleep 60; sleep 9")
+    wait_until(lambda: all((nodes.wd(one) / "up").exists() for one in range(2)))
+    process.kill()
+    process.communicate()
+    wait_until(lambda: nodes.processes() == {}, 3)
+
+
+@pytest.mark.parametrize("after", [0.02, 0.05, 0.08, 0.12, 0.2])
+def test_nothing_is_left_of_a_launch_that_was_killed_at_its_start(after: float, nodes: Nodes) -> None:
+    process = nodes.start("(setsid env -i sleep 61 &); sleep 60")
+    time.sleep(after)
+    process.kill()
+    process.communicate()
+    wait_until(lambda: nodes.processes() == {}, 3)
+
+
+def test_a_node_that_falls_silent_is_lost(nodes: Nodes) -> None:
+    nodes.start(UP + "sleep 60", processes_per_node=1, heartbeat_seconds=2.5)
+    wait_until(lambda: all((nodes.wd(one) / "up").exists() for one in range(2)))
+    supervisor = nodes.supervisor(1)
+    os.kill(supervisor, signal.SIGSTOP)
+    done = nodes.finish()
+    assert done.code == 1
+    assert "node tvm-2 (127.0.88.3) was lost: nothing was heard of it for 2.5 s" in done.stderr
+    wait_until(lambda: nodes.processes() == {}, 12)  # its guard gives it time to end by itself
+
+
+# --- a gang that does not come to be --------------------------------------------------------------------------------
+
+
+def refused(nodes: Nodes, *said: str, code: int = 1, **more: Any) -> None:
+    """Each sentence on stderr, nothing run, nothing left."""
+    done = nodes.run("touch ran", **more)
+    assert [text for text in said if text not in done.stderr] == [], done.stderr
+    assert done.code == code
+    assert "Traceback" not in done.stderr
+    wait_until(lambda: nodes.processes() == {}, 3)  # one that was just starting sees that its ssh is gone
+    assert not list(nodes.folder.glob("*/task/wd/ran"))
+
+
+def test_a_node_that_cannot_be_reached_is_named_with_the_reason(tmp_path: Path) -> None:
+    nodes = Nodes(tmp_path, 3)
+    shutil.rmtree(nodes.root(1))
+    (nodes.root(2) / "refused").touch()
+    refused(
+        nodes,
+        "127.0.88.3: ssh: connect to host 127.0.88.3 port 22: No route to host",
+        "127.0.88.4: ssh: connect to host 127.0.88.4 port 22: Connection refused",
+        "nodes 127.0.88.4 and 127.0.88.3 of 3 did not answer ssh in 1 s",
+        barrier_seconds=1,
+    )
+
+
+def test_a_node_whose_login_hangs_is_named(nodes: Nodes) -> None:
+    (nodes.root(1) / "hangs").touch()
+    refused(nodes, "127.0.88.3: no answer", "node 127.0.88.3 of 2 did not answer ssh in 1 s", barrier_seconds=1)
+
+
+def test_a_node_that_answers_late_is_waited_for(nodes: Nodes) -> None:
+    (nodes.root(1) / "refused").touch()
+    nodes.start("echo here")
+    time.sleep(0.6)
+    (nodes.root(1) / "refused").unlink()
+    done = nodes.finish()
+    assert (done.code, done.stdout.count("here")) == (0, 4)
+
+
+def test_a_node_without_the_tasks_files_is_named_at_once(nodes: Nodes) -> None:
+    (nodes.root(1) / "task/.batchtrain/launch.py").unlink()
+    refused(nodes, "node 127.0.88.3 did not join", "launch.py is not on this node")
+
+
+def test_a_node_without_python_is_named_at_once(nodes: Nodes) -> None:
+    (nodes.root(1) / "path").write_text("/nowhere")
+    bare = nodes.folder / "python"
+    bare.symlink_to(sys.executable)
+    nodes.python = str(bare)
+    nodes.start("touch ran")
+    bare.unlink()
+    done = nodes.finish()
+    assert done.code == 1
+    assert "node 127.0.88.3 did not join: there is no Python on this node" in done.stderr
+
+
+def test_a_port_that_is_taken_is_named(nodes: Nodes) -> None:
+    with socket.socket() as taken:
+        taken.bind(("0.0.0.0", 0))
+        port = taken.getsockname()[1]
+        refused(nodes, f"node tvm-1 (127.0.88.2): port {port} cannot be listened on", options={"port": port})
+
+
+def test_a_processes_per_node_that_is_no_number_on_one_node_is_named_with_it(nodes: Nodes) -> None:
+    command = 'if [ "$AZ_BATCH_NODE_ID" = tvm-1 ]; then echo 2; else echo none; fi'
+    refused(nodes, "node tvm-2 (127.0.88.3): processes_per_node: `", "printed 'none'", processes_per_node=command)
+
+
+def test_nodes_may_have_different_numbers_of_processes(nodes: Nodes) -> None:
+    command = 'if [ "$AZ_BATCH_NODE_ID" = tvm-1 ]; then echo 1; else echo 2; fi'
+    done = nodes.run("echo $RANK $LOCAL_RANK $LOCAL_WORLD_SIZE", processes_per_node=command)
+    assert sorted(done.stdout.splitlines()) == ["[0:0] 0 0 1", "[1:1] 1 0 2", "[1:2] 2 1 2"]
+
+
+def test_more_ranks_than_gpus_are_refused(nodes: Nodes) -> None:
+    (nodes.bin / "nvidia-smi").write_text("#!/bin/sh\necho 'GPU 0: Emulated (UUID: GPU-1)'\n")
+    (nodes.bin / "nvidia-smi").chmod(0o755)
+    refused(nodes, "node tvm-1 (127.0.88.2): 2 processes are to share 1 GPU")
+
+
+def test_hosts_that_were_not_planned_are_refused(nodes: Nodes) -> None:
+    refused(nodes, "3 instances were planned, AZ_BATCH_HOST_LIST has 2 hosts", instances=3)
+
+
+# --- Horovod's meeting place ----------------------------------------------------------------------------------------
+
+MEET = """
+import http.client, os, time
+def ask(verb, path, body=None):
+    address, port = (os.environ["HOROVOD_GLOO_RENDEZVOUS_" + name] for name in ("ADDR", "PORT"))
+    there = http.client.HTTPConnection(address, int(port))
+    there.request(verb, path, body)
+    answer = there.getresponse()
+    return answer.status, answer.read()
+rank, size = int(os.environ["HOROVOD_RANK"]), int(os.environ["HOROVOD_SIZE"])
+assert ask("PUT", "/global/%d" % rank, b"\\0" * 70000 + b"%d" % rank) == (200, b"")
+for other in range(size):
+    while ask("GET", "/global/%d" % other)[0] == 404:
+        time.sleep(0.01)
+    assert ask("GET", "/global/%d" % other) == (200, b"\\0" * 70000 + b"%d" % other)
+print("met")
+"""
+
+
+def test_horovods_ranks_meet_at_the_primary(nodes: Nodes) -> None:
+    for number in range(2):
+        (nodes.wd(number) / "meet.py").write_text(MEET)
+    done = nodes.run(f"{sys.executable} meet.py", framework="horovod")
+    assert (done.code, done.stdout.count("met")) == (0, 4), done.stderr

@@ -1,0 +1,61 @@
+"""launch.py through OpenSSH's own sshd on port 23 of two sets of namespaces with a cable between them."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+
+import pytest
+
+from batchtrain import runtime
+from batchtrain.launchers import steps
+from batchtrain.launchers.types import File, Launch, Shape
+from tests.contract.test_real_sshd import ADDRESSES, Node, nodes, pytestmark, run
+
+__all__ = ["nodes", "pytestmark"]  # used by pytest
+
+
+def launch(command: str) -> Launch:
+    """As the plan of a framework has it, less the framework."""
+    worker = {"name": "worker", "command": command, "gpus": True, "ranked": True, "decides": True}
+    spec = {
+        "version": 1, "framework": "pytorch", "instances": 2, "processes_per_node": 2, "ssh_port": 23,
+        "barrier_seconds": 20, "pre_execution": "export FROM_PRE='it is set'", "roles": [worker],
+    }  # fmt: skip
+    files = (
+        steps.GANG,
+        File(".batchtrain/launch.py", runtime.LAUNCH),
+        File(".batchtrain/gang.json", json.dumps(spec).encode()),
+    )
+    shape = Shape(2, container=True)
+    return Launch(steps.coordination(shape, None), "exec python3 ../.batchtrain/launch.py primary\n", files)
+
+
+@pytest.mark.skipif(
+    not shutil.which("python3", path="/usr/local/bin:/usr/bin:/bin"), reason="no Python of the system's"
+)
+def test_a_gang_runs_and_ends_through_sshd(nodes: list[Node]) -> None:
+    done = run(
+        nodes, launch("echo $RANK $FROM_PRE $AZ_BATCH_NODE_ID $MASTER_ADDR $GLOO_SOCKET_IFNAME $TOKEN"), TOKEN="t"
+    )
+    assert (done.returncode, sorted(done.stdout.splitlines())) == (
+        0,
+        [f"[{rank // 2}:{rank}] {rank} it is set tvm-{rank // 2} {ADDRESSES[0]} eth0 t" for rank in range(4)],
+    ), done.stderr
+
+
+@pytest.mark.skipif(
+    not shutil.which("python3", path="/usr/local/bin:/usr/bin:/bin"), reason="no Python of the system's"
+)
+def test_a_failure_on_a_node_behind_sshd_ends_all_within_a_second(nodes: list[Node]) -> None:
+    begun = time.time()
+    done = run(
+        nodes, launch("[ $RANK != 3 ] || { sleep 1; date +%s.%N >death; exit 7; }; (setsid sleep 61 &) ; sleep 60")
+    )
+    ended = time.time()
+    assert done.returncode == 7, done.stderr
+    assert f"batchtrain: rank 3 on node tvm-1 ({ADDRESSES[1]}) exited with code 7" in done.stderr
+    assert ended - float((nodes[1].task.parent / "node1/wd/death").read_text()) < 1.0
+    assert all(node.run("ps -e -o args= | grep -c '[s]leep 6[01]'").stdout == "0\n" for node in nodes)
+    assert ended - begun < 20

@@ -1,0 +1,79 @@
+"""What a task takes of its node, which the rules and the planner ask alike."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from batchtrain.catalog import sizes
+from batchtrain.config import allotment
+from batchtrain.config.types import Job, Task
+
+H100, CPU = sizes.find("ND96isr_H100_v5"), sizes.find("D8s_v5")
+
+
+def task(**more: Any) -> Task:
+    return msgspec.convert({"command": "x", "docker_image": "a", **more}, Task)
+
+
+@pytest.mark.parametrize(
+    ("word", "seen"),
+    [
+        (None, None),
+        ("all", None),
+        ("disable", ()),
+        ("0", ()),
+        ("2", ("0", "1")),
+        ("device=1,3", ("1", "3")),
+        ('"device=GPU-a"', ("GPU-a",)),
+    ],
+)
+def test_a_word_chooses_gpus(word: str | None, seen: tuple[str, ...] | None) -> None:
+    assert allotment.gpus_seen(word) == seen
+
+
+def test_a_number_without_end_makes_no_list_without_end() -> None:
+    assert len(allotment.gpus_seen("999999") or ()) == allotment.MOST_GPUS
+
+
+@pytest.mark.parametrize(("gpus", "count"), [("all", 8), ("4", 4), ("20", 8), ("disable", 0)])
+def test_a_container_may_use_the_gpus_it_sees(gpus: str, count: int) -> None:
+    assert allotment.gpus(Job(id="j", gpus=gpus), task(), H100) == count
+
+
+def test_a_task_on_the_host_sees_all_gpus_or_none() -> None:
+    assert allotment.gpus(Job(id="j"), task(docker_image=None, gpus="4"), H100) == 8
+    assert allotment.gpus(Job(id="j"), task(docker_image=None, gpus="disable"), H100) == 0
+
+
+def test_a_processor_alone_needs_no_more_shared_memory_than_the_engine_gives() -> None:
+    assert allotment.shared_memory(Job(id="j"), task(), CPU) == allotment.SharedMemory()
+
+
+def test_one_process_of_a_gpu_node_has_nobody_to_share_with() -> None:
+    needed = allotment.shared_memory(Job(id="j"), task(gpus="1"), H100)
+    assert (needed.least, needed.chosen) == (0, 1024)
+
+
+@pytest.mark.parametrize(
+    ("ranks", "least", "chosen"), [(1, 0, 256), (2, 256, 256), (8, 256, 512), ("nproc", 256, 512), ("auto", 0, 256)]
+)
+def test_ranks_of_a_node_share_memory(ranks: int | str, least: int, chosen: int) -> None:
+    gang = {"num_instances": 2, "mpi": {"runtime": "mpich", "processes_per_node": ranks}}
+    needed = allotment.shared_memory(Job(id="j"), task(multi_instance=gang), CPU)
+    assert (needed.least, needed.chosen) == (least, chosen)
+
+
+@pytest.mark.parametrize(
+    ("text", "plain", "size"),
+    [
+        ("8 GiB", "8g", 8 * 2**30),
+        ("256M", "256m", 256 * 2**20),
+        ("1.5g", "1.5g", 3 * 2**29),
+        ("banana", "banana", None),
+    ],
+)
+def test_a_size_is_one_word(text: str, plain: str, size: int | None) -> None:
+    assert (allotment.plain_size(text), allotment.bytes_of(text)) == (plain, size)

@@ -1,0 +1,322 @@
+"""What the launches of the frameworks decide: processes, roles, variables, and what they refuse."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from batchtrain.errors import PlanError
+from batchtrain.launchers import environment, horovod, mpi, mxnet, nodes, python, pytorch, tensorflow
+from batchtrain.launchers.mxnet import Rendezvous
+from batchtrain.launchers.types import Fabric, Horovod, Launch, Mpi, Mxnet, Nodes, PyTorch, Shape, TensorFlow
+
+TWO = Shape(2)
+A100 = Shape(2, Fabric.SR_IOV, size="Standard_ND96asr_v4", family="ND A100 v4", gpus=8, gpu_vendor="nvidia")
+BENCH = "python tf_cnn_benchmarks.py"
+
+
+def spec(launch: Launch) -> Any:
+    [found] = [file.data for file in launch.files if file.name == nodes.SPEC]
+    return json.loads(found)
+
+
+def torch(shape: Shape = TWO, command: str = "python t.py", **more: Any) -> Any:
+    return spec(pytorch.launch(PyTorch(Nodes(**more)), command, shape))
+
+
+def roles(options: TensorFlow, command: str = "python t.py", shape: Shape = TWO) -> dict[str, Any]:
+    return {role["name"]: role for role in spec(tensorflow.launch(options, command, shape))["roles"]}
+
+
+# --- processes ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("given", "each"), [(None, "auto"), ("auto", "auto"), ("2", 2), (3, 3), ("nproc", "nproc")])
+def test_processes_a_node_are_a_number_auto_or_a_command(given: Any, each: Any) -> None:
+    assert torch(processes_per_node=given)["processes_per_node"] == each
+
+
+def test_processes_of_all_nodes_are_shared_evenly() -> None:
+    assert torch(processes=6)["processes_per_node"] == 3
+
+
+@pytest.mark.parametrize(
+    ("more", "says"),
+    [
+        ({"processes": 3}, "do not divide among 2 nodes"),
+        ({"processes": 4, "processes_per_node": 2}, "take one of them"),
+        ({"processes_per_node": 0}, "at least 1"),
+        ({"processes_per_node": " "}, "is empty"),
+        ({"port": 6000}, "Batch's own"),
+    ],
+)
+def test_numbers_that_cannot_be_are_refused(more: dict[str, Any], says: str) -> None:
+    with pytest.raises(PlanError, match=says):
+        torch(**more)
+
+
+# --- variables ------------------------------------------------------------------------------------------------------
+
+
+def test_nccl_is_told_of_infiniband_only_where_the_task_uses_it() -> None:
+    assert torch(A100)["rdma"]
+    assert torch(A100)["rdma_environment"]["NCCL_IB_PCI_RELAXED_ORDERING"] == "1"
+    assert torch(A100)["rdma_environment"]["NCCL_TOPO_FILE"] == "/opt/microsoft/ndv4/topo.xml"
+    over_ethernet = torch(A100._replace(fabric=Fabric.ETHERNET))
+    assert (over_ethernet["rdma"], over_ethernet["rdma_environment"]) == (False, {})
+
+
+def test_nccl_is_told_nothing_of_infiniband_without_gpus() -> None:
+    assert torch(A100._replace(gpus=0))["rdma_environment"] == {}
+
+
+def test_mxnets_servers_know_nothing_of_nccl_between_nodes() -> None:
+    assert spec(mxnet.launch(Mxnet(), "python t.py", A100))["rdma"] is False
+
+
+@pytest.mark.parametrize("way", ["own", "leave_unset"])
+def test_a_variable_is_left_alone_by_name(way: str) -> None:
+    names = ("NCCL_DEBUG", "NCCL_TOPO_FILE")
+    options = Nodes(own=frozenset(names)) if way == "own" else Nodes(leave_unset=names)
+    launch = pytorch.launch(PyTorch(options), "x", A100)
+    told = {**spec(launch)["environment"], **spec(launch)["rdma_environment"]}
+    assert not {*names} & {*told, *(item.what for item in launch.implicit)}
+    assert "NCCL_SOCKET_IFNAME" in told
+
+
+def test_every_family_with_a_topology_is_one_of_the_catalogue() -> None:
+    from batchtrain.catalog.sizes import SIZES
+
+    known = {size.family for size in SIZES if size.rdma == "sr-iov"}
+    assert {*environment.TOPOLOGIES, *environment.RELAXED_ORDERING, *environment.OWN_AFFINITY} <= known
+
+
+def test_an_mpis_ranks_on_gpus_and_infiniband_are_told_of_nccl_too() -> None:
+    text = mpi.launch(Mpi("openmpi"), "python t.py", A100).application
+    assert "bt_default NCCL_SOCKET_IFNAME=eth0" in text
+    assert "auto" not in text
+    assert "NCCL" not in mpi.launch(Mpi("openmpi"), "python t.py", A100._replace(gpus=0)).application
+
+
+# --- PyTorch --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (PyTorch(max_restarts=1), "launcher: torchrun"),
+        (PyTorch(launcher="torchrun", min_instances=1), "rendezvous: c10d"),
+        (PyTorch(launcher="torchrun", rendezvous="c10d", min_instances=3), "more than the 2 nodes"),
+    ],
+)
+def test_elastic_is_refused_where_it_cannot_work(options: PyTorch, says: str) -> None:
+    with pytest.raises(PlanError, match=says):
+        pytorch.launch(options, "python t.py", TWO)
+
+
+def test_torchrun_is_started_once_a_node_by_the_commands_own_python() -> None:
+    made = pytorch.launch(PyTorch(Nodes(port=29511), "torchrun"), "/opt/py/bin/python -u t.py $HOME", TWO)
+    [role] = spec(made)["roles"]
+    assert (role["name"], role["per_node"], role["ranked"]) == ("torchrun", 1, False)
+    assert " /opt/py/bin/python -m torch.distributed.run $BATCHTRAIN_TORCHRUN " in role["command"]
+    assert role["command"].endswith(" --no-python /opt/py/bin/python -u t.py $HOME")
+
+
+def test_torchrun_takes_a_command_of_several_as_one() -> None:
+    [role] = spec(pytorch.launch(PyTorch(launcher="torchrun"), "cd a && python t.py", TWO))["roles"]
+    assert " torchrun $BATCHTRAIN_TORCHRUN " in role["command"]
+    assert role["command"].endswith(" --no-python /bin/bash -c 'cd a && python t.py'")
+
+
+def test_an_elastic_gang_may_begin_with_fewer_nodes() -> None:
+    options = PyTorch(launcher="torchrun", rendezvous="c10d", min_instances=1, max_restarts=2)
+    made = spec(pytorch.launch(options, "python t.py", TWO))
+    assert (made["options"]["min_instances"], made["options"]["max_restarts"]) == (1, 2)
+    assert "is_host" in made["roles"][0]["command"]
+
+
+def test_a_process_of_torchrun_has_its_share_of_the_cores_too() -> None:
+    made = spec(pytorch.launch(PyTorch(launcher="torchrun"), "x", TWO))
+    assert "OMP_NUM_THREADS" not in made["environment"]
+    assert made["roles"][0]["command"].startswith('OMP_NUM_THREADS="${OMP_NUM_THREADS:-')
+    left = spec(pytorch.launch(PyTorch(Nodes(leave_unset=("OMP_NUM_THREADS",)), "torchrun"), "x", TWO))
+    assert left["roles"][0]["command"].startswith("torchrun ")
+
+
+def test_the_backend_is_told_only_where_it_was_chosen() -> None:
+    assert torch()["options"]["backend"] is None
+    assert spec(pytorch.launch(PyTorch(backend="gloo"), "x", TWO))["options"]["backend"] == "gloo"
+
+
+def test_ucx_is_told_of_the_cards_where_the_backend_uses_it_with_gpus_or_without() -> None:
+    hpc = Shape(2, Fabric.SR_IOV, size="Standard_HB120rs_v3", family="HBv3")
+    made = spec(pytorch.launch(PyTorch(backend="ucc"), "x", hpc))
+    assert (made["rdma"], made["rdma_environment"]) == (True, {"UCX_NET_DEVICES": "auto", "UCX_IB_PKEY": "auto"})
+    assert spec(pytorch.launch(PyTorch(), "x", hpc))["rdma"] is False
+
+
+# --- TensorFlow -----------------------------------------------------------------------------------------------------
+
+
+def test_mirrored_workers_are_alone_and_each_decides() -> None:
+    assert {name: role["decides"] for name, role in roles(TensorFlow()).items()} == {"worker": True}
+
+
+def test_under_a_coordinator_the_chief_alone_decides_and_servers_see_no_gpu() -> None:
+    found = roles(TensorFlow(mode="parameter_server"))
+    assert {name: role["decides"] for name, role in found.items()} == {"chief": True, "worker": False, "ps": False}
+    assert {name: role["gpus"] for name, role in found.items()} == {"chief": False, "worker": True, "ps": False}
+
+
+def test_an_estimators_chief_is_the_first_of_those_that_train() -> None:
+    found = roles(TensorFlow(Nodes(processes_per_node=2), "estimator"), shape=Shape(3))
+    assert (found["chief"]["place"], found["chief"]["instead_of"], found["ps"]["total"]) == ("primary", "worker", 3)
+
+
+def test_an_evaluator_has_time_for_its_last_look() -> None:
+    assert roles(TensorFlow(evaluator=True))["evaluator"]["linger"] > 10
+
+
+def test_the_chief_of_old_versions_is_called_master() -> None:
+    assert "master" in roles(TensorFlow(mode="estimator", chief_name="master"))
+
+
+@pytest.mark.parametrize(
+    ("update", "names", "flags"),
+    [
+        ("", {"ps", "worker"}, ["ps_hosts", "worker_hosts"]),
+        ("parameter_server", {"ps", "worker"}, ["ps_hosts", "worker_hosts"]),
+        ("distributed_replicated", {"ps", "worker"}, ["ps_hosts", "worker_hosts"]),
+        ("collective_all_reduce", {"worker"}, ["worker_hosts"]),
+        ("distributed_all_reduce", {"controller", "worker"}, ["worker_hosts", "controller_host"]),
+    ],
+)
+def test_each_variable_update_has_its_roles_and_flags(update: str, names: set[str], flags: list[str]) -> None:
+    command = f"{BENCH} --variable_update={update}" if update else BENCH
+    found = roles(TensorFlow(mode="flags"), command)
+    assert set(found) == names
+    given = [word.partition("=")[0] for word in found["worker"]["command"].removeprefix(command).split()]
+    assert given == [f"--{name}" for name in ("job_name", "task_index", *flags)]
+
+
+@pytest.mark.parametrize("update", ["replicated", "independent", "horovod"])
+def test_a_variable_update_without_a_cluster_is_refused(update: str) -> None:
+    with pytest.raises(PlanError, match="no roles on several nodes"):
+        roles(TensorFlow(mode="flags"), f"{BENCH} --variable_update={update}")
+
+
+@pytest.mark.parametrize(
+    ("options", "command", "says"),
+    [
+        (TensorFlow(parameter_servers=1), "python t.py", "has no parameter servers"),
+        (TensorFlow(mode="parameter_server", parameter_servers=0), "python t.py", "needs parameter servers"),
+        (TensorFlow(mode="flags", parameter_servers=1), f"{BENCH} --variable_update=collective_all_reduce", "has no"),
+        (TensorFlow(mode="flags", evaluator=True), "python t.py", "has no evaluator"),
+    ],
+)
+def test_roles_that_cannot_work_together_are_refused(options: TensorFlow, command: str, says: str) -> None:
+    with pytest.raises(PlanError, match=says):
+        roles(options, command)
+
+
+def test_flags_that_the_command_has_places_for_are_not_put_at_its_end() -> None:
+    command = "python t.py --job {job_name} --servers {ps_hosts}; echo {other}"
+    assert roles(TensorFlow(mode="flags"), command)["ps"]["command"] == command
+
+
+# --- MXNet ----------------------------------------------------------------------------------------------------------
+
+
+def test_servers_and_scheduler_take_no_gpu_and_do_not_decide() -> None:
+    found = {role["name"]: role for role in spec(mxnet.launch(Mxnet(), "python t.py", A100))["roles"]}
+    assert [found[name]["gpus"] or found[name]["decides"] for name in ("scheduler", "server")] == [False, False]
+    assert (found["scheduler"]["place"], found["scheduler"]["total"], found["server"]["total"]) == ("primary", 1, 2)
+
+
+@pytest.mark.parametrize(
+    ("text", "meaning"),
+    [("10.0.0.4:29500", Rendezvous(None, 29500)), ("ib0:10.0.0.4:29500", Rendezvous("ib0", 29500))],
+)
+def test_a_rendezvous_of_dlbs_gives_interface_and_port(text: str, meaning: Rendezvous) -> None:
+    assert mxnet.rendezvous(text) == meaning
+
+
+@pytest.mark.parametrize("text", ["29500", "a:b:c:29500", "10.0.0.4:80", "10.0.0.4:"])
+def test_a_rendezvous_that_is_none_is_refused(text: str) -> None:
+    with pytest.raises(PlanError, match="ADDRESS:PORT"):
+        mxnet.rendezvous(text)
+
+
+def test_a_port_of_the_block_wins_over_the_rendezvous() -> None:
+    made = mxnet.launch(Mxnet(Nodes(port=9100), rendezvous="eth0:a:29500"), "python t.py", TWO)
+    assert (spec(made)["options"]["port"], spec(made)["options"]["interface"]) == (9100, "eth0")
+
+
+# --- Horovod --------------------------------------------------------------------------------------------------------
+
+
+def test_horovod_over_an_mpi_is_that_mpis_launch_with_a_process_a_gpu() -> None:
+    text = horovod.launch(Horovod(over="mpi"), "python t.py", A100).application
+    assert "bt_default HOROVOD_CONTROLLER=mpi HOROVOD_CPU_OPERATIONS=mpi" in text
+    assert "--bind-to none" in text
+    assert mpi.AUTO in text
+
+
+def test_a_binding_of_ones_own_is_not_said_twice() -> None:
+    text = horovod.launch(Horovod(over="mpi", options=("--bind-to core",)), "python t.py", TWO).application
+    assert text.count("bind-to") == 1
+
+
+def test_what_horovod_is_told_over_an_mpi_can_be_switched_off_by_name() -> None:
+    options = Horovod(Nodes(leave_unset=("HOROVOD_CPU_OPERATIONS",)), over="mpi")
+    made = horovod.launch(options, "python t.py", TWO)
+    assert "HOROVOD_CPU_OPERATIONS" not in made.application
+    assert "HOROVOD_CPU_OPERATIONS" not in [item.what for item in made.implicit]
+
+
+# --- the text -------------------------------------------------------------------------------------------------------
+
+
+def test_a_container_without_a_coordination_of_its_own_is_reached_on_port_23() -> None:
+    assert torch(TWO._replace(container=True))["ssh_port"] == 23
+    assert torch(TWO._replace(container=True), coordination_command="my-sshd")["ssh_port"] is None
+
+
+def test_a_role_runs_inside_its_image() -> None:
+    assert torch(command="python t.py", inside="sh x.sh")["roles"][0]["command"] == "sh x.sh python t.py"
+    several = torch(command="cd a && python t.py", inside="sh x.sh")["roles"][0]["command"]
+    assert several == "sh x.sh /bin/sh -c 'cd a && python t.py'"
+    with_variable = torch(command="A=1 python t.py", inside="sh x.sh")["roles"][0]["command"]
+    assert with_variable == "sh x.sh /bin/sh -c 'A=1 python t.py'"
+
+
+@pytest.mark.parametrize(
+    ("command", "interpreter"), [("/opt/py/bin/python3.6 t.py", "/opt/py/bin/python3.6"), ("./train", "")]
+)
+def test_the_commands_own_python_is_known(command: str, interpreter: str) -> None:
+    assert python.interpreter(command) == interpreter
+
+
+# --- CNTK -----------------------------------------------------------------------------------------------------------
+
+
+def test_cntk_is_asked_which_mpi_it_uses() -> None:
+    text = mpi.launch(Mpi("openmpi", cntk=True), "python train.py", TWO).application
+    assert "import cntk" in text
+    assert "*'Open MPI'*" in text
+
+
+def test_cntks_own_program_is_looked_at_without_python() -> None:
+    text = mpi.launch(Mpi("intelmpi", cntk=True), "cntk configFile=x parallelTrain=true", TWO).application
+    assert 'ldd "$(type -P cntk)"' in text
+
+
+def test_the_words_of_one_bit_sgd_reach_the_program_unchanged() -> None:
+    command = "python -u train.py -q 1 -a 0 --block_samples 3200"
+    assert command.removeprefix("python -u ") in mpi.launch(Mpi("openmpi", cntk=True), command, TWO).application
+
+
+def test_slots_are_counted_from_the_gpus() -> None:
+    assert mpi.AUTO in mpi.launch(Mpi("openmpi", processes_per_node="auto"), "x", TWO).application

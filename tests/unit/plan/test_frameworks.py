@@ -1,0 +1,98 @@
+"""A task with a framework's block, from its configuration to the request: its launch, what is said and refused."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from batchtrain.errors import PlanError
+from batchtrain.launchers.types import File
+from batchtrain.plan import Plan
+from tests.unit.plan.jobs import H100, bodies, plan
+
+IMAGE = "example/torch:1"
+
+
+def gang(name: str = "pytorch", /, **options: Any) -> dict[str, Any]:
+    return {"id": "t", "command": "python $AZ_BATCH_TASK_SHARED_DIR/train.py", "multi_instance": {
+        "num_instances": 2, name: options}}  # fmt: skip
+
+
+def spec(made: Plan) -> Any:
+    """gang.json, out of the text that people read."""
+    [(_, text)] = made.launch
+    return json.JSONDecoder().raw_decode(text[text.index('{\n  "version"') :])[0]
+
+
+@pytest.mark.parametrize("name", ["pytorch", "tensorflow", "mxnet", "horovod", "deepspeed", "jax"])
+def test_each_block_is_launched_as_its_framework(name: str) -> None:
+    assert spec(plan(task=gang(name)))["framework"] == name
+
+
+def test_two_blocks_are_refused_by_name() -> None:
+    both = gang()
+    both["multi_instance"]["jax"] = {}
+    with pytest.raises(PlanError, match=r"j/t: multi_instance has `pytorch` and `jax`"):
+        plan(task=both)
+
+
+def test_what_a_launcher_refuses_names_the_task() -> None:
+    with pytest.raises(PlanError, match=r"^j/t: 3 processes do not divide among 2 nodes"):
+        plan(task=gang(processes=3))
+
+
+def test_a_gang_without_a_block_is_its_command_alone() -> None:
+    assert "gang.json" not in plan(task={"command": "x", "multi_instance": {"num_instances": 2}}).launch[0][1]
+
+
+@pytest.mark.parametrize("owner", ["task", "job"])
+def test_a_variable_that_is_set_is_no_decision(owner: str) -> None:
+    mine = {"environment_variables": {"NCCL_DEBUG": "INFO"}}
+    made = plan(job=mine if owner == "job" else {}, task=gang() | (mine if owner == "task" else {}), pool=H100)
+    assert "NCCL_DEBUG" not in spec(made)["environment"]
+    assert "NCCL_DEBUG" not in [item.what for item in made.implicit]
+
+
+def test_gpus_that_are_switched_off_leave_nothing_to_tell_nccl() -> None:
+    assert spec(plan(task=gang() | {"gpus": "disable"}, pool=H100))["rdma"] is False
+
+
+def test_a_container_sees_the_file_that_describes_its_gpus() -> None:
+    task = gang() | {"docker_image": IMAGE}
+    listed = {"docker_images": [IMAGE]}
+    [sent] = bodies(plan(task=task, pool=H100, resources=listed), "task.add")
+    assert "-v /opt/microsoft/ndv5:/opt/microsoft/ndv5:ro" in sent["containerSettings"]["containerRunOptions"]
+    [sent] = bodies(plan(task=task, resources=listed), "task.add")
+    assert "/opt/microsoft" not in sent["containerSettings"]["containerRunOptions"]
+
+
+def test_a_containers_memory_grows_with_the_processes_of_the_block() -> None:
+    task = gang(processes_per_node=8) | {"docker_image": IMAGE}
+    [sent] = bodies(plan(task=task, resources={"docker_images": [IMAGE]}), "task.add")
+    assert "--shm-size=512m" in sent["containerSettings"]["containerRunOptions"]
+
+
+def test_an_image_of_apptainer_is_around_each_process() -> None:
+    image = "library://a/b:1"
+    listed = {"singularity_images": {"unsigned": [{"image": image}]}}
+    made = plan(task=gang() | {"singularity_image": image}, resources=listed)
+    assert spec(made)["roles"][0]["command"].startswith(
+        'sh "$AZ_BATCH_TASK_SHARED_DIR/.batchtrain/apptainer.sh" python'
+    )
+
+
+@pytest.mark.parametrize(
+    ("program", "told"),
+    [
+        (b"model = nn.DataParallel(model)", True),
+        (b"model = DataParallel(model) if one else DistributedDataParallel(model)", False),
+        (b"strategy = tf.distribute.MirroredStrategy()", True),
+        (b"strategy = tf.distribute.MultiWorkerMirroredStrategy()", False),
+    ],
+)
+def test_a_program_for_one_node_is_warned_of_on_several(program: bytes, told: bool) -> None:
+    sources = {"src": (File("train.py", program), File("other.py", b"nn.DataParallel(x)"))}
+    made = plan(task=gang() | {"source": "src"}, sources=sources)
+    assert [note.rule for note in made.warnings if note.rule == "one-node-strategy"] == ["one-node-strategy"] * told

@@ -1,0 +1,40 @@
+"""Gangs as launch.py plans them, from as few words as a test needs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from batchtrain.runtime import launch
+
+WORKER: dict[str, Any] = {"name": "worker", "command": "train", "gpus": True, "ranked": True, "decides": True}
+
+
+def spec(instances: int, **more: Any) -> launch.Spec:
+    values = {"version": 1, "framework": "pytorch", "instances": instances, "roles": [WORKER], **more}
+    return launch.Spec(values)
+
+
+def nodes(processes: list[int], **facts: Any) -> list[launch.Node]:
+    """tvm-1 (10.0.0.4) is the primary; eth0 has these addresses, ib0 172.16.1.4 and up."""
+    return [
+        launch.Node(
+            index,
+            f"10.0.0.{index + 4}",
+            {
+                "node": f"tvm-{index + 1}",
+                "processes": count,
+                "cores": 8,
+                "ports": list(range(20000 + 100 * index, 20100 + 100 * index)),
+                "interfaces": {"lo": "127.0.0.1", "eth0": f"10.0.0.{index + 4}", "ib0": f"172.16.1.{index + 4}"},
+                **facts,
+            },
+        )
+        for index, count in enumerate(processes)
+    ]
+
+
+def gang(processes: list[int], *, gpus: list[str] | None = None, real: bool = True, **more: Any) -> launch.Gang:
+    """`gpus` of every node."""
+    facts = {"gpus": gpus, "real_gpus": real} if gpus else {}
+    facts.update(more.pop("facts", {}))
+    return launch.plan(spec(len(processes), **more), nodes(processes, **facts))

@@ -1,0 +1,128 @@
+"""launch.py's small decisions: CPUs, ports, GPUs, words, and what Horovod's server answers."""
+
+from __future__ import annotations
+
+import pytest
+
+from batchtrain.runtime import launch
+
+TWO_NODES = {0: [0, 4, 1, 5], 1: [2, 6, 3, 7]}
+
+
+@pytest.mark.parametrize(
+    ("homes", "shares"),
+    [
+        ([-1], [[]]),
+        ([-1, -1], [[0, 4, 1, 5], [2, 6, 3, 7]]),
+        ([1, 1, 0, 0], [[2, 6], [3, 7], [0, 4], [1, 5]]),
+        ([1, 1, 1], [[2], [6], [3]]),
+        ([0, 0, 0, 0, 0], [[0], [4], [1], [5], [2]]),
+        ([-1] * 9, [[]] * 9),
+    ],
+)
+def test_cpus_are_shared_near_each_ranks_gpu_and_only_where_there_are_enough(
+    homes: list[int], shares: list[list[int]]
+) -> None:
+    assert launch.share_cpus(TWO_NODES, homes) == shares
+
+
+@pytest.mark.parametrize(
+    ("given_out", "ours"),
+    [((32768, 60999), (20000, 32768)), ((16000, 65000), (10000, 16000)), ((1024, 50000), (50001, 65535))],
+)
+def test_ports_are_taken_beside_the_range_that_the_kernel_gives_out(
+    given_out: tuple[int, int], ours: tuple[int, int]
+) -> None:
+    assert launch.port_range(*given_out) == ours
+
+
+def test_a_persons_gpus_are_taken_in_his_order() -> None:
+    assert launch.choose_gpus(["0", "1", "2", "3"], "3,0") == ["3", "0"]
+
+
+def test_a_gpu_that_is_not_there_is_refused() -> None:
+    with pytest.raises(launch.LaunchError, match=r"CUDA_VISIBLE_DEVICES=0,4 names GPU 4, and there are 2"):
+        launch.choose_gpus(["0", "1"], "0,4")
+
+
+def test_a_gpus_name_is_taken_as_it_is() -> None:
+    assert launch.choose_gpus(["0"], "GPU-8f2a") == ["GPU-8f2a"]
+
+
+def test_a_list_of_cpus_is_read_as_the_kernel_writes_it() -> None:
+    assert launch.cpu_numbers("0-2,8") == [0, 1, 2, 8]
+
+
+@pytest.mark.parametrize(
+    ("names", "said"), [(["a"], "node a"), (["a", "b"], "nodes a and b"), (["a", "b", "c"], "nodes a, b and c")]
+)
+def test_nodes_are_named_in_a_sentence(names: list[str], said: str) -> None:
+    assert launch.sentence(names) == said
+
+
+def test_the_command_for_another_node_is_one_word_of_shell_with_nothing_secret() -> None:
+    text = launch.remote_text("/mnt/it's/.batchtrain", {"AZ_BATCH_NODE_ROOT_DIR": "/mnt", "TOKEN": "secret"}, "ab-1")
+    assert "secret" not in text
+    assert text.startswith("exec /bin/sh -c '")
+
+
+def test_a_command_without_preparation_is_as_it_was() -> None:
+    assert launch.prepared(" ", "train") == "train"
+
+
+# --- Horovod's server -----------------------------------------------------------------------------------------------
+
+
+def scopes() -> launch.Scopes:
+    return launch.Scopes({"global": 2})
+
+
+def put(known: launch.Scopes, path: str, body: bytes) -> bytes | None:
+    return known.answer(b"PUT %s HTTP/1.1\r\nContent-length: %d\r\n\r\n%s" % (path.encode(), len(body), body))
+
+
+def ask(known: launch.Scopes, verb: str, path: str) -> bytes | None:
+    return known.answer(f"{verb} {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+
+
+MISSING = b"HTTP/1.0 404 Not Found\r\nContent-Length: 0\r\n\r\n"
+DONE = b"HTTP/1.0 200 OK\r\nContent-Length: 0\r\n\r\n"
+
+
+def test_a_value_is_given_back_as_it_was_put() -> None:
+    known = scopes()
+    assert put(known, "/global/0", b"\r\n\r\n\0") == DONE
+    assert ask(known, "GET", "/global/0") == b"HTTP/1.0 200 OK\r\nContent-Length: 5\r\n\r\n\r\n\r\n\0"
+
+
+def test_a_key_that_is_not_there_yet_is_not_found() -> None:
+    assert ask(scopes(), "GET", "/global/0") == MISSING
+
+
+def test_a_request_that_is_not_whole_is_not_answered_yet() -> None:
+    assert scopes().answer(b"PUT /global/0 HTTP/1.1\r\nContent-Length: 3\r\n\r\nab") is None
+
+
+def test_a_scope_is_forgotten_when_all_its_ranks_have_left() -> None:
+    known = scopes()
+    put(known, "/global/0", b"a")
+    ask(known, "DELETE", "/global/0")
+    assert ask(known, "GET", "/global/0") != MISSING
+    ask(known, "DELETE", "/global/1")
+    assert ask(known, "GET", "/global/0") == MISSING
+
+
+def test_of_a_scope_that_ranks_made_up_a_key_is_forgotten() -> None:
+    known = scopes()
+    put(known, "/mine/a", b"1")
+    put(known, "/mine/b", b"2")
+    ask(known, "DELETE", "/mine/a")
+    assert (ask(known, "GET", "/mine/a"), ask(known, "GET", "/mine/b") == MISSING) == (MISSING, False)
+
+
+@pytest.mark.parametrize(
+    "request_", [b"GET /global HTTP/1.1\r\n\r\n", b"POST /a/b HTTP/1.1\r\n\r\n", b"\r\n\r\n",
+                 b"PUT /a/b HTTP/1.1\r\nContent-Length: 99999999\r\n\r\n", b"x" * 70000],
+)  # fmt: skip
+def test_what_no_rank_says_is_a_bad_request(request_: bytes) -> None:
+    assert (scopes().answer(request_) or b"").startswith(b"HTTP/1.0 400")
