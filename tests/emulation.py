@@ -31,7 +31,7 @@ def call(
     *path: str, body: object = None, now: int = START, headers: Mapping[str, str] | None = None, **query: str
 ) -> Call:
     """A request as the operations take it; query names with a `$` are given without it."""
-    dollar = {"filter", "select", "skiptoken"}
+    dollar = {"filter", "select", "expand", "skiptoken"}
     asked = {f"${name}" if name in dollar else name: value for name, value in query.items()}
     content = b"" if body is None else msgspec.json.encode(body)
     return Call(path, asked, headers or {}, content, "/pools", BASE, now)
@@ -122,10 +122,13 @@ MACHINE = (
     scheduler.BootNode,
     scheduler.RunStartTask,
     scheduler.ShutdownNode,
+    scheduler.WipeNode,
     scheduler.RemoveNode,
     scheduler.RunCoordination,
     scheduler.RunApplication,
     scheduler.EndScope,
+    scheduler.RunOnNode,
+    scheduler.EndOnNode,
 )
 
 
@@ -136,6 +139,7 @@ class FakeMachine:
         self.data_dir = data_dir
         self.specs: dict[str, NodeSpec] = {}
         self.runs: list[tuple[str, Run]] = []
+        self.logs: list[tuple[str, str, str]] = []
         self._waiting: dict[tuple[str, str], asyncio.Future[Exit]] = {}
         self._lost: dict[str, Callable[[str], None]] = {}
 
@@ -180,6 +184,9 @@ class FakeMachine:
 
     async def remove(self, node_id: str) -> None:
         await self.shutdown(node_id)
+
+    async def send_logs(self, node_id: str, container_url: str, directory: str) -> None:
+        self.logs.append((node_id, container_url, directory))
 
     async def close(self) -> None:
         for node_id in tuple(self.specs):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -50,13 +51,27 @@ def command() -> None:
 @_data_dir
 @click.option("--port", type=click.IntRange(0, 65535), default=10010, show_default=True, help="0 takes any free port.")
 @click.option("--account", default="batchtrain", show_default=True, help="Name of its account.")
+@click.option("--nodes-max", type=click.IntRange(0, 65535), metavar="N", help="Nodes of all pools (256).")
+@click.option(
+    "--quota",
+    "quotas",
+    multiple=True,
+    metavar="NAME=N",
+    help="Most that the account may have; NAME is pools, dedicated-cores, low-priority-cores or active-jobs.",
+)
 @click.option("--foreground", is_flag=True, help="Stay, and end with Ctrl-C.")
 @common
-def start(data_dir: str | None, port: int, account: str, foreground: bool) -> None:
+def start(
+    data_dir: str | None, port: int, account: str, nodes_max: int | None, quotas: tuple[str, ...], foreground: bool
+) -> None:
     """Start it; it listens on loopback only."""
     from batchtrain.emulator import server
 
-    chosen = server.Settings(data_dir=_place(data_dir), port=port, account=account)
+    try:
+        limits = server.quotas_of(quotas) | ({} if nodes_max is None else {"nodes": nodes_max})
+    except ValueError as error:
+        raise UsageError(str(error)) from None
+    chosen = server.Settings(data_dir=_place(data_dir), port=port, account=account, quotas=limits)
     running = server.status(chosen.data_dir)
     if running is not None:
         show(_document(running), f"already running at {running.endpoint}")
@@ -95,6 +110,15 @@ def status(data_dir: str | None) -> int:
     document = {**_document(running), **steering.account(running)}
     show(document, "\n".join(f"{name}: {value}" for name, value in document.items() if not isinstance(value, dict)))
     return 0
+
+
+@command.command(cls=Command)
+@_data_dir
+@common
+def env(data_dir: str | None) -> None:
+    """Print the account as variables of a shell: `eval "$(batchtrain emulator env)"`, then `az batch` finds it."""
+    variables = _running(data_dir).environment
+    show(dict(variables), "\n".join(f"export {name}={shlex.quote(value)}" for name, value in variables.items()))
 
 
 @command.command(cls=Command)

@@ -9,6 +9,7 @@ import click
 from batchtrain.cli.help import Command, Group
 from batchtrain.cli.options import common, seconds, settings, standing, tell
 from batchtrain.cli.output import show, show_rows
+from batchtrain.errors import UsageError
 from batchtrain.service.deadlines import POOL_SECONDS
 
 if TYPE_CHECKING:
@@ -135,6 +136,54 @@ def del_(pool_id: str | None, no_wait: bool) -> None:
     settings().confirm(f"Delete pool {name} with all its nodes?")
     client.pools.delete(name, wait=not no_wait)
     show({"deleted": name}, f"deleted pool {name}")
+
+
+@command.group(cls=Group)
+def autoscale() -> None:
+    """Formulas by which pools size themselves."""
+
+
+@autoscale.command(cls=Command)
+@click.argument("formula")
+@click.option("--sample", "given", multiple=True, metavar="NAME=N,…", help="A number's samples, the last one of now.")
+@click.option(
+    "--samples", "file", type=click.Path(dir_okay=False), help="JSON file: name -> numbers or [time, number]."
+)
+@click.option("--now", metavar="TIME", help="The moment, such as 2027-01-31T09:00:00Z; the present one by default.")
+@click.option("--dedicated", type=int, default=0, help="Dedicated nodes that the pool has now.")
+@click.option("--low-priority", type=int, default=0, help="Low-priority nodes that the pool has now.")
+@click.option("--seed", type=int, default=0, help="Of rand().")
+@common
+def evaluate(
+    formula: str,
+    given: tuple[str, ...],
+    file: str | None,
+    now: str | None,
+    dedicated: int,
+    low_priority: int,
+    seed: int,
+) -> None:
+    """Evaluate FORMULA, a file or the text itself, without any account.
+
+    Samples are 30 seconds apart: --sample 'PendingTasks=0,4,8' says 0 a minute ago and 8 now.
+    """
+    from batchtrain import formula as language
+    from batchtrain.cli import samples
+
+    text = samples.text_of(formula)
+    moment = samples.moment(now)
+    seen = language.Seen(moment, samples.gathered(given, file, moment), dedicated, low_priority, seed)
+    try:
+        result = language.evaluate(text, seen)
+    except language.FormulaError as error:
+        raise UsageError(f"the formula: {error}") from None
+    document = {
+        "targetDedicatedNodes": result.dedicated,
+        "targetLowPriorityNodes": result.low_priority,
+        "nodeDeallocationOption": result.option,
+        "variables": dict(result.variables),
+    }
+    show(document, str(result).replace(";", "\n"))
 
 
 def _named(pool_id: str | None) -> tuple[str, Loaded | None]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import heapq
 import itertools
+from collections.abc import Callable
 
 from batchtrain.emulator import wire
 from batchtrain.emulator.clock import Clock
@@ -21,6 +22,8 @@ class Alarms:
         self._heap: list[tuple[int, int, asyncio.Future[None]]] = []
         self._numbers = itertools.count()
         self._timer: asyncio.TimerHandle | None = None
+        self.told: Callable[[], None] = lambda: None
+        """Called when one more waits."""
 
     @property
     def next(self) -> int | None:
@@ -39,6 +42,7 @@ class Alarms:
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         heapq.heappush(self._heap, (moment, next(self._numbers), future))
         self.look()
+        self.told()
         return future
 
     async def sleep(self, seconds: float) -> None:

@@ -5,26 +5,36 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from typing import Any
+from urllib.parse import urlsplit
 
 from batchtrain.emulator.faults import Fault, invalid_property, not_implemented
 
 Document = dict[str, Any]
 
 ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
+VERSION = re.compile(r"\d{4}-\d\d-\d\d(\.\d{1,4}\.\d{1,4})?(-preview)?")
+"""Service versions since 2016: `2024-07-01.20.0`, then `2025-06-01`."""
 
 
-def check_id(document: Document) -> str:
-    """The id of a new pool, job or task."""
+def check_version(query: Mapping[str, str]) -> None:
+    """A request says for which service version it is; every one is answered in the same way. Raises Fault 400."""
+    given = query.get("api-version", "")
+    if not given:
+        raise Fault("MissingRequiredQueryParameter", QueryParameterName="api-version")
+    if not VERSION.fullmatch(given):
+        raise Fault(
+            "InvalidQueryParameterValue",
+            QueryParameterName="api-version",
+            QueryParameterValue=given,
+            Reason="A service version is a date, such as 2025-06-01 or 2024-07-01.20.0.",
+        )
+
+
+def check_id(document: Document, place: str = "id") -> str:
+    """The id of a new pool, job, job schedule or task."""
     if not ID.fullmatch(document["id"]):
-        raise invalid_property("id", document["id"], "An id has 1 to 64 of the characters A-Z, a-z, 0-9, _ and -.")
+        raise invalid_property(place, document["id"], "An id has 1 to 64 of the characters A-Z, a-z, 0-9, _ and -.")
     return str(document["id"])
-
-
-def refuse_unimplemented(document: Document, table: Mapping[str, str]) -> None:
-    """Raise Fault 501 for a property we would otherwise pass over in silence."""
-    for name, what in table.items():
-        if document.get(name):
-            raise not_implemented(f"{what} ({name})")
 
 
 def scrub_registry(document: Document) -> None:
@@ -32,14 +42,94 @@ def scrub_registry(document: Document) -> None:
     document.get("containerSettings", {}).get("registry", {}).pop("password", None)
 
 
+def passwords(registries: list[Document]) -> dict[str, str]:
+    """The passwords of registries by server, before they are scrubbed."""
+    given = (one for one in registries if one.get("password", "*") != "*")  # an auto pool's are not kept
+    return {one.get("registryServer", ""): one["password"] for one in given}
+
+
 def check_resource_files(files: list[Document], place: str) -> None:
-    """Exactly one source each; only httpUrl is one the emulator can fetch from."""
-    sources = ("httpUrl", "storageContainerUrl", "autoStorageContainerName")
+    """Exactly one source each, and what goes with it; raises Fault 400."""
     for index, file in enumerate(files):
-        given = [name for name in sources if file.get(name)]
-        if len(given) != 1:
-            raise invalid_property(f"{place}[{index}]", given, f"Exactly one of {', '.join(sources)} is needed.")
-        if given != ["httpUrl"]:
-            raise not_implemented(f"resource files from {given[0]} ({place})")
-        if not file.get("filePath"):
-            raise Fault("MissingRequiredProperty", PropertyName=f"{place}[{index}]/filePath")
+        _check_resource_file(file, f"{place}[{index}]")
+
+
+SOURCES = ("httpUrl", "storageContainerUrl", "autoStorageContainerName")
+_MODE = re.compile(r"(0o?)?[0-7]{1,4}")
+
+
+def _check_resource_file(file: Document, place: str) -> None:
+    given = [name for name in SOURCES if file.get(name)]
+    if len(given) != 1:
+        raise invalid_property(place, given, f"Exactly one of {', '.join(SOURCES)} is needed.")
+    refuse_identity(file, place)
+    if given == ["autoStorageContainerName"]:
+        name = file["autoStorageContainerName"]
+        reason = "The account has no auto-storage account; the emulator's never has one."
+        raise invalid_property(f"{place}/autoStorageContainerName", name, reason)
+    if given == ["httpUrl"] and not file.get("filePath"):
+        raise Fault("MissingRequiredProperty", PropertyName=f"{place}/filePath")
+    if given == ["httpUrl"] and "blobPrefix" in file:
+        raise invalid_property(f"{place}/blobPrefix", file["blobPrefix"], "A prefix goes with a container only.")
+    check_url(file[given[0]], f"{place}/{given[0]}")
+    if not _MODE.fullmatch(file.get("fileMode", "0770")):
+        raise invalid_property(f"{place}/fileMode", file["fileMode"], "A mode is an octal number such as 0770.")
+
+
+def check_output_files(files: list[Document], place: str) -> None:
+    """Each goes from somewhere to a container; raises Fault 400."""
+    for index, file in enumerate(files):
+        container = file["destination"].get("container")
+        if container is None:
+            raise Fault("MissingRequiredProperty", PropertyName=f"{place}[{index}]/destination/container")
+        if not file["filePattern"].strip():
+            raise invalid_property(f"{place}[{index}]/filePattern", "", "The pattern cannot be empty.")
+        refuse_identity(container, f"{place}[{index}]/destination/container")
+        check_url(container["containerUrl"], f"{place}[{index}]/destination/container/containerUrl")
+
+
+def check_url(url: str, place: str) -> None:
+    """Its query stays out of the refusal: it may hold a signature."""
+    try:
+        where = urlsplit(url)
+        known = where.scheme.lower() in ("http", "https") and bool(where.hostname)
+    except ValueError:
+        known = False
+    if not known:
+        raise invalid_property(place, url.partition("?")[0], "An http or https URL is needed.")
+
+
+def refuse_identity(document: Document, place: str) -> None:
+    """There is no managed identity to read or write with; Fault 501."""
+    if "identityReference" in document:
+        raise not_implemented(f"managed identities ({place}/identityReference): use a URL with a signature")
+
+
+MOST_NAME = 20
+
+
+def check_accounts(accounts: list[Document]) -> None:
+    """A pool's user accounts; raises Fault 400."""
+    names: set[str] = set()
+    for index, account in enumerate(accounts):
+        name, place = account["name"], f"userAccounts[{index}]"
+        if not 1 <= len(name) <= MOST_NAME or name in names:
+            reason = f"A user account's name has 1 to {MOST_NAME} characters and is given once."
+            raise invalid_property(f"{place}/name", name, reason)
+        names.add(name)
+        linux = account.get("linuxUserConfiguration", {})
+        if ("uid" in linux) != ("gid" in linux):
+            reason = "uid and gid are given together or not at all."
+            raise invalid_property(f"{place}/linuxUserConfiguration", linux.get("uid", linux.get("gid")), reason)
+
+
+def check_identity(document: Document, place: str, names: list[str] | None = None) -> None:
+    """Who runs a command: an automatic user, or one of the pool's accounts where their names are known; Fault 400."""
+    identity = document.get("userIdentity")
+    if identity is None:
+        return
+    if ("username" in identity) == ("autoUser" in identity):
+        raise invalid_property(place, identity.get("username"), "Either username or autoUser is given.")
+    if names is not None and "username" in identity and identity["username"] not in names:
+        reason = "The pool has no user account of this name."
+        raise invalid_property(f"{place}/username", identity["username"], reason)

@@ -1,7 +1,7 @@
 """The account's time: the machine's own, a multiple of it, or one that stands until it is stepped by hand.
 
-Whatever it is turned to, it never goes back: what was written down stays in the past. Signatures are judged by the
-machine's own time, which is the clients'.
+Whatever it is turned to, it never goes back (but in an empty account): what was written down stays in the past.
+Signatures are judged by the machine's own time, which is the clients'.
 """
 
 from __future__ import annotations
@@ -57,6 +57,10 @@ class Clock:
             raise ValueError(f"a clock runs up to {MOST_TIMES:g} times as fast, and forward, not {times:g} times")
         speed = {"real": 1.0, "scaled": times, "stepped": 0.0}[mode]
         self._reading = self.reading._replace(mode=mode, times=speed)
+
+    def reset(self) -> None:
+        """Back to the machine's time: only for an account in which nothing is written down."""
+        self._reading, self._last = Reading(), 0
 
     def advance(self, ticks: int) -> None:
         """Step forward. Raises ValueError for a step back."""

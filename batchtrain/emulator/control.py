@@ -10,11 +10,11 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from batchtrain.emulator import injection, wire
+from batchtrain.emulator import injection, preparation, wire
 from batchtrain.emulator.drive import Driver
 from batchtrain.emulator.faults import Fault
 from batchtrain.emulator.reply import Reply
-from batchtrain.emulator.world import World
+from batchtrain.emulator.world import JobBook, World
 
 PREFIX = "/_emulator/"
 PATIENCE = 2.0
@@ -81,6 +81,7 @@ class Control:
             "runningTasks": sum(book.counts["running"] for book in books),
             "completedTasks": sum(book.counts["completed"] for book in books),
             "faults": len(world.injections),
+            "quotas": {name: most for name, most in world.quotas._asdict().items() if most is not None},
             "clock": self.clock(),
         }
 
@@ -165,15 +166,20 @@ def hints(world: World) -> list[dict[str, str]]:
             for task in waiting
             if task.seq in world.hints
         ]
-        if book.counts["active"] and (reason := _job_reason(world, book.pool_key)):
+        if book.counts["active"] and (reason := _job_reason(world, book)):
             found.append({"jobId": book.record.id, "taskId": "", "text": reason})
     return found
 
 
-def _job_reason(world: World, pool_key: str) -> str:
-    pool = world.pools.get(pool_key)
+def _job_reason(world: World, book: JobBook) -> str:
+    if book.record.error is not None:
+        return f"it could not be started: {book.record.error['message']}"
+    pool = world.pools.get(book.pool_key)
     if pool is None:
-        return f"its pool {pool_key} does not exist"
+        return f"its pool {book.pool_key} does not exist"
+    barred = sum(preparation.barred(book, node) for node in pool.nodes.values())
+    if barred:
+        return f"its preparation task failed on {barred} of {len(pool.nodes)} nodes of pool {pool.record.id}"
     failed = [node for node in pool.nodes.values() if node.state in ("starttaskfailed", "unusable")]
     if failed:
         return f"{len(failed)} of {len(pool.nodes)} nodes of pool {pool.record.id} take no tasks: {failed[0].state}"

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from batchtrain.emulator import states, wire
-from batchtrain.emulator.records import Instance, Job, Node, Pool, Record, Task
-from batchtrain.emulator.world import JobBook, PoolBook, World, task_document
+from batchtrain.emulator import endpoints, states, wire
+from batchtrain.emulator.records import Instance, Job, JobNode, JobSchedule, Node, NodeRun, Pool, Record, Task
+from batchtrain.emulator.world import JobBook, PoolBook, ScheduleBook, World, task_document
 
 Document = dict[str, Any]
 
@@ -51,9 +51,19 @@ def task_url(base: str, job: Job, task: Task) -> str:
     return f"{base}/jobs/{job.id}/tasks/{task.id}"
 
 
+def schedule_url(base: str, schedule: JobSchedule) -> str:
+    return f"{base}/jobschedules/{schedule.id}"
+
+
+def job_directory(job: Job) -> str:
+    """Where a job lives below its nodes' roots: `workitems/JOB/job-1`, or by its schedule and its number there."""
+    name, _, number = job.id.partition(":")
+    return f"workitems/{name}/{number or 'job-1'}"
+
+
 def task_directory(job: Job, task: Task) -> str:
     """Where a task lives below its node's root."""
-    return f"workitems/{job.id}/job-1/{task.id}"
+    return f"{job_directory(job)}/{task.id}"
 
 
 def pool_document(book: PoolBook, base: str) -> Document:
@@ -73,6 +83,8 @@ def pool_document(book: PoolBook, base: str) -> Document:
     }
     if pool.resize_errors:
         document["resizeErrors"] = pool.resize_errors
+    if pool.autoscale_run:
+        document["autoScaleRun"] = pool.autoscale_run
     return {**document, **spec}
 
 
@@ -94,7 +106,7 @@ def node_document(world: World, book: PoolBook, node: Node, base: str) -> Docume
         "runningTaskSlotsCount": book.used(node.id),
         "totalTasksSucceeded": node.total_succeeded,
         "isDedicated": node.dedicated,
-        "endpointConfiguration": {"inboundEndpoints": []},
+        "endpointConfiguration": {"inboundEndpoints": endpoints.of_node(book, node)},
         "nodeAgentInfo": {
             "version": AGENT_VERSION,
             "lastUpdateTime": wire.timestamp(node.booted or node.created),
@@ -141,11 +153,94 @@ def job_document(book: JobBook, base: str) -> Document:
     execution: Document = {"startTime": wire.timestamp(job.started)}
     if job.ended:
         execution["endTime"] = wire.timestamp(job.ended)
-    if pool_id := job.spec["poolInfo"].get("poolId"):
-        execution["poolId"] = pool_id
+    if book.pool_id:
+        execution["poolId"] = book.pool_id
+    if job.error is not None:
+        execution["schedulingError"] = job.error
     if job.reason:
         execution["terminateReason"] = job.reason
-    return {"id": job.id, "url": job_url(base, job), **_history(job), **job.spec, "executionInfo": execution}
+    spec = _shown(job.spec)
+    return {"id": job.id, "url": job_url(base, job), **_history(job), **spec, "executionInfo": execution}
+
+
+SECRETS = frozenset({"password", "sshPrivateKey", "accountKey", "sasKey", "protectedSettings"})
+
+
+def _shown(spec: Document) -> Document:
+    """A job's specification without what is secret in the pool that is made for it."""
+    if "autoPoolSpecification" not in spec["poolInfo"]:
+        return spec
+    return {**spec, "poolInfo": _without_secrets(spec["poolInfo"])}
+
+
+def _without_secrets(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_without_secrets(one) for one in value]
+    if not isinstance(value, dict):
+        return value
+    return {name: _without_secrets(one) for name, one in value.items() if name not in SECRETS}
+
+
+def schedule_document(book: ScheduleBook, base: str, next_run: int) -> Document:
+    """`next_run` is when its next job is due; 0 when none is."""
+    schedule = book.record
+    execution: Document = {}
+    if next_run and schedule.state in ("active", "disabled"):
+        execution["nextRunTime"] = wire.timestamp(next_run)
+    if latest := next(reversed(book.jobs.values()), None):
+        execution["recentJob"] = {"id": latest.record.id, "url": job_url(base, latest.record)}
+    if schedule.ended:
+        execution["endTime"] = wire.timestamp(schedule.ended)
+    return {
+        "id": schedule.id,
+        "url": schedule_url(base, schedule),
+        **_history(schedule),
+        **schedule.spec,
+        "jobSpecification": _shown(schedule.spec["jobSpecification"]),
+        "executionInfo": execution,
+    }
+
+
+def job_node_document(book: JobBook, place: JobNode, base: str) -> Document:
+    """How the job's preparation, and its release, went on one node."""
+    url = node_url(base, place.pool, place.id)
+    spec = book.record.spec
+    document: Document = {
+        "poolId": place.pool,
+        "nodeId": place.id,
+        "nodeUrl": url,
+        "jobPreparationTaskExecutionInfo": {
+            **_node_run(book, spec["jobPreparationTask"], place.preparation, url),
+            "retryCount": place.preparation.retries,
+        },
+    }
+    if place.preparation.last_retry:
+        document["jobPreparationTaskExecutionInfo"]["lastRetryTime"] = wire.timestamp(place.preparation.last_retry)
+    if place.release is not None and place.release.start:
+        document["jobReleaseTaskExecutionInfo"] = _node_run(book, spec["jobReleaseTask"], place.release, url)
+    return document
+
+
+def _node_run(book: JobBook, spec: Document, run: NodeRun, url: str) -> Document:
+    directory = f"{job_directory(book.record)}/{spec['id']}"
+    document: Document = {
+        "startTime": wire.timestamp(run.start),
+        "state": "completed" if run.phase in ("ended", "lost") else "running",
+        "taskRootDirectory": directory,
+        "taskRootDirectoryUrl": f"{url}/files/{directory}",
+    }
+    if document["state"] == "running":
+        return document
+    if run.end:
+        document["endTime"] = wire.timestamp(run.end)
+    if run.exit_code is not None:
+        document["exitCode"] = run.exit_code
+    if run.container is not None:
+        document["containerInfo"] = run.container
+    if run.failure is not None:
+        document["failureInfo"] = run.failure
+    document["result"] = "success" if run.exit_code == 0 and run.failure is None else "failure"
+    return document
 
 
 def task_document_of(book: JobBook, task: Task, base: str) -> Document:
@@ -161,6 +256,24 @@ def task_document_of(book: JobBook, task: Task, base: str) -> Document:
     return document
 
 
+TASK_PARTS: Mapping[str, Callable[[JobBook, Task, str], Any]] = {
+    "id": lambda book, task, base: task.id,
+    "url": lambda book, task, base: task_url(base, book.record, task),
+    "eTag": lambda book, task, base: task.etag,
+    "lastModified": lambda book, task, base: wire.timestamp(task.modified),
+    "creationTime": lambda book, task, base: wire.timestamp(task.created),
+    "state": lambda book, task, base: task.state,
+    "stateTransitionTime": lambda book, task, base: wire.timestamp(task.state_time),
+    "executionInfo": lambda book, task, base: task_execution(task),
+}
+"""What can be told of a task without a look at the client's document, which is stored as text."""
+
+
+def task_part(book: JobBook, task: Task, base: str, names: Iterable[str]) -> Document:
+    """Only these properties, all of TASK_PARTS."""
+    return {name: TASK_PARTS[name](book, task, base) for name in names}
+
+
 def task_execution(task: Task) -> Document:
     execution: Document = {}
     if task.start:
@@ -169,6 +282,8 @@ def task_execution(task: Task) -> Document:
         execution["endTime"] = wire.timestamp(task.end)
     if task.exit_code is not None:
         execution["exitCode"] = task.exit_code
+    if task.instances and task.instances[0].container is not None:
+        execution["containerInfo"] = task.instances[0].container
     if task.failure is not None:
         execution["failureInfo"] = task.failure
     execution["retryCount"] = task.retries
@@ -206,6 +321,8 @@ def _subtask(book: JobBook, task: Task, instance: Instance, base: str) -> Docume
     document["endTime"] = wire.timestamp(instance.end or instance.phase_time)
     if instance.exit_code is not None:
         document["exitCode"] = instance.exit_code
+    if instance.container is not None:
+        document["containerInfo"] = instance.container
     if instance.failure is not None:
         document["failureInfo"] = instance.failure
     document["result"] = "success" if instance.exit_code == 0 and instance.failure is None else "failure"

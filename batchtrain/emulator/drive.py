@@ -18,13 +18,13 @@ from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path
 from typing import Any, TypeVar
 
-from batchtrain.emulator import environment, reports, scheduler
+from batchtrain.emulator import environment, preparation, reports, scheduler
 from batchtrain.emulator.alarms import Alarms
 from batchtrain.emulator.injection import Injection
-from batchtrain.emulator.machine.types import Exit, Machine, NodeLost, Run
+from batchtrain.emulator.machine.types import Exit, Machine, NodeLost, NodeUnfit, Run
 from batchtrain.emulator.records import Task
 from batchtrain.emulator.store import Store
-from batchtrain.emulator.world import World
+from batchtrain.emulator.world import LogUpload, World
 
 logger = logging.getLogger("batchtrain.emulator")
 
@@ -45,10 +45,13 @@ class Driver:
             scheduler.BootNode: self._boot,
             scheduler.RunStartTask: self._start,
             scheduler.ShutdownNode: self._shutdown,
+            scheduler.WipeNode: self._wipe,
             scheduler.RemoveNode: self._remove,
             scheduler.RunCoordination: self._coordinate,
             scheduler.RunApplication: self._run,
             scheduler.EndScope: self._end,
+            scheduler.RunOnNode: self._run_on_node,
+            scheduler.EndOnNode: self._end_on_node,
         }
         self._begun: list[scheduler.Effect] = []
         """Written down, but not stored yet: the machine must not act on them before."""
@@ -57,6 +60,7 @@ class Driver:
         self._timer: asyncio.TimerHandle | None = None
         self._moved = asyncio.Event()
         """Set whenever something was done: whoever waits for quiet looks again."""
+        alarms.told = self._moved.set
         self._settling = False
         self._stopped = False
 
@@ -128,6 +132,9 @@ class Driver:
         """Store what has begun, then let the machine act; raises sqlite3.Error with all of it still to do."""
         self.commit()
         self._sweep()
+        wanted, self.world.log_uploads = self.world.log_uploads, []
+        for one in wanted:
+            self._spawn(self._send_logs(one))
         begun, self._begun = self._begun, []
         for effect in begun:
             if isinstance(effect, scheduler.Hint):
@@ -186,11 +193,16 @@ class Driver:
             if self._struck("boot-fails", effect.node):
                 raise OSError("a fault was asked for (boot-fails)")
             up = await self.machine.boot(spec, self._lost)
+        except NodeUnfit as error:
+            logger.error("node %s is unusable: %s", effect.node, error)
+            self._report(reports.node_unfit, effect.node, error.code, str(error))
+            return
         except Exception as error:  # noqa: BLE001 - whatever stops a node, its pool must hear of it
             logger.error("node %s did not boot: %s", effect.node, error)
             self._report(reports.node_failed, effect.node, str(error))
             return
-        logger.info("node %s of pool %s is up at %s (%s)", effect.node, book.record.id, spec.address, up.isolation)
+        address = up.address or spec.address
+        logger.info("node %s of pool %s is up at %s (%s)", effect.node, book.record.id, address, up.isolation)
         self._report(reports.node_up, effect.node, up)
 
     def _lost(self, node_id: str) -> None:
@@ -215,6 +227,17 @@ class Driver:
     async def _shutdown(self, effect: scheduler.ShutdownNode) -> None:
         await self.machine.shutdown(effect.node)
         self._report(reports.node_down, effect.node)
+
+    async def _wipe(self, effect: scheduler.WipeNode) -> None:
+        """Shut down, and nothing of its directory is left."""
+        await self.machine.remove(effect.node)
+        self._report(reports.node_down, effect.node)
+
+    async def _send_logs(self, wanted: LogUpload) -> None:
+        try:
+            await self.machine.send_logs(*wanted)
+        except Exception as error:  # noqa: BLE001 - nobody waits for it: whatever the reason, the log has it
+            logger.error("the logs of node %s were not uploaded: %s", wanted.node, error)
 
     async def _remove(self, effect: scheduler.RemoveNode) -> None:
         await self.machine.remove(effect.node)
@@ -264,6 +287,26 @@ class Driver:
         node = task.instances[number].node
         await self.machine.end(node, environment.scope(task, effect.run, number), GRACE)
         self._report(reports.scope_ended, task, effect.run, number)
+
+    async def _run_on_node(self, effect: scheduler.RunOnNode) -> None:
+        """A job's preparation or release task."""
+        place, kind = effect.place, effect.kind
+        number, job = preparation.run_of(place, kind).run, self.world.job_of.get(place.job)
+        if job is None or place.id not in self.world.pool_of_node:
+            return
+        try:
+            outcome = await self._attempt(place.id, environment.node_run(self.world, job, place, kind))
+        except NodeLost:
+            self._report(preparation.lost, place, kind, number)
+            return
+        if (outcome.code, outcome.failure) != (0, None):
+            logger.warning("%s task of job %s failed on %s: %s", kind, job.record.id, place.id, _words(outcome))
+        self._report(preparation.ended, place, kind, number, outcome)
+
+    async def _end_on_node(self, effect: scheduler.EndOnNode) -> None:
+        place, kind, run = effect
+        await self.machine.end(place.id, environment.node_scope(place, kind, run), GRACE)
+        self._report(preparation.scope_ended, place, kind, run)
 
     # Faults on request ---------------------------------------------------------------------------------------------
 
@@ -319,11 +362,15 @@ class Driver:
     # Ending --------------------------------------------------------------------------------------------------------
 
     async def reset(self) -> None:
-        """Delete every node, job and pool."""
+        """Delete every node, job and pool, forget the faults, and let the clock be the machine's again."""
         nodes = [node.id for book in self.world.pools.values() for node in book.nodes.values()]
         self.world.forget_all()
+        self.world.injections.clear()
         self._begun = []
         self.store.clear()
+        self.clock.reset()
+        self.turned()
+        await self._abandon()
         await _all(self.machine.remove(node) for node in nodes)
 
     async def stop(self) -> None:
@@ -331,14 +378,18 @@ class Driver:
         self._stopped = True
         if self._timer is not None:
             self._timer.cancel()
-        for task in tuple(self._running):
-            task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await _all(tuple(self._running))
+        await self._abandon()
         self.store.note("clock", json.dumps(self.clock.reading))
         self.alarms.close()
         await self.machine.close()
         self.store.close()
+
+    async def _abandon(self) -> None:
+        """Nobody waits any more for what the machine is doing."""
+        for task in tuple(self._running):
+            task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await _all(tuple(self._running))
 
 
 def _over(task: Task, run: int, number: int, phase: str) -> bool:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from batchtrain.emulator import documents, lines, states
-from batchtrain.emulator.records import Task
-from batchtrain.emulator.world import JobBook, World, task_document
+from batchtrain.emulator import documents, lines, states, wire
+from batchtrain.emulator.machine.types import UPLOAD_FAILED, Exit
+from batchtrain.emulator.records import Node, Task
+from batchtrain.emulator.world import Deadline, JobBook, World, task_document
 
 Document = dict[str, Any]
 
@@ -29,17 +30,29 @@ def failed_to_run(code: str, message: str, category: str = "UserError") -> Docum
     }
 
 
-def exited_with(code: int) -> Document:
-    """The failure of a command that exited with a code other than 0."""
+def exited_with(code: int, why: str = "") -> Document:
+    """The failure of a command that exited with a code other than 0; `why` is what is known besides."""
     return {
         "category": "UserError",
         "code": "FailureExitCode",
         "message": "The task exited with an exit code representing a failure",
         "details": [
-            {"name": "Message", "value": "The task process exited with an unexpected exit code"},
+            {"name": "Message", "value": why or "The task process exited with an unexpected exit code"},
             {"name": "AdditionalErrorCode", "value": "FailureExitCode"},
         ],
     }
+
+
+def failure_of(outcome: Exit) -> Document | None:
+    """The failureInfo of a command's end; None of a success."""
+    if outcome.failure is not None:
+        return failed_to_run(outcome.failure, outcome.message, outcome.category)
+    return None if outcome.code == 0 else exited_with(outcome.code or 0, outcome.message)
+
+
+def container_of(outcome: Exit) -> Document | None:
+    """The containerInfo of a command's end; None where it ran in no container."""
+    return None if outcome.container is None else dict(outcome.container)
 
 
 def condemn(world: World, task: Task, verdict: str, now: int, failure: Document | None = None) -> None:
@@ -47,8 +60,8 @@ def condemn(world: World, task: Task, verdict: str, now: int, failure: Document 
 
     The first decision stands, but a task that was to run again can still be terminated.
     """
-    overruled = verdict == "terminate" and task.verdict in ("requeue", "retry")
-    if task.state != "running" or (task.verdict and not overruled):
+    overruled = verdict == "terminate" and task.verdict in ("requeue", "retry", "unprepared")
+    if task.state not in states.UNDER_WAY or (task.verdict and not overruled):
         return
     task.verdict = verdict
     if verdict == "terminate":
@@ -69,15 +82,17 @@ def conclude(world: World, book: JobBook, task: Task, now: int) -> None:
     release(world, book, task, now)
     verdict, task.verdict = task.verdict, ""
     if book.tasks.get(task.id.lower()) is not task:
-        discard_files(world, book, task)
+        _leave_nothing(world, book, task)
+    elif verdict == "unprepared":
+        _again(world, book, task, now, first=True)
     elif verdict == "requeue":
         _again(world, book, task, now, first=True)
         task.requeues += 1
         task.last_requeue = now
     elif verdict == "retry":
-        _again(world, book, task, now, first=False)
         task.retries += 1
         task.last_retry = now
+        _again(world, book, task, now, first=False)
     else:
         complete(world, book, task, now, failure=task.failure, exit_code=task.exit_code)
     world.save_task(task)
@@ -87,7 +102,42 @@ def conclude(world: World, book: JobBook, task: Task, now: int) -> None:
 def _again(world: World, book: JobBook, task: Task, now: int, *, first: bool) -> None:
     world.set_task_state(book, task, "return", now)
     forget_run(task)
-    lines.line_up(book, task, first=first)
+    rest = 0 if first else _rest(task)
+    if rest:
+        world.add_deadline(Deadline(now + rest, task.seq, "again", book.key, task.id.lower(), task.run))
+    else:
+        lines.line_up(book, task, first=first)
+
+
+AT_ONCE = 5
+LONGEST_REST = 60 * wire.SECOND
+
+
+def _rest(task: Task) -> int:
+    """Ticks until a task that is tried again without limit gets in line: the first few times at once, then 1, 2, 4
+    and so on up to 60 seconds, so that a command that can only fail does not keep a node busy for ever."""
+    if task.max_retries >= 0 or task.retries <= AT_ONCE:
+        return 0
+    return min(wire.SECOND << min(task.retries - AT_ONCE - 1, 10), LONGEST_REST)
+
+
+def rested(world: World, deadline: Deadline, now: int) -> None:
+    """A task that rested is in line again, if nothing happened to it meanwhile."""
+    book = world.jobs.get(deadline.key)
+    task = book.tasks.get(deadline.task) if book else None
+    if book is None or task is None or (task.seq, task.run, task.state) != (deadline.seq, deadline.run, "active"):
+        return
+    if task.seq not in book.ready and task.seq not in book.unmet:
+        lines.line_up(book, task)
+        world.touch_job(book.key)
+
+
+def _leave_nothing(world: World, book: JobBook, task: Task) -> None:
+    """The run of a deleted task is over; a job whose end was forced may be gone already, with its directories."""
+    if world.jobs.get(book.key) is book:
+        discard_files(world, book, task)
+    elif not book.running:
+        world.job_of.pop(book.record.seq, None)
 
 
 def forget_run(task: Task) -> None:
@@ -95,6 +145,7 @@ def forget_run(task: Task) -> None:
     task.start = task.end = 0
     task.exit_code = task.failure = None
     task.instances = []
+    task.cleaned = False
 
 
 def discard_files(world: World, book: JobBook, task: Task) -> None:
@@ -116,15 +167,21 @@ def release(world: World, book: JobBook, task: Task, now: int) -> None:
         if pool is None or pool.running[instance.node].pop(task.seq, None) is None:
             continue
         node = pool.nodes[instance.node]
-        node.total_run += 1
-        if task.verdict in ("exit", "retry"):
-            node.losses = 0
-        node.total_succeeded += task.verdict == "exit" and task.exit_code == 0 and task.failure is None
-        entry = (book.record.id, task.id, number)
-        node.recent = [*(one for one in node.recent if one != entry), entry][-RECENT_TASKS:]
+        if task.verdict != "unprepared":
+            _remember(book, task, number, node)
         if node.state == "running" and not pool.running[node.id]:
             world.move(node, states.NODE, "free" if node.scheduling else "offline", now)
         world.save_node(node)
+
+
+def _remember(book: JobBook, task: Task, number: int, node: Node) -> None:
+    """A node knows how many tasks it ran, and the last of them."""
+    node.total_run += 1
+    if task.verdict in ("exit", "retry"):
+        node.losses = 0
+    node.total_succeeded += task.verdict == "exit" and task.exit_code == 0 and task.failure is None
+    entry = (book.record.id, task.id, number)
+    node.recent = [*(one for one in node.recent if one != entry), entry][-RECENT_TASKS:]
 
 
 def complete(
@@ -144,14 +201,39 @@ def complete(
     book.unmet.pop(task.seq, None)
     world.hints.pop(task.seq, None)
     world.set_task_state(book, task, "end", now, result)
-    options = exit_options(task_document(task).get("exitConditions", {}), exit_code, failure)
+    document = task_document(task)
+    options = exit_options(document.get("exitConditions", {}), exit_code, failure)
     task.satisfies = options["dependencyAction"] == "satisfy"
     if task.satisfies:
         lines.satisfy(book, task)
+    retain(world, book, task)
     world.save_task(task)
     world.touch_job(book.key)
-    if result == "failure" and book.record.spec["onTaskFailure"] == "performexitoptionsjobaction":
+    if book.record.spec["onTaskFailure"] == "performexitoptionsjobaction":
         _act_on_job(world, book, options["jobAction"], now)
+    if task.manager and book.record.spec["jobManagerTask"]["killJobOnCompletion"]:
+        terminate(world, book, "JMComplete", now)
+
+
+def retain(world: World, book: JobBook, task: Task) -> None:
+    """The files of a completed task stay for its retention time; nodes that only keep time have none."""
+    pools = (world.pool_of_node.get(instance.node) for instance in task.instances)
+    if task.cleaned or all(pool is None or pool.simulated for pool in pools):
+        return
+    at = task.end + wire.parse_duration(task_document(task)["constraints"]["retentionTime"])
+    if at < wire.FOREVER:
+        world.add_deadline(Deadline(at, task.seq, "files", book.key, task.id.lower(), task.run))
+
+
+def retained(world: World, deadline: Deadline, now: int) -> None:
+    """A retention time is over: the task's directories go."""
+    book = world.jobs.get(deadline.key)
+    task = book.tasks.get(deadline.task) if book else None
+    if book is None or task is None or (task.seq, task.run, task.state) != (deadline.seq, deadline.run, "completed"):
+        return
+    discard_files(world, book, task)
+    task.cleaned = True
+    world.save_task(task)
 
 
 def exit_options(conditions: Document, exit_code: int | None, failure: Document | None) -> Document:
@@ -167,16 +249,16 @@ def exit_options(conditions: Document, exit_code: int | None, failure: Document 
 
 def _rule(conditions: Document, exit_code: int | None, failure: Document | None) -> Document:
     default: Document = conditions.get("default", {})
-    if exit_code is None:
-        if failure is not None and failure["code"] == "TaskEnded":  # by a user: no error of the task's
-            return default
-        return dict(conditions.get("preProcessingError", default))
     for mapping in conditions.get("exitCodes", []):
         if mapping["code"] == exit_code:
             return dict(mapping["exitOptions"])
     for mapping in conditions.get("exitCodeRanges", []):
-        if mapping["start"] <= exit_code <= mapping["end"]:
+        if exit_code is not None and mapping["start"] <= exit_code <= mapping["end"]:
             return dict(mapping["exitOptions"])
+    if failure is not None and failure["code"].startswith(UPLOAD_FAILED):
+        return dict(conditions.get("fileUploadError", default))
+    if exit_code is None and failure is not None and failure["code"] != "TaskEnded":  # a user's end is no error of its
+        return dict(conditions.get("preProcessingError", default))
     return {} if exit_code == 0 else default
 
 
@@ -185,6 +267,13 @@ def _act_on_job(world: World, book: JobBook, action: str, now: int) -> None:
         terminate(world, book, "TaskFailed", now)
     elif action == "disable" and states.allows(states.JOB, book.record.state, "disable"):
         disable(world, book, "requeue", now)
+
+
+def delete(world: World, book: JobBook, now: int) -> None:
+    """A job is to go, with its tasks and their files."""
+    world.move(book.record, states.JOB, "delete", now)
+    condemn_all(world, book, "terminate", now)
+    world.save_job(book)
 
 
 def terminate(world: World, book: JobBook, reason: str, now: int) -> None:
@@ -198,7 +287,7 @@ def terminate(world: World, book: JobBook, reason: str, now: int) -> None:
 
 
 def disable(world: World, book: JobBook, action: str, now: int) -> None:
-    """Running tasks are requeued, terminated, or waited for."""
+    """Running tasks are requeued, terminated, or waited for; a disabled job stays as it is."""
     world.move(book.record, states.JOB, "disable", now)
     book.record.tasks_action = action
     if action != "wait":

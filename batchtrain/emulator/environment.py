@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
-from batchtrain.emulator.documents import task_directory
-from batchtrain.emulator.machine.types import Download, NodeSpec, Run
-from batchtrain.emulator.records import Node, Task
+from batchtrain.emulator import applications, endpoints, mounts, preparation
+from batchtrain.emulator.documents import job_directory, task_directory
+from batchtrain.emulator.machine.types import BindMount, Container, Containers, Download, Login, NodeSpec, Run, Upload
+from batchtrain.emulator.records import JobNode, Node, Task
 from batchtrain.emulator.world import JobBook, PoolBook, World, task_document
 
 Document = dict[str, Any]
@@ -27,7 +29,53 @@ def node_spec(world: World, book: PoolBook, node: Node) -> NodeSpec:
         book.record.spec["vmSize"],
         size.gpus,
         simulated=book.simulated,
+        packages=applications.packages(world, _references(book.record.spec)),
+        mounts=mounts.of_pool(book.record.spec),
+        forwards=endpoints.forwards(book, node),
+        containers=_containers(book),
     )
+
+
+GANG_CONTAINERS = "batchtrain-gang-containers"
+"""Name of the metadata item that, with the value `one`, lets a gang's commands share a container on each node."""
+
+
+def _containers(book: PoolBook) -> Containers | None:
+    """What a pool says of its containers; None for a pool without."""
+    spec = book.record.spec
+    found = spec["virtualMachineConfiguration"].get("containerConfiguration")
+    if found is None:
+        return None
+    logins = (_login(one, book.record.logins) for one in found.get("containerRegistries", []))
+    return Containers(
+        tuple(found.get("containerImageNames", [])),
+        tuple(logins),
+        {"name": GANG_CONTAINERS, "value": "one"} in spec.get("metadata", []),
+    )
+
+
+def container(spec: Document, passwords: Mapping[str, str]) -> Container | None:
+    """How a command runs in its image; None for one on the node itself."""
+    found = spec.get("containerSettings")
+    if found is None:
+        return None
+    binds = found.get("containerHostBatchBindMounts")
+    return Container(
+        image=found["imageName"],
+        options=found.get("containerRunOptions", ""),
+        image_directory=found.get("workingDirectory") == "containerImageDefault",
+        mounts=None if binds is None else tuple(_bind(one) for one in binds),
+        login=_login(found["registry"], passwords) if "registry" in found else None,
+    )
+
+
+def _bind(document: Document) -> BindMount:
+    return BindMount(document["source"], document.get("isReadOnly", False))
+
+
+def _login(registry: Document, passwords: Mapping[str, str]) -> Login:
+    server = registry.get("registryServer", "")
+    return Login(server, registry.get("username", ""), passwords.get(server, ""))
 
 
 def start_run(world: World, book: PoolBook, node: Node) -> Run:
@@ -40,7 +88,8 @@ def start_run(world: World, book: PoolBook, node: Node) -> Run:
         environment={**settings(spec), **_node(world, book, node), **_directories(node, START_DIRECTORY)},
         downloads=downloads(spec.get("resourceFiles", [])),
         image=spec.get("containerSettings", {}).get("imageName"),
-        elevated=_elevated(spec),
+        elevated=_elevated(spec, book),
+        container=container(spec, book.record.logins),
     )
 
 
@@ -50,13 +99,52 @@ def coordination_run(world: World, job: JobBook, task: Task, number: int) -> Run
     gang = spec["multiInstanceSettings"]
     run = _run(world, job, task, number, spec)
     files = downloads(gang.get("commonResourceFiles", []))
-    return run._replace(command_line=gang["coordinationCommandLine"], downloads=files, downloads_to="")
+    return run._replace(command_line=gang["coordinationCommandLine"], downloads=files, downloads_to="", stays=True)
 
 
 def application_run(world: World, job: JobBook, task: Task) -> Run:
     """The task's own command, on the primary."""
     spec = task_document(task)
-    return _run(world, job, task, 0, spec)._replace(downloads=downloads(spec.get("resourceFiles", [])))
+    files, outputs = downloads(spec.get("resourceFiles", [])), uploads(spec.get("outputFiles", []))
+    return _run(world, job, task, 0, spec)._replace(downloads=files, uploads=outputs)
+
+
+def node_run(world: World, job: JobBook, place: JobNode, kind: str) -> Run:
+    """The job's preparation or release task on one node."""
+    spec = preparation.spec_of(job, kind) or {}
+    book = world.pool_of_node[place.id]
+    node = book.nodes[place.id]
+    directory = f"{job_directory(job.record)}/{spec['id']}"
+    return Run(
+        scope=node_scope(place, kind, preparation.run_of(place, kind).run),
+        directory=directory,
+        command_line=spec["commandLine"],
+        environment={**_of_job(world, book, node, job, spec, directory), "AZ_BATCH_TASK_ID": spec["id"]},
+        downloads=downloads(spec.get("resourceFiles", [])),
+        image=spec.get("containerSettings", {}).get("imageName"),
+        elevated=_elevated(spec, book),
+        container=container(spec, book.record.logins),
+    )
+
+
+def node_scope(place: JobNode, kind: str, run: int) -> str:
+    """Names one attempt of a job's preparation or release task on a node, for ever."""
+    return f"j{place.seq}-{kind[0]}{run}"
+
+
+def _of_job(world: World, book: PoolBook, node: Node, job: JobBook, spec: Document, directory: str) -> dict[str, str]:
+    """What every command of a job sees on a node."""
+    found = {
+        **settings({"environmentSettings": job.record.spec.get("commonEnvironmentSettings", [])}),
+        **settings(spec),
+        **_node(world, book, node),
+        **_directories(node, directory),
+        "AZ_BATCH_JOB_ID": job.record.id,
+    }
+    if before := preparation.spec_of(job, preparation.PREPARATION):
+        prepared = f"{node.root_inside}/{job_directory(job.record)}/{before['id']}"
+        found |= {"AZ_BATCH_JOB_PREP_DIR": prepared, "AZ_BATCH_JOB_PREP_WORKING_DIR": f"{prepared}/wd"}
+    return found
 
 
 def scope(task: Task, run: int, number: int) -> str:
@@ -69,12 +157,9 @@ def _run(world: World, job: JobBook, task: Task, number: int, spec: Document) ->
     node = book.nodes[task.instances[number].node]
     directory = task_directory(job.record, task)
     environment = {
-        **settings({"environmentSettings": job.record.spec.get("commonEnvironmentSettings", [])}),
-        **settings(spec),
-        **_node(world, book, node),
-        **_directories(node, directory),
-        "AZ_BATCH_JOB_ID": job.record.id,
+        **_of_job(world, book, node, job, spec, directory),
         "AZ_BATCH_TASK_ID": task.id,
+        **applications.environment(world, _references(spec), node.root_inside),
     }
     if task.gang:
         environment |= gang_environment(world, task, number) | {
@@ -86,7 +171,9 @@ def _run(world: World, job: JobBook, task: Task, number: int, spec: Document) ->
         command_line=spec["commandLine"],
         environment=environment,
         image=spec.get("containerSettings", {}).get("imageName"),
-        elevated=_elevated(spec),
+        elevated=_elevated(spec, book),
+        packages=applications.packages(world, _references(spec)),
+        container=container(spec, {**book.record.logins, **task.logins}),
     )
 
 
@@ -108,7 +195,12 @@ def _node(world: World, book: PoolBook, node: Node) -> dict[str, str]:
         "AZ_BATCH_NODE_STARTUP_WORKING_DIR": f"{node.root_inside}/{START_DIRECTORY}/wd",
         "AZ_BATCH_NODE_MOUNTS_DIR": f"{node.root_inside}/fsmounts",
         "AZ_BATCH_TASK_RESERVED_EPHEMERAL_DISK_SPACE_BYTES": "1000000000",
+        **applications.environment(world, _references(book.record.spec), node.root_inside),
     }
+
+
+def _references(spec: Document) -> list[Document]:
+    return spec.get("applicationPackageReferences") or []
 
 
 def _directories(node: Node, directory: str) -> dict[str, str]:
@@ -139,9 +231,32 @@ def gang_environment(world: World, task: Task, number: int) -> dict[str, str]:
 
 
 def downloads(files: list[Document]) -> tuple[Download, ...]:
-    """Resource files as the machine fetches them."""
-    return tuple(Download(file["httpUrl"], file["filePath"], file.get("fileMode", "0770")) for file in files)
+    """Resource files as the machine fetches them: single ones, or those of a container that begin with a prefix."""
+    return tuple(_download(file) for file in files)
 
 
-def _elevated(spec: Document) -> bool:
-    return bool(spec.get("userIdentity", {}).get("autoUser", {}).get("elevationLevel") == "admin")
+def _download(file: Document) -> Download:
+    path, mode = file.get("filePath", ""), file.get("fileMode", "0770")
+    if url := file.get("httpUrl"):
+        return Download(url, path, mode)
+    return Download(file["storageContainerUrl"], path, mode, container=True, prefix=file.get("blobPrefix", ""))
+
+
+def uploads(files: list[Document]) -> tuple[Upload, ...]:
+    """Output files as the machine sends them."""
+    return tuple(_upload(file, file["destination"]["container"]) for file in files)
+
+
+def _upload(file: Document, container: Document) -> Upload:
+    headers = tuple((one["name"], one.get("value", "")) for one in container.get("uploadHeaders", []))
+    condition = file["uploadOptions"]["uploadCondition"]
+    return Upload(file["filePattern"], container["containerUrl"], container.get("path", ""), condition, headers)
+
+
+def _elevated(spec: Document, book: PoolBook) -> bool:
+    """By its automatic user, or by the pool's account that it runs as."""
+    identity = spec.get("userIdentity", {})
+    if name := identity.get("username"):
+        accounts = book.record.spec.get("userAccounts", [])
+        return any(one["name"] == name and one["elevationLevel"] == "admin" for one in accounts)
+    return bool(identity.get("autoUser", {}).get("elevationLevel") == "admin")

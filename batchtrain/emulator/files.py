@@ -10,13 +10,17 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
-from batchtrain.emulator import documents, wire
+from batchtrain.emulator import documents, nodes, wire
 from batchtrain.emulator.faults import Fault
 from batchtrain.emulator.query import Row, is_whole, listing
 from batchtrain.emulator.reply import Call, Reply, Slice
 from batchtrain.emulator.world import World
 
 Document = dict[str, Any]
+
+
+REACHABLE = ("up", "starting")
+"""What a machine does for a node whose files can be read: one that is down answers nobody."""
 
 
 class Tree(NamedTuple):
@@ -33,8 +37,8 @@ class Tree(NamedTuple):
 def node_tree(world: World, call: Call) -> Tree:
     """All of a node."""
     book, node = world.node(*call.path[:2])
-    if not node.root:
-        raise Fault("OperationInvalidForCurrentState", NodeState=node.state)
+    if not node.root or node.phase not in REACHABLE:
+        raise nodes.refusal(node)
     root = Path(node.root)
     return Tree(root, root, f"{documents.node_url(call.base, book.record.id, node.id)}/files")
 
@@ -42,9 +46,11 @@ def node_tree(world: World, call: Call) -> Tree:
 def task_tree(world: World, call: Call) -> Tree:
     """A task's directory, on the primary's node."""
     book, task = world.task(*call.path[:2])
+    if task.cleaned:
+        raise Fault("TaskFilesCleanedup")
     node_id = task.instances[0].node if task.instances else ""
     pool = world.pool_of_node.get(node_id)
-    if pool is None or not pool.nodes[node_id].root:
+    if pool is None or not pool.nodes[node_id].root or pool.nodes[node_id].phase not in REACHABLE:
         raise Fault("TaskFilesUnavailable")
     root = Path(pool.nodes[node_id].root)
     top = root / documents.task_directory(book.record, task)

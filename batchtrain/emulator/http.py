@@ -14,7 +14,7 @@ from urllib.parse import unquote
 
 import msgspec
 
-from batchtrain.emulator import control, routes, wire
+from batchtrain.emulator import checks, control, routes, wire
 from batchtrain.emulator.drive import Driver
 from batchtrain.emulator.faults import Fault, NeedsToken, NotModified, not_implemented
 from batchtrain.emulator.injection import Injection
@@ -99,12 +99,13 @@ class Application:
             self._authenticate(request, 0.0)  # a stranger is not told what there is
             raise
         await self._befall(request, route.name)
+        query = dict(wire.query_pairs(request.query))
+        checks.check_version(query)
         body = await _body(receive)
         operation = route.operation
         if operation is None:
             raise not_implemented(route.name)
-        call = Call(path, dict(wire.query_pairs(request.query)), request.headers, body, request.raw_path,
-                    request.base, now)  # fmt: skip
+        call = Call(path, query, request.headers, body, request.raw_path, request.base, now)
         if request.verb in ("GET", "HEAD"):
             reply = operation(self.driver.world, call)
         else:

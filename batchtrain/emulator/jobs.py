@@ -2,39 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import Any
 
-from batchtrain.emulator import documents, endings, models, states, wire
-from batchtrain.emulator.checks import check_id, refuse_unimplemented
+from batchtrain.emulator import documents, endings, launching, models, quotas, schedules, states, statistics
+from batchtrain.emulator.checks import check_id
 from batchtrain.emulator.faults import Fault, invalid_property
 from batchtrain.emulator.query import Row, listing, number, selected
-from batchtrain.emulator.records import Job
 from batchtrain.emulator.reply import Call, Reply, accepted, created, element, stamped
 from batchtrain.emulator.world import Deadline, JobBook, World, job_wall_clock
 
 Document = dict[str, Any]
-
-DEFAULTS: Mapping[str, Any] = {
-    "priority": 0,
-    "allowTaskPreemption": False,
-    "maxParallelTasks": -1,
-    "usesTaskDependencies": False,
-    "onAllTasksComplete": "noaction",
-    "onTaskFailure": "noaction",
-}
-CONSTRAINTS: Mapping[str, Any] = {"maxWallClockTime": wire.INFINITE, "maxTaskRetryCount": 0}
-NOT_IMPLEMENTED: Mapping[str, str] = {
-    "jobManagerTask": "job manager tasks",
-    "jobPreparationTask": "job preparation tasks",
-    "jobReleaseTask": "job release tasks",
-}
-ENDED: Mapping[str, str] = {
-    "completed": "JobCompleted",
-    "terminating": "JobBeingTerminated",
-    "deleting": "JobBeingDeleted",
-}
-"""The refusal of a change to a job that is over."""
 
 
 def create_job(world: World, call: Call) -> Reply:
@@ -42,48 +20,44 @@ def create_job(world: World, call: Call) -> Reply:
     job_id = check_id(document)
     if existing := world.jobs.get(job_id.lower()):
         raise Fault("JobBeingDeleted" if existing.record.state == "deleting" else "JobExists")
-    refuse_unimplemented(document, NOT_IMPLEMENTED)
-    spec = _canonical({**DEFAULTS, **document})
-    spec.pop("id")
-    job = Job(
-        id=job_id,
-        seq=world.new_seq(),
-        state="active",
-        state_time=call.now,
-        created=call.now,
-        started=call.now,
-        spec=spec,
-    )
-    world.stamp(job, call.now)
-    world.add_job(job)
-    return created(job, f"{call.base}/jobs/job-1")
-
-
-def _canonical(spec: Document) -> Document:
-    spec["constraints"] = {**CONSTRAINTS, **spec.get("constraints", {})}
-    if not -1000 <= spec["priority"] <= 1000:
-        raise invalid_property("priority", spec["priority"], "The value must be between -1000 and 1000.")
-    refuse_unimplemented(spec["poolInfo"], {"autoPoolSpecification": "auto pools"})
-    if not spec["poolInfo"].get("poolId"):
-        raise Fault("MissingRequiredProperty", PropertyName="poolInfo/poolId")
-    return spec
+    if job_id.lower() in world.schedules:
+        raise Fault("JobScheduleWithSameIdExists")
+    quotas.check_active_job(world, schedules.active(world))
+    book = launching.make(world, job_id, launching.specification(world, document), call.now)
+    return created(book.record, f"{call.base}/jobs/job-1")
 
 
 def list_jobs(world: World, call: Call) -> Reply:
+    return listed(call, world.jobs.values())
+
+
+def list_jobs_from_schedule(world: World, call: Call) -> Reply:
+    return listed(call, world.schedule(call.path[0]).jobs.values())
+
+
+def listed(call: Call, books: Iterable[JobBook]) -> Reply:
+    """One page of jobs, the oldest first."""
+
     def rows(token: str) -> Iterator[Row]:
         after = number(token)
-        for book in sorted(world.jobs.values(), key=lambda book: book.record.seq):
+        for book in sorted(books, key=lambda book: book.record.seq):
             if book.record.seq > after:
-                yield Row(str(book.record.seq), documents.job_document(book, call.base))
+                yield Row(str(book.record.seq), _document(book, call))
 
     return listing(call, "jobs", rows)
+
+
+def _document(book: JobBook, call: Call) -> Document:
+    document = documents.job_document(book, call.base)
+    return {**document, "stats": statistics.of_job(book, call.base, call.now)} if statistics.asked(call) else document
 
 
 def get_job(world: World, call: Call) -> Reply:
     book = world.job(call.path[0])
     call.check(book.record, reading=True)
-    document = selected(documents.job_document(book, call.base), call.query.get("$select", ""))
-    return element("jobs", call.base, document, stamped(book.record))
+    return element(
+        "jobs", call.base, selected(_document(book, call), call.query.get("$select", "")), stamped(book.record)
+    )
 
 
 def update_job(world: World, call: Call) -> Reply:
@@ -93,43 +67,70 @@ def update_job(world: World, call: Call) -> Reply:
     return _respecified(world, call, book, {**book.record.spec, **document}, document)
 
 
+RESET = ("priority", "maxParallelTasks", "allowTaskPreemption", "onAllTasksComplete")
+"""What a PUT gives its default where the client says nothing."""
+
+
 def replace_job(world: World, call: Call) -> Reply:
     """PUT: what is not given falls back to its default."""
     document = models.read("BatchJobUpdateOptions", models.decode(call.body))
     if "poolInfo" not in document:
         raise Fault("MissingRequiredProperty", PropertyName="poolInfo")
     book = _changeable(world, call)
-    replaced = ("priority", "maxParallelTasks", "allowTaskPreemption", "onAllTasksComplete")
     kept = {name: value for name, value in book.record.spec.items() if name not in ("constraints", "metadata")}
-    reset = {name: DEFAULTS[name] for name in replaced}
+    reset = {name: launching.DEFAULTS[name] for name in RESET}
     return _respecified(world, call, book, {**kept, **reset, **document}, document)
 
 
 def _respecified(world: World, call: Call, book: JobBook, spec: Document, given: Document) -> Reply:
-    spec = _canonical(spec)
-    moved = spec["poolInfo"] != book.record.spec["poolInfo"]
-    if moved and book.record.state != "disabled":
-        raise Fault("OperationInvalidForCurrentState", PropertyName="poolInfo", Reason="The job is not disabled.")
+    before = book.record.spec
+    if before["onAllTasksComplete"] == "terminatejob" and spec["onAllTasksComplete"] == "noaction":
+        reason = "A job that is to end with its tasks cannot be told otherwise."
+        raise invalid_property("onAllTasksComplete", "noaction", reason)
+    spec["poolInfo"] = _pool_info(book, before["poolInfo"], spec["poolInfo"])
+    launching.checked(spec)
     world.move_job(book, spec)
     if "constraints" in given and (wall := job_wall_clock(book.record)):
         world.add_deadline(Deadline(book.record.created + wall, book.record.seq, "job", book.key))
     return _changed(world, call, book, 200)
 
 
+def _pool_info(book: JobBook, before: Document, wanted: Document) -> Document:
+    """A job moves to another pool only while it is disabled; of a pool made for it only keepAlive can change."""
+    auto = before.get("autoPoolSpecification")
+    if auto is not None:
+        given: Document = wanted.get("autoPoolSpecification", {})
+        keep = given.get("keepAlive", auto["keepAlive"])
+        if keep != auto["keepAlive"] and auto["poolLifetimeOption"] != "job":
+            place = "poolInfo/autoPoolSpecification/keepAlive"
+            raise invalid_property(place, keep, "The pool is its schedule's, not the job's.")
+        if wanted.get("poolId"):
+            raise invalid_property("poolInfo/poolId", wanted["poolId"], "The job's pool was made for it.")
+        return {"autoPoolSpecification": {**auto, "keepAlive": keep}}
+    if not wanted.get("poolId"):
+        raise Fault("MissingRequiredProperty", PropertyName="poolInfo/poolId")
+    if "autoPoolSpecification" in wanted:
+        raise invalid_property("poolInfo", wanted["poolId"], "A job with a pool cannot ask for one to be made.")
+    if wanted != before and book.record.state != "disabled":
+        raise Fault("OperationInvalidForCurrentState", PropertyName="poolInfo", Reason="The job is not disabled.")
+    return wanted
+
+
 def delete_job(world: World, call: Call) -> Reply:
     book = _existing(world, call)
-    if book.record.state == "deleting":
+    force = call.flag("force")
+    if book.record.state == "deleting" and not force:
         raise Fault("JobBeingDeleted")
-    world.move(book.record, states.JOB, "delete", call.now)
-    endings.condemn_all(world, book, "terminate", call.now)
+    book.record.forced = force
+    if book.record.state != "deleting":
+        endings.delete(world, book, call.now)
     return _changed(world, call, book)
 
 
 def disable_job(world: World, call: Call) -> Reply:
+    """One that is disabled already stays so; one that waits for its tasks may be told not to."""
     options = models.read("BatchJobDisableOptions", models.decode(call.body))
     book = _changeable(world, call)
-    if not states.allows(states.JOB, book.record.state, "disable"):
-        raise Fault("JobNotActive")
     endings.disable(world, book, options["disableTasks"], call.now)
     return _changed(world, call, book)
 
@@ -143,15 +144,37 @@ def enable_job(world: World, call: Call) -> Reply:
 
 
 def terminate_job(world: World, call: Call) -> Reply:
+    """`force` ends it without waiting for its nodes, even when it is terminating already."""
     options = models.read("BatchJobTerminateOptions", models.decode(call.body))
-    book = _changeable(world, call)
-    endings.terminate(world, book, options.get("terminateReason", "UserTerminate"), call.now)
+    force = call.flag("force")
+    book = _existing(world, call)
+    state = book.record.state
+    if (code := states.JOB_OVER.get(state)) and not (force and state == "terminating"):
+        raise Fault(code)
+    book.record.forced = force
+    if state != "terminating":
+        endings.terminate(world, book, options.get("terminateReason", "UserTerminate"), call.now)
     return _changed(world, call, book)
 
 
 def task_counts(world: World, call: Call) -> Reply:
     book = world.job(call.path[0])
     return element("taskcountsresult", call.base, {"taskCounts": book.counts, "taskSlotCounts": book.slot_counts})
+
+
+def list_preparation_and_release(world: World, call: Call) -> Reply:
+    """How the preparation and release tasks of a job went on each of its nodes."""
+    book = world.job(call.path[0])
+    if "jobPreparationTask" not in book.record.spec:
+        raise Fault("JobPreparationTaskNotSpecified")
+
+    def rows(token: str) -> Iterator[Row]:
+        after = number(token)
+        for place in sorted(book.nodes.values(), key=lambda place: place.seq):
+            if place.seq > after and place.preparation.start:
+                yield Row(str(place.seq), documents.job_node_document(book, place, call.base))
+
+    return listing(call, "jobpreparationandreleasetaskstatuslist", rows)
 
 
 def _existing(world: World, call: Call) -> JobBook:
@@ -162,7 +185,7 @@ def _existing(world: World, call: Call) -> JobBook:
 
 def _changeable(world: World, call: Call) -> JobBook:
     book = _existing(world, call)
-    if code := ENDED.get(book.record.state):
+    if code := states.JOB_OVER.get(book.record.state):
         raise Fault(code)
     return book
 

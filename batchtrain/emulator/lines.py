@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from batchtrain.emulator.records import Task
-from batchtrain.emulator.world import JobBook
+from batchtrain.emulator.world import JobBook, dependency_key
 
 Document = dict[str, Any]
 
@@ -51,14 +51,13 @@ def _register(book: JobBook, task: Task, depends: Document) -> int:
     return unmet
 
 
-def dependency_key(task_id: str) -> str:
-    """Ids are case-insensitive, and `01` is the number 1."""
-    return str(int(task_id)) if task_id.isascii() and task_id.isdigit() else task_id.lower()
-
-
 def satisfy(book: JobBook, task: Task) -> None:
-    """A task lets its dependants start: those with nothing else to wait for get in line."""
-    key = dependency_key(task.id)
+    """A task lets its dependants start."""
+    satisfy_key(book, dependency_key(task.id))
+
+
+def satisfy_key(book: JobBook, key: str) -> None:
+    """A dependency is met: the tasks with nothing else to wait for get in line."""
     if key in book.satisfied:
         return
     book.satisfied.add(key)

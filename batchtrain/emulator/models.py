@@ -1,7 +1,8 @@
 """What a request body may hold: the vendor's documents as two tables, and the reader that goes by them; pure.
 
 Input is read leniently, as other clients need it: numbers and truth values may be strings (the Azure CLI sends them
-so), enum values may have any case, unknown properties and nulls are dropped. What is read comes back canonical.
+so), enum values may have any case, unknown properties and nulls are dropped, but for retired ones that ask for
+something. What is read comes back canonical.
 """
 
 from __future__ import annotations
@@ -37,6 +38,20 @@ BatchPoolReplaceOptions
 BatchPoolResizeOptions
     targetDedicatedNodes:int targetLowPriorityNodes:int resizeTimeout:duration
     nodeDeallocationOption:BatchNodeDeallocationOption
+BatchPoolEnableAutoScaleOptions
+    autoScaleFormula:str autoScaleEvaluationInterval:duration
+BatchPoolEvaluateAutoScaleOptions
+    autoScaleFormula:str!
+BatchNodeUserCreateOptions
+    name:str! isAdmin:bool expiryTime:time password:str sshPublicKey:str
+BatchNodeUserReplaceOptions
+    password:str expiryTime:time sshPublicKey:str
+BatchNodeReimageOptions
+    nodeReimageOption:BatchNodeRebootKind
+BatchNodeDeallocateOptions
+    nodeDeallocateOption:BatchNodeDeallocationOption
+UploadBatchServiceLogsOptions
+    containerUrl:str! startTime:time! endTime:time identityReference:BatchNodeIdentityReference
 BatchNodeRemoveOptions
     nodeList:str*! resizeTimeout:duration nodeDeallocationOption:BatchNodeDeallocationOption
 BatchJobCreateOptions
@@ -50,6 +65,20 @@ BatchJobUpdateOptions
     priority:int allowTaskPreemption:bool maxParallelTasks:int constraints:BatchJobConstraints
     poolInfo:BatchPoolInfo onAllTasksComplete:BatchAllTasksCompleteMode metadata:BatchMetadataItem*
     networkConfiguration:BatchJobNetworkConfiguration
+BatchJobScheduleCreateOptions
+    id:str! displayName:str schedule:BatchJobScheduleConfiguration! jobSpecification:BatchJobSpecification!
+    metadata:BatchMetadataItem*
+BatchJobScheduleUpdateOptions
+    schedule:BatchJobScheduleConfiguration jobSpecification:BatchJobSpecification metadata:BatchMetadataItem*
+BatchJobScheduleConfiguration
+    doNotRunUntil:time doNotRunAfter:time startWindow:duration recurrenceInterval:duration
+BatchJobSpecification
+    priority:int allowTaskPreemption:bool maxParallelTasks:int displayName:str usesTaskDependencies:bool
+    onAllTasksComplete:BatchAllTasksCompleteMode onTaskFailure:BatchTaskFailureMode
+    networkConfiguration:BatchJobNetworkConfiguration constraints:BatchJobConstraints
+    jobManagerTask:BatchJobManagerTask jobPreparationTask:BatchJobPreparationTask
+    jobReleaseTask:BatchJobReleaseTask commonEnvironmentSettings:EnvironmentSetting* poolInfo:BatchPoolInfo!
+    metadata:BatchMetadataItem*
 BatchJobDisableOptions
     disableTasks:DisableBatchJobOption!
 BatchJobTerminateOptions
@@ -305,10 +334,19 @@ def read(model: str, document: object, place: str = "") -> Document:
     for name, value in document.items():
         if value is not None and (reader := shape.readers.get(name)):
             read_[name] = reader(value, f"{place}/{name}" if place else name)
+        elif value and name in RETIRED:
+            raise invalid_property(f"{place}/{name}" if place else name, "", RETIRED[name])
     for name in shape.required:
         if name not in read_:
             raise Fault("MissingRequiredProperty", PropertyName=f"{place}/{name}" if place else name)
     return read_
+
+
+RETIRED = {
+    "certificateReferences": "Certificates were retired in February 2024.",
+    "cloudServiceConfiguration": "Cloud Services were retired in February 2024: use virtualMachineConfiguration.",
+}
+"""What older versions of the service had, and no pool can have any more. Empty lists of it do no harm."""
 
 
 # Readers: one a type --------------------------------------------------------------------------------------------------

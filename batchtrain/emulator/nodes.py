@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from batchtrain.emulator import documents, endings, models, states
-from batchtrain.emulator.faults import Fault
+from batchtrain.emulator import documents, endings, models, states, wire
+from batchtrain.emulator.checks import check_url, refuse_identity
+from batchtrain.emulator.faults import Fault, invalid_property
 from batchtrain.emulator.query import Row, listing, number, selected
-from batchtrain.emulator.records import Node
+from batchtrain.emulator.records import Document, Node
 from batchtrain.emulator.reply import Call, Reply, element
-from batchtrain.emulator.world import PoolBook, World
+from batchtrain.emulator.world import LogUpload, PoolBook, World, task_document
 
 VERDICTS: Mapping[str, str] = {"requeue": "requeue", "terminate": "terminate"}
 """What becomes of a task whose node goes; with taskcompletion and retaineddata the node waits for it."""
@@ -24,10 +25,26 @@ def leave(world: World, book: PoolBook, node: Node, option: str, now: int) -> No
 
 
 def evict(world: World, book: PoolBook, node: Node, option: str, now: int) -> None:
-    """End what runs on a node, if the option does not let it finish."""
+    """End what runs on a node, if the option does not let it finish; with retaineddata its files are waited for too."""
+    node.hold = "retaineddata" if option == "retaineddata" else ""
     if verdict := VERDICTS.get(option):
         for task in tuple(book.running[node.id].values()):
             endings.condemn(world, task, verdict, now)
+
+
+def retained_until(world: World, node: Node) -> int:
+    """The end of the longest retention time of the tasks that ran on a node; 0 where nothing is retained."""
+    ends = [0]
+    for book in world.jobs.values():
+        for task in book.tasks.values():
+            if (
+                task.state == "completed"
+                and not task.cleaned
+                and any(instance.node == node.id for instance in task.instances)
+            ):
+                constraints = task_document(task).get("constraints", {})
+                ends.append(task.end + wire.parse_duration(constraints.get("retentionTime", wire.INFINITE)))
+    return min(max(ends), wire.FOREVER)
 
 
 def list_nodes(world: World, call: Call) -> Reply:
@@ -48,16 +65,59 @@ def get_node(world: World, call: Call) -> Reply:
     return element("nodes", call.base, selected(document, call.query.get("$select", "")))
 
 
+REFUSALS: Mapping[str, str] = {
+    "creating": "NodeBeingCreated",
+    "starting": "NodeBeingStarted",
+    "waitingforstarttask": "NodeBeingStarted",
+    "rebooting": "NodeBeingRebooted",
+    "reimaging": "NodeBeingReimaged",
+    "unusable": "NodeStateUnusable",
+}
+"""Why a node in a state does not do what it is asked to; OperationNotValidOnNode in all others."""
+
+
+def refusal(node: Node) -> Fault:
+    """The 409 of a node that cannot do what was asked in its state."""
+    return Fault(REFUSALS.get(node.state, "OperationNotValidOnNode"), NodeState=node.state)
+
+
 def reboot_node(world: World, call: Call) -> Reply:
     options = models.read("BatchNodeRebootOptions", models.decode(call.body))
+    return _take_down(world, call, "reboot", options.get("nodeRebootOption", "requeue"))
+
+
+def reimage_node(world: World, call: Call) -> Reply:
+    """All that lies on the node is deleted, and it boots as new."""
+    options = models.read("BatchNodeReimageOptions", models.decode(call.body))
+    return _take_down(world, call, "reimage", options.get("nodeReimageOption", "requeue"))
+
+
+def deallocate_node(world: World, call: Call) -> Reply:
+    """The node stays in the pool, costs nothing, and keeps its directory until it is started again."""
+    options = models.read("BatchNodeDeallocateOptions", models.decode(call.body))
+    return _take_down(world, call, "deallocate", options.get("nodeDeallocateOption", "requeue"))
+
+
+def _take_down(world: World, call: Call, event: str, option: str) -> Reply:
     book, node = world.node(*call.path[:2])
-    if node.state == "rebooting":
-        raise Fault("NodeBeingRebooted")
-    if not states.allows(states.NODE, node.state, "reboot"):
-        raise Fault("OperationNotValidOnNode", NodeState=node.state)
-    world.move(node, states.NODE, "reboot", call.now)
+    if not states.allows(states.NODE, node.state, event):
+        raise refusal(node)
+    world.move(node, states.NODE, event, call.now)
+    if event == "reimage" and node.phase == "down":
+        node.phase = "unwiped"
     node.losses = 0
-    evict(world, book, node, options.get("nodeRebootOption", "requeue"), call.now)
+    evict(world, book, node, option, call.now)
+    world.save_node(node)
+    return _done(book, node, call, 202)
+
+
+def start_node(world: World, call: Call) -> Reply:
+    """Only a deallocated node is started."""
+    book, node = world.node(*call.path[:2])
+    if not states.allows(states.NODE, node.state, "start"):
+        raise refusal(node)
+    world.move(node, states.NODE, "start", call.now)
+    node.billed = call.now
     world.save_node(node)
     return _done(book, node, call, 202)
 
@@ -68,7 +128,7 @@ def disable_scheduling(world: World, call: Call) -> Reply:
     if not node.scheduling:
         raise Fault("NodeAlreadyInTargetSchedulingState")
     if not states.allows(states.NODE, node.state, "offline"):
-        raise Fault("OperationNotValidOnNode", NodeState=node.state)
+        raise refusal(node)
     node.scheduling = False
     evict(world, book, node, options.get("nodeDisableSchedulingOption", "requeue"), call.now)
     if not book.running[node.id]:
@@ -86,6 +146,74 @@ def enable_scheduling(world: World, call: Call) -> Reply:
         world.move(node, states.NODE, "online", call.now)
     world.save_node(node)
     return _done(book, node, call, 200)
+
+
+# Extensions ----------------------------------------------------------------------------------------------------------
+
+RECORDED = "The emulator keeps extensions in mind; it runs none."
+
+
+def list_extensions(world: World, call: Call) -> Reply:
+    """The pool's extensions, as this node has them."""
+    book, node = world.node(*call.path[:2])
+
+    def rows(token: str) -> Iterator[Row]:
+        for index, extension in enumerate(_extensions(book), 1):
+            if index > number(token):
+                yield Row(str(index), _extension(node, extension))
+
+    return listing(call, "extensions", rows)
+
+
+def get_extension(world: World, call: Call) -> Reply:
+    book, node = world.node(*call.path[:2])
+    for extension in _extensions(book):
+        if extension["name"] == call.path[2]:
+            document = selected(_extension(node, extension), call.query.get("$select", ""))
+            return element("extensions", call.base, document)
+    raise Fault("NodeExtensionNotFound")
+
+
+def _extensions(book: PoolBook) -> list[Document]:
+    return list(book.record.spec["virtualMachineConfiguration"].get("extensions", []))
+
+
+def _extension(node: Node, extension: Document) -> Document:
+    status = {
+        "code": "ProvisioningState/succeeded",
+        "level": "Info",
+        "displayStatus": "Provisioning succeeded",
+        "message": RECORDED,
+        "time": wire.timestamp(node.booted or node.created),
+    }
+    return {
+        "provisioningState": "Succeeded",
+        "vmExtension": extension,
+        "instanceView": {"name": extension["name"], "statuses": [status]},
+    }
+
+
+# Logs ----------------------------------------------------------------------------------------------------------------
+
+LOG_FILES = ("agent.log", "events.log")
+"""What is uploaded of a node: its agent's own log, and the emulator's lines that name it."""
+
+
+def upload_logs(world: World, call: Call) -> Reply:
+    """Answers what will be uploaded; the upload itself goes on behind it, as in the service."""
+    document = models.read("UploadBatchServiceLogsOptions", models.decode(call.body))
+    book, node = world.node(*call.path[:2])
+    refuse_identity(document, "")
+    check_url(document["containerUrl"], "containerUrl")
+    start, end = (wire.parse_timestamp(document.get(name, "9999-01-01")) for name in ("startTime", "endTime"))
+    if end <= start:
+        raise invalid_property("endTime", document.get("endTime", ""), "The end must be after the start.")
+    if not node.booted:
+        raise refusal(node)
+    directory = f"{book.record.id}/{node.id}/{wire.timestamp(call.now).replace(':', '').partition('.')[0]}"
+    world.log_uploads.append(LogUpload(node.id, document["containerUrl"], directory))
+    value = {"virtualDirectoryName": directory, "numberOfFilesUploaded": len(LOG_FILES)}
+    return element("uploadbatchservicelogs", call.base, value)
 
 
 def _done(book: PoolBook, node: Node, call: Call, status: int) -> Reply:

@@ -2,21 +2,42 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from batchtrain.catalog import images
-from batchtrain.emulator import documents, models, nodes, states, wire
-from batchtrain.emulator.checks import check_id, check_resource_files, refuse_unimplemented, scrub_registry
+from batchtrain.emulator import (
+    applications,
+    autoscale,
+    documents,
+    endpoints,
+    models,
+    mounts,
+    nodes,
+    quotas,
+    states,
+    statistics,
+    usage,
+    wire,
+)
+from batchtrain.emulator.checks import (
+    check_accounts,
+    check_id,
+    check_identity,
+    check_resource_files,
+    passwords,
+    scrub_registry,
+)
 from batchtrain.emulator.faults import Fault, invalid_property
 from batchtrain.emulator.query import Row, listing, number, selected
 from batchtrain.emulator.records import Pool
 from batchtrain.emulator.reply import Call, Reply, accepted, created, element, stamped
+from batchtrain.emulator.resizing import TARGETS, allocate, begin, changeable, check_targets
 from batchtrain.emulator.world import PoolBook, World
 
 Document = dict[str, Any]
 
-INTER_NODE_LIMIT = 100
 COUNTS_PAGE = 10
 REMOVE_LIMIT = 100
 DEFAULTS: Mapping[str, Any] = {
@@ -28,14 +49,6 @@ DEFAULTS: Mapping[str, Any] = {
 }
 """What the service fills in."""
 
-TARGETS = ("targetDedicatedNodes", "targetLowPriorityNodes")
-
-NOT_IMPLEMENTED: Mapping[str, str] = {
-    "autoScaleFormula": "autoscale",
-    "applicationPackageReferences": "application packages",
-    "mountConfiguration": "mounted file systems",
-}
-
 ALWAYS_CHANGEABLE = ("startTask", "metadata", "applicationPackageReferences", "upgradePolicy")
 """Properties a PATCH may change while a pool has nodes."""
 
@@ -45,34 +58,60 @@ def create_pool(world: World, call: Call) -> Reply:
     pool_id = check_id(document)
     if existing := world.pools.get(pool_id.lower()):
         raise Fault("PoolBeingDeleted" if existing.record.state == "deleting" else "PoolExists")
-    spec = _specification(world, document)
+    pool = make(world, pool_id, document, call.now)
+    return created(pool, documents.pool_url(call.base, pool))
+
+
+def check(world: World, document: Document) -> None:
+    """Whether a pool could be made so; raises Fault. The document stays as it is."""
+    specification(world, copy.deepcopy(document))
+
+
+def make(world: World, pool_id: str, document: Document, now: int) -> Pool:
+    """A new pool by a document that was read (of a request, or an auto pool's specification); raises Fault."""
+    logins = _logins(document)
+    spec = specification(world, document)
+    quotas.check_pool(world)
     dedicated, spot = (int(document.get(name, 0)) for name in TARGETS)
-    _check_targets(spec, dedicated, spot)
     pool = Pool(
         id=pool_id,
         seq=world.new_seq(),
         state="active",
-        state_time=call.now,
-        created=call.now,
+        state_time=now,
+        created=now,
         spec=spec,
         allocation="resizing",
-        allocation_time=call.now,
+        allocation_time=now,
         target_dedicated=dedicated,
         target_spot=spot,
+        logins=logins,
     )
-    world.stamp(pool, call.now)
-    world.add_pool(pool)
-    return created(pool, documents.pool_url(call.base, pool))
+    world.stamp(pool, now)
+    book = world.add_pool(pool)
+    if spec["enableAutoScale"]:
+        pool.autoscale_since = now
+        autoscale.start(world, book, now)
+    return pool
 
 
-def _specification(world: World, document: Document) -> Document:
-    refuse_unimplemented(document, NOT_IMPLEMENTED)
+def _logins(document: Document) -> dict[str, str]:
+    """The passwords of a pool's registries, which no document keeps."""
+    own = document.get("virtualMachineConfiguration", {}).get("containerConfiguration", {})
+    registry = document.get("startTask", {}).get("containerSettings", {}).get("registry")
+    return passwords([*own.get("containerRegistries", []), *([registry] if registry else [])])
+
+
+def specification(world: World, document: Document) -> Document:
+    """A pool's document with the service's defaults, checked; raises Fault."""
     if "virtualMachineConfiguration" not in document:
         raise Fault("MissingRequiredProperty", PropertyName="virtualMachineConfiguration")
+    autoscale.check(document)
     spec = {**DEFAULTS, **document}
     for name in ("id", *TARGETS):
         spec.pop(name, None)
-    return _canonical(world, spec)
+    spec = _canonical(world, spec)
+    check_targets(spec, *(int(document.get(name, 0)) for name in TARGETS))
+    return spec
 
 
 def _canonical(world: World, spec: Document) -> Document:
@@ -85,22 +124,40 @@ def _canonical(world: World, spec: Document) -> Document:
     if "networkConfiguration" in spec:
         spec["networkConfiguration"].setdefault("dynamicVNetAssignmentScope", "none")
         spec["networkConfiguration"].setdefault("enableAcceleratedNetworking", False)
+        endpoints.check(spec)
+    for extension in machine.get("extensions", []):
+        extension.pop("protectedSettings", None)
+    check_accounts(spec.get("userAccounts", []))
     for account in spec.get("userAccounts", []):
         account.pop("password", None)
         account.setdefault("elevationLevel", "nonadmin")
         account.get("linuxUserConfiguration", {}).pop("sshPrivateKey", None)
+    mounts.check(spec.get("mountConfiguration", []))
+    mounts.scrub(spec.get("mountConfiguration", []))
+    applications.check_references(world, spec.get("applicationPackageReferences", []))
     if "startTask" in spec:
         spec["startTask"] = start_task(spec["startTask"])
+        names = [account["name"] for account in spec.get("userAccounts", [])]
+        check_identity(spec["startTask"], "startTask/userIdentity", names)
     _check_slots(world, spec)
-    if wire.parse_duration(spec["resizeTimeout"]) < 300 * wire.SECOND:
-        raise invalid_property("resizeTimeout", spec["resizeTimeout"], "The least resize timeout is 5 minutes.")
+    _check_timeout(spec["resizeTimeout"])
     return spec
+
+
+def _check_timeout(timeout: str) -> None:
+    if wire.parse_duration(timeout) < 300 * wire.SECOND:
+        raise invalid_property("resizeTimeout", timeout, "The least resize timeout is 5 minutes.")
 
 
 def start_task(document: Document) -> Document:
     """A start task with the service's defaults."""
+    if not document["commandLine"].strip() and "containerSettings" not in document:
+        raise invalid_property("startTask/commandLine", "", "The command line cannot be empty.")
     check_resource_files(document.get("resourceFiles", []), "startTask/resourceFiles")
     scrub_registry(document)
+    if document.get("maxTaskRetryCount", 0) < -1:
+        count = document["maxTaskRetryCount"]
+        raise invalid_property("startTask/maxTaskRetryCount", count, "The least value is -1, for no limit.")
     identity = {"autoUser": {"scope": "pool", "elevationLevel": "nonadmin"}}
     return {"maxTaskRetryCount": 0, "waitForSuccess": True, "userIdentity": identity, **document}
 
@@ -113,37 +170,27 @@ def _check_slots(world: World, spec: Document) -> None:
         raise invalid_property("taskSlotsPerNode", slots, f"The value must be between 1 and {limit}.")
 
 
-def _check_targets(spec: Document, dedicated: int, spot: int) -> None:
-    for name, count in zip(TARGETS, (dedicated, spot), strict=True):
-        if count < 0:
-            raise invalid_property(name, count, "The value cannot be negative.")
-    if not spec["enableInterNodeCommunication"]:
-        return
-    if dedicated and spot:
-        raise invalid_property(
-            "targetLowPriorityNodes",
-            spot,
-            "A pool with inter-node communication cannot have both dedicated and spot nodes.",
-        )
-    if dedicated + spot > INTER_NODE_LIMIT:
-        reason = f"A pool with inter-node communication has at most {INTER_NODE_LIMIT} nodes."
-        raise invalid_property(TARGETS[bool(spot)], dedicated + spot, reason)
-
-
 def list_pools(world: World, call: Call) -> Reply:
     def rows(token: str) -> Iterator[Row]:
         after = number(token)
         for book in sorted(world.pools.values(), key=lambda book: book.record.seq):
             if book.record.seq > after:
-                yield Row(str(book.record.seq), documents.pool_document(book, call.base))
+                yield Row(str(book.record.seq), _document(world, book, call))
 
     return listing(call, "pools", rows)
+
+
+def _document(world: World, book: PoolBook, call: Call) -> Document:
+    document = documents.pool_document(book, call.base)
+    if statistics.asked(call):
+        document["stats"] = usage.statistics(world, book, call.base, call.now)
+    return document
 
 
 def get_pool(world: World, call: Call) -> Reply:
     book = world.pool(call.path[0])
     call.check(book.record, reading=True)
-    document = selected(documents.pool_document(book, call.base), call.query.get("$select", ""))
+    document = selected(_document(world, book, call), call.query.get("$select", ""))
     return element("pools", call.base, document, stamped(book.record))
 
 
@@ -155,22 +202,23 @@ def pool_exists(world: World, call: Call) -> Reply:
 
 def update_pool(world: World, call: Call) -> Reply:
     document = models.read("BatchPoolUpdateOptions", models.decode(call.body))
-    book = _changeable(world, call)
-    refuse_unimplemented(document, NOT_IMPLEMENTED)
+    book = changeable(world, call)
     frozen = [name for name in document if name not in ALWAYS_CHANGEABLE]
     if frozen and book.nodes:
         raise Fault("OperationInvalidForCurrentState", PropertyName=frozen[0], Reason="The pool has nodes.")
+    logins = _logins(document)
     spec = _canonical(world, {**book.record.spec, **document})
-    _check_targets(spec, book.record.target_dedicated, book.record.target_spot)
+    book.record.logins = {**book.record.logins, **logins}
+    check_targets(spec, book.record.target_dedicated, book.record.target_spot)
     return _respecified(world, call, book, spec, 200)
 
 
 def replace_pool_properties(world: World, call: Call) -> Reply:
     """Start task, packages and metadata as given; an omitted start task is removed."""
     document = models.read("BatchPoolReplaceOptions", models.decode(call.body))
-    book = _changeable(world, call)
-    refuse_unimplemented(document, NOT_IMPLEMENTED)
-    kept = {name: value for name, value in book.record.spec.items() if name not in ("startTask", "metadata")}
+    book = changeable(world, call)
+    replaced = ("startTask", "metadata", "applicationPackageReferences")
+    kept = {name: value for name, value in book.record.spec.items() if name not in replaced}
     return _respecified(world, call, book, _canonical(world, {**kept, **document}), 204)
 
 
@@ -181,24 +229,22 @@ def _respecified(world: World, call: Call, book: PoolBook, spec: Document, statu
     return accepted(book.record, documents.pool_url(call.base, book.record), status)
 
 
-def _changeable(world: World, call: Call) -> PoolBook:
-    book = world.pool(call.path[0])
-    call.check(book.record)
-    if book.record.state == "deleting":
-        raise Fault("PoolBeingDeleted")
-    return book
-
-
 def delete_pool(world: World, call: Call) -> Reply:
-    book = _changeable(world, call)
-    world.move(book.record, states.POOL, "delete", call.now)
-    _allocate(book.record, "delete", call.now)
-    book.record.target_dedicated = book.record.target_spot = 0
+    book = changeable(world, call)
+    end(world, book, call.now)
     world.stamp(book.record, call.now)
-    for node in tuple(book.nodes.values()):
-        nodes.leave(world, book, node, "requeue", call.now)
-    world.save_pool(book)
     return accepted(book.record, documents.pool_url(call.base, book.record))
+
+
+def end(world: World, book: PoolBook, now: int) -> None:
+    """A pool is to go, with all its nodes."""
+    world.move(book.record, states.POOL, "delete", now)
+    allocate(book.record, "delete", now)
+    book.record.target_dedicated = book.record.target_spot = 0
+    book.record.autoscale_next = 0
+    for node in tuple(book.nodes.values()):
+        nodes.leave(world, book, node, "requeue", now)
+    world.save_pool(book)
 
 
 def resize_pool(world: World, call: Call) -> Reply:
@@ -207,9 +253,13 @@ def resize_pool(world: World, call: Call) -> Reply:
     if not any(name in document for name in TARGETS):
         raise Fault("MissingRequiredProperty", PropertyName=TARGETS[0])
     pool = book.record
+    if pool.spec["enableAutoScale"]:
+        raise Fault("OperationNotValidOnPool", Reason="Automatic scaling is enabled on the pool.")
+    if "resizeTimeout" in document:
+        _check_timeout(document["resizeTimeout"])
     dedicated = document.get(TARGETS[0], pool.target_dedicated)
     spot = document.get(TARGETS[1], pool.target_spot)
-    _check_targets(pool.spec, dedicated, spot)
+    check_targets(pool.spec, dedicated, spot)
     pool.target_dedicated, pool.target_spot = dedicated, spot
     pool.deallocation = document.get("nodeDeallocationOption", "requeue")
     pool.resize_errors = []
@@ -219,31 +269,25 @@ def resize_pool(world: World, call: Call) -> Reply:
 
 
 def _resizing(world: World, call: Call, book: PoolBook) -> Reply:
-    _allocate(book.record, "resize", call.now)
+    begin(world, book, call.now)
     world.stamp(book.record, call.now)
-    world.save_pool(book)
     return accepted(book.record, documents.pool_url(call.base, book.record))
 
 
 def _steady(world: World, call: Call) -> PoolBook:
-    book = _changeable(world, call)
+    book = changeable(world, call)
     if book.record.allocation != "steady":
         raise Fault("PoolBeingResized")
     return book
 
 
-def _allocate(pool: Pool, event: str, now: int) -> None:
-    pool.allocation = states.after(states.ALLOCATION, pool.allocation, event)
-    pool.allocation_time = now
-
-
 def stop_pool_resize(world: World, call: Call) -> Reply:
     """The targets become what there is."""
-    book = _changeable(world, call)
+    book = changeable(world, call)
     pool = book.record
     if pool.allocation != "resizing":
         raise Fault("OperationInvalidForCurrentState", Reason="The pool is not being resized.")
-    _allocate(pool, "stop", call.now)
+    allocate(pool, "stop", call.now)
     stopped = {"code": "ResizeStopped", "message": "Desired number of nodes could not be allocated: resize stopped."}
     pool.resize_errors = [stopped]
     world.stamp(pool, call.now)
@@ -257,11 +301,16 @@ def remove_nodes(world: World, call: Call) -> Reply:
     names = document["nodeList"]
     if not 1 <= len(names) <= REMOVE_LIMIT:
         raise invalid_property("nodeList", len(names), f"The list must have 1 to {REMOVE_LIMIT} node ids.")
+    if "resizeTimeout" in document:
+        _check_timeout(document["resizeTimeout"])
+        book.record.spec = {**book.record.spec, "resizeTimeout": document["resizeTimeout"]}
     chosen = [world.node(book.key, name)[1] for name in dict.fromkeys(names)]
+    book.record.resize_errors = []
+    staying = [node for node in chosen if node.state != "leavingpool"]
     for node in chosen:
         nodes.leave(world, book, node, document.get("nodeDeallocationOption", "requeue"), call.now)
-    book.record.target_dedicated -= sum(node.dedicated for node in chosen)
-    book.record.target_spot -= sum(not node.dedicated for node in chosen)
+    book.record.target_dedicated -= sum(node.dedicated for node in chosen if node in staying)
+    book.record.target_spot -= sum(not node.dedicated for node in chosen if node in staying)
     book.record.target_dedicated = max(book.record.target_dedicated, 0)
     book.record.target_spot = max(book.record.target_spot, 0)
     return _resizing(world, call, book)

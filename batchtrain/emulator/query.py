@@ -56,9 +56,16 @@ PROPERTIES: Mapping[str, frozenset[str]] = {
         " usesTaskDependencies constraints executionInfo",
         "tasks": "id displayName url eTag lastModified creationTime state stateTransitionTime previousState"
         " previousStateTransitionTime commandLine requiredSlots constraints affinityInfo executionInfo nodeInfo",
+        "jobschedules": "id displayName url eTag lastModified creationTime state stateTransitionTime previousState"
+        " previousStateTransitionTime schedule executionInfo",
+        "jobpreparationandreleasetaskstatuslist": "poolId nodeId nodeUrl jobPreparationTaskExecutionInfo"
+        " jobReleaseTaskExecutionInfo",
         "files": "name url isDirectory properties",
         "supportedimages": "nodeAgentSKUId imageReference osType verificationType batchSupportEndOfLife",
         "poolnodecounts": "poolId",
+        "applications": "",
+        "extensions": "",
+        "poolusagemetrics": "poolId vmSize startTime endTime totalCoreHours",
     }.items()
 }
 """What the lists can be filtered by; names are case-sensitive, and any other name is refused."""
@@ -220,10 +227,15 @@ def value_at(document: Document, path: str) -> Any:
 
 def selected(document: dict[str, Any], select: str) -> dict[str, Any]:
     """Only the properties $select names (all without one)."""
-    names = {name.strip().partition("/")[0] for name in select.split(",") if name.strip()}
+    names = selection(select)
     if not names:
         return document
     return {name: value for name, value in document.items() if name in names or name.startswith("odata.")}
+
+
+def selection(select: str) -> frozenset[str]:
+    """The properties that $select names."""
+    return frozenset(name.strip().partition("/")[0] for name in select.split(",") if name.strip())
 
 
 # Paging --------------------------------------------------------------------------------------------------------------
@@ -239,7 +251,7 @@ class Row(NamedTuple):
 def listing(call: Call, kind: str, rows: Callable[[str], Iterable[Row]], limit: int = MAX_PAGE) -> Reply:
     """One page. `rows(token)` gives the rows after a token ("" is the beginning), in a stable order."""
     size = page_size(call, limit)
-    keep = parse_filter(call.query["$filter"], PROPERTIES[kind]) if call.query.get("$filter") else None
+    keep = parse_filter(call.query["$filter"], PROPERTIES.get(kind, frozenset())) if call.query.get("$filter") else None
     select = call.query.get("$select", "")
     page: list[dict[str, Any]] = []
     last = ""

@@ -5,13 +5,28 @@ A report names the run it is about; one that comes late, of a run that was given
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from batchtrain.emulator import endings, lines, nodes, scheduler, states, wire
-from batchtrain.emulator.machine.types import Exit, NodeUp
+from batchtrain.emulator import (
+    autoscale,
+    endings,
+    launching,
+    lines,
+    nodes,
+    preparation,
+    scheduler,
+    schedules,
+    states,
+    usage,
+    users,
+    wire,
+)
+from batchtrain.emulator.documents import job_directory
+from batchtrain.emulator.machine.types import UPLOAD_FAILED, Exit, NodeUp
 from batchtrain.emulator.records import Instance, Node, Task
-from batchtrain.emulator.world import Deadline, JobBook, PoolBook, World, job_wall_clock, task_document
+from batchtrain.emulator.world import Deadline, JobBook, PoolBook, World, job_wall_clock, resize_end, task_document
 
 MAX_LOSSES = 5
 """Deaths in a row, with no command that came to its end between them, after which a node is given up."""
@@ -50,7 +65,9 @@ def _make_nodes(world: World, book: PoolBook, kinds: Iterable[bool], now: int, d
     not_before = now + int(delay * wire.SECOND) if delay else 0
     if not_before:
         world.add_deadline(Deadline(not_before, book.record.seq, "boot", book.key))
-    for dedicated in kinds:
+    taken = {node.place for node in book.nodes.values()}
+    places = (place for place in itertools.count() if place not in taken)
+    for dedicated, place in zip(kinds, places, strict=False):
         seq = world.new_seq()
         node_id = world.new_node_id(seq, dedicated=dedicated)
         node = Node(
@@ -64,6 +81,7 @@ def _make_nodes(world: World, book: PoolBook, kinds: Iterable[bool], now: int, d
             hostname=f"{node_id[:16].replace('_', '-')}{node_id[-2:].replace('_', '-')}",
             dedicated=dedicated,
             not_before=not_before,
+            place=place,
         )
         world.add_node(book, node)
 
@@ -76,6 +94,8 @@ def _drop_nodes(world: World, effect: scheduler.DropNodes, now: int) -> None:
 
 def _settle_pool(world: World, effect: scheduler.SettlePool, now: int) -> None:
     book = world.pools[effect.pool]
+    if book.record.state == "deleting":
+        return  # by an effect before this one: with its job
     if book.record.allocation == "stopping":
         book.record.target_dedicated = book.current(dedicated=True)
         book.record.target_spot = book.current(dedicated=False)
@@ -87,6 +107,8 @@ def _settle_pool(world: World, effect: scheduler.SettlePool, now: int) -> None:
 def _fail_resize(world: World, effect: scheduler.FailResize, now: int) -> None:
     """The pool settles for what it has."""
     book = world.pools[effect.pool]
+    if book.record.state == "deleting":
+        return
     book.record.resize_errors = [{"code": effect.code, "message": effect.message}]
     book.record.allocation, book.record.allocation_time = "steady", now
     world.save_pool(book)
@@ -116,7 +138,26 @@ def _run_start_task(world: World, effect: scheduler.RunStartTask, now: int) -> N
 
 
 def _shutdown_node(world: World, effect: scheduler.ShutdownNode, now: int) -> None:
+    preparation.node_lost(world, effect.node)
     _phase(world, effect.pool, effect.node, "stopping")
+
+
+def _wipe_node(world: World, effect: scheduler.WipeNode, now: int) -> None:
+    """What was on it is gone: its tasks' files, its users."""
+    node = world.pools[effect.pool].nodes[effect.node]
+    node.users, node.recent = {}, []
+    world.forget_preparations(node.id)
+    _phase(world, effect.pool, effect.node, "stopping")
+
+
+def _hold_node(world: World, effect: scheduler.HoldNode, now: int) -> None:
+    """It goes when nothing is retained on it any more."""
+    node = world.pools[effect.pool].nodes[effect.node]
+    until = nodes.retained_until(world, node)
+    node.hold = "holding" if until > now else ""
+    if node.hold:
+        world.add_deadline(Deadline(until, node.seq, "hold", node.id))
+    world.save_node(node)
 
 
 def _remove_node(world: World, effect: scheduler.RemoveNode, now: int) -> None:
@@ -137,10 +178,15 @@ def _assign(world: World, effect: scheduler.Assign, now: int) -> None:
         return
     book.ready.pop(task.seq, None)
     world.hints.pop(task.seq, None)
-    world.set_task_state(book, task, "assign", now)
     task.run += 1
-    task.start, task.end, task.exit_code, task.failure = now, 0, None, None
-    task.instances = [Instance(node=node, phase_time=now) for node in effect.nodes]
+    task.start = task.end = 0
+    task.exit_code = task.failure = None
+    task.instances = [_instance(world, book, node_id, now) for node_id in effect.nodes]
+    if any(instance.phase == "preparing" for instance in task.instances):
+        world.set_task_state(book, task, "prepare", now)
+    else:
+        world.set_task_state(book, task, "assign", now)
+        preparation.started(world, book, task, now)
     book.running[task.seq] = task
     for node_id in effect.nodes:
         pool = world.pool_of_node[node_id]
@@ -150,9 +196,16 @@ def _assign(world: World, effect: scheduler.Assign, now: int) -> None:
         if node.state == "idle":
             world.move(node, states.NODE, "busy", now)
         world.save_node(node)
-    if task.wall_clock:
-        world.add_deadline(Deadline(now + task.wall_clock, task.seq, "task", book.key, effect.task, task.run))
     world.save_task(task)
+
+
+def _instance(world: World, book: JobBook, node_id: str, now: int) -> Instance:
+    """One node's part; where the job was not prepared yet, it waits for that."""
+    node = world.pool_of_node[node_id].nodes[node_id]
+    if preparation.prepared(book, node):
+        return Instance(node=node_id, phase_time=now)
+    preparation.request(world, book, node, now)
+    return Instance(node=node_id, phase="preparing", phase_time=now)
 
 
 def _still_possible(world: World, book: JobBook, task: Task, node_ids: tuple[str, ...]) -> bool:
@@ -189,6 +242,35 @@ def _end_scope(world: World, effect: scheduler.EndScope, now: int) -> None:
         _conclude_if_over(world, effect.task, now)
 
 
+def _preempt(world: World, effect: scheduler.Preempt, now: int) -> None:
+    if effect.task.run == effect.run:
+        endings.condemn(world, effect.task, "requeue", now)
+
+
+def _run_on_node(world: World, effect: scheduler.RunOnNode, now: int) -> None:
+    preparation.begin(world, effect.place, effect.kind, now)
+
+
+def _end_on_node(world: World, effect: scheduler.EndOnNode, now: int) -> None:
+    preparation.end_scope(world, effect.place, effect.kind, effect.run)
+
+
+def _release_job(world: World, effect: scheduler.ReleaseJob, now: int) -> None:
+    preparation.release(world, world.jobs[effect.job], now)
+
+
+def _make_job(world: World, effect: scheduler.MakeJob, now: int) -> None:
+    schedules.make_job(world, world.schedules[effect.schedule], now)
+
+
+def _end_schedule(world: World, effect: scheduler.EndSchedule, now: int) -> None:
+    schedules.end(world, world.schedules[effect.schedule], now)
+
+
+def _settle_schedule(world: World, effect: scheduler.SettleSchedule, now: int) -> None:
+    schedules.settle(world, world.schedules[effect.schedule], now)
+
+
 def _time_up(world: World, effect: scheduler.TimeUp, now: int) -> None:
     _TIME_UP[effect.deadline.what](world, effect.deadline, now)
 
@@ -212,6 +294,27 @@ def _task_time_up(world: World, deadline: Deadline, now: int) -> None:
         endings.condemn(world, task, "terminate", now, endings.task_ended(message))
 
 
+def _resize_time_up(world: World, deadline: Deadline, now: int) -> None:
+    """A resize that took too long: nodes that are not there yet are given up."""
+    book = world.pools.get(deadline.key)
+    if book is None or book.record.seq != deadline.seq or book.record.state != "active":
+        return
+    if book.record.allocation != "resizing" or resize_end(book.record) > now:
+        return
+    for node in tuple(book.nodes.values()):
+        if node.state == "creating" and node.phase == "down":
+            nodes.leave(world, book, node, "requeue", now)
+    message = f"{NOT_ALLOCATED} as the resize timeout was reached"
+    _fail_resize(world, scheduler.FailResize(book.key, "AllocationTimedOut", message), now)
+
+
+def _hold_over(world: World, deadline: Deadline, now: int) -> None:
+    found = _node(world, deadline.key)
+    if found is not None and found[1].hold == "holding":
+        found[1].hold = "retaineddata"  # what it held for may have changed meanwhile: it is looked at again
+        world.save_node(found[1])
+
+
 def _may_boot(world: World, deadline: Deadline, now: int) -> None:
     book = world.pools.get(deadline.key)
     for node in tuple(book.nodes.values()) if book else ():
@@ -223,7 +326,15 @@ def _may_boot(world: World, deadline: Deadline, now: int) -> None:
 _TIME_UP: dict[str, Callable[[World, Deadline, int], None]] = {
     "job": _job_time_up,
     "task": _task_time_up,
+    "again": endings.rested,
+    "files": endings.retained,
+    "noderun": preparation.time_up,
+    "schedule": schedules.time_up,
     "boot": _may_boot,
+    "resize": _resize_time_up,
+    "hold": _hold_over,
+    "autoscale": autoscale.time_up,
+    "user": users.time_up,
 }
 
 
@@ -231,8 +342,10 @@ def _settle_job(world: World, effect: scheduler.SettleJob, now: int) -> None:
     book = world.jobs[effect.job]
     job = book.record
     if job.state == "deleting":
+        directory = job_directory(job) if job.schedule else f"workitems/{job.id}"
         for pool in world.pools.values():
-            world.rubbish += [(node.root, f"workitems/{job.id}") for node in pool.nodes.values() if node.root]
+            world.rubbish += [(node.root, directory) for node in pool.nodes.values() if node.root]
+        launching.end_pool(world, book, now)
         world.drop_job(book)
         return
     previous = job.previous, job.previous_time
@@ -241,6 +354,9 @@ def _settle_job(world: World, effect: scheduler.SettleJob, now: int) -> None:
     job.previous, job.previous_time = previous
     if job.state == "completed":
         job.ended = now
+        launching.end_pool(world, book, now)
+        if schedule := world.schedule_of.get(job.schedule):
+            world.touch_schedule(schedule.key)
     world.save_job(book)
 
 
@@ -257,6 +373,8 @@ _BEGIN: dict[type, Callable[[World, Any, int], None]] = {
     scheduler.BootNode: _boot_node,
     scheduler.RunStartTask: _run_start_task,
     scheduler.ShutdownNode: _shutdown_node,
+    scheduler.WipeNode: _wipe_node,
+    scheduler.HoldNode: _hold_node,
     scheduler.RemoveNode: _remove_node,
     scheduler.Assign: _assign,
     scheduler.Refuse: _refuse,
@@ -264,6 +382,13 @@ _BEGIN: dict[type, Callable[[World, Any, int], None]] = {
     scheduler.RunCoordination: _run_coordination,
     scheduler.RunApplication: _run_application,
     scheduler.EndScope: _end_scope,
+    scheduler.Preempt: _preempt,
+    scheduler.RunOnNode: _run_on_node,
+    scheduler.EndOnNode: _end_on_node,
+    scheduler.ReleaseJob: _release_job,
+    scheduler.MakeJob: _make_job,
+    scheduler.EndSchedule: _end_schedule,
+    scheduler.SettleSchedule: _settle_schedule,
     scheduler.TimeUp: _time_up,
     scheduler.SettleJob: _settle_job,
     scheduler.EndJob: _end_job,
@@ -281,6 +406,7 @@ def node_up(world: World, node_id: str, up: NodeUp, now: int) -> None:
     node.phase, node.booted = "up", now
     node.root, node.root_inside = str(up.root), up.root_inside
     node.environment, node.isolation = dict(up.environment), up.isolation
+    node.address = up.address or node.address
     if node.state == "starting":
         world.move(node, states.NODE, "up", now)
         if "startTask" not in book.record.spec:
@@ -308,19 +434,34 @@ def node_failed(world: World, node_id: str, message: str, now: int) -> None:
         _unusable(world, node, message, now)
 
 
+def node_unfit(world: World, node_id: str, code: str, message: str, now: int) -> None:
+    """A node came up but can never take a task: an application package of its pool cannot be had."""
+    found = _node(world, node_id)
+    if found is None or found[1].phase != "booting":
+        return
+    _, node = found
+    node.phase = "down"
+    if node.state == "leavingpool":
+        world.save_node(node)
+    else:
+        _unusable(world, node, message, now, code)
+
+
 def node_lost(world: World, node_id: str, now: int) -> None:
     """A node died by itself: what ran on it is requeued, and it boots again."""
     found = _node(world, node_id)
-    if found is None or found[1].phase in ("down", "removing", "stopping"):
+    if found is None or found[1].phase in ("down", "unwiped", "removing", "stopping"):
         return
     book, node = found
-    node.phase = "down"
+    node.phase = "unwiped" if node.state == "reimaging" else "down"
     node.losses += 1
+    preparation.node_lost(world, node_id)
     for task in tuple(book.running[node.id].values()):
         endings.condemn(world, task, "requeue", now)
         for instance in task.instances:
             if instance.node == node.id:
                 _gone(instance, now)
+        world.save_task(task)
         _conclude_if_over(world, task, now)
     if states.allows(states.NODE, node.state, "lost"):
         world.move(node, states.NODE, "lost", now)
@@ -339,6 +480,7 @@ def node_preempted(world: World, node_id: str, seconds: float | None, now: int) 
     world.move(node, states.NODE, "preempt", now)
     node.losses = 0
     node.start, node.errors = {}, []
+    world.forget_preparations(node.id)
     node.not_before = wire.FOREVER if seconds is None else now + max(int(seconds * wire.SECOND), 1)
     if seconds is not None:
         world.add_deadline(Deadline(node.not_before, book.record.seq, "boot", book.key))
@@ -353,10 +495,13 @@ def node_broken(world: World, node_id: str, now: int) -> None:
 
 
 def node_down(world: World, node_id: str, now: int) -> None:
-    """A node was shut down to boot again."""
+    """A node was shut down, to boot again or to be deallocated."""
     if found := _node(world, node_id):
-        _, node = found
+        book, node = found
         node.phase = "down"
+        if node.state == "deallocating":
+            usage.keep(world, book, node, now)
+            world.move(node, states.NODE, "down", now)
         world.save_node(node)
 
 
@@ -364,6 +509,7 @@ def node_removed(world: World, node_id: str, now: int) -> None:
     """Nothing of a node is left."""
     if found := _node(world, node_id):
         book, node = found
+        usage.keep(world, book, node, now)
         world.drop_node(book, node)
         world.touch_pool(book.key)
 
@@ -375,7 +521,7 @@ def start_task_ended(world: World, node_id: str, boot: int, outcome: Exit, now: 
         return
     book, node = found
     spec = book.record.spec.get("startTask", {})
-    failure = _failure(outcome)
+    failure = endings.failure_of(outcome)
     node.phase = "up"
     node.start |= {"state": "completed", "endTime": wire.timestamp(now)}
     node.start["result"] = "success" if failure is None else "failure"
@@ -383,6 +529,8 @@ def start_task_ended(world: World, node_id: str, boot: int, outcome: Exit, now: 
         node.start["exitCode"] = outcome.code
     if failure is not None:
         node.start["failureInfo"] = failure
+    if outcome.container is not None:
+        node.start["containerInfo"] = dict(outcome.container)
     if node.state == "waitingforstarttask":
         most = spec.get("maxTaskRetryCount", 0)
         again = failure is not None and outcome.code is not None and (most < 0 or node.start["retryCount"] < most)
@@ -405,9 +553,9 @@ def _ready(world: World, node: Node, now: int) -> None:
         world.move(node, states.NODE, "offline", now)
 
 
-def _unusable(world: World, node: Node, message: str, now: int) -> None:
+def _unusable(world: World, node: Node, message: str, now: int, code: str = "NodeUnusable") -> None:
     node.state, node.state_time = "unusable", now
-    node.errors = [{"code": "NodeUnusable", "message": message}]
+    node.errors = [{"code": code, "message": message}]
     world.save_node(node)
 
 
@@ -425,7 +573,8 @@ def coordination_ended(world: World, task: Task, run: int, number: int, outcome:
         return
     _step(world, task, number, "exit", now)
     instance = task.instances[number]
-    instance.exit_code, instance.failure = outcome.code, _failure(outcome)
+    instance.exit_code, instance.failure = outcome.code, endings.failure_of(outcome)
+    instance.container = endings.container_of(outcome)
     if instance.failure is None:
         if number == 0:
             instance.exit_code = None
@@ -443,7 +592,8 @@ def application_ended(world: World, task: Task, run: int, outcome: Exit, now: in
         return
     _step(world, task, 0, "exit", now)
     primary = task.instances[0]
-    primary.exit_code, primary.failure, primary.end = outcome.code, _failure(outcome), now
+    primary.exit_code, primary.failure, primary.end = outcome.code, endings.failure_of(outcome), now
+    primary.container = endings.container_of(outcome)
     _end_run(world, task, outcome.code, primary.failure, outcome.code is not None, now)
 
 
@@ -451,6 +601,8 @@ def _end_run(world: World, task: Task, code: int | None, failure: dict[str, Any]
     """What a command's end means for the task. Only a command that ran and failed is tried again."""
     if task.verdict:
         return
+    if failure is not None and failure["code"].startswith(UPLOAD_FAILED):
+        ran = False  # its output files could not be uploaded: running it again is no help
     retry = failure is not None and ran and (task.max_retries < 0 or task.retries < task.max_retries)
     task.verdict = "retry" if retry else "exit"
     task.exit_code, task.failure, task.end = code, failure, now
@@ -504,24 +656,29 @@ def _conclude_if_over(world: World, task: Task, now: int) -> None:
         endings.conclude(world, book, task, now)
 
 
-def _failure(outcome: Exit) -> dict[str, Any] | None:
-    if outcome.failure is not None:
-        return endings.failed_to_run(outcome.failure, outcome.message, outcome.category)
-    return None if outcome.code == 0 else endings.exited_with(outcome.code or 0)
-
-
 # Waking up -----------------------------------------------------------------------------------------------------------
+
+STAYING = ("creating", "leavingpool", "unusable", "reimaging", "deallocated", "preempted")
+"""States that a node is still in after the emulator was down."""
 
 
 def wake(world: World, now: int) -> None:
     """After a start, no process of any node lives: nodes boot again, and what ran is requeued once."""
     for book in world.pools.values():
         for node in book.nodes.values():
-            node.phase = "down"
-            if node.state not in ("creating", "leavingpool", "unusable"):
+            node.phase = "unwiped" if node.state == "reimaging" else "down"
+            node.hold = "retaineddata" if node.hold else ""
+            if node.state == "deallocating":
+                usage.keep(world, book, node, now)
+                world.move(node, states.NODE, "down", now)
+            if node.state not in STAYING:
                 node.state, node.state_time = "unknown", now
             node.start = {}
             world.save_node(node)
+    for node_id in world.jobs_of_node:
+        preparation.node_lost(world, node_id)
+    for schedule in world.schedules.values():
+        schedules.remind(world, schedule, now)
     for job in world.jobs.values():
         _wake_job(world, job.key, now)
         world.touch_job(job.key)
@@ -529,13 +686,17 @@ def wake(world: World, now: int) -> None:
 
 def _wake_job(world: World, key: str, now: int) -> None:
     book = world.jobs[key]
+    for dependency in book.met:
+        lines.satisfy_key(book, dependency)
     for task in book.order:
-        if task.state == "completed" and task.satisfies:
-            lines.satisfy(book, task)
+        if task.state == "completed":
+            if task.satisfies:
+                lines.satisfy(book, task)
+            endings.retain(world, book, task)
     for task in book.order:
         if task.state == "active":
             lines.enqueue(book, task, _spec_if_dependent(book.record.spec, task))
-        elif task.state == "running":
+        elif task.state in states.UNDER_WAY:
             book.running[task.seq] = task
             task.verdict = task.verdict or "requeue"
             for instance in task.instances:

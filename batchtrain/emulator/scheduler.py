@@ -6,11 +6,14 @@ on those that need one.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Callable, Iterator
+from itertools import islice
 from typing import NamedTuple
 
-from batchtrain.emulator.records import Node, Task
-from batchtrain.emulator.world import Deadline, JobBook, PoolBook, Touched, World
+from batchtrain.emulator import preparation, quotas, recurrence
+from batchtrain.emulator.records import JobNode, Node, Task
+from batchtrain.emulator.world import Deadline, JobBook, PoolBook, ScheduleBook, Touched, World
 
 
 class CreateNodes(NamedTuple):
@@ -49,7 +52,21 @@ class RunStartTask(NamedTuple):
 
 
 class ShutdownNode(NamedTuple):
-    """Before a reboot."""
+    """Before a reboot, or for as long as it is deallocated."""
+
+    pool: str
+    node: str
+
+
+class WipeNode(NamedTuple):
+    """Shut down with its directory deleted, before a reimaged node boots."""
+
+    pool: str
+    node: str
+
+
+class HoldNode(NamedTuple):
+    """A node that goes only when its tasks' retention times are over, and whose tasks have ended."""
 
     pool: str
     node: str
@@ -103,6 +120,50 @@ class EndScope(NamedTuple):
     instance: int
 
 
+class Preempt(NamedTuple):
+    """A task gives its slots to a more urgent job's."""
+
+    task: Task
+    run: int
+
+
+class RunOnNode(NamedTuple):
+    """A job's preparation or release task (`kind`) on one node."""
+
+    place: JobNode
+    kind: str
+
+
+class EndOnNode(NamedTuple):
+    """What a preparation or release task left behind is ended."""
+
+    place: JobNode
+    kind: str
+    run: int
+
+
+class ReleaseJob(NamedTuple):
+    """A job that is over takes leave of its nodes."""
+
+    job: str
+
+
+class MakeJob(NamedTuple):
+    """A job schedule makes its next job."""
+
+    schedule: str
+
+
+class EndSchedule(NamedTuple):
+    """A job schedule has nothing more to do."""
+
+    schedule: str
+
+
+class SettleSchedule(NamedTuple):
+    schedule: str
+
+
 class TimeUp(NamedTuple):
     deadline: Deadline
 
@@ -125,6 +186,8 @@ Effect = (
     | BootNode
     | RunStartTask
     | ShutdownNode
+    | WipeNode
+    | HoldNode
     | RemoveNode
     | Assign
     | Refuse
@@ -132,6 +195,13 @@ Effect = (
     | RunCoordination
     | RunApplication
     | EndScope
+    | Preempt
+    | RunOnNode
+    | EndOnNode
+    | ReleaseJob
+    | MakeJob
+    | EndSchedule
+    | SettleSchedule
     | TimeUp
     | SettleJob
     | EndJob
@@ -143,7 +213,14 @@ def due(world: World, touched: Touched) -> tuple[Effect, ...]:
     return (
         *(TimeUp(deadline) for deadline in touched.expired),
         *(effect for task in touched.tasks for effect in task_due(task)),
-        *(effect for key in touched.jobs if key in world.jobs for effect in job_due(world.jobs[key])),
+        *(effect for place in touched.job_nodes for effect in job_node_due(place)),
+        *(effect for key in touched.jobs if key in world.jobs for effect in job_due(world, world.jobs[key])),
+        *(
+            effect
+            for key in touched.schedules
+            if key in world.schedules
+            for effect in schedule_due(world.schedules[key], touched.now)
+        ),
         *(effect for key in touched.pools if key in world.pools for effect in pool_due(world, world.pools[key])),
     )
 
@@ -162,6 +239,8 @@ def task_due(task: Task) -> Iterator[Effect]:
         return
     if not task.instances or task.instances[0].phase == "ended":
         return
+    if task.state == "preparing":
+        return
     ready = "coordinated" if task.gang else "assigned"
     if all(instance.phase == ready for instance in task.instances):
         yield RunApplication(task, task.run)
@@ -177,13 +256,49 @@ def task_due(task: Task) -> Iterator[Effect]:
 # Jobs ----------------------------------------------------------------------------------------------------------------
 
 
-def job_due(book: JobBook) -> Iterator[Effect]:
+def job_due(world: World, book: JobBook) -> Iterator[Effect]:
     """A job in passage settles when nothing of it runs; a job that ends with its tasks ends."""
     job = book.record
-    if (job.state in ("disabling", "terminating", "deleting") and not book.running) or job.state == "enabling":
+    if job.state in ("terminating", "deleting"):
+        yield from _job_over(world, book)
+    elif (job.state == "disabling" and not book.running) or job.state == "enabling":
         yield SettleJob(book.key)
     elif job.state == "active" and job.spec.get("onAllTasksComplete") == "terminatejob" and all_complete(book):
         yield EndJob(book.key, "AllTasksComplete")
+
+
+def _job_over(world: World, book: JobBook) -> Iterator[Effect]:
+    """Its tasks end first, then it is released on every node it was prepared on."""
+    if book.record.forced:
+        yield SettleJob(book.key)
+    elif not book.running:
+        steps = {preparation.next_step(world, book, place) for place in book.nodes.values()}
+        if steps & {"stop", "start"}:
+            yield ReleaseJob(book.key)
+        elif "wait" not in steps:
+            yield SettleJob(book.key)
+
+
+def job_node_due(place: JobNode) -> Iterator[Effect]:
+    """The preparation or release task to run on a node, or to end there."""
+    for kind, run in preparation.runs_of(place):
+        if run.phase == "due":
+            yield RunOnNode(place, kind)
+        elif run.phase == "exited":
+            yield EndOnNode(place, kind, run.run)
+
+
+def schedule_due(book: ScheduleBook, now: int) -> Iterator[Effect]:
+    """What a job schedule does now: make a job, end, or be gone with its last job."""
+    key, state = book.key, book.record.state
+    if (state == "terminating" and book.active_job is None) or (state == "deleting" and not book.jobs):
+        yield SettleSchedule(key)
+    elif state == "active" and book.active_job is None:
+        match recurrence.next_step(book.record, now):
+            case "make":
+                yield MakeJob(key)
+            case "end":
+                yield EndSchedule(key)
 
 
 def all_complete(book: JobBook) -> bool:
@@ -228,13 +343,14 @@ def _resize_due(world: World, book: PoolBook) -> Iterator[Effect]:
 
 
 def _grow(world: World, book: PoolBook, dedicated: int, spot: int) -> Effect:
-    """As many nodes as the quota allows."""
-    room = world.node_quota - len(world.pool_of_node)
-    if room <= 0:
-        message = f"The specified account has reached its quota of {world.node_quota} nodes."
-        return FailResize(book.key, "AccountCoreQuotaReached", message)
-    dedicated = min(dedicated, room)
-    return CreateNodes(book.key, dedicated, min(spot, room - dedicated))
+    """As many nodes as the quotas allow."""
+    room = quotas.room(world, book)
+    allowed = min(dedicated, room.dedicated), min(spot, room.spot)
+    allowed = allowed[0], min(allowed[1], max(room.nodes - allowed[0], 0))
+    if sum(allowed) > 0:
+        return CreateNodes(book.key, *allowed)
+    refusal = quotas.reached(world, room, dedicated=dedicated > 0)
+    return FailResize(book.key, refusal.code, refusal.message)
 
 
 def _surplus(book: PoolBook, missing: dict[bool, int]) -> tuple[str, ...]:
@@ -247,17 +363,28 @@ def _surplus(book: PoolBook, missing: dict[bool, int]) -> tuple[str, ...]:
     return tuple(chosen)
 
 
+GOING = ("leavingpool", "rebooting", "reimaging", "deallocating")
+
+
 def node_due(book: PoolBook, node: Node) -> Iterator[Effect]:
     """The next thing the machine must do for a node."""
     busy = bool(book.running[node.id])
+    if node.hold and node.state in GOING:
+        if node.hold == "retaineddata" and not busy:
+            yield HoldNode(book.key, node.id)
+        return
     match node.state, node.phase:
-        case ("creating" | "rebooting" | "unknown" | "preempted", "down") if not node.not_before:
+        case ("creating" | "rebooting" | "reimaging" | "unknown" | "preempted" | "starting", "down") if (
+            not node.not_before
+        ):
             yield BootNode(book.key, node.id)
-        case ("rebooting", "up" | "starting") if not busy:
+        case ("rebooting", "up" | "starting") | ("deallocating", "up" | "starting" | "down") if not busy:
             yield ShutdownNode(book.key, node.id)
+        case ("reimaging", "up" | "starting" | "unwiped") if not busy:
+            yield WipeNode(book.key, node.id)
         case ("waitingforstarttask", "up"):
             yield RunStartTask(book.key, node.id)
-        case ("leavingpool", "down" | "up" | "starting") if not busy:
+        case ("leavingpool", "down" | "up" | "starting" | "unwiped") if not busy:
             yield RemoveNode(book.key, node.id)
 
 
@@ -268,29 +395,116 @@ LOOK_AHEAD = 32
 """Tasks per job that are looked at for a reason why they can never start, when every slot is taken."""
 
 
+MISSES = 256
+"""Tasks per job that find no room, after which those behind them are not looked at: they have to wait their turn."""
+
+
+class Free:
+    """The free slots of a pool's nodes that take tasks, as they are given away."""
+
+    def __init__(self, slots: dict[str, int]) -> None:
+        self.slots = slots
+        self.open = sum(slots.values())
+        self.given: set[int] = set()
+        """Numbers of the tasks that got some."""
+        self.leaving: set[int] = set()
+        """Numbers of the tasks that are to give way."""
+        self._coming: dict[str, int] = {}
+        self._levels: dict[int, dict[str, None]] = {}
+        for node, count in slots.items():
+            self._levels.setdefault(count, {})[node] = None
+
+    def take(self, task: Task, nodes: tuple[str, ...]) -> None:
+        """A task gets its slots."""
+        for node in nodes:
+            self._leave(node, 0 if task.exclusive else self.slots[node] - task.slots)
+        self.given.add(task.seq)
+
+    def coming(self, book: PoolBook, node: str) -> int:
+        """Slots of a node that are about to become free, and that nobody has a claim to."""
+        if node not in self._coming:
+            self._coming[node] = _coming(book, node)
+        return self._coming[node]
+
+    def claim(self, task: Task, node: str, victims: list[Task]) -> None:
+        """A task will get its slots of a node: what is free, and what is about to be."""
+        at_once = min(self.slots[node], task.slots)
+        self._leave(node, self.slots[node] - at_once)
+        self._coming[node] += sum(victim.slots for victim in victims) - (task.slots - at_once)
+        self.leaving |= {victim.seq for victim in victims}
+
+    def _leave(self, node: str, left: int) -> None:
+        count = self.slots[node]
+        del self._levels[count][node]
+        self.slots[node] = left
+        self._levels.setdefault(left, {})[node] = None
+        self.open -= count - left
+
+    def close(self) -> None:
+        """What is left is kept for a task that waits for more."""
+        self.open = 0
+
+    def fitting(self, slots: int, *, pack: bool) -> Iterator[str]:
+        """The nodes with so many free slots: the emptiest first, or (pack) the fullest."""
+        for level in sorted(self._levels, reverse=not pack):
+            if level >= slots:
+                yield from self._levels[level]
+
+
 def assignments(world: World, book: PoolBook) -> Iterator[Effect]:
     """Give waiting tasks the free slots: jobs by priority, tasks in order; a gang gets all its nodes at once."""
-    free = free_slots(book)
-    for job in world.jobs_on(book.key):
-        if job.record.state == "active":
-            yield from _assign_job(world, book, job, free)
+    jobs = world.waiting_jobs(book.key)
+    if not jobs:
+        return
+    free = Free(free_slots(book))
+    yielding = _yielding(world, book)
+    for rank in _ranks(book, jobs):
+        yield from _in_turns([_assign_job(world, book, job, free) for job in rank])
+        for job in rank if yielding else ():
+            yield from _claims(book, job, yielding, free)
+
+
+def _ranks(book: PoolBook, jobs: list[JobBook]) -> Iterator[list[JobBook]]:
+    """Jobs that share the nodes evenly: those of one priority, unless the pool prefers the oldest job."""
+    if book.record.spec["taskSchedulingPolicy"].get("jobDefaultOrder") == "creationtime":
+        yield from ([job] for job in jobs)
+        return
+    ranks: dict[int, list[JobBook]] = {}
+    for job in jobs:
+        ranks.setdefault(job.record.spec.get("priority", 0), []).append(job)
+    for rank in ranks.values():
+        yield sorted(rank, key=lambda job: (len(job.running), job.record.seq))
+
+
+def _in_turns(lines: list[Iterator[Effect]]) -> Iterator[Effect]:
+    """One assignment of each in turn."""
+    waiting = deque(lines)
+    while waiting:
+        line = waiting.popleft()
+        for effect in line:
+            yield effect
+            if waiting and isinstance(effect, Assign):
+                waiting.append(line)
+                break
 
 
 def free_slots(book: PoolBook) -> dict[str, int]:
     """Free slots of each node that takes tasks."""
     slots = int(book.record.spec["taskSlotsPerNode"])
     return {
-        node.id: slots - book.used(node.id) for node in book.nodes.values() if node.state in USABLE and node.scheduling
+        node.id: max(slots - book.claimed(node.id), 0)
+        for node in book.nodes.values()
+        if node.state in USABLE and node.scheduling
     }
 
 
-def _assign_job(world: World, book: PoolBook, job: JobBook, free: dict[str, int]) -> Iterator[Effect]:
+def _assign_job(world: World, book: PoolBook, job: JobBook, free: Free) -> Iterator[Effect]:
     room = job.record.spec.get("maxParallelTasks", -1)
     room = len(job.ready) if room < 0 else room - len(job.running)
-    open_slots = sum(free.values())
     ending = _ids_still_ending(job)
+    misses = 0
     for looked, task in enumerate(job.ready.values()):
-        if open_slots <= 0 and looked >= LOOK_AHEAD:
+        if (free.open <= 0 and looked >= LOOK_AHEAD) or misses >= MISSES:
             return
         if refusal := unfit_for_containers(book, job, task):
             yield refusal
@@ -303,12 +517,16 @@ def _assign_job(world: World, book: PoolBook, job: JobBook, free: dict[str, int]
             continue
         if room <= 0:
             return
-        if open_slots > 0 and (nodes := choose(book, task, free)):
-            for node in nodes:
-                free[node] -= task.slots
-            open_slots -= task.slots * len(nodes)
+        if free.open <= 0:
+            continue
+        if nodes := choose(book, job, task, free):
+            free.take(task, nodes)
             room -= 1
             yield Assign(job.key, task.id.lower(), nodes)
+        elif task.gang and _could_have(book, job, task, free):
+            free.close()  # else a stream of smaller tasks would keep it waiting for ever
+        else:
+            misses += 1
 
 
 def _ids_still_ending(job: JobBook) -> set[str]:
@@ -317,17 +535,118 @@ def _ids_still_ending(job: JobBook) -> set[str]:
     return {task_id for task, task_id in ids if job.tasks.get(task_id) is not task}
 
 
-def choose(book: PoolBook, task: Task, free: dict[str, int]) -> tuple[str, ...]:
-    """The nodes for one task, or none: `gang` idle ones, or the emptiest (spread) or fullest (pack) with room."""
+def choose(book: PoolBook, job: JobBook, task: Task, free: Free) -> tuple[str, ...]:
+    """The nodes for one task, or none.
+
+    A gang gets idle ones; a task the one it has an affinity to, else the emptiest (spread) or fullest (pack) with room.
+    """
+    takes = _taker(book, job, task)
     if task.gang:
-        idle = [node for node, slots in free.items() if slots > 0 and not book.running[node]]
+        idle = [node for node in free.fitting(1, pack=False) if not book.running[node] and takes(node)]
         return tuple(idle[: task.gang]) if len(idle) >= task.gang else ()
-    fitting = [node for node, slots in free.items() if slots >= task.slots]
-    if not fitting:
-        return ()
+    if free.slots.get(task.affinity, 0) >= task.slots and takes(task.affinity):
+        return (task.affinity,)
     pack = book.record.spec["taskSchedulingPolicy"]["nodeFillType"] == "Pack"
-    best = min(fitting, key=free.__getitem__) if pack else max(fitting, key=free.__getitem__)
-    return (best,)
+    return next(((node,) for node in free.fitting(task.slots, pack=pack) if takes(node)), ())
+
+
+def _taker(book: PoolBook, job: JobBook, task: Task) -> Callable[[str], bool]:
+    """Whether a node with room may run a task."""
+    dedicated = task.manager and not job.record.spec.get("jobManagerTask", {}).get("allowLowPriorityNode", True)
+    if not (job.nodes or task.exclusive or dedicated):
+        return lambda node: True
+
+    def takes(node: str) -> bool:
+        if (dedicated and not book.nodes[node].dedicated) or (task.exclusive and book.running[node]):
+            return False
+        return not preparation.barred(job, book.nodes[node])
+
+    return takes
+
+
+def _could_have(book: PoolBook, job: JobBook, task: Task, free: Free) -> bool:
+    """Whether there are enough nodes for a gang, were they idle; a job manager may wait for it, so not its node."""
+    takes = _taker(book, job, task)
+    managed = {node for node in free.slots if any(one.manager for one in book.running[node].values())}
+    return sum(takes(node) for node in free.slots if node not in managed) >= task.gang
+
+
+# Who gives way -------------------------------------------------------------------------------------------------------
+
+
+def _yielding(world: World, book: PoolBook) -> list[JobBook]:
+    """The jobs of a pool whose tasks give way to more urgent ones."""
+    on_pool = world.jobs_of_pool.get(book.key, {}).values()
+    return [job for job in on_pool if job.record.spec.get("allowTaskPreemption") and (job.running or job.ready)]
+
+
+def _claims(book: PoolBook, job: JobBook, yielding: list[JobBook], free: Free) -> Iterator[Effect]:
+    """Tasks of less urgent jobs give way to those of one that still wait.
+
+    What becomes free by that is kept for them: else it would go back to the less urgent, to be taken again.
+    """
+    lower = {other.record.seq: other for other in yielding if _priority(other) < _priority(job)}
+    if not lower:
+        return
+    room = _may_start(job, free)
+    for task in tuple(islice(job.ready.values(), len(free.given) + LOOK_AHEAD)):
+        if task.seq in free.given or never_fits(book, task) or unfit_for_containers(book, job, task):
+            continue
+        offers = _offers(book, job, task, lower, free)
+        if room <= 0 or offers is None:
+            return
+        room -= 1
+        for node, victims in offers.items():
+            free.claim(task, node, victims)
+            yield from (Preempt(victim, victim.run) for victim in victims)
+
+
+def _may_start(job: JobBook, free: Free) -> int:
+    """How many more of a job's tasks may run, as far as its maxParallelTasks go."""
+    most = job.record.spec.get("maxParallelTasks", -1)
+    given = sum(seq in free.given for seq in job.ready) if most >= 0 else 0
+    return max(most - len(job.running) - given, 0) if most >= 0 else LOOK_AHEAD
+
+
+def _priority(job: JobBook) -> int:
+    return int(job.record.spec.get("priority", 0))
+
+
+def _coming(book: PoolBook, node: str) -> int:
+    """Slots of a node that are about to become free."""
+    return sum(task.slots for task in book.running[node].values() if task.verdict)
+
+
+def _offers(
+    book: PoolBook, job: JobBook, task: Task, lower: dict[int, JobBook], free: Free
+) -> dict[str, list[Task]] | None:
+    """The nodes on which a task can start, each with the tasks to requeue there; None when even that does not help."""
+    takes, wanted = _taker(book, job, task), task.gang or 1
+    offers = {
+        node: victims
+        for node in free.slots
+        if takes(node) and (victims := _victims(book, node, task.slots, lower, free)) is not None
+    }
+    chosen = sorted(offers, key=lambda node: len(offers[node]))[:wanted]
+    return {node: offers[node] for node in chosen} if len(chosen) == wanted else None
+
+
+def _victims(book: PoolBook, node: str, slots: int, lower: dict[int, JobBook], free: Free) -> list[Task] | None:
+    """The least urgent, latest started tasks of a node that have to go for so many slots."""
+    missing = slots - free.slots[node] - free.coming(book, node)
+    if missing <= 0:
+        return []
+    candidates = [
+        task
+        for task in book.running[node].values()
+        if task.job in lower and not task.verdict and not task.manager and task.seq not in free.leaving
+    ]
+    candidates.sort(key=lambda task: (_priority(lower[task.job]), -task.start))
+    for count, task in enumerate(candidates, 1):
+        missing -= task.slots
+        if missing <= 0:
+            return candidates[:count]
+    return None
 
 
 def never_fits(book: PoolBook, task: Task) -> str:

@@ -18,7 +18,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from email.utils import formatdate
 from functools import partial
 from pathlib import Path
@@ -59,6 +59,13 @@ class Settings(NamedTuple):
     private_key: Path | None = None
     token_key: Path | None = None
     """A file with the key of the bearer tokens that are accepted beside signatures; needs https."""
+    quotas: Mapping[str, int] = {}
+    """What the account may have at most, by the names of QUOTAS."""
+
+
+QUOTAS = ("pools", "dedicated-cores", "low-priority-cores", "active-jobs", "nodes")
+"""`active-jobs` counts jobs that are not completed and active job schedules together; all but `nodes` (256) are without
+limit unless one is given."""
 
 
 class Status(NamedTuple):
@@ -70,6 +77,15 @@ class Status(NamedTuple):
     pid: int
     data_dir: Path
     log: Path
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The account in the variables that `az batch` reads, and many programs with it."""
+        return {
+            "AZURE_BATCH_ACCOUNT": self.account,
+            "AZURE_BATCH_ACCESS_KEY": self.key,
+            "AZURE_BATCH_ENDPOINT": self.endpoint,
+        }
 
 
 class Hint(NamedTuple):
@@ -193,13 +209,36 @@ def clock() -> int:
 
 def _world(settings: Settings, endpoint: str, seed: str) -> Any:
     from batchtrain.catalog import sizes
-    from batchtrain.emulator.world import Size, World
+    from batchtrain.emulator.machine import load, packages
+    from batchtrain.emulator.world import Quotas, Size, World
+
+    data_dir = settings.data_dir.absolute()
 
     def size_of(vm_size: str) -> Size:
         found = sizes.find(vm_size)
         return Size(found.cores, found.gpus) if found else Size()
 
-    return World(settings.account, endpoint, seed, network(settings.data_dir), size_of)
+    return World(
+        settings.account,
+        endpoint,
+        seed,
+        network(settings.data_dir),
+        size_of,
+        Quotas(**{name.replace("-", "_"): most for name, most in settings.quotas.items()}),
+        lambda: packages.found(data_dir),
+        load.Gauge(data_dir),
+    )
+
+
+def quotas_of(texts: Iterable[str]) -> dict[str, int]:
+    """`NAME=NUMBER` of each. Raises ValueError."""
+    found = {}
+    for text in texts:
+        name, _, number = text.partition("=")
+        if name not in QUOTAS or not (number.isascii() and number.isdecimal() and len(number) < 10):
+            raise ValueError(f"a quota is NAME=NUMBER with a NAME of {', '.join(QUOTAS)}, not `{text}`")
+        found[name] = int(number)
+    return found
 
 
 def network(data_dir: Path) -> int:
@@ -376,8 +415,10 @@ def _start_process(settings: Settings, data_dir: Path, ready: int) -> int:
     """A session of its own, its output in the log, one pipe to say that it is up."""
     command = [sys.executable, "-m", "batchtrain.emulator", "--data-dir", str(data_dir), "--host", settings.host,
                "--port", str(settings.port), "--account", settings.account, "--ready-fd", str(READY_FD)]  # fmt: skip
-    for option, file in zip(TLS_OPTIONS, settings[4:], strict=True):
+    for option, file in zip(TLS_OPTIONS, settings[4:7], strict=True):
         command += [option, str(file.absolute())] if file else []
+    for name, most in settings.quotas.items():
+        command += ["--quota", f"{name}={most}"]
     log = os.open(data_dir / LOG, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     try:
         return os.posix_spawn(
@@ -630,10 +671,15 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--account", default="batchtrain")
     for option in TLS_OPTIONS:
         parser.add_argument(option, type=Path, metavar="FILE", help=_TLS_HELP[option])
+    parser.add_argument("--quota", action="append", default=[], metavar="NAME=N", help=f"one of {', '.join(QUOTAS)}")
     parser.add_argument("--ready-fd", type=int, default=-1, help=argparse.SUPPRESS)
     given = parser.parse_args(arguments)
+    try:
+        quotas = quotas_of(given.quota)
+    except ValueError as error:
+        parser.error(str(error))
     settings = Settings(given.data_dir, given.host, given.port, given.account, given.certificate, given.private_key,
-                        given.token_key)  # fmt: skip
+                        given.token_key, quotas)  # fmt: skip
     say = _sayer(given.ready_fd)
     try:
         serve(settings, lambda status: say({"endpoint": status.endpoint}))

@@ -23,6 +23,10 @@ NODE: Table = {
     ("unknown", "boot"): "starting",
     ("rebooting", "boot"): "starting",
     ("preempted", "boot"): "starting",
+    ("reimaging", "boot"): "starting",
+    ("starting", "boot"): "starting",
+    ("deallocated", "start"): "starting",
+    ("deallocating", "down"): "deallocated",
     **{
         (state, "preempt"): "preempted"
         for state in ("starting", "waitingforstarttask", "idle", "running", "offline", "starttaskfailed", "unknown")
@@ -37,7 +41,8 @@ NODE: Table = {
         for state in ("starting", "waitingforstarttask", "idle", "running", "offline", "starttaskfailed")
     },
     **{
-        (state, "reboot"): "rebooting"
+        (state, event): passage
+        for event, passage in (("reboot", "rebooting"), ("reimage", "reimaging"), ("deallocate", "deallocating"))
         for state in ("idle", "running", "starttaskfailed", "unusable", "offline", "waitingforstarttask")
     },
     **{
@@ -53,10 +58,16 @@ NODE: Table = {
             "unusable",
             "unknown",
             "rebooting",
+            "reimaging",
+            "deallocating",
+            "deallocated",
             "preempted",
         )
     },
-    **{(state, "unusable"): "unusable" for state in ("creating", "starting", "rebooting", "unknown", "preempted")},
+    **{
+        (state, "unusable"): "unusable"
+        for state in ("creating", "starting", "rebooting", "reimaging", "unknown", "preempted")
+    },
     ("idle", "offline"): "offline",
     ("running", "offline"): "offline",
     ("offline", "online"): "idle",
@@ -70,6 +81,8 @@ JOB: Table = {
     ("disabling", "enable"): "enabling",
     ("enabling", "settle"): "active",
     ("terminating", "settle"): "completed",
+    ("disabling", "disable"): "disabling",
+    ("disabled", "disable"): "disabled",
     **{(state, "terminate"): "terminating" for state in ("active", "disabling", "disabled", "enabling")},
     **{
         (state, "delete"): "deleting"
@@ -77,31 +90,74 @@ JOB: Table = {
     },
 }
 
+JOB_OVER: Mapping[str, str] = {
+    "completed": "JobCompleted",
+    "terminating": "JobBeingTerminated",
+    "deleting": "JobBeingDeleted",
+}
+"""The refusal of a change to a job that is over."""
+
+SCHEDULE: Table = {
+    ("active", "disable"): "disabled",
+    ("disabled", "disable"): "disabled",
+    ("disabled", "enable"): "active",
+    ("active", "enable"): "active",
+    **{(state, "terminate"): "terminating" for state in ("active", "disabled")},
+    ("terminating", "settle"): "completed",
+    **{(state, "delete"): "deleting" for state in ("active", "disabled", "terminating", "completed")},
+}
+
+SCHEDULE_OVER: Mapping[str, str] = {
+    "completed": "JobScheduleCompleted",
+    "terminating": "JobScheduleBeingTerminated",
+    "deleting": "JobScheduleBeingDeleted",
+}
+"""The refusal of a change to a job schedule that is over."""
+
 TASK: Table = {
     ("active", "assign"): "running",
+    ("active", "prepare"): "preparing",
+    ("preparing", "prepared"): "running",
     ("active", "end"): "completed",
-    ("running", "end"): "completed",
-    ("running", "return"): "active",
+    **{(state, "end"): "completed" for state in ("preparing", "running")},
+    **{(state, "return"): "active" for state in ("preparing", "running")},
     ("completed", "reactivate"): "active",
 }
 
+UNDER_WAY = ("preparing", "running")
+"""A task's states while it has a node."""
+
 INSTANCE: Table = {
+    ("preparing", "prepared"): "assigned",
     ("assigned", "coordinate"): "coordinating",
     ("coordinating", "exit"): "coordinated",
     ("assigned", "run"): "running",
     ("coordinated", "run"): "running",
     ("running", "exit"): "exited",
     **{(phase, "end"): "ending" for phase in ("coordinating", "coordinated", "running", "exited")},
+    ("preparing", "end"): "ended",
     ("assigned", "end"): "ended",
     ("ending", "ended"): "ended",
     **{
-        (phase, "lost"): "ended" for phase in ("assigned", "coordinating", "coordinated", "running", "exited", "ending")
+        (phase, "lost"): "ended"
+        for phase in ("preparing", "assigned", "coordinating", "coordinated", "running", "exited", "ending")
     },
 }
-"""One node's part in a task's run: its commands (coordination, then on the primary the application), then the end of
-all it left behind."""
+"""One node's part in a task's run: it may wait for the job's preparation of its node; then its commands (coordination,
+then on the primary the application), then the end of all it left behind."""
 
-SUBTASK_STATE: Mapping[str, str] = {"assigned": "preparing", "ended": "completed"}
+NODE_RUN: Table = {
+    ("due", "run"): "running",
+    ("running", "exit"): "exited",
+    ("running", "end"): "ending",
+    ("exited", "end"): "ending",
+    ("ending", "ended"): "ended",
+    **{(phase, "lost"): "lost" for phase in ("due", "running", "exited", "ending")},
+    **{(phase, "again"): "due" for phase in ("ended", "lost")},
+}
+"""A preparation or release task on one node: the command, then the end of all it left behind."""
+
+SUBTASK_STATE: Mapping[str, str] = {"preparing": "preparing", "assigned": "preparing", "ended": "completed"}
 """What the wire calls an instance's phase; all others are `running`."""
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from batchtrain.emulator.records import Job, Node, Pool, Record, Task
+from batchtrain.emulator.records import Job, JobNode, JobSchedule, Met, Node, Pool, Record, Task, Usage
 from batchtrain.emulator.world import Change
 
 SCHEMA_VERSION = 1
@@ -20,7 +20,16 @@ CREATE TABLE IF NOT EXISTS record (
     PRIMARY KEY (kind, owner, key)
 ) WITHOUT ROWID;
 """
-_TYPES: dict[str, type[Record]] = {"pool": Pool, "node": Node, "job": Job, "task": Task}
+_TYPES: dict[str, type[Record]] = {
+    "pool": Pool,
+    "node": Node,
+    "schedule": JobSchedule,
+    "job": Job,
+    "jobnode": JobNode,
+    "met": Met,
+    "task": Task,
+    "usage": Usage,
+}
 """In the order in which they are read back: what holds others comes before them."""
 
 _Row = tuple[str, str, str, bytes]
@@ -97,7 +106,8 @@ class Store:
 
     def _delete(self, change: Change) -> None:
         if change.kind == "tasks":
-            self._database.execute("DELETE FROM record WHERE kind = 'task' AND owner = ?", (change.owner,))
+            of_jobs = "DELETE FROM record WHERE kind IN ('task', 'jobnode', 'met') AND owner = ?"
+            self._database.execute(of_jobs, (change.owner,))
         else:
             self._database.execute(
                 "DELETE FROM record WHERE kind = ? AND owner = ? AND key = ?",

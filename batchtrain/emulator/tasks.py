@@ -7,16 +7,18 @@ from typing import Any
 
 import msgspec
 
-from batchtrain.emulator import documents, endings, jobs, lines, models, wire
+from batchtrain.emulator import applications, documents, endings, lines, models, states, statistics, wire
 from batchtrain.emulator.checks import (
     ID,
     check_id,
+    check_identity,
+    check_output_files,
     check_resource_files,
-    refuse_unimplemented,
+    passwords,
     scrub_registry,
 )
 from batchtrain.emulator.faults import Fault, invalid_property
-from batchtrain.emulator.query import Row, listing, number, selected
+from batchtrain.emulator.query import Row, listing, number, selected, selection
 from batchtrain.emulator.records import Task
 from batchtrain.emulator.reply import Call, Reply, accepted, created, element, stamped
 from batchtrain.emulator.world import Deadline, JobBook, World, task_document
@@ -26,18 +28,19 @@ Document = dict[str, Any]
 COLLECTION_LIMIT = 100
 DEPENDENCY_CHARACTERS = 64_000
 RETENTION = "P7D"
-IDENTITY: Mapping[str, Any] = {"autoUser": {"scope": "pool", "elevationLevel": "nonadmin"}}
-NOT_IMPLEMENTED: Mapping[str, str] = {
-    "outputFiles": "output files",
-    "applicationPackageReferences": "application packages",
+SPECIAL: Mapping[str, str] = {
+    "jobPreparationTask": "TaskIdSameAsJobPreparationTask",
+    "jobReleaseTask": "TaskIdSameAsJobReleaseTask",
 }
+"""The refusal of a task with the id of one of these."""
+IDENTITY: Mapping[str, Any] = {"autoUser": {"scope": "pool", "elevationLevel": "nonadmin"}}
 
 # Creating ------------------------------------------------------------------------------------------------------------
 
 
 def create_task(world: World, call: Call) -> Reply:
     book = _open_job(world, call.path[0])
-    task = _add(world, book, models.decode(call.body), call.now)
+    task = add(world, book, models.decode(call.body), call.now)
     return created(task, documents.task_url(call.base, book.record, task))
 
 
@@ -55,7 +58,7 @@ def create_task_collection(world: World, call: Call) -> Reply:
 
 def _add_one(world: World, book: JobBook, entry: object, call: Call) -> Document:
     try:
-        task = _add(world, book, entry, call.now)
+        task = add(world, book, entry, call.now)
     except Fault as fault:
         task_id = entry.get("id") if isinstance(entry, dict) else None
         error = wire.error_document(fault, call.base, "", call.now)
@@ -72,17 +75,23 @@ def _add_one(world: World, book: JobBook, entry: object, call: Call) -> Document
 
 def _open_job(world: World, job_id: str) -> JobBook:
     book = world.job(job_id)
-    if code := jobs.ENDED.get(book.record.state):
+    if code := states.JOB_OVER.get(book.record.state):
         raise Fault(code)
     return book
 
 
-def _add(world: World, book: JobBook, entry: object, now: int) -> Task:
+def add(world: World, book: JobBook, entry: object, now: int) -> Task:
+    """A new task by a client's document; raises Fault."""
     document = models.read("BatchTaskCreateOptions", entry)
     task_id = check_id(document)
     if task_id.lower() in book.tasks:
         raise Fault("TaskExists")
-    spec = _canonical(book, document)
+    for name, code in SPECIAL.items():
+        if name in book.record.spec and book.record.spec[name]["id"].lower() == task_id.lower():
+            raise Fault(code)
+    registry = document.get("containerSettings", {}).get("registry")
+    logins = passwords([registry]) if registry else {}
+    spec = checked(world, book.record.spec, document)
     gang = spec.get("multiInstanceSettings")
     constraints = spec["constraints"]
     task = Task(
@@ -98,6 +107,8 @@ def _add(world: World, book: JobBook, entry: object, now: int) -> Task:
         container="containerSettings" in spec,
         max_retries=constraints["maxTaskRetryCount"],
         wall_clock=_limit(constraints["maxWallClockTime"]),
+        affinity=_node_of(spec.get("affinityInfo", {}).get("affinityId", "")),
+        logins=logins,
     )
     world.stamp(task, now)
     world.add_task(book, task)
@@ -106,34 +117,45 @@ def _add(world: World, book: JobBook, entry: object, now: int) -> Task:
     return task
 
 
+AFFINITY = "TVM:"
+
+
+def _node_of(affinity: str) -> str:
+    """The node that an affinity id stands for; it need not exist."""
+    return affinity.removeprefix(AFFINITY).lower()
+
+
 def _limit(duration: str) -> int:
     return 0 if duration == wire.INFINITE else wire.parse_duration(duration)
 
 
-def _canonical(book: JobBook, document: Document) -> Document:
-    """The document with the service's defaults, checked."""
+def checked(world: World, job_spec: Document, document: Document) -> Document:
+    """A task's document with the service's defaults; raises Fault."""
     spec = {key: value for key, value in document.items() if key != "id"}
     if not spec["commandLine"].strip() and "containerSettings" not in spec:
         raise invalid_property("commandLine", "", "The command line cannot be empty.")
-    refuse_unimplemented(spec, NOT_IMPLEMENTED)
     check_resource_files(spec.get("resourceFiles", []), "resourceFiles")
+    check_output_files(spec.get("outputFiles", []), "outputFiles")
+    check_identity(spec, "userIdentity")
     scrub_registry(spec)
     spec.setdefault("userIdentity", IDENTITY)
-    spec["constraints"] = task_constraints(book, spec.get("constraints"))
+    spec["constraints"] = constraints_of(job_spec, spec.get("constraints"))
     if spec.setdefault("requiredSlots", 1) < 1:
         raise invalid_property("requiredSlots", spec["requiredSlots"], "The value must be at least 1.")
     if "multiInstanceSettings" in spec:
         _check_gang(spec)
     if "dependsOn" in spec:
-        _check_dependencies(book, spec["dependsOn"])
+        _check_dependencies(job_spec, spec["dependsOn"])
     if "exitConditions" in spec:
-        _check_exit_conditions(book, spec["exitConditions"])
+        _check_exit_conditions(job_spec, spec["exitConditions"])
+    if references := spec.get("applicationPackageReferences"):
+        applications.check_references(world, references)
     return spec
 
 
-def task_constraints(book: JobBook, given: Document | None) -> Document:
+def constraints_of(job_spec: Document, given: Document | None) -> Document:
     """A task without constraints takes its retries from the job."""
-    retries = book.record.spec["constraints"]["maxTaskRetryCount"] if given is None else 0
+    retries = job_spec["constraints"]["maxTaskRetryCount"] if given is None else 0
     constraints = {
         "maxWallClockTime": wire.INFINITE,
         "retentionTime": RETENTION,
@@ -160,8 +182,8 @@ def _check_gang(spec: Document) -> None:
     check_resource_files(settings.get("commonResourceFiles", []), place)
 
 
-def _check_dependencies(book: JobBook, depends: Document) -> None:
-    if not book.record.spec["usesTaskDependencies"]:
+def _check_dependencies(job_spec: Document, depends: Document) -> None:
+    if not job_spec["usesTaskDependencies"]:
         raise Fault("TaskDependenciesNotSpecifiedOnJob")
     ids = depends.get("taskIds", [])
     if sum(map(len, ids)) > DEPENDENCY_CHARACTERS:
@@ -172,11 +194,13 @@ def _check_dependencies(book: JobBook, depends: Document) -> None:
     for span in depends.get("taskIdRanges", []):
         if not 0 <= span["start"] <= span["end"]:
             raise invalid_property("dependsOn/taskIdRanges", span, "start must not be after end.")
+    if sum(len(f"{span['start']}-{span['end']}") for span in depends.get("taskIdRanges", [])) > DEPENDENCY_CHARACTERS:
+        raise Fault("TaskDependencyRangesTooLong", MaxLimit=str(DEPENDENCY_CHARACTERS))
 
 
-def _check_exit_conditions(book: JobBook, conditions: Document) -> None:
+def _check_exit_conditions(job_spec: Document, conditions: Document) -> None:
     """A job action means nothing, and is refused, where the job does not act on failures."""
-    if book.record.spec["onTaskFailure"] == "performexitoptionsjobaction":
+    if job_spec["onTaskFailure"] == "performexitoptionsjobaction":
         return
     for options in _all_options(conditions):
         if "jobAction" in options:
@@ -196,18 +220,28 @@ def _all_options(conditions: Document) -> Iterator[Document]:
 
 def list_tasks(world: World, call: Call) -> Reply:
     book = world.job(call.path[0])
+    names = selection(call.query.get("$select", ""))
+    few = names and names <= documents.TASK_PARTS.keys() and not call.query.get("$filter")
 
     def rows(token: str) -> Iterator[Row]:
         for task in book.live_tasks(number(token)):
-            yield Row(str(task.seq), documents.task_document_of(book, task, call.base))
+            part = documents.task_part(book, task, call.base, names) if few else _document(book, task, call)
+            yield Row(str(task.seq), part)
 
     return listing(call, "tasks", rows)
+
+
+def _document(book: JobBook, task: Task, call: Call) -> Document:
+    document = documents.task_document_of(book, task, call.base)
+    if not statistics.asked(call):
+        return document
+    return {**document, "stats": statistics.of_task(book.record, task, call.base, call.now)}
 
 
 def get_task(world: World, call: Call) -> Reply:
     book, task = world.task(*call.path[:2])
     call.check(task, reading=True)
-    document = selected(documents.task_document_of(book, task, call.base), call.query.get("$select", ""))
+    document = selected(_document(book, task, call), call.query.get("$select", ""))
     return element("tasks", call.base, document, stamped(task))
 
 
@@ -218,11 +252,11 @@ def replace_task(world: World, call: Call) -> Reply:
     book, task = _existing(world, call)
     if task.state == "completed":
         raise Fault("TaskCompleted")
-    constraints = task_constraints(book, given or None)
+    constraints = constraints_of(book.record.spec, given or None)
     task.spec = msgspec.json.encode({**task_document(task), "constraints": constraints})
     task.max_retries = constraints["maxTaskRetryCount"]
     task.wall_clock = _limit(constraints["maxWallClockTime"])
-    if task.state == "running" and task.wall_clock:
+    if task.state == "running" and task.start and task.wall_clock:
         at = task.start + task.wall_clock
         world.add_deadline(Deadline(at, task.seq, "task", book.key, task.id.lower(), task.run))
     world.stamp(task, call.now)
@@ -242,7 +276,7 @@ def terminate_task(world: World, call: Call) -> Reply:
     book, task = _existing(world, call)
     if task.state == "completed":
         raise Fault("TaskCompleted")
-    if task.state == "running":
+    if task.state in states.UNDER_WAY:
         endings.condemn(world, task, "terminate", call.now)
     else:
         endings.complete(world, book, task, call.now, failure=endings.task_ended())

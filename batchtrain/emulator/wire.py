@@ -8,9 +8,10 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
+import itertools
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime, timedelta, timezone
 from email.utils import format_datetime, parsedate_to_datetime
 from urllib.parse import unquote
@@ -22,6 +23,8 @@ SECOND = 10_000_000
 DAY = 86_400 * SECOND
 UNIX_EPOCH = 621_355_968_000_000_000
 """1 January 1970 in ticks."""
+LAST_MOMENT = 3_155_378_975_999_999_999
+"""The end of the year 9999: no time is later, however long the duration that leads there."""
 INFINITE = "P10675199DT2H48M5.4775807S"
 """The longest duration there is, which the service prints for "no limit"."""
 FOREVER = 2**63 - 1
@@ -49,12 +52,13 @@ def from_unix_ns(nanoseconds: int) -> int:
 
 def as_datetime(ticks: int) -> datetime:
     """Ticks as an aware datetime (microseconds)."""
-    return _YEAR_ONE + timedelta(microseconds=ticks // 10)
+    return _YEAR_ONE + timedelta(microseconds=min(ticks, LAST_MOMENT) // 10)
 
 
 def timestamp(ticks: int) -> str:
     """`2026-11-21T10:00:00.1234567Z`, trailing zeros of the fraction trimmed as the service does."""
-    whole = as_datetime(ticks).strftime("%Y-%m-%dT%H:%M:%S")
+    ticks = min(ticks, LAST_MOMENT)
+    whole = as_datetime(ticks).isoformat()[:19]  # strftime writes the year 1 as `1`
     fraction = f"{ticks % SECOND:07d}".rstrip("0")
     return f"{whole}.{fraction}Z" if fraction else f"{whole}Z"
 
@@ -192,11 +196,17 @@ _SIGNED_HEADERS = (
 
 
 def string_to_sign(method: str, raw_path: str, query: str, headers: Mapping[str, str], account: str) -> str:
-    """What a client signs. The path stays percent-encoded as it came; query values are decoded."""
+    """What the Python SDK signs. The path stays percent-encoded as it came; query values are decoded."""
+    return _text_to_sign(method, raw_path, next(_query_forms(query)), headers, account)
+
+
+def _text_to_sign(
+    method: str, raw_path: str, pairs: Iterable[tuple[str, str]], headers: Mapping[str, str], account: str
+) -> str:
     lines = [method, *(headers.get(name, "") for name in _SIGNED_HEADERS)]
     lines += [f"{name}:{value}" for name, value in sorted(headers.items()) if name.startswith("ocp-")]
     lines.append(f"/{account}{raw_path}")
-    lines += [f"{name}:{value}" for name, value in sorted(query_pairs(query)) if value]
+    lines += [f"{name}:{value}" for name, value in sorted(pairs)]
     return "\n".join(lines)
 
 
@@ -229,19 +239,34 @@ def authenticate(
     if who != account:
         raise _denied(f"The account is {account}, the request was signed for {who}.")
     _check_date(headers, now)
-    for form in _content_length_forms(headers):
-        expected = signature(key, string_to_sign(method, raw_path, query, form, account))
+    forms = ((pairs, form) for pairs in _query_forms(query) for form in _header_forms(headers))
+    for pairs, form in forms:
+        expected = signature(key, _text_to_sign(method, raw_path, pairs, form, account))
         if hmac.compare_digest(expected.encode(), given.encode()):
             return
     raise _denied("The MAC signature found in the HTTP request is not the same as any computed signature.")
 
 
-def _content_length_forms(headers: Mapping[str, str]) -> Iterator[Mapping[str, str]]:
-    """As received first; clients disagree whether an empty body's length is signed as `0` or as nothing."""
+def _query_forms(query: str) -> Iterator[list[tuple[str, str]]]:
+    """Python leaves empty values out; JavaScript and Java keep them; .NET and Java write names in lower case."""
+    pairs = list(query_pairs(query))
+    full = [(name, value) for name, value in pairs if value]
+    yield full
+    others = [pairs, *([(name.lower(), value) for name, value in form] for form in (full, pairs))]
+    for index, form in enumerate(others):
+        if form not in (full, *others[:index]):
+            yield form
+
+
+def _header_forms(headers: Mapping[str, str]) -> Iterator[Mapping[str, str]]:
+    """As received first; an empty body's length is `0` for some and nothing for others, a Date beside ocp-date too."""
     yield headers
-    if headers.get("content-length", "") in ("", "0"):
-        other = "" if headers.get("content-length") == "0" else "0"
-        yield {**headers, "content-length": other}
+    date, length = headers.get("date", ""), headers.get("content-length", "")
+    dates = [date, ""] if date and headers.get("ocp-date") else [date]
+    lengths = [length, "" if length == "0" else "0"] if length in ("", "0") else [length]
+    for form in itertools.product(dates, lengths):
+        if form != (date, length):
+            yield {**headers, "date": form[0], "content-length": form[1]}
 
 
 def _check_date(headers: Mapping[str, str], now: int) -> None:

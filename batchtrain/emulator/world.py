@@ -17,18 +17,47 @@ import msgspec
 from batchtrain.emulator import states, wire
 from batchtrain.emulator.faults import Fault
 from batchtrain.emulator.injection import Injections
-from batchtrain.emulator.records import Document, Job, Node, Pool, Record, Task
+from batchtrain.emulator.records import Document, Job, JobNode, JobSchedule, Met, Node, Pool, Record, Task, Usage
+from batchtrain.emulator.samples import History, Load, Numbers, present
 
 FIRST_HOST = 4
 """Azure keeps the first three addresses of a subnet for itself; nodes start at .4."""
 
 
-NODE_QUOTA = 256
-"""Nodes of all pools together; a resize past it ends with AccountCoreQuotaReached, as on an account."""
+class Quotas(NamedTuple):
+    """What the account may have at once; None is no limit."""
+
+    pools: int | None = None
+    dedicated_cores: int | None = None
+    low_priority_cores: int | None = None
+    active_jobs: int | None = None
+    """Jobs that are not completed and active job schedules, together."""
+    nodes: int = 256
+    """Nodes of all pools; a resize past it ends with AccountCoreQuotaReached, as on an account."""
+
+
+class Application(NamedTuple):
+    """An application whose packages lie in the data directory."""
+
+    id: str
+    versions: tuple[str, ...]
+    default: str = ""
+    """The version of a reference that names none; empty where there is none to take."""
+
+
+class LogUpload(NamedTuple):
+    """What the emulator knows of a node is to go to a storage container, below `directory`."""
+
+    node: str
+    container_url: str
+    directory: str
 
 
 SIMULATED = "batchtrain-nodes"
 """Name of the metadata item that, with the value `simulated`, makes a pool's nodes only keep time."""
+
+
+EVERY_SLOT = 1 << 16
 
 
 class Size(NamedTuple):
@@ -64,10 +93,12 @@ class Deadline(NamedTuple):
 class PoolBook:
     """A pool, its nodes, and which tasks run on which."""
 
-    __slots__ = ("nodes", "record", "running")
+    __slots__ = ("history", "nodes", "record", "running")
 
     def __init__(self, record: Pool) -> None:
         self.record = record
+        self.history: History | None = History() if record.spec.get("enableAutoScale") else None
+        """What its formula sees; None without autoscale."""
         self.nodes: dict[str, Node] = {}
         self.running: dict[str, dict[int, Task]] = {}
 
@@ -84,6 +115,10 @@ class PoolBook:
         """Slots in use on a node."""
         return sum(task.slots for task in self.running[node_id].values())
 
+    def claimed(self, node_id: str) -> int:
+        """Slots of a node that no other task can have: more than all where one has the node for itself."""
+        return sum(EVERY_SLOT if task.exclusive else task.slots for task in self.running[node_id].values())
+
     def current(self, *, dedicated: bool) -> int:
         """Nodes of a kind that are not leaving."""
         return sum(node.dedicated == dedicated and node.state != "leavingpool" for node in self.nodes.values())
@@ -95,6 +130,9 @@ class JobBook:
     __slots__ = (
         "counts",
         "dependants",
+        "gangs",
+        "met",
+        "nodes",
         "order",
         "range_dependants",
         "ready",
@@ -117,8 +155,14 @@ class JobBook:
         """Task number -> how many of its dependencies are not met yet."""
         self.dependants: dict[str, list[Task]] = {}
         self.range_dependants: list[tuple[int, int, Task]] = []
+        self.gangs = False
+        """Whether any of its tasks is a multi-instance task."""
         self.satisfied: set[str] = set()
         """Keys of tasks that let their dependants start."""
+        self.met: list[str] = []
+        """Those of them whose tasks were deleted."""
+        self.nodes: dict[str, JobNode] = {}
+        """Where its preparation task ran, by node id; empty without one."""
         self.counts = dict.fromkeys(COUNTED, 0)
         self.slot_counts = dict.fromkeys(COUNTED, 0)
 
@@ -127,8 +171,13 @@ class JobBook:
         return self.record.id.lower()
 
     @property
+    def pool_id(self) -> str:
+        """The pool it runs on: the client's, or the one made for it; empty as long as there is none."""
+        return self.record.auto_pool or str(self.record.spec.get("poolInfo", {}).get("poolId", ""))
+
+    @property
     def pool_key(self) -> str:
-        return str(self.record.spec.get("poolInfo", {}).get("poolId", "")).lower()
+        return self.pool_id.lower()
 
     def count(self, task: Task, by: int) -> None:
         """Count a task in (+1) or out (-1) under its present state."""
@@ -151,7 +200,7 @@ COUNTED = ("active", "running", "completed", "succeeded", "failed")
 def count_names(task: Task) -> tuple[str, ...]:
     """The counters of taskcounts in which a task stands."""
     if task.state != "completed":
-        return (task.state,)
+        return ("active",) if task.state == "active" else ("running",)
     return ("completed", "succeeded" if task.result == "success" else "failed")
 
 
@@ -166,6 +215,26 @@ def _first_after(tasks: list[Task], seq: int) -> int:
     return low
 
 
+class ScheduleBook:
+    """A job schedule and the jobs it made, in order."""
+
+    __slots__ = ("jobs", "record")
+
+    def __init__(self, record: JobSchedule) -> None:
+        self.record = record
+        self.jobs: dict[str, JobBook] = {}
+
+    @property
+    def key(self) -> str:
+        return self.record.id.lower()
+
+    @property
+    def active_job(self) -> JobBook | None:
+        """Its one job that is not over."""
+        latest = next(reversed(self.jobs.values()), None)
+        return latest if latest is not None and latest.record.state != "completed" else None
+
+
 class Touched(NamedTuple):
     """What to look at after a change."""
 
@@ -173,6 +242,9 @@ class Touched(NamedTuple):
     jobs: tuple[str, ...]
     tasks: tuple[Task, ...]
     expired: tuple[Deadline, ...]
+    schedules: tuple[str, ...] = ()
+    job_nodes: tuple[JobNode, ...] = ()
+    now: int = 0
 
 
 class World:
@@ -185,12 +257,18 @@ class World:
         seed: str = "",
         network: int = 1,
         size_of: Callable[[str], Size] = lambda vm_size: Size(),
-        node_quota: int = NODE_QUOTA,
+        quotas: Quotas | None = None,
+        applications: Callable[[], tuple[Application, ...]] = tuple,
+        load: Callable[[], Load] = Load,
     ) -> None:
-        self.node_quota = node_quota
+        self.quotas, self.applications, self.load = quotas or Quotas(), applications, load
         self.account, self.endpoint, self.seed, self.network, self.size_of = account, endpoint, seed, network, size_of
         self.pools: dict[str, PoolBook] = {}
         self.jobs: dict[str, JobBook] = {}
+        self.schedules: dict[str, ScheduleBook] = {}
+        self.schedule_of: dict[int, ScheduleBook] = {}
+        self.jobs_of_node: dict[str, dict[int, JobNode]] = {}
+        """By node id and job number: the preparations that ran there."""
         self.jobs_of_pool: dict[str, dict[str, JobBook]] = {}
         self.pool_of_node: dict[str, PoolBook] = {}
         self.job_of: dict[int, JobBook] = {}
@@ -198,6 +276,9 @@ class World:
         """Why an active task (by number) cannot start: what the service keeps to itself."""
         self.rubbish: list[tuple[str, str]] = []
         """Directories to delete: a node's root and a path below it."""
+        self.log_uploads: list[LogUpload] = []
+        self.usage: dict[tuple[str, str], Usage] = {}
+        """By pool id and VM size: the hours of nodes that are gone."""
         self.injections = Injections()
         """Faults that tests ask for."""
         self.last_seq = 0
@@ -207,6 +288,8 @@ class World:
         self._pools: dict[str, None] = {}
         self._jobs: dict[str, None] = {}
         self._tasks: dict[Task, None] = {}
+        self._schedules: dict[str, None] = {}
+        self._job_nodes: dict[JobNode, None] = {}
 
     # Finding -------------------------------------------------------------------------------------------------------
 
@@ -229,6 +312,12 @@ class World:
             return book
         raise Fault("JobNotFound")
 
+    def schedule(self, schedule_id: str) -> ScheduleBook:
+        """The job schedule, or Fault 404."""
+        if book := self.schedules.get(schedule_id.lower()):
+            return book
+        raise Fault("JobScheduleNotFound")
+
     def task(self, job_id: str, task_id: str) -> tuple[JobBook, Task]:
         """The job and its task, or Fault 404."""
         book = self.job(job_id)
@@ -236,10 +325,11 @@ class World:
             return book, task
         raise Fault("TaskNotFound")
 
-    def jobs_on(self, pool_key: str) -> tuple[JobBook, ...]:
-        """The jobs of a pool, the most urgent first."""
+    def waiting_jobs(self, pool_key: str) -> list[JobBook]:
+        """The active jobs of a pool with tasks that wait for nothing but nodes, the most urgent first."""
         books = self.jobs_of_pool.get(pool_key, {}).values()
-        return tuple(sorted(books, key=lambda book: (-book.record.spec.get("priority", 0), book.record.seq)))
+        waiting = [book for book in books if book.ready and book.record.state == "active"]
+        return sorted(waiting, key=lambda book: (-book.record.spec.get("priority", 0), book.record.seq))
 
     # Adding and dropping -------------------------------------------------------------------------------------------
 
@@ -254,9 +344,9 @@ class World:
         return f"tvmps_{digest}_{'d' if dedicated else 'p'}"
 
     def new_address(self) -> str:
-        """The lowest address no node has."""
-        taken = {node.address for book in self.pools.values() for node in book.nodes.values()}
-        return next(address for address in self._addresses() if address not in taken)
+        """The lowest address no node has; one on a network of containers keeps the last two bytes of its own."""
+        taken = {node.address.split(".", 2)[2] for book in self.pools.values() for node in book.nodes.values()}
+        return next(address for address in self._addresses() if address.split(".", 2)[2] not in taken)
 
     def _addresses(self) -> Iterator[str]:
         for number in range(FIRST_HOST, 1 << 16):
@@ -265,7 +355,7 @@ class World:
                 yield f"127.{self.network}.{high}.{low}"
 
     def add_pool(self, pool: Pool) -> PoolBook:
-        book = self.pools[pool.id.lower()] = PoolBook(pool)
+        book = self._index_pool(pool)
         self.save_pool(book)
         return book
 
@@ -278,6 +368,7 @@ class World:
         self.save_node(node)
 
     def drop_node(self, book: PoolBook, node: Node) -> None:
+        self.forget_preparations(node.id)
         del book.nodes[node.id], book.running[node.id], self.pool_of_node[node.id]
         self._change("node", book.key, node.id, None)
         self.touch_pool(book.key)
@@ -288,14 +379,42 @@ class World:
         return book
 
     def drop_job(self, book: JobBook) -> None:
-        """The job and all its tasks."""
+        """The job and all its tasks; where its end was forced, runs may still be ending (see `endings.conclude`)."""
         self.jobs.pop(book.key)
-        self.job_of.pop(book.record.seq)
         self.jobs_of_pool.get(book.pool_key, {}).pop(book.key, None)
         for task in book.tasks.values():
             self.hints.pop(task.seq, None)
+        book.tasks, book.order = {}, []
+        if not book.running:
+            self.job_of.pop(book.record.seq)
+        for node_id in book.nodes:
+            self.jobs_of_node.get(node_id, {}).pop(book.record.seq, None)
+        if schedule := self.schedule_of.get(book.record.schedule):
+            schedule.jobs.pop(book.key, None)
+            self.touch_schedule(schedule.key)
         self._change("job", "", book.key, None)
         self._change("tasks", str(book.record.seq), "", None)
+
+    def add_schedule(self, schedule: JobSchedule) -> ScheduleBook:
+        book = self._index_schedule(schedule)
+        self.save_schedule(book)
+        return book
+
+    def drop_schedule(self, book: ScheduleBook) -> None:
+        del self.schedules[book.key], self.schedule_of[book.record.seq]
+        self._change("schedule", "", book.key, None)
+
+    def add_job_node(self, book: JobBook, place: JobNode) -> None:
+        self._index_job_node(book, place)
+        self.save_job_node(place)
+
+    def forget_preparations(self, node_id: str) -> None:
+        """A node is gone, or its disk is: no job is prepared there any more."""
+        for seq, place in self.jobs_of_node.pop(node_id, {}).items():
+            book = self.job_of[seq]
+            book.nodes.pop(node_id, None)
+            self._change("jobnode", str(seq), place.id, None)
+            self.touch_job(book.key)
 
     def move_job(self, book: JobBook, spec: Document) -> None:
         """Give a job another specification, perhaps on another pool."""
@@ -310,6 +429,7 @@ class World:
     def drop_task(self, book: JobBook, task: Task) -> None:
         self._tasks[task] = None
         del book.tasks[task.id.lower()]
+        self._keep_met(book, task)
         book.count(task, -1)
         book.unmet.pop(task.seq, None)
         book.ready.pop(task.seq, None)
@@ -319,11 +439,20 @@ class World:
         if len(book.order) > 64 and len(book.order) > 2 * len(book.tasks):
             book.order = list(book.live_tasks())
 
+    def _keep_met(self, book: JobBook, task: Task) -> None:
+        """A dependency that was met stays so, after a restart too."""
+        if task.satisfies and book.record.spec.get("usesTaskDependencies"):
+            met = Met(id=dependency_key(task.id), seq=task.seq, state="", state_time=0, job=task.job)
+            book.met.append(met.id)
+            self._change("met", str(task.job), met.id, met)
+
     def forget_all(self) -> None:
         """An empty account; numbers go on, so that late reports name nothing."""
         self.pools, self.jobs, self.jobs_of_pool, self.pool_of_node, self.job_of = {}, {}, {}, {}, {}
         self.hints, self._changes, self._deadlines = {}, {}, []
-        self._pools, self._jobs, self._tasks = {}, {}, {}
+        self.schedules, self.schedule_of, self.jobs_of_node = {}, {}, {}
+        self._pools, self._jobs, self._tasks, self._schedules, self._job_nodes = {}, {}, {}, {}, {}
+        self.log_uploads, self.usage = [], {}
 
     # Changing ------------------------------------------------------------------------------------------------------
 
@@ -353,10 +482,26 @@ class World:
     def save_node(self, node: Node) -> None:
         self._change("node", node.pool, node.id, node)
         self.touch_pool(node.pool)
+        for seq in self.jobs_of_node.get(node.id, ()):
+            self.touch_job(self.job_of[seq].key)
+
+    def save_usage(self, usage: Usage) -> None:
+        self.usage[usage.id, usage.vm_size] = usage
+        self._change("usage", usage.id, usage.vm_size, usage)
 
     def save_job(self, book: JobBook) -> None:
         self._change("job", "", book.key, book.record)
         self.touch_job(book.key)
+
+    def save_schedule(self, book: ScheduleBook) -> None:
+        self._change("schedule", "", book.key, book.record)
+        self.touch_schedule(book.key)
+
+    def save_job_node(self, place: JobNode) -> None:
+        """Store it, unless its node or job is gone."""
+        if self.jobs_of_node.get(place.id, {}).get(place.job) is place:
+            self._change("jobnode", str(place.job), place.id, place)
+            self._job_nodes[place] = None
 
     def save_task(self, task: Task) -> None:
         """Store a task, unless it was deleted while its run was ending."""
@@ -393,6 +538,9 @@ class World:
         if book := self.jobs.get(key):
             self.touch_pool(book.pool_key)
 
+    def touch_schedule(self, key: str) -> None:
+        self._schedules[key] = None
+
     def touch_task(self, task: Task) -> None:
         self._tasks[task] = None
 
@@ -407,9 +555,29 @@ class World:
         expired = []
         while self._deadlines and self._deadlines[0].at <= now:
             expired.append(heapq.heappop(self._deadlines))
-        touched = Touched(tuple(self._pools), tuple(self._jobs), tuple(self._tasks), tuple(expired))
-        self._pools, self._jobs, self._tasks = {}, {}, {}
+        touched = Touched(
+            tuple(self._pools),
+            tuple(self._jobs),
+            tuple(self._tasks),
+            tuple(expired),
+            tuple(self._schedules),
+            tuple(self._job_nodes),
+            now,
+        )
+        for key in touched.pools:
+            self._sample(key, now)
+        self._pools, self._jobs, self._tasks, self._schedules, self._job_nodes = {}, {}, {}, {}, {}
         return touched
+
+    def _sample(self, pool_key: str, now: int) -> None:
+        """Note the numbers of a pool with autoscale."""
+        book = self.pools.get(pool_key)
+        if book is not None and book.history is not None:
+            book.history.note(now, self.numbers(book))
+
+    def numbers(self, book: PoolBook) -> Numbers:
+        """What an autoscale formula would see of a pool now."""
+        return present(book, self.jobs_of_pool.get(book.key, {}).values(), self.load())
 
     # Waking up -----------------------------------------------------------------------------------------------------
 
@@ -426,11 +594,19 @@ class World:
                 continue
             match record:
                 case Pool():
-                    self.pools[change.key] = PoolBook(record)
+                    self._index_pool(record)
+                case Usage():
+                    self.usage[record.id, record.vm_size] = record
                 case Node():
                     self._index_node(self.pools[record.pool], record)
+                case JobSchedule():
+                    self._index_schedule(record)
                 case Job():
                     self._index_job(record)
+                case JobNode():
+                    self._index_job_node(self.job_of[record.job], record)
+                case Met():
+                    self.job_of[record.job].met.append(record.id)
                 case Task():
                     self._index_task(self.job_of[record.job], record)
             if record is not None:
@@ -438,6 +614,9 @@ class World:
                 self._last_tag = max(self._last_tag, int(record.etag or "0", 16))
         for job in self.jobs.values():
             job.order.sort(key=lambda task: task.seq)
+        for schedule in self.schedules.values():
+            schedule.jobs = dict(sorted(schedule.jobs.items(), key=lambda entry: entry[1].record.seq))
+            self.touch_schedule(schedule.key)
         for key in self.pools:
             self.touch_pool(key)
         for key in self.jobs:
@@ -448,25 +627,55 @@ class World:
         match record:
             case Node():
                 return record.pool not in self.pools
-            case Task():
+            case JobNode():
+                return record.job not in self.job_of or record.id not in self.pool_of_node
+            case Task() | Met():
                 return record.job not in self.job_of
         return False
+
+    def _index_pool(self, pool: Pool) -> PoolBook:
+        book = self.pools[pool.id.lower()] = PoolBook(pool)
+        if pool.autoscale_next:
+            self.add_deadline(Deadline(pool.autoscale_next, pool.seq, "autoscale", book.key))
+        if pool.allocation == "resizing":
+            self.add_deadline(Deadline(resize_end(pool), pool.seq, "resize", book.key))
+        return book
 
     def _index_node(self, book: PoolBook, node: Node) -> None:
         book.nodes[node.id], book.running[node.id] = node, {}
         self.pool_of_node[node.id] = book
+        if 0 < node.not_before < wire.FOREVER:
+            self.add_deadline(Deadline(node.not_before, book.record.seq, "boot", book.key))
+        for expiry in node.users.values():
+            self.add_deadline(Deadline(expiry, node.seq, "user", node.id))
 
     def _index_job(self, job: Job) -> JobBook:
         book = self.jobs[job.id.lower()] = self.job_of[job.seq] = JobBook(job)
         self.jobs_of_pool.setdefault(book.pool_key, {})[book.key] = book
+        if schedule := self.schedule_of.get(job.schedule):
+            schedule.jobs[book.key] = book
         if wall := job_wall_clock(job):
             self.add_deadline(Deadline(job.created + wall, job.seq, "job", book.key))
         return book
 
+    def _index_schedule(self, schedule: JobSchedule) -> ScheduleBook:
+        book = self.schedules[schedule.id.lower()] = self.schedule_of[schedule.seq] = ScheduleBook(schedule)
+        return book
+
+    def _index_job_node(self, book: JobBook, place: JobNode) -> None:
+        book.nodes[place.id] = place
+        self.jobs_of_node.setdefault(place.id, {})[place.job] = place
+
     def _index_task(self, book: JobBook, task: Task) -> None:
+        book.gangs = book.gangs or task.gang > 0
         book.tasks[task.id.lower()] = task
         book.order.append(task)
         book.count(task, +1)
+
+
+def resize_end(pool: Pool) -> int:
+    """The moment at which a resize that goes on is given up."""
+    return pool.allocation_time + wire.parse_duration(pool.spec["resizeTimeout"])
 
 
 def job_wall_clock(job: Job) -> int:
@@ -474,6 +683,11 @@ def job_wall_clock(job: Job) -> int:
     text = job.spec.get("constraints", {}).get("maxWallClockTime", wire.INFINITE)
     ticks = wire.parse_duration(text)
     return 0 if ticks >= wire.parse_duration(wire.INFINITE) else ticks
+
+
+def dependency_key(task_id: str) -> str:
+    """Ids are case-insensitive, and `01` is the number 1."""
+    return str(int(task_id)) if task_id.isascii() and task_id.isdigit() else task_id.lower()
 
 
 def task_document(task: Task) -> Document:

@@ -17,10 +17,10 @@ from tests.emulation import FakeMachine
 SOON = 10.0
 
 
-def connect(status: Status | Emulator, key: str = "") -> BatchClient:
+def connect(status: Status | Emulator, key: str = "", **options: Any) -> BatchClient:
     """A client as anyone would make it."""
     credential = AzureNamedKeyCredential(status.account, key or status.key)
-    return BatchClient(endpoint=status.endpoint, credential=credential, retry_total=0)
+    return BatchClient(endpoint=status.endpoint, credential=credential, retry_total=0, **options)
 
 
 def pool(pool_id: str = "pool", nodes: int = 1, **more: Any) -> models.BatchPoolCreateOptions:

@@ -42,6 +42,9 @@ def raw(
     if body or verb in ("POST", "PUT"):
         given["content-length"] = str(len(body))
     bare, _, query = path.partition("?")
+    if "api-version" not in query and not bare.startswith("/_emulator/"):
+        query = "&".join(filter(None, ("api-version=2025-06-01", query)))
+        path = f"{bare}?{query}"
     if sign:
         given["authorization"] = wire.authorization(emulator.account, emulator.key, verb, bare, query, given)
     connection = http.client.HTTPConnection(where.hostname or "", where.port)
@@ -238,9 +241,11 @@ def test_infinite_durations_and_times_are_read_by_the_sdk(client: BatchClient) -
 
 def test_what_is_not_implemented_says_so(client: BatchClient) -> None:
     with pytest.raises(HttpResponseError) as refusal:
-        list(client.list_job_schedules())
+        identity = models.BatchNodeIdentityReference(resource_id="/subscriptions/x")
+        file = models.ResourceFile(http_url="http://x/y", file_path="y", identity_reference=identity)
+        client.create_pool(pool(start_task=models.BatchStartTask(command_line="exit 0", resource_files=[file])))
     assert (refusal.value.status_code, code_of(refusal.value)) == (501, "NotImplementedByEmulator")
-    assert "list_job_schedules" in refusal.value.error.message
+    assert "managed identities" in refusal.value.error.message
 
 
 # The wire itself

@@ -54,7 +54,7 @@ def test_a_filter_that_leaves_nothing_says_what_it_left_out(batchtrain: Any) -> 
 def test_images_are_filtered_by_what_is_in_them(batchtrain: Any) -> None:
     found = rows(batchtrain, "images", "--gpu", "--rdma", "--docker")
     assert {(row["publisher"], row["offer"]) for row in found} == {
-        ("microsoft-dsvm", "ubuntu-hpc"), ("almalinux", "almalinux-hpc"),
+        ("microsoft-dsvm", "ubuntu-hpc"), ("almalinux", "almalinux-hpc"), ("azure-hpc", "azurelinux-hpc"),
     }  # fmt: skip
     assert {row["os"] for row in rows(batchtrain, "images", "--os", "windows")} == {"windows"}
 

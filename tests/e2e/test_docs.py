@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -12,13 +13,50 @@ from typing import Any
 
 import pytest
 
+from tests import environments
 from tests.readme_block import README, blocks
 
 ROOT = README.parent
 PAGES = sorted(path for path in (ROOT / "docs").rglob("*.md") if re.search(r"^```(sh|python)$", path.read_text(), re.M))
 BLOCK = re.compile(r"^```(sh|python)\n(.*?)^```", flags=re.M | re.S)
+SAVED = re.compile(r"^```\w+\n(?P<text>(?:(?!^```).)*?)^```\n\nSave it as `(?P<name>[^`]+)`", flags=re.M | re.S)
+"""A block and the name of the file that it is."""
 
 pytestmark = [pytest.mark.process, pytest.mark.mpi]
+
+
+def _az(directory: Path) -> None:
+    """`az`, on the page's PATH alone: its environment has a Python of its own."""
+    program = directory / "bin" / "az"
+    program.parent.mkdir()
+    program.write_text(f'#!/bin/sh\nexec {_prefix("azure-cli")}/bin/python -m azure.cli "$@"\n')
+    program.chmod(0o755)
+
+
+def _old_sdk(directory: Path) -> None:
+    (directory / "old-sdk").symlink_to(_prefix("azure-batch-14"))
+
+
+def _npm(directory: Path) -> None:
+    if not shutil.which("npm"):
+        pytest.skip("npm is not installed")
+    (directory / "package.json").write_text("{}")  # npm would look for one upwards
+
+
+def _prefix(name: str) -> Path:
+    try:
+        return environments.prefix(name)
+    except environments.Missing as missing:
+        pytest.skip(str(missing))
+
+
+NEEDS = {"other-clients": (_az, _old_sdk, _npm)}
+"""What else a page's commands find on their machine."""
+MARKS = {"other-clients": (pytest.mark.slow,)}
+
+
+def _stem(page: Path) -> str:
+    return page.stem
 
 
 def run(script: str, cwd: Path, environment: dict[str, str], timeout: float = 300) -> str:
@@ -36,22 +74,25 @@ def run(script: str, cwd: Path, environment: dict[str, str], timeout: float = 30
     return done.stdout
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", [pytest.param(page, marks=MARKS.get(page.stem, ())) for page in PAGES], ids=_stem)
 def test_the_blocks_of_a_page_run(
     page: Path, batchtrain: Any, mpi_environment: Callable[[str], Path], tmp_path: Path
 ) -> None:
     (tmp_path / ".venv").symlink_to(mpi_environment("mpich"))
     (tmp_path / "recipes").symlink_to(ROOT / "recipes")
-    environment = {**batchtrain.environment, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
-    shell = [text for kind, text in BLOCK.findall(page.read_text(encoding="utf-8")) if kind == "sh"]
-    programs = [text for kind, text in BLOCK.findall(page.read_text(encoding="utf-8")) if kind == "python"]
-    if programs and shell:
-        (tmp_path / "hello.py").write_text(programs[0], encoding="utf-8")
-    elif programs:
+    for prepare in NEEDS.get(page.stem, ()):
+        prepare(tmp_path)
+    path = f"{tmp_path / 'bin'}:{Path(sys.executable).parent}:{os.environ['PATH']}"
+    environment = {**batchtrain.environment, "PATH": path, "AZURE_CONFIG_DIR": str(tmp_path / "azure")}
+    text = page.read_text(encoding="utf-8")
+    shell = "\n".join(block for kind, block in BLOCK.findall(text) if kind == "sh")
+    for file in SAVED.finditer(text):
+        (tmp_path / file["name"]).write_text(file["text"], encoding="utf-8")
+    if not shell:
         batchtrain("emulator", "images", "map", "example/mpich:digits", ".venv")
-        (tmp_path / "page.py").write_text(programs[0], encoding="utf-8")
-        shell = [f"{sys.executable} page.py"]
-    run("\n".join(shell), tmp_path, environment)
+        (tmp_path / "page.py").write_text(BLOCK.findall(text)[0][1], encoding="utf-8")
+        shell = f"{sys.executable} page.py"
+    run(shell, tmp_path, environment)
 
 
 @pytest.mark.slow

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 # --- the kernel -------------------------------------------------------------------------------------------------
 
 CLONE_NEWNS, CLONE_NEWUTS, CLONE_NEWIPC = 0x20000, 0x4000000, 0x8000000
-CLONE_NEWUSER, CLONE_NEWPID = 0x10000000, 0x20000000
+CLONE_NEWUSER, CLONE_NEWPID, CLONE_NEWNET = 0x10000000, 0x20000000, 0x40000000
 MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_BIND, MS_REC, MS_PRIVATE = 2, 4, 8, 4096, 16384, 1 << 18
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 
@@ -64,6 +64,16 @@ def _mount(source: str, target: str, kind: str | None, flags: int, data: str | N
 
 def _bind(source: str, target: str) -> None:
     _mount(source, target, None, MS_BIND | MS_REC)
+
+
+def enter_network(path: str) -> None:
+    """Join a network that somebody else holds open. Only root may; nothing to do for an empty path."""
+    if path:
+        fd = os.open(path, os.O_RDONLY)
+        try:
+            _kernel("setns", fd, CLONE_NEWNET)
+        finally:
+            os.close(fd)
 
 
 def enter_namespaces(boot: Message) -> OwnTmp:
@@ -303,49 +313,33 @@ class LaunchError(Exception):
 
 
 def spawn(program: list[str], environment: dict[str, str], directory: str, stdio: tuple[int, int, int]) -> int:
-    """Start a program in a session of its own and return its pid once it really runs (its exec succeeded)."""
-    report, reporter = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        _become(program, environment, directory, stdio, reporter)
-    os.close(reporter)
-    with open(report, "rb") as file:
-        failure = file.read()
-    if failure:
-        os.waitpid(pid, 0)
-        code, _, message = failure.decode(errors="replace").partition("\0")
-        raise LaunchError(code, message)
-    return pid
+    """Start a program in a session of its own and return its pid once it really runs (its exec succeeded).
 
-
-def _become(
-    program: list[str], environment: dict[str, str], directory: str, stdio: tuple[int, int, int], reporter: int
-) -> NoReturn:
-    """The child between fork and exec: it either becomes the program or says why not and is gone."""
+    posix_spawn borrows this process's memory instead of copying its page tables, at a third of a fork's price; the
+    child begins where its parent stands.
+    """
+    os.chdir(directory)
     try:
-        os.setsid()
-        for target, fd in enumerate(stdio):
-            os.dup2(fd, target)
-        os.chdir(directory)
-        for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores these two, and exec would pass that on
-            signal.signal(number, signal.SIG_DFL)
-        _exec(program, environment)
-    except LaunchError as error:
-        os.write(reporter, f"{error.code}\0{error}".encode(errors="replace"))
-    except BaseException as error:  # noqa: BLE001 - whatever it is, this copy of the agent must not live on
-        os.write(reporter, f"CommandLaunchFailed\0{error}".encode(errors="replace"))
+        return _spawn(program, environment, stdio)
+    except ValueError as error:  # a NUL in an argument
+        raise LaunchError("CommandLaunchFailed", str(error)) from None
     finally:
-        os._exit(127)
+        os.chdir("/")
 
 
-def _exec(program: list[str], environment: dict[str, str]) -> NoReturn:
+_IGNORED = (signal.SIGPIPE, signal.SIGXFSZ)
+"""Python ignores these two, and exec would pass that on."""
+
+
+def _spawn(program: list[str], environment: dict[str, str], stdio: tuple[int, int, int]) -> int:
     """As execvpe does, but a file that is there and cannot start is told from a program that is not there."""
     name, failure = program[0], ""
+    actions = [(os.POSIX_SPAWN_DUP2, fd, target) for target, fd in enumerate(stdio)]
     folders = [""] if "/" in name else environment.get("PATH", os.defpath).split(":")
     for folder in folders:
         file = os.path.join(folder, name)
         try:
-            os.execve(file, program, environment)
+            return os.posix_spawn(file, program, environment, file_actions=actions, setsid=True, setsigdef=_IGNORED)
         except (FileNotFoundError, NotADirectoryError) as error:
             if os.path.exists(file):
                 failure = failure or f"{file}: its interpreter was not found ({error.strerror})"
@@ -725,6 +719,7 @@ def main(control: Channel, boot: Message) -> NoReturn:
     """Become the node that `boot` describes, or say why not."""
     tmp = None
     try:
+        enter_network(boot["network"])
         if boot["isolation"] == "namespaces":
             tmp = enter_namespaces(boot)
             boot["pid"] = _fork_init()

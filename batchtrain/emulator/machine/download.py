@@ -42,7 +42,7 @@ def fetch(item: Download, directory: Path, root: Path, called_off: Callable[[], 
     """
     for one in blobs_of(item) if item.container else (item,):
         if called_off():
-            raise DownloadError("BlobDownloadMiscError", f"{_shown(item.url)}: called off")
+            raise DownloadError("BlobDownloadMiscError", f"{shown(item.url)}: called off")
         _fetch(one, directory, root, called_off)
 
 
@@ -55,9 +55,9 @@ def _fetch(item: Download, directory: Path, root: Path, called_off: Callable[[],
         try:
             _store(body, path, int(item.mode, 8) & 0o7777, called_off, end)
         except (TimeoutError, _TookTooLong) as error:
-            raise DownloadError("BlobDownloadTimedOut", f"{_shown(item.url)}: {error}") from None
+            raise DownloadError("BlobDownloadTimedOut", f"{shown(item.url)}: {error}") from None
         except (urllib.error.URLError, ConnectionError, HTTPException) as error:
-            raise DownloadError("BlobDownloadMiscError", f"{_shown(item.url)}: {error}") from None
+            raise DownloadError("BlobDownloadMiscError", f"{shown(item.url)}: {error}") from None
         except (OSError, ValueError) as error:
             raise DownloadError("ResourceFileWriteFailed", f"{item.path}: {error}") from None
 
@@ -92,7 +92,7 @@ def _names(item: Download) -> Iterator[str]:
             try:
                 page = ElementTree.fromstring(body.read())
             except (ElementTree.ParseError, OSError, HTTPException) as error:
-                message = f"{_shown(item.url)}: the list of its blobs cannot be read: {error}"
+                message = f"{shown(item.url)}: the list of its blobs cannot be read: {error}"
                 raise DownloadError("BlobDownloadMiscError", message) from None
         names = [name.text or "" for name in page.iterfind("./Blobs/Blob/Name")]
         yield from (name for name in names if name and not name.endswith("/"))
@@ -113,16 +113,16 @@ def _list_url(item: Download, marker: str) -> str:
 
 def _open(url: str) -> HTTPResponse:
     if urlsplit(url).scheme not in ("http", "https"):
-        raise DownloadError("BlobDownloadMiscError", f"{_shown(url)}: only http and https are downloaded")
+        raise DownloadError("BlobDownloadMiscError", f"{shown(url)}: only http and https are downloaded")
     request = urllib.request.Request(url, headers={"x-ms-version": STORAGE_VERSION} if "sig=" in url else {})
     try:
         body: HTTPResponse = opener(url).open(request, timeout=TIMEOUT_SECONDS)
     except urllib.error.HTTPError as error:
         error.close()
         code = STATUS_CODES.get(error.code, "BlobDownloadMiscError")
-        raise DownloadError(code, f"{_shown(url)}: HTTP {error.code} {error.reason}") from None
+        raise DownloadError(code, f"{shown(url)}: HTTP {error.code} {error.reason}") from None
     except (OSError, ValueError, HTTPException) as error:
-        raise DownloadError("BlobDownloadMiscError", f"{_shown(url)}: {error}") from None
+        raise DownloadError("BlobDownloadMiscError", f"{shown(url)}: {error}") from None
     return body
 
 
@@ -156,6 +156,6 @@ def _store(body: HTTPResponse, path: Path, mode: int, called_off: Callable[[], b
         raise
 
 
-def _shown(url: str) -> str:
+def shown(url: str) -> str:
     """Without its query, which may hold a signature."""
     return urlsplit(url)._replace(query="").geturl()

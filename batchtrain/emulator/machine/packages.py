@@ -1,16 +1,38 @@
-"""Application packages: zip files of the data directory, unpacked on a node once."""
+"""Application packages: zip files of the data directory, listed, and unpacked on a node once."""
 
 from __future__ import annotations
 
+import re
 import shutil
 import tempfile
 import zipfile
 from pathlib import Path
 
 from batchtrain.emulator.machine.types import NodeUnfit, Package
+from batchtrain.emulator.world import Application
 
 FOLDER = "applications"
 """Of the data directory: `applications/ID/VERSION.zip`."""
+DEFAULT = "default"
+"""Beside the packages: a file that names the version of references that name none. One version alone needs none."""
+NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+"""Of an application or a version; others are passed over."""
+
+
+def found(data_dir: Path) -> tuple[Application, ...]:
+    """The applications of a data directory as they lie there now."""
+    folder = data_dir / FOLDER
+    if not folder.is_dir():
+        return ()
+    return tuple(_application(path) for path in sorted(folder.iterdir()) if NAME.fullmatch(path.name) and path.is_dir())
+
+
+def _application(path: Path) -> Application:
+    names = sorted(file.name.removesuffix(".zip") for file in path.glob("*.zip"))
+    versions = tuple(name for name in names if NAME.fullmatch(name) and name.strip("."))
+    chosen = path / DEFAULT
+    default = chosen.read_text(encoding="utf-8").strip() if chosen.is_file() else ""
+    return Application(path.name, versions, default or (versions[0] if len(versions) == 1 else ""))
 
 
 def install(data_dir: Path, root: Path, package: Package) -> None:

@@ -23,8 +23,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
+from batchtrain.emulator.machine import packages, pool_key, upload
+from batchtrain.emulator.machine.docker import ContainerNodes, Joined
 from batchtrain.emulator.machine.download import DownloadError, fetch
-from batchtrain.emulator.machine.types import Download, Exit, NodeLost, NodeSpec, NodeUp, Run
+from batchtrain.emulator.machine.forwarding import Door
+from batchtrain.emulator.machine.types import Download, Exit, Mount, NodeLost, NodeSpec, NodeUnfit, NodeUp, Package, Run
 
 logger = logging.getLogger("batchtrain.emulator.machine")
 
@@ -58,7 +61,11 @@ NODE_ENVIRONMENT = (
     Variable("I_MPI_THREAD_YIELD", "3", "Intel MPI spins: 2,000 small 2x2 all-reduces on 2 cores: minutes, not 0.5 s"),
     Variable("I_MPI_PIN", "0", "every node would pin its first rank to core 0 (the same all-reduces: 1.2 s)"),
     Variable("OMPI_MCA_mpi_yield_when_idle", "1", "Open MPI spins: the same all-reduces take 15 s and more"),
-    Variable("FI_TCP_IFACE", "lo", "libfabric would take the machine's outer interface, which may go away under a job"),
+    Variable(
+        "FI_TCP_IFACE",
+        "{interface}",
+        "libfabric would take the machine's outer interface, which may go away under a job",
+    ),
     Variable("OMPI_ALLOW_RUN_AS_ROOT", "1", "Open MPI refuses root, which the emulator runs as here", True),
     Variable("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", "it wants to be told twice", True),
 )
@@ -84,7 +91,9 @@ async def open_machine(data_dir: Path, image_prefix: Callable[[str], str | None]
     isolation = await asyncio.to_thread(_isolation, data_dir)
     if isolation.kind == "process":
         logger.warning("nodes are plain processes of this machine, sharing its host name: %s", isolation.reason)
-    return ProcessMachine(data_dir, image_prefix, isolation)
+    containers = ContainerNodes(data_dir)
+    await containers.sweep()
+    return ProcessMachine(data_dir, image_prefix, isolation, containers)
 
 
 class ProcessMachine:
@@ -93,8 +102,15 @@ class ProcessMachine:
     When this process dies, however, every node sees its control socket end and goes too.
     """
 
-    def __init__(self, data_dir: Path, image_prefix: Callable[[str], str | None], isolation: Isolation) -> None:
+    def __init__(
+        self,
+        data_dir: Path,
+        image_prefix: Callable[[str], str | None],
+        isolation: Isolation,
+        containers: ContainerNodes,
+    ) -> None:
         self.isolation = isolation
+        self._containers = containers
         self._data_dir = data_dir
         self._image_prefix = image_prefix
         self._nodes: dict[str, _Node] = {}
@@ -102,20 +118,55 @@ class ProcessMachine:
         self._slots = asyncio.Semaphore(PARALLEL_DOWNLOADS)
 
     async def boot(self, spec: NodeSpec, lost: Callable[[str], None]) -> NodeUp:
-        """Bring a node up; what a former life of it left in its directory stays. NodeLost when it does not come up."""
+        """Bring a node up; what a former life of it left in its directory stays.
+
+        NodeLost when it does not come up, NodeUnfit when a package or an image of its pool cannot be had.
+        """
         await self.shutdown(spec.node_id)
+        joined = await self._join(spec)
+        try:
+            return await self._boot(spec._replace(address=_address(spec, joined)), joined, lost)
+        except BaseException:
+            await self._containers.leave(spec.node_id)
+            raise
+
+    async def _join(self, spec: NodeSpec) -> Joined | None:
+        """A network and containers for a node whose pool has images that nothing on this machine stands for."""
+        if spec.containers is None:
+            return None
+        prefetch = [image for image in spec.containers.images if self._prefix(image) is None]
+        if spec.containers.images and not prefetch:
+            return None
+
+        def ended() -> None:
+            if (node := self._nodes.get(spec.node_id)) is not None:
+                node.kill()
+
+        root = self._root(spec)
+        root.mkdir(parents=True, exist_ok=True)
+        return await self._containers.join(spec, root, prefetch, ended)
+
+    def _root(self, spec: NodeSpec) -> Path:
+        return self._data_dir / "nodes" / _safe(spec.pool_id) / _safe(spec.node_id)
+
+    async def _boot(self, spec: NodeSpec, joined: Joined | None, lost: Callable[[str], None]) -> NodeUp:
         pool = self._pool(spec.pool_id)
         pool.admit(spec)
-        up = self._lay_out(spec, pool)
+        up = self._lay_out(spec, pool, joined)
+        await self._install(up.root, spec.packages)
+        _mount_all(self._data_dir, up.root, spec.mounts)
+        if joined is not None:
+            await asyncio.to_thread(pool_key.install, pool.keys, up.root / "home/_azbatch")
         node = _Node(spec, up)
         self._nodes[spec.node_id] = node
         try:
-            await node.start(_boot_message(spec, up, pool, self.isolation), pool.log(spec.node_id))
+            await node.start(_boot_message(spec, up, pool, self.isolation, joined), pool.log(spec.node_id))
         except BaseException:
             node.kill()  # nobody else would close its control socket, without whose end it lives on
             await self._gone(node)
             raise
         node.watch(lambda: self._on_end(node, lost))
+        await node.door.open(spec.address, spec.forwards)
         return up
 
     async def run(self, node_id: str, run: Run) -> Exit:
@@ -124,21 +175,50 @@ class ProcessMachine:
         A scope that was ended runs nothing more on its node, where a run of it was still being prepared neither.
         """
         node = self._node(node_id)
-        refusal = self._refusal(run)
-        if refusal is not None:
-            return refusal
-        if run.elevated and not node.said_elevated:
+        contained = run.image is not None and self._prefix(run.image) is None
+        if contained and not self._containers.has(node_id):
+            return self._refusal(run)
+        if run.elevated and not contained and not node.said_elevated:
             node.said_elevated = True
             logger.warning("%s: elevated commands run as %s here", node_id, node.up.environment["USER"])
         try:
-            program = _program(run.command_line)
+            program = _program(run.command_line, may_be_empty=contained)
             directory = _prepare(node.up.root, run.directory)
+            await self._install(node.up.root, run.packages)
             await self._fetch(node, directory, run)
-        except DownloadError as error:
+        except (DownloadError, NodeUnfit) as error:
             return Exit(None, error.code, str(error))
+        outcome = await (self._in_container(node, run, program) if contained else self._on_host(node, run, program))
+        if outcome.code is None:
+            return outcome
+        return await self._send(node, directory, run, outcome)
+
+    async def _in_container(self, node: _Node, run: Run, program: list[str]) -> Exit:
+        try:
+            return await self._prepared(node, run) or await self._contained(node, run, program)
+        except NodeLost:
+            node.kill()
+            await asyncio.shield(node.gone)  # first it is said that the node died, then that its run was lost
+            raise
+
+    async def _prepared(self, node: _Node, run: Run) -> Exit | None:
+        """Fetch the image; called off with the scope. What stands against it is the run's end."""
+        preparing = asyncio.ensure_future(self._containers.prepare(node.spec.node_id, run))
+        try:
+            with node.calling_off(run.scope, [preparing]):
+                await asyncio.wait([preparing])
+        finally:
+            preparing.cancel()
+        return ENDED_BEFORE if preparing.cancelled() else preparing.result()
+
+    async def _contained(self, node: _Node, run: Run, program: list[str]) -> Exit:
+        tmp = self._pools[node.spec.pool_id].tmp(node.spec.node_id)
+        return await self._containers.run(run, node.spec.node_id, program, node.up, tmp)
+
+    async def _on_host(self, node: _Node, run: Run, program: list[str]) -> Exit:
         await self._show(node, self._prefix(run.image))
         if run.scope in node.ended:
-            return Exit(None, "TaskEnded", "the task ended before its command started")
+            return ENDED_BEFORE
         inside = PurePosixPath(node.up.root_inside, run.directory)
         answer = await node.ask(
             op="run",
@@ -158,21 +238,25 @@ class ProcessMachine:
         node = self._nodes.get(node_id)
         if node is not None:
             node.end(scope)
-            with contextlib.suppress(NodeLost):
-                await node.ask(op="end", scope=scope, grace=grace)
+            await asyncio.gather(
+                self._containers.end(node_id, scope, grace),
+                node.ask(op="end", scope=scope, grace=grace),
+                return_exceptions=True,
+            )
 
     async def shutdown(self, node_id: str) -> None:
         """End a node and everything on it; idempotent. Its directory stays."""
         node = self._nodes.get(node_id)
-        if node is None:
-            return
-        node.asked = True
-        node.hang_up()
-        try:
-            await asyncio.wait_for(asyncio.shield(node.gone), END_SECONDS)
-        except asyncio.TimeoutError:
-            node.kill()
-            await asyncio.shield(node.gone)
+        if node is not None:
+            node.asked = True
+            node.door.close()
+            node.hang_up()
+            try:
+                await asyncio.wait_for(asyncio.shield(node.gone), END_SECONDS)
+            except asyncio.TimeoutError:
+                node.kill()
+                await asyncio.shield(node.gone)
+        await self._containers.leave(node_id)
 
     async def remove(self, node_id: str) -> None:
         """Shut down and delete the node's directory, one of an earlier life of the emulator too."""
@@ -181,9 +265,14 @@ class ProcessMachine:
             for directory in self._data_dir.glob(f"{place}/{_safe(node_id)}"):
                 await asyncio.to_thread(_delete, directory)
 
+    async def send_logs(self, node_id: str, container_url: str, directory: str) -> None:
+        """Upload what there is to read of a node. Raises UploadError."""
+        await asyncio.to_thread(upload.send_logs, self._data_dir, _safe(node_id), container_url, directory)
+
     async def close(self) -> None:
         """Shut down every node."""
         await asyncio.gather(*(self.shutdown(node_id) for node_id in list(self._nodes)))
+        await self._containers.close()
 
     def _node(self, node_id: str) -> _Node:
         if node_id not in self._nodes:
@@ -195,26 +284,26 @@ class ProcessMachine:
             self._pools[pool_id] = _Pool(self._data_dir, _safe(pool_id))
         return self._pools[pool_id]
 
-    def _lay_out(self, spec: NodeSpec, pool: _Pool) -> NodeUp:
-        root = self._data_dir / "nodes" / pool.name / _safe(spec.node_id)
+    def _lay_out(self, spec: NodeSpec, pool: _Pool, joined: Joined | None) -> NodeUp:
+        root = self._root(spec)
         for name in DIRECTORIES:
             (root / name).mkdir(parents=True, exist_ok=True)
         shared = self.isolation.kind == "namespaces"
         inside = str(pool.mount_point if shared else root)
         home_user = pool.user(inside) if shared and self.isolation.user_namespace else None
-        environment = _node_environment(str(pool.bin), inside, home_user or _user_name())
+        interface = "eth0" if joined is not None and joined.network else "lo"
+        environment = _node_environment(str(pool.bin), inside, home_user or _user_name(), interface)
         # A login shell's /etc/profile sets PATH anew; its user's own profile comes after that.
         (root / "home/_azbatch/.profile").write_text(f"PATH={shlex.quote(str(pool.bin))}:$PATH\n")
-        return NodeUp(root, inside, environment, self.isolation.kind)
+        return NodeUp(root, inside, environment, "docker" if joined else self.isolation.kind, spec.address)
 
-    def _refusal(self, run: Run) -> Exit | None:
-        if run.image is None or self._prefix(run.image) is not None:
-            return None
+    def _refusal(self, run: Run) -> Exit:
+        missing = self._containers.missing or "the pool's nodes came up without it"
         return Exit(
             None,
             "ContainerInvalidImage",
-            f"No container engine runs the image {run.image} here. To run its tasks in a local environment: "
-            f"batchtrain emulator images map {run.image} PREFIX",
+            f"No container engine runs the image {run.image} here: {missing}. Start a Docker Engine, or run its tasks"
+            f" in a local environment: batchtrain emulator images map {run.image} PREFIX",
         )
 
     def _environment(self, node: _Node, run: Run) -> dict[str, str]:
@@ -257,6 +346,34 @@ class ProcessMachine:
         for error in filter(None, errors):
             raise error
 
+    async def _install(self, root: Path, wanted: tuple[Package, ...]) -> None:
+        """Unpack what is not there yet. Raises NodeUnfit."""
+        for package in wanted:
+            await asyncio.to_thread(packages.install, self._data_dir, root, package)
+
+    async def _send(self, node: _Node, directory: Path, run: Run, outcome: Exit) -> Exit:
+        """Send the output files that are due; called off with the scope."""
+        assert outcome.code is not None
+        due = tuple(one for one in run.uploads if upload.applies(one, outcome.code))
+        if not due or run.scope in node.ended:
+            return outcome
+        environment = self._environment(node, run)
+        place = upload.Place(node.up.root, node.up.root_inside, directory, self._data_dir / MOUNTS, environment)
+        called_off = threading.Event()
+        wait = asyncio.ensure_future(_in_daemon_thread(lambda: upload.send(due, place, called_off.is_set)))
+        try:
+            with node.calling_off(run.scope, [wait]):
+                await asyncio.wait([wait])
+        finally:
+            called_off.set()
+            wait.cancel()
+        error = None if wait.cancelled() else wait.exception()
+        if isinstance(error, upload.UploadError):
+            return outcome._replace(failure=error.code, message=str(error))
+        if error is not None:
+            return outcome._replace(failure="FileUploadMiscError", message=str(error))
+        return outcome
+
     async def _download(self, item: Download, target: Path, root: Path) -> None:
         called_off = threading.Event()
         async with self._slots:
@@ -269,7 +386,8 @@ class ProcessMachine:
         await self._gone(node)
         if not node.asked:
             logger.warning("%s: the node died", node.spec.node_id)
-            lost(node.spec.node_id)
+            lost(node.spec.node_id)  # before anything else is awaited: what ran here is not to be sent here again
+            await self._containers.leave(node.spec.node_id)
 
     async def _gone(self, node: _Node) -> None:
         """Wait for a node's last process, then forget the node."""
@@ -290,6 +408,7 @@ class _Node:
         self.up = up
         self.asked = False
         """Its end was asked for."""
+        self.door = Door()
         self.said_elevated = False
         self.ended: set[str] = set()
         """Scopes, whose names do not come again."""
@@ -300,7 +419,7 @@ class _Node:
         self._reader: asyncio.StreamReader | None = None
         self._ids = itertools.count(1)
         self._answers: dict[int, asyncio.Future[dict[str, Any]]] = {}
-        self._downloads: list[tuple[str, list[asyncio.Task[None]]]] = []
+        self._downloads: list[tuple[str, list[asyncio.Task[Any]]]] = []
         self._task: asyncio.Task[None] | None = None
 
     async def start(self, boot: dict[str, Any], log: Path) -> None:
@@ -343,7 +462,7 @@ class _Node:
         self._call_off(scope)
 
     @contextlib.contextmanager
-    def calling_off(self, scope: str, waits: list[asyncio.Task[None]]) -> Iterator[None]:
+    def calling_off(self, scope: str, waits: list[asyncio.Task[Any]]) -> Iterator[None]:
         """Meanwhile these are cancelled by the end of the scope or of the node."""
         entry = (scope, waits)
         self._downloads.append(entry)
@@ -380,6 +499,7 @@ class _Node:
 
     def say_gone(self) -> None:
         self.hang_up()
+        self.door.close()
         self._call_off(None)
         for answer in self._answers.values():
             if not answer.done():
@@ -414,6 +534,7 @@ class _Pool:
         self.bin = self._dir / "bin"
         self.peers = self._dir / "peers"
         self.hosts = self._dir / "hosts"
+        self.keys = self._dir / "ssh"
         self.mount_point = data_dir / "mnt" / name
         """Where each node of the pool sees its own directory: one path for all, as on Azure."""
         self.windows = {window for path in (data_dir, HERE, sys.prefix, sys.base_prefix) for window in _windows(path)}
@@ -464,6 +585,14 @@ class _Pool:
         present = [(str(file), over) for file, over in files if Path(over).exists()]
         return [(str(root), str(self.mount_point)), *present]
 
+    def resolver(self, spec: NodeSpec, text: str) -> list[tuple[str, str]]:
+        """What to mount for a network with name servers of its own."""
+        file = self._dir / "nodes" / spec.node_id / "resolv.conf"
+        if not text or not Path("/etc/resolv.conf").exists():
+            return []
+        file.write_text(text)
+        return [(str(file), "/etc/resolv.conf")]
+
     def log(self, node_id: str) -> Path:
         return self._dir / "nodes" / node_id / "agent.log"
 
@@ -495,8 +624,19 @@ def _other_hosts() -> list[str]:
 # --- what an agent is told --------------------------------------------------------------------------------------
 
 
-def _boot_message(spec: NodeSpec, up: NodeUp, pool: _Pool, isolation: Isolation) -> dict[str, Any]:
+ENDED_BEFORE = Exit(None, "TaskEnded", "the task ended before its command started")
+
+
+def _address(spec: NodeSpec, joined: Joined | None) -> str:
+    """A node may have been a container's in its last life."""
+    return joined.address if joined is not None else f"127.{spec.address.partition('.')[2]}"
+
+
+def _boot_message(
+    spec: NodeSpec, up: NodeUp, pool: _Pool, isolation: Isolation, joined: Joined | None
+) -> dict[str, Any]:
     last = [int(byte) for byte in spec.address.split(".")[-2:]]
+    resolver = pool.resolver(spec, joined.resolver) if joined is not None else []
     return {
         "op": "boot",
         "isolation": isolation.kind,
@@ -507,7 +647,8 @@ def _boot_message(spec: NodeSpec, up: NodeUp, pool: _Pool, isolation: Isolation)
         "peers": str(pool.peers),
         "tmp": str(pool.tmp(spec.node_id)),
         "windows": sorted(pool.windows),
-        "binds": pool.binds(spec, up.root),
+        "binds": pool.binds(spec, up.root) + resolver,
+        "network": joined.network if joined is not None else "",
         "first_pid": 1000 + (last[0] * 256 + last[1]) * 997 % 20000,
     }
 
@@ -522,10 +663,10 @@ def _windows(path: str | Path) -> tuple[str, ...]:
     return tuple(sorted(place for place in places if place.startswith("/tmp/")))
 
 
-def _node_environment(bin_dir: str, root: str, user: str) -> dict[str, str]:
+def _node_environment(bin_dir: str, root: str, user: str, interface: str) -> dict[str, str]:
     is_root = os.getuid() == 0
     return {
-        variable.name: variable.value.format(bin=bin_dir, root=root, user=user)
+        variable.name: variable.value.format(bin=bin_dir, root=root, user=user, interface=interface)
         for variable in NODE_ENVIRONMENT
         if is_root or not variable.only_for_root
     }
@@ -627,12 +768,12 @@ def _probe(data_dir: Path, user_namespace: bool) -> str:
 # --- files ------------------------------------------------------------------------------------------------------
 
 
-def _program(command_line: str) -> list[str]:
+def _program(command_line: str, *, may_be_empty: bool = False) -> list[str]:
     try:
         program = shlex.split(command_line)
     except ValueError as error:
         raise DownloadError("CommandLaunchFailed", f"{command_line}: {error}") from None
-    if not program:
+    if not program and not may_be_empty:
         raise DownloadError("CommandProgramNotFound", "the command line is empty")
     return program
 
@@ -644,6 +785,23 @@ def _prepare(root: Path, directory: str) -> Path:
         raise DownloadError("ResourceDirectoryCreateFailed", f"{directory}: leads out of the node's directory")
     (path / "wd").mkdir(parents=True, exist_ok=True)
     return path
+
+
+MOUNTS = "mounts"
+"""Below the data directory: what stands for mounted file systems (`Mount.place` begins with it)."""
+
+
+def _mount_all(data_dir: Path, root: Path, mounts: tuple[Mount, ...]) -> None:
+    """Links below `fsmounts` to what stands for the file systems, each with a log beside it as Batch writes one."""
+    for mount in mounts:
+        place, link = data_dir / mount.place, root / "fsmounts" / mount.path
+        place.mkdir(parents=True, exist_ok=True)
+        link.parent.mkdir(parents=True, exist_ok=True)
+        if link.is_symlink() or not link.exists():
+            _link(link, str(place))
+        link.with_name(f"{link.name}.log").write_text(
+            f"{mount.path} is {mount.place} of the emulator's data directory\n"
+        )
 
 
 def _safe(name: str) -> str:

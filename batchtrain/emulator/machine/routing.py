@@ -32,6 +32,9 @@ class RoutingMachine:
     async def remove(self, node_id: str) -> None:
         await self._of(node_id).remove(node_id)
 
+    async def send_logs(self, node_id: str, container_url: str, directory: str) -> None:
+        await self._of(node_id).send_logs(node_id, container_url, directory)
+
     async def close(self) -> None:
         await self.simulated.close()
         await self.real.close()

@@ -90,6 +90,11 @@ class SimulatedMachine:
     async def remove(self, node_id: str) -> None:
         await self.shutdown(node_id)
 
+    async def send_logs(self, node_id: str, container_url: str, directory: str) -> None:
+        from batchtrain.emulator.machine import upload  # slow to import, and few nodes' logs are asked for
+
+        await asyncio.to_thread(upload.send_logs, self._root.parent, node_id, container_url, directory)
+
     async def close(self) -> None:
         for node_id in tuple(self._lost):
             await self.shutdown(node_id)

@@ -25,6 +25,56 @@ class Mount(NamedTuple):
     place: str
 
 
+class Login(NamedTuple):
+    """Who asks a registry for its images. Its `repr` has no password."""
+
+    server: str = ""
+    """Empty for Docker Hub."""
+    username: str = ""
+    password: str = ""
+
+    def __repr__(self) -> str:
+        return f"Login({self.server!r}, {self.username!r})"
+
+
+class Containers(NamedTuple):
+    """What a pool says of its containers."""
+
+    images: tuple[str, ...] = ()
+    """Fetched before a node is ready."""
+    logins: tuple[Login, ...] = ()
+    one_for_gangs: bool = False
+    """The application command of a multi-instance task runs in the container of its coordination command."""
+
+
+class BindMount(NamedTuple):
+    """A directory of the node's that a container sees: `source` is Batch's word for it."""
+
+    source: str
+    read_only: bool = False
+
+
+class Container(NamedTuple):
+    """How a task runs in its image."""
+
+    image: str
+    options: str = ""
+    """Batch's containerRunOptions: words for `docker create`."""
+    image_directory: bool = False
+    """It begins in the image's own working directory, not in the task's."""
+    mounts: tuple[BindMount, ...] | None = None
+    """What it sees of the node; None is all."""
+    login: Login | None = None
+    """For its registry, beside those of the pool."""
+
+
+class Forward(NamedTuple):
+    """An inbound endpoint: connections to the node's address and `frontend` port go on to its `backend` port."""
+
+    frontend: int
+    backend: int
+
+
 class NodeSpec(NamedTuple):
     """A node to boot."""
 
@@ -41,6 +91,9 @@ class NodeSpec(NamedTuple):
     """Application packages of the pool."""
     mounts: tuple[Mount, ...] = ()
     """What stands for the pool's mounted file systems."""
+    forwards: tuple[Forward, ...] = ()
+    containers: Containers | None = None
+    """Its tasks run in containers."""
 
 
 class NodeUp(NamedTuple):
@@ -54,7 +107,9 @@ class NodeUp(NamedTuple):
     environment: Mapping[str, str]
     """Node-wide environment every task of it starts from (PATH, HOME, the emulator's marker, MPI yielding)."""
     isolation: str
-    """`namespaces` (own host name, process tree, mounts) or `process` (plain processes)."""
+    """`namespaces` (own host name, process tree, mounts), `process` (plain processes) or `docker` (a network too)."""
+    address: str = ""
+    """The address that it has, where that is not the one it was given."""
 
 
 class Download(NamedTuple):
@@ -106,6 +161,10 @@ class Run(NamedTuple):
     """Unpacked on the node before the command starts."""
     uploads: tuple[Upload, ...] = ()
     """Carried out when the command has ended by itself."""
+    container: Container | None = None
+    """More of `image`, for a node with containers."""
+    stays: bool = False
+    """What it leaves in the background lives on until the scope ends: a coordination command."""
 
 
 class Exit(NamedTuple):
@@ -116,6 +175,8 @@ class Exit(NamedTuple):
     """Batch failure code (CommandProgramNotFound, BlobNotFound, ContainerInvalidImage, TaskEnded, …) or None."""
     message: str = ""
     category: str = "UserError"
+    container: Mapping[str, str] | None = None
+    """The wire's containerInfo."""
 
 
 UPLOAD_FAILED = "FileUpload"
@@ -154,6 +215,9 @@ class Machine(Protocol):
 
     async def remove(self, node_id: str) -> None:
         """Shut down and delete the node's directory."""
+
+    async def send_logs(self, node_id: str, container_url: str, directory: str) -> None:
+        """Upload what there is to read of a node, below `directory` of a storage container."""
 
     async def close(self) -> None:
         """Shut down every node."""

@@ -4,17 +4,27 @@ from __future__ import annotations
 
 import contextlib
 import random
+from collections.abc import Callable
 
 import pytest
 
-from batchtrain.emulator import jobs, nodes, pools, reports, scheduler, tasks
+from batchtrain.emulator import autoscale, jobs, nodes, pools, preparation, reports, scheduler, schedules, states, tasks
 from batchtrain.emulator.faults import Fault
 from batchtrain.emulator.machine.types import Exit
+from batchtrain.emulator.reply import Call, Reply
 from batchtrain.emulator.world import COUNTED, World, count_names
 from tests.emulation import POOL, Stage
 
 STEPS = 300
 JOB_ACTIONS = ("noaction", "performexitoptionsjobaction")
+
+
+FORMULAS = (
+    "$TargetDedicatedNodes = min(4, $PendingTasks.GetSample(1));",
+    "$TargetDedicatedNodes = 2 - 3;",
+    "$n = 1 / 0;",
+)
+Operation = Callable[[World, Call], Reply]
 
 
 class Chaos:
@@ -56,7 +66,23 @@ class Chaos:
                 },
             ),
             lambda: stage.do(pools.delete_pool, "pool") if self.random.random() < 0.2 else None,
-            lambda: stage.job(usesTaskDependencies=True, onTaskFailure=pick(JOB_ACTIONS)),
+            lambda: stage.job(usesTaskDependencies=True, onTaskFailure=pick(JOB_ACTIONS), **self.special_tasks()),
+            lambda: stage.do(
+                jobs.create_job,
+                body={"id": "lesser", "priority": -1, "allowTaskPreemption": True, "poolInfo": {"poolId": "pool"}},
+            ),
+            lambda: stage.do(tasks.create_task, "lesser", body={"id": name, "commandLine": "l"}),
+            lambda: stage.do(
+                schedules.create_schedule,
+                body={
+                    "id": "schedule",
+                    "schedule": {"recurrenceInterval": "PT1M"},
+                    "jobSpecification": {"poolInfo": {"poolId": "pool"}, **self.special_tasks()},
+                },
+            ),
+            lambda: stage.do(schedules.terminate_schedule, "schedule") if self.random.random() < 0.3 else None,
+            lambda: stage.do(schedules.delete_schedule, "schedule", force=pick(("true", "false"))),
+            lambda: stage.later(30),
             lambda: stage.task(name, **limits),
             lambda: stage.task(name, **gang, **limits),
             lambda: stage.task(name, dependsOn={"taskIds": ["t0", "t1"]}),
@@ -66,13 +92,47 @@ class Chaos:
             lambda: stage.do(jobs.disable_job, "job", body={"disableTasks": pick(("requeue", "terminate", "wait"))}),
             lambda: stage.do(jobs.enable_job, "job"),
             lambda: stage.do(jobs.update_job, "job", body={"onAllTasksComplete": pick(("noaction", "terminatejob"))}),
-            lambda: stage.do(jobs.terminate_job, "job") if self.random.random() < 0.3 else None,
-            lambda: stage.do(jobs.delete_job, "job") if self.random.random() < 0.3 else None,
-            lambda: stage.do(nodes.reboot_node, "pool", pick(stage.nodes()).id) if self.pool_nodes() else None,
+            lambda: (
+                stage.do(jobs.terminate_job, "job", force=pick(("true", "false")))
+                if self.random.random() < 0.3
+                else None
+            ),
+            lambda: (
+                stage.do(jobs.delete_job, "job", force=pick(("true", "false"))) if self.random.random() < 0.3 else None
+            ),
+            lambda: self.to_a_node(
+                pick((nodes.reboot_node, nodes.reimage_node, nodes.deallocate_node, nodes.start_node))
+            ),
+            lambda: (
+                stage.do(pools.remove_nodes, "pool", body={"nodeList": [pick(stage.nodes()).id]})
+                if self.pool_nodes()
+                else None
+            ),
+            lambda: stage.do(autoscale.enable, "pool", body={"autoScaleFormula": pick(FORMULAS)}),
+            lambda: stage.do(autoscale.disable, "pool"),
             lambda: stage.disable_node(pick(stage.nodes())) if self.pool_nodes() else None,
             lambda: stage.do(nodes.enable_scheduling, "pool", pick(stage.nodes()).id) if self.pool_nodes() else None,
         )
         pick(actions)()
+
+    def to_a_node(self, operation: Operation) -> None:
+        if not self.pool_nodes():
+            return
+        option = self.random.choice(("requeue", "terminate", "taskcompletion"))
+        names = ("nodeRebootOption", "nodeReimageOption", "nodeDeallocateOption")
+        self.stage.do(operation, "pool", self.random.choice(self.stage.nodes()).id, body=dict.fromkeys(names, option))
+
+    def special_tasks(self) -> dict[str, object]:
+        preparation = {"commandLine": "p", "constraints": {"maxTaskRetryCount": 1, "maxWallClockTime": "PT9S"}}
+        manager = {"id": "manager", "commandLine": "m", "runExclusive": self.random.random() < 0.5}
+        return self.random.choice(
+            (
+                {},
+                {"jobPreparationTask": preparation},
+                {"jobPreparationTask": preparation, "jobReleaseTask": {"commandLine": "r"}},
+                {"jobManagerTask": manager},
+            )
+        )
 
     def pool_nodes(self) -> bool:
         return "pool" in self.stage.world.pools and bool(self.stage.nodes())
@@ -99,7 +159,7 @@ class Chaos:
                 found = world.pool_of_node.get(node)
                 if found:
                     reports.start_task_ended(world, node, found.nodes[node].boots, outcome, now)
-            case scheduler.ShutdownNode(_, node):
+            case scheduler.ShutdownNode(_, node) | scheduler.WipeNode(_, node):
                 reports.node_down(world, node, now)
             case scheduler.RemoveNode(_, node):
                 reports.node_removed(world, node, now)
@@ -109,6 +169,11 @@ class Chaos:
                 reports.application_ended(world, task, run, outcome, now)
             case scheduler.EndScope(task, run, number):
                 reports.scope_ended(world, task, run, number, now)
+            case scheduler.RunOnNode(place, kind):
+                number = preparation.run_of(place, kind).run
+                preparation.ended(world, place, kind, number, outcome, now)
+            case scheduler.EndOnNode(place, kind, number):
+                preparation.scope_ended(world, place, kind, number, now)
 
     def drain(self) -> None:
         """Let the machine answer everything."""
@@ -129,7 +194,7 @@ def check_books(world: World) -> None:
                 counted[name] += 1
         assert book.counts == counted
         assert all(task.state == "active" for task in book.ready.values())
-        assert {task.seq for task in book.tasks.values() if task.state == "running"} <= set(book.running)
+        assert {task.seq for task in book.tasks.values() if task.state in states.UNDER_WAY} <= set(book.running)
     for pool in world.pools.values():
         assert set(pool.nodes) == set(pool.running)
         for node in pool.nodes.values():
@@ -150,4 +215,6 @@ def test_the_books_are_right_after_every_step_and_all_comes_to_rest(seed: int) -
         assert book.record.state in ("active", "disabled", "completed")
     for pool in chaos.stage.world.pools.values():
         assert pool.record.allocation == "steady"
-        assert not {node.state for node in pool.nodes.values()} & {"creating", "starting", "leavingpool", "rebooting"}
+        passing = {"creating", "starting", "leavingpool", "rebooting", "reimaging", "deallocating"}
+        assert not {node.state for node in pool.nodes.values()} & passing
+        assert len({node.place for node in pool.nodes.values()}) == len(pool.nodes)

@@ -7,6 +7,7 @@ import pytest
 from batchtrain.emulator import nodes, pools, reports, scheduler
 from batchtrain.emulator.faults import Fault
 from batchtrain.emulator.machine.types import Exit
+from batchtrain.emulator.world import Quotas
 from tests.emulation import POOL, Stage, document
 
 START_TASK = {"commandLine": "prepare"}
@@ -118,12 +119,10 @@ def test_passwords_are_never_echoed(stage: Stage) -> None:
     assert "hush" not in str(pool_of(stage))
 
 
-@pytest.mark.parametrize(
-    "what", [{"autoScaleFormula": "$x=1"}, {"applicationPackageReferences": [{"applicationId": "a"}]}]
-)
-def test_what_is_not_implemented_is_refused_rather_than_passed_over(stage: Stage, what: dict[str, object]) -> None:
+def test_a_managed_identity_is_refused_rather_than_passed_over(stage: Stage) -> None:
+    file = {"httpUrl": "http://x/y", "filePath": "y", "identityReference": {"resourceId": "/subscriptions/x"}}
     with pytest.raises(Fault, match="NotImplementedByEmulator") as refusal:
-        stage.do(pools.create_pool, body={**POOL, **what})
+        stage.do(pools.create_pool, body={**POOL, "startTask": {**START_TASK, "resourceFiles": [file]}})
     assert refusal.value.status == 501
 
 
@@ -206,7 +205,7 @@ def test_a_node_that_cannot_boot_ends_the_resize_with_an_error(stage: Stage) -> 
 
 
 def test_a_resize_past_the_quota_gives_what_there_is_and_says_so(stage: Stage) -> None:
-    stage.world.node_quota = 3
+    stage.world.quotas = Quotas(nodes=3)
     assert len(stage.pool(10**9)) == 3
     found = pool_of(stage)
     assert (found["allocationState"], found["currentDedicatedNodes"]) == ("steady", 3)

@@ -26,6 +26,15 @@ def test_unknown_properties_and_nulls_are_dropped() -> None:
     assert read == {"id": "j", "poolInfo": {"poolId": "p"}}
 
 
+@pytest.mark.parametrize("name", ["certificateReferences", "cloudServiceConfiguration"])
+def test_what_was_retired_is_refused_where_an_old_client_asks_for_it(name: str) -> None:
+    assert name not in models.read("BatchPoolCreateOptions", {**POOL, name: []})
+    with pytest.raises(Fault, match="InvalidPropertyValue") as refusal:
+        models.read("BatchPoolCreateOptions", {**POOL, name: [{"thumbprint": "ab"}]})
+    assert refusal.value.details["PropertyName"] == name
+    assert "retired" in refusal.value.details["Reason"]
+
+
 def test_durations_are_normalised() -> None:
     assert models.read("BatchTaskConstraints", {"maxWallClockTime": "PT06M00S"}) == {"maxWallClockTime": "PT6M"}
 

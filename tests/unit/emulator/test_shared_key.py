@@ -54,6 +54,32 @@ def test_the_length_of_a_body_cannot_be_left_out_of_the_signature() -> None:
 
 
 @pytest.mark.parametrize(
+    "resource",
+    [
+        "api-version:1\nstartTime:x",
+        "api-version:1\nfilter:\nstartTime:x",
+        "api-version:1\nstarttime:x",
+        "api-version:1\nfilter:\nstarttime:x",
+    ],
+    ids=["Python", "JavaScript", ".NET", "Java"],
+)
+def test_each_sdks_way_of_writing_the_query_down_is_understood(resource: str) -> None:
+    text = f"GET\n\n\n\n\n\n\n\n\n\n\n\nocp-date:{DATE}\n/acct/pools\n{resource}"
+    headers = {"ocp-date": DATE, "authorization": f"SharedKey acct:{wire.signature(KEY, text)}"}
+    check("GET", "/pools", "startTime=x&filter=&api-version=1", headers)
+
+
+def test_a_date_that_java_adds_may_be_signed_in_place_of_ocp_date() -> None:
+    text = f"GET\n\n\n\n\n\n{DATE}\n\n\n\n\n\n/acct/pools\napi-version:1"
+    headers = {"date": DATE, "authorization": f"SharedKey acct:{wire.signature(KEY, text)}"}
+    check("GET", "/pools", "api-version=1", headers)
+
+
+def test_a_date_beside_ocp_date_may_be_left_out() -> None:
+    check("GET", "/pools", "api-version=1", {**signed(), "date": DATE})
+
+
+@pytest.mark.parametrize(
     "change",
     [
         {"authorization": ""},

@@ -111,6 +111,8 @@ def test_minus_one_retries_without_limit(stage: Stage) -> None:
     stage.settle()
     for _ in range(20):
         stage.exits(task, 1)
+        stage.later(61)
+        stage.settle()
     assert (task.state, task.retries) == ("running", 20)
 
 
@@ -288,7 +290,12 @@ def test_a_failed_dependency_blocks_unless_its_exit_condition_says_otherwise(sta
         ({"commandLine": " "}, "InvalidPropertyValue"),
         ({"resourceFiles": [{"filePath": "x"}]}, "InvalidPropertyValue"),
         ({"resourceFiles": [{"httpUrl": "http://x"}]}, "MissingRequiredProperty"),
-        ({"resourceFiles": [{"storageContainerUrl": "http://x"}]}, "NotImplementedByEmulator"),
+        ({"resourceFiles": [{"httpUrl": "http://x", "filePath": "x", "blobPrefix": "y"}]}, "InvalidPropertyValue"),
+        ({"resourceFiles": [{"storageContainerUrl": "ftp://x/y"}]}, "InvalidPropertyValue"),
+        ({"resourceFiles": [{"autoStorageContainerName": "x"}]}, "InvalidPropertyValue"),
+        ({"userIdentity": {}}, "InvalidPropertyValue"),
+        ({"userIdentity": {"username": "me", "autoUser": {}}}, "InvalidPropertyValue"),
+        ({"resourceFiles": [{"httpUrl": "http://x", "filePath": "x", "fileMode": "rwx"}]}, "InvalidPropertyValue"),
         ({"exitConditions": {"default": {"jobAction": "terminate"}}}, "InvalidPropertyValue"),
         ({"multiInstanceSettings": {"numberOfInstances": 2}}, "MissingRequiredProperty"),
         ({"multiInstanceSettings": {"coordinationCommandLine": "x"}, "requiredSlots": 2}, "InvalidPropertyValue"),
@@ -447,8 +454,7 @@ def test_a_job_moves_to_another_pool_only_while_disabled(stage: Stage) -> None:
     stage.do(jobs.disable_job, "job", body={"disableTasks": "wait"})
     stage.settle()
     stage.do(jobs.update_job, "job", body=move)
-    assert [book.key for book in stage.world.jobs_on("other")] == ["job"]
-    assert stage.world.jobs_on("pool") == ()
+    assert (list(stage.world.jobs_of_pool["other"]), stage.world.jobs_of_pool["pool"]) == (["job"], {})
 
 
 def test_changes_by_users_change_the_etag_and_transitions_do_not(stage: Stage) -> None:

@@ -85,3 +85,12 @@ def test_date_conditions_look_at_whole_seconds() -> None:
 def test_what_is_no_date_is_an_error(text: str) -> None:
     with pytest.raises(ValueError, match=r"date|time"):
         wire.parse_http_date(text)
+
+
+@pytest.mark.parametrize("text", ["0001-01-01T00:00:00Z", "9999-12-31T23:59:59.9999999Z"])
+def test_the_first_and_the_last_moment_there_are_stay_what_they_are(text: str) -> None:
+    assert wire.timestamp(wire.parse_timestamp(text)) == text
+
+
+def test_a_time_beyond_the_last_there_is_is_the_last() -> None:
+    assert wire.timestamp(wire.FOREVER) == "9999-12-31T23:59:59.9999999Z"

@@ -1,0 +1,83 @@
+"""What an autoscale formula is evaluated with offline: its text, the moment and the samples, from the command line."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from datetime import datetime, timezone
+from pathlib import Path
+
+from batchtrain.errors import UsageError
+from batchtrain.formula import METRICS, PERIOD, Sample
+
+
+def text_of(formula: str) -> str:
+    """The text of the file of this name, else what was given."""
+    try:
+        path = Path(formula)
+        return path.read_text(encoding="utf-8") if path.is_file() else formula
+    except UnicodeDecodeError:
+        raise UsageError(f"{formula} is no text file") from None
+    except (OSError, ValueError):  # too long for a name, or with characters that none has
+        return formula
+
+
+def moment(text: str | None) -> datetime:
+    """A time stamp (UTC where it names no zone); the present without one."""
+    if text is None:
+        return datetime.now(timezone.utc)
+    try:
+        found = datetime.fromisoformat(text.replace("Z", "+00:00"))
+    except ValueError:
+        raise UsageError(f"`{text}` is no time such as 2027-01-31T09:00:00Z") from None
+    return found.replace(tzinfo=timezone.utc) if found.tzinfo is None else found.astimezone(timezone.utc)
+
+
+def gathered(given: Iterable[str], file: str | None, now: datetime) -> dict[str, tuple[Sample, ...]]:
+    """The samples of `--sample NAME=N,N` and of a JSON file."""
+    found = _of_file(file, now) if file else {}
+    for text in given:
+        name, _, numbers = text.partition("=")
+        words = [word for word in numbers.split(",") if word.strip()]
+        found[_name(name)] = _spaced([_number(word, text) for word in words], now)
+    return found
+
+
+def _of_file(file: str, now: datetime) -> dict[str, tuple[Sample, ...]]:
+    try:
+        document = json.loads(Path(file).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{file} cannot be read: {error}") from None
+    if not isinstance(document, dict) or not all(isinstance(values, list) for values in document.values()):
+        raise UsageError(f"{file} must hold an object of lists: the samples by name")
+    return {_name(name): _samples(name, values, now) for name, values in document.items()}
+
+
+def _samples(name: str, values: list[object], now: datetime) -> tuple[Sample, ...]:
+    """Numbers 30 seconds apart, the last one of now, or pairs of a time and a number."""
+    if not all(isinstance(value, list) and len(value) == 2 for value in values):
+        return _spaced([_number(value, name) for value in values], now)
+    pairs = [(moment(str(value[0])), _number(value[1], name)) for value in values if isinstance(value, list)]
+    return tuple(sorted(pairs))
+
+
+def _spaced(numbers: list[float], now: datetime) -> tuple[Sample, ...]:
+    first = now - PERIOD * (len(numbers) - 1)
+    return tuple((first + PERIOD * index, number) for index, number in enumerate(numbers))
+
+
+def _number(value: object, place: str) -> float:
+    try:
+        if isinstance(value, bool) or not isinstance(value, (int, float, str)):
+            raise ValueError
+        return float(value)
+    except ValueError:
+        raise UsageError(f"`{value}` in `{place}` is no number") from None
+
+
+def _name(name: str) -> str:
+    """As the language spells it; the `$`, which shells take for their own, may be left out."""
+    full = name.strip() if name.strip().startswith("$") else f"${name.strip()}"
+    if full not in METRICS:
+        raise UsageError(f"`{name}` has no samples; a formula reads {', '.join(METRICS)}")
+    return full

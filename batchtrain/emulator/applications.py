@@ -1,0 +1,83 @@
+"""Applications, whose packages are zip files of the data directory, and references to them; pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from batchtrain.emulator.faults import Fault, invalid_property
+from batchtrain.emulator.machine.types import Package
+from batchtrain.emulator.query import Row, listing
+from batchtrain.emulator.records import Document
+from batchtrain.emulator.reply import Call, Reply, element
+from batchtrain.emulator.world import Application, World
+
+MOST_REFERENCES = 10
+PLACE = "applicationPackageReferences"
+
+
+def list_applications(world: World, call: Call) -> Reply:
+    def rows(token: str) -> Iterator[Row]:
+        for application in sorted(world.applications()):
+            if application.id > token:
+                yield Row(application.id, _document(application))
+
+    return listing(call, "applications", rows)
+
+
+def get_application(world: World, call: Call) -> Reply:
+    found = _find(world, call.path[0])
+    if found is None:
+        raise Fault("ApplicationNotFound")
+    return element("applications", call.base, _document(found))
+
+
+def _document(application: Application) -> Document:
+    return {"id": application.id, "displayName": application.id, "versions": list(application.versions)}
+
+
+def _find(world: World, application_id: str) -> Application | None:
+    """Ids are case-insensitive."""
+    wanted = application_id.lower()
+    return next((one for one in world.applications() if one.id.lower() == wanted), None)
+
+
+def check_references(world: World, references: list[Document]) -> None:
+    """Each names a package that is there; raises Fault 400 or 409."""
+    if len(references) > MOST_REFERENCES:
+        raise invalid_property(PLACE, len(references), f"At most {MOST_REFERENCES} packages can be referred to.")
+    ids = [(one["applicationId"].lower(), one.get("version", "")) for one in references]
+    for index, name in enumerate(ids):
+        if name in ids[:index]:
+            raise invalid_property(PLACE, references[index]["applicationId"], "The package is referred to twice.")
+    for reference in references:
+        if not resolve(world, reference):
+            name, version = reference["applicationId"], reference.get("version", "its default version")
+            raise Fault("InvalidApplicationPackageReferences", **{name: f"{version} does not exist."})
+
+
+def resolve(world: World, reference: Document) -> Package | None:
+    """The package that a reference means now."""
+    found = _find(world, reference["applicationId"])
+    version = reference.get("version") or (found.default if found else "")
+    return Package(found.id, version) if found and version in found.versions else None
+
+
+def packages(world: World, references: list[Document]) -> tuple[Package, ...]:
+    """The packages that references mean; one that is gone by now is still asked for, and fails where it is missed."""
+    if not references:
+        return ()
+    found = (resolve(world, one) or Package(one["applicationId"], one.get("version", "")) for one in references)
+    return tuple(dict.fromkeys(found))
+
+
+def environment(world: World, references: list[Document], root: str) -> dict[str, str]:
+    """AZ_BATCH_APP_PACKAGE_ID_VERSION of each; without a version where the reference names none."""
+    if not references:
+        return {}
+    variables = {}
+    for reference, package in zip(references, (packages(world, [one])[0] for one in references), strict=True):
+        words = [reference["applicationId"], *([reference["version"]] if reference.get("version") else [])]
+        name = re.sub(r"[.\-#]", "_", "_".join(words))
+        variables[f"AZ_BATCH_APP_PACKAGE_{name}"] = f"{root}/{package.directory}"
+    return variables

@@ -1,0 +1,181 @@
+"""Pools that size themselves: their formula is checked, evaluated on its interval, and carried out; pure."""
+
+from __future__ import annotations
+
+import re
+from datetime import timezone
+from typing import Any
+
+from batchtrain import formula
+from batchtrain.emulator import documents, models, resizing, wire
+from batchtrain.emulator.faults import Fault, invalid_property
+from batchtrain.emulator.records import Pool
+from batchtrain.emulator.reply import Call, Reply, accepted, element
+from batchtrain.emulator.samples import NUMBERS, History
+from batchtrain.emulator.world import Deadline, PoolBook, World
+
+Document = dict[str, Any]
+
+INTERVAL = "PT15M"
+SHORTEST, LONGEST = 300 * wire.SECOND, 168 * 3600 * wire.SECOND
+PAUSE = 30 * wire.SECOND
+"""Between two enablings of one pool."""
+PROPERTIES = ("autoScaleFormula", "autoScaleEvaluationInterval")
+
+
+def check(document: Document) -> None:
+    """A pool's settings as it is made; raises Fault 400."""
+    if not document.get("enableAutoScale"):
+        for name in PROPERTIES:
+            if name in document:
+                raise Fault("InvalidAutoScalingSettings", PropertyName=name, Reason="enableAutoScale is not true.")
+        return
+    for name in ("targetDedicatedNodes", "targetLowPriorityNodes"):
+        if name in document:
+            raise Fault("InvalidAutoScalingSettings", PropertyName=name, Reason="The formula sets the targets.")
+    if "autoScaleFormula" not in document:
+        raise Fault("InvalidAutoScalingSettings", PropertyName="autoScaleFormula", Reason="A formula is needed.")
+    _check_settings(document)
+    document.setdefault("autoScaleEvaluationInterval", INTERVAL)
+
+
+def _check_settings(document: Document) -> None:
+    if "autoScaleFormula" in document:
+        _check_formula(document["autoScaleFormula"])
+    interval = document.get("autoScaleEvaluationInterval", INTERVAL)
+    if not SHORTEST <= wire.parse_duration(interval) <= LONGEST:
+        reason = "The interval must be between 5 minutes and 168 hours."
+        raise invalid_property("autoScaleEvaluationInterval", interval, reason)
+
+
+def _check_formula(text: str) -> None:
+    try:
+        formula.parse(text)
+    except formula.FormulaError as error:
+        raise Fault("AutoScalingFormulaSyntaxError", PropertyName="autoScaleFormula", Reason=str(error)) from None
+
+
+# Operations ----------------------------------------------------------------------------------------------------------
+
+
+def enable(world: World, call: Call) -> Reply:
+    """Turn it on, or give it another formula or interval; what is left out stays as it is."""
+    document = models.read("BatchPoolEnableAutoScaleOptions", models.decode(call.body))
+    book = resizing.changeable(world, call)
+    pool = book.record
+    on = pool.spec["enableAutoScale"]
+    if not on and pool.allocation != "steady":
+        raise Fault("PoolBeingResized")
+    if not on and "autoScaleFormula" not in document:
+        raise Fault("InvalidAutoScalingSettings", PropertyName="autoScaleFormula", Reason="A formula is needed.")
+    if pool.autoscale_since and call.now - pool.autoscale_since < PAUSE:
+        raise Fault("TooManyEnableAutoScaleRequests")
+    _check_settings(document)
+    pool.spec = {"autoScaleEvaluationInterval": INTERVAL, **pool.spec, **document, "enableAutoScale": True}
+    pool.autoscale_since = call.now
+    start(world, book, call.now)
+    world.stamp(pool, call.now)
+    return accepted(pool, documents.pool_url(call.base, pool), 200)
+
+
+def disable(world: World, call: Call) -> Reply:
+    """The pool keeps the nodes it has."""
+    book = resizing.changeable(world, call)
+    pool = book.record
+    pool.spec = {name: value for name, value in pool.spec.items() if name not in PROPERTIES} | {
+        "enableAutoScale": False
+    }
+    pool.autoscale_next, pool.autoscale_run = 0, {}
+    book.history = None
+    world.stamp(pool, call.now)
+    world.save_pool(book)
+    return accepted(pool, documents.pool_url(call.base, pool), 200)
+
+
+def evaluate(world: World, call: Call) -> Reply:
+    """What a formula would say now; nothing is changed."""
+    document = models.read("BatchPoolEvaluateAutoScaleOptions", models.decode(call.body))
+    book = resizing.changeable(world, call)
+    if not book.record.spec["enableAutoScale"]:
+        raise Fault("OperationNotValidOnPool", Reason="Automatic scaling is not enabled on the pool.")
+    _check_formula(document["autoScaleFormula"])
+    run, _ = _run(world, book, document["autoScaleFormula"], call.now)
+    return element("autoscalerun", call.base, run)
+
+
+# On its interval -----------------------------------------------------------------------------------------------------
+
+
+def start(world: World, book: PoolBook, now: int) -> None:
+    """Evaluate at once, and from now on after each interval."""
+    book.history = book.history or History()
+    _tick(world, book, now)
+
+
+def time_up(world: World, deadline: Deadline, now: int) -> None:
+    book = world.pools.get(deadline.key)
+    if book is None or book.record.seq != deadline.seq or book.record.state != "active":
+        return
+    if 0 < book.record.autoscale_next <= now:
+        _tick(world, book, now)
+
+
+def _tick(world: World, book: PoolBook, now: int) -> None:
+    pool = book.record
+    pool.autoscale_next = now + wire.parse_duration(pool.spec["autoScaleEvaluationInterval"])
+    world.add_deadline(Deadline(pool.autoscale_next, pool.seq, "autoscale", book.key))
+    pool.autoscale_run, result = _run(world, book, pool.spec["autoScaleFormula"], now)
+    if result is not None:
+        _carry_out(world, book, result, now)
+    world.save_pool(book)
+
+
+def _carry_out(world: World, book: PoolBook, result: formula.Result, now: int) -> None:
+    """The targets of a formula; a resize that is under way goes on with them."""
+    pool = book.record
+    if (pool.target_dedicated, pool.target_spot) == (result.dedicated, result.low_priority):
+        return
+    pool.target_dedicated, pool.target_spot = result.dedicated, result.low_priority
+    pool.deallocation = result.option
+    pool.resize_errors = []
+    if pool.allocation != "stopping":
+        resizing.begin(world, book, now)
+
+
+def _run(world: World, book: PoolBook, text: str, now: int) -> tuple[Document, formula.Result | None]:
+    """The wire's autoScaleRun, and the result where there is one that the pool can have."""
+    pool = book.record
+    run: Document = {"timestamp": wire.timestamp(now)}
+    try:
+        result = formula.evaluate(text, seen(world, book, text, now))
+        resizing.check_targets(pool.spec, result.dedicated, result.low_priority)
+    except formula.FormulaError as error:
+        code = "AutoScalingFormulaSyntaxError" if error.syntax else "AutoScalingFormulaEvaluationError"
+        return {**run, "error": _error(code, str(error))}, None
+    except Fault as fault:
+        return {
+            **run,
+            "results": str(result),
+            "error": _error(fault.code, fault.details.get("Reason", fault.text)),
+        }, None
+    return {**run, "results": str(result)}, result
+
+
+def _error(code: str, reason: str) -> Document:
+    message = "The specified auto scaling formula could not be evaluated."
+    return {"code": code, "message": message, "values": [{"name": "Reason", "value": reason}]}
+
+
+def seen(world: World, book: PoolBook, text: str, now: int) -> formula.Seen:
+    """What a formula looks at: of the numbers, only those that it names."""
+    pool = book.record
+    history = book.history or History()
+    history.note(now, world.numbers(book))
+    named = set(re.findall(r"\$[A-Za-z]+", text))
+    samples = history.samples([name for name in NUMBERS if name in named], now)
+    moment = wire.as_datetime(now).astimezone(timezone.utc)
+    return formula.Seen(moment, samples, pool.target_dedicated, pool.target_spot, seed=_seed(pool, now))
+
+
+def _seed(pool: Pool, now: int) -> int:
+    return pool.seq * 1_000_003 + now // wire.SECOND

@@ -1,0 +1,92 @@
+"""The ports of a pool's nodes that are reached from outside: what may be asked for, and which a node has; pure."""
+
+from __future__ import annotations
+
+from batchtrain.emulator.faults import invalid_property
+from batchtrain.emulator.machine.types import Forward
+from batchtrain.emulator.records import Document, Node
+from batchtrain.emulator.world import PoolBook
+
+PLACE = "networkConfiguration/endpointConfiguration/inboundNATPools"
+MOST_POOLS, MOST_RULES, MOST_CHARACTERS, LEAST_PORTS = 5, 25, 77, 40
+LAST_PORT = 65_534
+RESERVED = range(50_000, 55_001)
+"""Frontend ports that Batch keeps for itself."""
+AGENT_PORTS = (29_876, 29_877)
+PRIORITIES = range(150, 4097)
+
+
+def nat_pools(spec: Document) -> list[Document]:
+    """What a pool asks for."""
+    network: Document = spec.get("networkConfiguration", {})
+    return list(network.get("endpointConfiguration", {}).get("inboundNATPools", []))
+
+
+def of_node(book: PoolBook, node: Node) -> list[Document]:
+    """A node's inbound endpoints: one of each NAT pool, as far as its ports go."""
+    return [
+        {
+            "name": f"{pool['name']}.{node.place}",
+            "protocol": pool["protocol"],
+            "publicIPAddress": node.address,
+            "publicFQDN": node.hostname,
+            "frontendPort": pool["frontendPortRangeStart"] + node.place,
+            "backendPort": pool["backendPort"],
+        }
+        for pool in nat_pools(book.record.spec)
+        if pool["frontendPortRangeStart"] + node.place <= pool["frontendPortRangeEnd"]
+    ]
+
+
+def forwards(book: PoolBook, node: Node) -> tuple[Forward, ...]:
+    """Those of its endpoints that the machine serves: TCP, where the two ports differ."""
+    return tuple(
+        Forward(endpoint["frontendPort"], endpoint["backendPort"])
+        for endpoint in of_node(book, node)
+        if endpoint["protocol"] == "tcp" and endpoint["frontendPort"] != endpoint["backendPort"]
+    )
+
+
+def check(spec: Document) -> None:
+    """The bounds of NAT pools and their rules; raises Fault 400."""
+    pools = nat_pools(spec)
+    if len(pools) > MOST_POOLS:
+        raise invalid_property(PLACE, len(pools), f"A pool has at most {MOST_POOLS} inbound NAT pools.")
+    if sum(len(pool.get("networkSecurityGroupRules", [])) for pool in pools) > MOST_RULES:
+        raise invalid_property(PLACE, len(pools), f"A pool has at most {MOST_RULES} network security group rules.")
+    for index, pool in enumerate(pools):
+        _check_pool(pool, f"{PLACE}[{index}]")
+        for other in pools[:index]:
+            _check_pair(pool, other, f"{PLACE}[{index}]")
+
+
+def _check_pool(pool: Document, place: str) -> None:
+    name, port = pool["name"], pool["backendPort"]
+    start, end = pool["frontendPortRangeStart"], pool["frontendPortRangeEnd"]
+    if not 1 <= len(name) <= MOST_CHARACTERS:
+        raise invalid_property(f"{place}/name", name, f"A name has 1 to {MOST_CHARACTERS} characters.")
+    if not 1 <= port <= 65_535 or port in AGENT_PORTS:
+        reason = f"The port must be between 1 and 65535, but not {' or '.join(map(str, AGENT_PORTS))}."
+        raise invalid_property(f"{place}/backendPort", port, reason)
+    if not 1 <= start <= end <= LAST_PORT or (start < RESERVED.stop and end >= RESERVED.start):
+        reason = f"Ports are between 1 and {LAST_PORT}, without those from {RESERVED.start} to {RESERVED.stop - 1}."
+        raise invalid_property(f"{place}/frontendPortRangeStart", start, reason)
+    if end - start + 1 < LEAST_PORTS:
+        raise invalid_property(f"{place}/frontendPortRangeEnd", end, f"A range has at least {LEAST_PORTS} ports.")
+    seen = set()
+    for rule in pool.get("networkSecurityGroupRules", []):
+        priority = rule["priority"]
+        if priority not in PRIORITIES or priority in seen:
+            reason = f"Priorities lie between {PRIORITIES.start} and {PRIORITIES.stop - 1}, and each is given once."
+            raise invalid_property(f"{place}/networkSecurityGroupRules/priority", priority, reason)
+        seen.add(priority)
+
+
+def _check_pair(pool: Document, other: Document, place: str) -> None:
+    if pool["name"] == other["name"]:
+        raise invalid_property(f"{place}/name", pool["name"], "Another NAT pool has this name.")
+    if (pool["backendPort"], pool["protocol"]) == (other["backendPort"], other["protocol"]):
+        raise invalid_property(f"{place}/backendPort", pool["backendPort"], "Another NAT pool has this port.")
+    start, end = pool["frontendPortRangeStart"], pool["frontendPortRangeEnd"]
+    if start <= other["frontendPortRangeEnd"] and end >= other["frontendPortRangeStart"]:
+        raise invalid_property(f"{place}/frontendPortRangeStart", start, "The ranges of two NAT pools overlap.")

@@ -1,0 +1,260 @@
+"""How a job comes to be, by a client's request or a schedule's: its specification, its pool, its job manager; pure."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from batchtrain.emulator import documents, models, pools, tasks, wire
+from batchtrain.emulator.checks import check_id, check_resource_files, scrub_registry
+from batchtrain.emulator.faults import Fault, invalid_property
+from batchtrain.emulator.records import Job
+from batchtrain.emulator.world import JobBook, ScheduleBook, World
+
+Document = dict[str, Any]
+
+DEFAULTS: Mapping[str, Any] = {
+    "priority": 0,
+    "allowTaskPreemption": False,
+    "maxParallelTasks": -1,
+    "usesTaskDependencies": False,
+    "onAllTasksComplete": "noaction",
+    "onTaskFailure": "noaction",
+}
+CONSTRAINTS: Mapping[str, Any] = {"maxWallClockTime": wire.INFINITE, "maxTaskRetryCount": 0}
+PREPARATION: Mapping[str, Any] = {
+    "id": "jobpreparation",
+    "userIdentity": tasks.IDENTITY,
+    "waitForSuccess": True,
+    "rerunOnNodeRebootAfterSuccess": True,
+}
+RELEASE: Mapping[str, Any] = {
+    "id": "jobrelease",
+    "userIdentity": tasks.IDENTITY,
+    "maxWallClockTime": "PT15M",
+    "retentionTime": tasks.RETENTION,
+}
+MANAGER: Mapping[str, Any] = {"killJobOnCompletion": True, "runExclusive": True, "allowLowPriorityNode": True}
+"""What the service fills in."""
+LONGEST_RELEASE = 15 * 60 * wire.SECOND
+LONGEST_NAME = 1024
+PREFIX = re.compile(r"[A-Za-z0-9_-]{0,20}")
+SECRET = "*"
+
+
+# Its specification ---------------------------------------------------------------------------------------------------
+
+
+def specification(world: World, document: Document, *, scheduled: bool = False) -> Document:
+    """A job's document (of a request, or a schedule's) with the service's defaults, checked; raises Fault."""
+    spec = {name: value for name, value in {**DEFAULTS, **document}.items() if name != "id"}
+    checked(spec)
+    _check_pool(world, spec["poolInfo"], scheduled=scheduled)
+    if "jobPreparationTask" in spec:
+        spec["jobPreparationTask"] = _preparation(spec["jobPreparationTask"])
+    if "jobReleaseTask" in spec:
+        spec["jobReleaseTask"] = _release(spec)
+    if "jobManagerTask" in spec:
+        spec["jobManagerTask"] = _manager(world, spec)
+    _check_ids(spec)
+    return spec
+
+
+def checked(spec: Document) -> None:
+    """What may also be changed later: bounds, and the defaults of the constraints; raises Fault 400."""
+    constraints = spec["constraints"] = {**CONSTRAINTS, **spec.get("constraints", {})}
+    if not -1000 <= spec["priority"] <= 1000:
+        raise invalid_property("priority", spec["priority"], "The value must be between -1000 and 1000.")
+    if spec["maxParallelTasks"] != -1 and spec["maxParallelTasks"] < 1:
+        reason = "The value must be -1, for no limit, or at least 1."
+        raise invalid_property("maxParallelTasks", spec["maxParallelTasks"], reason)
+    if constraints["maxTaskRetryCount"] < -1:
+        count = constraints["maxTaskRetryCount"]
+        raise invalid_property("constraints/maxTaskRetryCount", count, "The least value is -1, for no limit.")
+    check_name(spec)
+
+
+def check_name(spec: Document) -> None:
+    """The display name of a job or a job schedule; raises Fault 400."""
+    if len(spec.get("displayName", "")) > LONGEST_NAME:
+        reason = f"A display name has at most {LONGEST_NAME} characters."
+        raise invalid_property("displayName", len(spec["displayName"]), reason)
+
+
+def _preparation(document: Document) -> Document:
+    _check_command(document, "jobPreparationTask")
+    constraints = {**CONSTRAINTS, "retentionTime": tasks.RETENTION, **document.get("constraints", {})}
+    if constraints["maxTaskRetryCount"] < -1:
+        place = "jobPreparationTask/constraints/maxTaskRetryCount"
+        raise invalid_property(place, constraints["maxTaskRetryCount"], "The least value is -1, for no limit.")
+    return {**PREPARATION, **document, "constraints": constraints}
+
+
+def _release(spec: Document) -> Document:
+    document = spec["jobReleaseTask"]
+    if "jobPreparationTask" not in spec:
+        reason = "A job release task needs a job preparation task."
+        raise Fault("MissingRequiredProperty", PropertyName="jobPreparationTask", Reason=reason)
+    _check_command(document, "jobReleaseTask")
+    found = {**RELEASE, **document}
+    if not 0 < wire.parse_duration(found["maxWallClockTime"]) <= LONGEST_RELEASE:
+        place = "jobReleaseTask/maxWallClockTime"
+        raise invalid_property(place, found["maxWallClockTime"], "A job release task runs for at most 15 minutes.")
+    return found
+
+
+def _check_command(document: Document, place: str) -> None:
+    if not document["commandLine"].strip() and "containerSettings" not in document:
+        raise invalid_property(f"{place}/commandLine", "", "The command line cannot be empty.")
+    check_resource_files(document.get("resourceFiles", []), f"{place}/resourceFiles")
+    scrub_registry(document)
+
+
+def _manager(world: World, spec: Document) -> Document:
+    """What is a task's has a task's defaults: its retries may be the job's."""
+    document = spec["jobManagerTask"]
+    task = tasks.checked(world, spec, models.read("BatchTaskCreateOptions", document))
+    return {**MANAGER, **document, **task}
+
+
+def _check_ids(spec: Document) -> None:
+    names = ("jobPreparationTask", "jobReleaseTask", "jobManagerTask")
+    seen: set[str] = set()
+    for name in names:
+        if name not in spec:
+            continue
+        task_id = check_id(spec[name], f"{name}/id").lower()
+        if task_id in seen:
+            raise invalid_property(f"{name}/id", spec[name]["id"], "Another special task of the job has this id.")
+        seen.add(task_id)
+
+
+# Its pool ------------------------------------------------------------------------------------------------------------
+
+
+def _check_pool(world: World, info: Document, *, scheduled: bool) -> None:
+    """One of the client's or one to be made; that the client's is there is not asked."""
+    auto = info.get("autoPoolSpecification")
+    if info.get("poolId") and auto is not None:
+        raise invalid_property("poolInfo", info["poolId"], "Either poolId or autoPoolSpecification is given.")
+    if auto is None:
+        if not info.get("poolId"):
+            raise Fault("MissingRequiredProperty", PropertyName="poolInfo/poolId")
+        return
+    place = "poolInfo/autoPoolSpecification"
+    if "pool" not in auto:
+        raise Fault("MissingRequiredProperty", PropertyName=f"{place}/pool")
+    if auto["poolLifetimeOption"] == "jobschedule" and not scheduled:
+        reason = "A job that no schedule made cannot share its pool with others of a schedule."
+        raise invalid_property(f"{place}/poolLifetimeOption", auto["poolLifetimeOption"], reason)
+    if not PREFIX.fullmatch(auto.get("autoPoolIdPrefix", "")):
+        reason = "A prefix has up to 20 of the characters A-Z, a-z, 0-9, _ and -."
+        raise invalid_property(f"{place}/autoPoolIdPrefix", auto["autoPoolIdPrefix"], reason)
+    pools.check(world, auto["pool"])
+    auto.setdefault("keepAlive", False)
+    _mask(auto["pool"])
+
+
+def _mask(document: Document) -> None:
+    """Secrets are not kept: that there was one is all that the pool's making asks. Those of registries are used."""
+    for name, value in document.items():
+        if name in documents.SECRETS:
+            document[name] = SECRET
+        elif name != "containerRegistries":
+            for one in value if isinstance(value, list) else [value]:
+                if isinstance(one, dict):
+                    _mask(one)
+
+
+def _auto_pool(spec: Document) -> Document:
+    found: Document = spec["poolInfo"].get("autoPoolSpecification", {})
+    return found
+
+
+def _make_pool(world: World, job: Job, schedule: ScheduleBook | None, now: int) -> None:
+    """The pool of a job that wants one made; one that cannot be had is the job's scheduling error."""
+    auto = _auto_pool(job.spec)
+    if not auto:
+        return
+    shared = schedule if auto["poolLifetimeOption"] == "jobschedule" else None
+    if shared and shared.record.auto_pool.lower() in world.pools:
+        job.auto_pool = shared.record.auto_pool
+        return
+    pool_id = auto.get("autoPoolIdPrefix", "") + _guid(world)
+    try:
+        pools.make(world, pool_id, copy.deepcopy(auto["pool"]), now)
+    except Fault as fault:
+        if schedule is None:
+            raise
+        job.error = _scheduling_error(fault)
+        return
+    job.auto_pool = pool_id
+    if shared:
+        shared.record.auto_pool = pool_id
+
+
+def _scheduling_error(fault: Fault) -> Document:
+    details = [{"name": name, "value": value} for name, value in fault.details.items()]
+    return {"category": "UserError", "code": fault.code, "message": fault.text, "details": details}
+
+
+def _guid(world: World) -> str:
+    digest = hashlib.sha256(f"{world.seed}/pool/{world.new_seq()}".encode()).hexdigest()
+    return "-".join((digest[:8], digest[8:12], digest[12:16], digest[16:20], digest[20:32])).upper()
+
+
+def end_pool(world: World, book: JobBook, now: int) -> None:
+    """The pool that was made for a job goes with it, unless it is to be kept or is its schedule's."""
+    auto = _auto_pool(book.record.spec)
+    if auto.get("poolLifetimeOption") == "job" and not auto["keepAlive"]:
+        _end(world, book.record.auto_pool, now)
+
+
+def end_shared_pool(world: World, book: ScheduleBook, now: int) -> None:
+    """The pool that a schedule's jobs shared goes with the schedule, unless it is to be kept."""
+    if not _auto_pool(book.record.spec["jobSpecification"]).get("keepAlive"):
+        _end(world, book.record.auto_pool, now)
+
+
+def _end(world: World, pool_id: str, now: int) -> None:
+    pool = world.pools.get(pool_id.lower())
+    if pool is not None and pool.record.state == "active":
+        pools.end(world, pool, now)
+
+
+# The job -------------------------------------------------------------------------------------------------------------
+
+
+def make(world: World, job_id: str, spec: Document, now: int, schedule: ScheduleBook | None = None) -> JobBook:
+    """A new job with its pool and its job manager task, by a checked specification; raises Fault."""
+    job = Job(
+        id=job_id,
+        seq=world.new_seq(),
+        state="active",
+        state_time=now,
+        created=now,
+        started=now,
+        spec=spec,
+        schedule=schedule.record.seq if schedule else 0,
+    )
+    _make_pool(world, job, schedule, now)
+    world.stamp(job, now)
+    book = world.add_job(job)
+    if "jobManagerTask" in spec:
+        _make_manager(world, book, now)
+    return book
+
+
+def _make_manager(world: World, book: JobBook, now: int) -> None:
+    """What was right when the specification was checked may be wrong by the time a schedule comes back to it."""
+    document = book.record.spec["jobManagerTask"]
+    try:
+        task = tasks.add(world, book, document, now)
+    except Fault as fault:
+        book.record.error = _scheduling_error(fault)
+        return
+    task.manager, task.exclusive = True, document["runExclusive"]
+    world.save_task(task)

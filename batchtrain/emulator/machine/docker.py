@@ -1,0 +1,761 @@
+"""Nodes whose tasks run in containers of a Docker Engine. A node's "host" is still a process node (see `process`).
+
+Each node has one container of its own that only waits: it holds the node's network address and host name. Containers of
+tasks join its network, as they would their host's. Everything carries a label with the data directory: what a killed
+emulator left behind is removed at its next start.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import ipaddress
+import itertools
+import logging
+import os
+import shutil
+import stat
+import tempfile
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from batchtrain.emulator.machine import engine as engines
+from batchtrain.emulator.machine import failures, handover, hold, run_options
+from batchtrain.emulator.machine.engine import Engine, EngineError
+from batchtrain.emulator.machine.image_store import ImageStore
+from batchtrain.emulator.machine.output import Copy
+from batchtrain.emulator.machine.types import Container, Exit, Login, NodeLost, NodeSpec, NodeUnfit, NodeUp, Run
+
+logger = logging.getLogger("batchtrain.emulator.machine")
+
+LABEL = "batchtrain.emulator"
+NODE_IMAGE = "batchtrain/node"
+NODE_TAG = "1"
+NODE_ROOT = "/node"
+"""Where a node's own container sees the node's directory: through it the engine hands over what root made there."""
+HOLD = "/.batchtrain-hold"
+DRAIN_SECONDS = 2.0
+"""How long the output of a container that has ended is waited for."""
+HELD_DRAIN_SECONDS = 0.1
+"""The same for a command in a container that stays: what it left in the background may hold its output open."""
+MARKER = "BATCHTRAIN_EMULATED_NODE"
+MAX_SUBNETS = 64
+LONGEST_LINE = 50_000
+
+ENVIRONMENT = {
+    MARKER: "container",
+    "I_MPI_THREAD_YIELD": "3",
+    "I_MPI_PIN": "0",
+    "OMPI_MCA_mpi_yield_when_idle": "1",
+}
+"""What a task's container knows beside its own environment: more ranks than cores is normal here (see `process`)."""
+
+SOURCES = {
+    "Shared": "AZ_BATCH_NODE_SHARED_DIR",
+    "Startup": "AZ_BATCH_NODE_STARTUP_DIR",
+    "VfsMounts": "AZ_BATCH_NODE_MOUNTS_DIR",
+    "Task": "AZ_BATCH_TASK_DIR",
+    "JobPrep": "AZ_BATCH_JOB_PREP_DIR",
+    "Applications": "",
+}
+"""What containerHostBatchBindMounts may name, and the variable that says where it is."""
+
+
+class Joined(NamedTuple):
+    """What a process node gets of the node's container."""
+
+    address: str
+    network: str
+    """The network namespace to enter; empty where this process may not, or the engine is in another machine."""
+    resolver: str
+    """The text of its /etc/resolv.conf; empty for the machine's own."""
+
+
+class _Made(NamedTuple):
+    """A container of a scope."""
+
+    id: str
+    held: bool
+    """Its first process only waits; commands are executed in it."""
+    entrypoint: tuple[str, ...]
+
+
+class _Scope:
+    def __init__(self, directory: str) -> None:
+        self.directory = directory
+        self.made: list[_Made] = []
+        self.starting = asyncio.Lock()
+        """Held from before a container is made until it runs, so that no end overlooks it."""
+        self.copies: list[Copy] = []
+
+
+class _Node:
+    """A node's own container, and those of its scopes."""
+
+    def __init__(self, spec: NodeSpec, container: str, joined: Joined, root: Path) -> None:
+        self.spec = spec
+        self.root = root
+        self.container = container
+        self.joined = joined
+        self.scopes: dict[str, _Scope] = {}
+        self.ended: set[str] = set()
+        self.lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.said: set[str] = set()
+
+
+class ContainerNodes:
+    """The containers of an emulator's nodes. Use it from one event loop."""
+
+    def __init__(self, data_dir: Path) -> None:
+        self._data_dir = data_dir
+        self._label = f"{LABEL}={data_dir}"
+        self._nodes: dict[str, _Node] = {}
+        self._engine: Engine | None = None
+        self._images: ImageStore | None = None
+        self._cli = ""
+        self.missing = ""
+        """Why there is no engine."""
+        self._setting_up = asyncio.Lock()
+        self._subnet = ""
+        self._watcher: asyncio.Task[None] | None = None
+        self._ends: dict[str, asyncio.Future[int]] = {}
+        """Ids of containers and of executed commands, and the exit code each will have."""
+        self._numbers = itertools.count(1)
+        self._locks: dict[str, asyncio.Lock] = {}
+
+    # The engine --------------------------------------------------------------------------------------------------
+
+    async def sweep(self) -> None:
+        """Remove what an earlier life left behind, if an engine answers."""
+        engine, _ = await engines.find()
+        if engine is not None:
+            with contextlib.suppress(EngineError):
+                if removed := await _sweep(engine, self._label):
+                    logger.warning("removed %d containers that an earlier emulator left behind", removed)
+
+    async def _ready(self) -> bool:
+        """Whether an engine answers; the first time, and when it came back, all that nodes share is made."""
+        async with self._setting_up:
+            if self._engine is not None and self._watcher is not None and not self._watcher.done():
+                return True
+            self._engine, self.missing = await engines.find()
+            cli = shutil.which("docker")
+            if self._engine is not None and not hold.fits():
+                self._engine, self.missing = None, f"nodes with containers are for {' and '.join(hold.MACHINES)} alone"
+            if self._engine is not None and cli is None:
+                self._engine, self.missing = None, "the docker command, which makes the containers, is not installed"
+            if self._engine is None or cli is None:
+                return False
+            self._cli, self._images = cli, ImageStore(self._engine)
+            try:
+                await self._set_up(self._engine)
+            except EngineError as error:
+                self._engine, self.missing = None, f"the Docker Engine could not be set up: {error}"
+                return False
+            return True
+
+    async def _set_up(self, engine: Engine) -> None:
+        await _sweep(engine, self._label)
+        await _sweep_forgotten(engine)
+        await _node_image(engine)
+        self._subnet = ""
+        program = self._data_dir / "machine" / hold.NAME
+        program.parent.mkdir(parents=True, exist_ok=True)
+        if not program.exists():
+            program.write_bytes(hold.program())
+            program.chmod(0o755)
+        listening = asyncio.get_running_loop().create_future()
+        self._watcher = asyncio.create_task(self._watch(engine, listening))
+        await listening
+
+    async def _watch(self, engine: Engine, listening: asyncio.Future[None]) -> None:
+        """Hear of every container and executed command that ends; when the engine is heard no more, all nodes are."""
+        query = {"filters": _filters(label=[self._label], event=["die", "exec_die"])}
+        try:
+            reader, writer = await engine.stream("GET", "/events", query=query)
+        except EngineError as error:
+            listening.set_exception(error)
+            return
+        listening.set_result(None)
+        try:
+            with contextlib.suppress(EngineError):
+                async for event in engines.objects(reader):
+                    self._on_event(event)
+        finally:
+            writer.close()
+            for node in tuple(self._nodes.values()):
+                _settle(node.lost)
+
+    def _on_event(self, event: dict[str, Any]) -> None:
+        about = event["Actor"]["Attributes"]
+        key = about.get("execID") or event["Actor"]["ID"]
+        if (end := self._ends.pop(key, None)) and not end.done():
+            end.set_result(int(about.get("exitCode", 255)))
+        for node in self._nodes.values():
+            if node.container == key:
+                _settle(node.lost)
+
+    def _end_of(self, key: str) -> asyncio.Future[int]:
+        return self._ends.setdefault(key, asyncio.get_running_loop().create_future())
+
+    # Nodes -------------------------------------------------------------------------------------------------------
+
+    async def join(
+        self, spec: NodeSpec, root: Path, prefetch: Iterable[str], lost: Callable[[], None]
+    ) -> Joined | None:
+        """A network for a node, with its images fetched; None where no engine answers (`missing` says why).
+
+        `lost` is called once when its container ends unasked. Raises NodeUnfit for an image that cannot be had.
+        """
+        if spec.containers is None or not await self._ready():
+            return None
+        assert self._engine is not None
+        assert self._images is not None
+        logins = spec.containers.logins
+        try:
+            await asyncio.gather(*(self._images.fetch(name, logins) for name in prefetch))
+            address = await self._address(self._engine, spec)
+            async with self._removing(spec.node_id):  # a former life still has the address
+                container, joined = await self._hold_network(self._engine, spec, address, root)
+        except EngineError as error:
+            raise NodeLost(f"{spec.node_id}: its network could not be made: {error}") from None
+        node = self._nodes[spec.node_id] = _Node(spec, container, joined, root)
+        node.lost.add_done_callback(lambda _: lost() if self._nodes.get(spec.node_id) is node else None)
+        return joined
+
+    def has(self, node_id: str) -> bool:
+        """Whether tasks of a node can run in containers."""
+        return node_id in self._nodes
+
+    async def leave(self, node_id: str) -> None:
+        """Remove a node's containers; idempotent."""
+        async with self._removing(node_id):
+            node = self._nodes.pop(node_id, None)
+            if node is None or self._engine is None:
+                return
+            _settle(node.lost)
+            ids = [made.id for scope in node.scopes.values() for made in scope.made]
+            await asyncio.gather(*(_remove(self._engine, one) for one in ids))
+            await self._take_over(self._engine, node)
+            await _remove(self._engine, node.container)
+
+    async def _take_over(self, engine: Engine, node: _Node, below: str = "") -> None:
+        """Make directories of root's in the node's own ones ours, from the outermost in."""
+        if os.getuid() == 0:
+            return
+        folder = node.root / below
+        for _ in range(handover.MOST_ROUNDS):
+            found = await asyncio.to_thread(handover.foreign, folder)
+            if not found:
+                return
+            packed = handover.archive(node.root, found)
+            with contextlib.suppress(EngineError):
+                await engine.ask("PUT", f"/containers/{node.container}/archive", packed, query={"path": NODE_ROOT})
+                continue
+            return  # its container is gone
+
+    def _removing(self, node_id: str) -> asyncio.Lock:
+        return self._locks.setdefault(node_id, asyncio.Lock())
+
+    async def close(self) -> None:
+        """Remove everything."""
+        await asyncio.gather(*(self.leave(node_id) for node_id in tuple(self._nodes)))
+        if self._watcher is not None:
+            self._watcher.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._watcher
+        if self._engine is not None:
+            with contextlib.suppress(EngineError):
+                await _sweep(self._engine, self._label)
+
+    @property
+    def _network(self) -> str:
+        return f"batchtrain-{_short(self._data_dir)}"
+
+    async def _address(self, engine: Engine, spec: NodeSpec) -> str:
+        """The node's address: its last two bytes are kept, the first two are the network's."""
+        async with self._setting_up:
+            if not self._subnet:
+                self._subnet = await self._make_network(engine, int(spec.address.split(".")[1]))
+        return ".".join([*self._subnet.split(".")[:2], *spec.address.split(".")[2:]])
+
+    async def _make_network(self, engine: Engine, first: int) -> str:
+        """A private network, on a part of 10.0.0.0/8 that this machine does not use."""
+        used = await _networks(engine)
+        candidates = (ipaddress.ip_network(f"10.{(first + more) % 256}.0.0/16") for more in range(MAX_SUBNETS))
+        for subnet in candidates:
+            if any(subnet.overlaps(other) for other in used):
+                continue
+            body = {
+                "Name": self._network,
+                "Driver": "bridge",
+                "CheckDuplicate": True,
+                "Labels": {LABEL: str(self._data_dir)},
+                "IPAM": {"Config": [{"Subnet": str(subnet)}]},
+            }
+            try:
+                await engine.ask("POST", "/networks/create", body)
+            except EngineError as error:
+                if "overlap" not in str(error):
+                    raise
+                continue
+            return str(subnet)
+        raise EngineError(0, f"10.0.0.0/8 has no free part among {MAX_SUBNETS}")
+
+    async def _hold_network(self, engine: Engine, spec: NodeSpec, address: str, root: Path) -> tuple[str, Joined]:
+        network = self._network
+        body = {
+            "Image": f"{NODE_IMAGE}:{NODE_TAG}",
+            "Entrypoint": [f"/{hold.NAME}"],
+            "Hostname": spec.hostname,
+            "Labels": {LABEL: str(self._data_dir), f"{LABEL}.node": spec.node_id},
+            "HostConfig": {
+                "NetworkMode": network,
+                "LogConfig": {"Type": "none"},
+                "Mounts": [{"Type": "bind", "Source": str(root), "Target": NODE_ROOT}],
+            },
+            "NetworkingConfig": {
+                "EndpointsConfig": {network: {"IPAMConfig": {"IPv4Address": address}, "Aliases": [spec.hostname]}}
+            },
+        }
+        name = f"{network}-{spec.node_id[:14]}-{next(self._numbers)}"
+        container = (await engine.ask("POST", "/containers/create", body, query={"name": name}))["Id"]
+        try:
+            await engine.ask("POST", f"/containers/{container}/start")
+            about = await engine.ask("GET", f"/containers/{container}/json")
+        except BaseException:
+            await _remove(engine, container)
+            raise
+        space, resolver = about["NetworkSettings"]["SandboxKey"], about["ResolvConfPath"]
+        enter = os.getuid() == 0 and os.access(space, os.R_OK)
+        if not enter:
+            logger.warning("%s: what runs on the node's host uses the machine's network", spec.node_id)
+        text = Path(resolver).read_text() if enter and os.access(resolver, os.R_OK) else ""
+        return container, Joined(address, space if enter else "", text)
+
+    # Runs --------------------------------------------------------------------------------------------------------
+
+    async def prepare(self, node_id: str, run: Run) -> Exit | None:
+        """Fetch a run's image; what is wrong with it is its end."""
+        node = self._node(node_id)
+        assert self._images is not None
+        assert run.container is not None
+        logins = (*([run.container.login] if run.container.login else []), *(_logins(node.spec)))
+        try:
+            await self._images.fetch(run.container.image, logins)
+        except NodeUnfit as error:
+            return Exit(None, error.code, str(error))
+        except EngineError as error:
+            raise NodeLost(f"{node_id}: {error}") from None
+        return None
+
+    async def run(self, run: Run, node_id: str, program: list[str], up: NodeUp, tmp: Path) -> Exit:
+        """Run a command in a container: one of its own, or for a coordination command in one that stays until the
+        scope ends. NodeLost when the node goes meanwhile."""
+        node = self._node(node_id)
+        scope = node.scopes.setdefault(run.scope, _Scope(run.directory))
+        here = _Here(run, up, tmp, self._data_dir)
+        try:
+            return await self._first_of(node, self._execute(node, scope, here, program))
+        except EngineError as error:
+            if error.status == 0:
+                raise NodeLost(f"{node_id}: {error}") from None
+            return Exit(None, "ContainerMiscError", str(error))
+        except _Failed as failed:
+            return failed.exit
+
+    async def _first_of(self, node: _Node, work: Any) -> Exit:
+        """The work's outcome, or NodeLost when the node is lost before."""
+        task: asyncio.Task[Exit] = asyncio.ensure_future(work)
+        try:
+            either: list[asyncio.Future[Any]] = [task, node.lost]
+            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+            if not task.done():
+                raise NodeLost(f"{node.spec.node_id}: the node died")
+            return task.result()
+        finally:
+            task.cancel()
+
+    async def _execute(self, node: _Node, scope: _Scope, here: _Here, program: list[str]) -> Exit:
+        run = here.run
+        held = next((made for made in scope.made if made.held), None)
+        assert node.spec.containers is not None
+        if run.stays or (held is not None and node.spec.containers.one_for_gangs):
+            return await self._in_held(node, scope, here, program, held)
+        made = await self._make(node, scope, here, program, held=False)
+        return await self._follow(scope, here, made)
+
+    async def _make(self, node: _Node, scope: _Scope, here: _Here, program: list[str], *, held: bool) -> _Made:
+        """Make a container and start it; a held one waits for what is executed in it. Raises _Failed."""
+        assert self._engine is not None
+        run = here.run
+        async with scope.starting:
+            if run.scope in node.ended:
+                raise _Failed(Exit(None, "TaskEnded", "the task ended before its command started"))
+            try:
+                fitted = run_options.fit(_options(run), here.node(node.container))
+            except run_options.Refused as error:
+                raise _Failed(Exit(None, "ContainerInvalidSettings", str(error))) from None
+            _tell(node, fitted.left_out)
+            gpus = await self._gpus(self._engine, node.spec)
+            name = f"{self._network}-{run.scope}-{next(self._numbers)}"
+            entry: list[str] = []
+            if held:
+                entry = [f"--entrypoint={HOLD}", f"--mount=type=bind,source={here.hold},target={HOLD},readonly"]
+            elif fitted.entrypoint is not None:
+                entry = [f"--entrypoint={fitted.entrypoint}"]
+            arguments = [
+                f"--name={name}", f"--label={self._label}", f"--label={LABEL}.node={node.spec.node_id}",
+                "--log-driver=none", *gpus, *here.arguments(), *fitted.arguments, *entry, here.image,
+                *([] if held else program),
+            ]  # fmt: skip
+            container = await self._create(arguments, here.environment)
+            made = _Made(container, held, await self._entrypoint(here.image, fitted.entrypoint) if held else ())
+            scope.made.append(made)
+            if held:
+                await self._start(made)
+            return made
+
+    async def _follow(self, scope: _Scope, here: _Here, made: _Made) -> Exit:
+        """A container's command, from its start to its end."""
+        assert self._engine is not None
+        about = await self._engine.ask("GET", f"/containers/{made.id}/json")
+        end = self._end_of(made.id)
+        query = {"stream": "1", "stdout": "1", "stderr": "1"}
+        reader, writer = await self._engine.stream("POST", f"/containers/{made.id}/attach", query=query)
+        copy = Copy(reader, writer, here.stdout, here.stderr, framed=not about["Config"]["Tty"])
+        scope.copies.append(copy)
+        await self._start(made)
+        code = await end
+        await copy.drained(DRAIN_SECONDS)
+        return await self._outcome(made, code)
+
+    async def _start(self, made: _Made) -> None:
+        assert self._engine is not None
+        try:
+            await self._engine.ask("POST", f"/containers/{made.id}/start", patience=None)
+        except EngineError as error:
+            if error.status == 0:
+                raise
+            self._ends.pop(made.id, None)
+            raise _Failed(Exit(None, failures.of_start(str(error)), failures.said(str(error)),
+                               container=await self._info(made.id))) from None  # fmt: skip
+
+    async def _in_held(self, node: _Node, scope: _Scope, here: _Here, program: list[str], held: _Made | None) -> Exit:
+        """Execute a command in the scope's container that stays."""
+        assert self._engine is not None
+        made = held or await self._make(node, scope, here, program, held=True)
+        body = {"AttachStdout": True, "AttachStderr": True, "Cmd": [*made.entrypoint, *program], "Env": _pairs(here)}
+        command = (await self._engine.ask("POST", f"/containers/{made.id}/exec", body))["Id"]
+        end = self._end_of(command)
+        start = {"Detach": False, "Tty": False}
+        reader, writer = await self._engine.stream("POST", f"/exec/{command}/start", start)
+        copy = Copy(reader, writer, here.stdout, here.stderr, framed=True)
+        scope.copies.append(copy)
+        either: list[asyncio.Future[Any]] = [end, copy.task]
+        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+        if not end.done():
+            about = await self._engine.ask("GET", f"/exec/{command}/json")
+            if not about["Running"]:
+                self._ends.pop(command, None)
+                return await self._exec_over(made, about["ExitCode"], copy)
+        code = await end
+        await copy.drained(HELD_DRAIN_SECONDS)
+        return await self._outcome(made, code)
+
+    async def _exec_over(self, made: _Made, code: int | None, copy: Copy) -> Exit:
+        """A command whose last word came before the news of its end; or that never began: the engine writes the
+        reason where its output goes."""
+        message = copy.last.decode(errors="replace").strip()
+        if code in (126, 127, 255, None) and "OCI runtime exec failed" in message:
+            failure = failures.of_start(message)
+            return Exit(None, failure, failures.said(message), container=await self._info(made.id))
+        return await self._outcome(made, 255 if code is None else code)
+
+    async def _outcome(self, made: _Made, code: int) -> Exit:
+        assert self._engine is not None
+        try:
+            about = await self._engine.ask("GET", f"/containers/{made.id}/json")
+        except EngineError as error:
+            if error.status != 404:
+                raise
+            return Exit(code)  # the scope was ended
+        state = about["State"]
+        message = failures.of_exit(code, state, about["HostConfig"].get("Memory", 0))
+        return Exit(code, message=message, container=_info(made.id, state))
+
+    async def _info(self, container: str) -> dict[str, str] | None:
+        assert self._engine is not None
+        with contextlib.suppress(EngineError):
+            return _info(container, (await self._engine.ask("GET", f"/containers/{container}/json"))["State"])
+        return None
+
+    async def _entrypoint(self, image: str, said: str | None) -> tuple[str, ...]:
+        """What the engine would put before the command."""
+        assert self._engine is not None
+        if said is not None:
+            return (said,) if said else ()
+        about = await self._engine.ask("GET", f"/images/{image}/json")
+        return tuple(about["Config"].get("Entrypoint") or ())
+
+    async def _gpus(self, engine: Engine, spec: NodeSpec) -> tuple[str, ...]:
+        """As the service adds them: all, where the size has some and this engine can."""
+        if not spec.gpus:
+            return ()
+        about = await engine.ask("GET", "/info")
+        return ("--gpus=all",) if "nvidia" in (about.get("Runtimes") or {}) else ()
+
+    async def _create(self, arguments: list[str], environment: dict[str, str]) -> str:
+        """`docker create`: the options are docker's own, and nobody reads them as docker does. Raises _Failed."""
+        several = {name: value for name, value in environment.items() if not _fits_a_line(value)}
+        lines = "".join(f"{name}={value}\n" for name, value in environment.items() if name not in several)
+        assert self._engine is not None
+        with tempfile.TemporaryDirectory() as empty:
+            command = [
+                self._cli, "--host", f"unix://{self._engine.socket}", "--config", empty, "create", "--pull=never",
+                "--env-file=/dev/stdin", *(f"--env={name}" for name in several), *arguments,
+            ]  # fmt: skip
+            process = await asyncio.create_subprocess_exec(
+                *command,
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.PIPE,
+                env=several,
+            )
+            out, err = await process.communicate(lines.encode())
+        if process.returncode == 0:
+            return out.decode().strip().rpartition("\n")[2]
+        message = err.decode(errors="replace").strip()
+        raise _Failed(Exit(None, failures.of_create(message), failures.said(message)))
+
+    async def end(self, node_id: str, scope: str, grace: float) -> None:
+        """End the containers of a scope and remove them."""
+        node = self._nodes.get(node_id)
+        if node is None or self._engine is None:
+            return
+        node.ended.add(scope)
+        ending = node.scopes.get(scope)
+        if ending is None:
+            return
+        async with ending.starting:
+            node.scopes.pop(scope, None)
+        with contextlib.suppress(EngineError):
+            await asyncio.gather(*(self._end_one(self._engine, made, grace) for made in ending.made))
+        for copy in ending.copies:
+            copy.stop()
+        await self._take_over(self._engine, node, ending.directory)
+
+    async def _end_one(self, engine: Engine, made: _Made, grace: float) -> None:
+        with contextlib.suppress(EngineError):
+            if await self._told(engine, made) and grace > 0:
+                await self._gone(engine, made, grace)
+        await _remove(engine, made.id)
+        if (end := self._ends.pop(made.id, None)) and not end.done():  # it never ran, so nobody says that it ended
+            end.set_result(failures.KILLED)
+
+    async def _told(self, engine: Engine, made: _Made) -> bool:
+        """Send SIGTERM to what runs; False when nothing does."""
+        if not made.held:
+            if made.id not in self._ends:
+                return False
+            await engine.ask("POST", f"/containers/{made.id}/kill", query={"signal": "SIGTERM"})
+            return True
+        body = {"Cmd": ["/bin/sh", "-c", "kill -TERM -1"], "User": "0"}
+        command = (await engine.ask("POST", f"/containers/{made.id}/exec", body))["Id"]
+        await engine.ask("POST", f"/exec/{command}/start", {"Detach": True})
+        return True
+
+    async def _gone(self, engine: Engine, made: _Made, grace: float) -> None:
+        """Until nothing runs in a container any more, or the grace is over."""
+        if not made.held:
+            await asyncio.wait([self._ends.get(made.id) or _done()], timeout=grace)
+            return
+        pause, until = 0.02, asyncio.get_running_loop().time() + grace
+        while asyncio.get_running_loop().time() < until:
+            if len((await engine.ask("GET", f"/containers/{made.id}/top"))["Processes"]) <= 1:
+                return
+            await asyncio.sleep(pause)  # the engine has no word for the end of the last process but one
+            pause *= 1.5
+
+    def _node(self, node_id: str) -> _Node:
+        if node_id not in self._nodes:
+            raise NodeLost(f"{node_id}: no such node is up")
+        return self._nodes[node_id]
+
+
+class _Failed(Exception):
+    """A run that came to its end before its command began."""
+
+    def __init__(self, exit: Exit) -> None:
+        super().__init__(exit.message)
+        self.exit = exit
+
+
+class _Here:
+    """A run, in the words of its node's machine."""
+
+    def __init__(self, run: Run, up: NodeUp, tmp: Path, data_dir: Path) -> None:
+        assert run.container is not None
+        self.run, self.up, self.tmp = run, up, tmp
+        self.container: Container = run.container
+        self.image = run.container.image
+        self.hold = data_dir / "machine" / hold.NAME
+        self.stdout, self.stderr = (up.root / run.directory / name for name in ("stdout.txt", "stderr.txt"))
+        self.mounted = data_dir / "mounts"
+        self.environment = {**ENVIRONMENT, **run.environment}
+
+    def arguments(self) -> Iterable[str]:
+        yield from (f"--mount=type=bind,source={source},target={target}{more}" for source, target, more in self.binds())
+        if not self.container.image_directory:
+            yield f"--workdir={self.up.root_inside}/{self.run.directory}/wd"
+        yield "--user=0:0" if self.run.elevated else f"--user={os.getuid()}:{os.getgid()}"
+
+    def binds(self) -> Iterable[tuple[Path, str, str]]:
+        """(on the machine, in the container, options): all of the node's directory, or what was asked for."""
+        wanted = self.container.mounts
+        if self.mounted.is_dir() and (wanted is None or any(one.source == "VfsMounts" for one in wanted)):
+            yield self.mounted, str(self.mounted), ""  # what links of the node's fsmounts lead to
+        if wanted is None:
+            yield self.up.root, self.up.root_inside, ""
+            return
+        for mount in wanted:
+            inside = self.run.environment.get(SOURCES.get(mount.source, ""), "")
+            if mount.source == "Applications":
+                inside = f"{self.up.root_inside}/applications"
+            if inside:
+                yield Path(self.on_machine(inside)), inside, ",readonly" if mount.read_only else ""
+
+    def node(self, network: str) -> run_options.Node:
+        return run_options.Node(network, self.on_machine, _has_device)
+
+    def on_machine(self, path: str) -> str:
+        """What the node's processes call by this path."""
+        places = (
+            (self.up.root_inside, self.up.root),
+            ("/home/_azbatch", self.up.root / "home/_azbatch"),
+            ("/tmp", self.tmp),
+        )
+        for inside, place in places:
+            if f"{path}/".startswith(f"{inside}/"):
+                return f"{place}{path[len(inside) :]}"
+        return path
+
+
+def _options(run: Run) -> str:
+    return run.container.options if run.container else ""
+
+
+def _pairs(here: _Here) -> list[str]:
+    """The second command of a scope may have another environment than the first, whose container it is."""
+    return [f"{name}={value}" for name, value in here.environment.items()]
+
+
+def _logins(spec: NodeSpec) -> tuple[Login, ...]:
+    return spec.containers.logins if spec.containers else ()
+
+
+def _tell(node: _Node, left_out: Iterable[tuple[str, str]]) -> None:
+    for option, why in left_out:
+        if option not in node.said:
+            node.said.add(option)
+            logger.warning("%s: run option %s is left out: %s", node.spec.node_id, option, why)
+
+
+def _fits_a_line(value: str) -> bool:
+    """Of docker's --env-file."""
+    return len(value) < LONGEST_LINE and not {"\n", "\r"} & set(value)
+
+
+def _has_device(path: str) -> bool:
+    """Also a directory of devices, such as /dev/infiniband."""
+    try:
+        mode = os.stat(path).st_mode  # noqa: PTH116 - beside stat's tests
+    except OSError:
+        return False
+    return stat.S_ISDIR(mode) or stat.S_ISCHR(mode) or stat.S_ISBLK(mode)
+
+
+def _info(container: str, state: dict[str, Any]) -> dict[str, str]:
+    """The wire's containerInfo: as `docker inspect` has it."""
+    found = {"containerId": container, "state": str(state.get("Status", ""))}
+    return {**found, "error": state["Error"]} if state.get("Error") else found
+
+
+def _filters(**filters: list[str]) -> str:
+    return engines.compact(filters)
+
+
+def _short(data_dir: Path) -> str:
+    return hashlib.sha256(str(data_dir).encode()).hexdigest()[:10]
+
+
+def _settle(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
+
+
+def _done() -> asyncio.Future[int]:
+    future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+    future.set_result(0)
+    return future
+
+
+async def _remove(engine: Engine, container: str) -> None:
+    """With its anonymous volumes; one that is gone, or going, is as good."""
+    with contextlib.suppress(EngineError):
+        await engine.ask("DELETE", f"/containers/{container}", query={"force": "1", "v": "1"})
+
+
+async def _sweep(engine: Engine, label: str) -> int:
+    """Remove every container and network with a label; how many containers there were."""
+    query = {"all": "1", "filters": _filters(label=[label])}
+    found = await engine.ask("GET", "/containers/json", query=query)
+    await asyncio.gather(*(_remove(engine, one["Id"]) for one in found))
+    for network in await engine.ask("GET", "/networks", query={"filters": _filters(label=[label])}):
+        with contextlib.suppress(EngineError):
+            await engine.ask("DELETE", f"/networks/{network['Id']}")
+    return len(found)
+
+
+async def _sweep_forgotten(engine: Engine) -> None:
+    """The same for emulators whose data directory is gone: they never start again."""
+    for network in await engine.ask("GET", "/networks", query={"filters": _filters(label=[LABEL])}):
+        if not Path(network["Labels"][LABEL]).exists():
+            await _sweep(engine, f"{LABEL}={network['Labels'][LABEL]}")
+
+
+async def _node_image(engine: Engine) -> None:
+    """Make the image of the nodes' own containers, once an engine."""
+    try:
+        await engine.ask("GET", f"/images/{NODE_IMAGE}:{NODE_TAG}/json")
+    except EngineError as error:
+        if error.status != 404:
+            raise
+        query = {"fromSrc": "-", "repo": NODE_IMAGE, "tag": NODE_TAG, "message": "holds a node's network"}
+        await engine.ask("POST", "/images/create", hold.image(), query=query)
+
+
+Network = ipaddress.IPv4Network
+
+
+async def _networks(engine: Engine) -> list[Network]:
+    """What the engine's networks and this machine's routes take up."""
+    found = [
+        entry["Subnet"]
+        for network in await engine.ask("GET", "/networks")
+        for entry in (network.get("IPAM") or {}).get("Config") or []
+        if ":" not in entry.get("Subnet", ":")
+    ]
+    return [*map(ipaddress.IPv4Network, found), *_routes()]
+
+
+def _routes() -> Iterable[Network]:
+    """The machine's own, but for the default one."""
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/net/route").read_text().splitlines()[1:]:
+            fields = line.split()
+            target, mask = (int.from_bytes(bytes.fromhex(fields[at]), "little") for at in (1, 7))
+            if mask:
+                yield ipaddress.IPv4Network((target, bin(mask).count("1")))

@@ -1,0 +1,202 @@
+"""The Docker Engine of this machine: where it listens, and its HTTP interface over a unix socket."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+import hashlib
+import json
+import os
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import quote, urlencode
+
+from batchtrain.emulator.machine.types import Login
+
+DEFAULT_SOCKET = "/var/run/docker.sock"
+PATIENCE = 30.0
+"""Seconds for an answer to a request that is not said to take long."""
+FIRST_PATIENCE = 3.0
+
+
+class EngineError(Exception):
+    """The engine refused a request, or does not answer (status 0); the message is its own."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class Address(NamedTuple):
+    """What the machine's settings say of its engine: a socket, or why none can be used."""
+
+    socket: Path | None
+    said: str
+    """For a message: the address, and where it is from."""
+
+
+def address(environment: Mapping[str, str]) -> Address:
+    """Where docker itself would look: DOCKER_HOST, the context in use, the default socket.
+
+    Only a socket of this machine will do: a container has to see the nodes' directories.
+    """
+    if host := environment.get("DOCKER_HOST", ""):
+        return _local(host, "DOCKER_HOST")
+    folder = Path(environment.get("DOCKER_CONFIG") or Path(environment.get("HOME") or "/", ".docker"))
+    name = environment.get("DOCKER_CONTEXT") or _read(folder / "config.json").get("currentContext") or "default"
+    if name == "default":
+        return _local(f"unix://{DEFAULT_SOCKET}", "docker's default")
+    about = folder / "contexts" / "meta" / hashlib.sha256(name.encode()).hexdigest() / "meta.json"
+    host = _read(about).get("Endpoints", {}).get("docker", {}).get("Host", "")
+    return _local(host, f"docker's context {name}")
+
+
+def _local(host: str, why: str) -> Address:
+    said = f"{host or 'no address'} ({why})"
+    return Address(Path(host.removeprefix("unix://")), said) if host.startswith("unix://") else Address(None, said)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+class Engine:
+    """Asks one engine. A connection a request, HTTP/1.0: every body then simply lasts to the end of the stream."""
+
+    def __init__(self, socket: Path) -> None:
+        self.socket = socket
+
+    async def ask(
+        self,
+        method: str,
+        path: str,
+        body: object = None,
+        *,
+        query: Mapping[str, str] | None = None,
+        headers: Mapping[str, str] | None = None,
+        patience: float | None = PATIENCE,
+    ) -> Any:
+        """The decoded JSON answer, None for an empty one. Raises EngineError."""
+        try:
+            return await asyncio.wait_for(self._whole(method, _path(path, query), body, headers), patience)
+        except asyncio.TimeoutError:
+            raise EngineError(0, f"the Docker Engine did not answer within {patience:g} s") from None
+
+    async def _whole(self, method: str, path: str, body: object, headers: Mapping[str, str] | None) -> Any:
+        reader, writer = await self._open(method, path, body, headers)
+        try:
+            data = await reader.read()
+        finally:
+            writer.close()
+        return _decoded(data)
+
+    async def lines(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str] | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> AsyncIterator[dict[str, Any]]:
+        """A stream of JSON objects, until the engine ends it. Raises EngineError."""
+        reader, writer = await self._open(method, _path(path, query), None, headers)
+        try:
+            async for line in objects(reader):
+                yield line
+        finally:
+            writer.close()
+
+    async def stream(
+        self, method: str, path: str, body: object = None, *, query: Mapping[str, str] | None = None
+    ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """A raw stream. Raises EngineError."""
+        return await self._open(method, _path(path, query), body, None)
+
+    async def _open(
+        self, method: str, path: str, body: object, headers: Mapping[str, str] | None
+    ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """Send a request and read the answer's head. Raises EngineError for one that is no success."""
+        try:
+            reader, writer = await asyncio.open_unix_connection(str(self.socket), limit=1 << 20)
+        except OSError as error:
+            raise EngineError(0, f"cannot connect to {self.socket}: {error.strerror or error}") from None
+        try:
+            writer.write(_request(method, path, body, headers))
+            status = _status(await reader.readuntil(b"\r\n\r\n"))
+            if status >= 400:
+                said = _decoded(await reader.read())
+                message = said.get("message") if isinstance(said, dict) else None
+                raise EngineError(status, str(message or f"HTTP status {status}").strip())
+        except (OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, ValueError) as error:
+            writer.close()
+            raise EngineError(0, f"the Docker Engine at {self.socket} broke off: {error}") from None
+        except BaseException:
+            writer.close()
+            raise
+        return reader, writer
+
+
+def registry_header(login: Login) -> dict[str, str]:
+    """A login as the engine takes it with a request for an image."""
+    where = login.server or "https://index.docker.io/v1/"
+    text = json.dumps({"username": login.username, "password": login.password, "serveraddress": where})
+    return {"X-Registry-Auth": base64.urlsafe_b64encode(text.encode()).decode()}
+
+
+def _path(path: str, query: Mapping[str, str] | None) -> str:
+    return quote(path, safe="/:@") + (f"?{urlencode(query)}" if query else "")
+
+
+def _request(method: str, path: str, body: object, headers: Mapping[str, str] | None) -> bytes:
+    data, kind = b"", "application/json"
+    if isinstance(body, bytes):
+        data, kind = body, "application/x-tar"
+    elif body is not None:
+        data = json.dumps(body).encode()
+    lines = [f"{method} {path} HTTP/1.0", "Host: docker", f"Content-Length: {len(data)}", f"Content-Type: {kind}"]
+    lines += [f"{name}: {value}" for name, value in (headers or {}).items()]
+    return "\r\n".join([*lines, "", ""]).encode() + data
+
+
+def _status(head: bytes) -> int:
+    return int(head.split(b" ", 2)[1])
+
+
+def _decoded(data: bytes) -> Any:
+    with contextlib.suppress(ValueError):
+        return json.loads(data) if data.strip() else None
+    return {"message": data.decode(errors="replace")}
+
+
+async def objects(reader: asyncio.StreamReader) -> AsyncIterator[dict[str, Any]]:
+    """The JSON objects of a stream, a line each."""
+    try:
+        while line := await reader.readline():
+            if line.strip():
+                yield json.loads(line)
+    except (OSError, ValueError) as error:
+        raise EngineError(0, f"the Docker Engine broke off: {error}") from None
+
+
+def compact(value: object) -> str:
+    """JSON for a query."""
+    return json.dumps(value, separators=(",", ":"))
+
+
+async def find(environment: Mapping[str, str] | None = None) -> tuple[Engine | None, str]:
+    """The engine that answers, or None; with it, for a message, where it is or why there is none."""
+    place = address(os.environ if environment is None else environment)
+    if place.socket is None:
+        return None, f"the Docker Engine at {place.said} is not one of this machine's by a unix socket"
+    engine = Engine(place.socket)
+    try:
+        await engine.ask("GET", "/_ping", patience=FIRST_PATIENCE)
+    except EngineError as error:
+        return None, f"no Docker Engine answers at {place.said}: {error}"
+    return engine, place.said

@@ -1,0 +1,107 @@
+"""The images of one engine, fetched for many nodes: each image is asked for once at a time."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Iterable
+
+from batchtrain.emulator.machine import failures
+from batchtrain.emulator.machine.engine import Engine, EngineError, registry_header
+from batchtrain.emulator.machine.types import Login, NodeUnfit
+
+logger = logging.getLogger("batchtrain.emulator.machine")
+
+HUB = ("", "docker.io", "index.docker.io", "registry-1.docker.io")
+
+
+class ImageStore:
+    """Fetches images by name with the logins there are."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._fetching: dict[str, asyncio.Task[None]] = {}
+        self._architecture = ""
+
+    async def fetch(self, image: str, logins: Iterable[Login] = ()) -> None:
+        """Until the image is there and fits this machine. Raises NodeUnfit with Batch's code, or EngineError."""
+        if image not in self._fetching:
+            task = asyncio.create_task(self._fetch(image, tuple(logins)))
+            self._fetching[image] = task
+            task.add_done_callback(lambda _: self._fetching.pop(image, None))
+        await asyncio.shield(self._fetching[image])
+
+    async def _fetch(self, image: str, logins: tuple[Login, ...]) -> None:
+        try:
+            found = await self._there(image)
+            if found is None:
+                await self._pull(image, login_for(image, logins))
+                found = await self._there(image)
+        except EngineError as error:
+            if error.status == 0:
+                raise  # it is the engine that fails, not the image
+            raise self._unfit(image, str(error), failures.of_pull(str(error))) from None
+        if found is None:
+            raise self._unfit(image, "it was fetched and is not there", failures.MISC)
+        await self._check(image, found)
+
+    async def _there(self, image: str) -> str | None:
+        """The architecture of an image that is there."""
+        try:
+            about = await self._engine.ask("GET", f"/images/{image}/json")
+        except EngineError as error:
+            if error.status == 404:
+                return None
+            raise
+        return str(about.get("Architecture") or "")
+
+    async def _pull(self, image: str, login: Login | None) -> None:
+        logger.info("fetching the image %s", image)
+        name, tag = reference(image)
+        headers = registry_header(login) if login else {}
+        query = {"fromImage": name, **({"tag": tag} if tag else {})}
+        async for line in self._engine.lines("POST", "/images/create", query=query, headers=headers):
+            if "error" in line:
+                raise EngineError(500, str(line["error"]))
+
+    async def _check(self, image: str, architecture: str) -> None:
+        if not self._architecture:
+            with contextlib.suppress(EngineError):
+                self._architecture = (await self._engine.ask("GET", "/version")).get("Arch", "")
+        if architecture and self._architecture and architecture != self._architecture:
+            message = f"it is built for {architecture}, and the nodes are {self._architecture}"
+            raise self._unfit(image, message, failures.INVALID_IMAGE)
+
+    def _unfit(self, image: str, message: str, code: str) -> NodeUnfit:
+        step = _STEPS.get(code, "")
+        return NodeUnfit(code, f"The container image {image} cannot be used: {failures.said(message)}.{step}")
+
+
+_ELSE = " On this machine it may also be built under that name, or mapped (batchtrain emulator images map)."
+_STEPS = {
+    failures.INVALID_IMAGE: f" Check its name and tag.{_ELSE}",
+    failures.INVALID_REGISTRY: f" Check the registry's address, user name and password.{_ELSE}",
+}
+
+
+def server_of(image: str) -> str:
+    """The registry of an image's name; empty for Docker Hub."""
+    first, slash, _ = image.partition("/")
+    server = first if slash and (first == "localhost" or "." in first or ":" in first) else ""
+    return "" if server in HUB else server
+
+
+def login_for(image: str, logins: Iterable[Login]) -> Login | None:
+    """The login for an image's registry, if there is one with a password."""
+    wanted = server_of(image)
+    fitting = (one for one in logins if ("" if one.server in HUB else one.server) == wanted)
+    return next((one for one in fitting if one.username or one.password), None)
+
+
+def reference(image: str) -> tuple[str, str]:
+    """(name, tag) as the engine takes them; a digest stays with the name, and no tag is `latest`."""
+    if "@" in image:
+        return image, ""
+    name, colon, tag = image.rpartition(":")
+    return (name, tag) if colon and "/" not in tag else (image, "latest")

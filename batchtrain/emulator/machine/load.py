@@ -1,0 +1,86 @@
+"""What this machine has in use: memory, disk and network, which all its nodes share."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from batchtrain.emulator.samples import Load
+
+FRESH_SECONDS = 30.0
+"""How long one reading is good: autoscale's samples are that far apart."""
+SECTOR = 512
+PROC = Path("/proc")
+
+
+class Gauge:
+    """Reads the machine's numbers, at most once in `FRESH_SECONDS`."""
+
+    def __init__(self, data_dir: Path, clock: Callable[[], float] = time.monotonic) -> None:
+        self._data_dir, self._clock = data_dir, clock
+        self._read_at = float("-inf")
+        self._last = Load()
+
+    def __call__(self) -> Load:
+        if self._clock() - self._read_at >= FRESH_SECONDS:
+            self._read_at = self._clock()
+            self._last = read(self._data_dir)
+        return self._last
+
+
+def read(data_dir: Path, proc: Path = PROC) -> Load:
+    """The present numbers; those that the kernel does not tell are 0."""
+    return Load(_memory(proc), _disk(data_dir), *_disk_traffic(proc), *_network_traffic(proc))
+
+
+def _lines(path: Path) -> list[str]:
+    try:
+        return path.read_text(encoding="ascii", errors="replace").splitlines()
+    except OSError:
+        return []
+
+
+def _memory(proc: Path) -> float:
+    """Bytes that are not available."""
+    kib = {line.partition(":")[0]: int(line.split()[1]) for line in _lines(proc / "meminfo") if len(line.split()) > 1}
+    return 1024.0 * (kib.get("MemTotal", 0) - kib.get("MemAvailable", kib.get("MemTotal", 0)))
+
+
+def _disk(data_dir: Path) -> float:
+    try:
+        return float(shutil.disk_usage(data_dir).used)
+    except OSError:
+        return 0.0
+
+
+def _disk_traffic(proc: Path) -> tuple[float, float, float, float]:
+    """Bytes read and written, reads and writes, of whole disks."""
+    reads = sectors_read = writes = sectors_written = 0
+    for words in _whole_disks(proc):
+        reads, sectors_read = reads + int(words[3]), sectors_read + int(words[5])
+        writes, sectors_written = writes + int(words[7]), sectors_written + int(words[9])
+    return float(sectors_read * SECTOR), float(sectors_written * SECTOR), float(reads), float(writes)
+
+
+def _whole_disks(proc: Path) -> Iterator[list[str]]:
+    for line in _lines(proc / "diskstats"):
+        words = line.split()
+        if len(words) > 9 and not words[2].startswith(("loop", "ram")) and not _is_partition(words[2]):
+            yield words
+
+
+def _is_partition(name: str) -> bool:
+    return (name[-1:].isdigit() and not name.startswith(("nvme", "mmcblk", "dm-", "md", "sr"))) or "p" in name[4:]
+
+
+def _network_traffic(proc: Path) -> tuple[float, float]:
+    """Bytes in and out of all interfaces but the loopback."""
+    received = sent = 0
+    for line in _lines(proc / "net" / "dev"):
+        name, colon, rest = line.partition(":")
+        words = rest.split()
+        if colon and name.strip() != "lo" and len(words) > 8:
+            received, sent = received + int(words[0]), sent + int(words[8])
+    return float(received), float(sent)

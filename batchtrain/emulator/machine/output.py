@@ -1,0 +1,75 @@
+"""What a container's command prints, copied from the engine's stream to the task's files."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from pathlib import Path
+
+CHUNK = 1 << 16
+STDERR = 2
+REMEMBERED = 2000
+
+
+class Copy:
+    """Copies until the stream ends, or `stop`. A second command of a task appends to the same files."""
+
+    def __init__(
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        stdout: Path,
+        stderr: Path,
+        *,
+        framed: bool,
+    ) -> None:
+        self._reader, self._writer, self._framed = reader, writer, framed
+        self._files = {1: _open(stdout), STDERR: _open(stderr)}
+        self.last = b""
+        """The end of what went to stdout."""
+        self.task = asyncio.create_task(self._copy())
+
+    async def drained(self, seconds: float) -> None:
+        """Until all is copied, or for so long."""
+        await asyncio.wait([self.task], timeout=seconds)
+
+    def stop(self) -> None:
+        self.task.cancel()
+
+    async def _copy(self) -> None:
+        try:
+            with contextlib.suppress(OSError, asyncio.IncompleteReadError):
+                await (self._frames() if self._framed else self._plain())
+        finally:
+            self._writer.close()
+            for file in self._files.values():
+                os.close(file)
+
+    async def _frames(self) -> None:
+        """The engine's frames: one byte for the stream, three of nothing, four of length, then the bytes."""
+        while True:
+            head = await self._reader.readexactly(8)
+            left = int.from_bytes(head[4:], "big")
+            while left:
+                data = await self._reader.read(min(left, CHUNK))
+                if not data:
+                    return
+                left -= len(data)
+                self._write(STDERR if head[0] == STDERR else 1, data)
+
+    async def _plain(self) -> None:
+        """With a terminal there is one stream, without frames."""
+        while data := await self._reader.read(CHUNK):
+            self._write(1, data)
+
+    def _write(self, stream: int, data: bytes) -> None:
+        if stream == 1:
+            self.last = (self.last + data)[-REMEMBERED:]
+        view = memoryview(data)
+        while view:
+            view = view[os.write(self._files[stream], view) :]
+
+
+def _open(path: Path) -> int:
+    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)

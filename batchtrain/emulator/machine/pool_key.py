@@ -1,0 +1,49 @@
+"""The key pair with which the user _azbatch of a pool's nodes logs in from one to the other, as Batch makes it."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import threading
+from pathlib import Path
+
+NAME = "intra_pool_rsa"
+BITS = 2048
+_MAKING = threading.Lock()
+"""The nodes of a pool boot at once."""
+
+
+def install(keys: Path, home: Path) -> None:
+    """Put the pool's keys, made at first use in `keys`, into a user's home. Blocks."""
+    with _MAKING:
+        if not (keys / NAME).exists():
+            _make(keys)
+    target = home / ".ssh"
+    target.mkdir(parents=True, exist_ok=True, mode=0o700)
+    public = (keys / f"{NAME}.pub").read_bytes()
+    for name, data, mode in (
+        (NAME, (keys / NAME).read_bytes(), 0o600),
+        (f"{NAME}.pub", public, 0o644),
+        ("authorized_keys", public, 0o600),
+    ):
+        _write(target / name, data, mode)
+
+
+def _make(keys: Path) -> None:
+    # Only a pool with containers pays for this import.
+    from cryptography.hazmat.primitives.asymmetric import rsa
+    from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
+
+    key = rsa.generate_private_key(public_exponent=65537, key_size=BITS)
+    public = key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH) + b" batch-pool\n"
+    keys.mkdir(parents=True, exist_ok=True, mode=0o700)
+    _write(keys / f"{NAME}.pub", public, 0o644)
+    _write(keys / NAME, key.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption()), 0o600)
+
+
+def _write(path: Path, data: bytes, mode: int) -> None:
+    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    with os.fdopen(descriptor, "wb") as file:
+        os.fchmod(descriptor, mode)
+        file.write(data)
+    os.replace(name, path)  # noqa: PTH105 - Path.replace says less

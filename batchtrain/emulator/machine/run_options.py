@@ -1,0 +1,140 @@
+"""A task's containerRunOptions, made to fit a node that is a container itself; pure.
+
+The service passes them to `docker create`. What says how the container meets the network is the node's matter: it joins
+the node's, as a container of Batch's is on its host's.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+FLAGS = frozenset((
+    "--disable-content-trust", "--help", "--init", "--interactive", "--no-healthcheck", "--oom-kill-disable",
+    "--privileged", "--publish-all", "--quiet", "--read-only", "--rm", "--tty", "--use-api-socket",
+))  # fmt: skip
+"""Options of `docker create` without a value."""
+SHORT_FLAGS = frozenset("iPtq")
+SHORT = {
+    "a": "--attach", "c": "--cpu-shares", "e": "--env", "h": "--hostname", "l": "--label", "m": "--memory",
+    "p": "--publish", "u": "--user", "v": "--volume", "w": "--workdir", "P": "--publish-all", "i": "--interactive",
+    "t": "--tty", "q": "--quiet",
+}  # fmt: skip
+NETWORKS = ("--net", "--network")
+OF_THE_NODE = {
+    **dict.fromkeys(("--publish", "--publish-all", "--expose"), "every port of the container is the node's"),
+    **dict.fromkeys(
+        ("--hostname", "--domainname", "--add-host", "--dns", "--dns-option", "--dns-opt", "--dns-search", "--ip",
+         "--ip6", "--link", "--mac-address", "--net-alias", "--network-alias", "--link-local-ip"),
+        "the container has the node's network and host name",
+    ),
+    "--name": "the nodes share one engine, where a name can be given once",
+    "--cidfile": "it would be written on the machine, not on the node",
+}  # fmt: skip
+"""Options that are left out, and why."""
+TAKEN = {"--rm": "the service removes the container itself"}
+
+
+class Refused(Exception):
+    """Options that `docker create` could not take either."""
+
+
+class Node(NamedTuple):
+    """What the options are fitted to."""
+
+    network: str
+    """Id of the container that has the node's network."""
+    on_machine: Callable[[str], str]
+    """A path of the node's as one of this machine's."""
+    has_device: Callable[[str], bool]
+
+
+class Fitted(NamedTuple):
+    """Options for `docker create`, the entry point apart, and what was left out: (option, why)."""
+
+    arguments: tuple[str, ...]
+    entrypoint: str | None = None
+    left_out: tuple[tuple[str, str], ...] = ()
+
+
+def fit(text: str, node: Node) -> Fitted:
+    """Make a task's options fit. Raises Refused for what cannot be read."""
+    arguments: list[str] = []
+    left_out: list[tuple[str, str]] = []
+    entrypoint, network = None, f"container:{node.network}"
+    for name, value in options(text):
+        if name in NETWORKS:
+            network = network if value in ("host", "", None) else str(value)
+        elif name == "--entrypoint":
+            entrypoint = value or ""
+        elif name in TAKEN:
+            continue
+        elif why := OF_THE_NODE.get(name) or _no_device(name, value, node):
+            left_out.append((name if value is None else f"{name}={value}", why))
+        else:
+            arguments.append(name if value is None else f"{name}={_on_machine(name, value, node)}")
+    return Fitted((f"--network={network}", *arguments), entrypoint, tuple(left_out))
+
+
+def options(text: str) -> Iterator[tuple[str, str | None]]:
+    """(long name, value or None for a flag) of each option, in order. Raises Refused."""
+    try:
+        words = shlex.split(text)
+    except ValueError as error:
+        raise Refused(f"containerRunOptions cannot be split into words: {error}: {text}") from None
+    while words:
+        word = words.pop(0)
+        if word.startswith("--") and len(word) > 2:
+            yield _long(word, words)
+        elif word.startswith("-") and len(word) > 1 and word != "--":
+            yield from _short(word[1:], words)
+        else:
+            raise Refused(f"containerRunOptions: {word} is no option of docker create")
+
+
+def _long(word: str, words: list[str]) -> tuple[str, str | None]:
+    name, equals, value = word.partition("=")
+    if equals or name in FLAGS:
+        return name, value if equals else None
+    return name, _next(name, words)
+
+
+def _short(letters: str, words: list[str]) -> Iterator[tuple[str, str | None]]:
+    while letters:
+        letter, letters = letters[0], letters[1:]
+        if letter not in SHORT:
+            raise Refused(f"containerRunOptions: -{letter} is no option of docker create")
+        if letter in SHORT_FLAGS:
+            yield SHORT[letter], None
+            continue
+        yield SHORT[letter], letters.removeprefix("=") or _next(f"-{letter}", words)
+        return
+
+
+def _next(name: str, words: list[str]) -> str:
+    if not words:
+        raise Refused(f"containerRunOptions: {name} needs a value")
+    return words.pop(0)
+
+
+def _no_device(name: str, value: str | None, node: Node) -> str:
+    device = (value or "").partition(":")[0]
+    return "" if name != "--device" or node.has_device(device) else "this machine has no such device"
+
+
+def _on_machine(name: str, value: str, node: Node) -> str:
+    """A path of the node's on the left of a bind becomes the machine's."""
+    if name == "--volume" and value.startswith("/"):
+        source, colon, rest = value.partition(":")
+        return f"{node.on_machine(source)}{colon}{rest}" if colon else value
+    if name == "--mount" and "type=bind" in value.split(","):
+        return ",".join(_mount_part(part, node) for part in value.split(","))
+    if name == "--env-file":
+        return node.on_machine(value)
+    return value
+
+
+def _mount_part(part: str, node: Node) -> str:
+    key, equals, path = part.partition("=")
+    return f"{key}{equals}{node.on_machine(path)}" if key in ("source", "src") else part

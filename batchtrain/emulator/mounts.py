@@ -1,0 +1,93 @@
+"""File systems that a pool mounts: what may be asked for, and which local directory stands for each; pure.
+
+The emulator mounts nothing of anybody's: a directory of its own stands for each file system, shared by all nodes that
+mount the same one, whichever pool they are of.
+"""
+
+from __future__ import annotations
+
+import re
+from urllib.parse import urlsplit
+
+from batchtrain.emulator.faults import Fault, invalid_property
+from batchtrain.emulator.machine.types import Mount
+from batchtrain.emulator.records import Document
+
+MOST = 10
+PLACE = "mountConfiguration"
+KINDS = (
+    "azureBlobFileSystemConfiguration",
+    "nfsMountConfiguration",
+    "cifsMountConfiguration",
+    "azureFileShareConfiguration",
+)
+SECRETS = ("accountKey", "sasKey", "password")
+
+
+def check(configurations: list[Document]) -> None:
+    """One file system each, at a path of its own; raises Fault 400."""
+    if len(configurations) > MOST:
+        raise invalid_property(PLACE, len(configurations), f"A pool mounts at most {MOST} file systems.")
+    seen: set[str] = set()
+    for index, configuration in enumerate(configurations):
+        place = f"{PLACE}[{index}]"
+        given = [kind for kind in KINDS if kind in configuration]
+        if len(given) != 1:
+            raise invalid_property(place, given, f"Exactly one of {', '.join(KINDS)} is needed.")
+        settings = configuration[given[0]]
+        path = settings["relativeMountPath"]
+        if not path or any(part in ("", ".", "..") for part in path.split("/")) or "\0" in path:
+            raise invalid_property(
+                f"{place}/relativeMountPath", path, "The path must be relative and lead nowhere else."
+            )
+        if any(f"{path}/".startswith(f"{other}/") or f"{other}/".startswith(f"{path}/") for other in seen):
+            raise invalid_property(f"{place}/relativeMountPath", path, "Another file system is mounted there.")
+        seen.add(path)
+        if given[0] == KINDS[0]:
+            _check_blob(settings, place)
+
+
+def _check_blob(settings: Document, place: str) -> None:
+    keys = [name for name in ("accountKey", "sasKey", "identityReference") if settings.get(name)]
+    if len(keys) != 1:
+        raise invalid_property(place, keys, "Exactly one of accountKey, sasKey and identityReference is needed.")
+
+
+def scrub(configurations: list[Document]) -> None:
+    """Keys are never echoed, nor kept: nothing is mounted with them."""
+    for configuration in configurations:
+        for settings in configuration.values():
+            for name in SECRETS:
+                settings.pop(name, None)
+
+
+def of_pool(spec: Document) -> tuple[Mount, ...]:
+    """Each mount's path below `fsmounts`, and the directory below the data directory that stands for it."""
+    found = []
+    for configuration in spec.get("mountConfiguration", []):
+        for kind, settings in configuration.items():
+            found.append(Mount(settings["relativeMountPath"], place(kind, settings)))
+    return tuple(found)
+
+
+def place(kind: str, settings: Document) -> str:
+    """Below the data directory: `mounts/KIND/...`, the same for the same source."""
+    match kind:
+        case "azureBlobFileSystemConfiguration":
+            parts = ["blob", settings["accountName"], settings["containerName"]]
+        case "azureFileShareConfiguration":
+            parts = ["files", settings["accountName"], urlsplit(settings["azureFileUrl"]).path]
+        case "nfsMountConfiguration":
+            parts = ["nfs", settings["source"]]
+        case "cifsMountConfiguration":
+            parts = ["cifs", settings["source"]]
+        case _:
+            raise Fault("InvalidRequestBody", PropertyName=kind)
+    words = (_word(word) for part in parts for word in re.split(r"[/\\:]+", part))
+    return "/".join(["mounts", *(word for word in words if word)])
+
+
+def _word(text: str) -> str:
+    """One name of a path; dots alone would lead elsewhere."""
+    word = re.sub(r"[^A-Za-z0-9_.\-$]", "_", text)
+    return word.replace(".", "_") if set(word) <= {"."} else word

@@ -1,0 +1,280 @@
+"""Job preparation and release tasks: what a node runs before a job's first task there, and after its last; pure.
+
+A task that comes to a node where its job was never prepared waits there (`preparing`) and starts the preparation task;
+the release task runs on each of these nodes when the job is over, before the job is `completed` or gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from batchtrain.emulator import endings, states, wire
+from batchtrain.emulator.machine.types import Exit
+from batchtrain.emulator.records import JobNode, Node, NodeRun, Task
+from batchtrain.emulator.world import Deadline, JobBook, World
+
+Document = dict[str, Any]
+
+PREPARATION, RELEASE = "preparation", "release"
+SPECS = {PREPARATION: "jobPreparationTask", RELEASE: "jobReleaseTask"}
+UP = ("idle", "running", "offline")
+"""States of a node that can run a job's release task."""
+COMING = ("creating", "starting", "waitingforstarttask", "unknown", "rebooting", "reimaging")
+"""States of a node that will be able to: it is waited for."""
+
+
+def spec_of(book: JobBook, kind: str) -> Document | None:
+    """The job's preparation or release task as the client gave it."""
+    found: Document | None = book.record.spec.get(SPECS[kind])
+    return found
+
+
+def run_of(place: JobNode, kind: str) -> NodeRun:
+    """One of a place's two; a release task must have been begun."""
+    run = place.preparation if kind == PREPARATION else place.release
+    if run is None:
+        raise LookupError(f"nothing of {kind} on node {place.id}")
+    return run
+
+
+def runs_of(place: JobNode) -> Iterator[tuple[str, NodeRun]]:
+    yield PREPARATION, place.preparation
+    if place.release is not None:
+        yield RELEASE, place.release
+
+
+# Before a task -------------------------------------------------------------------------------------------------------
+
+
+def prepared(book: JobBook, node: Node) -> bool:
+    """Whether a task of the job may run on a node at once."""
+    if spec_of(book, PREPARATION) is None:
+        return True
+    place = book.nodes.get(node.id)
+    return place is not None and _passed(book, place.preparation) and not _outdated(book, place.preparation, node)
+
+
+def barred(book: JobBook, node: Node) -> bool:
+    """Whether the preparation failed on a node since it last booted: no task of the job runs there."""
+    place = book.nodes.get(node.id)
+    if place is None:
+        return False
+    run = place.preparation
+    return run.phase == "ended" and run.boot == node.boots and not _passed(book, run)
+
+
+def _passed(book: JobBook, run: NodeRun) -> bool:
+    spec = spec_of(book, PREPARATION) or {}
+    return run.phase == "ended" and (run.failure is None or not spec.get("waitForSuccess", True))
+
+
+def _outdated(book: JobBook, run: NodeRun, node: Node) -> bool:
+    """Whether a reboot makes it run again; one that failed always does."""
+    spec = spec_of(book, PREPARATION) or {}
+    again = spec.get("rerunOnNodeRebootAfterSuccess", True) or run.failure is not None
+    return run.boot != node.boots and again
+
+
+def request(world: World, book: JobBook, node: Node, now: int) -> None:
+    """A task waits on a node for its preparation: it is due, if it is not under way."""
+    place = book.nodes.get(node.id)
+    if place is None:
+        pool = world.pool_of_node[node.id].record.id
+        place = JobNode(
+            id=node.id,
+            seq=world.new_seq(),
+            state="",
+            state_time=now,
+            created=now,
+            job=book.record.seq,
+            pool=pool,
+            preparation=NodeRun(),
+        )
+        world.add_job_node(book, place)
+    elif place.preparation.phase in ("ended", "lost"):
+        _again(place.preparation)
+        place.preparation.retries = place.preparation.last_retry = 0
+        world.save_job_node(place)
+
+
+def _again(run: NodeRun) -> None:
+    run.phase = states.after(states.NODE_RUN, run.phase, "again")
+    run.start = run.end = 0
+    run.exit_code = run.failure = run.container = None
+
+
+# After the last task -------------------------------------------------------------------------------------------------
+
+
+def next_step(world: World, book: JobBook, place: JobNode) -> str:
+    """What a job that is over still does on a node: `stop` the preparation, `wait`, `start` the release, `done`."""
+    before, after = place.preparation, place.release
+    if before.phase in ("due", "running"):
+        return "stop"
+    if before.phase in ("exited", "ending"):
+        return "wait"
+    if spec_of(book, RELEASE) is None or not before.start:
+        return "done"
+    if after is not None and after.phase != "lost":
+        return "done" if after.phase == "ended" else "wait"
+    node = world.pool_of_node[place.id].nodes[place.id]
+    return "start" if node.state in UP else "wait" if node.state in COMING else "done"
+
+
+def release(world: World, book: JobBook, now: int) -> None:
+    """Take the next step on every node of a job that is over."""
+    for place in book.nodes.values():
+        step = next_step(world, book, place)
+        if step == "stop":
+            _stop(place.preparation, now)
+        elif step == "start" and place.release is None:
+            place.release = NodeRun()
+        elif step == "start":
+            _again(run_of(place, RELEASE))
+        else:
+            continue
+        world.save_job_node(place)
+
+
+def _stop(run: NodeRun, now: int) -> None:
+    if run.phase == "due":
+        run.phase = states.after(states.NODE_RUN, run.phase, "lost")
+        return
+    run.phase = states.after(states.NODE_RUN, run.phase, "exit")
+    run.end, run.failure = now, endings.task_ended()
+
+
+# Runs begin and end --------------------------------------------------------------------------------------------------
+
+
+def begin(world: World, place: JobNode, kind: str, now: int) -> None:
+    """The command is about to start."""
+    book, run = world.job_of[place.job], run_of(place, kind)
+    run.phase = states.after(states.NODE_RUN, run.phase, "run")
+    run.run += 1
+    run.boot = world.pool_of_node[place.id].nodes[place.id].boots
+    run.start = now
+    if limit := _wall_clock(spec_of(book, kind) or {}):
+        world.add_deadline(Deadline(now + limit, place.seq, "noderun", place.id, kind, run.run))
+    world.save_job_node(place)
+
+
+def _wall_clock(spec: Document) -> int:
+    """Ticks; 0 is no limit."""
+    text = spec.get("maxWallClockTime") or spec.get("constraints", {}).get("maxWallClockTime", wire.INFINITE)
+    return 0 if text == wire.INFINITE else wire.parse_duration(text)
+
+
+def time_up(world: World, deadline: Deadline, now: int) -> None:
+    """A preparation or release task ran too long: it is ended, and has failed."""
+    for place in world.jobs_of_node.get(deadline.key, {}).values():
+        if place.seq == deadline.seq:
+            run = run_of(place, deadline.task)
+            if (run.run, run.phase) == (deadline.run, "running"):
+                _stop(run, now)
+                world.save_job_node(place)
+            return
+
+
+def _is(world: World, place: JobNode, kind: str, run_number: int, phase: str) -> bool:
+    """Whether a report is of the present attempt, and of a node and a job that are still there."""
+    run = run_of(place, kind)
+    known = world.jobs_of_node.get(place.id, {}).get(place.job) is place
+    return known and (run.run, run.phase) == (run_number, phase)
+
+
+def ended(world: World, place: JobNode, kind: str, run_number: int, outcome: Exit, now: int) -> None:
+    """The command came to its end."""
+    run = run_of(place, kind)
+    if not _is(world, place, kind, run_number, "running"):
+        return
+    run.phase = states.after(states.NODE_RUN, run.phase, "exit")
+    run.end, run.exit_code, run.failure = now, outcome.code, endings.failure_of(outcome)
+    run.container = endings.container_of(outcome)
+    world.save_job_node(place)
+
+
+def end_scope(world: World, place: JobNode, kind: str, run_number: int) -> None:
+    """What it left behind is being ended."""
+    run = run_of(place, kind)
+    if _is(world, place, kind, run_number, "exited"):
+        run.phase = states.after(states.NODE_RUN, run.phase, "end")
+        world.save_job_node(place)
+
+
+def scope_ended(world: World, place: JobNode, kind: str, run_number: int, now: int) -> None:
+    """Nothing of it is left on the node."""
+    if not _is(world, place, kind, run_number, "ending"):
+        return
+    book, run = world.job_of[place.job], run_of(place, kind)
+    run.phase = states.after(states.NODE_RUN, run.phase, "ended")
+    if kind == PREPARATION:
+        _conclude(world, book, place, now)
+    world.save_job_node(place)
+    world.touch_job(book.key)
+
+
+def _conclude(world: World, book: JobBook, place: JobNode, now: int) -> None:
+    """Tried again, or the tasks that wait for it go on or back."""
+    run = place.preparation
+    most = (spec_of(book, PREPARATION) or {}).get("constraints", {}).get("maxTaskRetryCount", 0)
+    failed = run.failure is not None and run.exit_code is not None
+    if failed and (most < 0 or run.retries < most) and book.record.state not in states.JOB_OVER:
+        _again(run)
+        run.retries += 1
+        run.last_retry = now
+        return
+    for task, number in waiting(world, book, place.id):
+        if _passed(book, run):
+            _admit(world, book, task, number, now)
+        else:
+            endings.condemn(world, task, "unprepared", now)
+
+
+def waiting(world: World, book: JobBook, node_id: str) -> Iterator[tuple[Task, int]]:
+    """The job's tasks that wait on a node for its preparation, each with its instance there."""
+    for task in tuple(world.pool_of_node[node_id].running[node_id].values()):
+        for number, instance in enumerate(task.instances):
+            if (instance.node, instance.phase, task.job) == (node_id, "preparing", book.record.seq):
+                yield task, number
+
+
+def _admit(world: World, book: JobBook, task: Task, number: int, now: int) -> None:
+    instance = task.instances[number]
+    instance.phase = states.after(states.INSTANCE, instance.phase, "prepared")
+    instance.phase_time = now
+    here = book.tasks.get(task.id.lower()) is task
+    if here and task.state == "preparing" and all(one.phase != "preparing" for one in task.instances):
+        world.set_task_state(book, task, "prepared", now)
+        started(world, book, task, now)
+    world.save_task(task)
+    world.touch_task(task)
+
+
+def started(world: World, book: JobBook, task: Task, now: int) -> None:
+    """A task runs from now on: its wall clock begins."""
+    task.start = now
+    if task.wall_clock:
+        world.add_deadline(Deadline(now + task.wall_clock, task.seq, "task", book.key, task.id.lower(), task.run))
+
+
+# Nodes die -----------------------------------------------------------------------------------------------------------
+
+
+def node_lost(world: World, node_id: str) -> None:
+    """A node died, or is being shut down: what runs there for its jobs is lost, and is due again when it is needed."""
+    for place in world.jobs_of_node.get(node_id, {}).values():
+        for kind, _ in runs_of(place):
+            lost(world, place, kind)
+
+
+def lost(world: World, place: JobNode, kind: str, run_number: int | None = None, now: int = 0) -> None:
+    """One of them was lost with its node."""
+    run = run_of(place, kind)
+    if run_number not in (None, run.run) or run.phase in ("ended", "lost"):
+        return
+    run.phase = states.after(states.NODE_RUN, run.phase, "lost")
+    world.save_job_node(place)
+    if book := world.job_of.get(place.job):
+        world.touch_job(book.key)

@@ -1,0 +1,81 @@
+"""What the account may have at once, and the service's words where that is reached; pure."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from batchtrain.emulator.faults import Fault
+from batchtrain.emulator.world import PoolBook, World
+
+MOST = 2**31 - 1
+ENDED_JOBS = ("completed",)
+
+
+class Room(NamedTuple):
+    """How many more nodes of each kind, and of both, a pool may get."""
+
+    dedicated: int
+    spot: int
+    nodes: int
+
+
+class Reached(NamedTuple):
+    """A resize error."""
+
+    code: str
+    message: str
+
+
+def check_pool(world: World) -> None:
+    """Room for one more pool; Fault 409."""
+    most = world.quotas.pools
+    if most is not None and len(world.pools) >= most:
+        raise Fault("PoolQuotaReached", MaxLimit=str(most))
+
+
+def check_active_job(world: World, schedules: int = 0) -> None:
+    """Room for one more job or schedule that is active, beside so many active schedules; Fault 409."""
+    most = world.quotas.active_jobs
+    if most is None:
+        return
+    active = schedules + sum(book.record.state not in ENDED_JOBS for book in world.jobs.values())
+    if active >= most:
+        raise Fault("ActiveJobAndScheduleQuotaReached", MaxLimit=str(most))
+
+
+def room(world: World, book: PoolBook) -> Room:
+    """What is left of the account's nodes and cores for a pool."""
+    cores = cores_of(world, book)
+    nodes = max(world.quotas.nodes - len(world.pool_of_node), 0)
+    return Room(
+        min(_left(world, world.quotas.dedicated_cores, dedicated=True) // cores, nodes),
+        min(_left(world, world.quotas.low_priority_cores, dedicated=False) // cores, nodes),
+        nodes,
+    )
+
+
+def reached(world: World, left: Room, *, dedicated: bool) -> Reached:
+    """Why a pool that wants nodes gets none."""
+    if not left.nodes:
+        message = f"The specified account has reached its quota of {world.quotas.nodes} nodes."
+        return Reached("AccountCoreQuotaReached", message)
+    if dedicated and not left.dedicated:
+        message = f"The specified account has reached its quota of {world.quotas.dedicated_cores} dedicated cores."
+        return Reached("AccountCoreQuotaReached", message)
+    message = f"The specified account has reached its quota of {world.quotas.low_priority_cores} low-priority cores."
+    return Reached("AccountLowPriorityCoreQuotaReached", message)
+
+
+def cores_of(world: World, book: PoolBook) -> int:
+    """Cores of a pool's nodes; 1 for a size that nobody knows."""
+    return max(world.size_of(book.record.spec["vmSize"]).cores, 1)
+
+
+def _left(world: World, most: int | None, *, dedicated: bool) -> int:
+    if most is None:
+        return MOST
+    taken = 0
+    for book in world.pools.values():
+        count = sum(node.dedicated == dedicated for node in book.nodes.values())
+        taken += count * cores_of(world, book) if count else 0
+    return max(most - taken, 0)

@@ -1,0 +1,60 @@
+"""How a pool comes to another number of nodes: the targets it may have, the resize that goes there; pure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from batchtrain.emulator import states
+from batchtrain.emulator.faults import Fault, invalid_property
+from batchtrain.emulator.records import Pool
+from batchtrain.emulator.reply import Call
+from batchtrain.emulator.world import Deadline, PoolBook, World, resize_end
+
+Document = dict[str, Any]
+
+TARGETS = ("targetDedicatedNodes", "targetLowPriorityNodes")
+INTER_NODE_LIMIT = 100
+
+
+def changeable(world: World, call: Call) -> PoolBook:
+    """The pool of a request that changes it; Fault 404, 409 or 412."""
+    book = world.pool(call.path[0])
+    call.check(book.record)
+    if book.record.state == "deleting":
+        raise Fault("PoolBeingDeleted")
+    return book
+
+
+def check_targets(spec: Document, dedicated: int, spot: int) -> None:
+    """The numbers of nodes a pool may be asked for; raises Fault 400."""
+    for name, count in zip(TARGETS, (dedicated, spot), strict=True):
+        if count < 0:
+            raise invalid_property(name, count, "The value cannot be negative.")
+    if not spec["enableInterNodeCommunication"]:
+        return
+    if dedicated and spot:
+        raise invalid_property(
+            "targetLowPriorityNodes",
+            spot,
+            "A pool with inter-node communication cannot have both dedicated and spot nodes.",
+        )
+    if dedicated + spot > INTER_NODE_LIMIT:
+        reason = f"A pool with inter-node communication has at most {INTER_NODE_LIMIT} nodes."
+        raise invalid_property(TARGETS[bool(spot)], dedicated + spot, reason)
+
+
+def begin(world: World, book: PoolBook, now: int) -> None:
+    """Go to the pool's targets, and give up when its resize timeout is over."""
+    pool = book.record
+    if pool.allocation == "steady":
+        allocate(pool, "resize", now)
+    else:
+        pool.allocation_time = now
+    world.add_deadline(Deadline(resize_end(pool), pool.seq, "resize", book.key))
+    world.save_pool(book)
+
+
+def allocate(pool: Pool, event: str, now: int) -> None:
+    """One step of its allocation state."""
+    pool.allocation = states.after(states.ALLOCATION, pool.allocation, event)
+    pool.allocation_time = now

@@ -1,0 +1,119 @@
+"""What an autoscale formula sees of a pool: its numbers at every half minute of the account's time; pure.
+
+They are kept as steps, one for each half minute in which they changed, so that a pool at rest costs nothing.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import deque
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from functools import lru_cache
+from typing import TYPE_CHECKING, NamedTuple
+
+from batchtrain.emulator import wire
+
+if TYPE_CHECKING:
+    from batchtrain.emulator.world import JobBook, PoolBook
+
+PERIOD = 30 * wire.SECOND
+KEPT = 2880
+"""Samples that are kept: of a day."""
+USABLE = ("idle", "running")
+
+
+class Load(NamedTuple):
+    """What the machine that the nodes share has in use, in bytes and operations since it started."""
+
+    memory: float = 0
+    disk: float = 0
+    disk_read: float = 0
+    disk_written: float = 0
+    disk_reads: float = 0
+    disk_writes: float = 0
+    network_in: float = 0
+    network_out: float = 0
+
+
+NUMBERS = (
+    "$CPUPercent", "$WallClockSeconds", "$MemoryBytes", "$DiskBytes", "$DiskReadBytes", "$DiskWriteBytes",
+    "$DiskReadOps", "$DiskWriteOps", "$NetworkInBytes", "$NetworkOutBytes", "$SampleNodeCount", "$ActiveTasks",
+    "$RunningTasks", "$PendingTasks", "$SucceededTasks", "$FailedTasks", "$CurrentDedicatedNodes",
+    "$CurrentLowPriorityNodes", "$PreemptedNodeCount", "$UsableNodeCount", "$TaskSlotsPerNode",
+)  # fmt: skip
+Numbers = tuple[float, ...]
+"""One for each of NUMBERS."""
+
+
+class History:
+    """The numbers of one pool: half minutes (counted from year 1) and what held from each on."""
+
+    def __init__(self) -> None:
+        self._steps: deque[tuple[int, Numbers]] = deque()
+
+    def note(self, now: int, numbers: Numbers) -> None:
+        """From now on these hold; what held before within the same half minute is never seen."""
+        mark = -(-now // PERIOD)
+        if self._steps and self._steps[-1][1] == numbers:
+            return
+        if self._steps and self._steps[-1][0] == mark:
+            self._steps.pop()
+        self._steps.append((mark, numbers))
+        while len(self._steps) > 1 and self._steps[1][0] <= mark - KEPT:
+            self._steps.popleft()
+
+    def samples(self, names: Iterable[str], now: int) -> Mapping[str, tuple[tuple[datetime, float], ...]]:
+        """Of each name, the samples of the last day in order of time; the last is taken now."""
+        wanted = {name: NUMBERS.index(name) for name in names}
+        if not wanted or not self._steps:
+            return {}
+        rows = list(self._rows(now))
+        return {name: tuple((at, numbers[index]) for at, numbers in rows) for name, index in wanted.items()}
+
+    def _rows(self, now: int) -> Iterable[tuple[datetime, Numbers]]:
+        last = now // PERIOD
+        steps = [*self._steps, (last + 1, self._steps[-1][1])]
+        for (mark, numbers), (end, _) in itertools.pairwise(steps):
+            for number in range(max(mark, last - KEPT + 1), min(end, last + 1)):
+                if number * PERIOD < now:
+                    yield _moment(number), numbers
+        yield wire.as_datetime(now), self._steps[-1][1]
+
+
+@lru_cache(maxsize=2 * KEPT)
+def _moment(mark: int) -> datetime:
+    return wire.as_datetime(mark * PERIOD)
+
+
+def present(book: PoolBook, jobs: Iterable[JobBook], load: Load) -> Numbers:
+    """A pool's numbers now, in the order of NUMBERS.
+
+    A task that waits for others does not count as active, a multi-instance task counts once an instance.
+    """
+    slots = int(book.record.spec["taskSlotsPerNode"])
+    usable = [node.id for node in book.nodes.values() if node.state in USABLE]
+    used = sum(book.used(node) for node in usable)
+    active = running = succeeded = failed = 0
+    for job in jobs:
+        running += job.counts["running"]
+        succeeded += job.counts["succeeded"]
+        failed += job.counts["failed"]
+        if job.record.state == "active":
+            active += sum(max(task.gang, 1) for task in job.ready.values()) if job.gangs else len(job.ready)
+    return (
+        100 * used / (slots * len(usable)) if usable else 0.0,
+        30.0 * len(usable),
+        *load,
+        len(usable),
+        active,
+        running,
+        active + running,
+        succeeded,
+        failed,
+        book.current(dedicated=True),
+        book.current(dedicated=False),
+        sum(node.state == "preempted" for node in book.nodes.values()),
+        len(usable),
+        slots,
+    )

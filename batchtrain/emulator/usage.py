@@ -1,0 +1,148 @@
+"""The hours that pools' nodes were there, by half hours, as the account's usage lists them; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from batchtrain.emulator import documents, quotas, wire
+from batchtrain.emulator.faults import Fault
+from batchtrain.emulator.query import Row, listing
+from batchtrain.emulator.records import Document, Node, Usage
+from batchtrain.emulator.reply import Call, Reply
+from batchtrain.emulator.world import PoolBook, World
+
+INTERVAL = 1800 * wire.SECOND
+HOUR = 3600 * wire.SECOND
+ABSENT = ("deallocated",)
+"""States in which a node costs nothing."""
+
+
+def keep(world: World, book: PoolBook, node: Node, now: int) -> None:
+    """Write down what a node used until now: it goes, or is deallocated."""
+    if node.state in ABSENT:
+        return
+    spec = book.record.spec
+    usage = world.usage.get((book.record.id, spec["vmSize"])) or Usage(
+        id=book.record.id,
+        seq=world.new_seq(),
+        state="kept",
+        state_time=now,
+        created=now,
+        vm_size=spec["vmSize"],
+        cores=quotas.cores_of(world, book),
+    )
+    for begin, ticks in _spans(node.billed or node.created, now):
+        usage.spans[begin] = usage.spans.get(begin, 0) + ticks
+    book.record.core_time += _core_time(node, usage.cores, now)
+    world.save_usage(usage)
+    world.save_pool(book)
+
+
+def _core_time(node: Node, cores: int, now: int) -> int:
+    return cores * (now - (node.billed or node.created)) if node.dedicated else 0
+
+
+def _spans(start: int, end: int) -> Iterator[tuple[int, int]]:
+    """The half hours that a time touches, and how much of it lies in each."""
+    while start < end:
+        begin = start - start % INTERVAL
+        stop = min(begin + INTERVAL, end)
+        yield begin, stop - start
+        start = stop
+
+
+def list_usage(world: World, call: Call) -> Reply:
+    """Each pool's core hours by half hours; without times, those of the last half hour that is over."""
+    last = call.now - call.now % INTERVAL
+    start = _time(call, "starttime", last - INTERVAL)
+    end = _time(call, "endtime", last if "starttime" not in _times(call) else call.now)
+    if start >= end:
+        raise Fault(
+            "InvalidQueryParameterValue",
+            QueryParameterName="endtime",
+            QueryParameterValue=wire.timestamp(end),
+            Reason="endtime must be after starttime.",
+        )
+
+    def rows(token: str) -> Iterator[Row]:
+        for row in sorted(_rows(world, start, end, call.now)):
+            if row[0] > token:
+                yield Row(row[0], _document(*row))
+
+    return listing(call, "poolusagemetrics", rows)
+
+
+def _times(call: Call) -> dict[str, str]:
+    """The query's times; clients do not agree on the case of their names."""
+    return {name.lower(): value for name, value in call.query.items() if value}
+
+
+def _time(call: Call, name: str, otherwise: int) -> int:
+    text = _times(call).get(name)
+    if text is None:
+        return otherwise
+    try:
+        return wire.parse_timestamp(text)
+    except ValueError:
+        raise Fault("InvalidQueryParameterValue", QueryParameterName=name, QueryParameterValue=text) from None
+
+
+def _rows(world: World, start: int, end: int, now: int) -> Iterable[tuple[str, str, str, int, int, float]]:
+    spans: dict[tuple[str, str, int], tuple[int, int]] = {}
+    for usage in world.usage.values():
+        for begin, ticks in usage.spans.items():
+            _add(spans, (usage.id, usage.vm_size, begin), ticks, usage.cores)
+    for book in world.pools.values():
+        cores = quotas.cores_of(world, book)
+        for node in book.nodes.values():
+            if node.state not in ABSENT:
+                for begin, ticks in _spans(node.billed or node.created, now):
+                    _add(spans, (book.record.id, book.record.spec["vmSize"], begin), ticks, cores)
+    for (pool_id, vm_size, begin), (ticks, cores) in spans.items():
+        if begin < end and begin + INTERVAL > start:
+            token = f"{pool_id}/{begin:020d}/{vm_size}"
+            yield token, pool_id, vm_size, begin, min(begin + INTERVAL, now), ticks * cores / HOUR
+
+
+def _add(spans: dict[tuple[str, str, int], tuple[int, int]], key: tuple[str, str, int], ticks: int, cores: int) -> None:
+    spans[key] = spans.get(key, (0, cores))[0] + ticks, cores
+
+
+def _document(_token: str, pool_id: str, vm_size: str, begin: int, end: int, hours: float) -> Document:
+    return {
+        "poolId": pool_id,
+        "startTime": wire.timestamp(begin),
+        "endTime": wire.timestamp(end),
+        "vmSize": vm_size,
+        "totalCoreHours": round(hours, 6),
+    }
+
+
+GIB = 2.0**30
+
+
+def statistics(world: World, book: PoolBook, base: str, now: int) -> Document:
+    """What `$expand=stats` adds to a pool: what its nodes used, and the present load of the machine they share."""
+    cores, pool = quotas.cores_of(world, book), book.record
+    present = sum(_core_time(node, cores, now) for node in book.nodes.values() if node.state not in ABSENT)
+    times = {"startTime": wire.timestamp(pool.created), "lastUpdateTime": wire.timestamp(now)}
+    load = world.load()
+    return {
+        "url": f"{documents.pool_url(base, pool)}/lifetimestats",
+        **times,
+        "usageStats": {**times, "dedicatedCoreTime": wire.duration(pool.core_time + present)},
+        "resourceStats": {
+            **times,
+            "avgCPUPercentage": world.numbers(book)[0],
+            "avgMemoryGiB": load.memory / GIB,
+            "peakMemoryGiB": load.memory / GIB,
+            "avgDiskGiB": load.disk / GIB,
+            "peakDiskGiB": load.disk / GIB,
+            "diskReadIOps": int(load.disk_reads),
+            "diskWriteIOps": int(load.disk_writes),
+            "diskReadGiB": load.disk_read / GIB,
+            "diskWriteGiB": load.disk_written / GIB,
+            "networkReadGiB": load.network_in / GIB,
+            "networkWriteGiB": load.network_out / GIB,
+        },
+    }

@@ -1,0 +1,91 @@
+"""User accounts of single nodes, and where to log in; pure.
+
+An account is a name that lasts until its time is over. Nobody can log in with it: a node runs no sshd. Its password
+and key are not even kept.
+"""
+
+from __future__ import annotations
+
+from batchtrain.emulator import documents, endpoints, models, nodes, wire
+from batchtrain.emulator.faults import Fault, invalid_property
+from batchtrain.emulator.records import Document, Node
+from batchtrain.emulator.reply import Call, Reply, element
+from batchtrain.emulator.world import Deadline, PoolBook, World
+
+MOST_CHARACTERS = 20
+LIFE = wire.DAY
+"""Of an account whose end nobody names."""
+OPEN_TO_USERS = ("idle", "running")
+"""States in which a node's accounts can be changed."""
+SSH = 22
+
+
+def create_user(world: World, call: Call) -> Reply:
+    document = models.read("BatchNodeUserCreateOptions", models.decode(call.body))
+    book, node = _open(world, call)
+    name = document["name"]
+    if not 1 <= len(name) <= MOST_CHARACTERS or not name.isprintable() or "/" in name or ":" in name:
+        raise invalid_property("name", name, f"A user's name has 1 to {MOST_CHARACTERS} characters.")
+    if name in node.users:
+        raise Fault("NodeUserExists")
+    _keep(world, node, name, document, call.now)
+    url = f"{documents.node_url(call.base, book.record.id, node.id)}/users/{name}"
+    return Reply(201, headers={"Location": url, "DataServiceId": url})
+
+
+def replace_user(world: World, call: Call) -> Reply:
+    document = models.read("BatchNodeUserReplaceOptions", models.decode(call.body))
+    book, node = _open(world, call)
+    _keep(world, node, _known(node, call), document, call.now)
+    return Reply(200, headers={"DataServiceId": documents.node_url(call.base, book.record.id, node.id)})
+
+
+def delete_user(world: World, call: Call) -> Reply:
+    _, node = _open(world, call)
+    del node.users[_known(node, call)]
+    world.save_node(node)
+    return Reply(200)
+
+
+def _open(world: World, call: Call) -> tuple[PoolBook, Node]:
+    book, node = world.node(*call.path[:2])
+    if node.state not in OPEN_TO_USERS:
+        raise nodes.refusal(node)
+    return book, node
+
+
+def _known(node: Node, call: Call) -> str:
+    name = call.path[2]
+    if name not in node.users:
+        raise Fault("NodeUserNotFound")
+    return name
+
+
+def _keep(world: World, node: Node, name: str, document: Document, now: int) -> None:
+    expiry = wire.parse_timestamp(document["expiryTime"]) if "expiryTime" in document else now + LIFE
+    if expiry <= now:
+        raise invalid_property("expiryTime", document["expiryTime"], "The time must be in the future.")
+    node.users = {**node.users, name: expiry}
+    world.add_deadline(Deadline(expiry, node.seq, "user", node.id))
+    world.save_node(node)
+
+
+def time_up(world: World, deadline: Deadline, now: int) -> None:
+    """Accounts whose time is over go."""
+    book = world.pool_of_node.get(deadline.key)
+    if book is not None:
+        node = book.nodes[deadline.key]
+        node.users = {name: expiry for name, expiry in node.users.items() if expiry > now}
+        world.save_node(node)
+
+
+def remote_login_settings(world: World, call: Call) -> Reply:
+    """Where port 22 is reached from outside: only a pool that maps it has such a place."""
+    book, node = world.node(*call.path[:2])
+    if node.state not in OPEN_TO_USERS and node.state != "offline":
+        raise nodes.refusal(node)
+    for endpoint in endpoints.of_node(book, node):
+        if endpoint["backendPort"] == SSH and endpoint["protocol"] == "tcp":
+            where = {"remoteLoginIPAddress": node.address, "remoteLoginPort": endpoint["frontendPort"]}
+            return element("remoteloginsettings", call.base, where)
+    raise Fault("OperationNotValidOnNode", Reason="The pool has no inbound NAT pool for port 22.")

@@ -1,0 +1,40 @@
+"""Fixtures with an Azure Batch for any project's tests; pytest finds them where batchtrain is installed.
+
+Nothing is imported or started before a test asks for one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from azure.batch import BatchClient
+
+    from batchtrain.testing import BatchService
+
+
+@pytest.fixture(scope="session")
+def batch_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BatchService]:
+    """One service for the whole session; tests take `batch_service`, which is empty."""
+    from batchtrain.testing import emulated_batch  # slow, and most sessions need no service
+
+    with emulated_batch(tmp_path_factory.mktemp("batch") / "account") as service:
+        yield service
+
+
+@pytest.fixture
+def batch_service(batch_server: BatchService) -> Iterator[BatchService]:
+    """An Azure Batch account with nothing in it: endpoint, account, key, client, clock, faults."""
+    try:
+        yield batch_server
+    finally:
+        batch_server.reset()
+
+
+@pytest.fixture
+def batch_client(batch_service: BatchService) -> BatchClient:
+    """A client of the official SDK for that account."""
+    return batch_service.client

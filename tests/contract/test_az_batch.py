@@ -1,0 +1,247 @@
+"""`az batch` of azure-cli against the embedded service: no login, a shared key, plain http."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from batchtrain.emulator.server import Emulator, Settings
+from tests import environments
+from tests.emulation import FakeMachine
+
+pytestmark = [pytest.mark.process, pytest.mark.slow]
+
+IMAGE = ("--image", "microsoft-dsvm:ubuntu-hpc:2204", "--node-agent-sku-id", "batch.node.ubuntu 22.04")
+
+
+class Az:
+    """Runs `az batch …` in a directory of its own, for one account."""
+
+    def __init__(self, program: Path, home: Path, emulator: Emulator) -> None:
+        self.program, self.home = program, home
+        kept = {name: value for name, value in os.environ.items() if not name.startswith("AZURE_")}
+        self.environment = {
+            **kept,
+            "AZURE_CONFIG_DIR": str(home / "config"),
+            "AZURE_CORE_COLLECT_TELEMETRY": "no",
+            "AZURE_BATCH_ACCOUNT": emulator.account,
+            "AZURE_BATCH_ACCESS_KEY": emulator.key,
+            "AZURE_BATCH_ENDPOINT": emulator.endpoint,
+        }
+
+    def __call__(self, *words: str, code: int = 0) -> Any:
+        """What it prints, read as JSON; what it complains of where it must end with another code than 0."""
+        done = subprocess.run(
+            [self.program, "-m", "azure.cli", "batch", *words, "--output", "json"],
+            cwd=self.home,
+            env=self.environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+        assert done.returncode == code, f"{words}: {done.returncode}\n{done.stdout}\n{done.stderr}"
+        if code:
+            return done.stderr
+        return json.loads(done.stdout) if done.stdout.strip() else None
+
+    def write(self, name: str, document: object) -> str:
+        """A file for `--json-file`."""
+        (self.home / name).write_text(json.dumps(document), encoding="utf-8")
+        return name
+
+
+@pytest.fixture(scope="module")
+def program() -> Path:
+    """The Python of an environment with azure-cli."""
+    try:
+        return environments.prefix("azure-cli") / "bin" / "python"
+    except environments.Missing as missing:
+        pytest.skip(str(missing))
+
+
+@pytest.fixture
+def az(program: Path, tmp_path: Path) -> Iterator[Az]:
+    with Emulator(Settings(tmp_path / "data", port=0), FakeMachine.open) as emulator:
+        (tmp_path / "home").mkdir()
+        yield Az(program, tmp_path / "home", emulator)
+
+
+@pytest.fixture
+def pool(az: Az) -> str:
+    """A pool with one node."""
+    az("pool", "create", "--id", "pool", "--vm-size", "standard_d2_v3", "--target-dedicated-nodes", "1", *IMAGE)
+    return "pool"
+
+
+@pytest.fixture
+def job(az: Az, pool: str) -> str:
+    """A job on that pool."""
+    az("job", "create", "--id", "job", "--pool-id", pool)
+    return "job"
+
+
+@pytest.fixture
+def node(az: Az, pool: str) -> str:
+    (found,) = az("node", "list", "--pool-id", pool)
+    return str(found["id"])
+
+
+def test_a_pool_is_created_listed_resized_shown_and_deleted(az: Az, pool: str) -> None:
+    assert [one["id"] for one in az("pool", "list")] == ["pool"]
+    az("pool", "resize", "--pool-id", pool, "--target-dedicated-nodes", "3")
+    assert len(az("node", "list", "--pool-id", pool)) == 3
+    assert az("pool", "show", "--pool-id", pool)["targetDedicatedNodes"] == 3
+    az("pool", "delete", "--pool-id", pool, "--yes")
+    assert az("pool", "list") == []
+
+
+def test_flags_name_the_account_as_well_as_variables_do(az: Az, pool: str) -> None:
+    names = {"name": "ACCOUNT", "key": "ACCESS_KEY", "endpoint": "ENDPOINT"}
+    flags = [
+        word
+        for flag, name in names.items()
+        for word in (f"--account-{flag}", az.environment.pop(f"AZURE_BATCH_{name}"))
+    ]
+    assert az("pool", "show", "--pool-id", pool, *flags)["id"] == "pool"
+
+
+def test_a_pool_is_created_from_a_file(az: Az) -> None:
+    image = {"publisher": "microsoft-dsvm", "offer": "ubuntu-hpc", "sku": "2204"}
+    machine = {"imageReference": image, "nodeAgentSKUId": "batch.node.ubuntu 22.04"}
+    wanted = {
+        "id": "gang",
+        "vmSize": "standard_d2_v3",
+        "virtualMachineConfiguration": machine,
+        "targetDedicatedNodes": 2,
+        "enableInterNodeCommunication": True,
+        "taskSlotsPerNode": 1,
+    }
+    az("pool", "create", "--json-file", az.write("pool.json", wanted))
+    found = az("pool", "show", "--pool-id", "gang")
+    assert (found["enableInterNodeCommunication"], found["targetDedicatedNodes"]) == (True, 2)
+
+
+def test_a_pool_is_changed(az: Az, pool: str) -> None:
+    az("pool", "set", "--pool-id", pool, "--metadata", "a=b")
+    assert az("pool", "show", "--pool-id", pool)["metadata"] == [{"name": "a", "value": "b"}]
+    whole = {"applicationPackageReferences": [], "metadata": [{"name": "c", "value": "d"}]}
+    az("pool", "reset", "--pool-id", pool, "--json-file", az.write("properties.json", whole))
+    assert az("pool", "show", "--pool-id", pool)["metadata"] == [{"name": "c", "value": "d"}]
+
+
+def test_a_task_is_created_by_flags_and_its_output_downloaded(az: Az, job: str) -> None:
+    made = az("task", "create", "--job-id", job, "--task-id", "task", "--command-line", "print hello")
+    assert made["id"] == "task"
+    assert az("task", "show", "--job-id", job, "--task-id", "task")["executionInfo"]["exitCode"] == 0
+    names = [one["name"] for one in az("task", "file", "list", "--job-id", job, "--task-id", "task")]
+    assert names == ["stderr.txt", "stdout.txt", "wd"]
+    where = ("--job-id", job, "--task-id", "task", "--file-path", "stdout.txt")
+    az("task", "file", "download", *where, "--destination", "./hello.txt")
+    assert (az.home / "hello.txt").read_text() == "hello\n"
+    assert az("job", "task-counts", "show", "--job-id", job)["taskCounts"]["succeeded"] == 1
+
+
+def test_a_task_is_created_from_a_file(az: Az, job: str) -> None:
+    one = {"id": "one", "commandLine": "exit 0", "environmentSettings": [{"name": "A", "value": "1"}]}
+    az("task", "create", "--job-id", job, "--json-file", az.write("task.json", one))
+    assert az("task", "show", "--job-id", job, "--task-id", "one")["environmentSettings"][0]["value"] == "1"
+
+
+def test_many_tasks_are_created_from_one_file(az: Az, job: str) -> None:
+    many = [{"id": f"t{number}", "commandLine": f"exit {number % 2}"} for number in range(150)]
+    answers = az("task", "create", "--job-id", job, "--json-file", az.write("tasks.json", many))
+    assert {answer["status"].lower() for answer in answers} == {"success"}
+    assert len(az("task", "list", "--job-id", job)) == 150
+
+
+def test_a_job_is_changed_disabled_enabled_stopped_and_deleted(az: Az, job: str) -> None:
+    az("job", "set", "--job-id", job, "--priority", "5")
+    assert az("job", "show", "--job-id", job)["priority"] == 5
+    az("job", "disable", "--job-id", job, "--disable-tasks", "requeue")
+    assert az("job", "show", "--job-id", job)["state"] == "disabled"
+    az("job", "enable", "--job-id", job)
+    az("job", "stop", "--job-id", job, "--terminate-reason", "enough")
+    assert az("job", "show", "--job-id", job)["executionInfo"]["terminateReason"] == "enough"
+    az("job", "delete", "--job-id", job, "--yes")
+    assert az("job", "list") == []
+
+
+def test_a_node_is_shown_taken_from_service_and_rebooted(az: Az, pool: str, node: str) -> None:
+    where = ("--pool-id", pool, "--node-id", node)
+    az("node", "scheduling", "disable", *where)
+    assert az("node", "show", *where)["schedulingState"] == "disabled"
+    az("node", "scheduling", "enable", *where)
+    az("node", "reboot", *where)
+    assert az("node", "show", *where)["state"] in ("rebooting", "starting", "idle")
+
+
+def test_a_pool_sizes_itself(az: Az, pool: str) -> None:
+    formula = "$TargetDedicatedNodes = 2;"
+    az("pool", "autoscale", "enable", "--pool-id", pool, "--auto-scale-formula", formula)
+    tried = az("pool", "autoscale", "evaluate", "--pool-id", pool, "--auto-scale-formula", formula)
+    assert "$TargetDedicatedNodes=2" in tried["results"]
+    az("pool", "autoscale", "disable", "--pool-id", pool)
+    assert az("pool", "show", "--pool-id", pool)["enableAutoScale"] is False
+
+
+def test_what_the_account_has_is_listed(az: Az, pool: str, node: str) -> None:
+    assert [one["poolId"] for one in az("pool", "node-counts", "list")] == [pool]
+    assert az("pool", "usage-metrics", "list") == []
+    assert "batch.node.ubuntu 22.04" in [one["nodeAgentSkuId"] for one in az("pool", "supported-images", "list")]
+    assert az("application", "summary", "list") == []
+
+
+def test_a_schedule_is_created_changed_and_ended(az: Az, pool: str) -> None:
+    az("job-schedule", "create", "--id", "daily", "--pool-id", pool, "--recurrence-interval", "P1D")
+    assert [one["id"] for one in az("job-schedule", "list")] == ["daily"]
+    az("job-schedule", "set", "--job-schedule-id", "daily", "--recurrence-interval", "P2D")
+    az("job-schedule", "disable", "--job-schedule-id", "daily")
+    assert az("job-schedule", "show", "--job-schedule-id", "daily")["state"] == "disabled"
+    az("job-schedule", "enable", "--job-schedule-id", "daily")
+    assert [one["id"] for one in az("job", "list", "--job-schedule-id", "daily")] == ["daily:job-1"]
+    az("job-schedule", "stop", "--job-schedule-id", "daily")
+    az("job-schedule", "delete", "--job-schedule-id", "daily", "--yes")
+    assert az("job-schedule", "list") == []
+
+
+def test_a_task_is_changed_stopped_and_started_again(az: Az, job: str) -> None:
+    where = ("--job-id", job, "--task-id", "task")
+    az("task", "create", *where, "--command-line", "wait")
+    az("task", "reset", *where, "--max-task-retry-count", "2")
+    assert az("task", "show", *where)["constraints"]["maxTaskRetryCount"] == 2
+    assert az("task", "subtask", "list", *where) == []
+    az("task", "stop", *where)
+    assert az("task", "show", *where)["state"] == "completed"
+    az("task", "reactivate", *where)
+    az("task", "delete", *where, "--yes")
+    refused = az("job", "prep-release-status", "list", "--job-id", job, code=1)
+    assert "(JobPreparationTaskNotSpecified)" in refused
+
+
+def test_a_node_has_users_and_files(az: Az, job: str, node: str) -> None:
+    where = ("--pool-id", "pool", "--node-id", node)
+    az("node", "user", "create", *where, "--name", "ann", "--password", "s3cret!")
+    az("node", "user", "reset", *where, "--user-name", "ann", "--password", "an0ther!")
+    az("node", "user", "delete", *where, "--user-name", "ann", "--yes")
+    az("task", "create", "--job-id", job, "--task-id", "task", "--command-line", "print hello")
+    file = ("--file-path", "workitems/job/job-1/task/stdout.txt")
+    assert file[1] in [one["name"] for one in az("node", "file", "list", *where, "--recursive")]
+    az("node", "file", "download", *where, *file, "--destination", "./hello.txt")
+    assert (az.home / "hello.txt").read_text() == "hello\n"
+    az("node", "file", "delete", *where, *file, "--yes")
+
+
+def test_what_does_not_exist_is_said_in_the_services_words(az: Az) -> None:
+    assert "(PoolNotFound) The specified pool does not exist." in az("pool", "show", "--pool-id", "none", code=3)
+
+
+def test_a_wrong_key_is_said(az: Az) -> None:
+    az.environment["AZURE_BATCH_ACCESS_KEY"] = "d3Jvbmc="
+    assert "AuthenticationFailed" in az("pool", "list", code=1)

@@ -1,0 +1,498 @@
+"""A pool with containers on a real Docker Engine: the nodes' network, tasks, gangs, registries, failures, clean-up.
+
+Needs a Docker Engine, and root with debootstrap for the first making of the image. See `tests/containers.py`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from azure.batch import BatchClient, models
+
+from batchtrain.emulator import images, server
+from batchtrain.emulator.server import Emulator, Settings
+from tests import containers
+from tests.contract.conftest import connect, job, pool
+
+pytestmark = [pytest.mark.docker, pytest.mark.process, pytest.mark.slow]
+PATIENCE = 60.0
+ADMIN = models.UserIdentity(
+    auto_user=models.AutoUserSpecification(scope="pool", elevation_level=models.ElevationLevel.ADMIN)
+)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def engine() -> None:
+    try:
+        containers.require_engine()
+    except containers.Missing as missing:
+        pytest.skip(str(missing))
+
+
+@pytest.fixture(scope="module")
+def image(engine: None) -> str:
+    """Debian with sshd, Python and Open MPI."""
+    try:
+        return containers.image()
+    except containers.Missing as missing:
+        pytest.skip(str(missing))
+
+
+@pytest.fixture(scope="module")
+def registry(engine: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[containers.Registry]:
+    with contextlib.ExitStack() as stack:
+        try:
+            running = stack.enter_context(containers.registry(tmp_path_factory.mktemp("registry")))
+        except containers.Missing as missing:
+            pytest.skip(str(missing))
+        yield running
+
+
+@pytest.fixture(scope="module")
+def account(image: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Account]:
+    """An emulator with a pool of two nodes whose start task has run."""
+    data_dir = tmp_path_factory.mktemp("docker") / "data"
+    with Emulator(Settings(data_dir, port=0)) as emulator, connect(emulator) as client:
+        account = Account(client, data_dir, image)
+        start = models.BatchStartTask(command_line="bash -c 'hostname -I > $AZ_BATCH_NODE_SHARED_DIR/host; ls /'")
+        client.create_pool(with_containers([image], nodes=2, enable_inter_node_communication=True, start_task=start))
+        account.wait_for_nodes(2)
+        client.create_job(job())
+        yield account
+    assert containers.left_behind(data_dir) == []
+
+
+class Account:
+    """A client of one emulator and what tests ask of it."""
+
+    def __init__(self, client: BatchClient, data_dir: Path, image: str) -> None:
+        self.client, self.data_dir, self.image = client, data_dir, image
+        self._number = 0
+
+    def nodes(self) -> list[models.BatchNode]:
+        return list(self.client.list_nodes("pool"))
+
+    def wait_for_nodes(self, count: int) -> None:
+        wait_for(lambda: [node.state for node in self.nodes()] == ["idle"] * count)
+
+    def add(self, command: str, image: str = "", options: str = "", **more: Any) -> str:
+        """Add a task in a container; returns its id."""
+        self._number += 1
+        task_id = f"task-{self._number}"
+        container = {"image_name": image or self.image, "container_run_options": options or None}
+        settings = models.BatchTaskContainerSettings(**{**container, **more.pop("container", {})})
+        task = models.BatchTaskCreateOptions(
+            id=task_id, command_line=command, container_settings=settings, **{"user_identity": ADMIN, **more}
+        )
+        self.client.create_task("job", task)
+        return task_id
+
+    def ended(self, task_id: str) -> models.BatchTask:
+        wait_for(lambda: self.client.get_task("job", task_id).state == "completed")
+        return self.client.get_task("job", task_id)
+
+    def run(self, command: str, image: str = "", options: str = "", **more: Any) -> models.BatchTask:
+        return self.ended(self.add(command, image, options, **more))
+
+    def read(self, task_id: str, name: str = "stdout.txt") -> str:
+        return b"".join(self.client.download_task_file("job", task_id, name)).decode()
+
+    def output(self, command: str, options: str = "", **more: Any) -> str:
+        """What a command that succeeds prints."""
+        task = self.run(command, options=options, **more)
+        assert execution(task).exit_code == 0, (execution(task), self.read(str(task.id), "stderr.txt"))
+        return self.read(str(task.id))
+
+
+def with_containers(
+    names: list[str], registries: list[models.ContainerRegistryReference] | None = None, **more: Any
+) -> models.BatchPoolCreateOptions:
+    """A pool whose tasks run in containers."""
+    made = pool(**more)
+    assert made.virtual_machine_configuration is not None
+    made.virtual_machine_configuration.container_configuration = models.BatchContainerConfiguration(
+        type="dockerCompatible", container_image_names=names, container_registries=registries
+    )
+    return made
+
+
+def wait_for(holds: Callable[[], Any]) -> Any:
+    end = time.monotonic() + PATIENCE
+    while not (found := holds()):
+        assert time.monotonic() < end, "it did not come true"
+        time.sleep(0.05)
+    return found
+
+
+def execution(task: models.BatchTask) -> models.BatchTaskExecutionInfo:
+    assert task.execution_info is not None
+    return task.execution_info
+
+
+def failure(task: models.BatchTask) -> tuple[str | None, str]:
+    """(code, everything that is said)."""
+    info = execution(task).failure_info
+    assert info is not None
+    return info.code, " ".join([str(info.message), *(str(one.value) for one in info.details or [])])
+
+
+# --- a task ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_task_runs_in_its_image_with_batchs_environment_and_the_nodes_directory(account: Account) -> None:
+    printed = account.output(
+        "bash -c 'type -P mpirun; id -u; echo $AZ_BATCH_TASK_ID; pwd; echo kept > made; ls $AZ_BATCH_NODE_ROOT_DIR'"
+    ).split()
+    assert printed[:2] == ["/opt/venv/bin/mpirun", "0"]
+    task_id, directory = printed[2:4]
+    assert directory.endswith(f"/workitems/job/job-1/{task_id}/wd")
+    assert {"shared", "startup", "workitems"} <= set(printed[4:])
+    assert account.read(task_id, "wd/made") == "kept\n"
+
+
+def test_the_node_says_which_container_a_task_had(account: Account) -> None:
+    info = execution(account.run("bash -c 'exit 3'"))
+    assert info.exit_code == 3
+    assert info.container_info is not None
+    assert len(info.container_info.container_id or "") == 64
+    assert info.container_info.state == "exited"
+
+
+def test_variables_of_several_lines_and_quotes_arrive_whole(account: Account) -> None:
+    value = "two\nlines, 'quotes' \"and\" $more=1"
+    setting = [models.EnvironmentSetting(name="VALUE", value=value)]
+    printed = account.output(
+        "python3 -c 'import os; print(ascii(os.environ[\"VALUE\"]))'", environment_settings=setting
+    )
+    assert printed == f"{value!a}\n"
+
+
+def test_each_node_has_an_address_and_a_host_name_of_its_own_that_all_tasks_on_it_share(account: Account) -> None:
+    addresses = {str(node.ip_address) for node in account.nodes()}
+    assert len(addresses) == 2
+    assert all(address.startswith("10.") for address in addresses)
+    for node in account.nodes():
+        where = models.BatchAffinityInfo(affinity_id=str(node.affinity_id))
+        printed = account.output(
+            "bash -c 'hostname -I; cat $AZ_BATCH_NODE_SHARED_DIR/host; hostname'", affinity_info=where
+        ).split()
+        if str(node.ip_address) in printed:  # affinity is a wish
+            assert printed[:2] == [node.ip_address, node.ip_address if os.getuid() == 0 else printed[1]]
+
+
+def test_the_start_task_runs_on_the_host_and_not_in_the_image(account: Account) -> None:
+    for node in account.nodes():
+        listed = b"".join(account.client.download_node_file("pool", str(node.id), "startup/stdout.txt")).decode()
+        assert sorted(listed.split()) == sorted(path.name for path in Path("/").iterdir() if path.name[0] != ".")
+
+
+def test_run_options_are_docker_creates(account: Account) -> None:
+    options = "--shm-size=256m --rm --name=x -p 80:80 --net host -e MINE='a b' --label l=1 --device=/dev/infiniband"
+    printed = account.output("bash -c 'df -m --output=size /dev/shm | tail -1; echo $MINE'", options)
+    assert printed.split() == ["256", "a", "b"]
+
+
+def test_an_entry_point_of_the_run_options_takes_the_images_place(account: Account) -> None:
+    assert account.output("-c 'print(6 * 7)'", "--entrypoint=python3") == "42\n"
+
+
+def test_a_container_may_begin_in_the_images_own_directory(account: Account) -> None:
+    assert account.output("pwd", container={"working_directory": "containerImageDefault"}) == "/\n"
+
+
+def test_a_container_sees_only_the_directories_that_were_asked_for(account: Account) -> None:
+    task_only = [models.ContainerHostBatchBindMountEntry(source="Task", is_read_only=False)]
+    printed = account.output(
+        "bash -c 'ls $AZ_BATCH_NODE_ROOT_DIR; touch here && echo written'",
+        container={"container_host_batch_bind_mounts": task_only},
+    )
+    assert printed.split() == ["workitems", "written"]
+
+
+def test_a_bind_of_the_nodes_own_directory_is_the_nodes(account: Account) -> None:
+    printed = account.output("ls /keys", "-v /home/_azbatch/.ssh:/keys:ro")
+    assert printed.split() == ["authorized_keys", "intra_pool_rsa", "intra_pool_rsa.pub"]
+
+
+# --- what goes wrong ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("command", "options", "code", "words"),
+    [
+        ("no-such-program", "", "CommandProgramNotFound", "no-such-program"),
+        ("/etc/passwd", "", "CommandLaunchFailed", "permission denied"),
+        ("true", "--bogus=3", "ContainerInvalidSettings", "unknown flag: --bogus"),
+        ("true", "-v", "ContainerInvalidSettings", "needs a value"),
+        ("true", "--name='x", "ContainerInvalidSettings", "cannot be split"),
+        ("true", "--memory=much", "ContainerInvalidSettings", "much"),
+        ("true", "--mount type=bind,source=/no/such,target=/x", "ContainerInvalidSettings", "/no/such"),
+        ("true", "--network=no-such-network", "ContainerMiscError", "no-such-network"),
+        ("true", "--gpus=8", "ContainerInvalidSettings", "device"),
+    ],
+)
+def test_what_cannot_start_has_batchs_code_and_the_engines_reason(
+    account: Account, command: str, options: str, code: str, words: str
+) -> None:
+    found, said = failure(account.run(command, options=options))
+    assert found == code, said
+    assert words in said
+
+
+def test_an_image_that_is_nowhere_fails_the_task(account: Account) -> None:
+    found, said = failure(account.run("true", "127.0.0.1:1/no/such:image"))
+    assert found == "ContainerInvalidRegistry"
+    assert "127.0.0.1:1/no/such:image" in said
+
+
+def test_an_image_for_another_architecture_fails_the_task(account: Account, tmp_path: Path) -> None:
+    name = containers.of_another_architecture(tmp_path)
+    found, said = failure(account.run("true", name))
+    assert found == "ContainerInvalidImage"
+    assert "s390x" in said
+
+
+def test_a_container_that_uses_up_its_memory_is_named(account: Account) -> None:
+    task = account.run("python3 -c 'bytearray(400 << 20)'", options="--memory=64m --memory-swap=64m")
+    assert execution(task).exit_code == 137
+    assert "memory (--memory=64m) was used up" in failure(task)[1]
+
+
+def test_a_task_that_is_terminated_gets_sigterm_and_its_container_goes(account: Account) -> None:
+    task_id = account.add("bash -c 'trap \"echo told; exit 0\" TERM; echo up; sleep 60 & wait'")
+    wait_for(lambda: account.client.get_task("job", task_id).state == "running" and has_said(account, task_id, "up"))
+    account.client.terminate_task("job", task_id)
+    task = account.ended(task_id)
+    assert failure(task)[0] == "TaskEnded"
+    assert account.read(task_id) == "up\ntold\n"
+    wait_for(lambda: task_containers(account.data_dir) == [])
+
+
+def has_said(account: Account, task_id: str, word: str) -> bool:
+    with contextlib.suppress(Exception):  # there is no file yet
+        return word in account.read(task_id)
+    return False
+
+
+def task_containers(data_dir: Path) -> list[str]:
+    """The containers of an emulator that are no node's own."""
+    label = f"label=batchtrain.emulator={data_dir}"
+    listed = containers.docker("ps", "--all", "--filter", label, "--format", "{{.ID}} {{.Image}}").splitlines()
+    return [line for line in listed if "batchtrain/node" not in line]
+
+
+def test_no_container_of_a_task_is_left_when_it_has_ended(account: Account) -> None:
+    account.run("true")
+    wait_for(lambda: task_containers(account.data_dir) == [])
+
+
+ONCE_MORE = "bash -c 'echo up; [ -e $AZ_BATCH_NODE_SHARED_DIR/again ] || sleep 60'"
+"""Sleeps, until it is let pass and runs once more."""
+
+
+def let_it_pass(data_dir: Path) -> None:
+    for node in data_dir.glob("nodes/pool/*"):
+        (node / "shared/again").touch()
+
+
+def test_a_node_whose_container_dies_is_lost_and_its_task_runs_again(account: Account) -> None:
+    task_id = account.add(ONCE_MORE)
+    wait_for(lambda: has_said(account, task_id, "up"))
+    node_id = str(account.client.get_task("job", task_id).node_info.node_id)  # type: ignore[union-attr]  # it runs
+    let_it_pass(account.data_dir)
+    label = f"label=batchtrain.emulator.node={node_id}"
+    found = containers.docker("ps", "--quiet", "--filter", label, "--filter", "ancestor=batchtrain/node:1")
+    containers.docker("kill", found)
+    info = execution(account.ended(task_id))
+    assert (info.exit_code, info.requeue_count) == (0, 1), info.failure_info
+    account.wait_for_nodes(2)
+
+
+# --- gangs ----------------------------------------------------------------------------------------------------------
+
+COORDINATION = """bash -c 'set -e; touch /of-the-coordination; mkdir -p /run/sshd ~/.ssh
+ssh-keygen -q -t ed25519 -N "" -f /etc/ssh/ssh_host_ed25519_key
+cp /home/_azbatch/.ssh/* ~/.ssh/; chmod 600 ~/.ssh/*; /usr/sbin/sshd -p 23'"""
+APPLICATION = """bash -c 'mkdir -p ~/.ssh; cp /home/_azbatch/.ssh/* ~/.ssh/; ls /of-the-coordination 2>/dev/null
+for host in ${AZ_BATCH_HOST_LIST//,/ }; do
+ssh -p 23 -i ~/.ssh/intra_pool_rsa -o StrictHostKeyChecking=no -o LogLevel=ERROR $host hostname -I; done'"""
+KEY = "-v /home/_azbatch/.ssh:/home/_azbatch/.ssh:ro"
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_a_gang_reaches_each_containers_sshd_on_port_23(image: str, tmp_path: Path, shared: bool) -> None:
+    metadata = [models.BatchMetadataItem(name="batchtrain-gang-containers", value="one" if shared else "two")]
+    with Emulator(Settings(tmp_path / "data", port=0)) as emulator, connect(emulator) as client:
+        account = Account(client, tmp_path / "data", image)
+        client.create_pool(with_containers([], nodes=2, enable_inter_node_communication=True, metadata=metadata))
+        account.wait_for_nodes(2)
+        client.create_job(job())
+        gang = models.MultiInstanceSettings(number_of_instances=2, coordination_command_line=COORDINATION)
+        task = account.run(APPLICATION, options=KEY, multi_instance_settings=gang)
+        assert execution(task).exit_code == 0, account.read(str(task.id), "stderr.txt")
+        printed = account.read(str(task.id)).split()
+        assert ("/of-the-coordination" in printed) == shared
+        assert {str(node.ip_address) for node in account.nodes()} <= set(printed)
+        (subtask,) = client.list_subtasks("job", str(task.id))
+        assert subtask.container_info is not None
+        assert (subtask.exit_code, subtask.container_info.state) == (0, "running")
+        wait_for(lambda: task_containers(tmp_path / "data") == [])
+
+
+def test_an_image_without_sshd_fails_the_coordination(account: Account) -> None:
+    gang = models.MultiInstanceSettings(number_of_instances=2, coordination_command_line="/usr/sbin/no-sshd -p 23")
+    found, said = failure(account.run("true", multi_instance_settings=gang))
+    assert found == "CommandProgramNotFound"
+    assert "/usr/sbin/no-sshd" in said
+
+
+def test_a_gang_that_is_terminated_leaves_no_container_on_any_node(account: Account) -> None:
+    gang = models.MultiInstanceSettings(number_of_instances=2, coordination_command_line="bash -c 'sleep 60 &'")
+    task_id = account.add("bash -c 'echo up; sleep 60'", multi_instance_settings=gang)
+    wait_for(lambda: has_said(account, task_id, "up"))
+    assert len(task_containers(account.data_dir)) == 3
+    account.client.terminate_task("job", task_id)
+    assert failure(account.ended(task_id))[0] == "TaskEnded"
+    wait_for(lambda: task_containers(account.data_dir) == [])
+
+
+@pytest.mark.mpi
+def test_a_recipe_trains_in_two_containers_through_their_sshds(image: str, tmp_path: Path, root: Path) -> None:
+    containers.docker("tag", image, "example/openmpi:digits")
+    environment = {**os.environ, "BATCHTRAIN_EMULATOR_DIR": str(tmp_path / "emulator")}
+    try:
+        done = subprocess.run(
+            [Path(sys.executable).parent / "batchtrain", "run", root / "recipes/mpi4py-OpenMPI", "--local"],
+            env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False,
+        )  # fmt: skip
+    finally:
+        containers.docker("rmi", "example/openmpi:digits")
+        server.stop(tmp_path / "emulator")
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+    accuracy = float(done.stdout.partition("test accuracy ")[2].split()[0])
+    assert accuracy >= 0.95
+    hosts = {line.split(" host ")[1].split()[0] for line in done.stdout.splitlines() if " host " in line}
+    assert len(hosts) == 2
+    assert containers.left_behind(tmp_path / "emulator") == []
+
+
+# --- registries -----------------------------------------------------------------------------------------------------
+
+
+def login(registry: containers.Registry, password: str = "") -> models.ContainerRegistryReference:
+    return models.ContainerRegistryReference(
+        registry_server=registry.server, username=registry.username, password=password or registry.password
+    )
+
+
+def test_a_pools_images_are_fetched_with_its_login_and_the_password_shows_nowhere(
+    image: str, registry: containers.Registry, tmp_path: Path
+) -> None:
+    name = registry.push(f"{image}-base", "team-a/digits:v1.0")
+    with Emulator(Settings(tmp_path / "data", port=0)) as emulator, connect(emulator) as client:
+        account = Account(client, tmp_path / "data", name)
+        start = models.BatchStartTask(
+            command_line="cat /etc/hostname", container_settings=models.BatchTaskContainerSettings(image_name=name)
+        )
+        client.create_pool(with_containers([name], [login(registry)], nodes=2, start_task=start))
+        account.wait_for_nodes(2)
+        client.create_job(job())
+        assert account.output("hostname -I").startswith("10.")
+        assert all(node.start_task_info and node.start_task_info.container_info for node in account.nodes())
+        assert registry.password not in json.dumps(client.get_pool("pool").as_dict())
+    containers.docker("rmi", name)
+    asked = registry.log.read_text().count("GET /v2/team-a/digits/manifests/v1.0")
+    assert registry.log.read_text().count('"GET /v2/team-a/digits/blobs') <= max(asked, 4)
+
+
+@pytest.mark.parametrize("given", ["wrong", None])
+def test_a_registry_that_refuses_makes_the_nodes_unusable(
+    image: str, registry: containers.Registry, tmp_path: Path, given: str | None
+) -> None:
+    name = registry.push(f"{image}-base", "team-a/refused:1")
+    with Emulator(Settings(tmp_path / "data", port=0)) as emulator, connect(emulator) as client:
+        logins = [login(registry, given)] if given else None
+        client.create_pool(with_containers([name], logins))
+        (node,) = wait_for(lambda: [one for one in client.list_nodes("pool") if one.state == "unusable"])
+        (error,) = node.errors or []
+        assert error.code == "ContainerInvalidRegistry"
+        assert name in str(error.message)
+        assert (given or "none") not in str(error.message)
+
+
+def test_a_task_brings_its_own_login(image: str, registry: containers.Registry, tmp_path: Path) -> None:
+    name = registry.push(f"{image}-base", "team-a/tasks:1")
+    with Emulator(Settings(tmp_path / "data", port=0)) as emulator, connect(emulator) as client:
+        account = Account(client, tmp_path / "data", name)
+        client.create_pool(with_containers([]))
+        account.wait_for_nodes(1)
+        client.create_job(job())
+        assert failure(account.run("true"))[0] == "ContainerInvalidRegistry"
+        assert execution(account.run("true", container={"registry": login(registry)})).exit_code == 0
+        shown = json.dumps([task.as_dict() for task in client.list_tasks("job")])
+        assert registry.password not in shown
+    containers.docker("rmi", name)
+
+
+# --- other lives ----------------------------------------------------------------------------------------------------
+
+
+def test_what_a_killed_emulator_left_is_gone_after_its_next_start(image: str, tmp_path: Path) -> None:
+    settings = Settings(tmp_path / "data", port=0)
+    status = server.spawn(settings)
+    try:
+        with connect(status) as client:
+            account = Account(client, tmp_path / "data", image)
+            client.create_pool(with_containers([]))
+            account.wait_for_nodes(1)
+            client.create_job(job())
+            task_id = account.add(ONCE_MORE)
+            wait_for(lambda: has_said(account, task_id, "up"))
+            let_it_pass(tmp_path / "data")
+        left = containers.left_behind(tmp_path / "data")
+        os.kill(status.pid, signal.SIGKILL)
+        status = server.spawn(settings)
+        with connect(status) as client:
+            account = Account(client, tmp_path / "data", image)
+            info = execution(account.ended(task_id))
+            assert (info.exit_code, info.requeue_count) == (0, 1)
+        assert len(left) == 3  # a node's container, a task's and the network
+        assert not set(left) & set(containers.left_behind(tmp_path / "data"))
+    finally:
+        server.stop(tmp_path / "data")
+    assert containers.left_behind(tmp_path / "data") == []
+
+
+def test_a_deleted_pool_leaves_no_container(image: str, tmp_path: Path) -> None:
+    with Emulator(Settings(tmp_path / "data", port=0)) as emulator, connect(emulator) as client:
+        account = Account(client, tmp_path / "data", image)
+        client.create_pool(with_containers([], nodes=2))
+        account.wait_for_nodes(2)
+        client.create_job(job())
+        account.add("sleep 60")
+        wait_for(lambda: task_containers(tmp_path / "data"))
+        client.begin_delete_pool("pool")
+        label = f"label=batchtrain.emulator={tmp_path / 'data'}"
+        wait_for(lambda: containers.docker("ps", "--all", "--quiet", "--filter", label) == "")
+
+
+def test_an_image_that_is_mapped_wins_over_the_engine(tmp_path: Path, image: str) -> None:
+    data_dir = tmp_path / "data"
+    images.map_image(data_dir, image, Path(sys.prefix))
+    with Emulator(Settings(data_dir, port=0)) as emulator, connect(emulator) as client:
+        account = Account(client, data_dir, image)
+        client.create_pool(with_containers([image]))
+        account.wait_for_nodes(1)
+        assert [str(node.ip_address)[:4] for node in account.nodes()] == ["127."]
+        client.create_job(job())
+        assert execution(account.run("true")).container_info is None

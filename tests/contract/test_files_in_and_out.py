@@ -1,0 +1,303 @@
+"""Packages, mounts, resource and output files on nodes that really run commands, with a real Azurite for storage."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import urllib.request
+import zipfile
+from collections.abc import Iterator
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+import pytest
+from azure.batch import BatchClient, models
+from azure.storage.blob import BlobServiceClient, ContainerClient, ContainerSasPermissions, generate_container_sas
+
+from batchtrain.emulator.machine import upload
+from batchtrain.emulator.server import Emulator, Settings
+from tests.azurite import ACCOUNT, KEY, serve
+from tests.contract.conftest import completed, connect, eventually, idle, job, pool, task
+
+pytestmark = pytest.mark.process
+
+DENIED = "FileUploadAccessDenied"
+
+
+@pytest.fixture(scope="module")
+def storage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BlobServiceClient]:
+    with serve(tmp_path_factory.mktemp("azurite")) as endpoint:
+        credential = {"account_name": ACCOUNT, "account_key": KEY}
+        with BlobServiceClient(endpoint, credential=credential) as client:
+            yield client
+
+
+@pytest.fixture
+def box(storage: BlobServiceClient) -> ContainerClient:
+    """A container of the test's own."""
+    return storage.create_container(f"box{os.urandom(6).hex()}")
+
+
+def signed(box: ContainerClient, **permissions: bool) -> str:
+    """Its URL, good for what is permitted."""
+    allowed = ContainerSasPermissions(**permissions)
+    end = datetime.now(timezone.utc) + timedelta(hours=1)
+    sas = generate_container_sas(ACCOUNT, box.container_name, account_key=KEY, permission=allowed, expiry=end)
+    return f"{box.url}?{sas}"
+
+
+@pytest.fixture
+def real(tmp_path: Path) -> Iterator[Emulator]:
+    """An embedded service whose nodes are processes."""
+    with Emulator(Settings(tmp_path / "data", port=0)) as running:
+        yield running
+
+
+@pytest.fixture
+def client(real: Emulator) -> Iterator[BatchClient]:
+    with connect(real) as made:
+        yield made
+
+
+def begin(client: BatchClient, **more: Any) -> models.BatchNode:
+    client.create_pool(pool(**more))
+    client.create_job(job())
+    return idle(client)[0]
+
+
+def out(
+    box: ContainerClient, pattern: str, path: str = "", condition: str = "taskcompletion", url: str = "", **headers: str
+) -> models.OutputFile:
+    given = [models.OutputFileUploadHeader(name=name, value=value) for name, value in headers.items()]
+    where = models.OutputFileBlobContainerDestination(
+        container_url=url or signed(box, write=True), path=path or None, upload_headers=given or None
+    )
+    return models.OutputFile(
+        file_pattern=pattern,
+        destination=models.OutputFileDestination(container=where),
+        upload_options=models.OutputFileUploadConfiguration(upload_condition=condition),
+    )
+
+
+def said(client: BatchClient, name: str = "stdout.txt") -> str:
+    return b"".join(client.download_task_file("job", "task", name)).decode()
+
+
+# Output files --------------------------------------------------------------------------------------------------------
+
+
+def test_output_files_reach_the_container(client: BatchClient, box: ContainerClient) -> None:
+    begin(client)
+    wanted = [
+        out(box, "**/*.txt", "all", **{"x-ms-blob-content-type": "text/plain"}),
+        out(box, "../stdout.txt", "one"),
+        out(box, "*", "failed", condition="taskfailure"),
+        out(box, "nothing"),
+    ]
+    command = "bash -c 'mkdir -p a/b; echo 1 >a/b/c.txt; echo 2 >d.txt; touch .e.txt; echo hello'"
+    client.create_task("job", task(command=command, output_files=wanted))
+    assert completed(client).execution_info.result == "success"
+    assert sorted(box.list_blob_names()) == ["all/a/b/c.txt", "all/d.txt", "one"]
+    assert box.download_blob("one").readall() == b"hello\n"
+    assert box.get_blob_client("all/d.txt").get_blob_properties().content_settings.content_type == "text/plain"
+    assert said(client, "fileuploadout.txt").splitlines() == [
+        "all/a/b/c.txt",
+        "all/d.txt",
+        "one",
+        "nothing matches nothing",
+    ]
+
+
+def test_a_failed_task_sends_what_is_asked_for_then(client: BatchClient, box: ContainerClient) -> None:
+    begin(client)
+    wanted = [out(box, "../std*", "logs", "taskfailure"), out(box, "../stdout.txt", "good", "tasksuccess")]
+    client.create_task("job", task(command="bash -c 'echo oops; exit 3'", output_files=wanted))
+    assert completed(client).execution_info.exit_code == 3
+    assert sorted(box.list_blob_names()) == ["logs/stderr.txt", "logs/stdout.txt"]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "code"),
+    [("container", "FileUploadContainerNotFound"), ("permission", DENIED), ("host", "FileUploadMiscError")],
+)
+def test_an_upload_that_fails_is_the_tasks_failure(
+    client: BatchClient, box: ContainerClient, wrong: str, code: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(upload, "PAUSE_SECONDS", 0.0)
+    begin(client)
+    url = signed(box, read=wrong == "permission", write=wrong != "permission")
+    if wrong == "container":
+        box.delete_container()
+    if wrong == "host":
+        url = "http://127.0.0.1:1/account/box?sig=hush"
+    client.create_task("job", task(command="echo hello", output_files=[out(box, "../stdout.txt", url=url)]))
+    info = completed(client).execution_info
+    assert (info.exit_code, info.result, info.failure_info.code) == (0, "failure", code)
+    assert "sig=" not in info.failure_info.message + said(client, "fileuploaderr.txt")
+
+
+def test_a_large_file_goes_in_blocks(box: ContainerClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(upload, "BLOCK", 1 << 20)
+    file = tmp_path / "large"
+    file.write_bytes(os.urandom((3 << 20) + 17))
+    url = signed(box, write=True)
+    upload.put(upload.blob_url(url, "large"), file, {"Content-Type": "x/y"}, lambda: False)
+    assert box.download_blob("large").readall() == file.read_bytes()
+    assert box.get_blob_client("large").get_blob_properties().content_settings.content_type == "x/y"
+
+
+# Resource files ------------------------------------------------------------------------------------------------------
+
+
+def test_a_containers_blobs_are_resource_files(client: BatchClient, box: ContainerClient) -> None:
+    for name in ("in/a.txt", "in/deep/b.txt", "other.txt"):
+        box.upload_blob(name, name)
+    begin(client)
+    url = signed(box, read=True, list=True)
+    files = [
+        models.ResourceFile(storage_container_url=url, blob_prefix="in/", file_path="got"),
+        models.ResourceFile(storage_container_url=url, blob_prefix="other"),
+    ]
+    client.create_task("job", task(command="bash -c 'find . -type f | sort'", resource_files=files))
+    completed(client)
+    assert said(client).splitlines() == ["./got/in/a.txt", "./got/in/deep/b.txt", "./other.txt"]
+
+
+def test_a_container_that_may_not_be_listed_is_a_preprocessing_error(client: BatchClient, box: ContainerClient) -> None:
+    begin(client)
+    files = [models.ResourceFile(storage_container_url=signed(box, write=True))]
+    client.create_task("job", task(command="true", resource_files=files))
+    info = completed(client).execution_info
+    assert (info.exit_code, info.failure_info.code) == (None, "BlobAccessDenied")
+
+
+def test_a_start_task_gets_its_files_and_settings_and_is_tried_again(client: BatchClient, box: ContainerClient) -> None:
+    box.upload_blob("word", "hello")
+    files = [models.ResourceFile(storage_container_url=signed(box, read=True, list=True), file_path="in")]
+    command = "bash -c 'cat in/word; echo \" $WORD\"; test -e again || { touch again; exit 1; }'"
+    account = models.UserAccount(name="boss", password="s3cret!", elevation_level="admin")
+    start = models.BatchStartTask(
+        command_line=command,
+        resource_files=files,
+        environment_settings=[models.EnvironmentSetting(name="WORD", value="world")],
+        user_identity=models.UserIdentity(username="boss"),
+        max_task_retry_count=1,
+        wait_for_success=True,
+    )
+    node = begin(client, start_task=start, user_accounts=[account])
+    info = node.start_task_info
+    assert (info.result, info.exit_code, info.retry_count) == ("success", 0, 1)
+    said = b"".join(client.download_node_file("pool", node.id, "startup/stdout.txt")).decode()
+    assert said.splitlines()[-1] == "hello world"
+
+
+# Packages and mounts -------------------------------------------------------------------------------------------------
+
+
+def offer(real: Emulator, name: str, version: str) -> None:
+    folder = real.status.data_dir / "applications" / name
+    folder.mkdir(parents=True, exist_ok=True)
+    with zipfile.ZipFile(folder / f"{version}.zip", "w") as archive:
+        program = zipfile.ZipInfo("run")
+        program.external_attr = 0o755 << 16
+        archive.writestr(program, f"#!/bin/sh\necho {name} {version}\n")
+
+
+def refer(name: str, version: str | None = None) -> models.BatchApplicationPackageReference:
+    return models.BatchApplicationPackageReference(application_id=name, version=version)
+
+
+def test_packages_of_the_pool_and_of_the_task_run(real: Emulator, client: BatchClient) -> None:
+    offer(real, "solver", "1.0")
+    offer(real, "viewer", "2")
+    begin(client, application_package_references=[refer("solver")])
+    command = "bash -c '$AZ_BATCH_APP_PACKAGE_solver/run; $AZ_BATCH_APP_PACKAGE_viewer_2/run'"
+    client.create_task("job", task(command=command, application_package_references=[refer("viewer", "2")]))
+    assert completed(client).execution_info.result == "success"
+    assert said(client) == "solver 1.0\nviewer 2\n"
+
+
+def test_a_package_that_is_broken_makes_nodes_unusable_and_tasks_fail(real: Emulator, client: BatchClient) -> None:
+    offer(real, "solver", "1.0")
+    offer(real, "viewer", "1.0")
+    begin(client)
+    for name in ("solver", "viewer"):
+        (real.status.data_dir / "applications" / name / "1.0.zip").write_bytes(b"no zip")
+    client.create_task("job", task(command="true", application_package_references=[refer("viewer")]))
+    assert completed(client).execution_info.failure_info.code == "ApplicationPackageError"
+    client.create_pool(pool("other", application_package_references=[refer("solver")]))
+    (node,) = eventually(lambda: [one for one in client.list_nodes("other") if one.state == "unusable"])
+    assert node.errors[0].code == "ApplicationPackageError"
+
+
+def test_nodes_share_what_stands_for_a_mounted_file_system(real: Emulator, client: BatchClient) -> None:
+    nfs = models.NfsMountConfiguration(source="10.0.0.9:/home", relative_mount_path="home")
+    begin(client, mount_configuration=[models.MountConfiguration(nfs_mount_configuration=nfs)])
+    client.create_task("job", task(command="bash -c 'echo shared >$AZ_BATCH_NODE_MOUNTS_DIR/home/x'"))
+    assert completed(client).execution_info.result == "success"
+    place = real.status.data_dir / "mounts" / "nfs" / "10.0.0.9" / "home"
+    assert (place / "x").read_text() == "shared\n"
+    (place / "y").write_text("from outside")
+    client.create_task("job", task("second", command="bash -c 'cat $AZ_BATCH_NODE_MOUNTS_DIR/home/y'"))
+    completed(client, "second")
+    assert b"".join(client.download_task_file("job", "second", "stdout.txt")) == b"from outside"
+
+
+# Nodes ---------------------------------------------------------------------------------------------------------------
+
+
+def test_a_reimaged_node_has_forgotten_its_files(client: BatchClient) -> None:
+    node = begin(client)
+    client.create_task("job", task(command="bash -c 'touch $AZ_BATCH_NODE_SHARED_DIR/left'"))
+    completed(client)
+    assert "shared/left" in [file.name for file in client.list_node_files("pool", node.id, recursive=True)]
+    client.begin_reimage_node("pool", node.id, {"nodeReimageOption": "requeue"}, polling_interval=0.01).result()
+    idle(client)
+    assert "shared/left" not in [file.name for file in client.list_node_files("pool", node.id, recursive=True)]
+
+
+def test_a_deallocated_node_keeps_its_files(client: BatchClient) -> None:
+    node = begin(client)
+    client.create_task("job", task(command="bash -c 'touch $AZ_BATCH_NODE_SHARED_DIR/left'"))
+    completed(client)
+    client.begin_deallocate_node("pool", node.id, {"nodeDeallocateOption": "requeue"}, polling_interval=0.01).result()
+    assert client.get_node("pool", node.id).state == "deallocated"
+    client.begin_start_node("pool", node.id, polling_interval=0.01).result()
+    idle(client)
+    assert "shared/left" in [file.name for file in client.list_node_files("pool", node.id, recursive=True)]
+
+
+def test_a_nodes_logs_reach_a_container(client: BatchClient, box: ContainerClient) -> None:
+    node = begin(client)
+    options = models.UploadBatchServiceLogsOptions(
+        container_url=signed(box, write=True), start_time=datetime.now(timezone.utc) - timedelta(hours=1)
+    )
+    answer = client.upload_node_logs("pool", node.id, options)
+    names = eventually(lambda: [*box.list_blob_names()] if len([*box.list_blob_names()]) == 2 else None)
+    assert len(names) == answer.number_of_files_uploaded
+    assert all(name.startswith(f"{answer.virtual_directory_name}/") for name in names)
+
+
+def test_a_mapped_port_leads_to_the_node(client: BatchClient) -> None:
+    web = models.BatchInboundNatPool(
+        name="web", protocol="tcp", backend_port=18080, frontend_port_range_start=41000, frontend_port_range_end=41099
+    )
+    endpoints = models.BatchPoolEndpointConfiguration(inbound_nat_pools=[web])
+    node = begin(client, network_configuration=models.NetworkConfiguration(endpoint_configuration=endpoints))
+    server = f"python3 -m http.server --bind {node.ip_address} 18080"
+    client.create_task("job", task(command=server))
+    (endpoint,) = client.get_node("pool", node.id).endpoint_configuration.inbound_endpoints
+    url = f"http://{endpoint.public_ip_address}:{endpoint.frontend_port}/"
+
+    def answered() -> bool:
+        with (
+            contextlib.suppress(OSError),
+            urllib.request.build_opener(urllib.request.ProxyHandler({})).open(url) as found,
+        ):
+            return bool(found.status == 200)
+        return False
+
+    assert eventually(answered)
+    client.begin_delete_pool("pool", polling_interval=0.01).result()
+    assert not answered()

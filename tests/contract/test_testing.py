@@ -1,0 +1,225 @@
+"""`batchtrain.testing` and its pytest fixtures, as another project uses them."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+
+import psutil
+import pytest
+from azure.batch import models
+from azure.core.exceptions import HttpResponseError
+
+from batchtrain.emulator import server
+from batchtrain.testing import SIMULATED, BatchService, emulated_batch
+from tests.contract.conftest import eventually, job, pool, task
+
+pytestmark = pytest.mark.process
+
+
+@pytest.fixture(scope="module")
+def only() -> Iterator[BatchService]:
+    with emulated_batch() as running:
+        yield running
+
+
+@pytest.fixture
+def service(only: BatchService) -> Iterator[BatchService]:
+    yield only
+    only.reset()
+
+
+def simulated(service: BatchService, command: str = "sleep 3600; exit 3", **more: object) -> None:
+    """A pool of nodes that only keep time, and a task that runs there."""
+    service.client.create_pool(pool(metadata=[models.BatchMetadataItem(**SIMULATED)], **more))
+    service.client.create_job(job())
+    service.client.create_task("job", task(command=command))
+    eventually(lambda: service.client.get_task("job", "task").state == "running")
+
+
+def test_commands_really_run(service: BatchService) -> None:
+    service.client.create_pool(pool())
+    service.client.create_job(job())
+    service.client.create_task("job", task(command="/bin/sh -c 'echo $((6 * 7))'"))
+    eventually(lambda: service.client.get_task("job", "task").state == "completed")
+    assert b"".join(service.client.download_task_file("job", "task", "stdout.txt")) == b"42\n"
+
+
+def test_an_hour_is_over_at_once(service: BatchService) -> None:
+    service.clock.stop()
+    simulated(service)
+    service.clock.advance(timedelta(hours=1))
+    assert service.client.get_task("job", "task").execution_info.exit_code == 3
+
+
+def test_a_scaled_clock_runs_faster(service: BatchService) -> None:
+    service.clock.run(100_000)
+    simulated(service)
+    eventually(lambda: service.client.get_task("job", "task").state == "completed")
+
+
+def test_a_preempted_task_starts_again(service: BatchService) -> None:
+    service.clock.stop()
+    simulated(service, nodes=0, target_low_priority_nodes=1)
+    (node,) = service.client.list_nodes("pool")
+    service.faults.preempt(node.id, seconds=60)
+    eventually(lambda: service.client.get_task("job", "task").state == "active")
+    service.clock.advance(timedelta(hours=2))
+    assert service.client.get_task("job", "task").execution_info.requeue_count == 1
+
+
+def test_a_fault_strikes_as_often_as_was_asked(service: BatchService) -> None:
+    service.faults.add("error", code="TooManyRequests", operation="create_pool", count=1)
+    client = service.connect(retry_total=0)
+    with pytest.raises(HttpResponseError) as caught:
+        client.create_pool(pool())
+    assert caught.value.status_code == 429
+    client.create_pool(pool())
+    client.close()
+
+
+def test_a_reset_leaves_nothing_behind(service: BatchService) -> None:
+    service.clock.stop()
+    service.clock.advance(timedelta(days=30))
+    service.faults.add("error")
+    service.map_image("image", Path(sys.prefix))
+    service.reset()
+    assert list(service.client.list_pools()) == []
+    assert service.faults.added() == []
+    assert abs(service.clock.now - datetime.now(timezone.utc)) < timedelta(minutes=1)
+
+
+def test_nothing_runs_on_after_a_reset(service: BatchService) -> None:
+    service.client.create_pool(pool(nodes=2))
+    service.client.create_job(job())
+    mark = f"sleep {1_000_000 + os.getpid()}"
+    service.client.create_task("job", task(command=f"/bin/sh -c '{mark}; exit 1'"))
+    eventually(lambda: running(mark))
+    service.reset()
+    assert not running(mark)
+
+
+def running(words: str) -> list[str]:
+    """Command lines on this machine with some words in them."""
+    lines = [" ".join(process.info["cmdline"] or ()) for process in psutil.process_iter(["cmdline"])]
+    return [line for line in lines if words in line]
+
+
+def test_an_empty_account_is_reset_in_milliseconds(service: BatchService) -> None:
+    service.reset()
+    begin = time.perf_counter()
+    for _ in range(20):
+        service.reset()
+    assert (time.perf_counter() - begin) / 20 < 0.05
+
+
+def test_pollers_do_not_wait_for_seconds(service: BatchService) -> None:
+    service.client.create_pool(pool())
+    begin = time.perf_counter()
+    service.client.begin_delete_pool("pool").result()
+    assert time.perf_counter() - begin < 4
+
+
+def test_async_programs_have_a_client_too(service: BatchService) -> None:
+    async def pools() -> list[str]:
+        async with service.connect_async() as client:
+            await client.create_pool(pool(nodes=0))
+            return [one.id async for one in client.list_pools()]
+
+    assert asyncio.run(pools()) == ["pool"]
+
+
+def test_why_a_task_waits_can_be_asked(service: BatchService) -> None:
+    service.client.create_pool(pool(nodes=0))
+    service.client.create_job(job())
+    service.client.create_task("job", task())
+    assert eventually(service.hints)[0].text == "pool pool has no nodes"
+
+
+def test_without_a_directory_nothing_stays() -> None:
+    with emulated_batch() as service:
+        home = service.status.data_dir
+        assert home.is_dir()
+    assert not home.parent.exists()
+
+
+def test_programs_are_told_by_their_environment(service: BatchService) -> None:
+    assert service.environment == {
+        "AZURE_BATCH_ACCOUNT": "batchtrain",
+        "AZURE_BATCH_ACCESS_KEY": service.key,
+        "AZURE_BATCH_ENDPOINT": service.endpoint,
+    }
+    assert server.status(service.status.data_dir) is not None
+
+
+# Under pytest --------------------------------------------------------------------------------------------------------
+
+PROJECT = """
+import pytest
+from batchtrain.testing import SIMULATED
+
+SEEN = []
+
+def pool(client):
+    image = {"publisher": "microsoft-dsvm", "offer": "ubuntu-hpc", "sku": "2204"}
+    machine = {"imageReference": image, "nodeAgentSKUId": "batch.node.ubuntu 22.04"}
+    client.create_pool({"id": "pool", "vmSize": "standard_d2_v3", "virtualMachineConfiguration": machine,
+                        "targetDedicatedNodes": 1, "metadata": [SIMULATED]})
+
+@pytest.mark.parametrize("number", [1, 2, 3])
+def test_each_test_has_an_empty_account(batch_client, batch_service, number):
+    assert list(batch_client.list_pools()) == []
+    SEEN.append(batch_service.endpoint)
+    pool(batch_client)
+
+def test_the_server_is_the_sessions():
+    assert len(set(SEEN)) == 1
+"""
+
+UNUSED = """
+import sys
+
+def test_nothing_was_imported():
+    assert not [name for name in sys.modules if name.startswith(("azure", "uvicorn", "msgspec", "batchtrain.emulator"))]
+"""
+
+
+def run_pytest(directory: Path, text: str) -> None:
+    (directory / "test_project.py").write_text(text, encoding="utf-8")
+    root = Path(__file__).resolve().parents[2]
+    plugin = [] if _installed() else ["-p", "batchtrain.pytest_plugin"]
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *plugin, "test_project.py"],
+        cwd=directory,
+        env={"PATH": "/usr/bin:/bin", "PYTHONPATH": str(root)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def _installed() -> bool:
+    """Whether the entry point of pyproject.toml is in the installed metadata (an old editable install lacks it)."""
+    from importlib.metadata import entry_points
+
+    return any(point.value == "batchtrain.pytest_plugin" for point in entry_points(group="pytest11"))
+
+
+def test_the_fixtures_serve_another_projects_tests(tmp_path: Path) -> None:
+    run_pytest(tmp_path, PROJECT)
+
+
+def test_a_project_that_does_not_use_them_pays_nothing(tmp_path: Path) -> None:
+    run_pytest(tmp_path, UNUSED)
+
+
+def test_pytest_finds_the_plugin_by_itself(root: Path) -> None:
+    text = (root / "pyproject.toml").read_text(encoding="utf-8")
+    assert '[project.entry-points.pytest11]\nbatchtrain = "batchtrain.pytest_plugin"' in text

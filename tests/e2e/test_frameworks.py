@@ -1,0 +1,375 @@
+"""Every framework trains across two nodes with two processes each, through the whole product, and ends as a gang."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import signal
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from batchtrain.config.load import load
+from batchtrain.emulator import images
+
+from .conftest import left_running, wait_until
+
+RECIPES = Path(__file__).resolve().parents[2] / "recipes"
+TASK = "job_specifications[0].tasks[0]"
+GANG = f"{TASK}.multi_instance"
+COMMAND = f"{TASK}.command"
+SHARED = "$AZ_BATCH_TASK_SHARED_DIR"
+SECONDS = 150
+"""For one run on two busy cores; alone it takes a tenth."""
+GONE_SECONDS = 1.0
+"""From the death of one rank to the end of the last."""
+
+ENVIRONMENTS: Mapping[str, str] = {
+    "example/cntk:2.7-cpu-openmpi": "cntk",
+    "example/cntk:2.7-gpu-openmpi": "cntk",
+    "example/deepspeed:cpu": "torch",
+    "example/horovod:pytorch-cpu": "torch",
+    "example/horovod:tensorflow-cpu": "horovod-tensorflow",
+    "example/intelmpi:digits": "impi-rt",
+    "example/jax:cpu": "jax",
+    "example/keras:cntk-cpu": "cntk",
+    "example/keras:jax-cpu": "jax",
+    "example/keras:mxnet-cpu": "mxnet",
+    "example/keras:pytorch-cpu": "torch",
+    "example/mpich:digits": "mpich",
+    "example/mxnet:1.9.1-cu112": "mxnet",
+    "example/mxnet:cpu": "mxnet",
+    "example/openmpi:digits": "openmpi",
+    "example/pytorch:cpu": "torch",
+    "example/pytorch:gpu": "torch",
+    "example/tensorflow:1.15-cpu": "tensorflow1",
+    "example/tensorflow:cpu": "tensorflow",
+    "example/tensorflow:gpu": "tensorflow",
+}
+"""Which real environment stands for a recipe's image."""
+
+RESULT = re.compile(
+    r"^(?:\[\d+:[\w ]*\d+\] )?(?:rank|worker|chief) (\d+) of (\d+) .*?"
+    r"host (\S+) .*?accuracy (\S+)(?: weights ([0-9a-f]{64}))?$",
+    flags=re.M,
+)
+
+
+class Trained(NamedTuple):
+    """What one process says at its end."""
+
+    rank: int
+    size: int
+    host: str
+    accuracy: float
+    weights: str | None
+
+
+class Mode(NamedTuple):
+    """One way to train, as a recipe and what is set otherwise in it."""
+
+    recipe: str
+    ranks: int = 4
+    settings: tuple[tuple[str, str], ...] = ()
+    says: str = ""
+    """A line or a part of one that proves the mode."""
+    hosts: int = 2
+    equal: bool = True
+    """All processes end with the same weights."""
+
+
+def command(script: str, *arguments: str) -> tuple[tuple[str, str], ...]:
+    return ((COMMAND, " ".join(("python -u", f"{SHARED}/{script}", *arguments))),)
+
+
+MODES: Mapping[str, Mode] = {
+    "PyTorch DDP": Mode("PyTorch-CPU"),
+    "PyTorch DDP by torchrun": Mode("PyTorch-CPU", settings=((f"{GANG}.pytorch.launcher", "torchrun"),)),
+    "DeepSpeed ZeRO 2": Mode("DeepSpeed", says="stage 2"),
+    "JAX": Mode("JAX", says="devices 4"),
+    "Horovod over gloo": Mode("Horovod-PyTorch", says="over gloo"),
+    "Horovod over MPI": Mode(
+        "Horovod-PyTorch",
+        settings=((f"{GANG}.horovod.over", "mpi"), (f"{GANG}.horovod.runtime", "openmpi")),
+        says="over mpi",
+    ),
+    "MXNet dist_sync": Mode("MXNet-CPU", says="kv-store dist_sync"),
+    "TensorFlow collective": Mode("TensorFlow-Distributed-CPU"),
+    "TensorFlow parameter server": Mode(
+        "TensorFlow-Distributed-CPU",
+        ranks=1,
+        hosts=1,
+        settings=(
+            (f"{GANG}.tensorflow.mode", "parameter_server"),
+            (f"{GANG}.tensorflow.parameter_servers", "2"),
+            (f"{GANG}.tensorflow.processes_per_node", "1"),
+        ),
+        says="ps 1 host",
+    ),
+    "TensorFlow 1 flags": Mode("TensorFlow-Benchmarks-CPU", ranks=2, says="total images/sec: ", equal=False),
+    "CNTK 32-bit": Mode(
+        "CNTK-CPU-OpenMPI", settings=command("train.py", "--epochs 10", "-q 32"), says="learner 32-bit"
+    ),
+    "CNTK 1-bit SGD": Mode("CNTK-CPU-OpenMPI", says="learner 1-bit"),
+    "CNTK block momentum": Mode(
+        "CNTK-CPU-OpenMPI", settings=command("train.py", "--epochs 10", "-b 768"), says="learner block-momentum"
+    ),
+    "Keras over MXNet": Mode("Keras+MXNet", says="backend mxnet"),
+    "Keras over CNTK": Mode("Keras+CNTK", says="backend cntk"),
+}
+MORE_MODES: Mapping[str, Mode] = {
+    "PyTorch FSDP": Mode("PyTorch-CPU", settings=command("train.py", "--parallel fsdp")),
+    "PyTorch DDP by torchrun, c10d": Mode(
+        "PyTorch-CPU",
+        settings=((f"{GANG}.pytorch.launcher", "torchrun"), (f"{GANG}.pytorch.rendezvous", "c10d")),
+    ),
+    "MXNet dist_async": Mode("MXNet-CPU", settings=command("train.py", "--kv-store dist_async"), equal=False),
+    "MXNet dist_device_sync": Mode("MXNet-CPU", settings=command("train.py", "--kv-store dist_device_sync")),
+    "Horovod with TensorFlow over gloo": Mode(
+        "Horovod-TensorFlow", settings=((f"{GANG}.horovod.over", "gloo"),), says="over gloo"
+    ),
+    "Horovod with TensorFlow over MPI": Mode("Horovod-TensorFlow", says="over mpi"),
+    "Keras over PyTorch": Mode("Keras+PyTorch", says="backend torch"),
+    "Keras over JAX": Mode("Keras+JAX", says="backend jax"),
+    "Keras in TensorFlow": Mode("Keras+TensorFlow"),
+}
+"""Variants of the above: run by hand or by night."""
+
+pytestmark = [pytest.mark.process, pytest.mark.framework]
+
+
+@pytest.fixture
+def prepared(batchtrain: Any, framework_environment: Callable[[str], Path]) -> Callable[[str], str]:
+    """Maps a recipe's images to real environments and gives its directory; skips where one cannot be had."""
+
+    def prepare(recipe: str) -> str:
+        directory = RECIPES / recipe
+        for image in load(directory).recipe.resources.docker_images:
+            images.map_image(batchtrain.home, image, framework_environment(ENVIRONMENTS[image]))
+        return str(directory)
+
+    return prepare
+
+
+def run(batchtrain: Any, directory: str, settings: tuple[tuple[str, str], ...] = ()) -> str:
+    """Everything a run said, which must have ended well."""
+    words = [word for name, value in settings for word in ("--set", f"{name}={value}")]
+    done = batchtrain("run", directory, "--local", *words, timeout=SECONDS)
+    return str(done.stdout)
+
+
+def trained(printed: str) -> list[Trained]:
+    """The result lines of all processes, by rank."""
+    found = [
+        Trained(int(rank), int(size), host, float(accuracy), weights or None)
+        for rank, size, host, accuracy, weights in RESULT.findall(printed)
+    ]
+    return sorted(found)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_framework_trains_on_two_nodes_and_all_processes_agree(
+    mode: str, batchtrain: Any, prepared: Callable[[str], str]
+) -> None:
+    check(MODES[mode], batchtrain, prepared)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", MORE_MODES)
+def test_a_variant_trains_on_two_nodes_too(mode: str, batchtrain: Any, prepared: Callable[[str], str]) -> None:
+    check(MORE_MODES[mode], batchtrain, prepared)
+
+
+def check(mode: Mode, batchtrain: Any, prepared: Callable[[str], str]) -> None:
+    printed = run(batchtrain, prepared(mode.recipe), mode.settings)
+    results = trained(printed)
+    assert [(one.rank, one.size) for one in results] == [(rank, mode.ranks) for rank in range(mode.ranks)], printed
+    assert len({one.host for one in results}) == mode.hosts
+    assert min(one.accuracy for one in results) >= 0.9
+    assert mode.says in printed
+    if mode.equal:
+        assert len({one.weights for one in results}) == 1
+        assert results[0].weights is not None
+
+
+TWO_GPUS = ("pool_specification.vm_size", "Standard_NC80adis_H100_v5")
+"""A size with two GPUs: as many processes as two cores can bear."""
+GPU_MODES: Mapping[str, Mode] = {
+    "PyTorch": Mode("PyTorch-GPU", settings=(TWO_GPUS,)),
+    "MXNet": Mode("MXNet-GPU", ranks=2, says="kv-store dist_device_sync"),
+    "TensorFlow": Mode("TensorFlow-Distributed-GPU", ranks=2),
+    "CNTK": Mode("CNTK-GPU-OpenMPI", settings=(TWO_GPUS,), says="learner 1-bit"),
+}
+"""The recipes for GPUs as they are; nodes here say that they have them, and the scripts find none and take the CPU."""
+
+
+@pytest.mark.parametrize("framework", GPU_MODES)
+def test_the_launch_of_a_gpu_recipe_trains_where_there_is_no_gpu(
+    framework: str, batchtrain: Any, prepared: Callable[[str], str]
+) -> None:
+    check(GPU_MODES[framework], batchtrain, prepared)
+
+
+def test_the_pytorch_gpu_recipe_starts_a_rank_for_each_gpu_of_an_h100_node(
+    batchtrain: Any, prepared: Callable[[str], str]
+) -> None:
+    shown = ((COMMAND, "echo rank=$RANK of=$WORLD_SIZE local=$LOCAL_RANK gpus=$CUDA_VISIBLE_DEVICES"),)
+    printed = run(batchtrain, prepared("PyTorch-GPU"), shown)
+    found = re.findall(r"rank=(\d+) of=16 local=(\d+) gpus=0,1,2,3,4,5,6,7$", printed, flags=re.M)
+    assert sorted((int(rank), int(local)) for rank, local in found) == [(rank, rank % 8) for rank in range(16)]
+
+
+def test_one_process_trains_on_all_devices_of_its_node(batchtrain: Any, prepared: Callable[[str], str]) -> None:
+    printed = run(batchtrain, prepared("TensorFlow-GPU"), command("train.py", "--epochs 10 --replicas 2"))
+    (accuracy,) = re.findall(r"^replicas 2 accuracy (\S+) weights", printed, flags=re.M)
+    assert float(accuracy) >= 0.9
+
+
+@pytest.mark.slow
+def test_accelerate_finds_its_processes_without_a_configuration(
+    batchtrain: Any, prepared: Callable[[str], str]
+) -> None:
+    script = "from accelerate import Accelerator; a = Accelerator(); print(a.process_index, a.num_processes, a.device)"
+    printed = run(batchtrain, prepared("PyTorch-CPU"), ((COMMAND, f"python -c '{script}'"),))
+    found = re.findall(r"^\[\d:\d\] (\d) 4 cpu(?::\d)?$", printed, flags=re.M)
+    assert sorted(found) == ["0", "1", "2", "3"]
+
+
+SMALL = "--network mobilenet0.25 --image-shape 3,32,32 --num-classes 10 --batch-size 32 --num-batches 5"
+
+
+@pytest.mark.parametrize("data", ["made up", "RecordIO"])
+def test_the_mxnet_benchmark_prints_the_result_lines_of_dlbs(
+    data: str, batchtrain: Any, prepared: Callable[[str], str]
+) -> None:
+    bench = f"python -u {SHARED}/benchmark.py --kv-store dist_sync {SMALL}"
+    if data == "RecordIO":
+        records = "$AZ_BATCH_TASK_WORKING_DIR/digits-$BATCHTRAIN_RANK.rec"  # servers have no rank and read nothing
+        write = f'if [ -n "$BATCHTRAIN_RANK" ]; then python {SHARED}/digits_rec.py {records}; fi'
+        bench = f"{write}; {bench} --data-train {records}"
+    printed = run(batchtrain, prepared("MXNet-Benchmark"), ((COMMAND, bench),))
+    assert len(re.findall(r"worker \d of 2 host \S+ steps 5$", printed, flags=re.M)) == 2
+    (throughput,) = re.findall(r"__results\.throughput__=(\S+)$", printed, flags=re.M)
+    assert float(throughput) > 0
+    assert "__exp.effective_batch__=64" in printed
+
+
+def test_intels_own_benchmarks_run_over_intel_mpi(batchtrain: Any, prepared: Callable[[str], str]) -> None:
+    printed = run(batchtrain, prepared("mpiBench-IntelMPI"))
+    assert re.search(r"# Benchmarking PingPong .*#bytes +#repetitions", printed, flags=re.S)
+    assert re.search(r"# Benchmarking Allreduce\s+# #processes = 4", printed)
+    assert "# All processes entering MPI_Finalize" in printed
+
+
+@pytest.mark.parametrize("mpi", ["MPICH", "OpenMPI"])
+def test_messages_between_nodes_are_timed(mpi: str, batchtrain: Any, prepared: Callable[[str], str]) -> None:
+    printed = run(batchtrain, prepared(f"mpiBench-{mpi}"))
+    assert "ranks 4 on 2 hosts" in printed
+    assert len(re.findall(r"^(?:pingpong|allreduce) \d+ bytes [\d.]+ usec", printed, flags=re.M)) == 20
+
+
+class Dying(NamedTuple):
+    """A training that does not end by itself, and how its ranks are told apart."""
+
+    recipe: str
+    settings: tuple[tuple[str, str], ...]
+    begun: str
+    """In the first line that says that all ranks are training."""
+    variable: str = "BATCHTRAIN_RANK"
+    rank: int = 3
+
+
+LONG = command("train.py", "--epochs 1000000")
+DYING: Mapping[str, Dying] = {
+    "PyTorch": Dying("PyTorch-CPU", LONG, "epoch 2 "),
+    "torchrun": Dying("PyTorch-CPU", (*LONG, (f"{GANG}.pytorch.launcher", "torchrun")), "epoch 2 ", "RANK"),
+    "DeepSpeed": Dying(
+        "DeepSpeed",
+        command("train.py", "--epochs 1000000", f"--deepspeed --deepspeed_config {SHARED}/ds.json"),
+        "epoch 2 ",
+    ),
+    "JAX": Dying("JAX", LONG, "epoch 2 "),
+    "Horovod over gloo": Dying("Horovod-PyTorch", LONG, "epoch 2 "),
+    "Horovod over MPI": Dying(
+        "Horovod-PyTorch",
+        (*LONG, (f"{GANG}.horovod.over", "mpi"), (f"{GANG}.horovod.runtime", "openmpi")),
+        "epoch 2 ",
+        "OMPI_COMM_WORLD_RANK",
+    ),
+    "MXNet": Dying("MXNet-CPU", LONG, "epoch 2 "),
+    "TensorFlow collective": Dying("TensorFlow-Distributed-CPU", LONG, "epoch 2 "),
+    "TensorFlow 1 flags": Dying(
+        "TensorFlow-Benchmarks-CPU",
+        command("benchmark.py", "--variable_update=parameter_server --num_batches=100000000"),
+        "serves",
+        rank=1,
+    ),
+    "CNTK": Dying("CNTK-CPU-OpenMPI", LONG, "epoch 2 ", "OMPI_COMM_WORLD_RANK"),
+}
+
+
+@pytest.mark.parametrize("framework", DYING)
+def test_a_killed_rank_is_named_and_the_gang_is_gone_within_a_second(
+    framework: str, batchtrain: Any, prepared: Callable[[str], str]
+) -> None:
+    case = DYING[framework]
+    directory = prepared(case.recipe)
+    words = [word for name, value in case.settings for word in ("--set", f"{name}={value}")]
+    with started(batchtrain, "run", directory, "--local", *words) as process:
+        assert process.stdout is not None
+        seen = next((line for line in process.stdout if case.begun in line), None)
+        assert seen is not None, process.stderr.read()
+        gang = ranks(batchtrain.home, case.variable)
+        os.kill(gang[case.rank], signal.SIGKILL)
+        killed = time.monotonic()
+        gone = wait_until(lambda: not any(map(runs, gang.values())), 10)
+        took = time.monotonic() - killed
+        _, errors = process.communicate(timeout=30)
+    assert gone
+    assert took < GONE_SECONDS
+    assert process.returncode == 10, errors
+    assert re.search(rf"rank {case.rank} on node tvmps_\w+ \(127\.\S+\) was killed by signal 9", errors), errors
+    assert not left_running(batchtrain.home)
+
+
+@contextlib.contextmanager
+def started(batchtrain: Any, *arguments: str) -> Iterator[Any]:
+    """A command that is over when the block is."""
+    process = batchtrain.start(*arguments)
+    try:
+        yield process
+    finally:
+        if process.poll() is None:
+            process.terminate()
+            process.communicate(timeout=30)
+
+
+def ranks(home: Path, variable: str) -> dict[int, int]:
+    """Rank -> process on a node that has it: the program itself, which is the last of those that inherit the number."""
+    found = {}
+    for pid in sorted(left_running(home)):
+        number = variable_of(pid, variable)
+        if number is not None and "python" in Path(f"/proc/{pid}/exe").resolve().name:
+            found[int(number)] = pid
+    return found
+
+
+def variable_of(pid: int, name: str) -> str | None:
+    try:
+        environment = Path(f"/proc/{pid}/environ").read_bytes().decode(errors="replace")
+    except OSError:
+        return None
+    pairs = (pair.partition("=") for pair in environment.split("\0"))
+    return next((value for known, _, value in pairs if known == name), None)
+
+
+def runs(pid: int) -> bool:
+    """Whether a process is there and no zombie."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False

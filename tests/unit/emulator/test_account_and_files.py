@@ -1,0 +1,468 @@
+"""What the account has beside pools and tasks (quotas, usage, applications), and how files come and go: by values."""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from batchtrain.emulator import applications, environment, jobs, mounts, nodes, pools, reports, tasks, usage
+from batchtrain.emulator.faults import Fault
+from batchtrain.emulator.machine import load, packages, upload
+from batchtrain.emulator.machine.types import Download, Exit, Mount, NodeUnfit, Package, Upload
+from batchtrain.emulator.reply import Call, Reply
+from batchtrain.emulator.scheduler import RunApplication
+from batchtrain.emulator.world import Application, Quotas, World
+from tests.emulation import POOL, Stage, document
+
+Operation = Callable[[World, Call], Reply]
+CONTAINER = "https://x/out?sig=hush"
+
+
+@pytest.fixture
+def stage() -> Stage:
+    return Stage()
+
+
+def code(stage: Stage, operation: Operation, *path: str, body: object = None, **query: str) -> str:
+    with pytest.raises(Fault) as refusal:
+        stage.do(operation, *path, body=body, **query)
+    return refusal.value.code
+
+
+# Quotas --------------------------------------------------------------------------------------------------------------
+
+
+def test_the_account_has_so_many_pools(stage: Stage) -> None:
+    stage.world.quotas = Quotas(pools=1)
+    stage.do(pools.create_pool, body=POOL)
+    assert code(stage, pools.create_pool, body={**POOL, "id": "other"}) == "PoolQuotaReached"
+
+
+@pytest.mark.parametrize(
+    ("quotas", "kind", "expected"),
+    [
+        (Quotas(dedicated_cores=5), "targetDedicatedNodes", "AccountCoreQuotaReached"),
+        (Quotas(low_priority_cores=5), "targetLowPriorityNodes", "AccountLowPriorityCoreQuotaReached"),
+        (Quotas(nodes=2), "targetDedicatedNodes", "AccountCoreQuotaReached"),
+    ],
+)
+def test_a_resize_past_a_core_quota_gives_what_fits_and_says_so(
+    stage: Stage, quotas: Quotas, kind: str, expected: str
+) -> None:
+    stage.world.quotas = quotas
+    stage.do(pools.create_pool, body={**POOL, kind: 4})
+    stage.boot()
+    found = document(stage.do(pools.get_pool, "pool"))
+    assert (len(stage.nodes()), found["allocationState"], found["resizeErrors"][0]["code"]) == (2, "steady", expected)
+
+
+def test_a_quota_of_one_kind_does_not_keep_the_other(stage: Stage) -> None:
+    stage.world.quotas = Quotas(dedicated_cores=0)
+    stage.do(pools.create_pool, body={**POOL, "targetDedicatedNodes": 1, "targetLowPriorityNodes": 2})
+    stage.boot()
+    assert [node.dedicated for node in stage.nodes()] == [False, False]
+
+
+def test_the_account_has_so_many_active_jobs(stage: Stage) -> None:
+    stage.world.quotas = Quotas(active_jobs=1)
+    stage.pool(0)
+    stage.job()
+    other = {"id": "other", "poolInfo": {"poolId": "pool"}}
+    assert code(stage, jobs.create_job, body=other) == "ActiveJobAndScheduleQuotaReached"
+    stage.do(jobs.terminate_job, "job", body={})
+    stage.settle()
+    assert stage.do(jobs.create_job, body=other).status == 201
+
+
+# Usage ---------------------------------------------------------------------------------------------------------------
+
+
+def test_nodes_use_core_hours_by_half_hours(stage: Stage) -> None:
+    stage.pool(2)
+    stage.later(5400)
+    found = document(stage.do(usage.list_usage, starttime="2026-11-21T10:00:00Z"))["value"]
+    assert [(row["startTime"][11:16], row["totalCoreHours"]) for row in found] == [
+        ("10:00", 2.0),
+        ("10:30", 2.0),
+        ("11:00", 2.0),
+    ]
+
+
+def test_usage_outlives_nodes_and_pools(stage: Stage) -> None:
+    (node,) = stage.pool(1)
+    stage.later(900)
+    stage.do(pools.delete_pool, "pool")
+    stage.settle()
+    reports.node_removed(stage.world, node.id, stage.now)
+    stage.settle()
+    stage.later(3600)
+    (row,) = document(stage.do(usage.list_usage, starttime="2026-11-21T10:00:00Z"))["value"]
+    assert (row["poolId"], row["vmSize"], row["totalCoreHours"]) == ("pool", "standard_d2_v3", 0.5)
+
+
+def test_a_deallocated_node_uses_nothing(stage: Stage) -> None:
+    (node,) = stage.pool(1)
+    stage.later(900)
+    stage.do(nodes.deallocate_node, "pool", node.id, body={})
+    stage.settle()
+    reports.node_down(stage.world, node.id, stage.now)
+    stage.later(86_400)
+    stage.do(nodes.start_node, "pool", node.id)
+    stage.boot()
+    stage.later(900)
+    found = document(stage.do(usage.list_usage, starttime="2026-11-21T10:00:00Z"))["value"]
+    assert sum(row["totalCoreHours"] for row in found) == 1.0
+
+
+def test_without_times_the_usage_is_that_of_the_last_half_hour(stage: Stage) -> None:
+    stage.pool(1)
+    stage.later(2 * 3600)
+    (row,) = document(stage.do(usage.list_usage, filter="poolId eq 'pool'"))["value"]
+    assert (row["startTime"], row["endTime"]) == ("2026-11-21T11:30:00Z", "2026-11-21T12:00:00Z")
+
+
+def test_a_pools_statistics_come_when_they_are_asked_for(stage: Stage) -> None:
+    stage.pool(2, targetLowPriorityNodes=1)
+    stage.later(900)
+    assert "stats" not in document(stage.do(pools.get_pool, "pool"))
+    found = document(stage.do(pools.get_pool, "pool", expand="stats"))["stats"]
+    assert found["usageStats"]["dedicatedCoreTime"] == "PT1H"
+
+
+@pytest.mark.parametrize("query", [{"starttime": "soon"}, {"starttime": "2026-11-21", "endtime": "2026-11-20"}])
+def test_times_of_usage_that_cannot_be_are_refused(stage: Stage, query: dict[str, str]) -> None:
+    assert code(stage, usage.list_usage, **query) == "InvalidQueryParameterValue"
+
+
+# Applications --------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def shop(stage: Stage) -> Stage:
+    offered = (Application("blender", ("2.7", "2.8"), "2.8"), Application("ffmpeg-x", ("4",), ""))
+    stage.world.applications = lambda: offered
+    return stage
+
+
+def test_applications_are_listed_and_found(shop: Stage) -> None:
+    listed = document(shop.do(applications.list_applications))["value"]
+    assert [(one["id"], one["versions"]) for one in listed] == [("blender", ["2.7", "2.8"]), ("ffmpeg-x", ["4"])]
+    assert document(shop.do(applications.get_application, "Blender"))["displayName"] == "blender"
+    assert code(shop, applications.get_application, "word") == "ApplicationNotFound"
+
+
+@pytest.mark.parametrize(
+    ("references", "expected"),
+    [
+        ([{"applicationId": "word"}], "InvalidApplicationPackageReferences"),
+        ([{"applicationId": "blender", "version": "9"}], "InvalidApplicationPackageReferences"),
+        ([{"applicationId": "ffmpeg-x"}], "InvalidApplicationPackageReferences"),
+        ([{"applicationId": "blender"}, {"applicationId": "Blender"}], "InvalidPropertyValue"),
+        ([{"applicationId": "blender", "version": str(one)} for one in range(11)], "InvalidPropertyValue"),
+    ],
+)
+def test_references_to_what_is_not_there_are_refused(shop: Stage, references: list[Any], expected: str) -> None:
+    assert code(shop, pools.create_pool, body={**POOL, "applicationPackageReferences": references}) == expected
+    shop.pool(1)
+    shop.job()
+    body = {"id": "t", "commandLine": "true", "applicationPackageReferences": references}
+    assert code(shop, tasks.create_task, "job", body=body) == expected
+
+
+def test_a_pools_packages_are_unpacked_at_boot_and_named_in_the_environment(shop: Stage) -> None:
+    (node,) = shop.pool(1, applicationPackageReferences=[{"applicationId": "blender"}])
+    book = shop.world.pool("pool")
+    assert environment.node_spec(shop.world, book, node).packages == (Package("blender", "2.8"),)
+    shop.job()
+    run = _run(shop, applicationPackageReferences=[{"applicationId": "ffmpeg-x", "version": "4"}])
+    assert run.packages == (Package("ffmpeg-x", "4"),)
+    assert run.environment["AZ_BATCH_APP_PACKAGE_blender"] == "/mnt/applications/blender/2.8"
+    assert run.environment["AZ_BATCH_APP_PACKAGE_ffmpeg_x_4"] == "/mnt/applications/ffmpeg-x/4"
+
+
+def test_a_package_is_unpacked_once_with_its_programs_executable(tmp_path: Path) -> None:
+    source = _zip(tmp_path / "data" / "applications" / "tool" / "1.0.zip")
+    packages.install(tmp_path / "data", tmp_path / "node", Package("tool", "1.0"))
+    program = tmp_path / "node" / "applications" / "tool" / "1.0" / "bin" / "tool"
+    assert program.stat().st_mode & 0o111
+    source.unlink()
+    packages.install(tmp_path / "data", tmp_path / "node", Package("tool", "1.0"))
+
+
+@pytest.mark.parametrize("content", [b"no zip", None])
+def test_a_package_that_cannot_be_unpacked_leaves_nothing(tmp_path: Path, content: bytes | None) -> None:
+    folder = tmp_path / "data" / "applications" / "tool"
+    folder.mkdir(parents=True)
+    if content is not None:
+        (folder / "1.zip").write_bytes(content)
+    with pytest.raises(NodeUnfit) as refusal:
+        packages.install(tmp_path / "data", tmp_path / "node", Package("tool", "1"))
+    assert refusal.value.code == "ApplicationPackageError"
+    assert not list((tmp_path / "node" / "applications" / "tool").iterdir())
+
+
+def test_a_folder_of_zip_files_is_the_list_of_applications(tmp_path: Path) -> None:
+    assert packages.found(tmp_path) == ()
+    for name in ("a/1.zip", "a/2.zip", "b/1.0.zip", "b/readme.txt", ".hidden/1.zip"):
+        _zip(tmp_path / "applications" / name)
+    (tmp_path / "applications" / "a" / "default").write_text("2\n")
+    (tmp_path / "applications" / "empty").mkdir()
+    found = {one.id: one for one in packages.found(tmp_path)}
+    assert found["a"] == Application("a", ("1", "2"), "2")
+    assert found["b"] == Application("b", ("1.0",), "1.0")
+    assert found["empty"].versions == ()
+
+
+# Mounts --------------------------------------------------------------------------------------------------------------
+
+BLOB = {"accountName": "acc", "containerName": "data", "sasKey": "hush", "relativeMountPath": "blobs"}
+NFS = {"source": "10.0.0.9:/export/../home", "relativeMountPath": "nfs/home"}
+SHARE = {
+    "accountName": "acc",
+    "accountKey": "hush",
+    "azureFileUrl": "https://acc.file.core.windows.net/share",
+    "relativeMountPath": "share",
+}
+CIFS = {"source": "//server/folder", "username": "me", "password": "hush", "relativeMountPath": "cifs"}
+
+
+def test_a_directory_stands_for_each_mounted_file_system(stage: Stage) -> None:
+    wanted = [
+        {"azureBlobFileSystemConfiguration": BLOB},
+        {"nfsMountConfiguration": NFS},
+        {"azureFileShareConfiguration": SHARE},
+        {"cifsMountConfiguration": CIFS},
+    ]
+    (node,) = stage.pool(1, mountConfiguration=wanted)
+    assert environment.node_spec(stage.world, stage.world.pool("pool"), node).mounts == (
+        Mount("blobs", "mounts/blob/acc/data"),
+        Mount("nfs/home", "mounts/nfs/10.0.0.9/export/__/home"),
+        Mount("share", "mounts/files/acc/share"),
+        Mount("cifs", "mounts/cifs/server/folder"),
+    )
+    assert "hush" not in str(stage.do(pools.get_pool, "pool").document)
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        [{}],
+        [{"nfsMountConfiguration": NFS, "cifsMountConfiguration": CIFS}],
+        [{"nfsMountConfiguration": {**NFS, "relativeMountPath": "../x"}}],
+        [{"nfsMountConfiguration": {**NFS, "relativeMountPath": "/x"}}],
+        [{"nfsMountConfiguration": NFS}, {"nfsMountConfiguration": NFS}],
+        [{"nfsMountConfiguration": NFS}, {"cifsMountConfiguration": {**CIFS, "relativeMountPath": "nfs"}}],
+        [{"azureBlobFileSystemConfiguration": {**BLOB, "accountKey": "x"}}],
+        [{"nfsMountConfiguration": {**NFS, "relativeMountPath": f"x{one}"}} for one in range(11)],
+    ],
+)
+def test_mounts_that_cannot_be_are_refused(stage: Stage, wanted: list[object]) -> None:
+    assert code(stage, pools.create_pool, body={**POOL, "mountConfiguration": wanted}) == "InvalidPropertyValue"
+
+
+def test_no_source_leads_out_of_the_mounts() -> None:
+    place = mounts.place("nfsMountConfiguration", {"source": "..:/.././/x"})
+    assert place == "mounts/nfs/__/__/_/x"
+
+
+# Accounts of a pool --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "accounts",
+    [
+        [{"name": "", "password": "x"}],
+        [{"name": "x" * 21, "password": "x"}],
+        [{"name": "me", "password": "x"}] * 2,
+        [{"name": "me", "password": "x", "linuxUserConfiguration": {"uid": 1}}],
+    ],
+)
+def test_accounts_that_cannot_be_are_refused(stage: Stage, accounts: list[object]) -> None:
+    assert code(stage, pools.create_pool, body={**POOL, "userAccounts": accounts}) == "InvalidPropertyValue"
+
+
+def test_a_start_task_runs_as_one_of_its_pools_accounts(stage: Stage) -> None:
+    start = {"commandLine": "x", "userIdentity": {"username": "boss"}}
+    assert code(stage, pools.create_pool, body={**POOL, "startTask": start}) == "InvalidPropertyValue"
+    accounts = [{"name": "boss", "password": "x", "elevationLevel": "admin"}]
+    (node,) = stage.pool(1, startTask=start, userAccounts=accounts)
+    assert environment.start_run(stage.world, stage.world.pool("pool"), node).elevated
+
+
+# Files in ------------------------------------------------------------------------------------------------------------
+
+
+def test_resource_files_come_one_by_one_or_by_container(stage: Stage) -> None:
+    stage.pool(1)
+    stage.job()
+    files = [
+        {"httpUrl": "http://x/a", "filePath": "a", "fileMode": "0600"},
+        {"storageContainerUrl": "http://x/in", "blobPrefix": "b/", "filePath": "to"},
+        {"storageContainerUrl": "http://x/all"},
+    ]
+    assert _run(stage, resourceFiles=files).downloads == (
+        Download("http://x/a", "a", "0600"),
+        Download("http://x/in", "to", container=True, prefix="b/"),
+        Download("http://x/all", "", container=True),
+    )
+
+
+def test_a_refusal_of_a_url_does_not_say_its_signature(stage: Stage) -> None:
+    with pytest.raises(Fault) as refusal:
+        stage.pool(1, startTask={"commandLine": "x", "resourceFiles": [{"storageContainerUrl": "x?sig=hush"}]})
+    assert "hush" not in str(refusal.value.details)
+
+
+# Files out -----------------------------------------------------------------------------------------------------------
+
+
+def output(pattern: str = "*.txt", condition: str = "taskCompletion", **container: object) -> dict[str, object]:
+    destination = {"container": {"containerUrl": CONTAINER, **container}}
+    return {
+        "filePattern": pattern,
+        "destination": destination,
+        "uploadOptions": {"uploadCondition": condition},
+    }
+
+
+def test_output_files_are_the_primarys_own(stage: Stage) -> None:
+    stage.pool(1)
+    stage.job()
+    header = {"name": "Content-Type", "value": "text/plain"}
+    run = _run(stage, outputFiles=[output(path="p", uploadHeaders=[header])])
+    assert run.uploads == (Upload("*.txt", CONTAINER, "p", "taskcompletion", (("Content-Type", "text/plain"),)),)
+
+
+@pytest.mark.parametrize(
+    ("file", "expected"),
+    [
+        (output(" "), "InvalidPropertyValue"),
+        (output(condition="always"), "InvalidPropertyValue"),
+        (output(containerUrl="out"), "InvalidPropertyValue"),
+        (output(identityReference={"resourceId": "x"}), "NotImplementedByEmulator"),
+        ({**output(), "destination": {}}, "MissingRequiredProperty"),
+    ],
+)
+def test_output_files_that_cannot_be_are_refused(stage: Stage, file: object, expected: str) -> None:
+    stage.pool(0)
+    stage.job()
+    body = {"id": "t", "commandLine": "x", "outputFiles": [file]}
+    assert code(stage, tasks.create_task, "job", body=body) == expected
+
+
+@pytest.mark.parametrize(
+    ("condition", "exit_code", "due"),
+    [
+        ("tasksuccess", 0, True),
+        ("tasksuccess", 1, False),
+        ("taskfailure", 0, False),
+        ("taskfailure", 1, True),
+        ("taskcompletion", 0, True),
+        ("taskcompletion", 1, True),
+    ],
+)
+def test_a_condition_goes_by_the_exit_code(condition: str, exit_code: int, due: bool) -> None:
+    assert upload.applies(Upload("x", CONTAINER, condition=condition), exit_code) == due
+
+
+@pytest.mark.parametrize(
+    ("pattern", "path", "names"),
+    [
+        ("*.txt", "", {"a.txt", "b.txt"}),
+        ("*.txt", "logs/", {"logs/a.txt", "logs/b.txt"}),
+        ("[!a].txt", "", {"b.txt"}),
+        ("?.txt", "", {"a.txt", "b.txt"}),
+        ("**/*.png", "", {"deep/er/c.png", "d.png"}),
+        ("deep/**/*.png", "img", {"img/er/c.png"}),
+        (".*.txt", "", {".h.txt"}),
+        ("a.txt", "", {"a.txt"}),
+        ("a.txt", "x/y", {"x/y"}),
+        ("deep/er/c.png", "", {"c.png"}),
+        ("../std*.txt", "std", {"std/stdout.txt"}),
+        ("../stdout.txt", "", {"stdout.txt"}),
+        ("$AZ_BATCH_TASK_DIR/stdout.txt", "", {"stdout.txt"}),
+        ("${AZ_BATCH_TASK_DIR}/wd/?.txt", "", {"a.txt", "b.txt"}),
+        ("nothing", "", set()),
+        ("/etc/passwd", "", set()),
+        ("../../../../../outside", "", set()),
+        ("leads-out", "", set()),
+        ("deep", "", set()),
+    ],
+)
+def test_a_pattern_means_these_files_under_these_names(
+    tmp_path: Path, pattern: str, path: str, names: set[str]
+) -> None:
+    root = tmp_path / "node"
+    directory = root / "workitems" / "job" / "job-1" / "task"
+    for name in ("wd/a.txt", "wd/b.txt", "wd/.h.txt", "wd/deep/er/c.png", "wd/d.png", "stdout.txt"):
+        (directory / name).parent.mkdir(parents=True, exist_ok=True)
+        (directory / name).touch()
+    (tmp_path / "outside").touch()
+    (directory / "wd" / "leads-out").symlink_to(tmp_path / "outside")
+    inside = "/mnt/tasks"
+    variables = {"AZ_BATCH_TASK_DIR": f"{inside}/workitems/job/job-1/task"}
+    place = upload.Place(root, inside, directory, tmp_path / "mounts", variables)
+    found = upload.matching(Upload(pattern, CONTAINER, path), place)
+    assert {name for _, name in found} == names
+
+
+def test_a_failed_upload_fails_the_task_for_good(stage: Stage) -> None:
+    stage.pool(1)
+    stage.job()
+    task = stage.task(constraints={"maxTaskRetryCount": 3})
+    stage.settle()
+    ended = Exit(1, "FileUploadContainerNotFound", "no such container")
+    reports.application_ended(stage.world, task, task.run, ended, stage.now)
+    stage.end_scopes()
+    assert (task.state, task.retries, task.exit_code) == ("completed", 0, 1)
+    assert (task.result, task.failure and task.failure["code"]) == ("failure", "FileUploadContainerNotFound")
+
+
+# The machine's numbers -----------------------------------------------------------------------------------------------
+
+
+def test_the_machines_numbers_are_read_once_in_half_a_minute(tmp_path: Path) -> None:
+    moments = iter([0.0, 0.0, 29.0, 31.0, 31.0])
+    gauge = load.Gauge(tmp_path, lambda: next(moments))
+    first = gauge()
+    assert first.memory > 0 and first.disk > 0
+    assert gauge() is first
+    assert gauge() is not first
+
+
+def test_numbers_that_the_kernel_does_not_tell_are_0(tmp_path: Path) -> None:
+    found = load.read(tmp_path / "nowhere", tmp_path)
+    assert found == type(found)()
+
+
+def test_disks_count_once_and_the_loopback_not_at_all(tmp_path: Path) -> None:
+    (tmp_path / "net").mkdir()
+    disks = ("8 0 sda", "8 1 sda1", "259 0 nvme0n1", "259 1 nvme0n1p1", "7 0 loop0")
+    (tmp_path / "diskstats").write_text("".join(f"{disk} 1 0 2 0 3 0 4 0\n" for disk in disks))
+    (tmp_path / "net" / "dev").write_text("head\n lo: 9 0 0 0 0 0 0 0 9 0\n eth0: 5 0 0 0 0 0 0 0 7 0\n")
+    (tmp_path / "meminfo").write_text("MemTotal: 10 kB\nMemAvailable: 4 kB\n")
+    found = load.read(tmp_path / "nowhere", tmp_path)
+    assert found == (6144, 0, 2 * 2 * 512, 2 * 4 * 512, 2, 6, 5, 7)
+
+
+# Support -------------------------------------------------------------------------------------------------------------
+
+
+def _run(stage: Stage, **more: object) -> Any:
+    task = stage.task(**more)
+    (effect,) = stage.settle()
+    assert isinstance(effect, RunApplication)
+    return environment.application_run(stage.world, stage.world.jobs["job"], task)
+
+
+def _zip(path: Path) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with zipfile.ZipFile(path, "w") as archive:
+        entry = zipfile.ZipInfo("bin/tool")
+        entry.external_attr = 0o755 << 16
+        archive.writestr(entry, "#!/bin/sh\necho tool\n")
+    return path

@@ -1,0 +1,224 @@
+"""Whatever a client sends to whichever operation: an answer or a refusal, and books that can be stored and read again.
+
+Bodies are made from the emulator's own table of models, mostly as they should be, now and then not.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from batchtrain.emulator import models, reports, scheduler
+from batchtrain.emulator.faults import Fault, NotModified
+from batchtrain.emulator.reply import Call, Reply
+from batchtrain.emulator.routes import ROUTES, Route
+from batchtrain.emulator.store import Store
+from batchtrain.emulator.world import World
+from tests.emulation import BASE, MACHINE, POOL
+from tests.unit.emulator.test_any_order import Chaos, check_books
+
+STEPS = 250
+DEPTH = 4
+NAMES = ("pool", "job", "task", "schedule", "t1", "t2", "lesser")
+FIELDS = {
+    name: [field.partition(":")[::2] for field in text.split()] for name, text in models._entries(models.MODELS, "")
+}
+ENUMS = {name: text.split() for name, text in models._entries(models.ENUMS, ":")}
+BODIES = {
+    "create_pool": "BatchPoolCreateOptions",
+    "update_pool": "BatchPoolUpdateOptions",
+    "replace_pool_properties": "BatchPoolReplaceOptions",
+    "resize_pool": "BatchPoolResizeOptions",
+    "remove_nodes": "BatchNodeRemoveOptions",
+    "enable_pool_auto_scale": "BatchPoolEnableAutoScaleOptions",
+    "evaluate_pool_auto_scale": "BatchPoolEvaluateAutoScaleOptions",
+    "create_job": "BatchJobCreateOptions",
+    "update_job": "BatchJobUpdateOptions",
+    "replace_job": "BatchJobUpdateOptions",
+    "disable_job": "BatchJobDisableOptions",
+    "terminate_job": "BatchJobTerminateOptions",
+    "create_job_schedule": "BatchJobScheduleCreateOptions",
+    "update_job_schedule": "BatchJobScheduleUpdateOptions",
+    "replace_job_schedule": "BatchJobScheduleUpdateOptions",
+    "create_task": "BatchTaskCreateOptions",
+    "create_task_collection": "BatchTaskCreateOptions",
+    "replace_task": "BatchTaskCreateOptions",
+    "create_node_user": "BatchNodeUserCreateOptions",
+    "replace_node_user": "BatchNodeUserReplaceOptions",
+    "reboot_node": "BatchNodeRebootOptions",
+    "reimage_node": "BatchNodeReimageOptions",
+    "deallocate_node": "BatchNodeDeallocateOptions",
+    "disable_node_scheduling": "BatchNodeDisableSchedulingOptions",
+    "upload_node_logs": "UploadBatchServiceLogsOptions",
+}
+STARTS: dict[str, dict[str, Any]] = {
+    "create_pool": POOL,
+    "create_job": {"id": "job", "poolInfo": {"poolId": "pool"}},
+    "create_job_schedule": {"id": "schedule", "schedule": {}, "jobSpecification": {"poolInfo": {"poolId": "pool"}}},
+    "replace_job": {"poolInfo": {"poolId": "pool"}},
+    "replace_job_schedule": {"schedule": {}, "jobSpecification": {"poolInfo": {"poolId": "pool"}}},
+    "create_task": {"id": "task", "commandLine": "true"},
+    "create_task_collection": {"id": "t1", "commandLine": "true"},
+    "upload_node_logs": {"containerUrl": "http://127.0.0.1:1/c?sig=s", "startTime": "2026-11-21T10:00:00Z"},
+}
+"""What most of these bodies begin with, so that they are not all refused for the same thing."""
+WRONG = (None, [], {}, "", "\0", "x" * 5000, -1, 0, 2**31, 2**70, 1.5, True, [None], {"id": None}, "é\ud800", "NaN")
+TEXTS = (
+    *NAMES,
+    "",
+    "true",
+    "/bin/sh -c 'echo hello'",
+    "$TargetDedicatedNodes = 1;",
+    "a b",
+    "http://127.0.0.1:1/c?sig=s",
+)
+DURATIONS = ("PT0S", "PT1S", "PT5M", "PT1H", "P7D", "P10675199DT2H48M5.4775807S", "P99999999999D", "-PT1S")
+TIMES = ("2026-11-21T10:00:00Z", "2026-11-21T10:00:01.1234567+01:00", "0001-01-01T00:00:00Z", "9999-12-31T23:59:59Z")
+QUERIES: dict[str, tuple[str, ...]] = {
+    "$filter": (
+        "state eq 'active'",
+        "id eq 'x' or startswith(id, 'j')",
+        "nonsense",
+        "creationTime lt DateTime'2026-01-01'",
+    ),
+    "$select": ("id", "id, state", "nothing", "id,,state", "executionInfo/exitCode"),
+    "$expand": ("stats", "nothing"),
+    "maxresults": ("1", "0", "1000", "1001", "x", "-1"),
+    "$skiptoken": ("0", "3", "x", "99999999999999999999"),
+    "recursive": ("true", "false", "x"),
+    "force": ("true", "x"),
+    "starttime": TIMES,
+    "endtime": TIMES,
+}
+HEADERS: dict[str, tuple[str, ...]] = {
+    "if-match": ("*", "0x1", '"0x1"'),
+    "if-none-match": ("*", "0x1"),
+    "if-modified-since": ("Sat, 21 Nov 2026 10:00:00 GMT", "yesterday"),
+    "if-unmodified-since": ("Sat, 21 Nov 2026 10:00:00 GMT", "Thu, 01 Jan 1970 00:00:00 GMT"),
+    "ocp-range": ("bytes=0-3", "bytes=-", "bytes=9-1", "x"),
+}
+
+
+class Requests(Chaos):
+    """A machine as in Chaos, and clients that send anything to anything."""
+
+    def step(self) -> None:
+        for _ in range(4):
+            with contextlib.suppress(Fault):
+                self.client()
+        super().step()
+
+    def client(self) -> None:
+        if self.random.random() < 0.3:
+            super().client()  # or there would seldom be anything to ask about
+            return
+        route, call = self.request()
+        if route.name.startswith(("delete_", "terminate_")) and self.random.random() < 0.7:
+            return
+        try:
+            reply = self.operate(route, call)
+        except NotModified:
+            return
+        msgspec.json.encode(reply.document)
+
+    def operate(self, route: Route, call: Call) -> Reply:
+        assert route.operation is not None
+        try:
+            return route.operation(self.stage.world, call)
+        except (Fault, NotModified):
+            raise
+        except Exception as error:
+            raise AssertionError(f"{route.name} {call.path} {call.query} {call.headers} {call.body!r}") from error
+
+    def request(self) -> tuple[Route, Call]:
+        route = self.random.choice(ROUTES)
+        path = tuple(self.segment(route.path.split("/"), index) for index in range(route.path.count("{")))
+        body = json.dumps(self.body(route.name)).encode() if route.verb in ("POST", "PUT", "PATCH") else b""
+        if self.random.random() < 0.02:
+            body = self.random.choice((b"", b"{", b"[]", b"null", b'"text"', b"\xff", b"{}" * 3))
+        query, headers = self.some(QUERIES, 0.05), self.some(HEADERS, 0.03)
+        return route, Call(path, query, headers, body, "/", BASE, self.stage.now)
+
+    def segment(self, shape: list[str], index: int) -> str:
+        """An id that is likely to be there."""
+        before = shape[[at for at, part in enumerate(shape) if part.startswith("{")][index] - 1]
+        if before == "nodes" and self.pool_nodes() and self.random.random() < 0.9:
+            return str(self.random.choice(self.stage.nodes()).id)
+        likely = {"pools": "pool", "jobs": "job", "jobschedules": "schedule", "tasks": "task"}.get(before, "x")
+        return likely if self.random.random() < 0.8 else str(self.random.choice((*TEXTS, "../..", "a/b", "\0", "*")))
+
+    def some(self, table: dict[str, tuple[str, ...]], chance: float) -> dict[str, str]:
+        return {name: self.random.choice(values) for name, values in table.items() if self.random.random() < chance}
+
+    def body(self, operation: str) -> Any:
+        model = BODIES.get(operation)
+        if model is None:
+            return {}
+        document = {**STARTS.get(operation, {}), **self.document(model, 0)}
+        if self.random.random() < 0.9:
+            document.update(STARTS.get(operation, {}))
+        return {"value": [document] * self.random.randrange(3)} if operation == "create_task_collection" else document
+
+    def document(self, model: str, depth: int) -> dict[str, Any]:
+        """What a model needs, and a few of the things it may have."""
+        optional = [name for name, kind in FIELDS[model] if not kind.endswith("!")]
+        chosen = set(self.random.sample(optional, min(len(optional), self.random.randrange(4))))
+        return {name: self.value(kind, depth) for name, kind in FIELDS[model] if name in chosen or kind.endswith("!")}
+
+    def value(self, kind: str, depth: int) -> Any:
+        if self.random.random() < 0.02:
+            return self.random.choice(WRONG)
+        bare = kind.rstrip("*!")
+        if "*" in kind:
+            return [self.value(bare, depth) for _ in range(self.random.randrange(3))]
+        if bare in ENUMS:
+            return self.random.choice(ENUMS[bare])
+        if bare in FIELDS:
+            return self.document(bare, depth + 1) if depth < DEPTH else {}
+        return self.random.choice(SCALARS[bare])
+
+
+SCALARS: dict[str, tuple[Any, ...]] = {
+    "str": TEXTS,
+    "int": (0, 1, 2, 3, 10, 50, 22, 1000, 50_000, -1, "2"),
+    "bool": (True, False, "true", "False"),
+    "duration": DURATIONS,
+    "time": TIMES,
+    "any": ({}, "x", 1),
+}
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_any_request_is_answered_or_refused_and_can_be_stored(seed: int, tmp_path: Path) -> None:
+    chaos, store = Requests(seed), Store(tmp_path / "world.sqlite3")
+    chaos.random = random.Random(f"requests {seed}")
+    chaos.stage.gang_pool(3)
+    chaos.stage.job()
+    world = chaos.stage.world
+
+    def settle() -> list[scheduler.Effect]:
+        found: list[scheduler.Effect] = []
+        while effects := scheduler.due(world, world.take_touched(chaos.stage.now)):
+            for effect in effects:
+                reports.begin(world, effect, chaos.stage.now)
+            found += effects
+        store.commit(world.take_changes(), world.last_seq)
+        return [effect for effect in found if isinstance(effect, MACHINE)]
+
+    chaos.stage.settle = settle  # type: ignore[method-assign]  # what changed is stored
+    for _ in range(STEPS):
+        chaos.step()
+        check_books(world)
+    again = World(seed="seed")
+    assert list(again.restore(store.load())) == []
+    assert sorted(again.pools) == sorted(world.pools)
+    assert {key: sorted(book.tasks) for key, book in again.jobs.items()} == {
+        key: sorted(book.tasks) for key, book in world.jobs.items()
+    }
+    store.close()

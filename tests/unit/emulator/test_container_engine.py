@@ -1,0 +1,192 @@
+"""Where the Docker Engine is looked for, what its refusals mean, how images and logins are told apart."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import io
+import json
+import tarfile
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from batchtrain.emulator.machine import failures, hold
+from batchtrain.emulator.machine.engine import Engine, EngineError, address, registry_header
+from batchtrain.emulator.machine.image_store import ImageStore, login_for, reference, server_of
+from batchtrain.emulator.machine.types import Login, NodeUnfit
+
+# --- where it is ----------------------------------------------------------------------------------------------------
+
+
+def test_dockers_own_variable_comes_first() -> None:
+    assert address({"DOCKER_HOST": "unix:///run/x.sock"}).socket == Path("/run/x.sock")
+
+
+def test_an_engine_of_another_machine_is_none() -> None:
+    found = address({"DOCKER_HOST": "tcp://10.0.0.1:2375"})
+    assert found.socket is None
+    assert "tcp://10.0.0.1:2375 (DOCKER_HOST)" in found.said
+
+
+def test_the_context_in_use_is_followed(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps({"currentContext": "mine"}))
+    folder = tmp_path / "contexts" / "meta" / hashlib.sha256(b"mine").hexdigest()
+    folder.mkdir(parents=True)
+    (folder / "meta.json").write_text(json.dumps({"Endpoints": {"docker": {"Host": "unix:///run/mine.sock"}}}))
+    assert address({"DOCKER_CONFIG": str(tmp_path)}).socket == Path("/run/mine.sock")
+
+
+@pytest.mark.parametrize("config", ["", "[]", "no json", '{"currentContext": "default"}'])
+def test_without_a_context_it_is_dockers_default(tmp_path: Path, config: str) -> None:
+    (tmp_path / "config.json").write_text(config)
+    assert address({"DOCKER_CONFIG": str(tmp_path)}).socket == Path("/var/run/docker.sock")
+
+
+# --- what its words mean --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("message", "code"),
+    [
+        ("manifest for a/b:1 not found: manifest unknown: manifest unknown", "ContainerInvalidImage"),
+        ("pull access denied for x, repository does not exist or may require 'docker login'", "ContainerInvalidImage"),
+        ("no matching manifest for linux/amd64 in the manifest list entries", "ContainerInvalidImage"),
+        ("Head https://r.example/v2/x/manifests/1: no basic auth credentials", "ContainerInvalidRegistry"),
+        ("unauthorized: authentication required", "ContainerInvalidRegistry"),
+        ("Get https://r.example/v2/: dial tcp: lookup r.example: no such host", "ContainerInvalidRegistry"),
+        ("write /var/lib/docker/tmp/x: input/output error", "ContainerMiscError"),
+    ],
+)
+def test_why_an_image_cannot_be_had(message: str, code: str) -> None:
+    assert failures.of_pull(message) == code
+
+
+@pytest.mark.parametrize(
+    ("message", "code"),
+    [
+        ('OCI runtime create failed: exec: "x": executable file not found in $PATH: unknown', "CommandProgramNotFound"),
+        ('runc: exec: "/x/y": stat /x/y: no such file or directory: unknown', "CommandProgramNotFound"),
+        ('starting container process caused: exec: "/etc/passwd": permission denied', "CommandLaunchFailed"),
+        ('error gathering device information: no such file "/dev/x"', "ContainerInvalidSettings"),
+        ("invalid mount config for type bind: bind source path does not exist: /x", "ContainerInvalidSettings"),
+        ("something else", "ContainerMiscError"),
+    ],
+)
+def test_why_a_container_does_not_start(message: str, code: str) -> None:
+    assert failures.of_start(message) == code
+
+
+def test_exit_code_137_is_explained_with_the_limit_where_memory_was_the_cause() -> None:
+    assert "(--memory=64m) was used up" in failures.of_exit(137, {"OOMKilled": True}, 64 << 20)
+    assert "SIGKILL" in failures.of_exit(137, {"OOMKilled": False}, 0)
+    assert failures.of_exit(1, {}, 0) == ""
+
+
+# --- images ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("image", "server", "named"),
+    [
+        ("ubuntu", "", ("ubuntu", "latest")),
+        ("me/it:1", "", ("me/it", "1")),
+        ("docker.io/me/it", "", ("docker.io/me/it", "latest")),
+        ("my-registry.azurecr.io:5000/a-b/c:v1.0", "my-registry.azurecr.io:5000", None),
+        ("localhost/x", "localhost", ("localhost/x", "latest")),
+        ("r.example:443/x@sha256:abc", "r.example:443", ("r.example:443/x@sha256:abc", "")),
+    ],
+)
+def test_an_images_registry_and_tag(image: str, server: str, named: tuple[str, str] | None) -> None:
+    assert server_of(image) == server
+    assert named is None or reference(image) == named
+
+
+def test_a_login_is_for_its_own_registry_alone() -> None:
+    hub, private = Login("docker.io", "me", "a"), Login("r.example", "me", "b")
+    assert login_for("me/it", [private, hub]) is hub
+    assert login_for("r.example/it", [hub, private]) is private
+    assert login_for("other.example/it", [hub, private]) is None
+
+
+def test_a_login_shows_its_password_to_nobody_but_the_engine() -> None:
+    login = Login("r.example", "me", "s3cret")
+    assert "s3cret" not in f"{login!r} {login}"
+    assert registry_header(login)["X-Registry-Auth"]
+
+
+class FakeEngine:
+    """Has one image, once that was fetched."""
+
+    def __init__(self, error: str = "", architecture: str = "amd64") -> None:
+        self.pulls, self._error, self._architecture = 0, error, architecture
+        self._there = False
+
+    async def ask(self, method: str, path: str, **_: Any) -> Any:
+        if path == "/version":
+            return {"Arch": "amd64"}
+        if not self._there:
+            raise EngineError(404, "No such image")
+        return {"Architecture": self._architecture}
+
+    async def lines(self, method: str, path: str, *, query: Mapping[str, str], **_: Any) -> AsyncIterator[Any]:
+        self.pulls += 1
+        await asyncio.sleep(0)
+        yield {"error": self._error} if self._error else {"status": "done"}
+        self._there = True
+
+
+def fetch(engine: FakeEngine, times: int = 1) -> None:
+    async def whole() -> None:
+        store = ImageStore(cast(Engine, engine))
+        await asyncio.gather(*(store.fetch("me/it:1") for _ in range(times)))
+
+    asyncio.run(whole())
+
+
+def test_many_nodes_fetch_an_image_once() -> None:
+    engine = FakeEngine()
+    fetch(engine, times=5)
+    assert engine.pulls == 1
+
+
+@pytest.mark.parametrize(
+    ("engine", "code", "words"),
+    [
+        (FakeEngine(error="manifest unknown"), "ContainerInvalidImage", "me/it:1 cannot be used: manifest unknown"),
+        (FakeEngine(architecture="arm64"), "ContainerInvalidImage", "built for arm64, and the nodes are amd64"),
+    ],
+)
+def test_an_image_that_does_not_do_says_why(engine: FakeEngine, code: str, words: str) -> None:
+    with pytest.raises(NodeUnfit, match=words) as raised:
+        fetch(engine)
+    assert raised.value.code == code
+
+
+def test_an_engine_that_goes_is_no_fault_of_the_image() -> None:
+    class Gone(FakeEngine):
+        async def ask(self, method: str, path: str, **_: Any) -> Any:
+            raise EngineError(0, "no engine")
+
+    with pytest.raises(EngineError):
+        fetch(Gone())
+
+
+# --- the program that holds a container open ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("machine", "number"), [("x86_64", 62), ("aarch64", 183)])
+def test_the_holding_program_is_an_elf_file_for_its_machine(machine: str, number: int) -> None:
+    data = hold.program(machine)
+    assert data[:7] == b"\x7fELF\x02\x01\x01"
+    assert int.from_bytes(data[18:20], "little") == number
+    size = int.from_bytes(data[64 + 32 : 64 + 40], "little")
+    assert size == len(data)
+
+
+def test_the_nodes_image_has_the_program_and_nothing_else() -> None:
+    with tarfile.open(fileobj=io.BytesIO(hold.image())) as archive:
+        (entry,) = archive.getmembers()
+        assert (entry.name, entry.mode) == ("hold", 0o755)

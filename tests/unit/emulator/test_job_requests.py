@@ -1,0 +1,415 @@
+"""What may be asked of jobs and tasks, what follows from how tasks end, and how long their files stay."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from batchtrain.emulator import documents, files, jobs, reports, schedules, tasks, wire
+from batchtrain.emulator.faults import Fault, NotModified
+from batchtrain.emulator.machine.types import Exit
+from batchtrain.emulator.records import Document, Task
+from batchtrain.emulator.reply import Call, Reply
+from batchtrain.emulator.store import Store
+from batchtrain.emulator.world import Change, World
+from tests.emulation import Stage, call, document
+
+ACTING = {"onTaskFailure": "performexitoptionsjobaction", "usesTaskDependencies": True}
+
+
+@pytest.fixture
+def stage() -> Stage:
+    return Stage()
+
+
+def job_state(stage: Stage) -> str:
+    return stage.world.jobs["job"].record.state
+
+
+def ended(stage: Stage, outcome: Exit, **more: object) -> Task:
+    """A task that ended so, in a job that acts on it."""
+    stage.pool(1)
+    stage.job(**ACTING)
+    task = stage.task(**more)
+    stage.settle()
+    reports.application_ended(stage.world, task, task.run, outcome, stage.now)
+    stage.end_scopes()
+    return task
+
+
+# How tasks end
+
+UPLOAD = Exit(0, "FileUploadContainerNotFound", "no such container")
+DOWNLOAD = Exit(None, "BlobNotFound", "no such blob")
+CONDITIONS: Document = {
+    "exitCodes": [{"code": 7, "exitOptions": {"jobAction": "disable", "dependencyAction": "satisfy"}}],
+    "exitCodeRanges": [{"start": 10, "end": 12, "exitOptions": {"jobAction": "none"}}],
+    "preProcessingError": {"jobAction": "none", "dependencyAction": "satisfy"},
+    "fileUploadError": {"jobAction": "disable", "dependencyAction": "block"},
+    "default": {"jobAction": "terminate", "dependencyAction": "satisfy"},
+}
+
+
+@pytest.mark.parametrize(
+    ("outcome", "state", "satisfies"),
+    [
+        (Exit(0), "active", True),
+        (Exit(7), "disabled", True),
+        (Exit(10), "active", False),
+        (Exit(12), "active", False),
+        (Exit(13), "completed", True),
+        (DOWNLOAD, "active", True),
+        (UPLOAD, "disabled", False),
+        (Exit(7, "FileUploadAccessDenied", "no"), "disabled", True),
+    ],
+)
+def test_each_way_to_end_has_its_own_consequence(stage: Stage, outcome: Exit, state: str, satisfies: bool) -> None:
+    task = ended(stage, outcome, exitConditions=CONDITIONS)
+    assert (job_state(stage), task.satisfies) == (state, satisfies)
+
+
+@pytest.mark.parametrize("outcome", [Exit(1), DOWNLOAD, UPLOAD])
+def test_without_a_rule_of_its_own_a_failure_falls_to_the_default_and_then_to_the_service_s(
+    stage: Stage, outcome: Exit
+) -> None:
+    task = ended(stage, outcome, exitConditions={"default": {"dependencyAction": "satisfy"}})
+    assert (job_state(stage), task.satisfies) == ("completed", True)
+    assert stage.world.jobs["job"].record.reason == "TaskFailed"
+
+
+def test_success_too_can_end_the_job(stage: Stage) -> None:
+    ended(stage, Exit(0), exitConditions={"exitCodes": [{"code": 0, "exitOptions": {"jobAction": "terminate"}}]})
+    assert job_state(stage) == "completed"
+
+
+def test_a_failed_upload_is_not_tried_again(stage: Stage) -> None:
+    task = ended(stage, UPLOAD, constraints={"maxTaskRetryCount": 3})
+    assert (task.state, task.result, task.retries, task.exit_code) == ("completed", "failure", 0, 0)
+
+
+def test_a_dependency_stays_met_when_its_task_is_deleted_and_the_emulator_starts_again(
+    stage: Stage, tmp_path: Path
+) -> None:
+    store = Store(tmp_path / "world.sqlite3")
+    stage.pool(1)
+    stage.job(usesTaskDependencies=True)
+    first = stage.task("1")
+    stage.settle()
+    stage.exits(first)
+    stage.do(tasks.delete_task, "job", "1")
+    stage.task("ranged", dependsOn={"taskIdRanges": [{"start": 1, "end": 1}]})
+    stage.do(tasks.create_task, "job", body={"id": "later", "commandLine": "x", "dependsOn": {"taskIds": ["01", "2"]}})
+    store.commit(kept(stage.world), stage.world.last_seq)
+    again = World()
+    assert again.restore(store.load()) == []
+    reports.wake(again, stage.now)
+    book = again.jobs["job"]
+    assert [task.id for task in book.ready.values()] == ["ranged"]
+    assert list(book.unmet.values()) == [1]
+
+
+def kept(world: World) -> list[Change]:
+    """Every record of a world, as if none but those of its last moment had been stored yet."""
+    for pool in world.pools.values():
+        world.save_pool(pool)
+        for node in pool.nodes.values():
+            world.save_node(node)
+    for job in world.jobs.values():
+        world.save_job(job)
+        for task in job.tasks.values():
+            world.save_task(task)
+    return world.take_changes()
+
+
+# Files
+
+
+def test_a_task_s_files_go_when_its_retention_time_is_over(stage: Stage) -> None:
+    (node,) = stage.pool(1)
+    stage.job()
+    task = stage.task(constraints={"retentionTime": "PT1H"})
+    stage.settle()
+    stage.exits(task)
+    stage.later(3599)
+    stage.settle()
+    assert stage.world.rubbish == []
+    stage.later(2)
+    stage.settle()
+    assert stage.world.rubbish == [(node.root, "workitems/job/job-1/task")]
+    with pytest.raises(Fault, match="TaskFilesCleanedup"):
+        stage.do(files.list_task_files, "job", "task")
+
+
+def test_files_stay_for_seven_days_unless_told_otherwise_also_over_a_restart(stage: Stage) -> None:
+    stage.pool(1)
+    stage.job()
+    task = stage.task()
+    stage.settle()
+    stage.exits(task)
+    reports.wake(stage.world, stage.now)
+    stage.later(7 * 86400 - 1)
+    stage.boot()
+    assert not task.cleaned
+    stage.later(2)
+    stage.settle()
+    assert task.cleaned
+
+
+def test_a_task_that_runs_again_keeps_its_files(stage: Stage) -> None:
+    stage.pool(1)
+    stage.job()
+    task = stage.task(constraints={"retentionTime": "PT1H"})
+    stage.settle()
+    stage.exits(task, 1)
+    stage.do(tasks.reactivate_task, "job", "task")
+    stage.settle()
+    stage.later(3601)
+    stage.settle()
+    assert (task.state, task.cleaned, stage.world.rubbish) == ("running", False, [])
+
+
+def test_nodes_that_only_keep_time_have_no_files_to_remember(stage: Stage) -> None:
+    stage.pool(1, metadata=[{"name": "batchtrain-nodes", "value": "simulated"}])
+    stage.job()
+    task = stage.task()
+    stage.settle()
+    before = stage.world.next_deadline()
+    stage.exits(task)
+    assert stage.world.next_deadline() == before
+
+
+# Jobs
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"priority": 1001},
+        {"maxParallelTasks": 0},
+        {"maxParallelTasks": -2},
+        {"constraints": {"maxTaskRetryCount": -2}},
+        {"displayName": "x" * 1025},
+    ],
+)
+def test_a_job_out_of_bounds_is_refused_when_it_is_made_and_when_it_is_changed(
+    stage: Stage, more: dict[str, object]
+) -> None:
+    with pytest.raises(Fault, match="InvalidPropertyValue"):
+        stage.job(**more)
+    stage.job()
+    if "displayName" not in more:
+        with pytest.raises(Fault, match="InvalidPropertyValue"):
+            stage.do(jobs.update_job, "job", body=more)
+
+
+def test_a_job_that_is_to_end_with_its_tasks_cannot_be_told_otherwise(stage: Stage) -> None:
+    stage.pool(1)
+    stage.job()
+    stage.task()
+    stage.do(jobs.update_job, "job", body={"onAllTasksComplete": "terminatejob"})
+    with pytest.raises(Fault, match="InvalidPropertyValue"):
+        stage.do(jobs.update_job, "job", body={"onAllTasksComplete": "noaction"})
+    with pytest.raises(Fault, match="InvalidPropertyValue"):
+        stage.do(jobs.replace_job, "job", body={"poolInfo": {"poolId": "pool"}})
+
+
+def test_a_disabled_job_can_be_disabled_again_and_a_waiting_one_told_not_to_wait(stage: Stage) -> None:
+    stage.pool(1)
+    stage.job()
+    task = stage.task()
+    stage.settle()
+    stage.do(jobs.disable_job, "job", body={"disableTasks": "wait"})
+    assert (stage.settle(), job_state(stage)) == ([], "disabling")
+    stage.do(jobs.disable_job, "job", body={"disableTasks": "requeue"})
+    stage.end_scopes()
+    assert (job_state(stage), task.state) == ("disabled", "active")
+    stage.do(jobs.disable_job, "job", body={"disableTasks": "terminate"})
+    found = document(stage.do(jobs.get_job, "job"))
+    assert (found["state"], found["previousState"]) == ("disabled", "active")
+
+
+def test_force_ends_a_job_at_once_and_its_slots_are_free_when_the_node_is_done(stage: Stage) -> None:
+    (node,) = stage.pool(1)
+    stage.job()
+    task = stage.task()
+    stage.settle()
+    stage.do(jobs.delete_job, "job")
+    stage.settle()
+    with pytest.raises(Fault, match="JobBeingDeleted"):
+        stage.do(jobs.delete_job, "job")
+    stage.do(jobs.delete_job, "job", force="true")
+    stage.settle()
+    assert (stage.world.jobs, node.state) == ({}, "running")
+    reports.scope_ended(stage.world, task, task.run, 0, stage.now)
+    assert (node.state, stage.world.job_of) == ("idle", {})
+
+
+def test_a_forced_termination_does_not_wait_for_tasks(stage: Stage) -> None:
+    stage.pool(1)
+    stage.job()
+    task = stage.task()
+    stage.settle()
+    stage.do(jobs.terminate_job, "job")
+    stage.settle()
+    assert job_state(stage) == "terminating"
+    with pytest.raises(Fault, match="JobBeingTerminated"):
+        stage.do(jobs.terminate_job, "job")
+    stage.do(jobs.terminate_job, "job", force="true")
+    stage.settle()
+    assert (job_state(stage), task.state) == ("completed", "running")
+    reports.scope_ended(stage.world, task, task.run, 0, stage.now)
+    assert task.state == "completed"
+
+
+def test_dependency_ranges_are_not_endless(stage: Stage) -> None:
+    stage.job(usesTaskDependencies=True)
+    ranges = [{"start": number, "end": number} for number in range(10_000, 20_000)]
+    with pytest.raises(Fault, match="TaskDependencyRangesTooLong"):
+        stage.task(dependsOn={"taskIdRanges": ranges})
+
+
+@pytest.mark.parametrize("name", documents.TASK_PARTS)
+def test_a_property_of_a_task_is_the_same_whether_it_is_asked_for_alone_or_not(stage: Stage, name: str) -> None:
+    stage.pool(1)
+    stage.job()
+    task = stage.task()
+    stage.settle()
+    stage.exits(task)
+    whole = document(stage.do(tasks.list_tasks, "job"))["value"][0]
+    assert document(stage.do(tasks.list_tasks, "job", select=name))["value"] == [{name: whole[name]}]
+    kept = document(stage.do(tasks.list_tasks, "job", select=name, filter="commandLine eq 'true'"))["value"]
+    assert kept == [{name: whole[name]}]
+
+
+# Conditions and states
+
+
+def scene(stage: Stage) -> None:
+    stage.pool(1)
+    stage.job()
+    stage.task()
+    body = {"id": "s", "schedule": {}, "jobSpecification": {"poolInfo": {"poolId": "pool"}}}
+    stage.do(schedules.create_schedule, body=body)
+    stage.settle()
+
+
+POOL_INFO = {"poolInfo": {"poolId": "pool"}}
+CONDITIONAL: dict[Callable[[World, Call], Reply], tuple[tuple[str, ...], object]] = {
+    jobs.update_job: (("job",), {"priority": 1}),
+    jobs.replace_job: (("job",), POOL_INFO),
+    jobs.disable_job: (("job",), {"disableTasks": "wait"}),
+    jobs.enable_job: (("job",), None),
+    jobs.terminate_job: (("job",), None),
+    jobs.delete_job: (("job",), None),
+    tasks.replace_task: (("job", "task"), {"constraints": {}}),
+    tasks.terminate_task: (("job", "task"), None),
+    tasks.reactivate_task: (("job", "task"), None),
+    tasks.delete_task: (("job", "task"), None),
+    schedules.update_schedule: (("s",), {"metadata": []}),
+    schedules.replace_schedule: (("s",), {"jobSpecification": POOL_INFO}),
+    schedules.disable_schedule: (("s",), None),
+    schedules.enable_schedule: (("s",), None),
+    schedules.terminate_schedule: (("s",), None),
+    schedules.delete_schedule: (("s",), None),
+}
+READING: dict[Callable[[World, Call], Reply], tuple[str, ...]] = {
+    jobs.get_job: ("job",),
+    tasks.get_task: ("job", "task"),
+    schedules.get_schedule: ("s",),
+    schedules.schedule_exists: ("s",),
+}
+LONG_AGO, SOON = "Sat, 21 Nov 2020 10:00:00 GMT", "Wed, 21 Nov 2035 10:00:00 GMT"
+
+
+@pytest.mark.parametrize("operation", CONDITIONAL, ids=lambda operation: operation.__name__)
+@pytest.mark.parametrize(
+    "headers",
+    [{"if-match": '"0x1"'}, {"if-none-match": "*"}, {"if-unmodified-since": LONG_AGO}, {"if-modified-since": SOON}],
+    ids=lambda headers: next(iter(headers)),
+)
+def test_a_change_is_made_only_on_its_conditions(
+    stage: Stage, operation: Callable[[World, Call], Reply], headers: dict[str, str]
+) -> None:
+    scene(stage)
+    path, body = CONDITIONAL[operation]
+    with pytest.raises(Fault, match="ConditionNotMet"):
+        operation(stage.world, call(*path, body=body, now=stage.now, headers=headers))
+
+
+@pytest.mark.parametrize("operation", READING, ids=lambda operation: operation.__name__)
+def test_what_the_client_has_already_is_not_sent_again(stage: Stage, operation: Callable[[World, Call], Reply]) -> None:
+    scene(stage)
+    path = READING[operation]
+    tag = operation(stage.world, call(*path, now=stage.now)).headers["ETag"]
+    for headers in ({"if-none-match": tag}, {"if-modified-since": SOON}):
+        with pytest.raises(NotModified):
+            operation(stage.world, call(*path, now=stage.now, headers=headers))
+
+
+CHANGES = ("update_job", "replace_job", "disable_job", "enable_job", "terminate_job")
+
+
+@pytest.mark.parametrize("name", [*CHANGES, "create_task", "reactivate_task"])
+@pytest.mark.parametrize(
+    ("end", "steps", "code"),
+    [
+        (jobs.terminate_job, 0, "JobBeingTerminated"),
+        (jobs.terminate_job, 1, "JobCompleted"),
+        (jobs.delete_job, 0, "JobBeingDeleted"),
+    ],
+    ids=["terminating", "completed", "deleting"],
+)
+def test_a_job_that_is_over_takes_no_change(
+    stage: Stage, name: str, end: Callable[[World, Call], Reply], steps: int, code: str
+) -> None:
+    scene(stage)
+    stage.do(end, "job")
+    for _ in range(steps):
+        stage.end_scopes()
+    operation = getattr(tasks if name.endswith("_task") else jobs, name)
+    path, body = CONDITIONAL.get(operation, (("job",), {"id": "new", "commandLine": "x"}))
+    with pytest.raises(Fault) as refusal:
+        stage.do(operation, *path, body=body)
+    assert refusal.value.code == code
+
+
+@pytest.mark.parametrize(
+    ("end", "steps", "code"),
+    [
+        (schedules.terminate_schedule, 0, "JobScheduleBeingTerminated"),
+        (schedules.terminate_schedule, 1, "JobScheduleCompleted"),
+        (schedules.delete_schedule, 0, "JobScheduleBeingDeleted"),
+    ],
+)
+def test_a_schedule_that_is_over_takes_no_change(
+    stage: Stage, end: Callable[[World, Call], Reply], steps: int, code: str
+) -> None:
+    scene(stage)
+    stage.do(end, "s")
+    for _ in range(steps):
+        stage.settle()
+    changes = (operation for operation in CONDITIONAL if "_schedule" in operation.__name__)
+    for operation in changes:
+        if operation is schedules.delete_schedule and end is not operation:
+            continue  # it can always be deleted
+        path, body = CONDITIONAL[operation]
+        with pytest.raises(Fault) as refusal:
+            stage.do(operation, *path, body=body)
+        assert refusal.value.code == code
+
+
+def test_statistics_are_there_when_they_are_asked_for(stage: Stage) -> None:
+    stage.pool(1)
+    stage.job()
+    task = stage.task(constraints={"maxTaskRetryCount": 1})
+    stage.settle()
+    stage.exits(task, 1)
+    stage.later(90)
+    stage.exits(task, 1)
+    assert "stats" not in document(stage.do(jobs.get_job, "job"))
+    found = document(stage.do(jobs.get_job, "job", **{"$expand": "stats"}))["stats"]
+    assert (found["numFailedTasks"], found["numTaskRetries"], found["wallClockTime"]) == ("1", "1", "PT1M30S")
+    of_task = document(stage.do(tasks.get_task, "job", "task", **{"$expand": "stats"}))["stats"]
+    assert of_task["wallClockTime"] == wire.duration(90 * wire.SECOND)

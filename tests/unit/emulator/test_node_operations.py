@@ -1,0 +1,500 @@
+"""What a client does to single nodes: down and up again, users, log-in, extensions, logs; without a machine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from batchtrain.emulator import nodes, pools, reports, scheduler, states, users
+from batchtrain.emulator.faults import Fault
+from batchtrain.emulator.injection import Injection
+from batchtrain.emulator.machine.types import Exit
+from batchtrain.emulator.records import Node, Task
+from batchtrain.emulator.reply import Call, Reply
+from batchtrain.emulator.world import World
+from tests.emulation import POOL, Stage, document
+
+Operation = Callable[[World, Call], Reply]
+SSH = {
+    "name": "ssh",
+    "protocol": "tcp",
+    "backendPort": 22,
+    "frontendPortRangeStart": 40000,
+    "frontendPortRangeEnd": 40099,
+}
+NETWORK = {"endpointConfiguration": {"inboundNATPools": [SSH]}}
+
+
+@pytest.fixture
+def stage() -> Stage:
+    return Stage()
+
+
+def code(stage: Stage, operation: Operation, *path: str, body: object = None) -> str:
+    with pytest.raises(Fault) as refusal:
+        stage.do(operation, "pool", *path, body=body)
+    return refusal.value.code
+
+
+def kinds(effects: list[scheduler.Effect]) -> list[type]:
+    return [type(effect) for effect in effects]
+
+
+# Down and up again ---------------------------------------------------------------------------------------------------
+
+
+def test_a_reimaged_node_is_wiped_and_starts_as_new(stage: Stage) -> None:
+    (node,) = stage.pool(1, startTask={"commandLine": "prepare"})
+    reports.start_task_ended(stage.world, node.id, 1, Exit(0), stage.now)
+    stage.settle()
+    stage.do(users.create_user, "pool", node.id, body={"name": "me"})
+    assert stage.do(nodes.reimage_node, "pool", node.id, body={}).status == 202
+    assert node.state == "reimaging"
+    assert kinds(stage.settle()) == [scheduler.WipeNode]
+    assert not node.users
+    reports.node_down(stage.world, node.id, stage.now)
+    assert kinds(stage.boot()) == [scheduler.RunStartTask]
+    assert node.state == "waitingforstarttask"
+
+
+def test_a_deallocated_node_stays_listed_until_it_is_started(stage: Stage) -> None:
+    (node,) = stage.pool(1)
+    assert stage.do(nodes.deallocate_node, "pool", node.id, body={}).status == 202
+    assert node.state == "deallocating"
+    assert kinds(stage.settle()) == [scheduler.ShutdownNode]
+    reports.node_down(stage.world, node.id, stage.now)
+    assert stage.settle() == []
+    counts = document(stage.do(pools.list_node_counts))["value"][0]["dedicated"]
+    assert (node.state, counts["deallocated"], counts["total"]) == ("deallocated", 1, 1)
+    assert stage.do(nodes.start_node, "pool", node.id).status == 202
+    assert node.state == "starting"
+    stage.boot()
+    assert node.state == "idle"
+
+
+def test_only_a_deallocated_node_is_started(stage: Stage) -> None:
+    (node,) = stage.pool(1)
+    assert code(stage, nodes.start_node, node.id) == "OperationNotValidOnNode"
+
+
+def test_a_deallocated_node_takes_no_task_and_can_leave(stage: Stage) -> None:
+    (node,) = stage.pool(1)
+    stage.do(nodes.deallocate_node, "pool", node.id, body={})
+    stage.settle()
+    reports.node_down(stage.world, node.id, stage.now)
+    stage.job()
+    task = stage.task()
+    assert (stage.settle(), task.state) == ([], "active")
+    stage.do(pools.remove_nodes, "pool", body={"nodeList": [node.id]})
+    assert kinds(stage.settle()) == [scheduler.RemoveNode]
+
+
+@pytest.mark.parametrize(
+    ("operation", "name"),
+    [
+        (nodes.reboot_node, "nodeRebootOption"),
+        (nodes.reimage_node, "nodeReimageOption"),
+        (nodes.deallocate_node, "nodeDeallocateOption"),
+    ],
+)
+@pytest.mark.parametrize(
+    ("option", "state"), [("requeue", "active"), ("terminate", "completed"), ("taskcompletion", "running")]
+)
+def test_an_option_says_what_becomes_of_a_running_task(
+    stage: Stage, operation: Operation, name: str, option: str, state: str
+) -> None:
+    (node,) = stage.pool(1)
+    stage.job()
+    task = stage.task()
+    stage.settle()
+    stage.do(operation, "pool", node.id, body={name: option})
+    for effect in stage.settle():
+        if isinstance(effect, scheduler.EndScope):
+            reports.scope_ended(stage.world, effect.task, effect.run, effect.instance, stage.now)
+    assert task.state == state
+    assert (kinds(stage.settle()) == []) == (state == "running")
+    if state == "running":
+        stage.exits(task)
+        assert (task.state, task.result) == ("completed", "success")
+
+
+@pytest.mark.parametrize(
+    ("option", "task_state", "node_state"),
+    [("requeue", "active", "offline"), ("terminate", "completed", "offline"), ("taskcompletion", "running", "running")],
+)
+def test_a_node_taken_off_the_line_treats_its_task_as_it_is_told(
+    stage: Stage, option: str, task_state: str, node_state: str
+) -> None:
+    (node,) = stage.pool(1)
+    stage.job()
+    task = stage.task()
+    stage.settle()
+    stage.do(nodes.disable_scheduling, "pool", node.id, body={"nodeDisableSchedulingOption": option})
+    stage.end_scopes()
+    assert (task.state, node.state) == (task_state, node_state)
+    if task_state == "running":
+        stage.exits(task)
+    assert (node.state, node.scheduling) == ("offline", False)
+    stage.do(nodes.enable_scheduling, "pool", node.id)
+    assert (node.state, node.scheduling) == ("idle", True)
+
+
+def test_with_retaineddata_a_node_waits_for_what_its_tasks_retain(stage: Stage) -> None:
+    (node,) = stage.pool(1)
+    stage.job()
+    task = stage.task(constraints={"retentionTime": "PT1H"})
+    stage.settle()
+    stage.do(nodes.reboot_node, "pool", node.id, body={"nodeRebootOption": "retaineddata"})
+    assert stage.settle() == []
+    stage.exits(task)
+    assert stage.settle() == []
+    stage.later(3599)
+    assert stage.settle() == []
+    stage.later(1)
+    assert kinds(stage.settle()) == [scheduler.ShutdownNode]
+
+
+def test_what_a_node_waits_for_is_looked_at_again_after_a_restart(stage: Stage) -> None:
+    (node,) = stage.pool(1)
+    stage.job()
+    stage.exits(_running(stage))
+    stage.do(pools.remove_nodes, "pool", body={"nodeList": [node.id], "nodeDeallocationOption": "retaineddata"})
+    stage.settle()
+    stage.world._deadlines.clear()
+    reports.wake(stage.world, stage.now)
+    assert stage.settle() == []
+    stage.later(7 * 86_400)
+    assert kinds(stage.settle()) == [scheduler.RemoveNode]
+
+
+def test_with_retaineddata_a_node_without_data_goes_at_once(stage: Stage) -> None:
+    (node,) = stage.pool(1)
+    stage.do(pools.remove_nodes, "pool", body={"nodeList": [node.id], "nodeDeallocationOption": "retaineddata"})
+    assert kinds(stage.settle()) == [scheduler.RemoveNode]
+
+
+def test_a_pool_that_is_deleted_waits_for_no_data(stage: Stage) -> None:
+    (node,) = stage.pool(1)
+    stage.job()
+    stage.exits(_running(stage))
+    stage.do(pools.remove_nodes, "pool", body={"nodeList": [node.id], "nodeDeallocationOption": "retaineddata"})
+    assert stage.settle() == []
+    stage.do(pools.delete_pool, "pool")
+    assert kinds(stage.settle()) == [scheduler.RemoveNode]
+
+
+@pytest.mark.parametrize(
+    ("operation", "due", "state"),
+    [
+        (nodes.reboot_node, [], "idle"),
+        (nodes.reimage_node, [scheduler.WipeNode], "idle"),
+        (nodes.deallocate_node, [scheduler.ShutdownNode], "deallocated"),
+    ],
+)
+@pytest.mark.parametrize("first", ["it breaks", "it is asked"])
+def test_a_node_that_is_down_by_itself_goes_on_its_way_too(
+    stage: Stage, operation: Operation, due: list[type], state: str, first: str
+) -> None:
+    (node,) = stage.pool(1)
+    if first == "it breaks":
+        reports.node_broken(stage.world, node.id, stage.now)
+        stage.do(operation, "pool", node.id, body={})
+    else:
+        stage.do(operation, "pool", node.id, body={})
+        reports.node_lost(stage.world, node.id, stage.now)
+    found = stage.boot()
+    assert kinds(found) == due
+    for _ in found:
+        reports.node_down(stage.world, node.id, stage.now)
+    stage.boot()
+    assert node.state == state
+
+
+@pytest.mark.parametrize("event", ["reboot", "reimage", "deallocate"])
+def test_a_node_goes_on_its_way_after_a_restart(stage: Stage, event: str) -> None:
+    (node,) = stage.pool(1)
+    stage.do(getattr(nodes, f"{event}_node"), "pool", node.id, body={})
+    stage.settle()
+    reports.wake(stage.world, stage.now)
+    for effect in stage.boot():
+        assert isinstance(effect, scheduler.WipeNode)
+        reports.node_down(stage.world, node.id, stage.now)
+    stage.boot()
+    assert node.state == ("deallocated" if event == "deallocate" else "idle")
+
+
+def test_a_preempted_node_that_is_to_come_back_does_so_after_a_restart(stage: Stage) -> None:
+    (node,) = stage.pool(0, targetLowPriorityNodes=1)
+    reports.node_preempted(stage.world, node.id, 60, stage.now)
+    stage.world.take_changes()
+    other = _restarted(stage, node)
+    assert other.nodes()[0].state == "preempted"
+    other.later(60)
+    other.boot()
+    assert other.nodes()[0].state == "idle"
+
+
+@pytest.mark.parametrize(
+    ("state", "expected"),
+    [
+        ("creating", "NodeBeingCreated"),
+        ("starting", "NodeBeingStarted"),
+        ("rebooting", "NodeBeingRebooted"),
+        ("reimaging", "NodeBeingReimaged"),
+        ("leavingpool", "OperationNotValidOnNode"),
+        ("preempted", "OperationNotValidOnNode"),
+    ],
+)
+def test_a_node_says_why_it_cannot(stage: Stage, state: str, expected: str) -> None:
+    (node,) = stage.pool(1)
+    node.state = state
+    for operation in (nodes.reboot_node, nodes.reimage_node, nodes.deallocate_node, nodes.disable_scheduling):
+        assert code(stage, operation, node.id, body={}) == expected
+    assert code(stage, users.create_user, node.id, body={"name": "me"}) == expected
+
+
+def test_an_unusable_node_has_no_users_but_can_be_rebooted(stage: Stage) -> None:
+    (node,) = stage.pool(1)
+    node.state = "unusable"
+    assert code(stage, users.create_user, node.id, body={"name": "me"}) == "NodeStateUnusable"
+    assert states.allows(states.NODE, "unusable", "reboot")
+
+
+def test_a_node_whose_packages_cannot_be_had_is_unusable(stage: Stage) -> None:
+    stage.do(pools.create_pool, body={**_pool(), "targetDedicatedNodes": 1})
+    (boot,) = stage.settle()
+    assert isinstance(boot, scheduler.BootNode)
+    reports.node_unfit(stage.world, boot.node, "ApplicationPackageError", "no such file", stage.now)
+    stage.settle()
+    (node,) = stage.nodes()
+    assert (node.state, node.errors[0]["code"]) == ("unusable", "ApplicationPackageError")
+    assert stage.world.pool("pool").record.allocation == "steady"
+
+
+# Users ---------------------------------------------------------------------------------------------------------------
+
+
+def test_users_are_made_once_changed_and_deleted(stage: Stage) -> None:
+    (node,) = stage.pool(1)
+    assert stage.do(users.create_user, "pool", node.id, body={"name": "me", "password": "hush"}).status == 201
+    assert code(stage, users.create_user, node.id, body={"name": "me"}) == "NodeUserExists"
+    assert stage.do(users.replace_user, "pool", node.id, "me", body={"sshPublicKey": "key"}).status == 200
+    assert stage.do(users.delete_user, "pool", node.id, "me").status == 200
+    assert code(stage, users.delete_user, node.id, "me") == "NodeUserNotFound"
+    assert code(stage, users.replace_user, node.id, "me", body={}) == "NodeUserNotFound"
+
+
+def test_a_users_secrets_are_not_kept(stage: Stage) -> None:
+    (node,) = stage.pool(1)
+    stage.do(users.create_user, "pool", node.id, body={"name": "me", "password": "hush", "sshPublicKey": "hush"})
+    assert "hush" not in str(node.users)
+
+
+@pytest.mark.parametrize(("expiry", "seconds"), [({}, 86_400), ({"expiryTime": "2026-11-21T10:01:00Z"}, 60)])
+def test_a_user_goes_when_its_time_is_over(stage: Stage, expiry: dict[str, str], seconds: int) -> None:
+    (node,) = stage.pool(1)
+    stage.do(users.create_user, "pool", node.id, body={"name": "me", **expiry})
+    stage.later(seconds - 1)
+    stage.settle()
+    assert "me" in node.users
+    stage.later(1)
+    stage.settle()
+    assert "me" not in node.users
+
+
+def test_a_users_time_is_over_after_a_restart_too(stage: Stage) -> None:
+    (node,) = stage.pool(1)
+    stage.do(users.create_user, "pool", node.id, body={"name": "me"})
+    stage.world.take_changes()
+    other = _restarted(stage, node)
+    other.later(86_400)
+    other.boot()
+    assert not other.nodes()[0].users
+
+
+@pytest.mark.parametrize("body", [{"name": ""}, {"name": "x" * 21}, {"name": "me", "expiryTime": "2020-01-01"}])
+def test_a_user_that_cannot_be_is_refused(stage: Stage, body: dict[str, str]) -> None:
+    (node,) = stage.pool(1)
+    assert code(stage, users.create_user, node.id, body=body) == "InvalidPropertyValue"
+
+
+# Log-in and endpoints ------------------------------------------------------------------------------------------------
+
+
+def test_each_node_has_a_frontend_port_of_its_own_that_is_used_again(stage: Stage) -> None:
+    first, second = stage.pool(2, networkConfiguration=NETWORK)
+    assert [_ports(stage, node) for node in (first, second)] == [[40000], [40001]]
+    stage.do(pools.remove_nodes, "pool", body={"nodeList": [first.id]})
+    stage.settle()
+    reports.node_removed(stage.world, first.id, stage.now)
+    stage.settle()
+    stage.do(pools.resize_pool, "pool", body={"targetDedicatedNodes": 2})
+    stage.boot()
+    assert [_ports(stage, node) for node in stage.nodes()] == [[40001], [40000]]
+
+
+def test_log_in_goes_by_the_endpoint_of_port_22(stage: Stage) -> None:
+    (node,) = stage.pool(1, networkConfiguration=NETWORK)
+    found = document(stage.do(users.remote_login_settings, "pool", node.id))
+    assert (found["remoteLoginIPAddress"], found["remoteLoginPort"]) == (node.address, 40000)
+
+
+def test_a_pool_that_maps_no_port_22_has_no_log_in(stage: Stage) -> None:
+    (node,) = stage.pool(1)
+    assert code(stage, users.remote_login_settings, node.id) == "OperationNotValidOnNode"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"name": ""},
+        {"name": "x" * 78},
+        {"backendPort": 29876},
+        {"backendPort": 0},
+        {"frontendPortRangeEnd": 40038},
+        {"frontendPortRangeStart": 49980, "frontendPortRangeEnd": 50020},
+        {"frontendPortRangeStart": 65500, "frontendPortRangeEnd": 65535},
+        {"networkSecurityGroupRules": [{"priority": 149, "access": "allow", "sourceAddressPrefix": "*"}]},
+        {"networkSecurityGroupRules": [{"priority": 150, "access": "allow", "sourceAddressPrefix": "*"}] * 2},
+    ],
+)
+def test_a_nat_pool_that_cannot_be_is_refused(stage: Stage, change: dict[str, object]) -> None:
+    _refused(stage, [{**SSH, **change}])
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"backendPort": 80, "frontendPortRangeStart": 41000, "frontendPortRangeEnd": 41099},
+        {"name": "web", "frontendPortRangeStart": 41000, "frontendPortRangeEnd": 41099},
+        {"name": "web", "backendPort": 80, "frontendPortRangeStart": 40099, "frontendPortRangeEnd": 40199},
+    ],
+)
+def test_nat_pools_share_no_name_no_port_and_no_range(stage: Stage, other: dict[str, object]) -> None:
+    _refused(stage, [SSH, {**SSH, **other}])
+
+
+# Extensions and logs -------------------------------------------------------------------------------------------------
+
+
+def test_a_node_has_its_pools_extensions_without_their_secrets(stage: Stage) -> None:
+    extension = {
+        "name": "x",
+        "publisher": "p",
+        "type": "t",
+        "protectedSettings": {"key": "hush"},
+        "settings": {"a": "b"},
+    }
+    machine = {**_pool()["virtualMachineConfiguration"], "extensions": [extension]}
+    (node,) = stage.pool(1, virtualMachineConfiguration=machine)
+    (listed,) = document(stage.do(nodes.list_extensions, "pool", node.id))["value"]
+    found = document(stage.do(nodes.get_extension, "pool", node.id, "x"))
+    assert found.items() >= listed.items()
+    assert (found["vmExtension"]["settings"], found["provisioningState"]) == ({"a": "b"}, "Succeeded")
+    assert "hush" not in str(found)
+    assert code(stage, nodes.get_extension, node.id, "y") == "NodeExtensionNotFound"
+
+
+def test_logs_are_promised_and_asked_for(stage: Stage) -> None:
+    (node,) = stage.pool(1)
+    body = {"containerUrl": "https://x/logs?sig=hush", "startTime": "2026-11-21"}
+    answer = document(stage.do(nodes.upload_logs, "pool", node.id, body=body))
+    (wanted,) = stage.world.log_uploads
+    assert (wanted.node, wanted.container_url, wanted.directory) == (
+        node.id,
+        body["containerUrl"],
+        answer["virtualDirectoryName"],
+    )
+    assert answer["numberOfFilesUploaded"] == 2
+
+
+@pytest.mark.parametrize("change", [{"containerUrl": "logs"}, {"endTime": "2026-11-20"}, {"startTime": "yesterday"}])
+def test_logs_that_cannot_be_uploaded_are_refused(stage: Stage, change: dict[str, str]) -> None:
+    (node,) = stage.pool(1)
+    body = {"containerUrl": "https://x/logs", "startTime": "2026-11-21", **change}
+    assert code(stage, nodes.upload_logs, node.id, body=body) == "InvalidPropertyValue"
+    assert not stage.world.log_uploads
+
+
+# Resizing ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_resize_that_takes_too_long_is_given_up(stage: Stage) -> None:
+    _slow(stage, 3600)
+    stage.do(pools.create_pool, body={**_pool(), "targetDedicatedNodes": 2, "resizeTimeout": "PT5M"})
+    assert stage.settle() == []
+    stage.later(300)
+    assert kinds(stage.settle()) == [scheduler.RemoveNode] * 2
+    found = document(stage.do(pools.get_pool, "pool"))
+    assert (found["allocationState"], found["resizeErrors"][0]["code"]) == ("steady", "AllocationTimedOut")
+
+
+def test_a_later_resize_that_takes_too_long_is_given_up_too(stage: Stage) -> None:
+    stage.pool(1)
+    _slow(stage, 3600)
+    stage.do(pools.resize_pool, "pool", body={"targetDedicatedNodes": 2, "resizeTimeout": "PT6M"})
+    stage.settle()
+    stage.later(360)
+    stage.settle()
+    found = document(stage.do(pools.get_pool, "pool"))
+    assert (found["currentDedicatedNodes"], found["resizeErrors"][0]["code"]) == (1, "AllocationTimedOut")
+
+
+def test_a_resize_that_comes_in_time_is_not_given_up(stage: Stage) -> None:
+    _slow(stage, 200)
+    stage.do(pools.create_pool, body={**_pool(), "targetDedicatedNodes": 1, "resizeTimeout": "PT5M"})
+    stage.settle()
+    stage.later(200)
+    stage.boot()
+    stage.later(100)
+    assert stage.settle() == []
+    found = document(stage.do(pools.get_pool, "pool"))
+    assert (found["currentDedicatedNodes"], "resizeErrors" in found) == (1, False)
+
+
+@pytest.mark.parametrize("operation", [pools.resize_pool, pools.remove_nodes])
+def test_a_resize_timeout_is_five_minutes_at_least(stage: Stage, operation: Operation) -> None:
+    (node,) = stage.pool(1)
+    body = {"targetDedicatedNodes": 2, "nodeList": [node.id], "resizeTimeout": "PT4M"}
+    assert code(stage, operation, body=body) == "InvalidPropertyValue"
+
+
+# Support -------------------------------------------------------------------------------------------------------------
+
+
+def _restarted(stage: Stage, node: Node) -> Stage:
+    """What another life of the emulator makes of the pool and the node."""
+    stage.world.save_pool(stage.world.pool("pool"))
+    stage.world.save_node(node)
+    other = Stage()
+    other.world.restore(iter(stage.world.take_changes()))
+    reports.wake(other.world, other.now)
+    other.boot()
+    return other
+
+
+def _running(stage: Stage) -> Task:
+    task = stage.task()
+    stage.settle()
+    return task
+
+
+def _pool() -> dict[str, Any]:
+    return dict(POOL)
+
+
+def _ports(stage: Stage, node: Node) -> list[int]:
+    found = document(stage.do(nodes.get_node, "pool", node.id))
+    return [endpoint["frontendPort"] for endpoint in found["endpointConfiguration"]["inboundEndpoints"]]
+
+
+def _refused(stage: Stage, nat_pools: list[dict[str, object]]) -> None:
+    network = {"endpointConfiguration": {"inboundNATPools": nat_pools}}
+    with pytest.raises(Fault, match="InvalidPropertyValue"):
+        stage.do(pools.create_pool, body={**_pool(), "networkConfiguration": network})
+
+
+def _slow(stage: Stage, seconds: float) -> None:
+    stage.world.injections.add(Injection(kind="allocation-slow", seconds=seconds))

@@ -1,0 +1,88 @@
+"""containerRunOptions are read as docker reads them, and made to fit a node that is a container itself."""
+
+from __future__ import annotations
+
+import pytest
+
+from batchtrain.emulator.machine.run_options import Fitted, Node, Refused, fit, options
+
+NODE = Node("n0de", lambda path: path.replace("/mnt/tasks", "/data/node"), lambda path: path == "/dev/null")
+
+
+def arguments(text: str) -> tuple[str, ...]:
+    return fit(text, NODE).arguments[1:]
+
+
+@pytest.mark.parametrize(
+    ("text", "read"),
+    [
+        ("--shm-size=1g", [("--shm-size", "1g")]),
+        ("--shm-size 1g --rm", [("--shm-size", "1g"), ("--rm", None)]),
+        ("-e A='b c' -eX=1", [("--env", "A=b c"), ("--env", "X=1")]),
+        ("-it -v /a:/b", [("--interactive", None), ("--tty", None), ("--volume", "/a:/b")]),
+        ("--privileged=true --ulimit memlock=-1:-1", [("--privileged", "true"), ("--ulimit", "memlock=-1:-1")]),
+        ("--env -p", [("--env", "-p")]),
+        ("", []),
+    ],
+)
+def test_options_are_read_as_docker_reads_them(text: str, read: list[tuple[str, str | None]]) -> None:
+    assert list(options(text)) == read
+
+
+@pytest.mark.parametrize("text", ["image", "--", "-d", "--volume", "-v", "--label 'x"])
+def test_what_docker_create_would_not_take_is_refused(text: str) -> None:
+    with pytest.raises(Refused):
+        list(options(text))
+
+
+@pytest.mark.parametrize(
+    ("text", "network"),
+    [
+        ("", "container:n0de"),
+        ("--net=host", "container:n0de"),
+        ("--network host", "container:n0de"),
+        ("--network=none", "none"),
+    ],
+)
+def test_a_container_joins_the_nodes_network_as_it_would_its_hosts(text: str, network: str) -> None:
+    assert fit(text, NODE).arguments == (f"--network={network}",)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["-p 80:80", "--publish=80", "-P", "--hostname=a", "-h a", "--name x", "--dns=1.1.1.1", "--device=/dev/none"],
+)
+def test_what_is_the_nodes_matter_is_left_out_and_said(text: str) -> None:
+    fitted = fit(f"{text} --init", NODE)
+    assert fitted.arguments[1:] == ("--init",)
+    assert len(fitted.left_out) == 1
+    assert fitted.left_out[0][1]
+
+
+def test_a_device_of_this_machine_stays() -> None:
+    assert arguments("--device=/dev/null:/dev/zero:r") == ("--device=/dev/null:/dev/zero:r",)
+
+
+def test_removing_the_container_is_the_services_own_matter() -> None:
+    assert fit("--rm", NODE) == Fitted(("--network=container:n0de",))
+
+
+def test_the_entry_point_is_told_apart() -> None:
+    assert fit("--entrypoint python3", NODE).entrypoint == "python3"
+    assert fit("--entrypoint=", NODE).entrypoint == ""
+    assert fit("", NODE).entrypoint is None
+
+
+@pytest.mark.parametrize(
+    ("text", "bind"),
+    [
+        ("-v /mnt/tasks/shared:/x:ro", "--volume=/data/node/shared:/x:ro"),
+        ("-v named:/x", "--volume=named:/x"),
+        ("-v /anonymous", "--volume=/anonymous"),
+        ("--mount type=bind,src=/mnt/tasks,dst=/x", "--mount=type=bind,src=/data/node,dst=/x"),
+        ("--mount type=volume,src=/mnt/tasks,dst=/x", "--mount=type=volume,src=/mnt/tasks,dst=/x"),
+        ("--env-file /mnt/tasks/e", "--env-file=/data/node/e"),
+    ],
+)
+def test_a_path_of_the_nodes_is_found_on_the_machine(text: str, bind: str) -> None:
+    assert arguments(text) == (bind,)

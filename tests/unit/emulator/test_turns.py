@@ -1,0 +1,342 @@
+"""Who runs first, and who gives way: priorities, preemption, gangs that wait, affinity, rests between tries."""
+
+from __future__ import annotations
+
+import pytest
+
+from batchtrain.emulator import jobs, reports, scheduler, tasks, wire
+from batchtrain.emulator.machine.types import Exit
+from batchtrain.emulator.records import Task
+from tests.emulation import Stage
+
+
+@pytest.fixture
+def stage() -> Stage:
+    return Stage()
+
+
+def job(stage: Stage, job_id: str, **more: object) -> None:
+    stage.do(jobs.create_job, body={"id": job_id, "poolInfo": {"poolId": "pool"}, **more})
+
+
+def task(stage: Stage, job_id: str, task_id: str, **more: object) -> Task:
+    stage.do(tasks.create_task, job_id, body={"id": task_id, "commandLine": "x", **more})
+    return stage.world.jobs[job_id].tasks[task_id]
+
+
+def gang(stage: Stage, job_id: str, task_id: str, instances: int) -> Task:
+    settings = {"numberOfInstances": instances, "coordinationCommandLine": "c"}
+    return task(stage, job_id, task_id, multiInstanceSettings=settings)
+
+
+def running(stage: Stage, job_id: str) -> list[str]:
+    return [one.id for one in stage.world.jobs[job_id].running.values()]
+
+
+# Jobs beside each other
+
+
+def test_jobs_of_one_priority_share_a_pool_evenly(stage: Stage) -> None:
+    stage.pool(4)
+    for job_id in ("a", "b"):
+        job(stage, job_id)
+        for number in range(6):
+            task(stage, job_id, f"t{number}")
+    stage.settle()
+    assert [len(running(stage, job_id)) for job_id in ("a", "b")] == [2, 2]
+    stage.exits(stage.world.jobs["a"].tasks["t0"])
+    stage.exits(stage.world.jobs["a"].tasks["t1"])
+    assert [len(running(stage, job_id)) for job_id in ("a", "b")] == [2, 2]
+
+
+def test_a_pool_that_prefers_the_oldest_job_serves_it_first(stage: Stage) -> None:
+    stage.pool(2, taskSchedulingPolicy={"nodeFillType": "Spread", "jobDefaultOrder": "creationtime"})
+    for job_id in ("a", "b"):
+        job(stage, job_id)
+        for number in range(2):
+            task(stage, job_id, f"t{number}")
+    stage.settle()
+    assert [len(running(stage, job_id)) for job_id in ("a", "b")] == [2, 0]
+
+
+# Preemption
+
+
+def test_a_more_urgent_job_takes_slots_from_one_that_allows_it(stage: Stage) -> None:
+    stage.pool(2)
+    job(stage, "low", allowTaskPreemption=True)
+    first, second = task(stage, "low", "a"), task(stage, "low", "b")
+    stage.settle()
+    stage.later()
+    job(stage, "high", priority=1)
+    urgent = task(stage, "high", "u")
+    assert [type(effect) for effect in stage.end_scopes()] == [scheduler.RunApplication]
+    assert urgent.state == "running"
+    assert sorted((one.state, one.requeues) for one in (first, second)) == [("active", 1), ("running", 0)]
+
+
+@pytest.mark.parametrize(
+    ("low", "high"),
+    [({}, {"priority": 1}), ({"allowTaskPreemption": True}, {"priority": 0})],
+    ids=["not allowed", "no more urgent"],
+)
+def test_nobody_gives_way_who_need_not(stage: Stage, low: dict[str, object], high: dict[str, object]) -> None:
+    stage.pool(1)
+    job(stage, "low", **low)
+    first = task(stage, "low", "a")
+    stage.settle()
+    job(stage, "high", **high)
+    task(stage, "high", "u")
+    assert (stage.settle(), first.state) == ([], "running")
+
+
+def test_no_more_give_way_than_are_needed(stage: Stage) -> None:
+    stage.pool(3)
+    job(stage, "low", allowTaskPreemption=True)
+    for number in range(3):
+        task(stage, "low", f"t{number}")
+    stage.settle()
+    job(stage, "high", priority=1, maxParallelTasks=2)
+    for number in range(5):
+        task(stage, "high", f"u{number}")
+    stage.end_scopes()
+    assert (len(running(stage, "high")), len(running(stage, "low"))) == (2, 1)
+    assert sum(one.requeues for one in stage.world.jobs["low"].tasks.values()) == 2
+
+
+def test_nobody_else_gives_way_while_one_is_still_leaving(stage: Stage) -> None:
+    stage.pool(2)
+    job(stage, "low", allowTaskPreemption=True)
+    leaving = [task(stage, "low", f"t{number}") for number in range(2)]
+    stage.settle()
+    job(stage, "high", priority=1)
+    task(stage, "high", "u")
+    stage.settle()
+    stage.world.touch_pool("pool")
+    stage.settle()
+    assert sorted(one.verdict for one in leaving) == ["", "requeue"]
+
+
+def test_the_latest_of_the_least_urgent_gives_way(stage: Stage) -> None:
+    stage.pool(1, taskSlotsPerNode=3)
+    for job_id, priority in (("lowest", -2), ("low", -1)):
+        job(stage, job_id, priority=priority, allowTaskPreemption=True)
+    old = task(stage, "lowest", "old")
+    stage.settle()
+    stage.later()
+    young, other = task(stage, "lowest", "young"), task(stage, "low", "other")
+    stage.settle()
+    job(stage, "high")
+    task(stage, "high", "u")
+    stage.end_scopes()
+    assert [one.state for one in (old, young, other)] == ["running", "active", "running"]
+
+
+def test_a_gang_can_make_room_for_itself(stage: Stage) -> None:
+    stage.gang_pool(3)
+    job(stage, "low", allowTaskPreemption=True)
+    for number in range(3):
+        task(stage, "low", f"t{number}")
+    stage.settle()
+    job(stage, "high", priority=1)
+    urgent = gang(stage, "high", "g", 2)
+    stage.end_scopes()
+    assert (urgent.state, len(running(stage, "low"))) == ("running", 1)
+
+
+def test_what_became_free_for_a_more_urgent_task_is_not_given_back_while_it_waits_for_more(stage: Stage) -> None:
+    stage.pool(1, taskSlotsPerNode=2)
+    job(stage, "low", allowTaskPreemption=True)
+    low = [task(stage, "low", f"t{number}") for number in range(2)]
+    stage.settle()
+    job(stage, "high", priority=1)
+    urgent = task(stage, "high", "u", requiredSlots=2)
+    stage.settle()
+    reports.scope_ended(stage.world, low[0], low[0].run, 0, stage.now)
+    assert stage.settle() == []
+    assert (low[0].state, low[0].requeues, urgent.state) == ("active", 1, "active")
+    reports.scope_ended(stage.world, low[1], low[1].run, 0, stage.now)
+    stage.settle()
+    assert urgent.state == "running"
+
+
+# Gangs that wait
+
+
+def test_a_waiting_gang_does_not_starve_behind_a_stream_of_single_tasks(stage: Stage) -> None:
+    stage.gang_pool(2)
+    stage.job()
+    singles = [stage.task(f"s{number}") for number in range(2)]
+    stage.settle()
+    waiting = stage.task("g", multiInstanceSettings={"numberOfInstances": 2, "coordinationCommandLine": "c"})
+    later = [stage.task(f"l{number}") for number in range(4)]
+    stage.settle()
+    stage.exits(singles[0])
+    assert (waiting.state, [one.state for one in later]) == ("active", ["active"] * 4)
+    stage.exits(singles[1])
+    assert (waiting.state, [one.state for one in later]) == ("running", ["active"] * 4)
+
+
+def test_a_gang_for_which_there_are_too_few_nodes_holds_nobody_up(stage: Stage) -> None:
+    (node, *_) = stage.gang_pool(2)
+    stage.disable_node(node)
+    stage.settle()
+    stage.job()
+    waiting, single = stage.gang(2), stage.task("single")
+    stage.settle()
+    assert (waiting.state, single.state) == ("active", "running")
+
+
+def test_a_gang_that_waits_for_its_own_job_manager_s_node_holds_nobody_up(stage: Stage) -> None:
+    stage.gang_pool(2)
+    job(stage, "a", **manager())
+    stage.settle()
+    waiting, single = gang(stage, "a", "g", 2), task(stage, "a", "single")
+    stage.settle()
+    assert (waiting.state, single.state) == ("active", "running")
+
+
+def test_less_urgent_jobs_wait_for_a_gang_too(stage: Stage) -> None:
+    stage.gang_pool(2)
+    job(stage, "a")
+    first = task(stage, "a", "first")
+    stage.settle()
+    gang(stage, "a", "g", 2)
+    job(stage, "b", priority=-1)
+    lesser = task(stage, "b", "lesser")
+    stage.settle()
+    assert lesser.state == "active"
+    stage.exits(first)
+    assert running(stage, "a") == ["g"]
+
+
+# Affinity
+
+
+def test_a_task_gets_the_node_it_has_an_affinity_to_if_that_is_free(stage: Stage) -> None:
+    *_, last = stage.pool(3)
+    stage.job()
+    wanted = {"affinityInfo": {"affinityId": f"TVM:{last.id}"}}
+    first, second = stage.task("a", **wanted), stage.task("b", **wanted)
+    stage.settle()
+    assert first.instances[0].node == last.id
+    assert second.state == "running" and second.instances[0].node != last.id
+
+
+# The job manager
+
+
+def manager(**more: object) -> dict[str, object]:
+    return {"jobManagerTask": {"id": "m", "commandLine": "manage", **more}}
+
+
+def test_a_job_manager_is_a_task_of_its_job_and_ends_it(stage: Stage) -> None:
+    stage.pool(2)
+    stage.job(**manager())
+    other = stage.task("other")
+    stage.settle()
+    managing = stage.world.jobs["job"].tasks["m"]
+    assert (managing.state, other.state) == ("running", "running")
+    stage.exits(managing, 1)
+    reports.scope_ended(stage.world, other, other.run, 0, stage.now)
+    stage.settle()
+    job_record = stage.world.jobs["job"].record
+    assert (job_record.state, job_record.reason, other.state) == ("completed", "JMComplete", "completed")
+
+
+def test_a_job_manager_may_leave_its_job_alone(stage: Stage) -> None:
+    stage.pool(1)
+    stage.job(**manager(killJobOnCompletion=False))
+    stage.settle()
+    stage.exits(stage.world.jobs["job"].tasks["m"])
+    assert stage.world.jobs["job"].record.state == "active"
+
+
+@pytest.mark.parametrize(("exclusive", "state"), [(True, "active"), (False, "running")])
+def test_a_job_manager_has_its_node_for_itself_unless_it_shares(stage: Stage, exclusive: bool, state: str) -> None:
+    stage.pool(1, taskSlotsPerNode=2)
+    stage.job(**manager(runExclusive=exclusive))
+    other = stage.task("other")
+    stage.settle()
+    assert (stage.world.jobs["job"].tasks["m"].state, other.state) == ("running", state)
+    stage.do(jobs.create_job, body={"id": "next", "poolInfo": {"poolId": "pool"}, **manager()})
+    stage.settle()
+    assert stage.world.jobs["next"].tasks["m"].state == "active"
+
+
+def test_a_job_manager_that_must_not_be_on_a_spot_node_waits_for_a_dedicated_one(stage: Stage) -> None:
+    stage.pool(0, targetLowPriorityNodes=1)
+    stage.job(**manager(allowLowPriorityNode=False))
+    other = stage.task("other")
+    stage.settle()
+    assert (stage.world.jobs["job"].tasks["m"].state, other.state) == ("active", "running")
+
+
+def test_a_job_manager_that_cannot_be_is_refused_with_its_job(stage: Stage) -> None:
+    with pytest.raises(Exception, match="InvalidPropertyValue"):
+        stage.job(**manager(requiredSlots=0))
+    assert stage.world.jobs == {}
+
+
+def test_a_job_manager_takes_its_retries_from_the_job(stage: Stage) -> None:
+    stage.job(constraints={"maxTaskRetryCount": 2}, **manager())
+    assert stage.world.jobs["job"].tasks["m"].max_retries == 2
+
+
+# Tries without limit
+
+
+def test_a_task_that_is_tried_without_limit_rests_longer_and_longer(stage: Stage) -> None:
+    stage.pool(1)
+    stage.job()
+    endless, other = stage.task(constraints={"maxTaskRetryCount": -1}), stage.task("other")
+    stage.settle()
+    stage.exits(other) if other.state == "running" else None
+    rests = []
+    for _ in range(14):
+        while endless.state != "running":
+            assert stage.world.next_deadline() is not None
+            before = stage.now
+            stage.now = stage.world.next_deadline() or 0
+            rests.append((stage.now - before) // wire.SECOND)
+            stage.settle()
+        stage.exits(endless, 1)
+        if other.state == "running":
+            stage.exits(other)
+    assert rests == [1, 2, 4, 8, 16, 32, 60, 60]
+
+
+def test_a_task_that_rests_can_be_terminated_and_is_not_started_again(stage: Stage) -> None:
+    stage.pool(1)
+    stage.job()
+    endless = stage.task(constraints={"maxTaskRetryCount": -1})
+    stage.settle()
+    for _ in range(6):
+        stage.exits(endless, 1)
+    assert endless.state == "active"
+    stage.do(tasks.terminate_task, "job", "task")
+    stage.later(120)
+    assert (stage.settle(), endless.state) == ([], "completed")
+
+
+def test_after_a_restart_nobody_rests(stage: Stage) -> None:
+    stage.pool(1)
+    stage.job()
+    endless = stage.task(constraints={"maxTaskRetryCount": -1})
+    stage.settle()
+    for _ in range(6):
+        stage.exits(endless, 1)
+    reports.wake(stage.world, stage.now)
+    stage.boot()
+    assert endless.state == "running"
+
+
+def test_a_finite_number_of_tries_knows_no_rest(stage: Stage) -> None:
+    stage.pool(1)
+    stage.job()
+    finite = stage.task(constraints={"maxTaskRetryCount": 20})
+    stage.settle()
+    for _ in range(20):
+        reports.application_ended(stage.world, finite, finite.run, Exit(1), stage.now)
+        stage.end_scopes()
+    assert (finite.state, finite.retries) == ("running", 20)
