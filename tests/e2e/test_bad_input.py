@@ -77,8 +77,13 @@ def test_a_missing_file_is_named(recipe: Path, batchtrain: Any) -> None:
     (recipe / "jobs.yaml").unlink()
     assert (
         "a jobs.yaml with `job_specifications` is missing"
-        in batchtrain("config", "validate", str(recipe), code=2).stderr
+        in batchtrain("jobs", "add", str(recipe), "--local", code=2).stderr
     )
+
+
+def test_a_pool_alone_is_valid_and_the_files_that_were_read_are_named(recipe: Path, batchtrain: Any) -> None:
+    (recipe / "jobs.yaml").unlink()
+    assert "is valid (pool.yaml)" in batchtrain("config", "validate", str(recipe)).stdout.replace("config.yaml, ", "")
 
 
 def test_problems_are_json_on_request(recipe: Path, batchtrain: Any) -> None:

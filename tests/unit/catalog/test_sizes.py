@@ -9,6 +9,7 @@ from datetime import date
 import pytest
 
 from batchtrain.catalog import sizes
+from batchtrain.catalog.likeness import mistakes
 from batchtrain.catalog.sizes import SIZES, VmSize
 
 
@@ -32,6 +33,35 @@ def test_an_unknown_name_is_none_and_has_near_ones() -> None:
     assert sizes.find("STANDARD_NC24X") is None
     assert "Standard_NC24r" in sizes.nearest("STANDARD_NC24RR")
     assert sizes.nearest("a house by the sea") == ()
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("ND96irs_H100_v5", "Standard_ND96isr_H100_v5"),
+        ("STANDARD_D4S_V55", "Standard_D4s_v5"),
+        ("STANDARD_DC4AS_V7", "Standard_DC4as_v5"),
+    ],
+)
+def test_swapped_and_mistaken_letters_lead_to_the_size_that_was_meant(name: str, meant: str) -> None:
+    assert sizes.nearest(name)[0] == meant
+
+
+@pytest.mark.parametrize("name", ["M999zz_v9", "QX12z_v9", "Z777"])
+def test_a_name_that_is_like_none_has_no_near_one(name: str) -> None:
+    assert sizes.nearest(name) == ()
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "count"),
+    [("abc", "abc", 0), ("acb", "abc", 1), ("ab", "abc", 1), ("axc", "abc", 1), ("", "ab", 2)],
+)
+def test_mistakes_are_counted(one: str, other: str, count: int) -> None:
+    assert mistakes(one, other) == mistakes(other, one) == count
+
+
+def test_what_was_taken_away_before_the_tables_were_read_is_gone() -> None:
+    assert [sizes.gone(named(name)) for name in ("NC24r", "D4_v3", "D4s_v5")] == [True, False, False]
 
 
 def test_nc24r_has_four_k80_and_network_direct() -> None:
@@ -81,6 +111,24 @@ def test_t4_sizes_have_gpus_and_no_infiniband() -> None:
         ("Standard_E4s_v5", 4, 32),
         ("Standard_E64s_v3", 64, 432),
         ("Standard_HB120-16rs_v3", 16, 448),
+        ("Standard_A0", 1, 0.75),
+        ("Standard_B2ms", 2, 8),
+        ("Standard_GS5-16", 16, 448),
+        ("Standard_L80s_v2", 80, 640),
+        ("Standard_M128ms", 128, 3892),
+        ("Standard_M64-32bds_1_v3", 32, 1397),
+        ("Standard_M64dms_v2", 64, 1792),
+        ("Standard_M832is_16_v3", 832, 15200),
+        ("Standard_FX48mds", 48, 1008),
+        ("Standard_FX96-24ms_v2", 24, 1832),
+        ("Standard_DC96as_v5", 96, 384),
+        ("Standard_DC4es_v6", 4, 16),
+        ("Standard_EC96ads_v5", 96, 672),
+        ("Standard_NP40s", 40, 672),
+        ("Standard_D372s_v7", 372, 1488),
+        ("Standard_DS11-1_v2", 1, 14),
+        ("Standard_E8-2ads_v5", 2, 64),
+        ("Standard_E128-64s_v6", 64, 1024),
     ],
 )
 def test_cores_and_memory_of_ordinary_and_constrained_sizes(name: str, cores: int, memory: float) -> None:
@@ -114,12 +162,17 @@ def test_a_size_without_a_retirement_date_is_its_own_successor() -> None:
     assert sizes.today_for(named("Standard_D4s_v5")) == ("Standard_D4s_v5", None, "")
 
 
+OLD_CPU = ("Standard_D1_v2", "Standard_D11_v2", "Standard_F8s_v2", "Standard_DC8_v2", "Standard_M192ims_v2")
+
+
 def test_a_cpu_size_is_followed_by_one_that_holds_as_much() -> None:
-    found = {name: sizes.today_for(named(name)) for name in ("Standard_D1_v2", "Standard_D11_v2", "Standard_F8s_v2")}
+    found = {name: sizes.today_for(named(name)) for name in OLD_CPU}
     assert {name: one.today for name, one in found.items()} == {
         "Standard_D1_v2": "Standard_D2s_v5",
         "Standard_D11_v2": "Standard_E2s_v5",
         "Standard_F8s_v2": "Standard_D8s_v5",
+        "Standard_DC8_v2": "Standard_DC8as_v6",
+        "Standard_M192ims_v2": "Standard_M416s_6_v3",
     }
 
 
