@@ -173,7 +173,7 @@ def _run(world: World, job: JobBook, task: Task, number: int, spec: Document) ->
         image=spec.get("containerSettings", {}).get("imageName"),
         elevated=_elevated(spec, book),
         packages=applications.packages(world, _references(spec)),
-        container=container(spec, {**book.record.logins, **task.logins}),
+        container=container(spec, {**book.record.logins, **(task.logins or {})}),
     )
 
 

@@ -57,8 +57,8 @@ def satisfy(book: JobBook, task: Task) -> None:
 
 
 def satisfy_key(book: JobBook, key: str) -> None:
-    """A dependency is met: the tasks with nothing else to wait for get in line."""
-    if key in book.satisfied:
+    """A dependency is met: the tasks with nothing else to wait for get in line. Most jobs have none: nothing is kept."""
+    if key in book.satisfied or not book.record.spec.get("usesTaskDependencies"):
         return
     book.satisfied.add(key)
     waiting = book.dependants.pop(key, [])

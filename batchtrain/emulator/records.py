@@ -13,7 +13,7 @@ import msgspec
 Document = dict[str, Any]
 
 
-class Record(msgspec.Struct, omit_defaults=True, eq=False, kw_only=True):
+class Record(msgspec.Struct, omit_defaults=True, eq=False, kw_only=True, gc=False):
     """What every record has; `seq` orders records of a kind and is never used again."""
 
     id: str
@@ -131,7 +131,7 @@ class JobSchedule(Record):
     forced: bool = False
 
 
-class NodeRun(msgspec.Struct, omit_defaults=True, eq=False, kw_only=True):
+class NodeRun(msgspec.Struct, omit_defaults=True, eq=False, kw_only=True, gc=False):
     """A job's preparation or release task on one node; `phase` is a key of `states.NODE_RUN`."""
 
     phase: str = "due"
@@ -165,7 +165,7 @@ class Met(Record):
     job: int
 
 
-class Instance(msgspec.Struct, omit_defaults=True, eq=False, kw_only=True):
+class Instance(msgspec.Struct, omit_defaults=True, eq=False, kw_only=True, gc=False):
     """One node's part in a run of a task; `phase` is a key of `states.INSTANCE`."""
 
     node: str
@@ -213,7 +213,7 @@ class Task(Record):
     """Whether it is its job's job manager task."""
     exclusive: bool = False
     """Whether nothing else runs on its node meanwhile."""
-    logins: dict[str, str] = {}
+    logins: dict[str, str] | None = None
     """The password of its registry, by server; no document has it."""
     affinity: str = ""
     """Id of the node it would like best."""

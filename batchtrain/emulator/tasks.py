@@ -108,7 +108,7 @@ def add(world: World, book: JobBook, entry: object, now: int) -> Task:
         max_retries=constraints["maxTaskRetryCount"],
         wall_clock=_limit(constraints["maxWallClockTime"]),
         affinity=_node_of(spec.get("affinityInfo", {}).get("affinityId", "")),
-        logins=logins,
+        logins=logins or None,
     )
     world.stamp(task, now)
     world.add_task(book, task)

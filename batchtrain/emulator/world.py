@@ -668,7 +668,8 @@ class World:
 
     def _index_task(self, book: JobBook, task: Task) -> None:
         book.gangs = book.gangs or task.gang > 0
-        book.tasks[task.id.lower()] = task
+        key = task.id.lower()
+        book.tasks[task.id if task.id == key else key] = task  # mostly one string serves for both
         book.order.append(task)
         book.count(task, +1)
 

@@ -11,7 +11,7 @@ grace=${1:-0.5}
 case $grace in .*) grace=0$grace ;; esac
 here=${0%/*}
 # Nodes that the emulator runs as plain processes share a file system: $2 is then the primary's root.
-[ -z "${BATCHTRAIN_EMULATED_NODE-}" ] || [ -z "${2-}" ] || here=$BATCHTRAIN_EMULATED_NODE${here#"$2"}
+case ${2:+${BATCHTRAIN_EMULATED_NODE-}} in /*) here=$BATCHTRAIN_EMULATED_NODE${here#"$2"} ;; esac
 cd "$here/ranks" 2>/dev/null || exit 0
 
 print_what_is_known() {

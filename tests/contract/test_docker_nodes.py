@@ -8,6 +8,8 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -366,24 +368,52 @@ def test_a_gang_that_is_terminated_leaves_no_container_on_any_node(account: Acco
     wait_for(lambda: task_containers(account.data_dir) == [])
 
 
-@pytest.mark.mpi
-def test_a_recipe_trains_in_two_containers_through_their_sshds(image: str, tmp_path: Path, root: Path) -> None:
+def run_recipe(image: str, recipe: Path, folder: Path) -> subprocess.CompletedProcess[str]:
+    """As a person would, with the recipe's image on the engine; nothing is left of it afterwards."""
     containers.docker("tag", image, "example/openmpi:digits")
-    environment = {**os.environ, "BATCHTRAIN_EMULATOR_DIR": str(tmp_path / "emulator")}
+    environment = {**os.environ, "BATCHTRAIN_EMULATOR_DIR": str(folder / "emulator")}
+    command = [Path(sys.executable).parent / "batchtrain", "run", recipe, "--local"]
     try:
         done = subprocess.run(
-            [Path(sys.executable).parent / "batchtrain", "run", root / "recipes/mpi4py-OpenMPI", "--local"],
-            env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False,
-        )  # fmt: skip
+            command, env=environment, cwd=folder, capture_output=True, text=True, timeout=300, check=False
+        )
     finally:
         containers.docker("rmi", "example/openmpi:digits")
-        server.stop(tmp_path / "emulator")
+        server.stop(folder / "emulator")
+    assert containers.left_behind(folder / "emulator") == []
+    return done
+
+
+@pytest.mark.mpi
+def test_a_recipe_trains_in_two_containers_through_their_sshds(image: str, tmp_path: Path, root: Path) -> None:
+    done = run_recipe(image, root / "recipes/mpi4py-OpenMPI", tmp_path)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
     accuracy = float(done.stdout.partition("test accuracy ")[2].split()[0])
     assert accuracy >= 0.95
     hosts = {line.split(" host ")[1].split()[0] for line in done.stdout.splitlines() if " host " in line}
     assert len(hosts) == 2
-    assert containers.left_behind(tmp_path / "emulator") == []
+
+
+FAILING = """
+import os, time
+from mpi4py import MPI
+MPI.COMM_WORLD.barrier()
+MPI.COMM_WORLD.Get_rank() == {rank} and os._exit(7)
+time.sleep(60)
+"""
+
+
+@pytest.mark.mpi
+@pytest.mark.parametrize("rank", [0, 3])
+def test_a_rank_that_dies_in_its_container_ends_the_gang_and_is_named(
+    image: str, tmp_path: Path, root: Path, rank: int
+) -> None:
+    recipe = tmp_path / "recipe"
+    shutil.copytree(root / "recipes/mpi4py-OpenMPI", recipe)
+    (recipe / "src/train.py").write_text(FAILING.format(rank=rank))
+    done = run_recipe(image, recipe, tmp_path)
+    assert done.returncode == 10, done.stderr[-2000:]
+    assert re.search(rf"rank {rank} on node tvmps_\w+ \(10\.[\d.]+\) exited with code 7", done.stderr)
 
 
 # --- registries -----------------------------------------------------------------------------------------------------

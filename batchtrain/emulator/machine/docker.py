@@ -10,27 +10,26 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
-import ipaddress
 import itertools
 import logging
 import os
 import shutil
-import stat
 import tempfile
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from batchtrain.emulator.machine import engine as engines
-from batchtrain.emulator.machine import failures, handover, hold, run_options
+from batchtrain.emulator.machine import failures, handover, hold, network, run_options
+from batchtrain.emulator.machine.contained import Here, fits_a_line
 from batchtrain.emulator.machine.engine import Engine, EngineError
 from batchtrain.emulator.machine.image_store import ImageStore
+from batchtrain.emulator.machine.leftovers import LABEL, filters, remove, sweep, sweep_forgotten
 from batchtrain.emulator.machine.output import Copy
-from batchtrain.emulator.machine.types import Container, Exit, Login, NodeLost, NodeSpec, NodeUnfit, NodeUp, Run
+from batchtrain.emulator.machine.types import Exit, Login, NodeLost, NodeSpec, NodeUnfit, NodeUp, Run
 
 logger = logging.getLogger("batchtrain.emulator.machine")
 
-LABEL = "batchtrain.emulator"
 NODE_IMAGE = "batchtrain/node"
 NODE_TAG = "1"
 NODE_ROOT = "/node"
@@ -40,27 +39,6 @@ DRAIN_SECONDS = 2.0
 """How long the output of a container that has ended is waited for."""
 HELD_DRAIN_SECONDS = 0.1
 """The same for a command in a container that stays: what it left in the background may hold its output open."""
-MARKER = "BATCHTRAIN_EMULATED_NODE"
-MAX_SUBNETS = 64
-LONGEST_LINE = 50_000
-
-ENVIRONMENT = {
-    MARKER: "container",
-    "I_MPI_THREAD_YIELD": "3",
-    "I_MPI_PIN": "0",
-    "OMPI_MCA_mpi_yield_when_idle": "1",
-}
-"""What a task's container knows beside its own environment: more ranks than cores is normal here (see `process`)."""
-
-SOURCES = {
-    "Shared": "AZ_BATCH_NODE_SHARED_DIR",
-    "Startup": "AZ_BATCH_NODE_STARTUP_DIR",
-    "VfsMounts": "AZ_BATCH_NODE_MOUNTS_DIR",
-    "Task": "AZ_BATCH_TASK_DIR",
-    "JobPrep": "AZ_BATCH_JOB_PREP_DIR",
-    "Applications": "",
-}
-"""What containerHostBatchBindMounts may name, and the variable that says where it is."""
 
 
 class Joined(NamedTuple):
@@ -132,7 +110,7 @@ class ContainerNodes:
         engine, _ = await engines.find()
         if engine is not None:
             with contextlib.suppress(EngineError):
-                if removed := await _sweep(engine, self._label):
+                if removed := await sweep(engine, self._label):
                     logger.warning("removed %d containers that an earlier emulator left behind", removed)
 
     async def _ready(self) -> bool:
@@ -157,8 +135,8 @@ class ContainerNodes:
             return True
 
     async def _set_up(self, engine: Engine) -> None:
-        await _sweep(engine, self._label)
-        await _sweep_forgotten(engine)
+        await sweep(engine, self._label)
+        await sweep_forgotten(engine)
         await _node_image(engine)
         self._subnet = ""
         program = self._data_dir / "machine" / hold.NAME
@@ -172,7 +150,7 @@ class ContainerNodes:
 
     async def _watch(self, engine: Engine, listening: asyncio.Future[None]) -> None:
         """Hear of every container and executed command that ends; when the engine is heard no more, all nodes are."""
-        query = {"filters": _filters(label=[self._label], event=["die", "exec_die"])}
+        query = {"filters": filters(label=[self._label], event=["die", "exec_die"])}
         try:
             reader, writer = await engine.stream("GET", "/events", query=query)
         except EngineError as error:
@@ -237,9 +215,9 @@ class ContainerNodes:
                 return
             _settle(node.lost)
             ids = [made.id for scope in node.scopes.values() for made in scope.made]
-            await asyncio.gather(*(_remove(self._engine, one) for one in ids))
+            await asyncio.gather(*(remove(self._engine, one) for one in ids))
             await self._take_over(self._engine, node)
-            await _remove(self._engine, node.container)
+            await remove(self._engine, node.container)
 
     async def _take_over(self, engine: Engine, node: _Node, below: str = "") -> None:
         """Make directories of root's in the node's own ones ours, from the outermost in."""
@@ -268,7 +246,7 @@ class ContainerNodes:
                 await self._watcher
         if self._engine is not None:
             with contextlib.suppress(EngineError):
-                await _sweep(self._engine, self._label)
+                await sweep(self._engine, self._label)
 
     @property
     def _network(self) -> str:
@@ -278,31 +256,9 @@ class ContainerNodes:
         """The node's address: its last two bytes are kept, the first two are the network's."""
         async with self._setting_up:
             if not self._subnet:
-                self._subnet = await self._make_network(engine, int(spec.address.split(".")[1]))
+                first = int(spec.address.split(".")[1])
+                self._subnet = await network.make(engine, self._network, self._data_dir, first)
         return ".".join([*self._subnet.split(".")[:2], *spec.address.split(".")[2:]])
-
-    async def _make_network(self, engine: Engine, first: int) -> str:
-        """A private network, on a part of 10.0.0.0/8 that this machine does not use."""
-        used = await _networks(engine)
-        candidates = (ipaddress.ip_network(f"10.{(first + more) % 256}.0.0/16") for more in range(MAX_SUBNETS))
-        for subnet in candidates:
-            if any(subnet.overlaps(other) for other in used):
-                continue
-            body = {
-                "Name": self._network,
-                "Driver": "bridge",
-                "CheckDuplicate": True,
-                "Labels": {LABEL: str(self._data_dir)},
-                "IPAM": {"Config": [{"Subnet": str(subnet)}]},
-            }
-            try:
-                await engine.ask("POST", "/networks/create", body)
-            except EngineError as error:
-                if "overlap" not in str(error):
-                    raise
-                continue
-            return str(subnet)
-        raise EngineError(0, f"10.0.0.0/8 has no free part among {MAX_SUBNETS}")
 
     async def _hold_network(self, engine: Engine, spec: NodeSpec, address: str, root: Path) -> tuple[str, Joined]:
         network = self._network
@@ -326,7 +282,7 @@ class ContainerNodes:
             await engine.ask("POST", f"/containers/{container}/start")
             about = await engine.ask("GET", f"/containers/{container}/json")
         except BaseException:
-            await _remove(engine, container)
+            await remove(engine, container)
             raise
         space, resolver = about["NetworkSettings"]["SandboxKey"], about["ResolvConfPath"]
         enter = os.getuid() == 0 and os.access(space, os.R_OK)
@@ -356,7 +312,7 @@ class ContainerNodes:
         scope ends. NodeLost when the node goes meanwhile."""
         node = self._node(node_id)
         scope = node.scopes.setdefault(run.scope, _Scope(run.directory))
-        here = _Here(run, up, tmp, self._data_dir)
+        here = Here(run, up, tmp, self._data_dir)
         try:
             return await self._first_of(node, self._execute(node, scope, here, program))
         except EngineError as error:
@@ -369,6 +325,7 @@ class ContainerNodes:
     async def _first_of(self, node: _Node, work: Any) -> Exit:
         """The work's outcome, or NodeLost when the node is lost before."""
         task: asyncio.Task[Exit] = asyncio.ensure_future(work)
+        task.add_done_callback(lambda done: done.cancelled() or done.exception())  # nobody may ask for it any more
         try:
             either: list[asyncio.Future[Any]] = [task, node.lost]
             await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
@@ -378,7 +335,7 @@ class ContainerNodes:
         finally:
             task.cancel()
 
-    async def _execute(self, node: _Node, scope: _Scope, here: _Here, program: list[str]) -> Exit:
+    async def _execute(self, node: _Node, scope: _Scope, here: Here, program: list[str]) -> Exit:
         run = here.run
         held = next((made for made in scope.made if made.held), None)
         assert node.spec.containers is not None
@@ -387,7 +344,7 @@ class ContainerNodes:
         made = await self._make(node, scope, here, program, held=False)
         return await self._follow(scope, here, made)
 
-    async def _make(self, node: _Node, scope: _Scope, here: _Here, program: list[str], *, held: bool) -> _Made:
+    async def _make(self, node: _Node, scope: _Scope, here: Here, program: list[str], *, held: bool) -> _Made:
         """Make a container and start it; a held one waits for what is executed in it. Raises _Failed."""
         assert self._engine is not None
         run = here.run
@@ -395,7 +352,7 @@ class ContainerNodes:
             if run.scope in node.ended:
                 raise _Failed(Exit(None, "TaskEnded", "the task ended before its command started"))
             try:
-                fitted = run_options.fit(_options(run), here.node(node.container))
+                fitted = run_options.fit(run.container.options if run.container else "", here.node(node.container))
             except run_options.Refused as error:
                 raise _Failed(Exit(None, "ContainerInvalidSettings", str(error))) from None
             _tell(node, fitted.left_out)
@@ -418,7 +375,7 @@ class ContainerNodes:
                 await self._start(made)
             return made
 
-    async def _follow(self, scope: _Scope, here: _Here, made: _Made) -> Exit:
+    async def _follow(self, scope: _Scope, here: Here, made: _Made) -> Exit:
         """A container's command, from its start to its end."""
         assert self._engine is not None
         about = await self._engine.ask("GET", f"/containers/{made.id}/json")
@@ -443,11 +400,11 @@ class ContainerNodes:
             raise _Failed(Exit(None, failures.of_start(str(error)), failures.said(str(error)),
                                container=await self._info(made.id))) from None  # fmt: skip
 
-    async def _in_held(self, node: _Node, scope: _Scope, here: _Here, program: list[str], held: _Made | None) -> Exit:
+    async def _in_held(self, node: _Node, scope: _Scope, here: Here, program: list[str], held: _Made | None) -> Exit:
         """Execute a command in the scope's container that stays."""
         assert self._engine is not None
         made = held or await self._make(node, scope, here, program, held=True)
-        body = {"AttachStdout": True, "AttachStderr": True, "Cmd": [*made.entrypoint, *program], "Env": _pairs(here)}
+        body = {"AttachStdout": True, "AttachStderr": True, "Cmd": [*made.entrypoint, *program], "Env": here.pairs()}
         command = (await self._engine.ask("POST", f"/containers/{made.id}/exec", body))["Id"]
         end = self._end_of(command)
         start = {"Detach": False, "Tty": False}
@@ -509,7 +466,7 @@ class ContainerNodes:
 
     async def _create(self, arguments: list[str], environment: dict[str, str]) -> str:
         """`docker create`: the options are docker's own, and nobody reads them as docker does. Raises _Failed."""
-        several = {name: value for name, value in environment.items() if not _fits_a_line(value)}
+        several = {name: value for name, value in environment.items() if not fits_a_line(value)}
         lines = "".join(f"{name}={value}\n" for name, value in environment.items() if name not in several)
         assert self._engine is not None
         with tempfile.TemporaryDirectory() as empty:
@@ -551,7 +508,7 @@ class ContainerNodes:
         with contextlib.suppress(EngineError):
             if await self._told(engine, made) and grace > 0:
                 await self._gone(engine, made, grace)
-        await _remove(engine, made.id)
+        await remove(engine, made.id)
         if (end := self._ends.pop(made.id, None)) and not end.done():  # it never ran, so nobody says that it ended
             end.set_result(failures.KILLED)
 
@@ -593,65 +550,6 @@ class _Failed(Exception):
         self.exit = exit
 
 
-class _Here:
-    """A run, in the words of its node's machine."""
-
-    def __init__(self, run: Run, up: NodeUp, tmp: Path, data_dir: Path) -> None:
-        assert run.container is not None
-        self.run, self.up, self.tmp = run, up, tmp
-        self.container: Container = run.container
-        self.image = run.container.image
-        self.hold = data_dir / "machine" / hold.NAME
-        self.stdout, self.stderr = (up.root / run.directory / name for name in ("stdout.txt", "stderr.txt"))
-        self.mounted = data_dir / "mounts"
-        self.environment = {**ENVIRONMENT, **run.environment}
-
-    def arguments(self) -> Iterable[str]:
-        yield from (f"--mount=type=bind,source={source},target={target}{more}" for source, target, more in self.binds())
-        if not self.container.image_directory:
-            yield f"--workdir={self.up.root_inside}/{self.run.directory}/wd"
-        yield "--user=0:0" if self.run.elevated else f"--user={os.getuid()}:{os.getgid()}"
-
-    def binds(self) -> Iterable[tuple[Path, str, str]]:
-        """(on the machine, in the container, options): all of the node's directory, or what was asked for."""
-        wanted = self.container.mounts
-        if self.mounted.is_dir() and (wanted is None or any(one.source == "VfsMounts" for one in wanted)):
-            yield self.mounted, str(self.mounted), ""  # what links of the node's fsmounts lead to
-        if wanted is None:
-            yield self.up.root, self.up.root_inside, ""
-            return
-        for mount in wanted:
-            inside = self.run.environment.get(SOURCES.get(mount.source, ""), "")
-            if mount.source == "Applications":
-                inside = f"{self.up.root_inside}/applications"
-            if inside:
-                yield Path(self.on_machine(inside)), inside, ",readonly" if mount.read_only else ""
-
-    def node(self, network: str) -> run_options.Node:
-        return run_options.Node(network, self.on_machine, _has_device)
-
-    def on_machine(self, path: str) -> str:
-        """What the node's processes call by this path."""
-        places = (
-            (self.up.root_inside, self.up.root),
-            ("/home/_azbatch", self.up.root / "home/_azbatch"),
-            ("/tmp", self.tmp),
-        )
-        for inside, place in places:
-            if f"{path}/".startswith(f"{inside}/"):
-                return f"{place}{path[len(inside) :]}"
-        return path
-
-
-def _options(run: Run) -> str:
-    return run.container.options if run.container else ""
-
-
-def _pairs(here: _Here) -> list[str]:
-    """The second command of a scope may have another environment than the first, whose container it is."""
-    return [f"{name}={value}" for name, value in here.environment.items()]
-
-
 def _logins(spec: NodeSpec) -> tuple[Login, ...]:
     return spec.containers.logins if spec.containers else ()
 
@@ -663,28 +561,10 @@ def _tell(node: _Node, left_out: Iterable[tuple[str, str]]) -> None:
             logger.warning("%s: run option %s is left out: %s", node.spec.node_id, option, why)
 
 
-def _fits_a_line(value: str) -> bool:
-    """Of docker's --env-file."""
-    return len(value) < LONGEST_LINE and not {"\n", "\r"} & set(value)
-
-
-def _has_device(path: str) -> bool:
-    """Also a directory of devices, such as /dev/infiniband."""
-    try:
-        mode = os.stat(path).st_mode  # noqa: PTH116 - beside stat's tests
-    except OSError:
-        return False
-    return stat.S_ISDIR(mode) or stat.S_ISCHR(mode) or stat.S_ISBLK(mode)
-
-
 def _info(container: str, state: dict[str, Any]) -> dict[str, str]:
     """The wire's containerInfo: as `docker inspect` has it."""
     found = {"containerId": container, "state": str(state.get("Status", ""))}
     return {**found, "error": state["Error"]} if state.get("Error") else found
-
-
-def _filters(**filters: list[str]) -> str:
-    return engines.compact(filters)
 
 
 def _short(data_dir: Path) -> str:
@@ -702,30 +582,6 @@ def _done() -> asyncio.Future[int]:
     return future
 
 
-async def _remove(engine: Engine, container: str) -> None:
-    """With its anonymous volumes; one that is gone, or going, is as good."""
-    with contextlib.suppress(EngineError):
-        await engine.ask("DELETE", f"/containers/{container}", query={"force": "1", "v": "1"})
-
-
-async def _sweep(engine: Engine, label: str) -> int:
-    """Remove every container and network with a label; how many containers there were."""
-    query = {"all": "1", "filters": _filters(label=[label])}
-    found = await engine.ask("GET", "/containers/json", query=query)
-    await asyncio.gather(*(_remove(engine, one["Id"]) for one in found))
-    for network in await engine.ask("GET", "/networks", query={"filters": _filters(label=[label])}):
-        with contextlib.suppress(EngineError):
-            await engine.ask("DELETE", f"/networks/{network['Id']}")
-    return len(found)
-
-
-async def _sweep_forgotten(engine: Engine) -> None:
-    """The same for emulators whose data directory is gone: they never start again."""
-    for network in await engine.ask("GET", "/networks", query={"filters": _filters(label=[LABEL])}):
-        if not Path(network["Labels"][LABEL]).exists():
-            await _sweep(engine, f"{LABEL}={network['Labels'][LABEL]}")
-
-
 async def _node_image(engine: Engine) -> None:
     """Make the image of the nodes' own containers, once an engine."""
     try:
@@ -735,27 +591,3 @@ async def _node_image(engine: Engine) -> None:
             raise
         query = {"fromSrc": "-", "repo": NODE_IMAGE, "tag": NODE_TAG, "message": "holds a node's network"}
         await engine.ask("POST", "/images/create", hold.image(), query=query)
-
-
-Network = ipaddress.IPv4Network
-
-
-async def _networks(engine: Engine) -> list[Network]:
-    """What the engine's networks and this machine's routes take up."""
-    found = [
-        entry["Subnet"]
-        for network in await engine.ask("GET", "/networks")
-        for entry in (network.get("IPAM") or {}).get("Config") or []
-        if ":" not in entry.get("Subnet", ":")
-    ]
-    return [*map(ipaddress.IPv4Network, found), *_routes()]
-
-
-def _routes() -> Iterable[Network]:
-    """The machine's own, but for the default one."""
-    with contextlib.suppress(OSError):
-        for line in Path("/proc/net/route").read_text().splitlines()[1:]:
-            fields = line.split()
-            target, mask = (int.from_bytes(bytes.fromhex(fields[at]), "little") for at in (1, 7))
-            if mask:
-                yield ipaddress.IPv4Network((target, bin(mask).count("1")))

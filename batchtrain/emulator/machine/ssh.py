@@ -143,7 +143,8 @@ def _log_in(peers: str, request: Request) -> int:
     rights = b"".join(fd.to_bytes(4, sys.byteorder) for fd in stdio)
     try:
         sent = connection.sendmsg([data], [(SOL_SOCKET, SCM_RIGHTS, rights)])
-        connection.sendall(data[sent:])
+        if sent < len(data):  # nothing is sent too, and fails where a quick session is over already
+            connection.sendall(data[sent:])
         if request.background and os.fork() != 0:
             return 0
         status = connection.recv(1)
