@@ -16,7 +16,7 @@ import sys
 import tarfile
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -150,6 +150,7 @@ def _prefix(name: str) -> Path | Missing:
         try:
             if not _ready(place):
                 _make(place, wanted)
+                _forget_former(name, place)
         except Missing as missing:
             return missing
     return place
@@ -169,7 +170,7 @@ def _make(place: Path, wanted: Environment) -> None:
     python = interpreter(wanted.python) if wanted.python else Path(sys.executable)
     if python is None:
         raise Missing(f"no CPython {wanted.python} on this machine, neither on PATH nor under pyenv")
-    _run("make a virtual environment", [python, "-m", "venv", "--clear", place])
+    _run("make a virtual environment", [str(python), "-m", "venv", "--clear", str(place)])
     for packages in filter(None, (wanted.tools, wanted.packages)):
         _pip(place, *packages)
     if wanted.late:
@@ -181,13 +182,21 @@ def _make(place: Path, wanted: Environment) -> None:
     (place / ".ready").touch()
 
 
+def _forget_former(name: str, place: Path) -> None:
+    """Delete what the environment was before its table entry changed; but not where other checkouts may use it."""
+    if not os.environ.get("BATCHTRAIN_TEST_ENVS"):
+        for former in home().glob(f"{name}-{'[0-9a-f]' * 8}"):
+            if former != place:
+                shutil.rmtree(former)
+
+
 def _pip(place: Path, *arguments: str, variables: Mapping[str, str] | None = None) -> None:
-    pip = [place / "bin" / "python", "-m", "pip", "install", "--quiet", "--no-input", *arguments]
+    pip = (str(place / "bin" / "python"), "-m", "pip", "install", "--quiet", "--no-input", *arguments)
     _run("pip install " + " ".join(arguments), pip, variables)
 
 
 def _run(
-    what: str, command: list[str | Path], variables: Mapping[str, str] | None = None, cwd: Path | None = None
+    what: str, command: Sequence[str | Path], variables: Mapping[str, str] | None = None, cwd: Path | None = None
 ) -> None:
     """Run to the end, or say what did not work by its last lines."""
     done = subprocess.run(
@@ -269,8 +278,18 @@ def _build_horovod(place: Path, horovod: Horovod, wheels: Path) -> None:
     _pip(place, "cloudpickle", "psutil", "pyyaml", "packaging", "cffi")
     with tempfile.TemporaryDirectory() as scratch:
         here = Path(scratch)
-        get = [python, "-m", "pip", "download", "--quiet", "--no-deps", "--no-build-isolation", "--no-binary", ":all:"]
-        _run("fetch Horovod", [*get, f"horovod=={horovod.version}", "--dest", here], variables)
+        get: tuple[str | Path, ...] = (
+            python,
+            "-m",
+            "pip",
+            "download",
+            "--quiet",
+            "--no-deps",
+            "--no-build-isolation",
+            "--no-binary",
+            ":all:",
+        )
+        _run("fetch Horovod", (*get, f"horovod=={horovod.version}", "--dest", here), variables)
         (archive,) = here.glob("horovod-*.tar.gz")
         with tarfile.open(archive) as source:
             source.extractall(here, filter="data")
@@ -280,7 +299,7 @@ def _build_horovod(place: Path, horovod: Horovod, wheels: Path) -> None:
             (tree / name).write_text(
                 text.replace("set(CMAKE_CXX_STANDARD 14)", f"set(CMAKE_CXX_STANDARD {horovod.standard})")
             )
-        build = [python, "-m", "pip", "wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", here / "built", tree]
+        build = (python, "-m", "pip", "wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", here / "built", tree)
         _run("build Horovod", build, variables)
         shutil.copytree(here / "built", wheels, dirs_exist_ok=True)
 

@@ -137,9 +137,12 @@ MORE_MODES: Mapping[str, Mode] = {
     "Keras over JAX": Mode("Keras+JAX", says="backend jax"),
     "Keras in TensorFlow": Mode("Keras+TensorFlow"),
 }
-"""Variants of the above: run by hand or by night."""
+"""Other ways of the same frameworks, which cost minutes more: only when asked for."""
 
 pytestmark = [pytest.mark.process, pytest.mark.framework]
+variant = pytest.mark.skipif(
+    not os.environ.get("BATCHTRAIN_TEST_VARIANTS"), reason="a variant; BATCHTRAIN_TEST_VARIANTS=1 runs them all"
+)
 
 
 @pytest.fixture
@@ -178,7 +181,7 @@ def test_a_framework_trains_on_two_nodes_and_all_processes_agree(
     check(MODES[mode], batchtrain, prepared)
 
 
-@pytest.mark.slow
+@variant
 @pytest.mark.parametrize("mode", MORE_MODES)
 def test_a_variant_trains_on_two_nodes_too(mode: str, batchtrain: Any, prepared: Callable[[str], str]) -> None:
     check(MORE_MODES[mode], batchtrain, prepared)
@@ -229,7 +232,7 @@ def test_one_process_trains_on_all_devices_of_its_node(batchtrain: Any, prepared
     assert float(accuracy) >= 0.9
 
 
-@pytest.mark.slow
+@variant
 def test_accelerate_finds_its_processes_without_a_configuration(
     batchtrain: Any, prepared: Callable[[str], str]
 ) -> None:

@@ -1,0 +1,93 @@
+"""Train a small Keras model on scikit-learn's handwritten digits over the workers of a TensorFlow gang.
+
+Keras 2 (TensorFlow up to 2.15, or `tf_keras` with TF_USE_LEGACY_KERAS=1) trains in the scope of
+MultiWorkerMirroredStrategy by plain `compile` and `fit`; Keras 3 does not know that strategy. TF_CONFIG, which
+batchtrain sets, says who is who.
+
+What it prints (the words are stable, so that a program may read them):
+
+    worker 1 of 2 host n2 accuracy 0.9617 weights 3f2a9c01d4…                  every worker, at the end
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import os
+import socket
+import sys
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+
+import numpy as np
+import tensorflow as tf
+
+BATCH = 64
+"""Images a step, over all workers."""
+TEST_IMAGES = 261
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Data-parallel training on handwritten digits, Keras in TensorFlow.")
+    parser.add_argument("--epochs", type=int, default=10, help="times every image is seen (default: %(default)s)")
+    options = parser.parse_args()
+    train(options.epochs, tf.distribute.MultiWorkerMirroredStrategy())
+
+
+def train(epochs: int, strategy: tf.distribute.MultiWorkerMirroredStrategy) -> None:
+    resolver = strategy.cluster_resolver
+    index, workers = resolver.task_id or 0, max(1, len(resolver.cluster_spec().as_dict().get("worker", ())))
+    (images, labels), (test_images, test_labels) = load()
+    tf.keras.utils.set_random_seed(0)
+    with strategy.scope():
+        model = tf.keras.Sequential(
+            [tf.keras.Input((64,)), tf.keras.layers.Dense(64, "relu"), tf.keras.layers.Dense(10)]
+        )
+        entropy = tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+        model.compile(tf.keras.optimizers.SGD(0.1, momentum=0.9), entropy)
+    sharding = tf.data.Options()
+    sharding.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.DATA
+    data = tf.data.Dataset.from_tensor_slices((images, labels)).batch(BATCH).repeat().with_options(sharding)
+    model.fit(data, epochs=epochs, steps_per_epoch=len(labels) // BATCH, verbose=2 if index == 0 else 0)
+
+    weights = model.get_weights()
+    accuracy = float((scores(weights, test_images).argmax(1) == test_labels).mean())
+    digest = hashlib.sha256(b"".join(part.tobytes() for part in weights)).hexdigest()
+    say(f"worker {index} of {workers} host {socket.gethostname()} accuracy {accuracy:.4f} weights {digest}")
+    meet(strategy)
+
+
+def meet(strategy: tf.distribute.Strategy) -> None:
+    """Wait for all workers: those that are still busy need worker 0, which counts them."""
+
+    @tf.function
+    def count():
+        return strategy.run(lambda: tf.distribute.get_replica_context().all_reduce("sum", tf.constant(1.0)))
+
+    count()
+
+
+def scores(weights: list[np.ndarray], images: np.ndarray) -> np.ndarray:
+    """What the model says of images that one worker has to itself: `predict` would need all workers."""
+    w1, b1, w2, b2 = weights
+    return np.maximum(images @ w1 + b1, 0) @ w2 + b2
+
+
+def load() -> tuple[tuple[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]:
+    """(images, labels) to train on and to test on, in an order that never changes."""
+    from sklearn.datasets import load_digits
+
+    digits = load_digits()
+    order = np.random.default_rng(0).permutation(len(digits.target))
+    images, labels = (digits.data[order] / 16).astype(np.float32), digits.target[order].astype(np.int32)
+    return (images[TEST_IMAGES:], labels[TEST_IMAGES:]), (images[:TEST_IMAGES], labels[:TEST_IMAGES])
+
+
+def say(line: str) -> None:
+    """One line, one write, at once: the lines of several workers come to one place and must not mix."""
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()

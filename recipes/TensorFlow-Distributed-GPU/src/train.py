@@ -1,0 +1,187 @@
+"""Train a small network on scikit-learn's handwritten digits with TensorFlow 2 over the processes of a gang.
+
+TF_CONFIG, which batchtrain sets, says who is who and so also how to train:
+
+    only workers                 MultiWorkerMirroredStrategy: gradients are all-reduced after each step
+    chief, workers and ps        ParameterServerStrategy: the chief hands out steps, the workers carry them out at their
+                                 own pace, and the parameter servers keep the variables
+
+What it prints (the words are stable, so that a program may read them):
+
+    epoch 1 loss 1.2345                                                        worker 0 or the chief, every epoch
+    worker 1 of 2 host n2 accuracy 0.9617 weights 3f2a9c01d4…                  every worker (or the chief), at the end
+
+`weights` is the SHA-256 of the trained variables: the same on all workers after collective training.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import socket
+import sys
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+CLUSTER = json.loads(os.environ.get("TF_CONFIG", "{}")).get("cluster", {})
+if "ps" in CLUSTER:
+    os.environ.setdefault("GRPC_FAIL_FAST", "use_caller")  # the chief waits for servers that are still starting
+
+import numpy as np
+import tensorflow as tf
+
+BATCH = 64
+"""Images a step, over all workers."""
+TEST_IMAGES = 261
+RATE = 0.3
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Training on handwritten digits with TensorFlow's strategies.")
+    parser.add_argument("--epochs", type=int, default=10, help="times every image is seen (default: %(default)s)")
+    options = parser.parse_args()
+
+    if not tf.config.list_physical_devices("GPU"):
+        tf.config.threading.set_intra_op_parallelism_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
+    if "ps" in CLUSTER:
+        asynchronously(options.epochs)
+    else:
+        together(options.epochs)
+
+
+def together(epochs: int) -> None:
+    """Every worker runs this. A step is one all-reduce."""
+    ways = tf.distribute.experimental.CommunicationImplementation
+    way = ways.AUTO if tf.config.list_physical_devices("GPU") else ways.RING  # AUTO takes NCCL
+    strategy = tf.distribute.MultiWorkerMirroredStrategy(
+        communication_options=tf.distribute.experimental.CommunicationOptions(implementation=way)
+    )
+    resolver = strategy.cluster_resolver
+    index, workers = resolver.task_id or 0, max(1, len(resolver.cluster_spec().as_dict().get("worker", ())))
+    train_set, test_set = load()
+    with strategy.scope():
+        variables = first_variables()
+    data = strategy.experimental_distribute_dataset(shuffled(*train_set))
+
+    @tf.function
+    def step(images, labels):
+        def own(images, labels):
+            with tf.GradientTape() as tape:
+                loss = tf.reduce_sum(entropy(variables, images, labels)) / BATCH
+            gradients = tape.gradient(loss, variables)
+            gradients = tf.distribute.get_replica_context().all_reduce("sum", gradients)
+            for variable, gradient in zip(variables, gradients):
+                variable.assign_sub(RATE * gradient)
+            return loss
+
+        return strategy.reduce("sum", strategy.run(own, args=(images, labels)), axis=None)
+
+    for epoch in range(1, epochs + 1):
+        for images, labels in data:
+            loss = step(images, labels)
+        if index == 0:
+            say(f"epoch {epoch} loss {float(loss):.4f}")
+    report(f"worker {index} of {workers}", variables, test_set)
+    meet(strategy)
+
+
+def meet(strategy: tf.distribute.Strategy) -> None:
+    """Wait for all workers: those that are still busy need worker 0, which counts them."""
+
+    @tf.function
+    def count():
+        return strategy.run(lambda: tf.distribute.get_replica_context().all_reduce("sum", tf.constant(1.0)))
+
+    count()
+
+
+def asynchronously(epochs: int) -> None:
+    """Workers and parameter servers serve until they are ended; the chief has the loop."""
+    resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver()
+    if resolver.task_type in ("worker", "ps"):
+        server = tf.distribute.Server(
+            resolver.cluster_spec(), job_name=resolver.task_type, task_index=resolver.task_id, protocol="grpc"
+        )
+        say(f"{resolver.task_type} {resolver.task_id} host {socket.gethostname()} serves")
+        server.join()
+
+    train_set, test_set = load()
+    strategy = tf.distribute.ParameterServerStrategy(resolver)
+    coordinator = tf.distribute.coordinator.ClusterCoordinator(strategy)
+    with strategy.scope():
+        variables = first_variables()
+
+    @tf.function
+    def step(iterator):
+        def own(images, labels):
+            with tf.GradientTape() as tape:
+                loss = tf.reduce_mean(entropy(variables, images, labels))
+            for variable, gradient in zip(variables, tape.gradient(loss, variables)):
+                variable.assign_sub(RATE * gradient)
+            return loss
+
+        return strategy.run(own, args=next(iterator))
+
+    @tf.function
+    def per_worker():
+        return strategy.distribute_datasets_from_function(lambda context: shuffled(*train_set).repeat())
+
+    iterator = iter(coordinator.create_per_worker_dataset(per_worker))
+    for epoch in range(1, epochs + 1):
+        for _ in range(len(train_set[1]) // BATCH):
+            loss = coordinator.schedule(step, args=(iterator,))
+        coordinator.join()
+        say(f"epoch {epoch} loss {float(loss.fetch()):.4f}")
+    report("chief 0 of 1", variables, test_set)
+
+
+def first_variables() -> list[tf.Variable]:
+    """The same on every worker."""
+    w1, w2 = (tf.random.stateless_normal((64, width), (1, width)) * (2 / 64) ** 0.5 for width in (64, 10))
+    return [tf.Variable(part) for part in (w1, tf.zeros(64), w2, tf.zeros(10))]
+
+
+def scores(variables, images):
+    w1, b1, w2, b2 = variables
+    return tf.nn.relu(images @ w1 + b1) @ w2 + b2
+
+
+def entropy(variables, images, labels):
+    return tf.nn.sparse_softmax_cross_entropy_with_logits(labels, scores(variables, images))
+
+
+def load():
+    """(images, labels) to train on and to test on, in an order that never changes."""
+    from sklearn.datasets import load_digits
+
+    digits = load_digits()
+    order = np.random.default_rng(0).permutation(len(digits.target))
+    images, labels = (digits.data[order] / 16).astype(np.float32), digits.target[order].astype(np.int32)
+    return (images[TEST_IMAGES:], labels[TEST_IMAGES:]), (images[:TEST_IMAGES], labels[:TEST_IMAGES])
+
+
+def shuffled(images, labels) -> tf.data.Dataset:
+    """Batches in the same order everywhere; a strategy that shards takes each worker's part of every batch."""
+    data = tf.data.Dataset.from_tensor_slices((images, labels)).shuffle(len(labels), seed=1)
+    sharding = tf.data.Options()
+    sharding.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.DATA
+    return data.batch(BATCH, drop_remainder=True).with_options(sharding)
+
+
+def report(who: str, variables, test_set) -> None:
+    images, labels = test_set
+    values = [variable.numpy() for variable in variables]
+    accuracy = float((scores(values, images).numpy().argmax(1) == labels).mean())
+    weights = hashlib.sha256(b"".join(value.tobytes() for value in values)).hexdigest()
+    say(f"{who} host {socket.gethostname()} accuracy {accuracy:.4f} weights {weights}")
+
+
+def say(line: str) -> None:
+    """One line, one write, at once: the lines of several workers come to one place and must not mix."""
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()
