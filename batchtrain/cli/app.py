@@ -17,6 +17,7 @@ GROUPS = {
     "data": "Files of this machine to storage, and back.",
     "recipe": "Recipes that come with batchtrain.",
     "catalog": "VM sizes and images, and what replaces those gone.",
+    "images": "Container images: build, check, mirror, save, load.",
     "doctor": "Check account, quota and size before you pay.",
     "emulator": "The embedded Azure Batch on this machine.",
     "run": "Run a recipe from nothing to its end, and clean up.",

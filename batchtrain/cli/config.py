@@ -136,7 +136,8 @@ def migrate(directory: str | None, write: bool) -> int:
     if write:
         for file, content in done.files.items():
             load.write(file, content)
-    left = [problem for problem in done.left.problems if problem.rule in mend.ANSWERED or problem.level == "error"]
+    still = (problem for problem in done.left.problems if problem.rule in mend.ANSWERED or problem.level == "error")
+    left = [*done.notes, *still]
     change = mend.difference(files, done.files, origin.secrets(done.left))
     if settings().output == "table":
         if change and not write:

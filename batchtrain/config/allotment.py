@@ -21,6 +21,8 @@ SIZE = r"(?i)([0-9]+(?:\.[0-9]+)?)\s*([bkmgt]?)(?:i?b)?"
 UNITS = {"": 1, "b": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
 MOST_GPUS = 64
 """Above every node's."""
+PLANS_OPTIONS = frozenset({"--name", "--rm", "--detach", "-d", "--cidfile"})
+"""Options of `docker run` that a plan for the nodes' own engine gives itself."""
 
 
 # --- GPUs -----------------------------------------------------------------------------------------------------------
@@ -75,7 +77,7 @@ def shared_memory(job: Job, task: Task, size: VmSize | None) -> SharedMemory:
     ranks = _ranks(task, size) if task.multi_instance is not None else 0
     least = LEAST_MIB if max(own, ranks) > 1 else 0
     if size is not None and own:
-        return SharedMemory(least, GPU_MIB * own, f"{size.name} has {own} GPUs, and NCCL's processes share memory")
+        return SharedMemory(least, GPU_MIB * own, f"{own} of {size.name}'s GPUs, whose processes share memory (NCCL)")
     if not ranks:
         return SharedMemory()
     chosen = max(LEAST_MIB, RANK_MIB * ranks)

@@ -86,6 +86,8 @@ def _tell(definition: dict[str, Any], block: reference.BlockOf) -> None:
     for item in block.properties:
         place = (*block.places[0], item.name)
         said = definition["properties"][item.name]
+        if item.example is not None:
+            said["examples"] = [item.example]
         instead = reference.gone(place)
         if instead:
             said["deprecated"] = True

@@ -20,6 +20,7 @@ from batchtrain.config.check import Finding
 from batchtrain.config.dialect import OLD_SECTIONS, renamed, today
 from batchtrain.config.document import Document
 from batchtrain.config.filled import CREDENTIALS, filled_in, placeholders
+from batchtrain.config.places import RESERVED
 from batchtrain.config.schema import Flaw, dotted
 from batchtrain.config.types import ELSEWHERE, ELSEWHERE_FILES, SECRETS, Credentials, Recipe
 from batchtrain.errors import ConfigError, Problem, UsageError
@@ -426,7 +427,7 @@ class Reading:
 
     def check(self, recipe: Recipe, broken: frozenset[str]) -> None:
         """Rules across properties and files."""
-        for finding in (*check.run(recipe, broken), *_missing_sources(recipe)):
+        for finding in (*check.run(recipe, broken), *_sources(recipe)):
             if not self._pruned or not self._hangs_on_mistakes(finding):
                 self._flaws.append(Flaw(finding.path, finding.rule, finding.message, level=finding.level))
 
@@ -601,16 +602,26 @@ def _order(problem: Problem) -> tuple[int, bool, str, int, int]:
     return _LEVELS[problem.level], not problem.file, problem.file, problem.line, problem.column
 
 
-def _missing_sources(recipe: Recipe) -> Iterator[Finding]:
-    """The one check that looks at the disk, so it lives with the reader."""
-    known: dict[str, bool] = {}
+def _sources(recipe: Recipe) -> Iterator[Finding]:
+    """The checks that look at the disk, so they live with the reader."""
+    known: dict[str, tuple[str, str]] = {}
     for number, job in enumerate(recipe.jobs):
         for index, task in enumerate(job.tasks):
             if task.source is None:
                 continue
             if task.source not in known:
-                known[task.source] = "\0" not in task.source and (Path(recipe.directory) / task.source).is_dir()
-            if not known[task.source]:
-                path = ("job_specifications", number, "tasks", index, "source")
-                message = f"there is no directory `{schema.shortened(task.source)}` beside this file"
-                yield Finding("source-missing", "error", path, message)
+                known[task.source] = _judged(Path(recipe.directory), task.source)
+            rule, message = known[task.source]
+            if rule:
+                yield Finding(rule, "error", ("job_specifications", number, "tasks", index, "source"), message)
+
+
+def _judged(directory: Path, source: str) -> tuple[str, str]:
+    """What is wrong with a source, by rule; two empty texts where nothing is."""
+    if "\0" in source or not (directory / source).is_dir():
+        return "source-missing", f"there is no directory `{schema.shortened(source)}` beside this file"
+    taken = sorted(name for name in RESERVED if os.path.lexists(directory / source / name))
+    if taken:
+        names = f"{' and '.join(f'`{name}`' for name in taken)} of it would take the place of the task's own"
+        return "source-reserved", f"{names}; rename {'them' if len(taken) > 1 else 'it'}"
+    return "", ""

@@ -7,14 +7,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from batchtrain.catalog import images, sizes
+from batchtrain.catalog import sizes
+from batchtrain.catalog.images import Reference
 from batchtrain.catalog.offer import Catalog
 from batchtrain.config import document, schema
+from batchtrain.config.check.images import successor
+from batchtrain.config.check.subject import IMAGE_KINDS, Subject
 from batchtrain.config.dialect import OLD_SECTIONS
 from batchtrain.config.document import Document, Place
 from batchtrain.config.load import Examined, Section
+from batchtrain.config.types import Path, Recipe
 from batchtrain.errors import Problem
 
 Files = Mapping[str, bytes]
@@ -37,6 +41,8 @@ class Mend(NamedTuple):
     rule: str
 
     def __str__(self) -> str:
+        if not self.old:
+            return f"{self.file}:{self.line}:{self.column}: `{self.new}` is added [{self.rule}]"
         return f"{self.file}:{self.line}:{self.column}: `{self.old}` is now `{self.new}` [{self.rule}]"
 
 
@@ -47,6 +53,8 @@ class Mended(NamedTuple):
     mends: tuple[Mend, ...]
     left: Examined
     """What is to be said of the files as they are now."""
+    notes: tuple[Problem, ...] = ()
+    """What was answered, and is not done with it: a program that the new GPUs want built anew."""
 
 
 class _Edit(NamedTuple):
@@ -63,7 +71,17 @@ def fix(files: Files, judge: Judge) -> Mended:
 
 def migrate(files: Files, judge: Judge) -> Mended:
     """Older words, sizes and images become today's; other mistakes are left alone."""
-    return _settled(files, judge, _older)
+    done = _settled(files, judge, _older)
+    return done._replace(notes=_about_programs(judge(files), done)) if done.mends else done
+
+
+def _about_programs(before: Examined, done: Mended) -> tuple[Problem, ...]:
+    """What was said of a size with GPUs, and is no longer said of the one in its place."""
+    if not any(one.rule == "size-retired" for one in done.mends):
+        return ()
+    pool = before.recipe.pool
+    size = before.recipe.catalog.size(pool.vm_size) if pool is not None else None
+    return tuple(one for one in before.problems if one.rule == "size-retired") if size and size.gpus else ()
 
 
 def difference(before: Files, after: Files, secrets: Iterable[str] = ()) -> str:
@@ -116,7 +134,8 @@ def _edited(parsed: Document, content: bytes, edits: Iterable[_Edit]) -> tuple[b
         old = text[edit.start : edit.end]
         if edit.start < end or old == edit.text:
             continue
-        done.append(Mend(parsed.file, *ruler.place(edit.start), _bare(old), _bare(edit.text), edit.rule))
+        added = edit.text.strip(", \r\n")
+        done.append(Mend(parsed.file, *ruler.place(edit.start), _bare(old), _bare(added), edit.rule))
         parts += [text[end : edit.start], edit.text]
         end = edit.end
     mark = b"\xef\xbb\xbf" if content.startswith(b"\xef\xbb\xbf") else b""
@@ -200,7 +219,7 @@ def _older(seen: Examined) -> dict[str, list[_Edit]]:
     pool = seen.reading.sections.get("pool_specification")
     if pool is not None and pool.document.readable and isinstance(pool.data, dict):
         edits.setdefault(pool.document.file, []).extend(
-            (*_size(pool, seen.recipe.catalog), *_image(pool, seen.recipe.catalog))
+            (*_size(pool, seen.recipe.catalog), *_image(pool, seen.recipe), *_native(pool, seen.recipe))
         )
     return edits
 
@@ -216,23 +235,57 @@ def _size(pool: Section, catalog: Catalog) -> Iterator[_Edit]:
         yield _replaced(place, today.upper() if name.isupper() else today, "size-retired")
 
 
-def _image(pool: Section, catalog: Catalog) -> Iterator[_Edit]:
-    configuration = pool.data.get("vm_configuration")
-    wanted = configuration.get("platform_image") if isinstance(configuration, dict) else None
-    if not isinstance(wanted, dict):
+def _image(pool: Section, recipe: Recipe) -> Iterator[_Edit]:
+    """Of a retired image the one that does all the pool needs today: containers, GPUs, InfiniBand."""
+    subject = Subject(recipe)
+    image = subject.image
+    if image is None or image.retired is None or not (today := successor(subject, image)):
         return
-    reference = images.Reference(*(str(wanted.get(name, "")) for name in images.Reference._fields))
-    image = catalog.image(reference.publisher, reference.offer, reference.sku)
-    if image is None or image.retired is None or not image.replacement:
-        return
-    news = dict(zip(images.Reference._fields, image.replacement.split(":"), strict=True))
-    if str(wanted.get("version", "latest")) != "latest":
-        news["version"] = "latest"  # of the other image there is no such version
+    news = dict(zip(Reference._fields, today.split(":"), strict=True))
     path = (pool.key, "vm_configuration", "platform_image")
+    if str(_below(pool.data, path[1:]).get("version", "latest")) != "latest":
+        news["version"] = "latest"  # of the other image there is no such version
     places = pool.document.places(((*path, name), False) for name in news)
+    if any(not place.exact for place in places.values()):
+        return
     for ((*_, name), _), place in places.items():
-        if place.exact:
-            yield _replaced(place, news[str(name)], "image-retired")
+        yield _replaced(place, news[str(name)], "image-retired")
+
+
+def _native(pool: Section, recipe: Recipe) -> Iterator[_Edit]:
+    """`native: true` where the pool runs containers, which Batch alone does today."""
+    subject = Subject(recipe)
+    if recipe.pool is None or not subject.containers or recipe.pool.vm_configuration.native:
+        return
+    for kind in IMAGE_KINDS:
+        path = (pool.key, "vm_configuration", kind)
+        said = _below(pool.data, path[1:])
+        if "native" in said:
+            yield _replaced(pool.document.place((*path, "native")), "true", NATIVE)
+        elif said:
+            yield _before(pool.document, (*path, next(iter(said))), "native", "true")
+
+
+NATIVE = "containers-native"
+
+
+def _below(data: Any, path: Path) -> dict[str, Any]:
+    """The mapping at a path of read data; an empty one where there is none."""
+    for step in path:
+        data = data.get(step) if isinstance(data, dict) else None
+    return data if isinstance(data, dict) else {}
+
+
+def _before(parsed: Document, path: Path, key: str, value: str) -> _Edit:
+    """One more property before another of its mapping, written as that one is."""
+    place = parsed.place(path, key=True)
+    quote = place.style if place.style in ("'", '"') else ""
+    line = parsed.text.rfind("\n", 0, place.start) + 1
+    indent = parsed.text[line : place.start]
+    end = "\r\n" if parsed.text[:line].endswith("\r\n") else "\n"
+    after = f"{end}{indent}" if line and not indent.strip() else " "
+    comma = "," if after == " " or quote == '"' else ""
+    return _Edit(place.start, place.start, f"{quote}{key}{quote}: {value}{comma}{after}", NATIVE)
 
 
 def _replaced(place: Place, text: str, rule: str) -> _Edit:

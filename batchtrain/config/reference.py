@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from batchtrain.config import schema, types
+from batchtrain.config import examples, schema, types
+from batchtrain.config.left_out import LEFT_OUT
 
 Place = tuple[str, ...]
 """A path from the top-level section down; `[]` stands for any item of a list, `{}` for any key of a map."""
@@ -28,7 +29,8 @@ class Property(NamedTuple):
     required: bool
     default: str
     """As it would be written; empty for none."""
-    example: str
+    example: Any
+    """A value it may have; None where its type says enough."""
     wire: str
     """Where it goes (see `types.says`); empty for a block, whose properties say it."""
 
@@ -151,10 +153,10 @@ def _properties(cls: type) -> tuple[Property, ...]:
     from msgspec import inspect
 
     fields = inspect.type_info(cls).fields  # type: ignore[attr-defined]  # a struct's description
-    return tuple(_property(field) for field in fields)
+    return tuple(_property(field, cls.__name__) for field in fields)
 
 
-def _property(field: Any) -> Property:
+def _property(field: Any, block: str) -> Property:
     said: dict[str, Any] = field.type.extra_json_schema or {}
     extra: dict[str, Any] = field.type.extra or {}
     return Property(
@@ -164,7 +166,7 @@ def _property(field: Any) -> Property:
         constraint="; ".join(dict.fromkeys(_constraints(field.type))),
         required=field.required,
         default=_default(field.default),
-        example=str(said["examples"][0]) if "examples" in said else "",
+        example=said["examples"][0] if "examples" in said else examples.example(block, field.encode_name),
         wire=extra.get("wire", ""),
     )
 
@@ -249,7 +251,17 @@ def page() -> str:
     for file in dict.fromkeys(block.file for block in blocks()):
         here = [block for block in blocks() if block.file == file]
         parts += [f"## {file}\n", *(_section(block) for block in here)]
-    return "\n".join(parts)
+    return "\n".join([*parts, _left_out()])
+
+
+def _left_out() -> str:
+    """What the service takes and no property says."""
+    rows = [f"| {', '.join(f'`{field}`' for field in one.fields)} | {one.reason} |" for one in LEFT_OUT]
+    head = (
+        "## Fields of the service without a property\n\nEvery other field of the requests that make pools, jobs, job"
+        " schedules and tasks (API 2025-06-01) has one.\n"
+    )
+    return "\n".join([head, "| Field | In its place |", "|---|---|", *rows]) + "\n"
 
 
 def _section(block: BlockOf) -> str:
@@ -280,12 +292,17 @@ def _meaning(item: Property, places: Iterable[Place], instead: str) -> Iterator[
     yield item.description
     if instead:
         yield f"No effect: {instead}."
-    if item.example:
-        yield f"Example: `{item.example}`."
+    if item.example is not None:
+        yield f"Example: `{_shown(item.example)}`."
     for name in dict.fromkeys(name for place in places for name in older(place)):
         yield f"Older name: `{name}`."
     for old, new in dict.fromkeys(pair for place in places for pair in older_values(place)):
         yield f"`{new}` is `{old}` in older files."
+
+
+def _shown(value: Any) -> str:
+    """A value as YAML has it in one line."""
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 
 def _code(wire: str) -> str:

@@ -109,6 +109,8 @@ class Driver:
                 self._carry_out()
                 if not whole:
                     break  # what could not begin may be due again at once
+        except sqlite3.Error as error:
+            logger.error("what changed is not stored yet: %s; it is tried again in %g s", error, STORE_AGAIN)
         except Exception:  # the outer door of everything that is not a request
             logger.exception("internal error")
         self._set_timer()
@@ -379,7 +381,10 @@ class Driver:
         if self._timer is not None:
             self._timer.cancel()
         await self._abandon()
-        self.store.note("clock", json.dumps(self.clock.reading))
+        try:
+            self.store.note("clock", json.dumps(self.clock.reading))
+        except sqlite3.Error as error:  # its disk is full, or gone: the nodes must end all the same
+            logger.error("the clock's reading is not stored: %s", error)
         self.alarms.close()
         await self.machine.close()
         self.store.close()

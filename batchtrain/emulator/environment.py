@@ -123,7 +123,7 @@ def node_run(world: World, job: JobBook, place: JobNode, kind: str) -> Run:
         downloads=downloads(spec.get("resourceFiles", [])),
         image=spec.get("containerSettings", {}).get("imageName"),
         elevated=_elevated(spec, book),
-        container=container(spec, book.record.logins),
+        container=container(spec, {**book.record.logins, **(job.record.logins or {})}),
     )
 
 
@@ -173,7 +173,7 @@ def _run(world: World, job: JobBook, task: Task, number: int, spec: Document) ->
         image=spec.get("containerSettings", {}).get("imageName"),
         elevated=_elevated(spec, book),
         packages=applications.packages(world, _references(spec)),
-        container=container(spec, {**book.record.logins, **(task.logins or {})}),
+        container=container(spec, {**book.record.logins, **((job.record if task.manager else task).logins or {})}),
     )
 
 

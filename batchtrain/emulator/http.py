@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sqlite3
 import uuid
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from typing import Any, NamedTuple
@@ -45,6 +46,10 @@ class Request(NamedTuple):
         return f"{self.scheme}://{self.headers.get('host', 'localhost')}"
 
 
+class Disconnected(Exception):
+    """The client went away before it had said all."""
+
+
 class Application:
     """The emulated service over HTTP."""
 
@@ -69,6 +74,12 @@ class Application:
             reply = Reply(304)
         except Fault as fault:
             reply = self._refusal(fault, request, request_id, now)
+        except Disconnected:
+            return  # a request that did not come to its end asks for nothing
+        except sqlite3.Error as error:
+            logger.error("%s %s was not stored: %s (request %s)", request.verb, request.raw_path, error, request_id)
+            busy = Fault("ServerBusy", Reason=f"The emulator could not write to its data directory: {error}.")
+            reply = self._refusal(busy, request, request_id, now)
         except Exception:  # the outer door: a bug is logged, and answered in the service's own words
             logger.exception("internal error in %s %s (request %s)", request.verb, request.raw_path, request_id)
             reply = self._refusal(Fault("InternalError"), request, request_id, now)
@@ -156,14 +167,14 @@ def _request(scope: Mapping[str, Any]) -> Request:
 
 
 async def _body(receive: Receive) -> bytes:
-    """The whole body; Fault 413 past the limit, after the rest was read away."""
+    """The whole body; Fault 413 past the limit, after the rest was read away. Raises Disconnected."""
     parts: list[bytes] = []
     size = 0
     more = True
     while more:
         message = await receive()
         if message["type"] == "http.disconnect":
-            break
+            raise Disconnected
         part = message.get("body", b"")
         size += len(part)
         if size <= MAX_BODY:

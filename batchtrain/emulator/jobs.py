@@ -23,7 +23,8 @@ def create_job(world: World, call: Call) -> Reply:
     if job_id.lower() in world.schedules:
         raise Fault("JobScheduleWithSameIdExists")
     quotas.check_active_job(world, schedules.active(world))
-    book = launching.make(world, job_id, launching.specification(world, document), call.now)
+    logins = launching.logins(document)
+    book = launching.make(world, job_id, launching.specification(world, document), call.now, logins=logins)
     return created(book.record, f"{call.base}/jobs/job-1")
 
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from batchtrain.emulator import documents, models, pools, tasks, wire
-from batchtrain.emulator.checks import check_id, check_resource_files, scrub_registry
+from batchtrain.emulator.checks import check_id, check_resource_files, passwords, scrub_registry
 from batchtrain.emulator.faults import Fault, invalid_property
 from batchtrain.emulator.records import Job
 from batchtrain.emulator.world import JobBook, ScheduleBook, World
@@ -43,9 +43,16 @@ LONGEST_RELEASE = 15 * 60 * wire.SECOND
 LONGEST_NAME = 1024
 PREFIX = re.compile(r"[A-Za-z0-9_-]{0,20}")
 SECRET = "*"
+SPECIAL_TASKS = ("jobPreparationTask", "jobReleaseTask", "jobManagerTask")
 
 
 # Its specification ---------------------------------------------------------------------------------------------------
+
+
+def logins(document: Document) -> dict[str, str] | None:
+    """The passwords of a job's special tasks' registries, taken before `specification` forgets them."""
+    settings = [document.get(name, {}).get("containerSettings", {}) for name in SPECIAL_TASKS]
+    return passwords([one["registry"] for one in settings if "registry" in one]) or None
 
 
 def specification(world: World, document: Document, *, scheduled: bool = False) -> Document:
@@ -121,9 +128,8 @@ def _manager(world: World, spec: Document) -> Document:
 
 
 def _check_ids(spec: Document) -> None:
-    names = ("jobPreparationTask", "jobReleaseTask", "jobManagerTask")
     seen: set[str] = set()
-    for name in names:
+    for name in SPECIAL_TASKS:
         if name not in spec:
             continue
         task_id = check_id(spec[name], f"{name}/id").lower()
@@ -228,7 +234,14 @@ def _end(world: World, pool_id: str, now: int) -> None:
 # The job -------------------------------------------------------------------------------------------------------------
 
 
-def make(world: World, job_id: str, spec: Document, now: int, schedule: ScheduleBook | None = None) -> JobBook:
+def make(
+    world: World,
+    job_id: str,
+    spec: Document,
+    now: int,
+    schedule: ScheduleBook | None = None,
+    logins: dict[str, str] | None = None,
+) -> JobBook:
     """A new job with its pool and its job manager task, by a checked specification; raises Fault."""
     job = Job(
         id=job_id,
@@ -239,6 +252,7 @@ def make(world: World, job_id: str, spec: Document, now: int, schedule: Schedule
         started=now,
         spec=spec,
         schedule=schedule.record.seq if schedule else 0,
+        logins=schedule.record.logins if schedule else logins,
     )
     _make_pool(world, job, schedule, now)
     world.stamp(job, now)

@@ -57,7 +57,7 @@ def satisfy(book: JobBook, task: Task) -> None:
 
 
 def satisfy_key(book: JobBook, key: str) -> None:
-    """A dependency is met: the tasks with nothing else to wait for get in line. Most jobs have none: nothing is kept."""
+    """A dependency is met: the tasks with nothing else to wait for get in line. In most jobs nobody asks for it."""
     if key in book.satisfied or not book.record.spec.get("usesTaskDependencies"):
         return
     book.satisfied.add(key)

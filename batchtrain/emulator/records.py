@@ -113,6 +113,8 @@ class Job(Record):
     """Why it could not be started: the wire's schedulingError."""
     forced: bool = False
     """It ends without waiting for its nodes."""
+    logins: dict[str, str] | None = None
+    """Passwords of its special tasks' registries, by server; no document has them."""
 
 
 class JobSchedule(Record):
@@ -129,6 +131,8 @@ class JobSchedule(Record):
     auto_pool: str = ""
     """Id of the pool that its jobs share."""
     forced: bool = False
+    logins: dict[str, str] | None = None
+    """What its jobs have as theirs."""
 
 
 class NodeRun(msgspec.Struct, omit_defaults=True, eq=False, kw_only=True, gc=False):

@@ -181,7 +181,7 @@ def _assign(world: World, effect: scheduler.Assign, now: int) -> None:
     task.run += 1
     task.start = task.end = 0
     task.exit_code = task.failure = None
-    task.instances = list(tuple(_instance(world, book, node_id, now) for node_id in effect.nodes))  # not a slot too many
+    task.instances = [_instance(world, book, node_id, now) for node_id in effect.nodes]
     if any(instance.phase == "preparing" for instance in task.instances):
         world.set_task_state(book, task, "prepare", now)
     else:

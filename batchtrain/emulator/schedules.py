@@ -30,6 +30,7 @@ def create_schedule(world: World, call: Call) -> Reply:
     if schedule_id.lower() in world.jobs:
         raise Fault("JobWithSameIdExists")
     _check_times(document["schedule"], call.now)
+    logins = launching.logins(document["jobSpecification"])
     spec = _specification(world, {name: value for name, value in document.items() if name != "id"})
     quotas.check_active_job(world, active(world))
     schedule = JobSchedule(
@@ -39,6 +40,7 @@ def create_schedule(world: World, call: Call) -> Reply:
         state_time=call.now,
         created=call.now,
         spec=spec,
+        logins=logins,
     )
     schedule.next_run = recurrence.first_run(schedule)
     world.stamp(schedule, call.now)
@@ -118,7 +120,9 @@ def replace_schedule(world: World, call: Call) -> Reply:
 def _respecified(world: World, call: Call, book: ScheduleBook, spec: Document, given: Document) -> Reply:
     _check_times(given.get("schedule", {}), call.now)
     schedule = book.record
+    logins = launching.logins(given.get("jobSpecification", {}))
     schedule.spec = _specification(world, spec) if "jobSpecification" in given else spec
+    schedule.logins = {**(schedule.logins or {}), **(logins or {})} or None
     schedule.next_run = recurrence.first_run(schedule)
     remind(world, book, call.now)
     return _changed(world, call, book, 200)

@@ -12,6 +12,7 @@ import hashlib
 import json
 import logging
 import os
+import resource
 import secrets
 import select
 import signal
@@ -40,6 +41,7 @@ OURS = {LOG, STATUS_FILE, KEY_FILE, LOCK_FILE, DATABASE, images.FILE}
 """Any of these makes a directory an emulator's."""
 LOG_TAIL = 20
 ANSWER_SECONDS = 5.0
+CONNECTIONS = 65_536
 GARBAGE = (10_000, 10, 100)
 """Python looks for garbage this seldom: with a million tasks in memory its usual rounds took a third of the time."""
 CLOCK_SECONDS = 600.0
@@ -127,12 +129,21 @@ def serve(settings: Settings, ready: Callable[[Status], None] = lambda status: N
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s", level=logging.INFO)
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
     gc.set_threshold(*GARBAGE)
+    _allow_connections()
 
     def up(status: Status) -> None:
         gc.freeze()
         ready(status)
 
     asyncio.run(_serve(settings, up, _Stop(signals=True)))
+
+
+def _allow_connections() -> None:
+    """As many open files as there may be: a connection is one, and the usual limit is 1,024."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = CONNECTIONS if hard == resource.RLIM_INFINITY else min(hard, CONNECTIONS)
+    if soft < most:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
 
 
 class _Stop:
@@ -178,17 +189,19 @@ async def _serve(
     _check_files(settings)
     with _locked(data_dir), _listen(settings) as listener:
         endpoint = f"{'https' if settings.certificate else 'http'}://{settings.host}:{listener.getsockname()[1]}"
-        key = _key(data_dir)
-        try:
-            store = Store(data_dir / DATABASE)
-        except UnknownSchema as error:
-            raise StartFailed(str(error)) from error
+        with _writing(data_dir):
+            key = _key(data_dir)
+            try:
+                store = Store(data_dir / DATABASE)
+            except UnknownSchema as error:
+                raise StartFailed(str(error)) from error
         alarms = Alarms(Clock(clock, _reading(store)))
         machine = RoutingMachine(await (open_machine or _process_machine)(data_dir), SimulatedMachine(alarms, data_dir))
         world = _world(settings, endpoint, store.meta("seed", secrets.token_hex(16)))
         driver = Driver(world, store, machine, alarms)
         try:
-            driver.wake()
+            with _writing(data_dir):
+                driver.wake()
             status = Status(endpoint, settings.account, key, os.getpid(), data_dir, data_dir / LOG)
             identity = Identity(__version__, os.getpid(), settings.account)
             application = Application(driver, identity, key, stop, token_key)
@@ -209,6 +222,18 @@ def _make_directory(data_dir: Path) -> None:
         data_dir.chmod(0o700)
     elif not found & OURS:
         raise StartFailed(f"{data_dir} holds files that are not an emulator's: give it a directory of its own")
+
+
+@contextlib.contextmanager
+def _writing(data_dir: Path) -> Iterator[None]:
+    """A disk that is full, or cannot be written, is said in one sentence."""
+    import sqlite3  # slow to import, as above
+
+    try:
+        yield
+    except (OSError, sqlite3.OperationalError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise StartFailed(f"{data_dir} cannot be written ({reason}): make room, or give another directory") from error
 
 
 def clock() -> int:
@@ -294,7 +319,8 @@ async def _run_http(
     application: Any, listener: socket.socket, stop: _Stop, ready: Callable[[], None], settings: Settings
 ) -> None:
     import uvicorn
-    from uvicorn.protocols.http.h11_impl import H11Protocol
+
+    from batchtrain.emulator.connections import Connection
 
     class Server(uvicorn.Server):
         @contextlib.contextmanager
@@ -305,20 +331,9 @@ async def _run_http(
             await super().startup(sockets)
             ready()
 
-    class Protocol(H11Protocol):
-        """Lets the application end a connection without an answer: a fault on request."""
-
-        def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
-            super().connection_made(transport)
-            application.connections[self.client] = transport
-
-        def connection_lost(self, exc: Exception | None) -> None:
-            application.connections.pop(self.client, None)
-            super().connection_lost(exc)
-
     config = uvicorn.Config(
         application,
-        http=Protocol,
+        http=Connection.of(application.connections),
         ws="none",
         lifespan="off",
         log_config=None,

@@ -98,7 +98,8 @@ class Store:
             self._database.execute("INSERT OR REPLACE INTO meta VALUES ('last_seq', ?)", (str(last_seq),))
             self._database.execute("COMMIT")
         except BaseException:
-            self._database.execute("ROLLBACK")
+            if self._database.in_transaction:  # a full disk has rolled it back already
+                self._database.execute("ROLLBACK")
             raise
 
     def _write(self, rows: list[_Row]) -> None:

@@ -10,6 +10,7 @@ import hashlib
 import heapq
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
+from sys import intern
 from typing import NamedTuple
 
 import msgspec
@@ -608,6 +609,7 @@ class World:
                 case Met():
                     self.job_of[record.job].met.append(record.id)
                 case Task():
+                    _share(record)
                     self._index_task(self.job_of[record.job], record)
             if record is not None:
                 self.last_seq = max(self.last_seq, record.seq)
@@ -672,6 +674,14 @@ class World:
         book.tasks[task.id if task.id == key else key] = task  # mostly one string serves for both
         book.order.append(task)
         book.count(task, +1)
+
+
+def _share(task: Task) -> None:
+    """A million tasks read back would each have its own copy of the same few words."""
+    task.state, task.previous, task.result = intern(task.state), intern(task.previous), intern(task.result)
+    task.node_pool = intern(task.node_pool)
+    for instance in task.instances:
+        instance.node, instance.phase = intern(instance.node), intern(instance.phase)
 
 
 def resize_end(pool: Pool) -> int:

@@ -65,4 +65,6 @@ def _over_mpi(options: Horovod, command: str, shape: Shape) -> Launch:
         for name, value in _OVER_MPI.items()
         if name not in (*own.own, *own.leave_unset)
     )
-    return built._replace(implicit=(*built.implicit, *told))
+    because = "a process has threads for its GPU's data, and one core would be too few"
+    free = tuple(Implicit("mpi.options", one, because, "horovod-binding") for one in unbound)
+    return built._replace(implicit=(*built.implicit, *free, *told))

@@ -6,6 +6,7 @@ The line is executable, the person's options, ours, the ranks' command; the dial
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from batchtrain.errors import PlanError
@@ -64,7 +65,7 @@ def launch(options: Mpi, command: str, shape: Shape) -> Launch:
         coordination=steps.coordination(shape, options.coordination_command),
         application=_application(options, payload, ranks, shape),
         files=(steps.GANG, steps.RANK, steps.SWEEP, steps.SSH),
-        implicit=_implicit(options, payload, shape),
+        implicit=_implicit(options, payload, ranks, shape),
     )
 
 
@@ -146,13 +147,16 @@ def _environment(options: Mpi) -> str:
     )
 
 
+_ABORT, _ABORTS = "MPIR_CVAR_COREDUMP_ON_ABORT", ("mpich", "mvapich")
+
+
 def _abort(options: Mpi) -> str:
     """MPICH's launcher kills everything on MPI_Abort, itself included, often before it has passed on who called it."""
-    if options.runtime not in ("mpich", "mvapich"):
+    if options.runtime not in _ABORTS:
         return ""
     return shell.block(
         "MPI_Abort is to end its rank by SIGABRT, and the launcher to say who it was; not where cores would be dumped:",
-        '[ "$(ulimit -c)" != 0 ] || bt_default MPIR_CVAR_COREDUMP_ON_ABORT=1',
+        f'[ "$(ulimit -c)" != 0 ] || bt_default {_ABORT}=1',
     )
 
 
@@ -177,12 +181,15 @@ def _mpi4py(payload: python.Payload) -> str:
     return ""
 
 
+_NO_TREE = ("OMPI_MCA_plm_rsh_no_tree_spawn", "PRTE_MCA_plm_ssh_no_tree_spawn")
+
+
 def _openmpi(options: Mpi) -> str:
     """Open MPI 4 (OMPI_MCA) and 5 (PRTE_MCA) name their daemons' parameters differently; each ignores the other's."""
     return shell.block(
         "Open MPI finds its daemons on the other nodes by --prefix, started from here alone, by this shell's ssh; and"
         " nothing of this shell's environment reaches the ranks there but what -x names:",
-        "export OMPI_MCA_plm_rsh_no_tree_spawn=1 PRTE_MCA_plm_ssh_no_tree_spawn=1",
+        shell.exports(dict.fromkeys(_NO_TREE, "1")),
         f"bt_find_prefix {options.executable_path}",
         "bt_list_exported",
     )
@@ -217,26 +224,38 @@ def _place(options: Mpi, ranks: Ranks) -> str:
 def _openmpi_options(options: Mpi, shape: Shape) -> str:
     if DIALECTS[options.runtime].carries_environment:
         return ""
-    own = " ".join(options.options)
-    prefix = "" if "--prefix" in own else '"${bt_prefix[@]}" '
-    root = "--allow-run-as-root " if shape.container and "--allow-run-as-root" not in own else ""
+    prefix = '"${bt_prefix[@]}" ' if _needs_prefix(options) else ""
+    root = f"{_AS_ROOT} " if _needs_root(options, shape) else ""
     return f'{root}{prefix}"${{bt_exported[@]}}"'
 
 
-def _implicit(options: Mpi, payload: python.Payload, shape: Shape) -> tuple[Implicit, ...]:
+_AS_ROOT = "--allow-run-as-root"
+
+
+def _needs_root(options: Mpi, shape: Shape) -> bool:
+    return shape.container and _AS_ROOT not in " ".join(options.options)
+
+
+def _needs_prefix(options: Mpi) -> bool:
+    return "--prefix" not in " ".join(options.options)
+
+
+# --- what was decided -----------------------------------------------------------------------------------------------
+
+
+def _implicit(options: Mpi, payload: python.Payload, ranks: Ranks, shape: Shape) -> tuple[Implicit, ...]:
     found = list(fabric.implicit(options, shape.fabric))
     found += environment.implicit(environment.of_ranks(shape, options.own))
     if options.processes_per_node is None:
         found.append(_implicit_ranks(options))
-    if options.runtime == "openmpi" and shape.container:
-        found.append(
-            Implicit(
-                "--allow-run-as-root",
-                "true",
-                "a container's processes are root, which Open MPI refuses",
-                "openmpi-as-root",
-            )
-        )
+    if ranks.each:
+        placed = _place(options, ranks).removeprefix("--oversubscribe ")
+        because = "the ranks run on this task's nodes, on each as many as are asked for"
+        found.append(Implicit(f"{options.runtime} ranks", placed, because, "ranks-on-nodes"))
+    if options.runtime in _ABORTS and _ABORT not in options.own:
+        found.append(Implicit(_ABORT, "1", "MPI_Abort is to end its rank so that the launch sees it", "mpich-abort"))
+    if options.runtime == "openmpi":
+        found += _implicit_openmpi(options, ranks, shape)
     if payload.interpreter:
         because = "a rank that ends by an exception would wait for the others for ever; where mpi4py is installed"
         found.append(Implicit("-m mpi4py", "true", because, "mpi4py-abort"))
@@ -246,7 +265,24 @@ def _implicit(options: Mpi, payload: python.Payload, shape: Shape) -> tuple[Impl
                 "coordination_command", "/usr/sbin/sshd -p 23", "a container needs its own ssh server", "container-sshd"
             )
         )
-    return tuple(found)
+    found.append(Implicit("AZ_BATCH_HOST_LIST", "the primary first", "rank 0 belongs there", "primary-first"))
+    return (*found, steps.OWN_SSH)
+
+
+def _implicit_openmpi(options: Mpi, ranks: Ranks, shape: Shape) -> Iterator[Implicit]:
+    if ranks.each:
+        because = "a bare list of hosts is one slot each, and Open MPI refuses more ranks than slots"
+        yield Implicit("--oversubscribe", "true", because, "openmpi-slots")
+    if _needs_root(options, shape):
+        because = "a container's processes are root, which Open MPI refuses"
+        yield Implicit(_AS_ROOT, "true", because, "openmpi-as-root")
+    if _needs_prefix(options):
+        because = "its daemon is found on the other nodes where the launcher is on this one"
+        yield Implicit("--prefix", "the directory above the launcher's bin", because, "openmpi-prefix")
+    because = "nothing else of the shell's environment reaches the ranks of other nodes"
+    value = "each variable of the shell but Batch's, the MPI's and the login's own"
+    yield Implicit("-x", value, because, "openmpi-environment")
+    yield Implicit(", ".join(_NO_TREE), "1", "the nodes log in to each other from the primary alone", "openmpi-daemons")
 
 
 def _implicit_ranks(options: Mpi) -> Implicit:

@@ -76,7 +76,7 @@ def launch(framework: Framework, nodes: Nodes, command: str, shape: Shape) -> La
     spec = _spec(framework, nodes, shape, each, here, fast)
     return Launch(
         coordination=steps.coordination(shape, nodes.coordination_command),
-        application=_application(nodes, command),
+        application=_application(nodes, command, shape),
         files=(steps.GANG, steps.SSH, steps.LAUNCH, _file(spec)),
         implicit=(
             *_implicit_processes(nodes, each),
@@ -84,6 +84,7 @@ def launch(framework: Framework, nodes: Nodes, command: str, shape: Shape) -> La
             *environment.implicit(here),
             *environment.implicit(fast),
             *_implicit_sshd(nodes, shape),
+            *((steps.OWN_SSH,) if shape.instances > 1 else ()),
         ),
     )
 
@@ -152,7 +153,6 @@ def _spec(
         "instances": shape.instances,
         "processes_per_node": each,
         "pre_execution": nodes.pre_execution_command,
-        "ssh_port": int(steps.SSHD_PORT) if _own_sshd(nodes, shape) else None,
         "barrier_seconds": nodes.barrier_seconds,
         "grace_seconds": nodes.grace_seconds,
         "environment": environment.values(here),
@@ -177,7 +177,6 @@ def _role(role: Role, nodes: Nodes) -> dict[str, Any]:
         "decides": role.decides,
         "instead_of": role.instead_of,
         "linger": role.linger,
-        "environment": {},
     }
 
 
@@ -195,7 +194,7 @@ def _file(spec: dict[str, Any]) -> File:
 # --- the text -------------------------------------------------------------------------------------------------------
 
 
-def _application(nodes: Nodes, command: str) -> str:
+def _application(nodes: Nodes, command: str, shape: Shape) -> str:
     return shell.script(
         shell.block(
             "Runs on the primary, when the coordination command has come back on every instance.", steps.SOURCE
@@ -204,23 +203,31 @@ def _application(nodes: Nodes, command: str) -> str:
         _interpreter(command),
         shell.block(
             "The node launcher: gang.json says how many processes run where; when one fails, it ends all of them:",
-            'exec "$bt_python" -E -S "$bt_home/launch.py" primary',
+            _ssh(nodes, shape),
+            'exec "$bt_python" -I -S "$bt_home/launch.py" primary',
         ),
     )
+
+
+def _ssh(nodes: Nodes, shape: Shape) -> str:
+    if shape.instances == 1:
+        return ""  # an image need not have one
+    return f"bt_use_ssh {steps.SSHD_PORT}" if _own_sshd(nodes, shape) else "bt_use_ssh"
 
 
 def _interpreter(command: str) -> str:
     """The first Python 3.6 or later of those that may be there; the command's own may be an older or a newer one."""
     names = dict.fromkeys(name for name in ("python3", python.interpreter(command), "python") if name)
     return shell.block(
-        "The node launcher needs a Python 3.6 or later, of any kind:",
+        "The node launcher needs a whole Python 3.6 or later, of any kind:",
         f"for bt_python in {' '.join(names)} ''; do",
-        "  \"$bt_python\" -I -S -c 'import sys; sys.exit(sys.version_info < (3, 6))' >/dev/null 2>&1 && break",
+        f"  \"$bt_python\" -I -S -c '{_FITS}' >/dev/null 2>&1 && break",
         "done",
         f'[ -n "$bt_python" ] || bt_stop 127 {shell.word(_NO_PYTHON.format(", ".join(names)))}',
     )
 
 
+_FITS = "import sys, json, selectors; sys.exit(sys.version_info < (3, 6))"
 _NO_PYTHON = (
     "none of {} on this node is a Python 3.6 or later, which the node launcher needs: install python3 in the image, or"
     " put one on PATH in pre_execution_command"

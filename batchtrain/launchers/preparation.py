@@ -10,6 +10,7 @@ import hashlib
 import re
 from typing import NamedTuple
 
+from batchtrain import runtime
 from batchtrain.launchers import shell
 
 SCRIPT = "BATCHTRAIN_PREPARATION"
@@ -43,7 +44,7 @@ class Fstab(NamedTuple):
 
 
 class Login(NamedTuple):
-    """A registry of Apptainer images; the password is in an environment variable."""
+    """A registry of images; the password is in an environment variable."""
 
     server: str
     username: str
@@ -66,11 +67,24 @@ class Moved(NamedTuple):
     destination: str
 
 
+class Engine(NamedTuple):
+    """A Docker Engine that tasks use without Batch's part in it."""
+
+    size: str = ""
+    """The VM size, for messages."""
+    gpus: int = 0
+    """NVIDIA GPUs that a node has, and containers are to see."""
+    infiniband: bool = False
+    """Containers are to use the node's InfiniBand."""
+    logins: tuple[Login, ...] = ()
+
+
 class Preparation(NamedTuple):
     """What our part of the preparation has to do, in this order."""
 
     mounts: tuple[Fstab, ...] = ()
     nvidia_driver: str = ""
+    engine: Engine | None = None
     runtimes: tuple[str, ...] = ()
     docker_user: str = ""
     docker_images: tuple[str, ...] = ()
@@ -97,6 +111,7 @@ def own(todo: Preparation) -> str:
     steps = (
         _mounts(todo.mounts),
         _driver(todo.nvidia_driver),
+        _engine(todo.engine),
         _runtimes(todo),
         _docker_user(todo.docker_user),
         _docker_images(todo.docker_images),
@@ -190,6 +205,25 @@ fi""",
     )
 
 
+def _engine(engine: Engine | None) -> str:
+    if engine is None:
+        return ""
+    lines = ["bt_need_engine"]
+    if engine.gpus:
+        lines.append(f"bt_need_gpus {engine.gpus} {shell.word(engine.size)}")
+    if engine.infiniband:
+        lines.append(f"bt_need_infiniband {shell.word(engine.size)}")
+    if engine.logins:
+        lines.append("bt_keep_sign_ins")
+    for login in engine.logins:
+        server = "" if login.server in ("hub", "docker.io") else login.server
+        words = " ".join(map(shell.word, (server, login.username, login.variable)))
+        stop = shell.word(f"the registry {login.server} takes no sign-in of {login.username}")
+        lines += [f"bt_try bt_sign_in {words} || bt_stop {stop}", f"unset {login.variable}"]
+    functions = runtime.ENGINE.decode().partition("\n")[2].strip("\n")
+    return shell.script(functions, shell.block("The node's own Docker Engine:", *lines)).rstrip("\n")
+
+
 def _runtimes(todo: Preparation) -> str:
     wanted = set(todo.runtimes) | ({"singularity"} if todo.images or todo.logins else set())
     steps = tuple(text for name, text in _RUNTIMES.items() if name in wanted)
@@ -244,9 +278,10 @@ def _docker_images(images: tuple[str, ...]) -> str:
         f"Container images, {PULLS_AT_ONCE} at once:",
         'command -v docker >/dev/null || bt_stop "Docker is not there; use an image with it, such as ubuntu-hpc"',
         "bt_failed=$(mktemp)",
+        'bt_pull_once() { docker image inspect "$1" >/dev/null 2>&1 || bt_try docker pull --quiet "$1"; }',
         f"for bt_image in {' '.join(shell.word(one) for one in images)}; do",
         f'  while [ "$(jobs -rp | wc -l)" -ge {PULLS_AT_ONCE} ]; do wait -n || true; done',
-        '  { bt_try docker pull --quiet "$bt_image" || echo "$bt_image" >> "$bt_failed"; } &',
+        '  { bt_pull_once "$bt_image" || echo "$bt_image" >> "$bt_failed"; } &',
         "done",
         "wait",
         '[ ! -s "$bt_failed" ] || bt_stop "these images cannot be pulled: $(tr \'\\n\' \' \' < "$bt_failed")"',

@@ -26,6 +26,49 @@ _RULES = (
         "remove the images, or run the task on the host",
     ),
     ImplicitRule(
+        "docker-engine",
+        "Nodes of a `plain_docker` pool get a Docker Engine of their own from the start task.",
+        "Batch Shipyard's node preparation of pools that are not native; ADR 13",
+        "`plain_docker: false`: Batch itself runs the containers then",
+    ),
+    ImplicitRule(
+        "docker-name",
+        "A container of the node's own engine is found by its name and labels, and goes with its task.",
+        "Batch Shipyard issue 308 (a task that is killed leaves its container); docker run: --name, --label; ADR 13",
+        "",
+    ),
+    ImplicitRule(
+        "docker-environment",
+        "A container of the node's own engine has its task's environment, without the host's own variables.",
+        "docker run: --env; Batch Shipyard gave it in a file, which loses values of several lines",
+        "",
+    ),
+    ImplicitRule(
+        "docker-mounts",
+        "A container of the node's own engine sees the node's Batch directories at the same paths.",
+        "Azure Batch: Use Azure Batch to run container workloads (AZ_BATCH_NODE_ROOT_DIR is mounted);"
+        " Batch Shipyard's `docker run`",
+        "`restrict_default_bind_mounts: true`, or `bind_mounts`",
+    ),
+    ImplicitRule(
+        "docker-gpus",
+        "A container of the node's own engine is given the node's GPUs by an option.",
+        "Docker: Access an NVIDIA GPU (docker run --gpus); Batch adds them on native pools alone",
+        "`gpus: disable` on the task or its job",
+    ),
+    ImplicitRule(
+        "docker-network",
+        "A gang's containers use the network of their nodes.",
+        "Batch Shipyard's `docker run --net=host`; docker run: --network",
+        "`--network` in `additional_docker_run_options`",
+    ),
+    ImplicitRule(
+        "docker-waits",
+        "A gang's container waits from the coordination command to the primary's end; commands are executed in it.",
+        "Batch Shipyard: a detached container and docker exec; ADR 13",
+        "",
+    ),
+    ImplicitRule(
         "infiniband-by-size",
         "An RDMA size with inter-node communication uses InfiniBand.",
         "Azure: Enable InfiniBand (HPC VM sizes); Batch Shipyard's rule for `infiniband`",
@@ -42,6 +85,61 @@ _RULES = (
         "The MPI is told which network to use.",
         "Azure: Set up Message Passing Interface for HPC (setup-mpi); azhpc-images; Batch Shipyard's table of options",
         "`infiniband: false`, or the same parameter in `mpi.options`",
+    ),
+    ImplicitRule(
+        "ranks-on-nodes",
+        "The launcher is told the task's nodes, and how many ranks run on each.",
+        "Azure Batch: Environment variables (AZ_BATCH_HOST_LIST); mpiexec(1) of MPICH and Intel MPI: -hosts, -ppn;"
+        " mpirun(1) of Open MPI: -host, --map-by ppr",
+        "`-np` or `-n` in `mpi.options`, with hosts of your own",
+    ),
+    ImplicitRule(
+        "primary-first",
+        "The primary is the first of AZ_BATCH_HOST_LIST.",
+        "Azure Batch: Use multi-instance tasks (files are taken from the primary; no order of the list is promised)",
+        "",
+    ),
+    ImplicitRule(
+        "gang-ssh",
+        "The launch finds an ssh of its own before the node's, with the gang's port and keys.",
+        "Batch Shipyard's contract of multi-instance images (port 23); azure_batch: pool-scope user; measured",
+        "",
+    ),
+    ImplicitRule(
+        "openmpi-slots",
+        "Open MPI may run more ranks on a node than its list of hosts has slots.",
+        "mpirun(1) of Open MPI: --oversubscribe, --host; measured with Open MPI 5.0",
+        "`-np` or `-n` in `mpi.options`, with hosts of your own",
+    ),
+    ImplicitRule(
+        "openmpi-prefix",
+        "Open MPI looks for its daemons where its launcher is.",
+        "mpirun(1) of Open MPI: --prefix; measured with Open MPI 5.0",
+        "`--prefix` in `mpi.options`",
+    ),
+    ImplicitRule(
+        "openmpi-environment",
+        "Open MPI brings the variables of the primary's shell to every rank, as other MPIs do by themselves.",
+        "mpirun(1) of Open MPI: -x",
+        "`unset NAME` in `pre_execution_command`",
+    ),
+    ImplicitRule(
+        "openmpi-daemons",
+        "Open MPI starts each of its daemons from the primary, not one from another.",
+        "Open MPI: plm_rsh_no_tree_spawn; PRRTE: plm_ssh_no_tree_spawn; measured with Open MPI 5.0",
+        "",
+    ),
+    ImplicitRule(
+        "mpich-abort",
+        "A rank of MPICH that calls MPI_Abort ends by a signal, which the launch sees; not where cores are dumped.",
+        "MPICH: MPIR_CVAR_COREDUMP_ON_ABORT; measured (its launcher is often gone before it has said who called)",
+        "`MPIR_CVAR_COREDUMP_ON_ABORT` in environment_variables",
+    ),
+    ImplicitRule(
+        "horovod-binding",
+        "Horovod's processes are bound to no single core.",
+        "Horovod: Run Horovod with Open MPI (-bind-to none)",
+        "`bind-to` in `options` of the block",
     ),
     ImplicitRule(
         "openmpi-as-root",

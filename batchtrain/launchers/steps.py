@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from batchtrain import runtime
 from batchtrain.launchers import shell
-from batchtrain.launchers.types import File, Shape
+from batchtrain.launchers.types import File, Implicit, Shape
 
 SOURCE = 'source "$AZ_BATCH_TASK_SHARED_DIR/.batchtrain/gang.sh" || exit 1'
 SSHD_PORT = "23"
@@ -14,6 +14,8 @@ RANK = File(".batchtrain/rank.sh", runtime.RANK, 0o755)
 SWEEP = File(".batchtrain/sweep.sh", runtime.SWEEP, 0o755)
 SSH = File(".batchtrain/bin/ssh", runtime.SSH, 0o755)
 LAUNCH = File(".batchtrain/launch.py", runtime.LAUNCH)
+
+OWN_SSH = Implicit("PATH", ".batchtrain/bin first", "ssh between the nodes takes the gang's port and keys", "gang-ssh")
 
 
 def coordination(shape: Shape, command: str | None) -> str:

@@ -21,7 +21,8 @@ class Shape(NamedTuple):
     """Nodes the task runs on, one instance each."""
     fabric: Fabric = Fabric.ETHERNET
     container: bool = False
-    """The task runs inside a container of a native container pool (as root, with the image's sshd on port 23)."""
+    """The task runs inside a container (as root, with the image's sshd on port 23), whoever runs that: Batch on a
+    native container pool, or the node's own engine."""
     size: str = ""
     """The VM size, and its family below, as the catalogue names them; empty where it does not know them."""
     family: str = ""

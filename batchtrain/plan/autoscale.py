@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from batchtrain.config.scaling import OFF_PEAK, faults, most_of
+from batchtrain.config.schema import dotted
 from batchtrain.config.types import MOST_NODES, Job, Pool, Scenario, VmCount, seconds_of
 from batchtrain.errors import PlanError
 
@@ -45,8 +47,10 @@ def formula_of(scenario: Scenario, count: VmCount, tasks_per_node: int = 1) -> s
 
     Raises PlanError when a maximum is below its minimum, or a scenario of days and hours has no maximum.
     """
+    for path, message in faults(scenario, count):
+        raise PlanError(f"pool_specification.autoscale.scenario.{dotted(path)}: {message}")
     limits = _limits(scenario, count)
-    body = _by_tasks(scenario, tasks_per_node) if scenario.name in TASKS else _by_time(scenario, limits)
+    body = _by_tasks(scenario, tasks_per_node) if scenario.name in TASKS else _by_time(scenario)
     lines = [
         f"// {scenario.name}: {_ABOUT[scenario.name]}",
         *limits.lines,
@@ -96,24 +100,10 @@ def _limits(scenario: Scenario, count: VmCount) -> _Limits:
     most = scenario.maximum_vm_count
     return _Limits(
         count.dedicated,
-        _limit("dedicated", count.dedicated, most.dedicated),
+        most_of(count.dedicated, most.dedicated),
         count.low_priority,
-        _limit("low_priority", count.low_priority, most.low_priority),
+        most_of(count.low_priority, most.low_priority),
     )
-
-
-def _limit(kind: str, least: int, most: int | None) -> int | None:
-    """The most of a kind: below 0 is no limit; one that nobody set stays at the least."""
-    if most is None:
-        return least
-    if most < 0:
-        return None
-    if most < least:
-        raise PlanError(
-            f"pool_specification.autoscale.scenario.maximum_vm_count.{kind} is {most}, below vm_count.{kind}, {least}:"
-            " vm_count is the least under autoscale; lower it or raise the maximum"
-        )
-    return most
 
 
 def _most(limit: int | None) -> str:
@@ -218,15 +208,8 @@ _SHARES: dict[str, tuple[str, ...]] = {
 # --- scenarios of days and hours ------------------------------------------------------------------------------------
 
 
-def _by_time(scenario: Scenario, limits: _Limits) -> list[str]:
-    bias = scenario.bias_node_type or "auto"
-    dedicated, spot = _PEAKS[scenario.name == "workday_with_offpeak_max_low_priority", bias]
-    for kind, peak, most in (("dedicated", dedicated, limits.most_dedicated), ("low_priority", spot, limits.most_spot)):
-        if "max" in peak and most is None:
-            raise PlanError(
-                f"pool_specification.autoscale.scenario: {scenario.name} asks for the most nodes there may be,"
-                f" and maximum_vm_count.{kind} has no limit; set it to 0 or more"
-            )
+def _by_time(scenario: Scenario) -> list[str]:
+    dedicated, spot = _PEAKS[scenario.name == OFF_PEAK, scenario.bias_node_type or "auto"]
     return [*_clock(scenario), "", f"dedicated = {dedicated};", f"spot = {spot};"]
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import shlex
 
 from batchtrain.config import allotment
-from batchtrain.config.types import Task
+from batchtrain.config.types import JobManager, JobPreparation, JobRelease, Task
 from batchtrain.launchers import environment
 from batchtrain.launchers.types import Fabric, Implicit, Shape
-from batchtrain.plan import image, wire
+from batchtrain.plan import image, users, wire
 from batchtrain.plan.frame import Frame, either
 from batchtrain.plan.volumes import binds
 
@@ -30,7 +30,7 @@ def settings(frame: Frame, task: Task, shape: Shape) -> tuple[wire.ContainerSett
         *(f"--publish={shlex.quote(port)}" for port in task.ports),
         *(f"--label={shlex.quote(label)}" for label in task.labels),
         *((f"--entrypoint={shlex.quote(task.entrypoint)}",) if task.entrypoint is not None else ()),
-        *_user(frame, task),
+        *users.in_container(either(task.user_identity, frame.job.user_identity)),
         *(f"-v {bind.quoted}" for bind in binds(frame, task)),
         *key,
         *devices,
@@ -46,9 +46,16 @@ def settings(frame: Frame, task: Task, shape: Shape) -> tuple[wire.ContainerSett
     return built, by_size + by_device + by_gang + by_default
 
 
-def plain(name: str) -> wire.ContainerSettings:
-    """The container of a task that has an image and nothing more to say."""
-    return wire.ContainerSettings(image_name=name, working_directory="taskWorkingDirectory")
+def of_a_job(told: JobManager | JobPreparation | JobRelease) -> wire.ContainerSettings | None:
+    """The container of a task that is part of a job; None where it runs on the host."""
+    if told.docker_image is None:
+        return None
+    options = (*users.in_container(told.user_identity), *told.additional_docker_run_options)
+    return wire.ContainerSettings(
+        image_name=told.docker_image,
+        container_run_options=" ".join(options) or None,
+        working_directory="taskWorkingDirectory",
+    )
 
 
 # --- what of the engine's options -----------------------------------------------------------------------------------
@@ -95,13 +102,6 @@ def _pool_key(frame: Frame, task: Task) -> tuple[tuple[str, ...], tuple[Implicit
     option = f"-v {POOL_KEY}:{POOL_KEY}:ro"
     because = "the containers of a gang log in to each other with the pool's own key"
     return (option,), (Implicit("containerRunOptions", option, because, "pool-key"),)
-
-
-def _user(frame: Frame, task: Task) -> tuple[str, ...]:
-    identity = either(task.user_identity, frame.job.user_identity)
-    if identity is None or identity.specific_user is None:
-        return ()
-    return (f"--user={identity.specific_user.uid}:{identity.specific_user.gid}",)
 
 
 # --- what of the node -----------------------------------------------------------------------------------------------

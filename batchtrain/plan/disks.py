@@ -35,8 +35,12 @@ def _managed(disk: OsDisk) -> wire.ManagedDisk | None:
             if disk.security_encryption
             else None
         ),
-        disk_encryption_set=wire.DiskEncryptionSet(id=disk.disk_encryption_set) if disk.disk_encryption_set else None,
+        disk_encryption_set=_encryption_set(disk.disk_encryption_set),
     )
+
+
+def _encryption_set(resource_id: str | None) -> wire.DiskEncryptionSet | None:
+    return wire.DiskEncryptionSet(id=resource_id) if resource_id else None
 
 
 def data_disk(disk: DataDisk) -> wire.DataDisk:
@@ -46,7 +50,12 @@ def data_disk(disk: DataDisk) -> wire.DataDisk:
         disk_size_gb=disk.size_gb,
         caching=disk.caching,
         managed_disk=(
-            wire.ManagedDisk(storage_account_type=disk.storage_account_type) if disk.storage_account_type else None
+            wire.ManagedDisk(
+                storage_account_type=disk.storage_account_type,
+                disk_encryption_set=_encryption_set(disk.disk_encryption_set),
+            )
+            if disk.storage_account_type or disk.disk_encryption_set
+            else None
         ),
     )
 

@@ -29,6 +29,11 @@ class Frame(NamedTuple):
     sources: Sources
     windows: bool = False
 
+    @property
+    def plain_docker(self) -> bool:
+        """Whether the nodes' own Docker Engine runs containers, and not Batch."""
+        return self.recipe.pool is not None and self.recipe.pool.vm_configuration.plain_docker
+
 
 def frame(recipe: Recipe, job: Job, place: str, facts: Facts, sources: Sources) -> Frame:
     """The frame of a job; a pool of its own is known from the pool file alone."""

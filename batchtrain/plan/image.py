@@ -121,6 +121,8 @@ def containers(recipe: Recipe, pool: Pool) -> Containers:
     if not uses_containers(recipe):
         return Containers()
     listed = recipe.resources.docker_images
+    if pool.vm_configuration.plain_docker:
+        return _plain(recipe, pool, listed)
     delays = recipe.settings.delay_docker_image_preload and not is_windows(pool, recipe.catalog)
     delayed = tuple(one for one in listed if delays and not _signed_in(recipe, one))
     kept = tuple(one for one in listed if one not in delayed)
@@ -130,6 +132,15 @@ def containers(recipe: Recipe, pool: Pool) -> Containers:
         container_registries=registries(recipe),
     )
     return Containers(configuration, delayed, _implicit(pool, kept if delays else ()))
+
+
+def _plain(recipe: Recipe, pool: Pool, listed: tuple[str, ...]) -> Containers:
+    """All images are the start task's, and so are the sign-ins. Raises PlanError for what only Batch could do."""
+    if pool.vm_configuration.native:
+        raise PlanError("`native: true` and `plain_docker: true` are two ways to run containers; take one of them")
+    if is_windows(pool, recipe.catalog):
+        raise PlanError("`plain_docker: true` is for Linux nodes, and this pool's run Windows; use `native: true`")
+    return Containers(None, listed)
 
 
 def _implicit(pool: Pool, not_delayed: tuple[str, ...]) -> tuple[Implicit, ...]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+from batchtrain.config import places
 from batchtrain.config.types import ApplicationPackage, Recipe, ResourceFile, StorageCredentials, StorageInput
 from batchtrain.plan import wire
 
@@ -15,7 +16,6 @@ SAS_DAYS = 30
 """How long the links of a pool and of tasks' data are good, where `generated_sas_expiry_days` says nothing."""
 
 _WILD = re.compile(r"[*?\[]")
-_WORKING_DIRECTORY = re.compile(r"^\$(?:AZ_BATCH_TASK_WORKING_DIR|\{AZ_BATCH_TASK_WORKING_DIR\})(?:/|$)")
 
 
 class Fetched(NamedTuple):
@@ -90,15 +90,14 @@ def fetched(recipe: Recipe, data: tuple[StorageInput, ...], own_directory: str) 
 
 def _one(recipe: Recipe, item: StorageInput, own: str) -> Fetched:
     container, _, path = item.remote_path.strip("/").partition("/")
-    wanted = _WORKING_DIRECTORY.sub("", item.local_path or "")
-    reachable = not wanted.startswith(("/", "~")) and "$" not in wanted and ".." not in wanted.split("/")
-    below = wanted.strip("/").removeprefix("./") if reachable else own
+    wanted = places.beyond(item.local_path)
+    below = own if wanted else places.below(item.local_path).strip("/").removeprefix("./")
     url = container_link(recipe, item.storage_account_settings, container)
     files = tuple(
         wire.ResourceFile(storage_container_url=url, blob_prefix=prefix or None, file_path=below or None)
         for prefix in _prefixes(path, item.include)
     )
-    return Fetched(files, below, "" if reachable else wanted)
+    return Fetched(files, below, wanted)
 
 
 def _prefixes(path: str, include: tuple[str, ...]) -> tuple[str, ...]:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from batchtrain.config.types import JobManager, JobPreparation, JobRelease, Retries, Span
+from batchtrain.config.types import JobManager, JobPreparation, JobRelease
 from batchtrain.errors import PlanError
 from batchtrain.launchers import inputs as placing
 from batchtrain.launchers.preparation import Moved
 from batchtrain.launchers.types import Implicit
-from batchtrain.plan import command, container, inputs, names, wire
+from batchtrain.plan import command, container, inputs, names, outputs, users, wire
 from batchtrain.plan.frame import Frame
 from batchtrain.plan.task import INPUT
 
@@ -28,21 +28,22 @@ def preparation(frame: Frame) -> tuple[wire.JobPreparationTask | None, tuple[Imp
     nothing = "ver" if frame.windows else ":"
     text = "\n".join(part for part in (moves, (told.command or "").strip()) if part) or nothing
     line, carried = command.carried(text, on_windows=frame.windows)
+    where = f"{frame.place}.job_preparation" if said else f"{frame.place}.input_data"
+    identity, by_identity = _admin(told, "what prepares a node installs and mounts", where)
     built = wire.JobPreparationTask(
         command_line=line,
-        container_settings=container.plain(told.docker_image) if told.docker_image else None,
+        container_settings=container.of_a_job(told),
         resource_files=inputs.resource_files(told.resource_files)
         + tuple(file for one in fetched for file in one.files),
         environment_settings=inputs.environment(told.environment_variables) + carried,
-        constraints=_constraints(told.max_wall_time, told.max_task_retries),
+        constraints=_constraints(told),
         wait_for_success=told.wait_for_success,
-        user_identity=wire.POOL_ADMIN,
+        user_identity=identity,
         rerun_on_node_reboot_after_success=told.rerun_on_node_reboot,
     )
-    where = f"{frame.place}.job_preparation" if said else f"{frame.place}.input_data"
     because = "the job has `input_data`, which every node needs before its first task"
     by_input = () if said else (Implicit("job_preparation", "made", because, "prep-for-input", where),)
-    return built, (*by_input, _admin("what prepares a node installs and mounts", where))
+    return built, (*by_input, *by_identity)
 
 
 def release(frame: Frame) -> tuple[wire.JobReleaseTask | None, tuple[Implicit, ...]]:
@@ -51,16 +52,18 @@ def release(frame: Frame) -> tuple[wire.JobReleaseTask | None, tuple[Implicit, .
     if told is None:
         return None, ()
     line, carried = command.carried(told.command, on_windows=frame.windows)
+    place = f"{frame.place}.job_release"
+    identity, by_identity = _admin(told, "what cleans up a node undoes what root did", place)
     built = wire.JobReleaseTask(
         command_line=line,
-        container_settings=container.plain(told.docker_image) if told.docker_image else None,
+        container_settings=container.of_a_job(told),
         resource_files=inputs.resource_files(told.resource_files),
         environment_settings=inputs.environment(told.environment_variables) + carried,
         max_wall_clock_time=names.duration(told.max_wall_time) if told.max_wall_time else None,
         retention_time=names.duration(told.retention_time) if told.retention_time else None,
-        user_identity=wire.POOL_ADMIN,
+        user_identity=identity,
     )
-    return built, (_admin("what cleans up a node undoes what root did", f"{frame.place}.job_release"),)
+    return built, by_identity
 
 
 def manager(frame: Frame) -> tuple[wire.JobManagerTask | None, tuple[Implicit, ...]]:
@@ -69,30 +72,51 @@ def manager(frame: Frame) -> tuple[wire.JobManagerTask | None, tuple[Implicit, .
     if told is None:
         return None, ()
     line, carried = command.carried(told.command, on_windows=frame.windows)
+    identity, by_identity = _leader(told, f"{frame.place}.job_manager")
     built = wire.JobManagerTask(
         id=told.id,
+        display_name=told.display_name,
         command_line=line,
-        container_settings=container.plain(told.docker_image) if told.docker_image else None,
+        container_settings=container.of_a_job(told),
         resource_files=inputs.resource_files(told.resource_files),
         environment_settings=inputs.environment(told.environment_variables) + carried,
-        constraints=_constraints(told.max_wall_time, told.max_task_retries),
+        constraints=_constraints(told),
         kill_job_on_completion=told.kill_job_on_completion,
-        user_identity=wire.POOL_ADMIN if told.docker_image else wire.POOL_NONADMIN,
+        output_files=outputs.outputs(frame.recipe, told.output_data.azure_storage),
+        required_slots=told.required_slots,
+        user_identity=identity,
         run_exclusive=told.run_exclusive,
         allow_low_priority_node=told.allow_low_priority_node,
     )
-    value = "pool, admin" if told.docker_image else "pool, nonadmin"
+    return built, by_identity
+
+
+def _leader(told: JobManager, where: str) -> tuple[wire.UserIdentity, tuple[Implicit, ...]]:
+    """Whom a person names, else as for any task: the administrator in a container alone."""
+    said = users.said(told.user_identity)
+    if said is not None:
+        return said, ()
     because = "a container's processes are root" if told.docker_image else "it adds tasks, and asks for nothing more"
-    return built, (Implicit("user_identity", value, because, "user-identity", f"{frame.place}.job_manager"),)
+    value = "pool, admin" if told.docker_image else "pool, nonadmin"
+    identity = wire.POOL_ADMIN if told.docker_image else wire.POOL_NONADMIN
+    return identity, (Implicit("user_identity", value, because, "user-identity", where),)
 
 
-def _admin(because: str, where: str) -> Implicit:
-    return Implicit("user_identity", "pool, admin", because, "user-identity", where)
+def _admin(
+    told: JobPreparation | JobRelease, because: str, where: str
+) -> tuple[wire.UserIdentity, tuple[Implicit, ...]]:
+    """Whom a person names, else the administrator."""
+    said = users.said(told.user_identity)
+    if said is not None:
+        return said, ()
+    return wire.POOL_ADMIN, (Implicit("user_identity", "pool, admin", because, "user-identity", where),)
 
 
-def _constraints(wall_time: Span | None, retries: Retries | None) -> wire.TaskConstraints | None:
-    if wall_time is None and retries is None:
+def _constraints(told: JobManager | JobPreparation) -> wire.TaskConstraints | None:
+    if told.max_wall_time is None and told.max_task_retries is None and told.retention_time is None:
         return None
     return wire.TaskConstraints(
-        max_wall_clock_time=names.duration(wall_time) if wall_time else None, max_task_retry_count=retries
+        max_wall_clock_time=names.duration(told.max_wall_time) if told.max_wall_time else None,
+        retention_time=names.duration(told.retention_time) if told.retention_time else None,
+        max_task_retry_count=told.max_task_retries,
     )

@@ -13,16 +13,15 @@ import io
 import tarfile
 from typing import NamedTuple
 
+from batchtrain.config.places import RESERVED
 from batchtrain.errors import PlanError
 from batchtrain.launchers.types import File
 from batchtrain.plan import wire
 
-OURS = ".batchtrain"
 ARCHIVE = ".batchtrain-files.tar.gz"
 VARIABLE = "BATCHTRAIN_FILES_"
 CHUNK = 32 * 1024
 LIMIT = 256 * 1024
-RESERVED = frozenset({"wd", "certs", "stdout.txt", "stderr.txt", "fileuploadout.txt", "fileuploaderr.txt", OURS})
 
 
 class Carrier(NamedTuple):

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from batchtrain.config import preparing
+from batchtrain.config.allotment import gpus_seen, gpus_word
 from batchtrain.config.types import Pool, Recipe, SingularityImage
 from batchtrain.errors import PlanError, Problem
 from batchtrain.launchers import preparation
-from batchtrain.launchers.preparation import Fstab, Login, Moved, Preparation, Sif
+from batchtrain.launchers.preparation import Engine, Fstab, Login, Moved, Preparation, Sif
 from batchtrain.launchers.types import Implicit
 from batchtrain.plan import inputs, wire
 
 WHERE = "pool_specification"
 INPUT = ".batchtrain/input"
-LARGEST = 32 * 1024  # the service and the kernel take no longer value
 
 GIVEN = "BATCHTRAIN_GIVEN_"
 """Begins the names of settings whose values are placeholders, filled when the request is sent."""
@@ -52,7 +53,7 @@ def start_task(
             *inputs.environment(prep.environment_variables, prep.environment_variables_keyvault_secret_id),
             *given,
             *((wire.Environment(name=preparation.OWN, value=_fitting(ours)),) if ours else ()),
-            wire.Environment(name=preparation.SCRIPT, value=_fitting(text)),
+            wire.Environment(name=preparation.SCRIPT, value=text),
         ),
         resource_files=files,
         max_task_retry_count=prep.max_task_retries,
@@ -63,16 +64,18 @@ def start_task(
 
 def _text(pool: Pool, *, own: bool, windows: bool) -> str:
     commands = pool.additional_node_prep.commands
+    if message := preparing.overlong(commands):
+        raise PlanError(f"{WHERE}.additional_node_prep.commands: {message}")
     if windows:
         return preparation.windows(commands.pre, commands.post)
     return preparation.linux(commands.pre, commands.post, own=own)
 
 
 def _fitting(text: str) -> str:
-    if len(text.encode()) > LARGEST:
+    if len(text.encode()) > preparing.LARGEST:
         raise PlanError(
-            f"the node preparation has {len(text.encode())} bytes, and {LARGEST} fit in a request; put the commands in"
-            " a script, bring it with `resource_files`, and call it"
+            f"what prepares a node by itself (images to fetch, volumes to mount) has {len(text.encode()):,} bytes, and"
+            f" {preparing.LARGEST:,} fit into a request; list fewer of them"
         )
     return text
 
@@ -91,9 +94,11 @@ def _own(
 ) -> tuple[Preparation, tuple[wire.Environment, ...]]:
     logins, passwords = _logins(recipe)
     sifs, keys = _sifs(recipe)
+    engine, more = _engine(recipe, pool)
     todo = Preparation(
         mounts=mounts,
         nvidia_driver=(pool.gpu.nvidia_driver.source or "") if pool.gpu else "",
+        engine=engine,
         runtimes=pool.container_runtimes.install,
         docker_user=pool.ssh.username if pool.ssh and pool.ssh.allow_docker_access else "",
         docker_images=images,
@@ -101,7 +106,50 @@ def _own(
         images=sifs,
         moved=tuple(Moved(one.below, one.wanted) for one in data if one.wanted),
     )
-    return todo, (passwords if todo.logins else ()) + keys
+    return todo, (passwords if todo.logins else ()) + keys + more
+
+
+def _engine(recipe: Recipe, pool: Pool) -> tuple[Engine | None, tuple[wire.Environment, ...]]:
+    """The node's own Docker Engine, where one runs the containers. Raises PlanError for a sign-in only Batch can do."""
+    if not pool.vm_configuration.plain_docker:
+        return None, ()
+    size = recipe.catalog.size(pool.vm_size)
+    known = recipe.credentials.docker_registry
+    logins, passwords = [], []
+    for number, server in enumerate(dict.fromkeys((*known, *recipe.resources.additional_registries.docker))):
+        if server in known and known[server].identity:
+            raise PlanError(
+                f"the registry {server} is signed in to with a managed identity, which Batch alone can do: take"
+                " `plain_docker` away, or give a user name and a password"
+            )
+        name = f"{GIVEN}REGISTRY_{number}"
+        username = (known[server].username if server in known else None) or ""
+        logins.append(Login(server, username, name))
+        passwords.append(wire.Environment(name=name, value=f"{{{{registry:{server}}}}}"))
+    engine = Engine(
+        size=pool.vm_size,
+        gpus=size.gpus if size is not None and size.gpu_vendor == "nvidia" and _gpus_wanted(recipe) else 0,
+        infiniband=size is not None and size.rdma == "sr-iov" and _infiniband_wanted(recipe, pool),
+        logins=tuple(logins),
+    )
+    return engine, tuple(passwords)
+
+
+def _gpus_wanted(recipe: Recipe) -> bool:
+    """Whether any container is to have GPUs; so it is where there are no jobs yet."""
+    words = [gpus_word(job, task) for job in recipe.jobs for task in job.tasks if task.docker_image]
+    return not words or any(gpus_seen(word) != () for word in words)
+
+
+def _infiniband_wanted(recipe: Recipe, pool: Pool) -> bool:
+    if not pool.inter_node_communication_enabled:
+        return False
+    return any(
+        (task.infiniband if task.infiniband is not None else job.infiniband) is not False
+        for job in recipe.jobs
+        for task in job.tasks
+        if task.multi_instance is not None and task.docker_image
+    )
 
 
 def _logins(recipe: Recipe) -> tuple[tuple[Login, ...], tuple[wire.Environment, ...]]:
@@ -152,6 +200,17 @@ def _waits(pool: Pool, *, own: bool) -> tuple[bool, tuple[Implicit, ...]]:
 
 
 def _by_itself(todo: Preparation) -> tuple[Implicit, ...]:
+    return _engine_by_itself(todo) + _apptainer_by_itself(todo)
+
+
+def _engine_by_itself(todo: Preparation) -> tuple[Implicit, ...]:
+    if todo.engine is None:
+        return ()
+    because = "`plain_docker`: it is installed where the image has none, signs in, and pulls the images"
+    return (Implicit("start task", "a Docker Engine of the node's own", because, "docker-engine", WHERE),)
+
+
+def _apptainer_by_itself(todo: Preparation) -> tuple[Implicit, ...]:
     if not (todo.images or todo.logins) or "singularity" in todo.runtimes:
         return ()
     because = "there are Apptainer images; it is installed where the node has neither it nor Singularity"
@@ -159,10 +218,18 @@ def _by_itself(todo: Preparation) -> tuple[Implicit, ...]:
 
 
 def _warnings(todo: Preparation) -> tuple[Problem, ...]:
-    if not todo.logins:
-        return ()
-    servers = ", ".join(login.server for login in todo.logins)
+    return tuple(
+        _password(logins, place)
+        for logins, place in (
+            (todo.logins, "global_resources.singularity_images"),
+            (todo.engine.logins if todo.engine is not None else (), "global_resources.docker_images"),
+        )
+        if logins
+    )
+
+
+def _password(logins: tuple[Login, ...], place: str) -> Problem:
+    servers = ", ".join(login.server for login in logins)
     text = f"the password of {servers} stands in the start task's environment, where whoever may read the pool reads it"
     hint = "Use a token that can only pull, and that ends."
-    place = "global_resources.singularity_images"
-    return (Problem("password-on-nodes", text, level="warning", path=place, hint=hint),)
+    return Problem("password-on-nodes", text, level="warning", path=place, hint=hint)

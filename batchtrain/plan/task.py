@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from batchtrain.config import allotment
+from batchtrain.config.places import OURS
 from batchtrain.config.types import MultiInstance, Task, whole
 from batchtrain.errors import PlanError, Problem
 from batchtrain.launchers import apptainer, plain
 from batchtrain.launchers import inputs as placing
+from batchtrain.launchers.docker import Container
 from batchtrain.launchers.preparation import Moved
 from batchtrain.launchers.types import Fabric, File, Implicit, Launch, Shape
-from batchtrain.plan import command, container, exits, frameworks, inputs, names, outputs, payload, wire
+from batchtrain.plan import command, container, docker, exits, frameworks, inputs, names, outputs, payload, users, wire
 from batchtrain.plan.frame import Frame, either
 from batchtrain.plan.types import FILE_MARK, Built, Upload
 from batchtrain.plan.volumes import binds
@@ -30,7 +32,8 @@ def build(frame: Frame, task: Task, task_id: str, place: str, *, acting: bool = 
     fetched = inputs.fetched(frame.recipe, task.input_data.azure_storage, INPUT)
     moved = tuple(Moved(one.below, one.wanted) for one in fetched if one.wanted)
     image = _apptainer(frame, task)
-    simple = not gang and not task.source and not moved and image is None
+    plain, by_docker = _plain_docker(frame, task, shape, where)
+    simple = not gang and not task.source and not moved and image is None and plain is None
     if frame.windows and not simple:
         raise PlanError(f"{where}: {_LINUX_ONLY}")
     as_it_is = (
@@ -39,10 +42,11 @@ def build(frame: Frame, task: Task, task_id: str, place: str, *, acting: bool = 
         and (frame.windows or command.speaks_for_itself(task.command or "", entrypoint=task.entrypoint is not None))
     )
     bare = as_it_is or (simple and (frame.windows or command.fits(task.command or "")))
-    launch = _launch(frame, task, shape, image, moved, where)
+    launch = _launch(frame, task, shape, image, moved, where, plain)
     carrier, uploads = (payload.Carrier(), ()) if bare else _carrier(frame, task, launch, where)
     identity, by_identity = _identity(frame, task)
-    settings, by_container = container.settings(frame, task, shape) if shape.container else (None, ())
+    native = shape.container and plain is None
+    settings, by_container = container.settings(frame, task, shape) if native else (None, by_docker)
     body = wire.TaskCreate(
         id=task_id,
         command_line=(task.command or "").strip() if as_it_is else _command_line(frame, task, carrier, bare=bare),
@@ -58,7 +62,7 @@ def build(frame: Frame, task: Task, task_id: str, place: str, *, acting: bool = 
         environment_settings=inputs.environment(
             task.environment_variables, task.environment_variables_keyvault_secret_id
         )
-        + (_gpus_seen(frame, task) if shape.container else ())
+        + (_gpus_seen(frame, task) if native or (plain and shape.gpu_vendor == "amd") else ())
         + carrier.environment,
         affinity_info=wire.Affinity(affinity_id=task.affinity_id) if task.affinity_id else None,
         constraints=_constraints(frame, task),
@@ -167,6 +171,18 @@ def _fabric(frame: Frame, task: Task) -> tuple[Fabric, tuple[Implicit, ...]]:
     return _FABRICS[size.rdma], (Implicit("infiniband", "true", because, "infiniband-by-size"),)
 
 
+# --- containers of the node's own engine ----------------------------------------------------------------------------
+
+
+def _plain_docker(frame: Frame, task: Task, shape: Shape, where: str) -> tuple[Container | None, tuple[Implicit, ...]]:
+    if not (shape.container and frame.plain_docker):
+        return None, ()
+    try:
+        return docker.container_of(frame, task, shape)
+    except PlanError as error:
+        raise PlanError(f"{where}: {error}") from None
+
+
 # --- GPUs -----------------------------------------------------------------------------------------------------------
 
 
@@ -175,7 +191,9 @@ def _gpus(frame: Frame, task: Task) -> tuple[Implicit, ...]:
     size = frame.size
     if size is None or not size.gpus or either(task.gpus, frame.job.gpus) is not None:
         return ()
-    how = "its devices are among the run options" if size.gpu_vendor == "amd" else "the service adds them itself"
+    how = "the service adds them itself"
+    if size.gpu_vendor == "amd" or frame.plain_docker:
+        how = "its devices are among the run options"
     because = f"{size.name} has {size.gpus} {size.gpu_model}" + (f"; {how}" if task.docker_image is not None else "")
     return (Implicit("gpus", "all", because, "gpus-by-size"),)
 
@@ -220,10 +238,16 @@ def _image_gpus(frame: Frame, image: apptainer.Apptainer | None) -> tuple[Implic
 
 
 def _launch(
-    frame: Frame, task: Task, shape: Shape, image: apptainer.Apptainer | None, moved: tuple[Moved, ...], where: str
+    frame: Frame,
+    task: Task,
+    shape: Shape,
+    image: apptainer.Apptainer | None,
+    moved: tuple[Moved, ...],
+    where: str,
+    plain: Container | None,
 ) -> Launch:
     try:
-        built = _launched(frame, task, shape, image)
+        built = _launched(frame, task, shape, image, plain)
     except PlanError as error:
         raise PlanError(f"{where}: {error}") from None
     if image is not None:
@@ -233,22 +257,27 @@ def _launch(
     return built
 
 
-def _launched(frame: Frame, task: Task, shape: Shape, image: apptainer.Apptainer | None) -> Launch:
+def _launched(
+    frame: Frame, task: Task, shape: Shape, image: apptainer.Apptainer | None, plain_docker: Container | None
+) -> Launch:
     gang = task.multi_instance
+    if gang is None and plain_docker is not None:
+        return docker.launch(plain_docker, task, None)
     if gang is None:
         text = (task.command or "").strip()
         return plain.alone(apptainer.around(text, image) if image else text)
     own = frozenset((*task.environment_variables, *frame.job.environment_variables))
-    return frameworks.launch(task, gang, shape, own, image)
+    inside = frameworks.launch(task, gang, shape, own, image)
+    return inside if plain_docker is None else docker.launch(plain_docker, task, inside)
 
 
 def _carrier(frame: Frame, task: Task, launch: Launch, where: str) -> tuple[payload.Carrier, tuple[Upload, ...]]:
     """How the task's own files and ours come to it; a task alone on its node needs nothing for a gang."""
     files = frame.sources.get(task.source, ()) if task.source else ()
     payload.refuse_reserved(files, where)
-    ours = [File(f"{payload.OURS}/launch.sh", launch.application.encode())]
+    ours = [File(f"{OURS}/launch.sh", launch.application.encode())]
     if task.multi_instance:
-        ours.append(File(f"{payload.OURS}/coordinate.sh", launch.coordination.encode()))
+        ours.append(File(f"{OURS}/coordinate.sh", launch.coordination.encode()))
     packed = payload.archive((*files, *ours, *launch.files))
     if frame.link is None:
         return payload.inside_request(packed, where), ()
@@ -266,14 +295,14 @@ def _command_line(frame: Frame, task: Task, carrier: payload.Carrier, *, bare: b
         return command.windows(task.command or "ver")
     if bare:
         return command.bash(task.command) if task.command else ""
-    run = f'exec /bin/bash "$AZ_BATCH_TASK_SHARED_DIR/{payload.OURS}/launch.sh"'
+    run = f'exec /bin/bash "$AZ_BATCH_TASK_SHARED_DIR/{OURS}/launch.sh"'
     if task.multi_instance:
         return command.bash(carrier.forget, run)
     return command.bash("set -e -o pipefail", _SHARED, carrier.unpack, carrier.forget, run)
 
 
 def _multi_instance(gang: MultiInstance, shape: Shape, carrier: payload.Carrier) -> wire.MultiInstance:
-    run = f'exec /bin/bash "$AZ_BATCH_TASK_SHARED_DIR/{payload.OURS}/coordinate.sh"'
+    run = f'exec /bin/bash "$AZ_BATCH_TASK_SHARED_DIR/{OURS}/coordinate.sh"'
     return wire.MultiInstance(
         number_of_instances=shape.instances,
         coordination_command_line=command.bash("set -e -o pipefail", carrier.unpack, carrier.forget, run),
@@ -303,13 +332,10 @@ def _text(task: Task, launch: Launch) -> str:
 
 def _identity(frame: Frame, task: Task) -> tuple[wire.UserIdentity, tuple[Implicit, ...]]:
     """A user of the pool by name, an automatic one, or by itself the pool's: administrator in a container."""
-    said = either(task.user_identity, frame.job.user_identity)
-    if said is not None and said.username is not None:
-        return wire.UserIdentity(username=said.username), ()
-    if said is not None and said.auto_user is not None:
-        automatic = wire.AutoUser(scope=said.auto_user.scope, elevation_level=said.auto_user.elevation_level)
-        return wire.UserIdentity(auto_user=automatic), ()
-    if (said is not None and said.default_pool_admin) or _elevated(task):
+    said = users.said(either(task.user_identity, frame.job.user_identity))
+    if said is not None:
+        return said, ()
+    if _elevated(task):
         return wire.POOL_ADMIN, ()
     if task.docker_image is not None:
         return wire.POOL_ADMIN, _CONTAINER_USER

@@ -71,7 +71,6 @@ class Role:
         self.decides = values.get("decides", False)  # type: bool
         self.instead_of = values.get("instead_of", "")  # type: str
         self.linger = values.get("linger")
-        self.environment = values.get("environment", {})  # type: Values
 
 
 class Spec:
@@ -85,7 +84,6 @@ class Spec:
         self.instances = values["instances"]  # type: int
         self.processes_per_node = values.get("processes_per_node")
         self.pre_execution = values.get("pre_execution") or ""  # type: str
-        self.ssh_port = values.get("ssh_port")
         self.barrier = float(values.get("barrier_seconds", 120))
         self.grace = float(values.get("grace_seconds", 5))
         self.heartbeat = float(values.get("heartbeat_seconds", 30))
@@ -166,8 +164,7 @@ class Gang:
     @property
     def address(self) -> str:
         """The primary's, on the interface that was asked for."""
-        given = self.spec.options.get("address") or ""
-        return given or address_of(self.nodes[0], self.spec.options.get("interface"))
+        return address_of(self.nodes[0], self.spec.options.get("interface"))
 
     def of(self, role: str) -> "list[Process]":
         return [process for process in self.processes if process.role.name == role]
@@ -200,7 +197,6 @@ def plan(spec: Spec, nodes: "list[Node]") -> Gang:
 
     Ranks go role by role in the order given, in each role node by node. Raises LaunchError for what cannot be.
     """
-    check_counts(spec, nodes)
     processes = []  # type: list[Process]
     for role in spec.roles:
         index = 0
@@ -214,15 +210,9 @@ def plan(spec: Spec, nodes: "list[Node]") -> Gang:
         raise LaunchError("no process decides when the gang is done: see processes_per_node and the roles' counts")
     for node in nodes:
         check_gpus(spec, node, gang.slots(node))
+        check_infiniband(spec, node)
     take_ports(spec, nodes, gang)
     return gang
-
-
-def check_counts(spec: Spec, nodes: "list[Node]") -> None:
-    if spec.options.get("uneven", True) or len({node.processes for node in nodes}) == 1:
-        return
-    counted = ", ".join(f"{node.processes} on {node}" for node in nodes)
-    raise LaunchError(f"{spec.framework} needs as many processes on each node; there would be {counted}")
 
 
 def counts(spec: Spec, role: Role, nodes: "list[Node]") -> "list[int]":
@@ -236,12 +226,10 @@ def counts(spec: Spec, role: Role, nodes: "list[Node]") -> "list[int]":
 
 
 def placed(role: Role, nodes: "list[Node]") -> "list[int]":
-    each = [node.processes if role.per_node in (None, "processes_per_node") else role.per_node for node in nodes]
-    if role.place == "primary":
-        first = role.total if role.total is not None else 1 if role.per_node is None else each[0]
-        return [first] + [0] * (len(nodes) - 1)
     if role.total is None:
-        return each
+        return [node.processes if role.per_node in (None, "processes_per_node") else role.per_node for node in nodes]
+    if role.place == "primary":
+        return [role.total] + [0] * (len(nodes) - 1)
     return [role.total // len(nodes) + (index < role.total % len(nodes)) for index in range(len(nodes))]
 
 
@@ -268,6 +256,15 @@ def check_gpus(spec: Spec, node: Node, slots: "list[Process]") -> None:
         raise LaunchError(
             f"{node}: {wanting} processes are to share {have} GPU{'s' * (have > 1)}; give each one of its own"
             f" (processes_per_node at most {have})"
+        )
+
+
+def check_infiniband(spec: Spec, node: Node) -> None:
+    """Without it NCCL would talk over tcp in silence; an emulated node has none."""
+    if spec.rdma and not node.infiniband and not node.emulated:
+        raise LaunchError(
+            f"{node}: InfiniBand is asked for, and this node has no active port (an image without the drivers? set"
+            " infiniband: false to go on over tcp)"
         )
 
 
@@ -311,7 +308,6 @@ def environment_of(gang: Gang, process: Process) -> "Values":
         values[f"BATCHTRAIN_{role.name.upper()}_HOSTS"] = ",".join(gang.hosts(role.name))
     values.update(visible_gpus(gang, process))
     values.update(FRAMEWORKS[gang.spec.framework].told(gang, process))
-    values.update(process.role.environment)
     return without(values, gang.spec.leave_unset)
 
 
@@ -424,7 +420,7 @@ def torchrun(gang: Gang, process: Process) -> "list[str]":
         f"--nnodes={f'{least}:{planned}' if least < planned else len(gang.nodes)}",
         f"--nproc-per-node={process.node.processes}",
         f"--max-restarts={options.get('max_restarts') or 0}",
-        f"--local-addr={process.node.address}",
+        f"--local-addr={address_of(process.node, options.get('interface'))}",
         "--monitor-interval=0.1",
     ]
     if options.get("rendezvous") == "c10d":
@@ -529,24 +525,29 @@ def filled(gang: Gang, process: Process) -> str:
 
 
 def mxnet(gang: Gang, process: Process) -> "Values":
-    """ps-lite. Without an interface each node is told its own address, or it takes the first that is up."""
+    """ps-lite, whose scheduler numbers workers by the text of their host, the highest first, and then by port. So each
+    has its port from us, and its address in a form that sorts as our ranks do: hexadecimal, with a zero more a node."""
     options = gang.spec.options
+    address = address_of(process.node, options.get("interface"))
     values = {
         "DMLC_ROLE": process.role.name,
         "DMLC_PS_ROOT_URI": gang.address,
         "DMLC_PS_ROOT_PORT": str(gang.port),
         "DMLC_NUM_SERVER": str(len(gang.of("server"))),
         "DMLC_NUM_WORKER": str(len(gang.of("worker"))),
+        "DMLC_NODE_HOST": "0x{}{}".format("0" * process.node.index, socket.inet_aton(address).hex().lstrip("0")),
     }
     if options.get("interface"):
         values["DMLC_INTERFACE"] = options["interface"]
-    else:
-        values["DMLC_NODE_HOST"] = process.node.address
     if process.role.name in ("worker", "server"):
         values[f"DMLC_{process.role.name.upper()}_ID"] = str(process.index)
     if options.get("verbose") is not None:
         values["PS_VERBOSE"] = str(options["verbose"])
     return values
+
+
+def mxnet_defaults(gang: Gang, process: Process) -> "Values":
+    return {"PORT": str(process.port)}
 
 
 def horovod(gang: Gang, process: Process) -> "Values":
@@ -587,7 +588,7 @@ FRAMEWORKS = {
     "deepspeed": Framework(deepspeed, deepspeed_defaults, "all", 1),
     "jax": Framework(jax, jax_defaults, "each", 1),
     "tensorflow": Framework(tensorflow, nothing, "each", 0),
-    "mxnet": Framework(mxnet, nothing, "each", 5),
+    "mxnet": Framework(mxnet, mxnet_defaults, "each", 5),
     "horovod": Framework(horovod, sockets, "all", 1),
 }
 
@@ -704,7 +705,7 @@ def gpu_homes() -> "dict[str, int]":
     }
 
 
-def find_gpus(environment: "Values") -> "tuple[list[str], bool]":
+def find_gpus(environment: "Values", emulated: bool) -> "tuple[list[str], bool]":
     """The node's GPUs as CUDA_VISIBLE_DEVICES names them, and whether there is a driver behind them.
 
     The person's own CUDA_VISIBLE_DEVICES chooses among them, in its order. nvidia-smi is asked only where the device
@@ -716,7 +717,7 @@ def find_gpus(environment: "Values") -> "tuple[list[str], bool]":
         devices = [int(name) for name in names_in(folder) if text_of(f"{folder}/{name}/gpu_id") not in "0"]
     real = bool(devices)
     found = [str(index) for index in range(len(devices))]
-    if is_cut() or (not real and "BATCHTRAIN_EMULATED_NODE" in environment):
+    if is_cut() or (emulated and not real):
         ask = "! command -v nvidia-smi >/dev/null || exec nvidia-smi -L"
         _, printed = output_of(["bash", "-c", ask], environment, "/", 20)
         lines = printed.decode("utf-8", "replace").split("\n")
@@ -784,11 +785,11 @@ def find_ports(count: int, index: int, nodes: int) -> "list[int]":
     found = []  # type: list[int]
     for step in range(width):
         port = low + (start + step) % width
-        if not why_taken("0.0.0.0", port):
+        if not why_taken(port):
             found.append(port)
             if len(found) == count:
                 break
-    return found
+    return sorted(found)
 
 
 def port_range(first: int = 32768, last: int = 60999) -> "tuple[int, int]":
@@ -797,11 +798,14 @@ def port_range(first: int = 32768, last: int = 60999) -> "tuple[int, int]":
     return max(below, above, key=lambda one: one[1] - one[0])
 
 
-def why_taken(address: str, port: int) -> str:
-    """Why nobody could listen there now; empty when one could."""
-    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+def why_taken(port: int, again: bool = False) -> str:
+    """Why nobody could listen there now; empty when one could. again: as servers do, which do not mind connections of
+    the one before them that have just ended."""
+    with socket.socket() as probe:
         try:
-            probe.bind((address, port))
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, again)
+            probe.bind(("", port))
+            probe.listen(1)
         except OSError as error:
             return error.strerror or str(error)
     return ""
@@ -809,11 +813,12 @@ def why_taken(address: str, port: int) -> str:
 
 def look(message: "Message", environment: "Values", directory: str) -> "Message":
     """What this node tells the primary of itself."""
-    spec = Spec(message["spec"])
-    emulated = "BATCHTRAIN_EMULATED_NODE" in environment
-    gpus, real = find_gpus(environment)
+    spec, emulated = Spec(message["spec"]), message["emulated"]
+    gpus, real = find_gpus(environment, emulated)
     processes = count_processes(spec, gpus, environment, directory)
-    check_listening(spec, message["index"])
+    port = spec.options.get("port") if message["index"] == 0 else None
+    if port and why_taken(port, again=True):
+        raise LaunchError(f"port {port} cannot be listened on: {why_taken(port, again=True)}")
     defaults = dict(spec.environment, **spec.rdma_environment)
     ports = 4 + len(spec.roles) * processes + sum(role.total or 0 for role in spec.roles)
     return {
@@ -833,7 +838,7 @@ def count_processes(spec: Spec, gpus: "list[str]", environment: "Values", direct
     wanted = spec.processes_per_node
     if wanted is None:
         return 1
-    if str(wanted).strip().isdigit():
+    if str(wanted).strip().isdecimal():
         number = int(wanted)
     elif wanted == "auto":
         number = len(gpus) or 1
@@ -849,47 +854,59 @@ def counted(spec: Spec, command: str, environment: "Values", directory: str) -> 
     text = "exec 3>&1 >&2\n{}".format(prepared(spec.pre_execution, "exec >&3 3>&-\n" + command))
     code, printed = output_of(["bash", "-c", text], environment, directory, spec.barrier)
     said = printed.decode("utf-8", "replace").strip()
-    if code == 0 and said.isdigit() and int(said) > 0:
+    if code == 0 and said.isdecimal() and int(said) > 0:
         return int(said)
     why = "printed '{}'".format(" ".join(said.split())[:200]) if code == 0 else f"ended with code {code}"
     hint = " (no GPU, or no driver, on this node?)" if "nvidia-smi" in command else ""
     raise LaunchError(f"processes_per_node: `{command}` {why}, not a number of at least 1{hint}")
 
 
-def check_listening(spec: Spec, index: int) -> None:
-    """A port or an address that a person gave must be there to be listened on, on the primary."""
-    address, port = spec.options.get("address") or "0.0.0.0", spec.options.get("port") or 0
-    if index != 0:
-        return
-    if port and why_taken("0.0.0.0", port):
-        raise LaunchError("port {} cannot be listened on: {}".format(port, why_taken("0.0.0.0", port)))
-    if why_taken(address, 0):
-        raise LaunchError(f"{address} is no address of the primary: {why_taken(address, 0)}")
-
-
 # === processes ======================================================================================================
 
 
 def spawn(
-    program: "list[str]", environment: "Values", directory: str, stdio: "tuple[int, int, int]", cpus: "list[int]"
+    program: "list[str]",
+    environment: "Values",
+    directory: str,
+    stdio: "tuple[int, int, int]",
+    cpus: "list[int]",
+    told: int = signal.SIG_DFL,
 ) -> int:
-    """A child in a session of its own. Our own descriptors close by themselves; its stdio may not be below 3."""
+    """A child in a session of its own. Our own descriptors close by themselves; its stdio may not be below 3.
+
+    told: what SIGTERM does to it.
+    """
     pid = os.fork()
     if pid:
         return pid
     try:
         os.setsid()
-        for signal_number in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            signal.signal(signal_number, signal.SIG_DFL)
+        for number in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT, signal.SIGHUP):
+            signal.signal(number, signal.SIG_DFL)
+        signal.signal(signal.SIGTERM, told)
         for target, source in enumerate(stdio):
             os.dup2(source, target)
         if cpus:
             os.sched_setaffinity(0, cpus)
         os.chdir(directory)
-        os.execvpe(program[0], program, environment)
+        values = {encoded(name): encoded(value) for name, value in environment.items()}
+        os.execvpe(program[0], [encoded(word) for word in program], values)
     except BaseException as error:  # noqa: BLE001 - a forked child has no other way to tell
-        os.write(2, f"batchtrain: {program[0]}: {error}\n".encode())
+        os.write(2, "batchtrain: {}: {}\n".format(program[0], getattr(error, "strerror", error)).encode())
     os._exit(127)
+
+
+def encoded(text: str) -> bytes:
+    return text.encode("utf-8", "surrogateescape")
+
+
+def decoded(data: bytes) -> str:
+    return data.decode("utf-8", "surrogateescape")
+
+
+def own_environment() -> "Values":
+    """As UTF-8 whatever the locale says, which each node may have another of: nothing of it is changed on its way."""
+    return {decoded(name): decoded(value) for name, value in os.environb.items()}
 
 
 def prepared(before: str, command: str) -> str:
@@ -914,7 +931,7 @@ def output_of(program: "list[str]", environment: "Values", directory: str, secon
     os.close(writer)
     os.close(null)
     printed, deadline, left = b"", time.monotonic() + seconds, seconds
-    while left > 0 and len(printed) < LONGEST and select.select([reader], [], [], left)[0]:
+    while left > 0 and len(printed) < LONGEST and is_ready(reader, select.POLLIN, left):
         data = os.read(reader, 4096)
         if not data:
             break
@@ -924,6 +941,13 @@ def output_of(program: "list[str]", environment: "Values", directory: str, secon
         os.killpg(pid, signal.SIGKILL)
     os.close(reader)
     return exit_code(os.waitpid(pid, 0)[1]), printed
+
+
+def is_ready(fd: int, event: int, seconds: float = 0) -> bool:
+    """Or at its end. A poll, for select() knows no descriptor above 1023, which many nodes have."""
+    poll = select.poll()
+    poll.register(fd, event)
+    return bool(poll.poll(1000 * seconds))
 
 
 def exit_code(status: int) -> int:
@@ -1052,7 +1076,8 @@ class Loop:
     def run(self) -> None:
         while self.running:
             left = max(0, self.clocks[0][0] - time.monotonic()) if self.clocks else None
-            for key, _ in self.selector.select(left):
+            signals_first = sorted(self.selector.select(left), key=lambda event: event[0].fd != self.wake)
+            for key, _ in signals_first:
                 if self.selector.get_map().get(key.fd) is key:  # not forgotten by the callback before
                     key.data()
             while self.clocks and self.clocks[0][0] <= time.monotonic():
@@ -1070,7 +1095,8 @@ GREETING = b"\0batchtrain node\0"
 
 
 class Channel:
-    """Frames over two descriptors: length, kind, body. Kind `J` is a message in JSON, `O` is output, as it is."""
+    """Frames over two descriptors: length, kind, body. Kind `J` is a message in JSON, `O` is output,
+    as it is, `B` a sign of life."""
 
     def __init__(self, loop: Loop, reader: int, writer: int, greeted: bool) -> None:
         self.loop = loop
@@ -1083,12 +1109,16 @@ class Channel:
         self.on_end = None  # type: Callable[[], None] | None
         self._in, self._out = bytearray(), bytearray()
         self._writing = False
-        for fd in {reader, writer}:
+        for fd in (reader, writer):
             os.set_blocking(fd, False)
         loop.watch(reader, self.receive)
 
     def send(self, **message: "Any") -> None:
         self._send(b"J", json.dumps(message).encode())
+
+    def beat(self) -> None:
+        """A sign of life: that it comes is all there is to it."""
+        self._send(b"B", b"")
 
     def send_output(self, process: int, stream: int, data: bytes) -> None:
         self._send(b"O", OUTPUT.pack(process, stream) + data)
@@ -1113,21 +1143,10 @@ class Channel:
             self._out.clear()  # the reader sees the end
         if bool(self._out) != self._writing and self.open:
             self._writing = bool(self._out)
-            self._watch_writer()
-
-    def _watch_writer(self) -> None:
-        if self.writer == self.reader:
-            events = selectors.EVENT_READ | (selectors.EVENT_WRITE if self._writing else 0)
-            self.loop.selector.modify(self.reader, events, self.both)
-        elif self._writing:
-            self.loop.watch(self.writer, self.flush, writing=True)
-        else:
-            self.loop.forget(self.writer)
-
-    def both(self) -> None:
-        """A socket's events are not told apart: trying both costs nothing."""
-        self.flush()
-        self.receive()
+            if self._writing:
+                self.loop.watch(self.writer, self.flush, writing=True)
+            else:
+                self.loop.forget(self.writer)
 
     def receive(self) -> None:
         try:
@@ -1146,7 +1165,7 @@ class Channel:
 
     def drain(self) -> None:
         """Take all that is there, up to the end; for a peer that has ended."""
-        while self.open and select.select([self.reader], [], [], 0)[0]:
+        while self.open and is_ready(self.reader, select.POLLIN):
             self.receive()
 
     def _deliver(self) -> None:
@@ -1180,10 +1199,10 @@ class Channel:
             return
         self.open = False
         self.loop.forget(self.reader)
-        if self._writing and self.writer != self.reader:
+        if self._writing:
             self.loop.forget(self.writer)
-        for fd in {self.reader, self.writer}:
-            os.close(fd)
+        os.close(self.reader)
+        os.close(self.writer)
 
 
 # === a node: the guard and the supervisor ===========================================================================
@@ -1200,7 +1219,10 @@ def guarded(reader: int, writer: int, mark: str) -> int:
         code = 1
         try:
             guards.close()
-            code = Supervisor(reader, writer, supervisors, mark).run()
+            Supervisor(reader, writer, supervisors, mark).loop.run()
+            code = 0
+        except Exception as error:  # noqa: BLE001 - whatever it is, its node is lost, and why is told
+            refuse(f"its supervisor failed: {error!r}")
         finally:
             os._exit(code)
     supervisors.close()
@@ -1224,7 +1246,7 @@ def stand_guard(pid: int, life: socket.socket, channel: int) -> None:
             send_signal(signal.SIGKILL, pid)
             return
         poll.unregister(channel)
-        patience = 5000
+        patience = 2000
 
 
 def sweep(mark: str, seconds: float = 3) -> None:
@@ -1278,10 +1300,6 @@ class Supervisor:
         self.channel.greet()
         self.channel.flush()
 
-    def run(self) -> int:
-        self.loop.run()
-        return 0
-
     # messages
 
     def on_message(self, message: "Message") -> None:
@@ -1289,8 +1307,9 @@ class Supervisor:
 
     def on_look(self, message: "Message") -> None:
         """The first: what is to run, and the primary's environment."""
-        roots = (message["root"], os.environ.get("BATCHTRAIN_EMULATED_NODE") or message["root"])
-        self.environment = carried(message["environment"], dict(os.environ), roots)
+        emulated = os.environ.get("BATCHTRAIN_EMULATED_NODE", "")
+        roots = (message["root"], emulated if emulated.startswith("/") else message["root"])
+        self.environment = carried(message["environment"], own_environment(), roots)
         self.heartbeat = message["heartbeat"]
         own = os.environ.get("AZ_BATCH_TASK_WORKING_DIR", "/")
         there = message["directory"].replace(*roots) if roots[0] else message["directory"]
@@ -1359,34 +1378,27 @@ class Supervisor:
     def on_end(self, message: "Message") -> None:
         self.end(message["grace"])
 
-    def on_beat(self, message: "Message") -> None:
-        """That it came is all there is to it."""
-
     # output
 
     def resume(self, running: Running, stream: int) -> None:
-        self.loop.watch(running.readers[stream], lambda: self.read(running, stream))
+        self.loop.watch(running.readers[stream], lambda: self.forward(running, stream))
 
-    def read(self, running: Running, stream: int) -> None:
-        self.forward(running, stream)
-
-    def forward(self, running: Running, stream: int) -> bool:
-        """One read of what a process printed; false at the end, or when there is nothing more for now."""
+    def forward(self, running: Running, stream: int) -> None:
+        """One read of what a process printed."""
         fd = running.readers[stream]
         try:
             data = os.read(fd, 16384)
         except BlockingIOError:
-            return False
+            return
         if not data:
             self.close_stream(running, stream)
-            return False
+            return
         self.keep(running, stream, data)
         self.channel.send_output(running.id, stream, data)
         self.credit -= len(data)
         if self.credit <= 0 and fd in self.loop.selector.get_map():
             self.loop.forget(fd)
             self.paused.append((running, stream))
-        return True
 
     def keep(self, running: Running, stream: int, data: bytes) -> None:
         if running.files[stream] < 0:
@@ -1409,10 +1421,9 @@ class Supervisor:
 
     def drain(self, running: Running) -> None:
         """What a dead process left in its pipes, which hold little; an orphan that writes on is not waited for."""
-        for stream in (0, 1):
-            for _ in range(16):
-                if running.readers[stream] < 0 or not self.forward(running, stream):
-                    break
+        for stream in (0, 1) * 8:
+            if running.readers[stream] >= 0:
+                self.forward(running, stream)
 
     # ends
 
@@ -1427,12 +1438,17 @@ class Supervisor:
             self.check_left()
 
     def on_told(self, number: int) -> None:
-        self.say(f"was told to end ({signal.Signals(number).name})")
-        self.channel.send(do="lost", why=f"its supervisor was ended by {signal.Signals(number).name}")
-        self.end(QUICK)
+        """Who ends a task may tell every process of it: the primary then says how long the ranks have."""
+        why = f"its supervisor was ended by {signal.Signals(number).name}"
+        self.loop.later(QUICK, lambda: None if self.ending else self.give_up(why))
 
     def on_guard(self, guard: socket.socket) -> None:
         self.loop.forget(guard.fileno())
+        self.give_up("its supervisor's guard was ended")
+
+    def give_up(self, why: str) -> None:
+        """End by ourselves; the primary is told before a process of another node can fail of it."""
+        self.channel.send(do="lost", why=why)
         self.end(QUICK)
 
     def end(self, grace: float) -> None:
@@ -1481,7 +1497,7 @@ class Supervisor:
         self.channel.send(do="done")
         deadline = time.monotonic() + 5
         while self.channel.open and self.channel._out and time.monotonic() < deadline:
-            select.select([], [self.channel.writer], [], 0.2)
+            is_ready(self.channel.writer, select.POLLOUT, 0.2)
             self.channel.flush()
         self.loop.running = False
 
@@ -1491,10 +1507,10 @@ class Supervisor:
         if self.ending:
             return
         now = time.monotonic()
-        self.channel.send(do="beat")
+        self.channel.beat()
         self.look_for_stopped(now)
         if now - self.channel.heard > self.heartbeat:
-            self.end(QUICK)  # the primary is silent: stopped, or cut off
+            self.give_up(f"nothing was heard of the primary for {self.heartbeat:g} s")
         self.loop.later(self.heartbeat / 6, self.beat)
 
     def look_for_stopped(self, now: float) -> None:
@@ -1552,13 +1568,13 @@ class Sink:
 
     def flush(self) -> None:
         try:
-            while self.waiting and (self.is_file or select.select([], [self.fd], [], 0)[1]):
+            while self.waiting and (self.is_file or is_ready(self.fd, select.POLLOUT)):
                 size = len(self.waiting) if self.is_file else 4096
                 del self.waiting[: os.write(self.fd, self.waiting[:size])]
         except BlockingIOError:
             pass
-        except OSError:  # nobody reads any more
-            self.closed = True
+        except OSError:  # nobody reads any more; but a full disk may have room again
+            self.closed = not self.is_file
             self.waiting.clear()
         if bool(self.waiting) != self.watched:
             self.watched = bool(self.waiting)
@@ -1592,7 +1608,7 @@ class Screen:
         self.sinks[1].write(("batchtrain", 1), b"batchtrain: ", text.encode("utf-8", "replace") + b"\n", whole=True)
 
     def show(self, process: int, stream: int, data: bytes) -> None:
-        self.last[process] = (self.last[process] + data)[-4096:]
+        self.last[process] = (self.last[process] + data)[-32768:]
         key = (process, stream)
         data = self.partial.pop(key, b"") + data
         cut = data.rfind(b"\n") + 1
@@ -1632,7 +1648,7 @@ class Screen:
                 session.give_credit(size)
 
     def last_lines(self, process: int, count: int = 10) -> "list[str]":
-        lines = self.last[process].decode("utf-8", "backslashreplace").rstrip("\n").split("\n")
+        lines = self.last[process][-4096:].decode("utf-8", "backslashreplace").rstrip("\n").split("\n")
         return [line for line in lines if line.strip()][-count:]
 
     def is_empty(self) -> bool:
@@ -1677,7 +1693,7 @@ class Session:
             self.pid = self.primary.fork_supervisor(theirs, mine)
             theirs.close()
             reader = mine.detach()
-            writer = reader
+            writer = os.dup(reader)
         else:
             reader, writer = self.start_ssh()
         self.channel = Channel(self.primary.loop, reader, writer, greeted=False)
@@ -1693,7 +1709,9 @@ class Session:
     def start_ssh(self) -> "tuple[int, int]":
         stdin, stdout, stderr = os.pipe(), os.pipe(), os.pipe()
         line = self.primary.ssh_line(self.address, self.index)
-        self.pid = spawn(line, dict(os.environ), "/", (stdin[0], stdout[1], stderr[1]), [])
+        stdio = (stdin[0], stdout[1], stderr[1])
+        # Who ends a task may tell every process of it; the nodes are reached until all is over.
+        self.pid = spawn(line, self.primary.environment, "/", stdio, [], told=signal.SIG_IGN)
         for fd in (stdin[0], stdout[1], stderr[1]):
             os.close(fd)
         self.stderr = stderr[0]
@@ -1704,7 +1722,7 @@ class Session:
 
     def on_stderr(self) -> None:
         try:
-            data = os.read(self.stderr, 4096)
+            data = os.read(self.stderr, 65536)
         except BlockingIOError:
             return
         self.said = (self.said + data)[-2048:]
@@ -1725,12 +1743,12 @@ class Session:
         self.skew = skew if abs(skew) > 1 else 0.0  # less is the way here: clocks in a data centre agree
         self.node = Node(self.index, self.address, message)
         if "error" in message:
-            self.primary.fail(Failure(time.time(), "{}: {}".format(self, message["error"]), 1))
+            if self.stderr >= 0:
+                self.on_stderr()
+            words = f" ({self.last_words()})" if self.last_words() else ""
+            self.primary.fail(Failure(time.time(), "{}: {}{}".format(self, message["error"], words), 1))
         else:
             self.primary.on_joined()
-
-    def on_beat(self, message: "Message") -> None:
-        """That it came is all there is to it."""
 
     def on_say(self, message: "Message") -> None:
         self.primary.screen.say("{}: {}".format(self, message["text"]))
@@ -1742,7 +1760,8 @@ class Session:
         self.primary.on_process_stopped(message["id"], message["seconds"])
 
     def on_lost(self, message: "Message") -> None:
-        self.reason = message["why"]
+        """It ends by itself, and says when it has."""
+        self.primary.lose(self, message["why"])
 
     def on_done(self, message: "Message") -> None:
         """Nothing is left there; its process ends now."""
@@ -1762,7 +1781,12 @@ class Session:
     def on_end(self) -> None:
         """The end of the channel; its process follows, or is made to."""
         pid = self.pid
-        self.primary.loop.later(2, lambda: self.leave() if self.pid == pid else None)
+        self.primary.loop.later(2, lambda: self.on_late(pid))
+
+    def on_late(self, pid: int) -> None:
+        if self.pid == pid and not self.done:
+            self.primary.lose(self, "its connection ended")
+            self.cut()
 
     def on_process_ended(self, code: int) -> None:
         """ssh, or the local guard, has ended: what it wrote is all there."""
@@ -1779,13 +1803,22 @@ class Session:
         else:
             self.primary.on_node_gone(self, code, self.last_words())
 
-    def leave(self) -> None:
+    def cut(self) -> None:
         """No more of this node: its supervisor sees the end of the channel. Our own is not killed: its guard ends."""
         self.done = True
         if self.channel:
             self.channel.close()
         if self.pid and self.index:
-            send_signal(signal.SIGTERM, self.pid)
+            send_signal(signal.SIGKILL, self.pid)
+
+    @property
+    def greeted(self) -> bool:
+        return bool(self.channel and self.channel.greeted)
+
+    def why_not_here(self) -> str:
+        if self.greeted:
+            return "it answered ssh, and has not said yet what it has (does `processes_per_node` end there?)"
+        return self.last_words() or self.reason
 
     def last_words(self) -> str:
         lines = [line for line in self.said.decode("utf-8", "replace").split("\n") if line.strip()]
@@ -1807,9 +1840,11 @@ class Primary:
         self.failures = []  # type: list[Failure]
         self.alive = {}  # type: dict[int, Process]
         self.ending = False
-        self.finished = False
+        self.finished = 0.0
+        """When all that decide had ended well."""
         self.over = False
         self.told = 0
+        self.beaten = 0.0
         self.patience = 0.0
         self.store = None  # type: Store | None
 
@@ -1840,20 +1875,15 @@ class Primary:
                 signal.signal(number, signal.SIG_DFL)
             self.loop.selector.close()
             os.setsid()
-            fd = theirs.detach()
-            code = guarded(fd, fd, f"{self.mark}-0")
+            code = guarded(theirs.fileno(), os.dup(theirs.fileno()), f"{self.mark}-0")
         finally:
             os._exit(code)
 
     def ssh_line(self, address: str, index: int) -> "list[str]":
-        """BatchMode and no host keys: nodes come and go and take over each other's addresses, and nobody is there to
-        answer a question. An emulated node's ssh needs no port."""
-        seconds = max(1, min(10, int(self.spec.barrier)))
-        options = ["BatchMode=yes", "StrictHostKeyChecking=no", "UserKnownHostsFile=/dev/null", "LogLevel=ERROR",
-                   f"ConnectTimeout={seconds}", "ServerAliveInterval=5", "ServerAliveCountMax=6"]  # fmt: skip
+        """The ssh is the one beside us (gang.sh's bt_use_ssh), which knows the port and minds no host key; an
+        emulated node's needs neither."""
+        options = [f"ConnectTimeout={max(1, min(10, int(self.spec.barrier)))}", "ServerAliveInterval=5"]
         line = ["ssh", "-T"] + [word for option in options for word in ("-o", option)]
-        if self.spec.ssh_port and "BATCHTRAIN_EMULATED_NODE" not in self.environment:
-            line += ["-p", str(self.spec.ssh_port)]
         return [*line, address, remote_text(HERE, self.environment, f"{self.mark}-{index}")]
 
     def first_message(self, index: int) -> "Message":
@@ -1865,6 +1895,7 @@ class Primary:
             "index": index,
             "count": len(self.sessions),
             "heartbeat": self.spec.heartbeat,
+            "emulated": "BATCHTRAIN_EMULATED_NODE" in self.environment,
         }
 
     def on_node_gone(self, session: Session, code: int, words: str) -> None:
@@ -1876,16 +1907,19 @@ class Primary:
             session.reason = words or "ssh ended with code 255"
             self.loop.later(QUICK, session.connect_again)
         else:
-            ended = f"its supervisor ended with code {code}"
-            self.lose(session, words or (ended if session.reason == "no answer" else session.reason))
+            self.lose(session, words or f"its supervisor{' or its ssh' * (session.index > 0)} {ending(code)}")
 
     def lose(self, session: Session, why: str) -> None:
-        session.leave()
+        """A node is gone or going; an elastic gang goes on without it."""
+        session.done = True
         left = sum(not other.done for other in self.joined)
+        if self.ending:
+            return
         if self.gang and session.index and left >= (self.spec.options.get("min_instances") or len(self.sessions)):
             self.screen.say(f"{session} is lost ({why}); the others go on")
             for process in [one for one in self.alive.values() if one.node is session.node]:
                 del self.alive[process.id]
+            self.check_finished()
         else:
             verb = "was lost" if self.gang else "did not join"
             self.fail(Failure(time.time(), f"{session} {verb}: {why}", 1))
@@ -1896,15 +1930,16 @@ class Primary:
         if self.gang or self.ending or not missing:
             return
         for session in missing:
-            self.screen.say(f"{session.address}: {session.last_words() or session.reason}")
+            self.screen.say(f"{session.address}: {session.why_not_here()}")
         least = self.spec.options.get("min_instances") or len(self.sessions)
         if len(self.joined) >= least and self.sessions[0].node:
             for session in missing:
-                session.leave()
+                session.cut()
             self.begin()
             return
         names = sentence([session.address for session in missing])
-        text = f"{names} of {len(self.sessions)} did not answer ssh in {self.spec.barrier:g} s"
+        verb = "were not ready" if any(session.greeted for session in missing) else "did not answer ssh"
+        text = f"{names} of {len(self.sessions)} {verb} in {self.spec.barrier:g} s"
         self.fail(Failure(time.time(), text, 1))
 
     def on_joined(self) -> None:
@@ -1943,8 +1978,7 @@ class Primary:
             what = ", ".join(labels) or "nothing to run"
             self.screen.say(f"node {node.index} is {node.name} ({node.address}): {what}")
             if self.spec.rdma and not node.infiniband:
-                why = "it is emulated" if node.emulated else "no active port; has the image the drivers?"
-                self.screen.say(f"{node} has no InfiniBand ({why}): its processes talk over tcp")
+                self.screen.say(f"{node} is emulated and has no InfiniBand: its processes talk over tcp")
 
     def start_message(self, gang: Gang, node: Node) -> "Message":
         slots = gang.slots(node)
@@ -1994,13 +2028,14 @@ class Primary:
         """Done when all that decide have ended well; the others have a moment to end by themselves."""
         if self.ending or any(process.role.decides for process in self.alive.values()):
             return
-        if not self.alive:
+        now, usual = time.monotonic(), FRAMEWORKS[self.spec.framework].linger
+        self.finished = self.finished or now
+        lingers = [usual if one.role.linger is None else one.role.linger for one in self.alive.values()]
+        left = self.finished + max(lingers, default=0) - now
+        if left <= 0:
             self.end(QUICK)
-        elif not self.finished:
-            self.finished = True
-            usual = FRAMEWORKS[self.spec.framework].linger
-            lingers = [usual if one.role.linger is None else one.role.linger for one in self.alive.values()]
-            self.loop.later(max(lingers), lambda: self.end(QUICK))
+        else:
+            self.loop.later(left, self.check_finished)
 
     def fail(self, failure: Failure) -> None:
         failure.lines = self.screen.last_lines(failure.process) if failure.process >= 0 else []
@@ -2014,7 +2049,7 @@ class Primary:
         self.ending = True
         for session in self.sessions:
             if session.node is None:
-                session.leave()
+                session.cut()
             elif session.channel and session.channel.open:
                 session.channel.send(do="end", grace=grace)
         self.loop.later(grace + 3.5, self.give_up)
@@ -2025,7 +2060,8 @@ class Primary:
             if session.pid:
                 if not session.done:
                     self.screen.say(f"{session} does not say that its processes are gone")
-                session.leave()
+                session.cut()
+                send_signal(signal.SIGKILL, session.pid)
                 session.pid = 0
         self.check_over()
 
@@ -2062,16 +2098,14 @@ class Primary:
             self.screen.say("    " + line)
 
     def code(self) -> int:
-        if self.told:
-            return 128 + self.told
-        return self.failures[0].code if self.failures else 0
+        return 128 + self.told if self.told else self.failures[0].code if self.failures else 0
 
     # signals and clocks
 
     def on_told(self, number: int) -> None:
-        """Told twice, the ranks have no more time."""
-        first, self.told = not self.told, self.told or number
-        if first:
+        """Told twice, or when it is ending already, the ranks have no more time."""
+        if not self.ending:
+            self.told = number
             self.end(self.spec.grace)
             return
         for session in self.sessions:
@@ -2085,12 +2119,16 @@ class Primary:
                     session.on_process_ended(exit_code(status))
 
     def beat(self) -> None:
-        now = time.monotonic()
+        """A silent node is lost, but where it was we who could not hear: stopped, with the machine or alone."""
+        now, last = time.monotonic(), self.beaten
+        self.beaten = now
         for session in self.sessions:
             if session.channel and session.channel.open:
-                session.channel.send(do="beat")
-                if session.node and not session.done and now - session.channel.heard > self.spec.heartbeat:
+                session.channel.beat()
+                silent = now - session.channel.heard > self.spec.heartbeat > now - last
+                if session.node and not session.done and silent:
                     self.lose(session, f"nothing was heard of it for {self.spec.heartbeat:g} s")
+                    session.cut()
         self.loop.later(self.spec.heartbeat / 6, self.beat)
 
 
@@ -2101,6 +2139,9 @@ def sentence(names: "list[str]") -> str:
     return "nodes {} and {}".format(", ".join(names[:-1]), names[-1])
 
 
+FITS = "import sys, json, selectors; sys.exit(sys.version_info < (3, 6))"
+
+
 def remote_text(home: str, environment: "Values", mark: str) -> str:
     """What ssh runs on another node: this file there, with the node's own AZ_BATCH_* values, by the same Python.
 
@@ -2109,14 +2150,16 @@ def remote_text(home: str, environment: "Values", mark: str) -> str:
     root = environment.get("AZ_BATCH_NODE_ROOT_DIR", "")
     text = """
 here={home}; root={root}
-[ -z "$BATCHTRAIN_EMULATED_NODE" ] || here=$BATCHTRAIN_EMULATED_NODE${{here#"$root"}}
+case $BATCHTRAIN_EMULATED_NODE in /*) here=$BATCHTRAIN_EMULATED_NODE${{here#"$root"}} ;; esac
 [ ! -r "$here/environment" ] || . "$here/environment"
 [ -r "$here/launch.py" ] || {{ echo "$here/launch.py is not on this node" >&2; exit 3; }}
 for python in {python} python3 python; do
-  ! command -v "$python" >/dev/null 2>&1 || exec "$python" -E -S "$here/launch.py" node {mark}
+  ! "$python" -I -S -c {fits} >/dev/null 2>&1 || exec "$python" -I -S "$here/launch.py" node {mark}
 done
-echo "there is no Python on this node: neither {python} nor python3 on PATH ($PATH)" >&2; exit 127"""
-    script = text.format(home=quoted(home), root=quoted(root), python=quoted(sys.executable or "python3"), mark=mark)
+echo "there is no Python 3.6 or later on this node: neither {python} nor python3 on PATH ($PATH)" >&2; exit 127"""
+    script = text.format(
+        home=quoted(home), root=quoted(root), python=quoted(sys.executable or "python3"), mark=mark, fits=quoted(FITS)
+    )
     return "exec /bin/sh -c " + quoted(script)
 
 
@@ -2195,6 +2238,7 @@ class Store:
         self.loop = loop
         self.scopes = Scopes(scopes_of(gang))
         self.listener = socket.socket()
+        self.listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             self.listener.bind((gang.address, gang.port))
             self.listener.listen(512)
@@ -2261,7 +2305,7 @@ def be_primary() -> int:
     try:
         with open(os.path.join(HERE, "gang.json"), encoding="utf-8") as file:
             spec = Spec(json.load(file))
-        environment = dict(os.environ)
+        environment = own_environment()
         hosts = hosts_of(environment, spec.instances)
     except LaunchError as error:
         return refuse(str(error))

@@ -46,7 +46,7 @@ _SECRET_FIELDS: dict[str, re.Pattern[str]] = {
 }
 """The fields that the plan puts placeholders into, and their kinds."""
 _SETTINGS = frozenset({"environmentSettings", "commonEnvironmentSettings"})
-_GIVEN = _of("singularity", "file")
+_GIVEN = _of("singularity", "registry", "file")
 _VAULT = _of("keyvault")
 
 

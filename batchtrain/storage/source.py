@@ -14,10 +14,11 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from batchtrain.config.factories import MOST_TASKS
 from batchtrain.config.types import CustomFactory, Recipe
 from batchtrain.errors import PlanError, UsageError
 from batchtrain.launchers.types import File
-from batchtrain.plan.factory import MOST_TASKS, place_of
+from batchtrain.plan.factory import place_of
 
 if TYPE_CHECKING:
     from batchtrain.storage.blob import Connect

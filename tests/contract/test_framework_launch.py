@@ -166,6 +166,13 @@ def test_pre_execution_may_bring_the_python_that_the_launcher_needs(gang: Gang) 
     assert len(run(gang, beside(launch, python3="exit 1", python=f'exec {sys.executable} "$@"'))) == 2
 
 
+def test_a_persons_modules_are_the_ranks_and_not_the_launchers(gang: Gang) -> None:
+    launch = pytorch.launch(PyTorch(Nodes(processes_per_node=1)), COMMAND, TWO)
+    own = [f"{environment['AZ_BATCH_TASK_SHARED_DIR']}/bin" for environment in gang.environments]
+    found = run(gang, beside(launch, **{"selectors.py": "raise SystemExit('taken for ours')"}), PYTHONPATH=own[0])
+    assert of(found, "PYTHONPATH") == {"0:0": own[0], "1:1": own[1]}
+
+
 def test_a_node_without_a_fitting_python_is_said_before_anything_is_started(gang: Gang) -> None:
     launch = pytorch.launch(PyTorch(Nodes(pre_execution_command=OWN_PATH)), "./train", TWO)
     done = started(gang, beside(launch, python3="exit 1", python="exit 1"))

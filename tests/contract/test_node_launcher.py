@@ -31,14 +31,16 @@ shift
 cd /
 path=$(cat "$root/path" 2>/dev/null || echo "$PATH")
 [ ! -e "$root/talks" ] || echo "Welcome to this node."
+[ ! -e "$root/limit" ] || ulimit -n "$(cat "$root/limit")"
 set -- env -i HOME="$root" USER=somebody SHELL=/bin/bash PATH="$path" SSH_CONNECTION="1.2.3.4 5 $host 22" \\
   BATCHTRAIN_EMULATED_NODE="$root" /bin/bash -c "$*"
-[ -e "$root/late" ] || exec "$@"
+[ -e "$root/late" ] || {{ "$@"; exit; }}
 "$@" | {python} -c "$(cat "$root/late")"
 exit "${{PIPESTATUS[0]}}"
 """
 """As sshd has it: nothing of the caller's environment, and 255 where nobody answers. What is not there: `host` has no
-directory; `refused`, `hangs`, `talks` (a login that prints), `path` and `late` are files in it."""
+directory; `refused`, `hangs`, `talks` (a login that prints), `path`, `late` and `limit` (of open files) are files
+in it."""
 LATE = """
 import os, time
 while data := os.read(0, 65536):
@@ -144,7 +146,7 @@ class Nodes:
         return int(Path(f"/proc/{(self.wd(number) / 'up').read_text()}/stat").read_text().rpartition(")")[2].split()[1])
 
 
-UP = "echo -n $$ >up; "
+UP = "echo -n $$ >up.new; mv up.new up; "
 
 
 def wait_until(true: Callable[[], Any], seconds: float = 15) -> None:
@@ -284,6 +286,25 @@ def test_an_elastic_gang_goes_on_without_a_node_that_it_lost(tmp_path: Path) -> 
     assert "node tvm-2 (127.0.88.3) is lost" in done.stderr
 
 
+@pytest.mark.parametrize("python", other_pythons())
+def test_words_that_are_not_ascii_reach_every_rank_whatever_the_locale(python: str, tmp_path: Path) -> None:
+    nodes = Nodes(tmp_path, 2, python)
+    done = nodes.run("echo h\u00e9 $WORD", {"WORD": "\u65e5", "LC_ALL": "C"}, processes_per_node=1)
+    assert sorted(done.stdout.splitlines()) == ["[0:0] h\u00e9 \u65e5", "[1:1] h\u00e9 \u65e5"], done.stderr
+
+
+def test_a_process_that_has_long_to_end_by_itself_and_has_ended_keeps_nobody_waiting(nodes: Nodes) -> None:
+    roles = [
+        RANKS[0],
+        {"name": "ps", "total": 2, "place": "spread", "command": "exec sleep 60"},
+        {"name": "evaluator", "total": 1, "place": "primary", "command": "sleep 0.5", "linger": 30},
+    ]
+    begin = time.monotonic()
+    roles = [{"command": "true", **role} for role in roles]
+    assert nodes.run("", framework="tensorflow", roles=roles, processes_per_node=1).code == 0
+    assert time.monotonic() - begin < 10
+
+
 # --- a rank that fails ----------------------------------------------------------------------------------------------
 
 DEATHS = {
@@ -319,7 +340,9 @@ def test_ranks_that_fail_because_another_did_are_not_blamed(nodes: Nodes) -> Non
     assert done.code == 5
 
 
-def test_a_rank_may_save_its_work_when_the_task_is_ended(nodes: Nodes) -> None:
+@pytest.mark.parametrize("all_of_them", [False, True])
+def test_a_rank_may_save_its_work_when_the_task_is_ended(all_of_them: bool, nodes: Nodes) -> None:
+    """As Batch may end one: by telling its first process, or every one."""
     process = nodes.start(
         f"exec {sys.executable} -c 'import pathlib, signal, time\n"
         'def save(*_):\n    time.sleep(1)\n    pathlib.Path("saved").touch()\n    raise SystemExit\n'
@@ -327,9 +350,11 @@ def test_a_rank_may_save_its_work_when_the_task_is_ended(nodes: Nodes) -> None:
         processes_per_node=1,
     )
     wait_until(lambda: all((nodes.wd(number) / "up").exists() for number in range(2)))
-    process.send_signal(signal.SIGTERM)
+    for pid in sorted(nodes.processes()) if all_of_them else [process.pid]:
+        os.kill(pid, signal.SIGTERM)
     done = nodes.finish()
     assert (done.code, nodes.processes()) == (143, {})
+    assert done.stderr.splitlines()[-1] == "batchtrain: ended by SIGTERM"
     assert all((nodes.wd(number) / "saved").exists() for number in range(2))
 
 
@@ -402,6 +427,35 @@ def test_nothing_outlives_a_supervisor_that_was_killed_and_its_node_is_named(num
     done = nodes.finish()
     assert (done.code, nodes.processes()) == (1, {})
     assert f"node tvm-{number + 1} (127.0.88.{number + 2}) was lost" in done.stderr
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_a_supervisor_that_is_told_to_end_ends_the_gang(number: int, nodes: Nodes) -> None:
+    nodes.start(UP + "sleep 60", processes_per_node=1)
+    wait_until(lambda: all((nodes.wd(one) / "up").exists() for one in range(2)))
+    os.kill(nodes.supervisor(number), signal.SIGTERM)
+    done = nodes.finish()
+    assert (done.code, nodes.processes()) == (1, {})
+    assert f"node tvm-{number + 1} (127.0.88.{number + 2}) was lost: its supervisor was ended by SIGTERM" in done.stderr
+
+
+def test_a_primary_that_was_stopped_for_long_finds_its_gang_ended_and_says_why(nodes: Nodes) -> None:
+    process = nodes.start(UP + "sleep 60", processes_per_node=1, heartbeat_seconds=1.5)
+    wait_until(lambda: all((nodes.wd(one) / "up").exists() for one in range(2)))
+    process.send_signal(signal.SIGSTOP)
+    wait_until(lambda: not [line for line in nodes.processes().values() if line.startswith("sleep")])
+    process.send_signal(signal.SIGCONT)
+    done = nodes.finish()
+    assert (done.code, nodes.processes()) == (1, {})
+    assert "was lost: nothing was heard of the primary for 1.5 s" in done.stderr
+
+
+def test_a_supervisor_that_cannot_start_a_process_says_why(nodes: Nodes) -> None:
+    (nodes.root(1) / "limit").write_text("64")
+    done = nodes.run("true", processes_per_node=40)
+    assert done.code == 1
+    assert "its supervisor failed: OSError(24, 'Too many open files')" in done.stderr
+    assert nodes.processes() == {}
 
 
 def test_nothing_outlives_a_primary_that_was_killed(nodes: Nodes) -> None:
@@ -486,7 +540,7 @@ def test_a_node_without_python_is_named_at_once(nodes: Nodes) -> None:
     bare.unlink()
     done = nodes.finish()
     assert done.code == 1
-    assert "node 127.0.88.3 did not join: there is no Python on this node" in done.stderr
+    assert "node 127.0.88.3 did not join: there is no Python 3.6 or later on this node" in done.stderr
 
 
 def test_a_port_that_is_taken_is_named(nodes: Nodes) -> None:
@@ -494,6 +548,32 @@ def test_a_port_that_is_taken_is_named(nodes: Nodes) -> None:
         taken.bind(("0.0.0.0", 0))
         port = taken.getsockname()[1]
         refused(nodes, f"node tvm-1 (127.0.88.2): port {port} cannot be listened on", options={"port": port})
+
+
+def test_a_port_whose_last_connections_are_still_being_forgotten_is_free(nodes: Nodes) -> None:
+    """TIME_WAIT: an earlier task met there."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        with socket.create_connection(("127.0.0.1", port)) as client:
+            server.accept()[0].close()
+            client.recv(1)
+    assert nodes.run("true", framework="horovod", options={"port": port}).code == 0
+
+
+def test_a_processes_per_node_that_does_not_end_is_named_with_its_node(nodes: Nodes) -> None:
+    command = '[ "$AZ_BATCH_NODE_ID" = tvm-1 ] || sleep 61; echo 2'
+    refused(
+        nodes,
+        "127.0.88.3: it answered ssh, and has not said yet what it has (does `processes_per_node` end there?)",
+        "node 127.0.88.3 of 2 were not ready in 1 s",
+        processes_per_node=command,
+        barrier_seconds=1,
+    )
+
+
+def test_what_a_processes_per_node_said_when_it_failed_is_told(nodes: Nodes) -> None:
+    command = '[ "$AZ_BATCH_NODE_ID" = tvm-1 ] || { echo no such device >&2; exit 3; }; echo 2'
+    refused(nodes, "ended with code 3, not a number of at least 1 (no such device)", processes_per_node=command)
 
 
 def test_a_processes_per_node_that_is_no_number_on_one_node_is_named_with_it(nodes: Nodes) -> None:

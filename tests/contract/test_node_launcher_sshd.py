@@ -20,25 +20,28 @@ def launch(command: str) -> Launch:
     """As the plan of a framework has it, less the framework."""
     worker = {"name": "worker", "command": command, "gpus": True, "ranked": True, "decides": True}
     spec = {
-        "version": 1, "framework": "pytorch", "instances": 2, "processes_per_node": 2, "ssh_port": 23,
-        "barrier_seconds": 20, "pre_execution": "export FROM_PRE='it is set'", "roles": [worker],
+        "version": 1, "framework": "pytorch", "instances": 2, "processes_per_node": 2, "barrier_seconds": 20,
+        "pre_execution": "export FROM_PRE='it is set'", "roles": [worker],
     }  # fmt: skip
     files = (
         steps.GANG,
+        steps.SSH,
         File(".batchtrain/launch.py", runtime.LAUNCH),
         File(".batchtrain/gang.json", json.dumps(spec).encode()),
     )
     shape = Shape(2, container=True)
-    return Launch(steps.coordination(shape, None), "exec python3 ../.batchtrain/launch.py primary\n", files)
+    application = f"{steps.SOURCE}\nbt_use_ssh {steps.SSHD_PORT}\nexec python3 ../.batchtrain/launch.py primary\n"
+    return Launch(steps.coordination(shape, None), application, files)
 
 
 @pytest.mark.skipif(
     not shutil.which("python3", path="/usr/local/bin:/usr/bin:/bin"), reason="no Python of the system's"
 )
-def test_a_gang_runs_and_ends_through_sshd(nodes: list[Node]) -> None:
-    done = run(
-        nodes, launch("echo $RANK $FROM_PRE $AZ_BATCH_NODE_ID $MASTER_ADDR $GLOO_SOCKET_IFNAME $TOKEN"), TOKEN="t"
-    )
+@pytest.mark.parametrize("environment", [{}, {"BATCHTRAIN_EMULATED_NODE": "container"}])
+def test_a_gang_runs_and_ends_through_sshd(environment: dict[str, str], nodes: list[Node]) -> None:
+    """A container of the emulator's is reached as one of Azure's is."""
+    told = launch("echo $RANK $FROM_PRE $AZ_BATCH_NODE_ID $MASTER_ADDR $GLOO_SOCKET_IFNAME $TOKEN")
+    done = run(nodes, told, TOKEN="t", **environment)
     assert (done.returncode, sorted(done.stdout.splitlines())) == (
         0,
         [f"[{rank // 2}:{rank}] {rank} it is set tvm-{rank // 2} {ADDRESSES[0]} eth0 t" for rank in range(4)],

@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from batchtrain.launchers import preparation
-from batchtrain.launchers.preparation import Fstab, Login, Moved, Preparation, Sif
+from batchtrain.launchers.preparation import Engine, Fstab, Login, Moved, Preparation, Sif
 
 pytestmark = pytest.mark.process
 
@@ -19,6 +20,8 @@ printf '%s\\n' "$(basename "$0") $*" >> "$STAGE/asked"
 left=$(cat "$STAGE/fails" 2>/dev/null || echo 0)
 [ "$left" = 0 ] || { echo $((left - 1)) > "$STAGE/fails"; exit 1; }
 """
+NO_IMAGES = FLAKY.replace("\nprintf", '\n[ "$1" != image ] || exit 1\nprintf', 1)
+"""A docker whose engine has none of the images yet."""
 APPTAINER = """#!/bin/bash
 printf '%s\\n' "apptainer $*" >> "$STAGE/asked"
 case "$1 $2" in
@@ -116,7 +119,7 @@ def test_any_quotes_of_a_person_survive(stage: Stage) -> None:
 
 
 def test_images_are_pulled_with_retries(stage: Stage) -> None:
-    stage.tool("docker")
+    stage.tool("docker", NO_IMAGES)
     stage.fails(2)
     done = stage.run(preparation.own(Preparation(docker_images=("a/b:1",))))
     assert done.returncode == 0, done.stderr
@@ -124,7 +127,7 @@ def test_images_are_pulled_with_retries(stage: Stage) -> None:
 
 
 def test_an_image_that_never_comes_is_named_after_the_last_try(stage: Stage) -> None:
-    stage.tool("docker")
+    stage.tool("docker", NO_IMAGES)
     stage.fails(99)
     done = stage.run(preparation.own(Preparation(docker_images=("a/b:1",))))
     assert done.returncode == 1
@@ -134,11 +137,91 @@ def test_an_image_that_never_comes_is_named_after_the_last_try(stage: Stage) -> 
 
 def test_many_images_are_pulled_all_and_not_all_at_once(stage: Stage) -> None:
     (stage.root / "now").mkdir()
-    stage.tool("docker", FLAKY + COUNTED)
+    stage.tool("docker", NO_IMAGES + COUNTED)
     images = tuple(f"image:{number}" for number in range(10))
     assert stage.run(preparation.own(Preparation(docker_images=images))).returncode == 0
     assert sorted(stage.asked) == sorted(f"docker pull --quiet {image}" for image in images)
     assert not (stage.root / "many").exists()
+
+
+def test_an_image_that_the_engine_has_is_not_asked_for_again(stage: Stage) -> None:
+    stage.tool("docker")
+    assert stage.run(preparation.own(Preparation(docker_images=("a/b:1",)))).returncode == 0
+    assert stage.asked == ["docker image inspect a/b:1"]
+
+
+# --- the node's own engine ------------------------------------------------------------------------------------------
+
+
+def engine(**more: Any) -> str:
+    return preparation.own(Preparation(engine=Engine("Standard_X", **more)))
+
+
+def test_an_engine_that_is_missing_is_installed_in_one_version(stage: Stage) -> None:
+    for name in ("apt-get", "curl"):
+        stage.tool(name)
+    text = moved_etc(engine(), stage).replace("command -v docker", "false")
+    for folder in ("apt/sources.list.d", "docker"):
+        (stage.root / "etc" / folder).mkdir(parents=True)
+    (stage.root / "etc" / "os-release").write_text("ID=ubuntu\nVERSION_CODENAME=noble\n")
+    stage.tool("docker")
+    done = stage.run(text, AZ_BATCH_NODE_ROOT_DIR="/mnt/batch/tasks")
+    assert done.returncode == 0, done.stderr
+    assert stage.asked[-3].endswith("install docker-ce=5:28.5.1-* docker-ce-cli=5:28.5.1-* containerd.io=1.7.28-*")
+    assert (
+        "https://download.docker.com/linux/ubuntu noble stable"
+        in (stage.root / "etc/apt/sources.list.d/docker.list").read_text()
+    )
+    assert (stage.root / "etc/docker/daemon.json").read_text() == '{"data-root": "/mnt/docker"}\n'
+
+
+def test_an_engine_that_never_answers_is_said(stage: Stage) -> None:
+    stage.tool("docker", "#!/bin/sh\nexit 1\n")
+    stage.tool("systemctl")
+    done = stage.run(engine())
+    assert (done.returncode, stage.asked) == (1, ["systemctl enable --now docker"])
+    assert "its engine does not answer" in done.stderr
+
+
+def test_a_gpu_that_is_missing_is_said_before_any_task_comes(stage: Stage) -> None:
+    stage.tool("docker")
+    stage.tool("nvidia-smi", "#!/bin/sh\necho 'GPU 0: H100'\n")
+    done = stage.run(engine(gpus=8))
+    assert done.returncode == 1
+    assert "this node shows 1 of the 8 GPUs of Standard_X" in done.stderr
+
+
+def test_the_toolkit_comes_in_one_version_where_the_engine_cannot_give_gpus(stage: Stage) -> None:
+    for name in ("docker", "apt-get", "curl", "nvidia-ctk", "systemctl", "dpkg"):
+        stage.tool(name)
+    (stage.root / "etc/apt/sources.list.d").mkdir(parents=True)
+    stage.tool("nvidia-smi", "#!/bin/sh\necho 'GPU 0: H100'\n")
+    done = stage.run(moved_etc(engine(gpus=1), stage))
+    assert done.returncode == 0, done.stderr
+    assert any("nvidia-container-toolkit=1.17.8-1" in line for line in stage.asked)
+    assert "nvidia-ctk runtime configure --runtime=docker" in stage.asked
+
+
+def test_infiniband_that_no_driver_shows_is_said(stage: Stage) -> None:
+    stage.tool("docker")
+    done = stage.run(engine(infiniband=True).replace("/dev/infiniband", "/dev/none"))
+    assert done.returncode == 1
+    assert "Standard_X has InfiniBand" in done.stderr
+
+
+def test_a_password_goes_to_docker_by_stdin_alone_and_is_forgotten(stage: Stage) -> None:
+    stage.tool("docker", FLAKY + 'if [ "$1" = login ]; then cat > "$STAGE/stdin"; echo WARNING; fi\n')
+    text = engine(logins=(Login("r.io", "it's me", "PASSWORD"), Login("hub", "me", "PASSWORD2")))
+    text = text.replace("/var/lib", f"{stage.root}/var")
+    done = stage.run(f"{text}\necho ${{PASSWORD-gone}}", PASSWORD="hunter1", PASSWORD2="hunter2")
+    assert (done.returncode, done.stdout.splitlines()[-1], done.stderr) == (0, "gone", "")
+    assert (stage.root / "stdin").read_text() == "hunter2"
+    assert "docker login --username it's me --password-stdin r.io" in stage.asked
+    assert "docker login --username me --password-stdin" in stage.asked
+    assert not any("hunter" in line for line in stage.asked)
+
+
+# --- Apptainer's images ---------------------------------------------------------------------------------------------
 
 
 def test_an_apptainer_image_is_pulled_once_and_kept(stage: Stage) -> None:
@@ -253,6 +336,7 @@ def test_every_part_at_once_is_sound_shell() -> None:
         nvidia_driver="https://d/x y",
         runtimes=("runc", "kata_containers", "singularity"),
         docker_user="al",
+        engine=Engine("Standard_X", 8, True, (Login("r:5", "u'v", "Q"),)),
         docker_images=("a", "b c'd"),
         logins=(Login("hub", "u'v", "P"),),
         images=(Sif("docker://a"), Sif("library://b", "AB", "K")),

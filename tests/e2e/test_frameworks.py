@@ -7,6 +7,7 @@ import os
 import re
 import signal
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -24,11 +25,14 @@ GANG = f"{TASK}.multi_instance"
 COMMAND = f"{TASK}.command"
 SHARED = "$AZ_BATCH_TASK_SHARED_DIR"
 SECONDS = 150
-"""For one run on two busy cores; alone it takes a tenth."""
+"""For one run on two busy cores; alone it takes a tenth. A machine with more to do than that gets longer."""
 GONE_SECONDS = 1.0
 """From the death of one rank to the end of the last."""
+TOLERANCE = 0.03
+"""How much less than a mode's accuracy will do: a sum in another order, or workers at another pace."""
 
 ENVIRONMENTS: Mapping[str, str] = {
+    "alfpark/cntk:2.1-gpu-1bitsgd-py36-cuda8-cudnn6-intelmpi-refdata": "impi-rt",
     "example/cntk:2.7-cpu-openmpi": "cntk",
     "example/cntk:2.7-gpu-openmpi": "cntk",
     "example/deepspeed:cpu": "torch",
@@ -73,6 +77,8 @@ class Mode(NamedTuple):
     """One way to train, as a recipe and what is set otherwise in it."""
 
     recipe: str
+    accuracy: float
+    """On images that nobody trained on, as it was measured."""
     ranks: int = 4
     settings: tuple[tuple[str, str], ...] = ()
     says: str = ""
@@ -87,20 +93,22 @@ def command(script: str, *arguments: str) -> tuple[tuple[str, str], ...]:
 
 
 MODES: Mapping[str, Mode] = {
-    "PyTorch DDP": Mode("PyTorch-CPU"),
-    "PyTorch DDP by torchrun": Mode("PyTorch-CPU", settings=((f"{GANG}.pytorch.launcher", "torchrun"),)),
-    "DeepSpeed ZeRO 2": Mode("DeepSpeed", says="stage 2"),
-    "JAX": Mode("JAX", says="devices 4"),
-    "Horovod over gloo": Mode("Horovod-PyTorch", says="over gloo"),
+    "PyTorch DDP": Mode("PyTorch-CPU", 0.97),
+    "PyTorch DDP by torchrun": Mode("PyTorch-CPU", 0.97, settings=((f"{GANG}.pytorch.launcher", "torchrun"),)),
+    "DeepSpeed ZeRO 2": Mode("DeepSpeed", 0.97, says="stage 2"),
+    "JAX": Mode("JAX", 0.97, says="devices 4"),
+    "Horovod over gloo": Mode("Horovod-PyTorch", 0.97, says="over gloo"),
     "Horovod over MPI": Mode(
         "Horovod-PyTorch",
+        0.97,
         settings=((f"{GANG}.horovod.over", "mpi"), (f"{GANG}.horovod.runtime", "openmpi")),
         says="over mpi",
     ),
-    "MXNet dist_sync": Mode("MXNet-CPU", says="kv-store dist_sync"),
-    "TensorFlow collective": Mode("TensorFlow-Distributed-CPU"),
+    "MXNet dist_sync": Mode("MXNet-CPU", 0.97, says="kv-store dist_sync"),
+    "TensorFlow collective": Mode("TensorFlow-Distributed-CPU", 0.96),
     "TensorFlow parameter server": Mode(
         "TensorFlow-Distributed-CPU",
+        0.95,
         ranks=1,
         hosts=1,
         settings=(
@@ -110,32 +118,33 @@ MODES: Mapping[str, Mode] = {
         ),
         says="ps 1 host",
     ),
-    "TensorFlow 1 flags": Mode("TensorFlow-Benchmarks-CPU", ranks=2, says="total images/sec: ", equal=False),
+    "TensorFlow 1 flags": Mode("TensorFlow-Benchmarks-CPU", 0.96, ranks=2, says="total images/sec: ", equal=False),
     "CNTK 32-bit": Mode(
-        "CNTK-CPU-OpenMPI", settings=command("train.py", "--epochs 10", "-q 32"), says="learner 32-bit"
+        "CNTK-CPU-OpenMPI", 0.95, settings=command("train.py", "--epochs 10", "-q 32"), says="learner 32-bit"
     ),
-    "CNTK 1-bit SGD": Mode("CNTK-CPU-OpenMPI", says="learner 1-bit"),
+    "CNTK 1-bit SGD": Mode("CNTK-CPU-OpenMPI", 0.95, says="learner 1-bit"),
     "CNTK block momentum": Mode(
-        "CNTK-CPU-OpenMPI", settings=command("train.py", "--epochs 10", "-b 768"), says="learner block-momentum"
+        "CNTK-CPU-OpenMPI", 0.95, settings=command("train.py", "--epochs 10", "-b 768"), says="learner block-momentum"
     ),
-    "Keras over MXNet": Mode("Keras+MXNet", says="backend mxnet"),
-    "Keras over CNTK": Mode("Keras+CNTK", says="backend cntk"),
+    "Keras over MXNet": Mode("Keras+MXNet", 0.98, says="backend mxnet"),
+    "Keras over CNTK": Mode("Keras+CNTK", 0.97, says="backend cntk"),
 }
 MORE_MODES: Mapping[str, Mode] = {
-    "PyTorch FSDP": Mode("PyTorch-CPU", settings=command("train.py", "--parallel fsdp")),
+    "PyTorch FSDP": Mode("PyTorch-CPU", 0.97, settings=command("train.py", "--parallel fsdp")),
     "PyTorch DDP by torchrun, c10d": Mode(
         "PyTorch-CPU",
+        0.97,
         settings=((f"{GANG}.pytorch.launcher", "torchrun"), (f"{GANG}.pytorch.rendezvous", "c10d")),
     ),
-    "MXNet dist_async": Mode("MXNet-CPU", settings=command("train.py", "--kv-store dist_async"), equal=False),
-    "MXNet dist_device_sync": Mode("MXNet-CPU", settings=command("train.py", "--kv-store dist_device_sync")),
+    "MXNet dist_async": Mode("MXNet-CPU", 0.95, settings=command("train.py", "--kv-store dist_async"), equal=False),
+    "MXNet dist_device_sync": Mode("MXNet-CPU", 0.97, settings=command("train.py", "--kv-store dist_device_sync")),
     "Horovod with TensorFlow over gloo": Mode(
-        "Horovod-TensorFlow", settings=((f"{GANG}.horovod.over", "gloo"),), says="over gloo"
+        "Horovod-TensorFlow", 0.95, settings=((f"{GANG}.horovod.over", "gloo"),), says="over gloo"
     ),
-    "Horovod with TensorFlow over MPI": Mode("Horovod-TensorFlow", says="over mpi"),
-    "Keras over PyTorch": Mode("Keras+PyTorch", says="backend torch"),
-    "Keras over JAX": Mode("Keras+JAX", says="backend jax"),
-    "Keras in TensorFlow": Mode("Keras+TensorFlow"),
+    "Horovod with TensorFlow over MPI": Mode("Horovod-TensorFlow", 0.95, says="over mpi"),
+    "Keras over PyTorch": Mode("Keras+PyTorch", 0.97, says="backend torch"),
+    "Keras over JAX": Mode("Keras+JAX", 0.97, says="backend jax"),
+    "Keras in TensorFlow": Mode("Keras+TensorFlow", 0.97),
 }
 """Other ways of the same frameworks, which cost minutes more: only when asked for."""
 
@@ -161,8 +170,13 @@ def prepared(batchtrain: Any, framework_environment: Callable[[str], Path]) -> C
 def run(batchtrain: Any, directory: str, settings: tuple[tuple[str, str], ...] = ()) -> str:
     """Everything a run said, which must have ended well."""
     words = [word for name, value in settings for word in ("--set", f"{name}={value}")]
-    done = batchtrain("run", directory, "--local", *words, timeout=SECONDS)
+    done = batchtrain("run", directory, "--local", *words, timeout=SECONDS * busy())
     return str(done.stdout)
+
+
+def busy() -> float:
+    """How many times longer than on two busy cores a step takes now: collectives wait for the slowest process."""
+    return max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1) / 2)
 
 
 def trained(printed: str) -> list[Trained]:
@@ -192,7 +206,7 @@ def check(mode: Mode, batchtrain: Any, prepared: Callable[[str], str]) -> None:
     results = trained(printed)
     assert [(one.rank, one.size) for one in results] == [(rank, mode.ranks) for rank in range(mode.ranks)], printed
     assert len({one.host for one in results}) == mode.hosts
-    assert min(one.accuracy for one in results) >= 0.9
+    assert min(one.accuracy for one in results) >= mode.accuracy - TOLERANCE
     assert mode.says in printed
     if mode.equal:
         assert len({one.weights for one in results}) == 1
@@ -202,10 +216,10 @@ def check(mode: Mode, batchtrain: Any, prepared: Callable[[str], str]) -> None:
 TWO_GPUS = ("pool_specification.vm_size", "Standard_NC80adis_H100_v5")
 """A size with two GPUs: as many processes as two cores can bear."""
 GPU_MODES: Mapping[str, Mode] = {
-    "PyTorch": Mode("PyTorch-GPU", settings=(TWO_GPUS,)),
-    "MXNet": Mode("MXNet-GPU", ranks=2, says="kv-store dist_device_sync"),
-    "TensorFlow": Mode("TensorFlow-Distributed-GPU", ranks=2),
-    "CNTK": Mode("CNTK-GPU-OpenMPI", settings=(TWO_GPUS,), says="learner 1-bit"),
+    "PyTorch": Mode("PyTorch-GPU", 0.97, settings=(TWO_GPUS,)),
+    "MXNet": Mode("MXNet-GPU", 0.97, ranks=2, says="kv-store dist_device_sync"),
+    "TensorFlow": Mode("TensorFlow-Distributed-GPU", 0.96, ranks=2),
+    "CNTK": Mode("CNTK-GPU-OpenMPI", 0.95, settings=(TWO_GPUS,), says="learner 1-bit"),
 }
 """The recipes for GPUs as they are; nodes here say that they have them, and the scripts find none and take the CPU."""
 
@@ -337,6 +351,74 @@ def test_a_killed_rank_is_named_and_the_gang_is_gone_within_a_second(
     assert process.returncode == 10, errors
     assert re.search(rf"rank {case.rank} on node tvmps_\w+ \(127\.\S+\) was killed by signal 9", errors), errors
     assert not left_running(batchtrain.home)
+
+
+FAILING: Mapping[str, tuple[str, str]] = {
+    "PyTorch": (
+        "PyTorch-CPU",
+        "import os, sys, torch, torch.distributed as d; d.init_process_group(); w = torch.ones(1);"
+        " [d.all_reduce(w) or step == 20 and d.get_rank() == 3 and FAIL for step in range(10**9)]",
+    ),
+    "MXNet": (
+        "MXNet-CPU",
+        'import os, sys, mxnet as m; s = m.kv.create("dist_sync"); w = m.nd.ones(1); s.init("w", w);'
+        ' [s.push("w", w) or s.pull("w", w) or w.asscalar() and step == 20'
+        ' and os.environ["BATCHTRAIN_RANK"] == "3" and FAIL for step in range(10**9)]',
+    ),
+    "CNTK": (
+        "CNTK-CPU-OpenMPI",
+        "import os, sys, numpy as n, cntk as C; from cntk.train.distributed import Communicator as M,"
+        " data_parallel_distributed_learner as D; x = C.input_variable(4); y = C.input_variable(2);"
+        " z = C.layers.Dense(2)(x); c = C.cross_entropy_with_softmax(z, y);"
+        " t = C.Trainer(z, c, [D(C.sgd(z.parameters, 0.1))]); f = n.float32;"
+        " [t.train_minibatch({x: n.ones((4, 4), f), y: n.ones((4, 2), f)}) and step == 20 and M.rank() == 3 and FAIL"
+        " for step in range(10**9)]",
+    ),
+}
+"""Programs whose ranks need each other in every step, and of which rank 3 fails in one."""
+FAILS: Mapping[str, tuple[str, str]] = {
+    "an exit code": ("os._exit(7)", "exited with code 7"),
+    "an exception": ("1 / 0", "exited with code 1|was killed by signal 6"),
+}
+"""How it fails, and what is said of it then. PyTorch's threads may abort a process that an exception ends."""
+
+
+@pytest.mark.parametrize(
+    ("framework", "how"),
+    [(framework, how) for framework in FAILING for how in FAILS if (framework, how) != ("MXNet", "an exception")],
+)
+def test_a_rank_that_fails_amid_a_step_is_named_and_ends_the_gang(
+    framework: str, how: str, batchtrain: Any, prepared: Callable[[str], str]
+) -> None:
+    recipe, program = FAILING[framework]
+    fail, said = FAILS[how]
+    words = ("--set", f"{COMMAND}=python -c '{program.replace('FAIL', fail)}'")
+    with started(batchtrain, "run", prepared(recipe), "--local", *words) as process:
+        printed, errors = process.communicate(timeout=SECONDS * busy())
+    assert process.returncode == 10, errors
+    named = rf"failed on node tvmps_\w+ .*rank 3 on node tvmps_\w+ \(127\.\S+\) (?:{said})$"
+    assert re.search(named, errors, flags=re.M), errors
+    assert ("ZeroDivisionError" in printed + errors) == (how == "an exception")
+    assert not left_running(batchtrain.home)
+
+
+def test_the_launch_of_the_cntk_recipe_for_intel_mpi_starts_a_rank_for_each_gpu_of_both_nodes(
+    batchtrain: Any, prepared: Callable[[str], str]
+) -> None:
+    """CNTK for Intel MPI cannot be had any more: mpi4py stands in for it, and today's Intel MPI for that of 2018."""
+    program = (
+        "from mpi4py import MPI; w = MPI.COMM_WORLD; s = w.allreduce(w.rank); h = MPI.Get_processor_name();"
+        ' print("rank", w.rank, "of", w.size, "host", h, "sum", s, MPI.Get_library_version(), flush=True)'
+    )
+    sourced = (
+        'export CONDA_PREFIX="$(dirname "$(dirname "$(command -v mpirun)")")";'
+        ' source "$CONDA_PREFIX/etc/conda/activate.d/mpivars.activate.sh"'
+    )
+    settings = ((COMMAND, f"python -c '{program}'"), (f"{GANG}.pre_execution_command", sourced))
+    printed = run(batchtrain, prepared("CNTK-GPU-Infiniband-IntelMPI"), settings)
+    found = re.findall(r"^rank (\d) of 8 host (\S+) sum 28 Intel\(R\) MPI Library", printed, flags=re.M)
+    assert sorted(int(rank) for rank, _ in found) == list(range(8))
+    assert sorted(Counter(host for _, host in found).values()) == [4, 4]
 
 
 @contextlib.contextmanager

@@ -20,7 +20,9 @@ from batchtrain.config.check import (
     networks,
     older,
     pools,
+    preparation,
     storage,
+    windows,
 )
 from batchtrain.config.check.subject import Subject
 from batchtrain.config.check.table import Finding, Found, Rule, findings
@@ -31,7 +33,9 @@ __all__ = ["RULES", "Finding", "Found", "Rule", "run"]
 RULES: tuple[Rule, ...] = (
     *accounts.RULES,
     *images.RULES,
+    *windows.RULES,
     *pools.RULES,
+    *preparation.RULES,
     *networks.RULES,
     *storage.RULES,
     *containers.RULES,

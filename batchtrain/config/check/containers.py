@@ -10,7 +10,7 @@ from batchtrain.config import allotment
 from batchtrain.config.check.subject import Path, Subject
 from batchtrain.config.check.table import CREDENTIALS, ERROR, GLOBAL, JOBS, POOL, WARNING, Found, Rule
 from batchtrain.config.image_names import HUB, is_name, server_of
-from batchtrain.config.types import Job, Task, UserIdentity
+from batchtrain.config.types import Job, JobManager, JobPreparation, JobRelease, Task, UserIdentity
 
 _PORTS = r"[0-9]{1,5}(?:-[0-9]{1,5})?"
 PUBLISHED = rf"(?:(?:[0-9]+(?:\.[0-9]+){{3}}|\[[0-9a-fA-F:]+\]):)?(?:(?:{_PORTS})?:)?{_PORTS}(?:/(?:tcp|udp|sctp))?"
@@ -81,7 +81,7 @@ def _windows_singularity(subject: Subject) -> Found:
 
 
 def _host_tasks(subject: Subject) -> Found:
-    if not subject.containers or subject.pool is None:
+    if not subject.containers or subject.pool is None or subject.pool.vm_configuration.plain_docker:
         return
     for path, _, task in subject.tasks:
         if not task.docker_image:
@@ -260,11 +260,50 @@ def _gpus_too_many(subject: Subject) -> Found:
 
 
 def _own_options(subject: Subject) -> Found:
+    if subject.pool is not None and subject.pool.vm_configuration.plain_docker:
+        return  # `plain-docker` says what is not for a person there
     for path, _, task in subject.tasks:
         for number, option in enumerate(task.additional_docker_run_options):
             reason = OWN_OPTIONS.get(re.split(r"[=\s]", option, maxsplit=1)[0])
             if reason:
                 yield (*path, "additional_docker_run_options", number), f"`{option}`: {reason}; leave it out"
+
+
+def _plain_docker(subject: Subject) -> Found:
+    """What cannot be where the nodes' own engine runs the containers."""
+    vm = subject.pool.vm_configuration if subject.pool else None
+    if vm is None or not vm.plain_docker:
+        return
+    here = ("pool_specification", "vm_configuration", "plain_docker")
+    if vm.native:
+        yield here, "`native: true` is given too, by which Batch runs the containers; keep one of them"
+    if subject.windows:
+        yield here, "the start task installs Docker on Linux, and the nodes run Windows; use `native: true`"
+    if vm.container_type == "criCompatible":
+        yield here, "`container_type: criCompatible` is for containers that Batch runs; leave it out"
+    for server, login in subject.recipe.credentials.docker_registry.items():
+        if login.identity:
+            yield (
+                ("credentials", "docker_registry", server, "identity"),
+                "Batch alone signs in with an identity, and with `plain_docker` the nodes sign in; give a user name and"
+                " a password",
+            )
+    for path, job in subject.jobs:
+        for name in ("job_manager", "job_preparation", "job_release"):
+            part = getattr(job, name)
+            if part is not None and part.docker_image:
+                yield (
+                    (*path, name, "docker_image"),
+                    "Batch runs this one, and with `plain_docker` it runs no containers; call `docker run` in the"
+                    " command",
+                )
+    for path, _, task in subject.tasks:
+        for number, option in enumerate(task.additional_docker_run_options):
+            if re.split(r"[=\s]", option, maxsplit=1)[0] in allotment.PLANS_OPTIONS:
+                yield (
+                    (*path, "additional_docker_run_options", number),
+                    f"`{option}`: by its own options the plan finds, and removes, what a task leaves; leave it out",
+                )
 
 
 def _ports(subject: Subject) -> Found:
@@ -281,10 +320,18 @@ def _ports(subject: Subject) -> Found:
 # --- users ----------------------------------------------------------------------------------------------------------
 
 
-def _identities(subject: Subject) -> Iterator[tuple[Path, UserIdentity, Task | None]]:
+Runs = Task | JobManager | JobPreparation | JobRelease
+
+
+def _identities(subject: Subject) -> Iterator[tuple[Path, UserIdentity, Runs | None]]:
     for path, job in subject.jobs:
         if job.user_identity is not None:
             yield (*path, "user_identity"), job.user_identity, None
+        for name, part in (
+            ("job_manager", job.job_manager), ("job_preparation", job.job_preparation), ("job_release", job.job_release)
+        ):  # fmt: skip
+            if part is not None and part.user_identity is not None:
+                yield (*path, name, "user_identity"), part.user_identity, part
     for path, _, task in subject.tasks:
         if task.user_identity is not None:
             yield (*path, "user_identity"), task.user_identity, task
@@ -362,6 +409,9 @@ RULES = (
          "Azure: Sizes for virtual machines", _gpus_too_many),
     Rule("container-options", WARNING, JOBS, "Options of the container engine leave Batch's part to Batch.",
          f"{_SETTINGS}.containerRunOptions", _own_options),
+    Rule("plain-docker", ERROR, (*CREDENTIALS, *POOL, *JOBS),
+         "Where the nodes' own Docker Engine runs containers, nothing is asked for that Batch alone can do.", "ADR 13",
+         _plain_docker),
     Rule("ports", ERROR, JOBS, "Ports are ports.", "docker run: --publish", _ports),
     Rule("user-identity", ERROR, JOBS, "A task runs as one user.", "azure-batch 15.1, UserIdentity", _one_identity),
     Rule("user-unknown", ERROR, (*POOL, *JOBS), "A named user is one of the pool's.",

@@ -51,12 +51,12 @@ def _retired(subject: Subject) -> Found:
     if image is None or image.retired is None or subject.pool is None:
         return
     wanted = subject.pool.vm_configuration.platform_image
-    today = _successor(subject, image)
+    today = successor(subject, image)
     reference = f"{wanted.publisher}:{wanted.offer}:{wanted.sku}" if wanted else ""
     yield IMAGE, f"{reference}: Batch's support ends, or ended, on {image.retired}{f'; use {today}' if today else ''}"
 
 
-def _successor(subject: Subject, image: Image) -> str:
+def successor(subject: Subject, image: Image) -> str:
     """What does today what the pool needs, on today's size where its own has an end; else what the table says."""
     size = subject.size
     if size is not None and size.retired is not None:
@@ -293,16 +293,19 @@ def _containers_native(subject: Subject) -> Found:
     pool, image = subject.pool, subject.image
     if image is not None and DOCKER not in image.capabilities:
         return  # `image-without-docker` says more
-    if pool is not None and subject.containers and not pool.vm_configuration.native:
+    told = pool.vm_configuration if pool is not None else None
+    if told is not None and subject.containers and not (told.native or told.plain_docker):
         yield (
             VM,
             "containers are run by Batch itself here, so the pool is planned as if `native: true`;"
-            " the image of the nodes must have a container engine",
+            " the image of the nodes must have a container engine (`plain_docker: true` brings one)",
         )
 
 
 def _without_engine(subject: Subject) -> Found:
-    image = subject.image
+    image, pool = subject.image, subject.pool
+    if pool is not None and pool.vm_configuration.plain_docker:
+        return  # the start task installs one
     if image is not None and subject.containers and DOCKER not in image.capabilities:
         yield (
             IMAGE,
@@ -341,13 +344,6 @@ def _windows_updates(subject: Subject) -> Found:
     vm = subject.pool.vm_configuration if subject.pool else None
     if vm is not None and vm.windows_automatic_updates is not None and subject.linux:
         yield (*VM, "windows_automatic_updates"), "the nodes run Linux; leave it out"
-
-
-def _windows_mpi(subject: Subject) -> Found:
-    if subject.windows:
-        for path, _, _, gang in subject.gangs:
-            for name, _ in gang.launches:
-                yield (*path, name), "the launch is shell text for Linux, and the nodes run Windows"
 
 
 # --- disks and security ---------------------------------------------------------------------------------------------
@@ -502,7 +498,6 @@ RULES = (
          _license),
     Rule("windows-updates", WARNING, READS, "Windows settings are for Windows nodes.",
          f"{_REFERENCE}.windowsConfiguration", _windows_updates),
-    Rule("windows-mpi", ERROR, BOTH, "Gangs are launched on Linux nodes.", "launchers: bash text", _windows_mpi),
     Rule("disk-lun", ERROR, READS, "Each data disk has a unit number of its own.", "azure-batch 15.1, DataDisk.lun",
          _luns),
     Rule("disk-ephemeral", ERROR, READS, "An ephemeral system disk is cached for reading.",

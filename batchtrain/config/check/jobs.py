@@ -320,8 +320,16 @@ def _required_slots(subject: Subject) -> Found:
         elif slots is not None and wanted > slots:
             yield (
                 (*path, "required_slots"),
-                f"{wanted} slots are more than the {slots} of a node (`task_slots_per_node`); it would wait for ever",
+                _too_wide(wanted, slots),
             )
+    for path, job in subject.jobs:
+        wanted = job.job_manager.required_slots if job.job_manager else None
+        if wanted is not None and slots is not None and wanted > slots:
+            yield (*path, "job_manager", "required_slots"), _too_wide(wanted, slots)
+
+
+def _too_wide(wanted: int, slots: int) -> str:
+    return f"{wanted} slots are more than the {slots} of a node (`task_slots_per_node`); it would wait for ever"
 
 
 def _task_packages(subject: Subject) -> Found:

@@ -319,9 +319,9 @@ def identities(subject: Subject) -> Iterator[tuple[Path, str]]:
         for number, file in enumerate(task.resource_files):
             if file.identity:
                 yield (*path, "resource_files", number, "identity"), file.identity
-        for number, output in enumerate(task.output_data.azure_storage):
-            if output.identity:
-                yield (*path, "output_data", "azure_storage", number, "identity"), output.identity
+    for path, output in subject.outputs:
+        if output.identity:
+            yield (*path, "identity"), output.identity
 
 
 def _identities_on_pool(subject: Subject) -> Found:

@@ -116,8 +116,7 @@ def _transfers(subject: Subject) -> Iterator[tuple[Path, StorageInput | StorageO
     for path, _, task in subject.tasks:
         for number, one in enumerate(task.input_data.azure_storage):
             yield (*path, "input_data", "azure_storage", number), one
-        for number, output in enumerate(task.output_data.azure_storage):
-            yield (*path, "output_data", "azure_storage", number), output
+    yield from subject.outputs
 
 
 def _file_shares(subject: Subject) -> Found:
@@ -214,6 +213,7 @@ RULES = (
     Rule("elsewhere", WARNING, (), "A file or section is part of the language.", _LOADER),
     Rule("placeholder", WARNING, CREDENTIALS, "The credentials are filled in.", _LOADER),
     Rule("source-missing", ERROR, JOBS, "A task's source is a directory.", _LOADER),
+    Rule("source-reserved", ERROR, JOBS, "A task's source has no file where the task has its own.", _LOADER),
     Rule("offline-count", INFO, (*READS, *JOBS), "The number of nodes is the living pool's.", _PLANNER),
     Rule("password-on-nodes", WARNING, (*CREDENTIALS, *GLOBAL), "No password stands where others read it.", _PLANNER),
     Rule("schedule-links", WARNING, (*SETTINGS, *JOBS), "Links to storage last as long as their schedule.", _PLANNER),

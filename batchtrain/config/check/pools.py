@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from batchtrain.config import scaling
 from batchtrain.config.check.spans import HOUR, MINUTE, length
 from batchtrain.config.check.subject import POOL, VM, Subject
 from batchtrain.config.check.table import CREDENTIALS, ERROR, INFO, JOBS, WARNING, Found, Rule
 from batchtrain.config.check.table import POOL as READS
+from batchtrain.config.types import Scenario
 
 INTER_NODE_LIMIT = 100
 SLOTS_A_CORE = 4
@@ -114,18 +116,21 @@ def _autoscale_count(subject: Subject) -> Found:
 
 
 def _autoscale_maximum(subject: Subject) -> Found:
-    pool = subject.pool
-    scenario = pool.autoscale.scenario if pool and pool.autoscale and not pool.autoscale.formula else None
-    if pool is None or scenario is None:
-        return
-    path = (*AUTOSCALE, "scenario", "maximum_vm_count")
-    caps = scenario.maximum_vm_count
-    for name in ("dedicated", "low_priority"):
-        least, most = getattr(pool.vm_count, name), getattr(caps, name) or 0
-        if 0 <= most < least:
-            yield (*path, name), f"the most nodes are {most}, fewer than the {least} of `vm_count`, which are the least"
-    if not caps.dedicated and not caps.low_priority and subject.most_nodes == 0:
-        yield path, "both are 0, so the pool never gets a node"
+    pool, scenario = subject.pool, _scenario(subject)
+    if pool is not None and scenario is not None:
+        for path, message in scaling.faults(scenario, pool.vm_count):
+            yield (*AUTOSCALE, "scenario", *path), message
+
+
+def _autoscale_nothing(subject: Subject) -> Found:
+    if _scenario(subject) is not None and subject.most_nodes == 0:
+        yield (*AUTOSCALE, "scenario", "maximum_vm_count"), "both are 0, so the pool never gets a node"
+
+
+def _scenario(subject: Subject) -> Scenario | None:
+    """The scenario in force."""
+    given = subject.pool.autoscale if subject.pool else None
+    return given.scenario if given is not None and not given.formula else None
 
 
 # --- upgrades -------------------------------------------------------------------------------------------------------
@@ -223,10 +228,14 @@ def _auto_pool_prefix(subject: Subject) -> Found:
 
 def _encryption_set(subject: Subject) -> Found:
     """A disk encryption set needs an account that allocates in the user's own subscription."""
-    disk = subject.pool.vm_configuration.os_disk if subject.pool else None
-    if disk is not None and disk.disk_encryption_set is not None:
+    machine = subject.pool.vm_configuration if subject.pool else None
+    if machine is None:
+        return
+    disks = [((*VM, "data_disks", number), disk.disk_encryption_set) for number, disk in enumerate(machine.data_disks)]
+    disks += [((*VM, "os_disk"), machine.os_disk.disk_encryption_set)] if machine.os_disk else []
+    for path, _ in (disk for disk in disks if disk[1] is not None):
         yield (
-            (*VM, "os_disk", "disk_encryption_set"),
+            (*path, "disk_encryption_set"),
             "this is refused unless the Batch account allocates in your own subscription (UserSubscription mode)",
         )
 
@@ -259,8 +268,10 @@ RULES = (
          _autoscale_formula),
     Rule("autoscale-count", INFO, READS, "A fixed number of nodes and a formula are not both given.",
          "azure-batch 15.1, enableAutoScale", _autoscale_count),
-    Rule("autoscale-maximum", WARNING, READS, "A scenario's most nodes are not fewer than its least.",
+    Rule("autoscale-maximum", ERROR, READS, "A scenario's most nodes are a number, and not fewer than its least.",
          "Batch Shipyard: `vm_count` is the least under a scenario", _autoscale_maximum),
+    Rule("autoscale-nothing", WARNING, READS, "A pool that scales itself gets nodes.",
+         "Batch Shipyard: `maximum_vm_count`", _autoscale_nothing),
     Rule("upgrade-policy", ERROR, READS, "A rolling upgrade's numbers fit each other and the pool.",
          "azure-batch 15.1, RollingUpgradePolicy", _upgrade),
     Rule("user-name", ERROR, READS, f"User names are unique and have at most {USER_NAME_LIMIT} characters.",

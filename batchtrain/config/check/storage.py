@@ -54,12 +54,9 @@ def _links(subject: Subject) -> Iterator[tuple[Path, str]]:
     for path, data in _inputs(subject):
         for number, one in enumerate(data.azure_storage):
             yield (*path, "azure_storage", number, "storage_account_settings"), one.storage_account_settings
+    for path, output in subject.outputs:
+        yield (*path, "storage_account_settings"), output.storage_account_settings
     for path, _, task in subject.tasks:
-        for number, output in enumerate(task.output_data.azure_storage):
-            yield (
-                (*path, "output_data", "azure_storage", number, "storage_account_settings"),
-                output.storage_account_settings,
-            )
         if task.task_factory and task.task_factory.file:
             yield (
                 (*path, "task_factory", "file", "azure_storage", "storage_account_settings"),
@@ -228,9 +225,8 @@ def _remote_paths(subject: Subject) -> Iterator[tuple[Path, str]]:
     for path, data in _inputs(subject):
         for number, one in enumerate(data.azure_storage):
             yield (*path, "azure_storage", number, "remote_path"), one.remote_path
-    for path, _, task in subject.tasks:
-        for number, output in enumerate(task.output_data.azure_storage):
-            yield (*path, "output_data", "azure_storage", number, "remote_path"), output.remote_path
+    for path, output in subject.outputs:
+        yield (*path, "remote_path"), output.remote_path
 
 
 def _bind_options(subject: Subject) -> Found:

@@ -9,7 +9,17 @@ from typing import NamedTuple
 from batchtrain.catalog.images import Image
 from batchtrain.catalog.sizes import VmSize
 from batchtrain.config import allotment
-from batchtrain.config.types import Autoscale, Job, MultiInstance, Pool, Recipe, Task, TaskSettings, whole
+from batchtrain.config.types import (
+    Autoscale,
+    Job,
+    MultiInstance,
+    Pool,
+    Recipe,
+    StorageOutput,
+    Task,
+    TaskSettings,
+    whole,
+)
 
 Path = tuple[str | int, ...]
 POOL: Path = ("pool_specification",)
@@ -79,6 +89,17 @@ class Subject:
     def owners(self) -> tuple[tuple[Path, TaskSettings], ...]:
         """Every job and every task: whatever may say what a task may take from its job."""
         return (*self.jobs, *((path, task) for path, _, task in self.tasks))
+
+    @cached_property
+    def outputs(self) -> tuple[tuple[Path, StorageOutput], ...]:
+        """Every upload of results: of tasks, and of jobs' managers."""
+        told = [(path, task.output_data) for path, _, task in self.tasks if task.output_data.azure_storage]
+        told += [((*path, "job_manager"), job.job_manager.output_data) for path, job in self.jobs if job.job_manager]
+        return tuple(
+            ((*path, "output_data", "azure_storage", number), output)
+            for path, data in told
+            for number, output in enumerate(data.azure_storage)
+        )
 
     @cached_property
     def gangs(self) -> tuple[Gang, ...]:

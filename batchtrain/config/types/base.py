@@ -14,7 +14,7 @@ LINK = r"^[A-Za-z0-9]+$(?!\n)"
 SPAN = r"^([0-9]{1,6}\.)?[0-9]{1,3}:[0-9]{1,2}:[0-9]{1,2}$(?!\n)"
 
 
-def says(description: str, wire: str = "", *, example: str | None = None, **bounds: int) -> Meta:
+def says(description: str, wire: str = "", *, example: Any = None, **bounds: int) -> Meta:
     """One property's sentence, where it goes, and its bounds.
 
     wire: the field of the request it becomes, from the request's name down (`pool.vmSize`, `task.requiredSlots`),

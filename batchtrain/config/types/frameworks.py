@@ -65,7 +65,7 @@ class Nodes(Block, frozen=True, kw_only=True):
     leave_unset: Annotated[
         tuple[str, ...],
         says("Names of variables that batchtrain would set by itself and shall not; `config explain` lists them.",
-             LAUNCH, example="NCCL_DEBUG"),
+             LAUNCH, example=["NCCL_DEBUG"]),
     ] = ()  # fmt: skip
 
 

@@ -111,7 +111,7 @@ GONE: tuple[Gone, ...] = (
         Gone((*place, "azure_storage", "*", "blobxfer_extra_options"), _BLOBXFER)
         for place in (
             (*POOL, "input_data"), (*JOB, "input_data"), (*TASK, "input_data"), (*TASK, "output_data"),
-            (*MERGE, "input_data"), (*MERGE, "output_data"),
+            (*MERGE, "input_data"), (*MERGE, "output_data"), (*JOB, "job_manager", "output_data"),
         )
     ),
     *(

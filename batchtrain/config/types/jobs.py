@@ -104,26 +104,26 @@ class MultiInstance(Block, frozen=True, kw_only=True):
 
 
 class SpecificUser(Block, frozen=True, kw_only=True):
-    uid: Annotated[int, says("User id in the container.", f"{CONTAINER}.containerRunOptions", ge=0)]
-    gid: Annotated[int, says("Group id in the container.", f"{CONTAINER}.containerRunOptions", ge=0)]
+    uid: Annotated[int, says("User id in the container.", "*.containerSettings.containerRunOptions", ge=0)]
+    gid: Annotated[int, says("Group id in the container.", "*.containerSettings.containerRunOptions", ge=0)]
 
 
 class AutoUser(Block, frozen=True, kw_only=True):
     scope: Annotated[
-        Literal["task", "pool"], says("A user for the task, or one for all.", "task.userIdentity.autoUser.scope")
+        Literal["task", "pool"], says("A user for the task, or one for all.", "*.userIdentity.autoUser.scope")
     ] = "pool"
     elevation_level: Annotated[
-        Literal["nonadmin", "admin"], says("What it may do.", "task.userIdentity.autoUser.elevationLevel")
+        Literal["nonadmin", "admin"], says("What it may do.", "*.userIdentity.autoUser.elevationLevel")
     ] = "nonadmin"
 
 
 class UserIdentity(Block, frozen=True, kw_only=True):
     default_pool_admin: Annotated[
-        bool, says("The pool's own administrator.", "task.userIdentity.autoUser.elevationLevel")
+        bool, says("The pool's own administrator.", "*.userIdentity.autoUser.elevationLevel")
     ] = False
     specific_user: Annotated[SpecificUser | None, says("A user and a group in the container.")] = None
     auto_user: Annotated[AutoUser | None, says("A user that Batch makes.")] = None
-    username: Annotated[str | None, says("One of the pool's `user_accounts`.", "task.userIdentity.username")] = None
+    username: Annotated[str | None, says("One of the pool's `user_accounts`.", "*.userIdentity.username")] = None
 
 
 class ExitOptions(Block, frozen=True, kw_only=True):
@@ -169,33 +169,33 @@ class ExitConditions(Block, frozen=True, kw_only=True):
 class StorageOutput(Block, frozen=True, kw_only=True):
     storage_account_settings: Annotated[
         Text,
-        says("Link of the storage account (credentials.yaml).", "task.outputFiles.destination.container.containerUrl"),
+        says("Link of the storage account (credentials.yaml).", "*.outputFiles.destination.container.containerUrl"),
     ]
     remote_path: Annotated[
-        Text, says("Container, then where in it: `container/path`.", "task.outputFiles.destination.container.path")
+        Text, says("Container, then where in it: `container/path`.", "*.outputFiles.destination.container.path")
     ]
     local_path: Annotated[
         str | None,
-        says("Directory or file below the task's directory; all of it when absent.", "task.outputFiles.filePattern"),
+        says("Directory or file below the task's directory; all of it when absent.", "*.outputFiles.filePattern"),
     ] = None
     is_file_share: Annotated[
         bool, says("The path is of a file share; mount it as a volume instead.", "batchtrain: warning `file-share`")
     ] = False
     condition: Annotated[
         Literal["taskcompletion", "taskfailure", "tasksuccess"],
-        says("When it is uploaded.", "task.outputFiles.uploadOptions.uploadCondition"),
+        says("When it is uploaded.", "*.outputFiles.uploadOptions.uploadCondition"),
     ] = "tasksuccess"
-    include: Annotated[tuple[str, ...], says("Patterns to take.", "task.outputFiles.filePattern")] = ()
+    include: Annotated[tuple[str, ...], says("Patterns to take.", "*.outputFiles.filePattern")] = ()
     exclude: Annotated[tuple[str, ...], says("Patterns to leave out.", "batchtrain: warning `filter-approximate`")] = ()
     identity: Annotated[
         str | None,
         says(
             "Resource id of the managed identity that may write.",
-            "task.outputFiles.destination.container.identityReference.resourceId",
+            "*.outputFiles.destination.container.identityReference.resourceId",
         ),
     ] = None
     upload_headers: Annotated[
-        dict[str, str], says("HTTP headers of the uploads.", "task.outputFiles.destination.container.uploadHeaders")
+        dict[str, str], says("HTTP headers of the uploads.", "*.outputFiles.destination.container.uploadHeaders")
     ] = {}
     blobxfer_extra_options: Annotated[str | None, says("Options of a tool no longer used.", GONE)] = None
 
@@ -556,6 +556,22 @@ class JobManager(Block, frozen=True, kw_only=True):
     max_wall_time: Annotated[Span | None, says("Longest time.", "job.jobManagerTask.constraints.maxWallClockTime")] = (
         None
     )
+    retention_time: Annotated[
+        Span | None, says("How long its files stay.", "job.jobManagerTask.constraints.retentionTime")
+    ] = None
+    display_name: Annotated[
+        Annotated[str, Meta(max_length=1024)] | None, says("A name for people.", "job.jobManagerTask.displayName")
+    ] = None
+    required_slots: Annotated[
+        Annotated[int, Meta(ge=1, le=256)] | None,
+        says("Slots of a node it takes; 1 when absent.", "job.jobManagerTask.requiredSlots"),
+    ] = None
+    output_data: Annotated[OutputData, says("Results uploaded when it has ended.")] = OutputData()
+    user_identity: Annotated[UserIdentity | None, says("Who runs it; by itself as a task.")] = None
+    additional_docker_run_options: Annotated[
+        tuple[str, ...],
+        says("More options for the container engine.", "job.jobManagerTask.containerSettings.containerRunOptions"),
+    ] = ()
     kill_job_on_completion: Annotated[bool, says("The job ends with it.", "job.jobManagerTask.killJobOnCompletion")] = (
         True
     )
@@ -584,6 +600,14 @@ class JobPreparation(Block, frozen=True, kw_only=True):
     max_wall_time: Annotated[
         Span | None, says("Longest time.", "job.jobPreparationTask.constraints.maxWallClockTime")
     ] = None
+    retention_time: Annotated[
+        Span | None, says("How long its files stay.", "job.jobPreparationTask.constraints.retentionTime")
+    ] = None
+    user_identity: Annotated[UserIdentity | None, says("Who runs it; by itself the administrator.")] = None
+    additional_docker_run_options: Annotated[
+        tuple[str, ...],
+        says("More options for the container engine.", "job.jobPreparationTask.containerSettings.containerRunOptions"),
+    ] = ()
     wait_for_success: Annotated[
         bool | None, says("Tasks wait until it has succeeded.", "job.jobPreparationTask.waitForSuccess")
     ] = None
@@ -608,6 +632,11 @@ class JobRelease(Block, frozen=True, kw_only=True):
         Span | None, says("Longest time, at most 15 minutes.", "job.jobReleaseTask.maxWallClockTime")
     ] = None
     retention_time: Annotated[Span | None, says("How long its files stay.", "job.jobReleaseTask.retentionTime")] = None
+    user_identity: Annotated[UserIdentity | None, says("Who runs it; by itself the administrator.")] = None
+    additional_docker_run_options: Annotated[
+        tuple[str, ...],
+        says("More options for the container engine.", "job.jobReleaseTask.containerSettings.containerRunOptions"),
+    ] = ()
 
 
 class AutoScratch(Block, frozen=True, kw_only=True):

@@ -130,18 +130,25 @@ class DataDisk(Block, frozen=True, kw_only=True):
     storage_account_type: Annotated[
         StorageType | None, says("Kind of managed disk.", f"{VM}.dataDisks.managedDisk.storageAccountType")
     ] = None
+    disk_encryption_set: Annotated[
+        str | None,
+        says("Resource id of a disk encryption set.", f"{VM}.dataDisks.managedDisk.diskEncryptionSet.id"),
+    ] = None
+
+
+AGENT = f"{VM}.securityProfile.proxyAgentSettings"
 
 
 class HostEndpoint(Block, frozen=True, kw_only=True):
     mode: Annotated[
         Literal["Audit", "Enforce"] | None,
-        says("What the proxy agent does.", f"{VM}.securityProfile.proxyAgentSettings.imds.mode"),
+        says("What the proxy agent does.", f"{AGENT}.imds.mode, {AGENT}.wireServer.mode"),
     ] = None
     access_control_profile: Annotated[
         str | None,
         says(
             "Resource id of its rules.",
-            f"{VM}.securityProfile.proxyAgentSettings.imds.inVMAccessControlProfileReferenceId",
+            f"{AGENT}.imds.inVMAccessControlProfileReferenceId, {AGENT}.wireServer.inVMAccessControlProfileReferenceId",
         ),
     ] = None
 
@@ -226,6 +233,14 @@ class VmConfiguration(Block, frozen=True, kw_only=True):
         Literal["dockerCompatible", "criCompatible"],
         says("Container technology of a native pool.", f"{VM}.containerConfiguration.type"),
     ] = "dockerCompatible"
+    plain_docker: Annotated[
+        bool,
+        says(
+            "The nodes' own Docker Engine runs the containers, not Batch: the start task installs it where it is"
+            " missing, signs in and pulls.",
+            "pool.startTask.commandLine",
+        ),
+    ] = False
     os_disk: Annotated[OsDisk | None, says("The system's disk.")] = None
     data_disks: Annotated[tuple[DataDisk, ...], says("Empty disks; the start task must format and mount them.")] = ()
     security_profile: Annotated[SecurityProfile | None, says("Trusted launch and confidential VMs.")] = None

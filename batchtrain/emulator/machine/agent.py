@@ -407,6 +407,7 @@ class Supervisor:
 
     def _end(self, grace: float) -> None:
         self._ending = True
+        self._on_child()  # mostly nothing is left, and this was the end
         signal_tree(os.getpid(), signal.SIGTERM)
         signal_tree(os.getpid(), signal.SIGCONT)  # a stopped process takes its SIGTERM only when it goes on
         self._loop.deadline = time.monotonic() + grace

@@ -396,7 +396,10 @@ class ProcessMachine:
             await asyncio.to_thread(_sweep, f"{MARKER}={node.up.root_inside}")
         if self._nodes.get(node.spec.node_id) is node:
             del self._nodes[node.spec.node_id]
-            self._pools[node.spec.pool_id].dismiss(node.spec)
+            try:
+                self._pools[node.spec.pool_id].dismiss(node.spec)
+            except OSError as error:  # the data directory is full, or gone: whoever waits for the node must hear of it
+                logger.error("%s is not taken off its pool's list: %s", node.spec.node_id, error)
         node.say_gone()
 
 

@@ -14,6 +14,7 @@ from batchtrain.config import check
 from batchtrain.config.load import examine, find, read
 from batchtrain.config.schema import dotted
 from batchtrain.config.types import GONE, Credentials, DataReplication, GlobalResources, Job, Pool, Recipe, Settings
+from batchtrain.plan import plan_jobs, plan_pool
 
 Parts = dict[str, Any]
 RECIPES = Path(__file__).resolve().parents[3] / "recipes"
@@ -135,6 +136,19 @@ def shared(**volume: Any) -> Parts:
     return {"global": {"volumes": {"shared_data_volumes": {"v": {"container_path": "/v"} | volume}}}}
 
 
+def swept(command: str, **values: Any) -> Parts:
+    return task(command=command, task_factory={"parametric_sweep": values})
+
+
+def made_of_files(command: str) -> Parts:
+    place = {"storage_account_settings": "mine", "remote_path": "data"}
+    return task(command=command, task_factory={"file": {"azure_storage": place}})
+
+
+def brought(path: str) -> Parts:
+    return {"azure_storage": [{"storage_account_settings": "mine", "remote_path": "data", "local_path": path}]}
+
+
 def environment(**variables: str) -> Parts:
     return task(environment_variables=variables)
 
@@ -156,6 +170,7 @@ BLOB_VOLUME: Parts = {
     }}}},
 }  # fmt: skip
 KEYED = {"credentials": {"batch": {"account_service_url": "https://a", "account_key": "k"}}}
+DOCKER_OF_NODES: Parts = both(vm(platform_image={"native": None}), vm(plain_docker=True))
 PLAIN: Parts = {"task": {"docker_image": None}, "global": {"docker_images": None}, **pool(**image(UBUNTU))}
 
 CASES = [
@@ -233,6 +248,23 @@ CASES = [
     Case("windows-updates", "pool.vm_configuration.windows_automatic_updates", "Linux",
          vm(windows_automatic_updates=True), pool(**image(WINDOWS, windows_automatic_updates=True))),
     Case("windows-mpi", "task.multi_instance.mpi", "nodes run Windows", both(gang(), pool(**image(WINDOWS))), gang()),
+    Case("windows-mpi", "task.multi_instance", "nodes run Windows",
+         both(task(multi_instance={"num_instances": 2}), pool(**image(WINDOWS))),
+         task(multi_instance={"num_instances": 2})),
+    Case("windows-source", "task.source", "nodes run Windows", both(task(source="src"), pool(**image(WINDOWS))),
+         task(source="src")),
+    Case("windows-input", "task.input_data.azure_storage[0].local_path", "relative path",
+         both(task(input_data=brought("/data")), pool(**image(WINDOWS))),
+         both(task(input_data=brought("data")), pool(**image(WINDOWS)))),
+    Case("windows-input", "job.input_data.azure_storage[0].local_path", "relative path",
+         both(job(input_data=brought("/data")), pool(**image(WINDOWS))), job(input_data=brought("/data"))),
+    Case("node-preparation", "pool.additional_node_prep.commands", "bring it with `resource_files`",
+         pool(additional_node_prep={"commands": {"pre": ["x" * 33_000]}}),
+         pool(additional_node_prep={"commands": {"pre": ["x" * 31_000]}})),
+    Case("signing-key", "global.singularity_images.signed[0]", "give its `fingerprint`",
+         {"global": {"singularity_images": {"signed": [{"image": "library://a/b"}]}}},
+         {"global": {"singularity_images": {"signed": [
+             {"image": "library://a/b", "signing_key": {"fingerprint": "F"}}]}}}),
     Case("disk-lun", "pool.vm_configuration.data_disks[1].lun", "another disk", vm(
         data_disks=[{"lun": 0, "size_gb": 1}, {"lun": 0, "size_gb": 1}]), vm(
         data_disks=[{"lun": 0, "size_gb": 1}, {"lun": 1, "size_gb": 1}])),
@@ -301,6 +333,12 @@ CASES = [
     Case("autoscale-maximum", "pool.autoscale.scenario.maximum_vm_count.dedicated", "fewer than the 2",
          pool(autoscale={"scenario": SCENARIO | {"maximum_vm_count": {"dedicated": 1}}}),
          pool(autoscale={"scenario": SCENARIO | {"maximum_vm_count": {"dedicated": -1}}})),
+    Case("autoscale-maximum", "pool.autoscale.scenario.maximum_vm_count.dedicated", "there is no limit",
+         pool(autoscale={"scenario": {"name": "workday", "maximum_vm_count": {"dedicated": -1}}}),
+         pool(autoscale={"scenario": {"name": "workday", "maximum_vm_count": {"dedicated": 9}}})),
+    Case("autoscale-nothing", "pool.autoscale.scenario.maximum_vm_count", "never gets a node",
+         pool(vm_count={"dedicated": 0}, autoscale={"scenario": {"name": "workday", "maximum_vm_count": {}}}),
+         pool(vm_count={"dedicated": 1}, autoscale={"scenario": {"name": "workday", "maximum_vm_count": {}}})),
     Case("upgrade-policy", "pool.upgrade_policy.rolling.max_batch_instance_percent", "50 is more than",
          pool(upgrade_policy={"mode": "rolling", "rolling": {
              "max_batch_instance_percent": 50, "max_unhealthy_instance_percent": 20}}),
@@ -329,6 +367,9 @@ CASES = [
          pool(application_packages=[{"id": "a", "version": "1"}, {"id": "a", "version": "2"}])),
     Case("auto-pool-prefix", "pool.id", "21", both(pool(id="p" * 21), job(auto_pool={})), both(
         pool(id="p" * 20), job(auto_pool={}))),
+    Case("disk-encryption-set", "pool.vm_configuration.data_disks[0].disk_encryption_set", "UserSubscription",
+         vm(data_disks=[{"lun": 0, "size_gb": 1, "disk_encryption_set": "d"}]),
+         vm(data_disks=[{"lun": 0, "size_gb": 1}])),
     Case("disk-encryption-set", "pool.vm_configuration.os_disk.disk_encryption_set", "UserSubscription",
          vm(os_disk={"disk_encryption_set": "d"}), vm(os_disk={})),
     # --- networks ---
@@ -544,10 +585,10 @@ CASES = [
     Case("shm-small", "task.additional_docker_run_options", "leave it out, which gives 512m",
          both(gang(processes_per_node=8), task(shm_size="1g", additional_docker_run_options=["--shm-size", "64m"])),
          both(gang(processes_per_node=8), task(shm_size="64m", additional_docker_run_options=["--ipc=host"]))),
-    Case("shm-small", "job.shm_size", "8 GPUs, and NCCL's processes share memory: 256m is the least, and this is 64m;"
-         " write more, or leave it out, which gives 8g", both(pool(vm_size=H100), job(shm_size="64m")),
-         pool(vm_size=H100)),
-    Case("shm-small", "job.shm_size", "8 GPUs", both(pool(vm_size=H100), job(shm_size="64m")),
+    Case("shm-small", "job.shm_size", "8 of Standard_ND96isr_H100_v5's GPUs, whose processes share memory (NCCL):"
+         " 256m is the least, and this is 64m; write more, or leave it out, which gives 8g",
+         both(pool(vm_size=H100), job(shm_size="64m")), pool(vm_size=H100)),
+    Case("shm-small", "job.shm_size", "leave it out", both(pool(vm_size=H100), job(shm_size="64m")),
          both(pool(vm_size=H100), job(shm_size="64m"), task(gpus="1"))),
     Case("shm-twice", "task.additional_docker_run_options", "is 1g here, which wins over `shm_size: 8g`",
          both(job(shm_size="8g"), task(additional_docker_run_options=["--shm-size=1g"])),
@@ -564,9 +605,27 @@ CASES = [
         pool(vm_size=H100), task(gpus="8"))),
     Case("container-options", "task.additional_docker_run_options[0]", "use `gpus`",
          task(additional_docker_run_options=["--gpus=all"]), task(additional_docker_run_options=["--privileged"])),
+    Case("plain-docker", "pool.vm_configuration.plain_docker", "keep one of them", vm(plain_docker=True),
+         both(DOCKER_OF_NODES, task(additional_docker_run_options=["--gpus=all"]))),
+    Case("plain-docker", "pool.vm_configuration.plain_docker", "run Windows",
+         both(pool(**image(WINDOWS)), vm(plain_docker=True)), DOCKER_OF_NODES),
+    Case("plain-docker", "pool.vm_configuration.plain_docker", "leave it out",
+         both(DOCKER_OF_NODES, vm(container_type="criCompatible")), vm(container_type="criCompatible")),
+    Case("plain-docker", 'credentials.docker_registry["r.io"].identity', "user name and a password",
+         both(DOCKER_OF_NODES, {"credentials": {"docker_registry": {"r.io": {"identity": IDENTITY}}}}),
+         {"credentials": {"docker_registry": {"r.io": {"identity": IDENTITY}}}}),
+    Case("plain-docker", "job.job_release.docker_image", "call `docker run`",
+         both(DOCKER_OF_NODES, job(job_release={"command": "x", "docker_image": "a/b"})),
+         job(job_release={"command": "x", "docker_image": "a/b"})),
+    Case("plain-docker", "task.additional_docker_run_options[0]", "the plan finds",
+         both(DOCKER_OF_NODES, task(additional_docker_run_options=["--name=x"])),
+         task(additional_docker_run_options=["--name=x"])),
     Case("user-identity", "task.user_identity", "as one user",
          task(user_identity={"default_pool_admin": True, "username": "u"}),
          task(user_identity={"default_pool_admin": True})),
+    Case("user-unknown", "job.job_release.user_identity.username", "have no `jan`",
+         job(job_release={"command": "x", "user_identity": {"username": "jan"}}),
+         job(job_release={"command": "x", "user_identity": {"default_pool_admin": True}})),
     Case("user-unknown", "job.user_identity.username", "did you mean `jane`?",
          both(job(user_identity={"username": "jan"}), pool(user_accounts=[{"name": "jane"}])),
          both(job(user_identity={"username": "jane"}), pool(user_accounts=[{"name": "jane"}]))),
@@ -629,9 +688,33 @@ CASES = [
          task(task_factory={"parametric_sweep": {"combinations": {"iterable": ["a", "b"], "length": 3}}}),
          task(task_factory={"parametric_sweep": {"combinations": {
              "iterable": ["a", "b"], "length": 3, "replacement": True}}})),
+    Case("factory-values", "task.task_factory.random.distribution", "cannot be drawn",
+         task(task_factory={"random": {"generate": 1, "distribution": {"pareto": {"alpha": 0}}}}),
+         task(task_factory={"random": {"generate": 1, "distribution": {"pareto": {"alpha": 1}}}})),
+    Case("factory-size", "task.task_factory.parametric_sweep", "makes 1,000,000,000,000 tasks",
+         swept("x", product=[{"start": 0, "stop": 10**6}] * 2), swept("x", product=[{"start": 0, "stop": 10**6}])),
+    Case("factory-size", "task.task_factory.parametric_sweep", "1,000,000 are the most",
+         swept("x", permutations={"iterable": list("abcdefghijklmn"), "length": 14}),
+         swept("x", permutations={"iterable": list("abcdefghi"), "length": 9})),
+    Case("factory-command", "task.command", "`{1}` fits no value; the factory gives {0}", swept("{1}", zip=["ab"]),
+         swept("{0}", zip=["ab"])),
+    Case("factory-command", "task.command", "`{HOME}` fits no value", swept("ls ${HOME}", zip=["ab"]),
+         swept("ls ${{HOME}}", zip=["ab"])),
+    Case("factory-command", "task.command", "braces do not fit", swept("echo }", zip=["ab"]),
+         swept("echo }}", zip=["ab"])),
+    Case("factory-command", "task.command", "too many characters", swept("{0:>99999999}", zip=["ab"]),
+         swept("{0:>9}", zip=["ab"])),
+    Case("factory-command", "task.command", "`{name}` fits no value",
+         task(command="{name}", task_factory={"custom": {"module": "m"}}),
+         task(command="{0[a]} {}", task_factory={"custom": {"module": "m"}})),
+    Case("factory-command", "task.command", "gives {url}, {file_path}", made_of_files("{path}"),
+         made_of_files("{url}")),
     Case("required-slots", "task.required_slots", "wait for ever",
          both(pool(task_slots_per_node=2), task(required_slots=3)),
          both(pool(task_slots_per_node=2), task(required_slots=2))),
+    Case("required-slots", "job.job_manager.required_slots", "3 slots are more than the 2",
+         both(pool(task_slots_per_node=2), job(job_manager={"command": "x", "required_slots": 3})),
+         both(pool(task_slots_per_node=2), job(job_manager={"command": "x", "required_slots": 2}))),
     Case("required-slots", "task.required_slots", "multi-instance", both(gang(), task(required_slots=2)), both(
         gang(), task(required_slots=1))),
     Case("task-packages", "task.application_packages[1]", "twice",
@@ -947,6 +1030,15 @@ def test_a_rule_speaks_of_what_is_wrong_and_of_nothing_beside_it(case: Case) -> 
     assert [path for path, _ in found(case.rule, case.good)] == []
 
 
+@pytest.mark.parametrize("parts", [parts for case in CASES for parts in (case.bad, case.good)])
+def test_what_no_rule_calls_an_error_can_be_planned(parts: Parts) -> None:
+    whole = recipe(parts)
+    if all(one.level != "error" for one in check.run(whole)):
+        if whole.pool is not None:
+            plan_pool(whole)
+        plan_jobs(whole)
+
+
 def test_every_rule_with_a_function_is_tried_here() -> None:
     assert {rule.name for rule in check.RULES if rule.find} - {case.rule for case in CASES} == set()
 
@@ -1041,6 +1133,7 @@ EVERYTHING_GONE: Parts = {
     "job": {
         "input_data": _TRANSFER, "remove_container_after_exit": False, "gpu": True, "auto_scratch": True,
         "federation_constraints": {"pool": {"location": "x"}}, "merge_task": _GONE_TASK,
+        "job_manager": {"command": "x", "output_data": _TRANSFER},
     },
     "task": _GONE_TASK,
 }  # fmt: skip

@@ -148,6 +148,7 @@ RULES = {
     "image-not-listed": (POOL, JOBS.replace("  - command", "  - docker_image: a/b\n    command")),
     "infiniband-impossible": (POOL, JOBS.replace("- id: j", "- id: j\n  infiniband: true")),
     "gpus-impossible": (POOL, JOBS.replace("- id: j", "- id: j\n  gpus: all")),
+    "source-reserved": (POOL, JOBS.replace("  - command", "  - source: taken\n    command")),
     "source-missing": (POOL, JOBS.replace("  - command", "  - source: nowhere\n    command")),
 }  # fmt: skip
 
@@ -155,6 +156,7 @@ RULES = {
 @pytest.mark.parametrize("rule", RULES)
 def test_a_rule_finds_what_could_never_work(rule: str, tmp_path: Path) -> None:
     pool, jobs = RULES[rule]
+    (tmp_path / "taken" / "wd").mkdir(parents=True)
     with pytest.raises(ConfigError) as caught:
         load(write(tmp_path, pool=pool, jobs=jobs))
     assert rule in {problem.rule for problem in caught.value.problems}

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from batchtrain.config import load, mend
+from batchtrain.config import document, load, mend
 
 POOL = """\
 # the nodes
@@ -174,6 +174,71 @@ def test_older_words_sizes_and_images_become_todays_and_comments_stay() -> None:
 def test_what_was_migrated_has_no_older_words_left() -> None:
     rules = {problem.rule for problem in mend.migrate(OLD, judge).left.problems}
     assert rules.isdisjoint({"renamed", "size-retired", "image-retired"})
+
+
+PLAIN = "{publisher: Canonical, offer: UbuntuServer, sku: 16.04-LTS, version: latest}"
+
+
+def migrated(image: str, size: str = "STANDARD_D2_V3", *, containers: bool = True, gang: bool = False) -> str:
+    """The pool file after a migration; the files are one task's."""
+    pool = POOL.replace("{publisher: microsoft-dsvm, offer: ubuntu-hpc, sku: '2404', native: true}", image)
+    docker = ", docker_image: a/b" if containers else ""
+    several = ", multi_instance: {num_instances: 2, mpi: {runtime: openmpi}}" if gang else ""
+    jobs = f"job_specifications:\n- {{id: j, tasks: [{{command: echo{docker}{several}}}]}}\n"
+    files = {"pool.yaml": pool.replace("STANDARD_D4S_V5", size).encode(), "jobs.yaml": jobs.encode()}
+    return mend.migrate(files, judge).files["pool.yaml"].decode()
+
+
+def test_a_pool_of_containers_gets_an_image_with_an_engine_and_says_native() -> None:
+    text = migrated(PLAIN, "STANDARD_D4S_V5")
+    assert "{native: true, publisher: microsoft-dsvm, offer: ubuntu-hpc, sku: '2404', version: latest}" in text
+
+
+def test_a_pool_without_containers_gets_a_plain_image() -> None:
+    text = migrated(PLAIN, "STANDARD_D4S_V5", containers=False)
+    assert "offer: ubuntu-24_04-lts, sku: server, version" in text
+    assert "native" not in text
+
+
+def test_a_pool_with_gpus_gets_an_image_with_their_driver() -> None:
+    assert "offer: ubuntu-hpc" in migrated(PLAIN, "STANDARD_NC4AS_T4_V3", containers=False)
+
+
+def test_a_pool_on_infiniband_gets_an_image_with_its_drivers() -> None:
+    centos = "{publisher: OpenLogic, offer: CentOS, sku: '7.7', version: latest}"
+    text = migrated(centos, "STANDARD_HB120RS_V3", containers=False, gang=True)
+    assert "-hpc" in text
+
+
+def test_windows_with_containers_stays_so() -> None:
+    windows = "{publisher: MicrosoftWindowsServer, offer: WindowsServerSemiAnnual, sku: Datacenter-Core-1709}"
+    assert "with-containers" in migrated(windows, "STANDARD_D4S_V5")
+
+
+def test_native_is_added_in_the_form_of_the_file_and_once() -> None:
+    done = mend.migrate({**OLD, "jobs.yaml": JOBS.encode()}, judge)
+    pool = done.files["pool.yaml"].decode()
+    assert "    platform_image:\n      native: true\n      publisher: microsoft-dsvm  # CentOS\n" in pool
+    assert "pool.yaml:6:7: `native: true` is added [containers-native]" in [str(one) for one in done.mends]
+    text = '{"pool_specification": {"vm_configuration": {"platform_image": {\n  "publisher": "x"}}, "id": "p"}}'
+    parsed = document.parse("pool.json", text.encode())[0]
+    path = ("pool_specification", "vm_configuration", "platform_image", "publisher")
+    assert mend._before(parsed, path, "native", "true").text == '"native": true,\n  '
+
+
+def test_a_native_that_is_off_is_switched_on() -> None:
+    assert "native: true}" in migrated(PLAIN.replace("}", ", native: false}"), "STANDARD_D4S_V5")
+
+
+def test_what_a_new_gpu_wants_of_programs_is_left_to_the_person() -> None:
+    (note,) = mend.migrate(OLD, judge).notes
+    assert "CNTK 2.7 (CUDA 10.0)" in note.message
+    assert (note.rule, note.line) == ("size-retired", 10)
+
+
+def test_a_size_without_gpus_leaves_nothing_to_say() -> None:
+    pool = OLD_POOL.replace("STANDARD_NC24r", "STANDARD_H16r")
+    assert mend.migrate({**OLD, "pool.yaml": pool.encode()}, judge).notes == ()
 
 
 def test_migrating_leaves_mistakes_alone() -> None:

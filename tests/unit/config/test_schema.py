@@ -10,7 +10,8 @@ import jsonschema
 import pytest
 import yaml
 
-from batchtrain.config import editor, reference, schema
+from batchtrain.config import editor, reference, schema, types
+from batchtrain.config.examples import EXAMPLES
 from batchtrain.config.types import RENAMED
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -115,3 +116,40 @@ def test_every_property_of_the_reference_is_in_a_schema() -> None:
 @pytest.mark.parametrize("path", FILES, ids=lambda path: "/".join(path.parts[-3:]))
 def test_no_line_of_a_file_that_loads_is_underlined(path: Path) -> None:
     assert underlined(path.stem, path.read_text()) == []
+
+
+# --- examples -------------------------------------------------------------------------------------------------------
+
+HIDDEN = types.SECRETS | {"blobxfer_extra_options", "scp_ssh_extra_options", "rsync_extra_options", "setup",
+                          "volume_type", "volume_options"}  # fmt: skip
+"""Texts that nobody should copy, or that have no effect."""
+TEXTS = sorted(
+    {
+        (block.name, item.name)
+        for block in reference.blocks()
+        for item in block.properties
+        if "[" not in item.type and "text" in item.type
+        if not all(reference.gone((*place, item.name)) for place in block.places)
+    }
+)
+
+
+@pytest.mark.parametrize(("block", "name"), TEXTS, ids=lambda part: str(part))
+def test_a_text_has_an_example(block: str, name: str) -> None:
+    (given,) = [one for each in reference.blocks() if each.name == block for one in each.properties if one.name == name]
+    assert given.example is not None or name in HIDDEN
+
+
+@pytest.mark.parametrize("name", schema.FILES)
+def test_an_example_is_valid_where_it_stands(name: str) -> None:
+    made = editor.file_schema(name)
+    for block, definition in made["$defs"].items():
+        for key, said in definition.get("properties", {}).items():
+            for given in said.get("examples", []):
+                found = jsonschema.Draft202012Validator({**said, "$defs": made["$defs"]}).iter_errors(given)
+                assert [error.message for error in found] == [], f"{block}.{key}"
+
+
+def test_every_example_is_of_a_property() -> None:
+    known = {name for block, name in TEXTS} | {f"{block}.{name}" for block, name in TEXTS}
+    assert set(EXAMPLES) - known == set()

@@ -241,3 +241,20 @@ def test_orphans_are_passed_over_and_named() -> None:
     stage.task()
     changes = [change for change in everything(stage.world) if change.kind in ("node", "task")]
     assert World().restore(iter(changes)) == changes
+
+
+def test_tasks_read_back_share_the_words_they_have_in_common(tmp_path: Path) -> None:
+    stage = Stage()
+    stage.pool(1, taskSlotsPerNode=2)
+    stage.job()
+    made = [stage.task(name) for name in ("one", "two")]
+    stage.settle()
+    store = Store(tmp_path / "world.sqlite3")
+    store.commit([Change("pool", "", "pool", stage.world.pools["pool"].record)], stage.world.last_seq)
+    store.commit([Change("job", "", "job", stage.world.jobs["job"].record)], stage.world.last_seq)
+    store.commit([Change("task", str(one.job), one.id, one) for one in made], stage.world.last_seq)
+    again = World(seed="seed")
+    again.restore(store.load())
+    first, second = again.jobs["job"].tasks.values()
+    assert first.state is second.state and first.instances[0].node is second.instances[0].node
+    store.close()

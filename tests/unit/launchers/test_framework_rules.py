@@ -280,8 +280,13 @@ def test_what_horovod_is_told_over_an_mpi_can_be_switched_off_by_name() -> None:
 
 
 def test_a_container_without_a_coordination_of_its_own_is_reached_on_port_23() -> None:
-    assert torch(TWO._replace(container=True))["ssh_port"] == 23
-    assert torch(TWO._replace(container=True), coordination_command="my-sshd")["ssh_port"] is None
+    image = TWO._replace(container=True)
+    assert "bt_use_ssh 23\n" in pytorch.launch(PyTorch(), "x", image).application
+    assert "bt_use_ssh\n" in pytorch.launch(PyTorch(Nodes(coordination_command="my-sshd")), "x", image).application
+
+
+def test_a_gang_of_one_node_needs_no_ssh() -> None:
+    assert "bt_use_ssh" not in pytorch.launch(PyTorch(), "x", Shape(1)).application
 
 
 def test_a_role_runs_inside_its_image() -> None:

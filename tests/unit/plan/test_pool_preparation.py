@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from batchtrain.config.preparing import LARGEST
 from batchtrain.errors import PlanError
-from batchtrain.plan.preparation import LARGEST
 from tests.unit.plan.pools import WINDOWS, plan, rules, sent
 
 PREP: dict[str, Any] = {"commands": {"pre": ["one"], "post": ["two"]}}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 from typing import Any
 
 import pytest
@@ -84,6 +85,13 @@ def test_torchrun_gets_its_options_and_sets_the_ranks_variables_itself(options: 
     assert values["BATCHTRAIN_TORCHRUN"] == words
     assert "RANK" not in values
     assert "MASTER_ADDR" not in values
+
+
+def test_a_torchrun_is_known_to_the_others_by_the_interface_that_was_asked_for() -> None:
+    role = {**WORKER, "name": "torchrun", "per_node": 1, "ranked": False}
+    made = gang([1, 1], roles=[role], options={"launcher": "torchrun", "rendezvous": "c10d", "interface": "ib0"})
+    words = told(made, "torchrun 1")["BATCHTRAIN_TORCHRUN"].split()
+    assert {"--local-addr=172.16.1.5", "--rdzv-endpoint=172.16.1.4:20000"} <= set(words)
 
 
 def test_deepspeed_is_told_to_use_cpus_only_on_a_node_without_gpus() -> None:
@@ -170,11 +178,21 @@ def test_ps_lite_is_told_its_role_the_scheduler_and_the_nodes_own_address() -> N
     made = gang([2, 2], framework="mxnet", roles=[SCHEDULER, SERVER, WORKER], options={"verbose": 1})
     assert {**some(told(made, "rank 3"), "DMLC_"), **some(told(made, "rank 3"), "PS_")} == {
         "DMLC_ROLE": "worker", "DMLC_PS_ROOT_URI": "10.0.0.4", "DMLC_PS_ROOT_PORT": "20000", "DMLC_NUM_SERVER": "1",
-        "DMLC_NUM_WORKER": "4", "DMLC_NODE_HOST": "10.0.0.5", "DMLC_WORKER_ID": "3", "PS_VERBOSE": "1",
+        "DMLC_NUM_WORKER": "4", "DMLC_NODE_HOST": "0x0a000005", "DMLC_WORKER_ID": "3", "PS_VERBOSE": "1",
     }  # fmt: skip
 
 
-def test_ps_lite_with_an_interface_is_told_that_instead() -> None:
+def test_ps_lite_numbers_workers_as_we_do_by_the_text_of_their_host_and_by_port() -> None:
+    """Its scheduler sorts them: the highest text first, then the lowest port."""
+    made = gang([2, 1, 1], framework="mxnet", roles=[SCHEDULER, SERVER, WORKER])
+    workers = [
+        (told(made, f"rank {rank}")["DMLC_NODE_HOST"], defaults(made, f"rank {rank}")["PORT"]) for rank in range(4)
+    ]
+    assert workers == sorted(sorted(workers, key=lambda one: one[1]), key=lambda one: one[0], reverse=True)
+    assert [socket.inet_ntoa(socket.inet_aton(host)) for host, _ in workers[1:]] == ["10.0.0.4", "10.0.0.5", "10.0.0.6"]
+
+
+def test_ps_lite_with_an_interface_is_told_its_addresses() -> None:
     made = gang(
         [1, 1], framework="mxnet", roles=[SCHEDULER, SERVER, WORKER], options={"interface": "ib0", "port": 29500}
     )
@@ -182,7 +200,7 @@ def test_ps_lite_with_an_interface_is_told_that_instead() -> None:
     assert (values["DMLC_INTERFACE"], values["DMLC_PS_ROOT_URI"], values["DMLC_PS_ROOT_PORT"]) == (
         "ib0", "172.16.1.4", "29500",
     )  # fmt: skip
-    assert "DMLC_NODE_HOST" not in values
+    assert socket.inet_ntoa(socket.inet_aton(values["DMLC_NODE_HOST"])) == "172.16.1.5"
 
 
 def test_horovod_has_three_numberings_and_our_servers_address() -> None:
@@ -262,17 +280,18 @@ def test_threads_of_a_torchruns_processes_are_shared_as_well() -> None:
 
 
 def test_infinibands_variables_are_set_only_where_a_port_is_active() -> None:
-    wanted: dict[str, Any] = {
+    wanted: Any = {
         "rdma": True,
         "rdma_environment": {"NCCL_IB_HCA": "auto", "UCX_IB_PKEY": "auto", "A": "1"},
     }
-    assert some(defaults(gang([1], **wanted)), "A") == {"ACCELERATE_USE_CPU": "true"}
+    emulated = gang([1], facts={"emulated": True}, **wanted)
+    assert some(defaults(emulated), "A") == {"ACCELERATE_USE_CPU": "true"}
     found = defaults(gang([1], facts=INFINIBAND, **wanted))
     assert (found["NCCL_IB_HCA"], found["UCX_IB_PKEY"], found["A"]) == ("=mlx5_0:1,mlx5_1:1", "0x8001", "1")
 
 
 def test_a_file_is_named_only_where_it_is_there() -> None:
-    wanted = {"environment": {"NCCL_TOPO_FILE": "/opt/topo.xml"}}
+    wanted: Any = {"environment": {"NCCL_TOPO_FILE": "/opt/topo.xml"}}
     assert "NCCL_TOPO_FILE" not in defaults(gang([1], **wanted))
     assert defaults(gang([1], facts={"files": ["/opt/topo.xml"]}, **wanted))["NCCL_TOPO_FILE"] == "/opt/topo.xml"
 

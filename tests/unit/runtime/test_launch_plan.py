@@ -27,11 +27,6 @@ def test_nodes_may_have_different_numbers_of_ranks() -> None:
     assert places(gang(processes=[1, 3])) == [("rank 0", 0), ("rank 1", 1), ("rank 2", 1), ("rank 3", 1)]
 
 
-def test_different_numbers_are_refused_with_the_counts_where_a_framework_cannot_have_them() -> None:
-    with pytest.raises(launch.LaunchError, match=r"1 on node tvm-1 \(10\.0\.0\.4\), 3 on node tvm-2 \(10\.0\.0\.5\)"):
-        gang(processes=[1, 3], options={"uneven": False})
-
-
 def test_processes_in_all_are_spread_over_the_nodes() -> None:
     made = gang(processes=[1, 1], roles=[SERVERS, WORKER])
     assert places(made) == [("ps 0", 0), ("ps 1", 0), ("ps 2", 1), ("rank 0", 0), ("rank 1", 1)]
@@ -63,6 +58,12 @@ def test_more_processes_than_gpus_are_refused_with_the_node() -> None:
 def test_more_processes_of_a_torchrun_than_gpus_are_refused() -> None:
     with pytest.raises(launch.LaunchError, match="3 processes are to share 2 GPUs"):
         gang(processes=[3], gpus=["0", "1"], roles=[{**WORKER, "per_node": 1}], options={"launcher": "torchrun"})
+
+
+def test_a_node_without_infiniband_is_refused_where_it_is_asked_for_but_not_an_emulated_one() -> None:
+    with pytest.raises(launch.LaunchError, match=r"tvm-1 \(10\.0\.0\.4\): InfiniBand is asked for.*no active port"):
+        gang(processes=[1], rdma=True)
+    assert gang(processes=[1], rdma=True, facts={"emulated": True}).processes
 
 
 def test_processes_that_use_no_gpu_may_be_more_than_there_are() -> None:

@@ -9,9 +9,9 @@ from typing import Any
 import msgspec
 import pytest
 
+from batchtrain.config.factories import MOST_TASKS
 from batchtrain.config.types import Recipe
 from batchtrain.errors import UsageError
-from batchtrain.plan.factory import MOST_TASKS
 from batchtrain.storage.source import read_made
 
 

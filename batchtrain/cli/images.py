@@ -1,0 +1,238 @@
+"""`batchtrain images`: container images made, checked, copied to registries and kept as archives."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import click
+
+from batchtrain.cli.help import Command, Group
+from batchtrain.cli.options import common, say, settings
+from batchtrain.cli.output import show, show_rows
+from batchtrain.errors import PlanError, UsageError
+
+if TYPE_CHECKING:
+    from azure.storage.blob import BlobServiceClient
+
+    from batchtrain.config.types import Credentials, RegistryCredentials
+
+STORAGE = "storage:"
+ARCHITECTURE = click.option(
+    "--architecture", default="amd64", show_default=True, help="The nodes'; as engines name it."
+)
+PURPOSES = ("any", "mpi", "framework", "single")
+
+
+class ImageRow(NamedTuple):
+    """An image of docker/ as people read it."""
+
+    image: str
+    on: str
+    after: str
+    about: str
+
+
+class BaseRow(NamedTuple):
+    """A base as people read it."""
+
+    on: str
+    base: str
+    about: str
+
+
+class CheckRow(NamedTuple):
+    """A check of an image as people read it."""
+
+    image: str
+    check: str
+    result: str
+    found: str
+    next_step: str
+
+
+@click.group(cls=Group)
+def command() -> None:
+    """Container images, by the `docker` command of this machine."""
+
+
+@command.command("list", cls=Command)
+@click.option("--bases", is_flag=True, help="The bases that --on names, in place of the images.")
+@common
+def list_(bases: bool) -> None:
+    """List the images that `build` makes."""
+    from batchtrain.containers.images import BASES, IMAGES
+
+    if bases:
+        show_rows([BaseRow(name, base.image, base.about) for name, base in BASES.items()])
+        return
+    rows = [ImageRow(name, ", ".join(one.on), one.parent, one.about) for name, one in IMAGES.items()]
+    show_rows(rows)
+
+
+@command.command(cls=Command)
+@click.argument("name", metavar="NAME|DIRECTORY")
+@click.option("--on", default="cpu", show_default=True, help="The base; `images list --bases` shows them.")
+@click.option("--base", default="", metavar="IMAGE", help="An image in place of that base.")
+@click.option("--tag", default="", metavar="IMAGE", help="The image's name; batchtrain/NAME:ON when absent.")
+@click.option("--build-arg", "arguments", multiple=True, metavar="A=B", help="Given to every build.")
+@click.option("--network", default="", metavar="NET", help="The network of the builds' commands, such as host.")
+@click.option("--pull", is_flag=True, help="Fetch the base anew.")
+@common
+def build(name: str, on: str, base: str, tag: str, arguments: tuple[str, ...], network: str, pull: bool) -> None:
+    """Build an image of docker/ and what it is built on, or a DIRECTORY with a Dockerfile."""
+    from batchtrain.containers import build as building
+    from batchtrain.containers import engine, images
+
+    for one in arguments:
+        if "=" not in one:
+            raise UsageError(f"--build-arg {one}: write NAME=VALUE")
+    place = Path(name)
+    if (place / "Dockerfile").is_file():
+        if not tag:
+            raise UsageError(f"{name} is a directory of your own; say with --tag what its image is called")
+        steps: tuple[images.Step, ...] = (images.Step(place, tag, base, arguments),)
+    else:
+        steps = images.chain(name, building.home(), on=on, base=base, tag=tag, arguments=arguments)
+    built = building.run(engine.find(), steps, say, network=network, fresh=pull)
+    show(built, f"{built.image}: {built.id}, {built.size / 1e9:.2f} GB")
+
+
+@command.command(cls=Command)
+@click.argument("names", nargs=-1, required=True, metavar="IMAGE...")
+@click.option(
+    "--for",
+    "purpose",
+    type=click.Choice(PURPOSES),
+    default="any",
+    show_default=True,
+    help="A gang launched by mpirun, by a framework's block, either; or a single task.",
+)
+@click.option("--layers", is_flag=True, help="Read every layer, for keys that a later one hides.")
+@click.option("--no-pull", is_flag=True, help="Take only what is on the engine.")
+@ARCHITECTURE
+@common
+def check(names: tuple[str, ...], purpose: str, layers: bool, no_pull: bool, architecture: str) -> int:
+    """Try images against the image contract, and say what they lack.
+
+    Exit code: 0 when nothing failed, 2 when something did, 3 for an image that is not there.
+    """
+    from batchtrain.containers import contract, engine, examine
+
+    found = engine.find()
+    rows = []
+    for name in names:
+        looked = examine.look(found, name, architecture=architecture, deep=layers, fetch=not no_pull)
+        rows += [CheckRow(name, *one) for one in contract.checks(looked, purpose=purpose, architecture=architecture)]
+    show_rows(rows)
+    return PlanError.exit_code if any(row.result == contract.FAIL for row in rows) else 0
+
+
+@command.command(cls=Command)
+@click.argument("names", nargs=-1, metavar="[IMAGE...]")
+@click.option("--to", "target", required=True, metavar="SERVER[/PATH]", help="The registry to copy to.")
+@ARCHITECTURE
+@common
+def mirror(names: tuple[str, ...], target: str, architecture: str) -> None:
+    """Copy images to another registry; without a name all `docker_images` of config.yaml.
+
+    Signs in by credentials.yaml (docker_registry), by BATCHTRAIN_REGISTRY_USERNAME and BATCHTRAIN_REGISTRY_PASSWORD,
+    or as docker is signed in.
+    """
+    from batchtrain.config.image_names import server_of
+    from batchtrain.containers import engine
+    from batchtrain.containers import mirror as mirroring
+
+    wanted = names or settings().load().recipe.resources.docker_images
+    if not wanted:
+        raise UsageError("no image was named, and config.yaml has no docker_images")
+    copies = [(name, mirroring.copy_of(name, target)) for name in wanted]
+    given = mirroring.logins(_registries(), os.environ, server_of(copies[0][1]))
+    with mirroring.signed_in(engine.find(), given) as known:
+        show_rows([mirroring.mirror(known, name, copy, architecture, say) for name, copy in copies])
+
+
+@command.command(cls=Command)
+@click.argument("names", nargs=-1, required=True, metavar="IMAGE...")
+@click.argument("target", metavar="FILE|storage:LINK/CONTAINER/PATH")
+@common
+def save(names: tuple[str, ...], target: str) -> None:
+    """Write images to one archive, packed when it is called .gz; on storage it stands in for a registry."""
+    from batchtrain.containers import archives, engine
+
+    known = engine.find()
+    if not target.startswith(STORAGE):
+        saved = archives.save(known, names, Path(target))
+        show({"file": str(saved.file), "bytes": saved.size}, f"{saved.file}: {saved.size / 1e9:.2f} GB")
+        return
+    import tempfile
+
+    from batchtrain.storage import blob
+
+    client, container, path = _blob(target)
+    with tempfile.TemporaryDirectory(prefix="batchtrain-images-") as folder:
+        saved = archives.save(known, names, Path(folder, path.rpartition("/")[2]))
+        say(f"sending {saved.size / 1e9:.2f} GB to {target.removeprefix(STORAGE)}")
+        blob.make_container(client, container)
+        blob.send(client, container, path, saved.file, saved.md5)
+    show({"blob": target, "bytes": saved.size}, f"{target.removeprefix(STORAGE)}: {saved.size / 1e9:.2f} GB")
+
+
+@command.command(cls=Command)
+@click.argument("source", metavar="FILE|storage:LINK/CONTAINER/PATH")
+@common
+def load(source: str) -> None:
+    """Bring the images of an archive to the engine."""
+    from batchtrain.containers import archives, engine
+
+    known = engine.find()
+    if not source.startswith(STORAGE):
+        _show_loaded(archives.load(known, Path(source)))
+        return
+    import tempfile
+
+    from batchtrain.storage import blob
+
+    client, container, path = _blob(source)
+    with tempfile.TemporaryDirectory(prefix="batchtrain-images-") as folder:
+        file = Path(folder, "archive")
+        blob.fetch(client, container, path, file)
+        _show_loaded(archives.load(known, file))
+
+
+def _show_loaded(names: tuple[str, ...]) -> None:
+    show({"images": list(names)}, "\n".join(names) or "the archive has images without names")
+
+
+def _blob(text: str) -> tuple[BlobServiceClient, str, str]:
+    from batchtrain.service import entra, vault
+    from batchtrain.service.connect import CA_VARIABLE
+    from batchtrain.storage import blob
+
+    link, container, path = blob.place_of(text.removeprefix(STORAGE))
+    if not path or path.endswith("/"):
+        raise UsageError(f"`{text}` names no blob; write {STORAGE}LINK/CONTAINER/PATH")
+    credentials = _credentials()
+    if credentials is None:
+        raise UsageError(f"{settings().configdir or '.'} has no credentials.yaml, so no storage account is known")
+    ca = os.environ.get(CA_VARIABLE)
+    known = vault.resolved(credentials, ca=ca)
+    connect = blob.accounts(known, lambda: entra.credential(entra.storage_sign_in(known), ca=ca))
+    return connect(link), container, path
+
+
+def _registries() -> dict[str, RegistryCredentials]:
+    credentials = _credentials()
+    if credentials is None:
+        return {}
+    from batchtrain.service import vault
+    from batchtrain.service.connect import CA_VARIABLE
+
+    return dict(vault.resolved(credentials, ca=os.environ.get(CA_VARIABLE)).docker_registry)
+
+
+def _credentials() -> Credentials | None:
+    from batchtrain.config.load import load_credentials
+
+    return load_credentials(settings().configdir or ".", settings().files)

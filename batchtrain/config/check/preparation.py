@@ -1,0 +1,31 @@
+"""Rules about what prepares a node: commands that fit into a request, images whose signature can be verified."""
+
+from __future__ import annotations
+
+from batchtrain.config import preparing
+from batchtrain.config.check.subject import POOL, Subject
+from batchtrain.config.check.table import ERROR, GLOBAL, Found, Rule
+from batchtrain.config.check.table import POOL as READS
+
+
+def _length(subject: Subject) -> Found:
+    commands = subject.pool.additional_node_prep.commands if subject.pool else None
+    if commands is not None and (message := preparing.overlong(commands)):
+        yield (*POOL, "additional_node_prep", "commands"), message
+
+
+def _signing_keys(subject: Subject) -> Found:
+    for number, image in enumerate(subject.recipe.resources.singularity_images.signed):
+        if image.signing_key is None:
+            yield (
+                ("global_resources", "singularity_images", "signed", number),
+                f"`{image.image}` has no `signing_key`; give its `fingerprint`, or list the image under `unsigned`",
+            )
+
+
+RULES = (
+    Rule("node-preparation", ERROR, READS, f"What prepares a node has {preparing.MOST_COMMANDS:,} bytes at most.",
+         "azure-batch 15.1, StartTask.environmentSettings; execve(2)", _length),
+    Rule("signing-key", ERROR, GLOBAL, "A signed image names the key that signed it.", "Apptainer: verify",
+         _signing_keys),
+)  # fmt: skip

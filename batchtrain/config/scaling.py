@@ -1,0 +1,43 @@
+"""The least and the most nodes of a scaling scenario, and what contradicts itself there; no formula, and no request.
+
+The rules and the planner ask the same function, so that what is valid can be planned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from batchtrain.config.types import Path, Scenario, VmCount
+
+BY_WORK = ("active_tasks", "pending_tasks")
+"""Scenarios that follow the work; the others follow days and hours."""
+OFF_PEAK = "workday_with_offpeak_max_low_priority"
+
+
+def most_of(least: int, maximum: int | None) -> int | None:
+    """The most of a kind of node: below 0 is no limit (None); one that nobody set stays at the least."""
+    if maximum is None:
+        return least
+    return None if maximum < 0 else maximum
+
+
+def goes_to_the_most(scenario: Scenario) -> tuple[str, ...]:
+    """The kinds of node of which a scenario of days and hours wants the most there may be."""
+    if scenario.name in BY_WORK:
+        return ()
+    without = {"dedicated": "low_priority", "low_priority": "dedicated"}.get(scenario.bias_node_type or "")
+    if scenario.name == OFF_PEAK and without == "low_priority":  # spot nodes are always at their most there
+        without = None
+    return tuple(kind for kind in ("dedicated", "low_priority") if kind != without)
+
+
+def faults(scenario: Scenario, count: VmCount) -> Iterator[tuple[Path, str]]:
+    """What cannot be made a formula; paths go down from the scenario. `count` is the least of each kind."""
+    for kind in ("dedicated", "low_priority"):
+        least = getattr(count, kind)
+        most = most_of(least, getattr(scenario.maximum_vm_count, kind))
+        path: Path = ("maximum_vm_count", kind)
+        if most is not None and most < least:
+            yield path, f"the most nodes are {most}, fewer than the {least} of `vm_count`, which are the least"
+        if most is None and kind in goes_to_the_most(scenario):
+            yield path, f"`{scenario.name}` wants the most nodes there may be, and there is no limit; write 0 or more"

@@ -1,0 +1,80 @@
+"""Images as archives: where no registry can be had, an archive on storage stands in for one."""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import hashlib
+import shutil
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import IO, NamedTuple
+
+from batchtrain.containers.engine import WORDS, Engine
+from batchtrain.errors import NotFound, ServiceError
+
+PACKED = (".gz", ".tgz")
+LEVEL = 1
+"""Of compression: layers are large, and more costs minutes for a few per cent."""
+PART = 1 << 20
+
+
+class Saved(NamedTuple):
+    """An archive that was written."""
+
+    file: Path
+    size: int
+    md5: bytes
+
+
+def save(engine: Engine, names: Sequence[str], file: Path) -> Saved:
+    """Write images to one archive, packed where its name ends so; it is whole or not there.
+
+    Raises NotFound for an image that the engine does not have, ServiceError.
+    """
+    for name in names:
+        if engine.image(name) is None:
+            raise NotFound(f"{name} is not on this engine; build or pull it first")
+    part = file.with_name(f"{file.name}.part")
+    process = engine.started("save", *names)
+    assert process.stdout is not None and process.stderr is not None
+    try:
+        with part.open("wb") as target, _packed(target, file) as packed:
+            shutil.copyfileobj(process.stdout, packed, PART)
+        said = process.stderr.read().decode(errors="replace").strip()
+        if (code := process.wait()) != 0:
+            raise ServiceError(f"`docker save` ended with code {code}: {said[-WORDS:]}")
+        part.replace(file)
+    finally:
+        part.unlink(missing_ok=True)
+        process.kill()
+        process.stdout.close()
+        process.stderr.close()
+        process.wait()
+    return Saved(file, file.stat().st_size, _md5(file))
+
+
+@contextlib.contextmanager
+def _packed(target: IO[bytes], file: Path) -> Iterator[IO[bytes]]:
+    if not file.name.endswith(PACKED):
+        yield target
+        return
+    with gzip.GzipFile(fileobj=target, mode="wb", compresslevel=LEVEL, mtime=0, filename="") as packed:
+        yield packed  # type: ignore[misc]  # it writes bytes, which is all that is asked of it
+
+
+def _md5(file: Path) -> bytes:
+    found = hashlib.md5(usedforsecurity=False)
+    with file.open("rb") as content:
+        while block := content.read(PART):
+            found.update(block)
+    return found.digest()
+
+
+def load(engine: Engine, file: Path) -> tuple[str, ...]:
+    """Bring the images of an archive, packed or not, to the engine; returns their names. Raises ServiceError."""
+    with file.open("rb"):  # as OSError, with its name
+        done = engine.ask("load", "--input", str(file), patience=None)
+    if done.code != 0:
+        raise ServiceError(f"{file} was not taken: {done.said[-WORDS:]}")
+    return tuple(line.partition(": ")[2] for line in done.out.splitlines() if line.startswith("Loaded image"))

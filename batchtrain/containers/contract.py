@@ -1,0 +1,310 @@
+"""The image contract of docker/README.md as checks: what was seen of an image in, how it comes out. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import NamedTuple
+
+OK, WARN, FAIL, NOT_CHECKED = "ok", "warn", "fail", "not checked"
+
+ANY, MPI, FRAMEWORK, SINGLE = "any", "mpi", "framework", "single"
+PURPOSES = (ANY, MPI, FRAMEWORK, SINGLE)
+"""What an image is for: a gang of either kind, one launched by mpirun, one by our node launcher, or a lone task."""
+
+LARGE = 15 * 10**9
+"""Bytes; of more it is said that every node fetches them."""
+OLDEST_BASH = (4, 2)
+"""What the launch texts are written in."""
+OLDEST_PYTHON = (3, 6)
+"""What the node launcher is written in."""
+TOOLS = ("tee", "grep", "sort")
+"""Programs that the launch texts call."""
+ROOT = ("", "root", "0", "root:root", "0:0")
+
+
+class Outside(NamedTuple):
+    """What the engine says of an image, without running it."""
+
+    name: str
+    system: str
+    architecture: str
+    user: str
+    entrypoint: tuple[str, ...]
+    size: int
+    """Bytes, unpacked."""
+
+
+class Inside(NamedTuple):
+    """What the image's own shell said (`probe.sh`)."""
+
+    user: str = ""
+    bash: str = ""
+    ssh: str = ""
+    ssh_keygen: str = ""
+    tools: tuple[str, ...] = ()
+    """Those of TOOLS that are there."""
+    python: str = ""
+    mpirun: str = ""
+    mpi: str = ""
+    """The first line of `mpirun --version`."""
+    libraries: tuple[str, ...] = ()
+    keys: tuple[str, ...] = ()
+    library_path: str = ""
+    sshd: str = ""
+    refuses: str = ""
+    """Why sshd did not start."""
+    listens: str = ""
+    login: tuple[str, ...] = ()
+    """What a login over ssh finds: `in`, then the paths of mpirun and python3."""
+    locked: str = ""
+    """Why the login failed."""
+
+
+class Looked(NamedTuple):
+    """All that was seen of an image."""
+
+    outside: Outside
+    inside: Inside | None = None
+    """None when its shell could not be run."""
+    why_not: str = ""
+    passes: bool | None = None
+    """Whether the entry point runs a task's command; None without an entry point, or when it was not tried."""
+    layer_keys: tuple[str, ...] | None = None
+    """Private keys in any layer; None when the layers were not read."""
+
+
+class Check(NamedTuple):
+    """One check and how it came out."""
+
+    check: str
+    result: str
+    """ok, warn, fail or not checked."""
+    found: str
+    next_step: str = ""
+
+
+_KEYS = {"ssh-keygen": "ssh_keygen", "library": "libraries", "key": "keys"}
+_MANY = ("libraries", "keys", "login", "tools")
+
+
+def inside(text: str) -> Inside:
+    """What the probe printed."""
+    many: dict[str, list[str]] = {name: [] for name in _MANY}
+    once: dict[str, str] = {}
+    for line in text.splitlines():
+        name, tab, value = line.partition("\t")
+        field = _KEYS.get(name, name)
+        if not tab or not value:
+            continue
+        if name in TOOLS:
+            many["tools"].append(name)
+        elif field in many:
+            many[field].append(value)
+        elif field in Inside._fields:
+            once[field] = value
+    return Inside(**once, **{name: tuple(values) for name, values in many.items()})  # type: ignore[arg-type]  # by _MANY
+
+
+def checks(looked: Looked, *, purpose: str = ANY, architecture: str = "amd64") -> tuple[Check, ...]:
+    """An image held against the contract, for a purpose and the nodes' architecture."""
+    outside, seen = looked.outside, looked.inside
+    first = (_architecture(outside, architecture), _user(outside), _entrypoint(outside, looked.passes))
+    if seen is None:
+        step = (
+            "use an image with a shell" if outside.architecture == architecture else "put the architecture right first"
+        )
+        shell = Check("shell", FAIL, looked.why_not or "it could not be run", step)
+        keys = () if looked.layer_keys is None else (_keys(Inside(), looked.layer_keys),)
+        return (*first, shell, *keys, _size(outside))
+    gang = purpose != SINGLE
+    return (
+        *first,
+        _bash(seen, gang),
+        *(_ssh(seen) if gang else ()),
+        _keys(seen, looked.layer_keys),
+        *(_launch(seen, purpose) if gang else ()),
+        _cuda(seen),
+        *((_infiniband(seen),) if gang else ()),
+        _size(outside),
+    )
+
+
+def lacks(found: Iterable[Check]) -> bool:
+    """Whether anything failed."""
+    return any(one.result == FAIL for one in found)
+
+
+# --- the image as the engine has it ---------------------------------------------------------------------------------
+
+
+def _architecture(outside: Outside, wanted: str) -> Check:
+    said = f"{outside.system}/{outside.architecture}"
+    if said == f"linux/{wanted}":
+        return Check("architecture", OK, said)
+    step = f"build it with --platform linux/{wanted}, or pull that variant of it"
+    return Check("architecture", FAIL, f"{said}; the nodes are linux/{wanted}", step)
+
+
+def _user(outside: Outside) -> Check:
+    if outside.user in ROOT:
+        return Check("user", OK, "root")
+    said = f"{outside.user}: sshd lets nobody else in, and files of the task are root's"
+    return Check("user", FAIL, said, "end the Dockerfile with USER root")
+
+
+def _entrypoint(outside: Outside, passes: bool | None) -> Check:
+    if not outside.entrypoint:
+        return Check("entry point", OK, "none")
+    said = " ".join(outside.entrypoint)
+    if passes:
+        return Check("entry point", OK, f"{said}; it runs what it is given")
+    if passes is None:
+        return Check("entry point", NOT_CHECKED, said)
+    return Check(
+        "entry point", FAIL, f"{said}: it does not run a task's command", "write ENTRYPOINT [] in the Dockerfile"
+    )
+
+
+def _size(outside: Outside) -> Check:
+    said = f"{outside.size / 1e9:.2f} GB unpacked"
+    if outside.size <= LARGE:
+        return Check("size", OK, said)
+    return Check("size", WARN, f"{said}; every node fetches and unpacks it", "leave out what only builds need")
+
+
+# --- the image from inside ------------------------------------------------------------------------------------------
+
+
+def _bash(seen: Inside, gang: bool) -> Check:
+    missing = [tool for tool in TOOLS if tool not in seen.tools]
+    if not seen.bash:
+        return Check("bash", FAIL, "there is none; the text of a task is bash", "install bash")
+    if _version(seen.bash) < OLDEST_BASH:
+        return Check("bash", FAIL, f"{seen.bash}; the text of a task needs 4.2", "take a newer base")
+    if missing and gang:
+        return Check("bash", FAIL, f"{seen.bash}, but no {', '.join(missing)}", "install coreutils and grep")
+    return Check("bash", OK, seen.bash)
+
+
+def _ssh(seen: Inside) -> tuple[Check, ...]:
+    client = [name for name, path in (("ssh", seen.ssh), ("ssh-keygen", seen.ssh_keygen)) if not path]
+    said = f"no {' and no '.join(client)} on PATH: the ranks of other nodes are started by it"
+    first = Check("ssh", FAIL, said, "install openssh-client") if client else Check("ssh", OK, seen.ssh)
+    return (first, _sshd(seen), _login(seen))
+
+
+def _sshd(seen: Inside) -> Check:
+    if not seen.sshd:
+        return Check("sshd", FAIL, "there is no /usr/sbin/sshd", "install openssh-server")
+    if not seen.listens:
+        said = seen.refuses or "it did not start"
+        return Check("sshd", FAIL, f"`/usr/sbin/sshd -p 23` fails: {said}", "put its configuration right")
+    return Check("sshd", OK, "/usr/sbin/sshd -p 23 starts")
+
+
+def _login(seen: Inside) -> Check:
+    if not seen.listens:
+        return Check("login", NOT_CHECKED, "there is no sshd to log in to")
+    if not seen.login:
+        said = seen.locked or "it was not tried: no key could be made"
+        step = "sshd_config: `PermitRootLogin prohibit-password`; root's account must not be locked"
+        return Check("login", FAIL, f"root is not let in by key on port 23: {said}", step)
+    if seen.mpirun and seen.mpirun not in seen.login:
+        said = f"a login does not find {seen.mpirun}; Open MPI is told, programs of your own are not"
+        return Check("login", WARN, said, "sshd_config: `SetEnv PATH=...` with the image's PATH")
+    return Check("login", OK, "root by key on port 23")
+
+
+def _keys(seen: Inside, layers: tuple[str, ...] | None) -> Check:
+    keys = tuple(dict.fromkeys((*seen.keys, *(layers or ()))))
+    if not keys:
+        return Check("keys", OK, "none in the files" if layers is None else "none in any layer")
+    few = ", ".join(keys[:3]) + (f" and {len(keys) - 3} more" if len(keys) > 3 else "")
+    step = "delete them in the RUN that made them; keys are made when the container starts, and logins take the pool's"
+    return Check("keys", FAIL, f"everybody who can fetch the image has {few}", step)
+
+
+def _launch(seen: Inside, purpose: str) -> tuple[Check, ...]:
+    python, mpi = _python(seen), _mpi(seen)
+    if purpose == MPI:
+        return (mpi, python._replace(result=WARN) if python.result == FAIL else python)
+    if purpose == FRAMEWORK:
+        return (python, mpi._replace(result=WARN) if mpi.result == FAIL else mpi)
+    if FAIL in (python.result, mpi.result) and python.result != mpi.result:
+        python, mpi = (one._replace(result=WARN) if one.result == FAIL else one for one in (python, mpi))
+    return (mpi, python)
+
+
+def _mpi(seen: Inside) -> Check:
+    libraries = [path for path in seen.libraries if _file(path).startswith("libmpi.so")]
+    if not seen.mpirun:
+        said = f"no mpirun on PATH, but {libraries[0]}" if libraries else "no mpirun on PATH"
+        return Check("mpi", FAIL, said, "install an MPI, or name its launcher in mpi.executable_path")
+    said = f"{seen.mpi or 'of no known version'} ({seen.mpirun})"
+    if not libraries:
+        return Check(
+            "mpi", WARN, f"{said}, but no libmpi.so", "programs of the ranks must bring the same MPI's library"
+        )
+    roots = {_root(path) for path in libraries}
+    if len(roots) > 1:
+        step = "one MPI an image, or set LD_LIBRARY_PATH to the launcher's"
+        return Check("mpi", WARN, f"{said}; libmpi.so in {', '.join(sorted(roots))}", step)
+    return Check("mpi", OK, f"{said}, {_file(max(libraries, key=len))}")
+
+
+def _python(seen: Inside) -> Check:
+    if not seen.python:
+        said = "no python3: sh alone, which will do for MPI tasks; frameworks' blocks need 3.6"
+        return Check("python", FAIL, said, "install python3")
+    if _version(seen.python) < OLDEST_PYTHON:
+        return Check("python", FAIL, f"{seen.python}; the node launcher needs 3.6", "install a newer python3")
+    return Check("python", OK, seen.python)
+
+
+def _cuda(seen: Inside) -> Check:
+    drivers = [path for path in seen.libraries if _is_driver(path)]
+    if drivers:
+        step = "leave the driver out: the node's is put into the container"
+        return Check(
+            "cuda", FAIL, f"a driver's library is in the image, {drivers[0]}; it stands in the way of the node's", step
+        )
+    if "/stubs" in seen.library_path:
+        step = "take stubs out of LD_LIBRARY_PATH: they are for linking"
+        return Check("cuda", FAIL, f"LD_LIBRARY_PATH has {seen.library_path}: its libcuda.so sees no GPU", step)
+    runtimes = sorted({_file(path) for path in seen.libraries if _is_runtime(path)}, key=len)
+    if not runtimes:
+        return Check("cuda", OK, "no CUDA: for nodes without GPUs")
+    nccl = sorted({_file(path) for path in seen.libraries if _file(path).startswith("libnccl.so.")}, key=len)
+    return Check("cuda", OK, f"{runtimes[-1]}, {nccl[-1] if nccl else 'no NCCL'}; the driver is the node's")
+
+
+def _infiniband(seen: Inside) -> Check:
+    if any(_file(path).startswith("libibverbs.so") for path in seen.libraries):
+        return Check("infiniband", OK, "libibverbs")
+    step = "install libibverbs1, ibverbs-providers and librdmacm1"
+    return Check("infiniband", WARN, "no libibverbs: nodes talk by TCP whatever they have", step)
+
+
+def _is_driver(path: str) -> bool:
+    return (
+        re.fullmatch(r"libcuda\.so\.\d.*", _file(path)) is not None and "/stubs/" not in path and "/compat" not in path
+    )
+
+
+def _is_runtime(path: str) -> bool:
+    return re.fullmatch(r"libcudart\.so\.\d.*", _file(path)) is not None
+
+
+def _file(path: str) -> str:
+    return path.rpartition("/")[2]
+
+
+def _root(path: str) -> str:
+    """The directory of a library; one below another of the same installation is that one."""
+    folder = path.rpartition("/")[0]
+    return re.sub(r"/(release|debug|openmpi/lib|mt)$", "", folder)
+
+
+def _version(text: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in re.findall(r"\d+", text)[:2])

@@ -1,0 +1,111 @@
+"""The container engine, by its `docker` command: which engine, sign-ins and builders are docker's own business."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from typing import IO, Any, NamedTuple
+
+from batchtrain.errors import NotFound, ServiceError, Unreachable, UsageError
+
+LOCAL = 30.0
+"""Seconds for what needs no network."""
+WORDS = 600
+"""How much of the engine's own words is in a message."""
+
+
+class Done(NamedTuple):
+    """How a docker command ended."""
+
+    code: int
+    out: str
+    said: str
+
+
+class Engine:
+    """An engine that has answered."""
+
+    def __init__(self, program: str, environment: Mapping[str, str], version: str = "") -> None:
+        """environment: what the docker command sees, such as DOCKER_HOST and DOCKER_CONFIG."""
+        self.program, self.environment, self.version = program, dict(environment), version
+
+    def with_variables(self, more: Mapping[str, str]) -> Engine:
+        """The same engine, asked with other variables."""
+        return Engine(self.program, {**self.environment, **more}, self.version)
+
+    def ask(self, *arguments: str, given: str | None = None, patience: float | None = LOCAL) -> Done:
+        """Run a docker command quietly. patience: seconds; a command that takes longer ends with code 124."""
+        try:
+            done = subprocess.run(
+                [self.program, *arguments],
+                input=given,
+                stdin=subprocess.DEVNULL if given is None else None,
+                capture_output=True,
+                env=self.environment,
+                encoding="utf-8",
+                errors="replace",
+                timeout=patience,
+            )
+        except subprocess.TimeoutExpired as late:
+            return Done(124, _text(late.stdout), f"no end within {patience:g} s")
+        return Done(done.returncode, done.stdout, done.stderr.strip())
+
+    def follow(self, *arguments: str, source: IO[bytes] | None = None) -> None:
+        """Run a docker command that a person may watch: all it says goes to stderr. Raises ServiceError."""
+        code = subprocess.run(
+            [self.program, *arguments],
+            stdin=subprocess.DEVNULL if source is None else source,
+            stdout=sys.stderr,
+            env=self.environment,
+        ).returncode
+        if code != 0:
+            raise ServiceError(f"`docker {arguments[0]}` ended with code {code}; its own words are above")
+
+    def started(self, *arguments: str) -> subprocess.Popen[bytes]:
+        """A docker command whose output is read while it runs."""
+        return subprocess.Popen(
+            [self.program, *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=self.environment,
+        )
+
+    def image(self, name: str) -> dict[str, Any] | None:
+        """What the engine knows of an image of its own; None when it has none of that name."""
+        done = self.ask("image", "inspect", name)
+        found = json.loads(done.out) if done.code == 0 else []
+        return dict(found[0]) if found else None
+
+    def fetch(self, name: str, architecture: str) -> None:
+        """Pull an image. Raises NotFound with the engine's words: a registry does not say which it is."""
+        done = self.ask("pull", "--quiet", "--platform", f"linux/{architecture}", name, patience=None)
+        if done.code != 0:
+            raise NotFound(
+                f"{name} is not on this engine, and pulling it failed: {done.said[-WORDS:]}. "
+                "Is the name right, and is there a sign-in for its registry (credentials.yaml, or `docker login`)?"
+            )
+
+
+def _text(output: bytes | str | None) -> str:
+    return output.decode(errors="replace") if isinstance(output, bytes) else output or ""
+
+
+def find(environment: Mapping[str, str] | None = None) -> Engine:
+    """The engine that docker would use. Raises UsageError without the command, Unreachable without an engine."""
+    known = os.environ if environment is None else environment
+    program = shutil.which("docker", path=known.get("PATH"))
+    if program is None:
+        raise UsageError("there is no `docker` command on PATH; install Docker (its engine may be on another machine)")
+    engine = Engine(program, known)
+    done = engine.ask("version", "--format", "{{.Server.Version}}")
+    if done.code != 0:
+        raise Unreachable(
+            f"no container engine answers: {done.said[-WORDS:]}. Start one (`systemctl start docker`, Docker Desktop), "
+            "or say where it is: DOCKER_HOST, `docker context use`"
+        )
+    return Engine(program, known, done.out.strip())

@@ -1,0 +1,84 @@
+"""Looking at an image: what the engine knows of it, and what its own shell says in a container without a network."""
+
+from __future__ import annotations
+
+import secrets
+from pathlib import Path
+from typing import Any
+
+from batchtrain.containers import layers
+from batchtrain.containers.contract import Looked, Outside, inside
+from batchtrain.containers.engine import WORDS, Done, Engine
+from batchtrain.errors import ServiceError
+
+PROBE = Path(__file__).with_name("probe.sh")
+PATIENCE = 180.0
+"""Seconds for the probe: it walks over all files, and a login may be slow."""
+QUICK = 30.0
+"""Seconds for an entry point to run `echo`."""
+
+
+def look(engine: Engine, name: str, *, architecture: str = "amd64", deep: bool = False, fetch: bool = True) -> Looked:
+    """See all there is to see of an image. deep: its layers are read as well, for keys that a later one hides.
+
+    Pulls an image that the engine does not have, unless told not to. Raises NotFound, ServiceError.
+    """
+    found = engine.image(name)
+    if found is None and fetch:
+        engine.fetch(name, architecture)
+        found = engine.image(name)
+    if found is None:
+        from batchtrain.errors import NotFound
+
+        raise NotFound(f"{name} is not on this engine; build it (`batchtrain images build`), or let it be pulled")
+    outside = _outside(name, found)
+    keys = layers.keys(engine, name) if deep else None
+    if (outside.system, outside.architecture) != ("linux", architecture):
+        return Looked(outside, why_not=f"not tried: it is for {outside.system}/{outside.architecture}", layer_keys=keys)
+    done = _run(
+        engine, name, "--interactive", "--entrypoint=/bin/sh", after=("-s",), given=PROBE.read_text(), patience=PATIENCE
+    )
+    if done.code == 124:
+        raise ServiceError(f"{name}: the probe did not end within {PATIENCE:g} s; is the engine busy?")
+    if "\t" not in done.out:
+        return Looked(outside, why_not=_why(done), layer_keys=keys)
+    passes = _passes(engine, name) if outside.entrypoint else None
+    return Looked(outside, inside(done.out), passes=passes, layer_keys=keys)
+
+
+def _outside(name: str, found: dict[str, Any]) -> Outside:
+    config = found.get("Config") or {}
+    return Outside(
+        name=name,
+        system=str(found.get("Os", "")),
+        architecture=str(found.get("Architecture", "")),
+        user=str(config.get("User") or ""),
+        entrypoint=tuple(config.get("Entrypoint") or ()),
+        size=int(found.get("Size") or 0),
+    )
+
+
+def _why(done: Done) -> str:
+    said = done.said.splitlines()
+    return f"its /bin/sh could not be run: {(said[-1] if said else f'code {done.code}')[-WORDS:]}"
+
+
+def _passes(engine: Engine, name: str) -> bool:
+    """Whether the entry point runs the command it is given, as a task's is."""
+    word = secrets.token_hex(8)
+    done = _run(engine, name, after=("/bin/sh", "-c", f"echo {word}"), patience=QUICK)
+    return done.code == 0 and word in done.out.split()
+
+
+def _run(
+    engine: Engine, name: str, *options: str, after: tuple[str, ...], given: str | None = None, patience: float
+) -> Done:
+    """A container to its end; nothing of it stays, whatever happens."""
+    container = f"batchtrain-check-{secrets.token_hex(6)}"
+    try:
+        return engine.ask(
+            "run", "--rm", f"--name={container}", "--network=none", "--pull=never", *options, name, *after,
+            given=given, patience=patience,
+        )  # fmt: skip
+    finally:
+        engine.ask("rm", "--force", "--volumes", container)

@@ -1,0 +1,122 @@
+"""The images of docker/: what each is built on, and for which bases. Pure tables; `build.py` runs the builds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from batchtrain.errors import UsageError
+
+CPU = "cpu"
+
+
+class Base(NamedTuple):
+    """Where a chain of images begins."""
+
+    image: str
+    about: str
+
+
+BASES: Mapping[str, Base] = {
+    CPU: Base("debian:12-slim", "Debian 12, Python 3.11; nodes without GPUs, and what brings its own CUDA"),
+    "cuda13.0": Base(
+        "nvidia/cuda:13.0.2-cudnn-devel-ubuntu24.04"
+        "@sha256:e071e85c52ad91fc9ea24158ff5330876b2d1a5c4ac83ccc6066976835873c01",
+        "CUDA 13.0, cuDNN 9, NCCL, Ubuntu 24.04, Python 3.12; T4 and later, not V100",
+    ),
+    "cuda12.4": Base(
+        "nvidia/cuda:12.4.1-cudnn-devel-ubuntu22.04"
+        "@sha256:622e78a1d02c0f90ed900e3985d6c975d8e2dc9ee5e61643aed587dcf9129f42",
+        "CUDA 12.4, cuDNN 9, NCCL, Ubuntu 22.04, Python 3.10; V100 to H100",
+    ),
+    "cuda11.8": Base(
+        "nvidia/cuda:11.8.0-cudnn8-devel-ubuntu22.04"
+        "@sha256:8f9dd0d09d3ad3900357a1cf7f887888b5b74056636cd6ef03c160c3cd4b1d95",
+        "CUDA 11.8, cuDNN 8, NCCL, Ubuntu 22.04, Python 3.10; V100 to H100",
+    ),
+}
+"""By the name that `--on` takes. A tag can be made anew, a digest cannot: what has CUDA is pinned."""
+
+ANY: Mapping[str, tuple[str, ...]] = dict.fromkeys(BASES, ())
+
+
+class Image(NamedTuple):
+    """One image: its directory in docker/, the image it is built on, and its build arguments on each base."""
+
+    directory: str
+    parent: str
+    """Another of these; empty for the first."""
+    on: Mapping[str, tuple[str, ...]]
+    about: str
+
+
+IMAGES: Mapping[str, Image] = {
+    "base": Image("base", "", ANY, "sshd on port 23, Python in /opt/venv, InfiniBand's user libraries"),
+    "openmpi": Image("openmpi", "base", ANY, "Open MPI 5, mpi4py"),
+    "mpich": Image("mpich", "base", ANY, "MPICH 5, mpi4py"),
+    "intelmpi": Image("intelmpi", "base", ANY, "Intel MPI 2021, mpi4py"),
+    "cntk": Image("cntk", "openmpi", {CPU: ()}, "CNTK 2.7, Python 3.6, Keras 2.3"),
+    "cntk-gpu": Image(
+        "cntk", "openmpi", {CPU: ("PACKAGE=cntk-gpu",)}, "the same with CUDA 10.0, which its wheel brings"
+    ),
+    "pytorch": Image("pytorch", "openmpi", {CPU: (), "cuda13.0": ("INDEX=https://pypi.org/simple",)}, "PyTorch 2.13"),
+    "tensorflow": Image(
+        "tensorflow", "openmpi", {CPU: (), "cuda12.4": ("PACKAGE=tensorflow[and-cuda]",)}, "TensorFlow 2.15, Keras 2"
+    ),
+    "mxnet": Image(
+        "mxnet", "base", {CPU: (), "cuda11.8": ()}, "MXNet 1.9.1, distributed key-value store; with CUDA from source"
+    ),
+    "horovod-pytorch": Image("horovod", "pytorch", {CPU: (), "cuda13.0": ()}, "Horovod 0.28 for PyTorch"),
+    "horovod-tensorflow": Image("horovod", "tensorflow", {CPU: (), "cuda12.4": ()}, "Horovod 0.28 for TensorFlow"),
+    "horovod-mxnet": Image("horovod", "mxnet", {CPU: ()}, "Horovod 0.28 for MXNet, without MPI"),
+}
+
+
+class Step(NamedTuple):
+    """One build: a directory with a Dockerfile, and what is given to it."""
+
+    directory: Path
+    tag: str
+    base: str
+    """For `ARG BASE`; empty leaves the Dockerfile's own."""
+    arguments: tuple[str, ...] = ()
+    """NAME=VALUE each."""
+
+    def words(self, *, network: str = "", fresh: bool = False) -> tuple[str, ...]:
+        """The arguments of `docker`."""
+        given = ((f"BASE={self.base}",) if self.base else ()) + self.arguments
+        return (
+            "build",
+            *(("--pull",) if fresh else ()),
+            *(("--network", network) if network else ()),
+            *(f"--build-arg={one}" for one in given),
+            f"--tag={self.tag}",
+            str(self.directory),
+        )
+
+
+def chain(
+    name: str, home: Path, *, on: str = CPU, base: str = "", tag: str = "", arguments: tuple[str, ...] = ()
+) -> tuple[Step, ...]:
+    """The builds that make an image of docker/, the first one first.
+
+    on: a name of BASES, which says the build arguments; base: an image in place of that one's; tag: of the last;
+    arguments: given to all of them. Raises UsageError for what is not there.
+    """
+    image = _known(name)
+    if on not in image.on:
+        raise UsageError(f"{name} is made on {' or '.join(image.on)}, not on {on}")
+    before = chain(image.parent, home, on=on, base=base, arguments=arguments) if image.parent else ()
+    first = before[-1].tag if before else base or BASES[on].image
+    return (*before, Step(home / image.directory, tag or f"batchtrain/{name}:{on}", first, image.on[on] + arguments))
+
+
+def _known(name: str) -> Image:
+    if name in IMAGES:
+        return IMAGES[name]
+    from difflib import get_close_matches  # only for a mistake
+
+    near = get_close_matches(name, IMAGES, 2)
+    meant = f"did you mean {' or '.join(near)}?" if near else "`batchtrain images list` shows those that are"
+    raise UsageError(f"no image is called {name}, and it is no directory with a Dockerfile; {meant}")

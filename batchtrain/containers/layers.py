@@ -1,0 +1,57 @@
+"""Private keys in the layers of an image: what a later layer deletes is still in what everybody fetches."""
+
+from __future__ import annotations
+
+import re
+import tarfile
+from collections.abc import Iterator
+from typing import IO
+
+from batchtrain.containers.engine import WORDS, Engine
+from batchtrain.errors import ServiceError
+
+_PLACES = re.compile(r"(.*/)?(ssh_host_\w+_key|id_(rsa|dsa|ecdsa|ed25519)|\.ssh/[^/]+)|(root|home|etc)/.*\.(pem|key)")
+_KEY = re.compile(rb"-----BEGIN [A-Z ]*PRIVATE KEY-----")
+_HEAD = 4096
+"""Bytes of a file that are read: a key begins at its beginning."""
+
+
+def keys(engine: Engine, name: str) -> tuple[str, ...]:
+    """The paths of private keys in an image's layers. Reads all of the image once. Raises ServiceError."""
+    process = engine.started("save", name)
+    assert process.stdout is not None and process.stderr is not None
+    try:
+        found = tuple(dict.fromkeys(in_archive(process.stdout)))
+        while process.stdout.read(1 << 20):
+            pass
+    except tarfile.TarError:
+        found = ()
+    finally:
+        process.stdout.close()
+        said = process.stderr.read().decode(errors="replace").strip()
+        process.stderr.close()
+        code = process.wait()
+    if code != 0:
+        raise ServiceError(f"`docker save {name}` ended with code {code}: {said[-WORDS:]}")
+    return found
+
+
+def in_archive(stream: IO[bytes]) -> Iterator[str]:
+    """The paths of private keys in what `docker save` writes, older engines' form or OCI's, layer by layer."""
+    with tarfile.open(fileobj=stream, mode="r|") as archive:
+        for member in archive:
+            content = archive.extractfile(member) if member.isfile() else None
+            if content is not None:
+                yield from _in_layer(content)
+
+
+def _in_layer(content: IO[bytes]) -> Iterator[str]:
+    try:
+        with tarfile.open(fileobj=content, mode="r|*") as layer:
+            for member in layer:
+                if member.isfile() and _PLACES.fullmatch(member.name.removeprefix("./")):
+                    file = layer.extractfile(member)
+                    if file is not None and _KEY.search(file.read(_HEAD)):
+                        yield "/" + member.name.removeprefix("./")
+    except tarfile.ReadError:
+        return  # a manifest or a configuration: no layer

@@ -1,0 +1,164 @@
+"""Images to another registry: names there, sign-ins that stay out of command lines and of the user's own files."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import json
+import os
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from batchtrain.config.image_names import HUB, is_name, server_of
+from batchtrain.config.types import RegistryCredentials
+from batchtrain.containers.engine import WORDS, Engine
+from batchtrain.errors import NotAllowed, UsageError
+
+USERNAME, PASSWORD = "BATCHTRAIN_REGISTRY_USERNAME", "BATCHTRAIN_REGISTRY_PASSWORD"
+"""A sign-in to the registry that is written to, for where there is no credentials.yaml."""
+_HUB_KEY = "https://index.docker.io/v1/"
+
+
+class Login(NamedTuple):
+    """A sign-in to a registry."""
+
+    username: str
+    password: str
+
+    def __repr__(self) -> str:
+        return f"Login({self.username!r}, …)"
+
+
+class Mirrored(NamedTuple):
+    """An image and its copy."""
+
+    image: str
+    copy: str
+    pinned: str
+    """The copy by its digest; empty where the engine does not say it."""
+
+
+# --- names, pure ----------------------------------------------------------------------------------------------------
+
+
+def copy_of(image: str, to: str) -> str:
+    """An image's name below `to`, which is SERVER or SERVER/PATH.
+
+    A digest without a tag becomes one, for what is pushed has a tag. Raises UsageError for what is no image's name.
+    """
+    if not is_name(image):
+        raise UsageError(f"`{image}` is no image's name ([SERVER/]PATH[:TAG][@DIGEST], the path in lower case)")
+    server = server_of(image)
+    path = image if server == HUB else image.removeprefix(f"{server}/")
+    name, _, digest = path.partition("@")
+    if digest and ":" not in name:
+        name = f"{name}:{digest.replace(':', '-')[:19]}"
+    made = f"{to.rstrip('/')}/{name}"
+    if not is_name(made):
+        raise UsageError(f"`{made}` would be no image's name; write --to SERVER or SERVER/PATH, the path in lower case")
+    return made
+
+
+def logins(known: Mapping[str, RegistryCredentials], environment: Mapping[str, str], target: str) -> dict[str, Login]:
+    """The sign-ins by server: those of credentials.yaml, and for the registry written to that of the environment."""
+    found = {
+        _server(server): Login(entry.username, entry.password)
+        for server, entry in known.items()
+        if entry.username and entry.password
+    }
+    username, password = environment.get(USERNAME, ""), environment.get(PASSWORD, "")
+    if bool(username) != bool(password):
+        raise UsageError(f"set both {USERNAME} and {PASSWORD}, or neither")
+    if username and target not in found:
+        found[target] = Login(username, password)
+    return found
+
+
+def _server(name: str) -> str:
+    return HUB if name in (HUB, "docker.io", "index.docker.io") else name
+
+
+def settings(own: Mapping[str, Any], given: Mapping[str, Login]) -> dict[str, Any]:
+    """Docker's config.json with sign-ins added; for their servers no store of passwords is asked."""
+    entries = {_HUB_KEY if server == HUB else server: login for server, login in given.items()}
+    made = {
+        key: {"auth": base64.b64encode(f"{one.username}:{one.password}".encode()).decode()}
+        for key, one in entries.items()
+    }
+    return {
+        **own,
+        "auths": {**own.get("auths", {}), **made},
+        "credHelpers": {**own.get("credHelpers", {}), **dict.fromkeys(made, "")},
+    }
+
+
+# --- the engine -----------------------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def signed_in(engine: Engine, given: Mapping[str, Login]) -> Iterator[Engine]:
+    """The engine with sign-ins, which are in a directory of this user's alone while it lasts.
+
+    What the user's own docker directory has (contexts, plug-ins, sign-ins) holds there too. Without sign-ins it is the
+    engine as it was.
+    """
+    if not given:
+        yield engine
+        return
+    home = engine.environment.get("HOME") or str(Path.home())
+    own = Path(engine.environment.get("DOCKER_CONFIG") or Path(home, ".docker"))
+    with tempfile.TemporaryDirectory(prefix="batchtrain-docker-") as folder:
+        if own.is_dir():
+            for entry in own.iterdir():
+                if entry.name != "config.json":
+                    Path(folder, entry.name).symlink_to(entry.resolve())
+        file = Path(folder, "config.json")
+        with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as config:
+            json.dump(settings(_read(own / "config.json"), given), config)
+        yield engine.with_variables({"DOCKER_CONFIG": folder})
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{path} cannot be read: {error}") from None
+    return found if isinstance(found, dict) else {}
+
+
+def mirror(engine: Engine, image: str, copy: str, architecture: str, say: Callable[[str], None]) -> Mirrored:
+    """Bring an image to another registry under the name `copy`; it is pulled first if the engine lacks it.
+
+    Raises NotFound, NotAllowed with the engine's words.
+    """
+    if engine.image(image) is None:
+        say(f"pulling {image}")
+        engine.fetch(image, architecture)
+    kept = engine.image(copy) is not None
+    _must(engine, "tag", image, copy)
+    try:
+        say(f"pushing {copy}")
+        _must(engine, "push", "--quiet", copy)
+        return Mirrored(image, copy, _pinned(engine, copy))
+    finally:
+        if not kept:
+            engine.ask("rmi", "--no-prune", copy)  # the name alone: the image keeps its own
+
+
+def _must(engine: Engine, *arguments: str) -> None:
+    done = engine.ask(*arguments, patience=None)
+    if done.code != 0:
+        step = f"sign in: credentials.yaml (docker_registry), {USERNAME} and {PASSWORD}, or `docker login`"
+        raise NotAllowed(
+            f"`docker {' '.join(arguments)}` was refused: {done.said[-WORDS:]}. Is the registry reached? If so, {step}"
+        )
+
+
+def _pinned(engine: Engine, copy: str) -> str:
+    found = engine.image(copy) or {}
+    repository = copy.rpartition(":")[0] if "/" not in copy.rpartition(":")[2] else copy
+    return next((one for one in found.get("RepoDigests") or () if one.startswith(f"{repository}@")), "")

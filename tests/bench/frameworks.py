@@ -1,0 +1,194 @@
+"""Print our launch of a framework beside a bare one: `python tests/bench/frameworks.py [--turns N]`. Not a test.
+
+The same program on the same two emulated nodes, two processes each, in turns: once as batchtrain launches it, once as
+a person would by hand (each process with its variables, over ssh on the second node; CNTK by `mpirun`). `first step` is
+the time from the start on the primary to the end of rank 0's first step, held to the bare one and half a second;
+`steps` are those a second after it, held to 0.98 of the bare ones. A ratio is ours to bare, and medians are shown.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import re
+import statistics
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT))
+
+from batchtrain.launchers import mpi, mxnet, pytorch  # noqa: E402
+from batchtrain.launchers.types import File, Launch, Mpi, Mxnet, Nodes, PyTorch, Shape  # noqa: E402
+from tests import environments  # noqa: E402
+from tests.contract.gang_of_nodes import Gang, gang_of  # noqa: E402
+
+TWO = Shape(2)
+SECONDS = 240
+"""For one launch; then something hangs."""
+MORE_SECONDS = 0.5
+SLOWER = 0.98
+STEPS = 400
+
+TIMED = f"""
+import sys, time
+def run(rank, step):
+    step()
+    first = time.time()
+    for _ in range({STEPS}):
+        step()
+    if rank == 0:
+        took = time.time() - first
+        sys.stdout.write("first=%.3f rate=%.2f\\n" % (first, {STEPS} / took))
+        sys.stdout.flush()
+"""
+"""In front of each program: what it says, and when."""
+TORCH = """
+import torch, torch.distributed as dist
+torch.set_num_threads(1)
+dist.init_process_group("gloo")
+model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(64, 10))
+images, learner = torch.ones(16, 64), torch.optim.SGD(model.parameters(), 0.01)
+def step():
+    learner.zero_grad()
+    model(images).square().mean().backward()
+    learner.step()
+run(dist.get_rank(), step)
+dist.destroy_process_group()
+"""
+MXNET = """
+import os, mxnet as mx
+store = mx.kv.create("dist_sync")
+weights = mx.nd.ones((64, 10))
+store.init("w", weights)
+def step():
+    store.push("w", weights)
+    store.pull("w", weights)
+    weights.wait_to_read()
+run(store.rank, step)
+"""
+CNTK = """
+import cntk as C, numpy as np
+from cntk.train.distributed import Communicator, data_parallel_distributed_learner
+x, y = C.input_variable(64), C.input_variable(10)
+z = C.layers.Dense(10)(x)
+loss = C.cross_entropy_with_softmax(z, y)
+trainer = C.Trainer(z, loss, [data_parallel_distributed_learner(C.sgd(z.parameters, 0.01))])
+images, labels = np.ones((16, 64), np.float32), np.eye(10, dtype=np.float32)[np.zeros(16, int)]
+run(Communicator.rank(), lambda: trainer.train_minibatch({x: images, y: labels}))
+Communicator.finalize()
+"""
+
+PROGRAM = "$AZ_BATCH_TASK_SHARED_DIR/program.py"
+COMMAND = f"python -u {PROGRAM}"
+BARE = """\
+first=${AZ_BATCH_MASTER_NODE%%:*}
+for host in ${AZ_BATCH_HOST_LIST//,/ }; do [ "$host" = "$first" ] || second=$host; done
+export OMP_NUM_THREADS=1
+here() { env "$@" python -u $AZ_BATCH_TASK_SHARED_DIR/program.py & }
+there() {
+  ssh "$second" "env PATH=$PATH OMP_NUM_THREADS=1 $* python -u $AZ_BATCH_TASK_SHARED_DIR/program.py" </dev/null &
+}
+"""
+"""How a person starts a process on this node, and on the other."""
+TORCH_BARE = """
+for rank in 0 1; do
+  meet="MASTER_ADDR=$first MASTER_PORT=29411 WORLD_SIZE=4 GLOO_SOCKET_IFNAME=lo"
+  here $meet RANK=$rank LOCAL_RANK=$rank
+  there $meet RANK=$((rank + 2)) LOCAL_RANK=$rank
+done
+wait
+"""
+MXNET_BARE = """
+meet="DMLC_PS_ROOT_URI=$first DMLC_PS_ROOT_PORT=29412 DMLC_NUM_SERVER=2 DMLC_NUM_WORKER=4"
+here $meet DMLC_ROLE=scheduler DMLC_NODE_HOST=$first
+for role in server worker worker; do
+  here $meet DMLC_ROLE=$role DMLC_NODE_HOST=$first
+  there $meet DMLC_ROLE=$role DMLC_NODE_HOST=$second
+done
+wait
+"""
+CNTK_PREFIX = (
+    'export OPAL_PREFIX="$(dirname "$(dirname "$(command -v mpirun)")")"; export LD_LIBRARY_PATH="$OPAL_PREFIX/lib"'
+)
+CNTK_BARE = f"""
+{CNTK_PREFIX}
+mpirun --prefix $OPAL_PREFIX --allow-run-as-root --oversubscribe -host $AZ_BATCH_HOST_LIST -np 4 --map-by ppr:2:node \
+  -x PATH -x OPAL_PREFIX -x LD_LIBRARY_PATH -x OMP_NUM_THREADS -x AZ_BATCH_TASK_SHARED_DIR python -u {PROGRAM}
+"""
+
+
+class Case(NamedTuple):
+    """A framework: its environment, the program, and both ways to launch it."""
+
+    environment: str
+    program: str
+    ours: Launch
+    bare: str
+
+
+CASES: Mapping[str, Case] = {
+    "PyTorch DDP": Case("torch", TORCH, pytorch.launch(PyTorch(Nodes(processes=4)), COMMAND, TWO), TORCH_BARE),
+    "MXNet dist_sync": Case(
+        "mxnet", MXNET, mxnet.launch(Mxnet(Nodes(processes=4), servers=2), COMMAND, TWO), MXNET_BARE
+    ),
+    "CNTK over Open MPI": Case(
+        "cntk",
+        CNTK,
+        mpi.launch(Mpi("openmpi", processes_per_node=2, pre_execution_command=CNTK_PREFIX), COMMAND, TWO),
+        CNTK_BARE,
+    ),
+}
+
+
+class Measured(NamedTuple):
+    """Seconds to the first step, and steps a second after it."""
+
+    first: float
+    rate: float
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Our launches beside bare ones, in turns.")
+    parser.add_argument("--turns", type=int, default=5, help="launches of each kind (default: %(default)s)")
+    turns = parser.parse_args().turns
+    for name, case in CASES.items():
+        try:
+            prefix = environments.prefix(case.environment)
+        except environments.Missing as missing:
+            print(f"{name}: {missing}")
+            continue
+        with tempfile.TemporaryDirectory() as folder, gang_of(Path(folder), prefix) as gang:
+            pairs = [in_turn(gang, case) for _ in range(turns)]
+        ours, bare = (Measured(*map(statistics.median, zip(*each, strict=True))) for each in zip(*pairs, strict=True))
+        show(name, ours, bare)
+
+
+def in_turn(gang: Gang, case: Case) -> tuple[Measured, Measured]:
+    program = File("program.py", (TIMED + case.program).encode())
+    ours = case.ours._replace(files=(*case.ours.files, program))
+    return measure(gang, ours), measure(gang, ours._replace(application=BARE + case.bare))
+
+
+def measure(gang: Gang, launch: Launch) -> Measured:
+    done = gang._loop.run_until_complete(asyncio.wait_for(gang.run(launch, {}), SECONDS))
+    said = re.search(r"first=(\S+) rate=(\S+)", done.stdout)
+    if done.code != 0 or said is None:
+        sys.exit(f"exit code {done.code}\n{done.stdout}\n{done.stderr}")
+    return Measured(float(said[1]) - (done.ended - done.seconds), float(said[2]))
+
+
+def show(name: str, ours: Measured, bare: Measured) -> None:
+    more, ratio = ours.first - bare.first, ours.rate / bare.rate
+    early, fast = "ok" if more <= MORE_SECONDS else "OVER", "ok" if ratio >= SLOWER else "UNDER"
+    print(f"{name:20} first step {ours.first:8.2f} s   bare {bare.first:8.2f}  more  {more:5.2f}  {early}")
+    print(f"{'':20} steps      {ours.rate:8.1f} /s  bare {bare.rate:8.1f}  ratio {ratio:5.2f}  {fast}")
+    print(f"{'':20} at a load of {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,269 @@
+"""Plain Docker on a real engine: the start task, tasks and gangs of a plan, run as Batch would run them.
+
+Needs a Docker Engine, and root (nodes have mounts of their own). See `tests/containers.py` and `plain_docker.py`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests import containers
+from tests.contract import plain_docker
+from tests.contract.plain_docker import Pool, settings
+from tests.unit.plan import jobs, pools
+
+pytestmark = [pytest.mark.docker, pytest.mark.process, pytest.mark.slow]
+VM = {"vm_configuration": {"platform_image": jobs.IMAGE, "plain_docker": True}}
+RANKS = "python -c 'from mpi4py import MPI; c = MPI.COMM_WORLD; print(c.rank, c.size, c.allreduce(1))'"
+
+
+@pytest.fixture(scope="module")
+def image() -> str:
+    """Debian with sshd, Python and Open MPI."""
+    try:
+        containers.require_engine()
+        return containers.image()
+    except containers.Missing as missing:
+        pytest.skip(str(missing))
+
+
+@pytest.fixture(scope="module")
+def nodes(image: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pool]:
+    if os.getuid() != 0:
+        pytest.skip("nodes with mounts of their own need root")
+    with plain_docker.pool(tmp_path_factory.mktemp("plain"), image, 2) as made:
+        yield made
+
+
+@pytest.fixture(autouse=True)
+def nothing_left(nodes: Pool) -> Iterator[None]:
+    """No test leaves a container of a task behind."""
+    yield
+    assert nodes.none_left_soon(), nodes.left()
+
+
+def task(image: str, command: str, job: dict[str, Any] | None = None, **more: Any) -> dict[str, Any]:
+    """The request of a task in this image, in a pool of plain Docker."""
+    made = jobs.plan(job, {"command": command, "docker_image": image, **more}, VM)
+    return jobs.sent_task(made)
+
+
+def gang(image: str, command: str, **more: Any) -> dict[str, Any]:
+    mpi = {"runtime": "openmpi", "processes_per_node": 2}
+    return task(image, command, multi_instance={"num_instances": 2, "mpi": mpi, **more})
+
+
+def wait_until(nodes: Pool, path: str) -> None:
+    end = time.monotonic() + 30
+    while not (nodes.nodes[0].root / plain_docker.TASK / path).exists():
+        assert time.monotonic() < end, f"{path} was not made"
+        time.sleep(0.02)
+
+
+# --- a task alone ---------------------------------------------------------------------------------------------------
+
+
+def test_any_text_reaches_the_containers_shell_as_it_was_written(nodes: Pool, image: str) -> None:
+    text = """X="it's"; echo "$X" 'a "b" $X' | cat; pwd; cat /etc/debian_version >/dev/null && echo `echo in`"""
+    done = nodes.task(task(image, text))
+    assert done.code == 0, done
+    assert done.stdout.splitlines() == ['it\'s a "b" $X', f"{nodes.seen}/{plain_docker.TASK}/wd", "in"]
+
+
+def test_a_plain_command_is_the_containers_own_and_its_code_is_the_tasks(nodes: Pool, image: str) -> None:
+    done = nodes.task(task(image, "python -c 'import sys\nsys.exit(7)'"))
+    assert done.code == 7
+    assert nodes.task(task(image, "no-such-program")).code == 127
+
+
+def test_variables_of_several_lines_reach_the_container_and_stand_on_no_command_line(nodes: Pool, image: str) -> None:
+    more = {"environment_variables": {"LINES_OF": "one\ntwo's", "PATH": "/opt/venv/bin:/bin:/own"}}
+    done = nodes.task(task(image, 'echo "$LINES_OF"; echo "$PATH"; echo "$HOME"', **more))
+    assert done.stdout.splitlines() == ["one", "two's", "/opt/venv/bin:/bin:/own", "/root"]
+    assert "two's" not in nodes.nodes[0].asked
+
+
+def test_what_a_container_writes_is_in_the_tasks_directory(nodes: Pool, image: str) -> None:
+    done = nodes.task(task(image, "echo out > result; df --output=size -B1 /dev/shm | tail -1", shm_size="96m"))
+    assert (nodes.nodes[0].root / plain_docker.TASK / "wd" / "result").read_text() == "out\n"
+    assert int(done.stdout) == 96 * 2**20
+
+
+def test_a_container_that_took_too_much_memory_is_named(nodes: Pool, image: str) -> None:
+    hungry = "python -c 'x = bytearray(300 * 2**20); x[::4096] = b\"1\" * len(x[::4096])'; exit $?"
+    done = nodes.task(task(image, hungry, additional_docker_run_options=["--memory=64m", "--memory-swap=64m"]))
+    if done.code == 0:
+        pytest.skip("this machine's engine limits no memory")
+    assert done.code == 137
+    assert "used more memory than it may" in done.stderr
+
+
+def test_a_container_that_the_engine_refuses_is_said(nodes: Pool, image: str) -> None:
+    done = nodes.task(task(image, "true", additional_docker_run_options=["--memory=1k"]))
+    assert done.code == 125
+    assert "the Docker Engine refused the container" in done.stderr
+
+
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
+def test_a_task_that_is_ended_takes_its_container_with_it(nodes: Pool, image: str, how: signal.Signals) -> None:
+    body = task(image, "touch ../began; sleep 1000 & wait")
+    process = nodes.start(0, body["commandLine"], settings(body))
+    wait_until(nodes, "began")
+    assert len(nodes.left()) == 1
+    os.killpg(process.pid, how)
+    assert process.wait(15) != 0
+    (nodes.nodes[0].root / plain_docker.TASK / "began").unlink()
+    assert nodes.none_left_soon()
+
+
+def test_a_container_that_even_its_guard_left_goes_when_the_next_task_starts(nodes: Pool, image: str) -> None:
+    lock = f"{nodes.seen}/gone"
+    label = f"batchtrain.node={nodes.name}/tvm-0"
+    containers.docker("run", "--detach", "--label", label, "--label", f"batchtrain.lock={lock}", image, "sleep", "99")
+    assert "which an earlier task left behind" in nodes.task(task(image, "true")).stderr
+
+
+def test_two_tasks_at_once_on_a_node_leave_each_others_containers_alone(nodes: Pool, image: str) -> None:
+    body = task(image, "touch ../began; until [ -e ../go ]; do sleep 0.05; done; echo first")
+    first = nodes.start(0, body["commandLine"], settings(body))
+    wait_until(nodes, "began")
+    other = {"AZ_BATCH_TASK_ID": "other", "AZ_BATCH_TASK_DIR": f"{nodes.seen}/other"}
+    place = nodes.nodes[0].root / plain_docker.TASK
+    try:
+        assert nodes.task(task(image, "echo second"), **other).stdout == "second\n"
+    finally:
+        (place / "go").touch()
+    assert plain_docker.ended(first).stdout == "first\n"
+    for name in ("began", "go"):
+        (place / name).unlink()
+
+
+def test_a_node_of_the_emulator_says_that_it_has_no_docker_of_its_own(nodes: Pool, image: str) -> None:
+    done = nodes.task(task(image, "true"), BATCHTRAIN_EMULATED_DOCKER="")
+    assert (done.code, nodes.left()) == (125, [])
+    assert "nodes of the emulator have no Docker of their own; take `plain_docker` away" in done.stderr
+
+
+# --- a gang ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_gang_trains_over_sshd_between_the_nodes_containers_and_leaves_none(nodes: Pool, image: str) -> None:
+    done = nodes.task(gang(image, RANKS))
+    assert done.code == 0, done
+    assert sorted(done.stdout.splitlines()) == [f"{rank} 4 4" for rank in range(4)]
+    assert nodes.left() == []
+
+
+def test_several_gangs_run_on_the_same_nodes_one_after_another(nodes: Pool, image: str) -> None:
+    for name in ("first", "second"):
+        done = nodes.task(gang(image, RANKS), AZ_BATCH_TASK_ID=name)
+        assert done.code == 0, done
+        assert nodes.left() == []
+
+
+def test_quotes_in_a_gangs_own_commands_survive(nodes: Pool, image: str) -> None:
+    more = {
+        "pre_execution_command": """export A='it'"'"'s "so"'""",
+        "coordination_command": """echo 'c "d"' > "$AZ_BATCH_TASK_DIR/said\"""",
+    }
+    body = task(image, 'echo "$A"', multi_instance={"num_instances": 2, **more})
+    done = nodes.task(body)
+    assert (done.code, done.stdout) == (0, 'it\'s "so"\n'), done
+    assert [(node.root / plain_docker.TASK / "said").read_text() for node in nodes.nodes] == ['c "d"\n'] * 2
+
+
+def test_a_rank_that_fails_ends_the_gang_with_its_code_and_all_containers(nodes: Pool, image: str) -> None:
+    done = nodes.task(gang(image, "bash -c '[ $OMPI_COMM_WORLD_RANK != 3 ] || exit 9; sleep 100'"))
+    assert done.code == 9, done
+    assert "rank 3 on node tvm-" in done.stderr
+    assert nodes.left() == []
+
+
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
+def test_a_primary_that_is_ended_takes_the_containers_of_all_nodes_with_it(
+    nodes: Pool, image: str, how: signal.Signals
+) -> None:
+    body = gang(image, "bash -c 'touch \"$AZ_BATCH_TASK_DIR/began\"; sleep 1000'")
+    nodes.coordinate(body, settings(body))
+    assert len(nodes.left()) == 2
+    process = nodes.start(0, body["commandLine"], settings(body))
+    wait_until(nodes, "began")
+    os.killpg(process.pid, how)
+    assert process.wait(20) != 0
+    (nodes.nodes[0].root / plain_docker.TASK / "began").unlink()
+    assert nodes.none_left_soon(20)
+
+
+def test_a_gangs_container_that_no_primary_asks_for_goes_by_itself(nodes: Pool, image: str) -> None:
+    body = gang(image, RANKS)
+    nodes.coordinate(body, {**settings(body), "BATCHTRAIN_LEASE_SECONDS": "1"})
+    assert nodes.none_left_soon(20)
+
+
+def test_an_image_without_sshd_is_named_and_no_container_is_left(nodes: Pool, image: str) -> None:
+    body = gang(image, RANKS, coordination_command="rm -f /usr/sbin/sshd; bt_start_sshd")
+    done = nodes.run(1, body["multiInstanceSettings"]["coordinationCommandLine"], settings(body))
+    assert done.code == 1
+    assert "the image has no /usr/sbin/sshd" in done.stderr
+
+
+# --- the start task -------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def registry(image: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[containers.Registry]:
+    with contextlib.ExitStack() as stack:
+        try:
+            running = stack.enter_context(containers.registry(tmp_path_factory.mktemp("registry")))
+        except containers.Missing as missing:
+            pytest.skip(str(missing))
+        yield running
+
+
+def prepared(nodes: Pool, registry: containers.Registry, name: str, password: str) -> plain_docker.Ended:
+    """The start task of a pool with an image of that registry, run on the first node."""
+    known = {"docker_registry": {registry.server: {"username": registry.username, "password": registry.password}}}
+    body = pools.sent(VM, resources={"docker_images": [name]}, credentials=known)["startTask"]
+    mark = f"{{{{registry:{registry.server}}}}}"
+    environment = {key: value.replace(mark, password) for key, value in settings(body).items()}
+    return nodes.run(0, body["commandLine"], {**environment, "BATCHTRAIN_RETRY_SECONDS": "0"})
+
+
+def test_a_node_signs_in_to_a_registry_and_pulls_its_images_once(
+    nodes: Pool, image: str, registry: containers.Registry
+) -> None:
+    name = registry.push(image, "private/image:1")
+    try:
+        for _ in range(2):
+            done = prepared(nodes, registry, name, registry.password)
+            assert done.code == 0, done
+            assert registry.password not in done.stdout + done.stderr + nodes.nodes[0].asked
+        assert nodes.nodes[0].asked.count(f"pull --quiet {name}") == 1
+        assert nodes.task(task(name, "echo ran")).stdout == "ran\n"
+    finally:
+        containers.docker("rmi", name, check=False)
+
+
+def test_a_registry_that_refuses_is_named_and_no_password_is_said(
+    nodes: Pool, image: str, registry: containers.Registry
+) -> None:
+    done = prepared(nodes, registry, f"{registry.server}/private/none:1", "wrong-password")
+    assert done.code == 1
+    assert done.stderr.splitlines()[-1] == (
+        f"batchtrain: the registry {registry.server} takes no sign-in of {registry.username}"
+    )
+    assert "wrong-password" not in done.stdout + done.stderr
+
+
+def test_an_image_that_is_not_there_is_named(nodes: Pool, image: str, registry: containers.Registry) -> None:
+    name = f"{registry.server}/private/none:1"
+    done = prepared(nodes, registry, name, registry.password)
+    assert done.code == 1
+    assert done.stderr.splitlines()[-1].strip() == f"batchtrain: these images cannot be pulled: {name}"

@@ -1,0 +1,270 @@
+"""`batchtrain images` with a real Docker Engine: a good image and bad ones, a registry with a password, archives."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests import azurite, containers
+
+from .conftest import Shell
+
+pytestmark = [pytest.mark.docker, pytest.mark.process, pytest.mark.slow]
+
+BAD = {
+    "no sshd": ("RUN rm /usr/sbin/sshd", "sshd", "openssh-server"),
+    "an sshd that does not start": ("RUN echo Prot 23 >> /etc/ssh/sshd_config", "sshd", "configuration"),
+    "an sshd that lets root in by nothing": (
+        "RUN rm /etc/ssh/sshd_config.d/*; echo PermitRootLogin no >> /etc/ssh/sshd_config",
+        "login",
+        "PermitRootLogin",
+    ),
+    "host keys of its own": ("RUN ssh-keygen -A", "keys", "when the container starts"),
+    "a key for logins": ("RUN ssh-keygen -q -t ed25519 -N '' -f /root/.ssh/id_ed25519", "keys", "the pool's"),
+    "another user": ("USER 1000", "user", "USER root"),
+    "an entry point that takes every command for its own": ('ENTRYPOINT ["python3"]', "entry point", "ENTRYPOINT []"),
+    "a driver": ("RUN touch /usr/lib/libcuda.so.535.1", "cuda", "the node's"),
+    "no MPI and no Python": ("RUN rm -rf /opt/venv/bin/mpirun /usr/bin/python3*", "mpi", "install an MPI"),
+}
+"""What is done to a good image, the check that fails, and a word of its next step."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def engine() -> None:
+    with _or_skip():
+        containers.require_engine()
+
+
+@contextlib.contextmanager
+def _or_skip() -> Iterator[None]:
+    try:
+        yield
+    except containers.Missing as missing:
+        pytest.skip(str(missing))
+
+
+@pytest.fixture(scope="module")
+def good(engine: None) -> str:
+    with _or_skip():
+        return containers.image()
+
+
+@pytest.fixture(scope="module")
+def tiny(engine: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """An image that holds one small file and no shell."""
+    folder = tmp_path_factory.mktemp("tiny")
+    (folder / "file").write_text("content\n")
+    with made("tiny", "FROM scratch\nCOPY file /file\n", folder) as name:
+        yield name
+
+
+@contextlib.contextmanager
+def made(name: str, dockerfile: str, folder: Path) -> Iterator[str]:
+    """An image of a Dockerfile, for as long as it is needed."""
+    image = f"batchtrain-test/{name}:1"
+    (folder / "Dockerfile").write_text(dockerfile)
+    containers.docker("build", "--quiet", "--network=none", f"--tag={image}", str(folder))
+    try:
+        yield image
+    finally:
+        containers.docker("rmi", "--force", image)
+
+
+@pytest.fixture(autouse=True)
+def nothing_stays(engine: None) -> Iterator[None]:
+    """No check leaves a container."""
+    yield
+    assert containers.docker("ps", "--all", "--quiet", "--filter", "name=batchtrain-check-") == ""
+
+
+def found(batchtrain: Shell, *arguments: str, code: int) -> dict[str, dict[str, str]]:
+    rows = json.loads(batchtrain("images", "check", "-o", "json", "--no-pull", *arguments, code=code).stdout)
+    return {row["check"]: row for row in rows}
+
+
+# --- check ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_good_image_passes(batchtrain: Shell, good: str) -> None:
+    rows = found(batchtrain, good, code=0)
+    assert {name for name, row in rows.items() if row["result"] != "ok"} <= {"infiniband"}
+    assert "Open MPI" in rows["mpi"]["found"]
+    assert rows["login"]["found"] == "root by key on port 23"
+
+
+@pytest.mark.parametrize("what", BAD)
+def test_what_a_bad_image_lacks_is_named_with_what_to_do(
+    batchtrain: Shell, good: str, tmp_path: Path, what: str
+) -> None:
+    line, check, step = BAD[what]
+    with made("bad", f"FROM {good}\n{line}\n", tmp_path) as name:
+        rows = found(batchtrain, name, code=2)
+    assert rows[check]["result"] == "fail", rows
+    assert step in rows[check]["next_step"]
+
+
+def test_a_key_that_a_later_layer_hides_is_found_by_its_layer(batchtrain: Shell, tmp_path: Path) -> None:
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(tmp_path / "key")], check=True)
+    (tmp_path / "empty").write_text("")
+    lines = "FROM scratch\nCOPY key /root/.ssh/id_ed25519\nCOPY empty /root/.ssh/id_ed25519\n"
+    with made("hidden", lines, tmp_path) as name:
+        assert "/root/.ssh/id_ed25519" in found(batchtrain, "--layers", name, code=2)["keys"]["found"]
+
+
+def test_an_image_without_a_shell_fails_and_says_so(batchtrain: Shell, tiny: str) -> None:
+    assert "/bin/sh" in found(batchtrain, tiny, code=2)["shell"]["found"]
+
+
+def test_an_image_for_another_architecture_is_not_run(batchtrain: Shell, tmp_path: Path) -> None:
+    rows = found(batchtrain, containers.of_another_architecture(tmp_path), code=2)
+    assert "s390x" in rows["architecture"]["found"]
+    assert rows["shell"]["found"].startswith("not tried")
+
+
+def test_an_image_that_is_nowhere_is_not_found(batchtrain: Shell) -> None:
+    said = batchtrain("images", "check", "--no-pull", "batchtrain-test/nobody:1", code=3).stderr
+    assert "batchtrain images build" in said
+
+
+# --- build ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_directory_of_ones_own_is_built(batchtrain: Shell, tiny: str, tmp_path: Path) -> None:
+    (tmp_path / "Dockerfile").write_text("ARG BASE\nFROM ${BASE}\nARG WORD=no\nLABEL word=${WORD}\n")
+    name = "batchtrain-test/built:1"
+    arguments = ("--base", tiny, "--tag", name, "--build-arg", "WORD=yes", "-o", "json")
+    try:
+        built = json.loads(batchtrain("images", "build", str(tmp_path), *arguments).stdout)
+        assert built["image"] == name
+        assert containers.docker("image", "inspect", "--format", "{{.Config.Labels.word}}", name) == "yes"
+    finally:
+        containers.docker("rmi", "--force", name)
+
+
+def test_a_build_that_fails_says_why_and_exits_with_4(batchtrain: Shell, tmp_path: Path) -> None:
+    (tmp_path / "Dockerfile").write_text("FROM scratch\nCOPY nothing /\n")
+    said = batchtrain("images", "build", str(tmp_path), "--tag", "batchtrain-test/no:1", code=4).stderr
+    assert "nothing" in said
+
+
+def test_the_base_of_all_images_is_built_and_passes(batchtrain: Shell, good: str) -> None:
+    """On Debian, with Debian's packages; the other images need PyPI from inside a container."""
+    tag = "batchtrain-test/base-of-all:1"
+    done = subprocess.run(
+        [
+            "docker",
+            "run",
+            "--rm",
+            "--network=host",
+            good,
+            "sh",
+            "-c",
+            "apt-get update -qq && apt-cache policy libibverbs1",
+        ],
+        capture_output=True,
+        text=True,
+    )
+    if "Candidate: 4" not in done.stdout:
+        pytest.skip(f"a container has no way to Debian's packages here: {done.stderr[-200:]}")
+    try:
+        batchtrain("images", "build", "base", "--base", good, "--tag", tag, "--network", "host", timeout=400)
+        rows = found(batchtrain, "--for", "framework", tag, code=0)
+        assert {row["result"] for row in rows.values()} == {"ok"}
+    finally:
+        containers.docker("rmi", "--force", tag)
+
+
+# --- mirror ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def registry(engine: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[containers.Registry]:
+    with contextlib.ExitStack() as stack:
+        with _or_skip():
+            running = stack.enter_context(containers.registry(tmp_path_factory.mktemp("registry")))
+        yield running
+
+
+def variables(registry: containers.Registry, password: str = "") -> dict[str, str]:
+    return {
+        "BATCHTRAIN_REGISTRY_USERNAME": registry.username,
+        "BATCHTRAIN_REGISTRY_PASSWORD": password or registry.password,
+    }
+
+
+def test_an_image_is_copied_by_a_sign_in_of_the_environment(
+    batchtrain: Shell, registry: containers.Registry, tiny: str
+) -> None:
+    to = f"{registry.server}/own-place"
+    done = batchtrain("images", "mirror", tiny, "--to", to, "-o", "json", environment=variables(registry))
+    (row,) = json.loads(done.stdout)
+    assert row["copy"] == f"{to}/batchtrain-test/tiny:1"
+    assert row["pinned"].startswith(f"{to}/batchtrain-test/tiny@sha256:")
+    assert registry.password not in done.stdout + done.stderr
+    assert containers.docker("images", "--quiet", row["copy"]) == "", "only the registry keeps the copy's name"
+    assert containers.docker("images", "--quiet", tiny)
+
+
+def test_an_image_is_copied_and_pulled_by_a_sign_in_of_credentials_yaml(
+    batchtrain: Shell, registry: containers.Registry, tiny: str, tmp_path: Path
+) -> None:
+    entry = f"'{registry.server}': {{username: {registry.username}, password: {registry.password}}}"
+    (tmp_path / "credentials.yaml").write_text(f"credentials: {{docker_registry: {{{entry}}}}}\n")
+    (tmp_path / "config.yaml").write_text(f"global_resources: {{docker_images: ['{tiny}']}}\n")
+    here = ("--configdir", str(tmp_path), "-o", "json")
+    (first,) = json.loads(batchtrain("images", "mirror", "--to", registry.server, *here).stdout)
+    (again,) = json.loads(batchtrain("images", "mirror", first["pinned"], "--to", f"{registry.server}/2", *here).stdout)
+    assert again["pinned"].rpartition("@")[2] == first["pinned"].rpartition("@")[2]
+    containers.docker("rmi", "--force", first["pinned"], check=False)
+
+
+def test_a_wrong_password_is_refused_and_not_shown(batchtrain: Shell, registry: containers.Registry, tiny: str) -> None:
+    wrong = variables(registry, "not-the-word")
+    said = batchtrain("images", "mirror", tiny, "--to", registry.server, code=4, environment=wrong).stderr
+    assert "docker login" in said
+    assert "not-the-word" not in said
+
+
+# --- archives -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("file", ["images.tar", "images.tar.gz"])
+def test_an_archive_brings_an_image_back(batchtrain: Shell, tmp_path: Path, file: str) -> None:
+    (tmp_path / "file").write_text("x")
+    with made("kept", "FROM scratch\nCOPY file /kept\n", tmp_path) as name:
+        batchtrain("images", "save", name, str(tmp_path / file))
+        containers.docker("rmi", name)
+        assert batchtrain("images", "load", str(tmp_path / file)).stdout.strip() == name
+        assert containers.docker("images", "--quiet", name)
+
+
+def test_an_archive_of_an_image_that_is_not_there_is_not_written(batchtrain: Shell, tmp_path: Path) -> None:
+    batchtrain("images", "save", "batchtrain-test/nobody:1", str(tmp_path / "images.tar"), code=3)
+    assert not list(tmp_path.glob("images.tar*"))
+
+
+def test_what_is_no_archive_is_refused(batchtrain: Shell, tmp_path: Path) -> None:
+    (tmp_path / "text").write_text("no archive")
+    assert "was not taken" in batchtrain("images", "load", str(tmp_path / "text"), code=4).stderr
+    assert "gone.tar" in batchtrain("images", "load", str(tmp_path / "gone.tar"), code=2).stderr
+
+
+def test_an_archive_on_storage_stands_in_for_a_registry(
+    batchtrain: Shell, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    (tmp_path / "file").write_text("x")
+    with (
+        azurite.serve(tmp_path_factory.mktemp("azurite")) as endpoint,
+        made("stored", "FROM scratch\nCOPY file /stored\n", tmp_path) as name,
+    ):
+        account = f"{{account: {azurite.ACCOUNT}, account_key: {azurite.KEY}, endpoint: {endpoint}}}"
+        (tmp_path / "credentials.yaml").write_text(f"credentials: {{storage: {{link: {account}}}}}\n")
+        place, here = "storage:link/images/stored.tar.gz", ("--configdir", str(tmp_path))
+        batchtrain("images", "save", name, place, *here)
+        containers.docker("rmi", name)
+        assert batchtrain("images", "load", place, *here).stdout.strip() == name

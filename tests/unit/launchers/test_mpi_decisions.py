@@ -1,0 +1,91 @@
+"""What an MPI launch sets by itself is told as a decision: each flag on its line, each variable it gives."""
+
+from __future__ import annotations
+
+import itertools
+import re
+
+import pytest
+
+from batchtrain import runtime
+from batchtrain.launchers import horovod, mpi
+from batchtrain.launchers.rules import RULES
+from batchtrain.launchers.types import Fabric, Horovod, Launch, Mpi, Nodes, Shape
+
+GANG = runtime.GANG.decode()
+OURS = re.compile(r"BATCHTRAIN_\w+|bt_\w+")
+FLAG = r"(?<![\w-])--?[A-Za-z][\w-]*"
+ROWS = list(itertools.product(mpi.DIALECTS, Fabric, (False, True)))
+
+
+def launch(runtime: str, fabric: Fabric, *, container: bool) -> Launch:
+    return mpi.launch(Mpi(runtime, processes_per_node=2), "python train.py", Shape(2, fabric, container))
+
+
+def functions(text: str) -> str:
+    """The text of those functions of gang.sh that a launch calls."""
+    parts = re.findall(r"^(bt_\w+)\(\) \{.*?\n\}", GANG, re.DOTALL | re.MULTILINE)
+    bodies = (re.search(rf"^{name}\(\) .*?\n\}}", GANG, re.DOTALL | re.MULTILINE) for name in parts)
+    called = {name: body for name, body in zip(parts, bodies, strict=True) if re.search(rf"\b{name}\b", text)}
+    return "\n".join(body[0] for body in called.values() if body is not None)
+
+
+def flags(made: Launch) -> set[str]:
+    """Flags on the launcher's line, and of the arrays that gang.sh fills for it."""
+    whole = made.application
+    line = whole.split("\n{\n", 1)[1].split("\n}", 1)[0]
+    before = line.split(mpi.RANK)[0]
+    found = set(re.findall(FLAG, before))
+    for array in re.findall(r"\$\{(bt_\w+)\[@\]\}", line):
+        for filled in re.findall(rf"{array}\+?=\((.*?)\)", whole + functions(whole)):
+            found |= set(re.findall(FLAG, filled))
+    return found
+
+
+def variables(made: Launch) -> set[str]:
+    """Names that the launch, or what it calls, exports."""
+    whole = made.application
+    lines = [line for line in whole.splitlines() if re.search(r"\b(export|bt_default) ", line)]
+    lines += re.findall(r"^ *export .*$", functions(whole), re.MULTILINE)
+    names = {name for line in lines for name in re.findall(r"(?<![\w$-])([A-Z][A-Za-z0-9_]+)=", line)}
+    return {name for name in names if not OURS.fullmatch(name)}
+
+
+@pytest.mark.parametrize(("runtime", "fabric", "container"), ROWS)
+def test_each_flag_and_variable_of_a_launch_is_told(runtime: str, fabric: Fabric, container: bool) -> None:
+    made = launch(runtime, fabric, container=container)
+    told = " ".join(f"{one.what} {one.value}" for one in made.implicit)
+    named = set(re.findall(FLAG, told)) | set(re.findall(r"\w+", told))
+    assert flags(made) | variables(made) <= named
+
+
+def test_the_search_for_flags_and_variables_finds_them() -> None:
+    made = launch("openmpi", Fabric.SR_IOV, container=True)
+    assert flags(made) >= {"--oversubscribe", "-host", "-np", "--map-by", "--allow-run-as-root", "--prefix", "-x",
+                           "--mca", "-m"}  # fmt: skip
+    assert variables(made) == {
+        "OMPI_MCA_plm_rsh_no_tree_spawn", "PRTE_MCA_plm_ssh_no_tree_spawn", "UCX_NET_DEVICES", "UCX_IB_PKEY", "PATH",
+        "AZ_BATCH_HOST_LIST",
+    }  # fmt: skip
+    assert variables(launch("mpich", Fabric.ETHERNET, container=False)) >= {"MPIR_CVAR_COREDUMP_ON_ABORT"}
+
+
+def test_each_decision_of_a_launch_has_a_rule() -> None:
+    made = [launch(name, fabric, container=container) for name, fabric, container in ROWS]
+    assert {one.rule for each in made for one in each.implicit} <= set(RULES)
+
+
+def test_what_a_person_says_is_no_decision() -> None:
+    options = ("--allow-run-as-root", "--prefix /opt/mpi", "-np 4 -host a,b")
+    made = mpi.launch(Mpi("openmpi", options=options), "x", Shape(2, container=True))
+    whats = {one.what for one in made.implicit}
+    assert not whats & {"--allow-run-as-root", "--prefix", "--oversubscribe", "openmpi ranks"}
+    own = mpi.launch(Mpi("mpich", own=frozenset({"MPIR_CVAR_COREDUMP_ON_ABORT"})), "x", Shape(2))
+    assert "MPIR_CVAR_COREDUMP_ON_ABORT" not in {one.what for one in own.implicit}
+
+
+@pytest.mark.parametrize(("runtime", "told"), [("openmpi", True), ("intelmpi", False)])
+def test_horovods_processes_are_not_bound_and_that_is_told(runtime: str, told: bool) -> None:
+    made = horovod.launch(Horovod(Nodes(), "mpi", runtime), "x", Shape(2))
+    assert ("bind-to none" in made.application) is told
+    assert ("horovod-binding" in {one.rule for one in made.implicit}) is told
