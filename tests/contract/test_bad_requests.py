@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 import psutil
 import pytest
 
-from batchtrain.emulator import connections, server, wire
+from batchtrain.emulator import connections, server, steering, wire
 from batchtrain.emulator.server import Emulator, Settings, Status
 from tests.contract.conftest import completed, connect, eventually, idle, job, pool, task
 from tests.emulation import POOL, FakeMachine
@@ -226,6 +226,7 @@ def test_requests_in_one_piece_are_answered_in_their_order(emulator: Emulator) -
 
 
 def test_a_client_that_closed_its_half_gets_its_answers(emulator: Emulator) -> None:
+    steering.fault(emulator.status, "latency", seconds=0.3)
     with connection(emulator) as line:
         line.sendall(request(emulator, "POST", "/pools", json.dumps(POOL).encode()))
         line.shutdown(socket.SHUT_WR)
@@ -240,9 +241,14 @@ def test_a_request_that_breaks_off_asks_for_nothing(emulator: Emulator) -> None:
     for end in (1, 30, len(whole) - len(body), len(whole) - 1):
         with connection(emulator) as line:
             line.sendall(whole[:end])
-    with connection(emulator) as line:  # a job would be terminated by a body that is empty
-        line.sendall(request(emulator, "POST", "/jobs/job/terminate", b"{}")[:-2])
     assert json.loads(ask(emulator, "GET", "/pools").content)["value"] == []
+    ask(emulator, "POST", "/jobs", b'{"id": "job", "poolInfo": {"poolId": "pool"}}')
+    with connection(emulator) as line:  # an empty body would do
+        line.sendall(request(emulator, "POST", "/jobs/job/terminate", b"{}")[:-2])
+        line.shutdown(socket.SHUT_WR)
+        with pytest.raises(EOFError):
+            answer(line)
+    assert json.loads(ask(emulator, "GET", "/jobs/job").content)["state"] == "active"
 
 
 def test_a_request_that_comes_too_slowly_ends_its_connection(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
