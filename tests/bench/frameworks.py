@@ -155,15 +155,18 @@ class Measured(NamedTuple):
 def main() -> None:
     parser = argparse.ArgumentParser(description="Our launches beside bare ones, in turns.")
     parser.add_argument("--turns", type=int, default=5, help="launches of each kind (default: %(default)s)")
-    turns = parser.parse_args().turns
+    parser.add_argument("words", nargs="*", help="only the cases with one of these in their names")
+    options = parser.parse_args()
     for name, case in CASES.items():
+        if options.words and not any(word in name for word in options.words):
+            continue
         try:
             prefix = environments.prefix(case.environment)
         except environments.Missing as missing:
             print(f"{name}: {missing}")
             continue
         with tempfile.TemporaryDirectory() as folder, gang_of(Path(folder), prefix) as gang:
-            pairs = [in_turn(gang, case) for _ in range(turns)]
+            pairs = [in_turn(gang, case) for _ in range(options.turns)]
         ours, bare = (Measured(*map(statistics.median, zip(*each, strict=True))) for each in zip(*pairs, strict=True))
         show(name, ours, bare)
 
