@@ -78,17 +78,17 @@ def left_behind(data_dir: Path) -> list[str]:
 def image() -> str:
     """The image's name on this machine's engine; it takes minutes the first time. Raises Missing."""
     key = hashlib.sha256(repr((SUITE, PACKAGES, WHEELS, DOCKERFILE)).encode()).hexdigest()[:8]
-    name, saved = f"batchtrain-test/openmpi:{key}", CACHE / f"openmpi-{key}.tar"
+    name, saved = f"batchtrain-test/openmpi:{key}", CACHE / f"openmpi-and-base-{key}.tar"
     CACHE.mkdir(parents=True, exist_ok=True)
     with FileLock(CACHE / "image.lock"):
-        if docker("images", "--quiet", name):
+        if docker("images", "--quiet", name) and docker("images", "--quiet", f"{name}-base"):
             return name
         if saved.exists():
             docker("load", "--quiet", "--input", str(saved))
             return name
         _build(name)
         part = saved.with_suffix(".part")
-        docker("save", "--output", str(part), name)
+        docker("save", "--output", str(part), name, f"{name}-base")
         part.rename(saved)
     return name
 

@@ -31,6 +31,7 @@ def launch(options: Jax, command: str, shape: Shape) -> Launch:
         roles=(Role("worker", command),),
         options={},
         each=1,
+        waits=True,
         told=(*_TOLD, *pytorch.sockets(options.nodes, shape)),
     )
     return nodes.launch(framework, options.nodes, command, shape)

@@ -55,6 +55,7 @@ def launch(options: Mxnet, command: str, shape: Shape) -> Launch:
         each=1,
         told=(*_TOLD, *_chosen(placed, options)),
         nccl=False,
+        waits=True,
     )
     return nodes.launch(framework, placed, command, shape)
 

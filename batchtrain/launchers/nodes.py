@@ -61,6 +61,8 @@ class Framework(NamedTuple):
     """Its processes on several nodes exchange data through NCCL, where there are GPUs."""
     ucx: bool = False
     """They exchange data through UCX."""
+    waits: bool = False
+    """Its interpreter waits for all other processes when it ends, by an exception too."""
     threads: bool = True
     """Its processes are told how many threads to use; torchrun tells its own."""
 
@@ -70,6 +72,7 @@ def launch(framework: Framework, nodes: Nodes, command: str, shape: Shape) -> La
 
     Raises PlanError for a number of processes, or a port, that cannot be.
     """
+    framework = _ending(framework)
     each = processes(nodes, framework.each, shape.instances)
     here = environment.wanted((*_everywhere(framework, shape), *framework.defaults), nodes)
     fast = environment.wanted(_on_infiniband(framework, shape), nodes)
@@ -77,16 +80,34 @@ def launch(framework: Framework, nodes: Nodes, command: str, shape: Shape) -> La
     return Launch(
         coordination=steps.coordination(shape, nodes.coordination_command),
         application=_application(nodes, command, shape),
-        files=(steps.GANG, steps.SSH, steps.LAUNCH, _file(spec)),
+        files=(steps.GANG, steps.SSH, steps.LAUNCH, *((steps.ENDS,) if framework.waits else ()), _file(spec)),
         implicit=(
             *_implicit_processes(nodes, each),
             *environment.implicit(_told(framework, nodes)),
             *environment.implicit(here),
             *environment.implicit(fast),
+            *((_ENDS,) if framework.waits else ()),
             *_implicit_sshd(nodes, shape),
             *((steps.OWN_SSH,) if shape.instances > 1 else ()),
         ),
     )
+
+
+_RUNNER = '"$AZ_BATCH_TASK_SHARED_DIR/.batchtrain/ends.py"'
+_ENDS = Implicit(
+    "ends.py", "before the script", "a process that ends by an exception would wait for the others", "ends-at-once"
+)
+
+
+def _ending(framework: Framework) -> Framework:
+    """The framework with `ends.py` before the scripts of its ranks; without a place for it nothing waits for it."""
+    if not framework.waits:
+        return framework
+    roles = tuple(
+        role._replace(command=python.before_script(role.command, _RUNNER) or role.command) if role.ranked else role
+        for role in framework.roles
+    )
+    return framework._replace(roles=roles, waits=roles != framework.roles)
 
 
 def _told(framework: Framework, nodes: Nodes) -> tuple[Variable, ...]:

@@ -33,13 +33,23 @@ def with_mpi4py(command: str) -> Payload:
     if not words or not _is_python(words[0][0]):
         return Payload(command, note=_hidden_python(command))
     place = _script(words)
-    if place is None:
+    hooked = before_script(command, HOOK)
+    if place is None or hooked is None:
         return Payload(command, note=f"`-m mpi4py` has no place in `{command}`: {_CONSEQUENCE}")
-    word, end = words[place]
-    if word == "-m" and len(words) > place + 1 and words[place + 1][0].split(".")[0] == "mpi4py":
+    if words[place][0] == "-m" and len(words) > place + 1 and words[place + 1][0].split(".")[0] == "mpi4py":
         return Payload(command)
+    return Payload(hooked, interpreter=words[0][0])
+
+
+def before_script(command: str, text: str) -> str | None:
+    """The command with a text before its script, `-m` or `-c`, when it starts with Python and has a place for it."""
+    words = shell.first_words(command)
+    place = _script(words) if words and _is_python(words[0][0]) else None
+    if place is None:
+        return None
+    word, end = words[place]
     start = end - len(word)
-    return Payload(f"{command[:start]}{HOOK} {command[start:]}", interpreter=words[0][0])
+    return f"{command[:start]}{text} {command[start:]}"
 
 
 def interpreter(command: str) -> str:

@@ -154,6 +154,12 @@ _RULES = (
         "write `-m` and a module, or another interpreter option, in the command",
     ),
     ImplicitRule(
+        "ends-at-once",
+        "A Python program of MXNet or JAX runs under `ends.py`, so that an exception in one process ends it at once.",
+        "measured with MXNet 1.9.1 and JAX 0.10: their processes wait for all others when the interpreter ends",
+        "begin the command with another word than Python, such as `env python train.py`",
+    ),
+    ImplicitRule(
         "container-sshd",
         "A container starts its own ssh server on port 23 for the launch between nodes.",
         "Batch Shipyard's contract of multi-instance images; azure_batch: pool-scope user and inter-node pools",

@@ -14,6 +14,7 @@ RANK = File(".batchtrain/rank.sh", runtime.RANK, 0o755)
 SWEEP = File(".batchtrain/sweep.sh", runtime.SWEEP, 0o755)
 SSH = File(".batchtrain/bin/ssh", runtime.SSH, 0o755)
 LAUNCH = File(".batchtrain/launch.py", runtime.LAUNCH)
+ENDS = File(".batchtrain/ends.py", runtime.ENDS)
 
 OWN_SSH = Implicit("PATH", ".batchtrain/bin first", "ssh between the nodes takes the gang's port and keys", "gang-ssh")
 

@@ -1,8 +1,8 @@
 """What runs on a node: single files, read here once so that pure packages can carry them as values.
 
 Nothing here imports the rest of batchtrain; the files themselves need a POSIX shell (rank.sh, sweep.sh, ssh.sh) or
-bash 4.2 (gang.sh, docker.sh, engine.sh) and the usual small commands, and no Python but for launch.py (3.6 or later,
-standard library).
+bash 4.2 (gang.sh, docker.sh, engine.sh) and the usual small commands, and no Python but for launch.py and ends.py (3.6 or
+later, standard library).
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ SSH = _read("ssh.sh")
 """Stands before ssh on the primary's PATH, so that no unknown host key or port stops a launch."""
 LAUNCH = _read("launch.py")
 """The node launcher: the processes of a framework without MPI, on all nodes, from gang.json beside it."""
+ENDS = _read("ends.py")
+"""Runs a Python program whose interpreter would wait for the others before it ended by an exception."""
 DOCKER = _read("docker.sh")
 """Functions of the host's shell that run a task's container in the node's own Docker Engine."""
 ENGINE = _read("engine.sh")

@@ -939,6 +939,7 @@ DECIDED: dict[str, dict[str, Any]] = {
         **REGISTRY,
     },
     "mpi4py-abort": {f"{TASK}.command": "python train.py", **GANG},
+    "ends-at-once": {f"{TASK}.command": "python train.py", f"{TASK}.multi_instance": {"num_instances": 2, "jax": {}}},
     "openmpi-as-root": {**OPENMPI, **CONTAINER},
     "ranks-on-nodes": GANG,
     "primary-first": GANG,

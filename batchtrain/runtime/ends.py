@@ -1,0 +1,56 @@
+"""ends.py (-m MODULE | -c TEXT | FILE) [ARGUMENT]...: runs a program as Python does, but what it does not catch ends it.
+
+MXNet's workers and JAX's processes wait for all the others when their interpreter ends, by an exception too; so nobody
+would see that one has failed. Standard library, Python 3.6 or later.
+"""
+
+import os
+import runpy
+import sys
+import traceback
+
+
+def run(arguments):
+    kind, rest = (arguments[0], arguments[1:]) if arguments[0] in ("-m", "-c") else ("", arguments)
+    sys.argv[:] = ["-c"] + rest[1:] if kind == "-c" else rest
+    if kind == "-c":
+        sys.path[0] = ""
+        exec(compile(rest[0], "<string>", "exec"), sys.modules["__main__"].__dict__)
+    elif kind == "-m":
+        sys.path[0] = os.getcwd()
+        runpy.run_module(rest[0], run_name="__main__", alter_sys=True)
+    else:
+        sys.path[0] = os.path.dirname(os.path.abspath(rest[0]))
+        runpy.run_path(rest[0], run_name="__main__")
+
+
+def code_of(end):
+    if end.code is None or isinstance(end.code, int):
+        return end.code or 0
+    sys.stderr.write("{}\n".format(end.code))
+    return 1
+
+
+def leave(code):
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (OSError, ValueError):
+            pass
+    os._exit(code & 255)
+
+
+def main():
+    try:
+        run(sys.argv[1:])
+    except SystemExit as end:
+        code = code_of(end)
+        if code:
+            leave(code)
+    except BaseException:
+        traceback.print_exc()
+        leave(1)
+
+
+if __name__ == "__main__":
+    main()
