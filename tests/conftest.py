@@ -16,6 +16,7 @@ EARLY = ("docker", "framework")
 """Marks of tests that share what takes long to make, or need most of a machine."""
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """For `-n 2 --dist loadgroup`: a file's tests stay together, and so do all of an early mark, which come first."""
     if not hasattr(config, "workerinput"):
