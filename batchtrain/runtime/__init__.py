@@ -1,8 +1,8 @@
 """What runs on a node: single files, read here once so that pure packages can carry them as values.
 
 Nothing here imports the rest of batchtrain; the files themselves need a POSIX shell (rank.sh, sweep.sh, ssh.sh) or
-bash 4.2 (gang.sh, docker.sh, engine.sh) and the usual small commands, and no Python but for launch.py and ends.py (3.6 or
-later, standard library).
+bash 4.2 (gang.sh, docker.sh, engine.sh) and the usual small commands, and no Python but for launch.py and ends.py (3.6
+or later, standard library).
 """
 
 from __future__ import annotations

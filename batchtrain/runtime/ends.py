@@ -1,18 +1,19 @@
-"""ends.py (-m MODULE | -c TEXT | FILE) [ARGUMENT]...: runs a program as Python does, but what it does not catch ends it.
+"""ends.py (-m MODULE | -c TEXT | FILE) [ARGUMENT]...: runs a program as Python does; what it does not catch ends it.
 
 MXNet's workers and JAX's processes wait for all the others when their interpreter ends, by an exception too; so nobody
 would see that one has failed. Standard library, Python 3.6 or later.
 """
 
+import contextlib
 import os
 import runpy
 import sys
 import traceback
 
 
-def run(arguments):
+def run(arguments: "list[str]") -> None:
     kind, rest = (arguments[0], arguments[1:]) if arguments[0] in ("-m", "-c") else ("", arguments)
-    sys.argv[:] = ["-c"] + rest[1:] if kind == "-c" else rest
+    sys.argv[:] = ["-c", *rest[1:]] if kind == "-c" else rest
     if kind == "-c":
         sys.path[0] = ""
         exec(compile(rest[0], "<string>", "exec"), sys.modules["__main__"].__dict__)
@@ -24,30 +25,29 @@ def run(arguments):
         runpy.run_path(rest[0], run_name="__main__")
 
 
-def code_of(end):
+def code_of(end: SystemExit) -> int:
     if end.code is None or isinstance(end.code, int):
         return end.code or 0
     sys.stderr.write("{}\n".format(end.code))
     return 1
 
 
-def leave(code):
-    for stream in (sys.stdout, sys.stderr):
-        try:
-            stream.flush()
-        except (OSError, ValueError):
-            pass
+def leave(code: int) -> None:
+    with contextlib.suppress(OSError, ValueError):
+        sys.stdout.flush()
+    with contextlib.suppress(OSError, ValueError):
+        sys.stderr.flush()
     os._exit(code & 255)
 
 
-def main():
+def main() -> None:
     try:
         run(sys.argv[1:])
     except SystemExit as end:
         code = code_of(end)
         if code:
             leave(code)
-    except BaseException:
+    except BaseException:  # noqa: BLE001  # whatever it is, the others must not wait for it
         traceback.print_exc()
         leave(1)
 

@@ -29,7 +29,7 @@ SECONDS = 150
 """For one run on two busy cores; alone it takes a tenth. A machine with more to do than that gets longer."""
 GONE_SECONDS = 1.0
 """From the death of one rank to the end of the last."""
-TOLERANCE = 0.03
+TOLERANCE = 0.06
 """How much less than a mode's accuracy will do: a sum in another order, or workers at another pace."""
 
 ENVIRONMENTS: Mapping[str, str] = {
@@ -222,7 +222,7 @@ def check(mode: Mode, batchtrain: Any, prepared: Callable[[str], str]) -> None:
     results = trained(printed)
     assert [(one.rank, one.size) for one in results] == [(rank, mode.ranks) for rank in range(mode.ranks)], printed
     assert len({one.host for one in results}) == mode.hosts
-    assert min(one.accuracy for one in results) >= mode.accuracy - TOLERANCE
+    assert min(one.accuracy for one in results) >= max(0.9, mode.accuracy - TOLERANCE)
     assert mode.says in printed
     if mode.equal:
         assert len({one.weights for one in results}) == 1
