@@ -12,25 +12,6 @@ from tests import environments
 ROOT = environments.ROOT
 
 
-EARLY = ("docker", "framework")
-"""Marks of tests that share what takes long to make, or need most of a machine."""
-
-
-@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """For `-n 2 --dist loadgroup`: a file's tests stay together, and so do all of an early mark, which come first."""
-    if not hasattr(config, "workerinput"):
-        return
-    groups = {item: _group(item) for item in items}
-    for item, group in groups.items():
-        item.add_marker(pytest.mark.xdist_group(group))
-    items.sort(key=lambda item: EARLY.index(groups[item]) if groups[item] in EARLY else len(EARLY))
-
-
-def _group(item: pytest.Item) -> str:
-    return next((mark for mark in EARLY if item.get_closest_marker(mark)), item.path.name)
-
-
 @pytest.fixture(autouse=True)
 def _no_engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Only the tests of containers meet this machine's Docker Engine, if it has one."""

@@ -107,14 +107,10 @@ def _report(place: Path, files: Collection[str], found: Examined) -> None:
 def show_merged(directory: str | None, origin: bool, no_defaults: bool) -> None:
     """Print the configuration that all files and settings amount to; secrets are masked."""
     from batchtrain.cli.options import from_environment
-    from batchtrain.config import load
     from batchtrain.config import origin as origins
 
-    place, chosen = _place(directory), settings()
-    files = load.read(place, chosen.files)
-    found = load.examine(place, files, settings=chosen.values, ignore=chosen.ignore, catalog=_catalog(place))
-    if not found.valid:
-        raise ConfigError(found.problems)
+    chosen = settings()
+    found = chosen.examined(directory)
     view = origins.view(found, defaults=not no_defaults, environment=from_environment(chosen.values))
     if chosen.output in ("table", "yaml"):
         print(origins.as_yaml(view, origins=origin))

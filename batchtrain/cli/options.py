@@ -16,7 +16,7 @@ from batchtrain.errors import UsageError
 
 if TYPE_CHECKING:
     from batchtrain.client import Client
-    from batchtrain.config.load import Loaded
+    from batchtrain.config.load import Examined, Loaded
     from batchtrain.service.submit import Event
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -41,13 +41,20 @@ class Settings:
 
     def load(self, directory: str | None = None, *, needs: tuple[str, ...] = ()) -> Loaded:
         """The configuration of `directory`, else of --configdir, else of the working directory."""
-        from batchtrain.config.load import load
+        from batchtrain.config.load import Loaded
 
-        place = directory or self.configdir or "."
-        loaded = load(place, settings=self.values, needs=needs, ignore=self.ignore, files=self.files)
+        found = self.examined(directory, needs=needs)
+        loaded = Loaded(found.recipe, found.problems)
         for warning in loaded.warnings:
             say(str(warning))
         return loaded
+
+    def examined(self, directory: str | None = None, *, needs: tuple[str, ...] = ()) -> Examined:
+        """The same with where everything was read; its warnings are not said yet."""
+        from batchtrain.config import load
+
+        place = directory or self.configdir or "."
+        return load.examined(place, settings=self.values, needs=needs, ignore=self.ignore, files=self.files)
 
     def connect(self, loaded: Loaded | None = None, *, changes: str = "", ends_it: bool = False) -> Client:
         """A client for where to run; `changes` is what will be changed there, said first; `ends_it`: the caller stops

@@ -10,7 +10,7 @@ import click
 from batchtrain.cli.help import Command
 from batchtrain.cli.options import common, from_environment, say, settings
 from batchtrain.cli.output import show
-from batchtrain.errors import ConfigError, UsageError
+from batchtrain.errors import UsageError
 
 if TYPE_CHECKING:
     from batchtrain.config.load import Examined
@@ -71,24 +71,10 @@ def explain(path: str | None, directory: str | None) -> None:
 
 
 def _examined(directory: str | None) -> Examined:
-    from batchtrain.config import catalog_file, load
-
-    chosen = settings()
-    place = load.find(directory or chosen.configdir or ".", chosen.files)
-    files, catalog = load.read(place, chosen.files), catalog_file.load(place)
-    found = load.examine(place, files, settings=chosen.values, ignore=chosen.ignore, catalog=catalog)
-    if not found.valid:
-        raise ConfigError(found.problems)
-    recipe = found.recipe
-    if recipe.pool is None and not recipe.jobs:
-        raise UsageError(f"{recipe.directory} has neither a pool nor jobs to plan")
-    return found._replace(recipe=_with_warnings(recipe, found))
-
-
-def _with_warnings(recipe: Recipe, found: Examined) -> Recipe:
-    from msgspec.structs import replace
-
-    return replace(recipe, warnings=found.problems)
+    found = settings().examined(directory)
+    if found.recipe.pool is None and not found.recipe.jobs:
+        raise UsageError(f"{found.recipe.directory} has neither a pool nor jobs to plan")
+    return found
 
 
 def _planned(recipe: Recipe) -> Plan:

@@ -62,22 +62,6 @@ class _Pruned(NamedTuple):
     above: frozenset[_At]
 
 
-class _Top(NamedTuple):
-    """What is wrong with a top-level key of a file; the fields are those of a Flaw."""
-
-    path: _At
-    rule: str
-    message: str
-    at_key: bool = True
-    level: str = "error"
-    fix: str = ""
-    word: str = ""
-    known: tuple[str, ...] = ()
-    taken: tuple[str, ...] = ()
-    hidden: bool = False
-    file: str = ""
-
-
 class Examined(NamedTuple):
     """Everything there is to know of a directory's files, whether they are valid or not."""
 
@@ -106,12 +90,25 @@ def load(
     of the directory, by part (`jobs`: jobs-other.yaml).
     Raises ConfigError with all problems of all files, UsageError when there is nothing to read.
     """
-    place = find(directory, files or {})
+    found = examined(directory, settings=settings, needs=needs, ignore=ignore, files=files)
+    return Loaded(found.recipe, found.problems)
+
+
+def examined(
+    directory: str | Path,
+    *,
+    settings: Mapping[str, str] | None = None,
+    needs: Iterable[str] = (),
+    ignore: Iterable[str] = (),
+    files: Mapping[str, str] | None = None,
+) -> Examined:
+    """As `load`, with where everything was read."""
+    place = find(directory, files)
     catalog = catalog_file.load(place)
-    found = examine(place, read(place, files or {}), settings=settings, needs=needs, ignore=ignore, catalog=catalog)
+    found = examine(place, read(place, files), settings=settings, needs=needs, ignore=ignore, catalog=catalog)
     if not found.valid:
         raise ConfigError(found.problems)
-    return Loaded(msgspec.structs.replace(found.recipe, warnings=found.problems), found.problems)
+    return found._replace(recipe=msgspec.structs.replace(found.recipe, warnings=found.problems))
 
 
 def examine(
@@ -141,7 +138,7 @@ def examine(
         recipe = Recipe(
             directory=str(place),
             catalog=catalog or Catalog(),
-            **{_FIELDS[name]: value for name, value in values.items() if value is not None},
+            **{FIELDS[name]: value for name, value in values.items() if value is not None},
         )
         reading.check(recipe, reading.unknown(values))
         silent = _known_checks(ignore) | reading.silenced(recipe.settings.ignore_checks)
@@ -268,7 +265,7 @@ def _files(place: Path, names: Iterable[str]) -> Iterator[Path]:
                 raise UsageError(f"{file} {what}; {name}{suffix} is part of the configuration")
 
 
-_FIELDS = {
+FIELDS = {
     "credentials": "credentials",
     "batchtrain": "settings",
     "global_resources": "resources",
@@ -276,6 +273,7 @@ _FIELDS = {
     "pool_specification": "pool",
     "job_specifications": "jobs",
 }
+"""Top-level sections, and the attribute of a Recipe each one is."""
 
 
 # --- files to sections, and everything that is wrong with them -------------------------------------------------------
@@ -294,7 +292,7 @@ class Reading:
         self._pruned: dict[str, _Pruned] = {}  # by section
         self._told: list[Problem] = []
         self._flaws: list[Flaw] = []
-        self._top: list[_Top] = []
+        self._top: list[Flaw] = []  # about top-level keys, each with its file
 
     @property
     def flawed(self) -> bool:
@@ -326,24 +324,24 @@ class Reading:
     def _section(self, parsed: Document, key: str, data: Any) -> None:
         name = OLD_SECTIONS.get(key, key)
         if name in ELSEWHERE:
-            self._tell(parsed, _Top((key,), "elsewhere", ELSEWHERE[name], level="warning"))
+            self._tell(parsed, Flaw((key,), "elsewhere", ELSEWHERE[name], level="warning"))
         elif name not in schema.SECTIONS:
             known = (*schema.SECTIONS, *OLD_SECTIONS)
             hidden = _confidential(parsed) and not schema.nearest(key, known)[0]
             message = "this key is not known here" if hidden else f"`{schema.shortened(key)}` is not known here"
             taken = tuple(name for name in known if name in parsed.data)
             word = "" if hidden else key
-            top = _Top((key,), "unknown-key", message, word=word, known=known, taken=taken, hidden=hidden)
-            self._tell(parsed, top)
+            flaw = Flaw((key,), "unknown-key", message, word=word, known=known, taken=taken, hidden=hidden)
+            self._tell(parsed, flaw)
         elif name in self.sections:
             other = self.sections[name].document.file
-            self._tell(parsed, _Top((key,), "duplicate-key", f"`{key}` also stands in {other}"))
+            self._tell(parsed, Flaw((key,), "duplicate-key", f"`{key}` also stands in {other}"))
         else:
             self.sections[name] = Section(parsed, key, data)
             self._flaws.extend(schema.unknown_nulls(name, data, parsed.nulls))
 
-    def _tell(self, parsed: Document, top: _Top) -> None:
-        self._top.append(top._replace(file=parsed.file))
+    def _tell(self, parsed: Document, flaw: Flaw) -> None:
+        self._top.append(flaw._replace(file=parsed.file, at_key=True))
 
     # --- words of older files ---
 
@@ -473,7 +471,7 @@ class Reading:
         once = {problem._replace(path=""): problem for problem in reversed(found)}  # aliases lead to one place
         return tuple(sorted(once.values(), key=_order))
 
-    def _in_place(self, found: Iterable[Problem | Flaw | _Top]) -> Iterator[Problem]:
+    def _in_place(self, found: Iterable[Problem | Flaw]) -> Iterator[Problem]:
         """Problems with their places and lines; each file is looked through once."""
         by_file: dict[str, list[Any]] = {}
         for one in found:
@@ -490,14 +488,14 @@ class Reading:
                 problem = one if isinstance(one, Problem) else self._at(parsed, one, places)
                 yield self._veiled(parsed, problem, ruler, isinstance(one, Problem))
 
-    def _file_of(self, one: Problem | Flaw | _Top) -> str:
-        if not isinstance(one, Flaw):
+    def _file_of(self, one: Problem | Flaw) -> str:
+        if one.file or isinstance(one, Problem):
             return one.file
         section = self.sections.get(str(one.path[0])) if one.path and not self.setting(one.path) else None
         return section.document.file if section and section.document.readable else ""
 
-    def _path_of(self, one: Flaw | _Top) -> _At:
-        return self.written(one.path) if isinstance(one, Flaw) else one.path
+    def _path_of(self, flaw: Flaw) -> _At:
+        return flaw.path if flaw.file else self.written(flaw.path)
 
     def _unplaced(self, flaw: Flaw) -> Problem:
         told = _sentence(flaw, flaw.path)
@@ -512,7 +510,7 @@ class Reading:
         """The words a value was given in on the command line; empty when it was not."""
         return next((self.settings[path[:n]] for n in range(len(path), 0, -1) if path[:n] in self.settings), "")
 
-    def _at(self, parsed: Document, flaw: Flaw | _Top, places: Mapping[tuple[_At, bool], document.Place]) -> Problem:
+    def _at(self, parsed: Document, flaw: Flaw, places: Mapping[tuple[_At, bool], document.Place]) -> Problem:
         path = self._path_of(flaw)
         where = places[path, flaw.at_key]
         problem = _sentence(flaw, path)
@@ -565,8 +563,8 @@ def _confidential(parsed: Document) -> bool:
     return Path(parsed.file).stem == "credentials" or (isinstance(parsed.data, dict) and "credentials" in parsed.data)
 
 
-def _sentence(flaw: Flaw | _Top, path: _At) -> Problem:
-    hint, fix = schema.advice(flaw if isinstance(flaw, Flaw) else Flaw(*flaw[:-1]))
+def _sentence(flaw: Flaw, path: _At) -> Problem:
+    hint, fix = schema.advice(flaw)
     where = path[:-1] if flaw.hidden else path
     message = flaw.message if flaw.message.endswith((".", "?", "!")) else f"{flaw.message}."
     see = schema.anchor(flaw.path)

@@ -10,20 +10,11 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from batchtrain.config.load import Examined, Reading
+from batchtrain.config.load import FIELDS, Examined, Reading
 from batchtrain.config.types import SECRETS
 from batchtrain.config.veil import MASK, veiled_text
 
 At = tuple[str | int, ...]
-PARTS = {
-    "credentials": "credentials",
-    "batchtrain": "settings",
-    "global_resources": "resources",
-    "data_replication": "replication",
-    "pool_specification": "pool",
-    "job_specifications": "jobs",
-}
-"""Top-level sections, and the attribute of a Recipe each one is."""
 DEFAULT = "default"
 
 
@@ -40,7 +31,7 @@ def view(seen: Examined, *, defaults: bool = True, environment: Collection[str] 
     defaults: with the values nobody wrote. environment: settings that an environment variable gave, by their words.
     """
     leaves: dict[At, Any] = {}
-    for section, attribute in PARTS.items():
+    for section, attribute in FIELDS.items():
         value = getattr(seen.recipe, attribute)
         if value is not None and (defaults or section in seen.reading.sections):
             leaves.update(_leaves(msgspec.to_builtins(value), (section,)))

@@ -55,6 +55,8 @@ class Flaw(NamedTuple):
     """Names that stand beside it already, so that none of them can be what was meant."""
     hidden: bool = False
     """The last step of the path may be a secret."""
+    file: str = ""
+    """Of a top-level key, where it stands: `path` is then in the file's own words."""
 
 
 def flaws(section: str, data: Any) -> Iterator[Flaw]:

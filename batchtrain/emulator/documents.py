@@ -233,6 +233,12 @@ def _node_run(book: JobBook, spec: Document, run: NodeRun, url: str) -> Document
         return document
     if run.end:
         document["endTime"] = wire.timestamp(run.end)
+    return {**document, **_outcome(run)}
+
+
+def _outcome(run: NodeRun | Instance) -> Document:
+    """How something that is over ended."""
+    document: Document = {}
     if run.exit_code is not None:
         document["exitCode"] = run.exit_code
     if run.container is not None:
@@ -319,14 +325,7 @@ def _subtask(book: JobBook, task: Task, instance: Instance, base: str) -> Docume
         return document
     document["previousState"] = "running"
     document["endTime"] = wire.timestamp(instance.end or instance.phase_time)
-    if instance.exit_code is not None:
-        document["exitCode"] = instance.exit_code
-    if instance.container is not None:
-        document["containerInfo"] = instance.container
-    if instance.failure is not None:
-        document["failureInfo"] = instance.failure
-    document["result"] = "success" if instance.exit_code == 0 and instance.failure is None else "failure"
-    return document
+    return {**document, **_outcome(instance)}
 
 
 def _node_info(book: JobBook, task: Task, instance: Instance, base: str) -> Document:
