@@ -338,7 +338,7 @@ class Reading:
             self._tell(parsed, Flaw((key,), "duplicate-key", f"`{key}` also stands in {other}"))
         else:
             self.sections[name] = Section(parsed, key, data)
-            self._flaws.extend(schema.unknown_nulls(name, data, parsed.nulls))
+            self._flaws.extend(schema.without_values(name, data, parsed.nulls))
 
     def _tell(self, parsed: Document, flaw: Flaw) -> None:
         self._top.append(flaw._replace(file=parsed.file, at_key=True))

@@ -64,8 +64,8 @@ def flaws(section: str, data: Any) -> Iterator[Flaw]:
     return _Judge(section).judge(_plain(_shape(section)), data, (section,))
 
 
-def unknown_nulls(section: str, data: Any, nulls: Iterable[tuple[dict[str, Any], str]]) -> Iterator[Flaw]:
-    """Keys without a value, which are absent from the data, that no type knows."""
+def without_values(section: str, data: Any, nulls: Iterable[tuple[dict[str, Any], str]]) -> Iterator[Flaw]:
+    """What is to be said of keys without a value, which are absent from the data: unknown ones, and variables."""
     names: dict[int, list[str]] = {}
     for mapping, name in nulls:
         names.setdefault(id(mapping), []).append(name)
@@ -250,9 +250,13 @@ class _Judge:
                 yield Flaw(path, "missing", f"`{name}` is missing", at_key=True)
 
     def nulls(self, kind: Any, data: Any, path: Path, names: Mapping[int, list[str]]) -> Iterator[Flaw]:
-        """Unknown ones of the keys without a value; `names` has them by their mapping's identity."""
+        """Unknown ones of the keys without a value, and variables; `names` has them by their mapping's identity."""
         if not isinstance(data, (dict, list)):
             return
+        if path[-1] == "environment_variables":
+            for name in names.get(id(data), ()):
+                message = f"`{shortened(name)}` has no value, so it is not set. Write `''` for an empty one"
+                yield Flaw((*path, name), "variable-unset", message, at_key=True, level="warning")
         known = fields_of(kind)
         for name in names.get(id(data), ()) if known else ():
             if name not in known and not any(rule.path[-1] == name for rule in types.RENAMED):

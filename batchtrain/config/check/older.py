@@ -211,6 +211,7 @@ RULES = (
     Rule("copy-to-nodes", WARNING, GLOBAL, "Files reach the nodes through storage.", _SHIPYARD, _copies),
     Rule("renamed", WARNING, EVERYTHING, "A property has today's name.", _LOADER),
     Rule("elsewhere", WARNING, (), "A file or section is part of the language.", _LOADER),
+    Rule("variable-unset", WARNING, (*READS, *JOBS), "An environment variable has a value.", _LOADER),
     Rule("placeholder", WARNING, CREDENTIALS, "The credentials are filled in.", _LOADER),
     Rule("source-missing", ERROR, JOBS, "A task's source is a directory.", _LOADER),
     Rule("source-reserved", ERROR, JOBS, "A task's source has no file where the task has its own.", _LOADER),

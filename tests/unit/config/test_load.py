@@ -212,6 +212,13 @@ def test_a_misspelt_key_without_a_value_is_found_too(tmp_path: Path) -> None:
     assert problems(write(tmp_path, pool=POOL, jobs=jobs)) == [("unknown-key", "jobs.yaml", 7, 7)]
 
 
+def test_a_variable_without_a_value_is_not_lost_in_silence(tmp_path: Path) -> None:
+    jobs = JOBS.replace("- id: j\n", "- id: j\n  environment_variables:\n    SET: 1\n    UNSET:\n    EMPTY: ''\n")
+    loaded = load(write(tmp_path, pool=POOL, jobs=jobs))
+    assert ("variable-unset", 5, 5) in [(one.rule, one.line, one.column) for one in loaded.warnings]
+    assert loaded.recipe.jobs[0].environment_variables == {"SET": "1", "EMPTY": ""}
+
+
 def test_a_known_key_without_a_value_is_absent(tmp_path: Path) -> None:
     jobs = JOBS.replace("      num_instances: 2", "      num_instances: 2\n      coordination_command:")
     pool = POOL + "  max_tasks_per_node: null\n"
