@@ -1,7 +1,8 @@
 """Print our launch of a framework beside a bare one: `python tests/bench/frameworks.py [--turns N]`. Not a test.
 
-The same program on the same two emulated nodes, two processes each, in turns: once as batchtrain launches it, once as
-a person would by hand (each process with its variables, over ssh on the second node; CNTK by `mpirun`). `first step` is
+The same program on the same two emulated nodes, as many processes as the machine has cores (at least one a node: with
+more, chance says which of them wait), in turns: once as batchtrain launches it, once as a person would by hand (each
+process with its variables, over ssh on the second node; CNTK by `mpirun`). `first step` is
 the time from the start on the primary to the end of rank 0's first step, held to the bare one and half a second;
 `steps` are those a second after it, held to 0.98 of the bare ones. A ratio is ours to bare, and medians are shown.
 """
@@ -32,7 +33,12 @@ SECONDS = 240
 """For one launch; then something hangs."""
 MORE_SECONDS = 0.5
 SLOWER = 0.98
-STEPS = 400
+STEPS = 2000
+EACH = max(1, (os.cpu_count() or 1) // 2)
+"""Processes of a node."""
+ALL = 2 * EACH
+ENVIRONMENT = {"OMP_NUM_THREADS": "1"}
+"""Of both launches: an emulated node has all the machine's cores, and would give its processes as many threads."""
 
 TIMED = f"""
 import sys, time
@@ -59,6 +65,7 @@ def step():
     learner.step()
 run(dist.get_rank(), step)
 dist.destroy_process_group()
+time.sleep(0.05)  # threads of gloo may abort the end of Python otherwise
 """
 MXNET = """
 import os, mxnet as mx
@@ -85,28 +92,31 @@ Communicator.finalize()
 
 PROGRAM = "$AZ_BATCH_TASK_SHARED_DIR/program.py"
 COMMAND = f"python -u {PROGRAM}"
-BARE = """\
+BARE = (
+    f"EACH={EACH}\n"
+    + """\
 first=${AZ_BATCH_MASTER_NODE%%:*}
 for host in ${AZ_BATCH_HOST_LIST//,/ }; do [ "$host" = "$first" ] || second=$host; done
-export OMP_NUM_THREADS=1
 here() { env "$@" python -u $AZ_BATCH_TASK_SHARED_DIR/program.py & }
 there() {
-  ssh "$second" "env PATH=$PATH OMP_NUM_THREADS=1 $* python -u $AZ_BATCH_TASK_SHARED_DIR/program.py" </dev/null &
+  own="PATH=$PATH OMP_NUM_THREADS=$OMP_NUM_THREADS $*"
+  ssh "$second" "env $own python -u $AZ_BATCH_TASK_SHARED_DIR/program.py" </dev/null &
 }
 """
+)
 """How a person starts a process on this node, and on the other."""
 TORCH_BARE = """
-for rank in 0 1; do
-  meet="MASTER_ADDR=$first MASTER_PORT=29411 WORLD_SIZE=4 GLOO_SOCKET_IFNAME=lo"
+for rank in $(seq 0 $((EACH - 1))); do
+  meet="MASTER_ADDR=$first MASTER_PORT=29411 WORLD_SIZE=$((2 * EACH)) GLOO_SOCKET_IFNAME=lo"
   here $meet RANK=$rank LOCAL_RANK=$rank
-  there $meet RANK=$((rank + 2)) LOCAL_RANK=$rank
+  there $meet RANK=$((rank + EACH)) LOCAL_RANK=$rank
 done
 wait
 """
 MXNET_BARE = """
-meet="DMLC_PS_ROOT_URI=$first DMLC_PS_ROOT_PORT=29412 DMLC_NUM_SERVER=2 DMLC_NUM_WORKER=4"
+meet="DMLC_PS_ROOT_URI=$first DMLC_PS_ROOT_PORT=29412 DMLC_NUM_SERVER=2 DMLC_NUM_WORKER=$((2 * EACH))"
 here $meet DMLC_ROLE=scheduler DMLC_NODE_HOST=$first
-for role in server worker worker; do
+for role in server $(yes worker | head -n $EACH); do
   here $meet DMLC_ROLE=$role DMLC_NODE_HOST=$first
   there $meet DMLC_ROLE=$role DMLC_NODE_HOST=$second
 done
@@ -117,8 +127,9 @@ CNTK_PREFIX = (
 )
 CNTK_BARE = f"""
 {CNTK_PREFIX}
-mpirun --prefix $OPAL_PREFIX --allow-run-as-root --oversubscribe -host $AZ_BATCH_HOST_LIST -np 4 --map-by ppr:2:node \
-  -x PATH -x OPAL_PREFIX -x LD_LIBRARY_PATH -x OMP_NUM_THREADS -x AZ_BATCH_TASK_SHARED_DIR python -u {PROGRAM}
+mpirun --prefix $OPAL_PREFIX --allow-run-as-root --oversubscribe -host $AZ_BATCH_HOST_LIST -np {ALL} \
+  --map-by ppr:{EACH}:node -x PATH -x OPAL_PREFIX -x LD_LIBRARY_PATH -x OMP_NUM_THREADS \
+  -x AZ_BATCH_TASK_SHARED_DIR python -u {PROGRAM}
 """
 
 
@@ -132,14 +143,16 @@ class Case(NamedTuple):
 
 
 CASES: Mapping[str, Case] = {
-    "PyTorch DDP": Case("torch", TORCH, pytorch.launch(PyTorch(Nodes(processes=4)), COMMAND, TWO), TORCH_BARE),
+    "PyTorch DDP": Case(
+        "torch", TORCH, pytorch.launch(PyTorch(Nodes(processes=ALL, interface="lo")), COMMAND, TWO), TORCH_BARE
+    ),
     "MXNet dist_sync": Case(
-        "mxnet", MXNET, mxnet.launch(Mxnet(Nodes(processes=4), servers=2), COMMAND, TWO), MXNET_BARE
+        "mxnet", MXNET, mxnet.launch(Mxnet(Nodes(processes=ALL), servers=2), COMMAND, TWO), MXNET_BARE
     ),
     "CNTK over Open MPI": Case(
         "cntk",
         CNTK,
-        mpi.launch(Mpi("openmpi", processes_per_node=2, pre_execution_command=CNTK_PREFIX), COMMAND, TWO),
+        mpi.launch(Mpi("openmpi", processes_per_node=EACH, pre_execution_command=CNTK_PREFIX), COMMAND, TWO),
         CNTK_BARE,
     ),
 }
@@ -178,7 +191,7 @@ def in_turn(gang: Gang, case: Case) -> tuple[Measured, Measured]:
 
 
 def measure(gang: Gang, launch: Launch) -> Measured:
-    done = gang._loop.run_until_complete(asyncio.wait_for(gang.run(launch, {}), SECONDS))
+    done = gang._loop.run_until_complete(asyncio.wait_for(gang.run(launch, ENVIRONMENT), SECONDS))
     said = re.search(r"first=(\S+) rate=(\S+)", done.stdout)
     if done.code != 0 or said is None:
         sys.exit(f"exit code {done.code}\n{done.stdout}\n{done.stderr}")

@@ -54,6 +54,53 @@ def test_a_script_sees_what_python_shows_it(tmp_path: Path) -> None:
     assert run(str(script), "--lr", "1").stdout == f"__main__ {script} {[str(script), '--lr', '1']} beside\n"
 
 
+def settled(text: str, tmp_path: Path) -> subprocess.CompletedProcess[str]:
+    """A program that has loaded something with the name of PyTorch's module."""
+    (tmp_path / "torch").mkdir()
+    (tmp_path / "torch" / "__init__.py").touch()
+    (tmp_path / "torch" / "distributed.py").touch()
+    script = tmp_path / "train.py"
+    script.write_text(f"import torch.distributed\n{text}\n", encoding="utf-8")
+    return run("--settle", str(script), "--lr", "1")
+
+
+def test_threads_get_time_between_a_program_and_the_end_of_its_interpreter(tmp_path: Path) -> None:
+    late = """
+import atexit, threading, time
+def let_go():
+    ended.wait()
+    time.sleep(0.01)
+    print("let go", flush=True)
+ended = threading.Event()
+atexit.register(ended.set)
+threading.Thread(target=let_go, daemon=True).start()
+"""
+    done = settled(late, tmp_path)
+    assert (done.returncode, done.stdout) == (0, "let go\n")
+
+
+def test_what_a_program_leaves_in_circles_is_gone_before_its_interpreter(tmp_path: Path) -> None:
+    circle = """
+import atexit, sys
+class Model:
+    def __init__(self):
+        self.own = self
+    def __del__(self):
+        print("gone before the end:", not sys.is_finalizing())
+Model()
+"""
+    assert settled(circle, tmp_path).stdout == "gone before the end: True\n"
+
+
+@pytest.mark.parametrize(
+    ("fails", "code", "said"), [("1 / 0", 1, "ZeroDivisionError"), ("raise SystemExit(7)", 7, "")]
+)
+def test_a_settled_program_ends_as_ever(fails: str, code: int, said: str, tmp_path: Path) -> None:
+    done = settled(f"import atexit, sys\natexit.register(print, sys.argv[1:])\n{fails}", tmp_path)
+    assert (done.returncode, done.stdout) == (code, "['--lr', '1']\n")
+    assert said in done.stderr
+
+
 def test_a_module_sees_what_python_shows_it(tmp_path: Path) -> None:
     (tmp_path / "training.py").write_text("import sys\nprint(__name__, sys.argv[1:])\n", encoding="utf-8")
     assert run("-m", "training", "a", cwd=tmp_path).stdout == "__main__ ['a']\n"

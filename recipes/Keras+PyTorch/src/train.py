@@ -12,6 +12,7 @@ What it prints (the words are stable, so that a program may read them):
 from __future__ import annotations
 
 import argparse
+import gc
 import hashlib
 import os
 import socket
@@ -44,6 +45,7 @@ def main() -> None:
         train(options.epochs)
     finally:
         dist.destroy_process_group()
+        gc.collect()  # the model goes while Python can still let it go: gloo's threads abort Python's end otherwise
 
 
 def train(epochs: int) -> None:

@@ -18,6 +18,7 @@ What it prints (the words are stable, so that a program may read them):
 from __future__ import annotations
 
 import argparse
+import gc
 import hashlib
 import os
 import socket
@@ -47,6 +48,7 @@ def main() -> None:
     finally:
         if dist.is_initialized():
             dist.destroy_process_group()
+        gc.collect()  # the model goes while Python can still let it go: gloo's threads abort Python's end otherwise
 
 
 def choose_device() -> torch.device:
