@@ -32,6 +32,8 @@ class Apptainer(NamedTuple):
     """Directories inside that are writable and end with the task."""
     options: tuple[str, ...] = ()
     """A person's own, as they were written."""
+    descriptions: str = ""
+    """A folder of the node that is bound where it is there (NCCL's description of the GPUs); empty for none."""
 
 
 def script(options: Apptainer) -> File:
@@ -47,6 +49,7 @@ def script(options: Apptainer) -> File:
             "}",
         ),
         _image(options.image),
+        _described(options.descriptions),
         "exec " + shell.continued(*_line(options)),
     )
     return File(NAME, text.encode(), 0o755)
@@ -69,12 +72,19 @@ def _image(image: str) -> str:
     )
 
 
+def _described(folder: str) -> str:
+    if not folder:
+        return ""
+    return shell.block("NCCL's description of the GPUs:", f"described=; [ ! -d {folder} ] || described={folder}")
+
+
 def _line(options: Apptainer) -> tuple[str, ...]:
     return (
         f'"$runtime" {options.verb}',
         '--bind "$AZ_BATCH_NODE_ROOT_DIR"',
         options.gpus,
         *(f"--bind {path_word(bind)}" for bind in options.binds),
+        '${described:+--bind "$described:$described:ro"}' if options.descriptions else "",
         *(f"--scratch {path_word(directory)}" for directory in options.scratch),
         " ".join(options.options),
         '"$image" "$@"',

@@ -14,6 +14,13 @@ from batchtrain.launchers.types import DeepSpeed, Launch, Shape
 _RULE = "framework-environment"
 _ACCELERATOR = Variable("DS_ACCELERATOR", "cpu on nodes without GPUs", "DeepSpeed may guess otherwise", _RULE)
 
+_PLACES = Variable(
+    "LOCAL_SIZE, CROSS_RANK, CROSS_SIZE",
+    "of the node; of the same local rank",
+    "as its MPI discovery calls them",
+    _RULE,
+)
+
 
 def launch(options: DeepSpeed, command: str, shape: Shape) -> Launch:
     """The launch with a `deepspeed` block."""
@@ -27,8 +34,11 @@ def launch(options: DeepSpeed, command: str, shape: Shape) -> Launch:
         told=(
             *pytorch.MEETING,
             *pytorch.sockets(options.nodes, shape),
+            _PLACES,
             pytorch.BACKEND,
+            pytorch.CPU,
             chosen if said else _ACCELERATOR,
         ),
+        settles=pytorch.may_be_gloo(options.backend),
     )
     return nodes.launch(framework, options.nodes, command, shape)

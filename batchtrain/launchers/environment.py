@@ -40,6 +40,8 @@ UNBUFFERED = Variable(
 )
 
 TOPOLOGY = "/opt/microsoft/{}/topo.xml"
+TOPOLOGY_FOLDER = "/opt/microsoft"
+"""What a container must see for it: the file is a link to one above its folder (azhpc-images: customizations)."""
 TOPOLOGIES = {
     "NDv2": "ndv2",
     "ND A100 v4": "ndv4",
@@ -49,7 +51,7 @@ TOPOLOGIES = {
 }
 """Families whose GPUs and cards are described to NCCL in a file of the HPC images, which a virtual machine hides."""
 RELAXED_ORDERING = frozenset({"ND A100 v4", "NDm A100 v4", "ND H100 v5", "ND H200 v5"})
-OWN_AFFINITY = frozenset({"ND A100 v4", "NDm A100 v4"})
+OWN_AFFINITY = frozenset({"NDv2", *RELAXED_ORDERING})
 
 
 def everywhere(shape: Shape) -> tuple[Variable, ...]:
@@ -86,7 +88,7 @@ def on_infiniband(shape: Shape) -> tuple[Variable, ...]:
 
 
 def topology(shape: Shape) -> Variable | None:
-    """The description of the node's GPUs and cards, which a container sees only where its folder is mounted."""
+    """The description of the node's GPUs and cards, which a container sees only where TOPOLOGY_FOLDER is mounted."""
     return next((one for one in on_infiniband(shape) if one.rule == "nccl-topology"), None)
 
 
@@ -102,6 +104,29 @@ def of_ucx(shape: Shape) -> tuple[Variable, ...]:
     )
 
 
+NOTES = ("NCCL_DEBUG", "NCCL_DEBUG_SUBSYS", "NCCL_DEBUG_FILE")
+IN_RANKS = "$AZ_BATCH_TASK_SHARED_DIR/.batchtrain/ranks/nccl.%h.%p.txt"
+"""Where an MPI's ranks note what NCCL says; the same path on every node."""
+
+
+def of_transport(shape: Shape, nodes: Nodes, text: str, file: str = AUTO) -> tuple[Variable, ...]:
+    """What NCCL is told so that its network is known after the run.
+
+    Nothing where the person says any of it by a variable, by `leave_unset`, or in their own text (commands, options):
+    what NCCL says would then end in our file. file: its path, where the node launcher does not find it.
+    """
+    if not on_infiniband(shape) or "NCCL_DEBUG" in text or {*NOTES} & {*nodes.own, *nodes.leave_unset}:
+        return ()
+    because = "where a port is active, the launcher says after the run which network NCCL took"
+    kept = "what it says of that, and its warnings, are kept on each node and do not flood the output"
+    rule = "nccl-transport"
+    return (
+        Variable("NCCL_DEBUG", "INFO", because, rule),
+        Variable("NCCL_DEBUG_SUBSYS", "INIT,NET", "of all that NCCL would say, its network alone", rule),
+        Variable("NCCL_DEBUG_FILE", file, kept, rule),
+    )
+
+
 def wanted(variables: Iterable[Variable], nodes: Nodes) -> tuple[Variable, ...]:
     """Those that the person neither sets nor wants left alone."""
     return tuple(one for one in variables if one.name not in nodes.own and one.name not in nodes.leave_unset)
@@ -114,25 +139,47 @@ def values(variables: Iterable[Variable]) -> dict[str, str]:
 
 def implicit(variables: Iterable[Variable]) -> tuple[Implicit, ...]:
     """The same, as decisions of the plan."""
-    return tuple(Implicit(*one)._replace(value=FOUND if one.value == AUTO else one.value) for one in variables)
+    return tuple(Implicit(*one)._replace(value=_SHOWN.get(one.value, one.value)) for one in variables)
 
 
 def of_ranks(shape: Shape, own: frozenset[str]) -> tuple[Variable, ...]:
-    """What an MPI's ranks are told of NCCL: of a program that nobody knows, so only of GPUs on InfiniBand, and only
-    what needs no look at each node."""
-    known = (one._replace(value="eth0") if one.name == "NCCL_SOCKET_IFNAME" else one for one in on_infiniband(shape))
-    return wanted((one for one in known if one.value != AUTO), Nodes(own=own))
+    """What an MPI's ranks are told of NCCL: of a program that nobody knows, so only of GPUs on InfiniBand. The primary
+    finds it, and its MPI brings it to the nodes beside it, which are of the same size."""
+    known = (one._replace(value=_ON_THE_PRIMARY.get(one.name, one.value)) for one in on_infiniband(shape))
+    return wanted(known, Nodes(own=own))
+
+
+CARDS = "=$bt_ports"
+_SHOWN = {AUTO: FOUND, CARDS: "the ports of the primary, `=` before them"}
+_ON_THE_PRIMARY = {"NCCL_SOCKET_IFNAME": "eth0", "NCCL_IB_HCA": CARDS}
 
 
 def block(variables: tuple[Variable, ...]) -> str:
     """The same as lines of a launch text, decided by the node itself."""
     if not variables:
         return ""
-    plain = " ".join(f"{one.name}={shell.word(one.value)}" for one in variables if not one.file)
+    plain = " ".join(f"{one.name}={_word(one.value)}" for one in variables if not one.file)
     return shell.block(
         "NCCL on InfiniBand; variables that are set already keep their value:",
         "if [ -e /dev/infiniband ]; then",
+        "  bt_find_ports" if any(one.value == CARDS for one in variables) else "",
         f"  bt_default {plain}" if plain else "",
         *(f"  [ ! -r {one.value} ] || bt_default {one.name}={one.value}" for one in variables if one.file),
         "fi",
+    )
+
+
+def _word(value: str) -> str:
+    return f'"{value}"' if value == CARDS else shell.word(value)
+
+
+def notes(variables: tuple[Variable, ...]) -> str:
+    """What `of_transport` found as lines of a launch text."""
+    if not variables:
+        return ""
+    said = "".join(f"${{{name}-}}" for name in NOTES)
+    return shell.block(
+        "NCCL notes which network it takes; not where any of these is set already:",
+        f'[ ! -e /dev/infiniband ] || [ -n "{said}" ] ||',
+        "  bt_default " + " ".join(f'{one.name}="{one.value}"' for one in variables),
     )

@@ -46,9 +46,9 @@ _DAPL = Settings(
 )
 
 TABLE: dict[tuple[str, Fabric], Settings] = {
-    ("intelmpi", Fabric.SR_IOV): Settings(
-        environment=("I_MPI_FALLBACK=0", _MANPATH, "I_MPI_FABRICS=shm:ofi", "FI_PROVIDER=mlx"), device=True
-    ),
+    # I_MPI_FALLBACK went in 2019, before the provider mlx came, which fails by itself where it cannot be; a newer Intel
+    # MPI warns of it on every start.
+    ("intelmpi", Fabric.SR_IOV): Settings(environment=("I_MPI_FABRICS=shm:ofi", "FI_PROVIDER=mlx"), device=True),
     ("intelmpi-ofa", Fabric.SR_IOV): Settings(
         environment=("I_MPI_FALLBACK=0", _MANPATH, "I_MPI_FABRICS=shm:ofa", "FI_PROVIDER=mlx"),
         device=True,
@@ -70,20 +70,6 @@ TABLE: dict[tuple[str, Fabric], Settings] = {
 """What is not here needs nothing: that MPI finds plain Ethernet by itself, and Network Direct not at all."""
 
 _NAMES = {Fabric.SR_IOV: "InfiniBand (SR-IOV)", Fabric.NETWORK_DIRECT: "InfiniBand (Network Direct)"}
-
-_PORTS = """\
-  bt_ports= bt_pkey=
-  for bt_port in /sys/class/infiniband/*/ports/*; do
-    grep -qs InfiniBand "$bt_port/link_layer" && grep -qs ACTIVE "$bt_port/state" || continue
-    bt_device=${bt_port#/sys/class/infiniband/}
-    bt_ports+=${bt_ports:+,}${bt_device%%/*}:${bt_port##*/}
-    # The partition key: not the default one (0x7fff); its top bit only says "full member".
-    for bt_key in "$bt_port"/pkeys/[01]; do
-      bt_key=$(($(cat "$bt_key") & 0x7fff))
-      [ "$bt_key" -eq 0 ] || [ "$bt_key" -eq 32767 ] || printf -v bt_pkey 0x%04x "$bt_key"
-    done
-  done
-  [ -n "$bt_ports" ] || bt_stop 1 'no InfiniBand port of this node is active (/sys/class/infiniband)'"""
 
 
 def prologue(options: Mpi, fabric: Fabric) -> str:
@@ -111,6 +97,11 @@ def on_line(options: Mpi, fabric: Fabric) -> str:
     return '"${bt_fabric[@]}"' if _wanted(options, settings) else ""
 
 
+def needs_device(options: Mpi, fabric: Fabric) -> bool:
+    """Whether the dialect is told to use InfiniBand."""
+    return TABLE.get((options.runtime, fabric), Settings()).device
+
+
 def implicit(options: Mpi, fabric: Fabric) -> tuple[Implicit, ...]:
     """What the dialect is told without the person having asked."""
     settings = TABLE.get((options.runtime, fabric), Settings())
@@ -135,7 +126,7 @@ def _rdma(options: Mpi, fabric: Fabric, settings: Settings) -> str:
         f"Fabric: {name}; variables that are set already keep their value:",
         "bt_fabric=()" if wanted else "",
         "if [ -e /dev/infiniband ]; then",
-        _PORTS if settings.port else "",
+        "  bt_find_ports" if settings.port else "",
         f"  bt_default {' '.join(settings.environment)}" if settings.environment else "",
         f"  bt_fabric=({' '.join(wanted)})" if wanted else "",
         "elif bt_emulated; then",

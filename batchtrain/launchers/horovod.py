@@ -20,6 +20,7 @@ _TOLD = (
     Variable("HOROVOD_LOCAL_RANK, HOROVOD_LOCAL_SIZE", "of the node", "the GPU the program takes", _RULE),
     Variable("HOROVOD_CROSS_RANK, HOROVOD_CROSS_SIZE", "the same local rank of all nodes",
              "hierarchical operations go between them", _RULE),
+    Variable("HOROVOD_GLOO_IFACE", pytorch.INTERFACE, "gloo would take the one the host name leads to", _RULE),
     Variable("HOROVOD_HOSTNAME", "the node's address", "processes of one node share memory", _RULE),
 )  # fmt: skip
 _OVER_MPI = {"HOROVOD_CONTROLLER": "mpi", "HOROVOD_CPU_OPERATIONS": "mpi"}
@@ -53,8 +54,10 @@ def _over_mpi(options: Horovod, command: str, shape: Shape) -> Launch:
             processes_per_node=nodes.processes(own, nodes.AUTO, shape.instances),
             pre_execution_command=own.pre_execution_command,
             coordination_command=own.coordination_command,
+            preflight=own.preflight,
             inside=own.inside,
-            own=own.own,
+            own=own.own | frozenset(own.leave_unset),
+            misses_mpi4py=False,
             environment=tuple(f"{name}={value}" for name, value in _OVER_MPI.items() if name not in own.leave_unset),
         ),
         command,

@@ -18,6 +18,7 @@ _TOLD = (
              "for programs that pass them on", _RULE),
     Variable("OMPI_COMM_WORLD_RANK, OMPI_COMM_WORLD_SIZE, OMPI_COMM_WORLD_LOCAL_RANK", "the same",
              "JAX reads number and count only as Open MPI says them", _RULE),
+    Variable("OMPI_MCA_orte_hnp_uri", "the coordinator's address", "JAX takes it for a sign of Open MPI", _RULE),
     Variable("JAX_LOCAL_DEVICE_IDS", "the process's own GPUs", "a process takes no other's", _RULE),
     Variable("JAX_CPU_COLLECTIVES_IMPLEMENTATION", "gloo on nodes without GPUs",
              "without it processes on CPUs cannot exchange data", _RULE),

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from batchtrain.errors import PlanError
-from batchtrain.launchers import cntk, environment, fabric, python, shell, steps
-from batchtrain.launchers.types import Implicit, Launch, Mpi, Shape
+from batchtrain.launchers import cntk, environment, fabric, preflight, python, shell, steps
+from batchtrain.launchers.types import File, Implicit, Launch, Mpi, Nodes, Shape
 
 RANK = 'sh "$AZ_BATCH_TASK_SHARED_DIR/.batchtrain/rank.sh"'
 
@@ -60,13 +60,41 @@ def launch(options: Mpi, command: str, shape: Shape) -> Launch:
     if options.runtime not in DIALECTS:
         raise PlanError(f"mpi.runtime `{options.runtime}` is none of {', '.join(DIALECTS)}")
     ranks = ranks_of(options, shape.instances)
-    payload = _inside(options, python.with_mpi4py(command))
+    payload = _inside(options, _payload(options, command))
     return Launch(
         coordination=steps.coordination(shape, options.coordination_command),
         application=_application(options, payload, ranks, shape),
-        files=(steps.GANG, steps.RANK, steps.SWEEP, steps.SSH),
+        files=_files(options, payload, shape),
         implicit=_implicit(options, payload, ranks, shape),
     )
+
+
+def _payload(options: Mpi, command: str) -> python.Payload:
+    if options.cntk:
+        return python.Payload(command, python.interpreter(command))
+    payload = python.with_mpi4py(command)
+    return payload if options.misses_mpi4py else payload._replace(note="")
+
+
+def _files(options: Mpi, payload: python.Payload, shape: Shape) -> tuple[File, ...]:
+    looked = (steps.PREFLIGHT,) if options.preflight else ()
+    noted = (steps.VERDICT,) if _noted(options, payload, shape) else ()
+    return (steps.GANG, steps.RANK, steps.SWEEP, steps.SSH, *looked, *noted)
+
+
+def _noted(options: Mpi, payload: python.Payload, shape: Shape) -> tuple[environment.Variable, ...]:
+    text = " ".join((*options.options, *options.environment, options.pre_execution_command or "", payload.text))
+    return environment.of_transport(shape, Nodes(own=options.own), text, environment.IN_RANKS)
+
+
+def _preflight(options: Mpi, shape: Shape) -> tuple[str, ...]:
+    if not options.preflight:
+        return ()
+    port = steps.port_of(shape, options.coordination_command)
+    fast = fabric.needs_device(options, shape.fabric)
+    memlock = fast or bool(environment.on_infiniband(shape))
+    each = 1 if options.processes_per_node is None and not _places_ranks(options) else options.processes_per_node
+    return preflight.expected(shape, each, port, infiniband=fast, memlock=memlock)
 
 
 def _inside(options: Mpi, payload: python.Payload) -> python.Payload:
@@ -125,14 +153,15 @@ def _application(options: Mpi, payload: python.Payload, ranks: Ranks, shape: Sha
         ),
         fabric.prologue(options, shape.fabric),
         environment.block(environment.of_ranks(shape, options.own)),
+        environment.notes(_noted(options, payload, shape)),
         _environment(options),
         _abort(options),
         steps.pre_execution(options.pre_execution_command),
         fabric.check(options, shape.fabric),
         cntk.check(options, payload) if options.cntk else "",
-        ranks.step,
         _hosts(options, shape),
-        _mpi4py(payload),
+        ranks.step,
+        _mpi4py(options, payload),
         "" if DIALECTS[options.runtime].carries_environment else _openmpi(options),
         _line(options, payload, ranks, shape),
     )
@@ -163,18 +192,19 @@ def _abort(options: Mpi) -> str:
 def _hosts(options: Mpi, shape: Shape) -> str:
     port = f" {steps.SSHD_PORT}" if shape.container and not options.coordination_command else ""
     return shell.block(
-        "The hosts, this one first (rank 0 belongs where the task's files are taken from); each must answer ssh:",
+        "The hosts, this one first (rank 0 belongs where the task's files are taken from); each must answer ssh"
+        + (", and be as is said here:" if options.preflight else ":"),
         f"bt_order_hosts {shape.instances}",
         f"bt_use_ssh{port}",
-        "bt_wait_for_hosts",
+        " ".join(("bt_wait_for_hosts", *_preflight(options, shape))),
     )
 
 
-def _mpi4py(payload: python.Payload) -> str:
-    if payload.interpreter:
+def _mpi4py(options: Mpi, payload: python.Payload) -> str:
+    if payload.hooked:
         return shell.block(
             "With mpi4py, a rank that ends by an exception aborts the others instead of waiting for them for ever:",
-            f"bt_find_mpi4py {payload.interpreter}",
+            f"bt_find_mpi4py {payload.interpreter}{'' if options.misses_mpi4py else ' 2>/dev/null'}",
         )
     if payload.note:
         return shell.block("Python without `-m mpi4py`:", f"bt_say {shell.word(payload.note)}")
@@ -210,6 +240,7 @@ def _line(options: Mpi, payload: python.Payload, ranks: Ranks, shape: Shape) -> 
         "bt_begin",
         "{",
         line,
+        "bt_judge_nccl $?" if _noted(options, payload, shape) else "",
         "} <&0 &",
         'bt_attend "$!"',
     )
@@ -226,10 +257,20 @@ def _openmpi_options(options: Mpi, shape: Shape) -> str:
         return ""
     prefix = '"${bt_prefix[@]}" ' if _needs_prefix(options) else ""
     root = f"{_AS_ROOT} " if _needs_root(options, shape) else ""
-    return f'{root}{prefix}"${{bt_exported[@]}}"'
+    unbound = f"{_UNBOUND} " if _needs_unbound(options) else ""
+    return f'{root}{unbound}{prefix}"${{bt_exported[@]}}"'
 
 
 _AS_ROOT = "--allow-run-as-root"
+
+
+_UNBOUND = "--bind-to none"
+"""With more ranks than slots Open MPI binds none. Up to version 4 it binds a rank alone on its node, as two ranks in
+all, to one core: with one rank a node, two nodes would train on two cores."""
+
+
+def _needs_unbound(options: Mpi) -> bool:
+    return not re.search(r"bind|rankfile|cpu-(?:set|list)", " ".join(options.options))
 
 
 def _needs_root(options: Mpi, shape: Shape) -> bool:
@@ -246,6 +287,8 @@ def _needs_prefix(options: Mpi) -> bool:
 def _implicit(options: Mpi, payload: python.Payload, ranks: Ranks, shape: Shape) -> tuple[Implicit, ...]:
     found = list(fabric.implicit(options, shape.fabric))
     found += environment.implicit(environment.of_ranks(shape, options.own))
+    found += environment.implicit(_noted(options, payload, shape))
+    found += preflight.implicit(_preflight(options, shape))
     if options.processes_per_node is None:
         found.append(_implicit_ranks(options))
     if ranks.each:
@@ -256,7 +299,7 @@ def _implicit(options: Mpi, payload: python.Payload, ranks: Ranks, shape: Shape)
         found.append(Implicit(_ABORT, "1", "MPI_Abort is to end its rank so that the launch sees it", "mpich-abort"))
     if options.runtime == "openmpi":
         found += _implicit_openmpi(options, ranks, shape)
-    if payload.interpreter:
+    if payload.hooked:
         because = "a rank that ends by an exception would wait for the others for ever; where mpi4py is installed"
         found.append(Implicit("-m mpi4py", "true", because, "mpi4py-abort"))
     if shape.container and not options.coordination_command:
@@ -276,6 +319,9 @@ def _implicit_openmpi(options: Mpi, ranks: Ranks, shape: Shape) -> Iterator[Impl
     if _needs_root(options, shape):
         because = "a container's processes are root, which Open MPI refuses"
         yield Implicit(_AS_ROOT, "true", because, "openmpi-as-root")
+    if _needs_unbound(options):
+        because = "a rank has threads; with one on each of two nodes, Open MPI 4 would bind each to a single core"
+        yield Implicit(_UNBOUND.split()[0], "none", because, "openmpi-binding")
     if _needs_prefix(options):
         because = "its daemon is found on the other nodes where the launcher is on this one"
         yield Implicit("--prefix", "the directory above the launcher's bin", because, "openmpi-prefix")

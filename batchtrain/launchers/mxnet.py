@@ -22,6 +22,7 @@ _TOLD = (
     Variable("DMLC_PS_ROOT_PORT", "`port`, or a free one of the primary", "the scheduler listens there", _RULE),
     Variable("DMLC_NUM_SERVER", "`servers`, or one a node", "the scheduler waits for so many", _RULE),
     Variable("DMLC_NUM_WORKER", "processes of all nodes", "the scheduler waits for so many", _RULE),
+    Variable("DMLC_WORKER_ID, DMLC_SERVER_ID", "the process's number in its role", "older programs read them", _RULE),
     Variable("DMLC_NODE_HOST", "the node's own address, in hexadecimal", "ps-lite numbers workers by its text, the"
              " highest first: rank 0 is then on the primary", _RULE),
     Variable("PORT", "a free one of the node", "ps-lite numbers the workers of a node by it", _RULE),

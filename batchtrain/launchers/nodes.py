@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from batchtrain.errors import PlanError
-from batchtrain.launchers import environment, python, shell, steps
+from batchtrain.launchers import environment, preflight, python, shell, steps
 from batchtrain.launchers.environment import Variable
 from batchtrain.launchers.types import File, Implicit, Launch, Nodes, Shape
 
@@ -63,6 +63,8 @@ class Framework(NamedTuple):
     """They exchange data through UCX."""
     waits: bool = False
     """Its interpreter waits for all other processes when it ends, by an exception too."""
+    settles: bool = False
+    """Its interpreter must not end before the threads of gloo have let go of what they sent last."""
     threads: bool = True
     """Its processes are told how many threads to use; torchrun tells its own."""
 
@@ -72,46 +74,106 @@ def launch(framework: Framework, nodes: Nodes, command: str, shape: Shape) -> La
 
     Raises PlanError for a number of processes, or a port, that cannot be.
     """
-    framework = _ending(framework)
+    framework, end = _ending(framework)
     each = processes(nodes, framework.each, shape.instances)
     here = environment.wanted((*_everywhere(framework, shape), *framework.defaults), nodes)
-    fast = environment.wanted(_on_infiniband(framework, shape), nodes)
-    spec = _spec(framework, nodes, shape, each, here, fast)
+    noted = environment.of_transport(shape, nodes, _text(nodes, command)) if framework.nccl else ()
+    fast = (*environment.wanted(_on_infiniband(framework, shape), nodes), *noted)
+    looked = _preflight(nodes, shape, each, memlock=bool(fast))
+    spec = _spec(framework, nodes, shape, each, here, fast) | {"preflight": looked}
     return Launch(
         coordination=steps.coordination(shape, nodes.coordination_command),
         application=_application(nodes, command, shape),
-        files=(steps.GANG, steps.SSH, steps.LAUNCH, *((steps.ENDS,) if framework.waits else ()), _file(spec)),
+        files=(
+            steps.GANG,
+            steps.SSH,
+            steps.LAUNCH,
+            *((steps.ENDS,) if end else ()),
+            *_beside(looked, noted),
+            _file(spec),
+        ),
         implicit=(
-            *_implicit_processes(nodes, each),
-            *environment.implicit(_told(framework, nodes)),
+            *_implicit_processes(nodes, each, shape),
+            *((_BOUND,) if nodes.binding == "auto" else ()),
+            *environment.implicit(_told(framework, nodes, shape)),
             *environment.implicit(here),
             *environment.implicit(fast),
-            *((_ENDS,) if framework.waits else ()),
+            *((end,) if end else ()),
+            *preflight.implicit(looked),
             *_implicit_sshd(nodes, shape),
             *((steps.OWN_SSH,) if shape.instances > 1 else ()),
         ),
     )
 
 
+def _preflight(nodes: Nodes, shape: Shape, each: int | str, *, memlock: bool) -> tuple[str, ...]:
+    """What each node is to be like; launch.py itself sees to active InfiniBand ports."""
+    if not nodes.preflight:
+        return ()
+    port = steps.port_of(shape, nodes.coordination_command)
+    return preflight.expected(shape, each, port, infiniband=False, memlock=memlock)
+
+
+def _beside(looked: tuple[str, ...], noted: tuple[Variable, ...]) -> tuple[File, ...]:
+    return (*((steps.PREFLIGHT,) if looked else ()), *((steps.VERDICT,) if noted else ()))
+
+
+def _text(nodes: Nodes, command: str) -> str:
+    return f"{nodes.pre_execution_command or ''}\n{command}"
+
+
 _RUNNER = '"$AZ_BATCH_TASK_SHARED_DIR/.batchtrain/ends.py"'
 _ENDS = Implicit(
     "ends.py", "before the script", "a process that ends by an exception would wait for the others", "ends-at-once"
 )
+_SETTLES = Implicit(
+    "ends.py --settle", "before the script", "PyTorch's gloo may abort a process that ends too soon", "ends-settled"
+)
 
 
-def _ending(framework: Framework) -> Framework:
-    """The framework with `ends.py` before the scripts of its ranks; without a place for it nothing waits for it."""
-    if not framework.waits:
-        return framework
+def _ending(framework: Framework) -> tuple[Framework, Implicit | None]:
+    """The framework with `ends.py` before the scripts of its ranks, where there is a need and a place for it."""
+    if not framework.waits and not framework.settles:
+        return framework, None
     roles = tuple(
-        role._replace(command=python.before_script(role.command, _RUNNER) or role.command) if role.ranked else role
+        role._replace(command=ending(role.command, framework.settles)) if role.ranked else role
         for role in framework.roles
     )
-    return framework._replace(roles=roles, waits=roles != framework.roles)
+    if not any(_RUNNER in role.command for role in roles):
+        return framework, None
+    return framework._replace(roles=roles), _SETTLES if framework.settles else _ENDS
 
 
-def _told(framework: Framework, nodes: Nodes) -> tuple[Variable, ...]:
-    each = (one._replace(name=name) for one in framework.told for name in one.name.split(", "))
+def ending(command: str, settles: bool) -> str:
+    """A command that starts with Python, with `ends.py` before its script; any other as it is."""
+    return python.before_script(command, f"{_RUNNER} --settle" if settles else _RUNNER) or command
+
+
+_RULE = "framework-environment"
+_PLACE = (
+    Variable(
+        "BATCHTRAIN_*", "role, number, rank, nodes, addresses, ports", "a command of any framework may use them", _RULE
+    ),
+    Variable("AZ_BATCH_HOST_LIST", "the primary first", "all nodes have the same order", "primary-first"),
+)
+_GPUS = "CUDA_VISIBLE_DEVICES"
+_ALL_GPUS = Variable(_GPUS, "all of the node's", "a process takes the one that its local rank says", _RULE)
+_OWN_GPUS = Variable(
+    _GPUS, "an equal share of the node's; none for roles without", "a process would take every GPU that it sees", _RULE
+)
+_BOUND = Implicit(
+    "binding",
+    "auto",
+    "each process has cores of its own, those near its GPU; where the node has enough",
+    "process-binding",
+)
+
+
+def _told(framework: Framework, nodes: Nodes, shape: Shape) -> tuple[Variable, ...]:
+    told = (*framework.told, *_PLACE)
+    if shape.gpus or not all(role.gpus for role in framework.roles):
+        told = (*told, _ALL_GPUS if framework.each == AUTO else _OWN_GPUS)
+    each = (one._replace(name=name) for one in told for name in one.name.split(", "))
     return tuple(one for one in each if one.name not in nodes.leave_unset)
 
 
@@ -269,10 +331,10 @@ def _implicit_sshd(nodes: Nodes, shape: Shape) -> tuple[Implicit, ...]:
     return (Implicit("coordination_command", "/usr/sbin/sshd -p 23", because, "container-sshd"),)
 
 
-def _implicit_processes(nodes: Nodes, each: int | str) -> tuple[Implicit, ...]:
+def _implicit_processes(nodes: Nodes, each: int | str, shape: Shape) -> tuple[Implicit, ...]:
     if nodes.processes is not None or nodes.processes_per_node is not None:
         return ()
-    because = (
-        "it is not set: one process a GPU" if each == AUTO else "it is not set: one process drives its node's GPUs"
-    )
-    return (Implicit("processes_per_node", str(each), because, "processes-per-node"),)
+    because = "one process a GPU" if each == AUTO else "one process drives its node's GPUs"
+    if shape.size and not shape.gpus:
+        because = "one process a node without GPUs"
+    return (Implicit("processes_per_node", str(each), f"it is not set: {because}", "processes-per-node"),)

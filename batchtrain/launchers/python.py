@@ -23,6 +23,10 @@ class Payload(NamedTuple):
     note: str = ""
     """Why `-m mpi4py` cannot be put in, where Python seems to run."""
 
+    @property
+    def hooked(self) -> bool:
+        return HOOK in self.text
+
 
 def with_mpi4py(command: str) -> Payload:
     """The command with a place for `-m mpi4py` before its script, `-m` or `-c`, when it starts with Python.

@@ -21,6 +21,7 @@ MEETING = (
     Variable("LOCAL_RANK", "number within the node", "the GPU the program takes", _RULE),
     Variable("LOCAL_WORLD_SIZE", "processes of the node", "libraries share a node's GPUs by it", _RULE),
     Variable("NODE_RANK", "number of the node, 0 is the primary", "Lightning and older launchers read it", _RULE),
+    Variable("GROUP_RANK, GROUP_WORLD_SIZE", "number of the node; nodes", "as torchrun calls them", _RULE),
 )
 INTERFACE = "`interface`, or the one with the node's own address"
 SOCKETS = (
@@ -30,7 +31,7 @@ SOCKETS = (
 BACKEND = Variable(
     "BATCHTRAIN_BACKEND", "nccl on GPUs, gloo without", "a program can pass it to init_process_group", _RULE
 )
-_CPU = Variable("ACCELERATE_USE_CPU", "true on nodes without GPUs", "Accelerate would look for one", _RULE)
+CPU = Variable("ACCELERATE_USE_CPU", "true on nodes without GPUs", "Accelerate would look for one", _RULE)
 _TORCHRUN = Variable(
     "torchrun",
     "--nnodes --nproc-per-node --node-rank --rdzv-backend",
@@ -39,13 +40,26 @@ _TORCHRUN = Variable(
 )
 
 
+_OWN_STORE = Variable(
+    "TORCH_DISABLE_SHARE_RDZV_TCP_STORE",
+    "1",
+    "each start has a store of its own: in torchrun's, ranks would find the addresses of those that ended",
+    "torchrun-store",
+)
+
+
 def launch(options: PyTorch, command: str, shape: Shape) -> Launch:
     """The launch with a `pytorch` block. Raises PlanError for what PyTorch could not do."""
     _check(options, shape)
     under_torchrun = options.launcher == "torchrun"
+    settles = may_be_gloo(options.backend)
+    if under_torchrun:
+        role = _torchrun(options, nodes.ending(command, settles=True) if settles else command)
+    else:
+        role = Role("worker", command)
     framework = Framework(
         name="pytorch",
-        roles=(_torchrun(options, command) if under_torchrun else Role("worker", command),),
+        roles=(role,),
         options={
             "launcher": options.launcher,
             "rendezvous": options.rendezvous,
@@ -55,11 +69,19 @@ def launch(options: PyTorch, command: str, shape: Shape) -> Launch:
         },
         each=nodes.AUTO,
         told=((_TORCHRUN, *_threads(options.nodes)) if under_torchrun else MEETING)
-        + (*sockets(options.nodes, shape), BACKEND, _CPU),
+        + (*sockets(options.nodes, shape), BACKEND, CPU),
         ucx=options.backend in ("ucc", "mpi"),
         threads=not under_torchrun,
+        defaults=(_OWN_STORE,) if under_torchrun and options.rendezvous == "c10d" else (),
+        settles=settles,
     )
     return nodes.launch(framework, options.nodes, command, shape)
+
+
+def may_be_gloo(wanted: str) -> bool:
+    """Whether the processes may exchange data through gloo. With `auto` they do on nodes without GPUs, whatever the
+    pool's size says: a pool with GPUs may be tried on a machine that has none."""
+    return wanted in ("auto", "gloo")
 
 
 def backend(wanted: str) -> str | None:
@@ -96,8 +118,10 @@ def _threads(own: Nodes) -> tuple[Variable, ...]:
 
 
 def sockets(own: Nodes, shape: Shape) -> tuple[Variable, ...]:
-    """NCCL's is a rule of its own on InfiniBand."""
+    """NCCL's is a rule of its own on InfiniBand, and not set on nodes without GPUs."""
     named = {one.name for one in environment.on_infiniband(shape)}
+    if shape.size and not shape.gpus:
+        named.add("NCCL_SOCKET_IFNAME")
     return tuple(one for one in SOCKETS if one.name not in named and one.name not in own.own)
 
 
@@ -107,6 +131,11 @@ def _check(options: PyTorch, shape: Shape) -> None:
         raise PlanError(
             "`max_restarts` and `min_instances` are torchrun's; write `launcher: torchrun`, or let Batch repeat the"
             " task (`max_task_retries`)"
+        )
+    if options.max_restarts > 0 and options.rendezvous != "c10d":
+        raise PlanError(
+            "`max_restarts` needs `rendezvous: c10d`; with `static`, ranks that start again find the addresses of those"
+            " that ended, and end as well"
         )
     if options.min_instances is None:
         return

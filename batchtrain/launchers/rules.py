@@ -76,7 +76,7 @@ _RULES = (
     ),
     ImplicitRule(
         "gpus-by-size",
-        "A container on a GPU size sees all GPUs of its node.",
+        "A task on a GPU size sees all GPUs of its node, in a container too.",
         "Azure Batch node agent: GPUs are added to containers by the service; Batch Shipyard's rule for `gpus`",
         "`gpus: disable` on the task or its job",
     ),
@@ -116,6 +116,12 @@ _RULES = (
         "Open MPI looks for its daemons where its launcher is.",
         "mpirun(1) of Open MPI: --prefix; measured with Open MPI 5.0",
         "`--prefix` in `mpi.options`",
+    ),
+    ImplicitRule(
+        "openmpi-binding",
+        "Open MPI binds no rank to cores, however many there are.",
+        "mpirun(1) of Open MPI: --bind-to (two processes: a core each; oversubscribed: none); measured with 5.0",
+        "`--bind-to core`, or another of its words, in `mpi.options`",
     ),
     ImplicitRule(
         "openmpi-environment",
@@ -160,6 +166,24 @@ _RULES = (
         "begin the command with another word than Python, such as `env python train.py`",
     ),
     ImplicitRule(
+        "ends-settled",
+        "A Python program of PyTorch runs under `ends.py --settle`, so that threads of gloo cannot abort its end.",
+        "PyTorch issue 190489; measured with PyTorch 2.13: 5 of 60 processes ended with code 134 without it",
+        "`backend: nccl`, or begin the command with another word than Python, such as `env python train.py`",
+    ),
+    ImplicitRule(
+        "preflight",
+        "Every node is looked at before a gang is started there, and all that is not as it should be is told at once.",
+        "azure_batch: sizes (GPUs); NCCL: Troubleshooting (shared and locked memory); Azure ML: health checks",
+        "`preflight: false` in `multi_instance`",
+    ),
+    ImplicitRule(
+        "nccl-transport",
+        "NCCL notes in a file on each node which network it takes, and one line says it after the run.",
+        "NCCL: Environment variables, NCCL_DEBUG_FILE and NCCL_DEBUG_SUBSYS; its own lines, as NCCL 2.32 has them",
+        "`NCCL_DEBUG`, `NCCL_DEBUG_SUBSYS` or `NCCL_DEBUG_FILE` in environment_variables, or in `leave_unset`",
+    ),
+    ImplicitRule(
         "container-sshd",
         "A container starts its own ssh server on port 23 for the launch between nodes.",
         "Batch Shipyard's contract of multi-instance images; azure_batch: pool-scope user and inter-node pools",
@@ -178,6 +202,18 @@ _RULES = (
         "PyTorch: env:// initialization, torchrun; TensorFlow: TF_CONFIG; ps-lite: DMLC_*; Horovod: gloo_run.py; JAX:"
         " jax.distributed.initialize; DeepSpeed: init_distributed",
         "`leave_unset` with the variable's name, where the program can do without it",
+    ),
+    ImplicitRule(
+        "process-binding",
+        "Each process of a node is bound to cores of its own, those near its GPU.",
+        "measured: processes that share all cores slow each other down; NVIDIA: nvidia-smi topo (CPU affinity)",
+        "`binding: none`",
+    ),
+    ImplicitRule(
+        "torchrun-store",
+        "Ranks that torchrun starts again meet in a store of their own.",
+        "PyTorch: TORCH_DISABLE_SHARE_RDZV_TCP_STORE; measured with 2.13: without it restarts found old addresses",
+        "`TORCH_DISABLE_SHARE_RDZV_TCP_STORE` in environment_variables, or in `leave_unset`",
     ),
     ImplicitRule(
         "omp-threads",
@@ -236,7 +272,7 @@ _RULES = (
     ImplicitRule(
         "nccl-cpu-affinity",
         "NCCL takes its cores from the topology, not from the process.",
-        "azhpc-images: /etc/nccl.conf of ND v4 and NC v4",
+        "azhpc-images: /etc/nccl.conf of ND v2, v4 and v5",
         "`infiniband: false`, `NCCL_IGNORE_CPU_AFFINITY` in environment_variables, or in `leave_unset`",
     ),
     ImplicitRule(
@@ -276,6 +312,12 @@ _RULES = (
         "A container's command starts in the task's working directory.",
         "SDK: BatchTaskContainerSettings.working_directory; Batch Shipyard's default of `default_working_dir`",
         "`default_working_dir: container` on the task or its job",
+    ),
+    ImplicitRule(
+        "apptainer-mounts",
+        "An Apptainer image sees the node's Batch directories at the same paths.",
+        "Apptainer: Bind Paths and Mounts (--bind); Azure Batch mounts AZ_BATCH_NODE_ROOT_DIR into its containers",
+        "",
     ),
     ImplicitRule(
         "apptainer-gpus",

@@ -14,6 +14,8 @@ RANK = File(".batchtrain/rank.sh", runtime.RANK, 0o755)
 SWEEP = File(".batchtrain/sweep.sh", runtime.SWEEP, 0o755)
 SSH = File(".batchtrain/bin/ssh", runtime.SSH, 0o755)
 LAUNCH = File(".batchtrain/launch.py", runtime.LAUNCH)
+PREFLIGHT = File(".batchtrain/preflight.sh", runtime.PREFLIGHT)
+VERDICT = File(".batchtrain/verdict.py", runtime.VERDICT)
 ENDS = File(".batchtrain/ends.py", runtime.ENDS)
 
 OWN_SSH = Implicit("PATH", ".batchtrain/bin first", "ssh between the nodes takes the gang's port and keys", "gang-ssh")
@@ -31,6 +33,11 @@ def coordination(shape: Shape, command: str | None) -> str:
         ),
         _last_step(shape, command),
     )
+
+
+def port_of(shape: Shape, command: str | None) -> str:
+    """Where a node's ssh server is; empty in a container with a coordination command of the person's own."""
+    return "22" if not shape.container else "" if command else SSHD_PORT
 
 
 def _last_step(shape: Shape, command: str | None) -> str:

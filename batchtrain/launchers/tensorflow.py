@@ -23,10 +23,6 @@ _FLAGS = Variable(
     "flags", "--job_name --task_index and the hosts of each role",
     "programs of TensorFlow 1 read their cluster from it", _RULE,
 )  # fmt: skip
-_HIDDEN = Variable(
-    "CUDA_VISIBLE_DEVICES", "empty for ps, evaluator and a chief that only leads",
-    "a process of TensorFlow takes all memory of every GPU it sees", _RULE,
-)  # fmt: skip
 
 FLAGS = ("job_name", "task_index", "ps_hosts", "worker_hosts", "chief_hosts", "controller_host")
 """What a command of `flags` may hold in braces; the node launcher fills it in for each process."""
@@ -45,13 +41,12 @@ def launch(options: TensorFlow, command: str, shape: Shape) -> Launch:
     """The launch with a `tensorflow` block. Raises PlanError for roles that cannot work together."""
     roles = _MODES[options.mode](options, command, shape)
     told = _FLAGS if options.mode == "flags" else _CONFIG
-    hidden = any(not role.gpus for role in roles) and shape.gpus
     framework = Framework(
         name="tensorflow",
         roles=roles,
         options={"mode": options.mode},
         each=1,
-        told=(told, _HIDDEN) if hidden else (told,),
+        told=(told,),
     )
     return nodes.launch(framework, options.nodes, command, shape)
 

@@ -49,8 +49,12 @@ class Mpi(NamedTuple):
     """Shell words NAME=VALUE, each for a variable without a value yet."""
     own: frozenset[str] = frozenset()
     """Names of variables that the task or its job sets: their values stand, and no rule is named for them."""
+    preflight: bool = True
+    """The nodes are looked at before anything is started."""
     cntk: bool = False
-    """The program is CNTK, which works with the MPI alone that it was built on."""
+    """The program is CNTK, which works with the MPI alone that it was built on; it has no use for mpi4py."""
+    misses_mpi4py: bool = True
+    """A Python without mpi4py is worth a word; programs of Horovod never need it."""
 
 
 class Nodes(NamedTuple):
@@ -71,6 +75,8 @@ class Nodes(NamedTuple):
     """Names of variables that the task or its job sets: their values stand, and no rule is named for them."""
     pre_execution_command: str | None = None
     coordination_command: str | None = None
+    preflight: bool = True
+    """The nodes are looked at before anything is started."""
     inside: str = ""
     """What stands before a command to run it inside an image (`apptainer.CALL`)."""
 

@@ -7,6 +7,7 @@ import shlex
 from batchtrain.config import allotment
 from batchtrain.config.types import JobManager, JobPreparation, JobRelease, Task
 from batchtrain.launchers import environment
+from batchtrain.launchers.environment import Variable
 from batchtrain.launchers.types import Fabric, Implicit, Shape
 from batchtrain.plan import image, users, wire
 from batchtrain.plan.frame import Frame, either
@@ -82,8 +83,8 @@ def _devices(frame: Frame, task: Task, shape: Shape) -> tuple[tuple[str, ...], t
         flags = ("--ulimit", "memlock=-1:-1", "--device=/dev/infiniband")
         because = "the task uses InfiniBand, which pins memory"
         found.append((flags, Implicit("containerRunOptions", " ".join(flags), because, "infiniband-container")))
-    if task.multi_instance is not None and (described := environment.topology(shape)):
-        folder = described.value.rpartition("/")[0]
+    if (described := described_gpus(frame, task, shape)) is not None:
+        folder = environment.TOPOLOGY_FOLDER
         flags = (f"-v {folder}:{folder}:ro",)
         found.append((flags, Implicit("containerRunOptions", " ".join(flags), described.because, described.rule)))
     size = frame.size
@@ -92,6 +93,14 @@ def _devices(frame: Frame, task: Task, shape: Shape) -> tuple[tuple[str, ...], t
         because = f"{size.name} has AMD GPUs, which the service adds to no container"
         found.append((flags, Implicit("containerRunOptions", " ".join(flags), because, "rocm-devices")))
     return tuple(flag for flags, _ in found for flag in flags), tuple(entry for _, entry in found)
+
+
+def described_gpus(frame: Frame, task: Task, shape: Shape) -> Variable | None:
+    """What NCCL is told to read in a gang's container; None where the person mounts that folder otherwise."""
+    own = (*(bind.inside for bind in binds(frame, task)), *task.additional_docker_run_options)
+    if task.multi_instance is None or any(environment.TOPOLOGY_FOLDER in one for one in own):
+        return None
+    return environment.topology(shape)
 
 
 def _pool_key(frame: Frame, task: Task) -> tuple[tuple[str, ...], tuple[Implicit, ...]]:

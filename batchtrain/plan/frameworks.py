@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
-from batchtrain.config import types
+from batchtrain.config import schema, types
 from batchtrain.config.types import MultiInstance, Task
 from batchtrain.errors import PlanError, Problem
 from batchtrain.launchers import apptainer, cntk, deepspeed, horovod, jax, mpi, mxnet, plain, pytorch, tensorflow
 from batchtrain.launchers.types import (
     DeepSpeed,
+    Fabric,
     File,
     Horovod,
     Jax,
@@ -58,6 +59,7 @@ def _mpi(block: types.MpiBlock, task: Task, gang: MultiInstance, own: frozenset[
         processes_per_node=block.processes_per_node,
         pre_execution_command=gang.pre_execution_command,
         coordination_command=gang.coordination_command,
+        preflight=gang.preflight,
         inside=inside,
         own=own,
         cntk=cntk.is_cntk(task.command or "", task.docker_image or task.singularity_image or ""),
@@ -77,6 +79,7 @@ def _nodes(block: types.Nodes, gang: MultiInstance, own: frozenset[str], inside:
         own=own,
         pre_execution_command=gang.pre_execution_command,
         coordination_command=gang.coordination_command,
+        preflight=gang.preflight,
         inside=inside,
     )
 
@@ -109,6 +112,63 @@ def _by_nodes(block: types.Nodes, nodes: Nodes, command: str, shape: Shape) -> L
             )
         case _:
             return jax.launch(Jax(nodes), command, shape)
+
+
+# --- what a block says in vain --------------------------------------------------------------------------------------
+
+_EVERYTHING = Shape(2, Fabric.SR_IOV, size="any", family="ND A100 v4", gpus=8, gpu_vendor="nvidia")
+"""A node on which every variable is set that there is for GPUs and InfiniBand."""
+
+
+def notes(task: Task, shape: Shape, where: str, place: str) -> tuple[Problem, ...]:
+    """Warnings of a framework's block: a name in `leave_unset` that nothing sets, InfiniBand that nothing uses."""
+    launches = task.multi_instance.launches if task.multi_instance else ()
+    found = [
+        Problem(rule, f"{where}: {text}", path=f"{place}.multi_instance.{name}{key}", level="warning")
+        for name, block in launches
+        if isinstance(block, types.Nodes)
+        for rule, key, text in (*_left_in_vain(block, task, shape.instances), *_left_idle(name, block, shape))
+    ]
+    return tuple(found)
+
+
+def _left_in_vain(block: types.Nodes, task: Task, instances: int) -> Iterator[tuple[str, str, str]]:
+    if not block.leave_unset or task.multi_instance is None:
+        return
+    plain = _nodes(block, task.multi_instance, frozenset(), "")._replace(leave_unset=())
+    made = _by_nodes(block, plain, (task.command or "").strip(), _EVERYTHING._replace(instances=instances))
+    told = (what for item in made.implicit for what in item.what.split(", "))
+    known = tuple(dict.fromkeys(what for what in told if re.fullmatch(r"[A-Z]\w+", what)))
+    for name in block.leave_unset:
+        if name not in known and not name.startswith("BATCHTRAIN_"):
+            near = schema.nearest(name, known)[0]
+            meant = f"did you mean `{near}`?" if near else "`config explain` lists those that it sets"
+            yield "leave-unset", ".leave_unset", f"`leave_unset` has `{name}`, which this launch never sets; {meant}"
+
+
+def _left_idle(name: str, block: types.Nodes, shape: Shape) -> Iterator[tuple[str, str, str]]:
+    """Without GPUs a framework talks over tcp, and the pool's InfiniBand is idle unless an interface of it is named."""
+    if shape.fabric is not Fabric.SR_IOV or shape.gpus or shape.instances < 2 or block.interface is not None:
+        return
+    if (isinstance(block, types.HorovodBlock) and block.over == "mpi") or _backend(block) in ("mpi", "ucc"):
+        return
+    yield (
+        "infiniband-idle",
+        "",
+        f"{shape.size or 'this size'} has InfiniBand and no GPUs, without which `{name}` talks tcp over the Ethernet;"
+        " write `interface: ib0` (IP over InfiniBand; the name as `ip -o -4 addr` of a node has it),"
+        f"{_OTHER.get(name, '')} or `infiniband: false` where the Ethernet is meant",
+    )
+
+
+_OTHER = {
+    "pytorch": " `backend: mpi` with a PyTorch that was built for it,",
+    "horovod": " `over: mpi`,",
+}
+
+
+def _backend(block: types.Nodes) -> str:
+    return block.backend if isinstance(block, types.PyTorchBlock | types.DeepSpeedBlock) else ""
 
 
 # --- what the task's own program says -------------------------------------------------------------------------------

@@ -91,7 +91,7 @@ def _whole(recipe: Recipe, pool: Pool) -> _Whole:
         task_slots_per_node=pool.task_slots_per_node,
         task_scheduling_policy=_scheduling(pool),
         user_accounts=accounts.user_accounts(recipe, pool),
-        metadata=tuple(wire.Metadata(name=name, value=value) for name, value in pool.metadata.items()),
+        metadata=tuple(wire.Metadata(name=name, value=value) for name, value in _metadata(pool).items()),
         mount_configuration=mounted.mounts,
         upgrade_policy=_upgrades(pool),
     )
@@ -100,6 +100,11 @@ def _whole(recipe: Recipe, pool: Pool) -> _Whole:
         implicit=containers.implicit + reached.implicit + started.implicit,
     )
     return _Whole(body, told)
+
+
+def _metadata(pool: Pool) -> dict[str, str]:
+    """Of no account in Azure; the emulator gives its nodes a Docker Engine each where a pool says so."""
+    return {**pool.metadata, **({"batchtrain-docker": "own"} if pool.vm_configuration.plain_docker else {})}
 
 
 # --- how many nodes -------------------------------------------------------------------------------------------------

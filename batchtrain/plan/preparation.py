@@ -207,7 +207,11 @@ def _engine_by_itself(todo: Preparation) -> tuple[Implicit, ...]:
     if todo.engine is None:
         return ()
     because = "`plain_docker`: it is installed where the image has none, signs in, and pulls the images"
-    return (Implicit("start task", "a Docker Engine of the node's own", because, "docker-engine", WHERE),)
+    emulated = "the emulator gives each node of a pool that says so a Docker Engine; Azure takes no account of it"
+    return (
+        Implicit("start task", "a Docker Engine of the node's own", because, "docker-engine", WHERE),
+        Implicit("metadata", "batchtrain-docker: own", emulated, "docker-engine", WHERE),
+    )
 
 
 def _apptainer_by_itself(todo: Preparation) -> tuple[Implicit, ...]:

@@ -6,7 +6,7 @@ from batchtrain.config import allotment
 from batchtrain.config.places import OURS
 from batchtrain.config.types import MultiInstance, Task, whole
 from batchtrain.errors import PlanError, Problem
-from batchtrain.launchers import apptainer, plain
+from batchtrain.launchers import apptainer, environment, plain
 from batchtrain.launchers import inputs as placing
 from batchtrain.launchers.docker import Container
 from batchtrain.launchers.preparation import Moved
@@ -31,7 +31,7 @@ def build(frame: Frame, task: Task, task_id: str, place: str, *, acting: bool = 
     shape, implicit, warnings = _shape(frame, task, where, place)
     fetched = inputs.fetched(frame.recipe, task.input_data.azure_storage, INPUT)
     moved = tuple(Moved(one.below, one.wanted) for one in fetched if one.wanted)
-    image = _apptainer(frame, task)
+    image = _apptainer(frame, task, shape)
     plain, by_docker = _plain_docker(frame, task, shape, where)
     simple = not gang and not task.source and not moved and image is None and plain is None
     if frame.windows and not simple:
@@ -72,13 +72,18 @@ def build(frame: Frame, task: Task, task_id: str, place: str, *, acting: bool = 
         depends_on=_dependencies(task),
         application_package_references=inputs.packages(task.application_packages),
     )
-    decided = (*implicit, *launch.implicit, *by_container, *by_identity, *_slots(task), *_image_gpus(frame, image))
+    inside = (*by_container, *_by_apptainer(frame, image, shape))
+    decided = (*implicit, *launch.implicit, *inside, *by_identity, *_slots(task))
     files = frame.sources.get(task.source, ()) if task.source else ()
     return Built(
         body,
         _text(task, launch),
         tuple(item._replace(where=place) for item in decided),
-        warnings + frameworks.one_node(task, shape, files, where, place),
+        (
+            *warnings,
+            *frameworks.one_node(task, shape, files, where, place),
+            *frameworks.notes(task, shape, where, place),
+        ),
         uploads,
     )
 
@@ -214,7 +219,7 @@ def _gpus_seen(frame: Frame, task: Task) -> tuple[wire.Environment, ...]:
 # --- what runs ------------------------------------------------------------------------------------------------------
 
 
-def _apptainer(frame: Frame, task: Task) -> apptainer.Apptainer | None:
+def _apptainer(frame: Frame, task: Task, shape: Shape) -> apptainer.Apptainer | None:
     if task.singularity_image is None:
         return None
     size, gpus = frame.size, ""
@@ -228,13 +233,28 @@ def _apptainer(frame: Frame, task: Task) -> apptainer.Apptainer | None:
         tuple(str(bind) for bind in found if bind.host),
         tuple(bind.inside for bind in found if not bind.host),
         task.additional_singularity_options,
+        environment.TOPOLOGY_FOLDER if container.described_gpus(frame, task, shape) else "",
     )
 
 
-def _image_gpus(frame: Frame, image: apptainer.Apptainer | None) -> tuple[Implicit, ...]:
-    if image is None or not image.gpus or frame.size is None:
+def _by_apptainer(frame: Frame, image: apptainer.Apptainer | None, shape: Shape) -> tuple[Implicit, ...]:
+    if image is None:
         return ()
-    return (Implicit("apptainer", image.gpus, f"{frame.size.name} has GPUs", "apptainer-gpus"),)
+    found = [_APPTAINER_MOUNTS]
+    if image.gpus and frame.size is not None:
+        found.append(Implicit("apptainer", image.gpus, f"{frame.size.name} has GPUs", "apptainer-gpus"))
+    if image.descriptions and (described := environment.topology(shape)):
+        option = f"--bind {image.descriptions}"
+        found.append(Implicit("apptainer", option, described.because, described.rule))
+    return tuple(found)
+
+
+_APPTAINER_MOUNTS = Implicit(
+    "apptainer",
+    '--bind "$AZ_BATCH_NODE_ROOT_DIR"',
+    "the image sees the node's Batch directories at the same paths",
+    "apptainer-mounts",
+)
 
 
 def _launch(

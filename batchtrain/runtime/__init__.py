@@ -1,8 +1,8 @@
 """What runs on a node: single files, read here once so that pure packages can carry them as values.
 
 Nothing here imports the rest of batchtrain; the files themselves need a POSIX shell (rank.sh, sweep.sh, ssh.sh) or
-bash 4.2 (gang.sh, docker.sh, engine.sh) and the usual small commands, and no Python but for launch.py and ends.py (3.6
-or later, standard library).
+bash 4.2 (gang.sh, preflight.sh, docker.sh, engine.sh) and the usual small commands, and no Python but for launch.py,
+verdict.py and ends.py (3.6 or later, standard library).
 """
 
 from __future__ import annotations
@@ -22,6 +22,10 @@ SWEEP = _read("sweep.sh")
 """Ends what is left of a gang on one node and prints the failures noted there."""
 SSH = _read("ssh.sh")
 """Stands before ssh on the primary's PATH, so that no unknown host key or port stops a launch."""
+PREFLIGHT = _read("preflight.sh")
+"""Looks at a node before any rank does, and says all that is not as expected."""
+VERDICT = _read("verdict.py")
+"""Says after a run which network NCCL used, of NCCL's own lines."""
 LAUNCH = _read("launch.py")
 """The node launcher: the processes of a framework without MPI, on all nodes, from gang.json beside it."""
 ENDS = _read("ends.py")

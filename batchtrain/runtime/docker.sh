@@ -29,14 +29,14 @@ bt_stop() { # CODE MESSAGE
 
 # --- the engine
 
-bt_as_root=()
-if [ "$(id -u)" != 0 ] && [ ! -w /var/run/docker.sock ]; then bt_as_root=(sudo -nE); fi
+bt_as_root=() bt_socket=${DOCKER_HOST:-unix:///var/run/docker.sock}
+if [ "$(id -u)" != 0 ] && [ ! -w "${bt_socket#unix://}" ]; then bt_as_root=(sudo -nE); fi
 
 bt_docker() { "${bt_as_root[@]}" docker "$@" </dev/null 8>&- 9>&-; }
 
 bt_find_engine() {
   if [ -n "${BATCHTRAIN_EMULATED_NODE-}" ] && [ -z "${BATCHTRAIN_EMULATED_DOCKER-}" ]; then
-    bt_stop 125 "nodes of the emulator have no Docker of their own; take \`plain_docker\` away from the pool to train here"
+    bt_stop 125 "the emulator's nodes have no Docker here: ${BATCHTRAIN_EMULATED_NO_DOCKER:-the pool has no metadata item batchtrain-docker=own}; start a Docker Engine, or take \`plain_docker\` away from the pool to train here"
   fi
   # Where the start task signed in to registries.
   local signed_in=/var/lib/batchtrain/docker
@@ -149,9 +149,11 @@ bt_start_gang() { # IMAGE OPTION... of docker run
   bt_remove "$bt_name"
   bt_remove_orphans
   rm -f "$bt_here/adopted" "$bt_here/id"
+  bt_docker image inspect "$image" >/dev/null 2>&1 ||
+    bt_say "node ${AZ_BATCH_NODE_ID-} has no image $image yet: it is pulled now (global_resources.docker_images brings it with the node)"
   id=$(bt_docker run --detach --name "$bt_name" --label "batchtrain.node=$bt_node" \
     --label "batchtrain.lock=$bt_here/lock" "${bt_environment[@]}" "$@" --entrypoint /bin/sh "$image" -c "$waiting") ||
-    { bt_remove "$bt_name" && bt_stop 125 "the Docker Engine does not start $image; its own words stand above"; }
+    { bt_remove "$bt_name" && bt_stop 125 "the Docker Engine of node ${AZ_BATCH_NODE_ID-} does not start $image; its own words stand above"; }
   printf '%s\n' "$id" >"$bt_here/id"
   # shellcheck disable=SC2016 # for the inner shell
   bt_outside /bin/sh -c 'left=$3; while [ "$left" -gt 0 ]; do
@@ -219,7 +221,8 @@ bt_hold_others() {
   # shellcheck disable=SC2016 # for the other node's shell
   printf -v text 'here=%q root=%q; %s' "$bt_here" "${AZ_BATCH_NODE_ROOT_DIR-}" '
 case ${BATCHTRAIN_EMULATED_NODE-} in /*) here=$BATCHTRAIN_EMULATED_NODE${here#"$root"} ;; esac
-sudo=; [ "$(id -u)" = 0 ] || [ -w /var/run/docker.sock ] || sudo="sudo -n"
+sudo= socket=${DOCKER_HOST:-unix:///var/run/docker.sock}
+[ "$(id -u)" = 0 ] || [ -w "${socket#unix://}" ] || sudo="sudo -n"
 [ ! -e "$here" ] || $sudo touch "$here/adopted"
 cat >/dev/null
 [ ! -r "$here/id" ] || $sudo docker rm --force --volumes "$(cat "$here/id")" >/dev/null 2>&1

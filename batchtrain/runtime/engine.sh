@@ -6,7 +6,7 @@ bt_docker_version=28.5.1 bt_containerd_version=1.7.28 bt_toolkit_version=1.17.8-
 # What is not there is installed, in one version on every node; images are kept on the temporary disk then.
 bt_need_engine() {
   if [ -n "${BATCHTRAIN_EMULATED_NODE-}" ] && [ -z "${BATCHTRAIN_EMULATED_DOCKER-}" ]; then
-    bt_stop "nodes of the emulator have no Docker of their own; take \`plain_docker\` away from the pool to train here"
+    bt_stop "the emulator's nodes have no Docker here: ${BATCHTRAIN_EMULATED_NO_DOCKER:-the pool has no metadata item batchtrain-docker=own}; start a Docker Engine, or take \`plain_docker\` away from the pool to train here"
   fi
   command -v docker >/dev/null || bt_install_engine
   if ! docker version >/dev/null 2>&1 && command -v systemctl >/dev/null; then systemctl enable --now docker || true; fi

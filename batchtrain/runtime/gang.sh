@@ -104,6 +104,24 @@ bt_check_source() { # BASH_COMMAND
   [ -n "${found-}" ] || bt_stop 1 "pre_execution_command: $file is not there (or not readable) on this node"
 }
 
+# The InfiniBand ports of this node that are active, and their partition key where it is not the default one (0x7fff; the
+# top bit only says "full member"). Accelerated networking's cards are in the same place, with another link layer.
+bt_find_ports() { # Sets bt_ports (mlx5_ib0:1,...) and bt_pkey
+  local port device key
+  [ -z "${bt_ports-}" ] || return 0
+  bt_ports= bt_pkey=
+  for port in /sys/class/infiniband/*/ports/*; do
+    grep -qs InfiniBand "$port/link_layer" && grep -qs ACTIVE "$port/state" || continue
+    device=${port%/ports/*}
+    bt_ports+=${bt_ports:+,}${device##*/}:${port##*/}
+    for key in "$port"/pkeys/[01]; do
+      key=$(($(cat "$key") & 0x7fff))
+      [ "$key" -eq 0 ] || [ "$key" -eq 32767 ] || printf -v bt_pkey 0x%04x "$key"
+    done
+  done
+  [ -n "$bt_ports" ] || bt_stop 1 'no InfiniBand port of this node is active (/sys/class/infiniband)'
+}
+
 # processes_per_node holds what COMMAND printed; it must be a number of ranks.
 bt_check_ranks() { # COMMAND
   local printed=$processes_per_node
@@ -143,34 +161,70 @@ bt_use_ssh() { # [PORT]
 }
 
 # Ask every other host for a sign of life, all at once, until each has answered or BATCHTRAIN_BARRIER_SECONDS are over.
-bt_wait_for_hosts() {
+# With what is expected of a node (preflight.sh says how), each is looked at as well, this one too; all that is found is
+# told before anything starts.
+bt_wait_for_hosts() { # [EXPECTATION]...
   local -A missing=()
-  local seconds=${BATCHTRAIN_BARRIER_SECONDS:-120} host hosts answer left
+  local seconds=${BATCHTRAIN_BARRIER_SECONDS:-120} host hosts answer left found=0
   local deadline=$((SECONDS + seconds))
   IFS=, read -r -a hosts <<<"$AZ_BATCH_HOST_LIST"
-  for host in "${hosts[@]:1}"; do missing[$host]='no answer'; done
+  for host in "${hosts[@]:$(($# == 0))}"; do missing[$host]='no answer'; done
   [ "${#missing[@]}" -gt 0 ] || return 0
-  exec 7< <(for host in "${!missing[@]}"; do bt_knock "$host" "$deadline" & done)
+  exec 7< <(for host in "${!missing[@]}"; do bt_knock "$host" "$deadline" "$@" & done)
   while left=$((deadline + 2 - SECONDS)) && [ "${#missing[@]}" -gt 0 ] && [ "$left" -gt 0 ]; do
     read -r -t "$left" -u 7 host answer || break
-    if [ -n "$answer" ]; then missing[$host]=$answer; else unset "missing[$host]"; fi
+    case $answer in
+      preflight:*) bt_say "$answer" && found=$((found + 1)) ;;
+      ?*) missing[$host]=$answer ;;
+      *) unset "missing[$host]" ;;
+    esac
   done
   exec 7<&-
-  [ "${#missing[@]}" -gt 0 ] || return 0
-  for host in "${!missing[@]}"; do bt_say "$host: ${missing[$host]}"; done
-  bt_stop 1 "$(bt_names "${!missing[@]}") of ${#hosts[@]} did not answer ssh in $seconds s"
+  if [ "${#missing[@]}" -gt 0 ]; then
+    for host in "${!missing[@]}"; do bt_say "$host: ${missing[$host]}"; done
+    bt_stop 1 "$(bt_names "${!missing[@]}") of ${#hosts[@]} did not answer ssh in $seconds s"
+  fi
+  [ "$found" -eq 0 ] || bt_stop 1 "$bt_unfit"
 }
 
-# Prints the host alone when it answered, or the host and the reason of the last failure.
-bt_knock() { # HOST DEADLINE
-  local said left
-  while left=$(($2 - SECONDS)) && [ "$left" -gt 0 ]; do
+bt_unfit="nothing was started: the nodes are not as the task needs them (\`preflight: false\` in multi_instance starts all the same)"
+
+# Prints the host alone when it answered, before that what was found there, a line each with the host before it; or the
+# host and the reason of the last failure.
+bt_knock() { # HOST DEADLINE [EXPECTATION]...
+  local host=$1 deadline=$2 said left code
+  shift 2
+  while left=$((deadline - SECONDS)) && [ "$left" -gt 0 ]; do
     [ "$left" -lt 5 ] || left=5
-    said=$(ssh -o BatchMode=yes -o StrictHostKeyChecking=no -o ConnectTimeout="$left" -o ServerAliveInterval=5 \
-      "$1" true 2>&1 </dev/null) && { echo "$1" && return; }
+    said=$(bt_ask "$host" "$left" "$@" 2>&1 </dev/null)
+    code=$?
+    [ "$code" -ne 9 ] || sed -n "s/^preflight: /$host &/p" <<<"$said"
+    case $code in 0 | 9) echo "$host" && return ;; esac
     sleep 0.5 2>/dev/null || sleep 1
   done
-  echo "$1 ${said##*$'\n'}"
+  echo "$host ${said##*$'\n'}"
+}
+
+# On the host itself, or through ssh. Nodes that the emulator runs as plain processes share a file system, where each has
+# a root of its own, and have no port for ssh.
+bt_ask() { # HOST SECONDS [EXPECTATION]...
+  local host=$1 seconds=$2 text=true root=${AZ_BATCH_NODE_ROOT_DIR-} now
+  shift 2
+  if [ "$#" -gt 0 ]; then
+    printf -v now '%(%s)T' -1
+    set -- "$@" "own=$host" "hosts=$AZ_BATCH_HOST_LIST" "now=$now"
+    if bt_emulated; then set -- "$@" emulated=1; fi
+    if bt_has_stand_in; then set -- "$@" port=; fi
+    printf -v text ' %q' "$@"
+    # shellcheck disable=SC2016 # for the other node's shell
+    printf -v text 'here=%q; case ${BATCHTRAIN_EMULATED_NODE-} in /*) here=$BATCHTRAIN_EMULATED_NODE${here#%q} ;; esac
+      exec bash "$here/preflight.sh" %s' "$bt_home" "$root" "$text"
+    if [ "$host" = "${AZ_BATCH_HOST_LIST%%,*}" ]; then
+      bash -c "$text"
+      return
+    fi
+  fi
+  ssh -o BatchMode=yes -o StrictHostKeyChecking=no -o ConnectTimeout="$seconds" -o ServerAliveInterval=5 "$host" "$text"
 }
 
 bt_names() { # "node a", "nodes a and b", "nodes a, b and c"
@@ -365,6 +419,33 @@ bt_tap() {
 }
 
 bt_report='batchtrain: rank .* on node .* (.*) \(exited with code\|was killed by signal\) [0-9]*'
+
+# After the line: what NCCL noted in ranks/ of every node says which network it took. Returns CODE.
+bt_judge_nccl() { # CODE
+  local host hosts python processes=() text root=${AZ_BATCH_NODE_ROOT_DIR-}
+  compgen -G "$bt_home/ranks/nccl.*" >/dev/null || return "$1"
+  for python in python3 python ''; do
+    ! "$python" -I -S -c 'import sys; sys.exit(sys.version_info < (3, 6))' >/dev/null 2>&1 || break
+  done
+  [ -n "$python" ] ||
+    { bt_say "which network NCCL took stands in .batchtrain/ranks/nccl.* (no python3 here to read it)" 2>&6 && return "$1"; }
+  IFS=, read -r -a hosts <<<"$AZ_BATCH_HOST_LIST"
+  for host in "${hosts[@]}"; do
+    # shellcheck disable=SC2016 # for the other node's shell
+    printf -v text 'here=%q; case ${BATCHTRAIN_EMULATED_NODE-} in /*) here=$BATCHTRAIN_EMULATED_NODE${here#%q} ;; esac
+      . "$here/environment"; cd "$here/ranks" && echo "node ${AZ_BATCH_NODE_ID:-$(uname -n)} (%s)"
+      grep -aHE "NET/|network|NET plugin|libibverbs|GPU Direct|Init COMPLETE|NCCL WARN" nccl.*' "$bt_home" "$root" "$host"
+    if [ "$host" = "${hosts[0]}" ]; then
+      bash -c "$text"
+    else
+      timeout 10 ssh -o BatchMode=yes -o ConnectTimeout=3 -o StrictHostKeyChecking=no "$host" "$text"
+    fi >"$bt_home/ranks/heard.$host" 2>/dev/null </dev/null 6>&- 9>&- &
+    processes+=("$!")
+  done
+  wait "${processes[@]}"
+  "$python" -I -S "$bt_home/verdict.py" "${hosts[@]/#/$bt_home/ranks/heard.}" 2>&6
+  return "$1"
+}
 
 # Wait for the line, and pass on the signal that ends the task. Exits with the line's code.
 bt_attend() { # PROCESS

@@ -94,6 +94,7 @@ class Spec:
         self.roles = [Role(role) for role in values["roles"]]
         self.options = values.get("options", {})  # type: Message
         self.leave_unset = values.get("leave_unset", [])  # type: list[str]
+        self.preflight = values.get("preflight") or []  # type: list[str]
         if self.framework not in FRAMEWORKS:
             raise LaunchError("framework `{}` is none of {}".format(self.framework, ", ".join(sorted(FRAMEWORKS))))
 
@@ -113,6 +114,7 @@ class Node:
         self.interfaces = facts.get("interfaces", {})  # type: Values
         self.infiniband = facts.get("infiniband", {})  # type: Values
         self.files = facts.get("files", [])  # type: list[str]
+        self.folder = facts.get("folder", "")  # type: str
         self.emulated = facts.get("emulated", False)  # type: bool
 
     def __str__(self) -> str:
@@ -331,7 +333,7 @@ def defaults_of(gang: Gang, process: Process) -> "Values":
 
 def resolve(gang: Gang, process: Process, name: str, value: "Any") -> "str | None":
     """A value of `environment`: "auto" is found on the node, the path of a file holds where the node has that file."""
-    if name.endswith("_FILE") and value not in process.node.files:
+    if name.endswith("_FILE") and value != "auto" and value not in process.node.files:
         return None
     if value != "auto" or name not in AUTOMATIC:
         return str(value)
@@ -345,11 +347,13 @@ def threads(gang: Gang, process: Process) -> str:
     return str(max(1, process.node.cores // sharing // machines))
 
 
+NCCLS_NOTES = ["NCCL_DEBUG", "NCCL_DEBUG_SUBSYS", "NCCL_DEBUG_FILE"]
 AUTOMATIC = {
     "OMP_NUM_THREADS": threads,
     "UCX_NET_DEVICES": lambda gang, process: process.node.infiniband.get("ports", ""),
     "UCX_IB_PKEY": lambda gang, process: process.node.infiniband.get("key", ""),
     "NCCL_IB_HCA": lambda gang, process: "=" + process.node.infiniband["ports"] if process.node.infiniband else "",
+    "NCCL_DEBUG_FILE": lambda gang, process: process.node.folder and process.node.folder + "/nccl.%h.%p.txt",
     "NCCL_SOCKET_IFNAME": lambda gang, process: process.node.interface,
     "GLOO_SOCKET_IFNAME": lambda gang, process: process.node.interface,
 }  # type: dict[str, Callable[[Gang, Process], str]]
@@ -432,13 +436,16 @@ TORCHRUNS_WORD = re.compile(rb"failed \(exitcode: (-?\d+)\) local_rank: (\d+) \(
 """What a torchrun says of a rank as soon as it knows; it ends itself many seconds later."""
 
 
-def torchruns_failure(gang: Gang, process: Process, printed: bytes) -> "tuple[str, int] | None":
-    """(sentence, exit code) of a rank that failed for good."""
+def torchruns_failure(gang: Gang, process: Process, printed: bytes, ended: bool = False) -> "tuple[str, int] | None":
+    """(sentence, exit code) of a rank that failed for good: where torchrun starts ranks again, the last one before its
+    own end, which is with 1 whatever theirs was."""
     options = gang.spec.options
-    said = TORCHRUNS_WORD.search(printed) if under_torchrun(gang.spec) and not options.get("max_restarts") else None
+    if not under_torchrun(gang.spec) or (options.get("max_restarts") and not ended):
+        return None
+    said = TORCHRUNS_WORD.findall(printed)
     if not said:
         return None
-    code, local = int(said.group(1)), int(said.group(2))
+    code, local = (int(word) for word in said[-1])
     label = f"rank {sum(node.processes for node in gang.nodes[: process.node.index]) + local}"
     if options.get("rendezvous") == "c10d":
         label = f"local rank {local}"
@@ -452,7 +459,10 @@ def ending(code: int) -> str:
 def sockets(gang: Gang, process: Process) -> "Values":
     """gloo takes the interface that the host name resolves to, NCCL the first it likes: both are told the right one."""
     name = gang.spec.options.get("interface") or process.node.interface
-    return {"GLOO_SOCKET_IFNAME": name, "NCCL_SOCKET_IFNAME": name} if name else {}
+    if not name:
+        return {}
+    found = {"GLOO_SOCKET_IFNAME": name}
+    return {**found, "NCCL_SOCKET_IFNAME": name} if process.node.gpus else found
 
 
 def pytorch_defaults(gang: Gang, process: Process) -> "Values":
@@ -811,6 +821,11 @@ def why_taken(port: int, again: bool = False) -> str:
     return ""
 
 
+def ranks_folder(directory: str) -> str:
+    """Where this node keeps what its processes print."""
+    return os.path.join(os.environ.get("AZ_BATCH_TASK_WORKING_DIR", directory), "ranks")
+
+
 def look(message: "Message", environment: "Values", directory: str) -> "Message":
     """What this node tells the primary of itself."""
     spec, emulated = Spec(message["spec"]), message["emulated"]
@@ -829,9 +844,30 @@ def look(message: "Message", environment: "Values", directory: str) -> "Message"
         "ports": find_ports(ports, message["index"] if emulated else 0, message["count"] if emulated else 1),
         "interfaces": find_interfaces(),
         "infiniband": find_infiniband(),
+        "folder": ranks_folder(directory),
         "files": [path for name, path in defaults.items() if name.endswith("_FILE") and os.path.exists(path)],
         "emulated": emulated,
     }
+
+
+def preflight(spec: Spec, message: "Message", environment: "Values") -> "list[str]":
+    """What preflight.sh finds on this node that is not as the task needs it."""
+    if not spec.preflight:
+        return []
+    words = spec.preflight + ["{}={}".format(name, message[name]) for name in ("own", "hosts", "now")]
+    words += ["emulated=1"] * message["emulated"] + ["port="] * message["near"]
+    script = os.path.join(HERE, "preflight.sh")
+    code, printed = output_of(["bash", script, *words], environment, "/", 60)
+    found = [line for line in printed.decode("utf-8", "replace").split("\n") if line.startswith("preflight: ")]
+    return found or ([] if code == 0 else [f"preflight: node {message['own']}: {script} {ending(code)}"])
+
+
+def verdict() -> "Message":
+    """The functions of verdict.py, which lies beside this file where NCCL was told to note its network."""
+    values = {}  # type: Message
+    with open(os.path.join(HERE, "verdict.py"), encoding="utf-8") as file:
+        exec(compile(file.read(), "verdict.py", "exec"), values)
+    return values
 
 
 def count_processes(spec: Spec, gpus: "list[str]", environment: "Values", directory: str) -> int:
@@ -1315,16 +1351,20 @@ class Supervisor:
         there = message["directory"].replace(*roots) if roots[0] else message["directory"]
         self.directory = there if os.path.isdir(there) else own
         name = os.environ.get("AZ_BATCH_NODE_ID") or socket.gethostname()
+        faults = preflight(Spec(message["spec"]), message, self.environment)
         try:
             facts = look(message, self.environment, self.directory)
         except LaunchError as error:
             facts = {"error": str(error)}
-        self.channel.send(do="hello", node=name, time=time.time(), **facts)
+        self.channel.send(do="hello", node=name, time=time.time(), faults=faults, **facts)
         self.channel.heard = time.monotonic()
         self.beat()
 
     def on_start(self, message: "Message") -> None:
-        folder = os.path.join(os.environ.get("AZ_BATCH_TASK_WORKING_DIR", self.directory), "ranks")
+        folder = ranks_folder(self.directory)
+        for name in names_in(folder):
+            if name.startswith("nccl."):  # an earlier try's
+                os.unlink(os.path.join(folder, name))
         shares = self.cpus(message) if message["bind"] else []
         for process in message["processes"]:
             slot = process["slot"]
@@ -1337,6 +1377,8 @@ class Supervisor:
 
     def start(self, process: "Message", folder: str, cpus: "list[int]") -> None:
         environment = dict(process["defaults"])
+        if any(name in self.environment for name in NCCLS_NOTES):
+            environment = without(environment, NCCLS_NOTES)  # a person's own word is not to end in our file
         environment.update(self.environment)
         environment.update(process["environment"])
         environment["BATCHTRAIN_GANG"] = self.mark
@@ -1494,12 +1536,23 @@ class Supervisor:
             return
         for running in self.every:
             self.drain(running)
+        self.tell_of_nccl()
         self.channel.send(do="done")
         deadline = time.monotonic() + 5
         while self.channel.open and self.channel._out and time.monotonic() < deadline:
             is_ready(self.channel.writer, select.POLLOUT, 0.2)
             self.channel.flush()
         self.loop.running = False
+
+    def tell_of_nccl(self) -> None:
+        """What NCCL noted of its network here, where it did. No fault of ours may stand in the way of the end."""
+        folder = ranks_folder(self.directory)
+        if not self.every or not any(name.startswith("nccl.") for name in names_in(folder)):
+            return
+        try:
+            self.channel.send(do="nccl", heard=verdict()["read"](folder))
+        except Exception as error:  # noqa: BLE001 - see above
+            self.say(f"what NCCL noted in {folder} cannot be read: {error}")
 
     # heartbeats
 
@@ -1682,6 +1735,10 @@ class Session:
         self.stderr = -1
         self.credit = 0
         self.reason = "no answer"
+        self.faults = []  # type: list[str]
+        """What its preflight found."""
+        self.heard = []  # type: list[Message]
+        """What NCCL noted of its network there."""
 
     def __str__(self) -> str:
         return str(self.node) if self.node else f"node {self.address}"
@@ -1742,7 +1799,9 @@ class Session:
         skew = message["time"] - time.time()
         self.skew = skew if abs(skew) > 1 else 0.0  # less is the way here: clocks in a data centre agree
         self.node = Node(self.index, self.address, message)
+        self.faults = message["faults"]
         if "error" in message:
+            self.primary.tell_faults([self])
             if self.stderr >= 0:
                 self.on_stderr()
             words = f" ({self.last_words()})" if self.last_words() else ""
@@ -1762,6 +1821,9 @@ class Session:
     def on_lost(self, message: "Message") -> None:
         """It ends by itself, and says when it has."""
         self.primary.lose(self, message["why"])
+
+    def on_nccl(self, message: "Message") -> None:
+        self.heard = message["heard"]
 
     def on_done(self, message: "Message") -> None:
         """Nothing is left there; its process ends now."""
@@ -1896,6 +1958,10 @@ class Primary:
             "count": len(self.sessions),
             "heartbeat": self.spec.heartbeat,
             "emulated": "BATCHTRAIN_EMULATED_NODE" in self.environment,
+            "near": self.environment.get("BATCHTRAIN_EMULATED_NODE", "container") != "container",
+            "own": self.sessions[index].address,
+            "hosts": ",".join(session.address for session in self.sessions),
+            "now": int(time.time()),
         }
 
     def on_node_gone(self, session: Session, code: int, words: str) -> None:
@@ -1931,6 +1997,7 @@ class Primary:
             return
         for session in missing:
             self.screen.say(f"{session.address}: {session.why_not_here()}")
+        self.tell_faults(self.joined)
         least = self.spec.options.get("min_instances") or len(self.sessions)
         if len(self.joined) >= least and self.sessions[0].node:
             for session in missing:
@@ -1947,9 +2014,26 @@ class Primary:
         if len(self.joined) == len(self.sessions) and not self.ending:
             self.begin()
 
+    def tell_faults(self, sessions: "list[Session]") -> bool:
+        """Say all that the preflight found on these nodes, and InfiniBand that is not there; whether there was any."""
+        told = [fault for session in sessions for fault in session.faults]
+        for session in sessions if told else ():
+            try:
+                if session.node and session.node.interfaces:
+                    check_infiniband(self.spec, session.node)
+            except LaunchError as error:
+                told.append(f"preflight: {error}")
+            session.faults = []
+        for text in told:
+            self.screen.say(text)
+        return bool(told)
+
     # the gang
 
     def begin(self) -> None:
+        if self.tell_faults(self.joined):
+            self.fail(Failure(time.time(), UNFIT, 1))
+            return
         nodes = [session.node for session in self.joined if session.node]
         for index, node in enumerate(nodes):
             node.index = index  # without those that an elastic gang goes on without
@@ -2009,7 +2093,12 @@ class Primary:
         if code == 0 or (self.finished and not process.role.decides):
             self.check_finished()
             return
-        self.fail(Failure(at, f"{process} {ending(code)}", code, identity))
+        found = torchruns_failure(self.gang, process, self.screen.last[identity], True) if self.gang else None
+        if found and code == 1:
+            left = ", and no restart was left" if self.spec.options.get("max_restarts") else ""
+            self.fail(Failure(at, found[0] + left, found[1], identity))
+        else:
+            self.fail(Failure(at, f"{process} {ending(code)}", code, identity))
 
     def on_printed(self, identity: int) -> None:
         process = self.alive.get(identity)
@@ -2071,6 +2160,7 @@ class Primary:
             return
         self.over = True
         self.screen.end_lines()
+        self.judge_nccl()
         self.tell_cause()
         self.patience = time.monotonic() + 3
         self.leave()
@@ -2084,6 +2174,11 @@ class Primary:
             self.loop.running = False
         else:
             self.loop.later(0.01, self.leave)
+
+    def judge_nccl(self) -> None:
+        heard = [(str(session), session.heard) for session in self.joined if session.heard]
+        for sentence in verdict()["judge"](heard) if heard else ():
+            self.screen.say(sentence)
 
     def tell_cause(self) -> None:
         if self.told:
@@ -2130,6 +2225,12 @@ class Primary:
                     self.lose(session, f"nothing was heard of it for {self.spec.heartbeat:g} s")
                     session.cut()
         self.loop.later(self.spec.heartbeat / 6, self.beat)
+
+
+UNFIT = (
+    "nothing was started: the nodes are not as the task needs them (`preflight: false` in multi_instance starts all the"
+    " same)"
+)
 
 
 def sentence(names: "list[str]") -> str:

@@ -52,6 +52,14 @@ def test_the_commands_words_reach_the_image_as_they_are(node: Path) -> None:
     ]  # fmt: skip
 
 
+def test_a_folder_of_descriptions_is_bound_where_the_node_has_it(node: Path) -> None:
+    folder = node / "microsoft"
+    assert words(node, "true", Apptainer(URI, descriptions=str(folder)))[3:] == [URI, "true"]
+    folder.mkdir()
+    found = words(node, "true", Apptainer(URI, descriptions=str(folder)))
+    assert found[3:] == ["--bind", f"{folder}:{folder}:ro", URI, "true"]
+
+
 def test_an_image_that_the_start_task_fetched_is_used(node: Path) -> None:
     file = Path(image_path(URI).replace("$AZ_BATCH_NODE_SHARED_DIR", str(node / "shared")))
     file.parent.mkdir(parents=True)

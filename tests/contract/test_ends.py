@@ -92,9 +92,7 @@ Model()
     assert settled(circle, tmp_path).stdout == "gone before the end: True\n"
 
 
-@pytest.mark.parametrize(
-    ("fails", "code", "said"), [("1 / 0", 1, "ZeroDivisionError"), ("raise SystemExit(7)", 7, "")]
-)
+@pytest.mark.parametrize(("fails", "code", "said"), [("1 / 0", 1, "ZeroDivisionError"), ("raise SystemExit(7)", 7, "")])
 def test_a_settled_program_ends_as_ever(fails: str, code: int, said: str, tmp_path: Path) -> None:
     done = settled(f"import atexit, sys\natexit.register(print, sys.argv[1:])\n{fails}", tmp_path)
     assert (done.returncode, done.stdout) == (code, "['--lr', '1']\n")

@@ -74,10 +74,9 @@ class Node:
         for file in launch.files:
             path = self.task / file.name
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(file.data)
+            path.write_text(self._here(file.data.decode()))
             path.chmod(file.mode)
-        text = launch.application.replace("/sys/class", f"{self.sys}/class").replace("/dev/infin", f"{self.dev}/infin")
-        (self.task / ".batchtrain/launch.sh").write_text(text)
+        (self.task / ".batchtrain/launch.sh").write_text(self._here(launch.application))
         variables = {
             "PATH": f"{self.bin}:/usr/bin:/bin",
             "HOME": str(self.task),
@@ -104,6 +103,9 @@ class Node:
             done.stdout,
         )
 
+    def _here(self, text: str) -> str:
+        return text.replace("/sys/class", f"{self.sys}/class").replace("/dev/infin", f"{self.dev}/infin")
+
     def _recorded(self, name: str) -> list[str] | None:
         path = self.record / name
         return path.read_text().split("\0")[:-1] if path.exists() else None
@@ -116,6 +118,7 @@ def node(tmp_path: Path) -> Node:
 
 def launch(runtime: str = "mpich", command: str = "./solve", shape: Shape | None = None, **options: object) -> Launch:
     options.setdefault("processes_per_node", 1)
+    options.setdefault("preflight", False)  # the hosts are not there
     return mpi.launch(Mpi(runtime, **options), command, shape or Shape(2))  # type: ignore[arg-type]  # every option
 
 
@@ -139,7 +142,7 @@ DAPL = {
     "MANPATH": "/usr/share/man:/usr/local/man",
 }
 ENVIRONMENT: dict[tuple[str, Fabric], dict[str, str]] = {
-    ("intelmpi", Fabric.SR_IOV): {"I_MPI_FALLBACK": "0", "I_MPI_FABRICS": "shm:ofi", "FI_PROVIDER": "mlx"},
+    ("intelmpi", Fabric.SR_IOV): {"I_MPI_FABRICS": "shm:ofi", "FI_PROVIDER": "mlx"},
     ("intelmpi-ofa", Fabric.SR_IOV): {"I_MPI_FALLBACK": "0", "I_MPI_FABRICS": "shm:ofa"},
     ("mpich", Fabric.SR_IOV): {"UCX_IB_PKEY": "0x0123"},
     ("mvapich", Fabric.SR_IOV): {"UCX_IB_PKEY": "0x0123"},
@@ -177,7 +180,7 @@ def test_a_row_of_the_table(runtime: str, fabric: Fabric, ranks: str, container:
     argv = ran.argv
     if runtime == "openmpi":
         expected += ["--allow-run-as-root"] if container else []
-        expected += ["--prefix", str(node.bin.parent), *OPENMPI_FABRIC[fabric]]
+        expected += ["--bind-to", "none", "--prefix", str(node.bin.parent), *OPENMPI_FABRIC[fabric]]
         argv = without_exports(argv)
     assert argv == ["-own", "A", *expected, "sh", f"{node.task}/.batchtrain/rank.sh", "./solve", "-q", "1"]
     wanted = ENVIRONMENT.get((runtime, fabric), {})
@@ -220,6 +223,15 @@ def test_every_active_infiniband_port_is_used_and_no_other(node: Node) -> None:
     assert ran.environment["UCX_NET_DEVICES"] == "mlx5_ib0:1,mlx5_ib2:1"
     assert "UCX_IB_PKEY" not in ran.environment  # the default key needs no word
     assert "UCX_NET_DEVICES" in (ran.argv or [])
+
+
+@pytest.mark.parametrize("runtime", ["intelmpi", "openmpi"])
+def test_nccl_in_an_mpis_ranks_is_kept_to_those_ports(runtime: str, node: Node) -> None:
+    node.infiniband(("mlx5_0", "Ethernet", "4: ACTIVE", "0xffff"), ("mlx5_ib0", "InfiniBand", "4: ACTIVE", "0xffff"))
+    gpus = Shape(2, Fabric.SR_IOV, family="ND H100 v5", gpus=8, gpu_vendor="nvidia")
+    assert node.run(launch(runtime, shape=gpus)).environment["NCCL_IB_HCA"] == "=mlx5_ib0:1"
+    assert node.run(launch(runtime, shape=gpus), {"NCCL_IB_HCA": "x"}).environment["NCCL_IB_HCA"] == "x"
+    assert "NCCL_IB_HCA" not in node.run(launch(runtime, shape=Shape(2, Fabric.SR_IOV))).environment
 
 
 def test_no_active_port_stops_with_the_reason(node: Node) -> None:

@@ -116,8 +116,9 @@ MODES: Mapping[str, Mode] = {
             (f"{GANG}.tensorflow.mode", "parameter_server"),
             (f"{GANG}.tensorflow.parameter_servers", "2"),
             (f"{GANG}.tensorflow.processes_per_node", "1"),
+            (f"{GANG}.tensorflow.evaluator", "true"),
         ),
-        says="ps 1 host",
+        says="evaluator host",
     ),
     "TensorFlow 1 flags": Mode("TensorFlow-Benchmarks-CPU", 0.96, ranks=2, says="total images/sec: ", equal=False),
     "CNTK 32-bit": Mode(

@@ -735,6 +735,7 @@ ROWS: dict[str, Row] = {
     f"{TASKS}.multi_instance.num_instances": Row(2),
     f"{TASKS}.multi_instance.coordination_command": Row("my-coordination", effect=launched),
     f"{TASKS}.multi_instance.pre_execution_command": Row("source my-vars.sh", effect=launched),
+    f"{TASKS}.multi_instance.preflight": Row(False, instead=True, shown=(), effect=launched),
     f"{TASKS}.multi_instance.mpi.runtime": Row("openmpi", instead="mpich", shown=(), effect=launched),
     f"{TASKS}.multi_instance.mpi.executable_path": Row("/opt/my/mpirun", effect=launched),
     f"{TASKS}.multi_instance.mpi.options": Row(["-my-option"], effect=launched),
@@ -744,7 +745,7 @@ ROWS: dict[str, Row] = {
         "c10d", shown='"rendezvous": "c10d"', beside={".launcher": "torchrun"}, effect=launched
     ),
     f"{GANGS}.pytorch.max_restarts": Row(
-        3, shown='"max_restarts": 3', beside={".launcher": "torchrun"}, effect=launched
+        3, shown='"max_restarts": 3', beside={".launcher": "torchrun", ".rendezvous": "c10d"}, effect=launched
     ),
     f"{GANGS}.pytorch.min_instances": Row(
         1, shown='"min_instances": 1', beside={".launcher": "torchrun", ".rendezvous": "c10d"}, effect=launched
@@ -940,9 +941,14 @@ DECIDED: dict[str, dict[str, Any]] = {
     },
     "mpi4py-abort": {f"{TASK}.command": "python train.py", **GANG},
     "ends-at-once": {f"{TASK}.command": "python train.py", f"{TASK}.multi_instance": {"num_instances": 2, "jax": {}}},
+    "ends-settled": {
+        f"{TASK}.command": "python train.py",
+        f"{TASK}.multi_instance": {"num_instances": 2, "pytorch": {}},
+    },
     "openmpi-as-root": {**OPENMPI, **CONTAINER},
     "ranks-on-nodes": GANG,
     "primary-first": GANG,
+    "preflight": GANG,
     "gang-ssh": GANG,
     "mpich-abort": {f"{TASK}.multi_instance": {"num_instances": 2, "mpi": {"runtime": "mpich"}}},
     "horovod-binding": {
@@ -966,6 +972,7 @@ DECIDED: dict[str, dict[str, Any]] = {
     "nccl-topology": NCCL,
     "nccl-cpu-affinity": NCCL,
     "nccl-cards": NCCL,
+    "nccl-transport": NCCL,
     "ucx-cards": {
         f"{POOL}.vm_size": "STANDARD_HB120RS_V3",
         f"{TASK}.multi_instance": {"num_instances": 2, "pytorch": {"backend": "ucc"}},

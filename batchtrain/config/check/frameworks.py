@@ -142,13 +142,13 @@ def _mxnet_roles(subject: Subject) -> Found:
 
 
 def _mxnet_local(subject: Subject) -> Found:
-    for path, _, task, _ in subject.gangs:
+    for path, _, task, gang in subject.gangs:
         store = re.search(KVSTORE, command_of(task))
         if store and store[1] in LOCAL_KVSTORES:
+            instead = "`horovod`" if gang.horovod is not None else "`dist_sync` or `dist_device_sync`"
             yield (
                 (*path[:-1], "command"),
-                f"kv-store `{store[1]}` stays within one process, so each would train alone; write `dist_sync` or"
-                " `dist_device_sync`",
+                f"kv-store `{store[1]}` stays within one process, so each would train alone; write {instead}",
             )
 
 

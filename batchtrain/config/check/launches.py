@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from batchtrain.config.check.frameworks import KVSTORE
 from batchtrain.config.check.gangs import LAUNCHERS, NESTED
 from batchtrain.config.check.subject import LONGEST_READ, Gang, Path, Subject, command_of, instances
 from batchtrain.config.check.table import ERROR, JOBS, POOL, WARNING, Found, Rule
@@ -232,6 +233,12 @@ def _elastic(subject: Subject) -> Found:
                 (*gang.path, name, "min_instances"),
                 "`min_instances` needs `rendezvous: c10d`; with `static` all nodes are counted at the start",
             )
+        elif block.max_restarts and block.rendezvous != "c10d":
+            yield (
+                (*gang.path, name, "max_restarts"),
+                "`max_restarts` needs `rendezvous: c10d`; with `static`, ranks that start again find the addresses of"
+                " those that ended, and end as well",
+            )
         elif block.min_instances is not None and nodes is not None and block.min_instances > nodes:
             yield (
                 (*gang.path, name, "min_instances"),
@@ -309,10 +316,20 @@ def _rendezvous(subject: Subject) -> Found:
 
 def _kv_store(subject: Subject) -> Found:
     for path, _, task, gang in subject.gangs:
-        if gang.mxnet is not None and re.search(r"--kv[-_]?store[=\s]+[\"']?horovod\b", command_of(task)):
+        store = re.search(KVSTORE, command_of(task))
+        if store is None:
+            continue
+        if gang.mxnet is not None and store[1] == "horovod":
             yield (
                 (*path, "mxnet"),
-                "kv-store `horovod` has no servers and no scheduler; write a `horovod` block in place of `mxnet`",
+                "kv-store `horovod` has no servers and no scheduler; write a `horovod` block in place of `mxnet`, and"
+                " take an image whose Horovod was built for MXNet",
+            )
+        if gang.horovod is not None and store[1].startswith("dist"):
+            yield (
+                (*path, "horovod"),
+                f"kv-store `{store[1]}` waits for servers and a scheduler, which Horovod has not; write"
+                " `--kv-store horovod`, or an `mxnet` block in place of `horovod`",
             )
 
 

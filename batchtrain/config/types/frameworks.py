@@ -18,6 +18,8 @@ AllProcesses = Annotated[int, Meta(ge=1, le=1_000_000)]
 FreePort = Annotated[int, Meta(ge=1024, le=65535)]
 """A port that needs no administrator."""
 Seconds = Annotated[float, Meta(ge=0, le=3600)]
+Patience = Annotated[float, Meta(ge=5, le=3600)]
+"""Seconds in which a node must answer ssh and start a Python; no node can in less."""
 
 
 class Nodes(Block, frozen=True, kw_only=True):
@@ -57,7 +59,7 @@ class Nodes(Block, frozen=True, kw_only=True):
         ),
     ] = None
     barrier_seconds: Annotated[
-        Seconds, says("How long the nodes are waited for, in seconds; then the missing ones are named.", LAUNCH)
+        Patience, says("How long the nodes are waited for, in seconds; then the missing ones are named.", LAUNCH)
     ] = 120
     grace_seconds: Annotated[
         Seconds, says("From SIGTERM to SIGKILL when the task is ended from outside, in seconds.", LAUNCH)

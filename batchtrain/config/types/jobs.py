@@ -85,6 +85,13 @@ class MultiInstance(Block, frozen=True, kw_only=True):
         tuple[ResourceFile, ...],
         says("Files for every instance's task directory.", "task.multiInstanceSettings.commonResourceFiles"),
     ] = ()
+    preflight: Annotated[
+        bool,
+        says(
+            "Look at every node before a block's launch: GPUs, InfiniBand, memory, disk, clock, ways to the others.",
+            "batchtrain: launch",
+        ),
+    ] = True
     mpi: Annotated[MpiBlock | None, says("Launch the command with an MPI.")] = None
     pytorch: Annotated[PyTorchBlock | None, says("Launch it as PyTorch's processes.")] = None
     tensorflow: Annotated[TensorFlowBlock | None, says("Launch it in the roles of a TensorFlow cluster.")] = None

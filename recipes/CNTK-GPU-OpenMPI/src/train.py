@@ -11,7 +11,8 @@ What it prints (the words are stable, so that a program may read them):
     epoch 1 rank 0 accuracy 0.9000                                              rank 0, every epoch
     rank 3 of 4 host n2 learner 1-bit accuracy 0.9617 weights 3f2a9c01d4…          every rank, at the end
 
-`weights` is the SHA-256 of the trained parameters: the same on all ranks, except in the middle of a block.
+`weights` is the SHA-256 of the trained parameters: the same on all ranks, except in the middle of a block, which rank 0
+warns of before it begins.
 """
 
 import argparse
@@ -43,6 +44,8 @@ def main():
     parser.add_argument("-a", "--distributed_after", type=int, default=0, help="samples before it is distributed")
     parser.add_argument("-b", "--block_samples", type=int, help="samples a block, for block momentum")
     options = parser.parse_args()
+    if options.block_samples and (options.quantized_bits != 32 or options.distributed_after):
+        parser.error("-b exchanges models, not gradients: leave -q and -a out")
     try:
         train(options)
     finally:
@@ -58,11 +61,15 @@ def train(options):
     loss, error = C.cross_entropy_with_softmax(network, digits), C.classification_error(network, digits)
     how, learner = distributed(C.momentum_sgd(network.parameters, 0.3, 0.9, minibatch_size=BATCH), options)
     trainer = C.Trainer(network, (loss, error), [learner])
+    if rank == 0:
+        warn_of_a_broken_block(options, len(labels) // BATCH * BATCH * options.epochs)
 
     for epoch in range(1, options.epochs + 1):
         order = np.random.RandomState(epoch).permutation(len(labels))  # the same on every rank
         for start in range(0, len(labels), BATCH):
-            own = order[start : start + BATCH][rank::size]
+            own = order[start : start + BATCH]
+            if trainer.total_number_of_samples_seen >= options.distributed_after:
+                own = own[rank::size]  # until then every rank does the whole step, and all stay alike
             trainer.train_minibatch({pixels: images[own], digits: labels[own]})
         if rank == 0:
             say("epoch {} rank 0 accuracy {:.4f}".format(epoch, accuracy(network, test_images, test_labels)))
@@ -71,6 +78,14 @@ def train(options):
             rank, size, socket.gethostname(), how, accuracy(network, test_images, test_labels), digest(network)
         )
     )
+
+
+def warn_of_a_broken_block(options, samples):
+    """CNTK averages at the end of a block alone: what the ranks learn after the last one stays with each of them."""
+    rest = samples % options.block_samples if options.block_samples else 0
+    if rest:
+        text = "warning: the last {} of {} samples are no whole block of {}: the ranks end with different weights"
+        say(text.format(rest, samples, options.block_samples))
 
 
 def distributed(learner, options):

@@ -5,10 +5,12 @@ TF_CONFIG, which batchtrain sets, says who is who and so also how to train:
     only workers                 MultiWorkerMirroredStrategy: gradients are all-reduced after each step
     chief, workers and ps        ParameterServerStrategy: the chief hands out steps, the workers carry them out at their
                                  own pace, and the parameter servers keep the variables
+    an evaluator beside either   it reads each checkpoint, and says how good it is
 
 What it prints (the words are stable, so that a program may read them):
 
     epoch 1 loss 1.2345                                                        worker 0 or the chief, every epoch
+    evaluator host n1 epoch 1 accuracy 0.8774                                  the evaluator, of each checkpoint it finds
     worker 1 of 2 host n2 accuracy 0.9617 weights 3f2a9c01d4…                  every worker (or the chief), at the end
 
 `weights` is the SHA-256 of the trained variables: the same on all workers after collective training.
@@ -24,7 +26,8 @@ import socket
 import sys
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-CLUSTER = json.loads(os.environ.get("TF_CONFIG", "{}")).get("cluster", {})
+CONFIG = json.loads(os.environ.get("TF_CONFIG", "{}"))
+CLUSTER, ROLE = CONFIG.get("cluster", {}), CONFIG.get("task", {}).get("type")
 if "ps" in CLUSTER:
     os.environ.setdefault("GRPC_FAIL_FAST", "use_caller")  # the chief waits for servers that are still starting
 
@@ -35,22 +38,27 @@ BATCH = 64
 """Images a step, over all workers."""
 TEST_IMAGES = 261
 RATE = 0.3
+CHECKPOINTS = os.path.join(os.environ.get("AZ_BATCH_TASK_WORKING_DIR", "."), "checkpoints")
+"""Written by worker 0 or the chief, read by the evaluator: all three are on the primary, so it need not be shared."""
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Training on handwritten digits with TensorFlow's strategies.")
     parser.add_argument("--epochs", type=int, default=10, help="times every image is seen (default: %(default)s)")
+    parser.add_argument("--checkpoints", default=CHECKPOINTS, help="a directory (default: %(default)s)")
     options = parser.parse_args()
 
     if not tf.config.list_physical_devices("GPU"):
         tf.config.threading.set_intra_op_parallelism_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
-    if "ps" in CLUSTER:
-        asynchronously(options.epochs)
+    if ROLE == "evaluator":
+        evaluate(options.epochs, options.checkpoints)
+    elif "ps" in CLUSTER:
+        asynchronously(options.epochs, options.checkpoints)
     else:
-        together(options.epochs)
+        together(options.epochs, options.checkpoints)
 
 
-def together(epochs: int) -> None:
+def together(epochs: int, checkpoints: str) -> None:
     """Every worker runs this. A step is one all-reduce, and on busy machines it takes as long as the slowest worker:
     the images never end, or the workers would also ask each other in each step whether one still has some."""
     ways = tf.distribute.experimental.CommunicationImplementation
@@ -84,6 +92,7 @@ def together(epochs: int) -> None:
         loss = strategy.reduce("sum", loss, axis=None)  # of the last step, on every worker
         if index == 0:
             say(f"epoch {epoch} loss {float(loss):.4f}")
+            save(variables, epoch, checkpoints)
     report(f"worker {index} of {workers}", variables, test_set)
     meet(strategy)
 
@@ -98,7 +107,7 @@ def meet(strategy: tf.distribute.Strategy) -> None:
     count()
 
 
-def asynchronously(epochs: int) -> None:
+def asynchronously(epochs: int, checkpoints: str) -> None:
     """Workers and parameter servers serve until they are ended; the chief has the loop."""
     resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver()
     if resolver.task_type in ("worker", "ps"):
@@ -135,7 +144,27 @@ def asynchronously(epochs: int) -> None:
             loss = coordinator.schedule(step, args=(iterator,))
         coordinator.join()
         say(f"epoch {epoch} loss {float(loss.fetch()):.4f}")
+        save(variables, epoch, checkpoints)
     report("chief 0 of 1", variables, test_set)
+
+
+def save(variables: list[tf.Variable], epoch: int, directory: str) -> None:
+    """A checkpoint of copies: those of a strategy would be written where they are kept, on nodes of the servers."""
+    copies = [tf.Variable(variable.numpy()) for variable in variables]
+    tf.train.Checkpoint(variables=copies, epoch=tf.Variable(epoch)).save(os.path.join(directory, f"epoch-{epoch}"))
+
+
+def evaluate(epochs: int, directory: str) -> None:
+    """Looks at the newest checkpoint whenever there is one, until that of the last epoch."""
+    _, (images, labels) = load()
+    variables, epoch = first_variables(), tf.Variable(0)
+    kept = tf.train.Checkpoint(variables=variables, epoch=epoch)
+    for path in tf.train.checkpoints_iterator(directory):
+        kept.restore(path).assert_existing_objects_matched()
+        accuracy = float((scores(variables, images).numpy().argmax(1) == labels).mean())
+        say(f"evaluator host {socket.gethostname()} epoch {int(epoch)} accuracy {accuracy:.4f}")
+        if int(epoch) == epochs:
+            return
 
 
 def first_variables() -> list[tf.Variable]:

@@ -8,7 +8,7 @@ bt_start_gang a/b:1 \
   --network host \
   -v "$AZ_BATCH_NODE_ROOT_DIR:$AZ_BATCH_NODE_ROOT_DIR" \
   --gpus=all \
-  --shm-size=8g -v /home/_azbatch/.ssh:/home/_azbatch/.ssh:ro --ulimit memlock=-1:-1 --device=/dev/infiniband -v /opt/microsoft/ndv5:/opt/microsoft/ndv5:ro
+  --shm-size=8g -v /home/_azbatch/.ssh:/home/_azbatch/.ssh:ro --ulimit memlock=-1:-1 --device=/dev/infiniband -v /opt/microsoft:/opt/microsoft:ro
 
 # The coordination command, inside:
 bt_coordinate "$AZ_BATCH_TASK_SHARED_DIR/.batchtrain/inside-coordinate.sh" --workdir "$AZ_BATCH_TASK_WORKING_DIR"
@@ -29,7 +29,7 @@ bt_enter_gang "$AZ_BATCH_TASK_SHARED_DIR/.batchtrain/inside-launch.sh" --workdir
 #explain# docker run --gpus=all: Standard_ND96isr_H100_v5 has 8 H100, which the engine adds only where it is asked to (docker-gpus)
 #explain# --shm-size 8g: 8 of Standard_ND96isr_H100_v5's GPUs, whose processes share memory (NCCL) (shm-size)
 #explain# docker run --ulimit memlock=-1:-1 --device=/dev/infiniband: the task uses InfiniBand, which pins memory (infiniband-container)
-#explain# docker run -v /opt/microsoft/ndv5:/opt/microsoft/ndv5:ro: a virtual machine hides which GPU of ND H100 v5 is near which card; the HPC images describe it (nccl-topology)
+#explain# docker run -v /opt/microsoft:/opt/microsoft:ro: a virtual machine hides which GPU of ND H100 v5 is near which card; the HPC images describe it (nccl-topology)
 #explain# docker run -v /home/_azbatch/.ssh:/home/_azbatch/.ssh:ro: the containers of a gang log in to each other with the pool's own key (pool-key)
 #explain# default_working_dir batch: the task's files are there (working-directory)
 #explain# user_identity pool, admin: a container's processes are root, as its sshd needs (user-identity)

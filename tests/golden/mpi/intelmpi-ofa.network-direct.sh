@@ -19,14 +19,15 @@ source /opt/activate; source /opt/mpivars.sh
 # Intel MPI has DAPL up to 2018; a newer one would talk over tcp in silence:
 bt_need_old_intelmpi DAPL mpirun
 
+# The hosts, this one first (rank 0 belongs where the task's files are taken from); each must answer ssh, and be as is
+# said here:
+bt_order_hosts 2
+bt_use_ssh 23
+bt_wait_for_hosts processes=1 memlock=1 port=23
+
 # Ranks on each node, as the primary counts them:
 processes_per_node=$(nvidia-smi -L | wc -l)
 bt_check_ranks 'nvidia-smi -L | wc -l'
-
-# The hosts, this one first (rank 0 belongs where the task's files are taken from); each must answer ssh:
-bt_order_hosts 2
-bt_use_ssh 23
-bt_wait_for_hosts
 
 # With mpi4py, a rank that ends by an exception aborts the others instead of waiting for them for ever:
 bt_find_mpi4py python

@@ -13,14 +13,15 @@ source /opt/activate; source /opt/mpivars.sh
 { bt_code=$?; trap - DEBUG; set +eu; } 2>/dev/null
 [ "$bt_code" -eq 0 ] || bt_say "warning: pre_execution_command ended with code $bt_code"
 
+# The hosts, this one first (rank 0 belongs where the task's files are taken from); each must answer ssh, and be as is
+# said here:
+bt_order_hosts 2
+bt_use_ssh 23
+bt_wait_for_hosts processes=1 port=23
+
 # Ranks on each node, as the primary counts them:
 processes_per_node=$(nvidia-smi -L | wc -l)
 bt_check_ranks 'nvidia-smi -L | wc -l'
-
-# The hosts, this one first (rank 0 belongs where the task's files are taken from); each must answer ssh:
-bt_order_hosts 2
-bt_use_ssh 23
-bt_wait_for_hosts
 
 # With mpi4py, a rank that ends by an exception aborts the others instead of waiting for them for ever:
 bt_find_mpi4py python
@@ -37,7 +38,7 @@ bt_begin
 bt_gang mpirun \
   -verbose \
   --oversubscribe -host "$AZ_BATCH_HOST_LIST" -np "$((2 * processes_per_node))" --map-by ppr:"$processes_per_node":node \
-  --allow-run-as-root "${bt_prefix[@]}" "${bt_exported[@]}" \
+  --allow-run-as-root --bind-to none "${bt_prefix[@]}" "${bt_exported[@]}" \
   "${bt_fabric[@]}" \
   sh "$AZ_BATCH_TASK_SHARED_DIR/.batchtrain/rank.sh" \
   python -u "${bt_mpi4py[@]}" train.py --outputdir $AZ_BATCH_TASK_WORKING_DIR/output

@@ -4,18 +4,7 @@ source "$AZ_BATCH_TASK_SHARED_DIR/.batchtrain/gang.sh" || exit 1
 # Fabric: InfiniBand (SR-IOV); variables that are set already keep their value:
 bt_fabric=()
 if [ -e /dev/infiniband ]; then
-  bt_ports= bt_pkey=
-  for bt_port in /sys/class/infiniband/*/ports/*; do
-    grep -qs InfiniBand "$bt_port/link_layer" && grep -qs ACTIVE "$bt_port/state" || continue
-    bt_device=${bt_port#/sys/class/infiniband/}
-    bt_ports+=${bt_ports:+,}${bt_device%%/*}:${bt_port##*/}
-    # The partition key: not the default one (0x7fff); its top bit only says "full member".
-    for bt_key in "$bt_port"/pkeys/[01]; do
-      bt_key=$(($(cat "$bt_key") & 0x7fff))
-      [ "$bt_key" -eq 0 ] || [ "$bt_key" -eq 32767 ] || printf -v bt_pkey 0x%04x "$bt_key"
-    done
-  done
-  [ -n "$bt_ports" ] || bt_stop 1 'no InfiniBand port of this node is active (/sys/class/infiniband)'
+  bt_find_ports
   bt_default "UCX_NET_DEVICES=$bt_ports" ${bt_pkey:+"UCX_IB_PKEY=$bt_pkey"}
   bt_fabric=(--mca pml ucx --mca btl ^vader,tcp,openib)
 elif bt_emulated; then
@@ -30,14 +19,15 @@ source /opt/activate; source /opt/mpivars.sh
 { bt_code=$?; trap - DEBUG; set +eu; } 2>/dev/null
 [ "$bt_code" -eq 0 ] || bt_say "warning: pre_execution_command ended with code $bt_code"
 
+# The hosts, this one first (rank 0 belongs where the task's files are taken from); each must answer ssh, and be as is
+# said here:
+bt_order_hosts 2
+bt_use_ssh 23
+bt_wait_for_hosts processes=1 infiniband=1 memlock=1 port=23
+
 # Ranks on each node, as the primary counts them:
 processes_per_node=$(nvidia-smi -L | wc -l)
 bt_check_ranks 'nvidia-smi -L | wc -l'
-
-# The hosts, this one first (rank 0 belongs where the task's files are taken from); each must answer ssh:
-bt_order_hosts 2
-bt_use_ssh 23
-bt_wait_for_hosts
 
 # With mpi4py, a rank that ends by an exception aborts the others instead of waiting for them for ever:
 bt_find_mpi4py python
@@ -54,7 +44,7 @@ bt_begin
 bt_gang mpirun \
   -verbose \
   --oversubscribe -host "$AZ_BATCH_HOST_LIST" -np "$((2 * processes_per_node))" --map-by ppr:"$processes_per_node":node \
-  --allow-run-as-root "${bt_prefix[@]}" "${bt_exported[@]}" \
+  --allow-run-as-root --bind-to none "${bt_prefix[@]}" "${bt_exported[@]}" \
   "${bt_fabric[@]}" \
   sh "$AZ_BATCH_TASK_SHARED_DIR/.batchtrain/rank.sh" \
   python -u "${bt_mpi4py[@]}" train.py --outputdir $AZ_BATCH_TASK_WORKING_DIR/output

@@ -15,9 +15,9 @@ bt_gang mpirun \
   python -u "${bt_mpi4py[@]}" train.py --outputdir $AZ_BATCH_TASK_WORKING_DIR/output
 
 #### intelmpi, ethernet, processes_per_node command, no container
+bt_use_ssh
 processes_per_node=$(nvidia-smi -L | wc -l)
 bt_check_ranks 'nvidia-smi -L | wc -l'
-bt_use_ssh
 bt_gang mpirun \
   -verbose \
   -hosts "$AZ_BATCH_HOST_LIST" -np "$((2 * processes_per_node))" -perhost "$processes_per_node" \
@@ -25,9 +25,9 @@ bt_gang mpirun \
   python -u "${bt_mpi4py[@]}" train.py --outputdir $AZ_BATCH_TASK_WORKING_DIR/output
 
 #### intelmpi, ethernet, processes_per_node command, native container
+bt_use_ssh 23
 processes_per_node=$(nvidia-smi -L | wc -l)
 bt_check_ranks 'nvidia-smi -L | wc -l'
-bt_use_ssh 23
 bt_gang mpirun \
   -verbose \
   -hosts "$AZ_BATCH_HOST_LIST" -np "$((2 * processes_per_node))" -perhost "$processes_per_node" \
@@ -35,8 +35,8 @@ bt_gang mpirun \
   python -u "${bt_mpi4py[@]}" train.py --outputdir $AZ_BATCH_TASK_WORKING_DIR/output
 
 #### intelmpi, ethernet, processes_per_node absent, no container
-bt_say 'processes_per_node is not set: 1 rank on each node'
 bt_use_ssh
+bt_say 'processes_per_node is not set: 1 rank on each node'
 bt_gang mpirun \
   -verbose \
   -hosts "$AZ_BATCH_HOST_LIST" -np 2 -perhost 1 \
@@ -44,8 +44,8 @@ bt_gang mpirun \
   python -u "${bt_mpi4py[@]}" train.py --outputdir $AZ_BATCH_TASK_WORKING_DIR/output
 
 #### intelmpi, ethernet, processes_per_node absent, native container
-bt_say 'processes_per_node is not set: 1 rank on each node'
 bt_use_ssh 23
+bt_say 'processes_per_node is not set: 1 rank on each node'
 bt_gang mpirun \
   -verbose \
   -hosts "$AZ_BATCH_HOST_LIST" -np 2 -perhost 1 \
@@ -69,9 +69,9 @@ bt_gang mpirun \
   python -u "${bt_mpi4py[@]}" train.py --outputdir $AZ_BATCH_TASK_WORKING_DIR/output
 
 #### intelmpi, sr-iov, processes_per_node command, no container
+bt_use_ssh
 processes_per_node=$(nvidia-smi -L | wc -l)
 bt_check_ranks 'nvidia-smi -L | wc -l'
-bt_use_ssh
 bt_gang mpirun \
   -verbose \
   -hosts "$AZ_BATCH_HOST_LIST" -np "$((2 * processes_per_node))" -perhost "$processes_per_node" \
@@ -79,9 +79,9 @@ bt_gang mpirun \
   python -u "${bt_mpi4py[@]}" train.py --outputdir $AZ_BATCH_TASK_WORKING_DIR/output
 
 #### intelmpi, sr-iov, processes_per_node command, native container
+bt_use_ssh 23
 processes_per_node=$(nvidia-smi -L | wc -l)
 bt_check_ranks 'nvidia-smi -L | wc -l'
-bt_use_ssh 23
 bt_gang mpirun \
   -verbose \
   -hosts "$AZ_BATCH_HOST_LIST" -np "$((2 * processes_per_node))" -perhost "$processes_per_node" \
@@ -89,8 +89,8 @@ bt_gang mpirun \
   python -u "${bt_mpi4py[@]}" train.py --outputdir $AZ_BATCH_TASK_WORKING_DIR/output
 
 #### intelmpi, sr-iov, processes_per_node absent, no container
-bt_say 'processes_per_node is not set: 1 rank on each node'
 bt_use_ssh
+bt_say 'processes_per_node is not set: 1 rank on each node'
 bt_gang mpirun \
   -verbose \
   -hosts "$AZ_BATCH_HOST_LIST" -np 2 -perhost 1 \
@@ -98,8 +98,8 @@ bt_gang mpirun \
   python -u "${bt_mpi4py[@]}" train.py --outputdir $AZ_BATCH_TASK_WORKING_DIR/output
 
 #### intelmpi, sr-iov, processes_per_node absent, native container
-bt_say 'processes_per_node is not set: 1 rank on each node'
 bt_use_ssh 23
+bt_say 'processes_per_node is not set: 1 rank on each node'
 bt_gang mpirun \
   -verbose \
   -hosts "$AZ_BATCH_HOST_LIST" -np 2 -perhost 1 \
@@ -123,9 +123,9 @@ bt_gang mpirun \
   python -u "${bt_mpi4py[@]}" train.py --outputdir $AZ_BATCH_TASK_WORKING_DIR/output
 
 #### intelmpi, network-direct, processes_per_node command, no container
+bt_use_ssh
 processes_per_node=$(nvidia-smi -L | wc -l)
 bt_check_ranks 'nvidia-smi -L | wc -l'
-bt_use_ssh
 bt_gang mpirun \
   -verbose \
   -hosts "$AZ_BATCH_HOST_LIST" -np "$((2 * processes_per_node))" -perhost "$processes_per_node" \
@@ -133,9 +133,9 @@ bt_gang mpirun \
   python -u "${bt_mpi4py[@]}" train.py --outputdir $AZ_BATCH_TASK_WORKING_DIR/output
 
 #### intelmpi, network-direct, processes_per_node command, native container
+bt_use_ssh 23
 processes_per_node=$(nvidia-smi -L | wc -l)
 bt_check_ranks 'nvidia-smi -L | wc -l'
-bt_use_ssh 23
 bt_gang mpirun \
   -verbose \
   -hosts "$AZ_BATCH_HOST_LIST" -np "$((2 * processes_per_node))" -perhost "$processes_per_node" \
@@ -143,8 +143,8 @@ bt_gang mpirun \
   python -u "${bt_mpi4py[@]}" train.py --outputdir $AZ_BATCH_TASK_WORKING_DIR/output
 
 #### intelmpi, network-direct, processes_per_node absent, no container
-bt_say 'processes_per_node is not set: 1 rank on each node'
 bt_use_ssh
+bt_say 'processes_per_node is not set: 1 rank on each node'
 bt_gang mpirun \
   -verbose \
   -hosts "$AZ_BATCH_HOST_LIST" -np 2 -perhost 1 \
@@ -152,8 +152,8 @@ bt_gang mpirun \
   python -u "${bt_mpi4py[@]}" train.py --outputdir $AZ_BATCH_TASK_WORKING_DIR/output
 
 #### intelmpi, network-direct, processes_per_node absent, native container
-bt_say 'processes_per_node is not set: 1 rank on each node'
 bt_use_ssh 23
+bt_say 'processes_per_node is not set: 1 rank on each node'
 bt_gang mpirun \
   -verbose \
   -hosts "$AZ_BATCH_HOST_LIST" -np 2 -perhost 1 \
@@ -177,9 +177,9 @@ bt_gang mpirun \
   python -u "${bt_mpi4py[@]}" train.py --outputdir $AZ_BATCH_TASK_WORKING_DIR/output
 
 #### intelmpi-ofa, ethernet, processes_per_node command, no container
+bt_use_ssh
 processes_per_node=$(nvidia-smi -L | wc -l)
 bt_check_ranks 'nvidia-smi -L | wc -l'
-bt_use_ssh
 bt_gang mpirun \
   -verbose \
   -hosts "$AZ_BATCH_HOST_LIST" -np "$((2 * processes_per_node))" -perhost "$processes_per_node" \
@@ -187,9 +187,9 @@ bt_gang mpirun \
   python -u "${bt_mpi4py[@]}" train.py --outputdir $AZ_BATCH_TASK_WORKING_DIR/output
 
 #### intelmpi-ofa, ethernet, processes_per_node command, native container
+bt_use_ssh 23
 processes_per_node=$(nvidia-smi -L | wc -l)
 bt_check_ranks 'nvidia-smi -L | wc -l'
-bt_use_ssh 23
 bt_gang mpirun \
   -verbose \
   -hosts "$AZ_BATCH_HOST_LIST" -np "$((2 * processes_per_node))" -perhost "$processes_per_node" \
@@ -197,8 +197,8 @@ bt_gang mpirun \
   python -u "${bt_mpi4py[@]}" train.py --outputdir $AZ_BATCH_TASK_WORKING_DIR/output
 
 #### intelmpi-ofa, ethernet, processes_per_node absent, no container
-bt_say 'processes_per_node is not set: 1 rank on each node'
 bt_use_ssh
+bt_say 'processes_per_node is not set: 1 rank on each node'
 bt_gang mpirun \
   -verbose \
   -hosts "$AZ_BATCH_HOST_LIST" -np 2 -perhost 1 \
@@ -206,8 +206,8 @@ bt_gang mpirun \
   python -u "${bt_mpi4py[@]}" train.py --outputdir $AZ_BATCH_TASK_WORKING_DIR/output
 
 #### intelmpi-ofa, ethernet, processes_per_node absent, native container
-bt_say 'processes_per_node is not set: 1 rank on each node'
 bt_use_ssh 23
+bt_say 'processes_per_node is not set: 1 rank on each node'
 bt_gang mpirun \
   -verbose \
   -hosts "$AZ_BATCH_HOST_LIST" -np 2 -perhost 1 \
@@ -231,9 +231,9 @@ bt_gang mpirun \
   python -u "${bt_mpi4py[@]}" train.py --outputdir $AZ_BATCH_TASK_WORKING_DIR/output
 
 #### intelmpi-ofa, sr-iov, processes_per_node command, no container
+bt_use_ssh
 processes_per_node=$(nvidia-smi -L | wc -l)
 bt_check_ranks 'nvidia-smi -L | wc -l'
-bt_use_ssh
 bt_gang mpirun \
   -verbose \
   -hosts "$AZ_BATCH_HOST_LIST" -np "$((2 * processes_per_node))" -perhost "$processes_per_node" \
@@ -241,9 +241,9 @@ bt_gang mpirun \
   python -u "${bt_mpi4py[@]}" train.py --outputdir $AZ_BATCH_TASK_WORKING_DIR/output
 
 #### intelmpi-ofa, sr-iov, processes_per_node command, native container
+bt_use_ssh 23
 processes_per_node=$(nvidia-smi -L | wc -l)
 bt_check_ranks 'nvidia-smi -L | wc -l'
-bt_use_ssh 23
 bt_gang mpirun \
   -verbose \
   -hosts "$AZ_BATCH_HOST_LIST" -np "$((2 * processes_per_node))" -perhost "$processes_per_node" \
@@ -251,8 +251,8 @@ bt_gang mpirun \
   python -u "${bt_mpi4py[@]}" train.py --outputdir $AZ_BATCH_TASK_WORKING_DIR/output
 
 #### intelmpi-ofa, sr-iov, processes_per_node absent, no container
-bt_say 'processes_per_node is not set: 1 rank on each node'
 bt_use_ssh
+bt_say 'processes_per_node is not set: 1 rank on each node'
 bt_gang mpirun \
   -verbose \
   -hosts "$AZ_BATCH_HOST_LIST" -np 2 -perhost 1 \
@@ -260,8 +260,8 @@ bt_gang mpirun \
   python -u "${bt_mpi4py[@]}" train.py --outputdir $AZ_BATCH_TASK_WORKING_DIR/output
 
 #### intelmpi-ofa, sr-iov, processes_per_node absent, native container
-bt_say 'processes_per_node is not set: 1 rank on each node'
 bt_use_ssh 23
+bt_say 'processes_per_node is not set: 1 rank on each node'
 bt_gang mpirun \
   -verbose \
   -hosts "$AZ_BATCH_HOST_LIST" -np 2 -perhost 1 \
@@ -285,9 +285,9 @@ bt_gang mpirun \
   python -u "${bt_mpi4py[@]}" train.py --outputdir $AZ_BATCH_TASK_WORKING_DIR/output
 
 #### intelmpi-ofa, network-direct, processes_per_node command, no container
+bt_use_ssh
 processes_per_node=$(nvidia-smi -L | wc -l)
 bt_check_ranks 'nvidia-smi -L | wc -l'
-bt_use_ssh
 bt_gang mpirun \
   -verbose \
   -hosts "$AZ_BATCH_HOST_LIST" -np "$((2 * processes_per_node))" -perhost "$processes_per_node" \
@@ -295,9 +295,9 @@ bt_gang mpirun \
   python -u "${bt_mpi4py[@]}" train.py --outputdir $AZ_BATCH_TASK_WORKING_DIR/output
 
 #### intelmpi-ofa, network-direct, processes_per_node command, native container
+bt_use_ssh 23
 processes_per_node=$(nvidia-smi -L | wc -l)
 bt_check_ranks 'nvidia-smi -L | wc -l'
-bt_use_ssh 23
 bt_gang mpirun \
   -verbose \
   -hosts "$AZ_BATCH_HOST_LIST" -np "$((2 * processes_per_node))" -perhost "$processes_per_node" \
@@ -305,8 +305,8 @@ bt_gang mpirun \
   python -u "${bt_mpi4py[@]}" train.py --outputdir $AZ_BATCH_TASK_WORKING_DIR/output
 
 #### intelmpi-ofa, network-direct, processes_per_node absent, no container
-bt_say 'processes_per_node is not set: 1 rank on each node'
 bt_use_ssh
+bt_say 'processes_per_node is not set: 1 rank on each node'
 bt_gang mpirun \
   -verbose \
   -hosts "$AZ_BATCH_HOST_LIST" -np 2 -perhost 1 \
@@ -314,8 +314,8 @@ bt_gang mpirun \
   python -u "${bt_mpi4py[@]}" train.py --outputdir $AZ_BATCH_TASK_WORKING_DIR/output
 
 #### intelmpi-ofa, network-direct, processes_per_node absent, native container
-bt_say 'processes_per_node is not set: 1 rank on each node'
 bt_use_ssh 23
+bt_say 'processes_per_node is not set: 1 rank on each node'
 bt_gang mpirun \
   -verbose \
   -hosts "$AZ_BATCH_HOST_LIST" -np 2 -perhost 1 \
@@ -339,9 +339,9 @@ bt_gang mpirun \
   python -u "${bt_mpi4py[@]}" train.py --outputdir $AZ_BATCH_TASK_WORKING_DIR/output
 
 #### mpich, ethernet, processes_per_node command, no container
+bt_use_ssh
 processes_per_node=$(nvidia-smi -L | wc -l)
 bt_check_ranks 'nvidia-smi -L | wc -l'
-bt_use_ssh
 bt_gang mpirun \
   -verbose \
   -hosts "$AZ_BATCH_HOST_LIST" -np "$((2 * processes_per_node))" -ppn "$processes_per_node" \
@@ -349,9 +349,9 @@ bt_gang mpirun \
   python -u "${bt_mpi4py[@]}" train.py --outputdir $AZ_BATCH_TASK_WORKING_DIR/output
 
 #### mpich, ethernet, processes_per_node command, native container
+bt_use_ssh 23
 processes_per_node=$(nvidia-smi -L | wc -l)
 bt_check_ranks 'nvidia-smi -L | wc -l'
-bt_use_ssh 23
 bt_gang mpirun \
   -verbose \
   -hosts "$AZ_BATCH_HOST_LIST" -np "$((2 * processes_per_node))" -ppn "$processes_per_node" \
@@ -359,8 +359,8 @@ bt_gang mpirun \
   python -u "${bt_mpi4py[@]}" train.py --outputdir $AZ_BATCH_TASK_WORKING_DIR/output
 
 #### mpich, ethernet, processes_per_node absent, no container
-bt_say 'processes_per_node is not set: 1 rank on each node'
 bt_use_ssh
+bt_say 'processes_per_node is not set: 1 rank on each node'
 bt_gang mpirun \
   -verbose \
   -hosts "$AZ_BATCH_HOST_LIST" -np 2 -ppn 1 \
@@ -368,8 +368,8 @@ bt_gang mpirun \
   python -u "${bt_mpi4py[@]}" train.py --outputdir $AZ_BATCH_TASK_WORKING_DIR/output
 
 #### mpich, ethernet, processes_per_node absent, native container
-bt_say 'processes_per_node is not set: 1 rank on each node'
 bt_use_ssh 23
+bt_say 'processes_per_node is not set: 1 rank on each node'
 bt_gang mpirun \
   -verbose \
   -hosts "$AZ_BATCH_HOST_LIST" -np 2 -ppn 1 \
@@ -393,9 +393,9 @@ bt_gang mpirun \
   python -u "${bt_mpi4py[@]}" train.py --outputdir $AZ_BATCH_TASK_WORKING_DIR/output
 
 #### mpich, sr-iov, processes_per_node command, no container
+bt_use_ssh
 processes_per_node=$(nvidia-smi -L | wc -l)
 bt_check_ranks 'nvidia-smi -L | wc -l'
-bt_use_ssh
 bt_gang mpirun \
   -verbose \
   -hosts "$AZ_BATCH_HOST_LIST" -np "$((2 * processes_per_node))" -ppn "$processes_per_node" \
@@ -403,9 +403,9 @@ bt_gang mpirun \
   python -u "${bt_mpi4py[@]}" train.py --outputdir $AZ_BATCH_TASK_WORKING_DIR/output
 
 #### mpich, sr-iov, processes_per_node command, native container
+bt_use_ssh 23
 processes_per_node=$(nvidia-smi -L | wc -l)
 bt_check_ranks 'nvidia-smi -L | wc -l'
-bt_use_ssh 23
 bt_gang mpirun \
   -verbose \
   -hosts "$AZ_BATCH_HOST_LIST" -np "$((2 * processes_per_node))" -ppn "$processes_per_node" \
@@ -413,8 +413,8 @@ bt_gang mpirun \
   python -u "${bt_mpi4py[@]}" train.py --outputdir $AZ_BATCH_TASK_WORKING_DIR/output
 
 #### mpich, sr-iov, processes_per_node absent, no container
-bt_say 'processes_per_node is not set: 1 rank on each node'
 bt_use_ssh
+bt_say 'processes_per_node is not set: 1 rank on each node'
 bt_gang mpirun \
   -verbose \
   -hosts "$AZ_BATCH_HOST_LIST" -np 2 -ppn 1 \
@@ -422,8 +422,8 @@ bt_gang mpirun \
   python -u "${bt_mpi4py[@]}" train.py --outputdir $AZ_BATCH_TASK_WORKING_DIR/output
 
 #### mpich, sr-iov, processes_per_node absent, native container
-bt_say 'processes_per_node is not set: 1 rank on each node'
 bt_use_ssh 23
+bt_say 'processes_per_node is not set: 1 rank on each node'
 bt_gang mpirun \
   -verbose \
   -hosts "$AZ_BATCH_HOST_LIST" -np 2 -ppn 1 \
@@ -447,9 +447,9 @@ bt_gang mpirun \
   python -u "${bt_mpi4py[@]}" train.py --outputdir $AZ_BATCH_TASK_WORKING_DIR/output
 
 #### mpich, network-direct, processes_per_node command, no container
+bt_use_ssh
 processes_per_node=$(nvidia-smi -L | wc -l)
 bt_check_ranks 'nvidia-smi -L | wc -l'
-bt_use_ssh
 bt_gang mpirun \
   -verbose \
   -hosts "$AZ_BATCH_HOST_LIST" -np "$((2 * processes_per_node))" -ppn "$processes_per_node" \
@@ -457,9 +457,9 @@ bt_gang mpirun \
   python -u "${bt_mpi4py[@]}" train.py --outputdir $AZ_BATCH_TASK_WORKING_DIR/output
 
 #### mpich, network-direct, processes_per_node command, native container
+bt_use_ssh 23
 processes_per_node=$(nvidia-smi -L | wc -l)
 bt_check_ranks 'nvidia-smi -L | wc -l'
-bt_use_ssh 23
 bt_gang mpirun \
   -verbose \
   -hosts "$AZ_BATCH_HOST_LIST" -np "$((2 * processes_per_node))" -ppn "$processes_per_node" \
@@ -467,8 +467,8 @@ bt_gang mpirun \
   python -u "${bt_mpi4py[@]}" train.py --outputdir $AZ_BATCH_TASK_WORKING_DIR/output
 
 #### mpich, network-direct, processes_per_node absent, no container
-bt_say 'processes_per_node is not set: 1 rank on each node'
 bt_use_ssh
+bt_say 'processes_per_node is not set: 1 rank on each node'
 bt_gang mpirun \
   -verbose \
   -hosts "$AZ_BATCH_HOST_LIST" -np 2 -ppn 1 \
@@ -476,8 +476,8 @@ bt_gang mpirun \
   python -u "${bt_mpi4py[@]}" train.py --outputdir $AZ_BATCH_TASK_WORKING_DIR/output
 
 #### mpich, network-direct, processes_per_node absent, native container
-bt_say 'processes_per_node is not set: 1 rank on each node'
 bt_use_ssh 23
+bt_say 'processes_per_node is not set: 1 rank on each node'
 bt_gang mpirun \
   -verbose \
   -hosts "$AZ_BATCH_HOST_LIST" -np 2 -ppn 1 \
@@ -501,9 +501,9 @@ bt_gang mpirun \
   python -u "${bt_mpi4py[@]}" train.py --outputdir $AZ_BATCH_TASK_WORKING_DIR/output
 
 #### mvapich, ethernet, processes_per_node command, no container
+bt_use_ssh
 processes_per_node=$(nvidia-smi -L | wc -l)
 bt_check_ranks 'nvidia-smi -L | wc -l'
-bt_use_ssh
 bt_gang mpirun \
   -verbose \
   -hosts "$AZ_BATCH_HOST_LIST" -np "$((2 * processes_per_node))" -ppn "$processes_per_node" \
@@ -511,9 +511,9 @@ bt_gang mpirun \
   python -u "${bt_mpi4py[@]}" train.py --outputdir $AZ_BATCH_TASK_WORKING_DIR/output
 
 #### mvapich, ethernet, processes_per_node command, native container
+bt_use_ssh 23
 processes_per_node=$(nvidia-smi -L | wc -l)
 bt_check_ranks 'nvidia-smi -L | wc -l'
-bt_use_ssh 23
 bt_gang mpirun \
   -verbose \
   -hosts "$AZ_BATCH_HOST_LIST" -np "$((2 * processes_per_node))" -ppn "$processes_per_node" \
@@ -521,8 +521,8 @@ bt_gang mpirun \
   python -u "${bt_mpi4py[@]}" train.py --outputdir $AZ_BATCH_TASK_WORKING_DIR/output
 
 #### mvapich, ethernet, processes_per_node absent, no container
-bt_say 'processes_per_node is not set: 1 rank on each node'
 bt_use_ssh
+bt_say 'processes_per_node is not set: 1 rank on each node'
 bt_gang mpirun \
   -verbose \
   -hosts "$AZ_BATCH_HOST_LIST" -np 2 -ppn 1 \
@@ -530,8 +530,8 @@ bt_gang mpirun \
   python -u "${bt_mpi4py[@]}" train.py --outputdir $AZ_BATCH_TASK_WORKING_DIR/output
 
 #### mvapich, ethernet, processes_per_node absent, native container
-bt_say 'processes_per_node is not set: 1 rank on each node'
 bt_use_ssh 23
+bt_say 'processes_per_node is not set: 1 rank on each node'
 bt_gang mpirun \
   -verbose \
   -hosts "$AZ_BATCH_HOST_LIST" -np 2 -ppn 1 \
@@ -555,9 +555,9 @@ bt_gang mpirun \
   python -u "${bt_mpi4py[@]}" train.py --outputdir $AZ_BATCH_TASK_WORKING_DIR/output
 
 #### mvapich, sr-iov, processes_per_node command, no container
+bt_use_ssh
 processes_per_node=$(nvidia-smi -L | wc -l)
 bt_check_ranks 'nvidia-smi -L | wc -l'
-bt_use_ssh
 bt_gang mpirun \
   -verbose \
   -hosts "$AZ_BATCH_HOST_LIST" -np "$((2 * processes_per_node))" -ppn "$processes_per_node" \
@@ -565,9 +565,9 @@ bt_gang mpirun \
   python -u "${bt_mpi4py[@]}" train.py --outputdir $AZ_BATCH_TASK_WORKING_DIR/output
 
 #### mvapich, sr-iov, processes_per_node command, native container
+bt_use_ssh 23
 processes_per_node=$(nvidia-smi -L | wc -l)
 bt_check_ranks 'nvidia-smi -L | wc -l'
-bt_use_ssh 23
 bt_gang mpirun \
   -verbose \
   -hosts "$AZ_BATCH_HOST_LIST" -np "$((2 * processes_per_node))" -ppn "$processes_per_node" \
@@ -575,8 +575,8 @@ bt_gang mpirun \
   python -u "${bt_mpi4py[@]}" train.py --outputdir $AZ_BATCH_TASK_WORKING_DIR/output
 
 #### mvapich, sr-iov, processes_per_node absent, no container
-bt_say 'processes_per_node is not set: 1 rank on each node'
 bt_use_ssh
+bt_say 'processes_per_node is not set: 1 rank on each node'
 bt_gang mpirun \
   -verbose \
   -hosts "$AZ_BATCH_HOST_LIST" -np 2 -ppn 1 \
@@ -584,8 +584,8 @@ bt_gang mpirun \
   python -u "${bt_mpi4py[@]}" train.py --outputdir $AZ_BATCH_TASK_WORKING_DIR/output
 
 #### mvapich, sr-iov, processes_per_node absent, native container
-bt_say 'processes_per_node is not set: 1 rank on each node'
 bt_use_ssh 23
+bt_say 'processes_per_node is not set: 1 rank on each node'
 bt_gang mpirun \
   -verbose \
   -hosts "$AZ_BATCH_HOST_LIST" -np 2 -ppn 1 \
@@ -609,9 +609,9 @@ bt_gang mpirun \
   python -u "${bt_mpi4py[@]}" train.py --outputdir $AZ_BATCH_TASK_WORKING_DIR/output
 
 #### mvapich, network-direct, processes_per_node command, no container
+bt_use_ssh
 processes_per_node=$(nvidia-smi -L | wc -l)
 bt_check_ranks 'nvidia-smi -L | wc -l'
-bt_use_ssh
 bt_gang mpirun \
   -verbose \
   -hosts "$AZ_BATCH_HOST_LIST" -np "$((2 * processes_per_node))" -ppn "$processes_per_node" \
@@ -619,9 +619,9 @@ bt_gang mpirun \
   python -u "${bt_mpi4py[@]}" train.py --outputdir $AZ_BATCH_TASK_WORKING_DIR/output
 
 #### mvapich, network-direct, processes_per_node command, native container
+bt_use_ssh 23
 processes_per_node=$(nvidia-smi -L | wc -l)
 bt_check_ranks 'nvidia-smi -L | wc -l'
-bt_use_ssh 23
 bt_gang mpirun \
   -verbose \
   -hosts "$AZ_BATCH_HOST_LIST" -np "$((2 * processes_per_node))" -ppn "$processes_per_node" \
@@ -629,8 +629,8 @@ bt_gang mpirun \
   python -u "${bt_mpi4py[@]}" train.py --outputdir $AZ_BATCH_TASK_WORKING_DIR/output
 
 #### mvapich, network-direct, processes_per_node absent, no container
-bt_say 'processes_per_node is not set: 1 rank on each node'
 bt_use_ssh
+bt_say 'processes_per_node is not set: 1 rank on each node'
 bt_gang mpirun \
   -verbose \
   -hosts "$AZ_BATCH_HOST_LIST" -np 2 -ppn 1 \
@@ -638,8 +638,8 @@ bt_gang mpirun \
   python -u "${bt_mpi4py[@]}" train.py --outputdir $AZ_BATCH_TASK_WORKING_DIR/output
 
 #### mvapich, network-direct, processes_per_node absent, native container
-bt_say 'processes_per_node is not set: 1 rank on each node'
 bt_use_ssh 23
+bt_say 'processes_per_node is not set: 1 rank on each node'
 bt_gang mpirun \
   -verbose \
   -hosts "$AZ_BATCH_HOST_LIST" -np 2 -ppn 1 \
@@ -651,7 +651,7 @@ bt_use_ssh
 bt_gang mpirun \
   -verbose \
   --oversubscribe -host "$AZ_BATCH_HOST_LIST" -np 8 --map-by ppr:4:node \
-  "${bt_prefix[@]}" "${bt_exported[@]}" \
+  --bind-to none "${bt_prefix[@]}" "${bt_exported[@]}" \
   "${bt_fabric[@]}" \
   sh "$AZ_BATCH_TASK_SHARED_DIR/.batchtrain/rank.sh" \
   python -u "${bt_mpi4py[@]}" train.py --outputdir $AZ_BATCH_TASK_WORKING_DIR/output
@@ -661,53 +661,53 @@ bt_use_ssh 23
 bt_gang mpirun \
   -verbose \
   --oversubscribe -host "$AZ_BATCH_HOST_LIST" -np 8 --map-by ppr:4:node \
-  --allow-run-as-root "${bt_prefix[@]}" "${bt_exported[@]}" \
+  --allow-run-as-root --bind-to none "${bt_prefix[@]}" "${bt_exported[@]}" \
   "${bt_fabric[@]}" \
   sh "$AZ_BATCH_TASK_SHARED_DIR/.batchtrain/rank.sh" \
   python -u "${bt_mpi4py[@]}" train.py --outputdir $AZ_BATCH_TASK_WORKING_DIR/output
 
 #### openmpi, ethernet, processes_per_node command, no container
+bt_use_ssh
 processes_per_node=$(nvidia-smi -L | wc -l)
 bt_check_ranks 'nvidia-smi -L | wc -l'
-bt_use_ssh
 bt_gang mpirun \
   -verbose \
   --oversubscribe -host "$AZ_BATCH_HOST_LIST" -np "$((2 * processes_per_node))" --map-by ppr:"$processes_per_node":node \
-  "${bt_prefix[@]}" "${bt_exported[@]}" \
+  --bind-to none "${bt_prefix[@]}" "${bt_exported[@]}" \
   "${bt_fabric[@]}" \
   sh "$AZ_BATCH_TASK_SHARED_DIR/.batchtrain/rank.sh" \
   python -u "${bt_mpi4py[@]}" train.py --outputdir $AZ_BATCH_TASK_WORKING_DIR/output
 
 #### openmpi, ethernet, processes_per_node command, native container
+bt_use_ssh 23
 processes_per_node=$(nvidia-smi -L | wc -l)
 bt_check_ranks 'nvidia-smi -L | wc -l'
-bt_use_ssh 23
 bt_gang mpirun \
   -verbose \
   --oversubscribe -host "$AZ_BATCH_HOST_LIST" -np "$((2 * processes_per_node))" --map-by ppr:"$processes_per_node":node \
-  --allow-run-as-root "${bt_prefix[@]}" "${bt_exported[@]}" \
+  --allow-run-as-root --bind-to none "${bt_prefix[@]}" "${bt_exported[@]}" \
   "${bt_fabric[@]}" \
   sh "$AZ_BATCH_TASK_SHARED_DIR/.batchtrain/rank.sh" \
   python -u "${bt_mpi4py[@]}" train.py --outputdir $AZ_BATCH_TASK_WORKING_DIR/output
 
 #### openmpi, ethernet, processes_per_node absent, no container
-bt_say 'processes_per_node is not set: 1 rank on each node'
 bt_use_ssh
+bt_say 'processes_per_node is not set: 1 rank on each node'
 bt_gang mpirun \
   -verbose \
   --oversubscribe -host "$AZ_BATCH_HOST_LIST" -np 2 --map-by ppr:1:node \
-  "${bt_prefix[@]}" "${bt_exported[@]}" \
+  --bind-to none "${bt_prefix[@]}" "${bt_exported[@]}" \
   "${bt_fabric[@]}" \
   sh "$AZ_BATCH_TASK_SHARED_DIR/.batchtrain/rank.sh" \
   python -u "${bt_mpi4py[@]}" train.py --outputdir $AZ_BATCH_TASK_WORKING_DIR/output
 
 #### openmpi, ethernet, processes_per_node absent, native container
-bt_say 'processes_per_node is not set: 1 rank on each node'
 bt_use_ssh 23
+bt_say 'processes_per_node is not set: 1 rank on each node'
 bt_gang mpirun \
   -verbose \
   --oversubscribe -host "$AZ_BATCH_HOST_LIST" -np 2 --map-by ppr:1:node \
-  --allow-run-as-root "${bt_prefix[@]}" "${bt_exported[@]}" \
+  --allow-run-as-root --bind-to none "${bt_prefix[@]}" "${bt_exported[@]}" \
   "${bt_fabric[@]}" \
   sh "$AZ_BATCH_TASK_SHARED_DIR/.batchtrain/rank.sh" \
   python -u "${bt_mpi4py[@]}" train.py --outputdir $AZ_BATCH_TASK_WORKING_DIR/output
@@ -717,7 +717,7 @@ bt_use_ssh
 bt_gang mpirun \
   -verbose \
   --oversubscribe -host "$AZ_BATCH_HOST_LIST" -np 8 --map-by ppr:4:node \
-  "${bt_prefix[@]}" "${bt_exported[@]}" \
+  --bind-to none "${bt_prefix[@]}" "${bt_exported[@]}" \
   "${bt_fabric[@]}" \
   sh "$AZ_BATCH_TASK_SHARED_DIR/.batchtrain/rank.sh" \
   python -u "${bt_mpi4py[@]}" train.py --outputdir $AZ_BATCH_TASK_WORKING_DIR/output
@@ -727,53 +727,53 @@ bt_use_ssh 23
 bt_gang mpirun \
   -verbose \
   --oversubscribe -host "$AZ_BATCH_HOST_LIST" -np 8 --map-by ppr:4:node \
-  --allow-run-as-root "${bt_prefix[@]}" "${bt_exported[@]}" \
+  --allow-run-as-root --bind-to none "${bt_prefix[@]}" "${bt_exported[@]}" \
   "${bt_fabric[@]}" \
   sh "$AZ_BATCH_TASK_SHARED_DIR/.batchtrain/rank.sh" \
   python -u "${bt_mpi4py[@]}" train.py --outputdir $AZ_BATCH_TASK_WORKING_DIR/output
 
 #### openmpi, sr-iov, processes_per_node command, no container
+bt_use_ssh
 processes_per_node=$(nvidia-smi -L | wc -l)
 bt_check_ranks 'nvidia-smi -L | wc -l'
-bt_use_ssh
 bt_gang mpirun \
   -verbose \
   --oversubscribe -host "$AZ_BATCH_HOST_LIST" -np "$((2 * processes_per_node))" --map-by ppr:"$processes_per_node":node \
-  "${bt_prefix[@]}" "${bt_exported[@]}" \
+  --bind-to none "${bt_prefix[@]}" "${bt_exported[@]}" \
   "${bt_fabric[@]}" \
   sh "$AZ_BATCH_TASK_SHARED_DIR/.batchtrain/rank.sh" \
   python -u "${bt_mpi4py[@]}" train.py --outputdir $AZ_BATCH_TASK_WORKING_DIR/output
 
 #### openmpi, sr-iov, processes_per_node command, native container
+bt_use_ssh 23
 processes_per_node=$(nvidia-smi -L | wc -l)
 bt_check_ranks 'nvidia-smi -L | wc -l'
-bt_use_ssh 23
 bt_gang mpirun \
   -verbose \
   --oversubscribe -host "$AZ_BATCH_HOST_LIST" -np "$((2 * processes_per_node))" --map-by ppr:"$processes_per_node":node \
-  --allow-run-as-root "${bt_prefix[@]}" "${bt_exported[@]}" \
+  --allow-run-as-root --bind-to none "${bt_prefix[@]}" "${bt_exported[@]}" \
   "${bt_fabric[@]}" \
   sh "$AZ_BATCH_TASK_SHARED_DIR/.batchtrain/rank.sh" \
   python -u "${bt_mpi4py[@]}" train.py --outputdir $AZ_BATCH_TASK_WORKING_DIR/output
 
 #### openmpi, sr-iov, processes_per_node absent, no container
-bt_say 'processes_per_node is not set: 1 rank on each node'
 bt_use_ssh
+bt_say 'processes_per_node is not set: 1 rank on each node'
 bt_gang mpirun \
   -verbose \
   --oversubscribe -host "$AZ_BATCH_HOST_LIST" -np 2 --map-by ppr:1:node \
-  "${bt_prefix[@]}" "${bt_exported[@]}" \
+  --bind-to none "${bt_prefix[@]}" "${bt_exported[@]}" \
   "${bt_fabric[@]}" \
   sh "$AZ_BATCH_TASK_SHARED_DIR/.batchtrain/rank.sh" \
   python -u "${bt_mpi4py[@]}" train.py --outputdir $AZ_BATCH_TASK_WORKING_DIR/output
 
 #### openmpi, sr-iov, processes_per_node absent, native container
-bt_say 'processes_per_node is not set: 1 rank on each node'
 bt_use_ssh 23
+bt_say 'processes_per_node is not set: 1 rank on each node'
 bt_gang mpirun \
   -verbose \
   --oversubscribe -host "$AZ_BATCH_HOST_LIST" -np 2 --map-by ppr:1:node \
-  --allow-run-as-root "${bt_prefix[@]}" "${bt_exported[@]}" \
+  --allow-run-as-root --bind-to none "${bt_prefix[@]}" "${bt_exported[@]}" \
   "${bt_fabric[@]}" \
   sh "$AZ_BATCH_TASK_SHARED_DIR/.batchtrain/rank.sh" \
   python -u "${bt_mpi4py[@]}" train.py --outputdir $AZ_BATCH_TASK_WORKING_DIR/output
@@ -783,7 +783,7 @@ bt_use_ssh
 bt_gang mpirun \
   -verbose \
   --oversubscribe -host "$AZ_BATCH_HOST_LIST" -np 8 --map-by ppr:4:node \
-  "${bt_prefix[@]}" "${bt_exported[@]}" \
+  --bind-to none "${bt_prefix[@]}" "${bt_exported[@]}" \
   "${bt_fabric[@]}" \
   sh "$AZ_BATCH_TASK_SHARED_DIR/.batchtrain/rank.sh" \
   python -u "${bt_mpi4py[@]}" train.py --outputdir $AZ_BATCH_TASK_WORKING_DIR/output
@@ -793,53 +793,53 @@ bt_use_ssh 23
 bt_gang mpirun \
   -verbose \
   --oversubscribe -host "$AZ_BATCH_HOST_LIST" -np 8 --map-by ppr:4:node \
-  --allow-run-as-root "${bt_prefix[@]}" "${bt_exported[@]}" \
+  --allow-run-as-root --bind-to none "${bt_prefix[@]}" "${bt_exported[@]}" \
   "${bt_fabric[@]}" \
   sh "$AZ_BATCH_TASK_SHARED_DIR/.batchtrain/rank.sh" \
   python -u "${bt_mpi4py[@]}" train.py --outputdir $AZ_BATCH_TASK_WORKING_DIR/output
 
 #### openmpi, network-direct, processes_per_node command, no container
+bt_use_ssh
 processes_per_node=$(nvidia-smi -L | wc -l)
 bt_check_ranks 'nvidia-smi -L | wc -l'
-bt_use_ssh
 bt_gang mpirun \
   -verbose \
   --oversubscribe -host "$AZ_BATCH_HOST_LIST" -np "$((2 * processes_per_node))" --map-by ppr:"$processes_per_node":node \
-  "${bt_prefix[@]}" "${bt_exported[@]}" \
+  --bind-to none "${bt_prefix[@]}" "${bt_exported[@]}" \
   "${bt_fabric[@]}" \
   sh "$AZ_BATCH_TASK_SHARED_DIR/.batchtrain/rank.sh" \
   python -u "${bt_mpi4py[@]}" train.py --outputdir $AZ_BATCH_TASK_WORKING_DIR/output
 
 #### openmpi, network-direct, processes_per_node command, native container
+bt_use_ssh 23
 processes_per_node=$(nvidia-smi -L | wc -l)
 bt_check_ranks 'nvidia-smi -L | wc -l'
-bt_use_ssh 23
 bt_gang mpirun \
   -verbose \
   --oversubscribe -host "$AZ_BATCH_HOST_LIST" -np "$((2 * processes_per_node))" --map-by ppr:"$processes_per_node":node \
-  --allow-run-as-root "${bt_prefix[@]}" "${bt_exported[@]}" \
+  --allow-run-as-root --bind-to none "${bt_prefix[@]}" "${bt_exported[@]}" \
   "${bt_fabric[@]}" \
   sh "$AZ_BATCH_TASK_SHARED_DIR/.batchtrain/rank.sh" \
   python -u "${bt_mpi4py[@]}" train.py --outputdir $AZ_BATCH_TASK_WORKING_DIR/output
 
 #### openmpi, network-direct, processes_per_node absent, no container
-bt_say 'processes_per_node is not set: 1 rank on each node'
 bt_use_ssh
+bt_say 'processes_per_node is not set: 1 rank on each node'
 bt_gang mpirun \
   -verbose \
   --oversubscribe -host "$AZ_BATCH_HOST_LIST" -np 2 --map-by ppr:1:node \
-  "${bt_prefix[@]}" "${bt_exported[@]}" \
+  --bind-to none "${bt_prefix[@]}" "${bt_exported[@]}" \
   "${bt_fabric[@]}" \
   sh "$AZ_BATCH_TASK_SHARED_DIR/.batchtrain/rank.sh" \
   python -u "${bt_mpi4py[@]}" train.py --outputdir $AZ_BATCH_TASK_WORKING_DIR/output
 
 #### openmpi, network-direct, processes_per_node absent, native container
-bt_say 'processes_per_node is not set: 1 rank on each node'
 bt_use_ssh 23
+bt_say 'processes_per_node is not set: 1 rank on each node'
 bt_gang mpirun \
   -verbose \
   --oversubscribe -host "$AZ_BATCH_HOST_LIST" -np 2 --map-by ppr:1:node \
-  --allow-run-as-root "${bt_prefix[@]}" "${bt_exported[@]}" \
+  --allow-run-as-root --bind-to none "${bt_prefix[@]}" "${bt_exported[@]}" \
   "${bt_fabric[@]}" \
   sh "$AZ_BATCH_TASK_SHARED_DIR/.batchtrain/rank.sh" \
   python -u "${bt_mpi4py[@]}" train.py --outputdir $AZ_BATCH_TASK_WORKING_DIR/output

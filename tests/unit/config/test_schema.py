@@ -57,6 +57,14 @@ def test_numbers_and_booleans_may_stand_where_the_loader_takes_text() -> None:
     assert underlined("jobs", text) == []
 
 
+@pytest.mark.parametrize(("seconds", "fits"), [(0, False), (4, False), (5, True), (3600, True)])
+def test_nodes_are_waited_for_long_enough_to_answer(seconds: int, fits: bool) -> None:
+    launch = {"num_instances": 2, "pytorch": {"barrier_seconds": seconds}}
+    data = [{"id": "j", "tasks": [{"command": "x", "multi_instance": launch}]}]
+    assert ([flaw.message for flaw in schema.flaws("job_specifications", data)] == []) is fits
+    assert (underlined("jobs", str({"job_specifications": data})) == []) is fits
+
+
 def test_a_wrong_type_is_underlined() -> None:
     assert underlined("jobs", "job_specifications: [{id: a, priority: high}]") == [
         "'high' does not match '^[+-]?[0-9]+$'"

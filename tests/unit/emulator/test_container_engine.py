@@ -13,7 +13,7 @@ from typing import Any, cast
 
 import pytest
 
-from batchtrain.emulator.machine import failures, hold
+from batchtrain.emulator.machine import docker, failures, hold, leftovers
 from batchtrain.emulator.machine.engine import Engine, EngineError, address, registry_header
 from batchtrain.emulator.machine.image_store import ImageStore, login_for, reference, server_of
 from batchtrain.emulator.machine.types import Login, NodeUnfit
@@ -82,6 +82,7 @@ def test_why_a_container_does_not_start(message: str, code: str) -> None:
 def test_exit_code_137_is_explained_with_the_limit_where_memory_was_the_cause() -> None:
     assert "(--memory=64m) was used up" in failures.of_exit(137, {"OOMKilled": True}, 64 << 20)
     assert "SIGKILL" in failures.of_exit(137, {"OOMKilled": False}, 0)
+    assert "(--memory=64m) was used up" in failures.of_exit(137, {"OOMKilled": False}, 64 << 20), "the engine missed it"
     assert failures.of_exit(1, {}, 0) == ""
 
 
@@ -172,6 +173,68 @@ def test_an_engine_that_goes_is_no_fault_of_the_image() -> None:
 
     with pytest.raises(EngineError):
         fetch(Gone())
+
+
+# --- removing -------------------------------------------------------------------------------------------------------
+
+
+class Refusing:
+    """Answers each request with the next of some errors, or with nothing, and has no more to say after the last."""
+
+    def __init__(self, *answers: EngineError | None) -> None:
+        self.asked: list[str] = []
+        self._answers = list(answers)
+
+    async def ask(self, method: str, path: str, *_: Any, **__: Any) -> Any:
+        self.asked.append(f"{method} {path}")
+        if answer := self._answers.pop(0):
+            raise answer
+
+
+REMOVE, WAIT = "DELETE /containers/c1", "POST /containers/c1/wait"
+
+
+@pytest.mark.parametrize(
+    ("answers", "asked"),
+    [
+        ([None], [REMOVE]),
+        ([EngineError(404, "No such container: c1")], [REMOVE]),
+        ([EngineError(0, "cannot connect")], [REMOVE]),
+        ([EngineError(409, "removal of container c1 is already in progress"), None], [REMOVE, WAIT]),
+        ([EngineError(409, "already in progress"), EngineError(404, "No such container")], [REMOVE, WAIT]),
+        ([EngineError(500, "did not receive an exit event"), None], [REMOVE, REMOVE]),
+    ],
+)
+def test_a_container_counts_as_removed_when_it_is_gone(
+    monkeypatch: pytest.MonkeyPatch, answers: list[EngineError | None], asked: list[str]
+) -> None:
+    monkeypatch.setattr(leftovers, "PAUSES", (0.0, 0.0))
+    engine = Refusing(*answers)
+    asyncio.run(leftovers.remove(cast(Engine, engine), "c1"))
+    assert engine.asked == asked
+
+
+def test_a_container_that_cannot_be_removed_is_said(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(leftovers, "PAUSES", (0.0, 0.0))
+    asyncio.run(leftovers.remove(cast(Engine, Refusing(*[EngineError(500, "device is busy")] * 2)), "c1"))
+    assert "c1 could not be removed: device is busy" in caplog.text
+
+
+def test_a_container_that_is_called_off_while_it_is_made_is_removed() -> None:
+    async def whole() -> list[str]:
+        engine, made = Refusing(None), asyncio.get_running_loop().create_future()
+        waiting = asyncio.ensure_future(docker._tracked(cast(Engine, engine), made))
+        await asyncio.sleep(0)
+        waiting.cancel()
+        await asyncio.sleep(0)
+        made.set_result("c1")
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        return engine.asked
+
+    assert asyncio.run(whole()) == [REMOVE]
 
 
 # --- the program that holds a container open ------------------------------------------------------------------------

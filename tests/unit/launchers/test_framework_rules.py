@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from batchtrain.errors import PlanError
-from batchtrain.launchers import environment, horovod, mpi, mxnet, nodes, python, pytorch, tensorflow
+from batchtrain.launchers import environment, horovod, mpi, mxnet, nodes, python, pytorch, steps, tensorflow
 from batchtrain.launchers.mxnet import Rendezvous
 from batchtrain.launchers.types import Fabric, Horovod, Launch, Mpi, Mxnet, Nodes, PyTorch, Shape, TensorFlow
 
@@ -108,6 +108,7 @@ def test_an_mpis_ranks_on_gpus_and_infiniband_are_told_of_nccl_too() -> None:
     [
         (PyTorch(max_restarts=1), "launcher: torchrun"),
         (PyTorch(launcher="torchrun", min_instances=1), "rendezvous: c10d"),
+        (PyTorch(launcher="torchrun", max_restarts=1), "rendezvous: c10d"),
         (PyTorch(launcher="torchrun", rendezvous="c10d", min_instances=3), "more than the 2 nodes"),
     ],
 )
@@ -121,7 +122,19 @@ def test_torchrun_is_started_once_a_node_by_the_commands_own_python() -> None:
     [role] = spec(made)["roles"]
     assert (role["name"], role["per_node"], role["ranked"]) == ("torchrun", 1, False)
     assert " /opt/py/bin/python -m torch.distributed.run $BATCHTRAIN_TORCHRUN " in role["command"]
-    assert role["command"].endswith(" --no-python /opt/py/bin/python -u t.py $HOME")
+    assert role["command"].endswith(f" --no-python /opt/py/bin/python -u {SETTLED} t.py $HOME")
+
+
+SETTLED = '"$AZ_BATCH_TASK_SHARED_DIR/.batchtrain/ends.py" --settle'
+
+
+@pytest.mark.parametrize("launcher", ["env", "torchrun"])
+@pytest.mark.parametrize(("backend", "settled"), [("auto", True), ("gloo", True), ("nccl", False)])
+def test_a_program_that_may_use_gloo_settles_before_it_ends(launcher: Any, backend: Any, settled: bool) -> None:
+    made = pytorch.launch(PyTorch(launcher=launcher, backend=backend), "python t.py", TWO)
+    assert (SETTLED in spec(made)["roles"][0]["command"]) is settled
+    assert ("ends-settled" in [item.rule for item in made.implicit]) is settled
+    assert (steps.ENDS in made.files) is settled
 
 
 def test_torchrun_takes_a_command_of_several_as_one() -> None:
@@ -135,6 +148,7 @@ def test_an_elastic_gang_may_begin_with_fewer_nodes() -> None:
     made = spec(pytorch.launch(options, "python t.py", TWO))
     assert (made["options"]["min_instances"], made["options"]["max_restarts"]) == (1, 2)
     assert "is_host" in made["roles"][0]["command"]
+    assert made["environment"]["TORCH_DISABLE_SHARE_RDZV_TCP_STORE"] == "1"
 
 
 def test_a_process_of_torchrun_has_its_share_of_the_cores_too() -> None:
@@ -290,7 +304,7 @@ def test_a_gang_of_one_node_needs_no_ssh() -> None:
 
 
 def test_a_role_runs_inside_its_image() -> None:
-    assert torch(command="python t.py", inside="sh x.sh")["roles"][0]["command"] == "sh x.sh python t.py"
+    assert torch(command="python t.py", inside="sh x.sh")["roles"][0]["command"] == f"sh x.sh python {SETTLED} t.py"
     several = torch(command="cd a && python t.py", inside="sh x.sh")["roles"][0]["command"]
     assert several == "sh x.sh /bin/sh -c 'cd a && python t.py'"
     with_variable = torch(command="A=1 python t.py", inside="sh x.sh")["roles"][0]["command"]
@@ -311,6 +325,16 @@ def test_cntk_is_asked_which_mpi_it_uses() -> None:
     text = mpi.launch(Mpi("openmpi", cntk=True), "python train.py", TWO).application
     assert "import cntk" in text
     assert "*'Open MPI'*" in text
+
+
+def test_mpi4py_is_neither_put_into_cntk_nor_missed_by_horovod() -> None:
+    made = mpi.launch(Mpi("openmpi", cntk=True), "python train.py", TWO)
+    assert "mpi4py" not in made.application
+    assert "-m mpi4py" not in [item.what for item in made.implicit]
+    over_mpi = horovod.launch(Horovod(over="mpi"), "python train.py", TWO).application
+    assert "bt_find_mpi4py python 2>/dev/null" in over_mpi
+    hidden = horovod.launch(Horovod(over="mpi"), "env A=1 python train.py", TWO).application
+    assert "mpi4py" not in hidden
 
 
 def test_cntks_own_program_is_looked_at_without_python() -> None:

@@ -133,6 +133,7 @@ def test_the_files_lie_below_batchtrain_and_are_the_runtimes() -> None:
         ".batchtrain/rank.sh": runtime.RANK,
         ".batchtrain/sweep.sh": runtime.SWEEP,
         ".batchtrain/bin/ssh": runtime.SSH,
+        ".batchtrain/preflight.sh": runtime.PREFLIGHT,
     }
 
 

@@ -63,7 +63,7 @@ def test_a_container_sees_the_file_that_describes_its_gpus() -> None:
     task = gang() | {"docker_image": IMAGE}
     listed = {"docker_images": [IMAGE]}
     [sent] = bodies(plan(task=task, pool=H100, resources=listed), "task.add")
-    assert "-v /opt/microsoft/ndv5:/opt/microsoft/ndv5:ro" in sent["containerSettings"]["containerRunOptions"]
+    assert "-v /opt/microsoft:/opt/microsoft:ro" in sent["containerSettings"]["containerRunOptions"]
     [sent] = bodies(plan(task=task, resources=listed), "task.add")
     assert "/opt/microsoft" not in sent["containerSettings"]["containerRunOptions"]
 
@@ -96,3 +96,52 @@ def test_a_program_for_one_node_is_warned_of_on_several(program: bytes, told: bo
     sources = {"src": (File("train.py", program), File("other.py", b"nn.DataParallel(x)"))}
     made = plan(task=gang() | {"source": "src"}, sources=sources)
     assert [note.rule for note in made.warnings if note.rule == "one-node-strategy"] == ["one-node-strategy"] * told
+
+
+def warned(made: Plan, rule: str) -> list[tuple[str | None, str]]:
+    return [(note.path, note.message) for note in made.warnings if note.rule == rule]
+
+
+def test_a_misspelt_name_that_is_to_be_left_unset_is_said_with_the_near_one() -> None:
+    names = ["NCCL_DEBG", "NCCL_TOPO_FILE", "BATCHTRAIN_RANK", "MASTER_PORT"]
+    [(path, text)] = warned(plan(task=gang(leave_unset=names)), "leave-unset")
+    assert path == "job_specifications[0].tasks[0].multi_instance.pytorch.leave_unset"
+    assert "`NCCL_DEBG`" in text
+    assert "did you mean `NCCL_DEBUG`?" in text
+
+
+def test_a_name_that_is_like_no_other_leads_to_the_list() -> None:
+    [(_, text)] = warned(plan(task=gang("mxnet", leave_unset=["MY_OWN_THING"])), "leave-unset")
+    assert "config explain" in text
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "told"),
+    [
+        ("pytorch", {}, True),
+        ("pytorch", {"interface": "ib0"}, False),
+        ("pytorch", {"backend": "mpi"}, False),
+        ("horovod", {"over": "mpi"}, False),
+        ("mxnet", {}, True),
+    ],
+)
+def test_infiniband_that_a_framework_does_not_use_is_said(name: str, options: dict[str, Any], told: bool) -> None:
+    hb = {"vm_size": "STANDARD_HB120RS_V3"}
+    assert bool(warned(plan(task=gang(name, **options), pool=hb), "infiniband-idle")) is told
+    assert warned(plan(task=gang(name, **options), pool=H100), "infiniband-idle") == []
+    assert warned(plan(task=gang(name, **options) | {"infiniband": False}, pool=hb), "infiniband-idle") == []
+
+
+def test_an_image_of_apptainer_sees_the_file_that_describes_the_gpus() -> None:
+    image = "library://a/b:1"
+    listed = {"singularity_images": {"unsigned": [{"image": image}]}}
+    [(_, text)] = plan(task=gang() | {"singularity_image": image}, pool=H100, resources=listed).launch
+    assert "[ ! -d /opt/microsoft ] || described=/opt/microsoft" in text
+    [(_, text)] = plan(task=gang() | {"singularity_image": image}, resources=listed).launch
+    assert "described" not in text
+
+
+def test_a_folder_that_is_mounted_already_is_not_mounted_twice() -> None:
+    task = gang() | {"docker_image": IMAGE, "additional_docker_run_options": ["-v /x:/opt/microsoft"]}
+    [sent] = bodies(plan(task=task, pool=H100, resources={"docker_images": [IMAGE]}), "task.add")
+    assert sent["containerSettings"]["containerRunOptions"].count("/opt/microsoft") == 1

@@ -342,3 +342,17 @@ def test_a_rank_that_a_torchrun_lost_for_good_is_known_by_its_words(
     made = gang([4, 4], roles=[role], options={"launcher": "torchrun", **options})
     printed = b"E1121 12:00:00 api.py:994] failed (exitcode: -9) local_rank: 1 (pid: 117) of binary: /bin/python\n"
     assert launch.torchruns_failure(made, one(made, "torchrun 1"), printed) == said
+
+
+def test_a_torchrun_that_ends_after_restarts_is_told_by_the_rank_that_failed_last() -> None:
+    role = {**WORKER, "name": "torchrun", "per_node": 1, "ranked": False}
+    options = {"launcher": "torchrun", "rendezvous": "c10d", "max_restarts": 1}
+    made = gang([2, 2], roles=[role], options=options)
+    printed = (
+        b"failed (exitcode: -9) local_rank: 0 (pid: 1) of\nagain\nfailed (exitcode: 7) local_rank: 1 (pid: 2) of\n"
+    )
+    at = one(made, "torchrun 1")
+    assert launch.torchruns_failure(made, at, printed) is None
+    assert launch.torchruns_failure(made, at, printed, ended=True) == (
+        "local rank 1 on node tvm-2 (10.0.0.5) exited with code 7", 7,
+    )  # fmt: skip

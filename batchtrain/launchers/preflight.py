@@ -1,0 +1,45 @@
+"""What a gang's nodes are expected to be like before anything is started there; `runtime/preflight.sh` looks."""
+
+from __future__ import annotations
+
+import re
+
+from batchtrain.launchers.types import Fabric, Implicit, Shape
+
+
+def expected(
+    shape: Shape, processes: int | str | None, port: str, *, infiniband: bool, memlock: bool
+) -> tuple[str, ...]:
+    """The words that preflight.sh takes.
+
+    processes: on each node; at least one a GPU is reckoned with. port: where the nodes' ssh servers are; empty
+    where nobody knows. infiniband, memlock: the task needs an active port, and memory that can be locked.
+    """
+    number = str(processes).strip()
+    each = max(int(number) if re.fullmatch(r"\d+", number) else 1, shape.gpus)
+    return (
+        f"processes={each}",
+        *((f"gpus={shape.gpus}", f"vendor={shape.gpu_vendor}", f"size={shape.size}") if shape.gpus else ()),
+        *(("infiniband=1",) if infiniband and shape.fabric is Fabric.SR_IOV else ()),
+        *(("memlock=1",) if memlock else ()),
+        *((f"port={port}",) if port and shape.instances > 1 else ()),
+    )
+
+
+_NAMES = {
+    "gpus": "{} GPUs and their driver",
+    "infiniband": "an active InfiniBand port",
+    "memlock": "memory that can be locked",
+    "port": "a way to each other node's port {}",
+}
+
+
+def implicit(words: tuple[str, ...]) -> tuple[Implicit, ...]:
+    """The same as a decision of the plan."""
+    if not words:
+        return ()
+    pairs = (word.partition("=") for word in words)
+    found = [_NAMES[name].format(value) for name, _, value in pairs if name in _NAMES]
+    value = ", ".join((*found, "shared memory", "disk", "clock"))
+    because = "a node that is not as it should be is named before a program fails or is slow on it"
+    return (Implicit("preflight", value, because, "preflight"),)

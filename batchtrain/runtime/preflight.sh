@@ -1,0 +1,140 @@
+# shellcheck shell=bash
+# preflight.sh [NAME=VALUE]...: looks at its node before any rank does; for bash 4.2 and later.
+#
+# Prints all that is not as expected, a line each, and exits with 9 then. What is expected:
+#     size=Standard_ND96asr_v4 gpus=8 vendor=nvidia     the GPUs that the task may use
+#     processes=8                                       on this node: shared and locked memory are measured by it
+#     infiniband=1 memlock=1                            a port must be active; memory must be lockable
+#     now=1700000000                                    the primary's clock
+#     own=10.0.0.5 hosts=10.0.0.4,10.0.0.5 port=22      who is to be reached from here, and where
+#     emulated=1                                        a node of the emulator: no GPUs, no InfiniBand
+
+here=${0%/*}
+declare -A want=()
+for pair; do want[${pair%%=*}]=${pair#*=}; done
+
+fault() {
+  if [ -z "${place-}" ]; then
+    # shellcheck source=/dev/null
+    [ ! -r "$here/environment" ] || . "$here/environment"
+    place="node ${AZ_BATCH_NODE_ID:-$HOSTNAME} (${want[own]:-no address})"
+  fi
+  printf 'preflight: %s: %s\n' "$place" "$*"
+}
+
+check_gpus() {
+  local line seen=0 said='' last='' code=0 how='nvidia-smi -L'
+  if [ "${want[vendor]-}" = amd ]; then
+    how=/sys/class/kfd
+    for line in /sys/class/kfd/kfd/topology/nodes/*/gpu_id; do
+      { read -r line <"$line" && [ "$line" != 0 ] && seen=$((seen + 1)); } 2>/dev/null
+    done
+  elif command -v nvidia-smi >/dev/null; then
+    said=$(timeout -k 2 30 nvidia-smi -L 2>&1)
+    code=$?
+    while read -r line; do
+      case $line in 'GPU '[0-9]*) seen=$((seen + 1)) ;; MIG*) ;; ?*) last=$line ;; esac
+    done <<<"$said"
+    [ "$code" != 124 ] || last='no answer in 30 s'
+  else # no tool, or no driver
+    how=/dev/nvidia0..
+    for line in /dev/nvidia[0-9]*; do [ ! -e "$line" ] || seen=$((seen + 1)); done
+  fi
+  if [ "$seen" -lt "${want[gpus]}" ]; then
+    fault "$how shows $seen of the ${want[gpus]} GPUs of ${want[size]}${last:+ ($last)}: reboot the node, take an image" \
+      "with the driver, or set gpus: disable"
+  elif [ "$code" -ne 0 ]; then
+    fault "the driver does not answer (nvidia-smi -L ended with code $code${last:+: $last}): reboot the node"
+  fi
+}
+
+check_infiniband() {
+  local port layer state found=
+  for port in /sys/class/infiniband/*/ports/*; do
+    { read -r layer <"$port/link_layer" && read -r state <"$port/state"; } 2>/dev/null || continue
+    [ "$layer" = InfiniBand ] || continue
+    [[ $state != *ACTIVE* ]] || return 0
+    port=${port#/sys/class/infiniband/}
+    found+=${found:+, }${port%%/*}:$state
+  done
+  fault "no InfiniBand port is active (${found:-there is none} in /sys/class/infiniband): reboot the node, take an" \
+    "image with the drivers, or set infiniband: false"
+}
+
+# NCCL and MPIs lock some hundred MiB a process; the usual limit is 8. CAP_IPC_LOCK knows none.
+check_memlock() {
+  local limit name value need=$((want[processes] * 1048576))
+  limit=$(ulimit -l)
+  [ "$limit" != unlimited ] && [ "$limit" -lt "$need" ] || return 0
+  while read -r name value; do
+    [ "$name" != CapEff: ] || [ $((16#$value >> 14 & 1)) = 0 ] || return 0
+  done </proc/self/status
+  fault "processes may lock $limit KiB of memory (ulimit -l), and InfiniBand needs $need: memlock in" \
+    "/etc/security/limits.conf, or --ulimit memlock=-1:-1 for a container"
+}
+
+# With less than 64 MiB a process MPIs end by a bus error; an engine gives 64 in all.
+check_space() {
+  local block total free need=$((want[processes] * 64))
+  if [ -z "${want[emulated]-}" ] && read -r block total _ < <(stat -f -c '%S %b %a' /dev/shm 2>/dev/null); then
+    total=$((block * total / 1048576))
+    [ "$total" -eq 0 ] || [ "$total" -ge "$need" ] ||
+      fault "/dev/shm has $total MiB, and ${want[processes]} processes need $need: set shm_size, or mount it larger"
+  fi
+  read -r block _ free < <(stat -f -c '%S %b %a' "$here" 2>/dev/null) || return 0
+  free=$((block * free / 1048576))
+  [ "$free" -ge 256 ] ||
+    fault "$free MiB are free on the disk of the task's directory, and 256 are the least: remove what earlier tasks" \
+      "left (retention_time), or take a larger size"
+}
+
+check_clock() {
+  local own ahead
+  printf -v own '%(%s)T' -1
+  ahead=$((own - want[now]))
+  [ "${ahead#-}" -gt 30 ] || return 0
+  [ "$ahead" -gt 0 ] && ahead="$ahead s ahead of" || ahead="${ahead#-} s behind"
+  fault "its clock is $ahead the primary's, and 30 s are the most: see to it (chronyc tracking), or reboot the node"
+}
+
+# At all others at once, the next one first. A connection is enough: it keeps no ssh server busy.
+check_ways() {
+  local host hosts at own=0 why ways=()
+  local -A silent=() closed=()
+  command -v timeout >/dev/null || return 0
+  IFS=, read -r -a hosts <<<"${want[hosts]}"
+  for at in "${!hosts[@]}"; do
+    if [ "${hosts[at]}" = "${want[own]-}" ]; then own=$at; else silent[${hosts[at]}]='no answer in 3 s'; fi
+  done
+  while read -r host why; do
+    case $why in '' | *'o such file'*) unset "silent[$host]" ;; *) silent[$host]=$why ;; esac # a bash without /dev/tcp
+  done < <(
+    # shellcheck disable=SC2016 # for the inner shell
+    timeout 3 bash -c 'for host; do
+      { why=$( { : <>"/dev/tcp/$host/$0"; } 2>&1) && echo "$host" || echo "$host ${why##*: }"; } &
+    done; wait' "${want[port]}" "${hosts[@]:own+1}" "${hosts[@]:0:own}" 2>/dev/null
+  )
+  for host in "${!silent[@]}"; do closed[${silent[$host]}]+=" $host"; done
+  for why in "${!closed[@]}"; do
+    mapfile -t ways < <(tr ' ' '\n' <<<"${closed[$why]# }" | sort -V)
+    fault "it does not reach ${#ways[@]} of the other nodes on port ${want[port]} (${ways[*]:0:8}: $why): are they in one" \
+      "subnet, does its security group let them through, is an sshd there?"
+  done
+}
+
+look() {
+  if [ -z "${want[emulated]-}" ]; then
+    [ "${want[gpus]:-0}" = 0 ] || check_gpus
+    [ -z "${want[infiniband]-}" ] || check_infiniband
+    [ -z "${want[memlock]-}" ] || check_memlock
+  fi
+  check_space
+  [ -z "${want[now]-}" ] || check_clock
+  [ -z "${want[port]-}" ] || check_ways
+}
+
+want[processes]=${want[processes]:-1}
+said=$(look)
+[ -n "$said" ] || exit 0
+printf '%s\n' "$said"
+exit 9

@@ -1,0 +1,413 @@
+"""The nodes are looked at before a launch: a real bash runs preflight.sh on nodes that want something."""
+
+from __future__ import annotations
+
+import os
+import resource
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from batchtrain import runtime
+from batchtrain.launchers import mpi, pytorch
+from batchtrain.launchers.types import Fabric, File, Launch, Mpi, Nodes, PyTorch, Shape
+from tests.contract.gang_of_nodes import TASK, Gang, gang_of
+
+pytestmark = pytest.mark.process
+
+TWO = Shape(2)
+GPUS = Shape(2, Fabric.SR_IOV, size="Standard_ND96asr_v4", family="ND A100 v4", gpus=4, gpu_vendor="nvidia")
+EXPECTED = ("processes=4", "gpus=4", "vendor=nvidia", "size=Standard_ND96asr_v4", "infiniband=1", "memlock=1")
+SMI = 'for i in {}; do echo "GPU $i: NVIDIA A100-SXM4-40GB (UUID: GPU-$i)"; done'
+SPACE = "case $* in */dev/shm) echo {}; ;; *) echo {} ;; esac"
+PLENTY, NOTHING = "4096 262144 262144", "4096 4096 4096"
+"""1 GiB and 16 MiB, as `stat -f -c '%S %b %a'` has it."""
+
+
+class Node:
+    """What preflight.sh sees of one node: its PATH, its /sys and /dev, and how much memory it may lock."""
+
+    def __init__(self, folder: Path) -> None:
+        self.bin, self.sys, self.task = folder / "bin", folder / "sys/class", folder / "task/.batchtrain"
+        for made in (self.bin, self.sys, self.task):
+            made.mkdir(parents=True)
+        self.status = folder / "status"
+        self.capable(of="00000000a80425fb")  # root in a container
+        text = runtime.PREFLIGHT.decode()
+        for real, own in {
+            "/sys/class": self.sys,
+            "/dev/nvidia": folder / "nvidia",
+            "/proc/self/status": self.status,
+        }.items():
+            text = text.replace(real, str(own))
+        (self.task / "preflight.sh").write_text(text)
+        (self.task / "environment").write_text("export AZ_BATCH_NODE_ID='tvm-2'\n")
+        self.memlock = resource.RLIM_INFINITY
+        self.program("nvidia-smi", SMI.format("0 1 2 3"))
+        self.space(PLENTY, PLENTY)
+        self.port("InfiniBand", "4: ACTIVE")
+
+    def program(self, name: str, text: str) -> None:
+        (self.bin / name).write_text(f"#!/bin/bash\n{text}\n")
+        (self.bin / name).chmod(0o755)
+
+    def capable(self, of: str) -> None:
+        self.status.write_text(f"Name:\tbash\nCapEff:\t{of}\n")
+
+    def space(self, memory: str, disk: str) -> None:
+        self.program("stat", SPACE.format(memory, disk))
+
+    def port(self, layer: str, state: str) -> None:
+        place = self.sys / "infiniband/mlx5_ib0/ports/1"
+        place.mkdir(parents=True, exist_ok=True)
+        (place / "link_layer").write_text(f"{layer}\n")
+        (place / "state").write_text(f"{state}\n")
+
+    def look(self, *more: str) -> list[str]:
+        """What it says, and that its exit code tells whether it said anything."""
+        limit = f"ulimit -l {self.memlock // 1024 if self.memlock > 0 else '$(ulimit -H -l)'}; exec bash"
+        words = [*EXPECTED, "own=10.0.0.5", f"now={int(time.time())}", *more]
+        if self.memlock < 0 and resource.getrlimit(resource.RLIMIT_MEMLOCK)[1] != resource.RLIM_INFINITY:
+            words.remove("memlock=1")  # nobody may lock more here
+        done = subprocess.run(
+            ["bash", "-c", f'{limit} "$@"', "-", self.task / "preflight.sh", *words],
+            env={"PATH": f"{self.bin}:{os.environ['PATH']}"}, capture_output=True, text=True, timeout=20,
+        )  # fmt: skip
+        assert (done.returncode, done.stderr) == (9 if done.stdout else 0, "")
+        return done.stdout.splitlines()
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Node:
+    return Node(tmp_path)
+
+
+def unlockable(node: Node) -> None:
+    node.memlock = 8 << 20
+
+
+FAULTS: dict[str, tuple[Callable[[Node], object], tuple[str, ...], str, str]] = {
+    "a GPU is gone": (
+        lambda node: node.program("nvidia-smi", SMI.format("0 1 3") + "; echo Unable to find GPU0000:2; exit 1"), (),
+        "nvidia-smi -L shows 3 of the 4 GPUs of Standard_ND96asr_v4 (Unable to find GPU0000:2)", "reboot the node",
+    ),
+    "the driver does not answer": (
+        lambda node: node.program("nvidia-smi", SMI.format("0 1 2 3") + "; exit 15"), (),
+        "the driver does not answer (nvidia-smi -L ended with code 15)", "reboot the node",
+    ),
+    "no AMD GPU": (lambda node: None, ("vendor=amd",), "kfd shows 0 of the 4 GPUs", "with the driver"),
+    "the link is down": (
+        lambda node: node.port("InfiniBand", "1: DOWN"), (),
+        "no InfiniBand port is active (mlx5_ib0:1: DOWN in ", "infiniband: false",
+    ),
+    "only the Ethernet's card is there": (
+        lambda node: node.port("Ethernet", "4: ACTIVE"), (),
+        "no InfiniBand port is active (there is none in ", "infiniband: false",
+    ),
+    "memory cannot be locked": (
+        unlockable, (),
+        "processes may lock 8192 KiB of memory (ulimit -l), and InfiniBand needs 4194304", "memlock=-1:-1",
+    ),
+    "shared memory is small": (
+        lambda node: node.space(NOTHING, PLENTY), (), "/dev/shm has 16 MiB, and 4 processes need 256", "shm_size",
+    ),
+    "the disk is full": (
+        lambda node: node.space(PLENTY, NOTHING), (),
+        "16 MiB are free on the disk of the task's directory, and 256 are the least", "retention_time",
+    ),
+    "the clock is ahead": (
+        lambda node: None, (f"now={int(time.time()) - 3600}",),
+        "s ahead of the primary's, and 30 s are the most", "chronyc",
+    ),
+    "the clock is behind": (
+        lambda node: None, (f"now={int(time.time()) + 3600}",),
+        "s behind the primary's, and 30 s are the most", "chronyc",
+    ),
+    "two nodes are not reached": (
+        lambda node: None, ("hosts=127.0.0.8,10.0.0.5,127.0.0.9", "port=9"),
+        "it does not reach 2 of the other nodes on port 9 (127.0.0.8 127.0.0.9: Connection refused)", "security group",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_fault_names_its_node_what_was_found_what_was_expected_and_what_to_do(name: str, node: Node) -> None:
+    bring, more, found, advice = FAULTS[name]
+    bring(node)
+    [line] = sorted(node.look(*more), key=lambda line: found not in line)[:1]
+    assert line.startswith("preflight: node tvm-2 (10.0.0.5): ")
+    assert found in line
+    assert advice in line
+    assert len(node.look(*more)) == 1
+
+
+def test_all_faults_of_a_node_are_told_at_once(node: Node) -> None:
+    for bring in (unlockable, FAULTS["a GPU is gone"][0], FAULTS["the link is down"][0]):
+        bring(node)
+    node.space(NOTHING, NOTHING)
+    assert len(node.look("now=5", "hosts=127.0.0.8,10.0.0.5", "port=9")) == 7
+
+
+def test_a_healthy_node_says_nothing_and_is_quick(node: Node) -> None:
+    with ExitStack() as open_:
+        at = open_.enter_context(socket.create_server(("127.0.0.8", 0)))
+        words = ("hosts=127.0.0.8,10.0.0.5", f"port={at.getsockname()[1]}")
+        assert node.look(*words) == []
+        best = min(_seconds(lambda: node.look(*words)) for _ in range(5))
+    assert best < 0.1
+
+
+def _seconds(what: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    what()
+    return time.perf_counter() - start
+
+
+def test_a_hundred_nodes_are_knocked_at_at_once(node: Node) -> None:
+    hosts = ",".join(f"127.0.1.{number}" for number in range(1, 101))
+    with socket.create_server(("", 0), backlog=200) as everywhere:
+        assert node.look(f"hosts={hosts}", "own=127.0.1.7", f"port={everywhere.getsockname()[1]}") == []
+
+
+def test_nodes_that_do_not_answer_are_waited_for_together_and_not_for_long(node: Node) -> None:
+    with socket.create_server(("", 0), backlog=0) as deaf, ExitStack() as waiting:
+        for _ in range(3):  # nobody takes them, so the kernel lets no more in
+            one = waiting.enter_context(socket.socket())
+            one.setblocking(False)
+            one.connect_ex(("127.0.0.1", deaf.getsockname()[1]))
+        start = time.monotonic()
+        [line] = node.look("hosts=10.0.0.5,127.0.0.8,127.0.0.9", f"port={deaf.getsockname()[1]}")
+        assert "(127.0.0.8 127.0.0.9: no answer in 3 s)" in line
+        assert time.monotonic() - start < 5
+
+
+def test_an_emulated_node_is_not_asked_for_what_its_machine_does_not_have(node: Node) -> None:
+    for bring in (unlockable, FAULTS["a GPU is gone"][0], FAULTS["the link is down"][0]):
+        bring(node)
+    node.space(NOTHING, PLENTY)
+    assert node.look("emulated=1") == []
+
+
+def test_who_may_lock_memory_anyway_needs_no_limit(node: Node) -> None:
+    unlockable(node)
+    node.capable(of="000001ffffffffff")
+    assert node.look() == []
+
+
+def test_an_image_without_nvidia_smi_is_believed_its_devices(node: Node, tmp_path: Path) -> None:
+    (node.bin / "nvidia-smi").unlink()
+    for program in ("bash", "timeout"):
+        (node.bin / program).symlink_to(f"/usr/bin/{program}")
+    for number in range(4):
+        (tmp_path / f"nvidia{number}").touch()
+    path, os.environ["PATH"] = os.environ["PATH"], ""
+    try:
+        assert node.look() == []
+        (tmp_path / "nvidia3").unlink()
+        assert "shows 3 of the 4 GPUs" in node.look()[0]
+    finally:
+        os.environ["PATH"] = path
+
+
+# --- in a launch ----------------------------------------------------------------------------------------------------
+
+MPIRUN = 'while [ "$1" != sh ]; do shift; done\nshift 2\nexec "$@"'
+"""The command alone, once."""
+STAT = """#!/bin/bash
+! grep -qs "NODE_ID='{}" "${{!#}}/environment" || exec echo {}
+exec /usr/bin/stat "$@"
+"""
+SAMPLES = Path(__file__).parents[1] / "data/nccl"
+
+
+@pytest.fixture(scope="module")
+def gang(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gang]:
+    folder = tmp_path_factory.mktemp("preflight")
+    (folder / "image/bin").mkdir(parents=True)
+    (folder / "image/bin/python3").symlink_to(sys.executable)
+    with gang_of(folder / "data", folder / "image") as two:
+        yield two
+
+
+def by_nodes(command: str, shape: Shape = TWO, **more: object) -> Launch:
+    return pytorch.launch(PyTorch(Nodes(**more)), command, shape)  # type: ignore[arg-type]  # every option
+
+
+def by_mpi(command: str, shape: Shape = TWO, **more: object) -> Launch:
+    made = mpi.launch(Mpi("mpich", "$AZ_BATCH_TASK_SHARED_DIR/bin/mpirun", **more), command, shape)  # type: ignore[arg-type]
+    return made._replace(files=(*made.files, File("bin/mpirun", f"#!/bin/bash\n{MPIRUN}\n".encode(), 0o755)))
+
+
+WAYS = pytest.mark.parametrize("made", [by_nodes, by_mpi], ids=["node launcher", "mpi"])
+
+
+@pytest.fixture
+def full(gang: Gang) -> Iterator[Callable[..., Launch]]:
+    """A launch for which the disks of the nodes are full whose names begin so."""
+    stand_in = gang.prefix / "bin/stat"
+
+    def fill(launch: Launch, name: str) -> Launch:
+        stand_in.write_text(STAT.format(name, NOTHING))
+        stand_in.chmod(0o755)
+        return seeing_stand_ins(launch, gang)
+
+    yield fill
+    stand_in.unlink(missing_ok=True)
+
+
+def seeing_stand_ins(launch: Launch, gang: Gang) -> Launch:
+    """A session of ssh has a PATH of its own."""
+    first = f"PATH={gang.prefix}/bin:$PATH\n".encode()
+    looks = lambda file: file.name.endswith("preflight.sh")  # noqa: E731
+    files = (file._replace(data=first + file.data) if looks(file) else file for file in launch.files)
+    return launch._replace(files=tuple(files))
+
+
+@WAYS
+def test_a_launch_stops_before_the_program_and_names_each_node(
+    made: Callable[..., Launch], gang: Gang, full: Callable[..., Launch]
+) -> None:
+    done = gang.launch(full(made("echo it runs"), "tvm-"))
+    assert done.code == 1
+    assert done.stdout == ""
+    for name, address in zip(gang.names, gang.addresses, strict=True):
+        assert f"batchtrain: preflight: node {name} ({address}): 16 MiB are free on the disk" in done.stderr
+    assert done.stderr.splitlines()[-1].startswith("batchtrain: nothing was started")
+    assert gang.left() == []
+
+
+@WAYS
+def test_one_bad_node_is_enough_and_it_alone_is_named(
+    made: Callable[..., Launch], gang: Gang, full: Callable[..., Launch]
+) -> None:
+    done = gang.launch(full(made("echo it runs"), "tvm-1"))
+    assert (done.code, done.stdout) == (1, "")
+    assert done.stderr.count("preflight: node") == 1
+    assert f"node tvm-1 ({gang.addresses[1]})" in done.stderr
+
+
+@WAYS
+@pytest.mark.parametrize("gone", [False, True], ids=["all there", "one gone"])
+def test_gpus_are_counted_on_every_node_that_is_not_emulated(
+    gone: bool, made: Callable[..., Launch], gang: Gang
+) -> None:
+    own = f"{gang.environments[0]['AZ_BATCH_TASK_DIR']}/.batchtrain/environment"
+    fewer = f"if grep -q tvm-1 {own}; then {SMI.format('0 1 2')}; exit; fi\n" if gone else ""
+    stand_in = gang.prefix / "bin/nvidia-smi"
+    stand_in.write_text(f"#!/bin/bash\n{fewer}{SMI.format('0 1 2 3')}\n")
+    stand_in.chmod(0o755)
+    options = {"pre_execution_command": "unset BATCHTRAIN_EMULATED_NODE", "coordination_command": "true"}
+    shape = GPUS._replace(fabric=Fabric.ETHERNET, container=True)
+    done = gang.launch(seeing_stand_ins(made("echo it runs", shape, processes_per_node=1, **options), gang))
+    stand_in.unlink()
+    assert (done.code, "it runs" in done.stdout) == ((1, False) if gone else (0, True)), done.stderr
+    line = (
+        f"batchtrain: preflight: node tvm-1 ({gang.addresses[1]}): nvidia-smi -L shows 3 of the 4 GPUs of Standard_ND"
+    )
+    assert (line in done.stderr, done.stderr.count("preflight: node")) == (gone, gone)
+
+
+@WAYS
+def test_without_preflight_it_starts_all_the_same(
+    made: Callable[..., Launch], gang: Gang, full: Callable[..., Launch]
+) -> None:
+    launch = full(made("echo it runs", preflight=False), "tvm-")
+    assert ".batchtrain/preflight.sh" not in [file.name for file in launch.files]
+    done = gang.launch(launch)
+    assert done.code == 0, done.stderr
+    assert "it runs" in done.stdout
+
+
+@WAYS
+def test_a_recipe_for_gpus_and_infiniband_runs_on_emulated_nodes(made: Callable[..., Launch], gang: Gang) -> None:
+    done = gang.launch(made("echo it runs", GPUS))
+    assert done.code == 0, done.stderr
+    assert "preflight" not in done.stderr
+
+
+# --- the verdict after the run --------------------------------------------------------------------------------------
+
+
+def noting(folder: str) -> str:
+    """A program that has NCCL's lines of a socket on the second node, and of InfiniBand on the first."""
+    return (
+        f'mkdir -p "{folder}"; case $AZ_BATCH_NODE_ID in *-1) n=socket ;; *) n=infiniband ;; esac;'
+        f' cp "$AZ_BATCH_TASK_SHARED_DIR/$n.txt" "{folder}/nccl.host.$$.txt"'
+    )
+
+
+def with_samples(launch: Launch) -> Launch:
+    files = tuple(File(f"{name}.txt", (SAMPLES / f"{name}.txt").read_bytes()) for name in ("socket", "infiniband"))
+    return launch._replace(files=(*launch.files, *files))
+
+
+@pytest.mark.parametrize("code", [0, 7])
+def test_the_network_that_nccl_took_is_said_after_a_run_however_it_ended(code: int, gang: Gang) -> None:
+    command = f"{noting('$AZ_BATCH_TASK_WORKING_DIR/ranks')}; sleep 0.2; [ $RANK = 0 ] || exit {code}"
+    done = gang.launch(with_samples(by_nodes(command, GPUS)))
+    assert done.code == code, done.stderr
+    node = f"node tvm-1 ({gang.addresses[1]})"
+    wanted = f'batchtrain: warning: NCCL used Socket on an RDMA pool ({node}, rank 3: "NET/IB : No device found.";'
+    assert [line for line in done.stderr.splitlines() if line.startswith(wanted)], done.stderr
+    assert f"batchtrain: rank 1 on {node} exited with code 7" in done.stderr or code == 0
+
+
+def test_what_an_earlier_try_noted_is_not_taken_for_this_ones(gang: Gang) -> None:
+    old = gang.roots[0] / TASK / "wd/ranks/nccl.host.1.txt"
+    old.parent.mkdir(parents=True, exist_ok=True)
+    old.write_bytes((SAMPLES / "socket.txt").read_bytes())
+    done = gang.launch(by_nodes("true", GPUS))
+    assert (done.code, "NCCL used" in done.stderr) == (0, False)
+
+
+@pytest.mark.parametrize("code", [0, 7])
+def test_an_mpis_run_is_judged_by_what_stands_on_every_node(code: int, gang: Gang) -> None:
+    each = noting("$AZ_BATCH_TASK_SHARED_DIR/.batchtrain/ranks")
+    there = f"root=$BATCHTRAIN_EMULATED_NODE; . $root/{TASK}/.batchtrain/environment; {each}"
+    launch = with_samples(by_mpi("./program", GPUS))
+    launch = launch._replace(
+        files=(
+            *launch.files,
+            File(
+                "wd/program", f"#!/bin/bash\n{each}\nssh {gang.addresses[1]} '{there}'\nexit {code}\n".encode(), 0o755
+            ),
+        )
+    )
+    done = gang.launch(launch)
+    assert done.code == code, done.stderr
+    node = f"node tvm-1 ({gang.addresses[1]})"
+    wanted = (
+        f'batchtrain: warning: NCCL used Socket on an RDMA pool ({node}, rank 3: "NET/IB : No device found."; 1 of 2'
+    )
+    assert [line for line in done.stderr.splitlines() if line.startswith(wanted)], done.stderr
+
+
+# --- the image, where a node's own engine runs it -------------------------------------------------------------------
+
+
+def test_a_gangs_image_that_is_not_on_the_node_is_named_with_the_node(tmp_path: Path) -> None:
+    for name, text in {
+        "docker": 'case $1 in image | run) echo "docker: no such image" >&2; exit 1 ;; esac',
+        "sudo": 'shift; exec "$@"',
+    }.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
+        (tmp_path / name).chmod(0o755)
+    (tmp_path / "docker.sh").write_bytes(runtime.DOCKER)
+    done = subprocess.run(
+        ["bash", "-c", f'source "{tmp_path}/docker.sh"; bt_take_environment; bt_start_gang acme/train:1'],
+        env={
+            "PATH": f"{tmp_path}:{os.environ['PATH']}",
+            "AZ_BATCH_TASK_DIR": str(tmp_path),
+            "AZ_BATCH_NODE_ID": "tvm-2",
+        },
+        capture_output=True, text=True, timeout=20,
+    )  # fmt: skip
+    assert done.returncode == 125
+    assert "batchtrain: node tvm-2 has no image acme/train:1 yet" in done.stderr
+    assert "the Docker Engine of node tvm-2 does not start acme/train:1" in done.stderr
