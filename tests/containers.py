@@ -9,16 +9,18 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ctypes
+import fcntl
 import hashlib
 import json
 import os
+import re
 import shutil
 import socket
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -39,7 +41,7 @@ COPY wheels /wheels
 RUN python3 -m venv /opt/venv \\
  && /opt/venv/bin/pip install --no-index --find-links /wheels --no-cache-dir {" ".join(WHEELS)} && rm -rf /wheels
 ENV PATH={PATH} OPAL_PREFIX=/opt/venv
-RUN rm -f /etc/ssh/ssh_host_*_key* && mkdir -p /run/sshd /root/.ssh && chmod 700 /root/.ssh \\
+RUN mkdir -p /run/sshd /root/.ssh && chmod 700 /root/.ssh \\
  && printf '%s\\n' 'PermitRootLogin prohibit-password' 'PasswordAuthentication no' 'SetEnv PATH={PATH}' \\
       > /etc/ssh/sshd_config.d/batchtrain.conf
 """
@@ -56,6 +58,48 @@ def require_engine() -> None:
         raise Missing(said)
     if shutil.which("docker") is None:
         raise Missing("the docker command is not installed")
+    _remove_forgotten()
+
+
+def _remove_forgotten() -> None:
+    """What test runs that were killed left on the engine, so that no later one stumbles over it."""
+    kinds = ((("ps", "--all"), ("rm", "--force", "--volumes")), (("network", "ls"), ("network", "rm")))
+    for listed, removed in kinds:
+        for label, lives in OWNERS.items():
+            line = f'{{{{.ID}}}} {{{{.Label "{label}"}}}}'
+            for found in docker(*listed, "--filter", f"label={label}", "--format", line).splitlines():
+                thing, _, owner = found.partition(" ")
+                if not lives(owner):
+                    docker(*removed, thing, check=False)
+
+
+def _emulator_lives(data_dir: str) -> bool:
+    """Whether an emulator of a test holds its directory's lock. Those of no test are not ours to judge."""
+    if "/pytest-of-" not in data_dir:
+        return True
+    try:
+        with Path(data_dir, "lock").open() as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except FileNotFoundError:
+        pass
+    return False
+
+
+def _pool_lives(name: str) -> bool:
+    """Whether the process is there that a pool of `plain_docker.py` is named after."""
+    process = re.match(r"plain(\d+)x", name)
+    return process is None or Path("/proc", process[1]).exists()
+
+
+POOL = "batchtrain-test.pool"
+OWNERS: dict[str, Callable[[str], bool]] = {
+    "batchtrain.emulator": _emulator_lives,
+    "batchtrain.node": _pool_lives,
+    POOL: _pool_lives,
+}
+"""Labels of what tests have on an engine, and who else has it still."""
 
 
 def docker(*arguments: str, check: bool = True, **more: object) -> str:
@@ -101,6 +145,8 @@ def _build(name: str) -> None:
         _run(["debootstrap", "--variant=minbase", f"--include={','.join(PACKAGES)}", SUITE, str(tree)])
         for waste in ("var/cache/apt/archives", "var/lib/apt/lists", "usr/share/doc", "usr/share/locale"):
             shutil.rmtree(tree / waste, ignore_errors=True)
+        for key in (tree / "etc/ssh").glob("ssh_host_*_key*"):
+            key.unlink()  # what a layer holds stays in the image, also where a later one removes it
         base, archive = f"{name}-base", Path(scratch, "tree.tar")
         _run(["tar", "-C", str(tree), "-cf", str(archive), "."])
         docker("import", str(archive), base)
@@ -127,9 +173,15 @@ def _run(command: list[str]) -> None:
         raise Missing(f"could not run {command[0]}: {done.stdout.strip()[-600:]}")
 
 
-def of_another_architecture(folder: Path) -> str:
+def name_of(image: str) -> str:
+    """A name for an image of this test run's own: others may run on the same engine."""
+    return f"batchtrain-test/{image}:{os.getpid()}"
+
+
+@contextlib.contextmanager
+def of_another_architecture(folder: Path) -> Iterator[str]:
     """An image that says it is for mainframes."""
-    name, layer = "batchtrain-test/other:1", folder / "layer.tar"
+    name, layer = name_of("other"), folder / "layer.tar"
     (folder / "file").write_text("")
     _run(["tar", "-C", str(folder), "-cf", str(layer), "file"])
     digest = f"sha256:{hashlib.sha256(layer.read_bytes()).hexdigest()}"
@@ -139,7 +191,10 @@ def of_another_architecture(folder: Path) -> str:
     (folder / "manifest.json").write_text(json.dumps(listed))
     _run(["tar", "-C", str(folder), "-cf", str(folder / "image.tar"), "manifest.json", "config.json", "layer.tar"])
     docker("load", "--quiet", "--input", str(folder / "image.tar"))
-    return name
+    try:
+        yield name
+    finally:
+        docker("rmi", "--force", name)
 
 
 class Registry(NamedTuple):
@@ -190,7 +245,7 @@ def registry(folder: Path) -> Iterator[Registry]:
 
 def _wait_for(server: str, process: subprocess.Popen[bytes]) -> None:
     host, _, port = server.partition(":")
-    end = time.monotonic() + 10
+    end = time.monotonic() + 60
     while time.monotonic() < end and process.poll() is None:
         with contextlib.suppress(OSError):
             socket.create_connection((host, int(port))).close()
@@ -210,3 +265,18 @@ def _bcrypt(password: str) -> str:
     if not hashed or not hashed.startswith(b"$2y$"):
         raise Missing("the C library knows no bcrypt")
     return hashed.decode()
+
+
+def main() -> int:
+    """Make the image ahead of the tests; where it cannot be made, say why."""
+    try:
+        require_engine()
+        print(image())
+    except Missing as missing:
+        print(f"no test image: {missing}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

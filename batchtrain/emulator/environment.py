@@ -33,9 +33,12 @@ def node_spec(world: World, book: PoolBook, node: Node) -> NodeSpec:
         mounts=mounts.of_pool(book.record.spec),
         forwards=endpoints.forwards(book, node),
         containers=_containers(book),
+        own_docker={"name": OWN_DOCKER, "value": "own"} in book.record.spec.get("metadata", []),
     )
 
 
+OWN_DOCKER = "batchtrain-docker"
+"""Name of the metadata item that, with the value `own`, gives a pool's nodes a Docker Engine each."""
 GANG_CONTAINERS = "batchtrain-gang-containers"
 """Name of the metadata item that, with the value `one`, lets a gang's commands share a container on each node."""
 

@@ -13,8 +13,9 @@ import shlex
 import shutil
 import signal
 import subprocess
+import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -78,6 +79,7 @@ class Pool:
         self.folder, self.image = folder, image
         self.name = f"plain{os.getpid()}x{next(_numbers)}"
         self.seen = folder / "tasks"
+        self.task_id = "task"
         self.nodes: list[Node] = []
 
     def boot(self, count: int) -> None:
@@ -88,13 +90,14 @@ class Pool:
         key = self.folder / "keys" / "intra_pool_rsa"
         subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key)], check=True)
         shutil.copy(f"{key}.pub", self.folder / "keys" / "authorized_keys")
-        containers.docker("network", "create", "--internal", self.name)
+        containers.docker("network", "create", "--internal", f"--label={containers.POOL}={self.name}", self.name)
         for number in range(count):
             self._boot_one(f"tvm-{number}")
 
     def _boot_one(self, name: str) -> None:
         holder = f"{self.name}-{name}"
-        containers.docker("run", "--detach", "--name", holder, "--network", self.name, self.image, "sleep", "3600")
+        containers.docker("run", "--detach", "--name", holder, f"--label={containers.POOL}={self.name}",
+                          "--network", self.name, self.image, "sleep", "infinity")  # fmt: skip
         address = containers.docker(
             "inspect", "--format", "{{range .NetworkSettings.Networks}}{{.IPAddress}}{{end}}", holder
         )
@@ -116,15 +119,15 @@ class Pool:
         _program(self.folder / "nodes" / address, LOGIN.replace("@ENVIRONMENT@", login))
         self.nodes.append(Node(name, root, address, environment))
 
-    def variables(self, number: int, job: str = "job", task: str = "task") -> dict[str, str]:
+    def variables(self, number: int) -> dict[str, str]:
         """What Batch tells a task on a node."""
         node, seen = self.nodes[number], self.seen
         return {
             **node.environment,
             "AZ_BATCH_POOL_ID": self.name,
             "AZ_BATCH_NODE_ID": node.name,
-            "AZ_BATCH_JOB_ID": job,
-            "AZ_BATCH_TASK_ID": task,
+            "AZ_BATCH_JOB_ID": "job",
+            "AZ_BATCH_TASK_ID": self.task_id,
             "AZ_BATCH_NODE_ROOT_DIR": str(seen),
             "AZ_BATCH_NODE_SHARED_DIR": f"{seen}/shared",
             "AZ_BATCH_NODE_STARTUP_DIR": f"{seen}/startup",
@@ -154,7 +157,7 @@ class Pool:
             start_new_session=True,
         )
 
-    def run(self, number: int, line: str, environment: Mapping[str, str], seconds: float = 60) -> Ended:
+    def run(self, number: int, line: str, environment: Mapping[str, str], seconds: float = 180) -> Ended:
         return ended(self.start(number, line, environment), seconds)
 
     def task(self, body: Mapping[str, Any], **variables: str) -> Ended:
@@ -175,7 +178,7 @@ class Pool:
         names = containers.docker("ps", "--all", "--format", "{{.Names}} {{.Labels}}").splitlines()
         return [line.split()[0] for line in names if f"batchtrain.node={self.name}/" in line]
 
-    def none_left_soon(self, seconds: float = 10) -> bool:
+    def none_left_soon(self, seconds: float = 60) -> bool:
         end = time.monotonic() + seconds
         while self.left():
             if time.monotonic() > end:
@@ -184,18 +187,38 @@ class Pool:
         return True
 
     def close(self) -> None:
+        for node in self.nodes:
+            for gang in node.root.rglob(".batchtrain-docker"):
+                (gang / "adopted").touch()  # what waits for a primary, until the end of its lease, need not any more
         mine = [*self.left(), *(f"{self.name}-{node.name}" for node in self.nodes)]
         containers.docker("rm", "--force", "--volumes", *mine, check=False)
         containers.docker("network", "rm", self.name, check=False)
 
 
-def ended(process: subprocess.Popen[str], seconds: float = 60) -> Ended:
+def ended(process: subprocess.Popen[str], seconds: float = 180) -> Ended:
     try:
         stdout, stderr = process.communicate(timeout=seconds)
     except subprocess.TimeoutExpired:
         os.killpg(process.pid, signal.SIGKILL)
         raise
     return Ended(process.returncode, stdout, stderr)
+
+
+@contextmanager
+def event(nodes: Pool, name: str, seconds: float = 60) -> Iterator[Callable[[], bool]]:
+    """Gives a call that waits for the engine's word of an event of the tasks' containers; False when none comes."""
+    shown = ["--format", '{{index .Actor.Attributes "batchtrain.node"}}', "--filter", f"event={name}"]
+    since = containers.docker("info", "--format", "{{.SystemTime}}")
+    with subprocess.Popen(["docker", "events", "--since", since, *shown], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        late = threading.Timer(seconds, process.kill)
+        late.start()
+        lines = process.stdout
+        try:
+            yield lambda: any(line.startswith(f"{nodes.name}/") for line in lines)
+        finally:
+            late.cancel()
+            process.kill()
 
 
 def settings(body: Mapping[str, Any]) -> dict[str, str]:

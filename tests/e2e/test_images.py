@@ -66,7 +66,7 @@ def tiny(engine: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str
 @contextlib.contextmanager
 def made(name: str, dockerfile: str, folder: Path) -> Iterator[str]:
     """An image of a Dockerfile, for as long as it is needed."""
-    image = f"batchtrain-test/{name}:1"
+    image = containers.name_of(name)
     (folder / "Dockerfile").write_text(dockerfile)
     containers.docker("build", "--quiet", "--network=none", f"--tag={image}", str(folder))
     try:
@@ -78,8 +78,14 @@ def made(name: str, dockerfile: str, folder: Path) -> Iterator[str]:
 @pytest.fixture(autouse=True)
 def nothing_stays(engine: None) -> Iterator[None]:
     """No check leaves a container."""
+    before = checked()
     yield
-    assert containers.docker("ps", "--all", "--quiet", "--filter", "name=batchtrain-check-") == ""
+    assert checked() <= before
+
+
+def checked() -> set[str]:
+    """The containers of checks that are there."""
+    return set(containers.docker("ps", "--all", "--quiet", "--filter", "name=batchtrain-check-").split())
 
 
 def found(batchtrain: Shell, *arguments: str, code: int) -> dict[str, dict[str, str]]:
@@ -121,7 +127,8 @@ def test_an_image_without_a_shell_fails_and_says_so(batchtrain: Shell, tiny: str
 
 
 def test_an_image_for_another_architecture_is_not_run(batchtrain: Shell, tmp_path: Path) -> None:
-    rows = found(batchtrain, containers.of_another_architecture(tmp_path), code=2)
+    with containers.of_another_architecture(tmp_path) as name:
+        rows = found(batchtrain, name, code=2)
     assert "s390x" in rows["architecture"]["found"]
     assert rows["shell"]["found"].startswith("not tried")
 
@@ -136,7 +143,7 @@ def test_an_image_that_is_nowhere_is_not_found(batchtrain: Shell) -> None:
 
 def test_a_directory_of_ones_own_is_built(batchtrain: Shell, tiny: str, tmp_path: Path) -> None:
     (tmp_path / "Dockerfile").write_text("ARG BASE\nFROM ${BASE}\nARG WORD=no\nLABEL word=${WORD}\n")
-    name = "batchtrain-test/built:1"
+    name = containers.name_of("built")
     arguments = ("--base", tiny, "--tag", name, "--build-arg", "WORD=yes", "-o", "json")
     try:
         built = json.loads(batchtrain("images", "build", str(tmp_path), *arguments).stdout)
@@ -154,7 +161,7 @@ def test_a_build_that_fails_says_why_and_exits_with_4(batchtrain: Shell, tmp_pat
 
 def test_the_base_of_all_images_is_built_and_passes(batchtrain: Shell, good: str) -> None:
     """On Debian, with Debian's packages; the other images need PyPI from inside a container."""
-    tag = "batchtrain-test/base-of-all:1"
+    tag = containers.name_of("base-of-all")
     done = subprocess.run(
         [
             "docker",
@@ -203,7 +210,7 @@ def test_an_image_is_copied_by_a_sign_in_of_the_environment(
     to = f"{registry.server}/own-place"
     done = batchtrain("images", "mirror", tiny, "--to", to, "-o", "json", environment=variables(registry))
     (row,) = json.loads(done.stdout)
-    assert row["copy"] == f"{to}/batchtrain-test/tiny:1"
+    assert row["copy"] == f"{to}/{tiny}"
     assert row["pinned"].startswith(f"{to}/batchtrain-test/tiny@sha256:")
     assert registry.password not in done.stdout + done.stderr
     assert containers.docker("images", "--quiet", row["copy"]) == "", "only the registry keeps the copy's name"

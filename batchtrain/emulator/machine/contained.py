@@ -74,15 +74,16 @@ class Here:
 
     def on_machine(self, path: str) -> str:
         """What the node's processes call by this path."""
-        places = (
-            (self.up.root_inside, self.up.root),
-            ("/home/_azbatch", self.up.root / "home/_azbatch"),
-            ("/tmp", self.tmp),
-        )
-        for inside, place in places:
-            if f"{path}/".startswith(f"{inside}/"):
-                return f"{place}{path[len(inside) :]}"
-        return path
+        return on_machine(path, self.up, self.tmp)
+
+
+def on_machine(path: str, up: NodeUp, tmp: Path) -> str:
+    """What a node's processes call by this path, as one of this machine's."""
+    places = ((up.root_inside, up.root), ("/home/_azbatch", up.root / "home/_azbatch"), ("/tmp", tmp))
+    for inside, place in places:
+        if f"{path}/".startswith(f"{inside}/"):
+            return f"{place}{path[len(inside) :]}"
+    return path
 
 
 def fits_a_line(value: str) -> bool:

@@ -15,13 +15,16 @@ import logging
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterable
+import time
+from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from batchtrain.emulator.machine import engine as engines
 from batchtrain.emulator.machine import failures, handover, hold, network, run_options
-from batchtrain.emulator.machine.contained import Here, fits_a_line
+from batchtrain.emulator.machine.contained import Here, fits_a_line, on_machine
+from batchtrain.emulator.machine.docker_door import MACHINES, DockerDoor
+from batchtrain.emulator.machine.docker_view import View
 from batchtrain.emulator.machine.engine import Engine, EngineError
 from batchtrain.emulator.machine.image_store import ImageStore
 from batchtrain.emulator.machine.leftovers import LABEL, filters, remove, sweep, sweep_forgotten
@@ -35,10 +38,11 @@ NODE_TAG = "1"
 NODE_ROOT = "/node"
 """Where a node's own container sees the node's directory: through it the engine hands over what root made there."""
 HOLD = "/.batchtrain-hold"
-DRAIN_SECONDS = 2.0
-"""How long the output of a container that has ended is waited for."""
-HELD_DRAIN_SECONDS = 0.1
-"""The same for a command in a container that stays: what it left in the background may hold its output open."""
+DOCKERS = (MACHINES, MACHINES.removeprefix("/var"))
+"""The paths of an engine's socket: a node's own is there for what it runs."""
+DRAIN_SECONDS = 10.0
+"""How long the output of what has ended is waited for. An engine closes it within 2 s, also where a process that was
+left in the background holds it open."""
 
 
 class Joined(NamedTuple):
@@ -81,6 +85,8 @@ class _Node:
         self.ended: set[str] = set()
         self.lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.said: set[str] = set()
+        self.door: DockerDoor | None = None
+        """To its own Docker, where it has one."""
 
 
 class ContainerNodes:
@@ -126,7 +132,7 @@ class ContainerNodes:
                 self._engine, self.missing = None, "the docker command, which makes the containers, is not installed"
             if self._engine is None or cli is None:
                 return False
-            self._cli, self._images = cli, ImageStore(self._engine)
+            self._cli, self._images, self.missing = cli, ImageStore(self._engine), ""
             try:
                 await self._set_up(self._engine)
             except EngineError as error:
@@ -150,7 +156,8 @@ class ContainerNodes:
 
     async def _watch(self, engine: Engine, listening: asyncio.Future[None]) -> None:
         """Hear of every container and executed command that ends; when the engine is heard no more, all nodes are."""
-        query = {"filters": filters(label=[self._label], event=["die", "exec_die"])}
+        now = str(int(time.time()))  # the engine answers before it listens: what came between is asked for, too
+        query = {"since": now, "filters": filters(label=[self._label], event=["die", "exec_die"])}
         try:
             reader, writer = await engine.stream("GET", "/events", query=query)
         except EngineError as error:
@@ -187,11 +194,11 @@ class ContainerNodes:
 
         `lost` is called once when its container ends unasked. Raises NodeUnfit for an image that cannot be had.
         """
-        if spec.containers is None or not await self._ready():
+        if (spec.containers is None and not spec.own_docker) or not await self._ready():
             return None
         assert self._engine is not None
         assert self._images is not None
-        logins = spec.containers.logins
+        logins = _logins(spec)
         try:
             await asyncio.gather(*(self._images.fetch(name, logins) for name in prefetch))
             address = await self._address(self._engine, spec)
@@ -205,17 +212,44 @@ class ContainerNodes:
 
     def has(self, node_id: str) -> bool:
         """Whether tasks of a node can run in containers."""
-        return node_id in self._nodes
+        return node_id in self._nodes and self._nodes[node_id].spec.containers is not None
+
+    async def give_docker(self, node_id: str, up: NodeUp, tmp: Path, socket: Path) -> str:
+        """Give a node a Docker of its own, which listens at `socket`; the `docker` command to call. OSError."""
+        node = self._node(node_id)
+        assert self._engine is not None
+        try:
+            gpus = await self._gpus(self._engine, node.spec)
+        except EngineError as error:
+            raise NodeLost(f"{node_id}: {error}") from None
+        mounted = self._data_dir / "mounts"
+        view = View(
+            prefix=f"{self._network}-{node_id}-",
+            labels={LABEL: str(self._data_dir), f"{LABEL}.docker": node_id},
+            network=node.container,
+            on_machine=lambda path: str(socket) if path in DOCKERS else on_machine(path, up, tmp),
+            links_lead_to=str(mounted) if mounted.is_dir() else "",
+            fsmounts=f"{up.root_inside}/fsmounts",
+            gpus=bool(gpus),
+        )
+        node.door = DockerDoor(self._engine, view, socket)
+        await node.door.open()
+        return self._cli
 
     async def leave(self, node_id: str) -> None:
         """Remove a node's containers; idempotent."""
         async with self._removing(node_id):
             node = self._nodes.pop(node_id, None)
+            if node is not None and node.door is not None:
+                await node.door.close()
             if node is None or self._engine is None:
                 return
             _settle(node.lost)
             ids = [made.id for scope in node.scopes.values() for made in scope.made]
             await asyncio.gather(*(remove(self._engine, one) for one in ids))
+            if node.door is not None:
+                with contextlib.suppress(EngineError):
+                    await sweep(self._engine, self._label, f"{LABEL}.docker={node_id}")
             await self._take_over(self._engine, node)
             await remove(self._engine, node.container)
 
@@ -277,7 +311,7 @@ class ContainerNodes:
             },
         }
         name = f"{network}-{spec.node_id[:14]}-{next(self._numbers)}"
-        container = (await engine.ask("POST", "/containers/create", body, query={"name": name}))["Id"]
+        container = await _tracked(engine, self._create_own(engine, name, body))
         try:
             await engine.ask("POST", f"/containers/{container}/start")
             about = await engine.ask("GET", f"/containers/{container}/json")
@@ -290,6 +324,9 @@ class ContainerNodes:
             logger.warning("%s: what runs on the node's host uses the machine's network", spec.node_id)
         text = Path(resolver).read_text() if enter and os.access(resolver, os.R_OK) else ""
         return container, Joined(address, space if enter else "", text)
+
+    async def _create_own(self, engine: Engine, name: str, body: dict[str, Any]) -> str:
+        return str((await engine.ask("POST", "/containers/create", body, query={"name": name}))["Id"])
 
     # Runs --------------------------------------------------------------------------------------------------------
 
@@ -368,7 +405,7 @@ class ContainerNodes:
                 "--log-driver=none", *gpus, *here.arguments(), *fitted.arguments, *entry, here.image,
                 *([] if held else program),
             ]  # fmt: skip
-            container = await self._create(arguments, here.environment)
+            container = await _tracked(self._engine, self._create(arguments, here.environment))
             made = _Made(container, held, await self._entrypoint(here.image, fitted.entrypoint) if held else ())
             scope.made.append(made)
             if held:
@@ -404,6 +441,7 @@ class ContainerNodes:
         """Execute a command in the scope's container that stays."""
         assert self._engine is not None
         made = held or await self._make(node, scope, here, program, held=True)
+        gone = self._end_of(made.id)  # with a container that ends, nobody says that what was executed in it did
         body = {"AttachStdout": True, "AttachStderr": True, "Cmd": [*made.entrypoint, *program], "Env": here.pairs()}
         command = (await self._engine.ask("POST", f"/containers/{made.id}/exec", body))["Id"]
         end = self._end_of(command)
@@ -411,16 +449,16 @@ class ContainerNodes:
         reader, writer = await self._engine.stream("POST", f"/exec/{command}/start", start)
         copy = Copy(reader, writer, here.stdout, here.stderr, framed=True)
         scope.copies.append(copy)
-        either: list[asyncio.Future[Any]] = [end, copy.task]
+        either: list[asyncio.Future[Any]] = [end, gone, copy.task]
         await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
-        if not end.done():
+        if not end.done() and not gone.done():
             about = await self._engine.ask("GET", f"/exec/{command}/json")
             if not about["Running"]:
                 self._ends.pop(command, None)
                 return await self._exec_over(made, about["ExitCode"], copy)
-        code = await end
-        await copy.drained(HELD_DRAIN_SECONDS)
-        return await self._outcome(made, code)
+            await asyncio.wait([end, gone], return_when=asyncio.FIRST_COMPLETED)
+        await copy.drained(DRAIN_SECONDS)
+        return await self._outcome(made, (end if end.done() else gone).result())
 
     async def _exec_over(self, made: _Made, code: int | None, copy: Copy) -> Exit:
         """A command whose last word came before the news of its end; or that never began: the engine writes the
@@ -500,9 +538,17 @@ class ContainerNodes:
             node.scopes.pop(scope, None)
         with contextlib.suppress(EngineError):
             await asyncio.gather(*(self._end_one(self._engine, made, grace) for made in ending.made))
+        await asyncio.gather(*(copy.drained(DRAIN_SECONDS) for copy in ending.copies))
         for copy in ending.copies:
             copy.stop()
         await self._take_over(self._engine, node, ending.directory)
+
+    async def end_own(self, node_id: str, directory: str, up: NodeUp) -> None:
+        """Remove what a run had its node's own Docker make for as long as it lives."""
+        node = self._nodes.get(node_id)
+        if node is not None and node.door is not None and self._engine is not None:
+            await node.door.end(f"{up.root_inside}/{directory}")
+            await self._take_over(self._engine, node, directory)
 
     async def _end_one(self, engine: Engine, made: _Made, grace: float) -> None:
         with contextlib.suppress(EngineError):
@@ -569,6 +615,17 @@ def _info(container: str, state: dict[str, Any]) -> dict[str, str]:
 
 def _short(data_dir: Path) -> str:
     return hashlib.sha256(str(data_dir).encode()).hexdigest()[:10]
+
+
+async def _tracked(engine: Engine, creating: Awaitable[str]) -> str:
+    """The id of a container that is being made; called off meanwhile, it is removed as soon as it is there."""
+    making = asyncio.ensure_future(creating)
+    try:
+        return await asyncio.shield(making)
+    except asyncio.CancelledError:
+        with contextlib.suppress(EngineError, _Failed):
+            await remove(engine, await making)
+        raise
 
 
 def _settle(future: asyncio.Future[None]) -> None:

@@ -56,12 +56,15 @@ def of_start(message: str) -> str:
 
 
 def of_exit(code: int, state: dict[str, Any], memory: int) -> str:
-    """What there is to say of an exit code, beside itself; mostly nothing."""
+    """What there is to say of an exit code, beside itself; mostly nothing.
+
+    The engine may not know that memory was the reason: it hears of that and of the end separately, in either order.
+    """
+    limit = f" (--memory={memory >> 20}m)" if memory else ""
     if state.get("OOMKilled"):
-        limit = f" (--memory={memory >> 20}m)" if memory else ""
         return f"A process of the container was killed because its memory{limit} was used up; exit code {code}."
     if code == KILLED:
-        return "The container's process was killed by SIGKILL (exit code 137): from outside, or as memory ran out."
+        return f"The container was killed by SIGKILL (exit code 137): from outside, or its memory{limit} was used up."
     return ""
 
 

@@ -1,32 +1,74 @@
-"""Removing containers and networks: those of a node that goes, and those that a killed emulator left behind."""
+"""Removing containers, networks and volumes: those of a node that goes, and those that a killed emulator left."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from pathlib import Path
+from typing import Any
 
 from batchtrain.emulator.machine.engine import Engine, EngineError, compact
 
+logger = logging.getLogger("batchtrain.emulator.machine")
+
 LABEL = "batchtrain.emulator"
 """On everything, with the emulator's data directory."""
+PATIENCE = 120.0
+"""Seconds for one removal: a busy engine gives a container's processes and its file system some time each."""
+GONE = (404, 0)
+"""The container is not there, or the engine itself is not."""
+UNDER_WAY = 409
+"""The engine's status for a container that it is removing."""
+PAUSES = (0.1, 0.2, 0.4, 0.8, 1.6)
+"""Seconds between the tries, of which the engine says why they failed and not when to come again."""
 
 
 async def remove(engine: Engine, container: str) -> None:
-    """With its anonymous volumes; one that is gone, or going, is as good."""
-    with contextlib.suppress(EngineError):
-        await engine.ask("DELETE", f"/containers/{container}", query={"force": "1", "v": "1"})
+    """With its anonymous volumes, until it is gone: then its address and its network are free."""
+    said = ""
+    for pause in PAUSES:
+        said = await _refusal(engine, f"/containers/{container}")
+        if not said:
+            return
+        await asyncio.sleep(pause)
+    logger.warning("the container %s could not be removed: %s", container, said)
 
 
-async def sweep(engine: Engine, label: str) -> int:
-    """Remove every container and network with a label; how many containers there were."""
-    query = {"all": "1", "filters": filters(label=[label])}
-    found = await engine.ask("GET", "/containers/json", query=query)
+async def _refusal(engine: Engine, path: str) -> str:
+    """Have a container removed, or wait for a removal that is under way; why it failed, or nothing."""
+    try:
+        await engine.ask("DELETE", path, query={"force": "1", "v": "1"}, patience=PATIENCE)
+        return ""
+    except EngineError as error:
+        if error.status != UNDER_WAY:
+            return "" if error.status in GONE else str(error)
+    try:
+        done = await engine.ask("POST", f"{path}/wait", query={"condition": "removed"}, patience=PATIENCE)
+    except EngineError as error:
+        return "" if error.status in GONE else str(error)
+    return str(((done or {}).get("Error") or {}).get("Message") or "")
+
+
+async def sweep(engine: Engine, *labels: str) -> int:
+    """Remove every container, network and volume with these labels; how many containers there were."""
+    query = {"filters": filters(label=list(labels))}
+    found = await engine.ask("GET", "/containers/json", query={"all": "1", **query})
     await asyncio.gather(*(remove(engine, one["Id"]) for one in found))
-    for network in await engine.ask("GET", "/networks", query={"filters": filters(label=[label])}):
+    for network in await engine.ask("GET", "/networks", query=query):
+        await _remove_network(engine, network)
+    for volume in (await engine.ask("GET", "/volumes", query=query)).get("Volumes") or ():
         with contextlib.suppress(EngineError):
-            await engine.ask("DELETE", f"/networks/{network['Id']}")
+            await engine.ask("DELETE", f"/volumes/{volume['Name']}")
     return len(found)
+
+
+async def _remove_network(engine: Engine, network: dict[str, Any]) -> None:
+    try:
+        await engine.ask("DELETE", f"/networks/{network['Id']}")
+    except EngineError as error:
+        if error.status not in GONE:
+            logger.warning("the network %s could not be removed: %s", network["Name"], error)
 
 
 async def sweep_forgotten(engine: Engine) -> None:

@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
-from batchtrain.emulator.machine import packages, pool_key, upload
+from batchtrain.emulator.machine import docker_door, packages, pool_key, upload
 from batchtrain.emulator.machine.docker import ContainerNodes, Joined
 from batchtrain.emulator.machine.download import DownloadError, fetch
 from batchtrain.emulator.machine.forwarding import Door
@@ -131,11 +131,11 @@ class ProcessMachine:
             raise
 
     async def _join(self, spec: NodeSpec) -> Joined | None:
-        """A network and containers for a node whose pool has images that nothing on this machine stands for."""
-        if spec.containers is None:
-            return None
-        prefetch = [image for image in spec.containers.images if self._prefix(image) is None]
-        if spec.containers.images and not prefetch:
+        """A network and containers for a node whose pool has images that nothing on this machine stands for, or whose
+        commands have a Docker of their own."""
+        images = spec.containers.images if spec.containers is not None else ()
+        prefetch = [image for image in images if self._prefix(image) is None]
+        if not spec.own_docker and (spec.containers is None or (images and not prefetch)):
             return None
 
         def ended() -> None:
@@ -157,10 +157,15 @@ class ProcessMachine:
         _mount_all(self._data_dir, up.root, spec.mounts)
         if joined is not None:
             await asyncio.to_thread(pool_key.install, pool.keys, up.root / "home/_azbatch")
+        if spec.own_docker:
+            up = await self._with_docker(spec, up, pool, joined)
         node = _Node(spec, up)
         self._nodes[spec.node_id] = node
         try:
-            await node.start(_boot_message(spec, up, pool, self.isolation, joined), pool.log(spec.node_id))
+            message = _boot_message(spec, up, pool, self.isolation, joined)
+            if spec.own_docker and joined is not None:
+                message["binds"] += docker_door.binds(docker_door.place(self._data_dir, spec.node_id))
+            await node.start(message, pool.log(spec.node_id))
         except BaseException:
             node.kill()  # nobody else would close its control socket, without whose end it lives on
             await self._gone(node)
@@ -168,6 +173,21 @@ class ProcessMachine:
         node.watch(lambda: self._on_end(node, lost))
         await node.door.open(spec.address, spec.forwards)
         return up
+
+    async def _with_docker(self, spec: NodeSpec, up: NodeUp, pool: _Pool, joined: Joined | None) -> NodeUp:
+        """A node with a Docker of its own; where no engine answers, one whose commands are told why."""
+        if joined is None:
+            told = docker_door.environment_without(self._containers.missing)
+            return up._replace(environment={**up.environment, **told})
+        try:
+            tmp, socket = pool.tmp(spec.node_id), docker_door.place(self._data_dir, spec.node_id)
+            cli = await self._containers.give_docker(spec.node_id, up, tmp, socket)
+            _write_program(pool.bin / "docker", docker_door.program(cli))
+            own_tmp = self.isolation.kind == "namespaces"
+            address = docker_door.address(socket, tmp, own_tmp=own_tmp)
+        except OSError as error:
+            raise NodeLost(f"{spec.node_id}: it gets no Docker of its own: {error}") from None
+        return up._replace(environment={**up.environment, **docker_door.environment(address)})
 
     async def run(self, node_id: str, run: Run) -> Exit:
         """Run one command to its end. Cancelling the call does not end the command; `end` does.
@@ -219,6 +239,7 @@ class ProcessMachine:
         await self._show(node, self._prefix(run.image))
         if run.scope in node.ended:
             return ENDED_BEFORE
+        node.directories[run.scope] = run.directory
         inside = PurePosixPath(node.up.root_inside, run.directory)
         answer = await node.ask(
             op="run",
@@ -243,6 +264,8 @@ class ProcessMachine:
                 node.ask(op="end", scope=scope, grace=grace),
                 return_exceptions=True,
             )
+            if directory := node.directories.pop(scope, ""):
+                await self._containers.end_own(node_id, directory, node.up)
 
     async def shutdown(self, node_id: str) -> None:
         """End a node and everything on it; idempotent. Its directory stays."""
@@ -415,6 +438,8 @@ class _Node:
         self.said_elevated = False
         self.ended: set[str] = set()
         """Scopes, whose names do not come again."""
+        self.directories: dict[str, str] = {}
+        """Where each scope's commands ran."""
         self.gone: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._process: subprocess.Popen[bytes] | None = None
         self._init: int | None = None

@@ -94,6 +94,8 @@ class NodeSpec(NamedTuple):
     forwards: tuple[Forward, ...] = ()
     containers: Containers | None = None
     """Its tasks run in containers."""
+    own_docker: bool = False
+    """Its commands find a Docker Engine of the node's own."""
 
 
 class NodeUp(NamedTuple):

@@ -1,0 +1,290 @@
+"""A node's own Docker: a socket at which the node's `docker` finds what looks like an engine of its own.
+
+Behind it is the one engine of this machine; `docker_view` says how a request is put into its words. A connection takes
+one request, so that whatever follows its head (a stream, an upgrade) can be passed on as it comes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import json
+import logging
+import os
+import shlex
+import socket
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from batchtrain.emulator.machine import docker_view
+from batchtrain.emulator.machine.docker_view import Asked, Known, Unknown, View
+from batchtrain.emulator.machine.engine import PATIENCE, Engine, EngineError
+from batchtrain.emulator.machine.leftovers import filters, remove
+
+logger = logging.getLogger("batchtrain.emulator.machine")
+
+MACHINES = "/var/run/docker.sock"
+"""Where docker looks by itself: on a node, its own is there."""
+LONGEST_ADDRESS = 107
+"""Of a unix socket."""
+LOCK = "batchtrain.lock"
+"""Label of a container that goes with its task: a file of the task's, as `runtime/docker.sh` has it."""
+LONGEST_BODY = 1 << 24
+_CHUNK = 1 << 16
+_HOP = frozenset(("connection", "keep-alive", "transfer-encoding", "content-length"))
+
+
+class _Head(NamedTuple):
+    """A request's or an answer's, without its last empty line."""
+
+    first: str
+    lines: tuple[tuple[str, str], ...]
+
+    def get(self, name: str) -> str:
+        return next((value for key, value in self.lines if key.lower() == name), "")
+
+    def but(self, *names: str) -> tuple[tuple[str, str], ...]:
+        return tuple(line for line in self.lines if line[0].lower() not in names)
+
+
+class DockerDoor:
+    """One node's. Use it from one event loop."""
+
+    def __init__(self, engine: Engine, view: View, socket: Path) -> None:
+        self._engine, self._view, self.socket = engine, view, socket
+        self._server: asyncio.AbstractServer | None = None
+        self._serving: set[asyncio.Task[Any]] = set()
+        self._making: set[asyncio.Future[bytes]] = set()
+        """Requests that make something; they are answered also when whoever asked is gone."""
+
+    async def open(self) -> None:
+        """Listen. OSError where the socket cannot be made."""
+        listening = _listen(self.socket)
+        self._server = await asyncio.start_unix_server(self._on_connection, sock=listening, limit=1 << 20)
+
+    async def close(self) -> None:
+        """Listen no more, and remove what the node made."""
+        if self._server is not None:
+            self._server.close()
+        self.socket.unlink(missing_ok=True)
+        for task in tuple(self._serving):
+            task.cancel()
+        await self._made()
+
+    async def end(self, directory: str) -> None:
+        """Remove the containers that were to go with a task, by its directory as the node sees it.
+
+        On a node of Azure's a guard does it that outlives the task's processes; here none does.
+        """
+        await self._made()
+        with contextlib.suppress(EngineError):
+            query = {"all": "1", "filters": filters(label=[*self._labels(), LOCK])}
+            found = await self._engine.ask("GET", "/containers/json", query=query)
+            ended = [one["Id"] for one in found if one["Labels"][LOCK].startswith(f"{directory}/")]
+            await asyncio.gather(*(remove(self._engine, one) for one in ended))
+
+    async def _made(self) -> None:
+        if self._making:
+            await asyncio.wait(self._making, timeout=PATIENCE)
+
+    def _labels(self) -> list[str]:
+        return [f"{name}={value}" for name, value in self._view.labels.items()]
+
+    # A connection ------------------------------------------------------------------------------------------------
+
+    async def _on_connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._serving.add(task)
+        try:
+            await self._serve(reader, writer)
+        except (OSError, ValueError, asyncio.IncompleteReadError, asyncio.LimitOverrunError) as error:
+            logger.debug("a connection to %s ended: %s", self.socket, error)
+        except asyncio.CancelledError:
+            pass  # the node goes
+        finally:
+            self._serving.discard(task)
+            writer.close()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = _read_head(await reader.readuntil(b"\r\n\r\n"))
+        method, target, _ = head.first.split(" ", 2)
+        asked = docker_view.parse(method, target)
+        if why := docker_view.refusal(asked):
+            writer.write(_answer(403, why))
+            return
+        try:
+            known = await self._known() if docker_view.needs_known(asked) else Known()
+            meant = docker_view.translate(asked, self._view, known)
+            if not asked.is_short or head.get("upgrade"):
+                await self._pass_on(meant, head, reader, writer)
+            else:
+                writer.write(await self._short(asked, meant, head, known, reader))
+        except Unknown as unknown:
+            writer.write(_answer(404, str(unknown)))
+        except EngineError as error:
+            writer.write(_answer(error.status or 503, str(error)))
+
+    async def _known(self) -> Known:
+        query = {"filters": filters(label=self._labels())}
+        containers, networks = await asyncio.gather(
+            self._engine.ask("GET", "/containers/json", query={"all": "1", **query}),
+            self._engine.ask("GET", "/networks", query=query),
+        )
+        return docker_view.known_of(containers, networks)
+
+    async def _short(
+        self, asked: Asked, meant: Asked, head: _Head, known: Known, reader: asyncio.StreamReader
+    ) -> bytes:
+        """The whole answer to a request, with the names that the node knows. Raises Unknown, EngineError."""
+        data = await _body(head, reader)
+        if docker_view.takes_body(asked):
+            document = docker_view.body(asked, json.loads(data or b"{}"), self._view, known)
+            if asked.kind == "containers":
+                await self._make_volumes(docker_view.volumes(document))
+            data = json.dumps(document).encode()
+        lines = (*head.but(*_HOP, "expect"), ("Content-Length", str(len(data))))
+        request = asyncio.ensure_future(self._whole(f"{meant.method} {meant.target} HTTP/1.0", lines, data))
+        if asked.makes:
+            self._making.add(request)
+            request.add_done_callback(self._on_made)
+        return await asyncio.shield(request)
+
+    def _on_made(self, request: asyncio.Future[bytes]) -> None:
+        self._making.discard(request)
+        if not request.cancelled():
+            request.exception()  # nobody may ask for it any more
+
+    async def _make_volumes(self, names: tuple[str, ...]) -> None:
+        for name in names:
+            made = {"Name": name, "Labels": dict(self._view.labels)}
+            await self._engine.ask("POST", "/volumes/create", made)
+
+    async def _whole(self, first: str, lines: tuple[tuple[str, str], ...], data: bytes) -> bytes:
+        """HTTP/1.0: the answer's body then lasts to the end of the stream."""
+        inner, outer = await asyncio.open_unix_connection(str(self._engine.socket), limit=1 << 20)
+        try:
+            outer.write(_write_head(first, lines) + data)
+            head = _read_head(await inner.readuntil(b"\r\n\r\n"))
+            said = (await inner.read()).replace(self._view.prefix.encode(), b"")
+        finally:
+            outer.close()
+        status = head.first.split(" ", 1)[1]
+        lines = (*head.but(*_HOP), ("Content-Length", str(len(said))), ("Connection", "close"))
+        return _write_head(f"HTTP/1.1 {status}", lines) + said
+
+    async def _pass_on(
+        self, meant: Asked, head: _Head, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        """As it comes, both ways, until the engine has said all."""
+        inner, outer = await asyncio.open_unix_connection(str(self._engine.socket), limit=1 << 20)
+        lines = head.lines if head.get("upgrade") else (*head.but("connection"), ("Connection", "close"))
+        outer.write(_write_head(f"{meant.method} {meant.target} HTTP/1.1", lines))
+        asking = asyncio.ensure_future(_pump(reader, outer))
+        try:
+            await _pump(inner, writer)
+        finally:
+            asking.cancel()
+            await asyncio.gather(asking, return_exceptions=True)
+            outer.close()
+
+
+async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    while data := await reader.read(_CHUNK):
+        writer.write(data)
+        await writer.drain()
+    writer.write_eof()
+
+
+async def _body(head: _Head, reader: asyncio.StreamReader) -> bytes:
+    if head.get("transfer-encoding"):
+        raise EngineError(411, "this request needs a Content-Length")
+    length = int(head.get("content-length") or 0)
+    if length > LONGEST_BODY:
+        raise EngineError(413, f"a request may have {LONGEST_BODY:,} bytes")
+    return await reader.readexactly(length)
+
+
+def _read_head(data: bytes) -> _Head:
+    first, *lines = data.decode("latin-1").rstrip("\r\n").split("\r\n")
+    pairs = (line.partition(":") for line in lines)
+    return _Head(first, tuple((name, value.strip()) for name, _, value in pairs))
+
+
+def _write_head(first: str, lines: tuple[tuple[str, str], ...]) -> bytes:
+    return "\r\n".join([first, *(f"{name}: {value}" for name, value in lines), "", ""]).encode("latin-1")
+
+
+def _answer(status: int, message: str) -> bytes:
+    data = json.dumps({"message": message}).encode()
+    lines = (("Content-Type", "application/json"), ("Content-Length", str(len(data))), ("Connection", "close"))
+    return _write_head(f"HTTP/1.1 {status} Refused", lines) + data
+
+
+def _listen(path: Path) -> socket.socket:
+    """Through the folder's descriptor: a unix address may have 107 bytes, a data directory more."""
+    folder = os.open(path.parent, os.O_PATH | os.O_DIRECTORY)
+    listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        path.unlink(missing_ok=True)
+        listening.bind(f"/proc/self/fd/{folder}/{path.name}")
+        path.chmod(0o600)
+        listening.listen(128)
+        return listening
+    except BaseException:
+        listening.close()
+        raise
+    finally:
+        os.close(folder)
+
+
+# --- what a node is told --------------------------------------------------------------------------------------------
+
+
+def place(data_dir: Path, node_id: str) -> Path:
+    """Where a node's socket is, made for nobody else to enter. Its address is to be short, and the node's id is not."""
+    folder = data_dir / "docker"
+    folder.mkdir(exist_ok=True, mode=0o700)
+    return folder / hashlib.sha256(node_id.encode()).hexdigest()[:10]
+
+
+def address(path: Path, tmp: Path, *, own_tmp: bool) -> str:
+    """What a node calls its socket: by its path, or where that is too long by a link in the node's own /tmp.
+
+    OSError for a long one on a node without.
+    """
+    if len(os.fsencode(path)) <= LONGEST_ADDRESS:
+        return str(path)
+    if not own_tmp:
+        raise OSError(f"{path} is too long for a socket; take a data directory with a shorter path")
+    link = tmp / ".docker.sock"
+    link.symlink_to(path)
+    return f"/tmp/{link.name}"
+
+
+def binds(path: Path) -> list[tuple[str, str]]:
+    """What to mount over what, so that a node's socket is where docker looks by itself; where this machine has one."""
+    return [(str(path), MACHINES)] if Path(MACHINES).exists() else []
+
+
+def environment(socket: str) -> dict[str, str]:
+    """For a node with a Docker of its own."""
+    return {"BATCHTRAIN_EMULATED_DOCKER": "yes", "DOCKER_HOST": f"unix://{socket}"}
+
+
+def environment_without(why: str) -> dict[str, str]:
+    """For a node that was to have one: what it says then."""
+    return {"BATCHTRAIN_EMULATED_NO_DOCKER": why}
+
+
+def program(docker: str) -> str:
+    """The node's `docker`. Sign-ins go to a file of the node's, and never to a keyring of the user's: docker takes one
+    that it finds unless its file has a sign-in."""
+    return f"""#!/bin/sh
+folder=${{DOCKER_CONFIG:-$HOME/.docker}}
+if [ ! -e "$folder/config.json" ] && mkdir -p -m 700 "$folder"; then
+  printf '{{"auths": {{"node.invalid": {{}}}}}}\\n' >"$folder/config.json"
+fi 2>/dev/null
+exec {shlex.quote(docker)} "$@"
+"""

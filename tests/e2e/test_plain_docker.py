@@ -1,0 +1,58 @@
+"""A recipe in plain Docker, run by the command line on one machine."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from batchtrain.emulator import server
+from tests import containers
+
+from .conftest import Shell
+
+pytestmark = [pytest.mark.process, pytest.mark.slow]
+
+
+@pytest.fixture
+def recipe(tmp_path: Path, root: Path) -> Path:
+    """Open MPI on two nodes, for the nodes' own Docker."""
+    made = tmp_path / "recipe"
+    shutil.copytree(root / "recipes/mpi4py-OpenMPI", made)
+    pool = made / "config/pool.yaml"
+    text = pool.read_text().replace("      native: true\n", "")
+    pool.write_text(text.replace("  vm_configuration:\n", "  vm_configuration:\n    plain_docker: true\n"))
+    return made
+
+
+@pytest.fixture
+def image(recipe: Path) -> str:
+    """The recipe's image: Debian with sshd, Python and Open MPI."""
+    try:
+        containers.require_engine()
+        name = containers.image()
+    except containers.Missing as missing:
+        pytest.skip(str(missing))
+    for path in (recipe / "config").iterdir():
+        path.write_text(path.read_text().replace("example/openmpi:digits", name))
+    return name
+
+
+@pytest.mark.docker
+@pytest.mark.mpi
+def test_a_recipe_trains_in_plain_docker_between_two_nodes(batchtrain: Shell, recipe: Path, image: str) -> None:
+    said = batchtrain("run", str(recipe), "--local", timeout=300).stdout
+    assert float(said.partition("test accuracy ")[2].split()[0]) >= 0.95
+    assert len({line.split(" host ")[1].split()[0] for line in said.splitlines() if " host " in line}) == 2
+    server.stop(batchtrain.home)
+    label = f"label=batchtrain.emulator={batchtrain.home}"
+    assert containers.left_behind(batchtrain.home) == []
+    assert containers.docker("volume", "ls", "--quiet", "--filter", label) == ""
+
+
+def test_without_an_engine_the_start_task_fails_and_says_what_to_do(batchtrain: Shell, recipe: Path) -> None:
+    said = batchtrain("run", str(recipe), "--local", code=4, environment={"DOCKER_HOST": "unix:///no/engine"}).stderr
+    assert "the start task failed on node" in said
+    assert "no Docker Engine answers at unix:///no/engine (DOCKER_HOST)" in said
+    assert "start a Docker Engine, or take `plain_docker` away" in said
