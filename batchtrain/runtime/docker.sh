@@ -128,13 +128,18 @@ bt_attend() { # PROCESS
 }
 
 bt_explain() { # CODE
+  local killed limit
   case $1 in
     125) bt_say "the Docker Engine refused the container; its own words stand above" ;;
     126) bt_say "the command cannot be executed in this image" ;;
     127) bt_say "the command is not in this image, or something that the container was to have is not on this node" ;;
     137)
-      [ "$(bt_docker inspect --format '{{.State.OOMKilled}}' "$bt_name" 2>/dev/null)" != true ] ||
+      read -r killed limit < <(bt_docker inspect --format '{{.State.OOMKilled}} {{.HostConfig.Memory}}' "$bt_name" 2>/dev/null)
+      if [ "${killed-}" = true ]; then
         bt_say "the container was ended because it used more memory than it may"
+      elif [ "${limit:-0}" -gt 0 ]; then # the engine may not have heard of it
+        bt_say "the container was killed; it may use $((limit >> 20)) MiB of memory: did it need more?"
+      fi
       ;;
   esac
 }
@@ -157,9 +162,10 @@ bt_start_gang() { # IMAGE OPTION... of docker run
   printf '%s\n' "$id" >"$bt_here/id"
   # shellcheck disable=SC2016 # for the inner shell
   bt_outside /bin/sh -c 'left=$3; while [ "$left" -gt 0 ]; do
-    if [ -e "$1" ]; then exit; fi
+    if [ -e "$1/adopted" ]; then exit; fi
+    if [ "$(cat "$1/id" 2>/dev/null)" != "$2" ]; then break; fi # the next try has one of its own, or the task is gone
     sleep 2 && left=$((left - 2))
-  done; docker rm --force --volumes "$2"' - "$bt_here/adopted" "$id" "$bt_lease"
+  done; docker rm --force --volumes "$2"' - "$bt_here" "$id" "$bt_lease"
 }
 
 # What the coordination leaves in the background (an sshd) stays with the container.
@@ -181,7 +187,7 @@ bt_enter_gang() { # SCRIPT OPTION... of docker exec
   shift
   bt_take_lock
   : >"$bt_here/adopted"
-  bt_guard "$bt_name"
+  bt_guard "$(cat "$bt_here/id" 2>/dev/null || printf %s "$bt_name")" # by its id: the next try has one of this name
   bt_hold_others
   trap bt_tell_gang TERM INT HUP
   # shellcheck disable=SC2016 # for the inner shell
