@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from tests import environments
+from tests import containers, environments
 
 ROOT = environments.ROOT
 
@@ -35,6 +36,37 @@ def mpi_environment() -> Callable[[str], Path]:
 def framework_environment() -> Callable[[str], Path]:
     """Gives the prefix of a framework's virtual environment, or skips the test with the reason."""
     return framework_prefix
+
+
+@pytest.fixture(scope="session")
+def engine() -> None:
+    """A Docker Engine answers; the test is skipped, with the reason, where none does."""
+    with _or_skip():
+        containers.require_engine()
+
+
+@pytest.fixture(scope="session")
+def image(engine: None) -> str:
+    """Debian with sshd, Python and Open MPI, or the test is skipped with the reason."""
+    with _or_skip():
+        return containers.image()
+
+
+@pytest.fixture(scope="module")
+def registry(engine: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[containers.Registry]:
+    """One with a password, or the test is skipped with the reason."""
+    with contextlib.ExitStack() as stack:
+        with _or_skip():
+            running = stack.enter_context(containers.registry(tmp_path_factory.mktemp("registry")))
+        yield running
+
+
+@contextlib.contextmanager
+def _or_skip() -> Iterator[None]:
+    try:
+        yield
+    except containers.Missing as missing:
+        pytest.skip(str(missing))
 
 
 def mpi_prefix(name: str) -> Path:

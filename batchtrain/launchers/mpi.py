@@ -190,12 +190,11 @@ def _abort(options: Mpi) -> str:
 
 
 def _hosts(options: Mpi, shape: Shape) -> str:
-    port = f" {steps.SSHD_PORT}" if shape.container and not options.coordination_command else ""
     return shell.block(
         "The hosts, this one first (rank 0 belongs where the task's files are taken from); each must answer ssh"
         + (", and be as is said here:" if options.preflight else ":"),
         f"bt_order_hosts {shape.instances}",
-        f"bt_use_ssh{port}",
+        steps.use_ssh(shape, options.coordination_command),
         " ".join(("bt_wait_for_hosts", *_preflight(options, shape))),
     )
 
@@ -302,12 +301,7 @@ def _implicit(options: Mpi, payload: python.Payload, ranks: Ranks, shape: Shape)
     if payload.hooked:
         because = "a rank that ends by an exception would wait for the others for ever; where mpi4py is installed"
         found.append(Implicit("-m mpi4py", "true", because, "mpi4py-abort"))
-    if shape.container and not options.coordination_command:
-        found.append(
-            Implicit(
-                "coordination_command", "/usr/sbin/sshd -p 23", "a container needs its own ssh server", "container-sshd"
-            )
-        )
+    found += steps.implicit_sshd(shape, options.coordination_command)
     found.append(Implicit("AZ_BATCH_HOST_LIST", "the primary first", "rank 0 belongs there", "primary-first"))
     return (*found, steps.OWN_SSH)
 

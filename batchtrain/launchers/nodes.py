@@ -100,7 +100,7 @@ def launch(framework: Framework, nodes: Nodes, command: str, shape: Shape) -> La
             *environment.implicit(fast),
             *((end,) if end else ()),
             *preflight.implicit(looked),
-            *_implicit_sshd(nodes, shape),
+            *steps.implicit_sshd(shape, nodes.coordination_command),
             *((steps.OWN_SSH,) if shape.instances > 1 else ()),
         ),
     )
@@ -295,7 +295,7 @@ def _application(nodes: Nodes, command: str, shape: Shape) -> str:
 def _ssh(nodes: Nodes, shape: Shape) -> str:
     if shape.instances == 1:
         return ""  # an image need not have one
-    return f"bt_use_ssh {steps.SSHD_PORT}" if _own_sshd(nodes, shape) else "bt_use_ssh"
+    return steps.use_ssh(shape, nodes.coordination_command)
 
 
 def _interpreter(command: str) -> str:
@@ -318,17 +318,6 @@ _NO_PYTHON = (
 
 
 # --- what was decided -----------------------------------------------------------------------------------------------
-
-
-def _own_sshd(nodes: Nodes, shape: Shape) -> bool:
-    return shape.container and not nodes.coordination_command
-
-
-def _implicit_sshd(nodes: Nodes, shape: Shape) -> tuple[Implicit, ...]:
-    if not _own_sshd(nodes, shape):
-        return ()
-    because = "a container needs its own ssh server"
-    return (Implicit("coordination_command", "/usr/sbin/sshd -p 23", because, "container-sshd"),)
 
 
 def _implicit_processes(nodes: Nodes, each: int | str, shape: Shape) -> tuple[Implicit, ...]:

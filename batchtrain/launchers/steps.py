@@ -40,6 +40,23 @@ def port_of(shape: Shape, command: str | None) -> str:
     return "22" if not shape.container else "" if command else SSHD_PORT
 
 
+def use_ssh(shape: Shape, command: str | None) -> str:
+    """The line after which ssh reaches the other nodes."""
+    return f"bt_use_ssh {SSHD_PORT}" if _own_sshd(shape, command) else "bt_use_ssh"
+
+
+def implicit_sshd(shape: Shape, command: str | None) -> tuple[Implicit, ...]:
+    """The default of the coordination command, where there is one."""
+    if not _own_sshd(shape, command):
+        return ()
+    because = "a container needs its own ssh server"
+    return (Implicit("coordination_command", f"/usr/sbin/sshd -p {SSHD_PORT}", because, "container-sshd"),)
+
+
+def _own_sshd(shape: Shape, command: str | None) -> bool:
+    return shape.container and not command
+
+
 def _last_step(shape: Shape, command: str | None) -> str:
     if command:
         return shell.block("coordination_command:", shell.verbatim(command))

@@ -39,12 +39,12 @@ def task(task_id: str = "task", command: str = "exit 0", **more: Any) -> models.
     return models.BatchTaskCreateOptions(id=task_id, command_line=command, **more)
 
 
-def eventually(holds: Callable[[], Any]) -> Any:
-    """What `holds` gives as soon as it is true."""
-    end = time.monotonic() + SOON
+def eventually(holds: Callable[[], Any], seconds: float = SOON, *, pause: float = 0.005) -> Any:
+    """What `holds` gives as soon as it is true, asked every `pause` seconds."""
+    end = time.monotonic() + seconds
     while not (found := holds()):
         assert time.monotonic() < end, "it did not come true"
-        time.sleep(0.005)
+        time.sleep(pause)
     return found
 
 

@@ -6,9 +6,10 @@ import asyncio
 import itertools
 import os
 import signal
+import sys
 import time
 from collections.abc import Callable, Coroutine, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -152,6 +153,13 @@ def gang_of(data_dir: Path, prefix: Path, instances: int = 2) -> Iterator[Gang]:
     finally:
         loop.run_until_complete(machine.close())
         loop.close()
+
+
+def gang_with_python(folder: Path) -> AbstractContextManager[Gang]:
+    """Two nodes whose image has this Python and nothing else."""
+    (folder / "image/bin").mkdir(parents=True)
+    (folder / "image/bin/python3").symlink_to(sys.executable)
+    return gang_of(folder / "data", folder / "image")
 
 
 def _lay(directory: Path, launch: Launch) -> None:

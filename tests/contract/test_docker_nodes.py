@@ -13,7 +13,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -24,41 +23,14 @@ from azure.batch import BatchClient, models
 from batchtrain.emulator import images, server
 from batchtrain.emulator.server import Emulator, Settings
 from tests import containers
-from tests.contract.conftest import connect, job, pool
+from tests.contract.conftest import connect, eventually, job, pool
 
-pytestmark = [pytest.mark.docker, pytest.mark.process, pytest.mark.slow]
+pytestmark = [pytest.mark.docker, pytest.mark.process, pytest.mark.slow, pytest.mark.usefixtures("engine")]
 PATIENCE = 180.0
 """Seconds, beside other load."""
 ADMIN = models.UserIdentity(
     auto_user=models.AutoUserSpecification(scope="pool", elevation_level=models.ElevationLevel.ADMIN)
 )
-
-
-@pytest.fixture(scope="module", autouse=True)
-def engine() -> None:
-    try:
-        containers.require_engine()
-    except containers.Missing as missing:
-        pytest.skip(str(missing))
-
-
-@pytest.fixture(scope="module")
-def image(engine: None) -> str:
-    """Debian with sshd, Python and Open MPI."""
-    try:
-        return containers.image()
-    except containers.Missing as missing:
-        pytest.skip(str(missing))
-
-
-@pytest.fixture(scope="module")
-def registry(engine: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[containers.Registry]:
-    with contextlib.ExitStack() as stack:
-        try:
-            running = stack.enter_context(containers.registry(tmp_path_factory.mktemp("registry")))
-        except containers.Missing as missing:
-            pytest.skip(str(missing))
-        yield running
 
 
 @pytest.fixture(scope="module")
@@ -130,11 +102,7 @@ def with_containers(
 
 
 def wait_for(holds: Callable[[], Any]) -> Any:
-    end = time.monotonic() + PATIENCE
-    while not (found := holds()):
-        assert time.monotonic() < end, "it did not come true"
-        time.sleep(0.05)
-    return found
+    return eventually(holds, PATIENCE, pause=0.05)
 
 
 def execution(task: models.BatchTask) -> models.BatchTaskExecutionInfo:

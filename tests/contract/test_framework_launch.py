@@ -23,7 +23,7 @@ from batchtrain.launchers.types import (
     Shape,
     TensorFlow,
 )
-from tests.contract.gang_of_nodes import Gang, Outcome, gang_of
+from tests.contract.gang_of_nodes import Gang, Outcome, gang_with_python
 
 pytestmark = pytest.mark.process
 
@@ -41,10 +41,7 @@ STAYING = "python3 $AZ_BATCH_TASK_SHARED_DIR/stay.py"
 
 @pytest.fixture(scope="module")
 def gang(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gang]:
-    folder = tmp_path_factory.mktemp("frameworks")
-    (folder / "image/bin").mkdir(parents=True)
-    (folder / "image/bin/python3").symlink_to(sys.executable)
-    with gang_of(folder / "data", folder / "image") as two:
+    with gang_with_python(tmp_path_factory.mktemp("frameworks")) as two:
         yield two
 
 

@@ -5,7 +5,6 @@ Needs a Docker Engine, and root (nodes have mounts of their own). See `tests/con
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import os
 import signal
@@ -25,16 +24,6 @@ pytestmark = [pytest.mark.docker, pytest.mark.process, pytest.mark.slow]
 VM = {"vm_configuration": {"platform_image": jobs.IMAGE, "plain_docker": True}}
 NUMBERS = itertools.count(1)
 RANKS = "python -c 'from mpi4py import MPI; c = MPI.COMM_WORLD; print(c.rank, c.size, c.allreduce(1))'"
-
-
-@pytest.fixture(scope="module")
-def image() -> str:
-    """Debian with sshd, Python and Open MPI."""
-    try:
-        containers.require_engine()
-        return containers.image()
-    except containers.Missing as missing:
-        pytest.skip(str(missing))
 
 
 @pytest.fixture(scope="module")
@@ -231,16 +220,6 @@ def test_an_image_without_sshd_is_named_and_no_container_is_left(nodes: Pool, im
 
 
 # --- the start task -------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def registry(image: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[containers.Registry]:
-    with contextlib.ExitStack() as stack:
-        try:
-            running = stack.enter_context(containers.registry(tmp_path_factory.mktemp("registry")))
-        except containers.Missing as missing:
-            pytest.skip(str(missing))
-        yield running
 
 
 def prepared(nodes: Pool, registry: containers.Registry, name: str, password: str) -> plain_docker.Ended:

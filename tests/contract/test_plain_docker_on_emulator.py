@@ -8,8 +8,8 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shlex
 import signal
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from azure.batch import BatchClient, models
 from batchtrain.emulator import server
 from batchtrain.emulator.server import Emulator, Settings
 from tests import containers
-from tests.contract.conftest import connect, job, pool
+from tests.contract.conftest import connect, eventually, job, pool
 from tests.unit.plan import jobs, pools
 
 pytestmark = [pytest.mark.docker, pytest.mark.process, pytest.mark.slow]
@@ -28,16 +28,6 @@ PATIENCE = 60.0
 OWN = [models.BatchMetadataItem(name="batchtrain-docker", value="own")]
 VM = {"vm_configuration": {"platform_image": jobs.IMAGE, "plain_docker": True}}
 WHERE = "export DOCKER_CONFIG=$AZ_BATCH_NODE_SHARED_DIR/.docker;"
-
-
-@pytest.fixture(scope="module")
-def image() -> str:
-    """Debian with sshd, Python and Open MPI."""
-    try:
-        containers.require_engine()
-        return containers.image()
-    except containers.Missing as missing:
-        pytest.skip(str(missing))
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +56,7 @@ class Account:
 
     def add(self, script: str, **more: Any) -> str:
         """Add a task whose command is a text for bash, on the host; returns its id. $IMAGE is the image."""
-        line = f"/bin/bash -c {quoted(f'IMAGE={self.image}; {script}')}"
+        line = f"/bin/bash -c {shlex.quote(f'IMAGE={self.image}; {script}')}"
         return self.send({"commandLine": line, **more})
 
     def send(self, body: dict[str, Any]) -> str:
@@ -95,7 +85,7 @@ class Account:
 
     def on_both(self, coordination: str, script: str) -> str:
         """A text on each node, then another on the first."""
-        line = f"/bin/bash -c {quoted(f'IMAGE={self.image}; {coordination}')}"
+        line = f"/bin/bash -c {shlex.quote(f'IMAGE={self.image}; {coordination}')}"
         return self.output(script, multiInstanceSettings={"numberOfInstances": 2, "coordinationCommandLine": line})
 
     def tasks_containers(self) -> list[str]:
@@ -105,16 +95,8 @@ class Account:
         return containers.docker("ps", "--all", "--quiet", *both).split()
 
 
-def quoted(text: str) -> str:
-    return "'" + text.replace("'", "'\\''") + "'"
-
-
 def wait_for(holds: Callable[[], Any]) -> Any:
-    end = time.monotonic() + PATIENCE
-    while not (found := holds()):
-        assert time.monotonic() < end, "it did not come true"
-        time.sleep(0.05)
-    return found
+    return eventually(holds, PATIENCE, pause=0.05)
 
 
 def has_said(account: Account, task_id: str, text: str) -> bool:
@@ -275,16 +257,6 @@ def test_a_gang_that_is_terminated_leaves_no_container_on_any_node(account: Acco
 
 
 # --- sign-ins -------------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def registry(image: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[containers.Registry]:
-    with contextlib.ExitStack() as stack:
-        try:
-            running = stack.enter_context(containers.registry(tmp_path_factory.mktemp("registry")))
-        except containers.Missing as missing:
-            pytest.skip(str(missing))
-        yield running
 
 
 def test_a_node_signs_in_for_itself_alone_and_into_no_keyring(account: Account, registry: containers.Registry) -> None:

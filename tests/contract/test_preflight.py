@@ -6,7 +6,6 @@ import os
 import resource
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -17,7 +16,7 @@ import pytest
 from batchtrain import runtime
 from batchtrain.launchers import mpi, pytorch
 from batchtrain.launchers.types import Fabric, File, Launch, Mpi, Nodes, PyTorch, Shape
-from tests.contract.gang_of_nodes import TASK, Gang, gang_of
+from tests.contract.gang_of_nodes import TASK, Gang, gang_with_python
 
 pytestmark = pytest.mark.process
 
@@ -228,10 +227,7 @@ SAMPLES = Path(__file__).parents[1] / "data/nccl"
 
 @pytest.fixture(scope="module")
 def gang(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gang]:
-    folder = tmp_path_factory.mktemp("preflight")
-    (folder / "image/bin").mkdir(parents=True)
-    (folder / "image/bin/python3").symlink_to(sys.executable)
-    with gang_of(folder / "data", folder / "image") as two:
+    with gang_with_python(tmp_path_factory.mktemp("preflight")) as two:
         yield two
 
 
