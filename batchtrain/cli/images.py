@@ -131,10 +131,12 @@ def check(names: tuple[str, ...], purpose: str, layers: bool, no_pull: bool, arc
 
 @command.command(cls=Command)
 @click.argument("names", nargs=-1, metavar="[IMAGE...]")
-@click.option("--to", "target", required=True, metavar="SERVER[/PATH]", help="The registry to copy to.")
+@click.option(
+    "--to", "target", metavar="SERVER[/PATH]", help="The registry to copy to; else config.yaml's `fallback_registry`."
+)
 @ARCHITECTURE
 @common
-def mirror(names: tuple[str, ...], target: str, architecture: str) -> None:
+def mirror(names: tuple[str, ...], target: str | None, architecture: str) -> None:
     """Copy images to another registry; without a name all `docker_images` of config.yaml.
 
     Signs in by credentials.yaml (docker_registry), by BATCHTRAIN_REGISTRY_USERNAME and BATCHTRAIN_REGISTRY_PASSWORD,
@@ -144,10 +146,14 @@ def mirror(names: tuple[str, ...], target: str, architecture: str) -> None:
     from batchtrain.containers import engine
     from batchtrain.containers import mirror as mirroring
 
-    wanted = names or settings().load().recipe.resources.docker_images
+    recipe = None if names and target else settings().load().recipe
+    wanted = names or (recipe.resources.docker_images if recipe else ())
+    to = target or (recipe.settings.fallback_registry if recipe else None)
     if not wanted:
         raise UsageError("no image was named, and config.yaml has no docker_images")
-    copies = [(name, mirroring.copy_of(name, target)) for name in wanted]
+    if not to:
+        raise UsageError("write --to SERVER[/PATH], or `fallback_registry` into config.yaml")
+    copies = [(name, mirroring.copy_of(name, to)) for name in wanted]
     given = mirroring.logins(_registries(), os.environ, server_of(copies[0][1]))
     with mirroring.signed_in(engine.find(), given) as known:
         show_rows([mirroring.mirror(known, name, copy, architecture, say) for name, copy in copies])

@@ -37,6 +37,7 @@ EXAMPLES: Mapping[str, Any] = {
     "ignore_checks": ["spot-inter-node"],
     "prefix": "task-",
     "docker_images": ["myregistry.azurecr.io/train:1"],
+    "fallback_registry": "myregistry.azurecr.io/copies",
     "docker": ["myregistry.azurecr.io"],
     "singularity": ["myregistry.azurecr.io"],
     "SingularityImage.image": "library://library/default/ubuntu:24.04",

@@ -1,4 +1,4 @@
-"""The names of container images: whether one is a name at all, and which registry it comes from."""
+"""The names of container images: whether one is a name at all, which registry it comes from, its copy in another."""
 
 from __future__ import annotations
 
@@ -18,11 +18,26 @@ HUB = "hub"
 def is_name(text: str) -> bool:
     """Whether it is `[SERVER/]PATH[:TAG][@DIGEST]`, the path in lower case, as container engines have it."""
     server = server_of(text)
-    path = text if server == HUB else text.removeprefix(f"{server}/")
-    return (server == HUB or _SERVER.fullmatch(server) is not None) and _PATH.fullmatch(path) is not None
+    return (server == HUB or _SERVER.fullmatch(server) is not None) and _PATH.fullmatch(_path(text)) is not None
+
+
+def is_registry(text: str) -> bool:
+    """Whether copies of images can be below it: `SERVER` or `SERVER/PATH`, with a server that is not Docker Hub."""
+    name = f"{text.rstrip('/')}/x"
+    return server_of(name) != HUB and is_name(name)
+
+
+def below(registry: str, name: str) -> str:
+    """An image's name in another registry, which is SERVER or SERVER/PATH: its path, tag and digest stay."""
+    return f"{registry.rstrip('/')}/{_path(name)}"
 
 
 def server_of(name: str) -> str:
     """The registry an image comes from, as credentials.yaml names it (`hub` for Docker Hub)."""
     first, slash, _ = name.partition("/")
     return first if slash and (first == "localhost" or "." in first or ":" in first) else HUB
+
+
+def _path(name: str) -> str:
+    server = server_of(name)
+    return name if server == HUB else name.removeprefix(f"{server}/")

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from batchtrain.config.image_names import HUB, is_name, server_of
+from batchtrain.config.image_names import HUB, below, is_name
 from batchtrain.config.types import RegistryCredentials
 from batchtrain.containers.engine import WORDS, Engine
 from batchtrain.errors import NotAllowed, UsageError
@@ -50,12 +50,9 @@ def copy_of(image: str, to: str) -> str:
     """
     if not is_name(image):
         raise UsageError(f"`{image}` is no image's name ([SERVER/]PATH[:TAG][@DIGEST], the path in lower case)")
-    server = server_of(image)
-    path = image if server == HUB else image.removeprefix(f"{server}/")
-    name, _, digest = path.partition("@")
-    if digest and ":" not in name:
-        name = f"{name}:{digest.replace(':', '-')[:19]}"
-    made = f"{to.rstrip('/')}/{name}"
+    made, _, digest = below(to, image).partition("@")
+    if digest and ":" not in made.rpartition("/")[2]:
+        made = f"{made}:{digest.replace(':', '-')[:19]}"
     if not is_name(made):
         raise UsageError(f"`{made}` would be no image's name; write --to SERVER or SERVER/PATH, the path in lower case")
     return made

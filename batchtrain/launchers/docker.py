@@ -23,6 +23,8 @@ class Container(NamedTuple):
     """How one task's container is run."""
 
     image: str
+    copy: str = ""
+    """The image's name in a second registry, for when its own does not give it."""
     options: tuple[str, ...] = ()
     """Words for `docker run`, as a shell takes them: variables of the node in them are expanded there."""
     directory: str = "$AZ_BATCH_TASK_WORKING_DIR"
@@ -40,10 +42,11 @@ def alone(container: Container, command: str, *, as_it_is: bool) -> Launch:
     inside = shell.verbatim(command.strip()) if as_it_is else f"/bin/bash -c {shell.word(command.strip())}"
     text = shell.script(
         _begin(container),
+        _found(container),
         shell.block(
             "The container, until it ends; it goes with this shell:",
             shell.continued(
-                "bt_run", _directory(container), *container.options, f"{shell.word(container.image)} {inside}".rstrip()
+                "bt_run", _directory(container), *container.options, f"{_image(container)} {inside}".rstrip()
             ),
         ),
     )
@@ -72,6 +75,17 @@ def _begin(container: Container) -> str:
     )
 
 
+def _found(container: Container) -> str:
+    if not container.copy:
+        return ""
+    names = f"{shell.word(container.image)} {shell.word(container.copy)}"
+    return shell.block("The image, by the name it has on this node:", f"bt_image=$(bt_find_image {names}) || exit")
+
+
+def _image(container: Container) -> str:
+    return '"$bt_image"' if container.copy else shell.word(container.image)
+
+
 def _directory(container: Container) -> str:
     return f'--workdir "{container.directory}"' if container.directory else ""
 
@@ -79,9 +93,10 @@ def _directory(container: Container) -> str:
 def _coordination(container: Container) -> str:
     return shell.script(
         _begin(container),
+        _found(container),
         shell.block(
             "This node's container, in which the ranks run; it stays until the primary is done:",
-            shell.continued(f"bt_start_gang {shell.word(container.image)}", *container.options),
+            shell.continued(f"bt_start_gang {_image(container)}", *container.options),
         ),
         shell.block(
             "The coordination command, inside:",

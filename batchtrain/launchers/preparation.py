@@ -51,6 +51,13 @@ class Login(NamedTuple):
     variable: str
 
 
+class Image(NamedTuple):
+    """A container image, and its copy in another registry, for when its own does not give it."""
+
+    name: str
+    copy: str = ""
+
+
 class Sif(NamedTuple):
     """An Apptainer image; with a fingerprint, its signature is verified by that key, and no other."""
 
@@ -58,6 +65,8 @@ class Sif(NamedTuple):
     fingerprint: str = ""
     key_variable: str = ""
     """The environment variable that holds the public key; empty: the key is taken from the key server."""
+    copy: str = ""
+    """Its URI in another registry."""
 
 
 class Moved(NamedTuple):
@@ -87,10 +96,12 @@ class Preparation(NamedTuple):
     engine: Engine | None = None
     runtimes: tuple[str, ...] = ()
     docker_user: str = ""
-    docker_images: tuple[str, ...] = ()
+    docker_images: tuple[Image, ...] = ()
     logins: tuple[Login, ...] = ()
     images: tuple[Sif, ...] = ()
     moved: tuple[Moved, ...] = ()
+    fallback: bool = False
+    """Images have copies in a second registry, so a sign-in that fails is no reason to stop."""
 
 
 def linux(pre: tuple[str, ...], post: tuple[str, ...], *, own: bool) -> str:
@@ -111,11 +122,11 @@ def own(todo: Preparation) -> str:
     steps = (
         _mounts(todo.mounts),
         _driver(todo.nvidia_driver),
-        _engine(todo.engine),
+        _engine(todo.engine, fallback=todo.fallback),
         _runtimes(todo),
         _docker_user(todo.docker_user),
         _docker_images(todo.docker_images),
-        _apptainer_logins(todo.logins),
+        _apptainer_logins(todo.logins, fallback=todo.fallback),
         _apptainer_images(todo.images),
         _moved(todo.moved),
     )
@@ -205,7 +216,7 @@ fi""",
     )
 
 
-def _engine(engine: Engine | None) -> str:
+def _engine(engine: Engine | None, *, fallback: bool) -> str:
     if engine is None:
         return ""
     lines = ["bt_need_engine"]
@@ -218,10 +229,17 @@ def _engine(engine: Engine | None) -> str:
     for login in engine.logins:
         server = "" if login.server in ("hub", "docker.io") else login.server
         words = " ".join(map(shell.word, (server, login.username, login.variable)))
-        stop = shell.word(f"the registry {login.server} takes no sign-in of {login.username}")
-        lines += [f"bt_try bt_sign_in {words} || bt_stop {stop}", f"unset {login.variable}"]
+        refused = _refused(server or "hub", login.username, fallback=fallback)
+        lines += [f"bt_try bt_sign_in {words} || {refused}", f"unset {login.variable}"]
     functions = runtime.ENGINE.decode().partition("\n")[2].strip("\n")
     return shell.script(functions, shell.block("The node's own Docker Engine:", *lines)).rstrip("\n")
+
+
+def _refused(server: str, username: str, *, fallback: bool) -> str:
+    message = f"the registry {server} takes no sign-in of {username}"
+    if fallback:
+        return f"echo {shell.word(f'batchtrain: {message}; images have a second registry, so this goes on')} >&2"
+    return f"bt_stop {shell.word(message)}"
 
 
 def _runtimes(todo: Preparation) -> str:
@@ -271,25 +289,37 @@ fi""",
     )
 
 
-def _docker_images(images: tuple[str, ...]) -> str:
+def _docker_images(images: tuple[Image, ...]) -> str:
     if not images:
         return ""
+    functions = f"""bt_failed=$(mktemp)
+bt_pull_soon() {{  # image copy, if there is to be one
+  while [ "$(jobs -rp | wc -l)" -ge {PULLS_AT_ONCE} ]; do wait -n || true; done
+  {{ bt_pull_once "$@" || echo "$1${{2:+ (nor $2)}}" >> "$bt_failed"; }} &
+}}
+bt_pull_once() {{
+  local bt_name
+  for bt_name in "$@"; do ! docker image inspect "$bt_name" >/dev/null 2>&1 || return 0; done
+  bt_try bt_pull_either "$@"
+}}
+bt_pull_either() {{
+  ! docker pull --quiet "$1" || return 0
+  [ -n "${{2-}}" ] && docker pull --quiet "$2" || return 1
+  echo "batchtrain: $1 cannot be had from its own registry; this node takes $2" >&2
+  case $1 in *@*) ;; *) docker tag "$2" "$1" ;; esac  # no tag has a digest: tasks look for the copy
+}}"""
     return shell.block(
         f"Container images, {PULLS_AT_ONCE} at once:",
         'command -v docker >/dev/null || bt_stop "Docker is not there; use an image with it, such as ubuntu-hpc"',
-        "bt_failed=$(mktemp)",
-        'bt_pull_once() { docker image inspect "$1" >/dev/null 2>&1 || bt_try docker pull --quiet "$1"; }',
-        f"for bt_image in {' '.join(shell.word(one) for one in images)}; do",
-        f'  while [ "$(jobs -rp | wc -l)" -ge {PULLS_AT_ONCE} ]; do wait -n || true; done',
-        '  { bt_pull_once "$bt_image" || echo "$bt_image" >> "$bt_failed"; } &',
-        "done",
+        functions,
+        *(" ".join(("bt_pull_soon", *(shell.word(name) for name in image if name))) for image in images),
         "wait",
         '[ ! -s "$bt_failed" ] || bt_stop "these images cannot be pulled: $(tr \'\\n\' \' \' < "$bt_failed")"',
         'rm -f "$bt_failed"',
     )
 
 
-def _apptainer_logins(logins: tuple[Login, ...]) -> str:
+def _apptainer_logins(logins: tuple[Login, ...], *, fallback: bool) -> str:
     if not logins:
         return ""
     lines = []
@@ -298,7 +328,7 @@ def _apptainer_logins(logins: tuple[Login, ...]) -> str:
         lines += [
             f'printf \'%s\' "${login.variable}" | "$bt_apptainer" registry login --username'
             f" {shell.word(login.username)} --password-stdin {shell.word(f'docker://{server}')} ||",
-            f"  bt_stop {shell.word(f'the registry {server} takes no sign-in of {login.username}')}",
+            f"  {_refused(server, login.username, fallback=fallback)}",
         ]
     return shell.block("Registries of Apptainer images:", *lines)
 
@@ -306,9 +336,13 @@ def _apptainer_logins(logins: tuple[Login, ...]) -> str:
 def _apptainer_images(images: tuple[Sif, ...]) -> str:
     if not images:
         return ""
-    function = """bt_pull() {  # uri file
-  [ ! -s "$2" ] || return 0
-  bt_try "$bt_apptainer" pull --force "$2.part" "$1" || bt_stop "the image $1 cannot be pulled"
+    function = """bt_pull() {  # uri file copy, if there is to be one
+  [ -s "$2" ] || bt_try bt_pull_sif "$@" || bt_stop "the image $1 cannot be pulled${3:+, and neither can $3}"
+}
+bt_pull_sif() {
+  ! "$bt_apptainer" pull --force "$2.part" "$1" || return 0
+  [ -n "${3-}" ] && "$bt_apptainer" pull --force "$2.part" "$3" || return 1
+  echo "batchtrain: $1 cannot be had from its own registry; this node takes $3" >&2
 }
 bt_keep() { [ ! -e "$1.part" ] || mv -f "$1.part" "$1"; chmod a+r "$1"; }
 bt_verify() {  # uri file fingerprint
@@ -330,7 +364,8 @@ bt_verify() {  # uri file fingerprint
 def _apptainer_image(image: Sif) -> tuple[str, ...]:
     uri, file, print_ = shell.word(image.uri), path_word(image_path(image.uri)), image.fingerprint.replace(" ", "")
     if not print_:
-        return (f"bt_pull {uri} {file}", f"bt_keep {file}")
+        copy = f" {shell.word(image.copy)}" if image.copy else ""
+        return (f"bt_pull {uri} {file}{copy}", f"bt_keep {file}")
     key = (
         f'printf \'%s\\n\' "${image.key_variable}" > signing-key.asc && "$bt_apptainer" key import signing-key.asc'
         if image.key_variable

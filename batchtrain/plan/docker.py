@@ -14,7 +14,7 @@ from batchtrain.errors import PlanError
 from batchtrain.launchers import docker, shell
 from batchtrain.launchers.docker import Container
 from batchtrain.launchers.types import Implicit, Launch, Shape
-from batchtrain.plan import command, container, wire
+from batchtrain.plan import command, container, preparation, wire
 from batchtrain.plan.frame import Frame
 
 PLACES = {
@@ -36,6 +36,7 @@ def container_of(frame: Frame, task: Task, shape: Shape) -> tuple[Container, tup
     added = (*_network(task), *_mounts(settings), *_gpus(frame, task))
     made = Container(
         image=settings.image_name,
+        copy=preparation.copy_of(frame.recipe, settings.image_name),
         options=(*(option for option, _ in added), *_without_entrypoint(settings.container_run_options, task, gang)),
         directory="" if settings.working_directory == "containerImageDefault" else "$AZ_BATCH_TASK_WORKING_DIR",
         own=tuple(sorted({*frame.job.environment_variables, *task.environment_variables})),

@@ -6,10 +6,11 @@ from typing import NamedTuple
 
 from batchtrain.config import preparing
 from batchtrain.config.allotment import gpus_seen, gpus_word
+from batchtrain.config.image_names import below
 from batchtrain.config.types import Pool, Recipe, SingularityImage
 from batchtrain.errors import PlanError, Problem
 from batchtrain.launchers import preparation
-from batchtrain.launchers.preparation import Engine, Fstab, Login, Moved, Preparation, Sif
+from batchtrain.launchers.preparation import Engine, Fstab, Image, Login, Moved, Preparation, Sif
 from batchtrain.launchers.types import Implicit
 from batchtrain.plan import inputs, wire
 
@@ -18,6 +19,9 @@ INPUT = ".batchtrain/input"
 
 GIVEN = "BATCHTRAIN_GIVEN_"
 """Begins the names of settings whose values are placeholders, filled when the request is sent."""
+
+
+_OF_DOCKER = "docker://"
 
 
 class Started(NamedTuple):
@@ -101,12 +105,19 @@ def _own(
         engine=engine,
         runtimes=pool.container_runtimes.install,
         docker_user=pool.ssh.username if pool.ssh and pool.ssh.allow_docker_access else "",
-        docker_images=images,
+        docker_images=tuple(Image(name, copy_of(recipe, name)) for name in images),
         logins=logins if sifs or recipe.resources.additional_registries.singularity else (),
         images=sifs,
         moved=tuple(Moved(one.below, one.wanted) for one in data if one.wanted),
+        fallback=bool(recipe.settings.fallback_registry),
     )
     return todo, (passwords if todo.logins else ()) + keys + more
+
+
+def copy_of(recipe: Recipe, image: str) -> str:
+    """An image's name in the registry that is asked when its own does not give it; empty where there is none."""
+    registry = recipe.settings.fallback_registry
+    return below(registry, image) if registry else ""
 
 
 def _engine(recipe: Recipe, pool: Pool) -> tuple[Engine | None, tuple[wire.Environment, ...]]:
@@ -166,13 +177,20 @@ def _logins(recipe: Recipe) -> tuple[tuple[Login, ...], tuple[wire.Environment, 
 
 def _sifs(recipe: Recipe) -> tuple[tuple[Sif, ...], tuple[wire.Environment, ...]]:
     listed = recipe.resources.singularity_images
-    made = [Sif(image.image) for image in listed.unsigned]
+    made = [Sif(image.image, copy=_sif_copy(recipe, image.image)) for image in listed.unsigned]
     keys: list[wire.Environment] = []
     for image in listed.signed:
         sif, key = _signed(image, len(keys))
         made.append(sif)
         keys += key
     return tuple(made), tuple(keys)
+
+
+def _sif_copy(recipe: Recipe, uri: str) -> str:
+    """What `apptainer pull` makes of a container image has a copy; nothing else has."""
+    name = uri.removeprefix(_OF_DOCKER)
+    copy = copy_of(recipe, name) if name != uri else ""
+    return copy and f"{_OF_DOCKER}{copy}"
 
 
 def _signed(image: SingularityImage, number: int) -> tuple[Sif, list[wire.Environment]]:
@@ -186,7 +204,7 @@ def _signed(image: SingularityImage, number: int) -> tuple[Sif, list[wire.Enviro
 
 
 def _more_than_images(todo: Preparation) -> bool:
-    return todo._replace(docker_images=(), images=(), logins=()) != Preparation()
+    return todo._replace(docker_images=(), images=(), logins=(), fallback=False) != Preparation()
 
 
 def _waits(pool: Pool, *, own: bool) -> tuple[bool, tuple[Implicit, ...]]:

@@ -68,6 +68,19 @@ bt_take_environment() { # NAME...
 
 bt_remove() { bt_docker rm --force --volumes "$@" >/dev/null 2>&1; }
 
+# Prints what an image is called on this node: its name, or its copy's. It is pulled where the node has neither.
+bt_find_image() { # IMAGE COPY
+  local name
+  for name in "$@"; do
+    bt_docker image inspect "$name" >/dev/null 2>&1 && printf %s "$name" && return
+  done
+  for name in "$@"; do
+    bt_say "node ${AZ_BATCH_NODE_ID-} has no image $1: $name is pulled now"
+    bt_docker pull --quiet "$name" >&2 && printf %s "$name" && return
+  done
+  bt_stop 125 "$1 cannot be pulled, and neither can $2; the Docker Engine's own words stand above"
+}
+
 # --- what must not be left
 
 bt_take_lock() {

@@ -222,10 +222,12 @@ def test_an_image_without_sshd_is_named_and_no_container_is_left(nodes: Pool, im
 # --- the start task -------------------------------------------------------------------------------------------------
 
 
-def prepared(nodes: Pool, registry: containers.Registry, name: str, password: str) -> plain_docker.Ended:
-    """The start task of a pool with an image of that registry, run on the first node."""
+def prepared(
+    nodes: Pool, registry: containers.Registry, name: str, password: str, **settings_of: str
+) -> plain_docker.Ended:
+    """The start task of a pool with an image, and a sign-in to that registry, run on the first node."""
     known = {"docker_registry": {registry.server: {"username": registry.username, "password": registry.password}}}
-    body = pools.sent(VM, resources={"docker_images": [name]}, credentials=known)["startTask"]
+    body = pools.sent(VM, resources={"docker_images": [name]}, credentials=known, settings=settings_of)["startTask"]
     mark = f"{{{{registry:{registry.server}}}}}"
     environment = {key: value.replace(mark, password) for key, value in settings(body).items()}
     return nodes.run(0, body["commandLine"], {**environment, "BATCHTRAIN_RETRY_SECONDS": "0"})
@@ -262,3 +264,53 @@ def test_an_image_that_is_not_there_is_named(nodes: Pool, image: str, registry: 
     done = prepared(nodes, registry, name, registry.password)
     assert done.code == 1
     assert done.stderr.splitlines()[-1].strip() == f"batchtrain: these images cannot be pulled: {name}"
+
+
+DEAD = "127.0.0.1:1"
+"""A registry that nobody answers for."""
+
+
+def with_second(image: str, registry: str) -> dict[str, Any]:
+    """The request of a task whose image has a copy in that registry."""
+    told = {"command": "echo ran", "docker_image": image}
+    return jobs.sent_task(jobs.plan(None, told, VM, settings={"fallback_registry": registry}))
+
+
+def test_an_image_whose_registry_is_dead_comes_from_the_second_one(
+    nodes: Pool, image: str, registry: containers.Registry
+) -> None:
+    copy = registry.push(f"{image}-base", "mirrored/image:1")
+    name = copy.replace(f"{registry.server}/mirrored", DEAD)
+    try:
+        done = prepared(nodes, registry, name, registry.password, fallback_registry=f"{registry.server}/mirrored")
+        assert done.code == 0, done
+        assert f"batchtrain: {name} cannot be had from its own registry; this node takes {copy}" in done.stderr
+        assert nodes.task(task(name, "echo ran")).stdout == "ran\n"
+    finally:
+        containers.docker("rmi", name, copy, check=False)
+
+
+def test_a_task_takes_the_copy_of_an_image_by_its_digest(
+    nodes: Pool, image: str, registry: containers.Registry
+) -> None:
+    tagged = registry.push(f"{image}-base", "mirrored/image:2")
+    found = prepared(nodes, registry, tagged, registry.password)
+    assert found.code == 0, found
+    pinned = containers.docker("image", "inspect", "--format", '{{join .RepoDigests "\\n"}}', tagged)
+    digest = next(one for one in pinned.split() if one.startswith(registry.server)).rpartition("@")[2]
+    containers.docker("rmi", tagged)
+    body = with_second(f"{DEAD}/image@{digest}", f"{registry.server}/mirrored")
+    copy = f"{registry.server}/mirrored/image@{digest}"
+    try:
+        for pulls in (1, 1):
+            done = nodes.task(body)
+            assert (done.code, done.stdout) == (0, "ran\n"), done
+            assert nodes.nodes[0].asked.count(f"pull --quiet {copy}") == pulls
+    finally:
+        containers.docker("rmi", copy, check=False)
+
+
+def test_an_image_that_no_registry_gives_ends_the_task_before_it_runs(nodes: Pool) -> None:
+    done = nodes.task(with_second(f"{DEAD}/image:1", f"{DEAD}/second"))
+    assert (done.code, done.stdout) == (125, "")
+    assert f"batchtrain: {DEAD}/image:1 cannot be pulled, and neither can {DEAD}/second/image:1" in done.stderr

@@ -278,12 +278,15 @@ def test_a_node_signs_in_for_itself_alone_and_into_no_keyring(account: Account, 
         containers.docker("rmi", name, check=False)
 
 
-def test_the_start_task_finds_docker_signs_in_and_pulls(
+def test_the_start_task_finds_docker_signs_in_and_pulls_also_from_a_second_registry(
     image: str, registry: containers.Registry, tmp_path: Path
 ) -> None:
     name = registry.push(f"{image}-base", "private/image:1")
+    copy = registry.push(f"{image}-base", "mirrored/nowhere/image:1")
     known = {"docker_registry": {registry.server: {"username": registry.username, "password": registry.password}}}
-    body = pools.sent(VM, resources={"docker_images": [name]}, credentials=known)
+    dead = "127.0.0.1:1/nowhere/image:1"
+    second = {"fallback_registry": f"{registry.server}/mirrored"}
+    body = pools.sent(VM, resources={"docker_images": [name, dead]}, credentials=known, settings=second)
     text = json.dumps(body).replace(f"{{{{registry:{registry.server}}}}}", registry.password)
     users = Path.home() / ".docker" / "config.json"
     before = users.read_bytes() if users.exists() else None
@@ -295,11 +298,11 @@ def test_the_start_task_finds_docker_signs_in_and_pulls(
             said = b"".join(client.download_node_file("p", node.id, "startup/stdout.txt")).decode()
             assert "Docker Engine" in said
             assert registry.password not in said
-            assert containers.docker("images", "--quiet", name)
+            assert all(containers.docker("images", "--quiet", one) for one in (name, dead))
         assert (users.read_bytes() if users.exists() else None) == before
         assert containers.left_behind(tmp_path / "data") == []
     finally:
-        containers.docker("rmi", name, check=False)
+        containers.docker("rmi", name, dead, copy, check=False)
 
 
 # --- ends -----------------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from batchtrain.launchers import preparation
-from batchtrain.launchers.preparation import Engine, Fstab, Login, Moved, Preparation, Sif
+from batchtrain.launchers.preparation import Engine, Fstab, Image, Login, Moved, Preparation, Sif
 
 pytestmark = pytest.mark.process
 
@@ -121,7 +121,7 @@ def test_any_quotes_of_a_person_survive(stage: Stage) -> None:
 def test_images_are_pulled_with_retries(stage: Stage) -> None:
     stage.tool("docker", NO_IMAGES)
     stage.fails(2)
-    done = stage.run(preparation.own(Preparation(docker_images=("a/b:1",))))
+    done = stage.run(preparation.own(Preparation(docker_images=(Image("a/b:1"),))))
     assert done.returncode == 0, done.stderr
     assert stage.asked == ["docker pull --quiet a/b:1"] * 3
 
@@ -129,7 +129,7 @@ def test_images_are_pulled_with_retries(stage: Stage) -> None:
 def test_an_image_that_never_comes_is_named_after_the_last_try(stage: Stage) -> None:
     stage.tool("docker", NO_IMAGES)
     stage.fails(99)
-    done = stage.run(preparation.own(Preparation(docker_images=("a/b:1",))))
+    done = stage.run(preparation.own(Preparation(docker_images=(Image("a/b:1"),))))
     assert done.returncode == 1
     assert done.stderr.splitlines()[-1] == "batchtrain: these images cannot be pulled: a/b:1 "
     assert len(stage.asked) == preparation.TRIES
@@ -138,16 +138,65 @@ def test_an_image_that_never_comes_is_named_after_the_last_try(stage: Stage) -> 
 def test_many_images_are_pulled_all_and_not_all_at_once(stage: Stage) -> None:
     (stage.root / "now").mkdir()
     stage.tool("docker", NO_IMAGES + COUNTED)
-    images = tuple(f"image:{number}" for number in range(10))
+    images = tuple(Image(f"image:{number}") for number in range(10))
     assert stage.run(preparation.own(Preparation(docker_images=images))).returncode == 0
-    assert sorted(stage.asked) == sorted(f"docker pull --quiet {image}" for image in images)
+    assert sorted(stage.asked) == sorted(f"docker pull --quiet {image.name}" for image in images)
     assert not (stage.root / "many").exists()
 
 
 def test_an_image_that_the_engine_has_is_not_asked_for_again(stage: Stage) -> None:
     stage.tool("docker")
-    assert stage.run(preparation.own(Preparation(docker_images=("a/b:1",)))).returncode == 0
+    assert stage.run(preparation.own(Preparation(docker_images=(Image("a/b:1"),)))).returncode == 0
     assert stage.asked == ["docker image inspect a/b:1"]
+
+
+SECOND_ONLY = FLAKY + 'case "$1 $*" in pull*second* | tag*) ;; *) exit 1 ;; esac\n'
+"""An engine without images; only the second registry gives one."""
+
+
+def test_an_image_that_its_registry_refuses_comes_from_the_second_one_at_the_first_try(stage: Stage) -> None:
+    stage.tool("docker", SECOND_ONLY)
+    done = stage.run(preparation.own(Preparation(docker_images=(Image("a/b:1", "second/a/b:1"),))))
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.splitlines() == [
+        "batchtrain: a/b:1 cannot be had from its own registry; this node takes second/a/b:1"
+    ]
+    assert stage.asked[-3:] == [
+        "docker pull --quiet a/b:1", "docker pull --quiet second/a/b:1", "docker tag second/a/b:1 a/b:1"
+    ]  # fmt: skip
+
+
+def test_a_copy_by_its_digest_keeps_its_own_name(stage: Stage) -> None:
+    stage.tool("docker", SECOND_ONLY)
+    done = stage.run(preparation.own(Preparation(docker_images=(Image("a@sha256:1", "second/a@sha256:1"),))))
+    assert done.returncode == 0, done.stderr
+    assert stage.asked[-1] == "docker pull --quiet second/a@sha256:1"
+
+
+def test_a_copy_that_the_engine_has_is_not_asked_for_again(stage: Stage) -> None:
+    stage.tool("docker", FLAKY + '[ "$*" = "image inspect second/a@sha256:1" ]\n')
+    done = stage.run(preparation.own(Preparation(docker_images=(Image("a@sha256:1", "second/a@sha256:1"),))))
+    assert (done.returncode, len(stage.asked)) == (0, 2), done.stderr
+
+
+def test_an_image_that_neither_registry_has_is_named_with_its_copy(stage: Stage) -> None:
+    stage.tool("docker", NO_IMAGES)
+    stage.fails(99)
+    done = stage.run(preparation.own(Preparation(docker_images=(Image("a/b:1", "second/a/b:1"), Image("c")))))
+    assert done.returncode == 1
+    last = done.stderr.splitlines()[-1].removeprefix("batchtrain: these images cannot be pulled: ")
+    assert last.strip() in ("a/b:1 (nor second/a/b:1) c", "c a/b:1 (nor second/a/b:1)")
+    assert len(stage.asked) == 3 * preparation.TRIES
+
+
+@pytest.mark.parametrize("fallback", [False, True])
+def test_a_sign_in_that_fails_stops_a_node_without_a_second_registry(stage: Stage, *, fallback: bool) -> None:
+    stage.tool("docker", FLAKY + '[ "$1" != login ]\n')
+    todo = Preparation(engine=Engine("Standard_X", logins=(Login("r.io", "me", "PASSWORD"),)), fallback=fallback)
+    done = stage.run(preparation.own(todo).replace("/var/lib", f"{stage.root}/var"), PASSWORD="hunter2")
+    assert done.returncode == (0 if fallback else 1)
+    assert "batchtrain: the registry r.io takes no sign-in of me" in done.stderr
+    assert "hunter2" not in done.stderr
 
 
 # --- the node's own engine ------------------------------------------------------------------------------------------
@@ -233,6 +282,18 @@ def test_an_apptainer_image_is_pulled_once_and_kept(stage: Stage) -> None:
     assert sum(line.startswith("apptainer pull") for line in stage.asked) == 1
     (file,) = (stage.root / "shared dir" / "batchtrain" / "apptainer").glob("*.sif")
     assert str(file).endswith(preparation.image_path("docker://a/b:1").rpartition("/")[2])
+
+
+def test_an_apptainer_image_comes_from_the_second_registry_where_its_own_refuses(stage: Stage) -> None:
+    stage.tool(
+        "apptainer",
+        APPTAINER.replace('echo image > "$3"', 'case "$4" in *second*) echo image > "$3" ;; *) exit 1; esac'),
+    )
+    done = stage.run(preparation.own(Preparation(images=(Sif("docker://a:1", copy="docker://second/a:1"),))))
+    assert done.returncode == 0, done.stderr
+    assert "this node takes docker://second/a:1" in done.stderr
+    (file,) = (stage.root / "shared dir" / "batchtrain" / "apptainer").glob("*.sif")
+    assert str(file).endswith(preparation.image_path("docker://a:1").rpartition("/")[2])
 
 
 def test_a_signed_image_is_kept_only_when_that_key_signed_it(stage: Stage) -> None:
@@ -337,9 +398,9 @@ def test_every_part_at_once_is_sound_shell() -> None:
         runtimes=("runc", "kata_containers", "singularity"),
         docker_user="al",
         engine=Engine("Standard_X", 8, True, (Login("r:5", "u'v", "Q"),)),
-        docker_images=("a", "b c'd"),
+        docker_images=(Image("a"), Image("b c'd", "c d'e")),
         logins=(Login("hub", "u'v", "P"),),
-        images=(Sif("docker://a"), Sif("library://b", "AB", "K")),
+        images=(Sif("docker://a", copy="docker://b c/a"), Sif("library://b", "AB", "K")),
         moved=(Moved("x", "$A/y"),),
     )
     done = subprocess.run(["bash", "-n"], input=preparation.own(todo), capture_output=True, text=True, check=False)

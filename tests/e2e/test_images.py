@@ -200,9 +200,10 @@ def test_an_image_is_copied_and_pulled_by_a_sign_in_of_credentials_yaml(
 ) -> None:
     entry = f"'{registry.server}': {{username: {registry.username}, password: {registry.password}}}"
     (tmp_path / "credentials.yaml").write_text(f"credentials: {{docker_registry: {{{entry}}}}}\n")
-    (tmp_path / "config.yaml").write_text(f"global_resources: {{docker_images: ['{tiny}']}}\n")
+    listed = f"global_resources: {{docker_images: ['{tiny}']}}\n"
+    (tmp_path / "config.yaml").write_text(f"batchtrain: {{fallback_registry: '{registry.server}'}}\n{listed}")
     here = ("--configdir", str(tmp_path), "-o", "json")
-    (first,) = json.loads(batchtrain("images", "mirror", "--to", registry.server, *here).stdout)
+    (first,) = json.loads(batchtrain("images", "mirror", *here).stdout)
     (again,) = json.loads(batchtrain("images", "mirror", first["pinned"], "--to", f"{registry.server}/2", *here).stdout)
     assert again["pinned"].rpartition("@")[2] == first["pinned"].rpartition("@")[2]
     containers.docker("rmi", "--force", first["pinned"], check=False)

@@ -537,6 +537,7 @@ ROWS: dict[str, Row] = {
         7, beside={**BROUGHT, "batchtrain.storage_account_settings": "link"}, files=SOURCE
     ),
     "batchtrain.delay_docker_image_preload": Row(shown="docker pull", beside=CONTAINER),
+    "batchtrain.fallback_registry": Row("second.example.org", beside=OWN_DOCKER),
     "batchtrain.ignore_checks": Row(
         ["size-retired"],
         shown=(),

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from batchtrain.catalog.likeness import mistakes
 from batchtrain.config import allotment
 from batchtrain.config.check.subject import Path, Subject
-from batchtrain.config.check.table import CREDENTIALS, ERROR, GLOBAL, JOBS, POOL, WARNING, Found, Rule
-from batchtrain.config.image_names import HUB, is_name, server_of
+from batchtrain.config.check.table import CREDENTIALS, ERROR, GLOBAL, JOBS, POOL, SETTINGS, WARNING, Found, Rule
+from batchtrain.config.image_names import HUB, below, is_name, is_registry, server_of
 from batchtrain.config.types import Job, JobManager, JobPreparation, JobRelease, Task, UserIdentity
 
 _PORTS = r"[0-9]{1,5}(?:-[0-9]{1,5})?"
@@ -25,6 +25,7 @@ OWN_OPTIONS = {
     "-d": "Batch waits for the container; a detached one ends the task at once",
 }
 MOST_MISTAKES = 2
+_FALLBACK = ("batchtrain", "fallback_registry")
 CONTAINER_ONLY = ("entrypoint", "ports", "labels", "additional_docker_run_options", "bind_mounts", "container_registry")
 
 
@@ -165,6 +166,34 @@ def _registry_misspelt(subject: Subject) -> Found:
         near = next((one for one in known if mistakes(one.lower(), server.lower()) <= MOST_MISTAKES), None)
         if near is not None:
             yield path, f"credentials.yaml has no login for `{server}`, but one for `{near}`; is one of them misspelt?"
+
+
+def _fallback_name(subject: Subject) -> Found:
+    registry = subject.recipe.settings.fallback_registry
+    if registry and not is_registry(registry):
+        yield _FALLBACK, f"`{registry}` is no registry: SERVER or SERVER/PATH, the path in lower case, without a tag"
+
+
+def _fallback_unused(subject: Subject) -> Found:
+    """Batch pulls what its container configuration lists, and has one registry for each image."""
+    recipe, registry = subject.recipe, subject.recipe.settings.fallback_registry
+    listed = recipe.resources.docker_images
+    if not registry or subject.pool is None or subject.pool.vm_configuration.plain_docker or not listed:
+        return
+    known = {*recipe.credentials.docker_registry, *recipe.resources.additional_registries.docker}
+    if subject.windows or not recipe.settings.delay_docker_image_preload:
+        linux = "" if subject.windows else ", or `delay_docker_image_preload: true`"
+        yield (
+            _FALLBACK,
+            "Batch itself pulls the images of this pool, each from its own registry alone, so this has no effect; it"
+            f" has where the start task pulls: `plain_docker: true`{linux}",
+        )
+    elif server_of(below(registry, "x")) in known:
+        yield (
+            _FALLBACK,
+            f"`{registry}` wants a sign-in, and the start task of a pool whose containers Batch runs signs in nowhere:"
+            " let it give images to everybody on the pool's network, or set `plain_docker: true`",
+        )
 
 
 # --- shared memory --------------------------------------------------------------------------------------------------
@@ -396,6 +425,11 @@ RULES = (
          "azure-batch 15.1, ContainerRegistryReference.registryServer", _registry_misspelt),
     Rule("registry-login", WARNING, (*CREDENTIALS, *GLOBAL, *JOBS), "Registries to log in to have a login.",
          "azure-batch 15.1, ContainerRegistryReference", _registry_login),
+    Rule("fallback-registry", ERROR, SETTINGS, "The second registry of images is a registry.",
+         "distribution/reference: grammar", _fallback_name),
+    Rule("fallback-registry-unused", WARNING, (*CREDENTIALS, *GLOBAL, *POOL, *SETTINGS),
+         "A second registry is given where something looks into it.",
+         "azure-batch 15.1, ContainerConfiguration.containerImageNames", _fallback_unused),
     Rule("shm-size", ERROR, JOBS, "The size of the shared memory is a size.", _DOCKER, _shm_format),
     Rule("shm-small", WARNING, (*POOL, *JOBS), "Processes of a node have shared memory enough.",
          "Batch Shipyard issue 8; NCCL: Shared memory", _shm_small),

@@ -89,7 +89,6 @@ GONE: tuple[Gone, ...] = (
     Gone(("credentials", "monitoring"), "no monitoring VM is made; use Azure Monitor"),
     Gone(("credentials", "slurm"), "no Slurm cluster is made; use Azure CycleCloud"),
     Gone(("batchtrain", "encryption"), _CERTIFICATES),
-    Gone(("batchtrain", "fallback_registry"), "nothing on the nodes comes from images of ours, so no mirror is needed"),
     Gone(("batchtrain", "store_timing_metrics"), "Batch itself keeps the times of tasks; see `batchtrain jobs show`"),
     Gone(("batchtrain", "use_shipyard_docker_image"), "nothing of ours runs in a container of its own on the nodes"),
     Gone(("data_replication",), "Batch fetches the images itself on every node"),

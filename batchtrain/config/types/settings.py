@@ -57,7 +57,14 @@ class Settings(Block, frozen=True, kw_only=True):
         tuple[str, ...], says("Names of checks to silence.", "batchtrain: `batchtrain config checks` lists them")
     ] = ()
     encryption: Annotated[Encryption | None, says("Encryption of secrets with a Batch certificate.")] = None
-    fallback_registry: Annotated[str | None, says("Mirror of Batch Shipyard's own images.", GONE)] = None
+    fallback_registry: Annotated[
+        str | None,
+        says(
+            "Where the start task looks for the copy of an image that its own registry does not give: `SERVER` or"
+            " `SERVER/PATH`, as `batchtrain images mirror --to` has it.",
+            "pool.startTask.commandLine",
+        ),
+    ] = None
     store_timing_metrics: Annotated[bool, says("Timings kept in a storage table.", GONE)] = False
     use_shipyard_docker_image: Annotated[bool | None, says("Run Batch Shipyard's node part in a container.", GONE)] = (
         None

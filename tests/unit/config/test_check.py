@@ -171,6 +171,7 @@ BLOB_VOLUME: Parts = {
 }  # fmt: skip
 KEYED = {"credentials": {"batch": {"account_service_url": "https://a", "account_key": "k"}}}
 DOCKER_OF_NODES: Parts = both(vm(platform_image={"native": None}), vm(plain_docker=True))
+ACCESS: Parts = {"credentials": {"docker_registry": {"me.azurecr.io": {"username": "u", "password": "p"}}}}
 PLAIN: Parts = {"task": {"docker_image": None}, "global": {"docker_images": None}, **pool(**image(UBUNTU))}
 
 CASES = [
@@ -550,6 +551,15 @@ CASES = [
           "credentials": {"docker_registry": {"myacrr.azurecr.io": {"username": "u", "password": "p"}}}},
          {"global": {"docker_images": ["a/b", "mcr.microsoft.com/c"]},
           "credentials": {"docker_registry": {"myacr.azurecr.io": {"username": "u", "password": "p"}}}}),
+    Case("fallback-registry", "batchtrain.fallback_registry", "`me/path` is no registry",
+         both(DOCKER_OF_NODES, {"settings": {"fallback_registry": "me/path"}}),
+         both(DOCKER_OF_NODES, {"settings": {"fallback_registry": "me.azurecr.io/path"}})),
+    Case("fallback-registry-unused", "batchtrain.fallback_registry", "Batch itself pulls the images",
+         {"settings": {"fallback_registry": "me.azurecr.io"}},
+         {"settings": {"fallback_registry": "me.azurecr.io", "delay_docker_image_preload": True}}),
+    Case("fallback-registry-unused", "batchtrain.fallback_registry", "signs in nowhere", ACCESS | {
+        "settings": {"fallback_registry": "me.azurecr.io/path", "delay_docker_image_preload": True}},
+         both(DOCKER_OF_NODES, ACCESS, {"settings": {"fallback_registry": "me.azurecr.io/path"}})),
     Case("image-not-listed", "job.job_preparation.docker_image", "`c`", job(
         job_preparation={"command": "x", "docker_image": "c"}), job(
         job_preparation={"command": "x", "docker_image": "c"}, allow_run_on_missing_image=True)),
@@ -1119,8 +1129,7 @@ EVERYTHING_GONE: Parts = {
         "slurm": {"db_password": "p"},
     },
     "settings": {
-        "encryption": {"enabled": True}, "fallback_registry": "r", "store_timing_metrics": True,
-        "use_shipyard_docker_image": True,
+        "encryption": {"enabled": True}, "store_timing_metrics": True, "use_shipyard_docker_image": True,
     },
     "replication": {},
     "global": {
@@ -1151,7 +1160,8 @@ def test_every_property_that_is_gone_is_said_at_its_place() -> None:
 
 
 def test_no_message_about_what_is_gone_shows_a_value() -> None:
-    secret = {"credentials": {"slurm": {"db_password": "hunter2"}}, "settings": {"fallback_registry": "hunter2"}}
+    encrypted = {"encryption": {"enabled": True, "pfx": {"passphrase": "hunter2"}}}
+    secret = {"credentials": {"slurm": {"db_password": "hunter2"}}, "settings": encrypted}
     assert len(gone(secret)) == 2
     assert not any("hunter2" in one.message for one in gone(secret))
 

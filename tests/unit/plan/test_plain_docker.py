@@ -66,7 +66,7 @@ def prepared(**more: Any) -> dict[str, str]:
 
 def test_the_start_task_brings_the_engine_before_the_images_and_tasks_wait_for_it() -> None:
     own = prepared()["BATCHTRAIN_NODE_PREPARATION"]
-    assert own.index("\nbt_need_engine\n") < own.index("for bt_image in a/b:1")
+    assert own.index("\nbt_need_engine\n") < own.index("\nbt_pull_soon a/b:1\n")
 
 
 def test_the_password_of_a_registry_is_a_placeholder_in_a_variable_alone() -> None:
@@ -179,3 +179,22 @@ def test_each_flag_is_explained_by_a_rule_that_there_is() -> None:
     rules = {item.rule for item in made.implicit}
     assert {"docker-name", "docker-environment", "docker-mounts", "docker-gpus", "docker-network", "docker-waits",
             "infiniband-container", "shm-size", "pool-key", "working-directory"} <= rules <= set(RULES)  # fmt: skip
+
+
+# --- a second registry ----------------------------------------------------------------------------------------------
+
+
+def test_a_task_and_a_gang_find_their_image_under_either_name_before_its_container() -> None:
+    second = {"fallback_registry": "me.azurecr.io/batch/"}
+    for name, begins in (("alone", "bt_run"), ("openmpi", "bt_start_gang")):
+        task = {"command": "x", "docker_image": "r.io:5000/a/b:1", "multi_instance": GANGS[name]}
+        told = {key: value for key, value in task.items() if value}
+        shown = jobs.plan(task=told, pool=POOL, settings=second).launch[0][1]
+        found = shown.index("bt_image=$(bt_find_image r.io:5000/a/b:1 me.azurecr.io/batch/a/b:1) || exit\n")
+        assert found < shown.index(f"\n{begins} ")
+        assert '"$bt_image"' in shown[shown.index(f"\n{begins} ") :]
+
+
+def test_the_start_task_has_both_names_of_an_image() -> None:
+    own = prepared(settings={"fallback_registry": "me.azurecr.io/batch"})["BATCHTRAIN_NODE_PREPARATION"]
+    assert "\nbt_pull_soon a/b:1 me.azurecr.io/batch/a/b:1\n" in own

@@ -95,7 +95,7 @@ def test_delayed_images_are_fetched_by_the_start_task_alone() -> None:
     found = sent(resources={"docker_images": ["a/b:1"]}, settings={"delay_docker_image_preload": True})
     assert found["virtualMachineConfiguration"]["containerConfiguration"] == {"type": "dockerCompatible"}
     text = {item["name"]: item["value"] for item in found["startTask"]["environmentSettings"]}
-    assert "for bt_image in a/b:1; do" in text["BATCHTRAIN_NODE_PREPARATION"]
+    assert "\nbt_pull_soon a/b:1\n" in text["BATCHTRAIN_NODE_PREPARATION"]
 
 
 def test_a_delayed_image_of_a_registry_with_a_sign_in_stays_with_batch_and_says_so() -> None:
