@@ -13,9 +13,12 @@ from batchtrain.config.types import Job, Task, whole
 
 LEAST_MIB = 256
 RANK_MIB = 64
-GPU_MIB = 1024
-"""MiB of shared memory: the least for processes that talk through it (Batch Shipyard's recipes run with it), and what
-each rank, and each GPU's process (its loader's workers share memory too), gets where nobody says it."""
+GPU_MIB = 8192
+ANY_MIB = 1024
+"""MiB of shared memory: the least for processes that talk through it (Batch Shipyard's recipes run with it); then,
+where nobody says it, what each rank gets, each GPU's process (its loader's workers pass batches through it), and any
+container at least. It is a limit, and takes no memory until it is used; half of the node's, as on a host, is the
+most."""
 
 SIZE = r"(?i)([0-9]+(?:\.[0-9]+)?)\s*([bkmgt]?)(?:i?b)?"
 UNITS = {"": 1, "b": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
@@ -63,12 +66,12 @@ def gpus(job: Job, task: Task, size: VmSize | None) -> int:
 
 
 class SharedMemory(NamedTuple):
-    """MiB that a container's processes need at least, MiB that it gets where nobody says more, and why; 0 where the
-    engine's own 64 will do."""
+    """MiB that a container's processes need at least (0: the engine's own 64), MiB that it gets where nobody says more,
+    and why."""
 
-    least: int = 0
-    chosen: int = 0
-    because: str = ""
+    least: int
+    chosen: int
+    because: str
 
 
 def shared_memory(job: Job, task: Task, size: VmSize | None) -> SharedMemory:
@@ -76,12 +79,16 @@ def shared_memory(job: Job, task: Task, size: VmSize | None) -> SharedMemory:
     own = gpus(job, task, size)
     ranks = _ranks(task, size) if task.multi_instance is not None else 0
     least = LEAST_MIB if max(own, ranks) > 1 else 0
+    chosen = max(ANY_MIB, RANK_MIB * ranks, GPU_MIB * own)
+    if size is not None:
+        chosen = min(chosen, int(size.memory_gib * 1024) // 2)
     if size is not None and own:
-        return SharedMemory(least, GPU_MIB * own, f"{own} of {size.name}'s GPUs, whose processes share memory (NCCL)")
-    if not ranks:
-        return SharedMemory()
-    chosen = max(LEAST_MIB, RANK_MIB * ranks)
-    return SharedMemory(least, chosen, "ranks on a node share memory, and 64 MB end in a bus error")
+        because = f"{own} of {size.name}'s GPUs, whose processes share memory (NCCL, data loaders)"
+    elif ranks:
+        because = "ranks on a node share memory, and 64 MB end in a bus error"
+    else:
+        because = "workers of a data loader share memory, and 64 MB end in a bus error"
+    return SharedMemory(least, chosen, because)
 
 
 def _ranks(task: Task, size: VmSize | None) -> int:

@@ -40,8 +40,8 @@ DIALECTS = {
 _PLACED = re.compile(r"(?:^|\s)--?(?:np|n|c)(?=[\s=]|$)")
 """Options that say themselves how many ranks there are."""
 
-AUTO = "gpus=$(nvidia-smi -L 2>/dev/null | wc -l); echo $((gpus > 0 ? gpus : 1))"
-"""What `auto` is: the GPUs of the primary, or one rank where there are none."""
+AUTO = "bt_count_gpus"
+"""What `auto` is: the GPUs of the primary, NVIDIA's or AMD's, or one rank where there are none."""
 
 
 class Ranks(NamedTuple):

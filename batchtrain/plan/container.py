@@ -70,7 +70,7 @@ def _shared_memory(frame: Frame, task: Task) -> tuple[str | None, tuple[Implicit
     if said is not None:
         return shlex.quote(allotment.plain_size(said)), ()
     needed = allotment.shared_memory(frame.job, task, frame.size)
-    if not needed.chosen or any(option.startswith(_OWN_SHM) for option in own):
+    if any(option.startswith(_OWN_SHM) for option in own):
         return None, ()
     value = allotment.mib(needed.chosen)
     return value, (Implicit("--shm-size", value, needed.because, "shm-size"),)

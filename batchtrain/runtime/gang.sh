@@ -122,6 +122,21 @@ bt_find_ports() { # Sets bt_ports (mlx5_ib0:1,...) and bt_pkey
   [ -n "$bt_ports" ] || bt_stop 1 'no InfiniBand port of this node is active (/sys/class/infiniband)'
 }
 
+# Prints the GPUs that this shell sees, or 1. Of a GPU that is cut in instances (MIG) it is those that ranks can have.
+bt_count_gpus() {
+  local line gpus=0 instances=0
+  while read -r line; do
+    case $line in MIG*) instances=$((instances + 1)) ;; 'GPU '[0-9]*) gpus=$((gpus + 1)) ;; esac
+  done < <(nvidia-smi -L 2>/dev/null)
+  [ "$instances" -eq 0 ] || gpus=$instances
+  if [ "$gpus" -eq 0 ] && [ -e /dev/kfd ]; then # AMD's; processors are listed there, too
+    for line in /sys/class/kfd/kfd/topology/nodes/*/gpu_id; do
+      { read -r line <"$line" && [ "$line" != 0 ] && gpus=$((gpus + 1)); } 2>/dev/null
+    done
+  fi
+  echo "$((gpus > 0 ? gpus : 1))"
+}
+
 # processes_per_node holds what COMMAND printed; it must be a number of ranks.
 bt_check_ranks() { # COMMAND
   local printed=$processes_per_node

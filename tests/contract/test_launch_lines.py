@@ -365,6 +365,19 @@ def test_a_command_that_prints_no_number_of_ranks_stops_the_task(command: str, p
     assert f"`{command}` printed {printed}" in ran.stderr
 
 
+MIG = "GPU 0: A100 (UUID: GPU-0)\n  MIG 3g.20gb Device 0: (UUID: MIG-0)\n  MIG 3g.20gb Device 1: (UUID: MIG-1)\n"
+
+
+@pytest.mark.parametrize(
+    ("program", "ranks"),
+    [("for i in 0 1 2 3; do echo GPU $i; done", 4), (f"printf '{MIG}'", 2), ("echo NVIDIA-SMI has failed; exit 9", 1)],
+)
+def test_auto_is_the_gpus_that_ranks_can_have(program: str, ranks: int, node: Node) -> None:
+    node.program("nvidia-smi", program)
+    argv = node.run(launch(processes_per_node="auto")).argv or []
+    assert argv[argv.index("-ppn") + 1] == str(ranks)
+
+
 def test_no_driver_is_named_as_the_likely_reason(node: Node) -> None:
     node.program("nvidia-smi", "exit 9")
     ran = node.run(launch(processes_per_node="nvidia-smi -L | wc -l"))

@@ -382,7 +382,8 @@ class TaskSettings(Block, frozen=True, kw_only=True):
     shm_size: Annotated[
         str | None,
         says(
-            "Shared memory of the container; by itself 1g a GPU, and 64m a rank of a gang (256m at least).",
+            "Shared memory of the container; by itself 8g a GPU, else 64m a rank of a gang; 1g at least, half of the"
+            " node's memory at most.",
             f"{CONTAINER}.containerRunOptions",
             example="256m",
         ),

@@ -7,13 +7,13 @@ bt_run \
   --workdir "$AZ_BATCH_TASK_WORKING_DIR" \
   -v "$AZ_BATCH_NODE_ROOT_DIR:$AZ_BATCH_NODE_ROOT_DIR" \
   --gpus=all \
-  --shm-size=8g \
+  --shm-size=64g \
   a/b:1 /bin/bash -c 'python train.py --out $AZ_BATCH_TASK_WORKING_DIR/output'
 #explain# gpus all: Standard_ND96isr_H100_v5 has 8 H100; its devices are among the run options (gpus-by-size)
 #explain# docker run --name batchtrain.NODE.JOB.TASK, --label batchtrain.node, --label batchtrain.lock: a task that ends, in whatever way, takes its container with it, and is found by these (docker-name)
 #explain# docker run -e NAME for each variable of the task: the container has the task's environment; values stand on no command line, and may have several lines (docker-environment)
 #explain# docker run -v "$AZ_BATCH_NODE_ROOT_DIR:$AZ_BATCH_NODE_ROOT_DIR": the container sees the node's directories at the same paths, as one of Batch's own does (docker-mounts)
 #explain# docker run --gpus=all: Standard_ND96isr_H100_v5 has 8 H100, which the engine adds only where it is asked to (docker-gpus)
-#explain# --shm-size 8g: 8 of Standard_ND96isr_H100_v5's GPUs, whose processes share memory (NCCL) (shm-size)
+#explain# --shm-size 64g: 8 of Standard_ND96isr_H100_v5's GPUs, whose processes share memory (NCCL, data loaders) (shm-size)
 #explain# default_working_dir batch: the task's files are there (working-directory)
 #explain# user_identity pool, admin: a container's processes are root, as its sshd needs (user-identity)

@@ -7,7 +7,7 @@ bt_take_environment
 bt_start_gang a/b:1 \
   --network host \
   -v "$AZ_BATCH_NODE_ROOT_DIR:$AZ_BATCH_NODE_ROOT_DIR" \
-  --shm-size=256m -v /home/_azbatch/.ssh:/home/_azbatch/.ssh:ro
+  --shm-size=1g -v /home/_azbatch/.ssh:/home/_azbatch/.ssh:ro
 
 # The coordination command, inside:
 bt_coordinate "$AZ_BATCH_TASK_SHARED_DIR/.batchtrain/inside-coordinate.sh" --workdir "$AZ_BATCH_TASK_WORKING_DIR"
@@ -23,7 +23,7 @@ bt_enter_gang "$AZ_BATCH_TASK_SHARED_DIR/.batchtrain/inside-launch.sh" --workdir
 #explain# docker run --detach --entrypoint /bin/sh: a gang's container waits, and sshd and the launch are executed in it (docker-waits)
 #explain# docker run --network host: the ranks are reached at the addresses of their nodes (docker-network)
 #explain# docker run -v "$AZ_BATCH_NODE_ROOT_DIR:$AZ_BATCH_NODE_ROOT_DIR": the container sees the node's directories at the same paths, as one of Batch's own does (docker-mounts)
-#explain# --shm-size 256m: ranks on a node share memory, and 64 MB end in a bus error (shm-size)
+#explain# --shm-size 1g: ranks on a node share memory, and 64 MB end in a bus error (shm-size)
 #explain# docker run -v /home/_azbatch/.ssh:/home/_azbatch/.ssh:ro: the containers of a gang log in to each other with the pool's own key (pool-key)
 #explain# default_working_dir batch: the task's files are there (working-directory)
 #explain# user_identity pool, admin: a container's processes are root, as its sshd needs (user-identity)

@@ -8,7 +8,7 @@ bt_start_gang a/b:1 \
   --network host \
   -v "$AZ_BATCH_NODE_ROOT_DIR:$AZ_BATCH_NODE_ROOT_DIR" \
   --gpus=all \
-  --shm-size=8g -v /home/_azbatch/.ssh:/home/_azbatch/.ssh:ro --ulimit memlock=-1:-1 --device=/dev/infiniband -v /opt/microsoft:/opt/microsoft:ro
+  --shm-size=64g -v /home/_azbatch/.ssh:/home/_azbatch/.ssh:ro --ulimit memlock=-1:-1 --device=/dev/infiniband -v /opt/microsoft:/opt/microsoft:ro
 
 # The coordination command, inside:
 bt_coordinate "$AZ_BATCH_TASK_SHARED_DIR/.batchtrain/inside-coordinate.sh" --workdir "$AZ_BATCH_TASK_WORKING_DIR"
@@ -27,7 +27,7 @@ bt_enter_gang "$AZ_BATCH_TASK_SHARED_DIR/.batchtrain/inside-launch.sh" --workdir
 #explain# docker run --network host: the ranks are reached at the addresses of their nodes (docker-network)
 #explain# docker run -v "$AZ_BATCH_NODE_ROOT_DIR:$AZ_BATCH_NODE_ROOT_DIR": the container sees the node's directories at the same paths, as one of Batch's own does (docker-mounts)
 #explain# docker run --gpus=all: Standard_ND96isr_H100_v5 has 8 H100, which the engine adds only where it is asked to (docker-gpus)
-#explain# --shm-size 8g: 8 of Standard_ND96isr_H100_v5's GPUs, whose processes share memory (NCCL) (shm-size)
+#explain# --shm-size 64g: 8 of Standard_ND96isr_H100_v5's GPUs, whose processes share memory (NCCL, data loaders) (shm-size)
 #explain# docker run --ulimit memlock=-1:-1 --device=/dev/infiniband: the task uses InfiniBand, which pins memory (infiniband-container)
 #explain# docker run -v /opt/microsoft:/opt/microsoft:ro: a virtual machine hides which GPU of ND H100 v5 is near which card; the HPC images describe it (nccl-topology)
 #explain# docker run -v /home/_azbatch/.ssh:/home/_azbatch/.ssh:ro: the containers of a gang log in to each other with the pool's own key (pool-key)

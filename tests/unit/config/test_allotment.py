@@ -12,6 +12,7 @@ from batchtrain.config import allotment
 from batchtrain.config.types import Job, Task
 
 H100, CPU = sizes.find("ND96isr_H100_v5"), sizes.find("D8s_v5")
+SMALL, SHARE = sizes.find("A1"), sizes.find("NV4as_v4")
 
 
 def task(**more: Any) -> Task:
@@ -48,17 +49,22 @@ def test_a_task_on_the_host_sees_all_gpus_or_none() -> None:
     assert allotment.gpus(Job(id="j"), task(docker_image=None, gpus="disable"), H100) == 0
 
 
-def test_a_processor_alone_needs_no_more_shared_memory_than_the_engine_gives() -> None:
-    assert allotment.shared_memory(Job(id="j"), task(), CPU) == allotment.SharedMemory()
-
-
-def test_one_process_of_a_gpu_node_has_nobody_to_share_with() -> None:
-    needed = allotment.shared_memory(Job(id="j"), task(gpus="1"), H100)
-    assert (needed.least, needed.chosen) == (0, 1024)
+@pytest.mark.parametrize(
+    ("size", "gpus", "least", "chosen"),
+    [(CPU, "all", 0, 1024), (None, "all", 0, 1024), (SMALL, "all", 0, 896), (H100, "1", 0, 8192),
+     (H100, "all", 256, 65536), (SHARE, "all", 0, 7168), (H100, "disable", 0, 1024)],
+)  # fmt: skip
+def test_a_container_has_room_for_the_workers_of_its_loaders(
+    size: sizes.VmSize | None, gpus: str, least: int, chosen: int
+) -> None:
+    """Of a small node half; more is not there."""
+    needed = allotment.shared_memory(Job(id="j"), task(gpus=gpus), size)
+    assert (needed.least, needed.chosen) == (least, chosen)
 
 
 @pytest.mark.parametrize(
-    ("ranks", "least", "chosen"), [(1, 0, 256), (2, 256, 256), (8, 256, 512), ("nproc", 256, 512), ("auto", 0, 256)]
+    ("ranks", "least", "chosen"),
+    [(1, 0, 1024), (2, 256, 1024), (30, 256, 1920), ("nproc", 256, 1024), ("auto", 0, 1024)],
 )
 def test_ranks_of_a_node_share_memory(ranks: int | str, least: int, chosen: int) -> None:
     gang = {"num_instances": 2, "mpi": {"runtime": "mpich", "processes_per_node": ranks}}

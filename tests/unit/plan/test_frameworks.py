@@ -69,9 +69,9 @@ def test_a_container_sees_the_file_that_describes_its_gpus() -> None:
 
 
 def test_a_containers_memory_grows_with_the_processes_of_the_block() -> None:
-    task = gang(processes_per_node=8) | {"docker_image": IMAGE}
+    task = gang(processes_per_node=24) | {"docker_image": IMAGE}
     [sent] = bodies(plan(task=task, resources={"docker_images": [IMAGE]}), "task.add")
-    assert "--shm-size=512m" in sent["containerSettings"]["containerRunOptions"]
+    assert "--shm-size=1536m" in sent["containerSettings"]["containerRunOptions"]
 
 
 def test_an_image_of_apptainer_is_around_each_process() -> None:

@@ -18,6 +18,8 @@ from tests import judge
 from tests.unit.plan.jobs import H100, STORAGE, plan, said, sent_task
 
 DOCKER = {"docker_image": "a/b"}
+SHARED = "--shm-size=1g"
+"""What any container gets."""
 GANG: dict[str, Any] = {"multi_instance": {"num_instances": 2, "mpi": {"runtime": "mpich"}}}
 MI300X = {"vm_size": "STANDARD_ND96ISR_MI300X_V5"}
 HB = {"vm_size": "STANDARD_HB120RS_V3"}
@@ -113,7 +115,7 @@ def test_the_jobs_identity_is_the_tasks() -> None:
 
 
 def test_a_specific_user_is_the_containers() -> None:
-    assert options({"user_identity": {"specific_user": {"uid": 1000, "gid": 100}}}) == "--user=1000:100"
+    assert options({"user_identity": {"specific_user": {"uid": 1000, "gid": 100}}}) == f"{SHARED} --user=1000:100"
 
 
 def test_without_a_word_the_plan_says_who_runs_it_and_why() -> None:
@@ -158,7 +160,7 @@ def test_volumes_of_the_job_and_of_the_task_are_bound_into_the_container() -> No
     job = {"data_volumes": ["scratch"], "shared_data_volumes": ["share"]}
     task = {"data_volumes": ["disk", "scratch"], "shared_data_volumes": ["open"]}
     assert options(job, task, **VOLUMES) == (
-        "-v /scratch -v /mnt/disk:/disk:ro -v $AZ_BATCH_NODE_MOUNTS_DIR/share:/share:ro"
+        f"{SHARED} -v /scratch -v /mnt/disk:/disk:ro -v $AZ_BATCH_NODE_MOUNTS_DIR/share:/share:ro"
         " -v $AZ_BATCH_NODE_MOUNTS_DIR/open:/open"
     )
 
@@ -178,7 +180,7 @@ def test_a_volume_is_one_word_whatever_it_is_called(bind: Bind, word: str) -> No
 
 def test_a_place_with_a_space_stays_one_place() -> None:
     volumes = {"volumes": {"data_volumes": {"d": {"host_path": "/mnt/my scratch", "container_path": "/scratch"}}}}
-    assert options({"data_volumes": ["d"]}, resources=volumes) == "-v '/mnt/my scratch:/scratch'"
+    assert options({"data_volumes": ["d"]}, resources=volumes) == f"{SHARED} -v '/mnt/my scratch:/scratch'"
 
 
 def test_a_volume_that_config_yaml_does_not_have_is_named() -> None:
@@ -216,10 +218,10 @@ def test_a_registry_of_the_task_is_a_placeholder_or_an_identity() -> None:
 @pytest.mark.parametrize(
     ("task", "pool", "wanted"),
     [
-        ({}, {}, ""),
-        ({}, H100, "--shm-size=8g"),
-        ({"gpus": "disable"}, H100, ""),
-        ({"multi_instance": {"num_instances": 2}}, {}, "--shm-size=256m"),
+        ({}, {}, SHARED),
+        ({}, H100, "--shm-size=64g"),
+        ({"gpus": "disable"}, H100, SHARED),
+        ({"multi_instance": {"num_instances": 2}}, {}, SHARED),
         (
             {"multi_instance": {"num_instances": 2, "mpi": {"runtime": "mpich", "processes_per_node": 16}}},
             {},
@@ -227,8 +229,8 @@ def test_a_registry_of_the_task_is_a_placeholder_or_an_identity() -> None:
         ),
         (
             {"multi_instance": {"num_instances": 2, "mpi": {"runtime": "mpich", "processes_per_node": "nproc"}}},
-            {"vm_size": "STANDARD_D8S_V5"},
-            "--shm-size=512m",
+            {"vm_size": "STANDARD_D32S_V5"},
+            "--shm-size=2g",
         ),
         ({"shm_size": "2g"}, H100, "--shm-size=2g"),
         ({"shm_size": "8 GiB"}, {}, "--shm-size=8g"),
@@ -251,7 +253,7 @@ def test_a_gangs_containers_see_the_pools_key_and_others_do_not() -> None:
 
 
 def test_shared_memory_that_nobody_asked_for_is_said() -> None:
-    assert said(plan(task=DOCKER, pool=H100), "shm-size") == [("--shm-size", "8g", TASK)]
+    assert said(plan(task=DOCKER, pool=H100), "shm-size") == [("--shm-size", "64g", TASK)]
 
 
 def test_infiniband_in_a_container_needs_its_device_and_locked_memory() -> None:
