@@ -595,8 +595,8 @@ CASES = [
     Case("shm-small", "task.additional_docker_run_options", "leave it out, which gives 1g",
          both(gang(processes_per_node=8), task(shm_size="1g", additional_docker_run_options=["--shm-size", "64m"])),
          both(gang(processes_per_node=8), task(shm_size="64m", additional_docker_run_options=["--ipc=host"]))),
-    Case("shm-small", "job.shm_size", "8 of Standard_ND96isr_H100_v5's GPUs, whose processes share memory (NCCL, data loaders):"
-         " 256m is the least, and this is 64m; write more, or leave it out, which gives 64g",
+    Case("shm-small", "job.shm_size", "8 of Standard_ND96isr_H100_v5's GPUs, whose processes share memory (NCCL, data"
+         " loaders): 256m is the least, and this is 64m; write more, or leave it out, which gives 64g",
          both(pool(vm_size=H100), job(shm_size="64m")), pool(vm_size=H100)),
     Case("shm-small", "job.shm_size", "leave it out", both(pool(vm_size=H100), job(shm_size="64m")),
          both(pool(vm_size=H100), job(shm_size="64m"), task(gpus="1"))),
