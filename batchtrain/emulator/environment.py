@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
+from urllib.parse import urlsplit
 
 from batchtrain.emulator import applications, endpoints, mounts, preparation
 from batchtrain.emulator.documents import job_directory, task_directory
@@ -34,6 +35,7 @@ def node_spec(world: World, book: PoolBook, node: Node) -> NodeSpec:
         forwards=endpoints.forwards(book, node),
         containers=_containers(book),
         own_docker={"name": OWN_DOCKER, "value": "own"} in book.record.spec.get("metadata", []),
+        service_port=urlsplit(world.endpoint).port or 0,
     )
 
 

@@ -9,10 +9,12 @@ import contextlib
 import json
 import os
 import re
+import shlex
 import shutil
 import signal
 import subprocess
 import sys
+import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -159,6 +161,44 @@ def test_each_node_has_an_address_and_a_host_name_of_its_own_that_all_tasks_on_i
         ).split()
         if str(node.ip_address) in printed:  # affinity is a wish
             assert printed[:2] == [node.ip_address, node.ip_address if os.getuid() == 0 else printed[1]]
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="to enter a node's network is root's")
+def test_the_service_is_where_a_nodes_environment_says_though_its_network_is_its_own(account: Account) -> None:
+    ask = (
+        "import json, os, urllib.error, urllib.request\n"
+        "try: urllib.request.urlopen(os.environ['AZ_BATCH_ACCOUNT_URL'] + '/pools?api-version=2025-06-01')\n"
+        "except urllib.error.HTTPError as refused: print(json.load(refused)['code'])\n"
+    )
+    assert account.output(f"python3 -c {shlex.quote(ask)}") == "AuthenticationFailed\n"
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="to enter a node's network is root's")
+def test_a_frontend_port_leads_to_a_server_in_a_container(image: str, tmp_path: Path) -> None:
+    web = models.BatchInboundNatPool(
+        name="web", protocol="tcp", backend_port=8080, frontend_port_range_start=41000, frontend_port_range_end=41099
+    )
+    endpoints = models.NetworkConfiguration(
+        endpoint_configuration=models.BatchPoolEndpointConfiguration(inbound_nat_pools=[web])
+    )
+    with Emulator(Settings(tmp_path / "data", port=0)) as emulator, connect(emulator) as client:
+        account = Account(client, tmp_path / "data", image)
+        client.create_pool(with_containers([image], network_configuration=endpoints))
+        account.wait_for_nodes(1)
+        client.create_job(job())
+        account.add("python3 -m http.server 8080")
+        (endpoint,) = account.nodes()[0].endpoint_configuration.inbound_endpoints
+        url = f"http://{endpoint.public_ip_address}:{endpoint.frontend_port}/"
+
+        def answered() -> bool:
+            with (
+                contextlib.suppress(OSError),
+                urllib.request.build_opener(urllib.request.ProxyHandler({})).open(url) as found,
+            ):
+                return bool(found.status == 200)
+            return False
+
+        assert wait_for(answered)
 
 
 def test_the_start_task_runs_on_the_host_and_not_in_the_image(account: Account) -> None:

@@ -1,12 +1,18 @@
-"""Inbound endpoints: connections to a node's frontend ports go on to its backend ports. TCP only."""
+"""Connections that go on elsewhere: from a node's frontend ports to its backend ports, and out of a node's own network
+to the service. TCP only."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import logging
+import socket
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from typing import NamedTuple
 
+from batchtrain.emulator.machine.agent import enter_network
 from batchtrain.emulator.machine.types import Forward
 
 logger = logging.getLogger("batchtrain.emulator.machine")
@@ -14,21 +20,38 @@ logger = logging.getLogger("batchtrain.emulator.machine")
 CHUNK = 1 << 16
 
 
+class Way(NamedTuple):
+    """Connections to `address` and `port` in a network go on to `to`, as this process reaches it."""
+
+    address: str
+    port: int
+    to: tuple[str, int]
+
+
+def ways(address: str, forwards: Iterable[Forward], service_port: int = 0) -> tuple[Way, ...]:
+    """A node's. service_port: where the service listens on this machine, which a node in a network of its own reaches
+    under the same address; 0 for a node that is on the machine's network."""
+    inbound = tuple(Way(address, one.frontend, (address, one.backend)) for one in forwards)
+    loopback = "127.0.0.1"
+    return inbound + ((Way(loopback, service_port, (loopback, service_port)),) if service_port else ())
+
+
 class Door:
-    """The frontend ports of one node, open while it is up."""
+    """The ways of one node, open while it is up."""
 
     def __init__(self) -> None:
         self._servers: list[asyncio.Server] = []
         self._talks: set[asyncio.Task[None]] = set()
 
-    async def open(self, address: str, forwards: tuple[Forward, ...]) -> None:
-        """Listen; a port that another program has is passed over, with a warning."""
-        for forward in forwards:
-            talk = partial(self._talk, address, forward.backend)
+    async def open(self, found: Iterable[Way], network: str = "") -> None:
+        """Listen in a network namespace, or in this machine's; a port that another program has is passed over, with a
+        warning."""
+        for way in found:
+            talk = partial(self._talk, *way.to)
             try:
-                self._servers.append(await asyncio.start_server(talk, address, forward.frontend))
+                self._servers.append(await asyncio.start_server(talk, sock=_listen(network, way.address, way.port)))
             except OSError as error:
-                logger.warning("%s:%s does not lead to the node: %s", address, forward.frontend, error.strerror)
+                logger.warning("%s:%s does not lead to the node: %s", way.address, way.port, error.strerror)
 
     def close(self) -> None:
         """Listen no more, and end what goes on."""
@@ -57,6 +80,19 @@ class Door:
             self._talks.discard(task)
             with contextlib.suppress(OSError):
                 writer.close()
+
+
+def _listen(network: str, address: str, port: int) -> socket.socket:
+    """A socket keeps the network it was made in, and a thread that enters one does not come back: it gets its own."""
+    if not network:
+        return socket.create_server((address, port))
+
+    def there() -> socket.socket:
+        enter_network(network)
+        return socket.create_server((address, port))
+
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(there).result()
 
 
 async def _carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

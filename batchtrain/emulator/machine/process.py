@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
-from batchtrain.emulator.machine import docker_door, packages, pool_key, upload
+from batchtrain.emulator.machine import docker_door, forwarding, packages, pool_key, upload
 from batchtrain.emulator.machine.docker import ContainerNodes, Joined
 from batchtrain.emulator.machine.download import DownloadError, fetch
 from batchtrain.emulator.machine.forwarding import Door
@@ -171,7 +171,9 @@ class ProcessMachine:
             await self._gone(node)
             raise
         node.watch(lambda: self._on_end(node, lost))
-        await node.door.open(spec.address, spec.forwards)
+        network = joined.network if joined is not None else ""
+        found = forwarding.ways(spec.address, spec.forwards, spec.service_port if network else 0)
+        await node.door.open(found, network)
         return up
 
     async def _with_docker(self, spec: NodeSpec, up: NodeUp, pool: _Pool, joined: Joined | None) -> NodeUp:

@@ -96,6 +96,8 @@ class NodeSpec(NamedTuple):
     """Its tasks run in containers."""
     own_docker: bool = False
     """Its commands find a Docker Engine of the node's own."""
+    service_port: int = 0
+    """Where the service listens on 127.0.0.1; 0 where it does not."""
 
 
 class NodeUp(NamedTuple):
