@@ -23,6 +23,7 @@ import pytest
 from azure.batch import BatchClient, models
 
 from batchtrain.emulator import images, server
+from batchtrain.emulator.machine import engine as engines
 from batchtrain.emulator.server import Emulator, Settings
 from tests import containers
 from tests.contract.conftest import connect, eventually, job, pool
@@ -525,6 +526,25 @@ def test_what_a_killed_emulator_left_is_gone_after_its_next_start(image: str, tm
         assert not set(left) & set(containers.left_behind(tmp_path / "data"))
     finally:
         server.stop(tmp_path / "data")
+    assert containers.left_behind(tmp_path / "data") == []
+
+
+def test_nodes_that_came_up_before_an_engine_have_one_once_it_answers(
+    image: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there = engines.address(os.environ).socket
+    assert there is not None
+    late = tmp_path / "socket"
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{late}")
+    with Emulator(Settings(tmp_path / "data", port=0)) as emulator, connect(emulator) as client:
+        account = Account(client, tmp_path / "data", image)
+        client.create_pool(with_containers([image]))
+        account.wait_for_nodes(1)
+        client.create_job(job())
+        assert failure(account.run("true"))[0] == "ContainerInvalidImage"
+        late.symlink_to(there)
+        assert execution(account.run("true")).exit_code == 0
+        assert containers.left_behind(tmp_path / "data")
     assert containers.left_behind(tmp_path / "data") == []
 
 

@@ -40,6 +40,9 @@ NODE_ROOT = "/node"
 HOLD = "/.batchtrain-hold"
 DOCKERS = (MACHINES, MACHINES.removeprefix("/var"))
 """The paths of an engine's socket: a node's own is there for what it runs."""
+RETURN_SECONDS = 60.0
+"""How long an engine that went is waited for: a restart takes it seconds."""
+RETURN_PAUSE = 0.2
 DRAIN_SECONDS = 10.0
 """How long the output of what has ended is waited for. An engine closes it within 2 s, also where a process that was
 left in the background holds it open."""
@@ -101,6 +104,8 @@ class ContainerNodes:
         self._cli = ""
         self.missing = ""
         """Why there is no engine."""
+        self._awaited_until = 0.0
+        """By the loop's clock: until then an engine that went may come back."""
         self._setting_up = asyncio.Lock()
         self._subnet = ""
         self._watcher: asyncio.Task[None] | None = None
@@ -119,12 +124,12 @@ class ContainerNodes:
                 if removed := await sweep(engine, self._label):
                     logger.warning("removed %d containers that an earlier emulator left behind", removed)
 
-    async def _ready(self) -> bool:
+    async def ready(self) -> bool:
         """Whether an engine answers; the first time, and when it came back, all that nodes share is made."""
         async with self._setting_up:
             if self._engine is not None and self._watcher is not None and not self._watcher.done():
                 return True
-            self._engine, self.missing = await engines.find()
+            self._engine, self.missing = await self._find()
             cli = shutil.which("docker")
             if self._engine is not None and not hold.fits():
                 self._engine, self.missing = None, f"nodes with containers are for {' and '.join(hold.MACHINES)} alone"
@@ -139,6 +144,14 @@ class ContainerNodes:
                 self._engine, self.missing = None, f"the Docker Engine could not be set up: {error}"
                 return False
             return True
+
+    async def _find(self) -> tuple[Engine | None, str]:
+        """The engine that answers; one that went a moment ago is waited for."""
+        while True:
+            engine, said = await engines.find()
+            if engine is not None or asyncio.get_running_loop().time() >= self._awaited_until:
+                return engine, said
+            await asyncio.sleep(RETURN_PAUSE)
 
     async def _set_up(self, engine: Engine) -> None:
         await sweep(engine, self._label)
@@ -170,6 +183,7 @@ class ContainerNodes:
                     self._on_event(event)
         finally:
             writer.close()
+            self._awaited_until = asyncio.get_running_loop().time() + RETURN_SECONDS
             for node in tuple(self._nodes.values()):
                 _settle(node.lost)
 
@@ -194,7 +208,7 @@ class ContainerNodes:
 
         `lost` is called once when its container ends unasked. Raises NodeUnfit for an image that cannot be had.
         """
-        if (spec.containers is None and not spec.own_docker) or not await self._ready():
+        if (spec.containers is None and not spec.own_docker) or not await self.ready():
             return None
         assert self._engine is not None
         assert self._images is not None
@@ -278,9 +292,10 @@ class ContainerNodes:
             self._watcher.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await self._watcher
-        if self._engine is not None:
-            with contextlib.suppress(EngineError):
-                await sweep(self._engine, self._label)
+            engine = self._engine or (await engines.find())[0]  # it may have come back after its last node went
+            if engine is not None:
+                with contextlib.suppress(EngineError):
+                    await sweep(engine, self._label)
 
     @property
     def _network(self) -> str:

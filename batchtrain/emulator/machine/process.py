@@ -133,9 +133,8 @@ class ProcessMachine:
     async def _join(self, spec: NodeSpec) -> Joined | None:
         """A network and containers for a node whose pool has images that nothing on this machine stands for, or whose
         commands have a Docker of their own."""
-        images = spec.containers.images if spec.containers is not None else ()
-        prefetch = [image for image in images if self._prefix(image) is None]
-        if not spec.own_docker and (spec.containers is None or (images and not prefetch)):
+        prefetch = self._prefetched(spec)
+        if prefetch is None:
             return None
 
         def ended() -> None:
@@ -145,6 +144,13 @@ class ProcessMachine:
         root = self._root(spec)
         root.mkdir(parents=True, exist_ok=True)
         return await self._containers.join(spec, root, prefetch, ended)
+
+    def _prefetched(self, spec: NodeSpec) -> list[str] | None:
+        """The images that a node's engine fetches ahead; None for a node that needs no engine."""
+        images = spec.containers.images if spec.containers is not None else ()
+        prefetch = [image for image in images if self._prefix(image) is None]
+        none = not spec.own_docker and (spec.containers is None or (images and not prefetch))
+        return None if none else prefetch
 
     def _root(self, spec: NodeSpec) -> Path:
         return self._data_dir / "nodes" / _safe(spec.pool_id) / _safe(spec.node_id)
@@ -199,7 +205,7 @@ class ProcessMachine:
         node = self._node(node_id)
         contained = run.image is not None and self._prefix(run.image) is None
         if contained and not self._containers.has(node_id):
-            return self._refusal(run)
+            return await self._refusal(node, run)
         if run.elevated and not contained and not node.said_elevated:
             node.said_elevated = True
             logger.warning("%s: elevated commands run as %s here", node_id, node.up.environment["USER"])
@@ -322,7 +328,14 @@ class ProcessMachine:
         (root / "home/_azbatch/.profile").write_text(f"PATH={shlex.quote(str(pool.bin))}:$PATH\n")
         return NodeUp(root, inside, environment, "docker" if joined else self.isolation.kind, spec.address)
 
-    def _refusal(self, run: Run) -> Exit:
+    async def _refusal(self, node: _Node, run: Run) -> Exit:
+        """Why a node without containers does not run this. NodeLost where an engine answers by now: the node boots
+        again, with one."""
+        wanted = node.spec.containers is not None and self._prefetched(node.spec) is not None
+        if wanted and await self._containers.ready():
+            node.kill()
+            await asyncio.shield(node.gone)
+            raise NodeLost(f"{node.spec.node_id}: a Docker Engine answers now; the node boots again to have it")
         missing = self._containers.missing or "the pool's nodes came up without it"
         return Exit(
             None,

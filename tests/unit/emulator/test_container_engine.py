@@ -45,6 +45,26 @@ def test_without_a_context_it_is_dockers_default(tmp_path: Path, config: str) ->
     assert address({"DOCKER_CONFIG": str(tmp_path)}).socket == Path("/var/run/docker.sock")
 
 
+@pytest.mark.parametrize(("went_before", "found"), [(1.0, True), (docker.RETURN_SECONDS + 1, False)])
+def test_an_engine_that_went_a_moment_ago_is_waited_for(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, went_before: float, found: bool
+) -> None:
+    engine = Engine(tmp_path / "socket")
+    answers = iter([(None, "no engine answers"), (None, "no engine answers"), (engine, "here")])
+
+    async def find() -> tuple[Engine | None, str]:
+        return next(answers)
+
+    async def whole() -> tuple[Engine | None, str]:
+        nodes = docker.ContainerNodes(tmp_path)
+        nodes._awaited_until = asyncio.get_running_loop().time() + docker.RETURN_SECONDS - went_before
+        return await nodes._find()
+
+    monkeypatch.setattr("batchtrain.emulator.machine.engine.find", find)
+    monkeypatch.setattr(docker, "RETURN_PAUSE", 0.0)
+    assert (asyncio.run(whole())[0] is engine) == found
+
+
 # --- what its words mean --------------------------------------------------------------------------------------------
 
 
