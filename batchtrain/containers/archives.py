@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import IO, NamedTuple
 
 from batchtrain.containers.engine import WORDS, Engine
-from batchtrain.errors import NotFound, ServiceError
+from batchtrain.errors import NotFound, ServiceError, UsageError
 
 PACKED = (".gz", ".tgz")
 LEVEL = 1
@@ -30,12 +30,16 @@ class Saved(NamedTuple):
 def save(engine: Engine, names: Sequence[str], file: Path) -> Saved:
     """Write images to one archive, packed where its name ends so; it is whole or not there.
 
-    Raises NotFound for an image that the engine does not have, ServiceError.
+    Raises UsageError for a directory, a device or a pipe, NotFound for an image that the engine does not have,
+    ServiceError.
     """
+    if file.exists() and not file.is_file():
+        raise UsageError(f"{file} is no file, and the archive would take its place; name a file")
     for name in names:
         if engine.image(name) is None:
             raise NotFound(f"{name} is not on this engine; build or pull it first")
-    part = file.with_name(f"{file.name}.part")
+    whole = file.resolve()  # a link stays one
+    part = whole.with_name(f"{whole.name}.part")
     process = engine.started("save", *names)
     assert process.stdout is not None and process.stderr is not None
     try:
@@ -44,7 +48,7 @@ def save(engine: Engine, names: Sequence[str], file: Path) -> Saved:
         said = process.stderr.read().decode(errors="replace").strip()
         if (code := process.wait()) != 0:
             raise ServiceError(f"`docker save` ended with code {code}: {said[-WORDS:]}")
-        part.replace(file)
+        part.replace(whole)
     finally:
         part.unlink(missing_ok=True)
         process.kill()

@@ -77,7 +77,7 @@ class Engine:
 
     def image(self, name: str) -> dict[str, Any] | None:
         """What the engine knows of an image of its own; None when it has none of that name."""
-        done = self.ask("image", "inspect", name)
+        done = self.ask("image", "inspect", "--", name)
         found = json.loads(done.out) if done.code == 0 else []
         return dict(found[0]) if found else None
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -122,6 +123,7 @@ def test_an_image_for_another_architecture_is_not_run(batchtrain: Shell, tmp_pat
 def test_an_image_that_is_nowhere_is_not_found(batchtrain: Shell) -> None:
     said = batchtrain("images", "check", "--no-pull", "batchtrain-test/nobody:1", code=3).stderr
     assert "batchtrain images build" in said
+    assert "--help is not" in batchtrain("images", "check", "--no-pull", "--", "--help", code=3).stderr
 
 
 # --- build ----------------------------------------------------------------------------------------------------------
@@ -232,6 +234,20 @@ def test_an_archive_brings_an_image_back(batchtrain: Shell, tmp_path: Path, file
 def test_an_archive_of_an_image_that_is_not_there_is_not_written(batchtrain: Shell, tmp_path: Path) -> None:
     batchtrain("images", "save", "batchtrain-test/nobody:1", str(tmp_path / "images.tar"), code=3)
     assert not list(tmp_path.glob("images.tar*"))
+
+
+def test_an_archive_takes_the_place_of_no_directory_and_no_pipe(batchtrain: Shell, tiny: str, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for place in (tmp_path / "pipe", tmp_path):
+        assert "name a file" in batchtrain("images", "save", tiny, str(place), code=2).stderr
+    assert (tmp_path / "pipe").is_fifo()
+
+
+def test_an_archive_is_written_where_a_link_leads(batchtrain: Shell, tiny: str, tmp_path: Path) -> None:
+    (tmp_path / "link.tar").symlink_to(tmp_path / "kept.tar")
+    batchtrain("images", "save", tiny, str(tmp_path / "link.tar"))
+    assert (tmp_path / "link.tar").is_symlink()
+    assert (tmp_path / "kept.tar").stat().st_size > 0
 
 
 def test_what_is_no_archive_is_refused(batchtrain: Shell, tmp_path: Path) -> None:
