@@ -177,20 +177,62 @@ print(s.makefile().read().count("\\"Id\\""))
     assert said == "1\n"  # itself
 
 
+def test_names_of_a_node_hold_in_its_networks_its_filters_and_where_several_are_said(account: Account) -> None:
+    said = account.output(
+        """docker network create between >/dev/null
+        docker run -d --name db --network between $IMAGE sleep 100 >/dev/null
+        docker run --rm --network between --link db:linked $IMAGE getent hosts db linked | wc -l
+        docker ps --filter name=^db$ --filter network=between --format '{{.Names}}'
+        docker tag $IMAGE one:1; docker tag $IMAGE two:1
+        docker save one:1 two:1 | tar xO manifest.json | grep -o '[a-z]*:1"'
+        docker run --network betwen $IMAGE true 2>&1 | grep -o 'network betwen.*'
+        docker rm -f db; docker network rm between; docker rmi one:1 two:1 >/dev/null"""
+    )
+    assert said.splitlines() == ["2", "db", 'one:1"', 'two:1"', "network betwen not found", "db", "between"]
+
+
+def test_a_build_on_the_hosts_network_is_on_the_nodes(account: Account) -> None:
+    said = account.output(
+        """printf 'ARG BASE\nFROM $BASE\nRUN hostname -I >/address\n' > Dockerfile
+        docker build --quiet --network host --build-arg BASE=$IMAGE --tag addressed:1 . >/dev/null
+        docker run --rm --network host addressed:1 sh -c 'cat /address; hostname -I'
+        docker rmi addressed:1 >/dev/null"""
+    )
+    during, after = said.split()
+    assert during == after
+
+
 def test_what_is_the_users_own_is_neither_seen_nor_pruned(account: Account) -> None:
     name = f"users-own-{os.getpid()}"
-    containers.docker("run", "--detach", "--name", name, "--network", "none", account.image, "true")
+    whole = containers.docker("run", "--detach", "--name", name, "--network", "none", account.image, "true")
     containers.docker("wait", name)
     try:
         said = account.output(
-            f"""docker ps --all --quiet; docker volume ls --quiet; docker rm {name}; docker container prune --force
-            docker image prune --force --all; docker system prune --force; true"""
+            f"""docker ps --all --quiet; docker volume ls --quiet; docker rm {name} {whole}
+            docker container prune --force; docker image prune --force --all; docker system prune --force; true"""
         )
         assert said == "Total reclaimed space: 0B\n"
         assert containers.docker("ps", "--all", "--quiet", "--filter", f"name={name}")
         assert containers.docker("images", "--quiet", account.image)
     finally:
         containers.docker("rm", "--force", name)
+
+
+def test_what_docker_would_not_send_is_refused_and_one_request_a_connection_is_heard(account: Account) -> None:
+    said = account.output(
+        """python3 - <<'END'
+import os, socket
+def said(*lines):
+    asking = socket.socket(socket.AF_UNIX)
+    asking.connect(os.environ["DOCKER_HOST"].removeprefix("unix://"))
+    asking.sendall("\\r\\n".join(lines).encode())
+    return asking.makefile().read()
+print(said("POST /containers/create HTTP/1.1", "Content-Length: 3", "", "[1]").split()[1])
+two = said("GET /_ping HTTP/1.1", "Host: d", "Upgrade: x", "", "GET /info HTTP/1.1", "Host: d", "", "")
+print(two.count("HTTP") < 2)
+END"""
+    )
+    assert said == "400\nTrue\n"
 
 
 def test_volumes_are_a_nodes_own(account: Account) -> None:

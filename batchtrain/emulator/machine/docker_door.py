@@ -14,6 +14,7 @@ import logging
 import os
 import shlex
 import socket
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -57,6 +58,8 @@ class DockerDoor:
         self._serving: set[asyncio.Task[Any]] = set()
         self._making: set[asyncio.Future[bytes]] = set()
         """Requests that make something; they are answered also when whoever asked is gone."""
+        self._ids: set[str] = set()
+        """Of what the node made, as far as it is known."""
 
     async def open(self) -> None:
         """Listen. OSError where the socket cannot be made."""
@@ -115,14 +118,15 @@ class DockerDoor:
             writer.write(_answer(403, why))
             return
         try:
-            known = await self._known() if docker_view.needs_known(asked) else Known()
-            meant = docker_view.translate(asked, self._view, known)
+            known = await self._known() if docker_view.needs_known(asked, self._ids) else Known(ids=self._ids)
+            with _understanding():
+                meant = docker_view.translate(asked, self._view, known)
             if not asked.is_short or head.get("upgrade"):
                 await self._pass_on(meant, head, reader, writer)
             else:
                 writer.write(await self._short(asked, meant, head, known, reader))
-        except Unknown as unknown:
-            writer.write(_answer(404, str(unknown)))
+        except Unknown as unknown:  # of a 404 to `docker create` docker thinks that the image is not there
+            writer.write(_answer(400 if asked.makes else 404, str(unknown)))
         except EngineError as error:
             writer.write(_answer(error.status or 503, str(error)))
 
@@ -132,7 +136,9 @@ class DockerDoor:
             self._engine.ask("GET", "/containers/json", query={"all": "1", **query}),
             self._engine.ask("GET", "/networks", query=query),
         )
-        return docker_view.known_of(containers, networks)
+        known = docker_view.known_of(containers, networks)
+        self._ids.update(number for number, _ in (*known.containers, *known.networks))
+        return known
 
     async def _short(
         self, asked: Asked, meant: Asked, head: _Head, known: Known, reader: asyncio.StreamReader
@@ -140,7 +146,8 @@ class DockerDoor:
         """The whole answer to a request, with the names that the node knows. Raises Unknown, EngineError."""
         data = await _body(head, reader)
         if docker_view.takes_body(asked):
-            document = docker_view.body(asked, json.loads(data or b"{}"), self._view, known)
+            with _understanding():
+                document = docker_view.body(asked, json.loads(data or b"{}"), self._view, known)
             if asked.kind == "containers":
                 await self._make_volumes(docker_view.volumes(document))
             data = json.dumps(document).encode()
@@ -153,8 +160,9 @@ class DockerDoor:
 
     def _on_made(self, request: asyncio.Future[bytes]) -> None:
         self._making.discard(request)
-        if not request.cancelled():
-            request.exception()  # nobody may ask for it any more
+        if not request.cancelled() and request.exception() is None:  # nobody may ask for it any more
+            with contextlib.suppress(ValueError, KeyError, TypeError):
+                self._ids.add(json.loads(request.result().partition(b"\r\n\r\n")[2])["Id"])
 
     async def _make_volumes(self, names: tuple[str, ...]) -> None:
         for name in names:
@@ -179,7 +187,8 @@ class DockerDoor:
     ) -> None:
         """As it comes, both ways, until the engine has said all."""
         inner, outer = await asyncio.open_unix_connection(str(self._engine.socket), limit=1 << 20)
-        lines = head.lines if head.get("upgrade") else (*head.but("connection"), ("Connection", "close"))
+        ends = "Upgrade, close" if head.get("upgrade") else "close"  # what followed would be another request
+        lines = (*head.but("connection"), ("Connection", ends))
         outer.write(_write_head(f"{meant.method} {meant.target} HTTP/1.1", lines))
         asking = asyncio.ensure_future(_pump(reader, outer))
         try:
@@ -188,6 +197,15 @@ class DockerDoor:
             asking.cancel()
             await asyncio.gather(asking, return_exceptions=True)
             outer.close()
+
+
+@contextlib.contextmanager
+def _understanding() -> Iterator[None]:
+    """What is not of the form that docker's requests have is refused. Raises EngineError."""
+    try:
+        yield
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise EngineError(400, f"the request is not of the form that docker's have: {error}") from None
 
 
 async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

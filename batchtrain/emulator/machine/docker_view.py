@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, quote, unquote, urlencode
 
@@ -40,7 +40,7 @@ REFUSED = {
 OF_THE_NETWORK = ("Hostname", "Domainname", "MacAddress", "ExposedPorts")
 OF_THE_HOSTS_NETWORK = ("PortBindings", "PublishAllPorts", "Dns", "DnsOptions", "DnsSearch", "ExtraHosts", "Links")
 """What a container that joins another's network may not say: the node has said it."""
-_WHOLE_ID = re.compile("[0-9a-f]{64}")
+_VERSION = re.compile(r"v[0-9.]+")
 
 
 class Asked(NamedTuple):
@@ -57,7 +57,7 @@ class Asked(NamedTuple):
 
     @property
     def target(self) -> str:
-        words = (self.kind, quote(self.name, safe=""), self.tail)
+        words = (quote(self.kind, safe=""), quote(self.name, safe=""), self.tail)
         path = "/".join([self.version, *(word for word in words if word)])
         return f"{path or '/'}?{urlencode(self.query)}" if self.query else path
 
@@ -76,6 +76,8 @@ class Known(NamedTuple):
 
     containers: tuple[tuple[str, tuple[str, ...]], ...] = ()
     networks: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    ids: Collection[str] = ()
+    """Of what the node is known to have made, so that nothing need be looked up for them."""
 
 
 class View(NamedTuple):
@@ -104,9 +106,9 @@ class Unknown(Exception):
 def parse(method: str, target: str) -> Asked:
     """Read a request's target."""
     path, _, query = target.partition("?")
-    found = re.fullmatch(r"(/v[0-9.]+)?/(.*)", path)
-    version, words = (found[1] or "", found[2].split("/")) if found else ("", [path])
-    kind, rest = words[0], words[1:]
+    words = [word for word in path.split("/") if word]  # however it is written, it is what the engine would make of it
+    version = f"/{unquote(words.pop(0))}" if words and _VERSION.fullmatch(unquote(words[0])) else ""
+    kind, rest = unquote(words[0]) if words else "", words[1:]
     pairs = tuple(parse_qsl(query, keep_blank_values=True))
     if kind not in OWNED or "/".join(rest) in COLLECTION[kind]:
         return Asked(method, version, kind, "", "/".join(rest), pairs)
@@ -117,31 +119,42 @@ def refusal(asked: Asked) -> str:
     """Why a node may not ask for this; empty where it may."""
     if asked.method == "GET":
         return ""
-    return REFUSED.get((asked.kind, asked.tail)) or REFUSED.get((asked.kind, ""), "")
+    return REFUSED.get((asked.kind, unquote(asked.tail))) or REFUSED.get((asked.kind, ""), "")
 
 
-def needs_known(asked: Asked) -> bool:
-    """Whether names in a request must be looked up."""
+def needs_known(asked: Asked, ids: Collection[str] = ()) -> bool:
+    """Whether names in a request must be looked up; `ids` are those of what the node is known to have made."""
     if asked.kind in ("containers", "networks") and asked.name:
-        return not _WHOLE_ID.fullmatch(asked.name) or asked.tail in ("connect", "disconnect")
-    return (asked.makes and asked.kind == "containers") or asked.kind == "commit"
+        return asked.name not in ids or asked.tail in ("connect", "disconnect")
+    if (asked.method, asked.kind, asked.tail) in LISTED:
+        return any(name == "filters" for name, _ in asked.query)
+    return (asked.makes and asked.kind == "containers") or asked.kind in ("build", "commit")
 
 
 def translate(asked: Asked, view: View, known: Known) -> Asked:
     """A request for the engine. Raises Unknown."""
     name = _name(asked, view, known)
-    query = dict(asked.query)
+    query, changed = dict(asked.query), {}
     if (asked.method, asked.kind, asked.tail) in LISTED and not asked.name:
-        query["filters"] = _filtered(query.get("filters", ""), view)
+        changed["filters"] = _filtered(query.get("filters", ""), asked.kind, view, known)
     if query.get("name") and asked.kind == "containers" and asked.tail in ("create", "rename"):
-        query["name"] = view.prefix + query["name"].lstrip("/")
+        changed["name"] = view.prefix + query["name"].lstrip("/")
     if asked.kind == "commit" and "container" in query:
-        query["container"] = _container(query["container"], view, known)
-    return asked._replace(name=name, query=tuple(query.items()))
+        changed["container"] = _container(query["container"], view, known)
+    if asked.kind == "build" and query.get("networkmode"):
+        changed["networkmode"] = _mode(query["networkmode"], view, known, network=True)
+    return asked._replace(name=name, query=_with(asked.query, changed))
+
+
+def _with(query: tuple[tuple[str, str], ...], changed: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    """A word may come several times (`docker save a b`, `docker build -t a -t b`), and does so afterwards."""
+    told = {name for name, _ in query}
+    kept = ((name, changed.get(name, value)) for name, value in query)
+    return (*kept, *((name, value) for name, value in changed.items() if name not in told))
 
 
 def _name(asked: Asked, view: View, known: Known) -> str:
-    if not asked.name or _WHOLE_ID.fullmatch(asked.name):
+    if not asked.name or asked.name in known.ids:
         return asked.name
     if asked.kind == "containers":
         return _container(asked.name, view, known)
@@ -177,15 +190,28 @@ def _find(name: str, view: View, among: Iterable[tuple[str, tuple[str, ...]]]) -
     return begun[0] if len(begun) == 1 else ""
 
 
-def _filtered(text: str, view: View) -> str:
+def _filtered(text: str, kind: str, view: View, known: Known) -> str:
     """The filters of a request, and the node's own. Both forms of them that the engine takes are understood."""
     try:
         told = json.loads(text) if text else {}
     except ValueError:
         return text  # the engine says what is wrong with it
-    filters = {key: dict.fromkeys(values, True) for key, values in told.items()}
+    filters = {key: {_filter(key, kind, one, view, known): True for one in values} for key, values in told.items()}
     own = {f"{name}={value}": True for name, value in view.labels.items()}
     return json.dumps({**filters, "label": {**filters.get("label", {}), **own}})
+
+
+def _filter(key: str, kind: str, value: str, view: View, known: Known) -> str:
+    """One that names something of the node's, in the engine's words. A name is a pattern, and any part will do."""
+    if key == "name" and (begun := re.match(r"\^(/\??)?", value)):
+        return f"{begun[0]}{view.prefix}{value[begun.end() :]}"
+    if key == "volume" and not value.startswith("/"):
+        return view.prefix + value
+    if key == "network":
+        return value if value in ENGINES_OWN else _find(value, view, known.networks) or value
+    if key in ("before", "since", "container") and kind != "images":
+        return _find(value, view, known.containers) or value
+    return value
 
 
 def known_of(containers: Iterable[Document], networks: Iterable[Document]) -> Known:
@@ -207,10 +233,12 @@ def takes_body(asked: Asked) -> bool:
 def body(asked: Asked, document: Document, view: View, known: Known) -> Document:
     """A request's body for the engine. Raises Unknown."""
     if not asked.makes:
-        return {**document, "Container": _container(document.get("Container", ""), view, known)}
+        return _connected(document, asked.tail, view, known)
     labelled = {**document, "Labels": {**(document.get("Labels") or {}), **view.labels}}
     if asked.kind == "containers":
-        return _created(labelled, view, known)
+        return _created(labelled, dict(asked.query).get("name", ""), view, known)
+    if labelled.get("DriverOpts"):
+        labelled["DriverOpts"] = _driven(labelled["DriverOpts"], view)
     return {**labelled, "Name": view.prefix + document["Name"]} if document.get("Name") else labelled
 
 
@@ -224,7 +252,21 @@ def _host(document: Document) -> Document:
     return document.get("HostConfig") or {}
 
 
-def _created(document: Document, view: View, known: Known) -> Document:
+def _connected(document: Document, tail: str, view: View, known: Known) -> Document:
+    found = _container(document.get("Container", ""), view, known)
+    names = next((names for number, names in known.containers if number == found), ())
+    given = [name.removeprefix(view.prefix) for name in names if name.startswith(view.prefix)]
+    if tail != "connect" or not given:
+        return {**document, "Container": found}
+    return {**document, "Container": found, "EndpointConfig": _called(document.get("EndpointConfig"), given[0])}
+
+
+def _called(end: Document | None, name: str) -> Document:
+    """A container's place in a network, where the others know it by the name that the node gave it."""
+    return {**(end or {}), "Aliases": [*((end or {}).get("Aliases") or ()), name]} if name else end or {}
+
+
+def _created(document: Document, name: str, view: View, known: Known) -> Document:
     host = _host(document)
     binds = [_bind(one, view) for one in host.get("Binds") or ()]
     mounts = [_mount(one, view) for one in host.get("Mounts") or ()]
@@ -235,31 +277,43 @@ def _created(document: Document, view: View, known: Known) -> Document:
         "Binds": binds,
         "Mounts": mounts,
         "VolumesFrom": [_from(one, view, known) for one in host.get("VolumesFrom") or ()],
+        **({"Links": _links(host["Links"], view, known)} if host.get("Links") else {}),
         **{mode: _mode(host[mode], view, known) for mode in ("PidMode", "IpcMode") if host.get(mode)},
         **({"UTSMode": ""} if host.get("UTSMode") == "host" else {}),
         **({} if view.gpus else {"DeviceRequests": [one for one in host.get("DeviceRequests") or () if not _gpu(one)]}),
     }
-    return _joined({**document, "HostConfig": fitted}, view, known)
+    return _joined({**document, "HostConfig": fitted}, name, view, known)
 
 
-def _joined(document: Document, view: View, known: Known) -> Document:
+def _joined(document: Document, name: str, view: View, known: Known) -> Document:
     """The host's network is the node's; another is what it was, by its id."""
     host = _host(document)
     mode = host.get("NetworkMode") or ""
     if mode != "host":
+        real = _mode(mode, view, known, network=True)
         ends = (document.get("NetworkingConfig") or {}).get("EndpointsConfig") or {}
-        named = {_network(name, view, known): end for name, end in ends.items()}
+        named = {_network(network, view, known): end for network, end in ends.items()}
+        if any(number == real for number, _ in known.networks):
+            named[real] = _called(named.get(real), name.lstrip("/"))
         more = {"NetworkingConfig": {"EndpointsConfig": named}} if named else {}
-        return {**document, "HostConfig": {**host, "NetworkMode": _mode(mode, view, known, network=True)}, **more}
+        return {**document, "HostConfig": {**host, "NetworkMode": real}, **more}
     kept = {key: value for key, value in host.items() if key not in OF_THE_HOSTS_NETWORK}
     outer = {key: value for key, value in document.items() if key not in (*OF_THE_NETWORK, "NetworkingConfig")}
-    return {**outer, "HostConfig": {**kept, "NetworkMode": f"container:{view.network}"}}
+    return {**outer, "HostConfig": {**kept, "NetworkMode": _mode(mode, view, known, network=True)}}
+
+
+def _links(links: Iterable[str], view: View, known: Known) -> list[str]:
+    """`name[:alias]` of the engine's own network; in another, links are by the names that `_called` gives."""
+    pairs = (one.partition(":") for one in links)
+    return [f"{_container(name, view, known)}:{alias or name}" for name, _, alias in pairs]
 
 
 def _mode(mode: str, view: View, known: Known, *, network: bool = False) -> str:
     kind, colon, name = mode.partition(":")
     if kind == "container" and colon:
         return f"container:{_container(name, view, known)}"
+    if network and mode == "host":
+        return f"container:{view.network}"
     return _network(mode, view, known) if network and mode else mode
 
 
@@ -279,7 +333,16 @@ def _mount(mount: Document, view: View) -> Document:
         return mount
     options = mount.get("VolumeOptions") or {}
     labelled = {**options, "Labels": {**(options.get("Labels") or {}), **view.labels}}
+    if driver := options.get("DriverConfig"):
+        labelled["DriverConfig"] = {**driver, "Options": _driven(driver.get("Options") or {}, view)}
     return {**mount, "Source": view.prefix + source, "VolumeOptions": labelled}
+
+
+def _driven(options: Document, view: View) -> Document:
+    """A local volume's: one that is a directory by another name binds a path of the node's."""
+    device = options.get("device", "")
+    binds = "bind" in options.get("o", "").split(",") and device.startswith("/")
+    return {**options, "device": view.on_machine(device)} if binds else options
 
 
 def _shows_fsmounts(host: Document, view: View) -> bool:

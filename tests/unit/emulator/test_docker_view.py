@@ -72,13 +72,21 @@ def host(**more: Any) -> dict[str, Any]:
         ("GET", "/images/a:1/json", "/images/a:1/json"),
         ("GET", "/_ping", "/_ping"),
         ("POST", "/exec/0123/start", "/exec/0123/start"),
+        ("GET", "/images/get?names=a&names=b%3A1", "/images/get?names=a&names=b%3A1"),
+        ("POST", "/build?t=a&networkmode=host&t=b", f"/build?t=a&networkmode=container%3A{HELD}&t=b"),
+        ("POST", "/build?networkmode=mine", f"/build?networkmode={IDS[2]}"),
+        ("POST", "/build?networkmode=default", "/build?networkmode=default"),
+        ("GET", "//%76%31.41//%63ontainers/%74rain//json", f"/v1.41/containers/{IDS[0]}/json"),
+        ("GET", "/%63%0d%0a/x", "/c%0D%0A/x"),
     ],
 )
 def test_a_name_is_the_nodes_own(method: str, target: str, wanted: str) -> None:
     assert asked(method, target).target == wanted
 
 
-@pytest.mark.parametrize("target", ["/containers/other/json", "/networks/other"])
+@pytest.mark.parametrize(
+    "target", ["/containers/other/json", "/networks/other", "//containers/other/json", f"/containers/{'e' * 64}/json"]
+)
 def test_what_the_node_does_not_have_is_not_there(target: str) -> None:
     with pytest.raises(Unknown):
         asked("GET", target)
@@ -90,7 +98,7 @@ def test_an_id_that_begins_several_means_none() -> None:
         translate(parse("GET", "/containers/e/json"), VIEW, both)
 
 
-@pytest.mark.parametrize("target", ["/containers/json", "/networks", "/volumes", "/events"])
+@pytest.mark.parametrize("target", ["/containers/json", "/networks", "/volumes", "/events", "//containers//json"])
 def test_a_list_is_of_what_has_the_nodes_labels(target: str) -> None:
     filters = json.loads(dict(asked("GET", target).query)["filters"])
     assert filters == {"label": {"emulator=/data": True, "node=n1": True}}
@@ -103,15 +111,39 @@ def test_filters_that_were_given_stay(given: str) -> None:
     assert filters == {"label": {"x": True, "emulator=/data": True, "node=n1": True}, "name": {"a": True}}
 
 
+@pytest.mark.parametrize(
+    ("key", "given", "wanted"),
+    [
+        ("name", "^train$", "^n1-train$"),
+        ("name", "^/train$", "^/n1-train$"),
+        ("name", "rai", "rai"),
+        ("volume", "cache", "n1-cache"),
+        ("volume", "/c", "/c"),
+        ("network", "mine", IDS[2]),
+        ("network", "host", "host"),
+        ("since", "train", IDS[0]),
+        ("ancestor", "a:1", "a:1"),
+    ],
+)
+def test_a_filter_by_name_is_by_the_name_that_the_node_gave(key: str, given: str, wanted: str) -> None:
+    found = parse("GET", "/containers/json")._replace(query=(("filters", json.dumps({key: [given]})),))
+    assert needs_known(found)
+    assert json.loads(dict(translate(found, VIEW, KNOWN).query)["filters"])[key] == {wanted: True}
+
+
 def test_prunes_take_the_nodes_own_and_leave_the_machines_images() -> None:
     assert "node=n1" in dict(asked("POST", "/containers/prune").query)["filters"]
     assert "share this machine's engine" in refusal(parse("POST", "/v1.41/images/prune"))
     assert refusal(parse("POST", "/swarm/init"))
+    assert refusal(parse("POST", "//%73warm/init")) and refusal(parse("POST", "/images/%70rune"))
     assert refusal(parse("DELETE", "/images/a:1")) == refusal(parse("GET", "/swarm")) == ""
 
 
-def test_nothing_is_looked_up_for_whole_ids_and_images() -> None:
-    assert not needs_known(parse("POST", f"/containers/{IDS[0]}/wait"))
+def test_nothing_is_looked_up_for_ids_of_the_nodes_own_and_images() -> None:
+    wait = parse("POST", f"/containers/{IDS[0]}/wait")
+    assert needs_known(wait)
+    assert not needs_known(wait, {IDS[0]})
+    assert translate(wait, VIEW, Known(ids={IDS[0]})).name == IDS[0]
     assert not needs_known(parse("GET", "/images/json"))
     assert needs_known(parse("POST", "/containers/train/wait"))
 
@@ -189,7 +221,29 @@ def test_a_network_and_a_volume_are_made_under_names_of_the_node() -> None:
 
 def test_a_container_is_connected_by_the_name_that_the_node_knows() -> None:
     made = body(parse("POST", "/networks/mine/connect"), {"Container": "train"}, VIEW, KNOWN)
+    assert made == {"Container": IDS[0], "EndpointConfig": {"Aliases": ["train"]}}
+    made = body(parse("POST", "/networks/mine/disconnect"), {"Container": "train"}, VIEW, KNOWN)
     assert made == {"Container": IDS[0]}
+
+
+def test_containers_of_a_network_know_each_other_by_the_names_that_the_node_gave() -> None:
+    asked = parse("POST", "/containers/create?name=db")
+    ends = {"mine": {"Aliases": ["own"], "Links": ["train:t"]}}
+    document = {"HostConfig": {"NetworkMode": "mine"}, "NetworkingConfig": {"EndpointsConfig": ends}}
+    made = body(asked, document, VIEW, KNOWN)["NetworkingConfig"]["EndpointsConfig"]
+    assert made == {IDS[2]: {"Aliases": ["own", "db"], "Links": ["train:t"]}}
+    made = body(asked, {"HostConfig": {"NetworkMode": "mine"}}, VIEW, KNOWN)["NetworkingConfig"]["EndpointsConfig"]
+    assert made == {IDS[2]: {"Aliases": ["db"]}}
+    assert host(Links=["train:t", "merry_engine"])["Links"] == [f"{IDS[0]}:t", f"{IDS[1]}:merry_engine"]
+    assert "NetworkingConfig" not in body(asked, {"HostConfig": {"NetworkMode": "none"}}, VIEW, KNOWN)
+
+
+def test_a_volume_that_is_a_directory_of_the_nodes_is_the_nodes() -> None:
+    options = {"type": "none", "o": "ro,bind", "device": "/mnt/tasks/shared"}
+    made = body(parse("POST", "/volumes/create"), {"Name": "v", "DriverOpts": options}, VIEW, KNOWN)
+    assert made["DriverOpts"] == {**options, "device": "/data/nodes/n1/shared"}
+    mount = {"Type": "volume", "Source": "v", "Target": "/v", "VolumeOptions": {"DriverConfig": {"Options": options}}}
+    assert host(Mounts=[mount])["Mounts"][0]["VolumeOptions"]["DriverConfig"]["Options"] == made["DriverOpts"]
 
 
 # --- who gets one ---------------------------------------------------------------------------------------------------
