@@ -1,4 +1,4 @@
-"""The images of one engine, fetched for many nodes: each image is asked for once at a time."""
+"""The images of one engine, fetched for many nodes: each image is asked for once at a time, by one login."""
 
 from __future__ import annotations
 
@@ -21,22 +21,23 @@ class ImageStore:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._fetching: dict[str, asyncio.Task[None]] = {}
+        self._fetching: dict[tuple[str, Login | None], asyncio.Task[None]] = {}
         self._architecture = ""
 
     async def fetch(self, image: str, logins: Iterable[Login] = ()) -> None:
         """Until the image is there and fits this machine. Raises NodeUnfit with Batch's code, or EngineError."""
-        if image not in self._fetching:
-            task = asyncio.create_task(self._fetch(image, tuple(logins)))
-            self._fetching[image] = task
-            task.add_done_callback(lambda _: self._fetching.pop(image, None))
-        await asyncio.shield(self._fetching[image])
+        key = image, login_for(image, logins)  # another's login may be wrong, and is not this one's
+        if key not in self._fetching:
+            task = asyncio.create_task(self._fetch(*key))
+            self._fetching[key] = task
+            task.add_done_callback(lambda _: self._fetching.pop(key, None))
+        await asyncio.shield(self._fetching[key])
 
-    async def _fetch(self, image: str, logins: tuple[Login, ...]) -> None:
+    async def _fetch(self, image: str, login: Login | None) -> None:
         try:
             found = await self._there(image)
             if found is None:
-                await self._pull(image, login_for(image, logins))
+                await self._pull(image, login)
                 found = await self._there(image)
         except EngineError as error:
             if error.status == 0:
@@ -48,6 +49,8 @@ class ImageStore:
 
     async def _there(self, image: str) -> str | None:
         """The architecture of an image that is there."""
+        if not {"", ".", ".."}.isdisjoint(image.split("/")):
+            raise EngineError(400, "invalid reference format")  # the engine would be asked for something else
         try:
             about = await self._engine.ask("GET", f"/images/{image}/json")
         except EngineError as error:
