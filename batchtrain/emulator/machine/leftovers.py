@@ -14,6 +14,8 @@ logger = logging.getLogger("batchtrain.emulator.machine")
 
 LABEL = "batchtrain.emulator"
 """On everything, with the emulator's data directory."""
+SEEN_FROM = f"{LABEL}.seen-from"
+"""On a network, with what `seen_from` says."""
 PATIENCE = 120.0
 """Seconds for one removal: a busy engine gives a container's processes and its file system some time each."""
 GONE = (404, 0)
@@ -72,10 +74,32 @@ async def _remove_network(engine: Engine, network: dict[str, Any]) -> None:
 
 
 async def sweep_forgotten(engine: Engine) -> None:
-    """The same for emulators whose data directory is gone: they never start again."""
-    for network in await engine.ask("GET", "/networks", query={"filters": filters(label=[LABEL])}):
-        if not Path(network["Labels"][LABEL]).exists():
-            await sweep(engine, f"{LABEL}={network['Labels'][LABEL]}")
+    """The same for emulators whose data directory is gone: they never start again.
+
+    Only for those that saw the files that this one sees: another one of this engine, with a /tmp or a container of its
+    own, lives in a directory that is not there for us.
+    """
+    for network in await engine.ask("GET", "/networks", query={"filters": filters(label=[LABEL, SEEN_FROM])}):
+        labels = network["Labels"]
+        if labels[SEEN_FROM] == seen_from() and _gone(Path(labels[LABEL])):
+            await sweep(engine, f"{LABEL}={labels[LABEL]}")
+
+
+def seen_from() -> str:
+    """Which files this process sees: its mount namespace."""
+    with contextlib.suppress(OSError):
+        return str(Path("/proc/self/ns/mnt").readlink())
+    return ""
+
+
+def _gone(directory: Path) -> bool:
+    try:
+        directory.stat()
+    except FileNotFoundError:
+        return True
+    except OSError:  # another user's, who alone may look
+        return False
+    return False
 
 
 def filters(**filters: list[str]) -> str:

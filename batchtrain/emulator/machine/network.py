@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from batchtrain.emulator.machine.engine import Engine, EngineError
-from batchtrain.emulator.machine.leftovers import LABEL
+from batchtrain.emulator.machine.leftovers import LABEL, SEEN_FROM, seen_from
 
 MOST_TRIED = 64
 Network = ipaddress.IPv4Network
@@ -24,7 +24,7 @@ async def make(engine: Engine, name: str, data_dir: Path, first: int) -> str:
             "Name": name,
             "Driver": "bridge",
             "CheckDuplicate": True,
-            "Labels": {LABEL: str(data_dir)},
+            "Labels": {LABEL: str(data_dir), SEEN_FROM: seen_from()},
             "IPAM": {"Config": [{"Subnet": str(subnet)}]},
         }
         try:

@@ -186,6 +186,33 @@ def test_an_image_that_does_not_do_says_why(engine: FakeEngine, code: str, words
     assert raised.value.code == code
 
 
+def test_a_wrong_login_is_no_fault_of_another_task_with_the_same_image() -> None:
+    class Guarded(FakeEngine):
+        async def lines(self, method: str, path: str, **more: Any) -> AsyncIterator[Any]:
+            await asyncio.sleep(0)
+            right = more["headers"] == registry_header(good)
+            yield {"status": "done"} if right else {"error": "unauthorized: authentication required"}
+            self._there = right
+
+    good, wrong = Login("r.example", "me", "a"), Login("r.example", "me", "b")
+
+    async def whole() -> list[BaseException | None]:
+        store = ImageStore(cast(Engine, Guarded()))
+        fetches = (store.fetch("r.example/it:1", [login]) for login in (wrong, good))
+        return await asyncio.gather(*fetches, return_exceptions=True)
+
+    first, second = asyncio.run(whole())
+    assert isinstance(first, NodeUnfit)
+    assert second is None
+
+
+@pytest.mark.parametrize("name", ["x/../y:1", "x//y", "/x", "./x"])
+def test_a_name_that_leads_elsewhere_is_no_images(name: str) -> None:
+    with pytest.raises(NodeUnfit, match="invalid reference format") as raised:
+        asyncio.run(ImageStore(cast(Engine, FakeEngine())).fetch(name))
+    assert raised.value.code == "ContainerInvalidImage"
+
+
 def test_an_engine_that_goes_is_no_fault_of_the_image() -> None:
     class Gone(FakeEngine):
         async def ask(self, method: str, path: str, **_: Any) -> Any:
@@ -240,6 +267,48 @@ def test_a_container_that_cannot_be_removed_is_said(
     monkeypatch.setattr(leftovers, "PAUSES", (0.0, 0.0))
     asyncio.run(leftovers.remove(cast(Engine, Refusing(*[EngineError(500, "device is busy")] * 2)), "c1"))
     assert "c1 could not be removed: device is busy" in caplog.text
+
+
+class Networks:
+    """Has one network, and says whose things are asked for."""
+
+    def __init__(self, labels: dict[str, str]) -> None:
+        self.swept: list[str] = []
+        self._labels = labels
+
+    async def ask(self, method: str, path: str, *, query: Mapping[str, str] | None = None, **_: Any) -> Any:
+        if path == "/containers/json" and query:
+            self.swept += json.loads(query["filters"])["label"]
+        if path == "/networks":
+            return [{"Id": "n1", "Name": "n1", "Labels": self._labels}]
+        return {} if path == "/volumes" else []
+
+
+def swept(directory: Path, seen_from: str = "") -> list[str]:
+    """The labels of what counts as forgotten, where an emulator with this directory made a network."""
+    labels = {leftovers.LABEL: str(directory), leftovers.SEEN_FROM: seen_from or leftovers.seen_from()}
+    engine = Networks(labels)
+    asyncio.run(leftovers.sweep_forgotten(cast(Engine, engine)))
+    return engine.swept
+
+
+def test_what_an_emulator_had_is_forgotten_with_its_directory(tmp_path: Path) -> None:
+    gone = tmp_path / "gone"
+    assert swept(gone) == [f"{leftovers.LABEL}={gone}"]
+    assert swept(tmp_path) == []
+
+
+def test_an_emulator_of_another_user_or_in_a_container_is_not_forgotten(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    assert swept(tmp_path / "gone", seen_from="mnt:[1]") == []
+
+    def forbidden(*_: Any, **__: Any) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    directory = tmp_path / "theirs" / "data"
+    monkeypatch.setattr(Path, "stat", forbidden)
+    assert swept(directory) == []
 
 
 def test_a_container_that_is_called_off_while_it_is_made_is_removed() -> None:
