@@ -303,6 +303,25 @@ def task_containers(data_dir: Path) -> list[str]:
     return [line for line in listed if "batchtrain/node" not in line]
 
 
+def test_a_volume_by_name_is_the_nodes_and_goes_with_it(image: str, tmp_path: Path) -> None:
+    label = f"label=batchtrain.emulator={tmp_path / 'data'}"
+    with Emulator(Settings(tmp_path / "data", port=0)) as emulator, connect(emulator) as client:
+        account = Account(client, tmp_path / "data", image)
+        client.create_pool(with_containers([image]))
+        account.wait_for_nodes(1)
+        client.create_job(job())
+        account.output("sh -c 'echo kept > /v/file'", options="-v cache:/v")
+        assert account.output("cat /v/file", options="--mount type=volume,src=cache,dst=/v") == "kept\n"
+        assert len(containers.docker("volume", "ls", "--quiet", "--filter", label).split()) == 1
+        client.begin_delete_pool("pool")
+        wait_for(lambda: containers.docker("volume", "ls", "--quiet", "--filter", label) == "")
+
+
+def test_labels_of_the_run_options_do_not_hide_a_container_from_the_emulator(account: Account) -> None:
+    task = account.run("true", options="--label batchtrain.emulator=/other --label own=1")
+    assert execution(task).exit_code == 0
+
+
 def test_no_container_of_a_task_is_left_when_it_has_ended(account: Account) -> None:
     account.run("true")
     wait_for(lambda: task_containers(account.data_dir) == [])

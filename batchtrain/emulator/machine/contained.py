@@ -69,8 +69,8 @@ class Here:
             if inside:
                 yield Path(self.on_machine(inside)), inside, ",readonly" if mount.read_only else ""
 
-    def node(self, network: str) -> run_options.Node:
-        return run_options.Node(network, self.on_machine, has_device)
+    def node(self, network: str, prefix: str) -> run_options.Node:
+        return run_options.Node(network, self.on_machine, has_device, prefix)
 
     def on_machine(self, path: str) -> str:
         """What the node's processes call by this path."""

@@ -90,6 +90,8 @@ class _Node:
         self.said: set[str] = set()
         self.door: DockerDoor | None = None
         """To its own Docker, where it has one."""
+        self.has_volumes = False
+        """Run options named some."""
 
 
 class ContainerNodes:
@@ -238,8 +240,8 @@ class ContainerNodes:
             raise NodeLost(f"{node_id}: {error}") from None
         mounted = self._data_dir / "mounts"
         view = View(
-            prefix=f"{self._network}-{node_id}-",
-            labels={LABEL: str(self._data_dir), f"{LABEL}.docker": node_id},
+            prefix=self._prefix(node_id),
+            labels=self._labels(node_id),
             network=node.container,
             on_machine=lambda path: str(socket) if path in DOCKERS else on_machine(path, up, tmp),
             links_lead_to=str(mounted) if mounted.is_dir() else "",
@@ -261,7 +263,7 @@ class ContainerNodes:
             _settle(node.lost)
             ids = [made.id for scope in node.scopes.values() for made in scope.made]
             await asyncio.gather(*(remove(self._engine, one) for one in ids))
-            if node.door is not None:
+            if node.door is not None or node.has_volumes:
                 with contextlib.suppress(EngineError):
                     await sweep(self._engine, self._label, f"{LABEL}.docker={node_id}")
             await self._take_over(self._engine, node)
@@ -300,6 +302,14 @@ class ContainerNodes:
     @property
     def _network(self) -> str:
         return f"batchtrain-{_short(self._data_dir)}"
+
+    def _prefix(self, node_id: str) -> str:
+        """Before the names of what a node's commands have made."""
+        return f"{self._network}-{node_id}-"
+
+    def _labels(self, node_id: str) -> dict[str, str]:
+        """On what goes with the node."""
+        return {LABEL: str(self._data_dir), f"{LABEL}.docker": node_id}
 
     async def _address(self, engine: Engine, spec: NodeSpec) -> str:
         """The node's address: its last two bytes are kept, the first two are the network's."""
@@ -403,11 +413,15 @@ class ContainerNodes:
         async with scope.starting:
             if run.scope in node.ended:
                 raise _Failed(Exit(None, "TaskEnded", "the task ended before its command started"))
+            prefix = self._prefix(node.spec.node_id)
             try:
-                fitted = run_options.fit(run.container.options if run.container else "", here.node(node.container))
+                fitted = run_options.fit(
+                    run.container.options if run.container else "", here.node(node.container, prefix)
+                )
             except run_options.Refused as error:
                 raise _Failed(Exit(None, "ContainerInvalidSettings", str(error))) from None
             _tell(node, fitted.left_out)
+            await self._make_volumes(self._engine, node, fitted.volumes)
             gpus = await self._gpus(self._engine, node.spec)
             name = f"{self._network}-{run.scope}-{next(self._numbers)}"
             entry: list[str] = []
@@ -416,9 +430,9 @@ class ContainerNodes:
             elif fitted.entrypoint is not None:
                 entry = [f"--entrypoint={fitted.entrypoint}"]
             arguments = [
-                f"--name={name}", f"--label={self._label}", f"--label={LABEL}.node={node.spec.node_id}",
-                "--log-driver=none", *gpus, *here.arguments(), *fitted.arguments, *entry, here.image,
-                *([] if held else program),
+                f"--name={name}", "--log-driver=none", *gpus, *here.arguments(), *fitted.arguments, *entry,
+                f"--label={self._label}", f"--label={LABEL}.node={node.spec.node_id}",  # the last of a name counts
+                here.image, *([] if held else program),
             ]  # fmt: skip
             container = await _tracked(self._engine, self._create(arguments, here.environment))
             made = _Made(container, held, await self._entrypoint(here.image, fitted.entrypoint) if held else ())
@@ -426,6 +440,17 @@ class ContainerNodes:
             if held:
                 await self._start(made)
             return made
+
+    async def _make_volumes(self, engine: Engine, node: _Node, names: Iterable[str]) -> None:
+        """Those that run options name, which go with the node: `docker create` would give them no label."""
+        for name in names:
+            node.has_volumes = True
+            try:
+                await engine.ask("POST", "/volumes/create", {"Name": name, "Labels": self._labels(node.spec.node_id)})
+            except EngineError as error:
+                if error.status == 0:
+                    raise
+                raise _Failed(Exit(None, failures.INVALID_SETTINGS, str(error))) from None
 
     async def _follow(self, scope: _Scope, here: Here, made: _Made) -> Exit:
         """A container's command, from its start to its end."""

@@ -31,9 +31,9 @@ START = (
 )
 CREATE = ((r"No such image|Unable to find image", INVALID_IMAGE),)
 _NOISE = (
-    re.compile(r"^(docker: )?Error response from daemon: "),
+    re.compile(r"^(docker: )?(Error response from daemon: )?"),
     re.compile(r"^.*OCI runtime (create|exec) failed: (runc create failed: )?"),
-    re.compile(r"\s*See 'docker create --help'\.\s*"),
+    re.compile(r"\s*(See|Run) 'docker create --help'( for more information)?\.?\s*"),
     re.compile(r"container_linux\.go:\d+: "),
     re.compile(r"\s*Usage:\s+docker create[\s\S]*"),
     re.compile(r": unknown$"),

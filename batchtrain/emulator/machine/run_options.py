@@ -48,6 +48,8 @@ class Node(NamedTuple):
     on_machine: Callable[[str], str]
     """A path of the node's as one of this machine's."""
     has_device: Callable[[str], bool]
+    prefix: str = ""
+    """Before the name of a volume: nodes share one engine, and each has its own."""
 
 
 class Fitted(NamedTuple):
@@ -56,12 +58,15 @@ class Fitted(NamedTuple):
     arguments: tuple[str, ...]
     entrypoint: str | None = None
     left_out: tuple[tuple[str, str], ...] = ()
+    volumes: tuple[str, ...] = ()
+    """Those with a name, as the engine knows them."""
 
 
 def fit(text: str, node: Node) -> Fitted:
     """Make a task's options fit. Raises Refused for what cannot be read."""
     arguments: list[str] = []
     left_out: list[tuple[str, str]] = []
+    volumes: list[str] = []
     entrypoint, network = None, f"container:{node.network}"
     for name, value in options(text):
         if name in NETWORKS:
@@ -72,9 +77,13 @@ def fit(text: str, node: Node) -> Fitted:
             continue
         elif why := OF_THE_NODE.get(name) or _no_device(name, value, node):
             left_out.append((name if value is None else f"{name}={value}", why))
+        elif name == "--help":
+            raise Refused("containerRunOptions: --help makes no container")
         else:
-            arguments.append(name if value is None else f"{name}={_on_machine(name, value, node)}")
-    return Fitted((f"--network={network}", *arguments), entrypoint, tuple(left_out))
+            fitted = None if value is None else _on_machine(name, value, node)
+            arguments.append(name if fitted is None else f"{name}={fitted}")
+            volumes += _volumes(name, fitted or "")
+    return Fitted((f"--network={network}", *arguments), entrypoint, tuple(left_out), tuple(volumes))
 
 
 def options(text: str) -> Iterator[tuple[str, str | None]]:
@@ -124,17 +133,30 @@ def _no_device(name: str, value: str | None, node: Node) -> str:
 
 
 def _on_machine(name: str, value: str, node: Node) -> str:
-    """A path of the node's on the left of a bind becomes the machine's."""
-    if name == "--volume" and value.startswith("/"):
+    """A path of the node's on the left of a bind becomes the machine's, a volume's name one of the node's."""
+    if name == "--volume":
         source, colon, rest = value.partition(":")
-        return f"{node.on_machine(source)}{colon}{rest}" if colon else value
-    if name == "--mount" and "type=bind" in value.split(","):
-        return ",".join(_mount_part(part, node) for part in value.split(","))
+        own = node.on_machine(source) if source.startswith("/") else f"{node.prefix}{source}"
+        return f"{own}{colon}{rest}" if colon else value
+    if name == "--mount":
+        return ",".join(_mount_part(part, node, bind="type=bind" in value.split(",")) for part in value.split(","))
     if name == "--env-file":
         return node.on_machine(value)
     return value
 
 
-def _mount_part(part: str, node: Node) -> str:
-    key, equals, path = part.partition("=")
-    return f"{key}{equals}{node.on_machine(path)}" if key in ("source", "src") else part
+def _mount_part(part: str, node: Node, *, bind: bool) -> str:
+    key, equals, source = part.partition("=")
+    if key not in ("source", "src"):
+        return part
+    return f"{key}{equals}{node.on_machine(source) if bind else f'{node.prefix}{source}'}"
+
+
+def _volumes(name: str, value: str) -> list[str]:
+    """The volume that an option names."""
+    if name == "--volume":
+        source, colon, _ = value.partition(":")
+        return [source] if colon and not source.startswith("/") else []
+    parts = {key: given for key, _, given in (part.partition("=") for part in value.split(","))}
+    named = parts.get("source") or parts.get("src")
+    return [named] if name == "--mount" and named and parts.get("type", "volume") == "volume" else []

@@ -99,6 +99,18 @@ def test_why_a_container_does_not_start(message: str, code: str) -> None:
     assert failures.of_start(message) == code
 
 
+@pytest.mark.parametrize(
+    "message",
+    [
+        "docker: Error response from daemon: it is so.\nSee 'docker create --help'.",
+        "docker: it is so.\n\nRun 'docker create --help' for more information",
+        "it is so.",
+    ],
+)
+def test_what_docker_says_around_a_reason_is_left_out(message: str) -> None:
+    assert failures.said(message) == "it is so."
+
+
 def test_exit_code_137_is_explained_with_the_limit_where_memory_was_the_cause() -> None:
     assert "(--memory=64m) was used up" in failures.of_exit(137, {"OOMKilled": True}, 64 << 20)
     assert "SIGKILL" in failures.of_exit(137, {"OOMKilled": False}, 0)

@@ -35,6 +35,11 @@ def test_what_docker_create_would_not_take_is_refused(text: str) -> None:
         list(options(text))
 
 
+def test_a_call_for_help_is_no_container() -> None:
+    with pytest.raises(Refused, match="--help"):
+        fit("--help", NODE)
+
+
 @pytest.mark.parametrize(
     ("text", "network"),
     [
@@ -86,3 +91,19 @@ def test_the_entry_point_is_told_apart() -> None:
 )
 def test_a_path_of_the_nodes_is_found_on_the_machine(text: str, bind: str) -> None:
     assert arguments(text) == (bind,)
+
+
+@pytest.mark.parametrize(
+    ("text", "bind", "volumes"),
+    [
+        ("-v named:/x:ro", "--volume=n1-named:/x:ro", ("n1-named",)),
+        ("--mount type=volume,src=named,dst=/x", "--mount=type=volume,src=n1-named,dst=/x", ("n1-named",)),
+        ("--mount source=named,dst=/x", "--mount=source=n1-named,dst=/x", ("n1-named",)),
+        ("-v /anonymous", "--volume=/anonymous", ()),
+        ("-v /a:/b", "--volume=/a:/b", ()),
+        ("--mount type=tmpfs,dst=/x", "--mount=type=tmpfs,dst=/x", ()),
+    ],
+)
+def test_a_volume_is_the_nodes_own(text: str, bind: str, volumes: tuple[str, ...]) -> None:
+    fitted = fit(text, NODE._replace(prefix="n1-"))
+    assert (fitted.arguments[1:], fitted.volumes) == ((bind,), volumes)
