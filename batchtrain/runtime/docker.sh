@@ -5,9 +5,9 @@
 # held for as long as the task's shell lives, and a guard waits for it: when the shell is gone, by whatever signal, the
 # guard removes the container. What no guard could remove goes when the next task starts on the node.
 #
-# A gang's containers stay from the coordination command to the end of the primary. The primary holds an ssh connection
-# to each other node; where it ends, that node removes its container. A container that no primary ever asked for goes
-# after bt_lease seconds. All names start with bt_; fd 9 is the lock, 8 holds the connections open.
+# A gang's containers stay from the coordination command, where that ends well, to the end of the primary. The primary
+# holds an ssh connection to each other node; where it ends, that node removes its container. A container that no primary
+# ever asked for goes after bt_lease seconds. All names start with bt_; fd 9 is the lock, 8 holds the connections open.
 
 bt_path=$PATH
 PATH=$PATH:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
@@ -166,7 +166,10 @@ bt_start_gang() { # IMAGE OPTION... of docker run
   bt_take_lock
   bt_remove "$bt_name"
   bt_remove_orphans
-  rm -f "$bt_here/adopted" "$bt_here/id"
+  rm -f "$bt_here/adopted" "$bt_here/coordinated" "$bt_here/id"
+  # shellcheck disable=SC2016 # for the inner shell
+  bt_outside flock "$bt_here/lock" /bin/sh -c '[ -e "$1" ] || docker rm --force --volumes "$2"' - \
+    "$bt_here/coordinated" "$bt_name" # a coordination command that is killed leaves none, either
   bt_docker image inspect "$image" >/dev/null 2>&1 ||
     bt_say "node ${AZ_BATCH_NODE_ID-} has no image $image yet: it is pulled now (global_resources.docker_images brings it with the node)"
   id=$(bt_docker run --detach --name "$bt_name" --label "batchtrain.node=$bt_node" \
@@ -187,7 +190,7 @@ bt_coordinate() { # SCRIPT OPTION... of docker exec
   shift
   bt_docker exec "${bt_environment[@]}" "$@" "$bt_name" /bin/bash "$script"
   code=$?
-  [ "$code" -ne 0 ] || exit 0
+  [ "$code" -ne 0 ] || { : >"$bt_here/coordinated" && exit 0; }
   bt_explain "$code"
   bt_remove "$bt_name"
   exit "$code"
@@ -216,9 +219,11 @@ bt_enter_gang() { # SCRIPT OPTION... of docker exec
 
 # docker exec passes no signal on: the launch inside is told, and has its grace (gang.sh has one of its own in it).
 bt_tell_gang() {
+  local id
+  id=$(cat "$bt_here/id" 2>/dev/null || printf %s "$bt_name") # the next try has one of this name
   # shellcheck disable=SC2016 # for the inner shell
   bt_docker exec "$bt_name" /bin/sh -c 'read -r process <"$1/pid" && kill -s TERM "$process"' - "$bt_here" 2>/dev/null
-  { sleep $((5 + ${bt_grace%%.*})) && bt_docker kill "$bt_name"; } >/dev/null 2>&1 8>&- 9>&- &
+  { sleep $((5 + ${bt_grace%%.*})) && bt_docker kill "$id"; } >/dev/null 2>&1 8>&- 9>&- &
 }
 
 # The host's own ssh, with the pool's key: as root the key is another's.

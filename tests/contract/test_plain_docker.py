@@ -206,6 +206,31 @@ def test_a_primary_that_is_ended_takes_the_containers_of_all_nodes_with_it(
     assert nodes.none_left_soon()
 
 
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
+def test_a_coordination_command_that_is_ended_takes_its_container_with_it(
+    nodes: Pool, image: str, how: signal.Signals
+) -> None:
+    body = gang(image, RANKS, coordination_command='touch "$AZ_BATCH_TASK_DIR/began"; sleep 1000')
+    process = nodes.start(0, body["multiInstanceSettings"]["coordinationCommandLine"], settings(body))
+    wait_until(nodes, "began", process)
+    os.killpg(process.pid, how)
+    assert process.wait(60) != 0
+    (nodes.nodes[0].root / plain_docker.TASK / "began").unlink()
+    assert nodes.none_left_soon()
+
+
+def test_a_primary_that_is_ended_does_not_kill_the_next_try_when_its_grace_is_over(nodes: Pool, image: str) -> None:
+    body = gang(image, "bash -c 'touch \"$AZ_BATCH_TASK_DIR/began\"; sleep 1000'")
+    nodes.coordinate(body, settings(body))
+    process = nodes.start(0, body["commandLine"], {**settings(body), "BATCHTRAIN_GRACE_SECONDS": "0"})
+    wait_until(nodes, "began", process)
+    os.kill(process.pid, signal.SIGTERM)  # what it left in the background lives on
+    assert plain_docker.ended(process).code != 0
+    (nodes.nodes[0].root / plain_docker.TASK / "began").unlink()
+    done = nodes.task(gang(image, "sleep 6"))
+    assert done.code == 0, done
+
+
 def test_a_gangs_container_that_no_primary_asks_for_goes_by_itself(nodes: Pool, image: str) -> None:
     body = gang(image, RANKS)
     nodes.coordinate(body, {**settings(body), "BATCHTRAIN_LEASE_SECONDS": "1"})
