@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from batchtrain import runtime
+from batchtrain.config import allotment
 from batchtrain.launchers import mpi, pytorch
 from batchtrain.launchers.types import Fabric, File, Launch, Mpi, Nodes, PyTorch, Shape
 from tests.contract.gang_of_nodes import TASK, Gang, gang_with_python
@@ -111,7 +112,7 @@ FAULTS: dict[str, tuple[Callable[[Node], object], tuple[str, ...], str, str]] = 
     ),
     "memory cannot be locked": (
         unlockable, (),
-        "processes may lock 8192 KiB of memory (ulimit -l), and InfiniBand needs 4194304", "memlock=-1:-1",
+        "a process may lock 8192 KiB of memory (ulimit -l), and InfiniBand needs 1048576", "memlock=-1:-1",
     ),
     "shared memory is small": (
         lambda node: node.space(NOTHING, PLENTY), (), "/dev/shm has 16 MiB, and 4 processes need 256", "shm_size",
@@ -174,7 +175,14 @@ def test_a_hundred_nodes_are_knocked_at_at_once(node: Node) -> None:
         assert node.look(f"hosts={hosts}", "own=127.0.1.7", f"port={everywhere.getsockname()[1]}") == []
 
 
-def test_nodes_that_do_not_answer_are_waited_for_together_and_not_for_long(node: Node) -> None:
+BUSYBOX = 'shift; "$@" & (sleep 3; kill $!) >/dev/null & wait $!'
+"""A timeout that ends its program alone, and not what that has started."""
+
+
+@pytest.mark.parametrize("timeout", ["", BUSYBOX], ids=["coreutils", "busybox"])
+def test_nodes_that_do_not_answer_are_waited_for_together_and_not_for_long(node: Node, timeout: str) -> None:
+    if timeout:
+        node.program("timeout", '[ "$1" = 3 ] || exec /usr/bin/timeout "$@"; ' + timeout)
     with socket.create_server(("", 0), backlog=0) as deaf, ExitStack() as waiting:
         for _ in range(3):  # nobody takes them, so the kernel lets no more in
             one = waiting.enter_context(socket.socket())
@@ -196,6 +204,31 @@ def test_an_emulated_node_is_not_asked_for_what_its_machine_does_not_have(node: 
 def test_who_may_lock_memory_anyway_needs_no_limit(node: Node) -> None:
     unlockable(node)
     node.capable(of="000001ffffffffff")
+    assert node.look() == []
+
+
+def test_what_one_process_may_lock_is_enough_for_any_number_of_them(node: Node) -> None:
+    script = node.task / "preflight.sh"
+    script.write_text(script.read_text().replace("$(ulimit -l)", "1048576"))
+    assert node.look("processes=120", "memlock=1") == []
+
+
+def test_the_shared_memory_that_the_rules_ask_for_is_enough(node: Node) -> None:
+    node.space(f"4096 {allotment.LEAST_MIB * 256} 0", PLENTY)
+    assert node.look("processes=8") == []
+
+
+def test_a_timeout_of_other_words_stops_no_node(node: Node) -> None:
+    node.program("timeout", "echo usage: timeout [-t SECS] PROG; exit 127")
+    for number in range(4):
+        (node.sys.parents[1] / f"nvidia{number}").touch()
+    assert node.look("hosts=127.0.0.8,10.0.0.5", "port=9") == []
+
+
+def test_an_nvidia_smi_that_this_image_cannot_run_is_no_missing_gpu(node: Node, tmp_path: Path) -> None:
+    node.program("nvidia-smi", "exit 127")
+    for number in range(4):
+        (tmp_path / f"nvidia{number}").touch()
     assert node.look() == []
 
 
