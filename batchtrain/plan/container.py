@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 
 from batchtrain.config import allotment
-from batchtrain.config.types import JobManager, JobPreparation, JobRelease, Task
+from batchtrain.config.types import JobManager, JobPreparation, JobRelease, Nodes, Task
 from batchtrain.launchers import environment
 from batchtrain.launchers.environment import Variable
 from batchtrain.launchers.types import Fabric, Implicit, Shape
@@ -96,11 +96,18 @@ def _devices(frame: Frame, task: Task, shape: Shape) -> tuple[tuple[str, ...], t
 
 
 def described_gpus(frame: Frame, task: Task, shape: Shape) -> Variable | None:
-    """What NCCL is told to read in a gang's container; None where the person mounts that folder otherwise."""
+    """What NCCL is told to read in a gang's container; None where the person mounts that folder otherwise, or has
+    another file, or none, read: an image's own folder of that name would be hidden for nothing."""
     own = (*(bind.inside for bind in binds(frame, task)), *task.additional_docker_run_options)
     if task.multi_instance is None or any(environment.TOPOLOGY_FOLDER in one for one in own):
         return None
-    return environment.topology(shape)
+    described = environment.topology(shape)
+    if described is None or any(
+        described.name in block.leave_unset for _, block in task.multi_instance.launches if isinstance(block, Nodes)
+    ):
+        return None
+    said = {**frame.job.environment_variables, **task.environment_variables}.get(described.name)
+    return described if said is None or said.startswith(environment.TOPOLOGY_FOLDER) else None
 
 
 def _pool_key(frame: Frame, task: Task) -> tuple[tuple[str, ...], tuple[Implicit, ...]]:

@@ -141,6 +141,23 @@ def test_an_image_of_apptainer_sees_the_file_that_describes_the_gpus() -> None:
     assert "described" not in text
 
 
+@pytest.mark.parametrize(
+    ("block", "variables", "mounted"),
+    [
+        ({}, {"NCCL_TOPO_FILE": "/own/topo.xml"}, False),
+        ({}, {"NCCL_TOPO_FILE": ""}, False),
+        ({"leave_unset": ["NCCL_TOPO_FILE"]}, {}, False),
+        ({}, {"NCCL_TOPO_FILE": "/opt/microsoft/ndv5-topo.xml"}, True),
+    ],
+)
+def test_the_folder_is_not_mounted_over_the_images_where_nothing_in_it_is_read(
+    block: dict[str, Any], variables: dict[str, str], mounted: bool
+) -> None:
+    task = gang(**block) | {"docker_image": IMAGE, "environment_variables": variables}
+    [sent] = bodies(plan(task=task, pool=H100, resources={"docker_images": [IMAGE]}), "task.add")
+    assert ("/opt/microsoft" in sent["containerSettings"]["containerRunOptions"]) is mounted
+
+
 def test_a_folder_that_is_mounted_already_is_not_mounted_twice() -> None:
     task = gang() | {"docker_image": IMAGE, "additional_docker_run_options": ["-v /x:/opt/microsoft"]}
     [sent] = bodies(plan(task=task, pool=H100, resources={"docker_images": [IMAGE]}), "task.add")
