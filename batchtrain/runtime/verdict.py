@@ -23,7 +23,7 @@ MOST = 4 << 20
 """Bytes of one process's file that are looked at; its way is in the first of them."""
 
 LINE = re.compile(r"NCCL (?:INFO|WARN) (.*)")
-SENT = re.compile(r"\[(?:send|receive)\] via NET/([^/]+)/")
+SENT = re.compile(r"\[(send|receive)\] via NET/([^/]+)/")
 CHOSEN = re.compile(r"Using network (.+)|Assigned NET plugin (.+) to comm")
 CARDS = re.compile(r"([\w.-]+:\d+)/(?:IB|RoCE)")
 DIRECT = re.compile(r"GPU Direct RDMA (Enabled|Disabled) for HCA")
@@ -58,7 +58,7 @@ def hear(lines: "Iterable[str]") -> "Heard":
     """One process: its rank in the largest communicator, its network, its cards, and what speaks of trouble."""
     sent, chosen, direct, why = set(), "", "", {}  # type: set[str], str, str, dict[str, str]
     heard = {"rank": -1, "cards": [], "warnings": []}  # type: Heard
-    most, through_gpus = 0, False
+    most, through_gpus, received = 0, False, False
     for line in lines:
         match = LINE.search(line)
         if not match:
@@ -68,8 +68,9 @@ def hear(lines: "Iterable[str]") -> "Heard":
             heard["warnings"].append(text)
         way = SENT.search(text)
         if way:
-            sent.add(way.group(1))
+            sent.add(way.group(2))
             through_gpus = through_gpus or "GDRDMA" in text
+            received = received or way.group(1) == "receive"
         match = CHOSEN.search(text)
         chosen = (match.group(1) or match.group(2)).strip() if match else chosen
         if text.startswith("NET/IB : Using"):
@@ -83,7 +84,9 @@ def hear(lines: "Iterable[str]") -> "Heard":
             if sign in text:
                 why.setdefault(sign, text)
     heard["network"] = SLOW if SLOW in sent else min(sent) if sent else chosen
-    heard["direct"] = through_gpus if sent else direct == "Enabled" if direct else None
+    # Where GPUs have no NVLink, NCCL receives through them and sends from the node's memory (NCCL_NET_GDR_READ).
+    known = direct and (direct == "Disabled" or not sent)
+    heard["direct"] = through_gpus if through_gpus or received else direct == "Enabled" if known else None
     heard["why"] = next((why[sign] for sign, _ in REASONS if sign in why), "")
     heard["warnings"] = heard["warnings"][:2]
     return heard

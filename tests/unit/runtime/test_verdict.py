@@ -30,6 +30,20 @@ def test_without_gpudirect_it_says_where_the_data_goes_and_what_to_look_at() -> 
     assert "nvidia_peermem" in line
 
 
+def test_a_process_that_only_sends_does_not_speak_against_gpudirect() -> None:
+    """Without NVLink a GPU is sent from through memory, and received into directly."""
+    enabled = "x [0] NCCL INFO NET/IB : GPU Direct RDMA Enabled for HCA 0 'mlx5_ib0'"
+    first = ["x [0] NCCL INFO Channel 00 : 7[e00000] -> 0[100000] [receive] via NET/IB/0/GDRDMA", enabled]
+    last = ["x [0] NCCL INFO Channel 00 : 3[e00000] -> 4[100000] [send] via NET/IB/0", enabled]
+    said = verdict.judge([(HERE, [verdict.hear(first), verdict.hear(last)])])
+    assert said == ["NCCL used IB with GPUDirect RDMA"]
+
+
+def test_data_that_is_received_through_memory_speaks_against_gpudirect() -> None:
+    lines = ["x [0] NCCL INFO Channel 00/0 : 7[7] -> 0[0] [receive] via NET/IB/0"]
+    assert verdict.hear(lines)["direct"] is False
+
+
 @pytest.mark.parametrize(
     ("name", "place", "why", "advice"),
     [
