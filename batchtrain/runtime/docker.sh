@@ -126,7 +126,7 @@ bt_run() { # ARGUMENT... of docker run: options, the image, its command
   client=$!
   bt_attend "$client"
   [ -z "${bt_told-}" ] || bt_code=143
-  bt_explain "$bt_code"
+  bt_is_programs_own "$bt_code" || bt_explain "$bt_code"
   bt_remove "$bt_name"
   exit "$bt_code"
 }
@@ -138,6 +138,11 @@ bt_attend() { # PROCESS
     bt_code=$?
     [ "$bt_code" -gt 128 ] && kill -0 "$1" 2>/dev/null
   do :; done
+}
+
+# 125 to 127 are docker's words for a container that did not start; a program may end with them as well.
+bt_is_programs_own() { # CODE
+  [[ $1 == 12[5-7] && $(bt_docker inspect --format '{{.State.StartedAt}}' "$bt_name" 2>/dev/null) == [1-9]* ]]
 }
 
 bt_explain() { # CODE
@@ -211,7 +216,7 @@ bt_enter_gang() { # SCRIPT OPTION... of docker exec
     'echo $$ >"$1/pid"; exec /bin/bash "$2"' - "$bt_here" "$script" </dev/null 8>&- 9>&- &
   client=$!
   bt_attend "$client"
-  bt_explain "$bt_code"
+  [ "$bt_code" = 125 ] || bt_explain "$bt_code" # no code of docker exec
   bt_remove "$bt_name"
   bt_let_others_go
   exit "$bt_code"

@@ -78,6 +78,16 @@ def test_a_plain_command_is_the_containers_own_and_its_code_is_the_tasks(nodes: 
     assert nodes.task(task(image, "no-such-program")).code == 127
 
 
+def test_a_code_of_dockers_is_explained_where_docker_has_ended_with_it_and_not_the_program(
+    nodes: Pool, image: str
+) -> None:
+    for code in (125, 126, 127):
+        done = nodes.task(task(image, f"python -c 'raise SystemExit({code})'"))
+        assert (done.code, done.stderr) == (code, "")
+    for command, said in (("no-such-program", "is not in this image"), ("/etc/passwd", "cannot be executed")):
+        assert said in nodes.task(task(image, command)).stderr.splitlines()[-1]
+
+
 def test_variables_of_several_lines_reach_the_container_and_stand_on_no_command_line(nodes: Pool, image: str) -> None:
     more = {"environment_variables": {"LINES_OF": "one\ntwo's", "PATH": "/opt/venv/bin:/bin:/own"}}
     done = nodes.task(task(image, 'echo "$LINES_OF"; echo "$PATH"; echo "$HOME"', **more))
