@@ -335,6 +335,7 @@ bt_gang() {
   else
     exec 7< <(bt_sweep)
     bt_end_launcher "$launcher"
+    wait "$launcher" 2>/dev/null # or the shell remarks on it ("Killed")
   fi
   bt_find_cause
   [ -n "$line$told" ] || bt_say "$1 ended with code $code, and no rank reported a failure" 2>&6

@@ -502,6 +502,13 @@ def test_redirections_and_pipes_of_the_command_work_as_written(node: Node) -> No
     assert ran.stderr == "batchtrain: mpirun ended with code 4, and no rank reported a failure\n"
 
 
+def test_a_launcher_that_must_be_killed_is_not_remarked_on(node: Node) -> None:
+    line = "batchtrain: rank 0 on node tvm-0 (10.0.0.4) exited with code 9"
+    node.program("mpirun", f"trap '' TERM; echo '{line}' >&2; sleep 20")
+    ran = node.run(launch())
+    assert (ran.code, ran.stderr) == (9, f"{line}\n")
+
+
 def test_stdin_reaches_the_launcher(node: Node) -> None:
     node.program("mpirun", "cat")
     assert node.run(launch(command="x <<<hello")).stdout == "hello\n"
