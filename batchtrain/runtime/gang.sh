@@ -115,7 +115,8 @@ bt_find_ports() { # Sets bt_ports (mlx5_ib0:1,...) and bt_pkey
     device=${port%/ports/*}
     bt_ports+=${bt_ports:+,}${device##*/}:${port##*/}
     for key in "$port"/pkeys/[01]; do
-      key=$(($(cat "$key") & 0x7fff))
+      key=$(cat "$key" 2>/dev/null)
+      key=$((${key:-0} & 0x7fff))
       [ "$key" -eq 0 ] || [ "$key" -eq 32767 ] || printf -v bt_pkey 0x%04x "$key"
     done
   done

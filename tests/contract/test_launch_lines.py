@@ -225,6 +225,15 @@ def test_every_active_infiniband_port_is_used_and_no_other(node: Node) -> None:
     assert "UCX_NET_DEVICES" in (ran.argv or [])
 
 
+def test_a_port_whose_partitions_cannot_be_read_is_used_all_the_same(node: Node) -> None:
+    node.infiniband(("mlx5_ib0", "InfiniBand", "4: ACTIVE", "0x8013"))
+    for key in node.sys.rglob("pkeys/*"):
+        key.unlink()
+    ran = node.run(launch("openmpi", shape=Shape(2, Fabric.SR_IOV)))
+    assert ran.environment["UCX_NET_DEVICES"] == "mlx5_ib0:1"
+    assert "ucx" in (ran.argv or [])
+
+
 @pytest.mark.parametrize("runtime", ["intelmpi", "openmpi"])
 def test_nccl_in_an_mpis_ranks_is_kept_to_those_ports(runtime: str, node: Node) -> None:
     node.infiniband(("mlx5_0", "Ethernet", "4: ACTIVE", "0xffff"), ("mlx5_ib0", "InfiniBand", "4: ACTIVE", "0xffff"))
