@@ -71,7 +71,7 @@ def _begin(container: Container) -> str:
     return shell.block(
         "Runs on the host. What the container sees of this shell's environment:",
         _SOURCE,
-        " ".join(("bt_take_environment", *container.own)),
+        " ".join(("bt_take_environment", *map(shell.word, container.own))),
     )
 
 

@@ -63,6 +63,9 @@ bt_take_environment() { # NAME...
       *) bt_environment+=(-e "$name") ;;
     esac
   done
+  for name; do # such as my.setting, which bash passes on and does not list
+    case $name in *[!A-Za-z0-9_]* | [0-9]*) bt_environment+=(-e "$name") ;; esac
+  done
   [ -z "${BATCHTRAIN_EMULATED_NODE-}" ] || bt_environment+=(-e BATCHTRAIN_EMULATED_NODE=container)
 }
 

@@ -95,6 +95,13 @@ def test_variables_of_several_lines_reach_the_container_and_stand_on_no_command_
     assert "two's" not in nodes.nodes[0].asked
 
 
+def test_variables_of_any_name_reach_the_container_and_none_is_the_hosts_shells(nodes: Pool, image: str) -> None:
+    names = {"my.setting": "a b", "MY-SETTING": "c", "$(touch ../made)": "d"}
+    done = nodes.task(task(image, "env -0 | tr '\\0' '\\n'; ls ..", environment_variables=names))
+    assert {"my.setting=a b", "MY-SETTING=c", "$(touch ../made)=d"} <= set(done.stdout.splitlines()), done
+    assert "made" not in done.stdout.splitlines()
+
+
 def test_what_a_container_writes_is_in_the_tasks_directory(nodes: Pool, image: str) -> None:
     done = nodes.task(task(image, "echo out > result; df --output=size -B1 /dev/shm | tail -1", shm_size="96m"))
     assert (nodes.nodes[0].root / plain_docker.TASK / "wd" / "result").read_text() == "out\n"
