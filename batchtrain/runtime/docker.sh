@@ -7,7 +7,8 @@
 #
 # A gang's containers stay from the coordination command, where that ends well, to the end of the primary. The primary
 # holds an ssh connection to each other node; where it ends, that node removes its container. A container that no primary
-# ever asked for goes after bt_lease seconds. All names start with bt_; fd 9 is the lock, 8 holds the connections open.
+# ever asked for, and nobody is logged in to, goes after bt_lease seconds. All names start with bt_; fd 9 is the lock, 8
+# holds the connections open.
 
 bt_path=$PATH
 PATH=$PATH:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
@@ -187,9 +188,13 @@ bt_start_gang() { # IMAGE OPTION... of docker run
   # shellcheck disable=SC2016 # for the inner shell
   bt_outside /bin/sh -c 'left=$3; while [ "$left" -gt 0 ]; do
     if [ -e "$1/adopted" ]; then exit; fi
-    if [ "$(cat "$1/id" 2>/dev/null)" != "$2" ]; then break; fi # the next try has one of its own, or the task is gone
+    if [ "$(cat "$1/id" 2>/dev/null)" != "$2" ]; then left=-2 && break; fi # the next try has its own, or the task is gone
     sleep 2 && left=$((left - 2))
-  done; docker rm --force --volumes "$2"' - "$bt_here" "$id" "$bt_lease"
+  done
+  while [ "$left" -ge -1 ] && docker top "$2" -eo pid,args 2>/dev/null | grep -q "sshd.*: .*@"; do
+    sleep 5 # it works for a primary whose ssh did not reach this host
+  done
+  docker rm --force --volumes "$2"' - "$bt_here" "$id" "$bt_lease"
 }
 
 # What the coordination leaves in the background (an sshd) stays with the container.

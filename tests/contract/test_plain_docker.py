@@ -254,6 +254,17 @@ def test_a_gangs_container_that_no_primary_asks_for_goes_by_itself(nodes: Pool, 
     assert nodes.none_left_soon()
 
 
+def test_a_gangs_container_in_which_ranks_work_stays_though_its_host_was_not_reached(nodes: Pool, image: str) -> None:
+    login = nodes.folder / "nodes" / nodes.nodes[1].address
+    away = login.rename(f"{login}.away")
+    try:
+        done = nodes.task(gang(image, "sleep 14"), BATCHTRAIN_LEASE_SECONDS="10")
+    finally:
+        away.rename(login)
+    assert done.code == 0, done
+    assert f"the host {nodes.nodes[1].address} does not take the end" in done.stderr
+
+
 def test_an_image_without_sshd_is_named_and_no_container_is_left(nodes: Pool, image: str) -> None:
     body = gang(image, RANKS, coordination_command="rm -f /usr/sbin/sshd; bt_start_sshd")
     done = nodes.run(1, body["multiInstanceSettings"]["coordinationCommandLine"], settings(body))
