@@ -73,8 +73,17 @@ bt_need_infiniband() { # SIZE
   [ -z "${BATCHTRAIN_EMULATED_NODE-}" ] || return 0
   [ -d /dev/infiniband ] ||
     bt_stop "$1 has InfiniBand, and this image shows no /dev/infiniband; use an HPC image, or \`infiniband: false\`"
-  grep -qs ACTIVE /sys/class/infiniband/*/ports/*/state ||
+  bt_try bt_has_infiniband ||
     bt_stop "no InfiniBand link of this node is up (/sys/class/infiniband/*/ports/*/state); reboot it, or let it go"
+}
+
+# Accelerated networking's cards are in the same place, active and with another link layer.
+bt_has_infiniband() {
+  local port
+  for port in /sys/class/infiniband/*/ports/*; do
+    if grep -qs InfiniBand "$port/link_layer" && grep -qs ACTIVE "$port/state"; then return; fi
+  done
+  return 1
 }
 
 # Outside of what containers see. docker.sh looks for it there.

@@ -258,6 +258,19 @@ def test_infiniband_that_no_driver_shows_is_said(stage: Stage) -> None:
     assert "Standard_X has InfiniBand" in done.stderr
 
 
+@pytest.mark.parametrize(("state", "code"), [("4: ACTIVE", 0), ("1: DOWN", 1)])
+def test_an_active_card_of_the_ethernet_is_no_infiniband(stage: Stage, state: str, code: int) -> None:
+    stage.tool("docker")
+    for card, layer, its in (("mlx5_an0", "Ethernet", "4: ACTIVE"), ("mlx5_ib0", "InfiniBand", state)):
+        port = stage.root / "sys" / card / "ports/1"
+        port.mkdir(parents=True)
+        (port / "link_layer").write_text(f"{layer}\n")
+        (port / "state").write_text(f"{its}\n")
+    text = engine(infiniband=True).replace("/dev/infiniband", "/dev")
+    done = stage.run(text.replace("/sys/class/infiniband", str(stage.root / "sys")))
+    assert (done.returncode, "no InfiniBand link of this node is up" in done.stderr) == (code, bool(code)), done
+
+
 def test_a_password_goes_to_docker_by_stdin_alone_and_is_forgotten(stage: Stage) -> None:
     stage.tool("docker", FLAKY + 'if [ "$1" = login ]; then cat > "$STAGE/stdin"; echo WARNING; fi\n')
     text = engine(logins=(Login("r.io", "it's me", "PASSWORD"), Login("hub", "me", "PASSWORD2")))
