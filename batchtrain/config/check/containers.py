@@ -103,6 +103,18 @@ def _container_only(subject: Subject) -> Found:
                 yield (*path, name), "this is for tasks with a `docker_image`; this one has none, so it has no effect"
 
 
+def _gang_directory(subject: Subject) -> Found:
+    for path, _, task in subject.tasks:
+        if not task.docker_image or task.multi_instance is None or not task.bind_mounts:
+            continue
+        if not any(one.source == "Task" and not one.read_only for one in task.bind_mounts):
+            yield (
+                (*path, "bind_mounts"),
+                "the launch of a multi-instance task lies, and writes, in the task's directory, which its containers do"
+                " not have then; add `source: Task`",
+            )
+
+
 def _image_names(subject: Subject) -> Found:
     judged: dict[str, bool] = {}
     for path, image in _every_image(subject):
@@ -418,6 +430,8 @@ RULES = (
          "azure-batch 15.1, VirtualMachineConfiguration.containerConfiguration", _host_tasks),
     Rule("container-only", WARNING, JOBS, "Settings of containers are given to tasks that run in one.", _SETTINGS,
          _container_only),
+    Rule("gang-directory", WARNING, JOBS, "The containers of a gang have the task's directory.",
+         f"{_SETTINGS}.containerHostBatchBindMounts", _gang_directory),
     Rule("registry-unknown", ERROR, (*CREDENTIALS, *JOBS), "A task's registry is one of the credentials'.",
          f"{_SETTINGS}.registry", _unknown_registry),
     Rule("registry-misspelt", WARNING, (*CREDENTIALS, *GLOBAL, *JOBS),

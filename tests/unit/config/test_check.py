@@ -576,6 +576,9 @@ CASES = [
     Case("host-task", "task", "a task without `docker_image`", task(docker_image=None), PLAIN),
     Case("container-only", "task.entrypoint", "no effect", task(docker_image=None, entrypoint="e"),
          task(entrypoint="e")),
+    *(Case("gang-directory", "task.bind_mounts", "add `source: Task`", both(gang(), task(bind_mounts=mounts)),
+           both(gang(), task(bind_mounts=[*mounts, {"source": "Task"}])))
+      for mounts in ([{"source": "Shared"}], [{"source": "Task", "read_only": True}])),
     Case("registry-unknown", "task.container_registry", "did you mean `reg.io`?",
          both(task(container_registry="rge.io"), {"credentials": {"docker_registry": {
              "reg.io": {"username": "u", "password": "p"}}}}),
