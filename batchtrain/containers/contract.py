@@ -206,6 +206,8 @@ def _sshd(seen: Inside) -> Check:
 def _login(seen: Inside) -> Check:
     if not seen.listens:
         return Check("login", NOT_CHECKED, "there is no sshd to log in to")
+    if not seen.ssh or not seen.ssh_keygen:
+        return Check("login", NOT_CHECKED, "there is no client to log in with")
     if not seen.login:
         said = seen.locked or "it was not tried: no key could be made"
         step = "sshd_config: `PermitRootLogin prohibit-password`; root's account must not be locked"

@@ -95,6 +95,11 @@ def test_a_user_who_is_not_root_fails() -> None:
     assert result("user", outside=OUTSIDE._replace(user="1000")).result == FAIL
 
 
+def test_a_login_is_not_judged_where_there_is_no_client_to_try_it_with() -> None:
+    missing = INSIDE._replace(ssh="", login=(), locked="/bin/sh: 46: ssh: not found")
+    assert result("login", missing) == Check("login", NOT_CHECKED, "there is no client to log in with")
+
+
 @pytest.mark.parametrize(("passes", "expected"), [(True, OK), (False, FAIL), (None, NOT_CHECKED)])
 def test_an_entry_point_must_run_what_it_is_given(passes: bool | None, expected: str) -> None:
     entry = OUTSIDE._replace(entrypoint=("python", "serve.py"))
