@@ -116,15 +116,23 @@ def build(name: str, on: str, base: str, tag: str, arguments: tuple[str, ...], n
 def check(names: tuple[str, ...], purpose: str, layers: bool, no_pull: bool, architecture: str) -> int:
     """Try images against the image contract, and say what they lack.
 
+    An image that the engine lacks is pulled by a sign-in of credentials.yaml (docker_registry), or as docker is signed
+    in.
+
     Exit code: 0 when nothing failed, 2 when something did, 3 for an image that is not there.
     """
     from batchtrain.containers import contract, engine, examine
+    from batchtrain.containers import mirror as mirroring
 
     found = engine.find()
+    pulls = not no_pull and any(found.image(name) is None for name in names)
+    given = mirroring.logins(_registries() if pulls else {}, {}, "")
     rows = []
-    for name in names:
-        looked = examine.look(found, name, architecture=architecture, deep=layers, fetch=not no_pull)
-        rows += [CheckRow(name, *one) for one in contract.checks(looked, purpose=purpose, architecture=architecture)]
+    with mirroring.signed_in(found, given) as known:
+        for name in names:
+            looked = examine.look(known, name, architecture=architecture, deep=layers, fetch=not no_pull)
+            judged = contract.checks(looked, purpose=purpose, architecture=architecture)
+            rows += [CheckRow(name, *one) for one in judged]
     show_rows(rows)
     return PlanError.exit_code if any(row.result == contract.FAIL for row in rows) else 0
 

@@ -29,6 +29,7 @@ BAD = {
     "a key for logins": ("RUN ssh-keygen -q -t ed25519 -N '' -f /root/.ssh/id_ed25519", "keys", "the pool's"),
     "another user": ("USER 1000", "user", "USER root"),
     "an entry point that takes every command for its own": ('ENTRYPOINT ["python3"]', "entry point", "ENTRYPOINT []"),
+    "an entry point that prints every command": ('ENTRYPOINT ["/bin/echo", "+"]', "entry point", "ENTRYPOINT []"),
     "a driver": ("RUN touch /usr/lib/libcuda.so.535.1", "cuda", "the node's"),
     "no MPI and no Python": ("RUN rm -rf /opt/venv/bin/mpirun /usr/bin/python3*", "mpi", "install an MPI"),
 }
@@ -124,6 +125,19 @@ def test_an_image_that_is_nowhere_is_not_found(batchtrain: Shell) -> None:
     said = batchtrain("images", "check", "--no-pull", "batchtrain-test/nobody:1", code=3).stderr
     assert "batchtrain images build" in said
     assert "--help is not" in batchtrain("images", "check", "--no-pull", "--", "--help", code=3).stderr
+
+
+def test_an_image_is_pulled_to_be_checked_by_a_sign_in_of_credentials_yaml(
+    batchtrain: Shell, registry: containers.Registry, tiny: str, tmp_path: Path
+) -> None:
+    pushed = registry.push(tiny, "checked:1")
+    entry = f"'{registry.server}': {{username: {registry.username}, password: {registry.password}}}"
+    (tmp_path / "credentials.yaml").write_text(f"credentials: {{docker_registry: {{{entry}}}}}\n")
+    try:
+        done = batchtrain("images", "check", pushed, "--configdir", str(tmp_path), "-o", "json", code=2)
+    finally:
+        containers.docker("rmi", "--force", pushed, check=False)
+    assert {row["check"] for row in json.loads(done.stdout)} >= {"architecture", "shell"}
 
 
 # --- build ----------------------------------------------------------------------------------------------------------
