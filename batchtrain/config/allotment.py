@@ -62,6 +62,14 @@ def gpus(job: Job, task: Task, size: VmSize | None) -> int:
     return min(len(seen), size.gpus)
 
 
+# --- options of the engine ------------------------------------------------------------------------------------------
+
+
+def option_names(item: str) -> tuple[str, ...]:
+    """The names in one of `additional_docker_run_options`, where people write several, with or without their values."""
+    return tuple(word.partition("=")[0] for word in item.split())
+
+
 # --- shared memory --------------------------------------------------------------------------------------------------
 
 

@@ -64,7 +64,7 @@ def _why(done: Done) -> str:
 
 
 def _passes(engine: Engine, name: str) -> bool:
-    """Whether the entry point runs the command it is given, as a task's is; one that prints it does not know the sum."""
+    """Whether the entry point runs the command it is given, as a task's is; one that prints it knows no sum."""
     one, other = secrets.randbelow(10**8), secrets.randbelow(10**8)
     done = _run(engine, name, after=("/bin/sh", "-c", f"echo $(({one} + {other}))"), patience=QUICK)
     return done.code == 0 and str(one + other) in done.out.split()

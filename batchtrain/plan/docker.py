@@ -5,7 +5,6 @@ They are those of a native container pool and what Batch would have added there:
 
 from __future__ import annotations
 
-import re
 import shlex
 
 from batchtrain.config import allotment
@@ -63,7 +62,7 @@ def _words(text: str) -> list[str]:
 
 def _refuse_reserved(task: Task) -> None:
     for option in task.additional_docker_run_options:
-        if re.split(r"[=\s]", option, maxsplit=1)[0] in allotment.PLANS_OPTIONS:
+        if allotment.PLANS_OPTIONS.intersection(allotment.option_names(option)):
             raise PlanError(f"`additional_docker_run_options` has `{option}`, which the plan says itself; leave it out")
 
 

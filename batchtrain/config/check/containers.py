@@ -305,7 +305,7 @@ def _own_options(subject: Subject) -> Found:
         return  # `plain-docker` says what is not for a person there
     for path, _, task in subject.tasks:
         for number, option in enumerate(task.additional_docker_run_options):
-            reason = OWN_OPTIONS.get(re.split(r"[=\s]", option, maxsplit=1)[0])
+            reason = next((OWN_OPTIONS[name] for name in allotment.option_names(option) if name in OWN_OPTIONS), None)
             if reason:
                 yield (*path, "additional_docker_run_options", number), f"`{option}`: {reason}; leave it out"
 
@@ -340,11 +340,48 @@ def _plain_docker(subject: Subject) -> Found:
                 )
     for path, _, task in subject.tasks:
         for number, option in enumerate(task.additional_docker_run_options):
-            if re.split(r"[=\s]", option, maxsplit=1)[0] in allotment.PLANS_OPTIONS:
+            if allotment.PLANS_OPTIONS.intersection(allotment.option_names(option)):
                 yield (
                     (*path, "additional_docker_run_options", number),
                     f"`{option}`: by its own options the plan finds, and removes, what a task leaves; leave it out",
                 )
+
+
+def _gang_network(subject: Subject) -> Found:
+    for path, _, task in subject.tasks:
+        for name in ("--net", "--network") if task.multi_instance is not None else ():
+            value = _option(task, name)
+            if value not in (None, "host"):
+                yield (
+                    (*path, "additional_docker_run_options"),
+                    f"`{name} {value}`: the other nodes reach this container at its node's address, which it does not"
+                    " have there; leave it out, or write `--net=host`",
+                )
+
+
+def _gang_user(subject: Subject) -> Found:
+    for path, job, task in subject.tasks:
+        gang = task.multi_instance
+        if gang is None or gang.coordination_command or not task.docker_image:
+            continue
+        user = _option(task, "--user") or _option(task, "-u")
+        where: Path = (*path, "additional_docker_run_options")
+        if user is None:
+            user, where = _specific_user(path, job, task)
+        if user is not None and user.partition(":")[0] not in ("0", "root"):
+            yield (
+                where,
+                f"the container of a multi-instance task runs as user {user}, and its sshd, which starts the ranks of"
+                " other nodes, needs root; leave it out, or start a server of your own in `coordination_command`",
+            )
+
+
+def _specific_user(path: Path, job: Job, task: Task) -> tuple[str | None, Path]:
+    here = task.user_identity is not None
+    who = task.user_identity if here else job.user_identity
+    if who is None or who.specific_user is None:
+        return None, path
+    return str(who.specific_user.uid), (*(path if here else path[:2]), "user_identity", "specific_user")
 
 
 def _ports(subject: Subject) -> Found:
@@ -460,6 +497,10 @@ RULES = (
     Rule("plain-docker", ERROR, (*CREDENTIALS, *POOL, *JOBS),
          "Where the nodes' own Docker Engine runs containers, nothing is asked for that Batch alone can do.", "ADR 13",
          _plain_docker),
+    Rule("gang-network", ERROR, JOBS, "The containers of a gang have the network of their nodes.",
+         "Azure Batch: Use multi-instance tasks (AZ_BATCH_HOST_LIST)", _gang_network),
+    Rule("gang-user", ERROR, JOBS, "The containers of a gang are root's, as their sshd needs.",
+         "docker/README.md; sshd(8)", _gang_user),
     Rule("ports", ERROR, JOBS, "Ports are ports.", "docker run: --publish", _ports),
     Rule("user-identity", ERROR, JOBS, "A task runs as one user.", "azure-batch 15.1, UserIdentity", _one_identity),
     Rule("user-unknown", ERROR, (*POOL, *JOBS), "A named user is one of the pool's.",
