@@ -25,6 +25,12 @@ class Done(NamedTuple):
     out: str
     said: str
 
+    @property
+    def sentence(self) -> str:
+        """The last of what it said, with a stop behind it."""
+        said = self.said[-WORDS:]
+        return said if said.endswith((".", "?", "!")) else f"{said}."
+
 
 class Engine:
     """An engine that has answered."""
@@ -86,7 +92,7 @@ class Engine:
         done = self.ask("pull", "--quiet", "--platform", f"linux/{architecture}", name, patience=None)
         if done.code != 0:
             raise NotFound(
-                f"{name} is not on this engine, and pulling it failed: {done.said[-WORDS:]}. "
+                f"{name} is not on this engine, and pulling it failed: {done.sentence} "
                 "Is the name right, and is there a sign-in for its registry (credentials.yaml, or `docker login`)?"
             )
 
@@ -105,7 +111,7 @@ def find(environment: Mapping[str, str] | None = None) -> Engine:
     done = engine.ask("version", "--format", "{{.Server.Version}}")
     if done.code != 0:
         raise Unreachable(
-            f"no container engine answers: {done.said[-WORDS:]}. Start one (`systemctl start docker`, Docker Desktop), "
+            f"no container engine answers: {done.sentence} Start one (`systemctl start docker`, Docker Desktop), "
             "or say where it is: DOCKER_HOST, `docker context use`"
         )
     return Engine(program, known, done.out.strip())

@@ -21,6 +21,7 @@ def test_without_an_engine_it_is_said_how_to_get_one(batchtrain: Shell, command:
     said = batchtrain("images", *command, code=5, environment={"DOCKER_HOST": "unix:///no/engine"}).stderr
     assert "no container engine answers" in said
     assert "DOCKER_HOST" in said
+    assert "?." not in said
 
 
 def test_without_the_docker_command_it_is_said_what_to_install(batchtrain: Shell, tmp_path: Path) -> None:

@@ -39,9 +39,14 @@ def _listed(subject: Subject) -> Found:
             hint = subject.nearest(image, known)
             yield (
                 path,
-                f"the image `{image}` is not in `global_resources.docker_images`, so no node fetches it{hint};"
-                " list it there or set `allow_run_on_missing_image: true` on the job",
+                f"the image `{image}` is not in `global_resources.docker_images`, so no node fetches it"
+                f"{hint}{_or(hint)} list it there or set `allow_run_on_missing_image: true` on the job",
             )
+
+
+def _or(hint: str) -> str:
+    """How a sentence goes on after a question, if there is one."""
+    return " If not," if hint else ";"
 
 
 def _docker_images(subject: Subject) -> Iterator[tuple[Path, Job, str]]:
@@ -61,10 +66,11 @@ def _singularity_listed(subject: Subject) -> Found:
     for path, job, task in subject.tasks:
         image = task.singularity_image
         if image and image not in known and not job.allow_run_on_missing_image:
+            hint = subject.nearest(image, known)
             yield (
                 (*path, "singularity_image"),
                 f"the image `{image}` is not in `global_resources.singularity_images`, so no node fetches it"
-                f"{subject.nearest(image, known)}; list it there or set `allow_run_on_missing_image: true` on the job",
+                f"{hint}{_or(hint)} list it there or set `allow_run_on_missing_image: true` on the job",
             )
 
 
