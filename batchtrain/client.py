@@ -37,6 +37,13 @@ NEXT_COMMANDS = (
     " (or write a credentials.yaml) for an account"
 )
 
+MEANINGS = {
+    126: "a command could not be executed",
+    127: "a command was not found",
+    137: "killed, as the kernel does where memory runs out",
+}
+"""What shells mean by an exit code, for where nothing else says it."""
+
 Tell = Callable[[Event], None]
 
 
@@ -430,8 +437,11 @@ class Job:
         lines = self._last_lines(task.id)
         how = f"exit code {task.exit_code}" if task.exit_code is not None else task.failure or "no exit code"
         ours = [line.removeprefix("batchtrain: ") for line in lines if line.startswith("batchtrain: ")]
-        reported = [line for line in ours if line.startswith("rank ")] or ours[-1:]
+        ranks = [line for line in ours if line.startswith("rank ")]
+        reported = ranks or ours[-1:]
         said = f": {reported[0]}" if reported else ""
+        if (ranks or not reported) and task.exit_code in MEANINGS:
+            said += f" ({MEANINGS[task.exit_code]})"
         message = f"task {self.id}/{task.id} failed on node {task.node or '(none)'} with {how}{said}"
         if task.exit_code is None or not lines:
             message += f" ({task.failure})" if task.failure and task.failure != how else ""

@@ -14,6 +14,7 @@ from batchtrain.service.deadlines import JOB_SECONDS
 if TYPE_CHECKING:
     from batchtrain.config.types import Recipe
     from batchtrain.run import Outcome
+    from batchtrain.service.seen import TaskSeen
 
 
 @click.command("run", cls=Command)
@@ -59,8 +60,13 @@ def _report(outcome: Outcome) -> None:
         show_rows(outcome.tasks)
         return
     for task in outcome.tasks:
-        took = f" in {task.seconds:.1f} s" if task.seconds is not None else ""
-        say(f"task {task.id} ended with exit code {task.exit_code}{took}")
+        say(_ended(task))
+
+
+def _ended(task: TaskSeen) -> str:
+    took = f" in {task.seconds:.1f} s" if task.seconds is not None else ""
+    how = "without an exit code" if task.exit_code is None else f"with exit code {task.exit_code}"
+    return f"task {task.id} ended {how}{took}"
 
 
 def _stop_emulator() -> None:

@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 
 from batchtrain.cli.jobs import _either
-from batchtrain.client import Jobs, Pools
-from batchtrain.errors import NotFound, PlanError, ServiceError, UsageError
+from batchtrain.cli.run import _ended
+from batchtrain.client import Job, Jobs, Pools
+from batchtrain.errors import NotFound, PlanError, ServiceError, TaskFailed, UsageError
+from batchtrain.service.seen import TaskSeen
 from tests.unit.plan.jobs import recipe
 
 NOBODY: Any = None
@@ -39,3 +41,30 @@ def test_a_name_that_is_no_job_may_be_a_schedule() -> None:
 def test_a_name_that_is_neither_is_said_of_the_job() -> None:
     with pytest.raises(NotFound, match="no job"):
         _either(refuse(NotFound("no job")), refuse(ServiceError("no schedules here")))
+
+
+@pytest.mark.parametrize(
+    ("code", "lines", "end"),
+    [
+        (127, ("batchtrain: rank 0 on node n (10.0.0.4) exited with code 127",), "127 (a command was not found)"),
+        (137, ("batchtrain: rank 1 on node n (10.0.0.4) was killed by signal 9",), "where memory runs out)"),
+        (127, (), "exit code 127 (a command was not found)"),
+        (127, ("batchtrain: there is no mpirun on PATH",), "there is no mpirun on PATH"),
+        (3, ("batchtrain: rank 0 on node n (10.0.0.4) exited with code 3",), "exited with code 3"),
+    ],
+)
+def test_what_a_shell_means_by_a_code_is_said_where_nothing_else_says_it(
+    monkeypatch: pytest.MonkeyPatch, code: int, lines: tuple[str, ...], end: str
+) -> None:
+    monkeypatch.setattr(Job, "_last_lines", lambda *_: lines)
+    task = TaskSeen("train", "completed", "failure", exit_code=code, node="n")
+    with pytest.raises(TaskFailed) as caught:
+        Job(NOBODY, "job").raise_failed((task,))
+    assert str(caught.value).endswith(end)
+
+
+def test_a_task_that_never_ran_has_no_exit_code_to_tell_of() -> None:
+    assert _ended(TaskSeen("train", "completed", "failure")) == "task train ended without an exit code"
+    assert (
+        _ended(TaskSeen("train", "completed", exit_code=0, seconds=1.0)) == "task train ended with exit code 0 in 1.0 s"
+    )
