@@ -198,12 +198,21 @@ bt_wait_for_hosts() { # [EXPECTATION]...
   exec 7<&-
   if [ "${#missing[@]}" -gt 0 ]; then
     for host in "${!missing[@]}"; do bt_say "$host: ${missing[$host]}"; done
-    bt_stop 1 "$(bt_names "${!missing[@]}") of ${#hosts[@]} did not answer ssh in $seconds s"
+    bt_stop 1 "$(bt_names "${!missing[@]}") of ${#hosts[@]} $(bt_silence "$seconds" "${missing[@]}")"
   fi
   [ "$found" -eq 0 ] || bt_stop 1 "$bt_unfit"
 }
 
 bt_unfit="nothing was started: the nodes are not as the task needs them (\`preflight: false\` in multi_instance starts all the same)"
+
+bt_silence() { # SECONDS REASON...
+  local reason seconds=$1
+  shift
+  for reason; do
+    case $reason in *'Permission denied'*) ;; *) echo "did not answer ssh in $seconds s" && return ;; esac
+  done
+  echo "let nobody in by ssh in $seconds s; what its image lacks, \`batchtrain images check\` says"
+}
 
 # Prints the host alone when it answered, before that what was found there, a line each with the host before it; or the
 # host and the reason of the last failure.
@@ -339,8 +348,16 @@ bt_gang() {
     wait "$launcher" 2>/dev/null # or the shell remarks on it ("Killed")
   fi
   bt_find_cause
-  [ -n "$line$told" ] || bt_say "$1 ended with code $code, and no rank reported a failure" 2>&6
+  [ -n "$line$told" ] || bt_say "$(bt_why_not "$1")" 2>&6
   return "${told:-$code}"
+}
+
+bt_why_not() { # EXECUTABLE, which ended with $code
+  if [ "$code" = 127 ] && ! type -P "$1" >/dev/null; then
+    echo "there is no $1 on PATH ($PATH); put it there in pre_execution_command, name it in mpi.executable_path, or install the MPI"
+  else
+    echo "$1 ended with code $code, and no rank reported a failure"
+  fi
 }
 
 # Sets event from fd 9, and code (the launcher's) or line (the first word of a failure) with it; fails when none comes.
@@ -369,6 +386,7 @@ bt_end_launcher() { # PROCESS-GROUP
     kill -s "$signal" -- "-$1" 2>/dev/null || break
     patience=0.5
   done
+  wait "$1" 2>/dev/null # the shell would remark on it later
   bt_drain 0.2
 }
 

@@ -25,7 +25,8 @@ STAND_INS = {
 printf '%s\\0' "$@" >"$RECORD/argv"; env -0 >"$RECORD/environment"; exit "${MPI_CODE-0}" """,
     "ssh": """printf '%s\\n' "$*" >>"$RECORD/ssh"
 for word; do case $word in 10.*) host=$word; break ;; esac; done
-case " ${DEAD-} " in *" $host "*) echo "ssh: connect to host $host port 22: No route to host" >&2; exit 255 ;; esac""",
+case " ${DEAD-} " in *" $host "*) echo "ssh: connect to host $host port 22: No route to host" >&2; exit 255 ;; esac
+case " ${SHUT-} " in *" $host "*) echo "root@$host: Permission denied (publickey)." >&2; exit 255 ;; esac""",
     "nvidia-smi": "for i in 0 1 2 3; do echo GPU $i; done",
     "python": '[ -z "${NO_MPI4PY-}" ]',
 }
@@ -434,6 +435,16 @@ def test_hosts_that_do_not_answer_are_named(node: Node) -> None:
     assert "10.0.0.5: ssh: connect to host 10.0.0.5 port 22: No route to host" in ran.stderr
 
 
+def test_hosts_that_let_nobody_in_are_told_from_those_that_do_not_answer(node: Node) -> None:
+    given = {"BATCHTRAIN_BARRIER_SECONDS": "1"}
+    shut = node.run(launch(), {**given, "SHUT": "10.0.0.5"})
+    assert "batchtrain: node 10.0.0.5 of 2 let nobody in by ssh in 1 s; " in shut.stderr
+    assert "`batchtrain images check`" in shut.stderr
+    both = node.run(launch(shape=Shape(3)), {**given, "AZ_BATCH_HOST_LIST": "10.0.0.4,10.0.0.5,10.0.0.6",
+                                             "SHUT": "10.0.0.5", "DEAD": "10.0.0.6"})  # fmt: skip
+    assert "nodes 10.0.0.5 and 10.0.0.6 of 3 did not answer ssh in 1 s\n" in both.stderr
+
+
 def test_a_single_instance_asks_nobody(node: Node) -> None:
     ran = node.run(launch(shape=Shape(1)), {"AZ_BATCH_HOST_LIST": "10.0.0.4"})
     assert ran.code == 0
@@ -493,7 +504,15 @@ def test_a_launcher_that_is_not_there_is_127(node: Node) -> None:
     (node.bin / "mpirun").unlink()
     ran = node.run(launch())
     assert ran.code == 127
-    assert "mpirun: command not found" in ran.stderr
+    assert "batchtrain: there is no mpirun on PATH" in ran.stderr
+    assert "mpi.executable_path" in ran.stderr
+
+
+def test_the_shell_remarks_on_no_launcher_that_had_to_be_killed(node: Node) -> None:
+    said = "batchtrain: rank 0 on node n (10.0.0.4) exited with code 7"
+    (node.bin / "mpirun").write_text(f"#!/bin/bash\ntrap '' TERM\necho '{said}' >&2\nwhile :; do sleep 0.1; done\n")
+    ran = node.run(launch())
+    assert (ran.code, ran.stderr) == (7, f"{said}\n")
 
 
 def test_stderr_passes_unchanged_in_partial_lines_floods_and_bytes(node: Node) -> None:
