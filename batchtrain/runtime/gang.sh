@@ -345,7 +345,6 @@ bt_gang() {
   else
     exec 7< <(bt_sweep)
     bt_end_launcher "$launcher"
-    wait "$launcher" 2>/dev/null # or the shell remarks on it ("Killed")
   fi
   bt_find_cause
   [ -n "$line$told" ] || bt_say "$(bt_why_not "$1")" 2>&6
