@@ -43,6 +43,8 @@ DOCKERS = (MACHINES, MACHINES.removeprefix("/var"))
 RETURN_SECONDS = 60.0
 """How long an engine that went is waited for: a restart takes it seconds."""
 RETURN_PAUSE = 0.2
+WENT_SECONDS = 20.0
+"""How long an engine that ends is still heard, and takes no request: it gives its containers 15 s."""
 DRAIN_SECONDS = 10.0
 """How long the output of what has ended is waited for. An engine closes it within 2 s, also where a process that was
 left in the background holds it open."""
@@ -210,18 +212,32 @@ class ContainerNodes:
 
         `lost` is called once when its container ends unasked. Raises NodeUnfit for an image that cannot be had.
         """
-        if (spec.containers is None and not spec.own_docker) or not await self.ready():
+        if spec.containers is None and not spec.own_docker:
             return None
-        assert self._engine is not None
+        while await self.ready():
+            assert self._engine is not None
+            try:
+                return await self._join(self._engine, spec, root, prefetch, lost)
+            except EngineError as error:
+                if error.status or not await self._went():
+                    raise NodeLost(f"{spec.node_id}: its network could not be made: {error}") from None
+        return None
+
+    async def _went(self) -> bool:
+        """Whether the engine that does not answer is heard no more, or soon."""
+        assert self._watcher is not None
+        await asyncio.wait([self._watcher], timeout=WENT_SECONDS)
+        return self._watcher.done()
+
+    async def _join(
+        self, engine: Engine, spec: NodeSpec, root: Path, prefetch: Iterable[str], lost: Callable[[], None]
+    ) -> Joined:
         assert self._images is not None
         logins = _logins(spec)
-        try:
-            await asyncio.gather(*(self._images.fetch(name, logins) for name in prefetch))
-            address = await self._address(self._engine, spec)
-            async with self._removing(spec.node_id):  # a former life still has the address
-                container, joined = await self._hold_network(self._engine, spec, address, root)
-        except EngineError as error:
-            raise NodeLost(f"{spec.node_id}: its network could not be made: {error}") from None
+        await asyncio.gather(*(self._images.fetch(name, logins) for name in prefetch))
+        address = await self._address(engine, spec)
+        async with self._removing(spec.node_id):  # a former life still has the address
+            container, joined = await self._hold_network(engine, spec, address, root)
         node = self._nodes[spec.node_id] = _Node(spec, container, joined, root)
         node.lost.add_done_callback(lambda _: lost() if self._nodes.get(spec.node_id) is node else None)
         return joined

@@ -30,8 +30,13 @@ class ImageStore:
         if key not in self._fetching:
             task = asyncio.create_task(self._fetch(*key))
             self._fetching[key] = task
-            task.add_done_callback(lambda _: self._fetching.pop(key, None))
+            task.add_done_callback(lambda done: self._on_fetched(key, done))
         await asyncio.shield(self._fetching[key])
+
+    def _on_fetched(self, key: tuple[str, Login | None], done: asyncio.Task[None]) -> None:
+        self._fetching.pop(key, None)
+        if not done.cancelled():
+            done.exception()  # nobody may ask for it any more
 
     async def _fetch(self, image: str, login: Login | None) -> None:
         try:

@@ -16,7 +16,7 @@ import pytest
 from batchtrain.emulator.machine import docker, failures, hold, leftovers
 from batchtrain.emulator.machine.engine import Engine, EngineError, address, registry_header
 from batchtrain.emulator.machine.image_store import ImageStore, login_for, reference, server_of
-from batchtrain.emulator.machine.types import Login, NodeUnfit
+from batchtrain.emulator.machine.types import Login, NodeLost, NodeSpec, NodeUnfit
 
 # --- where it is ----------------------------------------------------------------------------------------------------
 
@@ -63,6 +63,41 @@ def test_an_engine_that_went_a_moment_ago_is_waited_for(
     monkeypatch.setattr("batchtrain.emulator.machine.engine.find", find)
     monkeypatch.setattr(docker, "RETURN_PAUSE", 0.0)
     assert (asyncio.run(whole())[0] is engine) == found
+
+
+@pytest.mark.parametrize("went", [True, False])
+def test_a_node_that_boots_while_the_engine_goes_waits_for_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, went: bool
+) -> None:
+    """An engine that ends kills its containers first, and so nodes boot again that it has no time for."""
+    spec = NodeSpec("pool", "node", "10.1.0.4", "node", "standard_d2_v3", own_docker=True)
+    joined = docker.Joined("10.1.0.4", "", "")
+    answers: list[Any] = [EngineError(0, "cannot connect"), joined]
+
+    async def whole() -> docker.Joined | None:
+        nodes = docker.ContainerNodes(tmp_path)
+        nodes._engine = cast(Engine, FakeEngine())
+        nodes._watcher = asyncio.ensure_future(asyncio.sleep(0 if went else 60))
+
+        async def join(*_: Any) -> docker.Joined:
+            answer = answers.pop(0)
+            if isinstance(answer, EngineError):
+                raise answer
+            return cast(docker.Joined, answer)
+
+        async def ready() -> bool:
+            return True
+
+        monkeypatch.setattr(nodes, "_join", join)
+        monkeypatch.setattr(nodes, "ready", ready)
+        return await nodes.join(spec, tmp_path, [], lambda: None)
+
+    monkeypatch.setattr(docker, "WENT_SECONDS", 0.01)
+    if went:
+        assert asyncio.run(whole()) == joined
+    else:
+        with pytest.raises(NodeLost, match="cannot connect"):
+            asyncio.run(whole())
 
 
 # --- what its words mean --------------------------------------------------------------------------------------------
