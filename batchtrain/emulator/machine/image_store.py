@@ -13,7 +13,7 @@ from batchtrain.emulator.machine.types import Login, NodeUnfit
 
 logger = logging.getLogger("batchtrain.emulator.machine")
 
-HUB = ("", "docker.io", "index.docker.io", "registry-1.docker.io")
+HUB = ("", "docker.io", "hub.docker.com", "index.docker.io", "registry-1.docker.io")
 
 
 class ImageStore:
@@ -102,9 +102,15 @@ def server_of(image: str) -> str:
 
 def login_for(image: str, logins: Iterable[Login]) -> Login | None:
     """The login for an image's registry, if there is one with a password."""
-    wanted = server_of(image)
-    fitting = (one for one in logins if ("" if one.server in HUB else one.server) == wanted)
+    wanted = server_of(image).lower()
+    fitting = (one for one in logins if _host(one.server) == wanted)
     return next((one for one in fitting if one.username or one.password), None)
+
+
+def _host(server: str) -> str:
+    """A login's registry, empty for Docker Hub; the property is called a URL, and some write one."""
+    host = server.rpartition("://")[2].partition("/")[0].lower()
+    return "" if host in HUB else host
 
 
 def reference(image: str) -> tuple[str, str]:

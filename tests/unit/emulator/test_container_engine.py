@@ -179,6 +179,21 @@ def test_a_login_is_for_its_own_registry_alone() -> None:
     assert login_for("other.example/it", [hub, private]) is None
 
 
+@pytest.mark.parametrize(
+    ("server", "image"),
+    [
+        ("https://index.docker.io/v1/", "me/it:1"),
+        ("https://hub.docker.com", "me/it:1"),
+        ("https://r.example:5000/", "r.example:5000/it"),
+        ("Mine.azurecr.io", "mine.azurecr.io/it"),
+    ],
+)
+def test_a_login_may_name_its_registry_by_a_url(server: str, image: str) -> None:
+    login = Login(server, "me", "a")
+    assert login_for(image, [login]) is login
+    assert login_for("other.example/it", [login]) is None
+
+
 def test_a_login_shows_its_password_to_nobody_but_the_engine() -> None:
     login = Login("r.example", "me", "s3cret")
     assert "s3cret" not in f"{login!r} {login}"
