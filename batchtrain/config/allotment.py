@@ -66,8 +66,12 @@ def gpus(job: Job, task: Task, size: VmSize | None) -> int:
 
 
 def option_names(item: str) -> tuple[str, ...]:
-    """The names in one of `additional_docker_run_options`, where people write several, with or without their values."""
-    return tuple(word.partition("=")[0] for word in item.split())
+    """The names in one of `additional_docker_run_options`, where people write several, with or without their values;
+    `-d` among other letters too, as in `-itd`."""
+    return tuple("-d" if _DETACHED.match(word) else word.partition("=")[0] for word in item.split())
+
+
+_DETACHED = re.compile("-[iPqt]*d")
 
 
 # --- shared memory --------------------------------------------------------------------------------------------------
