@@ -322,7 +322,7 @@ bt_begin() {
 # Runs the launcher (the arguments) to its end. When a rank fails, ends the gang at once, names the rank and returns
 # its code: Intel MPI alone would give 255, and MPICH 5 would never end.
 bt_gang() {
-  local event='' line='' code='' told='' launcher
+  local event='' line='' code='' told='' gone='' launcher
   set -m
   exec 8> >(bt_tap)
   {
@@ -339,7 +339,7 @@ bt_gang() {
   [ "$event" != told ] || told=143
   if [ -n "$code" ]; then
     bt_drain 2
-    [ "$code$line" != 0 ] || return 0
+    [ "$code$line$gone" != 0 ] || return 0
     [ -n "$line" ] || sleep 0.3 # the ranks are still noting how they ended
     exec 7< <(bt_sweep)
   else
@@ -347,24 +347,29 @@ bt_gang() {
     bt_end_launcher "$launcher"
   fi
   bt_find_cause
+  [ -z "$gone" ] || code=$((code > 0 ? code : 1)) # Open MPI 5 ends with 0 then
   [ -n "$line$told" ] || bt_say "$(bt_why_not "$1")" 2>&6
   return "${told:-$code}"
 }
 
 bt_why_not() { # EXECUTABLE, which ended with $code
-  if [ "$code" = 127 ] && ! type -P "$1" >/dev/null; then
+  if [ -n "$gone" ]; then
+    echo "$1 lost a node: its daemon there is gone, with the node or its container; this is a failure, with code $code"
+  elif [ "$code" = 127 ] && ! type -P "$1" >/dev/null; then
     echo "there is no $1 on PATH ($PATH); put it there in pre_execution_command, name it in mpi.executable_path, or install the MPI"
   else
     echo "$1 ended with code $code, and no rank reported a failure"
   fi
 }
 
-# Sets event from fd 9, and code (the launcher's) or line (the first word of a failure) with it; fails when none comes.
+# Sets event from fd 9, and with it code (the launcher's), line (the first word of a failure) or gone (Open MPI has lost a
+# node); fails when none comes.
 bt_next_event() { # SECONDS
   read -r -t "$1" event <&9 || return 1
   case $event in
     ended*) code=${event#ended } ;;
     batchtrain:* | Abort*) line=${line:-$event} ;;
+    ?RTE*) gone=1 ;;
   esac
 }
 
@@ -418,7 +423,7 @@ bt_find_cause() {
   elif [ -n "$first$victim" ]; then
     first=${first:-$victim}
     line=${first#* }
-  elif [ -z "$line" ] && [ "${#lost[@]}" -eq 1 ]; then
+  elif [ -z "$line$gone" ] && [ "${#lost[@]}" -eq 1 ]; then
     line="${lost[0]%)*}) exited with code $code"
   fi
   case $line in
@@ -446,12 +451,13 @@ bt_sweep() {
 bt_tap() {
   trap '' TERM INT
   tee >(
-    LC_ALL=C grep -a -o -m 1 -e "$bt_report" -e 'Abort([0-9]*) on node [0-9]*[ :]' >&9
+    LC_ALL=C grep -a -o -m 1 -e "$bt_report" -e 'Abort([0-9]*) on node [0-9]*[ :]' -e "$bt_gone" >&9
     cat >/dev/null
     echo drained >&9
   ) >&2 6>&- 9>&-
 }
 
+bt_gone='[OP]RTE has lost communication with a remote daemon'
 bt_report='batchtrain: rank .* on node .* (.*) \(exited with code\|was killed by signal\) [0-9]*'
 
 # After the line: what NCCL noted in ranks/ of every node says which network it took. Returns CODE.

@@ -537,6 +537,14 @@ def test_a_launcher_that_must_be_killed_is_not_remarked_on(node: Node) -> None:
     assert (ran.code, ran.stderr) == (9, f"{line}\n")
 
 
+@pytest.mark.parametrize("code", [0, 205])
+def test_a_node_that_open_mpi_has_lost_is_a_failure_though_its_launcher_ends_well(code: int, node: Node) -> None:
+    node.program("mpirun", "echo PRTE has lost communication with a remote daemon. >&2; exit $MPI_CODE")
+    ran = node.run(launch("openmpi"), {"MPI_CODE": str(code)})
+    assert ran.code == (code or 1)
+    assert ran.stderr.splitlines()[-1].startswith("batchtrain: mpirun lost a node: its daemon there is gone")
+
+
 def test_stdin_reaches_the_launcher(node: Node) -> None:
     node.program("mpirun", "cat")
     assert node.run(launch(command="x <<<hello")).stdout == "hello\n"
