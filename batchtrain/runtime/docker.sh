@@ -261,8 +261,9 @@ case ${BATCHTRAIN_EMULATED_NODE-} in /*) here=$BATCHTRAIN_EMULATED_NODE${here#"$
 sudo= socket=${DOCKER_HOST:-unix:///var/run/docker.sock}
 [ "$(id -u)" = 0 ] || [ -w "${socket#unix://}" ] || sudo="sudo -n"
 [ ! -e "$here" ] || $sudo touch "$here/adopted"
+id=$(cat "$here/id" 2>/dev/null) # the next try may be there when this ends
 cat >/dev/null
-[ ! -r "$here/id" ] || $sudo docker rm --force --volumes "$(cat "$here/id")" >/dev/null 2>&1
+[ -z "$id" ] || $sudo docker rm --force --volumes "$id" >/dev/null 2>&1
 exit 0'
   rm -f "$bt_here/hold"
   mkfifo "$bt_here/hold"

@@ -223,6 +223,25 @@ def test_a_primary_that_is_ended_takes_the_containers_of_all_nodes_with_it(
     assert nodes.none_left_soon()
 
 
+def test_a_session_of_a_lost_primary_that_ends_late_spares_the_next_trys_container(nodes: Pool, image: str) -> None:
+    body = gang(image, "bash -c 'touch \"$AZ_BATCH_TASK_DIR/began\"; sleep 5'")
+    nodes.coordinate(body, settings(body))
+    process = nodes.start(0, body["commandLine"], settings(body))
+    wait_until(nodes, "began", process)
+    place = nodes.nodes[0].root / plain_docker.TASK
+    held = os.open(place / ".batchtrain-docker/hold", os.O_WRONLY)  # as where a node is cut off: its sshd waits
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    (place / "began").unlink()
+    nodes.coordinate(body, settings(body))
+    again = nodes.start(0, body["commandLine"], settings(body))
+    wait_until(nodes, "began", again)
+    os.close(held)
+    done = plain_docker.ended(again)
+    (place / "began").unlink()
+    assert done.code == 0, done
+
+
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
 def test_a_coordination_command_that_is_ended_takes_its_container_with_it(
     nodes: Pool, image: str, how: signal.Signals
