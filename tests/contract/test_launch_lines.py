@@ -105,7 +105,11 @@ class Node:
         )
 
     def _here(self, text: str) -> str:
-        return text.replace("/sys/class", f"{self.sys}/class").replace("/dev/infin", f"{self.dev}/infin")
+        return (
+            text.replace("/sys/class", f"{self.sys}/class")
+            .replace("/dev/infin", f"{self.dev}/infin")
+            .replace("/dev/kfd", f"{self.dev}/kfd")
+        )
 
     def _recorded(self, name: str) -> list[str] | None:
         path = self.record / name
@@ -407,6 +411,18 @@ def test_the_command_runs_once_after_pre_execution(node: Node) -> None:
     ran = node.run(made)
     assert (node.record / "times").read_text() == "x\n"
     assert "-ppn 3" in " ".join(ran.argv or [])
+
+
+def test_auto_counts_the_gpus_of_amd_as_well(node: Node) -> None:
+    (node.bin / "nvidia-smi").unlink()
+    for number, gpu in enumerate((0, 0, 51110, 9021)):  # the processors are nodes there, too
+        place = node.sys / f"class/kfd/kfd/topology/nodes/{number}"
+        place.mkdir(parents=True)
+        (place / "gpu_id").write_text(f"{gpu}\n")
+    text = launch(processes_per_node="auto", shape=Shape(2, gpus=8, gpu_vendor="amd"))
+    assert "-ppn 1" in " ".join(node.run(text).argv or [])  # a container that is to have none lacks the device
+    (node.dev / "kfd").touch()
+    assert "-ppn 2" in " ".join(node.run(text).argv or [])
 
 
 # --- hosts ------------------------------------------------------------------------------------------------------
