@@ -127,13 +127,16 @@ def check(names: tuple[str, ...], purpose: str, layers: bool, no_pull: bool, arc
     found = engine.find()
     pulls = not no_pull and any(found.image(name) is None for name in names)
     given = mirroring.logins(_registries() if pulls else {}, {}, "")
-    rows = []
-    with mirroring.signed_in(found, given) as known:
-        for name in names:
-            looked = examine.look(known, name, architecture=architecture, deep=layers, fetch=not no_pull)
-            judged = contract.checks(looked, purpose=purpose, architecture=architecture)
-            rows += [CheckRow(name, *one) for one in judged]
-    show_rows(rows)
+    rows: list[CheckRow] = []
+    try:
+        with mirroring.signed_in(found, given) as known:
+            for name in names:
+                looked = examine.look(known, name, architecture=architecture, deep=layers, fetch=not no_pull)
+                judged = contract.checks(looked, purpose=purpose, architecture=architecture)
+                rows += [CheckRow(name, *one) for one in judged]
+    finally:
+        if rows:
+            show_rows(rows)
     return PlanError.exit_code if any(row.result == contract.FAIL for row in rows) else 0
 
 

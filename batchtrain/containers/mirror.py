@@ -136,8 +136,8 @@ def mirror(engine: Engine, image: str, copy: str, architecture: str, say: Callab
         say(f"pulling {image}")
         engine.fetch(image, architecture)
     kept = engine.image(copy) is not None
-    _must(engine, "tag", image, copy)
     try:
+        _must(engine, "tag", image, copy)
         say(f"pushing {copy}")
         _must(engine, "push", "--quiet", copy)
         return Mirrored(image, copy, _pinned(engine, copy))

@@ -30,7 +30,8 @@ class Settings(NamedTuple):
 
 # MANPATH: mpivars.sh of that time failed without one.
 _MANPATH = "MANPATH=/usr/share/man:/usr/local/man"
-_PARTITION = '${bt_pkey:+"UCX_IB_PKEY=$bt_pkey"}'
+_UCX = ('"UCX_NET_DEVICES=$bt_ports"', '${bt_pkey:+"UCX_IB_PKEY=$bt_pkey"}')
+"""UCX would try the card of the accelerated Ethernet as well (Azure: known issues with HPC)."""
 _TCP = Settings(options=("--mca btl_tcp_if_include eth0",))
 _DAPL = Settings(
     environment=(
@@ -48,16 +49,20 @@ _DAPL = Settings(
 TABLE: dict[tuple[str, Fabric], Settings] = {
     # I_MPI_FALLBACK went in 2019, before the provider mlx came, which fails by itself where it cannot be; a newer Intel
     # MPI warns of it on every start.
-    ("intelmpi", Fabric.SR_IOV): Settings(environment=("I_MPI_FABRICS=shm:ofi", "FI_PROVIDER=mlx"), device=True),
+    ("intelmpi", Fabric.SR_IOV): Settings(
+        environment=("I_MPI_FABRICS=shm:ofi", "FI_PROVIDER=mlx", *_UCX),  # mlx is libfabric's way to UCX
+        device=True,
+        port=True,
+    ),
     ("intelmpi-ofa", Fabric.SR_IOV): Settings(
         environment=("I_MPI_FALLBACK=0", _MANPATH, "I_MPI_FABRICS=shm:ofa", "FI_PROVIDER=mlx"),
         device=True,
         removed="OFA",
     ),
-    ("mpich", Fabric.SR_IOV): Settings(environment=(_PARTITION,), device=True, port=True),
-    ("mvapich", Fabric.SR_IOV): Settings(environment=(_PARTITION,), device=True, port=True),
+    ("mpich", Fabric.SR_IOV): Settings(environment=_UCX, device=True, port=True),
+    ("mvapich", Fabric.SR_IOV): Settings(environment=_UCX, device=True, port=True),
     ("openmpi", Fabric.SR_IOV): Settings(
-        environment=('"UCX_NET_DEVICES=$bt_ports"', _PARTITION),
+        environment=_UCX,
         options=("--mca pml ucx", "--mca btl ^vader,tcp,openib"),
         device=True,
         port=True,

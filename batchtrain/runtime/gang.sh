@@ -474,7 +474,7 @@ bt_judge_nccl() { # CODE
     # shellcheck disable=SC2016 # for the other node's shell
     printf -v text 'here=%q; case ${BATCHTRAIN_EMULATED_NODE-} in /*) here=$BATCHTRAIN_EMULATED_NODE${here#%q} ;; esac
       . "$here/environment"; cd "$here/ranks" && echo "node ${AZ_BATCH_NODE_ID:-$(uname -n)} (%s)"
-      grep -aHE "NET/|network|NET plugin|libibverbs|GPU Direct|Init COMPLETE|NCCL WARN" nccl.*' "$bt_home" "$root" "$host"
+      grep -aHm 5000 -E "NET/|network|NET plugin|libibverbs|GPU Direct|Init COMPLETE|NCCL WARN" nccl.*' "$bt_home" "$root" "$host"
     if [ "$host" = "${hosts[0]}" ]; then
       bash -c "$text"
     else

@@ -41,7 +41,7 @@ check_gpus() {
   if [ "$seen" -lt "${want[gpus]}" ]; then
     fault "$how shows $seen of the ${want[gpus]} GPUs of ${want[size]}${last:+ ($last)}: reboot the node, take an image" \
       "with the driver, or set gpus: disable"
-  elif [ "$code" -ne 0 ]; then
+  elif [ "$code" -ne 0 ] && [ "$code" -ne 14 ]; then # 14: a GPU's infoROM is corrupted, which no program reads
     fault "the driver does not answer (nvidia-smi -L ended with code $code${last:+: $last}): reboot the node"
   fi
 }

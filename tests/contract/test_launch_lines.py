@@ -146,12 +146,13 @@ DAPL = {
     "I_MPI_DAPL_TRANSLATION_CACHE": "0",
     "MANPATH": "/usr/share/man:/usr/local/man",
 }
+UCX = {"UCX_IB_PKEY": "0x0123", "UCX_NET_DEVICES": "mlx5_ib0:1"}
 ENVIRONMENT: dict[tuple[str, Fabric], dict[str, str]] = {
-    ("intelmpi", Fabric.SR_IOV): {"I_MPI_FABRICS": "shm:ofi", "FI_PROVIDER": "mlx"},
+    ("intelmpi", Fabric.SR_IOV): {"I_MPI_FABRICS": "shm:ofi", "FI_PROVIDER": "mlx", **UCX},
     ("intelmpi-ofa", Fabric.SR_IOV): {"I_MPI_FALLBACK": "0", "I_MPI_FABRICS": "shm:ofa"},
-    ("mpich", Fabric.SR_IOV): {"UCX_IB_PKEY": "0x0123"},
-    ("mvapich", Fabric.SR_IOV): {"UCX_IB_PKEY": "0x0123"},
-    ("openmpi", Fabric.SR_IOV): {"UCX_IB_PKEY": "0x0123", "UCX_NET_DEVICES": "mlx5_ib0:1"},
+    ("mpich", Fabric.SR_IOV): UCX,
+    ("mvapich", Fabric.SR_IOV): UCX,
+    ("openmpi", Fabric.SR_IOV): UCX,
     ("intelmpi", Fabric.NETWORK_DIRECT): DAPL,
     ("intelmpi-ofa", Fabric.NETWORK_DIRECT): DAPL,
 }
@@ -256,13 +257,13 @@ def test_no_active_port_stops_with_the_reason(node: Node) -> None:
 
 
 def test_a_fabric_variable_that_is_set_keeps_its_value(node: Node) -> None:
-    node.infiniband()
+    node.infiniband(("mlx5_ib0", "InfiniBand", "4: ACTIVE", "0xffff"))
     ran = node.run(launch("intelmpi", shape=Shape(2, Fabric.SR_IOV)), {"FI_PROVIDER": "verbs"})
     assert (ran.environment["FI_PROVIDER"], ran.environment["I_MPI_FABRICS"]) == ("verbs", "shm:ofi")
 
 
 def test_pre_execution_overrides_the_fabric(node: Node) -> None:
-    node.infiniband()
+    node.infiniband(("mlx5_ib0", "InfiniBand", "4: ACTIVE", "0xffff"))
     made = launch("intelmpi", shape=Shape(2, Fabric.SR_IOV), pre_execution_command="export FI_PROVIDER=verbs")
     assert node.run(made).environment["FI_PROVIDER"] == "verbs"
 

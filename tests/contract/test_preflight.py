@@ -154,6 +154,13 @@ def test_all_faults_of_a_node_are_told_at_once(node: Node) -> None:
     assert len(node.look("now=5", "hosts=127.0.0.8,10.0.0.5", "port=9")) == 7
 
 
+def test_a_damaged_label_of_a_gpu_stops_nobody(node: Node) -> None:
+    node.program(
+        "nvidia-smi", SMI.format("0 1 2 3") + "; echo WARNING: infoROM is corrupted at gpu 0001:00:00.0; exit 14"
+    )
+    assert node.look() == []
+
+
 def test_a_healthy_node_says_nothing_and_is_quick(node: Node) -> None:
     with ExitStack() as open_:
         at = open_.enter_context(socket.create_server(("127.0.0.8", 0)))

@@ -140,6 +140,11 @@ def test_an_image_is_pulled_to_be_checked_by_a_sign_in_of_credentials_yaml(
     assert {row["check"] for row in json.loads(done.stdout)} >= {"architecture", "shell"}
 
 
+def test_what_was_seen_of_one_image_is_shown_though_the_next_is_nowhere(batchtrain: Shell, tiny: str) -> None:
+    done = batchtrain("images", "check", "--no-pull", tiny, "batchtrain-test/nobody:1", "-o", "json", code=3)
+    assert {row["image"] for row in json.loads(done.stdout)} == {tiny}
+
+
 # --- build ----------------------------------------------------------------------------------------------------------
 
 

@@ -3,7 +3,8 @@ source "$AZ_BATCH_TASK_SHARED_DIR/.batchtrain/gang.sh" || exit 1
 
 # Fabric: InfiniBand (SR-IOV); variables that are set already keep their value:
 if [ -e /dev/infiniband ]; then
-  bt_default I_MPI_FABRICS=shm:ofi FI_PROVIDER=mlx
+  bt_find_ports
+  bt_default I_MPI_FABRICS=shm:ofi FI_PROVIDER=mlx "UCX_NET_DEVICES=$bt_ports" ${bt_pkey:+"UCX_IB_PKEY=$bt_pkey"}
 elif bt_emulated; then
   bt_say 'this node is emulated and has no InfiniBand (SR-IOV): the ranks talk over tcp'
 else
