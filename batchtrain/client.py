@@ -40,7 +40,7 @@ NEXT_COMMANDS = (
 MEANINGS = {
     126: "a command could not be executed",
     127: "a command was not found",
-    137: "killed, as the kernel does where memory runs out",
+    137: "as by the kernel where memory runs out",
 }
 """What shells mean by an exit code, for where nothing else says it."""
 

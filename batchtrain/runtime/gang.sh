@@ -356,7 +356,7 @@ bt_why_not() { # EXECUTABLE, which ended with $code
   if [ -n "$gone" ]; then
     echo "$1 lost a node: its daemon there is gone, with the node or its container; this is a failure, with code $code"
   elif [ "$code" = 127 ] && ! type -P "$1" >/dev/null; then
-    echo "there is no $1 on PATH ($PATH); put it there in pre_execution_command, name it in mpi.executable_path, or install the MPI"
+    echo "there is no $1 on PATH (${PATH//"$bt_home/bin:"/}); put it there in pre_execution_command, name it in mpi.executable_path, or install the MPI"
   else
     echo "$1 ended with code $code, and no rank reported a failure"
   fi
