@@ -503,7 +503,7 @@ RULES = (
     Rule("plain-docker", ERROR, (*CREDENTIALS, *POOL, *JOBS),
          "Where the nodes' own Docker Engine runs containers, nothing is asked for that Batch alone can do.", "ADR 13",
          _plain_docker),
-    Rule("gang-network", ERROR, JOBS, "The containers of a gang have the network of their nodes.",
+    Rule("gang-network", WARNING, JOBS, "The containers of a gang have the network of their nodes.",
          "Azure Batch: Use multi-instance tasks (AZ_BATCH_HOST_LIST)", _gang_network),
     Rule("gang-user", ERROR, JOBS, "The containers of a gang are root's, as their sshd needs.",
          "docker/README.md; sshd(8)", _gang_user),
