@@ -63,6 +63,12 @@ _RULES = (
         "`--network` in `additional_docker_run_options`",
     ),
     ImplicitRule(
+        "docker-root",
+        "A gang's container is root's, whomever the image names.",
+        "docker/README.md (sshd on port 23); a native pool's containers run as `user_identity` says",
+        "`--user` in `additional_docker_run_options`, or `specific_user`, with a `coordination_command` of your own",
+    ),
+    ImplicitRule(
         "docker-waits",
         "A gang's container waits from the coordination command to the primary's end; commands are executed in it.",
         "Batch Shipyard: a detached container and docker exec; ADR 13",

@@ -32,7 +32,7 @@ def container_of(frame: Frame, task: Task, shape: Shape) -> tuple[Container, tup
     _refuse_reserved(task)
     settings, decided = container.settings(frame, task, shape)
     gang = task.multi_instance is not None
-    added = (*_network(task), *_mounts(settings), *_gpus(frame, task))
+    added = (*_network(task), *_root(task), *_mounts(settings), *_gpus(frame, task))
     made = Container(
         image=settings.image_name,
         copy=preparation.copy_of(frame.recipe, settings.image_name),
@@ -89,6 +89,14 @@ def _network(task: Task) -> tuple[tuple[str, Implicit], ...]:
         return ()
     because = "the ranks are reached at the addresses of their nodes"
     return (("--network host", Implicit("docker run", "--network host", because, "docker-network")),)
+
+
+def _root(task: Task) -> tuple[tuple[str, Implicit], ...]:
+    """Said before a person's own options, of which the engine takes the last."""
+    if task.multi_instance is None:
+        return ()
+    because = "the container's sshd needs root, and the image may name another user"
+    return (("--user 0", Implicit("docker run", "--user 0", because, "docker-root")),)
 
 
 def _mounts(settings: wire.ContainerSettings) -> tuple[tuple[str, Implicit], ...]:

@@ -203,8 +203,13 @@ bt_coordinate() { # SCRIPT OPTION... of docker exec
   shift
   bt_docker exec "${bt_environment[@]}" "$@" "$bt_name" /bin/bash "$script"
   code=$?
-  [ "$code" -ne 0 ] || { : >"$bt_here/coordinated" && exit 0; }
-  bt_explain "$code"
+  case $code in
+    0) : >"$bt_here/coordinated" && exit 0 ;;
+    126 | 127)
+      bt_docker exec "$bt_name" /bin/bash -c : >/dev/null 2>&1 ||
+        bt_say "no /bin/bash runs in this image, and the texts of a multi-instance task are bash's; install it" ;;
+    *) bt_explain "$code" ;;
+  esac
   bt_remove "$bt_name"
   exit "$code"
 }
@@ -224,7 +229,7 @@ bt_enter_gang() { # SCRIPT OPTION... of docker exec
     'echo $$ >"$1/pid"; exec /bin/bash "$2"' - "$bt_here" "$script" </dev/null 8>&- 9>&- &
   client=$!
   bt_attend "$client"
-  [ "$bt_code" = 125 ] || bt_explain "$bt_code" # no code of docker exec
+  case $bt_code in 125 | 126 | 127) ;; *) bt_explain "$bt_code" ;; esac # those are the launch's own, which has said why
   bt_remove "$bt_name"
   bt_let_others_go
   exit "$bt_code"

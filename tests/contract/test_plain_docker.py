@@ -5,6 +5,7 @@ Needs a Docker Engine, and root (nodes have mounts of their own). See `tests/con
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 import signal
@@ -180,6 +181,32 @@ def test_a_gang_trains_over_sshd_between_the_nodes_containers_and_leaves_none(no
     done = nodes.task(gang(image, RANKS))
     assert done.code == 0, done
     assert sorted(done.stdout.splitlines()) == [f"{rank} 4 4" for rank in range(4)]
+    assert nodes.left() == []
+
+
+@contextlib.contextmanager
+def made(image: str, line: str) -> Iterator[str]:
+    """An image with one more line, for as long as it is needed."""
+    name = containers.name_of("changed")
+    containers.docker("build", "--quiet", "--network=none", f"--tag={name}", "-", input=f"FROM {image}\n{line}\n")
+    try:
+        yield name
+    finally:
+        containers.docker("rmi", "--force", name)
+
+
+def test_a_gangs_container_is_roots_whomever_its_image_names(nodes: Pool, image: str) -> None:
+    with made(image, "USER 1000") as name:
+        done = nodes.task(gang(name, RANKS))
+    assert done.code == 0, done
+
+
+def test_an_image_without_bash_is_said_to_be_one(nodes: Pool, image: str) -> None:
+    with (
+        made(image, "RUN rm /bin/bash") as name,
+        pytest.raises(AssertionError, match="no /bin/bash runs in this image"),
+    ):
+        nodes.task(gang(name, RANKS))
     assert nodes.left() == []
 
 

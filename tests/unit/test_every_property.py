@@ -988,6 +988,7 @@ DECIDED: dict[str, dict[str, Any]] = {
     "docker-mounts": OWN_DOCKER,
     "docker-gpus": {**OWN_DOCKER, **GPU},
     "docker-network": {**OWN_DOCKER, f"{TASK}.multi_instance": {"num_instances": 2}},
+    "docker-root": {**OWN_DOCKER, f"{TASK}.multi_instance": {"num_instances": 2}},
     "docker-waits": {**OWN_DOCKER, f"{TASK}.multi_instance": {"num_instances": 2}},
     "own-preparation-waits": {
         f"{POOL}.block_until_all_global_resources_loaded": False,

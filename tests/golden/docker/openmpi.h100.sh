@@ -6,6 +6,7 @@ bt_take_environment
 # This node's container, in which the ranks run; it stays until the primary is done:
 bt_start_gang a/b:1 \
   --network host \
+  --user 0 \
   -v "$AZ_BATCH_NODE_ROOT_DIR:$AZ_BATCH_NODE_ROOT_DIR" \
   --gpus=all \
   --shm-size=64g -v /home/_azbatch/.ssh:/home/_azbatch/.ssh:ro --ulimit memlock=-1:-1 --device=/dev/infiniband -v /opt/microsoft:/opt/microsoft:ro
@@ -25,6 +26,7 @@ bt_enter_gang "$AZ_BATCH_TASK_SHARED_DIR/.batchtrain/inside-launch.sh" --workdir
 #explain# docker run -e NAME for each variable of the task: the container has the task's environment; values stand on no command line, and may have several lines (docker-environment)
 #explain# docker run --detach --entrypoint /bin/sh: a gang's container waits, and sshd and the launch are executed in it (docker-waits)
 #explain# docker run --network host: the ranks are reached at the addresses of their nodes (docker-network)
+#explain# docker run --user 0: the container's sshd needs root, and the image may name another user (docker-root)
 #explain# docker run -v "$AZ_BATCH_NODE_ROOT_DIR:$AZ_BATCH_NODE_ROOT_DIR": the container sees the node's directories at the same paths, as one of Batch's own does (docker-mounts)
 #explain# docker run --gpus=all: Standard_ND96isr_H100_v5 has 8 H100, which the engine adds only where it is asked to (docker-gpus)
 #explain# --shm-size 64g: 8 of Standard_ND96isr_H100_v5's GPUs, whose processes share memory (NCCL, data loaders) (shm-size)
