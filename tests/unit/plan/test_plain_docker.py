@@ -177,8 +177,9 @@ def test_a_jobs_own_tasks_in_containers_are_refused(part: str) -> None:
 def test_each_flag_is_explained_by_a_rule_that_there_is() -> None:
     made = jobs.plan(task={"docker_image": "a/b:1", "multi_instance": GANGS["openmpi"]}, pool={**POOL, **jobs.H100})
     rules = {item.rule for item in made.implicit}
-    assert {"docker-name", "docker-environment", "docker-mounts", "docker-gpus", "docker-network", "docker-root",
-            "docker-waits", "infiniband-container", "shm-size", "pool-key", "working-directory"} <= rules <= set(RULES)  # fmt: skip
+    wanted = {"docker-name", "docker-environment", "docker-mounts", "docker-gpus", "docker-network", "docker-root",
+              "docker-waits", "infiniband-container", "shm-size", "pool-key", "working-directory"}  # fmt: skip
+    assert wanted <= rules <= set(RULES)
 
 
 # --- a second registry ----------------------------------------------------------------------------------------------
