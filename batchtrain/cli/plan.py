@@ -53,13 +53,13 @@ def explain(path: str | None, directory: str | None) -> None:
     """Say why the plan is as it is: what was decided that nobody wrote, and what a property becomes.
 
     PATH is a property or a block (job_specifications[0].tasks[0], vm_size), or the name of a decision (infiniband);
-    without one every decision is told.
+    without one every decision is told. The directory may come first, as in the other commands.
     """
     from batchtrain.config import origin
     from batchtrain.plan import explain as explaining
 
-    if path is not None and directory is None and Path(path).is_dir():
-        path, directory = None, path
+    if path is not None and Path(path).is_dir() and (directory is None or not Path(directory).is_dir()):
+        path, directory = directory, path
     found = _examined(directory)
     whole = _planned(found.recipe)
     view = origin.view(found, environment=from_environment(settings().values))

@@ -50,6 +50,13 @@ def test_explain_takes_a_directory_alone(small: Shell, tmp_path: Path) -> None:
     assert "user_identity" in small("config", "explain", str(tmp_path)).stdout
 
 
+def test_explain_takes_the_directory_first_as_the_other_commands_do(small: Shell, tmp_path: Path) -> None:
+    orders = (str(tmp_path), "user_identity"), ("user_identity", str(tmp_path))
+    first, last = (small("config", "explain", *order).stdout for order in orders)
+    assert first == last
+    assert "user_identity = " in first
+
+
 def test_explain_gives_the_nearest_name(small: Shell) -> None:
     said = small("config", "explain", "vm_siez", code=2).stderr
     assert "nothing in this plan is called `vm_siez`. Did you mean `vm_size`?" in said
