@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 from batchtrain.emulator.machine import engine as engines
 from batchtrain.emulator.machine import failures, handover, hold, network, run_options
-from batchtrain.emulator.machine.contained import Here, fits_a_line, on_machine
+from batchtrain.emulator.machine.contained import Here, fits_a_line, has_device, on_machine
 from batchtrain.emulator.machine.docker_door import MACHINES, DockerDoor
 from batchtrain.emulator.machine.docker_view import View
 from batchtrain.emulator.machine.engine import Engine, EngineError
@@ -263,6 +263,7 @@ class ContainerNodes:
             links_lead_to=str(mounted) if mounted.is_dir() else "",
             fsmounts=f"{up.root_inside}/fsmounts",
             gpus=bool(gpus),
+            has_device=has_device,
         )
         node.door = DockerDoor(self._engine, view, socket)
         await node.door.open()

@@ -13,6 +13,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, quote, unquote, urlencode
 
+from batchtrain.emulator.machine.run_options import INFINIBAND, MEMLOCK
+
 Document = dict[str, Any]
 
 OWNED = ("containers", "networks", "volumes")
@@ -97,6 +99,8 @@ class View(NamedTuple):
     """Where the node sees those."""
     gpus: bool = False
     """The engine can give containers GPUs."""
+    has_device: Callable[[str], bool] = lambda path: True
+    """Whether this machine has a device."""
 
 
 class Unknown(Exception):
@@ -280,9 +284,16 @@ def _created(document: Document, name: str, view: View, known: Known) -> Documen
         **({"Links": _links(host["Links"], view, known)} if host.get("Links") else {}),
         **{mode: _mode(host[mode], view, known) for mode in ("PidMode", "IpcMode") if host.get(mode)},
         **({"UTSMode": ""} if host.get("UTSMode") == "host" else {}),
+        "Devices": [one for one in host.get("Devices") or () if view.has_device(one.get("PathOnHost", ""))],
+        **({} if view.has_device(INFINIBAND) else {"Ulimits": _without_memlock(host)}),
         **({} if view.gpus else {"DeviceRequests": [one for one in host.get("DeviceRequests") or () if not _gpu(one)]}),
     }
     return _joined({**document, "HostConfig": fitted}, name, view, known)
+
+
+def _without_memlock(host: Document) -> list[Document]:
+    """As of a native pool's run options: it is for InfiniBand, and an engine without privileges fails to give it."""
+    return [one for one in host.get("Ulimits") or () if one.get("Name") != MEMLOCK]
 
 
 def _joined(document: Document, name: str, view: View, known: Known) -> Document:

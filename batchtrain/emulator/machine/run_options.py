@@ -33,6 +33,7 @@ OF_THE_NODE = {
     "--cidfile": "it would be written on the machine, not on the node",
 }  # fmt: skip
 """Options that are left out, and why."""
+INFINIBAND, MEMLOCK = "/dev/infiniband", "memlock"
 TAKEN = {"--rm": "the service removes the container itself"}
 
 
@@ -75,7 +76,7 @@ def fit(text: str, node: Node) -> Fitted:
             entrypoint = value or ""
         elif name in TAKEN:
             continue
-        elif why := OF_THE_NODE.get(name) or _no_device(name, value, node):
+        elif why := OF_THE_NODE.get(name) or _no_device(name, value, node) or _no_infiniband(name, value, node):
             left_out.append((name if value is None else f"{name}={value}", why))
         elif name == "--help":
             raise Refused("containerRunOptions: --help makes no container")
@@ -130,6 +131,12 @@ def _next(name: str, words: list[str]) -> str:
 def _no_device(name: str, value: str | None, node: Node) -> str:
     device = (value or "").partition(":")[0]
     return "" if name != "--device" or node.has_device(device) else "this machine has no such device"
+
+
+def _no_infiniband(name: str, value: str | None, node: Node) -> str:
+    """Locked memory without limit is for InfiniBand, and an engine without privileges fails to give it."""
+    wanted = name == "--ulimit" and (value or "").startswith(f"{MEMLOCK}=")
+    return "this machine has no InfiniBand, which needs it" if wanted and not node.has_device(INFINIBAND) else ""
 
 
 def _on_machine(name: str, value: str, node: Node) -> str:

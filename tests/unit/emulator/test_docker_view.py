@@ -203,6 +203,18 @@ def test_a_named_volume_is_the_nodes_and_an_anonymous_one_stays() -> None:
     assert volumes(made) == ("n1-cache",)
 
 
+def test_infiniband_is_left_out_where_the_machine_has_none() -> None:
+    asked = {
+        "Devices": [{"PathOnHost": "/dev/infiniband"}, {"PathOnHost": "/dev/fuse"}],
+        "Ulimits": [{"Name": "memlock", "Soft": -1, "Hard": -1}, {"Name": "nofile", "Soft": 9, "Hard": 9}],
+    }
+    here = VIEW._replace(has_device=lambda path: path == "/dev/fuse")
+    made = body(parse("POST", "/containers/create"), {"HostConfig": asked}, here, KNOWN)["HostConfig"]
+    assert (made["Devices"], made["Ulimits"]) == (asked["Devices"][1:], asked["Ulimits"][1:])
+    everywhere = host(**asked)
+    assert (everywhere["Devices"], everywhere["Ulimits"]) == (asked["Devices"], asked["Ulimits"])
+
+
 def test_gpus_are_left_out_where_the_engine_has_none_to_give() -> None:
     gpus = {"Driver": "", "Count": -1, "Capabilities": [["gpu"]]}
     assert host(DeviceRequests=[gpus])["DeviceRequests"] == []

@@ -68,6 +68,13 @@ def test_a_device_of_this_machine_stays() -> None:
     assert arguments("--device=/dev/null:/dev/zero:r") == ("--device=/dev/null:/dev/zero:r",)
 
 
+def test_locked_memory_is_for_infiniband_and_left_out_where_there_is_none() -> None:
+    text = "--ulimit memlock=-1:-1 --ulimit nofile=9"
+    assert arguments(text) == ("--ulimit=nofile=9",)
+    with_it = NODE._replace(has_device=lambda path: path == "/dev/infiniband")
+    assert fit(text, with_it).arguments[1:] == ("--ulimit=memlock=-1:-1", "--ulimit=nofile=9")
+
+
 def test_removing_the_container_is_the_services_own_matter() -> None:
     assert fit("--rm", NODE) == Fitted(("--network=container:n0de",))
 
