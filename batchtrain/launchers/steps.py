@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from batchtrain import runtime
 from batchtrain.launchers import shell
 from batchtrain.launchers.types import File, Implicit, Shape
@@ -37,7 +39,7 @@ def coordination(shape: Shape, command: str | None) -> str:
 
 def port_of(shape: Shape, command: str | None) -> str:
     """Where a node's ssh server is; empty in a container with a coordination command of the person's own."""
-    return "22" if not shape.container else "" if command else SSHD_PORT
+    return "22" if not shape.container else SSHD_PORT if _own_sshd(shape, command) else ""
 
 
 def use_ssh(shape: Shape, command: str | None) -> str:
@@ -53,16 +55,19 @@ def implicit_sshd(shape: Shape, command: str | None) -> tuple[Implicit, ...]:
     return (Implicit("coordination_command", f"/usr/sbin/sshd -p {SSHD_PORT}", because, "container-sshd"),)
 
 
+_SSHD = re.compile(r"/usr/sbin/sshd(?: -[De])*(?: -p 23)(?: -[De])*(?: &)?")
+
+
 def _own_sshd(shape: Shape, command: str | None) -> bool:
-    return shape.container and not command
+    """Also where a person says the default, as Batch Shipyard's recipes do: its images had keys baked in, which these
+    need not, and `-D`, which kept its containers alive, would never come back."""
+    return shape.container and (not command or _SSHD.fullmatch(" ".join(command.split())) is not None)
 
 
 def _last_step(shape: Shape, command: str | None) -> str:
-    if command:
-        return shell.block("coordination_command:", shell.verbatim(command))
-    if shape.container:
+    if _own_sshd(shape, command):
         return shell.block("The ranks are started through the container's own ssh server:", "bt_start_sshd")
-    return ""
+    return shell.block("coordination_command:", shell.verbatim(command)) if command else ""
 
 
 def pre_execution(command: str | None) -> str:

@@ -100,6 +100,14 @@ def test_only_open_mpi_in_a_container_is_allowed_to_run_as_root() -> None:
     assert "--allow-run-as-root" not in launch("mpich", shape=Shape(2, container=True)).application
 
 
+@pytest.mark.parametrize(
+    "said", ["/usr/sbin/sshd -p 23", " /usr/sbin/sshd  -p 23\n", "/usr/sbin/sshd -D -p 23", "/usr/sbin/sshd -p 23 &"]
+)
+def test_batch_shipyards_own_line_is_the_default(said: str) -> None:
+    shape = Shape(2, container=True)
+    assert launch(shape=shape, coordination_command=said) == launch(shape=shape)
+
+
 def test_a_container_gets_an_sshd_on_port_23_unless_it_brings_a_command() -> None:
     shape = Shape(2, container=True)
     assert "bt_start_sshd" in launch(shape=shape).coordination
