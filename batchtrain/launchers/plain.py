@@ -13,11 +13,16 @@ def launch(
     pre_execution_command: str | None = None,
     coordination_command: str | None = None,
 ) -> Launch:
-    """The command once, on the only node or on the primary, its text as it was written."""
+    """The command once, on the only node or on the primary, its text as it was written.
+
+    Between containers whose sshd is ours, a launcher in it (`mpirun`) finds an ssh that takes their port and key.
+    """
+    by_ssh = shape.instances > 1 and steps.starts_sshd(shape, coordination_command)
     return Launch(
         coordination=steps.coordination(shape, coordination_command),
-        application=_application(command, pre_execution_command),
-        files=(steps.GANG,),
+        application=_application(command, pre_execution_command, _SSH if by_ssh else ""),
+        files=(steps.GANG, steps.SSH) if by_ssh else (steps.GANG,),
+        implicit=(*steps.implicit_sshd(shape, coordination_command), *((steps.OWN_SSH,) if by_ssh else ())),
     )
 
 
@@ -26,9 +31,16 @@ def alone(command: str) -> Launch:
     return Launch(coordination="", application=_application(command, None))
 
 
-def _application(command: str, pre_execution_command: str | None) -> str:
+_SSH = shell.block(
+    "For a launcher of the command's own, where the image has an ssh:",
+    f"! type -P ssh >/dev/null || bt_use_ssh {steps.SSHD_PORT}",
+)
+
+
+def _application(command: str, pre_execution_command: str | None, ssh: str = "") -> str:
     return shell.script(
-        steps.SOURCE if pre_execution_command else "",
+        steps.SOURCE if pre_execution_command or ssh else "",
         steps.pre_execution(pre_execution_command),
+        ssh,
         shell.block("The command:", shell.verbatim(command)),
     )

@@ -39,17 +39,17 @@ def coordination(shape: Shape, command: str | None) -> str:
 
 def port_of(shape: Shape, command: str | None) -> str:
     """Where a node's ssh server is; empty in a container with a coordination command of the person's own."""
-    return "22" if not shape.container else SSHD_PORT if _own_sshd(shape, command) else ""
+    return "22" if not shape.container else SSHD_PORT if starts_sshd(shape, command) else ""
 
 
 def use_ssh(shape: Shape, command: str | None) -> str:
     """The line after which ssh reaches the other nodes."""
-    return f"bt_use_ssh {SSHD_PORT}" if _own_sshd(shape, command) else "bt_use_ssh"
+    return f"bt_use_ssh {SSHD_PORT}" if starts_sshd(shape, command) else "bt_use_ssh"
 
 
 def implicit_sshd(shape: Shape, command: str | None) -> tuple[Implicit, ...]:
     """The default of the coordination command, where there is one."""
-    if not _own_sshd(shape, command):
+    if not starts_sshd(shape, command):
         return ()
     because = "a container needs its own ssh server"
     return (Implicit("coordination_command", f"/usr/sbin/sshd -p {SSHD_PORT}", because, "container-sshd"),)
@@ -58,14 +58,14 @@ def implicit_sshd(shape: Shape, command: str | None) -> tuple[Implicit, ...]:
 _SSHD = re.compile(r"/usr/sbin/sshd(?: -[De])*(?: -p 23)(?: -[De])*(?: &)?")
 
 
-def _own_sshd(shape: Shape, command: str | None) -> bool:
+def starts_sshd(shape: Shape, command: str | None) -> bool:
     """Also where a person says the default, as Batch Shipyard's recipes do: its images had keys baked in, which these
     need not, and `-D`, which kept its containers alive, would never come back."""
     return shape.container and (not command or _SSHD.fullmatch(" ".join(command.split())) is not None)
 
 
 def _last_step(shape: Shape, command: str | None) -> str:
-    if _own_sshd(shape, command):
+    if starts_sshd(shape, command):
         return shell.block("The ranks are started through the container's own ssh server:", "bt_start_sshd")
     return shell.block("coordination_command:", shell.verbatim(command)) if command else ""
 

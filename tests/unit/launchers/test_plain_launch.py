@@ -19,3 +19,17 @@ def test_a_gang_without_mpi_gets_the_same_coordination() -> None:
     assert "bt_start_sshd" in plain.launch("./run.sh", Shape(2, container=True)).coordination
     own = plain.launch("./run.sh", Shape(2), coordination_command="./start-daemon &")
     assert own.coordination.endswith("./start-daemon &\n")
+
+
+def test_a_launcher_of_the_commands_own_finds_the_ssh_of_our_sshd() -> None:
+    made = plain.launch("mpirun ./run", Shape(2, container=True), pre_execution_command="export A=1")
+    text = made.application
+    assert text.index("export A=1") < text.index("bt_use_ssh 23") < text.index("mpirun ./run")
+    assert ".batchtrain/bin/ssh" in [file.name for file in made.files]
+    assert {"container-sshd", "gang-ssh"} <= {item.rule for item in made.implicit}
+
+
+def test_ssh_is_left_alone_where_the_server_is_anothers_or_there_is_one_node() -> None:
+    own = plain.launch("mpirun ./run", Shape(2, container=True), coordination_command="my-sshd")
+    for made in (own, plain.launch("x", Shape(2)), plain.launch("x", Shape(1, container=True))):
+        assert "bt_use_ssh" not in made.application
