@@ -309,7 +309,8 @@ def _without_engine(subject: Subject) -> Found:
     if image is not None and subject.containers and DOCKER not in image.capabilities:
         yield (
             IMAGE,
-            f"there are container images to run and this image has no container engine; {_other(subject)}",
+            f"there are container images to run and this image has no container engine; {_other(subject)}"
+            + ("" if subject.windows else ", or set `plain_docker: true` (and not `native`), which installs one"),
         )
 
 

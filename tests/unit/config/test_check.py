@@ -241,6 +241,8 @@ CASES = [
     Case("containers-native", "pool.vm_configuration", "as if `native: true`", vm(platform_image={"native": None}), {}),
     Case("image-without-docker", "pool.vm_configuration.platform_image", "such as microsoft-dsvm:ubuntu-hpc:2404",
          pool(**image(UBUNTU)), PLAIN),
+    Case("image-without-docker", "pool.vm_configuration.platform_image", "or set `plain_docker: true`",
+         pool(**image(UBUNTU)), both(pool(**image(UBUNTU)), vm(plain_docker=True))),
     Case("container-type", "pool.vm_configuration.container_type", "dockerCompatible",
          vm(container_type="criCompatible"), vm(container_type="dockerCompatible")),
     Case("license-type", "pool.vm_configuration.platform_image.license_type", "run Linux",
