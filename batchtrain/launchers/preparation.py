@@ -157,10 +157,12 @@ export HOME="${{HOME:-/root}}" DEBIAN_FRONTEND=noninteractive
 
 bt_stop() {{ echo "batchtrain: $*" >&2; exit 1; }}
 
-bt_try() {{
-  local bt_attempt
+bt_try() {{  # 64 says that another try would end as this one did
+  local bt_attempt bt_code
   for bt_attempt in $(seq {TRIES}); do
-    "$@" && return 0
+    bt_code=0
+    "$@" || bt_code=$?
+    case $bt_code in 0) return 0 ;; 64) return 1 ;; esac
     [ "$bt_attempt" = {TRIES} ] || sleep "$((bt_attempt * ${{BATCHTRAIN_RETRY_SECONDS:-5}}))"
   done
   echo "batchtrain: given up after {TRIES} tries: $*" >&2
@@ -303,10 +305,25 @@ bt_pull_once() {{
   bt_try bt_pull_either "$@"
 }}
 bt_pull_either() {{
-  ! docker pull --quiet "$1" || return 0
-  [ -n "${{2-}}" ] && docker pull --quiet "$2" || return 1
+  local bt_name bt_code bt_worst=64
+  for bt_name in "$@"; do
+    bt_code=0
+    bt_pull "$bt_name" || bt_code=$?
+    case $bt_code in 0) break ;; 64) ;; *) bt_worst=1 ;; esac
+  done
+  [ "$bt_code" = 0 ] || return "$bt_worst"
+  [ "$bt_name" != "$1" ] || return 0
   echo "batchtrain: $1 cannot be had from its own registry; this node takes $2" >&2
   case $1 in *@*) ;; *) docker tag "$2" "$1" ;; esac  # no tag has a digest: tasks look for the copy
+}}
+bt_pull() {{
+  local bt_said
+  ! bt_said=$(docker pull --quiet "$1" 2>&1 >/dev/null) || return 0
+  printf '%s\n' "$bt_said" >&2
+  case $bt_said in
+    *"not found"* | *"manifest unknown"* | *"no matching manifest"* | *denied* | *unauthorized*) return 64 ;;
+  esac
+  return 1
 }}"""
     return shell.block(
         f"Container images, {PULLS_AT_ONCE} at once:",
@@ -314,7 +331,8 @@ bt_pull_either() {{
         functions,
         *(" ".join(("bt_pull_soon", *(shell.word(name) for name in image if name))) for image in images),
         "wait",
-        '[ ! -s "$bt_failed" ] || bt_stop "these images cannot be pulled: $(tr \'\\n\' \' \' < "$bt_failed")"',
+        '[ ! -s "$bt_failed" ] || bt_stop "these images cannot be pulled: $(paste -sd, "$bt_failed"). Are the names right,'
+        ' and has credentials.yaml a sign-in (docker_registry)? The words of docker stand above"',
         'rm -f "$bt_failed"',
     )
 
@@ -336,7 +354,7 @@ def _apptainer_logins(logins: tuple[Login, ...], *, fallback: bool) -> str:
 def _apptainer_images(images: tuple[Sif, ...]) -> str:
     if not images:
         return ""
-    function = """bt_pull() {  # uri file copy, if there is to be one
+    function = """bt_fetch_sif() {  # uri file copy, if there is to be one
   [ -s "$2" ] || bt_try bt_pull_sif "$@" || bt_stop "the image $1 cannot be pulled${3:+, and neither can $3}"
 }
 bt_pull_sif() {
@@ -365,7 +383,7 @@ def _apptainer_image(image: Sif) -> tuple[str, ...]:
     uri, file, print_ = shell.word(image.uri), path_word(image_path(image.uri)), image.fingerprint.replace(" ", "")
     if not print_:
         copy = f" {shell.word(image.copy)}" if image.copy else ""
-        return (f"bt_pull {uri} {file}{copy}", f"bt_keep {file}")
+        return (f"bt_fetch_sif {uri} {file}{copy}", f"bt_keep {file}")
     key = (
         f'printf \'%s\\n\' "${image.key_variable}" > signing-key.asc && "$bt_apptainer" key import signing-key.asc'
         if image.key_variable
@@ -375,7 +393,7 @@ def _apptainer_image(image: Sif) -> tuple[str, ...]:
     return (
         'APPTAINER_KEYSDIR="$(mktemp -d)"; export APPTAINER_KEYSDIR SINGULARITY_KEYSDIR="$APPTAINER_KEYSDIR"',
         f"{{ {key}; }} || bt_stop {stop}",
-        f"bt_pull {uri} {file}",
+        f"bt_fetch_sif {uri} {file}",
         f"bt_verify {uri} {file} {shell.word(print_)}",
         f"bt_keep {file}",
     )

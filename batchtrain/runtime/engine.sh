@@ -98,5 +98,9 @@ bt_keep_sign_ins() {
 bt_sign_in() { # SERVER USERNAME VARIABLE
   local said
   said=$(printf '%s' "${!3}" | docker login --username "$2" --password-stdin ${1:+"$1"} 2>&1 >/dev/null) ||
-    { printf '%s\n' "$said" >&2 && return 1; }
+    {
+      printf '%s\n' "$said" >&2
+      case $said in *denied* | *unauthorized* | *'incorrect username'*) return 64 ;; esac
+      return 1
+    }
 }

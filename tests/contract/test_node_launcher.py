@@ -26,6 +26,7 @@ while [ $# -gt 0 ]; do case $1 in -o | -p) shift 2 ;; -*) shift ;; *) break ;; e
 host=$1 root={folder}/$1
 shift
 [ -d "$root" ] || {{ echo "ssh: connect to host $host port 22: No route to host" >&2; exit 255; }}
+[ ! -e "$root/denied" ] || {{ echo "root@$host: Permission denied (publickey)." >&2; exit 255; }}
 [ ! -e "$root/refused" ] || {{ echo "ssh: connect to host $host port 22: Connection refused" >&2; exit 255; }}
 [ ! -e "$root/hangs" ] || exec sleep 60
 cd /
@@ -39,7 +40,7 @@ set -- env -i HOME="$root" USER=somebody SHELL=/bin/bash PATH="$path" SSH_CONNEC
 exit "${{PIPESTATUS[0]}}"
 """
 """As sshd has it: nothing of the caller's environment, and 255 where nobody answers. What is not there: `host` has no
-directory; `refused`, `hangs`, `talks` (a login that prints), `path`, `late` and `limit` (of open files) are files
+directory; `denied`, `refused`, `hangs`, `talks` (a login that prints), `path`, `late` and `limit` (of open files) are files
 in it."""
 LATE = """
 import os, time
@@ -508,6 +509,16 @@ def test_a_node_that_cannot_be_reached_is_named_with_the_reason(tmp_path: Path) 
         "127.0.88.3: ssh: connect to host 127.0.88.3 port 22: No route to host",
         "127.0.88.4: ssh: connect to host 127.0.88.4 port 22: Connection refused",
         "nodes 127.0.88.4 and 127.0.88.3 of 3 did not answer ssh in 1 s",
+        barrier_seconds=1,
+    )
+
+
+def test_a_node_that_answers_and_lets_nobody_in_is_named_so(nodes: Nodes) -> None:
+    (nodes.root(1) / "denied").touch()
+    refused(
+        nodes,
+        "127.0.88.3: root@127.0.88.3: Permission denied (publickey).",
+        "node 127.0.88.3 of 2 let nobody in by ssh in 1 s",
         barrier_seconds=1,
     )
 

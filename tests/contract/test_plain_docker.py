@@ -362,7 +362,7 @@ def test_an_image_that_is_not_there_is_named(nodes: Pool, image: str, registry: 
     name = f"{registry.server}/private/none:1"
     done = prepared(nodes, registry, name, registry.password)
     assert done.code == 1
-    assert done.stderr.splitlines()[-1].strip() == f"batchtrain: these images cannot be pulled: {name}"
+    assert done.stderr.splitlines()[-1].startswith(f"batchtrain: these images cannot be pulled: {name}. ")
 
 
 DEAD = "127.0.0.1:1"

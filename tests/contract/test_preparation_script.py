@@ -131,8 +131,22 @@ def test_an_image_that_never_comes_is_named_after_the_last_try(stage: Stage) -> 
     stage.fails(99)
     done = stage.run(preparation.own(Preparation(docker_images=(Image("a/b:1"),))))
     assert done.returncode == 1
-    assert done.stderr.splitlines()[-1] == "batchtrain: these images cannot be pulled: a/b:1 "
+    assert done.stderr.splitlines()[-1].startswith("batchtrain: these images cannot be pulled: a/b:1. Are the names")
     assert len(stage.asked) == preparation.TRIES
+
+
+def test_an_answer_that_will_not_change_is_not_asked_for_again(stage: Stage) -> None:
+    stage.tool("docker", NO_IMAGES + 'echo "manifest for $3 not found: manifest unknown" >&2; exit 1\n')
+    done = stage.run(preparation.own(Preparation(docker_images=(Image("a/b:1"),))))
+    assert (done.returncode, stage.asked) == (1, ["docker pull --quiet a/b:1"])
+    assert done.stderr.splitlines()[0] == "manifest for a/b:1 not found: manifest unknown"
+
+
+def test_a_wrong_password_is_not_tried_again(stage: Stage) -> None:
+    stage.tool("docker", FLAKY + '[ "$1" != login ] || { echo "401 Unauthorized: unauthorized" >&2; exit 1; }\n')
+    text = preparation.own(Preparation(engine=Engine("Standard_X", logins=(Login("r.io", "me", "PASSWORD"),))))
+    done = stage.run(text.replace("/var/lib", f"{stage.root}/var"), PASSWORD="hunter2")
+    assert (done.returncode, sum(line.startswith("docker login") for line in stage.asked)) == (1, 1)
 
 
 def test_many_images_are_pulled_all_and_not_all_at_once(stage: Stage) -> None:
@@ -150,7 +164,7 @@ def test_an_image_that_the_engine_has_is_not_asked_for_again(stage: Stage) -> No
     assert stage.asked == ["docker image inspect a/b:1"]
 
 
-SECOND_ONLY = FLAKY + 'case "$1 $*" in pull*second* | tag*) ;; *) exit 1 ;; esac\n'
+SECOND_ONLY = FLAKY + 'case "$1 $*" in pull*second* | tag*) ;; *) echo no route >&2; exit 1 ;; esac\n'
 """An engine without images; only the second registry gives one."""
 
 
@@ -159,7 +173,8 @@ def test_an_image_that_its_registry_refuses_comes_from_the_second_one_at_the_fir
     done = stage.run(preparation.own(Preparation(docker_images=(Image("a/b:1", "second/a/b:1"),))))
     assert done.returncode == 0, done.stderr
     assert done.stderr.splitlines() == [
-        "batchtrain: a/b:1 cannot be had from its own registry; this node takes second/a/b:1"
+        "no route",
+        "batchtrain: a/b:1 cannot be had from its own registry; this node takes second/a/b:1",
     ]
     assert stage.asked[-3:] == [
         "docker pull --quiet a/b:1", "docker pull --quiet second/a/b:1", "docker tag second/a/b:1 a/b:1"
@@ -185,7 +200,7 @@ def test_an_image_that_neither_registry_has_is_named_with_its_copy(stage: Stage)
     done = stage.run(preparation.own(Preparation(docker_images=(Image("a/b:1", "second/a/b:1"), Image("c")))))
     assert done.returncode == 1
     last = done.stderr.splitlines()[-1].removeprefix("batchtrain: these images cannot be pulled: ")
-    assert last.strip() in ("a/b:1 (nor second/a/b:1) c", "c a/b:1 (nor second/a/b:1)")
+    assert last.partition(". ")[0] in ("a/b:1 (nor second/a/b:1),c", "c,a/b:1 (nor second/a/b:1)")
     assert len(stage.asked) == 3 * preparation.TRIES
 
 

@@ -124,7 +124,7 @@ def test_a_login_may_use_docker_where_the_file_says_so() -> None:
 
 def test_apptainer_images_are_fetched_and_apptainer_with_them() -> None:
     more = {"resources": {"singularity_images": {"unsigned": [{"image": "docker://a/b"}]}}}
-    assert "bt_pull docker://a/b" in ours(**more)
+    assert "bt_fetch_sif docker://a/b" in ours(**more)
     assert rules(plan(**more)) == ["apptainer-installed"]
 
 
