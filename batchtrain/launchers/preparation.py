@@ -331,8 +331,8 @@ bt_pull() {{
         functions,
         *(" ".join(("bt_pull_soon", *(shell.word(name) for name in image if name))) for image in images),
         "wait",
-        '[ ! -s "$bt_failed" ] || bt_stop "these images cannot be pulled: $(paste -sd, "$bt_failed"). Are the names right,'
-        ' and has credentials.yaml a sign-in (docker_registry)? The words of docker stand above"',
+        '[ ! -s "$bt_failed" ] || bt_stop "these images cannot be pulled: $(paste -sd, "$bt_failed"). Are the names'
+        ' right, and has credentials.yaml a sign-in (docker_registry)? The words of docker stand above"',
         'rm -f "$bt_failed"',
     )
 

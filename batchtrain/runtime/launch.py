@@ -1995,9 +1995,9 @@ class Primary:
         missing = [session for session in self.sessions if session.node is None]
         if self.gang or self.ending or not missing:
             return
-        reasons = [session.why_not_here() for session in missing]
-        for session, reason in zip(missing, reasons):
-            self.screen.say(f"{session.address}: {reason}")
+        reasons = {session.address: session.why_not_here() for session in missing}
+        for address, reason in reasons.items():
+            self.screen.say(f"{address}: {reason}")
         self.tell_faults(self.joined)
         least = self.spec.options.get("min_instances") or len(self.sessions)
         if len(self.joined) >= least and self.sessions[0].node:
@@ -2006,7 +2006,7 @@ class Primary:
             self.begin()
             return
         names = sentence([session.address for session in missing])
-        verb = "let nobody in by" if all("Permission denied" in reason for reason in reasons) else "did not answer"
+        verb = "let nobody in by" if all("Permission denied" in one for one in reasons.values()) else "did not answer"
         verb = "were not ready" if any(session.greeted for session in missing) else f"{verb} ssh"
         text = f"{names} of {len(self.sessions)} {verb} in {self.spec.barrier:g} s"
         self.fail(Failure(time.time(), text, 1))

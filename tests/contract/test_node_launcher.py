@@ -40,8 +40,8 @@ set -- env -i HOME="$root" USER=somebody SHELL=/bin/bash PATH="$path" SSH_CONNEC
 exit "${{PIPESTATUS[0]}}"
 """
 """As sshd has it: nothing of the caller's environment, and 255 where nobody answers. What is not there: `host` has no
-directory; `denied`, `refused`, `hangs`, `talks` (a login that prints), `path`, `late` and `limit` (of open files) are files
-in it."""
+directory; `denied`, `refused`, `hangs`, `talks` (a login that prints), `path`, `late` and `limit` (of open files) are
+files in it."""
 LATE = """
 import os, time
 while data := os.read(0, 65536):
