@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
+import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -37,6 +39,16 @@ def job(job_id: str = "job", **more: Any) -> models.BatchJobCreateOptions:
 
 def task(task_id: str = "task", command: str = "exit 0", **more: Any) -> models.BatchTaskCreateOptions:
     return models.BatchTaskCreateOptions(id=task_id, command_line=command, **more)
+
+
+def serves(url: str) -> bool:
+    """Whether a web server answers there, asked without any proxy."""
+    with (
+        contextlib.suppress(OSError),
+        urllib.request.build_opener(urllib.request.ProxyHandler({})).open(url) as found,
+    ):
+        return bool(found.status == 200)
+    return False
 
 
 def eventually(holds: Callable[[], Any], seconds: float = SOON, *, pause: float = 0.005) -> Any:

@@ -14,7 +14,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -26,7 +25,7 @@ from batchtrain.emulator import images, server
 from batchtrain.emulator.machine import engine as engines
 from batchtrain.emulator.server import Emulator, Settings
 from tests import containers
-from tests.contract.conftest import connect, eventually, job, pool
+from tests.contract.conftest import connect, eventually, job, pool, serves
 
 pytestmark = [pytest.mark.docker, pytest.mark.process, pytest.mark.slow, pytest.mark.usefixtures("engine")]
 PATIENCE = 180.0
@@ -190,16 +189,7 @@ def test_a_frontend_port_leads_to_a_server_in_a_container(image: str, tmp_path: 
         account.add("python3 -m http.server 8080")
         (endpoint,) = account.nodes()[0].endpoint_configuration.inbound_endpoints
         url = f"http://{endpoint.public_ip_address}:{endpoint.frontend_port}/"
-
-        def answered() -> bool:
-            with (
-                contextlib.suppress(OSError),
-                urllib.request.build_opener(urllib.request.ProxyHandler({})).open(url) as found,
-            ):
-                return bool(found.status == 200)
-            return False
-
-        assert wait_for(answered)
+        assert wait_for(lambda: serves(url))
 
 
 def test_the_start_task_runs_on_the_host_and_not_in_the_image(account: Account) -> None:

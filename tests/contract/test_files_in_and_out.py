@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-import urllib.request
 import zipfile
 from collections.abc import Iterator
 from datetime import datetime, timedelta, timezone
@@ -18,7 +16,7 @@ from azure.storage.blob import BlobServiceClient, ContainerClient, ContainerSasP
 from batchtrain.emulator.machine import upload
 from batchtrain.emulator.server import Emulator, Settings
 from tests.azurite import ACCOUNT, KEY, serve
-from tests.contract.conftest import completed, connect, eventually, idle, job, pool, task
+from tests.contract.conftest import completed, connect, eventually, idle, job, pool, serves, task
 
 pytestmark = pytest.mark.process
 
@@ -289,15 +287,6 @@ def test_a_mapped_port_leads_to_the_node(client: BatchClient) -> None:
     client.create_task("job", task(command=server))
     (endpoint,) = client.get_node("pool", node.id).endpoint_configuration.inbound_endpoints
     url = f"http://{endpoint.public_ip_address}:{endpoint.frontend_port}/"
-
-    def answered() -> bool:
-        with (
-            contextlib.suppress(OSError),
-            urllib.request.build_opener(urllib.request.ProxyHandler({})).open(url) as found,
-        ):
-            return bool(found.status == 200)
-        return False
-
-    assert eventually(answered)
+    assert eventually(lambda: serves(url))
     client.begin_delete_pool("pool", polling_interval=0.01).result()
-    assert not answered()
+    assert not serves(url)
