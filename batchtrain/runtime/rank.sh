@@ -60,7 +60,7 @@ own_address() {
 # Holds the pipe open for as long as this process and the launcher's daemon live, and passes on the SIGTERM that a
 # launcher sends to the rank's process group.
 guard() {
-  trap 'kill -s KILL $!; exit' HUP # the rank has ended
+  trap 'kill -s KILL $!; exit' USR1 # the rank has ended; below nohup a trap of HUP does nothing
   trap 'kill -s KILL $!; echo TERM; exit' TERM
   while kill -0 "$PPID" && kill -0 "$$"; do
     sleep 1 >/dev/null &
@@ -96,7 +96,7 @@ wait_for_supervisor() {
   trap : TERM # the guard passes it on
   $new_session sh "$0" --supervise "$record" "$(own_address)" "$@"
   code=$?
-  end_job HUP $!
+  end_job USR1 $!
   [ ! -e "$record.failed" ] || let_report_through
   exit "$code"
 }

@@ -135,6 +135,11 @@ def test_a_signal_is_named_without_the_shells_own_remark(node: Node) -> None:
     assert done.stderr == "batchtrain: rank 3 on node tvm-1 (10.0.0.4) was killed by signal 9\n"
 
 
+def test_a_rank_ends_also_below_nohup(node: Node) -> None:
+    below = ["sh", "-c", "trap '' HUP; exec \"$@\"", "-", *node.line("true")]
+    assert subprocess.run(below, env=node.environment, cwd=node.task, timeout=10, check=False).returncode == 0
+
+
 def test_a_command_that_is_not_there_is_127(node: Node) -> None:
     done = node.run("no-such-command")
     assert done.returncode == 127
