@@ -154,6 +154,8 @@ def path_word(path: str) -> str:
 
 _START = f"""set -euo pipefail
 export HOME="${{HOME:-/root}}" DEBIAN_FRONTEND=noninteractive
+bt_scratch=$(mktemp -d)
+trap 'rm -rf "$bt_scratch"' EXIT
 
 bt_stop() {{ echo "batchtrain: $*" >&2; exit 1; }}
 
@@ -294,7 +296,7 @@ fi""",
 def _docker_images(images: tuple[Image, ...]) -> str:
     if not images:
         return ""
-    functions = f"""bt_failed=$(mktemp)
+    functions = f"""bt_failed="$bt_scratch/failed"
 bt_pull_soon() {{  # image copy, if there is to be one
   while [ "$(jobs -rp | wc -l)" -ge {PULLS_AT_ONCE} ]; do wait -n || true; done
   {{ bt_pull_once "$@" || echo "$1${{2:+ (nor $2)}}" >> "$bt_failed"; }} &
@@ -333,7 +335,6 @@ bt_pull() {{
         "wait",
         '[ ! -s "$bt_failed" ] || bt_stop "these images cannot be pulled: $(paste -sd, "$bt_failed"). Are the names'
         ' right, and has credentials.yaml a sign-in (docker_registry)? The words of docker stand above"',
-        'rm -f "$bt_failed"',
     )
 
 
@@ -391,7 +392,8 @@ def _apptainer_image(image: Sif) -> tuple[str, ...]:
     )
     stop = shell.word(f"the key {print_} of {image.uri} cannot be had")
     return (
-        'APPTAINER_KEYSDIR="$(mktemp -d)"; export APPTAINER_KEYSDIR SINGULARITY_KEYSDIR="$APPTAINER_KEYSDIR"',
+        'APPTAINER_KEYSDIR=$(mktemp -d -p "$bt_scratch")',
+        'export APPTAINER_KEYSDIR SINGULARITY_KEYSDIR="$APPTAINER_KEYSDIR"',
         f"{{ {key}; }} || bt_stop {stop}",
         f"bt_fetch_sif {uri} {file}",
         f"bt_verify {uri} {file} {shell.word(print_)}",

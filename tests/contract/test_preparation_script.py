@@ -129,8 +129,10 @@ def test_images_are_pulled_with_retries(stage: Stage) -> None:
 def test_an_image_that_never_comes_is_named_after_the_last_try(stage: Stage) -> None:
     stage.tool("docker", NO_IMAGES)
     stage.fails(99)
-    done = stage.run(preparation.own(Preparation(docker_images=(Image("a/b:1"),))))
+    (stage.root / "tmp").mkdir()
+    done = stage.run(preparation.own(Preparation(docker_images=(Image("a/b:1"),))), TMPDIR=str(stage.root / "tmp"))
     assert done.returncode == 1
+    assert not list((stage.root / "tmp").iterdir())
     assert done.stderr.splitlines()[-1].startswith("batchtrain: these images cannot be pulled: a/b:1. Are the names")
     assert len(stage.asked) == preparation.TRIES
 
