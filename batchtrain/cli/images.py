@@ -157,9 +157,10 @@ def mirror(names: tuple[str, ...], target: str | None, architecture: str) -> Non
     from batchtrain.containers import engine
     from batchtrain.containers import mirror as mirroring
 
-    recipe = None if names and target else settings().load().recipe
-    wanted = names or (recipe.resources.docker_images if recipe else ())
-    to = target or (recipe.settings.fallback_registry if recipe else None)
+    wanted, to = names, target
+    if not (wanted and to):
+        recipe = settings().load().recipe
+        wanted, to = wanted or recipe.resources.docker_images, to or recipe.settings.fallback_registry
     if not wanted:
         raise UsageError("no image was named, and config.yaml has no docker_images")
     if not to:

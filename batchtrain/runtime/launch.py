@@ -2006,8 +2006,12 @@ class Primary:
             self.begin()
             return
         names = sentence([session.address for session in missing])
-        verb = "let nobody in by" if all("Permission denied" in one for one in reasons.values()) else "did not answer"
-        verb = "were not ready" if any(session.greeted for session in missing) else f"{verb} ssh"
+        if any(session.greeted for session in missing):
+            verb = "were not ready"
+        elif all("Permission denied" in reason for reason in reasons.values()):
+            verb = "let nobody in by ssh"
+        else:
+            verb = "did not answer ssh"
         text = f"{names} of {len(self.sessions)} {verb} in {self.spec.barrier:g} s"
         self.fail(Failure(time.time(), text, 1))
 

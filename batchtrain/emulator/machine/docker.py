@@ -27,7 +27,7 @@ from batchtrain.emulator.machine.docker_door import MACHINES, DockerDoor
 from batchtrain.emulator.machine.docker_view import View
 from batchtrain.emulator.machine.engine import Engine, EngineError
 from batchtrain.emulator.machine.image_store import ImageStore
-from batchtrain.emulator.machine.leftovers import LABEL, filters, remove, sweep, sweep_forgotten
+from batchtrain.emulator.machine.leftovers import LABEL, filters, make_volumes, remove, sweep, sweep_forgotten
 from batchtrain.emulator.machine.output import Copy
 from batchtrain.emulator.machine.types import Exit, Login, NodeLost, NodeSpec, NodeUnfit, NodeUp, Run
 
@@ -458,16 +458,15 @@ class ContainerNodes:
                 await self._start(made)
             return made
 
-    async def _make_volumes(self, engine: Engine, node: _Node, names: Iterable[str]) -> None:
-        """Those that run options name, which go with the node: `docker create` would give them no label."""
-        for name in names:
-            node.has_volumes = True
-            try:
-                await engine.ask("POST", "/volumes/create", {"Name": name, "Labels": self._labels(node.spec.node_id)})
-            except EngineError as error:
-                if error.status == 0:
-                    raise
-                raise _Failed(Exit(None, failures.INVALID_SETTINGS, str(error))) from None
+    async def _make_volumes(self, engine: Engine, node: _Node, names: tuple[str, ...]) -> None:
+        """Those that run options name, which go with the node."""
+        node.has_volumes = node.has_volumes or bool(names)
+        try:
+            await make_volumes(engine, names, self._labels(node.spec.node_id))
+        except EngineError as error:
+            if error.status == 0:
+                raise
+            raise _Failed(Exit(None, failures.INVALID_SETTINGS, str(error))) from None
 
     async def _follow(self, scope: _Scope, here: Here, made: _Made) -> Exit:
         """A container's command, from its start to its end."""

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 from batchtrain.emulator.machine import docker_view
 from batchtrain.emulator.machine.docker_view import Asked, Known, Unknown, View
 from batchtrain.emulator.machine.engine import PATIENCE, Engine, EngineError
-from batchtrain.emulator.machine.leftovers import filters, remove
+from batchtrain.emulator.machine.leftovers import filters, make_volumes, remove
 
 logger = logging.getLogger("batchtrain.emulator.machine")
 
@@ -149,7 +149,7 @@ class DockerDoor:
             with _understanding():
                 document = docker_view.body(asked, json.loads(data or b"{}"), self._view, known)
             if asked.kind == "containers":
-                await self._make_volumes(docker_view.volumes(document))
+                await make_volumes(self._engine, docker_view.volumes(document), self._view.labels)
             data = json.dumps(document).encode()
         lines = (*head.but(*_HOP, "expect"), ("Content-Length", str(len(data))))
         request = asyncio.ensure_future(self._whole(f"{meant.method} {meant.target} HTTP/1.0", lines, data))
@@ -163,11 +163,6 @@ class DockerDoor:
         if not request.cancelled() and request.exception() is None:  # nobody may ask for it any more
             with contextlib.suppress(ValueError, KeyError, TypeError):
                 self._ids.add(json.loads(request.result().partition(b"\r\n\r\n")[2])["Id"])
-
-    async def _make_volumes(self, names: tuple[str, ...]) -> None:
-        for name in names:
-            made = {"Name": name, "Labels": dict(self._view.labels)}
-            await self._engine.ask("POST", "/volumes/create", made)
 
     async def _whole(self, first: str, lines: tuple[tuple[str, str], ...], data: bytes) -> bytes:
         """HTTP/1.0: the answer's body then lasts to the end of the stream."""

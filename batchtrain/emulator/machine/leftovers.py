@@ -1,10 +1,12 @@
-"""Removing containers, networks and volumes: those of a node that goes, and those that a killed emulator left."""
+"""Removing containers, networks and volumes: those of a node that goes, and those that a killed emulator left; and the
+labels by which volumes are found for that."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import logging
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -71,6 +73,12 @@ async def _remove_network(engine: Engine, network: dict[str, Any]) -> None:
     except EngineError as error:
         if error.status not in GONE:
             logger.warning("the network %s could not be removed: %s", network["Name"], error)
+
+
+async def make_volumes(engine: Engine, names: Iterable[str], labels: Mapping[str, str]) -> None:
+    """Volumes by name, before a container binds them: the engine would make them without labels, for nobody to find."""
+    for name in names:
+        await engine.ask("POST", "/volumes/create", {"Name": name, "Labels": dict(labels)})
 
 
 async def sweep_forgotten(engine: Engine) -> None:

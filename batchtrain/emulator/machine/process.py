@@ -23,10 +23,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
-from batchtrain.emulator.machine import docker_door, forwarding, packages, pool_key, upload
+from batchtrain.emulator.machine import docker_door, packages, pool_key, upload
 from batchtrain.emulator.machine.docker import ContainerNodes, Joined
 from batchtrain.emulator.machine.download import DownloadError, fetch
-from batchtrain.emulator.machine.forwarding import Door
+from batchtrain.emulator.machine.forwarding import Door, ways
 from batchtrain.emulator.machine.types import Download, Exit, Mount, NodeLost, NodeSpec, NodeUnfit, NodeUp, Package, Run
 
 logger = logging.getLogger("batchtrain.emulator.machine")
@@ -178,8 +178,7 @@ class ProcessMachine:
             raise
         node.watch(lambda: self._on_end(node, lost))
         network = joined.network if joined is not None else ""
-        found = forwarding.ways(spec.address, spec.forwards, spec.service_port if network else 0)
-        await node.door.open(found, network)
+        await node.door.open(ways(spec.address, spec.forwards, spec.service_port if network else 0), network)
         return up
 
     async def _with_docker(self, spec: NodeSpec, up: NodeUp, pool: _Pool, joined: Joined | None) -> NodeUp:

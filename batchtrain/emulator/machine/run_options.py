@@ -146,7 +146,8 @@ def _on_machine(name: str, value: str, node: Node) -> str:
         own = node.on_machine(source) if source.startswith("/") else f"{node.prefix}{source}"
         return f"{own}{colon}{rest}" if colon else value
     if name == "--mount":
-        return ",".join(_mount_part(part, node, bind="type=bind" in value.split(",")) for part in value.split(","))
+        parts = value.split(",")
+        return ",".join(_mount_part(part, node, bind="type=bind" in parts) for part in parts)
     if name == "--env-file":
         return node.on_machine(value)
     return value
