@@ -23,7 +23,6 @@ from typing import Any, NamedTuple
 from tests import containers
 
 _numbers = itertools.count(1)
-TASK = "workitems/job/job-1/task"
 
 DOCKER = """#!/bin/bash
 words=()
@@ -82,6 +81,16 @@ class Pool:
         self.task_id = "task"
         self.nodes: list[Node] = []
 
+    @property
+    def directory(self) -> str:
+        """The task's, below a node's."""
+        return f"workitems/job/job-1/{self.task_id}"
+
+    @property
+    def place(self) -> Path:
+        """The task's directory on the primary."""
+        return self.nodes[0].root / self.directory
+
     def boot(self, count: int) -> None:
         for part in ("tasks", "bin", "nodes", "keys"):
             (self.folder / part).mkdir()
@@ -102,7 +111,6 @@ class Pool:
             "inspect", "--format", "{{range .NetworkSettings.Networks}}{{.IPAddress}}{{end}}", holder
         )
         root, seen = self.folder / name, self.seen
-        (root / TASK / "wd").mkdir(parents=True)
         (root / "startup" / "wd").mkdir(parents=True)
         environment = {
             "PATH": f"{self.folder / 'bin'}:{os.environ['PATH']}",
@@ -121,7 +129,7 @@ class Pool:
 
     def variables(self, number: int) -> dict[str, str]:
         """What Batch tells a task on a node."""
-        node, seen = self.nodes[number], self.seen
+        node, seen, directory = self.nodes[number], self.seen, f"{self.seen}/{self.directory}"
         return {
             **node.environment,
             "AZ_BATCH_POOL_ID": self.name,
@@ -131,9 +139,9 @@ class Pool:
             "AZ_BATCH_NODE_ROOT_DIR": str(seen),
             "AZ_BATCH_NODE_SHARED_DIR": f"{seen}/shared",
             "AZ_BATCH_NODE_STARTUP_DIR": f"{seen}/startup",
-            "AZ_BATCH_TASK_DIR": f"{seen}/{TASK}",
-            "AZ_BATCH_TASK_SHARED_DIR": f"{seen}/{TASK}",
-            "AZ_BATCH_TASK_WORKING_DIR": f"{seen}/{TASK}/wd",
+            "AZ_BATCH_TASK_DIR": directory,
+            "AZ_BATCH_TASK_SHARED_DIR": directory,
+            "AZ_BATCH_TASK_WORKING_DIR": f"{directory}/wd",
             "AZ_BATCH_HOST_LIST": ",".join(node.address for node in reversed(self.nodes)),
             "AZ_BATCH_MASTER_NODE": f"{self.nodes[0].address}:6000",
             "AZ_BATCH_IS_CURRENT_NODE_MASTER": "true" if number == 0 else "false",
@@ -141,6 +149,7 @@ class Pool:
 
     def start(self, number: int, line: str, environment: Mapping[str, str]) -> subprocess.Popen[str]:
         """Begin a command line on a node, as the service does: without a shell."""
+        (self.nodes[number].root / self.directory / "wd").mkdir(parents=True, exist_ok=True)
         inside = [
             "/bin/bash",
             "-c",

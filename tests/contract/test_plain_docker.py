@@ -37,7 +37,7 @@ def nodes(image: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pool
 
 @pytest.fixture(autouse=True)
 def nothing_left(nodes: Pool) -> Iterator[None]:
-    """No test leaves a container of a task behind. Each has a task of its own, as Batch gives no id twice."""
+    """No test leaves a container of a task behind. Each has a task and a directory of its own, as Batch has it."""
     nodes.task_id = f"task-{next(NUMBERS)}"
     yield
     assert nodes.none_left_soon(), nodes.left()
@@ -55,9 +55,9 @@ def gang(image: str, command: str, **more: Any) -> dict[str, Any]:
 
 
 def wait_until(nodes: Pool, path: str, process: subprocess.Popen[str]) -> None:
-    """Until the task that a process runs has made a file."""
+    """Until the task that a process runs has made a file. A gang's other ranks may make it once more, much later."""
     end = time.monotonic() + 180
-    while not (nodes.nodes[0].root / plain_docker.TASK / path).exists():
+    while not (nodes.place / path).exists():
         assert process.poll() is None, f"{path} was not made: {plain_docker.ended(process)}"
         assert time.monotonic() < end, f"{path} was not made"
         time.sleep(0.02)
@@ -70,7 +70,7 @@ def test_any_text_reaches_the_containers_shell_as_it_was_written(nodes: Pool, im
     text = """X="it's"; echo "$X" 'a "b" $X' | cat; pwd; cat /etc/debian_version >/dev/null && echo `echo in`"""
     done = nodes.task(task(image, text))
     assert done.code == 0, done
-    assert done.stdout.splitlines() == ['it\'s a "b" $X', f"{nodes.seen}/{plain_docker.TASK}/wd", "in"]
+    assert done.stdout.splitlines() == ['it\'s a "b" $X', f"{nodes.seen}/{nodes.directory}/wd", "in"]
 
 
 def test_a_plain_command_is_the_containers_own_and_its_code_is_the_tasks(nodes: Pool, image: str) -> None:
@@ -105,7 +105,7 @@ def test_variables_of_any_name_reach_the_container_and_none_is_the_hosts_shells(
 
 def test_what_a_container_writes_is_in_the_tasks_directory(nodes: Pool, image: str) -> None:
     done = nodes.task(task(image, "echo out > result; df --output=size -B1 /dev/shm | tail -1", shm_size="96m"))
-    assert (nodes.nodes[0].root / plain_docker.TASK / "wd" / "result").read_text() == "out\n"
+    assert (nodes.place / "wd" / "result").read_text() == "out\n"
     assert int(done.stdout) == 96 * 2**20
 
 
@@ -116,13 +116,12 @@ def test_a_container_that_took_too_much_memory_is_named(nodes: Pool, image: str)
     hungry = "python -c 'x = bytearray(300 * 2**20); x[::4096] = b\"1\" * len(x[::4096])'; code=$?"
     waiting = f"{hungry}; until [ -e ../noticed ]; do sleep 0.05; done; exit $code"
     body = task(image, waiting, additional_docker_run_options=["--memory=64m", "--memory-swap=64m"])
-    noticed = nodes.nodes[0].root / plain_docker.TASK / "noticed"
+    noticed = nodes.place / "noticed"
     with plain_docker.event(nodes, "oom") as seen:
         process = nodes.start(0, body["commandLine"], settings(body))
         has_been_seen = seen()
     noticed.touch()
     done = plain_docker.ended(process)
-    noticed.unlink()
     assert (done.code, has_been_seen) == (137, True), done
     assert "used more memory than it may" in done.stderr
 
@@ -141,7 +140,6 @@ def test_a_task_that_is_ended_takes_its_container_with_it(nodes: Pool, image: st
     assert len(nodes.left()) == 1
     os.killpg(process.pid, how)
     assert process.wait(60) != 0
-    (nodes.nodes[0].root / plain_docker.TASK / "began").unlink()
     assert nodes.none_left_soon()
 
 
@@ -157,14 +155,11 @@ def test_two_tasks_at_once_on_a_node_leave_each_others_containers_alone(nodes: P
     first = nodes.start(0, body["commandLine"], settings(body))
     wait_until(nodes, "began", first)
     other = {"AZ_BATCH_TASK_ID": "other", "AZ_BATCH_TASK_DIR": f"{nodes.seen}/other"}
-    place = nodes.nodes[0].root / plain_docker.TASK
     try:
         assert nodes.task(task(image, "echo second"), **other).stdout == "second\n"
     finally:
-        (place / "go").touch()
+        (nodes.place / "go").touch()
     assert plain_docker.ended(first).stdout == "first\n"
-    for name in ("began", "go"):
-        (place / name).unlink()
 
 
 def test_a_node_of_the_emulator_says_why_it_has_no_docker_of_its_own(nodes: Pool, image: str) -> None:
@@ -225,7 +220,7 @@ def test_quotes_in_a_gangs_own_commands_survive(nodes: Pool, image: str) -> None
     body = task(image, 'echo "$A"', multi_instance={"num_instances": 2, **more})
     done = nodes.task(body)
     assert (done.code, done.stdout) == (0, 'it\'s "so"\n'), done
-    assert [(node.root / plain_docker.TASK / "said").read_text() for node in nodes.nodes] == ['c "d"\n'] * 2
+    assert [(node.root / nodes.directory / "said").read_text() for node in nodes.nodes] == ['c "d"\n'] * 2
 
 
 def test_a_rank_that_fails_ends_the_gang_with_its_code_and_all_containers(nodes: Pool, image: str) -> None:
@@ -246,26 +241,27 @@ def test_a_primary_that_is_ended_takes_the_containers_of_all_nodes_with_it(
     wait_until(nodes, "began", process)
     os.killpg(process.pid, how)
     assert process.wait(60) != 0
-    (nodes.nodes[0].root / plain_docker.TASK / "began").unlink()
     assert nodes.none_left_soon()
 
 
 def test_a_session_of_a_lost_primary_that_ends_late_spares_the_next_trys_container(nodes: Pool, image: str) -> None:
-    body = gang(image, "bash -c 'touch \"$AZ_BATCH_TASK_DIR/began\"; sleep 5'")
-    nodes.coordinate(body, settings(body))
-    process = nodes.start(0, body["commandLine"], settings(body))
-    wait_until(nodes, "began", process)
-    place = nodes.nodes[0].root / plain_docker.TASK
-    held = os.open(place / ".batchtrain-docker/hold", os.O_WRONLY)  # as where a node is cut off: its sshd waits
-    os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
-    (place / "began").unlink()
-    nodes.coordinate(body, settings(body))
-    again = nodes.start(0, body["commandLine"], settings(body))
-    wait_until(nodes, "began", again)
-    os.close(held)
+    first, second = (
+        gang(image, f"bash -c 'touch \"$AZ_BATCH_TASK_DIR/{mark}\"; sleep {seconds}'")
+        for mark, seconds in (("first", 1000), ("second", 5))
+    )
+    nodes.coordinate(first, settings(first))
+    process = nodes.start(0, first["commandLine"], settings(first))
+    wait_until(nodes, "first", process)
+    held = os.open(nodes.place / ".batchtrain-docker/hold", os.O_WRONLY | os.O_NONBLOCK)
+    try:  # as where a node is cut off: its sshd waits
+        os.killpg(process.pid, signal.SIGKILL)
+        assert process.wait(60) != 0
+        nodes.coordinate(second, settings(second))
+        again = nodes.start(0, second["commandLine"], settings(second))
+        wait_until(nodes, "second", again)
+    finally:
+        os.close(held)
     done = plain_docker.ended(again)
-    (place / "began").unlink()
     assert done.code == 0, done
 
 
@@ -278,7 +274,6 @@ def test_a_coordination_command_that_is_ended_takes_its_container_with_it(
     wait_until(nodes, "began", process)
     os.killpg(process.pid, how)
     assert process.wait(60) != 0
-    (nodes.nodes[0].root / plain_docker.TASK / "began").unlink()
     assert nodes.none_left_soon()
 
 
@@ -289,7 +284,6 @@ def test_a_primary_that_is_ended_does_not_kill_the_next_try_when_its_grace_is_ov
     wait_until(nodes, "began", process)
     os.kill(process.pid, signal.SIGTERM)  # what it left in the background lives on
     assert plain_docker.ended(process).code != 0
-    (nodes.nodes[0].root / plain_docker.TASK / "began").unlink()
     done = nodes.task(gang(image, "sleep 6"))
     assert done.code == 0, done
 
