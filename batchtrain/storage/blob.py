@@ -32,6 +32,14 @@ PART = 8 * 1024 * 1024
 """Larger files travel in parts of so many bytes, which bounds the memory; 50,000 of them are a blob at most."""
 LARGE = 8 * PART
 """Of files above, several parts travel at once."""
+PATIENCE: dict[str, Any] = {
+    "retry_total": 5,
+    "retry_connect": 2,
+    "initial_backoff": 1,
+    "increment_base": 2,
+    "random_jitter_range": 1,
+}
+"""Busy storage is asked for a minute; one that nobody reaches, for ten seconds (the SDK's own 85 look hung)."""
 
 
 Connect = Callable[[str], BlobServiceClient]
@@ -58,7 +66,7 @@ def connect(link: str, credentials: StorageCredentials, token: TokenCredential |
     url = endpoint if "://" in endpoint else f"https://{credentials.account}.blob.{endpoint}"
     named = {"account_name": credentials.account, "account_key": credentials.account_key}
     known: Any = named if credentials.account_key else token
-    return BlobServiceClient(url, credential=known, retry_total=3, max_single_put_size=PART, max_block_size=PART)
+    return BlobServiceClient(url, credential=known, **PATIENCE, max_single_put_size=PART, max_block_size=PART)
 
 
 def accounts(credentials: Credentials, sign_in: Callable[[], TokenCredential]) -> Connect:
@@ -223,4 +231,5 @@ def _fault(operation: str, error: AzureError) -> ServiceError:
         return NotFound(f"{operation}: it is not there ({code or first})", operation=operation, code=code)
     if status is not None and status < 500:
         return ServiceError(f"{operation}: {first}", operation=operation, code=code)
-    return Unreachable(f"{operation}: {first}", operation=operation, code=code)
+    step = "" if status else "; check `account` and `endpoint` in credentials.yaml, and this machine's network"
+    return Unreachable(f"{operation}: {first}{step}", operation=operation, code=code)
