@@ -221,7 +221,8 @@ bt_enter_gang() { # SCRIPT OPTION... of docker exec
   shift
   bt_take_lock
   : >"$bt_here/adopted"
-  bt_guard "$(cat "$bt_here/id" 2>/dev/null || printf %s "$bt_name")" # by its id: the next try has one of this name
+  bt_own=$(cat "$bt_here/id" 2>/dev/null || printf %s "$bt_name") # by its id: the next try has one of this name
+  bt_guard "$bt_own"
   bt_hold_others
   trap bt_tell_gang TERM INT HUP
   # shellcheck disable=SC2016 # for the inner shell
@@ -237,11 +238,9 @@ bt_enter_gang() { # SCRIPT OPTION... of docker exec
 
 # docker exec passes no signal on: the launch inside is told, and has its grace (gang.sh has one of its own in it).
 bt_tell_gang() {
-  local id
-  id=$(cat "$bt_here/id" 2>/dev/null || printf %s "$bt_name") # the next try has one of this name
   # shellcheck disable=SC2016 # for the inner shell
-  bt_docker exec "$bt_name" /bin/sh -c 'read -r process <"$1/pid" && kill -s TERM "$process"' - "$bt_here" 2>/dev/null
-  { sleep $((5 + ${bt_grace%%.*})) && bt_docker kill "$id"; } >/dev/null 2>&1 8>&- 9>&- &
+  bt_docker exec "$bt_own" /bin/sh -c 'read -r process <"$1/pid" && kill -s TERM "$process"' - "$bt_here" 2>/dev/null
+  { sleep $((5 + ${bt_grace%%.*})) && bt_docker kill "$bt_own"; } >/dev/null 2>&1 8>&- 9>&- &
 }
 
 # The host's own ssh, with the pool's key: as root the key is another's.

@@ -245,8 +245,12 @@ def test_a_node_whose_agent_is_killed_is_lost_with_its_runs(isolation: str, tmp_
 
 def agents(name: str) -> list[int]:
     """The processes of a node's agent, its supervisors too, which are forks of it."""
-    pids = descendants(os.getpid())
-    return [pid for pid in pids if Path(f"/proc/{pid}/cmdline").read_bytes().endswith(f"\0{name}\0".encode())]
+    found = []
+    for pid in descendants(os.getpid()):
+        with contextlib.suppress(OSError):  # it has ended meanwhile
+            if Path(f"/proc/{pid}/cmdline").read_bytes().endswith(f"\0{name}\0".encode()):
+                found.append(pid)
+    return found
 
 
 def test_cancelling_a_boot_leaves_no_agent(isolation: str, tmp_path: Path) -> None:

@@ -85,14 +85,15 @@ def test_the_gang_has_ended_a_second_after_a_rank_died(mpi: str, trained: Any) -
 
 def left_running_ranks(home: Path) -> bool:
     """Whether any process of a node still sleeps."""
-    return any(Path(f"/proc/{pid}/comm").read_text() == "sleep\n" for pid in left_running(home) if alive(pid))
+    return any(program(pid) == "sleep" for pid in left_running(home))
 
 
-def alive(pid: int) -> bool:
+def program(pid: int) -> str:
+    """What a process runs; nothing when it has ended meanwhile."""
     try:
-        return Path(f"/proc/{pid}/comm").exists()
+        return Path(f"/proc/{pid}/comm").read_text().strip()
     except OSError:
-        return False
+        return ""
 
 
 def copied(trained: Any, mpi: str, command: str) -> Path:
