@@ -241,14 +241,13 @@ def test_a_shell_that_greets_does_not_disturb_the_launch(nodes: Nodes) -> None:
 
 
 def test_a_line_is_shown_within_a_quarter_of_a_second_and_so_is_one_without_an_end(nodes: Nodes) -> None:
-    lines = "for i in 1 2 3 4 5; do date +%s.%N; sleep 0.3; done"
-    process = nodes.start(f"sleep 0.3; [ $RANK != 3 ] || {{ {lines}; printf %s $(date +%s.%N); }}; sleep 1.5")
+    process = nodes.start("sleep 0.3; [ $RANK != 3 ] || { date +%s.%N; sleep 0.5; printf %s $(date +%s.%N); }; sleep 1")
     assert process.stdout is not None
-    late = [time.time() - float(process.stdout.readline().split()[1]) for _ in range(5)]
-    assert sorted(late)[2] < 0.25  # a busy machine may hold up some
+    whole = process.stdout.readline()
+    assert time.time() - float(whole.split()[1]) < 0.25
     part = os.read(process.stdout.fileno(), 100).decode()
     part += os.read(process.stdout.fileno(), 100).decode() if len(part) < 20 else ""
-    assert time.time() - float(part.split()[1]) < 0.75  # and is before the end
+    assert time.time() - float(part.split()[1]) < 0.25
 
 
 def test_processes_that_do_not_decide_end_with_those_that_do(nodes: Nodes) -> None:
