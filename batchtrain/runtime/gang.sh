@@ -322,7 +322,7 @@ bt_begin() {
 # Runs the launcher (the arguments) to its end. When a rank fails, ends the gang at once, names the rank and returns
 # its code: Intel MPI alone would give 255, and MPICH 5 would never end.
 bt_gang() {
-  local event='' line='' code='' told='' gone='' launcher
+  local event='' line='' code='' told='' gone='' launcher guard
   set -m
   exec 8> >(bt_tap)
   {
@@ -333,9 +333,10 @@ bt_gang() {
   launcher=$!
   set +m
   exec 8>&-
-  while ! bt_next_event 1; do
-    kill -0 "$$" 2>/dev/null || { event=told && break; } # the launch itself was killed
-  done
+  bt_guard &
+  guard=$!
+  bt_next_event
+  bt_end_process "$guard"
   [ "$event" != told ] || told=143
   if [ -n "$code" ]; then
     bt_drain 2
@@ -363,14 +364,46 @@ bt_why_not() { # EXECUTABLE, which ended with $code
 }
 
 # Sets event from fd 9, and with it code (the launcher's), line (the first word of a failure) or gone (Open MPI has lost a
-# node); fails when none comes.
-bt_next_event() { # SECONDS
-  read -r -t "$1" event <&9 || return 1
+# node); fails when none comes in time. `read -t` drops what it has read when its time ends just then, so that the time
+# is an event as well.
+bt_next_event() { # [SECONDS]
+  local clock=''
+  bt_waits=$((${bt_waits-0} + 1))
+  if [ -n "${1-}" ]; then
+    bt_clock "$1" &
+    clock=$!
+  fi
+  while read -r event <&9; do
+    case $event in "late $bt_waits" | [!l]*) break ;; esac # not the end of an earlier time
+  done
+  [ -z "$clock" ] || bt_end_process "$clock"
   case $event in
+    late*) return 1 ;;
     ended*) code=${event#ended } ;;
     batchtrain:* | Abort*) line=${line:-$event} ;;
     ?RTE*) gone=1 ;;
   esac
+}
+
+bt_clock() { # SECONDS
+  bt_be_quiet
+  read -r -t "$1"
+  echo "late $bt_waits" >&9
+}
+
+# The launch itself may be killed, which tells nobody.
+bt_guard() {
+  bt_be_quiet
+  while kill -0 "$$"; do read -r -t 1; done
+  echo told >&9
+}
+
+# Nothing ever comes on stdin, and nothing is held open but fd 9.
+bt_be_quiet() { exec 6>&- 8>&- <> <(:) >/dev/null 2>&1; }
+
+bt_end_process() { # PROCESS, of whose end the shell says nothing
+  kill -s KILL "$1" 2>/dev/null
+  wait "$1" 2>/dev/null
 }
 
 # Until all of the gang's stderr has been passed on; an orphan that holds it open does not stop us for long.
@@ -391,6 +424,7 @@ bt_end_launcher() { # PROCESS-GROUP
     patience=0.5
   done
   wait "$1" 2>/dev/null # the shell would remark on it later
+  code=${code:-${gone:-$?}} # it was killed before it could say
   bt_drain 0.2
 }
 

@@ -60,8 +60,8 @@ own_address() {
 # Holds the pipe open for as long as this process and the launcher's daemon live, and passes on the SIGTERM that a
 # launcher sends to the rank's process group.
 guard() {
-  trap 'kill -s KILL $!; exit' USR1 # the rank has ended; below nohup a trap of HUP does nothing
-  trap 'kill -s KILL $!; echo TERM; exit' TERM
+  trap 'end_job KILL $!; exit' USR1 # the rank has ended; below nohup a trap of HUP does nothing
+  trap 'end_job KILL $!; echo TERM; exit' TERM
   while kill -0 "$PPID" && kill -0 "$$"; do
     sleep 1 >/dev/null &
     wait $!
@@ -115,7 +115,7 @@ end_with_launcher() {
     sleep 0.05
   done
   : >"$record.told"
-  trap 'kill -s KILL $!; exit' TERM # the rank has ended
+  trap 'end_job KILL $!; exit' TERM # the rank has ended
   kill -s "${signal:-TERM}" "$rank_process"
   sleep "${BATCHTRAIN_GRACE_SECONDS:-1}" &
   wait $!
