@@ -6,6 +6,7 @@ Sources: Batch Shipyard's table of options; for current sizes Azure's "Set up Me
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from batchtrain.launchers import shell
@@ -33,6 +34,8 @@ _MANPATH = "MANPATH=/usr/share/man:/usr/local/man"
 _UCX = ('"UCX_NET_DEVICES=$bt_ports"', '${bt_pkey:+"UCX_IB_PKEY=$bt_pkey"}')
 """UCX would try the card of the accelerated Ethernet as well (Azure: known issues with HPC)."""
 _TCP = Settings(options=("--mca btl_tcp_if_include eth0",))
+_ONE_MACHINE = {"openmpi": ("--mca btl_tcp_if_include lo",)}
+"""On nodes that the emulator runs as processes: the machine's other interfaces may go away under a job."""
 _DAPL = Settings(
     environment=(
         "I_MPI_FALLBACK=0",
@@ -127,6 +130,7 @@ def _rdma(options: Mpi, fabric: Fabric, settings: Settings) -> str:
     """A node without the device stops here with the reason, except on the emulator, where it is tcp."""
     name = _NAMES[fabric]
     wanted = _wanted(options, settings)
+    here = _not_named(options, _ONE_MACHINE.get(options.runtime, ()))
     return shell.block(
         f"Fabric: {name}; variables that are set already keep their value:",
         "bt_fabric=()" if wanted else "",
@@ -136,6 +140,7 @@ def _rdma(options: Mpi, fabric: Fabric, settings: Settings) -> str:
         f"  bt_fabric=({' '.join(wanted)})" if wanted else "",
         "elif bt_emulated; then",
         f"  bt_say 'this node is emulated and has no {name}: the ranks talk over tcp'",
+        f"  ! bt_has_stand_in || bt_fabric=({' '.join(here)})" if wanted and here else "",
         "else",
         f"  bt_stop 1 '{name} is asked for, and this node has no /dev/infiniband"
         " (an image without the drivers? set infiniband: false to go on over tcp)'",
@@ -150,16 +155,22 @@ def _ethernet(options: Mpi, settings: Settings) -> str:
     return shell.block(
         "Fabric: tcp over eth0, the pool's own network, and no bridge or tunnel beside it:",
         "bt_fabric=()",
-        "if [ -e /sys/class/net/eth0 ] && ! bt_emulated; then",
+        "if bt_has_stand_in; then",
+        f"  bt_fabric=({' '.join(_ONE_MACHINE[options.runtime])})",
+        "elif [ -e /sys/class/net/eth0 ] && ! bt_emulated; then",
         f"  bt_fabric=({' '.join(wanted)})",
         "fi",
     )
 
 
 def _wanted(options: Mpi, settings: Settings) -> tuple[str, ...]:
+    return _not_named(options, settings.options)
+
+
+def _not_named(options: Mpi, pairs: Iterable[str]) -> tuple[str, ...]:
     """The pairs whose parameter the person's own options do not name: an explicit value wins."""
     own = " ".join(options.options)
-    return tuple(pair for pair in settings.options if _parameter(pair) not in own)
+    return tuple(pair for pair in pairs if _parameter(pair) not in own)
 
 
 def _parameter(pair: str) -> str:

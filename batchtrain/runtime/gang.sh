@@ -356,6 +356,8 @@ bt_gang() {
 bt_why_not() { # EXECUTABLE, which ended with $code
   if [ -n "$gone" ]; then
     echo "$1 lost a node: its daemon there is gone, with the node or its container; this is a failure, with code $code"
+  elif [ "$code" = 213 ] && bt_has_stand_in && ! grep -qvE '^(Iface|vir)' /proc/net/route; then
+    echo "$1 ended with code 213: Open MPI's daemons do not use the loopback interface, and this machine has no other now; connect it to a network, or take MPICH or Intel MPI here"
   elif [ "$code" = 127 ] && ! type -P "$1" >/dev/null; then
     echo "there is no $1 on PATH (${PATH//"$bt_home/bin:"/}); put it there in pre_execution_command, name it in mpi.executable_path, or install the MPI"
   else

@@ -18,17 +18,18 @@ IMAGES = {"example/mpich:digits": "mpich", "example/openmpi:digits": "openmpi", 
 
 
 class Shell:
-    """Runs `batchtrain …` with an emulator's directory in its environment."""
+    """Runs `batchtrain …` with an emulator's directory in its environment; by the program `through`, if that is set."""
 
     def __init__(self, home: Path, cwd: Path) -> None:
         self.home, self.cwd = home, cwd
+        self.through: tuple[str, ...] = ()
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("AZURE_", "BATCHTRAIN_"))}
         self.environment = {**kept, "BATCHTRAIN_EMULATOR_DIR": str(home)}
 
     def start(self, *arguments: str, environment: Mapping[str, str] | None = None) -> subprocess.Popen[str]:
         """Start a command and come back at once."""
         return subprocess.Popen(
-            [str(SCRIPT), *arguments],
+            [*self.through, str(SCRIPT), *arguments],
             cwd=self.cwd,
             env={**self.environment, **(environment or {})},
             stdin=subprocess.DEVNULL,

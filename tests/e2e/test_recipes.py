@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import time
@@ -48,6 +49,28 @@ def test_a_recipe_trains_on_two_nodes_with_equal_weights_and_disjoint_shards(mpi
         hashes[match[1]].add(match[6])
     assert len(hashes) == 20
     assert all(len(values) == 1 for values in hashes.values())
+
+
+NO_NETWORK = ("unshare", "--net", "sh", "-c", 'ip link set lo up; exec "$0" "$@"')
+
+
+@pytest.mark.skipif(
+    os.getuid() != 0 or not shutil.which("ip"), reason="needs root and iproute2, to be without a network"
+)
+@pytest.mark.parametrize("mpi", ["MPICH", "IntelMPI"])
+def test_a_recipe_trains_where_there_is_no_network(mpi: str, trained: Any) -> None:
+    trained.through = NO_NETWORK
+    done = trained("run", str(RECIPES / f"mpi4py-{mpi}"), "--local")
+    assert "test accuracy 0.9" in done.stdout
+
+
+@pytest.mark.skipif(
+    os.getuid() != 0 or not shutil.which("ip"), reason="needs root and iproute2, to be without a network"
+)
+def test_open_mpi_which_needs_a_network_says_so(trained: Any) -> None:
+    trained.through = NO_NETWORK
+    done = trained("run", str(RECIPES / "mpi4py-OpenMPI"), "--local", code=10)
+    assert "Open MPI's daemons do not use the loopback interface, and this machine has no other" in done.stderr
 
 
 def test_without_the_all_reduce_the_ranks_drift_apart(trained: Any) -> None:

@@ -66,6 +66,7 @@ NODE_ENVIRONMENT = (
         "{interface}",
         "libfabric would take the machine's outer interface, which may go away under a job",
     ),
+    Variable("MPIR_CVAR_CH4_NETMOD", "ofi", "MPICH would take UCX, which joins no two nodes where there is no network"),
     Variable("OMPI_ALLOW_RUN_AS_ROOT", "1", "Open MPI refuses root, which the emulator runs as here", True),
     Variable("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", "it wants to be told twice", True),
 )

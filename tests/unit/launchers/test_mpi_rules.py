@@ -92,6 +92,8 @@ def test_an_explicit_fabric_parameter_of_open_mpi_wins() -> None:
     text = launch("openmpi", shape=Shape(2, Fabric.SR_IOV), options=("--mca pml ob1",)).application
     assert "--mca pml ucx" not in text
     assert "--mca btl ^vader,tcp,openib" in text
+    text = launch("openmpi", shape=Shape(2, Fabric.SR_IOV), options=("--mca btl_tcp_if_exclude docker0",)).application
+    assert "--mca btl_tcp_if_include lo" not in text
 
 
 def test_only_open_mpi_in_a_container_is_allowed_to_run_as_root() -> None:
