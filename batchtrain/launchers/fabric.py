@@ -35,7 +35,7 @@ _UCX = ('"UCX_NET_DEVICES=$bt_ports"', '${bt_pkey:+"UCX_IB_PKEY=$bt_pkey"}')
 """UCX would try the card of the accelerated Ethernet as well (Azure: known issues with HPC)."""
 _TCP = Settings(options=("--mca btl_tcp_if_include eth0",))
 _ONE_MACHINE = {"openmpi": ("--mca btl_tcp_if_include lo",)}
-"""On nodes that the emulator runs as processes: the machine's other interfaces may go away under a job."""
+"""On nodes that the emulator runs on loopback addresses: the machine's other interfaces may go away under a job."""
 _DAPL = Settings(
     environment=(
         "I_MPI_FALLBACK=0",
@@ -130,7 +130,7 @@ def _rdma(options: Mpi, fabric: Fabric, settings: Settings) -> str:
     """A node without the device stops here with the reason, except on the emulator, where it is tcp."""
     name = _NAMES[fabric]
     wanted = _wanted(options, settings)
-    here = _not_named(options, _ONE_MACHINE.get(options.runtime, ()))
+    on_one_machine = _not_named(options, _ONE_MACHINE.get(options.runtime, ()))
     return shell.block(
         f"Fabric: {name}; variables that are set already keep their value:",
         "bt_fabric=()" if wanted else "",
@@ -140,7 +140,7 @@ def _rdma(options: Mpi, fabric: Fabric, settings: Settings) -> str:
         f"  bt_fabric=({' '.join(wanted)})" if wanted else "",
         "elif bt_emulated; then",
         f"  bt_say 'this node is emulated and has no {name}: the ranks talk over tcp'",
-        f"  ! bt_has_stand_in || bt_fabric=({' '.join(here)})" if wanted and here else "",
+        f"  ! bt_on_loopback || bt_fabric=({' '.join(on_one_machine)})" if wanted and on_one_machine else "",
         "else",
         f"  bt_stop 1 '{name} is asked for, and this node has no /dev/infiniband"
         " (an image without the drivers? set infiniband: false to go on over tcp)'",
@@ -155,7 +155,7 @@ def _ethernet(options: Mpi, settings: Settings) -> str:
     return shell.block(
         "Fabric: tcp over eth0, the pool's own network, and no bridge or tunnel beside it:",
         "bt_fabric=()",
-        "if bt_has_stand_in; then",
+        "if bt_on_loopback; then",
         f"  bt_fabric=({' '.join(_ONE_MACHINE[options.runtime])})",
         "elif [ -e /sys/class/net/eth0 ] && ! bt_emulated; then",
         f"  bt_fabric=({' '.join(wanted)})",

@@ -10,6 +10,7 @@
 # ever asked for, and nobody is logged in to, goes after bt_lease seconds. All names start with bt_; fd 9 is the lock, 8
 # holds the connections open.
 
+unset TMOUT # read would take it for its time
 bt_path=$PATH
 PATH=$PATH:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 bt_here=$AZ_BATCH_TASK_DIR/.batchtrain-docker

@@ -21,6 +21,7 @@ bt_stop() { # CODE MESSAGE
 # own (`container`) there is no InfiniBand either, but the image's real sshd and ssh.
 bt_emulated() { [ -n "${BATCHTRAIN_EMULATED_NODE-}" ]; }
 bt_has_stand_in() { bt_emulated && [ "$BATCHTRAIN_EMULATED_NODE" != container ]; }
+bt_on_loopback() { bt_has_stand_in && [[ ${AZ_BATCH_HOST_LIST-} == 127.* ]]; } # some have a Docker network of their own
 
 bt_default() { # NAME=VALUE... exports each variable; one that is set keeps its value
   local pair name
@@ -125,10 +126,11 @@ bt_find_ports() { # Sets bt_ports (mlx5_ib0:1,...) and bt_pkey
 
 # Prints the GPUs that this shell sees, or 1. Of a GPU that is cut in instances (MIG) it is those that ranks can have.
 bt_count_gpus() {
-  local line gpus=0 instances=0
-  while read -r line; do
+  local line lines gpus=0 instances=0
+  mapfile -t lines < <(nvidia-smi -L 2>/dev/null)
+  for line in "${lines[@]}"; do
     case $line in MIG*) instances=$((instances + 1)) ;; 'GPU '[0-9]*) gpus=$((gpus + 1)) ;; esac
-  done < <(nvidia-smi -L 2>/dev/null)
+  done
   [ "$instances" -eq 0 ] || gpus=$instances
   if [ "$gpus" -eq 0 ] && [ -e /dev/kfd ]; then # AMD's; processors are listed there, too
     for line in /sys/class/kfd/kfd/topology/nodes/*/gpu_id; do
@@ -314,7 +316,7 @@ bt_find_prefix() { # EXECUTABLE
 
 # Before the line: job control gives each background job a process group, which can be ended as a whole.
 bt_begin() {
-  set +eu -m -o pipefail
+  set +euET -m -o pipefail
   [ ! -t 0 ] || exec </dev/null # a background job that reads a terminal is stopped
   exec 6>&2 9<> <(:)
 }
@@ -322,7 +324,7 @@ bt_begin() {
 # Runs the launcher (the arguments) to its end. When a rank fails, ends the gang at once, names the rank and returns
 # its code: Intel MPI alone would give 255, and MPICH 5 would never end.
 bt_gang() {
-  local event='' line='' code='' told='' gone='' launcher guard
+  local event='' line='' code='' told='' gone='' launcher watch
   set -m
   exec 8> >(bt_tap)
   {
@@ -333,10 +335,10 @@ bt_gang() {
   launcher=$!
   set +m
   exec 8>&-
-  bt_guard &
-  guard=$!
+  bt_watch_launch &
+  watch=$!
   bt_next_event
-  bt_end_process "$guard"
+  bt_end_process "$watch"
   [ "$event" != told ] || told=143
   if [ -n "$code" ]; then
     bt_drain 2
@@ -356,7 +358,7 @@ bt_gang() {
 bt_why_not() { # EXECUTABLE, which ended with $code
   if [ -n "$gone" ]; then
     echo "$1 lost a node: its daemon there is gone, with the node or its container; this is a failure, with code $code"
-  elif [ "$code" = 213 ] && bt_has_stand_in && ! grep -qvE '^(Iface|vir)' /proc/net/route; then
+  elif [ "$code" = 213 ] && bt_on_loopback && ! grep -qvE '^(Iface|vir)' /proc/net/route 2>/dev/null; then
     echo "$1 ended with code 213: Open MPI's daemons do not use the loopback interface, and this machine has no other now; connect it to a network, or take MPICH or Intel MPI here"
   elif [ "$code" = 127 ] && ! type -P "$1" >/dev/null; then
     echo "there is no $1 on PATH (${PATH//"$bt_home/bin:"/}); put it there in pre_execution_command, name it in mpi.executable_path, or install the MPI"
@@ -375,7 +377,7 @@ bt_next_event() { # [SECONDS]
     bt_clock "$1" &
     clock=$!
   fi
-  while read -r event <&9; do
+  while read -r -t 1000000000 event <&9; do # without a time of its own it would take TMOUT's
     case $event in "late $bt_waits" | [!l]*) break ;; esac # not the end of an earlier time
   done
   [ -z "$clock" ] || bt_end_process "$clock"
@@ -394,13 +396,13 @@ bt_clock() { # SECONDS
 }
 
 # The launch itself may be killed, which tells nobody.
-bt_guard() {
+bt_watch_launch() {
   bt_be_quiet
   while kill -0 "$$"; do read -r -t 1; done
   echo told >&9
 }
 
-# Nothing ever comes on stdin, and nothing is held open but fd 9.
+# Nothing ever comes on stdin, and the gang's streams are not held open.
 bt_be_quiet() { exec 6>&- 8>&- <> <(:) >/dev/null 2>&1; }
 
 bt_end_process() { # PROCESS, of whose end the shell says nothing

@@ -9,6 +9,7 @@
 #     own=10.0.0.5 hosts=10.0.0.4,10.0.0.5 port=22      who is to be reached from here, and where
 #     emulated=1                                        a node of the emulator: no GPUs, no InfiniBand
 
+unset TMOUT # read would take it for its time
 here=${0%/*}
 declare -A want=()
 for pair; do want[${pair%%=*}]=${pair#*=}; done

@@ -107,6 +107,7 @@ wait_for_supervisor() {
 # itself is let end, for the launcher may be killing on account of it (MPI_Abort).
 end_with_launcher() {
   signal='' rank_process=''
+  unset TMOUT # bash's read would take it for its time
   read -r signal
   : >"$record.lost"
   read -r rank_process <"$record.pid"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -31,10 +32,75 @@ jobs -r
 """
 
 
-def test_no_event_is_lost_when_the_time_runs_out_just_then(tmp_path: Path) -> None:
+# An earlier wait's time ran out when its event had just come.
+STALE = """
+. ./gang.sh
+exec 9<> <(:)
+bt_waits=4
+echo 'late 3' >&9
+echo 'ended 7' >&9
+bt_next_event 5
+echo "$? $event"
+"""
+LAUNCH = """
+. ./gang.sh
+{}
+bt_begin
+{{ bt_gang sh -c 'sleep 1.5; echo trained'; }} <&0 &
+bt_attend "$!"
+"""
+
+
+@pytest.fixture
+def shell(tmp_path: Path) -> Callable[..., tuple[str, str, int]]:
+    """Runs a text beside gang.sh, for a gang of one host."""
     (tmp_path / "gang.sh").write_bytes(runtime.GANG)
-    done = subprocess.run(
-        ["bash", "-c", READ], cwd=tmp_path, env={"PATH": "/usr/bin:/bin", "AZ_BATCH_TASK_SHARED_DIR": str(tmp_path)},
-        capture_output=True, text=True, timeout=60, check=False,
-    )  # fmt: skip
-    assert (done.stdout, done.stderr, done.returncode) == ("", "", 0)
+    (tmp_path / ".batchtrain/ranks").mkdir(parents=True)
+    (tmp_path / ".batchtrain/sweep.sh").write_bytes(runtime.SWEEP)
+
+    def run(text: str, **environment: str) -> tuple[str, str, int]:
+        (tmp_path / "launch.sh").write_text(text)
+        known = {"PATH": "/usr/bin:/bin", "AZ_BATCH_TASK_SHARED_DIR": str(tmp_path), "AZ_BATCH_HOST_LIST": "127.0.0.1"}
+        done = subprocess.run(
+            ["bash", "launch.sh"], cwd=tmp_path, env={**known, **environment}, capture_output=True, text=True,
+            timeout=60, check=False,
+        )  # fmt: skip
+        return done.stdout, done.stderr, done.returncode
+
+    return run
+
+
+def test_no_event_is_lost_when_the_time_runs_out_just_then(shell: Callable[..., tuple[str, str, int]]) -> None:
+    assert shell(READ) == ("", "", 0)
+
+
+def test_the_end_of_an_earlier_wait_is_none_of_this_one(shell: Callable[..., tuple[str, str, int]]) -> None:
+    assert shell(STALE) == ("0 ended 7\n", "", 0)
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        "export TMOUT=1",  # which `read` obeys; hardened images set it
+        "readonly TMOUT=1",
+        "set -E; trap 'echo an error; exit 1' ERR",
+    ],
+)
+def test_what_was_set_before_does_not_end_a_gang(before: str, shell: Callable[..., tuple[str, str, int]]) -> None:
+    assert shell(LAUNCH.format(before)) == ("trained\n", "", 0)
+
+
+@pytest.mark.parametrize(
+    ("node", "hosts", "answer"),
+    [
+        ("/node", "127.0.0.4,127.0.0.5", "0"),
+        ("/node", "172.18.0.2,172.18.0.3", "1"),  # each has an `lo` of its own there
+        ("container", "127.0.0.4", "1"),
+        ("", "127.0.0.4", "1"),
+    ],
+)
+def test_nodes_of_one_machine_are_known_by_their_addresses(
+    node: str, hosts: str, answer: str, shell: Callable[..., tuple[str, str, int]]
+) -> None:
+    text = ". ./gang.sh; bt_on_loopback; echo $?"
+    assert shell(text, BATCHTRAIN_EMULATED_NODE=node, AZ_BATCH_HOST_LIST=hosts) == (f"{answer}\n", "", 0)

@@ -123,6 +123,12 @@ def test_success_says_nothing_and_leaves_nothing(node: Node) -> None:
     assert node.processes() == []
 
 
+def test_a_variable_that_limits_what_shells_read_ends_no_rank(node: Node) -> None:
+    """Hardened images set TMOUT, and bash's `read` obeys it."""
+    done = node.run("sh", "-c", "sleep 1.5; echo $TMOUT", TMOUT="1")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "1\n", "")
+
+
 def test_failure_is_one_line_and_the_code(node: Node) -> None:
     done = node.run("sh", "-c", "echo err >&2; exit 7")
     assert done.returncode == 7

@@ -3,7 +3,7 @@ source "$AZ_BATCH_TASK_SHARED_DIR/.batchtrain/gang.sh" || exit 1
 
 # Fabric: tcp over eth0, the pool's own network, and no bridge or tunnel beside it:
 bt_fabric=()
-if bt_has_stand_in; then
+if bt_on_loopback; then
   bt_fabric=(--mca btl_tcp_if_include lo)
 elif [ -e /sys/class/net/eth0 ] && ! bt_emulated; then
   bt_fabric=(--mca btl_tcp_if_include eth0)

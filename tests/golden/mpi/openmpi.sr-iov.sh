@@ -9,7 +9,7 @@ if [ -e /dev/infiniband ]; then
   bt_fabric=(--mca pml ucx --mca btl ^vader,tcp,openib)
 elif bt_emulated; then
   bt_say 'this node is emulated and has no InfiniBand (SR-IOV): the ranks talk over tcp'
-  ! bt_has_stand_in || bt_fabric=(--mca btl_tcp_if_include lo)
+  ! bt_on_loopback || bt_fabric=(--mca btl_tcp_if_include lo)
 else
   bt_stop 1 'InfiniBand (SR-IOV) is asked for, and this node has no /dev/infiniband (an image without the drivers? set infiniband: false to go on over tcp)'
 fi
