@@ -218,6 +218,20 @@ def test_rdma_on_the_emulator_is_tcp_said_once(runtime: str, fabric: Fabric, nod
     assert "--mca" not in (ran.argv or [])
 
 
+@pytest.mark.parametrize("fabric", Fabric)
+def test_ranks_of_open_mpi_on_one_machine_talk_over_its_loopback_interface(fabric: Fabric, node: Node) -> None:
+    """Where all nodes share it: the machine's other interfaces may go away under a job, such as a bridge of Docker's."""
+    here = {
+        "BATCHTRAIN_EMULATED_NODE": str(node.task),
+        "AZ_BATCH_HOST_LIST": "127.0.0.4,127.0.0.5",
+        "AZ_BATCH_MASTER_NODE": "127.0.0.4:6000",
+    }
+    ran = node.run(launch("openmpi", shape=Shape(2, fabric)), here)
+    assert ran.argv is not None, ran.stderr
+    assert ran.argv[ran.argv.index("--mca") :][:3] == ["--mca", "btl_tcp_if_include", "lo"]
+    assert "eth0" not in ran.argv
+
+
 def test_every_active_infiniband_port_is_used_and_no_other(node: Node) -> None:
     node.infiniband(
         ("mlx5_0", "Ethernet", "4: ACTIVE", "0xffff"),
