@@ -129,7 +129,7 @@ bt_count_gpus() {
   local line lines gpus=0 instances=0
   mapfile -t lines < <(nvidia-smi -L 2>/dev/null)
   for line in "${lines[@]}"; do
-    case $line in MIG*) instances=$((instances + 1)) ;; 'GPU '[0-9]*) gpus=$((gpus + 1)) ;; esac
+    case $line in 'GPU '[0-9]*) gpus=$((gpus + 1)) ;; *' MIG '*) instances=$((instances + 1)) ;; esac
   done
   [ "$instances" -eq 0 ] || gpus=$instances
   if [ "$gpus" -eq 0 ] && [ -e /dev/kfd ]; then # AMD's; processors are listed there, too

@@ -24,7 +24,7 @@ STAND_INS = {
     "mpirun": """if [ "$1" = -V ]; then echo "${MPI_VERSION-Intel(R) MPI Library, Version 2018 Update 4}"; exit; fi
 printf '%s\\0' "$@" >"$RECORD/argv"; env -0 >"$RECORD/environment"; exit "${MPI_CODE-0}" """,
     "ssh": """printf '%s\\n' "$*" >>"$RECORD/ssh"
-for word; do case $word in 10.*) host=$word; break ;; esac; done
+for word; do case $word in 10.* | 127.*) host=$word; break ;; esac; done
 case " ${DEAD-} " in *" $host "*) echo "ssh: connect to host $host port 22: No route to host" >&2; exit 255 ;; esac
 case " ${SHUT-} " in *" $host "*) echo "root@$host: Permission denied (publickey)." >&2; exit 255 ;; esac""",
     "nvidia-smi": "for i in 0 1 2 3; do echo GPU $i; done",
@@ -220,7 +220,7 @@ def test_rdma_on_the_emulator_is_tcp_said_once(runtime: str, fabric: Fabric, nod
 
 @pytest.mark.parametrize("fabric", Fabric)
 def test_ranks_of_open_mpi_on_one_machine_talk_over_its_loopback_interface(fabric: Fabric, node: Node) -> None:
-    """Where all nodes share it: the machine's other interfaces may go away under a job, such as a bridge of Docker's."""
+    """Where all nodes share it; the others may go away under a job, as Docker's bridges do."""
     here = {
         "BATCHTRAIN_EMULATED_NODE": str(node.task),
         "AZ_BATCH_HOST_LIST": "127.0.0.4,127.0.0.5",
