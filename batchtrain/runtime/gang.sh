@@ -372,13 +372,12 @@ bt_why_not() { # EXECUTABLE, which ended with $code
 # is an event as well.
 bt_next_event() { # [SECONDS]
   local clock=''
-  bt_waits=$((${bt_waits-0} + 1))
   if [ -n "${1-}" ]; then
     bt_clock "$1" &
     clock=$!
   fi
   while read -r -t 1000000000 event <&9; do # without a time of its own it would take TMOUT's
-    case $event in "late $bt_waits" | [!l]*) break ;; esac # not the end of an earlier time
+    case $event in "late $clock" | [!l]*) break ;; esac # not the end of an earlier time
   done
   [ -z "$clock" ] || bt_end_process "$clock"
   case $event in
@@ -392,7 +391,7 @@ bt_next_event() { # [SECONDS]
 bt_clock() { # SECONDS
   bt_be_quiet
   read -r -t "$1"
-  echo "late $bt_waits" >&9
+  echo "late $BASHPID" >&9
 }
 
 # The launch itself may be killed, which tells nobody.

@@ -125,8 +125,8 @@ class Gang:
             os.kill(pid, signal.SIGKILL)
 
     def left(self) -> list[tuple[int, str]]:
-        """What is still there two seconds after a launch: a shell's last child may be just about to exit."""
-        deadline = time.monotonic() + 2
+        """What is still there half a second after a launch: a shell's last child may be just about to exit."""
+        deadline = time.monotonic() + 0.5
         while (found := self.processes()) and time.monotonic() < deadline:
             time.sleep(0.01)
         return found

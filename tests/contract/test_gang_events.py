@@ -30,18 +30,16 @@ wait
 [ "$late" -gt 50 ] || echo "the time ran out $late times only"
 jobs -r
 """
-
-
 # An earlier wait's time ran out when its event had just come.
 STALE = """
 . ./gang.sh
 exec 9<> <(:)
-bt_waits=4
 echo 'late 3' >&9
 echo 'ended 7' >&9
 bt_next_event 5
 echo "$? $event"
 """
+# What a node was told before, and a launcher that succeeds.
 LAUNCH = """
 . ./gang.sh
 {}
@@ -50,9 +48,11 @@ bt_begin
 bt_attend "$!"
 """
 
+Shell = Callable[..., tuple[str, str, int]]
+
 
 @pytest.fixture
-def shell(tmp_path: Path) -> Callable[..., tuple[str, str, int]]:
+def shell(tmp_path: Path) -> Shell:
     """Runs a text beside gang.sh, for a gang of one host."""
     (tmp_path / "gang.sh").write_bytes(runtime.GANG)
     (tmp_path / ".batchtrain/ranks").mkdir(parents=True)
@@ -70,11 +70,11 @@ def shell(tmp_path: Path) -> Callable[..., tuple[str, str, int]]:
     return run
 
 
-def test_no_event_is_lost_when_the_time_runs_out_just_then(shell: Callable[..., tuple[str, str, int]]) -> None:
+def test_no_event_is_lost_when_the_time_runs_out_just_then(shell: Shell) -> None:
     assert shell(READ) == ("", "", 0)
 
 
-def test_the_end_of_an_earlier_wait_is_none_of_this_one(shell: Callable[..., tuple[str, str, int]]) -> None:
+def test_the_end_of_an_earlier_wait_is_none_of_this_one(shell: Shell) -> None:
     assert shell(STALE) == ("0 ended 7\n", "", 0)
 
 
@@ -86,7 +86,7 @@ def test_the_end_of_an_earlier_wait_is_none_of_this_one(shell: Callable[..., tup
         "set -E; trap 'echo an error; exit 1' ERR",
     ],
 )
-def test_what_was_set_before_does_not_end_a_gang(before: str, shell: Callable[..., tuple[str, str, int]]) -> None:
+def test_what_was_set_before_does_not_end_a_gang(before: str, shell: Shell) -> None:
     assert shell(LAUNCH.format(before)) == ("trained\n", "", 0)
 
 
@@ -99,8 +99,6 @@ def test_what_was_set_before_does_not_end_a_gang(before: str, shell: Callable[..
         ("", "127.0.0.4", "1"),
     ],
 )
-def test_nodes_of_one_machine_are_known_by_their_addresses(
-    node: str, hosts: str, answer: str, shell: Callable[..., tuple[str, str, int]]
-) -> None:
+def test_nodes_of_one_machine_are_known_by_their_addresses(node: str, hosts: str, answer: str, shell: Shell) -> None:
     text = ". ./gang.sh; bt_on_loopback; echo $?"
     assert shell(text, BATCHTRAIN_EMULATED_NODE=node, AZ_BATCH_HOST_LIST=hosts) == (f"{answer}\n", "", 0)

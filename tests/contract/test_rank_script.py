@@ -225,7 +225,7 @@ def test_a_sweep_ends_a_rank_its_children_and_nothing_is_reported(node: Node) ->
     process, supervisor = node.pids()
     start = time.monotonic()
     done = node.sweep("0.2")
-    assert time.monotonic() - start < 3
+    assert time.monotonic() - start < 1
     assert done.stdout == "here 3 node tvm-1 (10.0.0.4)\n"
     wait_until(lambda: not alive(process) and not alive(supervisor), 1)
     daemon.wait(5)
