@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from batchtrain.version import __version__
 
 if TYPE_CHECKING:
-    from batchtrain.client import Client, Job, Jobs, Pools, connect, load
+    from batchtrain.client import Client, connect, load
     from batchtrain.config.types import Recipe
     from batchtrain.errors import (
         AlreadyExists,
@@ -34,10 +34,12 @@ if TYPE_CHECKING:
         Unreachable,
         UsageError,
     )
+    from batchtrain.operations import Job, Jobs, Pools
     from batchtrain.plan.types import Plan
 
 _HOMES = {
-    **dict.fromkeys(("Client", "Job", "Jobs", "Pools", "connect", "load"), "batchtrain.client"),
+    **dict.fromkeys(("Client", "connect", "load"), "batchtrain.client"),
+    **dict.fromkeys(("Job", "Jobs", "Pools"), "batchtrain.operations"),
     "Plan": "batchtrain.plan.types",
     "Recipe": "batchtrain.config.types",
     **dict.fromkeys(
@@ -85,7 +87,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Names are fetched at first use: the command line's door must not pay for the service's SDK."""
+    """Names are imported at first use, because the command line must start without importing the SDK."""
     if name not in _HOMES:
         raise AttributeError(f"module 'batchtrain' has no attribute {name!r}")
     import importlib

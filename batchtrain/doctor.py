@@ -1,7 +1,7 @@
-"""What can be known before anything is paid for: first everything is looked up, then pure functions judge it.
+"""Checks before costs arise: first everything is looked up, then pure functions judge it.
 
-A check that could not be made says why, and is no failure: without the role Reader, or on the embedded service, nobody
-can ask for quotas.
+A check that cannot be made gives the reason and is not a failure: quotas need the role Reader, and the emulator has
+none.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from batchtrain.catalog.offer import Catalog
 from batchtrain.catalog.sizes import VmSize, key, today_for
+from batchtrain.checked import FAIL, NOT_CHECKED, OK, WARN, Check
 from batchtrain.config.types import PlatformImage, Pool, Recipe
 from batchtrain.errors import BatchtrainError, Unreachable, UsageError
 from batchtrain.service import arm, look
@@ -21,7 +22,6 @@ from batchtrain.service.seen import ImageSeen, JobSeen, PoolSeen, ScheduleSeen
 if TYPE_CHECKING:
     from azure.batch import BatchClient
 
-OK, WARN, FAIL, NOT_CHECKED = "ok", "warn", "fail", "not checked"
 SKEW_WARNS, SKEW_FAILS = 60.0, 15 * 60.0
 """Seconds; a signature that is 15 minutes off is refused."""
 SOON = timedelta(days=90)
@@ -30,31 +30,21 @@ NO_RECIPE = "no recipe was given"
 Found = TypeVar("Found")
 
 
-class Check(NamedTuple):
-    """One check and how it came out."""
-
-    check: str
-    result: str
-    """ok, warn, fail or not checked."""
-    found: str
-    next_step: str = ""
-
-
 class Unknown(NamedTuple):
-    """What could not be looked up, and why."""
+    """Something that could not be looked up, with the reason."""
 
     why: str
     unreachable: bool = False
 
 
 class Region(NamedTuple):
-    """What Azure Resource Manager says of the account, and of the pool's size in its region."""
+    """The data of Azure Resource Manager about the account and about the pool's size in its region."""
 
     account: arm.AccountSeen
     size: arm.Sold | None
-    """As Batch's own list has it; None when it is not there, or when there is no pool."""
+    """The entry of Batch's list; None if the list has none, or without a pool."""
     blocked: str
-    """Why this subscription cannot have the size there; empty when it can, or nobody says."""
+    """Why the subscription cannot use the size there; empty if it can, or if it is unknown."""
     families: Mapping[str, str]
     """Azure's name of the family, by a size's name as the catalogue's `key` makes it."""
 
@@ -90,7 +80,7 @@ def examine(
     clock: Callable[[], datetime],
     environment: Mapping[str, str],
 ) -> Facts:
-    """Look up everything; what cannot be is Unknown. Nothing is changed anywhere."""
+    """Look up everything; failed look-ups become Unknown. Changes nothing."""
     pools = _try(lambda: look.pools(client))
     out_of_reach = isinstance(pools, Unknown)
     return Facts(
@@ -127,7 +117,7 @@ def _region(account: Account, recipe: Recipe | None, environment: Mapping[str, s
         asked = arm.reach(credentials, environment, account.endpoint)
         seen = arm.account(asked, account.endpoint, subscription)
         if seen is None:
-            raise UsageError("no subscription that may be read has this account; ask for the role Reader on it")
+            raise UsageError("no readable subscription has this account; ask for the role Reader on it")
         batch = {key(one.name): one for one in arm.batch_sizes(asked, seen.subscription, seen.location)}
         sold = {key(one.name): one for one in arm.compute_sizes(asked, seen.subscription, seen.location)}
         blocked = sold[key(wanted)].blocked if key(wanted) in sold else ""
@@ -141,26 +131,28 @@ def _region(account: Account, recipe: Recipe | None, environment: Mapping[str, s
 
 
 def checks(facts: Facts) -> tuple[Check, ...]:
-    """Every check, in the order in which they should be put right."""
+    """Every check, in the order in which to fix failures."""
     return tuple(judge(facts) for judge in CHECKS)
 
 
 def _signed_in(facts: Facts) -> Check:
     account = facts.account
     place = "the embedded Azure Batch" if account.emulated else f"account {account.name}"
-    how = "shared key" if account.key is not None else account.sign_in.mode
+    how = "token" if account.token is not None else "shared key" if account.key is not None else account.sign_in.mode
     if isinstance(facts.pools, Unknown):
-        return Check("account", FAIL, facts.pools.why, "put this right first: nothing else can be asked")
+        return Check("account", FAIL, facts.pools.why, "fix this first: the other checks need it")
     return Check("account", OK, f"{place} at {account.endpoint}, signed in by {how}")
 
 
 def _clock(facts: Facts) -> Check:
     if isinstance(facts.skew, Unknown) or facts.skew is None:
-        return Check("clock", NOT_CHECKED, "the service tells no time" if facts.skew is None else "see account")
+        return Check(
+            "clock", NOT_CHECKED, "the service does not report its time" if facts.skew is None else "see account"
+        )
     off = abs(facts.skew)
     said = f"this machine's clock is {off:.0f} s {'ahead of' if facts.skew > 0 else 'behind'} the service's"
     if off < SKEW_WARNS:
-        return Check("clock", OK, said if off >= 2 else "this machine's clock is the service's")
+        return Check("clock", OK, said if off >= 2 else "the clock of this machine matches the service")
     step = "set the clock (chronyc makestep, or timedatectl set-ntp true)"
     return Check("clock", FAIL if off >= SKEW_FAILS else WARN, f"{said}; signatures fail at 15 minutes", step)
 
@@ -221,7 +213,7 @@ def _image(facts: Facts) -> Check:
 
 
 def _own_image(facts: Facts, pool: Pool) -> Check:
-    said = "an image of your own: only the pool itself will show whether it starts"
+    said = "a custom image: only the pool itself shows whether it starts"
     told = pool.vm_configuration
     image = told.custom_image or told.shared_gallery_image or told.community_gallery_image
     agent = image.node_agent if image is not None else None
@@ -229,8 +221,10 @@ def _own_image(facts: Facts, pool: Pool) -> Check:
         return Check("image", NOT_CHECKED, said)
     known = sorted({one.node_agent for one in facts.images})
     if agent.lower() in map(str.lower, known):
-        return Check("image", NOT_CHECKED, f"{said}; the account knows its node agent")
-    return Check("image", FAIL, f"the account knows no node agent {agent}", f"write one of {', '.join(known)}")
+        return Check("image", NOT_CHECKED, f"{said}; the account supports its node agent")
+    return Check(
+        "image", FAIL, f"the account does not support the node agent {agent}", f"write one of {', '.join(known)}"
+    )
 
 
 def _offered(facts: Facts, name: str, wanted: PlatformImage, seen: ImageSeen) -> Check:
@@ -238,10 +232,10 @@ def _offered(facts: Facts, name: str, wanted: PlatformImage, seen: ImageSeen) ->
     agent = wanted.node_agent or (known.node_agent if known else seen.node_agent)
     if agent != seen.node_agent:
         step = f"write `node_agent: {seen.node_agent}`"
-        return Check("image", FAIL, f"{name} goes with {seen.node_agent}, not {agent}", step)
+        return Check("image", FAIL, f"{name} needs {seen.node_agent}, not {agent}", step)
     if wanted.native and seen.capabilities and "DockerCompatible" not in seen.capabilities:
         step = "use an image with a container engine: batchtrain catalog images --docker"
-        return Check("image", FAIL, f"{name} runs no containers, and the pool is native", step)
+        return Check("image", FAIL, f"{name} cannot run containers, and the pool is native", step)
     end = seen.ends.date() if seen.ends else None
     if end is not None and end - facts.today < SOON:
         instead = f"use {known.replacement}" if known and known.replacement else "use a newer image"
@@ -261,7 +255,7 @@ def _size(facts: Facts) -> Check:
     if size.retired is None:
         return Check("VM size", OK, _described(size))
     gone = size.retired <= facts.today
-    said = f"{size.name} {'is gone since' if gone else 'goes on'} {size.retired}"
+    said = f"{size.name} {'was retired on' if gone else 'retires on'} {size.retired}"
     return Check("VM size", FAIL if gone else WARN, said, today_for(size).reason)
 
 
@@ -291,16 +285,14 @@ def _sold(facts: Facts) -> Check:
     place = region.account.location
     if region.size is None:
         step = f"another region or size; az batch location list-skus --location {place} shows what there is"
-        return Check("region", FAIL, f"Batch does not take {pool.vm_size} in {place}", step)
+        return Check("region", FAIL, f"Batch does not support {pool.vm_size} in {place}", step)
     if region.blocked:
         step = f"ask for access to the size in {place} (a support request, Subscription limits)"
-        return Check(
-            "region", FAIL, f"this subscription may not have {pool.vm_size} in {place}: {region.blocked}", step
-        )
+        return Check("region", FAIL, f"this subscription cannot use {pool.vm_size} in {place}: {region.blocked}", step)
     if region.size.ends is not None and region.size.ends - facts.today < SOON:
         result = FAIL if region.size.ends < facts.today else WARN
-        return Check("region", result, f"Batch takes {pool.vm_size} until {region.size.ends}", "choose a newer size")
-    return Check("region", OK, f"Batch takes {region.size.name} in {place}; that there is capacity, nobody says")
+        return Check("region", result, f"Batch supports {pool.vm_size} until {region.size.ends}", "choose a newer size")
+    return Check("region", OK, f"Batch supports {region.size.name} in {place}; its present capacity is unknown")
 
 
 def _dedicated(facts: Facts) -> Check:
@@ -309,10 +301,10 @@ def _dedicated(facts: Facts) -> Check:
         return Check("quota", NOT_CHECKED, region.why if isinstance(region, Unknown) else NO_RECIPE)
     seen, family = region.account, region.families.get(key(pool.vm_size), "")
     if seen.allocation == "UserSubscription":
-        return Check("quota", NOT_CHECKED, "nodes count against the subscription's own quota: az vm list-usage")
+        return Check("quota", NOT_CHECKED, "nodes count against the quota of the subscription: az vm list-usage")
     quota = seen.cores_of(family)
     if quota is None:
-        return Check("quota", NOT_CHECKED, f"no quota is told for the family of {pool.vm_size}")
+        return Check("quota", NOT_CHECKED, f"the account lists no quota for the family of {pool.vm_size}")
     of = family if seen.by_family else "dedicated cores"
     return _compared("quota", facts, _most(pool, spot=False), quota, of, spot=False)
 
@@ -322,13 +314,13 @@ def _spot(facts: Facts) -> Check:
     if isinstance(region, Unknown) or pool is None:
         return Check("spot quota", NOT_CHECKED, region.why if isinstance(region, Unknown) else NO_RECIPE)
     if region.account.spot_cores is None:
-        return Check("spot quota", NOT_CHECKED, "no quota is told for spot nodes")
+        return Check("spot quota", NOT_CHECKED, "the account lists no quota for spot nodes")
     nodes = _most(pool, spot=True)
     return _compared("spot quota", facts, nodes, region.account.spot_cores, "spot cores", spot=True)
 
 
 def _most(pool: Pool, *, spot: bool) -> int:
-    """The most nodes that the pool will have; of a formula of one's own nobody knows more than the first number."""
+    """The maximum number of nodes of the pool; for a custom formula only the initial number is known."""
     said = pool.vm_count.low_priority if spot else pool.vm_count.dedicated
     scenario = pool.autoscale.scenario if pool.autoscale is not None and not pool.autoscale.formula else None
     if scenario is None:
@@ -338,13 +330,13 @@ def _most(pool: Pool, *, spot: bool) -> int:
 
 
 def _compared(name: str, facts: Facts, nodes: int, quota: int, of: str, *, spot: bool) -> Check:
-    """What the pool needs beside what the account's other pools have, against a quota, in cores."""
+    """Compares the cores of the pool and of the account's other pools with a quota."""
     pool, region = _pool(facts), facts.region
     assert pool is not None
     assert isinstance(region, Region)
     cores = _cores(facts, pool.vm_size)
     if cores is None:
-        return Check(name, NOT_CHECKED, f"nobody knows the cores of {pool.vm_size}")
+        return Check(name, NOT_CHECKED, f"the number of cores of {pool.vm_size} is unknown")
     same = region.families.get(key(pool.vm_size)) if not spot and region.account.by_family else None
     others = facts.pools if not isinstance(facts.pools, Unknown) else ()
     used = sum(

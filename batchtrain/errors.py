@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from typing import ClassVar, NamedTuple
 
 
 class Problem(NamedTuple):
-    """One thing wrong (or worth saying) in a configuration, with its place."""
+    """One problem or remark about a configuration, with its position."""
 
     rule: str
     message: str
@@ -20,11 +21,11 @@ class Problem(NamedTuple):
     end_column: int = 0
     """One past the last character of what is meant."""
     fix: str = ""
-    """What to write from `line:column` to `end_line:end_column`, where there is exactly one answer."""
+    """The replacement for the text from `line:column` to `end_line:end_column`, if there is exactly one."""
     see: str = ""
     """Where it is documented."""
     source: str = ""
-    """The line it stands in; empty where a secret may stand there too."""
+    """The line of the problem; empty if the line may contain a secret."""
 
     @property
     def place(self) -> str:
@@ -33,7 +34,7 @@ class Problem(NamedTuple):
 
     @property
     def document(self) -> dict[str, str | int]:
-        """For machines: what is not known is left out; the words for the end are those of editors."""
+        """As a document: unknown values are omitted; the keys for the end are those of editors."""
         known = {_EDITORS.get(name, name): value for name, value in self._asdict().items() if value}
         known.pop("source", None)
         return known
@@ -45,13 +46,19 @@ class Problem(NamedTuple):
         return printable(f"{head}{self.level}: {path}{self.message}{tail} [{self.rule}]")
 
     def rendered(self, *, color: bool = False) -> str:
-        """The sentence, the line with a caret under what is meant, and where to read on."""
+        """The message, the line with a caret under the problem, and the page of the documentation."""
         lines = [_painted(str(self), self.level) if color else str(self)]
         if self.source.strip():
             lines += _excerpt(self, color)
         if self.see:
-            lines.append(f"{' ' * len(str(self.line or ''))}  = see {self.see}")
+            lines.append(f"{' ' * len(str(self.line or ''))}  = see `batchtrain help {topic_of(self.see)}`")
         return "\n".join(lines)
+
+
+def topic_of(page: str) -> str:
+    """A page as `batchtrain help` takes it: config#vm_size for docs/reference/config.md#vm_size."""
+    path, hash_, anchor = page.partition("#")
+    return path.rpartition("/")[2].removesuffix(".md") + hash_ + anchor
 
 
 _EDITORS = {"end_line": "endLine", "end_column": "endColumn"}
@@ -66,10 +73,18 @@ _ESCAPES = {"\t": "    ", "\n": "\\n", "\r": "\\r"}
 
 
 def printable(text: str) -> str:
-    """A text without what moves a terminal's cursor or turns its writing round."""
+    """The text without control characters that move a terminal's cursor or change the writing direction."""
     if text.isprintable():
         return text
     return "".join(_visible(character) for character in text)
+
+
+_NODE = re.compile(r"\b(tvm(?:ps)?_[0-9a-f]{4})[0-9a-f]{60}(_[a-z])\b")
+
+
+def shortened(text: str) -> str:
+    """The text with every 64-digit node id shortened in the middle: `tvmps_732a…_d`."""
+    return _NODE.sub(r"\1…\2", text)
 
 
 def _visible(character: str) -> str:
@@ -90,7 +105,7 @@ def _excerpt(problem: Problem, color: bool) -> list[str]:
 
 
 def _cut(line: str, start: int, end: int) -> tuple[str, str, str]:
-    """What stands before, on and after the mark; of a long line only what is near the mark."""
+    """The text before, in and after the mark; of a long line only the part near the mark."""
     before, marked, after = (printable(part) for part in (line[:start], line[start:end], line[end:][:WIDEST]))
     if len(marked) > WIDEST * 2 // 3:
         marked, after = marked[: WIDEST * 2 // 3 - 1] + "…", ""
@@ -118,13 +133,13 @@ def _painted(sentence: str, level: str) -> str:
 
 
 class BatchtrainError(Exception):
-    """The base: something a person can act on. Anything else that escapes is our bug (exit code 1)."""
+    """The base class of errors that the user can fix. Every other exception is a bug of batchtrain (exit code 1)."""
 
     exit_code: ClassVar[int] = 1
 
 
 class UsageError(BatchtrainError):
-    """The command or the call was not well formed, or a precondition the caller controls is missing."""
+    """The command or the call is malformed, or a precondition that the caller controls is missing."""
 
     exit_code = 2
 
@@ -140,7 +155,7 @@ class ConfigError(BatchtrainError):
 
 
 class PlanError(BatchtrainError):
-    """The configuration is well formed but can never work; the message gives the reason and the way out."""
+    """The configuration is well formed but can never work; the message gives the reason and the solution."""
 
     exit_code = 2
 
@@ -159,13 +174,13 @@ class ServiceError(BatchtrainError):
 
 
 class NotFound(ServiceError):
-    """What was named is not there."""
+    """The named object does not exist."""
 
     exit_code = 3
 
 
 class AlreadyExists(ServiceError):
-    """What was to be created is there already."""
+    """The object to create exists already."""
 
 
 class NotAllowed(ServiceError):
@@ -173,7 +188,7 @@ class NotAllowed(ServiceError):
 
 
 class QuotaReached(ServiceError):
-    """A quota of the account or the region stands in the way."""
+    """A quota of the account or the region is reached."""
 
 
 class Unreachable(ServiceError):
@@ -183,18 +198,37 @@ class Unreachable(ServiceError):
 
 
 class TimedOut(BatchtrainError):
-    """A wait reached its deadline; the message says what was waited for."""
+    """A wait reached its deadline; the message names what it waited for."""
 
     exit_code = 6
 
 
+class Differs(BatchtrainError):
+    """The existing object differs from the plan; the message shows the difference and the solution."""
+
+    exit_code = 11
+
+
 class TaskFailed(BatchtrainError):
-    """A task ended in failure: which, where, with what exit code, and its last lines."""
+    """A task failed: the failed rank and its node, the exit code, the exception, and the last lines.
+
+    `raised` is the position of the exception in the task's directory, such as `train.py:208`.
+    """
 
     exit_code = 10
 
     def __init__(
-        self, message: str, *, task: str = "", node: str = "", code: int | None = None, lines: tuple[str, ...] = ()
+        self,
+        message: str,
+        *,
+        task: str = "",
+        rank: int | None = None,
+        node: str = "",
+        code: int | None = None,
+        cause: str = "",
+        raised: str = "",
+        lines: tuple[str, ...] = (),
     ) -> None:
-        self.task, self.node, self.code, self.lines = task, node, code, lines
+        self.raised = raised
+        self.task, self.rank, self.node, self.code, self.cause, self.lines = task, rank, node, code, cause, lines
         super().__init__(message)

@@ -1,7 +1,8 @@
-"""Azure Batch's autoscale formulas: read, judged and evaluated; a leaf that knows neither pools nor clocks.
+"""Parses, checks and evaluates Azure Batch's autoscale formulas. Pure: knows neither pools nor clocks.
 
 Source: MicrosoftDocs/azure-docs, `articles/batch/batch-automatic-scaling.md` (variables, types, operations, functions,
-samples). What the document leaves open, and how it is taken here, stands in docs/explanation/emulator-differences.md.
+samples). What the document leaves open, and how it is interpreted here, is listed in
+docs/explanation/emulator-differences.md.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ METRICS = (
     "$RunningTasks", "$PendingTasks", "$SucceededTasks", "$FailedTasks", "$CurrentDedicatedNodes",
     "$CurrentLowPriorityNodes", "$PreemptedNodeCount", "$UsableNodeCount", "$TaskSlotsPerNode",
 )  # fmt: skip
-"""Variables a formula reads: the last sample where a number is wanted, and an object with methods."""
+"""Variables that a formula reads: the last sample if a number is needed, and an object with methods."""
 
 TARGETS = {
     "$TargetDedicatedNodes": "$TargetDedicatedNodes",
@@ -60,18 +61,18 @@ class FormulaError(Exception):
 
 
 class Seen(NamedTuple):
-    """What a formula looks at: the moment (UTC), each metric's samples in order of time, the present targets."""
+    """The input of a formula: the time (UTC), the samples of each metric in order of time, the current targets."""
 
     now: datetime
     samples: Mapping[str, tuple[Sample, ...]] = {}
     dedicated: int = 0
     low_priority: int = 0
     seed: int = 0
-    """Of `rand()`, so that an evaluation can be repeated."""
+    """The seed of `rand()`, so that an evaluation can be repeated."""
 
 
 class Result(NamedTuple):
-    """What a formula says: the targets, the option, and every variable it set, in order."""
+    """The result of a formula: the targets, the option, and every variable it set, in order."""
 
     dedicated: int
     low_priority: int
@@ -88,7 +89,7 @@ class Result(NamedTuple):
 
 
 def evaluate(text: str, seen: Seen) -> Result:
-    """What the formula says now. Raises FormulaError."""
+    """Evaluates the formula. Raises FormulaError."""
     return _Run(seen).result(parse(text))
 
 
@@ -119,7 +120,7 @@ def _words(text: str) -> list[Token]:
     while at < len(text):
         match = _WORDS.match(text, at)
         if match is None:
-            raise FormulaError(f"`{text[at]}` means nothing here", line, at - start + 1, syntax=True)
+            raise FormulaError(f"`{text[at]}` is not valid here", line, at - start + 1, syntax=True)
         kind = str(match.lastgroup)
         if kind != "space":
             found.append(Token(kind, match[0], line, at - start + 1))
@@ -150,7 +151,8 @@ _POWERS = {"||": 1, "&&": 2, "==": 3, "!=": 3, "<": 4, "<=": 4, ">": 4, ">=": 4,
 
 
 def parse(text: str) -> tuple[Statement, ...]:
-    """The statements of a formula. Raises FormulaError for what is none, or is longer than 8 KB or 100 statements."""
+    """The statements of a formula. Raises FormulaError if the text is not a formula, or exceeds 8 KB or 100
+    statements."""
     if len(text.encode()) > MOST_BYTES:
         raise FormulaError(
             f"a formula has at most {MOST_BYTES} bytes, this has {len(text.encode())}", 1, 1, syntax=True
@@ -278,7 +280,7 @@ class _Reader:
 
 
 def judge(text: str) -> tuple[FormulaError, ...]:
-    """What is wrong with a formula whatever the samples are: its form, unknown names, what cannot be set, no target."""
+    """The errors of a formula that do not depend on samples: syntax, unknown names, read-only variables, no target."""
     try:
         statements = parse(text)
     except FormulaError as error:
@@ -294,7 +296,7 @@ def judge(text: str) -> tuple[FormulaError, ...]:
             found.append(_error(target, f"{target.text} can only be read{_meant(target.text, TARGETS)}"))
         elif target.text.startswith("$") and target.text not in known:  # one's own variables may begin with a $, too
             meant = _meant(target.text, (*TARGETS, OPTION), 0.85)
-            found += [_error(target, f"the service knows no {target.text}{meant}")] if meant else []
+            found += [_error(target, f"the service has no variable {target.text}{meant}")] if meant else []
         targets += target.text in TARGETS
         known.add(target.text)
     if not targets and not found:
@@ -309,7 +311,7 @@ def _unknown(node: Node, known: set[str]) -> Iterator[FormulaError]:
         waiting += reversed(node.parts)
         name = node.token.text
         if node.kind == "name" and name not in known:
-            what = f"the service knows no {name}" if name.startswith("$") else f"`{name}` is set nowhere above"
+            what = f"the service has no variable {name}" if name.startswith("$") else f"`{name}` is set nowhere above"
             yield _error(node.token, f"{what}{_meant(name, known)}")
         elif node.kind == "call" and name not in FUNCTIONS:
             yield _error(node.token, f"there is no function `{name}`{_meant(name, FUNCTIONS)}")
@@ -334,11 +336,11 @@ class Metric(NamedTuple):
 
 
 class _Stop(Exception):
-    """`stop()`: what was set so far counts."""
+    """`stop()`: the values set so far are the result."""
 
 
 class _Unfit(Exception):
-    """A value that an operation does not take; the caller knows the place."""
+    """A value that an operation does not accept; the caller knows the position."""
 
 
 class _Run:
@@ -554,7 +556,7 @@ def shown(value: Any) -> str:
 
 
 def _divide(left: float, right: float) -> float:
-    """IEEE 754: a number divided by nothing is infinite, nothing by nothing is no number."""
+    """IEEE 754: a number divided by zero is infinite, zero divided by zero is NaN."""
     if right:
         return left / right
     return math.nan if not left or math.isnan(left) else math.copysign(math.inf, left)
@@ -622,7 +624,7 @@ def _list(values: list[Any]) -> Vector:
         elif isinstance(value, float):
             found.append(value)
         else:
-            raise _Unfit(f"numbers are wanted here, not {kind_of(value)}")
+            raise _Unfit(f"numbers are expected here, not {kind_of(value)}")
     return tuple(found)
 
 
@@ -630,7 +632,7 @@ def _some(function: Callable[[Vector], float]) -> Callable[[list[Any]], float]:
     def apply(values: list[Any]) -> float:
         numbers = _list(values)
         if not numbers:
-            raise _Unfit("there is no number to look at (no samples?)")
+            raise _Unfit("the argument has no number (no samples?)")
         return float(function(numbers))
 
     return apply
@@ -662,7 +664,7 @@ def _val(values: list[Any]) -> float:
     if len(values) != 2 or not isinstance(values[0], tuple) or not isinstance(values[1], float):
         raise _Unfit("val() takes a vector and a number")
     if not 0 <= values[1] < len(values[0]):
-        raise _Unfit(f"the vector has {len(values[0])} numbers, and no number {values[1]:g}")
+        raise _Unfit(f"the vector has {len(values[0])} numbers, so number {values[1]:g} does not exist")
     return float(values[0][int(values[1])])
 
 
@@ -692,7 +694,7 @@ def _moment(text: str) -> datetime:
         try:
             found = parsedate_to_datetime(text)
         except ValueError:
-            raise _Unfit(f"`{text}` is no time of the form 2027-01-31T12:00:00Z or of RFC 1123") from None
+            raise _Unfit(f"`{text}` is not a time of the form 2027-01-31T12:00:00Z or of RFC 1123") from None
     return found.replace(tzinfo=timezone.utc) if found.tzinfo is None else found.astimezone(timezone.utc)
 
 
@@ -707,7 +709,7 @@ def _get_sample(name: str, samples: tuple[Sample, ...], values: list[Any], now: 
     inside = tuple(float(value) for at, value in samples if start <= at <= end)
     if percent is not None and _percent(len(inside), start, end) < percent:
         raise _Unfit(
-            f"{_percent(len(inside), start, end):g} % of the samples of {name} are there, {percent:g} % are wanted"
+            f"{_percent(len(inside), start, end):g} % of the samples of {name} exist, {percent:g} % are needed"
         )
     return inside
 
@@ -725,7 +727,7 @@ def _percent(count: int, start: datetime, end: datetime) -> float:
 def _window(values: list[Any], now: datetime) -> tuple[datetime, datetime]:
     """From one or two moments, each a timestamp or how long ago."""
     if not 1 <= len(values) <= 2 or not all(isinstance(value, (datetime, timedelta)) for value in values):
-        raise _Unfit("one or two timestamps or time intervals are wanted here")
+        raise _Unfit("one or two timestamps or time intervals are expected here")
     moments = [now - value if isinstance(value, timedelta) else value for value in values]
     return min(*moments, now) if len(moments) == 1 else min(moments), max(moments) if len(moments) == 2 else now
 

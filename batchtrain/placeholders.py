@@ -1,6 +1,6 @@
-"""The values of a plan's placeholders, made when a request is sent: secrets, links, keys and moments.
+"""The values of a plan's placeholders, resolved when a request is sent: secrets, links, keys and times.
 
-A plan holds none of them. Nothing is read, asked for or made before the first request that needs it.
+A plan holds none of them. Nothing is read or created before the first request that needs it.
 """
 
 from __future__ import annotations
@@ -11,14 +11,17 @@ from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta, timezone
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from batchtrain.config.filled import require_credentials
-from batchtrain.config.types import AccountSecret, Credentials, Recipe, RegistryCredentials, StorageCredentials
+from batchtrain.config.types import AccountSecret, Credentials, Recipe, RegistryCredentials, Secret, StorageCredentials
 from batchtrain.errors import UsageError
+from batchtrain.plan.wire import Placeholder
 
 if TYPE_CHECKING:
     from batchtrain.storage.blob import Connect
+
+Value = TypeVar("Value", bound=str | Secret)
 
 KEY_NAME = "id_ed25519_batchtrain"
 """The file of a key pair that we make."""
@@ -39,10 +42,10 @@ class Placeholders:
         directory: Path | None = None,
         ca: str | None = None,
     ) -> None:
-        """directory: where relative paths begin. ca: a file of certificates that sign-ins trust."""
+        """directory: the base of relative paths. ca: a file of certificates that sign-ins trust."""
         self._recipe, self._now, self._ca = recipe, now, ca
         self._here = directory or Path.cwd()
-        self._kinds: Mapping[str, Callable[[str], str]] = {
+        self._kinds: Mapping[str, Callable[[str], str | Secret]] = {
             "registry": self._registry,
             "singularity": self._singularity,
             "sas": self._link,
@@ -56,31 +59,30 @@ class Placeholders:
             "expires": self._moment,
         }
 
-    def fill(self, name: str) -> str:
-        """The value of `kind:rest`. Raises UsageError, with the next step, for what nobody said."""
-        kind, _, rest = name.partition(":")
-        return self._kinds[kind](rest)
+    def fill(self, placeholder: Placeholder) -> str | Secret:
+        """The value of a placeholder. Raises UsageError, with the next step, if the files do not have the value."""
+        return self._kinds[placeholder.kind](placeholder.name)
 
     # --- credentials ------------------------------------------------------------------------------------------------
 
     @cached_property
     def _credentials(self) -> Credentials:
-        """With what stands in Key Vault."""
+        """With the values of Key Vault."""
         from batchtrain.service import vault  # brings the sign-in, and few recipes need it
 
         return vault.resolved(self._recipe.credentials, ca=self._ca)
 
-    def _registry(self, server: str) -> str:
+    def _registry(self, server: str) -> Secret:
         known = self._credentials.docker_registry.get(server) or RegistryCredentials()
         return _given(known.password, f"the registry `{server}` has no password", f"docker_registry.{server}")
 
-    def _singularity(self, server: str) -> str:
+    def _singularity(self, server: str) -> Secret:
         known = self._credentials.singularity_registry.get(server) or RegistryCredentials()
         place = f"singularity_registry.{server}"
         _given(known.username, f"the registry `{server}` has no user name", place)
         return _given(known.password, f"the registry `{server}` has no password", place)
 
-    def _user(self, rest: str) -> str:
+    def _user(self, rest: str) -> str | Secret:
         name, _, what = rest.rpartition(":")
         known = self._credentials.user_accounts.get(name) or AccountSecret()
         place = f"user_accounts.{name}"
@@ -89,18 +91,20 @@ class Placeholders:
             return self._read(path, f"{place}.ssh_private_key")
         return _given(known.password or self._rdp_password(name), f"the user `{name}` has no password", place)
 
-    def _rdp_password(self, name: str) -> str | None:
+    def _rdp_password(self, name: str) -> Secret | None:
         login = self._recipe.pool.rdp if self._recipe.pool else None
         return login.password if login and login.username == name else None
 
-    def _share(self, rest: str) -> str:
+    def _share(self, rest: str) -> str | Secret:
         alias, _, what = rest.rpartition(":")
         known = self._credentials.shares.get(alias) or AccountSecret()
-        value = known.username if what == "username" else known.password
-        return _given(value or self._in_options(alias, what), f"the share `{alias}` has no {what}", f"shares.{alias}")
+        value: str | Secret | None = known.username if what == "username" else known.password
+        if not value:
+            value = self._in_options(alias, what)
+        return _given(value, f"the share `{alias}` has no {what}", f"shares.{alias}")
 
     def _in_options(self, alias: str, what: str) -> str | None:
-        """A login that stands among the mount options, as older files have it; it never reaches a plan."""
+        """A login inside the mount options, as in older files; it never reaches a plan."""
         volume = self._recipe.resources.volumes.shared_data_volumes.get(alias)
         if volume is None:
             return None
@@ -127,7 +131,7 @@ class Placeholders:
 
     @cached_property
     def connect(self) -> Connect:
-        """Clients of the storage accounts, by key or else by Entra ID."""
+        """Clients of the storage accounts, with a key or otherwise with Entra ID."""
         from batchtrain.service import entra
         from batchtrain.storage import blob  # 0.28 s, and only where files travel through storage
 
@@ -154,7 +158,7 @@ class Placeholders:
             return blob.link(client, account, container, name, days=days)
         return blob.container_link(client, account, container, write="write" in options, days=days)
 
-    def _storage(self, rest: str) -> str:
+    def _storage(self, rest: str) -> str | Secret:
         link, _, what = rest.rpartition(":")
         account = self._account(link)
         if what == "account":
@@ -175,13 +179,13 @@ class Placeholders:
     # --- keys and files ---------------------------------------------------------------------------------------------
 
     def _public_key(self, path: str) -> str:
-        """The public key at a path; for no path one of a pair that is made, once, and never overwritten."""
+        """The public key at a path; without a path, the key of a pair that is created once and never overwritten."""
         if path:
             return self._read(path, "ssh.ssh_public_key").strip()
         return _public_of(self.key_pair()).strip()
 
     def key_pair(self) -> Path:
-        """The private key of the login, where it is ours to make; a pair that is there stays."""
+        """The private key of the login, if batchtrain creates it; an existing pair is kept."""
         told = self._recipe.pool.ssh if self._recipe.pool else None
         directory = self._here / Path(told.generated_file_export_path if told else ".").expanduser()
         path = directory / KEY_NAME
@@ -193,19 +197,19 @@ class Placeholders:
         return self._read(path, "signing_key.file")
 
     def _read(self, path: str, place: str) -> str:
-        """A text file, below the recipe's directory or else the working directory."""
+        """A text file below the directory of the recipe, otherwise below the working directory."""
         wanted = Path(path).expanduser()
         for base in (Path(self._recipe.directory), self._here):
             if (base / wanted).is_file():
                 return (base / wanted).read_text(encoding="utf-8")
-        raise UsageError(f"`{place}` names {path}, which is no file here or in {self._recipe.directory}")
+        raise UsageError(f"`{place}` names {path}, which is not a file here or in {self._recipe.directory}")
 
     def _moment(self, span: str) -> str:
         """`P30D`: that many days from now."""
         return (self._now() + timedelta(days=int(span[1:-1]))).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def _given(value: str | None, missing: str, place: str, other: str = "") -> str:
+def _given(value: Value | None, missing: str, place: str, other: str = "") -> Value:
     if not value:
         raise UsageError(f"{missing}; write `{place}` in credentials.yaml{f', {other}' if other else ''}")
     return value

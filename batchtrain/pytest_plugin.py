@@ -1,6 +1,6 @@
 """Fixtures with an Azure Batch for any project's tests; pytest finds them where batchtrain is installed.
 
-Nothing is imported or started before a test asks for one.
+Nothing is imported or started before a test requests one.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session")
 def batch_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BatchService]:
-    """One service for the whole session; tests take `batch_service`, which is empty."""
+    """One service for the whole session; tests use `batch_service`, which starts empty."""
     from batchtrain.testing import emulated_batch  # slow, and most sessions need no service
 
     with emulated_batch(tmp_path_factory.mktemp("batch") / "account") as service:

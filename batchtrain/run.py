@@ -1,95 +1,216 @@
-"""`run`: a recipe from nothing to its end, its output shown as it comes, and what this made cleaned up."""
+"""`run`: runs a recipe from start to end, streams its output, and deletes what it created."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
+import contextlib
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
-from batchtrain.config.types import Recipe
-from batchtrain.errors import AlreadyExists, BatchtrainError, NotFound, TaskFailed, UsageError
+from batchtrain.config.types import Job as JobSettings
+from batchtrain.config.types import Recipe, seconds_of
+from batchtrain.errors import (
+    AlreadyExists,
+    BatchtrainError,
+    NotFound,
+    TaskFailed,
+    TimedOut,
+    Unreachable,
+    UsageError,
+)
+from batchtrain.made import Made
 from batchtrain.plan.job import needs_pool
 from batchtrain.service import files, watch
+from batchtrain.service.deadlines import JOB_SECONDS, POOL_SECONDS
+from batchtrain.service.faults import failure
 from batchtrain.service.seen import Table, TaskSeen
 from batchtrain.service.submit import Event
 
 if TYPE_CHECKING:
-    from batchtrain.client import Client, Job, Tell
+    from batchtrain.foreseen import Foreseen
+    from batchtrain.operations import Job, Operations, Tell
 
 FILES = ("stdout.txt", "stderr.txt")
+GONE = frozenset({"PoolNotFound", "JobNotFound", "TaskNotFound"})
+"""The service's codes for deleted work; any other 404 is about something else."""
 
 
 class Outcome(NamedTuple):
-    """How a recipe ended: its tasks, and the failure of the first that failed."""
+    """The result of a recipe: its tasks, the failure of the first failed task, and why something was not deleted."""
 
     tasks: Table[TaskSeen]
     failure: TaskFailed | None = None
+    standing: BaseException | None = None
 
 
-def run(client: Client, recipe: Recipe, *, tell: Tell, timeout: float, keep: bool = False) -> Outcome:
-    """Add the pool and the jobs, follow them to their end, delete what was made (also after Ctrl-C).
+def run(
+    client: Operations,
+    recipe: Recipe,
+    *,
+    tell: Tell,
+    timeout: float | None = None,
+    keep: bool = False,
+    reuse: bool = False,
+) -> Outcome:
+    """Create the pool and the jobs, follow them to their end, and delete what was created (also after Ctrl-C).
 
-    Raises whatever kept the work from being done, and UsageError for what has no end to follow it to. With `keep`, what
-    was made stays.
+    Raises the error that stopped the work, and UsageError for work without an end. Nothing is deleted after a deadline
+    or if the service cannot be reached. With `keep`, everything is kept. With `reuse`, an existing pool that matches
+    the plan is used, and the pool is kept; a completed job of the same id is replaced. timeout: seconds for each wait;
+    by default what `seconds_for` says.
     """
     _refuse_endless(recipe)
-    made = _Made(client, tell, keep)
+    foreseen = client.foresee(recipe)
+    replaced = _refuse_standing(client, recipe, reuse=reuse)
+    made = Made(client, tell, keep=("pool",) if reuse else ())
     try:
-        outcome = _work(client, recipe, made, tell, timeout)
+        outcome = _work(client, recipe, foreseen, made, replaced, timeout)
     except BaseException as error:
-        made.clean_up(error)
+        made.settle(error)
+        if not keep and not leaves(error, added=made.added, submitted=made.submitted):
+            made.clean_up(successful=False)
+        made.say_left(error)
         raise
-    made.clean_up()
-    return outcome
+    standing = None if keep else made.clean_up(successful=outcome.failure is None)
+    made.say_left()
+    return outcome._replace(standing=standing)
 
 
-def _work(client: Client, recipe: Recipe, made: _Made, tell: Tell, timeout: float) -> Outcome:
-    def note(event: Event) -> None:
-        made.note(event)
-        tell(event)
-
+def _work(
+    client: Operations,
+    recipe: Recipe,
+    foreseen: Foreseen,
+    made: Made,
+    replaced: Mapping[str, str],
+    timeout: float | None,
+) -> Outcome:
+    starts = POOL_SECONDS if timeout is None else timeout
     if needs_pool(recipe):
-        client.pools.add(recipe, timeout=timeout, tell=note)
-    client.jobs.add_all(recipe, tell=note, timeout=timeout)
-    jobs = [client.jobs.get(job.id) for job in recipe.jobs]
+        make = client.pools.ready if "pool" in made.keep else client.pools.add
+        made.pool = make(recipe, timeout=starts, tell=made.tell, foreseen=foreseen)
+    for job_id, created in replaced.items():
+        _replace(client, job_id, created, made.tell)
+    client.jobs.add_all(recipe, tell=made.tell, timeout=starts, foreseen=foreseen)
+    made.submitted = True
     ended: list[TaskSeen] = []
-    for job in jobs:
-        follow = Follow(client, job, tell, named=len(job.tasks) > 1)
-        tasks = watch.tasks_ended(client.batch, job.id, timeout, client.pace, follow.look)
-        follow.look(tasks)
+    failures: list[TaskFailed] = []
+    for number, settings in enumerate(recipe.jobs, 1):
+        job = client.jobs.handle(settings.id)
+        tasks = _followed(client, job, settings, made.tell, timeout)
+        made.ended.add(job.id)
         ended.extend(tasks)
         try:
             job.raise_failed(tasks)
         except TaskFailed as failure:  # made now, while the task's files can still be read
-            return Outcome(Table(ended), failure)
-    return Outcome(Table(ended))
+            failures.append(failure)
+            if number < len(recipe.jobs):
+                made.tell(Event("job.failed", job.id, f"{failure}; the next jobs continue"))
+    return Outcome(Table(ended), failures[0] if failures else None)
+
+
+def _followed(
+    client: Operations, job: Job, settings: JobSettings, tell: Tell, timeout: float | None
+) -> tuple[TaskSeen, ...]:
+    """Show the output of a job's tasks until all have ended; returns the tasks."""
+    seconds = seconds_for(settings) if timeout is None else timeout
+    deadline = watch.Deadline(seconds, watch.tasks_of(job.id), tell)
+    follow = Follow(client, job, deadline.tell, named=len(settings.tasks) > 1)
+    return watch.tasks_ended(client.batch, job.id, deadline, client.pace, follow.look)
+
+
+def _replace(client: Operations, job_id: str, created: str, tell: Tell) -> None:
+    """Delete a job that has completed, for the one of the same id that is added next.
+
+    Raises AlreadyExists if it was added anew since it was seen: another run may have replaced it.
+    """
+    with contextlib.suppress(NotFound):
+        if client.creation("job", job_id).time != created:
+            raise AlreadyExists(
+                f"job {job_id} was added anew while this run waited for the pool; wait for it with"
+                f" `batchtrain jobs wait {job_id}`",
+                operation=f"replace job {job_id}",
+                code="JobExists",
+            )
+        tell(Event("job.replaced", job_id, f"replacing job {job_id}, which has completed"))
+        client.jobs.handle(job_id).delete(tell=tell)
+
+
+def seconds_for(job: JobSettings) -> float:
+    """The time limit of a job's tasks: its wall-clock limit, otherwise the sum of its tasks' limits, plus an hour for
+    nodes to start; 24 hours without limits.
+    """
+    if job.max_wall_time is not None:
+        return seconds_of(job.max_wall_time) + POOL_SECONDS
+    total = 0.0
+    for task in job.tasks:
+        retries = task.max_task_retries if task.max_task_retries is not None else job.max_task_retries or 0
+        if task.max_wall_time is None or task.task_factory is not None or retries < 0:
+            return JOB_SECONDS
+        total += seconds_of(task.max_wall_time) * (1 + retries)
+    return total + POOL_SECONDS if total and job.merge_task is None else JOB_SECONDS
+
+
+def leaves(error: BaseException, *, added: bool, submitted: bool) -> bool:
+    """Whether everything is kept after an error: a running training is worth more than the cost of its nodes.
+
+    added: some task was added. submitted: everything was. Everything is deleted after Ctrl-C, after a refused
+    submission, and if the work was deleted. A deadline, a lost connection, and a bug of batchtrain are unrelated to the
+    training.
+    """
+    if isinstance(error, KeyboardInterrupt):
+        return False
+    if isinstance(error, (TimedOut, Unreachable)):
+        return True
+    if isinstance(error, NotFound) and error.code in GONE:
+        return False
+    return submitted if isinstance(error, BatchtrainError) else added
+
+
+def _refuse_standing(client: Operations, recipe: Recipe, *, reuse: bool) -> dict[str, str]:
+    """Raise AlreadyExists for a pool or job that stands: whatever ends this run later, it is not to be deleted.
+
+    With `reuse`, returns the creation times of the existing completed jobs, which may be replaced.
+    """
+    if needs_pool(recipe) and not reuse and recipe.pool is not None and client.pools.stands(recipe.pool.id):
+        raise failure(f"add pool {recipe.pool.id}", "PoolExists", "The specified pool already exists.")
+    states = {job.id: state for job in recipe.jobs if (state := client.jobs.state(job.id))}
+    for job_id, state in states.items():
+        if reuse and state != "completed":
+            raise AlreadyExists(
+                f"job {job_id} is {state}, and only a completed job is replaced; wait for it with"
+                f" `batchtrain jobs wait {job_id}`, or delete it with `batchtrain jobs del {job_id}`",
+                operation=f"replace job {job_id}",
+                code="JobExists",
+            )
+        if not reuse:
+            raise failure(f"add job {job_id}", "JobExists", f"The specified job already exists, and is {state}.")
+    return {job_id: client.creation("job", job_id).time for job_id in states}
 
 
 def _refuse_endless(recipe: Recipe) -> None:
-    """A job schedule has no end, and a pool that is kept alive outlives its job: neither can be cleaned up after."""
+    """A job schedule has no end, and a pool that is kept alive outlives its job: `run` could not clean up either."""
     for job in recipe.jobs:
         if job.recurrence is not None:
             raise UsageError(
-                f"job {job.id} has a `recurrence`, and a job schedule has no end to run to; add it with"
+                f"job {job.id} has a `recurrence`, and a job schedule has no end; add it with"
                 " `batchtrain jobs add`, and end it with `batchtrain jobs del`"
             )
         if job.auto_pool is not None and job.auto_pool.keep_alive:
             raise UsageError(
-                f"job {job.id} keeps its pool alive (`auto_pool.keep_alive`), and `run` ends what it makes; leave that"
-                " out, or add the job with `batchtrain jobs add`"
+                f"job {job.id} keeps its pool alive (`auto_pool.keep_alive`), and `run` deletes what it creates;"
+                " remove that, or add the job with `batchtrain jobs add`"
             )
 
 
 class Follow:
     """Shows the output of a job's running tasks: events of kind `stdout` and `stderr`."""
 
-    def __init__(self, client: Client, job: Job, tell: Tell, *, named: bool) -> None:
+    def __init__(self, client: Operations, job: Job, tell: Tell, *, named: bool) -> None:
         self._client, self._job, self._tell, self._named = client, job, tell, named
         self._open: dict[str, list[tuple[str, files.Follower]]] = {}
         self._closed: set[str] = set()
 
     def look(self, tasks: tuple[TaskSeen, ...]) -> None:
-        """Show what has come since the last look."""
+        """Show the output since the last call."""
         for task in tasks:
             if task.state in ("running", "completed") and task.id not in self._closed:
                 self._show(task)
@@ -106,60 +227,3 @@ class Follow:
 
     def _followers(self, task_id: str) -> list[tuple[str, files.Follower]]:
         return [(file, files.Follower(self._client.batch, self._job.id, task_id, file)) for file in FILES]
-
-
-class _Made:
-    """What a run has made so far, to be deleted in reverse."""
-
-    def __init__(self, client: Client, tell: Tell, keep: bool) -> None:
-        self._client, self._tell, self._keep = client, tell, keep
-        self._pools: list[str] = []
-        self._jobs: list[str] = []
-        self._where = client.account.option
-
-    def note(self, event: Event) -> None:
-        if event.kind == "pool.adding":
-            self._pools.append(event.subject)
-        if event.kind == "job.adding":
-            self._jobs.append(event.subject)
-
-    def clean_up(self, error: BaseException | None = None) -> None:
-        """Ask for the end of every job and pool, then wait for each; what stands is said with its command."""
-        if self._keep:
-            return
-        if isinstance(error, AlreadyExists):  # the last thing that was to be made is somebody else's
-            (self._jobs or self._pools).pop()
-        jobs, pools = self._client.jobs, self._client.pools
-        made = [
-            _Thing(f"job {name}", f"jobs del {name}", jobs.get(name).delete, jobs.get(name).gone) for name in self._jobs
-        ]
-        made += [
-            _Thing(f"pool {name}", f"pool del {name}", partial(pools.delete, name), partial(pools.gone, name))
-            for name in self._pools
-        ]
-        asked = [thing for thing in made if self._do(thing, partial(thing.delete, wait=False))]
-        for thing in asked:
-            if self._do(thing, thing.gone):
-                self._tell(Event("deleted", thing.name, f"deleted {thing.name}"))
-
-    def _do(self, thing: _Thing, step: Callable[[], None]) -> bool:
-        """One step of a deletion; False, and said, when it failed."""
-        try:
-            step()
-        except NotFound:
-            return False
-        except (BatchtrainError, KeyboardInterrupt) as error:
-            reason = str(error) or "interrupted"
-            text = f"{thing.name} still stands ({reason}); delete it: batchtrain {thing.command}{self._where}"
-            self._tell(Event("leftover", thing.name, text))
-            return False
-        return True
-
-
-class _Thing(NamedTuple):
-    """Something to delete: what it is called, the command that would, how to ask, and how to wait."""
-
-    name: str
-    command: str
-    delete: Callable[..., None]
-    gone: Callable[[], None]

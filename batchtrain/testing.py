@@ -1,4 +1,4 @@
-"""An Azure Batch for the tests of any project: a service in this process, whose account is empty again at will.
+"""An Azure Batch for the tests of any project: a service in this process with an account that can be reset.
 
 `with emulated_batch() as service: ...`; under pytest the fixtures of `batchtrain.pytest_plugin` give the same.
 """
@@ -27,12 +27,12 @@ __all__ = ["SIMULATED", "BatchService", "Clock", "Faults", "emulated_batch"]
 SIMULATED = {"name": "batchtrain-nodes", "value": "simulated"}
 """Metadata of a pool whose nodes run nothing and only keep time: `sleep 3600; exit 3` ends an hour later with 3."""
 POLLING_SECONDS = 0.05
-"""How often the clients made here ask whether something has ended; the SDK's own 5 s are for a distant service."""
+"""The polling interval of the clients made here; the SDK's default of 5 s is for a remote service."""
 
 
 @contextmanager
 def emulated_batch(data_dir: Path | None = None, account: str = "batchtrain") -> Iterator[BatchService]:
-    """A service for as long as the block runs; without `data_dir` nothing of it stays. Raises server.StartFailed."""
+    """A service for the duration of the block; without `data_dir` no data is kept. Raises server.StartFailed."""
     with ExitStack() as stack:
         home = data_dir or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="batch-"))) / "account"
         running = stack.enter_context(Emulator(Settings(home, port=0, account=account)))
@@ -42,7 +42,7 @@ def emulated_batch(data_dir: Path | None = None, account: str = "batchtrain") ->
 
 
 class BatchService:
-    """A running service: where it is, clients of it, and what a test may do to it."""
+    """A running service: its endpoint, its clients, and the controls for tests."""
 
     def __init__(self, status: Status) -> None:
         self.status = status
@@ -74,7 +74,7 @@ class BatchService:
         return self._stack.enter_context(self.connect())
 
     def connect(self, **options: Any) -> BatchClient:
-        """A client of one's own; `options` are the SDK's. Its pollers ask every POLLING_SECONDS."""
+        """A new client; `options` are those of the SDK. Its pollers ask every POLLING_SECONDS."""
         from azure.batch import BatchClient
         from azure.core.credentials import AzureNamedKeyCredential
 
@@ -88,15 +88,15 @@ class BatchService:
         return _quick(BatchClient(self.endpoint, AzureNamedKeyCredential(self.account, self.key), **options))
 
     def hints(self) -> tuple[Hint, ...]:
-        """Why tasks stay active, which the service itself never says."""
+        """Why tasks stay active; Azure does not report it."""
         return server.hints(self.status.data_dir)
 
     def map_image(self, image: str, prefix: Path) -> None:
-        """Let a local environment stand for a container image, until the next reset."""
+        """Use a local environment in place of a container image until the next reset."""
         images.map_image(self.status.data_dir, image, prefix)
 
     def reset(self) -> None:
-        """An empty account, no faults, and the clock runs as the machine's again."""
+        """Reset: an empty account, no faults, and the clock of the machine."""
         server.reset(self.status.data_dir)
         (self.status.data_dir / images.FILE).unlink(missing_ok=True)
 
@@ -106,7 +106,7 @@ class BatchService:
 
 
 class Clock:
-    """The account's time: with it go wall clocks, retention, schedules and simulated nodes."""
+    """The clock of the account; wall-clock limits, retention, schedules and simulated nodes follow it."""
 
     def __init__(self, status: Status) -> None:
         self._status = status
@@ -116,45 +116,46 @@ class Clock:
         return wire.as_datetime(wire.parse_timestamp(steering.clock(self._status)["now"]))
 
     def stop(self) -> None:
-        """From now on time stands still but for `advance`."""
+        """Stop the clock; only `advance` moves it."""
         steering.turn(self._status, "stepped")
 
     def run(self, times: float = 1.0) -> None:
-        """From now on time runs, so many times as fast as the machine's. Raises server.Refused."""
+        """Run the clock at a multiple of the machine's speed. Raises server.Refused."""
         steering.turn(self._status, "scaled", times)
 
     def advance(self, by: timedelta, patience: float = 2.0) -> None:
-        """Let so much time pass, from one thing that is due to the next; real commands are waited for `patience` s."""
+        """Advance the clock by a time, from event to event; waits up to `patience` s for real commands."""
         steering.advance(self._status, by, patience)
 
 
 class Faults:
-    """What can be made to go wrong."""
+    """Fault injection."""
 
     def __init__(self, status: Status) -> None:
         self._status = status
 
     def add(self, kind: str, **more: Any) -> int:
-        """A fault, and its number: `add("error", code="TooManyRequests", operation="create_task", count=1)`.
+        """Inject a fault and return its number: `add("error", code="TooManyRequests", operation="create_task",
+        count=1)`.
 
         Kinds and their numbers: `batchtrain.emulator.injection.Injection`. Raises server.Refused.
         """
         return steering.fault(self._status, kind, **more)
 
     def added(self) -> list[dict[str, Any]]:
-        """Those there are, with how often each struck."""
+        """The injected faults, with the number of occurrences of each."""
         return steering.faults(self._status)
 
     def remove(self, number: int | None = None) -> None:
-        """One of them, or all."""
+        """Remove one fault, or all."""
         steering.clear_faults(self._status, number)
 
     def preempt(self, node_id: str, seconds: float | None = None) -> None:
-        """Take a spot node away; it comes back after so many seconds of the account's clock, or never."""
+        """Preempt a spot node; it comes back after a number of seconds of the account's clock, or never."""
         steering.befall(self._status, node_id, "preempt", seconds)
 
     def lose(self, node_id: str) -> None:
-        """Let a node die; it boots again, and its tasks are requeued."""
+        """Fail a node; it reboots, and its tasks are requeued."""
         steering.befall(self._status, node_id, "lose")
 
     def break_node(self, node_id: str) -> None:
@@ -163,7 +164,7 @@ class Faults:
 
 
 def _quick(client: C) -> C:
-    """The same client, its pollers in a hurry; who gives `polling_interval` gets it."""
+    """The same client with fast pollers; an explicit `polling_interval` is used."""
     for name in dir(client):
         if name.startswith("begin_"):
             setattr(client, name, functools.partial(getattr(client, name), polling_interval=POLLING_SECONDS))

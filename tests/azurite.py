@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import shutil
 import socket
 import subprocess
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import pytest
 from filelock import FileLock
+
+from tests import needs
+from tests.waiting import until
 
 ROOT = Path(__file__).resolve().parents[1]
 AZURITE = "azurite@3.37.0"
@@ -24,8 +24,7 @@ KEY = (
 @contextmanager
 def serve(location: Path) -> Iterator[str]:
     """The blob endpoint of an Azurite that keeps everything in `location`; installed below .cache/ at first use."""
-    if not shutil.which("npm"):
-        pytest.skip("npm is not installed, and Azurite comes from npm")
+    needs.program("npm")  # Azurite comes from npm
     home = ROOT / ".cache" / "azurite"
     home.mkdir(parents=True, exist_ok=True)
     program = home / "node_modules" / "azurite" / "dist" / "src" / "azurite.js"
@@ -38,14 +37,11 @@ def serve(location: Path) -> Iterator[str]:
         ["node", program, "--silent", "--skipApiVersionCheck", "--loose", f"--location={location}", *words]
     )
     try:
-        end = time.monotonic() + 30
-        while not _answers(ports[0]):
-            assert time.monotonic() < end, "Azurite does not start"
-            time.sleep(0.02)
+        until(lambda: _answers(ports[0]))
         yield f"http://127.0.0.1:{ports[0]}/{ACCOUNT}"
     finally:
         process.kill()  # its servers close at once, the process itself takes its time
-        process.wait(10)
+        process.wait()
 
 
 def _free_port() -> int:

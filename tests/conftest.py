@@ -3,14 +3,64 @@
 from __future__ import annotations
 
 import contextlib
+import signal
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from tests import containers, environments
+from tests import containers, environments, leftovers
 
 ROOT = environments.ROOT
+LONG = ("docker", "framework", "slow")
+"""Markers of tests that run with --all only."""
+WITH_ALL = "run with --all"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--all", action="store_true", help="also run the tests that take minutes: " + ", ".join(LONG))
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell without job control started us in the background
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    if not hasattr(config, "workerinput"):  # pytest-xdist's workers inherit the mark
+        leftovers.mark()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    if not item.config.getoption("--all") and any(item.get_closest_marker(name) for name in LONG):
+        pytest.skip(WITH_ALL)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Fails a run that leaves processes behind, and ends them."""
+    if hasattr(session.config, "workerinput"):
+        return
+    factory: pytest.TempPathFactory = session.config._tmp_path_factory  # type: ignore[attr-defined]  # as xdist does
+    session.config.stash[LEFT] = leftovers.end(factory.getbasetemp())
+    if session.config.stash[LEFT] and session.exitstatus == pytest.ExitCode.OK:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+LEFT = pytest.StashKey[list[str]]()
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Skips by reason, and the processes that were left."""
+    reports = terminalreporter.getreports("skipped")
+    skips = Counter(str(report.longrepr[2]).removeprefix("Skipped: ") for report in reports)
+    if skips:
+        terminalreporter.section("skipped")
+    for reason, count in sorted(skips.items(), key=lambda row: -row[1]):
+        terminalreporter.line(f"{count:6} {' '.join(reason.split())}")
+    if left := config.stash.get(LEFT, []):
+        terminalreporter.section("processes left running", red=True, bold=True)
+    for line in left:
+        terminalreporter.line(line)
 
 
 @pytest.fixture(autouse=True)
@@ -27,9 +77,18 @@ def root() -> Path:
 
 
 @pytest.fixture(scope="session")
-def mpi_environment() -> Callable[[str], Path]:
-    """Gives the prefix of a virtual environment with one MPI, mpi4py, numpy and scikit-learn; fails where it cannot."""
-    return mpi_prefix
+def mpi_environment(request: pytest.FixtureRequest) -> Callable[[str], Path]:
+    """Gives the prefix of a virtual environment with one MPI, mpi4py, numpy and scikit-learn; fails where it cannot.
+
+    MPICH is in this environment already; the others are installed with --all only.
+    """
+
+    def prefix(name: str) -> Path:
+        if name != "mpich" and not request.config.getoption("--all"):
+            pytest.skip(WITH_ALL)
+        return mpi_prefix(name)
+
+    return prefix
 
 
 @pytest.fixture(scope="session")

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from batchtrain.emulator import jobs, nodes, pools, reports, scheduler, tasks, wire
-from batchtrain.emulator.machine.types import Exit, NodeLost, NodeSpec, NodeUp, Run
+from batchtrain.emulator.interface import Exit, NodeLost, NodeSpec, NodeUp, Run
 from batchtrain.emulator.records import Node, Task
-from batchtrain.emulator.reply import Call, Reply
+from batchtrain.emulator.reply import Call, Reply, Work
 from batchtrain.emulator.world import Size, World
 
 START = wire.parse_timestamp("2026-11-21T10:00:00Z")
@@ -37,6 +37,11 @@ def call(
     return Call(path, asked, headers or {}, content, "/pools", BASE, now)
 
 
+def carried_out(work: Work) -> Reply:
+    """Every step of it at once."""
+    return next(reply for reply in work.steps if reply is not None)
+
+
 class Stage:
     """A world and what it asks of a machine, step by step; time goes on by a second whenever asked to."""
 
@@ -44,8 +49,11 @@ class Stage:
         self.world = World(seed="seed", size_of=lambda name: Size(2, 4 if "nc24" in name else 0))
         self.now = START
 
-    def do(self, operation: Callable[[World, Call], Reply], *path: str, body: object = None, **query: str) -> Reply:
-        return operation(self.world, call(*path, body=body, now=self.now, **query))
+    def do(
+        self, operation: Callable[[World, Call], Reply | Work], *path: str, body: object = None, **query: str
+    ) -> Reply:
+        reply = operation(self.world, call(*path, body=body, now=self.now, **query))
+        return carried_out(reply) if isinstance(reply, Work) else reply
 
     def settle(self) -> list[scheduler.Effect]:
         """Carry out everything due; returns what needs a machine, in order."""
@@ -135,6 +143,8 @@ MACHINE = (
 class FakeMachine:
     """Nodes that are directories. Commands: `exit N`, `print TEXT`, `fail CODE`, `wait` (until ended)."""
 
+    plain_nodes = ""
+
     def __init__(self, data_dir: Path) -> None:
         self.data_dir = data_dir
         self.specs: dict[str, NodeSpec] = {}
@@ -184,6 +194,9 @@ class FakeMachine:
 
     async def remove(self, node_id: str) -> None:
         await self.shutdown(node_id)
+
+    async def sweep(self, known: Mapping[str, Collection[str]]) -> None:
+        self.known = known
 
     async def send_logs(self, node_id: str, container_url: str, directory: str) -> None:
         self.logs.append((node_id, container_url, directory))

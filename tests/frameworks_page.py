@@ -8,25 +8,27 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 
 from batchtrain.config.load import load
-from batchtrain.config.types import Nodes, whole
+from batchtrain.config.types import whole
+from batchtrain.frameworks.base import Nodes
 from tests import environments
 from tests.e2e import test_frameworks as tested
 
 PAGE = environments.ROOT / "docs" / "reference" / "frameworks.md"
 
 HEAD = """\
-# Which frameworks train here, and how well
+# Frameworks that the tests train
 
-Made from the tables of `tests/e2e/test_frameworks.py` by `python -m tests.frameworks_page`; a test says when it is
-stale. Each row is `batchtrain run recipes/RECIPE --local`, with what is set otherwise, on real builds of the framework
-(`tests/environments.py` has their versions), on CPUs. Its test passes if every process ends well and is as good as the
-row says (less {tolerance:g} at most) on images that nobody trained on; and where the row says so, all processes have
-the same weights, bit for bit. [How to write each one](../how-to/train-with-your-framework.md).
+`python -m tests.frameworks_page` generates this page from the tables in `tests/e2e/test_frameworks.py`; a test fails if
+it is stale. Each row is one run of `batchtrain run recipes/RECIPE --local` with the listed settings, on CPUs, with a
+real build of the framework (`tests/environments.py` lists the versions). The test passes if every process exits with 0
+and reaches the accuracy of the row on the test images (at most {tolerance:g} less). *Same weights* means that all
+processes must end with exactly equal weights; `--verify` in the command prints their hashes. See also
+[how to configure each framework](../how-to/train-with-your-framework.md).
 """
-ON_EACH_CHANGE = "Run with all other tests"
-VARIANTS = "Run with `BATCHTRAIN_TEST_VARIANTS=1`"
-GPUS = "GPU recipes: their own launch, and processes that find no GPU and take the CPU"
-COLUMNS = "| way | recipe | set otherwise | nodes × processes | accuracy | same weights |\n|---|---|---|---|---|---|\n"
+ON_EACH_CHANGE = "Tested with `pytest --all`"
+VARIANTS = "Tested with `BATCHTRAIN_TEST_VARIANTS=1`"
+GPUS = "GPU recipes: their own launch, with processes that find no GPU and use the CPU"
+COLUMNS = "| variant | recipe | settings | nodes × processes | accuracy | same weights |\n|---|---|---|---|---|---|\n"
 
 
 def page() -> str:
@@ -61,8 +63,8 @@ def _row(name: str, mode: tested.Mode) -> Iterable[str]:
 
 def _weights(mode: tested.Mode) -> str:
     if mode.ranks == 1:
-        return "the chief says them"
-    return "yes" if mode.equal else "no: each at its own pace"
+        return "only the chief prints them"
+    return "yes" if mode.equal else "no: asynchronous"
 
 
 def _shape(mode: tested.Mode) -> tuple[int, int]:
@@ -89,15 +91,15 @@ def _readable(value: str) -> str:
 
 
 def _deaths() -> str:
-    test = tested.test_a_killed_rank_is_named_and_the_gang_is_gone_within_a_second.__name__
+    test = tested.test_a_killed_rank_is_named_and_the_gang_is_gone.__name__
     ways = "\n".join(f"- {way}" for way in tested.DYING)
     return f"""\
 ## When a process dies
 
 Test: `{test}`
 
-One rank is killed (signal 9) in the middle of a training. The message names the rank and its node, the command ends
-with exit code 10, and {tested.GONE_SECONDS:g} s after the death no process of the gang is left on any node.
+The test kills one rank (signal 9) during a training. The message names the rank and its node, the command exits with
+code 10, and no process of the gang remains on any node.
 
 {ways}
 """

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import datetime
 import enum
+import functools
+import operator
 import re
 import types as python
 import typing
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any
 
@@ -47,13 +49,35 @@ def flaws(action: str, body: Any) -> list[str]:
 @cache
 def fields(model: type[Model]) -> dict[str, Any]:
     """The JSON names of a model, and the type of each."""
-    hints = typing.get_type_hints(model, localns={"_models": models, "datetime": datetime, **vars(sdk)})
+    hints = hints_of(model, {"_models": models, "datetime": datetime, **vars(sdk)})
     found = {}
     for parent in reversed(model.__mro__):
         for name, value in vars(parent).items():
             if isinstance(value, _RestField):
                 found[value._rest_name_input or name] = hints[name]
     return found
+
+
+def hints_of(model: type[Model], names: Mapping[str, Any]) -> dict[str, Any]:
+    """The annotations of a model as types."""
+    hints = typing.get_type_hints(model, localns=dict(names))
+    return {name: _resolved(hint, names) for name, hint in hints.items()}
+
+
+def _resolved(hint: Any, names: Mapping[str, Any]) -> Any:
+    """Python 3.10 leaves the text in `list["Name"]` as it is."""
+    if isinstance(hint, str):
+        return eval(hint, dict(names))
+    origin = typing.get_origin(hint)
+    if origin not in (list, dict, typing.Union, python.UnionType):
+        return hint
+    inner = tuple(_resolved(part, names) for part in typing.get_args(hint))
+    return origin[inner] if origin in (list, dict) else functools.reduce(operator.or_, inner)
+
+
+def is_class(hint: Any, of: type) -> bool:
+    """Whether an annotation is a class of some kind; `list[int]` is an instance of `type` on Python 3.10."""
+    return isinstance(hint, type) and typing.get_origin(hint) is None and issubclass(hint, of)
 
 
 @cache
@@ -95,7 +119,7 @@ def reachable(model: type[Model]) -> set[type[Model]]:
 
 def models_in(hint: Any) -> list[type[Model]]:
     """The models that an annotation names."""
-    if isinstance(hint, type) and issubclass(hint, Model):
+    if is_class(hint, Model):
         return [hint]
     return [found for part in typing.get_args(hint) for found in models_in(part)]
 
@@ -126,14 +150,14 @@ def _value(hint: Any, value: Any, path: str) -> Iterator[str]:
     elif origin is dict:
         if not isinstance(value, dict):
             yield f"{path}: {value!r} is not a mapping"
-    elif isinstance(hint, type) and issubclass(hint, Model):
+    elif is_class(hint, Model):
         yield from _model(hint, value, path)
     elif not _is(hint, value):
         yield f"{path}: {value!r} is not {getattr(hint, '__name__', hint)}"
 
 
 def _one_of(hints: list[Any], value: Any, path: str) -> Iterator[str]:
-    enums = [hint for hint in hints if isinstance(hint, type) and issubclass(hint, enum.Enum)]
+    enums = [hint for hint in hints if is_class(hint, enum.Enum)]
     if enums:  # the SDK takes any text beside the values it knows; a plan should hold none that it does not know
         known = [member.value for hint in enums for member in hint]
         if value not in known:

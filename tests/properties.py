@@ -14,10 +14,11 @@ import yaml
 from batchtrain.config import override, reference
 from batchtrain.config.load import load
 from batchtrain.config.reference import ITEM, KEY, Place
-from batchtrain.config.types import Recipe
+from batchtrain.config.sources import read_sources
+from batchtrain.config.types import Recipe, Secret
+from batchtrain.custom import read_made
 from batchtrain.errors import ConfigError, PlanError, Problem, UsageError
-from batchtrain.plan import Facts, Plan, names, plan_recipe, render
-from batchtrain.storage.source import read_made, read_sources
+from batchtrain.plan import Facts, Plan, names, plan_recipe
 
 FILE_OF = {
     "credentials": "credentials",
@@ -69,7 +70,7 @@ class Seen(NamedTuple):
 
     def bodies(self, request: str) -> list[Any]:
         """The documents of one kind of request, of every kind for `*`; each task by itself."""
-        documents = [render.body_of(step) for step in self.plan.steps if re.fullmatch(REQUESTS[request], step.path)]
+        documents = [step.document for step in self.plan.steps if re.fullmatch(REQUESTS[request], step.path)]
         return [body for document in documents for body in document.get("value", [document])]
 
     def at(self, wire: str) -> list[Any]:
@@ -129,6 +130,13 @@ def _is_there(data: Any, path: tuple[str | int, ...]) -> bool:
             return False
         data = data[step]
     return True
+
+
+def _opened(value: Any) -> Any:
+    """A list of effects with the text of each secret."""
+    if isinstance(value, list):
+        return [_opened(item) for item in value]
+    return value.reveal() if isinstance(value, Secret) else value
 
 
 def _down(value: Any, steps: tuple[str, ...]) -> Iterator[Any]:
@@ -291,7 +299,7 @@ def judged(place: Place, row: Row, context: Mapping[str, Any]) -> Verdict:
     rule = wire.partition("warning `")[2].rstrip("`")
     if row.effect is not None:
         wanted = value if row.shown is None else row.shown
-        return Verdict(with_it, wanted, row.effect(with_it), row.effect(without) if without else None)
+        return Verdict(with_it, wanted, *(_opened(row.effect(seen)) if seen else None for seen in (with_it, without)))
     wanted = (() if row.instead is not None else value) if row.shown is None else row.shown
     if rule:
         return Verdict(with_it, rule, rules(with_it), rules(without) if without else None)

@@ -1,1 +1,1 @@
-"""What Azure offers: VM sizes and images, as tables. It asks nobody and knows no day; what is past, the caller says."""
+"""What Azure offers: tables of VM sizes and images. Pure: takes the current date as an argument."""

@@ -1,4 +1,4 @@
-"""Which image goes with which VM size: what starts, what drives its GPUs, and one that does all a pool needs."""
+"""Which image fits which VM size: which ones start, which have its GPU driver, and which meet all needs of a pool."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ GENERATION_1_FAMILIES = frozenset({
     "A", "A8-A11", "Av2", "D", "Dv2", "Dv3", "Ev3", "F", "G", "H", "NC", "NP", "NV",
 })  # fmt: skip
 VOLTA_GPUS = frozenset({"V100"})
-"""GPUs that the driver of today's images no longer knows. azhpc-images: the images with `v100` in their names."""
+"""GPUs that the driver of current images no longer supports. azhpc-images: the images with `v100` in their names."""
 
 
 def only_generation_1(size: VmSize) -> bool:
@@ -33,7 +33,7 @@ def starts(size: VmSize, image: Image) -> bool:
 
 
 def driver(size: VmSize) -> frozenset[str]:
-    """The capabilities an image drives the GPUs of a size by; none where there are no GPUs."""
+    """The capabilities with which an image drives the GPUs of a size; none without GPUs."""
     if not size.gpus:
         return frozenset()
     if size.gpu_vendor == "amd":
@@ -42,7 +42,7 @@ def driver(size: VmSize) -> frozenset[str]:
 
 
 def needs(size: VmSize | None, *, os: str, containers: bool, rdma: bool) -> frozenset[str]:
-    """The capabilities of an image that does all a pool needs; drivers are looked for in Linux images alone.
+    """The capabilities of an image that meets all needs of a pool; drivers are required of Linux images only.
 
     containers, rdma: whether tasks run in containers, and whether they use the size's InfiniBand.
     """
@@ -55,9 +55,10 @@ def needs(size: VmSize | None, *, os: str, containers: bool, rdma: bool) -> froz
 def image_for(
     images: Iterable[Image], wanted: frozenset[str], *, os: str, size: VmSize | None = None, like: Image | None = None
 ) -> Image | None:
-    """The image that has what is wanted and least beside it, starts on the size, and has no end in sight.
+    """The image with the wanted capabilities and the fewest others that starts on the size and has no announced end of
+    support.
 
-    like: an image whose publisher is preferred where two have as little. None where no image does all of it.
+    like: an image whose publisher is preferred in a tie. Returns None if no image meets all needs.
     """
     fitting = [
         image

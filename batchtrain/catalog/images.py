@@ -1,6 +1,6 @@
 """VM images Batch can start a node from: node agent, what is in them, and until when Batch supports them.
 
-What one account sees today is for the service to say (`GET /supportedimages`); this is what is known without asking.
+The service knows what one account can use today (`GET /supportedimages`); these tables are what is known offline.
 Sources: Azure/azhpc-images README (July 2026); Azure/Batch issues 106, 119, 152, 169, 174, 178, 180, 197 and 200
 (the ends of support); Batch Shipyard's platform image table (the old images).
 """
@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 DOCKER, RDMA, NVIDIA, ROCM, INTELMPI, GEN2 = "docker", "rdma", "nvidia", "rocm", "intelmpi", "gen2"
 VOLTA = "volta"
-"""Beside `nvidia`: the driver still knows GPUs older than Turing. Azure keeps images of their own for V100."""
+"""In addition to `nvidia`: the driver still supports GPUs older than Turing. Azure has separate images for V100."""
 
 # The service's own words, as `capabilities` of GET /supportedimages has them; it has none for ROCm and Volta.
 SERVICE_WORDS = {
@@ -35,7 +35,7 @@ class Image(NamedTuple):
     sku: str
     """Exact in SUPPORTED; in RETIRED a pattern with * (`7.*`)."""
     node_agent: str
-    """The node agent SKU id a pool must name beside the image; empty where nothing public says it."""
+    """The node agent SKU id that a pool must name with the image; empty if no public source states it."""
     os: str = "linux"
     """linux or windows."""
     capabilities: frozenset[str] = frozenset()
@@ -148,21 +148,15 @@ IMAGES = (*SUPPORTED, *AGENT_UNNAMED, *RETIRED)
 
 
 def find(publisher: str, offer: str, sku: str, among: Iterable[Image] = IMAGES) -> Image | None:
-    """The image of that reference, in any case; None for one these tables do not know."""
+    """The image of that reference, ignoring case. Returns None if these tables do not have it."""
     wanted = Reference(publisher.lower(), offer.lower(), sku.lower())
     return next((image for image in among if _matches(image, wanted)), None)
 
 
 def nearest(reference: str, among: Iterable[Image] = IMAGES) -> tuple[str, ...]:
-    """At most three `publisher:offer:sku` that `reference` may have been meant to be, the nearest first."""
+    """At most three `publisher:offer:sku` similar to `reference`, the nearest first."""
     known = [":".join(image[:3]) for image in among]
     return tuple(difflib.get_close_matches(reference.strip().lower(), known, n=3, cutoff=0.6))
-
-
-def our_words(capabilities: Iterable[str]) -> frozenset[str]:
-    """Our names of what the service calls an image's capabilities; those we have no name for are left out."""
-    given = frozenset(capabilities)
-    return frozenset(ours for ours, theirs in SERVICE_WORDS.items() if theirs in given)
 
 
 def service_words(capabilities: Iterable[str]) -> tuple[str, ...]:

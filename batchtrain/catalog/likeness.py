@@ -1,10 +1,10 @@
-"""How unlike two names are, so that a misspelt one finds the one that was meant."""
+"""The distance of two names, to find the intended name for a misspelt one."""
 
 from __future__ import annotations
 
 
 def mistakes(one: str, other: str) -> int:
-    """How many letters were left out, put in, mistaken or swapped with their neighbour (optimal string alignment)."""
+    """The number of letters omitted, added, replaced or swapped with their neighbour (optimal string alignment)."""
     before: list[int] = []
     row = list(range(len(other) + 1))
     for i, letter in enumerate(one, 1):

@@ -1,6 +1,7 @@
-"""The tables and a person's own entries as one value to look things up in; it reads no file.
+"""The tables and the user's entries in one value with look-ups; reads no file.
 
-An own entry wins over the table's of the same name, so that a new size, or a correction, needs no release of ours.
+An entry of the user overrides the table's entry of the same name, so that a new size or a correction needs no release
+of batchtrain.
 """
 
 from __future__ import annotations
@@ -16,38 +17,38 @@ from batchtrain.catalog.sizes import VmSize
 
 
 class Catalog(NamedTuple):
-    """What Azure offers: the built-in tables, and above them a person's own entries (empty by default)."""
+    """What Azure offers: the built-in tables, overridden by the user's entries (empty by default)."""
 
     own_sizes: tuple[VmSize, ...] = ()
     own_images: tuple[Image, ...] = ()
 
     def size(self, name: str) -> VmSize | None:
-        """The size of that name, in any case, `Standard_` optional; None for an unknown one."""
+        """The size of that name, ignoring case, `Standard_` optional. Returns None if it is unknown."""
         wanted = size_table.key(name)
         own = (size for size in self.own_sizes if size_table.key(size.name) == wanted)
         return next(own, None) or size_table.find(name)
 
     def image(self, publisher: str, offer: str, sku: str) -> Image | None:
-        """The image of that reference, in any case; None for an unknown one."""
+        """The image of that reference, ignoring case. Returns None if it is unknown."""
         return image_table.find(publisher, offer, sku, self.own_images) or image_table.find(publisher, offer, sku)
 
     def nearest_sizes(self, name: str) -> tuple[str, ...]:
-        """At most three names of sizes that `name` may have been meant to be."""
+        """At most three names of sizes similar to `name`."""
         return size_table.nearest(name, self.sizes)
 
     def nearest_images(self, reference: str) -> tuple[str, ...]:
-        """At most three `publisher:offer:sku` that `reference` may have been meant to be."""
+        """At most three `publisher:offer:sku` similar to `reference`."""
         return image_table.nearest(reference, self.images)
 
     @property
     def sizes(self) -> tuple[VmSize, ...]:
-        """Every size once: the own ones first, then the tables'."""
+        """Every size once: the user's entries first, then the tables."""
         own = {size_table.key(size.name) for size in self.own_sizes}
         return (*self.own_sizes, *(size for size in size_table.SIZES if size_table.key(size.name) not in own))
 
     @property
     def images(self) -> tuple[Image, ...]:
-        """Every image once: the own ones first, then the tables'."""
+        """Every image once: the user's entries first, then the tables."""
         own = {image[:3] for image in self.own_images}
         return (*self.own_images, *(image for image in image_table.IMAGES if image[:3] not in own))
 

@@ -1,10 +1,9 @@
 """VM sizes: what one node has, what its network is, and until when Azure offers it.
 
-Nothing here asks Azure: whether a region, an account or Batch itself offers a size is for the service to say
-(`az batch location list-skus`). Sources, read November 2026: MicrosoftDocs/azure-compute-docs,
-`articles/virtual-machines/sizes/**` (sizes, accelerators, back-end networks, generations) and
-`sizes/retirement/**`; for sizes already gone, the last version of their page in MicrosoftDocs/azure-docs,
-and Batch Shipyard's own tables for which of them spoke Network Direct.
+Nothing here asks Azure. The service knows whether a region, an account or Batch offers a size (`az batch location
+list-skus`). Sources, read November 2026: MicrosoftDocs/azure-compute-docs, `articles/virtual-machines/sizes/**` (sizes,
+accelerators, back-end networks, generations) and `sizes/retirement/**`; for sizes already gone, the last version of
+their page in MicrosoftDocs/azure-docs, and Batch Shipyard's own tables for which of them spoke Network Direct.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ class VmSize(NamedTuple):
     architecture: str = "x64"
     """x64 or arm64; an image and its node agent must match."""
     retired: date | None = None
-    """The day Azure takes, or took, it away, as far as announced; None when no date is announced."""
+    """The announced retirement date; None without one."""
     notes: str = ""
 
 
@@ -56,12 +55,12 @@ class Successor(NamedTuple):
     today: str | None
     """Today's size for the same kind of launch."""
     old_cuda: str | None
-    """The size that can still run builds for CUDA 8 to 10 (CNTK 2.x); None when the question does not arise."""
+    """The size that can still run builds for CUDA 8 to 10 (CNTK 2.x); None if that is irrelevant."""
     reason: str
 
 
 READ = date(2026, 11, 1)
-"""The day of these tables; what had been taken away by then is gone whenever somebody asks."""
+"""The date of these tables; sizes retired by then are always reported as retired."""
 
 
 Row = tuple[Any, ...]
@@ -69,7 +68,7 @@ Row = tuple[Any, ...]
 
 
 def _series(family: str, *rows: Row, **common: Any) -> tuple[VmSize, ...]:
-    """Sizes that differ in their numbers only; the rest is said once."""
+    """Sizes that differ in their numbers only; the shared values are given once."""
     return tuple(_size(family, row, common) for row in rows)
 
 
@@ -103,12 +102,12 @@ ND = (
              infiniband="hdr", **SR_IOV, hcas=8, generation=2),
     *_series("NDv2", ("ND40rs_v2", 40, 672, 8), **NVIDIA, gpu_model="V100", gpu_memory_gib=32,
              infiniband="edr", **SR_IOV, hcas=1, generation=2,
-             notes="needs an image with a driver that still knows Volta, such as ubuntu-hpc 2204-v100"),
+             notes="needs an image with a driver that still supports Volta, such as ubuntu-hpc 2204-v100"),
 )  # fmt: skip
 
 # Names that Azure sells and that stand on no size page: in its price list, its machine learning service's quota table
 # (articles/machine-learning) and its Kubernetes service's GPU tables (Azure/AgentBaker). Numbers: the page's twin.
-UNLISTED = "on no size page of Azure's; taken for a twin of {}"
+UNLISTED = "without a size page of Azure; assumed to equal {}"
 ND_UNLISTED = (
     *_series("ND H200 v5", ("ND96isrf_H200_v5", 96, 1850, 8), **NVIDIA, gpu_model="H200", gpu_memory_gib=141,
              infiniband="ndr", **SR_IOV, hcas=8, generation=2, notes=UNLISTED.format("ND96isr_H200_v5")),
@@ -139,7 +138,7 @@ NC_NV = (
     *_series("NC RTX PRO 6000 BSE v6", ("NC32ds_xl_RTXPRO6000BSE_v6", 32, 128, 1, 24),
              ("NC64ds_xl_RTXPRO6000BSE_v6", 64, 256, 1, 48), ("NC32lds_xl_RTXPRO6000BSE_v6", 32, 64, 1, 24),
              ("NC64lds_xl_RTXPRO6000BSE_v6", 64, 128, 1, 48), **NVIDIA, gpu_model="RTX PRO 6000 BSE", generation=2,
-             notes="preview; a share of one GPU, how large is judged by its price"),
+             notes="preview; a share of one GPU, its size estimated from the price"),
     *_series("NCasT4_v3", ("NC4as_T4_v3", 4, 28, 1), ("NC8as_T4_v3", 8, 56, 1), ("NC16as_T4_v3", 16, 110, 1),
              ("NC64as_T4_v3", 64, 440, 4), **NVIDIA, gpu_model="T4", gpu_memory_gib=16),
     *_series("NVadsA10 v5", ("NV6ads_A10_v5", 6, 55, 1, 4), ("NV12ads_A10_v5", 12, 110, 1, 8),
@@ -479,12 +478,12 @@ LEFT: tuple[tuple[str, tuple[int, ...]], ...] = (
 
 
 def _constrained(full: VmSize, left: int) -> VmSize:
-    """The same machine with fewer cores: the number stands behind the full one's, `E8-4s_v5`."""
+    """The same machine with fewer cores: its number follows the full number, as in `E8-4s_v5`."""
     return full._replace(name=re.sub(r"(\d+)", rf"\1-{left}", full.name, count=1), cores=left)
 
 
 def key(name: str) -> str:
-    """What two spellings of one size have in common: lower case, and no `Standard_`."""
+    """The normalised name of a size: lower case, without `Standard_`."""
     return name.strip().lower().removeprefix("standard_")
 
 
@@ -494,16 +493,16 @@ _BY_KEY = {key(size.name): size for size in SIZES}
 
 
 def find(name: str) -> VmSize | None:
-    """The size of that name, in any case, `Standard_` optional; None for one this table does not know."""
+    """The size of that name, ignoring case, `Standard_` optional. Returns None if this table does not have it."""
     return _BY_KEY.get(key(name))
 
 
 MOST_MISTAKES = 2
-"""Letters wrong in a name that is taken for another's; one in a short name."""
+"""Maximum number of wrong letters in a similar name; one in a short name."""
 
 
 def nearest(name: str, among: Iterable[VmSize] | None = None) -> tuple[str, ...]:
-    """At most three names that `name` may have been meant to be: fewest mistakes, then as long, then begun alike."""
+    """At most three names similar to `name`: fewest differences first, then equal length, then equal beginning."""
     wanted = key(name)
     most = MOST_MISTAKES if len(wanted) > 5 else 1
     found = []
@@ -516,7 +515,7 @@ def nearest(name: str, among: Iterable[VmSize] | None = None) -> tuple[str, ...]
 
 
 def gone(size: VmSize) -> bool:
-    """Whether it had been taken away by the day of these tables."""
+    """Whether it was retired by the date of these tables."""
     return size.retired is not None and size.retired <= READ
 
 
@@ -574,16 +573,17 @@ OLD_CUDA_GPUS = ("K80", "P100", "P40", "V100")
 # NVIDIA: Volta (V100) is compute capability 7.0, first built for by CUDA 9; an older build runs there only where it
 # carries PTX. After Turing (T4, 7.5) no GPU runs what CUDA 10 or older built, PTX apart.
 OLD_CUDA_REASON = (
-    f"{OLD_CUDA_SIZE} (8 x V100, compute capability 7.0) is the one size left with RDMA whose GPUs builds for CUDA 9 "
-    "and 10 know; a build for CUDA 8, which is older than that GPU, runs there only if it carries PTX. "
-    "NCv3, the smaller V100 size, is gone since 30 September 2025."
+    f"{OLD_CUDA_SIZE} (8 x V100, compute capability 7.0) is the only remaining size with RDMA whose GPUs are"
+    " supported by builds for CUDA 9 and 10; a build for CUDA 8, which is older than that GPU, runs there only if it"
+    " contains PTX. "
+    "NCv3, the smaller V100 size, was retired on 30 September 2025."
 )
 
 
 def today_for(size: VmSize) -> Successor:
-    """What to use instead; the size itself, with no reason, while it has no retirement date.
+    """What to use instead; the size itself, without a reason, if it has no retirement date.
 
-    Whether that date is past is the caller's to say, and the reason does not repeat it.
+    The caller compares that date with today; the reason does not repeat it.
     """
     if size.retired is None:
         return Successor(size.name, None, "")
@@ -594,12 +594,12 @@ def today_for(size: VmSize) -> Successor:
 
 
 def needed_cuda(size: VmSize) -> str | None:
-    """The first CUDA that builds for the GPUs of a size; None without a GPU, or where no table says."""
+    """The first CUDA version that supports the GPUs of a size. Returns None without a GPU, or if no table has it."""
     return FIRST_CUDA.get(size.gpu_model or "")
 
 
 def too_old_for(size: VmSize) -> tuple[Build, ...]:
-    """The last builds of frameworks that are older than the GPUs of a size: they run there only if they carry PTX."""
+    """The last builds of frameworks that are older than the GPUs of a size: they run there only if they contain PTX."""
     needed = needed_cuda(size)
     return tuple(build for build in LAST_BUILDS if needed and _version(build.cuda) < _version(needed))
 
@@ -619,8 +619,8 @@ def _today(size: VmSize) -> str | None:
     return _smallest(fitting)
 
 
-def _holds(one: VmSize, other: VmSize) -> bool:
-    return one.cores >= other.cores and one.memory_gib >= other.memory_gib
+def _holds(size: VmSize, other: VmSize) -> bool:
+    return size.cores >= other.cores and size.memory_gib >= other.memory_gib
 
 
 def _smallest(sizes: Iterable[VmSize]) -> str | None:
@@ -634,9 +634,9 @@ def _today_reason(today: str | None) -> str:
         return ""
     gpus = f"{chosen.gpus} x {chosen.gpu_model}" if chosen.gpus else f"{chosen.cores} cores"
     network = f", {chosen.hcas} x {chosen.infiniband.upper()} InfiniBand" if chosen.infiniband else ""
-    said = f"Today's size for the same launch is {chosen.name} ({gpus}{network}){_framework(chosen)}."
+    text = f"Today's size for the same launch is {chosen.name} ({gpus}{network}){_framework(chosen)}."
     builds = ", ".join(f"{build.name} (CUDA {build.cuda})" for build in too_old_for(chosen))
-    return f"{said} The last builds of {builds} do not know that GPU." if builds else said
+    return f"{text} The last builds of {builds} do not support that GPU." if builds else text
 
 
 def _framework(size: VmSize) -> str:

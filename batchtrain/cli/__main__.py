@@ -1,10 +1,16 @@
-"""The command line's outermost door: the version at once, then the commands, and every error as one message."""
+"""The entry point of the command line: answers --version at once, runs the commands, and prints every error as one
+message."""
 
 from __future__ import annotations
 
+import io
 import signal
 import sys
 from types import FrameType
+from typing import TextIO
+
+UNREAD = 141
+"""The exit code if the reader of the output is gone: that of a program that SIGPIPE ends."""
 
 
 def main() -> None:
@@ -15,11 +21,41 @@ def main() -> None:
         print(f"batchtrain {__version__}")
         return
     signal.signal(signal.SIGTERM, _interrupt)
+    for stream in (sys.stdout, sys.stderr):
+        _take_any_character(stream)
     sys.exit(_run())
 
 
+def _take_any_character(stream: object) -> None:
+    """Characters that the encoding of the stream lacks are printed as escapes; they never end a command."""
+    if isinstance(stream, io.TextIOWrapper) and stream.errors in ("strict", "surrogateescape"):
+        stream.reconfigure(errors="backslashreplace")
+
+
+def _nobody_reads() -> bool:
+    """Whether stdout or stderr has lost its reader, as after `| head -1`."""
+    lost = [_unread(stream) for stream in (sys.stdout, sys.stderr)]
+    return any(lost)
+
+
+def _unread(stream: TextIO | None) -> bool:
+    """Whether the reader of a stream is gone; if so, the rest of the output is discarded."""
+    import select  # only for a pipe that broke
+
+    from batchtrain.cli.options import silence
+
+    if stream is None:
+        return False
+    poll = select.poll()
+    poll.register(stream.fileno(), 0)
+    broken = any(event & select.POLLERR for _, event in poll.poll(0))
+    if broken:
+        silence(stream)
+    return broken
+
+
 def _interrupt(_number: int, _frame: FrameType | None) -> None:
-    """Being told to end is like Ctrl-C: what was made is cleaned up."""
+    """SIGTERM acts like Ctrl-C: the command deletes what it created."""
     raise KeyboardInterrupt
 
 
@@ -27,74 +63,29 @@ def _run() -> int:
     import click
 
     from batchtrain.cli.app import root
-    from batchtrain.errors import BatchtrainError
+    from batchtrain.cli.options import Settings, values_of_variable
 
+    chosen = Settings()
     try:
-        result = root.main(standalone_mode=False)
+        chosen.values.update(values_of_variable())
+        result = root.main(standalone_mode=False, obj=chosen)
+        print(end="", flush=True)  # a full disk behind stdout is noticed here, and not when Python ends
         return result if isinstance(result, int) else 0
     except click.exceptions.Exit as leave:
         return leave.exit_code
     except click.exceptions.NoArgsIsHelpError as empty:
         print(empty.format_message(), file=sys.stderr)
         return 2
-    except click.ClickException as wrong:
-        _say(wrong.format_message())
-        return 2
-    except (KeyboardInterrupt, click.Abort):
-        _say("interrupted")
-        return 130
-    except BatchtrainError as error:
-        return _fail(error)
-    except OSError as error:
-        if error.filename is None:
-            return _bug(error)
-        _say(f"{error.filename}: {error.strerror}")
-        return 2
-    except Exception as error:  # noqa: BLE001 - the outer door: whatever comes here is our bug
-        return _bug(error)
+    except SystemExit:  # of click: a completion, or a broken pipe
+        if _nobody_reads():
+            return UNREAD
+        raise
+    except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - the outer door: what comes here is said as one message
+        if isinstance(error, BrokenPipeError) and _nobody_reads():
+            return UNREAD
+        from batchtrain.cli import failures  # only a command that failed needs it
 
-
-def _say(message: str) -> None:
-    print(f"batchtrain: {message}", file=sys.stderr)
-
-
-def _debugging() -> bool:
-    import os
-
-    return "--debug" in sys.argv or os.environ.get("BATCHTRAIN_DEBUG", "") not in ("", "0")
-
-
-def _fail(error: Exception) -> int:
-    from batchtrain.errors import BatchtrainError, ConfigError, TaskFailed
-
-    assert isinstance(error, BatchtrainError)
-    if _debugging():
-        import traceback
-
-        traceback.print_exception(error)
-    if isinstance(error, ConfigError):
-        from batchtrain.cli.output import colored
-
-        paint = colored(sys.stderr)
-        for problem in error.problems:
-            print(problem.rendered(color=paint), file=sys.stderr)
-        count = sum(problem.level == "error" for problem in error.problems)
-        _say(f"{count} error{'s' if count != 1 else ''} in the configuration")
-        return error.exit_code
-    _say(str(error))
-    if isinstance(error, TaskFailed) and error.lines and sys.argv[1:2] != ["run"]:  # `run` has shown them already
-        print("its last lines:", *(f"  {line}" for line in error.lines), sep="\n", file=sys.stderr)
-    return error.exit_code
-
-
-def _bug(error: Exception) -> int:
-    if _debugging():
-        import traceback
-
-        traceback.print_exception(error)
-    else:
-        _say(f"this is a bug in batchtrain, please report it: {type(error).__name__}: {error} (--debug shows where)")
-    return 1
+        return failures.told(error, chosen)
 
 
 if __name__ == "__main__":

@@ -14,14 +14,17 @@ GROUPS = {
     "config": "Check, plan and explain configuration files.",
     "pool": "Pools of nodes.",
     "jobs": "Jobs and their tasks.",
-    "data": "Files of this machine to storage, and back.",
+    "data": "Upload files to storage, and download them.",
     "recipe": "Recipes that come with batchtrain.",
-    "catalog": "VM sizes and images, and what replaces those gone.",
+    "catalog": "VM sizes and images, and replacements for retired ones.",
     "images": "Container images: build, check, mirror, save, load.",
     "doctor": "Check account, quota and size before you pay.",
     "emulator": "The embedded Azure Batch on this machine.",
-    "run": "Run a recipe from nothing to its end, and clean up.",
+    "run": "Run a recipe from start to end, and clean up.",
+    "help": "Pages of the documentation.",
 }
+MODULES = {"help": "pages"}
+"""Where a command's module has another name."""
 
 
 class _Lazy(Group):
@@ -31,19 +34,22 @@ class _Lazy(Group):
         return list(GROUPS)
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
-        if name not in GROUPS:
-            return None
-        if ctx.resilient_parsing or _wants_root_help():
-            return click.Command(name, help=GROUPS[name])  # for the list: no import
-        module: Any = importlib.import_module(f"batchtrain.cli.{name}")
-        command: click.Command = module.command
-        return command
+        """The entry in a list of commands, which needs no import: name and summary."""
+        return click.Command(name, help=GROUPS[name]) if name in GROUPS else None
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command itself, to run it or to complete its arguments."""
+        name, stand_in, rest = super().resolve_command(ctx, args)
+        return name, member(name) if name and stand_in else None, rest
 
 
-def _wants_root_help() -> bool:
-    import sys
-
-    return all(word.startswith("-") for word in sys.argv[1:])
+def member(name: str) -> click.Command:
+    """A group or a command of the root, imported."""
+    module: Any = importlib.import_module(f"batchtrain.cli.{MODULES.get(name, name)}")
+    command: click.Command = module.command
+    return command
 
 
 @click.group(cls=_Lazy, context_settings={"help_option_names": ["-h", "--help"]}, no_args_is_help=True)

@@ -1,4 +1,4 @@
-"""`batchtrain catalog`: the VM sizes and images we know, and a file of corrections from what Azure sells today."""
+"""`batchtrain catalog`: the known VM sizes and images, and a file of corrections from Azure's current lists."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from batchtrain.catalog.offer import Catalog
     from batchtrain.catalog.sizes import VmSize
 
-SHOWN = "Also those that are gone."
+SHOWN = "Include retired entries."
 MADE_BY = "made by `batchtrain catalog refresh`"
-GOING = "Only those that are gone, or have a date."
+GOING = "Only retired entries, or entries with a retirement date."
 
 
 class SizeRow(NamedTuple):
@@ -103,7 +103,7 @@ def _show_sizes(found: list[VmSize], one: VmSize | None, *, hidden: int) -> None
 
 
 def _document(size: VmSize) -> dict[str, Any]:
-    """A size for programs: every fact of the table, and what to use today."""
+    """A size as a document: every column of the table, and the current replacement."""
     from batchtrain.catalog.sizes import today_for
 
     today = today_for(size)
@@ -181,7 +181,7 @@ def _catalog() -> Catalog:
 
 
 def _directory() -> Path:
-    """The configuration directory whose catalog.yaml holds; `config/` of a recipe's."""
+    """The configuration directory whose catalog.yaml applies; for a recipe its `config/`."""
     place = Path(settings().configdir or ".")
     return place / "config" if (place / "config").is_dir() else place
 
@@ -192,14 +192,15 @@ def _nothing(kind: str, pattern: str, near: tuple[str, ...]) -> NotFound:
 
 
 @command.command(cls=Command)
-@click.option("--location", metavar="REGION", help="The region; that of the account when absent.")
-@click.option("--subscription", metavar="ID", help="The subscription; looked for when absent.")
-@click.option("--to", "target", metavar="FILE", help="Where to write; this user's own catalog.yaml when absent.")
+@click.option("--location", metavar="REGION", help="The region. Default: the region of the account.")
+@click.option("--subscription", metavar="ID", help="The subscription. Default: the subscription of the account.")
+@click.option("--to", "target", metavar="FILE", help="The file to write. Default: the catalog.yaml of the user.")
 @common
 def refresh(location: str | None, subscription: str | None, target: str | None) -> None:
-    """Write a catalog.yaml of what Batch takes in a region today and the tables do not have, or have otherwise.
+    """Write a catalog.yaml with the sizes that Batch supports in a region and that the built-in tables lack or describe
+    differently.
 
-    Asks Azure Resource Manager, so it needs sign-in by Microsoft Entra ID and the role Reader.
+    Uses Azure Resource Manager: needs a sign-in with Microsoft Entra ID and the role Reader.
     """
     import os
 
@@ -218,11 +219,11 @@ def refresh(location: str | None, subscription: str | None, target: str | None) 
     known = credentials.management.subscription_id if credentials and credentials.management else None
     asked = arm.reach(credentials, os.environ, endpoint)
     place = arm.region(asked, endpoint, subscription or known, location)
-    say(f"asking what Batch takes in {place.location}, subscription {place.subscription}")
+    say(f"listing the sizes that Batch supports in {place.location}, subscription {place.subscription}")
     fresh = arm.corrections(arm.batch_sizes(asked, *place), Catalog())
     heading = f"{MADE_BY} on {date.today()} for {place.location};\nthe next time it is replaced."
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(catalog_file.text_of(fresh, heading), encoding="utf-8")
     names = [size.name for size in fresh.own_sizes]
-    said = f"{len(names)} sizes: {', '.join(names)}" if names else "no sizes: the tables have all of them right"
+    said = f"{len(names)} sizes: {', '.join(names)}" if names else "no sizes: the built-in tables are up to date"
     show({"file": str(file), "location": place.location, "sizes": names}, f"wrote {file}, {said}")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from batchtrain.cli import options
 from batchtrain.cli.help import Command, Group
 from batchtrain.cli.options import common, say, settings
 from batchtrain.cli.output import colored, show, show_rows
@@ -31,8 +32,8 @@ command.add_command(explain)
 
 
 @command.command(cls=Command)
-@click.argument("directory", required=False)
-@click.option("--fix", is_flag=True, help="Mend in the files what has exactly one answer; comments stay.")
+@options.directory
+@click.option("--fix", is_flag=True, help="Fix problems that have exactly one solution. Comments are kept.")
 @common
 def validate(directory: str | None, fix: bool) -> int:
     """Report every problem of every file, with its place."""
@@ -41,8 +42,17 @@ def validate(directory: str | None, fix: bool) -> int:
     place = _place(directory)
     files = load.read(place, settings().files)
     mends = _mend(place, files) if fix else []
-    found = load.examine(place, files, settings=settings().values, ignore=settings().ignore, catalog=_catalog(place))
-    if settings().output == "table":
+    chosen = settings()
+    found = load.examine(
+        place,
+        files,
+        settings=chosen.values,
+        ignore=chosen.ignore,
+        catalog=_catalog(place),
+        local=bool(chosen.local),
+        most=chosen.most,
+    )
+    if chosen.output == "table":
         _report(place, files, found)
         return 0
     problems = [problem.document for problem in found.problems]
@@ -64,7 +74,7 @@ def _catalog(place: Path) -> Catalog:
 
 
 def _mend(place: Path, files: dict[str, bytes]) -> list[mend.Mend]:
-    """Answer what has one answer, in the files and in `files`; say each edit."""
+    """Apply the edits of problems that have exactly one, to the files and to `files`; report each edit."""
     from batchtrain.config import load, mend
 
     done = mend.fix(files, _judge(place))
@@ -77,7 +87,7 @@ def _mend(place: Path, files: dict[str, bytes]) -> list[mend.Mend]:
 
 
 def _judge(place: Path) -> mend.Judge:
-    """A judge that tells everything, so that everything can be mended."""
+    """A judge that reports every problem, so that all can be fixed."""
     from batchtrain.config.load import examine
 
     chosen, catalog = settings(), _catalog(place)
@@ -90,7 +100,7 @@ def _judge(place: Path) -> mend.Judge:
 
 
 def _report(place: Path, files: Collection[str], found: Examined) -> None:
-    """Problems for people: errors end the command, warnings stand above the good news."""
+    """Prints the problems: errors end the command; warnings come before the result."""
     if not found.valid:
         raise ConfigError(found.problems)
     for warning in found.problems:
@@ -100,12 +110,12 @@ def _report(place: Path, files: Collection[str], found: Examined) -> None:
 
 
 @command.command("show", cls=Command)
-@click.argument("directory", required=False)
-@click.option("--origin", is_flag=True, help="Say of each value where it came from.")
-@click.option("--no-defaults", is_flag=True, help="Leave out what nobody wrote.")
+@options.directory
+@click.option("--origin", is_flag=True, help="Show the origin of each value.")
+@click.option("--no-defaults", is_flag=True, help="Omit defaults.")
 @common
 def show_merged(directory: str | None, origin: bool, no_defaults: bool) -> None:
-    """Print the configuration that all files and settings amount to; secrets are masked."""
+    """Print the effective configuration of all files and settings; secrets are masked."""
     from batchtrain.cli.options import from_environment
     from batchtrain.config import origin as origins
 
@@ -119,11 +129,11 @@ def show_merged(directory: str | None, origin: bool, no_defaults: bool) -> None:
 
 
 @command.command(cls=Command)
-@click.argument("directory", required=False)
+@options.directory
 @click.option("--write", is_flag=True, help="Change the files; without it the changes are only shown.")
 @common
 def migrate(directory: str | None, write: bool) -> int:
-    """Bring older words, VM sizes and images up to today; comments stay."""
+    """Replace deprecated properties and retired VM sizes and images. Comments are kept."""
     from batchtrain.config import load, mend, origin
 
     place = _place(directory)
@@ -157,7 +167,7 @@ def _tell_migrated(done: mend.Mended, left: list[Problem], write: bool) -> None:
     if not done.files:
         say("nothing to change")
     elif not write:
-        say("nothing was written; --write does it")
+        say("nothing was written; add --write to change the files")
 
 
 @command.command(cls=Command)

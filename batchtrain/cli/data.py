@@ -1,4 +1,4 @@
-"""`batchtrain data`: files of this machine to storage and back."""
+"""`batchtrain data`: upload files to storage, and download them."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
+from batchtrain.cli import options
 from batchtrain.cli.help import Command, Group
 from batchtrain.cli.options import common, say, settings
 from batchtrain.cli.output import show, show_rows
@@ -23,16 +24,16 @@ if TYPE_CHECKING:
 
 @click.group(cls=Group)
 def command() -> None:
-    """Files of this machine to storage, and back."""
+    """Upload files to storage, and download them."""
 
 
 @command.command(cls=Command)
-@click.argument("directory", required=False)
+@options.directory
 @common
 def ingress(directory: str | None) -> None:
-    """Bring `global_resources.files` to storage.
+    """Upload `global_resources.files` to storage.
 
-    A file travels when the container has none of its size and MD5 under its name.
+    A file is skipped if the container has a blob with its name, size and MD5.
     """
     from batchtrain.plan import ingress as planning
     from batchtrain.storage import ingress as carrying
@@ -72,9 +73,9 @@ def list_(place: str) -> None:
 @click.argument("destination", default=".", type=click.Path(path_type=Path))
 @common
 def get(place: str, destination: Path) -> None:
-    """Bring a blob, or the directory PATH with what is below it, to DESTINATION.
+    """Download a blob, or the directory PATH with its contents, to DESTINATION.
 
-    A blob goes to the file DESTINATION, or into it where that is a directory.
+    A blob becomes the file DESTINATION, or a file in DESTINATION if that is a directory.
     """
     from batchtrain.storage import blob
 
@@ -123,7 +124,7 @@ def _accounts(credentials: Credentials) -> Connect:
 
 
 def _tell(progress: Progress) -> None:
-    """A line for each file where somebody looks, else one in a hundred."""
+    """One line per file on a terminal, otherwise one line per hundred files."""
     every = 1 if sys.stderr.isatty() or settings().verbose else 100
     if progress.done % every == 0 or progress.done == progress.of:
         what = "sent" if progress.sent else "unchanged"

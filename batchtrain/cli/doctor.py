@@ -1,4 +1,4 @@
-"""`batchtrain doctor`: every check that can be made before anything is paid for."""
+"""`batchtrain doctor`: every check that is possible before costs arise."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from batchtrain.cli import options
 from batchtrain.cli.help import Command
 from batchtrain.cli.options import common, settings
 from batchtrain.cli.output import show_rows
@@ -16,17 +17,18 @@ if TYPE_CHECKING:
 
 
 @click.command("doctor", cls=Command)
-@click.argument("directory", required=False)
+@options.directory
 @common
 def command(directory: str | None) -> int:
-    """Check the account, and for a recipe its image, size and quota. Nothing is made and nothing costs.
+    """Check the account, and for a recipe its image, size and quota. Creates nothing and costs nothing.
 
-    Exit code: 0 when nothing failed, 4 when something did, 5 when the account does not answer.
+    Exit code: 0 if no check failed, 4 if a check failed, 5 if the account does not answer.
     """
     import os
     from datetime import datetime, timezone
 
     from batchtrain import doctor
+    from batchtrain.checked import FAIL
     from batchtrain.config import catalog_file
 
     loaded = _loaded(directory)
@@ -40,11 +42,11 @@ def command(directory: str | None) -> int:
     show_rows(found)
     if facts.unreachable:
         return Unreachable.exit_code
-    return ServiceError.exit_code if any(one.result == doctor.FAIL for one in found) else 0
+    return ServiceError.exit_code if any(one.result == FAIL for one in found) else 0
 
 
 def _loaded(directory: str | None) -> Loaded | None:
-    """The recipe's files; None where none are named and none are here."""
+    """The files of the recipe; None if none are named and the working directory has none."""
     from batchtrain.config.load import find
     from batchtrain.errors import UsageError
 

@@ -1,34 +1,35 @@
-"""`batchtrain emulator`: start, stop and look at the embedded Azure Batch."""
+"""`batchtrain emulator`: start, stop and inspect the embedded Azure Batch."""
 
 from __future__ import annotations
 
-import contextlib
+import os
 import re
 import shlex
-from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
 from batchtrain.cli.help import Command, Group
 from batchtrain.cli.options import common, settings
 from batchtrain.cli.output import plain, show, show_rows
-from batchtrain.errors import NotFound, ServiceError, UsageError
+from batchtrain.errors import NotFound, UsageError
 
 if TYPE_CHECKING:
     from batchtrain.emulator.server import Status
 
 
 class Mapped(NamedTuple):
-    """An image and the environment that stands for it here."""
+    """An image and the local environment used in its place."""
 
     image: str
     prefix: str
+    entrypoint: str = ""
 
 
 class Asked(NamedTuple):
-    """A fault that was asked for."""
+    """An injected fault."""
 
     id: int
     kind: str
@@ -37,8 +38,9 @@ class Asked(NamedTuple):
     struck: int
 
 
+_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 _data_dir = click.option(
-    "--data-dir", envvar="BATCHTRAIN_EMULATOR_DIR", metavar="DIR", help="Where it keeps everything."
+    "--data-dir", envvar="BATCHTRAIN_EMULATOR_DIR", metavar="DIR", help="The data directory of the emulator."
 )
 
 
@@ -49,65 +51,109 @@ def command() -> None:
 
 @command.command(cls=Command)
 @_data_dir
-@click.option("--port", type=click.IntRange(0, 65535), default=10010, show_default=True, help="0 takes any free port.")
-@click.option("--account", default="batchtrain", show_default=True, help="Name of its account.")
-@click.option("--nodes-max", type=click.IntRange(0, 65535), metavar="N", help="Nodes of all pools (256).")
+@click.option("--port", type=click.IntRange(0, 65535), default=10010, show_default=True, help="Port; 0: any free port.")
+@click.option("--account", default="batchtrain", show_default=True, help="Name of the account.")
+@click.option("--nodes-max", type=click.IntRange(0, 65535), metavar="N", help="Limit of nodes of all pools (256).")
 @click.option(
     "--quota",
     "quotas",
     multiple=True,
     metavar="NAME=N",
-    help="Most that the account may have; NAME is pools, dedicated-cores, low-priority-cores or active-jobs.",
+    help="Quota of the account; NAME is pools, dedicated-cores, low-priority-cores or active-jobs.",
 )
-@click.option("--foreground", is_flag=True, help="Stay, and end with Ctrl-C.")
+@click.option("--host", default="127.0.0.1", show_default=True, help="Loopback address to listen on.")
+@click.option("--https", is_flag=True, help="Use https; `emulator env` prints the certificate that clients must trust.")
+@click.option(
+    "--name",
+    "names",
+    multiple=True,
+    metavar="HOST",
+    help="Additional host name for the certificate, such as NAME.REGION.batch.azure.com (with --https).",
+)
+@click.option(
+    "--pace",
+    type=click.Choice(["instant", "azure"]),
+    default="instant",
+    show_default=True,
+    help="Duration of allocations and removals of nodes, by the clock of the emulator.",
+)
+@click.option("--certificate", type=_FILE, metavar="FILE", help="PEM file of a certificate of your own, for https.")
+@click.option("--private-key", type=_FILE, metavar="FILE", help="PEM file of its key.")
+@click.option("--foreground", is_flag=True, help="Run in the foreground until Ctrl-C.")
 @common
 def start(
-    data_dir: str | None, port: int, account: str, nodes_max: int | None, quotas: tuple[str, ...], foreground: bool
+    data_dir: str | None,
+    port: int,
+    account: str,
+    nodes_max: int | None,
+    quotas: tuple[str, ...],
+    host: str,
+    https: bool,
+    names: tuple[str, ...],
+    pace: str,
+    certificate: Path | None,
+    private_key: Path | None,
+    foreground: bool,
 ) -> None:
-    """Start it; it listens on loopback only."""
-    from batchtrain.emulator import server
+    """Start the emulator. It listens on loopback only."""
+    from batchtrain.emulator import server, trust
 
+    if names and not https:
+        raise UsageError("--name belongs to a certificate: add --https")
     try:
         limits = server.quotas_of(quotas) | ({} if nodes_max is None else {"nodes": nodes_max})
+        names = tuple(trust.checked(name) for name in names)
     except ValueError as error:
         raise UsageError(str(error)) from None
-    chosen = server.Settings(data_dir=_place(data_dir), port=port, account=account, quotas=limits)
-    running = server.status(chosen.data_dir)
-    if running is not None:
-        show(_document(running), f"already running at {running.endpoint}")
-        return
-    try:
+    chosen = server.Settings(
+        data_dir=_place(data_dir),
+        host=host,
+        port=port,
+        account=account,
+        certificate=certificate,
+        private_key=private_key,
+        quotas=limits,
+        https=https,
+        names=names,
+        pace=pace,
+    )
+    with _faults():
+        running = server.status(chosen.data_dir)
+        if running is not None:
+            show(_document(running), f"already running at {running.endpoint}")
+            return
         if foreground:
             server.serve(chosen)
             return
         status = server.spawn(chosen)
-    except server.PortTaken as error:
-        raise UsageError(str(error)) from None
-    except server.StartFailed as error:
-        raise ServiceError(str(error), operation="start the emulator") from None
-    show(_document(status), f"listening at {status.endpoint}; `batchtrain emulator stop` ends it")
+    show(_document(status), f"listening at {status.endpoint}; `batchtrain emulator stop{_same(data_dir)}` ends it")
 
 
 @command.command(cls=Command)
 @_data_dir
 @common
 def stop(data_dir: str | None) -> None:
-    """End it with every node; what it knows is kept."""
+    """Stop the emulator and its nodes. Its data is kept."""
     from batchtrain.emulator import server
 
-    stopped = server.stop(_place(data_dir))
-    show({"stopped": stopped}, "stopped" if stopped else "it was not running")
+    with _faults():
+        stopped = server.stop(_place(data_dir))
+    show(
+        {"stopped": stopped},
+        "stopped; the pools and jobs are kept for the next start" if stopped else "the emulator was not running",
+    )
 
 
 @command.command(cls=Command)
 @_data_dir
 @common
 def status(data_dir: str | None) -> int:
-    """Where it is, with the account's key, and what runs on it; exit code 3 when it is not running."""
+    """Show the endpoint, the account key and what is running. Exit code 3 if the emulator is not running."""
     from batchtrain.emulator import steering
 
     running = _running(data_dir)
-    document = {**_document(running), **steering.account(running)}
+    with _faults():
+        document = {**_document(running), **_snake(steering.account(running))}
     show(document, "\n".join(f"{name}: {value}" for name, value in document.items() if not isinstance(value, dict)))
     return 0
 
@@ -116,75 +162,99 @@ def status(data_dir: str | None) -> int:
 @_data_dir
 @common
 def env(data_dir: str | None) -> None:
-    """Print the account as variables of a shell: `eval "$(batchtrain emulator env)"`, then `az batch` finds it."""
+    """Print the account as shell variables: after `eval "$(batchtrain emulator env)"`, `az batch` uses it.
+
+    IDENTITY_ENDPOINT and IDENTITY_HEADER are included, so DefaultAzureCredential gets tokens from the emulator.
+    """
     variables = _running(data_dir).environment
     show(dict(variables), "\n".join(f"export {name}={shlex.quote(value)}" for name, value in variables.items()))
 
 
 @command.command(cls=Command)
 @_data_dir
+@click.option(
+    "--resource",
+    default="https://batch.core.windows.net/",
+    show_default=True,
+    metavar="URL",
+    help="Audience of the token.",
+)
+@click.option("--minutes", type=click.IntRange(1, 1440), default=60, show_default=True, help="Lifetime of the token.")
+@common
+def token(data_dir: str | None, resource: str, minutes: int) -> None:
+    """Print an access token of the emulator, used like one of Microsoft Entra ID: `Authorization: Bearer TOKEN`."""
+    from batchtrain.emulator import server, tokens, wire
+
+    running = _running(data_dir)
+    expires = server.clock() + minutes * 60 * wire.SECOND
+    made = tokens.issue(running.key, running.account, resource, expires)
+    show({"accessToken": made, "expiresOn": tokens.seconds(expires), "resource": resource}, made)
+
+
+@command.command(cls=Command)
+@_data_dir
 @common
 def reset(data_dir: str | None) -> None:
-    """Delete all its pools, jobs and nodes."""
+    """Delete all pools, jobs and nodes of the emulator."""
     from batchtrain.emulator import server
 
     place = _place(data_dir)
     settings().confirm(f"Delete every pool and job of the emulator on {place}?")
-    _running(data_dir)
-    server.reset(place)
+    with _faults():
+        server.reset(place)
     show({"reset": str(place)}, "reset")
 
 
 @command.command(cls=Command)
 @_data_dir
-@click.option("--advance", "span", metavar="SPAN", help="Go on by [d.]HH:MM:SS, from one thing due to the next.")
-@click.option("--scale", type=float, metavar="N", help="Run N times as fast.")
-@click.option("--step", is_flag=True, help="Stand still, but for --advance.")
-@click.option("--real", is_flag=True, help="Run as the machine's clock does.")
+@click.option("--advance", "span", metavar="SPAN", help="Advance the clock by [d.]HH:MM:SS, from event to event.")
+@click.option("--scale", type=float, metavar="N", help="Run the clock N times as fast.")
+@click.option("--step", is_flag=True, help="Stop the clock; only --advance moves it.")
+@click.option("--real", is_flag=True, help="Use the clock of the machine.")
 @common
 def clock(data_dir: str | None, span: str | None, scale: float | None, step: bool, real: bool) -> None:
-    """Show or turn the account's clock: a week of schedules in a second."""
+    """Show or set the clock of the emulator, for example to run a week of schedules in a second."""
     from datetime import timedelta
 
     from batchtrain.config.types import SPAN, seconds_of
     from batchtrain.emulator import steering
 
     if sum((scale is not None, step, real)) > 1:
-        raise UsageError("one of --scale, --step and --real")
+        raise UsageError("give only one of --scale, --step and --real")
     if span is not None and not re.match(SPAN, span):
         raise UsageError(f"`{span}` is not a time span of the form [days.]HH:MM:SS")
     to = _running(data_dir)
-    with _refusals():
+    with _faults():
         if scale is not None or step or real:
             steering.turn(to, "scaled" if scale is not None else "stepped" if step else "real", scale or 1.0)
         if span is not None:
             steering.advance(to, timedelta(seconds=seconds_of(span)))
         found = steering.clock(to)
     ahead = timedelta(seconds=round(found["aheadSeconds"]))
-    show(found, f"{found['now']} ({found['mode']}, {ahead} ahead)")
+    show(_snake(found), f"{found['now']} ({found['mode']}, {ahead} ahead)")
 
 
 @command.group(cls=Group)
 def fault() -> None:
-    """Faults on request: refusals, lost answers, failing nodes and allocations."""
+    """Inject faults: refused requests, lost answers, failing nodes and allocations."""
 
 
 @fault.command("add", cls=Command)
 @click.argument("kind")
 @_data_dir
-@click.option("--operation", metavar="NAME", help="Operations of this name, such as create_task or list_*.")
-@click.option("--resource", metavar="PATH", help="About this path, such as pools/POOL/nodes/* or jobs/JOB*.")
-@click.option("--rate", type=float, metavar="SHARE", help="Share of the chances that strike, 0 to 1.")
-@click.option("--count", type=int, metavar="N", help="Strike N times at most.")
-@click.option("--seed", type=int, metavar="N", help="Start of its chance, for a run that can be repeated.")
+@click.option("--operation", metavar="NAME", help="Only operations with this name, such as create_task or list_*.")
+@click.option("--resource", metavar="PATH", help="Only paths like this, such as pools/POOL/nodes/* or jobs/JOB*.")
+@click.option("--rate", type=float, metavar="SHARE", help="Probability of the fault, 0 to 1.")
+@click.option("--count", type=int, metavar="N", help="Occur at most N times.")
+@click.option("--seed", type=int, metavar="N", help="Random seed, for a reproducible run.")
 @click.option("--code", metavar="CODE", help="Service's error code (error, allocation-refused).")
 @click.option("--retry-after", type=float, metavar="SECONDS", help="Retry-After of the answer (error).")
-@click.option("--seconds", type=float, metavar="SECONDS", help="How late or how far off (latency, skew, …-slow).")
-@click.option("--fraction", type=float, metavar="SHARE", help="Share that comes (allocation-partial, truncate).")
+@click.option("--seconds", type=float, metavar="SECONDS", help="Delay or clock difference (latency, skew, …-slow).")
+@click.option("--fraction", type=float, metavar="SHARE", help="Share that is delivered (allocation-partial, truncate).")
 @click.option("--exit-code", type=int, metavar="N", help="Exit code (start-task-fails).")
 @common
 def add_fault(kind: str, data_dir: str | None, **numbers: object) -> None:
-    """Let a fault of KIND strike from now on.
+    """Inject faults of KIND from now on.
 
     KIND is error, latency, drop, truncate, skew (of requests), allocation-refused, allocation-partial,
     allocation-slow (of pools), boot-fails, start-task-fails or node-slow (of nodes).
@@ -192,16 +262,17 @@ def add_fault(kind: str, data_dir: str | None, **numbers: object) -> None:
     from batchtrain.emulator import steering
 
     given = {name: value for name, value in numbers.items() if value is not None}
-    with _refusals():
+    with _faults():
         made = steering.fault(_running(data_dir), kind, **given)
-    show({"id": made}, f"fault {made} strikes from now on; `batchtrain emulator fault clear {made}` ends it")
+    ends = f"`batchtrain emulator fault clear {made}{_same(data_dir)}`"
+    show({"id": made}, f"fault {made} is active; {ends} removes it")
 
 
 @fault.command("list", cls=Command)
 @_data_dir
 @common
 def list_faults(data_dir: str | None) -> None:
-    """List the faults that were asked for, and how often each struck."""
+    """List the injected faults, and how often each occurred."""
     from batchtrain.emulator import steering
 
     found = steering.faults(_running(data_dir))
@@ -214,10 +285,10 @@ def list_faults(data_dir: str | None) -> None:
 @_data_dir
 @common
 def clear_faults(number: int | None, data_dir: str | None) -> None:
-    """End fault NUMBER, or all of them."""
+    """Remove fault NUMBER, or all faults."""
     from batchtrain.emulator import steering
 
-    with _refusals():
+    with _faults():
         steering.clear_faults(_running(data_dir), number)
     show({"cleared": number or "all"}, "cleared")
 
@@ -226,57 +297,59 @@ def clear_faults(number: int | None, data_dir: str | None) -> None:
 @click.argument("node")
 @click.argument("act", type=click.Choice(["preempt", "lose", "break"]))
 @_data_dir
-@click.option("--seconds", type=float, help="After how long a preempted node comes back; never when absent.")
+@click.option("--seconds", type=float, help="Time until a preempted node comes back. Default: never.")
 @common
 def befall(node: str, act: str, data_dir: str | None, seconds: float | None) -> None:
-    """Let a NODE be preempted, lost or broken now."""
+    """Make a NODE preempted, lost or unusable now."""
     from batchtrain.emulator import steering
 
-    with _refusals():
+    with _faults():
         steering.befall(_running(data_dir), node, act, seconds)
     show({"node": node, "act": act}, f"{act}: {node}")
 
 
-@contextlib.contextmanager
-def _refusals() -> Iterator[None]:
-    """The emulator's own refusals are mistakes of whoever asked."""
-    from batchtrain.emulator.server import Refused
+def _faults() -> AbstractContextManager[None]:
+    from batchtrain.local import emulator_faults  # help needs none of what this imports
 
-    try:
-        yield
-    except Refused as refused:
-        raise UsageError(str(refused)) from None
+    return emulator_faults()
 
 
 def _running(data_dir: str | None) -> Status:
     from batchtrain.emulator import server
 
-    place = _place(data_dir)
-    running = server.status(place)
+    with _faults():
+        running = server.status(_place(data_dir))
     if running is None:
-        raise NotFound(f"no emulator is running on {place}; `batchtrain emulator start` starts it")
+        where = _place(data_dir)
+        raise NotFound(f"no emulator is running on {where}; `batchtrain emulator start{_same(data_dir)}` starts it")
     return running
 
 
 @command.group(cls=Group)
 def images() -> None:
-    """Which local environment stands for a container image."""
+    """Local environments used in place of container images."""
 
 
 @images.command("map", cls=Command)
 @click.argument("image")
 @click.argument("prefix")
+@click.option(
+    "--entrypoint",
+    default="",
+    metavar="CMD",
+    help="Entry point: the command of container tasks with an empty command line.",
+)
 @_data_dir
 @common
-def map_(image: str, prefix: str, data_dir: str | None) -> None:
-    """Let PREFIX (such as a virtual environment) stand for IMAGE."""
+def map_(image: str, prefix: str, entrypoint: str, data_dir: str | None) -> None:
+    """Use PREFIX, such as a virtual environment, in place of IMAGE."""
     from batchtrain.emulator import images as mapping
 
     place = Path(prefix).absolute()
-    if not (place / "bin").is_dir():
-        raise UsageError(f"{place} is no environment: it has no bin directory")
-    mapping.map_image(_place(data_dir), image, place)
-    show(Mapped(image, str(place)), f"{image} is {place}")
+    if problem := mapping.problem(place):
+        raise UsageError(f"{place} {problem}")
+    mapping.map_image(_place(data_dir), image, place, entrypoint)
+    show(Mapped(image, str(place), entrypoint), f"{image} is {place}")
 
 
 @images.command("unmap", cls=Command)
@@ -284,32 +357,49 @@ def map_(image: str, prefix: str, data_dir: str | None) -> None:
 @_data_dir
 @common
 def unmap(image: str, data_dir: str | None) -> None:
-    """Forget what stands for IMAGE."""
+    """Remove the mapping of IMAGE."""
     from batchtrain.emulator import images as mapping
 
     if not mapping.unmap(_place(data_dir), image):
-        raise NotFound(f"nothing stands for {image}")
-    show({"unmapped": image}, f"nothing stands for {image} any more")
+        raise NotFound(f"{image} is not mapped")
+    show({"unmapped": image}, f"the mapping of {image} is removed")
 
 
 @images.command("list", cls=Command)
 @_data_dir
 @common
 def list_(data_dir: str | None) -> None:
-    """List what stands for which image."""
+    """List the mapped images."""
     from batchtrain.emulator import images as mapping
 
     try:
         found = mapping.list_images(_place(data_dir))
     except ValueError as error:
         raise UsageError(f"the list of images in {_place(data_dir)} cannot be read: {error}") from None
-    show_rows([Mapped(image, str(prefix)) for image, prefix in sorted(found.items())], empty="no images are mapped")
+    show_rows(
+        [Mapped(image, str(one.prefix), one.entrypoint) for image, one in sorted(found.items())],
+        empty="no images are mapped",
+    )
 
 
 def _place(data_dir: str | None) -> Path:
-    from batchtrain.client import emulator_directory
+    from batchtrain.local import emulator_directory
 
     return Path(data_dir).absolute() if data_dir else emulator_directory()
+
+
+def _same(data_dir: str | None) -> str:
+    """The option with which another command finds the same emulator; empty if a variable names it."""
+    if not data_dir or data_dir == os.environ.get("BATCHTRAIN_EMULATOR_DIR"):
+        return ""
+    return f" --data-dir {shlex.quote(data_dir)}"
+
+
+def _snake(value: Any) -> Any:
+    """A document of the emulator with the key names of the command line's other documents."""
+    if not isinstance(value, dict):
+        return value
+    return {re.sub("(?<=[a-z])([A-Z])", r"_\1", name).lower(): _snake(item) for name, item in value.items()}
 
 
 def _document(status: object) -> dict[str, object]:

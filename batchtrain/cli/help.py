@@ -1,13 +1,36 @@
-"""How help looks: rich on a terminal, plain text in a pipe, where rich would cost 70 ms and draw boxes for programs."""
+"""The format of help: rich on a terminal; plain text in a pipe, where rich would cost 70 ms and draw boxes."""
 
 from __future__ import annotations
 
 import sys
 
+import click
+
 if sys.stdout is not None and sys.stdout.isatty():
     from rich_click import RichCommand as Command
-    from rich_click import RichGroup as Group
+    from rich_click import RichGroup as _Group
 else:
-    from click import Command, Group  # type: ignore[assignment]  # the plain twins of the two above
+    from click import Command  # type: ignore[assignment]  # the plain twins of the two above
+    from click import Group as _Group  # type: ignore[assignment]
+
+
+class Group(_Group):
+    """A group that suggests the nearest command for an unknown one."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            import difflib  # only for a word that is misspelt
+
+            near = difflib.get_close_matches(args[0], self.list_commands(ctx), n=1, cutoff=0.5)
+            if not near or args[0].startswith("-"):
+                raise
+            raise click.UsageError(
+                f"No such command '{args[0]}'. Did you mean `{ctx.command_path} {near[0]}`?", error.ctx or ctx
+            ) from None
+
 
 __all__ = ["Command", "Group"]

@@ -1,4 +1,4 @@
-"""`batchtrain images`: container images made, checked, copied to registries and kept as archives."""
+"""`batchtrain images`: build, check, mirror and archive container images."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from batchtrain.cli.help import Command, Group
 from batchtrain.cli.options import common, say, settings
 from batchtrain.cli.output import show, show_rows
 from batchtrain.errors import PlanError, UsageError
+from batchtrain.shipped import shipped
 
 if TYPE_CHECKING:
     from azure.storage.blob import BlobServiceClient
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 STORAGE = "storage:"
 ARCHITECTURE = click.option(
-    "--architecture", default="amd64", show_default=True, help="The nodes'; as engines name it."
+    "--architecture", default="amd64", show_default=True, help="Architecture of the nodes, such as amd64 or arm64."
 )
 PURPOSES = ("any", "mpi", "framework", "single")
 
@@ -54,14 +55,14 @@ class CheckRow(NamedTuple):
 
 @click.group(cls=Group)
 def command() -> None:
-    """Container images, by the `docker` command of this machine."""
+    """Container images. Uses the `docker` command of this machine."""
 
 
 @command.command("list", cls=Command)
-@click.option("--bases", is_flag=True, help="The bases that --on names, in place of the images.")
+@click.option("--bases", is_flag=True, help="List the bases for --on instead of the images.")
 @common
 def list_(bases: bool) -> None:
-    """List the images that `build` makes."""
+    """List the images that `images build` can build."""
     from batchtrain.containers.images import BASES, IMAGES
 
     if bases:
@@ -73,15 +74,15 @@ def list_(bases: bool) -> None:
 
 @command.command(cls=Command)
 @click.argument("name", metavar="NAME|DIRECTORY")
-@click.option("--on", default="cpu", show_default=True, help="The base; `images list --bases` shows them.")
-@click.option("--base", default="", metavar="IMAGE", help="An image in place of that base.")
-@click.option("--tag", default="", metavar="IMAGE", help="The image's name; batchtrain/NAME:ON when absent.")
-@click.option("--build-arg", "arguments", multiple=True, metavar="A=B", help="Given to every build.")
-@click.option("--network", default="", metavar="NET", help="The network of the builds' commands, such as host.")
-@click.option("--pull", is_flag=True, help="Fetch the base anew.")
+@click.option("--on", default="cpu", show_default=True, help="The base. `images list --bases` lists the bases.")
+@click.option("--base", default="", metavar="IMAGE", help="An image to use instead of the base.")
+@click.option("--tag", default="", metavar="IMAGE", help="Name of the image. Default: batchtrain/NAME:ON.")
+@click.option("--build-arg", "arguments", multiple=True, metavar="A=B", help="A build argument for every build.")
+@click.option("--network", default="", metavar="NET", help="Network of the build commands, such as host.")
+@click.option("--pull", is_flag=True, help="Pull the base again.")
 @common
 def build(name: str, on: str, base: str, tag: str, arguments: tuple[str, ...], network: str, pull: bool) -> None:
-    """Build an image of docker/ and what it is built on, or a DIRECTORY with a Dockerfile."""
+    """Build an image of docker/ with its base images, or a DIRECTORY with a Dockerfile."""
     from batchtrain.containers import build as building
     from batchtrain.containers import engine, images
 
@@ -91,10 +92,10 @@ def build(name: str, on: str, base: str, tag: str, arguments: tuple[str, ...], n
     place = Path(name)
     if (place / "Dockerfile").is_file():
         if not tag:
-            raise UsageError(f"{name} is a directory of your own; say with --tag what its image is called")
+            raise UsageError(f"{name} is a directory of your own; name its image with --tag")
         steps: tuple[images.Step, ...] = (images.Step(place, tag, base, arguments),)
     else:
-        steps = images.chain(name, building.home(), on=on, base=base, tag=tag, arguments=arguments)
+        steps = images.chain(name, shipped("docker"), on=on, base=base, tag=tag, arguments=arguments)
     built = building.run(engine.find(), steps, say, network=network, fresh=pull)
     show(built, f"{built.image}: {built.id}, {built.size / 1e9:.2f} GB")
 
@@ -107,20 +108,19 @@ def build(name: str, on: str, base: str, tag: str, arguments: tuple[str, ...], n
     type=click.Choice(PURPOSES),
     default="any",
     show_default=True,
-    help="A gang launched by mpirun, by a framework's block, either; or a single task.",
+    help="Purpose of the image: a gang launched by mpirun, by a framework block or by either; or a single task.",
 )
-@click.option("--layers", is_flag=True, help="Read every layer, for keys that a later one hides.")
-@click.option("--no-pull", is_flag=True, help="Take only what is on the engine.")
+@click.option("--layers", is_flag=True, help="Read every layer, to find private keys that a later layer deletes.")
+@click.option("--no-pull", is_flag=True, help="Do not pull images.")
 @ARCHITECTURE
 @common
 def check(names: tuple[str, ...], purpose: str, layers: bool, no_pull: bool, architecture: str) -> int:
-    """Try images against the image contract, and say what they lack.
+    """Check images against the image contract.
 
-    An image that the engine lacks is pulled by a sign-in of credentials.yaml (docker_registry), or as docker is signed
-    in.
-
-    Exit code: 0 when nothing failed, 2 when something did, 3 for an image that is not there.
+    Missing images are pulled with the sign-in of credentials.yaml (docker_registry) or of docker. Exit code: 0 if no
+    check failed, 2 if a check failed, 3 if an image was not found.
     """
+    from batchtrain.checked import FAIL
     from batchtrain.containers import contract, engine, examine
     from batchtrain.containers import mirror as mirroring
 
@@ -137,21 +137,21 @@ def check(names: tuple[str, ...], purpose: str, layers: bool, no_pull: bool, arc
     finally:
         if rows:
             show_rows(rows)
-    return PlanError.exit_code if any(row.result == contract.FAIL for row in rows) else 0
+    return PlanError.exit_code if any(row.result == FAIL for row in rows) else 0
 
 
 @command.command(cls=Command)
 @click.argument("names", nargs=-1, metavar="[IMAGE...]")
 @click.option(
-    "--to", "target", metavar="SERVER[/PATH]", help="The registry to copy to; else config.yaml's `fallback_registry`."
+    "--to", "target", metavar="SERVER[/PATH]", help="The target registry. Default: `fallback_registry` of config.yaml."
 )
 @ARCHITECTURE
 @common
 def mirror(names: tuple[str, ...], target: str | None, architecture: str) -> None:
-    """Copy images to another registry; without a name all `docker_images` of config.yaml.
+    """Copy images to another registry; by default all `docker_images` of config.yaml.
 
-    Signs in by credentials.yaml (docker_registry), by BATCHTRAIN_REGISTRY_USERNAME and BATCHTRAIN_REGISTRY_PASSWORD,
-    or as docker is signed in.
+    Signs in with credentials.yaml (docker_registry), with BATCHTRAIN_REGISTRY_USERNAME and
+    BATCHTRAIN_REGISTRY_PASSWORD, or with the sign-in of docker.
     """
     from batchtrain.config.image_names import server_of
     from batchtrain.containers import engine
@@ -164,7 +164,7 @@ def mirror(names: tuple[str, ...], target: str | None, architecture: str) -> Non
     if not wanted:
         raise UsageError("no image was named, and config.yaml has no docker_images")
     if not to:
-        raise UsageError("write --to SERVER[/PATH], or `fallback_registry` into config.yaml")
+        raise UsageError("add --to SERVER[/PATH], or set `fallback_registry` in config.yaml")
     copies = [(name, mirroring.copy_of(name, to)) for name in wanted]
     given = mirroring.logins(_registries(), os.environ, server_of(copies[0][1]))
     with mirroring.signed_in(engine.find(), given) as known:
@@ -176,7 +176,7 @@ def mirror(names: tuple[str, ...], target: str | None, architecture: str) -> Non
 @click.argument("target", metavar="FILE|storage:LINK/CONTAINER/PATH")
 @common
 def save(names: tuple[str, ...], target: str) -> None:
-    """Write images to one archive, packed when it is called .gz; on storage it stands in for a registry."""
+    """Write images to one archive, compressed if its name ends in .gz. An archive on storage can replace a registry."""
     from batchtrain.containers import archives, engine
 
     known = engine.find()
@@ -201,7 +201,7 @@ def save(names: tuple[str, ...], target: str) -> None:
 @click.argument("source", metavar="FILE|storage:LINK/CONTAINER/PATH")
 @common
 def load(source: str) -> None:
-    """Bring the images of an archive to the engine."""
+    """Load the images of an archive into the container engine."""
     from batchtrain.containers import archives, engine
 
     known = engine.find()
@@ -230,7 +230,7 @@ def _blob(text: str) -> tuple[BlobServiceClient, str, str]:
 
     link, container, path = blob.place_of(text.removeprefix(STORAGE))
     if not path or path.endswith("/"):
-        raise UsageError(f"`{text}` names no blob; write {STORAGE}LINK/CONTAINER/PATH")
+        raise UsageError(f"`{text}` does not name a blob; write {STORAGE}LINK/CONTAINER/PATH")
     credentials = _credentials()
     if credentials is None:
         raise UsageError(f"{settings().configdir or '.'} has no credentials.yaml, so no storage account is known")

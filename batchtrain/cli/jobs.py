@@ -1,24 +1,33 @@
-"""`batchtrain jobs`: jobs, their tasks and what they print."""
+"""`batchtrain jobs`: jobs, their tasks and their output."""
 
 from __future__ import annotations
 
+import contextlib
+import shlex
+import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
 import click
 
+from batchtrain.cli import options
 from batchtrain.cli.help import Command, Group
-from batchtrain.cli.options import common, say, seconds, settings, standing, tell
+from batchtrain.cli.offered import ids
+from batchtrain.cli.options import common, say, seconds, settings, standing, tell, waiting
 from batchtrain.cli.output import plain, show, show_rows
-from batchtrain.errors import NotFound, ServiceError, UsageError
+from batchtrain.errors import NotFound, UsageError
 from batchtrain.service.deadlines import JOB_SECONDS, POOL_SECONDS
 from batchtrain.service.seen import ScheduleSeen
 
 if TYPE_CHECKING:
     from batchtrain.config.load import Loaded
+    from batchtrain.operations import Job
 
 Result = TypeVar("Result")
 Other = TypeVar("Other")
+
+
+_job_id = click.argument("job_id", required=False, shell_complete=ids("jobs"))
 
 
 @click.group(cls=Group)
@@ -27,14 +36,14 @@ def command() -> None:
 
 
 @command.command(cls=Command)
-@click.argument("directory", required=False)
+@options.directory
 @click.option(
     "--timeout",
     type=float,
     callback=seconds,
     default=POOL_SECONDS,
     show_default=True,
-    help="Seconds a growing pool is given.",
+    help="Seconds to wait while the pool grows.",
 )
 @common
 def add(directory: str | None, timeout: float) -> None:
@@ -42,14 +51,14 @@ def add(directory: str | None, timeout: float) -> None:
     loaded = settings().load(directory, needs=("pool_specification", "job_specifications"))
     names = ", ".join(job.id for job in loaded.recipe.jobs)
     client = settings().connect(loaded, changes=f"adding {names}")
-    with standing("job", loaded.recipe.jobs[0].id, client):
+    with standing(client) as tell:
         jobs = client.jobs.add_all(loaded.recipe, tell=tell, timeout=timeout)
     if settings().output != "table":
         show([plain(job.seen) for job in jobs])
 
 
 @command.command("list", cls=Command)
-@click.option("--schedules", is_flag=True, help="The job schedules in place of the jobs.")
+@click.option("--schedules", is_flag=True, help="List the job schedules instead of the jobs.")
 @common
 def list_(schedules: bool) -> None:
     """List the jobs, or the job schedules."""
@@ -61,13 +70,13 @@ def list_(schedules: bool) -> None:
 
 
 @command.command("show", cls=Command)
-@click.argument("job_id", required=False)
+@_job_id
 @common
 def show_(job_id: str | None) -> None:
-    """Show a job, its tasks, and what keeps them waiting where that is known; or a job schedule."""
+    """Show a job, its tasks and, if known, why they are waiting; or a job schedule."""
     name, loaded = _named(job_id)
     client = settings().connect(loaded)
-    job = client.jobs.get(name)
+    job = client.jobs.handle(name)
     seen = _either(lambda: job.seen, lambda: client.jobs.schedule(name).seen)
     if isinstance(seen, ScheduleSeen):
         show_rows([seen])
@@ -76,6 +85,7 @@ def show_(job_id: str | None) -> None:
     hints = _hints(name)
     if settings().output == "table":
         show_rows([seen])
+        print()
         show_rows(tasks, empty="no tasks")
         for hint in hints:
             say(hint)
@@ -84,109 +94,130 @@ def show_(job_id: str | None) -> None:
 
 
 @command.command(cls=Command)
-@click.argument("job_id", required=False)
+@_job_id
 @common
 def tasks(job_id: str | None) -> None:
     """List a job's tasks."""
     name, loaded = _named(job_id)
-    show_rows(settings().connect(loaded).jobs.get(name).tasks, empty="no tasks")
+    show_rows(settings().connect(loaded).jobs.handle(name).tasks, empty="no tasks")
 
 
 @command.command(cls=Command)
-@click.argument("job_id", required=False)
+@_job_id
 @click.option(
-    "--timeout", type=float, callback=seconds, default=JOB_SECONDS, show_default=True, help="Seconds to wait at most."
+    "--timeout", type=float, callback=seconds, default=JOB_SECONDS, show_default=True, help="Maximum seconds to wait."
 )
 @common
 def wait(job_id: str | None, timeout: float) -> None:
-    """Wait until a job's tasks have ended; fails when one failed."""
+    """Wait until the tasks of a job have ended. Fails if a task failed."""
     name, loaded = _named(job_id)
-    job = settings().connect(loaded).jobs.get(name).wait(timeout=timeout, check=False)
-    tasks = job.tasks
+    client = settings().connect(loaded)
+    with waiting("job", name, client):
+        job = client.jobs.handle(name).wait(timeout=timeout, check=False, tell=tell)
+        tasks = job.tasks
     show_rows(tasks)
     job.raise_failed(tasks)
 
 
 @command.command(cls=Command)
-@click.argument("job_id", required=False)
-@click.option("--task", "task_id", help="The task; by default the job's first.")
+@_job_id
+@click.option("--task", "task_id", help="The task. Default: the first task of the job.")
 @click.option("--file", default="stdout.txt", show_default=True, help="The file, as `wd/train.log`.")
-@click.option("-f", "--follow", is_flag=True, help="Go on until the task has ended.")
+@click.option("-f", "--follow", is_flag=True, help="Follow the output until the task has ended.")
 @click.option(
-    "--timeout", type=float, callback=seconds, default=JOB_SECONDS, show_default=True, help="Seconds to follow at most."
+    "--timeout", type=float, callback=seconds, default=JOB_SECONDS, show_default=True, help="Maximum seconds to follow."
 )
 @common
 def logs(job_id: str | None, task_id: str | None, file: str, follow: bool, timeout: float) -> None:
-    """Print what a task prints."""
+    """Print the output or another file of a task. Output to a pipe or a file is byte for byte."""
     name, loaded = _named(job_id)
-    lines = settings().connect(loaded).jobs.get(name).logs(task_id, file=file, follow=follow, timeout=timeout)
-    if settings().output in ("json", "yaml"):
-        show(list(lines))
+    client = settings().connect(loaded)
+    job = client.jobs.handle(name)
+    if not follow and settings().output == "table" and not sys.stdout.isatty():
+        sys.stdout.buffer.write(job.read(task_id, file=file))
+        sys.stdout.flush()
+        _say_failed(job, task_id, file)
         return
-    for line in lines:
-        if settings().output == "jsonl":
-            show({"line": line})
-        else:
-            print(line, flush=True)
+    lines = job.logs(task_id, file=file, follow=follow, timeout=timeout, tell=tell)
+    with waiting("job", name, client) if follow else contextlib.nullcontext():
+        if settings().output in ("json", "yaml"):
+            show(list(lines))
+            return
+        for line in lines:
+            if settings().output == "jsonl":
+                show({"line": line})
+            else:
+                print(line, flush=True)
+    _say_failed(job, task_id, file)
+
+
+def _say_failed(job: Job, task_id: str | None, file: str) -> None:
+    """Report a failed task next to its output."""
+    task = next((task for task in job.tasks if task_id in (None, task.id)), None)
+    if task is None or task.result != "failure":
+        return
+    how = f"exit code {task.exit_code}" if task.exit_code is not None else task.failure
+    words = ["batchtrain", "jobs", "logs", job.id, "--task", task.id, "--file", "stderr.txt"]
+    why = "" if file == "stderr.txt" else f"; `{shlex.join(words)}` shows why"
+    say(f"task {job.id}/{task.id} failed with {how}{why}")
 
 
 @command.command(cls=Command)
-@click.argument("job_id", required=False)
+@_job_id
 @common
 def term(job_id: str | None) -> None:
-    """End a job's tasks, or a job schedule; it stays to be looked at."""
+    """Terminate the tasks of a job, or a job schedule. It is not deleted."""
     name, loaded = _named(job_id)
-    client = settings().connect(loaded, changes=f"terminating job {name}")
-    settings().confirm(f"Terminate job {name}?")
-    _either(client.jobs.get(name).terminate, client.jobs.schedule(name).terminate)
+    client = settings().connect(loaded, changes=f"terminating job {name}", question=f"Terminate job {name}")
+    _either(client.jobs.handle(name).terminate, client.jobs.schedule(name).terminate)
     show({"terminated": name}, f"terminated job {name}")
 
 
 @command.command(cls=Command)
-@click.argument("job_id", required=False)
+@_job_id
 @click.option(
     "--running",
     type=click.Choice(["requeue", "terminate", "wait"]),
     default="requeue",
     show_default=True,
-    help="What becomes of tasks that run.",
+    help="What happens to running tasks.",
 )
 @common
 def disable(job_id: str | None, running: str) -> None:
-    """Let a job start nothing more, until `jobs enable`."""
+    """Disable a job: it starts no more tasks until `jobs enable`."""
     name, loaded = _named(job_id)
-    settings().connect(loaded, changes=f"disabling job {name}").jobs.get(name).disable(running=running)
+    settings().connect(loaded, changes=f"disabling job {name}").jobs.handle(name).disable(running=running)
     show({"disabled": name}, f"disabled job {name}")
 
 
 @command.command(cls=Command)
-@click.argument("job_id", required=False)
+@_job_id
 @common
 def enable(job_id: str | None) -> None:
-    """Let a job that was disabled go on."""
+    """Enable a disabled job."""
     name, loaded = _named(job_id)
-    settings().connect(loaded, changes=f"enabling job {name}").jobs.get(name).enable()
+    settings().connect(loaded, changes=f"enabling job {name}").jobs.handle(name).enable()
     show({"enabled": name}, f"enabled job {name}")
 
 
 @command.command("del", cls=Command)
-@click.argument("job_id", required=False)
-@click.option("--no-wait", is_flag=True, help="Do not wait until it is gone.")
+@_job_id
+@click.option("--no-wait", is_flag=True, help="Do not wait until the deletion has finished.")
 @common
 def del_(job_id: str | None, no_wait: bool) -> None:
     """Delete a job with its tasks and their files, or a job schedule with its jobs."""
     name, loaded = _named(job_id)
-    client = settings().connect(loaded, changes=f"deleting job {name}")
-    settings().confirm(f"Delete job {name} with its tasks?")
+    question = f"Delete job {name} with its tasks"
+    client = settings().connect(loaded, changes=f"deleting job {name}", question=question)
     _either(
-        lambda: client.jobs.get(name).delete(wait=not no_wait),
+        lambda: client.jobs.handle(name).delete(wait=not no_wait),
         lambda: client.jobs.schedule(name).delete(wait=not no_wait),
     )
     show({"deleted": name}, f"deleted job {name}")
 
 
 def _named(job_id: str | None) -> tuple[str, Loaded | None]:
-    """The job to look at: the one named, else the one job of jobs.yaml, with the files it comes from."""
+    """The job to use: the named one, otherwise the only job of jobs.yaml, with its files."""
     if job_id:
         return job_id, None
     loaded = settings().load(needs=("job_specifications",))
@@ -197,21 +228,23 @@ def _named(job_id: str | None) -> tuple[str, Loaded | None]:
 
 
 def _either(of_job: Callable[[], Result], of_schedule: Callable[[], Other]) -> Result | Other:
-    """What is asked of a job; of a job schedule where there is no such job. Raises what the job's question raised."""
+    """Ask about a job, or about a job schedule if there is no such job. Raises NotFound for the job if neither
+    exists."""
     try:
         return of_job()
     except NotFound as error:
         try:
             return of_schedule()
-        except ServiceError:
+        except NotFound:
             raise error from None
 
 
 def _hints(job_id: str) -> list[str]:
-    """What the embedded service knows about waiting tasks; Azure is silent there."""
+    """Why tasks are waiting, as the emulator knows it; Azure does not report it."""
     if not settings().local:
         return []
-    from batchtrain.client import emulator_directory
     from batchtrain.emulator import server
+    from batchtrain.local import emulator_directory, emulator_faults
 
-    return [hint.text for hint in server.hints(emulator_directory()) if hint.job_id == job_id]
+    with emulator_faults():
+        return [hint.text for hint in server.hints(emulator_directory()) if hint.job_id == job_id]

@@ -1,20 +1,24 @@
-"""The global options, valid before and after the verb, and what they amount to."""
+"""The global options, valid before and after the verb, and the settings that they make."""
 
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 import click
 
-from batchtrain.errors import UsageError
+from batchtrain.cli.hints import pasted, terminal_width, wrapped
+from batchtrain.errors import UsageError, shortened
 
 if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
     from batchtrain.client import Client
     from batchtrain.config.load import Examined, Loaded
     from batchtrain.service.submit import Event
@@ -23,21 +27,48 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 STARTED = time.monotonic()
 PARTS = ("credentials", "config", "pool", "jobs")
 FORMATS = ("table", "json", "jsonl", "yaml")
+DETAILS = frozenset({"pool.adding", "job.adding", "schedule.adding", "task.add", "job.complete"})
+"""Kinds of events that are printed with -v only."""
 
 
 @dataclass
 class Settings:
-    """What the global options say; the one thing of the command line that is filled in step by step."""
+    """The values of the global options; the only mutable state of the command line."""
 
     configdir: str | None = None
     files: dict[str, str] = field(default_factory=dict)
-    """Files that stand in for those of the directory, by part."""
+    """Files used in place of those of the directory, by part."""
     local: bool | None = None
-    values: dict[str, str] = field(default_factory=lambda: _assignments(_lines("BATCHTRAIN_SET")))
+    values: dict[str, str] = field(default_factory=dict)
     ignore: list[str] = field(default_factory=list)
     output: str = "table"
     yes: bool = False
     verbose: bool = False
+    directory: str = ""
+    """The directory that the command itself names, and that was read."""
+    rest: str = ""
+    """Where to find the full output behind a failure message. Default: the log of the task."""
+
+    @property
+    def target(self) -> str:
+        """The options with which another command reaches the same account."""
+        return " --local" if self.local else self.place
+
+    @property
+    def place(self) -> str:
+        """The options with which another command reads the same credentials."""
+        directory = self.directory or self.configdir or ""
+        words = ["--configdir", directory] if directory not in ("", ".") else []
+        if "credentials" in self.files:
+            words += ["--credentials", self.files["credentials"]]
+        return "".join(f" {shlex.quote(word)}" for word in words)
+
+    @property
+    def most(self) -> int:
+        """The number of problems to show: the first ones on a terminal, all in a document."""
+        from batchtrain.config.load import MOST
+
+        return MOST if self.output == "table" else sys.maxsize
 
     def load(self, directory: str | None = None, *, needs: tuple[str, ...] = ()) -> Loaded:
         """The configuration of `directory`, else of --configdir, else of the working directory."""
@@ -50,29 +81,45 @@ class Settings:
         return loaded
 
     def examined(self, directory: str | None = None, *, needs: tuple[str, ...] = ()) -> Examined:
-        """The same with where everything was read; its warnings are not said yet."""
+        """The same with the origin of each value; its warnings are not printed yet."""
         from batchtrain.config import load
 
         place = directory or self.configdir or "."
-        return load.examined(place, settings=self.values, needs=needs, ignore=self.ignore, files=self.files)
+        self.directory = directory or ""
+        return load.examined(
+            place,
+            settings=self.values,
+            needs=needs,
+            ignore=self.ignore,
+            files=self.files,
+            local=bool(self.local),
+            most=self.most,
+        )
 
-    def connect(self, loaded: Loaded | None = None, *, changes: str = "", ends_it: bool = False) -> Client:
-        """A client for where to run; `changes` is what will be changed there, said first; `ends_it`: the caller stops
-        an embedded service that this started.
+    def connect(
+        self, loaded: Loaded | None = None, *, changes: str = "", question: str = "", ends_it: bool = False
+    ) -> Client:
+        """A client for the target. `changes` is printed first, after the answer to a `question`.
 
-        The account is that of the same files that name the pool and the jobs, or of the working directory's.
+        `ends_it`: the caller stops an emulator that this call started. The account is that of the files that name the
+        pool and the jobs, otherwise of the working directory.
         """
         from batchtrain import client
         from batchtrain.config.load import load_credentials
+        from batchtrain.service import retry
+        from batchtrain.service.submit import Event
 
         credentials = loaded.recipe.credentials if loaded else load_credentials(self.configdir or ".", self.files)
         connected = client.connect(local=self.local, credentials=credentials)
+        retry.listen(lambda text: tell(Event("unreachable", "", text)))
         if connected.account.started and not ends_it:
             say("started the embedded Azure Batch; `batchtrain emulator stop` ends it")
+        account = connected.account
+        place = "the embedded Azure Batch" if account.emulated else f"account {account.name} at {account.endpoint}"
+        if question:
+            self.confirm(f"{question} on {place}?")
         if changes:
-            account = connected.account
-            place = "the embedded Azure Batch" if account.emulated else f"account {account.name}"
-            say(f"{changes} on {place} at {account.endpoint}")
+            say(f"{changes} on {place}")
         return connected
 
     def confirm(self, question: str) -> None:
@@ -80,31 +127,55 @@ class Settings:
         if self.yes:
             return
         if sys.stdin is None or not sys.stdin.isatty():
-            raise UsageError(f"{question} Nobody can answer here; add -y.")
+            raise UsageError(f"{question} There is no terminal to ask; add -y.")
         if not click.confirm(question, err=True):
             say("nothing was done")
             raise click.exceptions.Exit(2)
 
 
-def _lines(variable: str) -> tuple[str, ...]:
-    return tuple(line for line in os.environ.get(variable, "").splitlines() if line.strip())
-
-
 def say(text: str) -> None:
-    """Narration: to stderr, so that results can be piped."""
-    print(text, file=sys.stderr, flush=True)
+    """Print progress to stderr, so that results can be piped. Commands in it can be pasted; node ids are short."""
+    _narrate(wrapped(shortened(completed(text)), terminal_width(sys.stderr)), sys.stderr)
+
+
+def completed(text: str) -> str:
+    """A message whose commands reach the account that this command reaches."""
+    chosen = settings()
+    return pasted(text, chosen.target, chosen.place)
+
+
+def _narrate(text: str, stream: TextIO | None) -> None:
+    """Print a line at once. A reader that has ended, such as `head -1`, does not end the command."""
+    try:
+        print(text, file=stream, flush=True)
+    except BrokenPipeError:
+        silence(stream)
+
+
+def silence(stream: TextIO | None) -> None:
+    """Discard further output to a stream without a reader, also when Python ends."""
+    if stream is not None:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, stream.fileno())
+        os.close(nowhere)
 
 
 def tell(event: Event) -> None:
-    """An event as narration; a task's own output goes where the task sent it, unless stdout is for a document."""
-    if event.kind.endswith(".adding") and not settings().verbose:
+    """Print an event as progress; the output of a task goes to the same stream, unless stdout is for a document."""
+    verbose = settings().verbose
+    if not verbose and event.kind in DETAILS:
         return
     if event.kind == "stdout" and settings().output == "table":
-        print(event.text, flush=True)
-    elif settings().verbose and event.kind not in ("stdout", "stderr"):
-        say(f"[{time.monotonic() - STARTED:6.2f} s] {event.kind}: {event.text}")
+        _narrate(event.text, sys.stdout)
+    elif event.kind in ("stdout", "stderr"):
+        _narrate(_own_shortened(event.text), sys.stderr)
     else:
-        say(event.text)
+        say(f"[{time.monotonic() - STARTED:6.2f} s] {event.kind}: {event.text}" if verbose else event.text)
+
+
+def _own_shortened(line: str) -> str:
+    """A line of a task. Node ids are shortened in the lines of batchtrain; the program's lines are unchanged."""
+    return shortened(line) if "batchtrain: " in line and settings().output == "table" else line
 
 
 def settings() -> Settings:
@@ -115,24 +186,49 @@ def settings() -> Settings:
 
 
 @contextmanager
-def standing(kind: str, name: str, client: Client) -> Iterator[None]:
-    """Say what stands, and how to delete it, when the rest of a command fails after something was made."""
-    from batchtrain.errors import AlreadyExists, BatchtrainError, NotAllowed, NotFound, PlanError, Unreachable
+def standing(client: Client) -> Iterator[Callable[[Event], None]]:
+    """Collects the events of an `add` command; if it fails, reports what was added and the next commands."""
+    from batchtrain.made import Made
+
+    made = Made(client, tell)
+    try:
+        yield made.tell
+    except BaseException as error:
+        made.settle(error)
+        made.say_left(error)
+        raise
+
+
+@contextmanager
+def waiting(kind: str, name: str, client: Client) -> Iterator[None]:
+    """If a deadline passes or the service cannot be reached, report that nothing was changed and how to wait again."""
+    from batchtrain.errors import TimedOut, Unreachable
+    from batchtrain.made import Thing, left, sent
 
     try:
         yield
-    except (AlreadyExists, NotAllowed, NotFound, PlanError, Unreachable):
-        raise
-    except (BatchtrainError, KeyboardInterrupt):
-        group = {"pool": "pool", "job": "jobs"}[kind]
-        say(f"{kind} {name} may stand; delete it: batchtrain {group} del {name}" + client.account.option)
+    except (TimedOut, Unreachable) as error:
+        if sent(error):
+            thing = Thing(kind, name)
+            say(left((thing,), client.account.option, waits=(thing,)))
         raise
 
 
-def seconds(_ctx: click.Context, _parameter: click.Parameter, value: float) -> float:
-    """A wait's deadline: a number of seconds, and not without end."""
-    if not 0 <= value < float("inf"):
-        raise click.BadParameter("this must be a number of seconds, 0 or more")
+def directories(_ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """The shell completes names of directories itself."""
+    from click.shell_completion import CompletionItem
+
+    return [CompletionItem(incomplete, type="dir")]
+
+
+directory = click.argument("directory", metavar="[DIR]", required=False, shell_complete=directories)
+"""The recipe or its configuration directory. Default: --configdir, otherwise the working directory."""
+
+
+def seconds(_ctx: click.Context, _parameter: click.Parameter, value: float | None) -> float | None:
+    """The deadline of a wait: a finite number of seconds."""
+    if value is not None and not 0 <= value < float("inf"):
+        raise click.BadParameter("write a number of seconds, 0 or more")
     return value
 
 
@@ -163,10 +259,15 @@ def _assignments(values: tuple[str, ...]) -> dict[str, str]:
     return pairs
 
 
+def values_of_variable() -> dict[str, str]:
+    """The values that BATCHTRAIN_SET gives, one a line."""
+    lines = os.environ.get("BATCHTRAIN_SET", "").splitlines()
+    return _assignments(tuple(line for line in lines if line.strip()))
+
+
 def from_environment(values: Mapping[str, str]) -> frozenset[str]:
-    """Of the values that win over the files', those that BATCHTRAIN_SET gave and no option replaced."""
-    given = _assignments(_lines("BATCHTRAIN_SET"))
-    return frozenset(name for name, text in given.items() if values.get(name) == text)
+    """The overriding values that BATCHTRAIN_SET set and no option replaced."""
+    return frozenset(name for name, text in values_of_variable().items() if values.get(name) == text)
 
 
 def _uncolored(_ctx: click.Context, _parameter: click.Parameter, value: bool) -> None:
@@ -177,6 +278,12 @@ def _uncolored(_ctx: click.Context, _parameter: click.Parameter, value: bool) ->
 def _debug(_ctx: click.Context, _parameter: click.Parameter, value: bool) -> None:
     if value:
         os.environ["BATCHTRAIN_DEBUG"] = "1"
+
+
+def _check_names(_ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
+    from batchtrain.config.check import RULES
+
+    return [rule.name for rule in RULES if rule.name.startswith(incomplete)]
 
 
 def _options(*, variables: bool) -> list[Callable[[Command], Command]]:
@@ -190,23 +297,24 @@ _OPTIONS: tuple[tuple[str, tuple[str, ...], dict[str, Any]], ...] = (
     ("CONFIGDIR", ("--configdir",), {
         "metavar": "DIR", "help": "Directory of the YAML files.", "callback": _store("configdir")}),
     *((f"{part.upper()}_FILE", (f"--{part}", f"{part}_file"), {
-        "metavar": "FILE", "help": f"This file in place of the directory's {part}.yaml.", "callback": _store(part),
+        "metavar": "FILE", "help": f"Use this file instead of {part}.yaml of the directory.", "callback": _store(part),
     }) for part in PARTS),
     ("LOCAL", ("--local",), {
         "is_flag": True, "default": None, "help": "Run on the embedded Azure Batch of this machine.",
         "callback": _store("local")}),
     ("", ("--set", "values"), {
-        "multiple": True, "metavar": "A.B=C", "help": "A value that wins over the files' (BATCHTRAIN_SET: one a line).",
+        "multiple": True, "metavar": "A.B=C", "help": "Override a value of the files (BATCHTRAIN_SET: one per line).",
         "callback": _store("values")}),
     ("IGNORE", ("--ignore",), {
-        "multiple": True, "metavar": "CHECK", "help": "Silence a check by name.", "callback": _store("ignore")}),
+        "multiple": True, "metavar": "CHECK", "help": "Silence a check by name.", "callback": _store("ignore"),
+        "shell_complete": _check_names}),
     ("OUTPUT", ("-o", "--output"), {
-        "type": click.Choice(FORMATS), "help": "Form of the result.", "callback": _store("output")}),
-    ("YES", ("-y", "--yes"), {"is_flag": True, "help": "Do not ask.", "callback": _store("yes")}),
+        "type": click.Choice(FORMATS), "help": "Output format.", "callback": _store("output")}),
+    ("YES", ("-y", "--yes"), {"is_flag": True, "help": "Do not ask for confirmation.", "callback": _store("yes")}),
     ("VERBOSE", ("-v", "--verbose"), {
-        "is_flag": True, "help": "Say when each step was done.", "callback": _store("verbose")}),
+        "is_flag": True, "help": "Print each step with its time.", "callback": _store("verbose")}),
     ("NO_COLOR", ("--no-color",), {"is_flag": True, "help": "Plain text.", "callback": _uncolored}),
-    ("DEBUG", ("--debug",), {"is_flag": True, "help": "Show where an error comes from.", "callback": _debug}),
+    ("DEBUG", ("--debug",), {"is_flag": True, "help": "Show the traceback of an error.", "callback": _debug}),
 )  # fmt: skip
 
 
@@ -218,7 +326,7 @@ def common(command: Command) -> Command:
 
 
 def common_with_variables(command: Command) -> Command:
-    """Give the root the global options; it alone reads the variables, so that an option wins wherever it stands."""
+    """Give the root the global options. Only the root reads the variables, so that an option wins in every position."""
     for option in reversed(_options(variables=True)):
         command = option(command)
     return command

@@ -9,16 +9,19 @@ from typing import Any, TextIO
 
 import msgspec
 
-from batchtrain.cli.options import settings
+from batchtrain.cli.options import completed, settings
+from batchtrain.errors import shortened
 
 
 def show(value: Any, text: str | None = None) -> None:
-    """Print one result: `text` for people when given, else the value's own."""
+    """Print one result: `text` for people when given, else the value's own. One of several lines is a document, whose
+    commands stay as they are."""
     form = settings().output
     if form == "table":
-        print(text if text is not None else value)
+        shown = str(text if text is not None else value)
+        print(shortened(shown if "\n" in shown else completed(shown)))
         return
-    print(_FORMS[form](plain(value)))
+    _document(_FORMS[form](plain(value)))
 
 
 def show_rows(rows: Sequence[Any], *, empty: str = "nothing") -> None:
@@ -29,9 +32,32 @@ def show_rows(rows: Sequence[Any], *, empty: str = "nothing") -> None:
         return
     if form == "jsonl":
         for row in rows:
-            print(msgspec.json.encode(plain(row)).decode())
+            _document(_FORMS[form](plain(row)))
         return
-    print(_FORMS[form]([plain(row) for row in rows]))
+    _document(_FORMS[form]([plain(row) for row in rows]))
+
+
+def _document(text: str) -> None:
+    """Print a document; characters that stdout cannot encode are written as JSON or YAML escapes."""
+    print(text if encodable(text, sys.stdout) else escaped(text))
+
+
+def encodable(text: str, stream: TextIO | None) -> bool:
+    """Whether a stream's encoding has every character."""
+    try:
+        text.encode(getattr(stream, "encoding", None) or "utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def escaped(text: str) -> str:
+    """A JSON text, or a YAML text of quoted strings, in ASCII."""
+    units = text.encode("utf-16-be", "surrogatepass")
+    return "".join(
+        chr(unit) if unit < 128 else f"\\u{unit:04x}"
+        for unit in (int.from_bytes(units[at : at + 2], "big") for at in range(0, len(units), 2))
+    )
 
 
 def colored(stream: TextIO | None) -> bool:
@@ -61,7 +87,7 @@ def _json(value: Any) -> str:
 def _yaml(value: Any) -> str:
     import yaml  # only where asked for
 
-    dumped: str = yaml.safe_dump(value, sort_keys=False, allow_unicode=True)
+    dumped: str = yaml.safe_dump(value, sort_keys=False, allow_unicode=encodable("é…", sys.stdout))
     return dumped.rstrip("\n")
 
 
@@ -69,22 +95,14 @@ _FORMS = {"json": _json, "jsonl": lambda value: msgspec.json.encode(value).decod
 
 
 def _table(rows: Sequence[Any], empty: str) -> None:
-    from batchtrain.service.seen import Table, cells, columns
-
     if not rows:
-        print(empty, file=sys.stderr)
+        print(completed(empty), file=sys.stderr)
         return
     if sys.stdout is None or not sys.stdout.isatty():
-        print(Table(rows))
-        return
-    from rich import table as rich_table  # 40 ms, and only for a terminal
-    from rich.console import Console
-    from rich.text import Text
+        from batchtrain.service.seen import Table
 
-    heads = [
-        rich_table.Column(name, overflow="fold") for name in columns(rows)
-    ]  # folded, so that an id can be read and copied
-    table = rich_table.Table(*heads, box=None, header_style="bold")
-    for row in rows:
-        table.add_row(*(Text(cell) for cell in cells(row)))
-    Console().print(table)
+        print(completed(str(Table(rows))))
+        return
+    from batchtrain.cli import tables  # rich: 40 ms, and only for a terminal
+
+    tables.printed(rows)

@@ -1,4 +1,4 @@
-"""`batchtrain config plan` and `config explain`: what would be asked of the service, and why."""
+"""`batchtrain config plan` and `config explain`: the requests that would be sent, and the reasons."""
 
 from __future__ import annotations
 
@@ -7,24 +7,25 @@ from typing import TYPE_CHECKING
 
 import click
 
+from batchtrain.cli import options
 from batchtrain.cli.help import Command
 from batchtrain.cli.options import common, from_environment, say, settings
 from batchtrain.cli.output import show
-from batchtrain.errors import UsageError
+from batchtrain.errors import Differs, UsageError
 
 if TYPE_CHECKING:
     from batchtrain.config.load import Examined
     from batchtrain.config.types import Recipe
     from batchtrain.plan import Plan
 
-DIFFERS = 11
-"""How `config plan --diff --exit-code` ends when something is not as planned; no other command ends so."""
+DIFFERS = Differs.exit_code
+"""Exit code of `config plan --diff --exit-code` if something differs from the plan."""
 
 
 @click.command("plan", cls=Command)
-@click.argument("directory", required=False)
-@click.option("--diff", is_flag=True, help="Hold the plan against what stands; nothing is changed.")
-@click.option("--exit-code", is_flag=True, help=f"With --diff: end with {DIFFERS} when something is not as planned.")
+@options.directory
+@click.option("--diff", is_flag=True, help="Compare the plan with the existing pool and jobs. Nothing is changed.")
+@click.option("--exit-code", is_flag=True, help=f"With --diff: exit with {DIFFERS} if something differs from the plan.")
 @common
 def plan(directory: str | None, diff: bool, exit_code: bool) -> int:
     """Print the exact requests for the pool and the jobs; nothing is sent."""
@@ -34,7 +35,7 @@ def plan(directory: str | None, diff: bool, exit_code: bool) -> int:
     if diff:
         return _diff(found.recipe, exit_code)
     if exit_code:
-        raise UsageError("--exit-code says how --diff ends; add --diff")
+        raise UsageError("--exit-code needs --diff; add --diff")
     whole = _planned(found.recipe)
     if settings().output == "table":
         for warning in whole.warnings:
@@ -47,13 +48,14 @@ def plan(directory: str | None, diff: bool, exit_code: bool) -> int:
 
 @click.command("explain", cls=Command)
 @click.argument("path", required=False)
-@click.argument("directory", required=False)
+@options.directory
 @common
 def explain(path: str | None, directory: str | None) -> None:
-    """Say why the plan is as it is: what was decided that nobody wrote, and what a property becomes.
+    """Explain the plan: list its implicit settings with their reasons, or what a property becomes.
 
-    PATH is a property or a block (job_specifications[0].tasks[0], vm_size), or the name of a decision (infiniband);
-    without one every decision is told. The directory may come first, as in the other commands.
+    PATH is a property or a block (job_specifications[0].tasks[0], vm_size), or the name of an implicit setting
+    (infiniband). Without PATH, all implicit settings are listed. The directory may come first, as in the other
+    commands.
     """
     from batchtrain.config import origin
     from batchtrain.plan import explain as explaining
@@ -67,7 +69,7 @@ def explain(path: str | None, directory: str | None) -> None:
     if path and not told.decisions and not told.settings:
         hint = explaining.hint(whole, path, view.values)
         raise UsageError(f"nothing in this plan is called `{path}`. {hint}".rstrip())
-    show(told, str(told) or "nothing was decided that is not written")
+    show(told, str(told) or "the plan has no implicit settings")
 
 
 def _examined(directory: str | None) -> Examined:
@@ -78,10 +80,13 @@ def _examined(directory: str | None) -> Examined:
 
 
 def _planned(recipe: Recipe) -> Plan:
+    from batchtrain.config.sources import read_sources
+    from batchtrain.config.travel import DEPOT
+    from batchtrain.custom import read_made
     from batchtrain.plan import Facts, plan_recipe
-    from batchtrain.storage.source import read_made, read_sources
 
-    return plan_recipe(recipe, Facts(made=read_made(recipe)), read_sources(recipe))
+    facts = Facts(made=read_made(recipe), depot=DEPOT if settings().local else "")
+    return plan_recipe(recipe, facts, read_sources(recipe))
 
 
 # --- against what stands --------------------------------------------------------------------------------------------

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 import click
 
+from batchtrain.cli import options
 from batchtrain.cli.help import Command, Group
-from batchtrain.cli.options import common, seconds, settings, standing, tell
+from batchtrain.cli.offered import ids
+from batchtrain.cli.options import common, seconds, settings, standing, tell, waiting
 from batchtrain.cli.output import show, show_rows
 from batchtrain.errors import UsageError
 from batchtrain.service.deadlines import POOL_SECONDS
 
 if TYPE_CHECKING:
     from batchtrain.config.load import Loaded
+    from batchtrain.config.types import Recipe
+
+
+_pool_id = click.argument("pool_id", required=False, shell_complete=ids("pools"))
 
 
 @click.group(cls=Group)
@@ -22,26 +29,41 @@ def command() -> None:
 
 
 @command.command(cls=Command)
-@click.argument("directory", required=False)
-@click.option("--no-wait", is_flag=True, help="Do not wait until the nodes take tasks.")
+@options.directory
+@click.option("--no-wait", is_flag=True, help="Do not wait until the nodes are ready.")
 @click.option(
-    "--timeout", type=float, callback=seconds, default=POOL_SECONDS, show_default=True, help="Seconds to wait at most."
+    "--timeout", type=float, callback=seconds, default=POOL_SECONDS, show_default=True, help="Maximum seconds to wait."
 )
 @common
 def add(directory: str | None, no_wait: bool, timeout: float) -> None:
-    """Make the pool of pool.yaml and wait until its nodes take tasks."""
+    """Create the pool of pool.yaml and wait until its nodes are ready for tasks."""
     loaded = settings().load(directory, needs=("pool_specification",))
     assert loaded.recipe.pool is not None
     client = settings().connect(loaded, changes=f"adding pool {loaded.recipe.pool.id}")
-    with standing("pool", loaded.recipe.pool.id, client):
+    with standing(client) as tell:
         seen = client.pools.add(loaded.recipe, wait=not no_wait, timeout=timeout, tell=tell)
     show(seen, f"pool {seen.id} has {seen.dedicated + seen.spot} nodes ({seen.allocation})")
+
+
+@command.command(cls=Command)
+@_pool_id
+@click.option(
+    "--timeout", type=float, callback=seconds, default=POOL_SECONDS, show_default=True, help="Maximum seconds to wait."
+)
+@common
+def wait(pool_id: str | None, timeout: float) -> None:
+    """Wait until the nodes of a pool (by default the one of pool.yaml) are ready for tasks."""
+    name, loaded = _named(pool_id)
+    client = settings().connect(loaded)
+    with waiting("pool", name, client):
+        nodes = client.pools.wait(name, timeout=timeout, tell=tell, recipe=loaded.recipe if loaded else None)
+    show_rows(nodes, empty="no nodes")
 
 
 @command.command("list", cls=Command)
 @common
 def list_() -> None:
-    """List the pools, with the hours that their present nodes have been paid for."""
+    """List the pools, with the paid hours of their current nodes."""
     from datetime import datetime, timezone
 
     from batchtrain.service import look
@@ -51,7 +73,7 @@ def list_() -> None:
 
 
 @command.command("show", cls=Command)
-@click.argument("pool_id", required=False)
+@_pool_id
 @common
 def show_(pool_id: str | None) -> None:
     """Show a pool and its nodes (by default the one of pool.yaml)."""
@@ -66,92 +88,118 @@ def show_(pool_id: str | None) -> None:
     seen = client.pools.get(name)._replace(node_hours=node_hours(nodes, datetime.now(timezone.utc)))
     if settings().output == "table":
         show_rows([seen])
+        print()
         show_rows(nodes, empty="no nodes")
     else:
         show({**plain(seen), "nodes": plain(nodes)})
 
 
 @command.command(cls=Command)
-@click.argument("pool_id", required=False)
-@click.option("--dedicated", type=click.IntRange(0), metavar="N", help="Dedicated nodes it shall have.")
-@click.option("--spot", type=click.IntRange(0), metavar="N", help="Spot nodes it shall have.")
+@_pool_id
+@click.option("--dedicated", type=click.IntRange(0), metavar="N", help="Number of dedicated nodes.")
+@click.option("--spot", type=click.IntRange(0), metavar="N", help="Number of spot nodes.")
 @click.option(
     "--leaving",
     type=click.Choice(["requeue", "terminate", "taskcompletion"]),
     default="requeue",
     show_default=True,
-    help="What becomes of the tasks of nodes that go.",
+    help="What happens to the tasks of removed nodes.",
 )
-@click.option("--no-wait", is_flag=True, help="Do not wait until the nodes take tasks.")
+@click.option("--no-wait", is_flag=True, help="Do not wait until the nodes are ready.")
 @click.option(
-    "--timeout", type=float, callback=seconds, default=POOL_SECONDS, show_default=True, help="Seconds to wait at most."
+    "--timeout", type=float, callback=seconds, default=POOL_SECONDS, show_default=True, help="Maximum seconds to wait."
 )
 @common
 def resize(
     pool_id: str | None, dedicated: int | None, spot: int | None, leaving: str, no_wait: bool, timeout: float
 ) -> None:
-    """Give a pool (by default the one of pool.yaml) another number of nodes."""
-    from batchtrain.errors import UsageError
+    """Change the number of nodes of a pool (by default the one of pool.yaml).
 
+    New nodes get the login of `ssh` or `rdp` if the files of the pool are known: give --configdir, or omit POOL_ID.
+    """
     if dedicated is None and spot is None:
-        raise UsageError("say how many nodes: --dedicated N, --spot N or both")
+        raise UsageError("give the number of nodes: --dedicated N, --spot N or both")
     name, loaded = _named(pool_id)
     client = settings().connect(loaded, changes=f"resizing pool {name}")
-    seen = client.pools.resize(
-        name, dedicated=dedicated, spot=spot, leaving=leaving, wait=not no_wait, timeout=timeout, tell=tell
-    )
+    with waiting("pool", name, client):
+        seen = client.pools.resize(
+            name,
+            dedicated=dedicated,
+            spot=spot,
+            leaving=leaving,
+            wait=not no_wait,
+            timeout=timeout,
+            tell=tell,
+            recipe=_of(name, loaded),
+        )
     show(seen, f"pool {seen.id} has {seen.dedicated + seen.spot} nodes ({seen.allocation})")
 
 
 @command.command(cls=Command)
-@click.argument("pool_id")
+@click.argument("pool_id", shell_complete=ids("pools"))
 @click.argument("node_ids", nargs=-1, required=True)
 @common
 def reboot(pool_id: str, node_ids: tuple[str, ...]) -> None:
-    """Boot nodes of a pool anew; their tasks go back to the queue."""
+    """Reboot nodes of a pool; their tasks are requeued. NODE_IDS may be short, as in `pool show`."""
     client = settings().connect(changes=f"rebooting {', '.join(node_ids)} of pool {pool_id}")
-    client.pools.reboot(pool_id, node_ids)
-    show({"rebooting": list(node_ids)}, f"rebooting {', '.join(node_ids)}")
+    full = _in_full(node_ids, lambda: [node.id for node in client.pools.nodes(pool_id)])
+    client.pools.reboot(pool_id, full)
+    show({"rebooting": full}, f"rebooting {', '.join(node_ids)}")
+
+
+def _in_full(names: Iterable[str], known: Callable[[], list[str]]) -> list[str]:
+    """The ids that short names stand for; a full id needs no look at the pool."""
+    from batchtrain.service.seen import nodes_called
+
+    found = []
+    for name in names:
+        called = nodes_called(name, known()) if "…" in name else [name]
+        if len(called) != 1:
+            raise UsageError(
+                f"{name} is short for {len(called)} nodes of the pool; `-o json` of `pool show` has full ids"
+            )
+        found += called
+    return found
 
 
 @command.command(cls=Command)
-@click.argument("directory", required=False)
+@options.directory
 @common
 def login(directory: str | None) -> None:
-    """Make the login of `ssh` or `rdp` on every node there is now, and say how to use it."""
+    """Create the login of `ssh` or `rdp` on every current node, and show how to use it."""
     loaded = settings().load(directory, needs=("pool_specification",))
     assert loaded.recipe.pool is not None
-    client = settings().connect(loaded, changes=f"making the login of pool {loaded.recipe.pool.id}")
+    client = settings().connect(loaded, changes=f"creating the login of pool {loaded.recipe.pool.id}")
     client.pools.log_in(loaded.recipe, tell=tell)
 
 
 @command.command("del", cls=Command)
-@click.argument("pool_id", required=False)
-@click.option("--no-wait", is_flag=True, help="Do not wait until it is gone.")
+@_pool_id
+@click.option("--no-wait", is_flag=True, help="Do not wait until the deletion has finished.")
 @common
 def del_(pool_id: str | None, no_wait: bool) -> None:
     """Delete a pool with its nodes (by default the one of pool.yaml)."""
     name, loaded = _named(pool_id)
-    client = settings().connect(loaded, changes=f"deleting pool {name}")
-    settings().confirm(f"Delete pool {name} with all its nodes?")
+    question = f"Delete pool {name} with all its nodes"
+    client = settings().connect(loaded, changes=f"deleting pool {name}", question=question)
     client.pools.delete(name, wait=not no_wait)
     show({"deleted": name}, f"deleted pool {name}")
 
 
 @command.group(cls=Group)
 def autoscale() -> None:
-    """Formulas by which pools size themselves."""
+    """Autoscale formulas of pools."""
 
 
 @autoscale.command(cls=Command)
 @click.argument("formula")
-@click.option("--sample", "given", multiple=True, metavar="NAME=N,…", help="A number's samples, the last one of now.")
+@click.option("--sample", "given", multiple=True, metavar="NAME=N,…", help="Samples of a metric, the last one current.")
 @click.option(
     "--samples", "file", type=click.Path(dir_okay=False), help="JSON file: name -> numbers or [time, number]."
 )
-@click.option("--now", metavar="TIME", help="The moment, such as 2027-01-31T09:00:00Z; the present one by default.")
-@click.option("--dedicated", type=int, default=0, help="Dedicated nodes that the pool has now.")
-@click.option("--low-priority", type=int, default=0, help="Low-priority nodes that the pool has now.")
+@click.option("--now", metavar="TIME", help="The time, such as 2027-01-31T09:00:00Z. Default: now.")
+@click.option("--dedicated", type=int, default=0, help="Current number of dedicated nodes.")
+@click.option("--low-priority", type=int, default=0, help="Current number of low-priority nodes.")
 @click.option("--seed", type=int, default=0, help="Of rand().")
 @common
 def evaluate(
@@ -163,9 +211,9 @@ def evaluate(
     low_priority: int,
     seed: int,
 ) -> None:
-    """Evaluate FORMULA, a file or the text itself, without any account.
+    """Evaluate FORMULA, a file or the text itself, without an account.
 
-    Samples are 30 seconds apart: --sample 'PendingTasks=0,4,8' says 0 a minute ago and 8 now.
+    Samples are 30 seconds apart: --sample 'PendingTasks=0,4,8' means 0 a minute ago and 8 now.
     """
     from batchtrain import formula as language
     from batchtrain.cli import samples
@@ -187,9 +235,17 @@ def evaluate(
 
 
 def _named(pool_id: str | None) -> tuple[str, Loaded | None]:
-    """The pool to look at: the one named, else that of pool.yaml, with the files it comes from."""
+    """The pool to use: the named one, otherwise the one of pool.yaml, with its files."""
     if pool_id:
         return pool_id, None
     loaded = settings().load(needs=("pool_specification",))
     assert loaded.recipe.pool is not None
     return loaded.recipe.pool.id, loaded
+
+
+def _of(name: str, loaded: Loaded | None) -> Recipe | None:
+    """The files of a pool: those its name was read from, otherwise those of --configdir if they describe it."""
+    if loaded is None and settings().configdir:
+        loaded = settings().load(needs=("pool_specification",))
+    pool = loaded.recipe.pool if loaded else None
+    return loaded.recipe if loaded and pool is not None and pool.id == name else None

@@ -1,7 +1,9 @@
-"""`batchtrain recipe`: the recipes that come with batchtrain, to look at and to copy."""
+"""`batchtrain recipe`: list, show and copy the recipes that come with batchtrain."""
 
 from __future__ import annotations
 
+import re
+import shlex
 import shutil
 from pathlib import Path
 from typing import NamedTuple
@@ -9,9 +11,10 @@ from typing import NamedTuple
 import click
 
 from batchtrain.cli.help import Command, Group
-from batchtrain.cli.options import common
+from batchtrain.cli.options import common, directories
 from batchtrain.cli.output import show, show_rows
 from batchtrain.errors import NotFound, UsageError
+from batchtrain.shipped import shipped
 
 
 class Listed(NamedTuple):
@@ -19,6 +22,13 @@ class Listed(NamedTuple):
 
     name: str
     about: str
+
+
+def _names(_ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
+    return [place.name for place in _all() if place.name.startswith(incomplete)]
+
+
+recipe_name = click.argument("name", shell_complete=_names)
 
 
 @click.group(cls=Group)
@@ -34,7 +44,7 @@ def list_() -> None:
 
 
 @command.command("show", cls=Command)
-@click.argument("name")
+@recipe_name
 @common
 def show_(name: str) -> None:
     """Print a recipe's README."""
@@ -45,30 +55,35 @@ def show_(name: str) -> None:
 
 
 @command.command(cls=Command)
-@click.argument("name")
-@click.argument("directory")
+@recipe_name
+@click.argument("directory", metavar="DIR", shell_complete=directories)
 @common
 def new(name: str, directory: str) -> None:
-    """Copy a recipe to a new directory, to be edited."""
+    """Copy a recipe to a new directory."""
     place, target = _find(name), Path(directory)
     if target.exists() and any(target.iterdir()):
-        raise UsageError(f"{target} is there already and not empty; name a new directory")
+        raise UsageError(f"{target} exists and is not empty; name a new directory")
+    was_there = target.exists()
+    try:
+        _copy(place, target)
+    except OSError:  # such as a full disk: half a recipe is of no use, and would be in the way of the next try
+        for made in target.iterdir() if was_there else [target]:
+            shutil.rmtree(made, ignore_errors=True)
+        raise
+    run = f"`batchtrain run {shlex.quote(directory)} --local`"
+    show({"recipe": name, "directory": str(target)}, f"{name} is in {target}; run it: {run}")
+
+
+def _copy(place: Path, target: Path) -> None:
     shutil.copytree(place, target, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.copytree(_data() / "schemas", target / ".schemas", dirs_exist_ok=True)
+    shutil.copytree(shipped("schemas"), target / ".schemas", dirs_exist_ok=True)
     for file in (target / "config").glob("*.yaml"):  # editors must still find the schemas from there
         text = file.read_text(encoding="utf-8")
         file.write_text(text.replace("../../../schemas", "../.schemas"), encoding="utf-8")
-    show({"recipe": name, "directory": str(target)}, f"{name} is in {target}; run it: batchtrain run {target} --local")
 
 
 def _all() -> list[Path]:
-    return sorted(place for place in (_data() / "recipes").iterdir() if (place / "config").is_dir())
-
-
-def _data() -> Path:
-    """Where `recipes` and `schemas` are: the wheel carries them, a checkout has them beside the package."""
-    package = Path(__file__).resolve().parent.parent
-    return package / "_data" if (package / "_data").is_dir() else package.parent
+    return sorted(place for place in shipped("recipes").iterdir() if (place / "config").is_dir())
 
 
 def _find(name: str) -> Path:
@@ -84,7 +99,6 @@ def _find(name: str) -> Path:
 
 def _about(place: Path) -> str:
     """The first sentence of a recipe's README below its heading."""
-    for line in (place / "README.md").read_text(encoding="utf-8").splitlines():
-        if line and not line.startswith(("#", "<")):
-            return line if len(line) <= 80 else line[:77] + "..."
-    return ""
+    paragraphs = (place / "README.md").read_text(encoding="utf-8").split("\n\n")
+    about = next((text for text in paragraphs if not text.lstrip().startswith(("#", "<"))), "")
+    return re.split(r"(?<=[.])\s", " ".join(about.split()))[0].rstrip(".")

@@ -1,58 +1,93 @@
-"""`batchtrain run DIR`: a recipe from nothing to its end."""
+"""`batchtrain run DIR`: run a recipe from start to end."""
 
 from __future__ import annotations
 
+import contextlib
+import os
+import shlex
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from batchtrain.cli import options
 from batchtrain.cli.help import Command
 from batchtrain.cli.options import common, say, seconds, settings, tell
 from batchtrain.cli.output import show_rows
-from batchtrain.service.deadlines import JOB_SECONDS
+from batchtrain.errors import ServiceError
 
 if TYPE_CHECKING:
+    from batchtrain.client import Client
     from batchtrain.config.types import Recipe
+    from batchtrain.errors import TaskFailed
     from batchtrain.run import Outcome
     from batchtrain.service.seen import TaskSeen
 
 
 @click.command("run", cls=Command)
-@click.argument("directory")
+@options.directory
 @click.option(
     "--timeout",
     type=float,
     callback=seconds,
-    default=JOB_SECONDS,
-    show_default=True,
-    help="Seconds for each wait at most.",
+    help="Maximum seconds for each wait. Default: the tasks' wall-clock limits and an hour; else 24 hours.",
 )
-@click.option("--keep", is_flag=True, help="Leave the pool and the jobs, with their files, standing.")
+@click.option("--keep", is_flag=True, help="Keep the pool and the jobs with their files.")
+@click.option("--reuse", is_flag=True, help="Use the existing pool, or create it, and keep it for the next run.")
 @common
-def command(directory: str, timeout: float, keep: bool) -> None:
-    """Add the pool and the jobs, show what they print, exit with their result, delete what was made."""
+def command(directory: str | None, timeout: float | None, keep: bool, reuse: bool) -> None:
+    """Create the pool and the jobs, show the output of the tasks, delete everything, and exit with the result."""
     from batchtrain.run import run
 
     chosen = settings()
     loaded = chosen.load(directory, needs=("pool_specification", "job_specifications"))
-    client = chosen.connect(loaded, changes=f"running {directory}", ends_it=True)
+    place = directory or chosen.configdir or "."
+    client = chosen.connect(loaded, changes=f"running {place}", ends_it=True)
+    reused = ("--reuse",) if reuse else ()
     try:
-        outcome = run(client, loaded.recipe, tell=tell, timeout=timeout, keep=keep)
+        _say_what_is_made(loaded.recipe)
+        outcome = run(client, loaded.recipe, tell=tell, timeout=timeout, keep=keep, reuse=reuse)
         _report(outcome)
-        if keep:
-            _say_what_stands(loaded.recipe, client.account.option)
         if outcome.failure is not None:
+            again = _again(place, *reused, "--keep")
+            raised = _raised(loaded.recipe, outcome.failure)
+            chosen.rest = f"{raised}its output is above" + ("" if keep else f"; `{again}` keeps its files")
             raise outcome.failure
+        if outcome.standing is not None:
+            raise outcome.standing
+        if not keep and chosen.output == "table":
+            say("next, after an edit:" if reuse else "next, to keep the pool and the files:")
+            say(f"  {_again(place, *(reused or ('--keep',)))}")
     finally:
         if client.account.started and not keep:
-            _stop_emulator()
+            _stop_emulator(client)
 
 
-def _say_what_stands(recipe: Recipe, option: str) -> None:
+def _again(place: str, *options: str) -> str:
+    """The command that repeats the run; `say` adds the target."""
+    words = ["batchtrain", "run", place, *options]
+    words += [word for path, value in settings().values.items() for word in ("--set", f"{path}={value}")]
+    return shlex.join(words)
+
+
+def _raised(recipe: Recipe, failure: TaskFailed) -> str:
+    """The line on this machine that raised the exception of a task, if it is in the `source` of the task."""
+    file, _, line = failure.raised.rpartition(":")
+    tasks = [task for job in recipe.jobs if failure.task.startswith(f"{job.id}/") for task in job.tasks]
+    paths = [Path(recipe.directory, task.source, file) for task in tasks if task.source]
+    path = next((path for path in paths if path.is_file()), None)
+    return f"raised at {os.path.relpath(path)}:{line}; " if path and file else ""
+
+
+def _say_what_is_made(recipe: Recipe) -> None:
+    pool = recipe.pool
+    if pool is not None:
+        count = pool.vm_count.dedicated + pool.vm_count.low_priority
+        spot = f" ({pool.vm_count.low_priority} spot)" if pool.vm_count.low_priority else ""
+        say(f"pool {pool.id}: {count} node{'s' if count != 1 else ''} of {pool.vm_size}{spot}")
     for job in recipe.jobs:
-        say(f"kept: batchtrain jobs logs {job.id}{option} --file wd/FILE · batchtrain jobs del {job.id}{option}")
-    if recipe.pool is not None:
-        say(f"kept: batchtrain pool show {recipe.pool.id}{option} · batchtrain pool del {recipe.pool.id}{option}")
+        tasks = f"task {job.tasks[0].id}" if len(job.tasks) == 1 else f"{len(job.tasks)} tasks"
+        say(f"job {job.id}: {tasks}")
 
 
 def _report(outcome: Outcome) -> None:
@@ -69,11 +104,17 @@ def _ended(task: TaskSeen) -> str:
     return f"task {task.id} ended {how}{took}"
 
 
-def _stop_emulator() -> None:
-    """The embedded service that this run started has nothing more to do, unless somebody else has pools on it."""
-    from batchtrain import client as page
+def _stop_emulator(client: Client) -> None:
+    """Stop the emulator that this run started, unless it still has pools or another process uses it."""
     from batchtrain.emulator import server
+    from batchtrain.local import alone, emulator_directory, emulator_faults
 
-    home = page.emulator_directory()
-    if server.status(home) is not None and not page.connect(local=True).pools.list():
-        server.stop(home)
+    home = emulator_directory()
+    # A service that does not answer keeps what it has, and the command's own error counts.
+    with contextlib.suppress(ServiceError), emulator_faults(), alone(home) as unused:
+        if server.status(home) is None:
+            return
+        if not unused:
+            say("another command uses the embedded Azure Batch, so it continues; `batchtrain emulator stop` stops it")
+        elif not client.pools.list():
+            server.stop(home)

@@ -1,4 +1,4 @@
-"""What an autoscale formula is evaluated with offline: its text, the moment and the samples, from the command line."""
+"""The input of an offline evaluation of an autoscale formula: its text, the time and the samples."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from batchtrain.formula import METRICS, PERIOD, Sample
 
 
 def text_of(formula: str) -> str:
-    """The text of the file of this name, else what was given."""
+    """The text of the file with this name, otherwise the argument itself."""
     try:
         path = Path(formula)
         return path.read_text(encoding="utf-8") if path.is_file() else formula
     except UnicodeDecodeError:
-        raise UsageError(f"{formula} is no text file") from None
+        raise UsageError(f"{formula} is not a text file") from None
     except (OSError, ValueError):  # too long for a name, or with characters that none has
         return formula
 
@@ -29,7 +29,7 @@ def moment(text: str | None) -> datetime:
     try:
         found = datetime.fromisoformat(text.replace("Z", "+00:00"))
     except ValueError:
-        raise UsageError(f"`{text}` is no time such as 2027-01-31T09:00:00Z") from None
+        raise UsageError(f"`{text}` is not a time such as 2027-01-31T09:00:00Z") from None
     return found.replace(tzinfo=timezone.utc) if found.tzinfo is None else found.astimezone(timezone.utc)
 
 
@@ -54,7 +54,7 @@ def _of_file(file: str, now: datetime) -> dict[str, tuple[Sample, ...]]:
 
 
 def _samples(name: str, values: list[object], now: datetime) -> tuple[Sample, ...]:
-    """Numbers 30 seconds apart, the last one of now, or pairs of a time and a number."""
+    """Numbers 30 seconds apart, the last one current, or pairs of a time and a number."""
     if not all(isinstance(value, list) and len(value) == 2 for value in values):
         return _spaced([_number(value, name) for value in values], now)
     pairs = [(moment(str(value[0])), _number(value[1], name)) for value in values if isinstance(value, list)]
@@ -72,11 +72,11 @@ def _number(value: object, place: str) -> float:
             raise ValueError
         return float(value)
     except ValueError:
-        raise UsageError(f"`{value}` in `{place}` is no number") from None
+        raise UsageError(f"`{value}` in `{place}` is not a number") from None
 
 
 def _name(name: str) -> str:
-    """As the language spells it; the `$`, which shells take for their own, may be left out."""
+    """The name as the formula language spells it; the `$`, which shells would expand, is optional."""
     full = name.strip() if name.strip().startswith("$") else f"${name.strip()}"
     if full not in METRICS:
         raise UsageError(f"`{name}` has no samples; a formula reads {', '.join(METRICS)}")

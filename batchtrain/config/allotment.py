@@ -1,4 +1,4 @@
-"""What a task takes of its node: the GPUs it sees, and the shared memory of its container. No rule, and no request.
+"""The resources of a task: its nodes, the GPUs that it sees, the shared memory of its container. No rules, no requests.
 
 The rules and the planner ask the same functions, so that a warning never contradicts the plan.
 """
@@ -9,35 +9,55 @@ import re
 from typing import NamedTuple
 
 from batchtrain.catalog.sizes import VmSize
-from batchtrain.config.types import Job, Task, whole
+from batchtrain.config.types import Job, Pool, Task, whole
 
 LEAST_MIB = 256
 RANK_MIB = 64
 GPU_MIB = 8192
 ANY_MIB = 1024
-"""MiB of shared memory: the least for processes that talk through it (Batch Shipyard's recipes run with it); then,
-where nobody says it, what each rank gets, each GPU's process (its loader's workers pass batches through it), and any
-container at least. It is a limit, and takes no memory until it is used; half of the node's, as on a host, is the
-most."""
+"""MiB of shared memory: the minimum for processes that use it (Batch Shipyard's recipes run with it); then the defaults
+per rank, per GPU (the workers of its data loader pass batches through it), and the minimum per container. It is a limit
+and uses no memory until it is filled. The maximum is half of the memory of the node, as on a host."""
 
 SIZE = r"(?i)([0-9]+(?:\.[0-9]+)?)\s*([bkmgt]?)(?:i?b)?"
 UNITS = {"": 1, "b": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
 MOST_GPUS = 64
 """Above every node's."""
 PLANS_OPTIONS = frozenset({"--name", "--rm", "--detach", "-d", "--cidfile"})
-"""Options of `docker run` that a plan for the nodes' own engine gives itself."""
+"""Options of `docker run` that the plan sets if the Docker Engine of the nodes runs the containers."""
+
+
+# --- nodes ----------------------------------------------------------------------------------------------------------
+
+
+def kind_of(symbol: str) -> str:
+    """The nodes that a symbol counts: dedicated or low_priority."""
+    return "low_priority" if symbol.endswith("low_priority") else "dedicated"
+
+
+def instances(wanted: str, pool: Pool | None) -> int | None:
+    """The nodes of a multi-instance task according to the files: a number, or the count of the pool file for a symbol.
+
+    For an autoscale pool, `pool_current_*` is at least one node, because the job waits for one. None without a pool
+    file.
+    """
+    number = whole(wanted)
+    if number is not None or pool is None:
+        return number
+    count: int = getattr(pool.vm_count, kind_of(wanted))
+    return max(count, 1) if wanted.startswith("pool_current_") and pool.autoscale is not None else count
 
 
 # --- GPUs -----------------------------------------------------------------------------------------------------------
 
 
 def gpus_word(job: Job, task: Task) -> str | None:
-    """The word in force: the task's, else its job's."""
+    """The effective value: the task's, otherwise its job's."""
     return task.gpus if task.gpus is not None else job.gpus
 
 
 def gpus_seen(word: str | None) -> tuple[str, ...] | None:
-    """The GPUs that a word chooses, by number or id: None for all of the node, none for `disable` and 0."""
+    """The GPUs that a value selects, by number or id: None for all GPUs of the node, empty for `disable` and 0."""
     if word is None or word == "all":
         return None
     if word == "disable":
@@ -50,9 +70,9 @@ def gpus_seen(word: str | None) -> tuple[str, ...] | None:
 
 
 def gpus(job: Job, task: Task, size: VmSize | None) -> int:
-    """GPUs of a node that a task may use; 0 where there are none, or nobody knows.
+    """GPUs of a node that a task may use; 0 without GPUs, or if the number is unknown.
 
-    Some of them are chosen for a container of Batch's alone; any other task has all, or none.
+    Only containers that Batch runs can use some of them; any other task has all or none.
     """
     if size is None:
         return 0
@@ -66,8 +86,8 @@ def gpus(job: Job, task: Task, size: VmSize | None) -> int:
 
 
 def option_names(item: str) -> tuple[str, ...]:
-    """The names in one of `additional_docker_run_options`, where people write several, with or without their values;
-    `-d` among other letters too, as in `-itd`."""
+    """The option names in an item of `additional_docker_run_options`, which may hold several options with or without
+    values; finds `-d` among other letters too, as in `-itd`."""
     return tuple("-d" if _DETACHED.match(word) else word.partition("=")[0] for word in item.split())
 
 
@@ -78,8 +98,8 @@ _DETACHED = re.compile("-[iPqt]*d")
 
 
 class SharedMemory(NamedTuple):
-    """MiB that a container's processes need at least (0: the engine's own 64), MiB that it gets where nobody says more,
-    and why."""
+    """MiB that a container's processes need at least (0: the engine's default of 64), MiB that it gets by default, and
+    the reason."""
 
     least: int
     chosen: int
@@ -104,7 +124,7 @@ def shared_memory(job: Job, task: Task, size: VmSize | None) -> SharedMemory:
 
 
 def _ranks(task: Task, size: VmSize | None) -> int:
-    """Processes a node, as far as they are written as a number; a command may count all cores."""
+    """Processes per node if they are written as a number; all cores for a command."""
     launches = task.multi_instance.launches if task.multi_instance else ()
     given = next((block.processes_per_node for _, block in launches), None)
     number = whole(given) if given not in (None, "auto") else 1
@@ -114,13 +134,13 @@ def _ranks(task: Task, size: VmSize | None) -> int:
 
 
 def bytes_of(size: str) -> int | None:
-    """A size as container engines write it (`256m`), in bytes; None for what is none."""
+    """A size as container engines write it (`256m`), in bytes. Returns None if the text is not a size."""
     match = re.fullmatch(SIZE, size.strip())
     return int(float(match[1]) * UNITS[match[2].lower()]) if match else None
 
 
 def plain_size(size: str) -> str:
-    """The same size in one word, `8 GiB` as `8g`; what is no size stays as it is."""
+    """The same size in one word, `8 GiB` as `8g`; other texts are returned unchanged."""
     match = re.fullmatch(SIZE, size.strip())
     return f"{match[1]}{match[2].lower()}" if match else size
 

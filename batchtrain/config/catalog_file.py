@@ -1,7 +1,8 @@
-"""A person's own `catalog.yaml`: sizes and images that the tables lack or have wrong; found, read, checked and written.
+"""The user's `catalog.yaml` with sizes and images that the tables lack or describe wrongly: finds, reads, checks and
+writes it.
 
-Looked for in the configuration directory, at BATCHTRAIN_CATALOG, else in the user's own configuration directory
-(`batchtrain catalog refresh` writes it there); what is nearer to the recipe wins.
+It is searched in the configuration directory and at BATCHTRAIN_CATALOG, otherwise in the user's configuration directory
+(`batchtrain catalog refresh` writes it there); the file nearest to the recipe wins.
 """
 
 from __future__ import annotations
@@ -68,9 +69,9 @@ class ImageEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 def load(directory: str | Path | None = None, environment: Mapping[str, str] | None = None) -> Catalog:
-    """The catalogue with every own entry that holds for a configuration directory.
+    """The catalogue with the user's entries for a configuration directory.
 
-    Raises ConfigError with every problem of the files, UsageError when BATCHTRAIN_CATALOG names no file.
+    Raises ConfigError with every problem of the files, UsageError if BATCHTRAIN_CATALOG does not name a file.
     """
     known = os.environ if environment is None else environment
     found = Catalog()
@@ -80,10 +81,10 @@ def load(directory: str | Path | None = None, environment: Mapping[str, str] | N
 
 
 def files(directory: str | Path | None, environment: Mapping[str, str]) -> tuple[Path, ...]:
-    """The catalogue files there are, the nearest to the recipe last. Raises UsageError as `load` does."""
+    """The existing catalogue files, the nearest to the recipe last. Raises UsageError as `load` does."""
     chosen = environment.get(VARIABLE)
     if chosen and not Path(chosen).is_file():
-        raise UsageError(f"{VARIABLE} is {chosen}, which is no file; unset it or name a catalog.yaml")
+        raise UsageError(f"{VARIABLE} is {chosen}, which is not a file; unset it or name a catalog.yaml")
     own = (Path(chosen),) if chosen else _in(user_directory(environment))
     return (*own, *(_in(Path(directory)) if directory is not None else ()))
 
@@ -112,7 +113,7 @@ def read(file: Path) -> Catalog:
 
 
 def text_of(catalog: Catalog, heading: str) -> str:
-    """The own entries as the text of a catalog.yaml, `heading` as its first comment lines."""
+    """The user's entries as the text of a catalog.yaml, with `heading` as its first comment lines."""
     import yaml  # the reader is there already; the writer is not
 
     data = {
@@ -182,7 +183,7 @@ def _converted(parsed: Document, path: document.Path, data: Any, kind: _Kind, pr
 
 
 def _flaws(given: dict[str, Any], entry: type[Any]) -> Iterator[tuple[document.Path, str]]:
-    """Every value that its field cannot take, and every field that must be there and is not."""
+    """Every invalid value, and every missing required field."""
     for field in msgspec.structs.fields(entry):
         if field.name not in given:
             if field.required:
@@ -204,7 +205,7 @@ def _size(read: _Read, problems: list[Problem]) -> VmSize | None:
     name = f"Standard_{entry.name[9:] if size_table.key(entry.name) != entry.name.lower() else entry.name}"
     base = size_table.find(name)
     if base is None and (entry.cores is None or entry.memory_gib is None):
-        message = f"{name} is not in the tables, so its `cores` and `memory_gib` must be said"
+        message = f"{name} is not in the tables, so `cores` and `memory_gib` are required"
         problems.append(_problem(read.document, read.path, "missing", message))
         return None
     changes = _changes(read, problems)
@@ -212,7 +213,7 @@ def _size(read: _Read, problems: list[Problem]) -> VmSize | None:
 
 
 def _whole(size: VmSize) -> VmSize:
-    """What follows from what was said: a GPU is NVIDIA's by itself, InfiniBand is SR-IOV with one card."""
+    """The implied values: a GPU is NVIDIA's by default, InfiniBand is SR-IOV with one card."""
     fabric = size.rdma or ("sr-iov" if size.infiniband else None)
     return size._replace(
         family=size.family or size.name.removeprefix("Standard_"),
@@ -227,7 +228,7 @@ def _image(read: _Read, problems: list[Problem]) -> Image | None:
     reference = entry.publisher.lower(), entry.offer.lower(), entry.sku.lower()
     base = image_table.find(*reference)
     if base is None and entry.node_agent is None:
-        message = f"{':'.join(reference)} is not in the tables, so its `node_agent` must be said"
+        message = f"{':'.join(reference)} is not in the tables, so `node_agent` is required"
         problems.append(_problem(read.document, read.path, "missing", message))
         return None
     changes = _changes(read, problems)
@@ -239,13 +240,13 @@ def _image(read: _Read, problems: list[Problem]) -> Image | None:
 
 
 def _changes(read: _Read, problems: list[Problem]) -> dict[str, Any]:
-    """What an entry says, its `retired` as a day (or None for `never`)."""
+    """The values of an entry, with `retired` as a date (or None for `never`)."""
     said = {name: value for name, value in msgspec.structs.asdict(read.entry).items() if value is not None}
     if "retired" in said:
         try:
             said["retired"] = None if said["retired"] == NEVER else date.fromisoformat(said["retired"])
         except ValueError:
-            message = f"`{said['retired']}` is neither a day such as 2027-05-31 nor `{NEVER}`"
+            message = f"`{said['retired']}` is neither a date such as 2027-05-31 nor `{NEVER}`"
             problems.append(_problem(read.document, (*read.path, "retired"), "value", message))
     return said
 

@@ -1,4 +1,4 @@
-"""Older words as today's; the tables are in `types.history`."""
+"""Translates deprecated names and values to the current ones; the tables are in `types.history`."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ OLD_SECTIONS = {"batch_shipyard": "batchtrain"}
 
 
 def renamed(section: str, data: Any, written: dict[Path, Path], flaws: list[Flaw]) -> Any:
-    """A section's data in today's words; each older word is a warning among `flaws`.
+    """The data of a section with current names; each deprecated name adds a warning to `flaws`.
 
-    written: is told for each path of today which path the file has instead.
+    written: receives, for each current path, the path in the file.
     """
     words = _WORDS.get(section)
     return _Renaming(written, flaws).walk(data, words, (section,)) if words else data
 
 
 def today(path: Path) -> Path:
-    """A path in today's words."""
+    """A path with current names."""
     words = _WORDS.get(str(path[0]))
     done = list(path[:1])
     for step in path[1:]:
@@ -37,7 +37,7 @@ def today(path: Path) -> Path:
 
 
 class _Words:
-    """What is written otherwise today, as a tree of steps."""
+    """The deprecated names and values, as a tree of steps."""
 
     __slots__ = ("below", "renamed", "values")
 
@@ -66,7 +66,7 @@ _WORDS = _tree(RENAMED, RENAMED_VALUES)
 
 
 class _Renaming:
-    """A walk along the paths where older words may stand; what has none is not copied."""
+    """A walk along the paths that may have deprecated names; data without any is not copied."""
 
     def __init__(self, written: dict[Path, Path], flaws: list[Flaw]) -> None:
         self._written, self._flaws = written, flaws
@@ -115,7 +115,7 @@ class _Renaming:
         new = new.removeprefix("../")
         rest = {name: value for name, value in data.items() if name != old}
         if home == path and new in data:
-            message = f"`{old}` is the older word for `{new}`, and both stand here; keep `{new}`"
+            message = f"`{old}` is the deprecated name of `{new}`, and both are set; keep `{new}`"
             self._flaws.append(Flaw((*path, old), "renamed", message, at_key=True))
             return rest
         now = (*home, new)

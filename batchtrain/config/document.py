@@ -1,7 +1,7 @@
 """One YAML (or JSON) file as plain data, and the place of anything in it; knows YAML, not our language.
 
 The C parser's events become data in one pass that makes no node tree and does not recurse, so a file of 30 MB costs
-seconds and nesting cannot crash it. Places are found by a second pass, and only of what somebody asks for. Scalars
+seconds and nesting cannot crash it. Positions are found by a second pass, and only for requested paths. Scalars
 stay the text that was written and are converted later by the type that wants them, which is why no YAML 1.1 surprise
 (`yes`, `1:30`, `012`, `7.10`) can happen. A plain `null`, `~` or nothing is None, and a key whose value is None counts
 as absent.
@@ -44,15 +44,15 @@ _UNREADABLE = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U0001000
 
 
 class _Loader(_Base):  # type: ignore[misc]  # the base is chosen at run time
-    """Gives events only; with no implicit resolvers every plain scalar is text."""
+    """Yields events only; without implicit resolvers every plain scalar is text."""
 
     yaml_implicit_resolvers: ClassVar[dict[str, Any]] = {}
 
 
 class Place(NamedTuple):
-    """Where something stands: lines and columns counted from 1, `start` and `end` from 0 in the file's text.
+    """A position: lines and columns counted from 1, `start` and `end` from 0 in the file's text.
 
-    Only its first line is meant, without what follows it there.
+    It covers the first line of the value, without the text after it.
     """
 
     line: int
@@ -62,27 +62,27 @@ class Place(NamedTuple):
     start: int = 0
     end: int = 0
     exact: bool = True
-    """False: what was asked for is not there, this is what is nearest above it."""
+    """False: the requested path does not exist, this is its nearest parent."""
     style: str = ""
-    """How a scalar is written: empty (plain), `'`, `"`, `|` or `>`; `{` or `[` for what is no scalar."""
+    """How a scalar is written: empty (plain), `'`, `"`, `|` or `>`; `{` or `[` for a collection."""
 
 
 class Document(NamedTuple):
-    """A file's data, and its text, which knows where each value stands."""
+    """The data of a file, and its text, which finds the position of each value."""
 
     file: str
     data: Any
     text: str = ""
     readable: bool = True
-    """Whether the text is YAML; without that nothing in it has a place."""
+    """Whether the text is YAML; otherwise nothing in it has a position."""
     nulls: tuple[tuple[dict[str, Any], str], ...] = ()
-    """Keys that stand there with no value: the mapping each one is absent from, and its name."""
+    """Keys without a value: the mapping of each one, and its name."""
 
     def __repr__(self) -> str:  # the text may hold secrets
         return f"Document({self.file!r})"
 
     def place(self, path: Path, *, key: bool = False) -> Place:
-        """The place of a value, or of its key; of the key of the nearest thing above it when it is not there."""
+        """The position of a value, or of its key; of the key of its nearest parent if it does not exist."""
         return self.places([(path, key)])[path, key]
 
     def places(self, wanted: Iterable[tuple[Path, bool]]) -> dict[tuple[Path, bool], Place]:
@@ -95,7 +95,7 @@ class Document(NamedTuple):
 
 
 class Broken(Exception):
-    """The text cannot be read on from here."""
+    """The text cannot be parsed beyond this point."""
 
     def __init__(self, rule: str, message: str, offset: int) -> None:
         self.rule, self.message, self.offset = rule, message, offset
@@ -141,8 +141,8 @@ def _told(file: str, told: _Told, source: _Source, ruler: Ruler) -> Problem:
 
 
 def too_large(file: str) -> tuple[Document, tuple[Problem, ...]]:
-    """What is said of a file that nobody should read."""
-    message = f"the file is larger than the {LARGEST // 2**20} MB that are read; a task factory says more in less"
+    """The problem of a file that is too large to read."""
+    message = f"the file is larger than the {LARGEST // 2**20} MB limit; generate the tasks with a task factory"
     return _unread(file, "size", message, 1, 1)
 
 
@@ -154,7 +154,7 @@ def _unread(file: str, rule: str, message: str, line: int, column: int) -> tuple
 
 
 class _Source:
-    """The events of a text, and where an event's offset stands in the file."""
+    """The events of a text, and the position of an event's offset in the file."""
 
     def __init__(self, file: str, text: str) -> None:
         self.text = text
@@ -173,7 +173,7 @@ class _Source:
         return index + _PAIR_SAVES * bisect_right(self._shortened, index - 1) if self._shortened else index
 
     def next_event(self) -> Callable[[], Any]:
-        """A function that gives one event after the other, and raises Broken where there is no more sense."""
+        """A function that returns one event after the other, and raises Broken at a syntax error."""
         try:
             get: Callable[[], Any] = _Loader(self.text).get_event
         except yaml.YAMLError as error:
@@ -190,35 +190,46 @@ class _Source:
     def _broken(self, error: yaml.YAMLError) -> Broken:
         odd = _UNREADABLE.search(self.text) if not isinstance(error, yaml.MarkedYAMLError) else None
         if odd:
-            return Broken("syntax", f"the character U+{ord(odd[0]):04X} cannot stand in YAML; remove it", odd.start())
+            return Broken("syntax", f"the character U+{ord(odd[0]):04X} is not allowed in YAML; remove it", odd.start())
         if not isinstance(error, yaml.MarkedYAMLError):
             return Broken("syntax", "YAML cannot be read", 0)
-        mark = error.problem_mark or error.context_mark
-        offset = mark.index if mark else 0
         said = ", ".join(part for part in (error.context, error.problem) if part)
         advice = next((text for sign, text in _ADVICE if sign in said), "")
+        begins = error.context_mark if advice in _BEGINS else None  # it is noticed where the next thing stands
+        mark = begins or error.problem_mark or error.context_mark
+        offset = mark.index if mark else 0
+        above = self.text[: self.text.rfind("\n", 0, offset) + 1]
+        if "mapping values" in said and (bare := _BARE_KEY.search(above)):
+            offset, advice = bare.start(1), KEY_WITHOUT_COLON
+        if not self.text[offset:].strip():  # the end, where no line is to be shown
+            offset = max(len(self.text.rstrip()) - 1, 0)
         if self.text[offset : offset + 1] == "\t":
             advice = "a tab cannot indent YAML; use spaces"
         return Broken("syntax", f"YAML cannot be read: {said}{'; ' if advice else ''}{advice}", offset)
 
 
+KEY_WITHOUT_COLON = "a key needs `: ` after it"
+_BARE_KEY = re.compile(r"^[ ]*(?:- )?(\w+)[ ]*\n\Z", re.M)
+"""A last line of only one word; YAML continues it in the next line."""
 _ADVICE = (
-    ("mapping values are not allowed", "a value that holds `: ` needs quotes"),
+    ("mapping values are not allowed", "a value that contains `: ` needs quotes"),
     ("cannot start any token", "a value that starts with `@`, `` ` `` or `%` needs quotes"),
-    ("unknown escape character", "single quotes take a backslash as it is"),
+    ("unknown escape character", "single quotes keep a backslash unchanged"),
     ("unexpected end of stream", "a quote is not closed"),
-    ("could not find expected ':'", "a key needs `: ` after it"),
+    ("could not find expected ':'", KEY_WITHOUT_COLON),
     ("expected ',' or ']'", "a `[` is not closed"),
     ("expected ',' or '}'", "a `{` is not closed"),
-    ("expected <block end>", "this line is not indented as those above it"),
+    ("expected <block end>", "the indentation of this line differs from the lines above it"),
 )
+_BEGINS = frozenset({"a quote is not closed", KEY_WITHOUT_COLON, "a `[` is not closed", "a `{` is not closed"})
+"""What is wrong where it begins."""
 
 
 # --- events to data -------------------------------------------------------------------------------------------------
 
 
 class _Told(NamedTuple):
-    """A problem with the offsets of where it stands, and of what it contradicts."""
+    """A problem with its offsets, and those of the value that it contradicts."""
 
     rule: str
     message: str
@@ -228,7 +239,7 @@ class _Told(NamedTuple):
 
 
 class _Open:
-    """A collection that is being read."""
+    """A collection that is being parsed."""
 
     __slots__ = ("anchor", "as_key", "data", "key", "merges", "seen", "weight")
 
@@ -268,7 +279,7 @@ class _Builder:
             if kind is ScalarEvent:
                 self._nodes += 1
                 if event.tag is not None and event.tag not in _KNOWN_TAGS:
-                    self._tell(event, "tag", "a tag (`!…`) means nothing here")
+                    self._tell(event, "tag", "a tag (`!…`) is not supported")
                 value: Any = event.value
                 if here.seen is not None and here.key is None:
                     here.key = self._key(here, event, names.setdefault(value, value))
@@ -285,7 +296,7 @@ class _Builder:
                 if as_key:
                     self._tell(event, "key", "a key must be plain text")
                 if event.tag is not None and event.tag not in _KNOWN_TAGS:
-                    self._tell(event, "tag", "a tag (`!…`) means nothing here")
+                    self._tell(event, "tag", "a tag (`!…`) is not supported")
                 if event.anchor is not None:
                     self._anchors[event.anchor] = None
                 here = _Open({} if kind is MappingStartEvent else [], event.anchor, as_key)
@@ -309,7 +320,9 @@ class _Builder:
             elif kind is DocumentStartEvent:
                 documents += 1
                 if documents > 1:
-                    raise Broken("syntax", "a second document starts here; keep one a file", event.start_mark.index)
+                    raise Broken(
+                        "syntax", "a second document starts here; write one document per file", event.start_mark.index
+                    )
                 continue
             elif kind is StreamEndEvent:
                 break
@@ -320,7 +333,7 @@ class _Builder:
                 here.data.append(value)
             else:
                 if here.key is _MERGE:
-                    here.merges.append(value)
+                    self._merging(here, event, value)
                 elif value is None and here.key is not _DROPPED:
                     self.nulls.append((here.data, here.key))
                 elif here.key is not _DROPPED:
@@ -330,12 +343,19 @@ class _Builder:
             raise Broken("empty-file", "the file is empty", 0)
         return root.data[0], self._found
 
+    def _merging(self, here: _Open, event: Any, value: Any) -> None:
+        sources = value if isinstance(value, list) else [value]
+        if sources and all(isinstance(source, dict) for source in sources):
+            here.merges.append(value)
+        else:
+            self._tell(event, "key", "`<<` needs a mapping or a list of mappings")
+
     def _key(self, here: _Open, event: Any, name: str) -> Any:
         assert here.seen is not None
         if name == "<<" and not event.style:
             return _MERGE
         if name in here.seen:
-            self._tell(event, "duplicate-key", f"`{name}` is here twice", here.seen[name])
+            self._tell(event, "duplicate-key", f"`{name}` is set twice", here.seen[name])
             return _DROPPED
         here.seen[name] = event.start_mark.index
         return name
@@ -343,15 +363,15 @@ class _Builder:
     def _stands_for(self, event: Any) -> tuple[Any, int]:
         known: Any = self._anchors.get(event.anchor, _DROPPED)
         if known is _DROPPED:
-            self._tell(event, "aliases", f"`*{event.anchor}` stands for nothing; no `&{event.anchor}` is above it")
+            self._tell(event, "aliases", f"`*{event.anchor}` is not defined; there is no `&{event.anchor}` above it")
             return None, 1
         if known is None:
-            self._tell(event, "aliases", "an alias stands inside of what it stands for")
+            self._tell(event, "aliases", "the alias contains itself")
             return None, 1
         value, weight = known
         self._aliased += weight
         if self._aliased > min(10 * self._nodes + 10_000, 2 * self._nodes + 5_000_000):
-            message = "its aliases stand for far more than is written; write out what is meant"
+            message = "its aliases expand to too many values; write the values without aliases"
             raise Broken("aliases", message, event.start_mark.index)
         return value, weight
 
@@ -365,7 +385,7 @@ class _Builder:
 
 
 def _merge(closed: _Open) -> None:
-    """Fill in what `<<` brings and the mapping does not say itself; of several sources the first wins."""
+    """Add the keys of `<<` that the mapping does not have; the first of several sources wins."""
     merged: dict[str, Any] = {}
     for value in closed.merges:
         for source in value if isinstance(value, list) else [value]:
@@ -406,7 +426,7 @@ _LINE_END = re.compile(r"\r\n|\r|\n")
 
 
 class _Node:
-    """A value somebody asks for (or one above it), with where it stands."""
+    """A requested value (or a parent of one), with its position."""
 
     __slots__ = ("end", "items", "merges", "start", "style")
 
@@ -420,7 +440,7 @@ _ALL: dict[Any, Any] = {}  # a mark: everything below is wanted
 
 
 class _Watched:
-    """A collection on the way to something that is asked for."""
+    """A collection on the path to a requested value."""
 
     __slots__ = ("index", "key", "node", "skip", "want")
 
@@ -453,7 +473,7 @@ def _placed(text: str, source: _Source, ruler: Ruler, start: int, end: int, styl
 
 
 def _span(root: _Node | None, path: Path, key: bool) -> tuple[int, int, str, bool]:
-    """Start, end and style of what a path leads to; of the last key on the way when it leads nowhere."""
+    """Start, end and style of the value at a path; of the last existing key if the path does not exist."""
     if root is None:
         return 0, 1, "", False
     node, name = root, None
@@ -471,7 +491,7 @@ _WORD = re.compile(r"[^\s:,\[\]{}]+")
 
 
 def _head(node: _Node) -> tuple[int, int, str]:
-    """What to point at for an item of a list, or for the whole file: its first word."""
+    """The position of an item of a list, or of the whole file: its first word."""
     return node.start, node.start, ""
 
 
@@ -489,7 +509,7 @@ _ANCHOR = re.compile(r"(?m)(^|[\s\[{,:-])&[^\s&]")
 
 
 class _Finder:
-    """One pass over the events that keeps only what lies on the wanted paths (and what aliases stand for)."""
+    """One pass over the events that keeps only the values on the wanted paths (and the targets of aliases)."""
 
     def __init__(self, source: _Source, paths: list[Path]) -> None:
         self._get = source.next_event()

@@ -1,7 +1,7 @@
 """JSON Schemas for editors, generated from the types into `schemas/*.json`.
 
-Our own loader takes every YAML scalar as the text that was written and knows the words of older files; here that is
-said in the schema's own terms, so that an editor underlines nothing that loads.
+The loader reads every YAML scalar as text and accepts deprecated names; the schemas express that, so that an editor
+underlines nothing that loads.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ _QUOTED: dict[str, tuple[str, str]] = {
     "number": (r"^[+-]?[0-9.]+([eE][+-]?[0-9]+)?$", "a number"),
     "boolean": (r"^([Tt]rue|TRUE|[Ff]alse|FALSE|[01])$", "true or false"),
 }
-"""What stands in quotes where a number or a boolean is meant; and how an editor says that it is none."""
+"""Quoted texts in place of a number or a boolean, and the message of an editor about other texts."""
 
 
 def file_schema(name: str) -> dict[str, Any]:
     """The schema of one file (`credentials`, `config`, `pool`, `jobs`)."""
-    made = msgspec.json.schema(schema.FILES[name])
+    made = msgspec.json.schema(schema.FILES[name], schema_hook=lambda _: {"type": "string"})  # of a Secret
     definitions = {title: _as_loaded(block) for title, block in made["$defs"].items()}
     for block in reference.blocks():
         if block.name in definitions:
@@ -68,7 +68,7 @@ def _as_loaded(value: Any) -> Any:
 
 
 def _or_nothing(said: dict[str, Any]) -> None:
-    """A key without a value is as good as absent."""
+    """A key without a value counts as absent."""
     if "anyOf" in said:
         if {"type": "null"} not in said["anyOf"]:
             said["anyOf"] = [*said["anyOf"], {"type": "null"}]
@@ -94,7 +94,12 @@ def _tell(definition: dict[str, Any], block: reference.BlockOf) -> None:
             said["description"] = f"{item.description} No effect: {instead}."
         for old, new in reference.older_values(place):
             if "enum" in said:
-                old_value = {"const": old, "deprecated": True, "description": f"Today: `{new}`."}
+                old_value = {
+                    "const": old,
+                    "deprecated": True,
+                    "description": f"Today: `{new}`.",
+                    "$comment": schema.OLDER,
+                }
                 said["anyOf"] = [{"enum": said.pop("enum")}, old_value]
         if not item.required:
             _or_nothing(said)
@@ -115,4 +120,4 @@ def _allow_older(definitions: dict[str, Any], rule: types.Renamed) -> None:
 
 
 def _older(today: dict[str, Any], name: str) -> dict[str, Any]:
-    return {**today, "description": f"Older name of `{name}`.", "deprecated": True}
+    return {**today, "description": f"Older name of `{name}`.", "deprecated": True, "$comment": schema.OLDER}

@@ -1,5 +1,5 @@
-"""An example of each text of the language, by the property's name, or by block and name where a name means several
-things; editors show it, and the reference page. One that stands beside the property's own sentence wins.
+"""An example of each text property, by its name, or by block and name if a name has several meanings; shown by editors
+and the reference page. An example next to the property's sentence wins.
 """
 
 from __future__ import annotations
@@ -159,5 +159,5 @@ EXAMPLES: Mapping[str, Any] = {
 
 
 def example(block: str, name: str) -> Any:
-    """The example of a property of a block; None where none is known."""
+    """The example of a property of a block; None without one."""
     return EXAMPLES.get(f"{block}.{name}", EXAMPLES.get(name))

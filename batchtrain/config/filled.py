@@ -1,4 +1,4 @@
-"""Values of the credentials that nobody has filled in yet: offline they are told, where a service is needed refused."""
+"""Placeholders in the credentials: offline they are reported, where a service is needed refused."""
 
 from __future__ import annotations
 
@@ -9,32 +9,32 @@ from typing import Any
 import msgspec
 
 from batchtrain.config.schema import Flaw, dotted
-from batchtrain.config.types import Credentials
+from batchtrain.config.types import MASK, Credentials, Secret
 from batchtrain.errors import ConfigError, Problem
 
 Path = tuple[str | int, ...]
 CREDENTIALS: Path = ("credentials",)
 _BESIDES = frozenset({"resource_group", "application_insights"})
-"""What nobody needs to sign in to Batch or storage."""
+"""Properties that are not needed to sign in to Batch or storage."""
 
 
-def is_unfilled(text: str) -> bool:
+def is_unfilled(value: str | Secret) -> bool:
     """Whether a value only stands where one is to be written."""
-    return _UNFILLED.fullmatch(text) is not None
+    return value.like(_UNFILLED) if isinstance(value, Secret) else _UNFILLED.fullmatch(value) is not None
 
 
 def placeholders(data: Any, path: Path) -> Iterator[Flaw]:
-    """Values that nobody filled in; not an error, since nothing that works offline needs them."""
+    """Placeholders that were not replaced; not an error, because nothing that works offline needs them."""
     if isinstance(data, dict):
         for key, value in data.items():
             yield from placeholders(value, (*path, key))
     elif isinstance(data, str) and is_unfilled(data):
-        message = f"`{path[-1]}` is not filled in; nothing that works offline needs it"
+        message = f"`{path[-1]}` is a placeholder; it is only needed to reach the service"
         yield Flaw(path, "placeholder", message, level="warning")
 
 
 def filled_in(data: Any) -> Any:
-    """Without what is empty, which is as good as absent."""
+    """Without empty values, which count as absent."""
     if isinstance(data, dict):
         kept = {key: filled_in(value) for key, value in data.items()}
         return {key: value for key, value in kept.items() if not (isinstance(value, str) and not value.strip())}
@@ -47,20 +47,20 @@ _UNFILLED = re.compile(r"\s*|<[^<>]*>|.*://[^/]*<[^<>]+>.*|.*your[-_ ][a-z].*|x{
 def require_credentials(
     credentials: Credentials, warnings: Iterable[Problem] = (), *, part: tuple[str, ...] = ("batch",)
 ) -> Credentials:
-    """Credentials in which what a service needs is filled in.
+    """Credentials in which the values for a service are filled in.
 
-    part: the path of what is needed, such as `batch` or `storage`, NAME. warnings: the recipe's, which know the places.
-    Raises ConfigError with every placeholder of that part.
+    part: the path of the values, such as `batch` or `storage`, NAME. warnings: those of the recipe, which have the
+    positions. Raises ConfigError with every placeholder of that part.
     """
     placed = {problem.path: problem for problem in warnings if problem.rule == "placeholder"}
-    whole: Any = msgspec.to_builtins(credentials)
+    whole: Any = msgspec.to_builtins(credentials, enc_hook=lambda secret: "" if is_unfilled(secret) else MASK)
     for step in part:
         whole = (whole or {}).get(step)
     found = placeholders(whole, (*CREDENTIALS, *part))
     unfilled = {dotted(flaw.path): flaw.path[-1] for flaw in found if not _BESIDES & set(flaw.path)}
     problems = tuple(
         placed.get(at, Problem("placeholder", "", path=at))._replace(
-            level="error", message=f"`{name}` is not filled in, and it is needed to sign in."
+            level="error", message=f"`{name}` is a placeholder, but it is needed to sign in."
         )
         for at, name in unfilled.items()
     )

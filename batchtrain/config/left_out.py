@@ -1,6 +1,6 @@
 """Fields of the service's create requests that no property says, and why; a test holds them against the SDK's models.
 
-Written into the reference, so that nobody looks for a property that is not there.
+The reference lists them, so that users do not search for a missing property.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ _MACHINE = "pool.virtualMachineConfiguration"
 LEFT_OUT = (
     LeftOut(
         (f"{_MACHINE}.extensions.protectedSettings",),
-        "Their values are secrets, and a plan holds none: let the extension sign in with an identity of the pool, or"
-        " read a Key Vault.",
+        "The values are secrets, and a plan contains no secrets. Let the extension sign in with an identity of the"
+        " pool, or read a Key Vault.",
     ),
     LeftOut(
         (f"{_MACHINE}.dataDisks.managedDisk.securityProfile",),
-        "What is encrypted on a confidential VM is its system's disk: `os_disk.security_encryption`.",
+        "On a confidential VM, only the disk of the operating system is encrypted: `os_disk.security_encryption`.",
     ),
-    LeftOut((f"{_MACHINE}.imageReference.exactVersion",), "The service's answer, which it takes from nobody."),
+    LeftOut((f"{_MACHINE}.imageReference.exactVersion",), "Read-only: only answers of the service contain it."),
     LeftOut(
         ("pool.startTask.containerSettings", "pool.startTask.userIdentity"),
-        "What prepares a node installs and mounts, so it runs on the host, as the administrator.",
+        "The start task installs and mounts, so it runs on the host as the administrator.",
     ),
     LeftOut(
         tuple(f"{task}.containerSettings.registry" for task in _OF_A_JOB),
-        "The image's server is signed in to with the pool's registries (`docker_registry` in credentials.yaml).",
+        "The registries of the pool are used (`docker_registry` in credentials.yaml).",
     ),
     LeftOut(
         tuple(
@@ -43,18 +43,18 @@ LEFT_OUT = (
             for task in _OF_A_JOB
             for name in ("workingDirectory", "containerHostBatchBindMounts")
         ),
-        "The command starts in the task's working directory, and sees every directory of Batch's on the node.",
+        "The command starts in the working directory of the task and sees every Batch directory of the node.",
     ),
     LeftOut(
         ("job.jobPreparationTask.id", "job.jobReleaseTask.id"),
-        "The service calls them `jobpreparation` and `jobrelease`.",
+        "The ids are always `jobpreparation` and `jobrelease`.",
     ),
     LeftOut(("job.poolInfo.poolId",), "The `id` in pool.yaml."),
     LeftOut(("job.poolInfo.autoPoolSpecification.autoPoolIdPrefix",), "The beginning of the `id` in pool.yaml."),
-    LeftOut(("pool.enableAutoScale",), "True where `autoscale` has a formula or a scenario."),
+    LeftOut(("pool.enableAutoScale",), "True if `autoscale` has a formula or a scenario."),
     LeftOut(
         ("pool.networkConfiguration.endpointConfiguration.inboundNATPools.frontendPortRangeEnd",),
         "The second number of `frontend_port_range`.",
     ),
-    LeftOut(("node user.isAdmin",), "A login may become root, as Batch Shipyard's could."),
+    LeftOut(("node user.isAdmin",), "Always true: a login can become root, as in Batch Shipyard."),
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import re
+import shlex
 import stat
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
@@ -15,39 +16,46 @@ from typing import Any, NamedTuple
 import msgspec
 
 from batchtrain.catalog.offer import Catalog
-from batchtrain.config import catalog_file, check, document, override, schema
+from batchtrain.config import catalog_file, check, document, override, schema, sources
 from batchtrain.config.check import Finding
 from batchtrain.config.dialect import OLD_SECTIONS, renamed, today
 from batchtrain.config.document import Document
 from batchtrain.config.filled import CREDENTIALS, filled_in, placeholders
-from batchtrain.config.places import RESERVED
-from batchtrain.config.schema import Flaw, dotted
-from batchtrain.config.types import ELSEWHERE, ELSEWHERE_FILES, SECRETS, Credentials, Recipe
+from batchtrain.config.schema import Flaw, Verdict, dotted
+from batchtrain.config.types import ELSEWHERE, ELSEWHERE_FILES, SECRETS, Credentials, Recipe, convert
+from batchtrain.config.veil import veiled_line
 from batchtrain.errors import ConfigError, Problem, UsageError
 
 NAMES = ("credentials", "config", "pool", "jobs")
 SUFFIXES = (".yaml", ".yml", ".json")
 MISSING = {
-    "pool_specification": "there is no pool here: a pool.yaml with `pool_specification` is missing",
-    "job_specifications": "there are no jobs here: a jobs.yaml with `job_specifications` is missing",
+    "pool_specification": "there is no pool: a pool.yaml with `pool_specification` is missing",
+    "job_specifications": "there are no jobs: a jobs.yaml with `job_specifications` is missing",
 }
-MOST_OF_A_RULE = 100
-"""Problems of one rule that are spelt out; the rest is counted."""
+EMPTY = {
+    "pool_specification": "describe the pool below it",
+    "job_specifications": "write the jobs below it as a list",
+}
+"""Sections that cannot be empty, with what to write."""
+NOT_LOCAL = frozenset({"source-size"})
+"""Checks that the emulator does not need: it stores a large `source` itself."""
+MOST = 100
+"""Maximum number of problems to show; the others are counted."""
 SETTING = "--set"
-"""What stands for the file of a value that was given on the command line."""
+"""The file name of a value from the command line."""
 
 _At = tuple[str | int, ...]
 
 
 class Loaded(NamedTuple):
-    """A configuration that can be used, and what is worth saying about it."""
+    """A valid configuration with its warnings."""
 
     recipe: Recipe
     warnings: tuple[Problem, ...]
 
 
 class Section(NamedTuple):
-    """One top-level section: where it was read, and its data in today's words."""
+    """One top-level section: its origin, and its data with current names."""
 
     document: Document
     key: str
@@ -56,14 +64,14 @@ class Section(NamedTuple):
 
 
 class _Pruned(NamedTuple):
-    """What was left out of a section because it is wrong, and every path above that."""
+    """The paths omitted from a section because they are wrong, and all parent paths."""
 
     paths: frozenset[_At]
     above: frozenset[_At]
 
 
 class Examined(NamedTuple):
-    """Everything there is to know of a directory's files, whether they are valid or not."""
+    """Everything known about the files of a directory, valid or not."""
 
     recipe: Recipe
     problems: tuple[Problem, ...]
@@ -82,15 +90,16 @@ def load(
     needs: Iterable[str] = (),
     ignore: Iterable[str] = (),
     files: Mapping[str, str] | None = None,
+    local: bool = False,
 ) -> Loaded:
     """Read a configuration directory, or a recipe directory that has one as `config/`.
 
-    settings: values that win over the files', by path (`pool_specification.vm_count.dedicated`).
-    needs: top-level keys that must be there. ignore: names of checks to silence. files: files that stand in for those
-    of the directory, by part (`jobs`: jobs-other.yaml).
-    Raises ConfigError with all problems of all files, UsageError when there is nothing to read.
+    settings: values that override the files, by path (`pool_specification.vm_count.dedicated`). needs: top-level keys
+    that must be there. ignore: names of checks to silence. files: replacements for files of the directory, by part
+    (`jobs`: jobs-other.yaml). local: it is for the embedded service, which takes more. Raises ConfigError with all
+    problems of all files, UsageError when there is nothing to read.
     """
-    found = examined(directory, settings=settings, needs=needs, ignore=ignore, files=files)
+    found = examined(directory, settings=settings, needs=needs, ignore=ignore, files=files, local=local)
     return Loaded(found.recipe, found.problems)
 
 
@@ -101,11 +110,16 @@ def examined(
     needs: Iterable[str] = (),
     ignore: Iterable[str] = (),
     files: Mapping[str, str] | None = None,
+    local: bool = False,
+    most: int = MOST,
 ) -> Examined:
-    """As `load`, with where everything was read."""
+    """As `load`, with where everything was read; `most`: how many problems are shown."""
     place = find(directory, files)
     catalog = catalog_file.load(place)
-    found = examine(place, read(place, files), settings=settings, needs=needs, ignore=ignore, catalog=catalog)
+    contents = read(place, files)
+    found = examine(
+        place, contents, settings=settings, needs=needs, ignore=ignore, catalog=catalog, local=local, most=most
+    )
     if not found.valid:
         raise ConfigError(found.problems)
     return found._replace(recipe=msgspec.structs.replace(found.recipe, warnings=found.problems))
@@ -119,12 +133,13 @@ def examine(
     needs: Iterable[str] = (),
     ignore: Iterable[str] = (),
     catalog: Catalog | None = None,
-    most: int = MOST_OF_A_RULE,
+    most: int = MOST,
+    local: bool = False,
 ) -> Examined:
-    """Judge files by their contents.
+    """Check files by their contents.
 
-    place: the directory they stand for. catalog: sizes and images, the tables' own when absent. most: how many
-    problems of one rule are told.
+    place: their directory. catalog: sizes and images, by default those of the tables. most: the number of problems to
+    show. local: the files are for the emulator.
     """
     with _unhurried_collector(files):
         reading = Reading(place)
@@ -132,7 +147,7 @@ def examine(
             reading.take(file, content)
         reading.rename()
         reading.override(settings or {})
-        values = {name: reading.convert(name) for name in reading.sections}
+        values = {name: reading.convert(name, most) for name in reading.sections}
         if not reading.flawed:  # a file that cannot be read is said already, and may be the one that is missed
             reading.require(needs)
         recipe = Recipe(
@@ -141,15 +156,17 @@ def examine(
             **{FIELDS[name]: value for name, value in values.items() if value is not None},
         )
         reading.check(recipe, reading.unknown(values))
-        silent = _known_checks(ignore) | reading.silenced(recipe.settings.ignore_checks)
+        silent = (
+            _known_checks(ignore) | reading.silenced(recipe.settings.ignore_checks) | (NOT_LOCAL if local else set())
+        )
         recipe = msgspec.structs.replace(recipe, silent=silent)
         return Examined(recipe, reading.problems(silent, most), reading)
 
 
 def load_credentials(directory: str | Path, files: Mapping[str, str] | None = None) -> Credentials | None:
-    """What a directory's files say of accounts, and nothing else of them; None when they do not.
+    """Only the accounts of a directory's files; None without accounts.
 
-    Raises ConfigError when that part cannot be read.
+    Raises ConfigError if that part cannot be read.
     """
     try:
         place = find(directory, files or {})
@@ -183,7 +200,7 @@ _READS = {rule.name: rule.reads for rule in check.RULES}
 
 @contextmanager
 def _unhurried_collector(files: Mapping[str, bytes]) -> Iterator[None]:
-    """Large files make millions of objects, none of them garbage: looking for some would double the time."""
+    """Large files create millions of objects, none of them garbage: collecting would double the time."""
     if sum(map(len, files.values())) < 2**20 or not gc.isenabled():
         yield
         return
@@ -217,9 +234,9 @@ def find(directory: str | Path, chosen: Mapping[str, str] | None = None) -> Path
 
 
 def read(place: Path, chosen: Mapping[str, str] | None = None) -> dict[str, bytes]:
-    """The files' contents by path; of one that is too large only its beginning, which is enough to refuse it.
+    """The contents of the files by path; only the beginning of a file that is too large.
 
-    chosen: files that stand in for those of the place, by part. Raises UsageError where one is not there.
+    chosen: replacements for files, by part. Raises UsageError if one does not exist.
     """
     own = chosen or {}
     files = [*_chosen(own), *_files(place, (*(name for name in NAMES if name not in own), *ELSEWHERE_FILES))]
@@ -234,12 +251,12 @@ def _chosen(chosen: Mapping[str, str]) -> Iterator[Path]:
     for name in sorted(chosen, key=NAMES.index):
         file = Path(chosen[name])
         if not file.is_file():
-            raise UsageError(f"{file} is no file; it was to stand in for {name}.yaml")
+            raise UsageError(f"{file} is not a file; it was given in place of {name}.yaml")
         yield file
 
 
 def write(path: str, content: bytes) -> None:
-    """Replace a file of configuration at once, with the mode it has; through a link, what it points to."""
+    """Replace a configuration file atomically and keep its mode; follows a link."""
     target = Path(path).resolve()
     handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
     try:
@@ -261,7 +278,7 @@ def _files(place: Path, names: Iterable[str]) -> Iterator[Path]:
             if file.is_file():
                 yield file
             elif file.is_symlink() or file.exists():
-                what = "is a link to nothing" if not file.exists() else "is no file"
+                what = "is a broken link" if not file.exists() else "is no file"
                 raise UsageError(f"{file} {what}; {name}{suffix} is part of the configuration")
 
 
@@ -280,7 +297,7 @@ FIELDS = {
 
 
 class Reading:
-    """What was read so far, and what is wrong with it; places are looked up at the end, all at once."""
+    """The data read so far and its problems; positions are looked up at the end, all at once."""
 
     def __init__(self, place: Path) -> None:
         self.sections: dict[str, Section] = {}
@@ -290,6 +307,7 @@ class Reading:
         self._place = place
         self._written: dict[_At, _At] = {}  # a path of today: the path in the words of its file
         self._pruned: dict[str, _Pruned] = {}  # by section
+        self._unjudged = 0  # parts with mistakes, beside those in `_flaws`
         self._told: list[Problem] = []
         self._flaws: list[Flaw] = []
         self._top: list[Flaw] = []  # about top-level keys, each with its file
@@ -315,6 +333,9 @@ class Reading:
             return
         for key, data in parsed.data.items():
             self._section(parsed, key, data)
+        for mapping, key in parsed.nulls:
+            if mapping is parsed.data:
+                self._section(parsed, key, None)
 
     def only(self, name: str) -> None:
         """Forget everything else, and what was wrong with it."""
@@ -323,7 +344,11 @@ class Reading:
 
     def _section(self, parsed: Document, key: str, data: Any) -> None:
         name = OLD_SECTIONS.get(key, key)
-        if name in ELSEWHERE:
+        if name in EMPTY and not data:
+            self._tell(parsed, Flaw((key,), "value", f"`{key}` is empty; {EMPTY[name]}, or remove the key"))
+        elif name in schema.SECTIONS and data is None:
+            return  # as if it were not there
+        elif name in ELSEWHERE:
             self._tell(parsed, Flaw((key,), "elsewhere", ELSEWHERE[name], level="warning"))
         elif name not in schema.SECTIONS:
             known = (*schema.SECTIONS, *OLD_SECTIONS)
@@ -335,7 +360,7 @@ class Reading:
             self._tell(parsed, flaw)
         elif name in self.sections:
             other = self.sections[name].document.file
-            self._tell(parsed, Flaw((key,), "duplicate-key", f"`{key}` also stands in {other}"))
+            self._tell(parsed, Flaw((key,), "duplicate-key", f"`{key}` is also in {other}"))
         else:
             self.sections[name] = Section(parsed, key, data)
             self._flaws.extend(schema.without_values(name, data, parsed.nulls))
@@ -346,7 +371,7 @@ class Reading:
     # --- words of older files ---
 
     def rename(self) -> None:
-        """Today's words in place of older ones, each with a warning."""
+        """Replace deprecated names, each with a warning."""
         for name, section in self.sections.items():
             if section.key != name:
                 self._written[name,] = (section.key,)
@@ -359,13 +384,13 @@ class Reading:
     # --- --set a.b[0].c=value ---
 
     def override(self, settings: Mapping[str, str]) -> None:
-        """Values of the command line, which win over the files'."""
+        """Apply the values of the command line, which override the files."""
         for name, text in settings.items():
             words = override.steps(name)
             head = OLD_SECTIONS.get(str(words[0]), str(words[0])) if words else ""
             if head not in schema.SECTIONS or len(words) < 2:
                 hint = "" if head in schema.SECTIONS else schema.did_you_mean(head, tuple(schema.SECTIONS))
-                message = "this names no property; write it as pool_specification.vm_size=..."
+                message = "this is not the path of a property; write it as pool_specification.vm_size=..."
                 self._told.append(Problem("unknown-key", message, SETTING, path=schema.shortened(name), hint=hint))
                 continue
             section = self.sections.get(head) or Section(Document(SETTING, {}, readable=False), head, None)
@@ -386,32 +411,33 @@ class Reading:
 
     # --- data to values ---
 
-    def convert(self, name: str) -> Any:
-        """A section's value, as far as it is what the types ask for: without what is wrong, so that the rules can look
-        at the rest; None when nothing is left of it.
+    def convert(self, name: str, most: int = MOST) -> Any:
+        """The typed value of a section without its invalid parts, so that the rules can check the rest; None if nothing
+        is left. most: the maximum number of mistakes to find.
         """
         data = self.sections[name].data
         for _ in range(_PRUNINGS):
             try:
-                return msgspec.convert(data, schema.SECTIONS[name], strict=False)
+                return convert(data, schema.SECTIONS[name])
             except (msgspec.ValidationError, RecursionError) as error:
-                found = list(schema.flaws(name, data)) or [Flaw((name,), "type", str(error))]  # msgspec's word counts
-            if name != "credentials" or any(flaw.rule != "missing" for flaw in found):
+                verdict = _judged(name, data, most, str(error))
+            if name != "credentials" or any(flaw.rule != "missing" for flaw in verdict.flaws):
                 break
-            for flaw in found:  # offline nobody needs them
+            for flaw in verdict.flaws:  # offline nobody needs them
                 self._flaws.append(flaw._replace(rule="placeholder", level="warning"))
                 data = override.put(data, flaw.path[1:], None)
-        self._flaws.extend(found)
-        return self._rest(name, data, found)
+        self._flaws.extend(verdict.flaws)
+        self._unjudged += verdict.unjudged
+        return None if verdict.unjudged else self._rest(name, data, verdict.flaws)
 
-    def _rest(self, name: str, data: Any, found: list[Flaw]) -> Any:
-        """What is left of a section without its mistakes; None where too much hangs on them."""
+    def _rest(self, name: str, data: Any, found: Iterable[Flaw]) -> Any:
+        """A section without its mistakes; None if too much depends on them."""
         wrong = {_property_of(flaw.path) for flaw in found}
         if any(len(path) < 2 or path[-1] == "id" for path in wrong):  # names are looked for by other rules
             return None
         kept = override.without(data, (path[1:] for path in wrong))
         try:
-            rest = msgspec.convert(kept, schema.SECTIONS[name], strict=False)
+            rest = convert(kept, schema.SECTIONS[name])
         except (msgspec.ValidationError, RecursionError):
             return None
         self._pruned[name] = _Pruned(frozenset(wrong), frozenset(path[:n] for path in wrong for n in range(len(path))))
@@ -425,12 +451,13 @@ class Reading:
 
     def check(self, recipe: Recipe, broken: frozenset[str]) -> None:
         """Rules across properties and files."""
-        for finding in (*check.run(recipe, broken), *_sources(recipe)):
+        for finding in check.run(recipe, broken, sources.surveys(recipe)):
             if not self._pruned or not self._hangs_on_mistakes(finding):
                 self._flaws.append(Flaw(finding.path, finding.rule, finding.message, level=finding.level))
 
     def _hangs_on_mistakes(self, finding: Finding) -> bool:
-        """Whether a finding may come of what was left out: it is about that, or reads another section that has some."""
+        """Whether a finding may be caused by omitted parts: it is about one, or reads another section with omitted
+        parts."""
         section = str(finding.path[0])
         if any(name in self._pruned for name in _READS.get(finding.rule, ()) if name != section):
             return True
@@ -442,14 +469,14 @@ class Reading:
         )
 
     def unknown(self, values: Mapping[str, Any]) -> frozenset[str]:
-        """Sections of which nothing is known: they have mistakes, or stand in a file that cannot be read."""
+        """Unreadable sections: they have mistakes, or their file cannot be read."""
         wrong = {name for name, value in values.items() if value is None}
         if any(not parsed.readable for parsed in self.documents.values()):
             wrong |= set(schema.SECTIONS) - set(self.sections)
         return frozenset(wrong)
 
     def silenced(self, names: tuple[str, ...]) -> frozenset[str]:
-        """The checks that the files silence; a name that is none is a mistake."""
+        """The checks that the files silence; an unknown name is a mistake."""
         for number, name in enumerate(names):
             if name not in _CHECKS:
                 path = ("batchtrain", "ignore_checks", number)
@@ -459,20 +486,25 @@ class Reading:
 
     # --- problems with their places ---
 
-    def problems(self, silent: frozenset[str], most: int = MOST_OF_A_RULE) -> tuple[Problem, ...]:
-        """What was found, but of silenced rules, with places, sorted; of one kind the first are shown, all counted."""
-        found: list[Problem] = []
-        for kind in (self._told, self._flaws, self._top):
-            shown, counted = _capped([one for one in kind if one.rule not in silent], most)
-            found += self._in_place(shown)
-            for (rule, level), count in counted.items():
-                message = f"and {count:,} more like these; the first {most} are shown."
-                found.append(Problem(rule, message, level=level))
-        once = {problem._replace(path=""): problem for problem in reversed(found)}  # aliases lead to one place
-        return tuple(sorted(once.values(), key=_order))
+    def problems(self, silent: frozenset[str], most: int = MOST) -> tuple[Problem, ...]:
+        """The findings without those of silenced rules, with positions, sorted; the first are shown, the others are
+        counted."""
+        everything: list[Problem | Flaw] = [*self._told, *self._top, *self._flaws]
+        found = sorted((item for item in everything if item.rule not in silent), key=lambda item: _LEVELS[item.level])
+        shown = list(self._in_place(found[:most]))
+        once = {problem._replace(path=""): problem for problem in reversed(shown)}  # aliases lead to one place
+        more = len(found) - len(shown) + self._unjudged
+        rest = [self._more(more, found[most:])] if more else []
+        return (*sorted(once.values(), key=_order), *rest)
+
+    def _more(self, count: int, found: list[Problem | Flaw]) -> Problem:
+        """The summary of the problems that are not shown."""
+        about = f"at least {count:,}" if self._unjudged else f"{count:,}"
+        message = f"and {about} more; `batchtrain config validate {shlex.quote(str(self._place))} -o json` shows all."
+        return Problem("more", message, level="error" if self._unjudged else found[0].level)
 
     def _in_place(self, found: Iterable[Problem | Flaw]) -> Iterator[Problem]:
-        """Problems with their places and lines; each file is looked through once."""
+        """Problems with their positions and lines; each file is read once."""
         by_file: dict[str, list[Any]] = {}
         for one in found:
             by_file.setdefault(self._file_of(one), []).append(one)
@@ -507,7 +539,7 @@ class Reading:
         return {(name,) for name, section in self.sections.items() if section.document.file == SETTING}
 
     def setting(self, path: _At) -> str:
-        """The words a value was given in on the command line; empty when it was not."""
+        """The text of a value on the command line; empty without one."""
         return next((self.settings[path[:n]] for n in range(len(path), 0, -1) if path[:n] in self.settings), "")
 
     def _at(self, parsed: Document, flaw: Flaw, places: Mapping[tuple[_At, bool], document.Place]) -> Problem:
@@ -520,7 +552,7 @@ class Reading:
         )  # fmt: skip
 
     def written(self, path: _At) -> _At:
-        """A path in the words of the file it was read from."""
+        """A path with the names of the file it was read from."""
         if not self._written:
             return path
         for length in range(len(path), 0, -1):
@@ -530,16 +562,24 @@ class Reading:
         return path
 
     def _veiled(self, parsed: Document, problem: Problem, ruler: document.Ruler, of_the_text: bool) -> Problem:
-        """With its line of the file, unless a secret may stand there; and with no secret in the message."""
+        """Add the line of the file, unless it may contain a secret; removes secrets from the message."""
         if _confidential(parsed):
             return problem._replace(message=_QUOTED.sub(_unless_ours, problem.message)) if of_the_text else problem
         if not parsed.readable and any(name in parsed.text for name in SECRETS):
             return problem
-        return problem._replace(source=_SECRET.sub(r"\1***", ruler.line(problem.line)))
+        return problem._replace(source=veiled_line(_SECRET.sub(r"\1***", ruler.line(problem.line))))
+
+
+def _judged(section: str, data: Any, most: int, refusal: str) -> Verdict:
+    """The mistakes in data that msgspec refuses; msgspec's own message if no other is found."""
+    from batchtrain.config import judge  # 60 ms for jsonschema, and only where something is wrong
+
+    verdict = judge.judged(section, data, most)
+    return verdict if verdict.flaws else Verdict((Flaw((section,), "type", refusal),))
 
 
 def _property_of(path: _At) -> _At:
-    """The property that a mistake is in: a list as a whole, since its items have no names."""
+    """The property of a mistake: a list as a whole, because its items have no names."""
     while isinstance(path[-1], int):
         path = path[:-1]
     return path
@@ -553,7 +593,7 @@ _SECRET = re.compile(
 
 
 def _unless_ours(quoted: re.Match[str]) -> str:
-    """What a message quotes of the credentials, hidden; but signs, and names of the language, are no secrets."""
+    """The message without quoted values of the credentials; punctuation and names of the language are not secrets."""
     word = quoted[1].strip("&*")
     return quoted[0] if not re.search(r"\w", word) or schema.is_known(word) else "`***`"
 
@@ -572,7 +612,7 @@ def _sentence(flaw: Flaw, path: _At) -> Problem:
 
 
 def _as_written(fix: str, where: document.Place) -> str:
-    """What replaces the text of a place: in the quotes that stand there; empty where nothing can be replaced."""
+    """The replacement of the text at a position, with its quotes; empty if it cannot be replaced."""
     if not fix or not where.exact or where.style not in ("", "'", '"'):
         return ""
     plain = re.fullmatch(r"-?[0-9][0-9.eE+-]*|true|false", fix) is not None
@@ -581,45 +621,8 @@ def _as_written(fix: str, where: document.Place) -> str:
     return f"{where.style}{fix}{where.style}"
 
 
-def _capped(found: list[Any], most: int) -> tuple[list[Any], dict[tuple[str, str], int]]:
-    """The first of each rule, and how many more there are."""
-    seen: dict[tuple[str, str], int] = {}
-    kept = []
-    for one in found:
-        kind = (one.rule, one.level)
-        seen[kind] = seen.get(kind, 0) + 1
-        if seen[kind] <= most:
-            kept.append(one)
-    return kept, {kind: count - most for kind, count in seen.items() if count > most}
-
-
 _LEVELS = {"error": 0, "warning": 1, "info": 2}
 
 
 def _order(problem: Problem) -> tuple[int, bool, str, int, int]:
     return _LEVELS[problem.level], not problem.file, problem.file, problem.line, problem.column
-
-
-def _sources(recipe: Recipe) -> Iterator[Finding]:
-    """The checks that look at the disk, so they live with the reader."""
-    known: dict[str, tuple[str, str]] = {}
-    for number, job in enumerate(recipe.jobs):
-        for index, task in enumerate(job.tasks):
-            if task.source is None:
-                continue
-            if task.source not in known:
-                known[task.source] = _judged(Path(recipe.directory), task.source)
-            rule, message = known[task.source]
-            if rule:
-                yield Finding(rule, "error", ("job_specifications", number, "tasks", index, "source"), message)
-
-
-def _judged(directory: Path, source: str) -> tuple[str, str]:
-    """What is wrong with a source, by rule; two empty texts where nothing is."""
-    if "\0" in source or not (directory / source).is_dir():
-        return "source-missing", f"there is no directory `{schema.shortened(source)}` beside this file"
-    taken = sorted(name for name in RESERVED if os.path.lexists(directory / source / name))
-    if taken:
-        names = f"{' and '.join(f'`{name}`' for name in taken)} of it would take the place of the task's own"
-        return "source-reserved", f"{names}; rename {'them' if len(taken) > 1 else 'it'}"
-    return "", ""

@@ -1,6 +1,6 @@
-"""Edits of a file's text that keep everything else as it is: what `config validate --fix` and `config migrate` write.
+"""Edits of a file's text for `config validate --fix` and `config migrate`.
 
-An edit replaces one key or one scalar where it stands, in the quotes it has; comments, order and line endings stay.
+An edit replaces one key or one scalar in place and keeps its quotes; comments, order and line endings are unchanged.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from batchtrain.errors import Problem
 
 Files = Mapping[str, bytes]
 Judge = Callable[[Files], Examined]
-"""Reads files' contents and says what is wrong with them."""
+"""Reads the contents of files and returns their problems."""
 
 ROUNDS = 20  # what is mended may show what was hidden below it
 ANSWERED = frozenset({"renamed", "size-retired", "image-retired", "elsewhere", "gone"})
-"""Rules about what is older: those `migrate` answers, or lists where it cannot."""
+"""Rules about deprecated and retired values: `migrate` fixes them, or lists those that it cannot fix."""
 
 
 class Mend(NamedTuple):
-    """One edit: where, from what, to what, and which rule asked for it."""
+    """One edit: position, old text, new text, and the rule."""
 
     file: str
     line: int
@@ -52,9 +52,9 @@ class Mended(NamedTuple):
     files: dict[str, bytes]
     mends: tuple[Mend, ...]
     left: Examined
-    """What is to be said of the files as they are now."""
+    """The problems of the files after the edits."""
     notes: tuple[Problem, ...] = ()
-    """What was answered, and is not done with it: a program that the new GPUs want built anew."""
+    """Remarks about the edits, such as a program that must be rebuilt for the new GPUs."""
 
 
 class _Edit(NamedTuple):
@@ -65,18 +65,18 @@ class _Edit(NamedTuple):
 
 
 def fix(files: Files, judge: Judge) -> Mended:
-    """Every problem with exactly one answer is answered, and a number loses its quotes."""
+    """Fix every problem that has exactly one solution, and remove quotes from numbers."""
     return _settled(files, judge, _fixes)
 
 
 def migrate(files: Files, judge: Judge) -> Mended:
-    """Older words, sizes and images become today's; other mistakes are left alone."""
+    """Replace deprecated names, and retired sizes and images; other mistakes are unchanged."""
     done = _settled(files, judge, _older)
     return done._replace(notes=_about_programs(judge(files), done)) if done.mends else done
 
 
 def _about_programs(before: Examined, done: Mended) -> tuple[Problem, ...]:
-    """What was said of a size with GPUs, and is no longer said of the one in its place."""
+    """The remarks about a GPU size that do not apply to its replacement."""
     if not any(one.rule == "size-retired" for one in done.mends):
         return ()
     pool = before.recipe.pool
@@ -126,7 +126,7 @@ def _settled(files: Files, judge: Judge, answers: Callable[[Examined], Mapping[s
 
 
 def _edited(parsed: Document, content: bytes, edits: Iterable[_Edit]) -> tuple[bytes | None, list[Mend]]:
-    """A file's content with the edits in it; None when it could not be read as well as before."""
+    """The content of a file with the edits; None if the result would be worse to read than before."""
     ruler, text, end = parsed.ruler(), parsed.text, 0
     done: list[Mend] = []
     parts: list[str] = []
@@ -159,7 +159,7 @@ def _fixes(seen: Examined) -> dict[str, list[_Edit]]:
 
 
 def _quoted(seen: Examined) -> dict[str, list[_Edit]]:
-    """Numbers and truths in quotes: read as they are, but an editor with the schema says they are texts."""
+    """Quoted numbers and booleans: batchtrain reads them, but an editor with the schema reports them as texts."""
     edits: dict[str, list[_Edit]] = {}
     for name, section in seen.reading.sections.items():
         if not section.document.readable:
@@ -194,7 +194,7 @@ def _edit(problem: Problem, start: int) -> _Edit:
 
 
 def _without_quarrels(edits: list[_Edit]) -> list[_Edit]:
-    """Two answers for one place are no answer."""
+    """Two edits of one position cancel each other."""
     wanted: dict[tuple[int, int], set[str]] = {}
     for edit in edits:
         wanted.setdefault(edit[:2], set()).add(edit.text)
@@ -236,7 +236,7 @@ def _size(pool: Section, catalog: Catalog) -> Iterator[_Edit]:
 
 
 def _image(pool: Section, recipe: Recipe) -> Iterator[_Edit]:
-    """Of a retired image the one that does all the pool needs today: containers, GPUs, InfiniBand."""
+    """For a retired image, the current image that meets the pool's needs: containers, GPUs, InfiniBand."""
     subject = Subject(recipe)
     image = subject.image
     if image is None or image.retired is None or not (today := successor(subject, image)):
@@ -253,7 +253,7 @@ def _image(pool: Section, recipe: Recipe) -> Iterator[_Edit]:
 
 
 def _native(pool: Section, recipe: Recipe) -> Iterator[_Edit]:
-    """`native: true` where the pool runs containers, which Batch alone does today."""
+    """`native: true` for a pool with containers, which only Batch runs today."""
     subject = Subject(recipe)
     if recipe.pool is None or not subject.containers or recipe.pool.vm_configuration.native:
         return
@@ -270,7 +270,7 @@ NATIVE = "containers-native"
 
 
 def _below(data: Any, path: Path) -> dict[str, Any]:
-    """The mapping at a path of read data; an empty one where there is none."""
+    """The mapping at a path of the data; an empty one if it does not exist."""
     for step in path:
         data = data.get(step) if isinstance(data, dict) else None
     return data if isinstance(data, dict) else {}
@@ -289,6 +289,6 @@ def _before(parsed: Document, path: Path, key: str, value: str) -> _Edit:
 
 
 def _replaced(place: Place, text: str, rule: str) -> _Edit:
-    """The edit of a scalar; a number that is meant as text gets quotes."""
+    """The edit of a scalar; a number that must be a text gets quotes."""
     quote = place.style if place.style in ("'", '"') else "'" if re.fullmatch(r"[0-9.eE_+-]+", text) else ""
     return _Edit(place.start, place.end, f"{quote}{text}{quote}", rule)

@@ -1,4 +1,4 @@
-"""The merged view of a configuration: every value, and where it came from; secrets are masked."""
+"""The merged view of a configuration: every value with its origin; secrets are masked."""
 
 from __future__ import annotations
 
@@ -11,47 +11,49 @@ from typing import Any, NamedTuple
 import msgspec
 
 from batchtrain.config.load import FIELDS, Examined, Reading
-from batchtrain.config.types import SECRETS
-from batchtrain.config.veil import MASK, veiled_text
+from batchtrain.config.types import SECRETS, masked
+from batchtrain.config.veil import is_secret, variable, veiled_text
 
 At = tuple[str | int, ...]
 DEFAULT = "default"
+VARIABLES = "environment_variables"
 
 
 class View(NamedTuple):
-    """Values, and of the same shape where each one came from."""
+    """Values, and in the same shape the origin of each one."""
 
     values: Any
     origins: Any
 
 
 def view(seen: Examined, *, defaults: bool = True, environment: Collection[str] = ()) -> View:
-    """What a configuration amounts to.
+    """The effective configuration.
 
-    defaults: with the values nobody wrote. environment: settings that an environment variable gave, by their words.
+    defaults: include default values. environment: settings from an environment variable, by their text.
     """
     leaves: dict[At, Any] = {}
     for section, attribute in FIELDS.items():
         value = getattr(seen.recipe, attribute)
         if value is not None and (defaults or section in seen.reading.sections):
-            leaves.update(_leaves(msgspec.to_builtins(value), (section,)))
+            leaves.update(_leaves(msgspec.to_builtins(value, enc_hook=masked), (section,)))
     origins = _origins(seen.reading, leaves, environment)
     kept = {path: value for path, value in leaves.items() if defaults or origins[path] != DEFAULT}
     return View(_tree(kept), _tree({path: origins[path] for path in kept}))
 
 
 def secrets(seen: Examined) -> tuple[str, ...]:
-    """Every text that must not be shown: values of secret properties, and what else stands in the credentials."""
+    """Every text that must not be shown: values of secret properties, and other texts of the credentials."""
     found = []
     for name, section in seen.reading.sections.items():
         for path, value in _texts(section.data, (name,)):
-            if not SECRETS.isdisjoint(path) or (name == "credentials" and len(value) >= LIKELY):
+            named = VARIABLES in path[-2:-1] and is_secret(str(path[-1]))
+            if named or not SECRETS.isdisjoint(path) or (name == "credentials" and len(value) >= LIKELY):
                 found.append(value)
     return tuple(found)
 
 
 LIKELY = 16
-"""Characters from which on an unnamed text of the credentials is held to be a secret."""
+"""Minimum length at which an unnamed text of the credentials counts as a secret."""
 
 
 def _texts(value: Any, path: At) -> Iterator[tuple[At, str]]:
@@ -63,12 +65,12 @@ def _texts(value: Any, path: At) -> Iterator[tuple[At, str]]:
 
 
 def as_yaml(view: View, *, origins: bool) -> str:
-    """The view as YAML; with `origins`, each value has where it came from as a comment."""
+    """The view as YAML; with `origins`, each value has its origin as a comment."""
     return "\n".join(_block(view.values, view.origins if origins else None, 0)) or "{}"
 
 
 def _leaves(value: Any, path: At) -> Iterator[tuple[At, Any]]:
-    """Scalars with their paths; what is absent or empty is left out."""
+    """Scalars with their paths; absent and empty values are omitted."""
     if isinstance(value, dict):
         for key, item in value.items():
             yield from _leaves(item, (*path, str(key)))
@@ -80,9 +82,9 @@ def _leaves(value: Any, path: At) -> Iterator[tuple[At, Any]]:
 
 
 def _masked(path: At, value: Any) -> Any:
-    if not SECRETS.isdisjoint(path):
-        return MASK if value != "" else value
-    return veiled_text(value) if isinstance(value, str) else value
+    if not isinstance(value, str):
+        return value
+    return variable(str(path[-1]), veiled_text(value)) if VARIABLES in path[-2:-1] else veiled_text(value)
 
 
 def _origins(reading: Reading, leaves: Collection[At], environment: Collection[str]) -> dict[At, str]:

@@ -14,12 +14,12 @@ _STEP = re.compile(r"""\[?"([^"]*)"\]?|\[?'([^']*)'\]?|\[([0-9]{1,6})\]|([^.\[\]
 
 
 def steps(name: str) -> list[str | int]:
-    """The words of a path as a person wrote it; quotes keep a name with dots together."""
+    """The steps of a path as the user wrote it; quotes keep a name with dots together."""
     return [int(number) if number else double or single or word for double, single, number, word in _STEP.findall(name)]
 
 
 def joined(head: str, words: list[str | int], data: Any) -> Path:
-    """The steps of a path; a key that a person made up may have dots: `docker_registry.my.azurecr.io.username`."""
+    """The steps of a path; a user-defined key may have dots: `docker_registry.my.azurecr.io.username`."""
     path: Path = (head,)
     while words:
         kind = schema.shape_of(path)
@@ -32,7 +32,7 @@ def joined(head: str, words: list[str | int], data: Any) -> Path:
 
 
 def _key_length(words: list[str | int], fields: tuple[str, ...], data: Any) -> int:
-    """How many of the words are one key: those that are a key already, else those before the first known property."""
+    """How many of the words form one key: those of an existing key, otherwise those before the first known property."""
     most = next((number for number, word in enumerate(words) if isinstance(word, int)), len(words)) or 1
     for length in range(most, 0, -1):
         if isinstance(data, dict) and ".".join(str(word) for word in words[:length]) in data:
@@ -43,7 +43,7 @@ def _key_length(words: list[str | int], fields: tuple[str, ...], data: Any) -> i
 
 
 def without(data: Any, paths: Iterable[Path]) -> Any:
-    """A copy of `data` without what stands at some paths, each the key of a mapping; what is not touched is shared."""
+    """A copy of `data` without the values at some paths, each the key of a mapping; unchanged parts are shared."""
     branches: dict[str | int, Any] = {}
     for path in paths:
         branch = branches
@@ -66,7 +66,7 @@ def _without(data: Any, branches: dict[str | int, Any]) -> Any:
 
 
 def put(data: Any, path: Path, value: Any) -> Any:
-    """A copy of `data` with one value put at the end of `path`, or taken away (None); numbers walk into lists."""
+    """A copy of `data` with one value set at `path`, or removed (None); numbers index lists."""
     if not path:
         return value
     step, rest = path[0], path[1:]

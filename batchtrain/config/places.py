@@ -1,4 +1,4 @@
-"""Where a task's files lie on its node: names that are taken, and places that Batch itself can write to; no rule.
+"""The paths of a task's files on its node: reserved names, and paths that Batch can write to; no rules.
 
 The rules and the planner ask the same functions, so that what is valid can be planned.
 """
@@ -10,7 +10,7 @@ import re
 OURS = ".batchtrain"
 """The directory of the launch's own files in a task's directory."""
 RESERVED = frozenset({"wd", "certs", "stdout.txt", "stderr.txt", "fileuploadout.txt", "fileuploaderr.txt", OURS})
-"""Names in a task's directory that Batch or the launcher uses, and no file of a person's may take."""
+"""Names in a task's directory that are reserved for Batch and the launcher."""
 
 _WORKING_DIRECTORY = re.compile(r"^\$(?:AZ_BATCH_TASK_WORKING_DIR|\{AZ_BATCH_TASK_WORKING_DIR\})(?:/|$)")
 
@@ -21,7 +21,7 @@ def below(path: str | None) -> str:
 
 
 def beyond(path: str | None) -> str:
-    """A path that Batch cannot write to: absolute, with a variable, or upwards; empty where it can."""
+    """The path if Batch cannot write to it: absolute, with a variable, or upwards; empty if it can."""
     wanted = below(path)
     reachable = not wanted.startswith(("/", "~")) and "$" not in wanted and ".." not in wanted.split("/")
     return "" if reachable else wanted

@@ -32,7 +32,7 @@ class Property(NamedTuple):
     example: Any
     """A value it may have; None where its type says enough."""
     wire: str
-    """Where it goes (see `types.says`); empty for a block, whose properties say it."""
+    """The request field (see `types.says`); empty for a block, whose properties have them."""
 
 
 class BlockOf(NamedTuple):
@@ -69,7 +69,7 @@ def properties() -> dict[Place, Property]:
 
 
 def place_of(path: tuple[str | int, ...]) -> Place:
-    """The place of a path: without the numbers of items and the keys that a person made up."""
+    """The place of a path: without the numbers of items and user-defined keys."""
     steps = []
     kind: Any = None
     for number, step in enumerate(path):
@@ -93,7 +93,7 @@ def anchor(place: Place) -> str:
 
 
 def gone(place: Place) -> str:
-    """Why what stands at a place has no effect and what to do instead; empty where it has one."""
+    """Why the value at a place has no effect, and what to do instead; empty if it has one."""
     for rule in types.GONE:
         if rule.only is None and pattern(place[: len(rule.path)]) == rule.path:
             return rule.instead
@@ -101,7 +101,7 @@ def gone(place: Place) -> str:
 
 
 def older(place: Place) -> tuple[str, ...]:
-    """What a property is called in older files."""
+    """The deprecated names of a property."""
     return tuple(
         ".".join(rule.path[-2:]) if rule.new.startswith("../") else rule.path[-1]
         for rule in types.RENAMED
@@ -110,7 +110,7 @@ def older(place: Place) -> tuple[str, ...]:
 
 
 def older_values(place: Place) -> tuple[tuple[str, str], ...]:
-    """Values of a property that are written otherwise today: the older one, today's."""
+    """The deprecated values of a property: the old one and the current one."""
     return tuple((rule.old, rule.new) for rule in types.RENAMED_VALUES if rule.path == pattern(place))
 
 
@@ -171,8 +171,8 @@ def _property(field: Any, block: str) -> Property:
     )
 
 
-_WORDS = {"StrType": "text", "IntType": "whole number", "FloatType": "number", "BoolType": "true or false",
-          "AnyType": "anything"}  # fmt: skip
+_WORDS = {"StrType": "text", "CustomType": "text", "IntType": "whole number", "FloatType": "number",
+          "BoolType": "true or false", "AnyType": "anything"}  # fmt: skip
 
 
 def _type(kind: Any) -> str:
@@ -235,13 +235,13 @@ _HEAD = """\
 
 # Configuration reference
 
-Every property of the four files. A directory holds `credentials.yaml`, `config.yaml`, `pool.yaml` and `jobs.yaml`
-(also `.yml` and `.json`). `[]` stands for the items of a list, `NAME` for a key of your own.
+This page lists every property of the four files `credentials.yaml`, `config.yaml`, `pool.yaml` and `jobs.yaml` (also
+`.yml` and `.json`). In a path, `[]` stands for each item of a list, and `NAME` for a key that you choose.
 
-* **Becomes**: the field of the Azure Batch request, from the request's name down (`pool`, `job`, `task`, `schedule`,
-  `node user`; `*` where it is used in several). After `batchtrain:` stands what batchtrain does with it itself.
-* A property that is ~~struck through~~ is read, so that older files work, and has no effect.
-* `batchtrain config explain PATH` says what a property becomes in a plan of yours.
+* **Becomes** is the field of the Azure Batch request. The first word is the request (`pool`, `job`, `task`, `schedule`,
+  `node user`, or `*` for several). After `batchtrain:`, it is what batchtrain itself does with the property.
+* A property that is ~~struck through~~ has no effect. It is accepted so that older files work.
+* `batchtrain config explain PATH` shows what a property becomes in your plan.
 """
 
 
@@ -255,13 +255,13 @@ def page() -> str:
 
 
 def _left_out() -> str:
-    """What the service takes and no property says."""
+    """The fields of the service without a property."""
     rows = [f"| {', '.join(f'`{field}`' for field in one.fields)} | {one.reason} |" for one in LEFT_OUT]
     head = (
-        "## Fields of the service without a property\n\nEvery other field of the requests that make pools, jobs, job"
-        " schedules and tasks (API 2025-06-01) has one.\n"
+        "## Fields of the service without a property\n\nEvery other field of the requests that create pools, jobs, job"
+        " schedules and tasks (API 2025-06-01) has a property.\n"
     )
-    return "\n".join([head, "| Field | In its place |", "|---|---|", *rows]) + "\n"
+    return "\n".join([head, "| Field | Instead |", "|---|---|", *rows]) + "\n"
 
 
 def _section(block: BlockOf) -> str:
@@ -272,7 +272,7 @@ def _section(block: BlockOf) -> str:
             lines += [block.about.replace("\n", " "), ""]
     others = [f"`{written(place)}`" for place in block.places[1:]]
     if others:
-        lines += [f"The same block stands at {', '.join(others)}.", ""]
+        lines += [f"The same properties exist at {', '.join(others)}.", ""]
     lines += ["| Property | Type | Default | Meaning | Becomes |", "|---|---|---|---|---|"]
     lines += [_row(item, [(*place, item.name) for place in block.places]) for item in block.properties]
     return "\n".join(lines) + "\n"
@@ -306,7 +306,7 @@ def _shown(value: Any) -> str:
 
 
 def _code(wire: str) -> str:
-    """The field as code; what we do ourselves as it is."""
+    """The field as code; an action of batchtrain as text."""
     if not wire or wire.startswith("batchtrain:"):
         return wire
     return ", ".join(f"`{field.strip()}`" for field in wire.split(","))

@@ -1,4 +1,4 @@
-"""The least and the most nodes of a scaling scenario, and what contradicts itself there; no formula, and no request.
+"""The minimum and maximum nodes of a scaling scenario, and its contradictions; no formulas, no requests.
 
 The rules and the planner ask the same function, so that what is valid can be planned.
 """
@@ -10,19 +10,19 @@ from collections.abc import Iterator
 from batchtrain.config.types import Path, Scenario, VmCount
 
 BY_WORK = ("active_tasks", "pending_tasks")
-"""Scenarios that follow the work; the others follow days and hours."""
+"""Scenarios that follow the number of tasks; the others follow days and hours."""
 OFF_PEAK = "workday_with_offpeak_max_low_priority"
 
 
 def most_of(least: int, maximum: int | None) -> int | None:
-    """The most of a kind of node: below 0 is no limit (None); one that nobody set stays at the least."""
+    """The maximum of a kind of node: below 0 means no limit (None); by default the minimum."""
     if maximum is None:
         return least
     return None if maximum < 0 else maximum
 
 
 def goes_to_the_most(scenario: Scenario) -> tuple[str, ...]:
-    """The kinds of node of which a scenario of days and hours wants the most there may be."""
+    """The kinds of node whose maximum a scenario of days and hours needs."""
     if scenario.name in BY_WORK:
         return ()
     without = {"dedicated": "low_priority", "low_priority": "dedicated"}.get(scenario.bias_node_type or "")
@@ -32,12 +32,12 @@ def goes_to_the_most(scenario: Scenario) -> tuple[str, ...]:
 
 
 def faults(scenario: Scenario, count: VmCount) -> Iterator[tuple[Path, str]]:
-    """What cannot be made a formula; paths go down from the scenario. `count` is the least of each kind."""
+    """The faults of a scenario; paths start at the scenario. `count` is the minimum of each kind."""
     for kind in ("dedicated", "low_priority"):
         least = getattr(count, kind)
         most = most_of(least, getattr(scenario.maximum_vm_count, kind))
         path: Path = ("maximum_vm_count", kind)
         if most is not None and most < least:
-            yield path, f"the most nodes are {most}, fewer than the {least} of `vm_count`, which are the least"
+            yield path, f"the maximum is {most}, less than the minimum of {least} (`vm_count`)"
         if most is None and kind in goes_to_the_most(scenario):
-            yield path, f"`{scenario.name}` wants the most nodes there may be, and there is no limit; write 0 or more"
+            yield path, f"`{scenario.name}` needs a maximum number of nodes, but there is no limit; write 0 or more"

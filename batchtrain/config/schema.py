@@ -1,7 +1,6 @@
-"""Every problem of a section's data, judged by the types; schemas for editors are `editor`'s.
+"""The sections, the types of each path, and the messages about mistakes with suggestions.
 
-`msgspec.convert` is the fast way in and stops at the first mistake; only when it stops is this slower way taken, which
-finds all of them, skipping whatever msgspec takes as it is.
+`judge` finds the mistakes; schemas for editors are made by `editor`.
 """
 
 from __future__ import annotations
@@ -14,7 +13,9 @@ from typing import Any, NamedTuple
 import msgspec
 
 from batchtrain.config import types
+from batchtrain.shipped import shipped
 
+Json = dict[str, Any]
 Path = tuple[str | int, ...]
 
 FILES: dict[str, type] = {
@@ -36,10 +37,12 @@ SECTIONS: dict[str, Any] = {
 """Top-level keys over all files, and what stands below each."""
 
 REFERENCE = "docs/reference/config.md"
+OLDER = "older word"
+"""The `$comment` of a schema's names and values that the loader replaces before a section is judged."""
 
 
 class Flaw(NamedTuple):
-    """What is wrong at a path (from the top-level section down), and what is known of the way out."""
+    """A fault at a path (from the top-level section down), and what is known about its solution."""
 
     path: Path
     rule: str
@@ -47,407 +50,206 @@ class Flaw(NamedTuple):
     at_key: bool = False
     level: str = "error"
     fix: str = ""
-    """What to write instead, where there is exactly one answer; as it would stand without quotes."""
+    """What to write instead, if there is exactly one solution; without quotes."""
     word: str = ""
-    """What was written, for the nearest of `known` to be looked up when the flaw is shown."""
+    """The text in the file, for a look-up of the nearest of `known` when the flaw is shown."""
     known: tuple[str, ...] = ()
     taken: tuple[str, ...] = ()
-    """Names that stand beside it already, so that none of them can be what was meant."""
+    """Names that exist beside it, and so are not suggested."""
     hidden: bool = False
     """The last step of the path may be a secret."""
     file: str = ""
-    """Of a top-level key, where it stands: `path` is then in the file's own words."""
+    """The position of a top-level key: `path` then has the names of the file."""
 
 
-def flaws(section: str, data: Any) -> Iterator[Flaw]:
-    """Everything wrong with one section's data, in the order of the data."""
-    return _Judge(section).judge(_plain(_shape(section)), data, (section,))
+class Verdict(NamedTuple):
+    """The mistakes in a section."""
+
+    flaws: tuple[Flaw, ...]
+    unjudged: int = 0
+    """Further parts with mistakes, which were not requested."""
 
 
 def without_values(section: str, data: Any, nulls: Iterable[tuple[dict[str, Any], str]]) -> Iterator[Flaw]:
-    """What is to be said of keys without a value, which are absent from the data: unknown ones, and variables."""
+    """The mistakes of keys without a value, which are absent from the data: unknown keys, and variables."""
     names: dict[int, list[str]] = {}
     for mapping, name in nulls:
         names.setdefault(id(mapping), []).append(name)
-    yield from _Judge(section).nulls(_shape(section), data, (section,), names) if names else ()
+    yield from _nulls(data, (section,), names) if names else ()
 
 
-# --- what the types know of a path ----------------------------------------------------------------------------------
+def _nulls(data: Any, path: Path, names: Mapping[int, list[str]]) -> Iterator[Flaw]:
+    """`names` has the keys without a value by their mapping's identity."""
+    if not isinstance(data, (dict, list)):
+        return
+    if path[-1] == "environment_variables":
+        for name in names.get(id(data), ()):
+            message = f"`{shortened(name)}` has no value, so it is not set. Write `''` for an empty one"
+            yield Flaw((*path, name), "variable-unset", message, at_key=True, level="warning")
+    known = fields_of(shape_of(path))
+    for name in names.get(id(data), ()) if known else ():
+        if name not in known and not any(rule.path[-1] == name for rule in types.RENAMED):
+            yield unknown_key((*path, name), known, data)
+        elif name in NOT_EMPTY:
+            yield Flaw((*path, name), "value", f"`{name}` has no value; {NOT_EMPTY[name]}", at_key=True)
+    for step, value in data.items() if isinstance(data, dict) else enumerate(data):
+        yield from _nulls(value, (*path, step), names)
+
+
+def unknown_key(path: Path, known: tuple[str, ...], data: Any) -> Flaw:
+    """The mistake of a key that is not among the known ones; `data` is the mapping that it stands in."""
+    key = str(path[-1])
+    hidden = path[0] == "credentials" and not (nearest(key, known)[0] or is_known(key))
+    return Flaw(
+        path, "unknown-key", f"{'this key' if hidden else f'`{shortened(key)}`'} is not known here",
+        at_key=True, word="" if hidden else key, known=known, taken=tuple(name for name in known if name in data),
+        hidden=hidden,
+    )  # fmt: skip
+
+
+NOT_EMPTY = {"source": "name a directory, such as `../src`, or remove the key"}
+"""Properties that must not be a key without a value; for others it counts as absent."""
+
+
+# --- what the schemas say about a path ------------------------------------------------------------------------------
 
 
 @cache
-def _shape(section: str) -> Any:
-    from msgspec import inspect  # 4 ms, and only needed when something is wrong or asked for
+def definitions() -> dict[str, Json]:
+    """Every block of the language by its name, without names and values of older files: `$defs` of `schemas/*.json`."""
+    found: dict[str, Json] = {}
+    for name in FILES:
+        content = (shipped("schemas") / f"{name}.json").read_bytes()
+        found |= _of_today(msgspec.json.decode(content, type=Json)["$defs"])
+    return found
 
-    return inspect.type_info(SECTIONS[section])
+
+def _of_today(schema: Any) -> Any:
+    if isinstance(schema, list):
+        return [_of_today(item) for item in schema if not _is_older(item)]
+    if isinstance(schema, dict):
+        return {key: _of_today(item) for key, item in schema.items() if not _is_older(item)}
+    return schema
 
 
-def shape_of(path: Path) -> Any | None:
-    """msgspec's description of what stands at a path; None when the types know no such path."""
+def _is_older(item: Any) -> bool:
+    return isinstance(item, dict) and item.get("$comment") == OLDER
+
+
+def pointer(section: str) -> str:
+    """Where a section's schema is, from the definitions down."""
+    file = next(file for file in FILES.values() if section in file.__struct_fields__)  # type: ignore[attr-defined]
+    return f"{file.__name__}/properties/{section}"
+
+
+def shape_of(path: Path) -> Json | None:
+    """The schema of what stands at a path; None when the language knows no such path."""
+    return _shape_at(tuple(0 if isinstance(step, int) else step for step in path))
+
+
+@lru_cache(maxsize=10_000)
+def _shape_at(path: Path) -> Json | None:
     if not path or path[0] not in SECTIONS:
         return None
-    kind = _shape(str(path[0]))
+    block, _, section = pointer(str(path[0])).split("/")
+    shape: Json | None = definitions()[block]["properties"][section]
     for step in path[1:]:
-        kind = _below(kind, step)
-        if kind is None:
-            return None
-    return _plain(kind)
+        shape = None if shape is None else _below(shape, step)
+    return shape
 
 
 def anchor(path: Path) -> str:
-    """Where a path is documented: the names on it without numbers and without keys that a person made up."""
+    """The documented path: its names without numbers and user-defined keys."""
     if not path or path[0] not in SECTIONS:
         return ""
-    names, kind = [str(path[0])], _shape(str(path[0]))
-    for step in path[1:]:
-        fixed = _struct(kind) is not None and not isinstance(step, int)
-        kind = _below(kind, step)
-        if kind is None:
-            break
-        if fixed:
+    names = [str(path[0])]
+    for number, step in enumerate(path[1:], 1):
+        if step in fields_of(shape_of(path[:number])):
             names.append(str(step))
+        elif shape_of(path[: number + 1]) is None:
+            break
     return f"{REFERENCE}#{'.'.join(names)}"
 
 
-def free_keys(kind: Any) -> Any | None:
-    """What stands below any key of a map whose keys a person makes up; None for everything else."""
-    return next((option.value_type for option in _options(kind) if _is(option, "DictType")), None)
+def free_keys(shape: Json) -> Json | None:
+    """The schema below any key of a map with user-defined keys; None for everything else."""
+    maps = (option for option in _options(shape) if "object" in option.get("type", ()) and not _is_block(option))
+    return next((option.get("additionalProperties", {}) for option in maps), None)
 
 
-def fields_of(kind: Any) -> tuple[str, ...]:
+def fields_of(shape: Json | None) -> tuple[str, ...]:
     """The properties of a mapping with fixed ones."""
-    struct = _struct(kind)
-    return tuple(field.encode_name for field in struct.fields) if struct else ()
+    blocks = (option for option in _options(shape or {}) if _is_block(option))
+    return next((tuple(block["properties"]) for block in blocks), ())
 
 
 def numbers(section: str, data: Any) -> Iterator[tuple[Path, str]]:
-    """Where one section's data have a number or a truth, with its text: what need not stand in quotes."""
-    yield from _numbers(_shape(section), data, (section,))
+    """The paths of numbers and booleans in a section's data, with their texts, which need no quotes."""
+    yield from _numbers((section,), data)
 
 
-def _numbers(kind: Any, data: Any, path: Path) -> Iterator[tuple[Path, str]]:
-    if isinstance(data, str):
-        options = _options(kind)
-        if options and all(_is(option, "IntType", "FloatType", "BoolType") for option in options):
-            yield path, data
-        return
+def _numbers(path: Path, data: Any) -> Iterator[tuple[Path, str]]:
+    shape = shape_of(path)
+    if isinstance(data, str) and shape is not None and all(map(scalar, _options(shape))):
+        yield path, data
     for step, item in data.items() if isinstance(data, dict) else enumerate(data) if isinstance(data, list) else ():
-        below = _below(kind, step)
-        if below is not None:
-            yield from _numbers(below, item, (*path, step))
+        yield from _numbers((*path, step), item)
 
 
-def is_nested(kind: Any) -> bool:
+_SCALARS: dict[str, type] = {"integer": int, "number": float, "boolean": bool}
+
+
+def scalar(shape: Json) -> type | None:
+    """The number or boolean that a text must stand for (ADR 2)."""
+    kinds = shape.get("type", ())
+    return _SCALARS.get(kinds[0]) if isinstance(kinds, list) else None
+
+
+def is_nested(shape: Json) -> bool:
     """Whether a list or a mapping may stand here."""
-    return any(_is(option, *_NESTED) for option in _options(kind))
+    return any({"array", "object"}.intersection(_kinds(option)) for option in _options(shape))
 
 
-def _below(kind: Any, step: str | int) -> Any | None:
-    for option in _options(kind):
-        if _is(option, "StructType") and not isinstance(step, int):
-            found = next((field.type for field in option.fields if field.encode_name == step), None)
-        elif _is(option, "DictType"):
-            found = option.value_type
-        elif _is(option, "VarTupleType", "ListType") and isinstance(step, int):
-            found = option.item_type
-        else:
-            continue
+def _kinds(shape: Json) -> tuple[str, ...]:
+    kinds = shape.get("type", ("object",) if "enum" not in shape else ())  # without a type anything may stand here
+    return (kinds,) if isinstance(kinds, str) else tuple(kinds)
+
+
+def _below(shape: Json, step: str | int) -> Json | None:
+    for option in _options(shape):
+        found: Json | None = free_keys(option)
+        if isinstance(step, int):
+            found = option.get("items") or None
+        elif _is_block(option):
+            found = option["properties"].get(step)
         if found is not None:
             return found
     return None
 
 
-_NESTED = ("StructType", "DictType", "VarTupleType", "ListType", "AnyType")
-
-
-def _is(kind: Any, *names: str) -> bool:
-    return type(kind).__name__ in names
-
-
-def _plain(kind: Any) -> Any:
-    """Without the sentence that comes with it."""
-    while _is(kind, "Metadata"):
-        kind = kind.type
-    return kind
-
-
-_OPTIONS: dict[int, tuple[Any, tuple[Any, ...]]] = {}  # by identity, with what keeps it alive: asked a million times
-
-
-def _options(kind: Any) -> tuple[Any, ...]:
+def _options(shape: Json) -> tuple[Json, ...]:
     """The shapes something may have; null is none."""
-    known = _OPTIONS.get(id(kind))
-    if known is None:
-        plain = _plain(kind)
-        shapes = (_plain(option) for option in plain.types) if _is(plain, "UnionType") else (plain,)
-        known = _OPTIONS[id(kind)] = kind, tuple(shape for shape in shapes if not _is(shape, "NoneType"))
-    return known[1]
+    named = [definitions()[option["$ref"].rpartition("/")[2]] if "$ref" in option else option
+             for option in shape.get("anyOf", (shape,))]  # fmt: skip
+    return tuple(option for option in named if option.get("type") != "null")
 
 
-def _struct(kind: Any) -> Any | None:
-    return next((option for option in _options(kind) if _is(option, "StructType")), None)
-
-
-# --- a section's data against its type ------------------------------------------------------------------------------
-
-_FEW = 20  # items of a list that are judged one by one without asking msgspec first
-
-
-class _Judge:
-    def __init__(self, section: str) -> None:
-        self._secret = section == "credentials"
-
-    def judge(self, kind: Any, data: Any, path: Path) -> Iterator[Flaw]:
-        options = _options(kind)
-        if len(options) == 1:
-            yield from self._one(options[0], data, path)
-            return
-        found = [tuple(self._one(option, data, path)) for option in options]
-        if not all(found):
-            return
-        meant = [flaws for option, flaws in zip(options, found, strict=True) if _fits(option, data)]
-        if len(meant) == 1:
-            yield from meant[0]
-            return
-        wanted = " or ".join(_said(option) for option in options)
-        yield Flaw(path, "type", f"{self._shown(data, path)} is not {wanted}", **self._choice(options, data, path))
-
-    def _choice(self, options: tuple[Any, ...], data: Any, path: Path) -> dict[str, Any]:
-        """Words and booleans that may have been meant, over all shapes."""
-        if not isinstance(data, str) or self._hides(path):
-            return {}
-        words = tuple(str(value) for option in options if _is(option, "LiteralType") for value in option.values)
-        fixes = {fix for option in options if _is(option, "BoolType", "IntType") if (fix := _mended(option, data))}
-        return {"word": data, "known": words, "fix": fixes.pop() if len(fixes) == 1 else ""}
-
-    def _one(self, kind: Any, data: Any, path: Path) -> Iterator[Flaw]:
-        name = type(kind).__name__
-        if name == "StructType":
-            yield from self._mapping(kind, data, path)
-        elif name in ("VarTupleType", "ListType"):
-            yield from self._sequence(kind, data, path)
-        elif name == "TupleType":
-            yield from self._some(kind, data, path)
-        elif name == "DictType":
-            yield from self._map(kind, data, path)
-        elif name != "AnyType":
-            yield from self._scalar(kind, data, path)
-
-    def _mapping(self, kind: Any, data: Any, path: Path) -> Iterator[Flaw]:
-        if not isinstance(data, dict):
-            yield self._wrong(kind, data, path)
-            return
-        fields = {field.encode_name: field for field in kind.fields}
-        for key, value in data.items():
-            if key in fields:
-                yield from self.judge(fields[key].type, value, (*path, key))
-            else:
-                yield self._unknown(key, tuple(fields), data, path)
-        lost = [name for name, field in fields.items() if field.required and name not in data]
-        misspelt = {nearest(key, tuple(lost))[0] for key in data if key not in fields} if lost else set()
-        for name in lost:
-            if name not in misspelt:  # that is said of the misspelt one
-                yield Flaw(path, "missing", f"`{name}` is missing", at_key=True)
-
-    def nulls(self, kind: Any, data: Any, path: Path, names: Mapping[int, list[str]]) -> Iterator[Flaw]:
-        """Unknown ones of the keys without a value, and variables; `names` has them by their mapping's identity."""
-        if not isinstance(data, (dict, list)):
-            return
-        if path[-1] == "environment_variables":
-            for name in names.get(id(data), ()):
-                message = f"`{shortened(name)}` has no value, so it is not set. Write `''` for an empty one"
-                yield Flaw((*path, name), "variable-unset", message, at_key=True, level="warning")
-        known = fields_of(kind)
-        for name in names.get(id(data), ()) if known else ():
-            if name not in known and not any(rule.path[-1] == name for rule in types.RENAMED):
-                yield self._unknown(name, known, data if isinstance(data, dict) else {}, path)
-        for step, value in data.items() if isinstance(data, dict) else enumerate(data):
-            below = _below(kind, step)
-            if below is not None:
-                yield from self.nulls(below, value, (*path, step), names)
-
-    def _unknown(self, key: str, known: tuple[str, ...], data: Mapping[str, Any], path: Path) -> Flaw:
-        hidden = self._secret and not (nearest(key, known)[0] or key in _vocabulary())
-        return Flaw(
-            (*path, key), "unknown-key", f"{'this key' if hidden else f'`{shortened(key)}`'} is not known here",
-            at_key=True, word="" if hidden else key, known=known, taken=tuple(name for name in known if name in data),
-            hidden=hidden,
-        )  # fmt: skip
-
-    def _sequence(self, kind: Any, data: Any, path: Path) -> Iterator[Flaw]:
-        if not isinstance(data, list):
-            yield self._wrong(kind, data, path)
-            return
-        yield from _lengths(kind, data, path)
-        item_type = _type_of(kind.item_type) if len(data) > _FEW else None
-        for number, item in enumerate(data):
-            if item_type is None or not _taken(item, item_type):
-                yield from self.judge(kind.item_type, item, (*path, number))
-
-    def _some(self, kind: Any, data: Any, path: Path) -> Iterator[Flaw]:
-        """A list of so many items, each of its own type."""
-        if not isinstance(data, list) or len(data) != len(kind.item_types):
-            yield self._wrong(kind, data, path)
-            return
-        for number, (wanted, item) in enumerate(zip(kind.item_types, data, strict=True)):
-            yield from self.judge(wanted, item, (*path, number))
-
-    def _map(self, kind: Any, data: Any, path: Path) -> Iterator[Flaw]:
-        if not isinstance(data, dict):
-            yield self._wrong(kind, data, path)
-            return
-        yield from _lengths(kind, data, path)
-        for key, value in data.items():
-            for flaw in self.judge(kind.key_type, key, (*path, key)):
-                yield flaw._replace(at_key=True, fix="", hidden=self._secret)
-            yield from self.judge(kind.value_type, value, (*path, key))
-
-    def _scalar(self, kind: Any, data: Any, path: Path) -> Iterator[Flaw]:
-        if _is(kind, "LiteralType"):
-            yield from self._literal(kind, data, path)
-            return
-        value = _converted(kind, data)
-        if value is None:
-            yield self._wrong(kind, data, path)
-            return
-        shown = self._shown(data, path)
-        if _is(kind, "StrType"):
-            if kind.pattern is not None and not re.search(kind.pattern, value):
-                wanted = PATTERNS.get(kind.pattern, f"of the form {kind.pattern}")
-                yield Flaw(path, "value", f"{shown} is not {wanted}")
-            yield from _lengths(kind, value, path)
-        if not _is(kind, "IntType", "FloatType"):
-            return
-        if kind.ge is not None and not value >= kind.ge:
-            yield Flaw(path, "value", f"{shown} is less than {kind.ge}, the least that may stand here")
-        if kind.le is not None and not value <= kind.le:
-            yield Flaw(path, "value", f"{shown} is more than {kind.le}, the most that may stand here")
-        if kind.gt is not None and not value > kind.gt:
-            yield Flaw(path, "value", f"{shown} is not more than {kind.gt}")
-        if kind.lt is not None and not value < kind.lt:
-            yield Flaw(path, "value", f"{shown} is not less than {kind.lt}")
-
-    def _literal(self, kind: Any, data: Any, path: Path) -> Iterator[Flaw]:
-        values = tuple(str(value) for value in kind.values)
-        if isinstance(data, (dict, list)):
-            yield Flaw(path, "type", f"{self._shown(data, path)} is not one of {', '.join(values)}")
-        elif data not in values:
-            flaw = Flaw(path, "value", f"{self._shown(data, path)} is not one of {', '.join(values)}")
-            yield flaw if self._hides(path) else flaw._replace(word=str(data), known=values)
-
-    def _wrong(self, kind: Any, data: Any, path: Path) -> Flaw:
-        fix = "" if self._hides(path) else _mended(kind, data)
-        return Flaw(path, "type", f"{self._shown(data, path)} is not {_said(kind)}", fix=fix)
-
-    def _shown(self, data: Any, path: Path) -> str:
-        return "`***`" if self._hides(path) and not isinstance(data, (dict, list)) else shown(data)
-
-    def _hides(self, path: Path) -> bool:
-        return self._secret or not types.SECRETS.isdisjoint(path)
-
-
-def _beyond(kind: Any, value: Any) -> Iterator[str]:
-    """What a scalar's pattern or bounds say against it."""
-    if _is(kind, "StrType"):
-        if kind.pattern is not None and not re.search(kind.pattern, value):
-            yield f"not {PATTERNS.get(kind.pattern, f'of the form {kind.pattern}')}"
-        return
-    if not _is(kind, "IntType", "FloatType"):
-        return
-    if kind.ge is not None and not value >= kind.ge:
-        yield f"less than {kind.ge}, the least that may stand here"
-    if kind.le is not None and not value <= kind.le:
-        yield f"more than {kind.le}, the most that may stand here"
-    if kind.gt is not None and not value > kind.gt:
-        yield f"not more than {kind.gt}"
-    if kind.lt is not None and not value < kind.lt:
-        yield f"not less than {kind.lt}"
-
-
-def _fits(kind: Any, data: Any) -> bool:
-    """Whether what was written has at least the outer shape."""
-    if isinstance(data, dict):
-        return _is(kind, "StructType", "DictType")
-    if isinstance(data, list):
-        return _is(kind, "VarTupleType", "ListType")
-    return _is(kind, "StrType")
-
-
-def _lengths(kind: Any, data: Any, path: Path) -> Iterator[Flaw]:
-    if kind.min_length is not None and len(data) < kind.min_length:
-        least = "this must not be empty" if kind.min_length == 1 else f"at least {kind.min_length} must stand here"
-        yield Flaw(path, "value", least)
-    if kind.max_length is not None and len(data) > kind.max_length:
-        what = "characters" if isinstance(data, str) else "items"
-        yield Flaw(path, "value", f"{len(data)} {what} are more than {kind.max_length}")
-
-
-def _type_of(kind: Any) -> Any:
-    """The type behind a description, where it says all there is to check; None where it does not."""
-    kind = _plain(kind)
-    return kind.cls if _is(kind, "StructType") else None
-
-
-def _taken(data: Any, wanted: Any) -> bool:
-    try:
-        msgspec.convert(data, wanted, strict=False)
-    except msgspec.ValidationError:
-        return False
-    return True
-
-
-_SCALARS: dict[str, type] = {"StrType": str, "IntType": int, "FloatType": float, "BoolType": bool}
-
-
-def _converted(kind: Any, data: Any) -> Any:
-    """The value that a text stands for, as msgspec has it; None when it stands for none."""
-    wanted = _SCALARS.get(type(kind).__name__)
-    if wanted is None or isinstance(data, (dict, list)) or data is None:
-        return None
-    try:
-        return msgspec.convert(data, wanted, strict=False)
-    except msgspec.ValidationError:
-        return None
+def _is_block(shape: Json) -> bool:
+    return shape.get("additionalProperties") is False
 
 
 # --- what was meant -------------------------------------------------------------------------------------------------
 
-_YES = frozenset({"yes", "on", "y", "t"})
-_NO = frozenset({"no", "off", "n", "f"})
-_GROUPED = re.compile(r"[+-]?[0-9]{1,3}([_,' ][0-9]{3})+|[+-]?[0-9_]*[0-9]")
-
-
-def _mended(kind: Any, data: Any) -> str:
-    """The number or boolean that an ill-formed one can only mean."""
-    if not isinstance(data, str) or len(data) > 40:
-        return ""
-    text = data.strip().strip("'\"").strip()
-    if _is(kind, "BoolType"):
-        word = text.lower()
-        return "true" if word in _YES or word == "true" else "false" if word in _NO or word == "false" else ""
-    if not _is(kind, "IntType", "FloatType"):
-        return ""
-    if _GROUPED.fullmatch(text):
-        text = re.sub(r"[_,' ]", "", text)
-    text = re.sub(r"^(-?)0+(?=[0-9])", r"\1", text.removeprefix("+"))
-    if _is(kind, "FloatType"):
-        text = re.sub(r"^(-?)\.", r"\g<1>0.", text).removesuffix("%").removesuffix(".")
-    value = _converted(kind, text)
-    if value is None or text == data or not re.match("-?[0-9]", text):
-        return ""
-    fits = (kind.ge is None or value >= kind.ge) and (kind.le is None or value <= kind.le)
-    return text if fits else ""
-
 
 class Advice(NamedTuple):
-    """What a flaw's reader is told, and what `--fix` writes."""
+    """The suggestion of a flaw, and the text that `--fix` writes."""
 
     hint: str
     fix: str
 
 
 def advice(flaw: Flaw) -> Advice:
-    """The nearest name or value; for a name that is known elsewhere, where it belongs."""
+    """The nearest name or value; for a name known elsewhere, where it belongs."""
     if not flaw.word and flaw.rule == "renamed":
         return Advice("", flaw.fix)  # the message has said it
     if not flaw.word:
@@ -482,7 +284,7 @@ def did_you_mean(word: str, known: tuple[str, ...]) -> str:
 
 @lru_cache(maxsize=1000)
 def nearest(word: str, known: tuple[str, ...]) -> tuple[str, bool]:
-    """The name that is written most alike, and whether no other can have been meant; an empty text for none."""
+    """The most similar name, and whether no other is possible; an empty text for none."""
     if len(word) > 80:
         return "", False
     flat = _flat(word)
@@ -528,7 +330,7 @@ _NOUNS = {
 
 
 def _home(flaw: Flaw) -> str:
-    """Where a name belongs that is known exactly, in a mapping above or right below this one."""
+    """Where an exactly known name belongs, in a mapping above or right below this one."""
     mapping = flaw.path[:-1]
     for length in range(len(mapping) - 1, 0, -1):
         if flaw.word in fields_of(shape_of(mapping[:length])):
@@ -547,15 +349,15 @@ _SECRET_HOMES = {
     "shared_data_volumes": "credentials.shares.VOLUME",
     "azure_storage": "credentials.storage.LINK",
 }
-"""Mappings in which people look for a secret, and where it stands."""
+"""Mappings in which users look for a secret, and where it belongs."""
 
 
 def _secret_home(flaw: Flaw) -> str:
-    """Where a secret belongs that was written outside of the credentials."""
+    """Where a secret outside of the credentials belongs."""
     if flaw.path[0] == "credentials" or flaw.word not in types.SECRETS:
         return ""
     home = next((_SECRET_HOMES[step] for step in reversed(flaw.path) if step in _SECRET_HOMES), "")
-    return f"Secrets stand in credentials.yaml alone{f': `{home}.{flaw.word}`' if home else ''}."
+    return f"Secrets are allowed only in credentials.yaml{f': `{home}.{flaw.word}`' if home else ''}."
 
 
 def _belongs(flaw: Flaw, home: Path) -> str:
@@ -569,21 +371,8 @@ def _noun(path: Path) -> str:
 
 @lru_cache(maxsize=1)
 def _vocabulary() -> frozenset[str]:
-    """Every name that any type knows."""
-    names: set[str] = set(SECTIONS)
-    seen: set[type] = set()
-    waiting = [_shape(section) for section in SECTIONS]
-    while waiting:
-        for option in _options(waiting.pop()):
-            if _is(option, "StructType") and option.cls not in seen:
-                seen.add(option.cls)
-                names.update(field.encode_name for field in option.fields)
-                waiting.extend(field.type for field in option.fields)
-            elif _is(option, "DictType"):
-                waiting.append(option.value_type)
-            elif _is(option, "VarTupleType", "ListType"):
-                waiting.append(option.item_type)
-    return frozenset(names)
+    """Every name that any block knows."""
+    return frozenset(SECTIONS).union(*(fields_of(block) for block in definitions().values()))
 
 
 # --- words ----------------------------------------------------------------------------------------------------------
@@ -593,43 +382,15 @@ PATTERNS = {
     types.LINK: "a valid alias: letters and digits only",
     types.SPAN: "a time span of the form [days.]HH:MM:SS",
 }
-_SAID = {
-    "IntType": "a whole number",
-    "FloatType": "a number",
-    "BoolType": "true or false",
-    "StrType": "text",
-    "VarTupleType": "a list",
-    "ListType": "a list",
-    "DictType": "a mapping",
-    "StructType": "a mapping",
-}
-
-
-def _said(kind: Any) -> str:
-    if _is(kind, "LiteralType"):
-        return f"one of {', '.join(str(value) for value in kind.values)}"
-    if _is(kind, "TupleType"):
-        example = ", ".join(str(1000 + 99 * number) for number in range(len(kind.item_types)))
-        return f"a list of {len(kind.item_types)} numbers, such as [{example}]"
-    return _SAID.get(type(kind).__name__, "valid")
-
-
-def shown(value: Any) -> str:
-    """A value as a message shows it."""
-    if isinstance(value, dict):
-        return "a mapping"
-    if isinstance(value, list):
-        return "a list"
-    return "nothing" if value is None else f"`{shortened(str(value))}`"
 
 
 def shortened(text: str) -> str:
-    """A text as a message shows it: not longer than a line bears."""
+    """A text in a message: shortened to fit a line."""
     return text if len(text) <= 60 else text[:57] + "..."
 
 
 def dotted(path: Path) -> str:
-    """A path as people write it: `job_specifications[0].tasks[1].command`; names with dots stand in quotes."""
+    """A path as people write it: `job_specifications[0].tasks[1].command`; names with dots are quoted."""
     text = ""
     for step in path:
         if isinstance(step, int):

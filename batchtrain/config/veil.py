@@ -1,4 +1,5 @@
-"""What no output may show: values of the credentials that are secret, and the signatures of links."""
+"""Masks secrets in outputs: secrets of the credentials, environment variables with names of secrets, and secrets in
+links (signatures, passwords)."""
 
 from __future__ import annotations
 
@@ -8,48 +9,89 @@ from typing import Any
 
 import msgspec
 
-from batchtrain.config.types import SECRETS
+from batchtrain.config.preparing import GIVEN
+from batchtrain.config.types import MASK, Recipe, Secret
 
-MASK = "***"
 SHORTEST = 6
-"""Characters of a secret that is looked for in other texts; a shorter one would hide words that only look like it."""
+"""Minimum length of a secret that is searched in other texts; a shorter one would mask unrelated words."""
 
+LIKELY = 12
+"""Minimum length of a variable's value that is searched in other texts; short values such as `100` are not secrets."""
+
+_NAMES = r"\w*(?:PASSWORD|SECRET)\w*|(?:\w*_)?(?:TOKEN|KEY)"
+_NAMED = re.compile(_NAMES, re.IGNORECASE)
+_LINE = re.compile(rf"""^(\s*(?:-\s*)?["']?(?:{_NAMES})["']?\s*:\s*)\S.*$""")
 _SIGNATURE = re.compile(r"([?&]sig=)[^&\s\"'\\]+")
+_LOGIN = re.compile(r"(://[^/\s:@\"']*:)[^@/\s\"']+(?=@)")
 
 
-def secrets_of(value: Any, *, inside: bool = False) -> tuple[str, ...]:
-    """The texts of every secret property in a value of the types, once each, longest first."""
-    return tuple(sorted(set(_secrets(value, inside)), key=lambda text: (-len(text), text)))
+def is_secret(variable: str) -> bool:
+    """Whether the name of an environment variable marks its value as secret: `*_TOKEN`, `*_KEY`, PASSWORD, SECRET."""
+    return _NAMED.fullmatch(variable) is not None
 
 
-def _secrets(value: Any, inside: bool) -> Iterator[str]:
-    if isinstance(value, msgspec.Struct):
+def secrets_in(recipe: Recipe) -> tuple[Secret, ...]:
+    """Every secret that is written in a recipe, once each, longest first."""
+    held = _secrets((recipe.credentials, recipe.pool, recipe.settings))
+    named = (Secret(value) for name, value in _variables(recipe) if is_secret(name) and len(value) >= LIKELY)
+    found = dict.fromkeys((*(secret for secret in held if len(secret) >= SHORTEST), *named))
+    return tuple(sorted(found, key=len, reverse=True))
+
+
+def _variables(recipe: Recipe) -> Iterator[tuple[str, str]]:
+    """Every environment variable that is written."""
+    if recipe.pool is not None:
+        yield from recipe.pool.additional_node_prep.environment_variables.items()
+    for job in recipe.jobs:
+        parts = (job, job.job_manager, job.job_preparation, job.job_release, job.merge_task, *job.tasks)
+        for part in parts:
+            if part is not None and part.environment_variables:
+                yield from part.environment_variables.items()
+
+
+def _secrets(value: Any) -> Iterator[Secret]:
+    if isinstance(value, Secret):
+        yield value
+    elif isinstance(value, msgspec.Struct):
         for name in value.__struct_fields__:
-            yield from _secrets(getattr(value, name), inside or name in SECRETS)
+            yield from _secrets(getattr(value, name))
     elif isinstance(value, dict):
         for item in value.values():
-            yield from _secrets(item, inside)
+            yield from _secrets(item)
     elif isinstance(value, (list, tuple)):
         for item in value:
-            yield from _secrets(item, inside)
-    elif inside and isinstance(value, str) and len(value) >= SHORTEST:
-        yield value
+            yield from _secrets(item)
 
 
-def veiled(value: Any, secrets: Iterable[str] = ()) -> Any:
-    """A document of mappings, lists and scalars, in which each secret and each signature is masked."""
+def veiled(value: Any, secrets: Iterable[Secret] = ()) -> Any:
+    """A document of mappings, lists and scalars with every secret masked, also in links."""
     if isinstance(value, str):
         return veiled_text(value, secrets)
     if isinstance(value, dict):
-        return {key: veiled(item, secrets) for key, item in value.items()}
+        shown = {key: veiled(item, secrets) for key, item in value.items()}
+        name, given = value.get("name"), shown.get("value")
+        if isinstance(name, str) and isinstance(given, str):  # as a request has a variable
+            shown["value"] = variable(name, given)
+        return shown
     if isinstance(value, (list, tuple)):
         return [veiled(item, secrets) for item in value]
     return value
 
 
-def veiled_text(text: str, secrets: Iterable[str] = ()) -> str:
-    """A text in which each secret and each signature is masked."""
+def variable(name: str, value: str) -> str:
+    """The value of a variable with secrets masked; placeholders of batchtrain's variables are kept."""
+    return MASK if value and is_secret(name) and not name.startswith(GIVEN) else value
+
+
+def veiled_text(text: str, secrets: Iterable[Secret] = ()) -> str:
+    """A text with every secret masked, also in links."""
     for secret in secrets:
-        if secret in text:
-            text = text.replace(secret, MASK)
-    return _SIGNATURE.sub(rf"\1{MASK}", text) if "sig=" in text else text
+        text = secret.masked_in(text)
+    if "sig=" in text:
+        text = _SIGNATURE.sub(rf"\1{MASK}", text)
+    return _LOGIN.sub(rf"\1{MASK}", text) if "@" in text else text
+
+
+def veiled_line(line: str) -> str:
+    """A line of a file, in which a variable's value, and what links carry, is masked."""
+    return veiled_text(_LINE.sub(rf"\1{MASK}", line))

@@ -1,1 +1,1 @@
-"""Container images: making them, holding them against the image contract, bringing them to a registry or an archive."""
+"""Container images: builds them, checks them against the image contract, copies them to a registry or an archive."""

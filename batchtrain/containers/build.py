@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import NamedTuple
 
 from batchtrain.containers.engine import Engine
@@ -18,12 +17,6 @@ class Built(NamedTuple):
     id: str
     size: int
     """Bytes, unpacked."""
-
-
-def home() -> Path:
-    """Where `docker/` is: the wheel carries it, a checkout has it beside the package."""
-    package = Path(__file__).resolve().parent.parent
-    return (package / "_data" if (package / "_data").is_dir() else package.parent) / "docker"
 
 
 def run(

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from typing import NamedTuple
 
-OK, WARN, FAIL, NOT_CHECKED = "ok", "warn", "fail", "not checked"
+from batchtrain.checked import FAIL, NOT_CHECKED, OK, WARN, Check
 
 ANY, MPI, FRAMEWORK, SINGLE = "any", "mpi", "framework", "single"
 PURPOSES = (ANY, MPI, FRAMEWORK, SINGLE)
 """What an image is for: a gang of either kind, one launched by mpirun, one by our node launcher, or a lone task."""
 
 LARGE = 15 * 10**9
-"""Bytes; of more it is said that every node fetches them."""
+"""Bytes of an image above which a warning says that every node fetches it."""
 OLDEST_BASH = (4, 2)
 """What the launch texts are written in."""
 OLDEST_PYTHON = (3, 6)
@@ -74,16 +73,6 @@ class Looked(NamedTuple):
     """Private keys in any layer; None when the layers were not read."""
 
 
-class Check(NamedTuple):
-    """One check and how it came out."""
-
-    check: str
-    result: str
-    """ok, warn, fail or not checked."""
-    found: str
-    next_step: str = ""
-
-
 _KEYS = {"ssh-keygen": "ssh_keygen", "library": "libraries", "key": "keys"}
 _MANY = ("libraries", "keys", "login", "tools")
 
@@ -130,27 +119,22 @@ def checks(looked: Looked, *, purpose: str = ANY, architecture: str = "amd64") -
     )
 
 
-def lacks(found: Iterable[Check]) -> bool:
-    """Whether anything failed."""
-    return any(one.result == FAIL for one in found)
-
-
 # --- the image as the engine has it ---------------------------------------------------------------------------------
 
 
 def _architecture(outside: Outside, wanted: str) -> Check:
-    said = f"{outside.system}/{outside.architecture}"
-    if said == f"linux/{wanted}":
-        return Check("architecture", OK, said)
+    text = f"{outside.system}/{outside.architecture}"
+    if text == f"linux/{wanted}":
+        return Check("architecture", OK, text)
     step = f"build it with --platform linux/{wanted}, or pull that variant of it"
-    return Check("architecture", FAIL, f"{said}; the nodes are linux/{wanted}", step)
+    return Check("architecture", FAIL, f"{text}; the nodes are linux/{wanted}", step)
 
 
 def _user(outside: Outside) -> Check:
     if outside.user in ROOT:
         return Check("user", OK, "root")
-    said = f"{outside.user}: sshd lets nobody else in, and files of the task are root's"
-    return Check("user", FAIL, said, "end the Dockerfile with USER root")
+    text = f"{outside.user}: sshd only accepts root, and root owns the files of the task"
+    return Check("user", FAIL, text, "end the Dockerfile with USER root")
 
 
 def _entrypoint(outside: Outside, passes: bool | None) -> Check:
@@ -167,10 +151,10 @@ def _entrypoint(outside: Outside, passes: bool | None) -> Check:
 
 
 def _size(outside: Outside) -> Check:
-    said = f"{outside.size / 1e9:.2f} GB unpacked"
+    text = f"{outside.size / 1e9:.2f} GB unpacked"
     if outside.size <= LARGE:
-        return Check("size", OK, said)
-    return Check("size", WARN, f"{said}; every node fetches and unpacks it", "leave out what only builds need")
+        return Check("size", OK, text)
+    return Check("size", WARN, f"{text}; every node fetches and unpacks it", "leave out what only builds need")
 
 
 # --- the image from inside ------------------------------------------------------------------------------------------
@@ -189,8 +173,8 @@ def _bash(seen: Inside, gang: bool) -> Check:
 
 def _ssh(seen: Inside) -> tuple[Check, ...]:
     client = [name for name, path in (("ssh", seen.ssh), ("ssh-keygen", seen.ssh_keygen)) if not path]
-    said = f"no {' and no '.join(client)} on PATH: the ranks of other nodes are started by it"
-    first = Check("ssh", FAIL, said, "install openssh-client") if client else Check("ssh", OK, seen.ssh)
+    text = f"no {' and no '.join(client)} on PATH: the ranks of other nodes are started by it"
+    first = Check("ssh", FAIL, text, "install openssh-client") if client else Check("ssh", OK, seen.ssh)
     return (first, _sshd(seen), _login(seen))
 
 
@@ -198,8 +182,8 @@ def _sshd(seen: Inside) -> Check:
     if not seen.sshd:
         return Check("sshd", FAIL, "there is no /usr/sbin/sshd", "install openssh-server")
     if not seen.listens:
-        said = seen.refuses or "it did not start"
-        return Check("sshd", FAIL, f"`/usr/sbin/sshd -p 23` fails: {said}", "put its configuration right")
+        refuses = seen.refuses or "it did not start"
+        return Check("sshd", FAIL, f"`/usr/sbin/sshd -p 23` fails: {refuses}", "put its configuration right")
     return Check("sshd", OK, "/usr/sbin/sshd -p 23 starts")
 
 
@@ -209,12 +193,12 @@ def _login(seen: Inside) -> Check:
     if not seen.ssh or not seen.ssh_keygen:
         return Check("login", NOT_CHECKED, "there is no client to log in with")
     if not seen.login:
-        said = seen.locked or "it was not tried: no key could be made"
+        reason = seen.locked or "it was not tried: no key could be made"
         step = "sshd_config: `PermitRootLogin prohibit-password`; root's account must not be locked"
-        return Check("login", FAIL, f"root is not let in by key on port 23: {said}", step)
+        return Check("login", FAIL, f"root is not let in by key on port 23: {reason}", step)
     if seen.mpirun and seen.mpirun not in seen.login:
-        said = f"a login does not find {seen.mpirun}; Open MPI is told, programs of your own are not"
-        return Check("login", WARN, said, "sshd_config: `SetEnv PATH=...` with the image's PATH")
+        reason = f"a login does not find {seen.mpirun}; Open MPI gets its path; your own programs do not find it"
+        return Check("login", WARN, reason, "sshd_config: `SetEnv PATH=...` with the image's PATH")
     return Check("login", OK, "root by key on port 23")
 
 
@@ -241,18 +225,18 @@ def _launch(seen: Inside, purpose: str) -> tuple[Check, ...]:
 def _mpi(seen: Inside) -> Check:
     libraries = [path for path in seen.libraries if _file(path).startswith("libmpi.so")]
     if not seen.mpirun:
-        said = f"no mpirun on PATH, but {libraries[0]}" if libraries else "no mpirun on PATH"
-        return Check("mpi", FAIL, said, "install an MPI, or name its launcher in mpi.executable_path")
-    said = f"{seen.mpi or 'of no known version'} ({seen.mpirun})"
+        text = f"no mpirun on PATH, but {libraries[0]}" if libraries else "no mpirun on PATH"
+        return Check("mpi", FAIL, text, "install an MPI, or name its launcher in mpi.executable_path")
+    text = f"{seen.mpi or 'of no known version'} ({seen.mpirun})"
     if not libraries:
         return Check(
-            "mpi", WARN, f"{said}, but no libmpi.so", "programs of the ranks must bring the same MPI's library"
+            "mpi", WARN, f"{text}, but no libmpi.so", "programs of the ranks must bring the same MPI's library"
         )
     roots = {_root(path) for path in libraries}
     if len(roots) > 1:
         step = "one MPI an image, or set LD_LIBRARY_PATH to the launcher's"
-        return Check("mpi", WARN, f"{said}; libmpi.so in {', '.join(sorted(roots))}", step)
-    return Check("mpi", OK, f"{said}, {_file(max(libraries, key=len))}")
+        return Check("mpi", WARN, f"{text}; libmpi.so in {', '.join(sorted(roots))}", step)
+    return Check("mpi", OK, f"{text}, {_file(max(libraries, key=len))}")
 
 
 def _python(seen: Inside) -> Check:

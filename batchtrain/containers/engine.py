@@ -61,7 +61,7 @@ class Engine:
         return Done(done.returncode, done.stdout, done.stderr.strip())
 
     def follow(self, *arguments: str, source: IO[bytes] | None = None) -> None:
-        """Run a docker command that a person may watch: all it says goes to stderr. Raises ServiceError."""
+        """Run a docker command with its output on stderr. Raises ServiceError."""
         code = subprocess.run(
             [self.program, *arguments],
             stdin=subprocess.DEVNULL if source is None else source,

@@ -60,6 +60,8 @@ IMAGES: Mapping[str, Image] = {
     "cntk-gpu": Image(
         "cntk", "openmpi", {CPU: ("PACKAGE=cntk-gpu",)}, "the same with CUDA 10.0, which its wheel brings"
     ),
+    "cntk-intelmpi": Image("cntk-intelmpi", "cntk", {CPU: ()}, "CNTK 2.7 on Intel MPI 2021, ResNet on CIFAR-10"),
+    "cntk-gpu-intelmpi": Image("cntk-intelmpi", "cntk-gpu", {CPU: ()}, "the same with CUDA 10.0"),
     "pytorch": Image("pytorch", "openmpi", {CPU: (), "cuda13.0": ("INDEX=https://pypi.org/simple",)}, "PyTorch 2.13"),
     "tensorflow": Image(
         "tensorflow", "openmpi", {CPU: (), "cuda12.4": ("PACKAGE=tensorflow[and-cuda]",)}, "TensorFlow 2.15, Keras 2"

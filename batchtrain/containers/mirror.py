@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import json
 import os
@@ -12,9 +11,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from batchtrain.config.image_names import HUB, below, is_name
-from batchtrain.config.types import RegistryCredentials
+from batchtrain.config.types import RegistryCredentials, Secret
 from batchtrain.containers.engine import WORDS, Engine
 from batchtrain.errors import NotAllowed, UsageError
+from batchtrain.service import registries
 
 USERNAME, PASSWORD = "BATCHTRAIN_REGISTRY_USERNAME", "BATCHTRAIN_REGISTRY_PASSWORD"
 """A sign-in to the registry that is written to, for where there is no credentials.yaml."""
@@ -25,10 +25,7 @@ class Login(NamedTuple):
     """A sign-in to a registry."""
 
     username: str
-    password: str
-
-    def __repr__(self) -> str:
-        return f"Login({self.username!r}, …)"
+    password: Secret
 
 
 class Mirrored(NamedTuple):
@@ -69,7 +66,7 @@ def logins(known: Mapping[str, RegistryCredentials], environment: Mapping[str, s
     if bool(username) != bool(password):
         raise UsageError(f"set both {USERNAME} and {PASSWORD}, or neither")
     if username and target not in found:
-        found[target] = Login(username, password)
+        found[target] = Login(username, Secret(password))
     return found
 
 
@@ -80,10 +77,7 @@ def _server(name: str) -> str:
 def settings(own: Mapping[str, Any], given: Mapping[str, Login]) -> dict[str, Any]:
     """Docker's config.json with sign-ins added; for their servers no store of passwords is asked."""
     entries = {_HUB_KEY if server == HUB else server: login for server, login in given.items()}
-    made = {
-        key: {"auth": base64.b64encode(f"{one.username}:{one.password}".encode()).decode()}
-        for key, one in entries.items()
-    }
+    made = {key: registries.sign_in(*login) for key, login in entries.items()}
     return {
         **own,
         "auths": {**own.get("auths", {}), **made},

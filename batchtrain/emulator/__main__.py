@@ -1,4 +1,4 @@
-"""`python -m batchtrain.emulator`: the emulator in the foreground."""
+"""The process of an emulator; `batchtrain emulator start` starts it and gives it its settings."""
 
 from __future__ import annotations
 
@@ -6,4 +6,4 @@ import sys
 
 from batchtrain.emulator.server import main
 
-sys.exit(main())
+sys.exit(main(sys.argv[1]))

@@ -38,7 +38,7 @@ class Alarms:
         return sum(not future.done() for _, _, future in self._heap)
 
     def at(self, moment: int) -> asyncio.Future[None]:
-        """Done when the clock shows `moment`; whoever gives up cancels it."""
+        """Done when the clock shows `moment`; a caller that gives up cancels it."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         heapq.heappush(self._heap, (moment, next(self._numbers), future))
         self.look()
@@ -61,7 +61,7 @@ class Alarms:
             self._timer = asyncio.get_running_loop().call_later(min(seconds, LONGEST), self.look)
 
     def close(self) -> None:
-        """Nobody is woken any more."""
+        """Cancels all alarms."""
         if self._timer is not None:
             self._timer.cancel()
         for _, _, future in self._heap:

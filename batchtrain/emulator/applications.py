@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from batchtrain.emulator.faults import Fault, invalid_property
-from batchtrain.emulator.machine.types import Package
+from batchtrain.emulator.interface import Package
 from batchtrain.emulator.query import Row, listing
 from batchtrain.emulator.records import Document
 from batchtrain.emulator.reply import Call, Reply, element
@@ -72,12 +72,14 @@ def packages(world: World, references: list[Document]) -> tuple[Package, ...]:
 
 
 def environment(world: World, references: list[Document], root: str) -> dict[str, str]:
-    """AZ_BATCH_APP_PACKAGE_ID_VERSION of each; without a version where the reference names none."""
+    """AZ_BATCH_APP_PACKAGE_ID_VERSION of each, as written and in lower case; without a version where the reference
+    names none."""
     if not references:
         return {}
     variables = {}
     for reference, package in zip(references, (packages(world, [one])[0] for one in references), strict=True):
         words = [reference["applicationId"], *([reference["version"]] if reference.get("version") else [])]
         name = re.sub(r"[.\-#]", "_", "_".join(words))
-        variables[f"AZ_BATCH_APP_PACKAGE_{name}"] = f"{root}/{package.directory}"
+        for spelling in (name, name.lower()):
+            variables[f"AZ_BATCH_APP_PACKAGE_{spelling}"] = f"{root}/{package.directory}"
     return variables

@@ -7,7 +7,7 @@ from datetime import timezone
 from typing import Any
 
 from batchtrain import formula
-from batchtrain.emulator import documents, models, resizing, wire
+from batchtrain.emulator import documents, resizing, wire
 from batchtrain.emulator.faults import Fault, invalid_property
 from batchtrain.emulator.records import Pool
 from batchtrain.emulator.reply import Call, Reply, accepted, element
@@ -60,7 +60,7 @@ def _check_formula(text: str) -> None:
 
 def enable(world: World, call: Call) -> Reply:
     """Turn it on, or give it another formula or interval; what is left out stays as it is."""
-    document = models.read("BatchPoolEnableAutoScaleOptions", models.decode(call.body))
+    document = call.read("BatchPoolEnableAutoScaleOptions")
     book = resizing.changeable(world, call)
     pool = book.record
     on = pool.spec["enableAutoScale"]
@@ -94,7 +94,7 @@ def disable(world: World, call: Call) -> Reply:
 
 def evaluate(world: World, call: Call) -> Reply:
     """What a formula would say now; nothing is changed."""
-    document = models.read("BatchPoolEvaluateAutoScaleOptions", models.decode(call.body))
+    document = call.read("BatchPoolEvaluateAutoScaleOptions")
     book = resizing.changeable(world, call)
     if not book.record.spec["enableAutoScale"]:
         raise Fault("OperationNotValidOnPool", Reason="Automatic scaling is not enabled on the pool.")
@@ -131,7 +131,7 @@ def _tick(world: World, book: PoolBook, now: int) -> None:
 
 
 def _carry_out(world: World, book: PoolBook, result: formula.Result, now: int) -> None:
-    """The targets of a formula; a resize that is under way goes on with them."""
+    """The targets of a formula; a running resize continues with them."""
     pool = book.record
     if (pool.target_dedicated, pool.target_spot) == (result.dedicated, result.low_priority):
         return

@@ -12,22 +12,15 @@ from batchtrain.emulator.faults import Fault, invalid_property, not_implemented
 Document = dict[str, Any]
 
 ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
-VERSION = re.compile(r"\d{4}-\d\d-\d\d(\.\d{1,4}\.\d{1,4})?(-preview)?")
-"""Service versions since 2016: `2024-07-01.20.0`, then `2025-06-01`."""
 
 
-def check_version(query: Mapping[str, str]) -> None:
-    """A request says for which service version it is; every one is answered in the same way. Raises Fault 400."""
-    given = query.get("api-version", "")
+def check_content_type(headers: Mapping[str, str]) -> None:
+    """A body is JSON, and the client says so; raises Fault 400."""
+    given = headers.get("content-type", "")
     if not given:
-        raise Fault("MissingRequiredQueryParameter", QueryParameterName="api-version")
-    if not VERSION.fullmatch(given):
-        raise Fault(
-            "InvalidQueryParameterValue",
-            QueryParameterName="api-version",
-            QueryParameterValue=given,
-            Reason="A service version is a date, such as 2025-06-01 or 2024-07-01.20.0.",
-        )
+        raise Fault("MissingRequiredHeader", HeaderName="Content-Type")
+    if given.partition(";")[0].strip().lower() != "application/json":
+        raise Fault("InvalidHeaderValue", HeaderName="Content-Type", HeaderValue=given)
 
 
 def check_id(document: Document, place: str = "id") -> str:

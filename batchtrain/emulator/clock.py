@@ -18,7 +18,7 @@ FASTEST = 0.001
 
 
 class Reading(NamedTuple):
-    """How a clock stands; what a restart needs to go on from."""
+    """The state of a clock, as a restart needs it."""
 
     mode: str = "real"
     times: float = 1.0

@@ -13,6 +13,7 @@ import msgspec
 from batchtrain.emulator import injection, preparation, wire
 from batchtrain.emulator.drive import Driver
 from batchtrain.emulator.faults import Fault
+from batchtrain.emulator.machine import engine
 from batchtrain.emulator.reply import Reply
 from batchtrain.emulator.world import JobBook, World
 
@@ -28,6 +29,8 @@ class Identity(NamedTuple):
     version: str
     pid: int
     account: str
+    host: str = ""
+    """Where clients find the account, without the scheme; empty for the endpoint's own."""
 
 
 class Control:
@@ -43,6 +46,8 @@ class Control:
         match verb, name:
             case "GET", "status":
                 return Reply(200, self.status())
+            case "GET", "engine":
+                return Reply(200, {"missing": await engine.missing()})
             case "GET", "hints":
                 return Reply(200, {"value": hints(self.driver.world)})
             case "POST", "reset":
@@ -93,7 +98,7 @@ class Control:
         return {"now": wire.timestamp(clock()), "mode": reading.mode, "times": reading.times, "aheadSeconds": ahead}
 
     async def _turn(self, wanted: Mapping[str, Any]) -> Reply:
-        """`mode` and `times` turn it, `advance` (a duration) lets it go on; each step of that waits `patience`."""
+        """`mode` and `times` turn it, `advance` (a duration) moves it; each step waits `patience`."""
         try:
             ticks = wire.parse_duration(str(wanted["advance"])) if "advance" in wanted else 0
             patience = float(wanted.get("patience", PATIENCE))
@@ -157,7 +162,7 @@ def _memory_mb() -> float:
 
 
 def hints(world: World) -> list[dict[str, str]]:
-    """Why tasks stay active, which the service itself never says."""
+    """Why tasks stay active; Azure does not report it."""
     found = []
     for book in world.jobs.values():
         waiting = book.ready.values() if world.hints else ()

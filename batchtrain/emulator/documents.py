@@ -85,7 +85,15 @@ def pool_document(book: PoolBook, base: str) -> Document:
         document["resizeErrors"] = pool.resize_errors
     if pool.autoscale_run:
         document["autoScaleRun"] = pool.autoscale_run
-    return {**document, **spec}
+    return {**document, **FORMER, **spec}
+
+
+FORMER: Mapping[str, Any] = {
+    "certificateReferences": [],
+    "targetNodeCommunicationMode": "default",
+    "currentNodeCommunicationMode": "simplified",
+}
+"""What every pool has where an older service version is asked for."""
 
 
 def node_document(world: World, book: PoolBook, node: Node, base: str) -> Document:
@@ -113,6 +121,8 @@ def node_document(world: World, book: PoolBook, node: Node, base: str) -> Docume
         },
         "virtualMachineInfo": {"imageReference": spec["virtualMachineConfiguration"]["imageReference"]},
     }
+    if address := endpoints.ipv6_address(book, node):
+        document["ipv6Address"] = address
     if node.booted:
         document["lastBootTime"] = wire.timestamp(node.booted)
     if recent := list(_recent_tasks(world, node, base)):
@@ -170,15 +180,16 @@ def _shown(spec: Document) -> Document:
     """A job's specification without what is secret in the pool that is made for it."""
     if "autoPoolSpecification" not in spec["poolInfo"]:
         return spec
-    return {**spec, "poolInfo": _without_secrets(spec["poolInfo"])}
+    return {**spec, "poolInfo": without_secrets(spec["poolInfo"])}
 
 
-def _without_secrets(value: Any) -> Any:
+def without_secrets(value: Any) -> Any:
+    """A document without what no answer shows."""
     if isinstance(value, list):
-        return [_without_secrets(one) for one in value]
+        return [without_secrets(one) for one in value]
     if not isinstance(value, dict):
         return value
-    return {name: _without_secrets(one) for name, one in value.items() if name not in SECRETS}
+    return {name: without_secrets(one) for name, one in value.items() if name not in SECRETS}
 
 
 def schedule_document(book: ScheduleBook, base: str, next_run: int) -> Document:

@@ -11,17 +11,17 @@ import contextlib
 import json
 import logging
 import os
-import shutil
 import sqlite3
-import tempfile
 from collections.abc import Awaitable, Callable, Coroutine
-from pathlib import Path
 from typing import Any, TypeVar
 
 from batchtrain.emulator import environment, preparation, reports, scheduler
 from batchtrain.emulator.alarms import Alarms
+from batchtrain.emulator.depot import Depot
 from batchtrain.emulator.injection import Injection
-from batchtrain.emulator.machine.types import Exit, Machine, NodeLost, NodeUnfit, Run
+from batchtrain.emulator.interface import Exit, Machine, NodeLost, NodeUnfit, Run
+from batchtrain.emulator.machine.below import Below
+from batchtrain.emulator.machine.threads import in_daemon_thread
 from batchtrain.emulator.records import Task
 from batchtrain.emulator.store import Store
 from batchtrain.emulator.world import LogUpload, World
@@ -30,6 +30,8 @@ logger = logging.getLogger("batchtrain.emulator")
 
 GRACE = 0.5
 """Seconds between SIGTERM and SIGKILL for what a task left behind."""
+GIVE_BACK_AFTER, GIVE_BACK_AGAIN = 1.0, 0.05
+"""Seconds after a commit that deleted something, and from one step to the next."""
 STORE_AGAIN = 1.0
 """Seconds after which a commit that failed (the disk is full, the file is locked) is tried again."""
 
@@ -39,7 +41,10 @@ T = TypeVar("T")
 class Driver:
     """Runs an emulated account."""
 
-    def __init__(self, world: World, store: Store, machine: Machine, alarms: Alarms) -> None:
+    def __init__(
+        self, world: World, store: Store, machine: Machine, alarms: Alarms, depot: Depot | None = None
+    ) -> None:
+        self.depot = depot
         self.world, self.store, self.machine, self.alarms, self.clock = world, store, machine, alarms, alarms.clock
         self._acts: dict[type, Callable[[Any], Coroutine[Any, Any, None]]] = {
             scheduler.BootNode: self._boot,
@@ -47,6 +52,7 @@ class Driver:
             scheduler.ShutdownNode: self._shutdown,
             scheduler.WipeNode: self._wipe,
             scheduler.RemoveNode: self._remove,
+            scheduler.ForgetPool: self._forget_pool,
             scheduler.RunCoordination: self._coordinate,
             scheduler.RunApplication: self._run,
             scheduler.EndScope: self._end,
@@ -58,8 +64,9 @@ class Driver:
         self._unstored = False
         self._running: set[asyncio.Task[None]] = set()
         self._timer: asyncio.TimerHandle | None = None
+        self._giving_back: asyncio.TimerHandle | None = None
         self._moved = asyncio.Event()
-        """Set whenever something was done: whoever waits for quiet looks again."""
+        """Set whenever something was done: waiters for quiet check again."""
         alarms.told = self._moved.set
         self._settling = False
         self._stopped = False
@@ -70,6 +77,8 @@ class Driver:
             logger.error("stored %s %s of %s belongs to nothing: passed over", kind, key, owner)
         self.world.last_seq = max(self.world.last_seq, self.store.last_seq())
         reports.wake(self.world, self.clock())
+        self._spawn(self._sweep_machine())
+        self._sweep_depot()
         self.commit()
         self.settle_soon()
 
@@ -91,6 +100,29 @@ class Driver:
                 self.world.put_back(changes)
                 raise
         self._unstored = False
+        if self.store.has_deleted and self._giving_back is None and not self._stopped:
+            self._giving_back = asyncio.get_running_loop().call_later(GIVE_BACK_AFTER, self._give_back)
+
+    def _give_back(self) -> None:
+        """Let the database's file shrink, a little at a time, between the requests."""
+        self._giving_back = None
+        self._sweep_depot()
+        try:
+            more = self.store.give_back()
+        except sqlite3.Error as error:  # the disk is full, or the file is read elsewhere: the next deletion asks again
+            logger.warning("the database gives no space back: %s", error)
+            return
+        if more:
+            self._giving_back = asyncio.get_running_loop().call_later(GIVE_BACK_AGAIN, self._give_back)
+
+    def _sweep_depot(self) -> None:
+        if self.depot is not None:
+            self.depot.sweep(self.named)
+
+    @property
+    def named(self) -> frozenset[str]:
+        """The ids of all jobs and job schedules, in lower case."""
+        return frozenset((*self.world.jobs, *self.world.schedules))
 
     def settle_soon(self) -> None:
         """Look at what is due once the present answer is out: clients must see the passage, not only its end."""
@@ -174,8 +206,8 @@ class Driver:
     def _sweep(self) -> None:
         """Move rubbish out of the way at once, for a new task may get the directory's name, and delete it in time."""
         rubbish, self.world.rubbish = self.world.rubbish, []
-        if moved := [away for root, directory in rubbish if (away := _move_away(Path(root), directory))]:
-            self._spawn(asyncio.to_thread(_delete_all, moved))
+        if moved := [(root, away) for root, directory in rubbish if (away := _move_away(root, directory))]:
+            self._spawn(in_daemon_thread(lambda: _delete_all(moved)))
 
     # The machine's part --------------------------------------------------------------------------------------------
 
@@ -194,6 +226,7 @@ class Driver:
         try:
             if self._struck("boot-fails", effect.node):
                 raise OSError("a fault was asked for (boot-fails)")
+            await self._take(self.world.pace.boot_of(effect.node))
             up = await self.machine.boot(spec, self._lost)
         except NodeUnfit as error:
             logger.error("node %s is unusable: %s", effect.node, error)
@@ -206,6 +239,11 @@ class Driver:
         address = up.address or spec.address
         logger.info("node %s of pool %s is up at %s (%s)", effect.node, book.record.id, address, up.isolation)
         self._report(reports.node_up, effect.node, up)
+
+    async def _take(self, seconds: float) -> None:
+        """Let a step last as long as the account's pace says."""
+        if seconds:
+            await self.alarms.sleep(seconds)
 
     def _lost(self, node_id: str) -> None:
         logger.warning("node %s died", node_id)
@@ -233,7 +271,7 @@ class Driver:
     async def _wipe(self, effect: scheduler.WipeNode) -> None:
         """Shut down, and nothing of its directory is left."""
         await self.machine.remove(effect.node)
-        self._report(reports.node_down, effect.node)
+        self._report(reports.node_wiped, effect.node)
 
     async def _send_logs(self, wanted: LogUpload) -> None:
         try:
@@ -242,8 +280,17 @@ class Driver:
             logger.error("the logs of node %s were not uploaded: %s", wanted.node, error)
 
     async def _remove(self, effect: scheduler.RemoveNode) -> None:
+        await self._take(self.world.pace.removal)
         await self.machine.remove(effect.node)
         self._report(reports.node_removed, effect.node)
+
+    async def _forget_pool(self, _: scheduler.ForgetPool) -> None:
+        await self._sweep_machine()
+
+    async def _sweep_machine(self) -> None:
+        """Whatever no record knows goes: of a pool that is gone, and what a killed emulator did not come to remove."""
+        books = self.world.pools.values()
+        await self.machine.sweep({book.record.id: frozenset(book.nodes) for book in books})
 
     async def _coordinate(self, effect: scheduler.RunCoordination) -> None:
         task, number = effect.task, effect.instance
@@ -320,11 +367,9 @@ class Driver:
     async def befall(self, node_id: str, act: str, seconds: float | None = None) -> None:
         """A node dies (`lose`, it boots again), is taken away (`preempt`, it comes back after `seconds`, or never) or
         breaks (`break`, it stays unusable); what ran there is requeued."""
+        self._report(reports.node_struck, node_id, act, seconds)
         await self.machine.shutdown(node_id)
-        if act == "preempt":
-            self._report(reports.node_preempted, node_id, seconds)
-        else:
-            self._report(reports.node_broken if act == "break" else reports.node_lost, node_id)
+        self._report(reports.node_down, node_id)
 
     # Time ----------------------------------------------------------------------------------------------------------
 
@@ -335,7 +380,7 @@ class Driver:
         self.settle_soon()
 
     async def advance(self, ticks: int, patience: float) -> None:
-        """Let the account's clock go on by so much, from one thing that is due to the next.
+        """Advance the account's clock by a duration, from event to event.
 
         After each, what follows from it is waited for: up to `patience` seconds where commands really run.
         """
@@ -374,12 +419,15 @@ class Driver:
         self.turned()
         await self._abandon()
         await _all(self.machine.remove(node) for node in nodes)
+        await self._sweep_machine()
+        self.commit()
 
     async def stop(self) -> None:
         """Shut every node down; what runs is requeued at the next start."""
         self._stopped = True
-        if self._timer is not None:
-            self._timer.cancel()
+        for timer in (self._timer, self._giving_back):
+            if timer is not None:
+                timer.cancel()
         await self._abandon()
         try:
             self.store.note("clock", json.dumps(self.clock.reading))
@@ -390,7 +438,7 @@ class Driver:
         self.store.close()
 
     async def _abandon(self) -> None:
-        """Nobody waits any more for what the machine is doing."""
+        """No caller waits any longer for what the machine is doing."""
         for task in tuple(self._running):
             task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
@@ -408,24 +456,31 @@ async def _all(waits: Any) -> None:
         await asyncio.gather(*waiting, return_exceptions=True)
 
 
-def _move_away(root: Path, directory: str) -> Path | None:
-    """Where a directory of a node went; None when it is not there."""
-    if not os.path.lexists(root / directory):
-        return None
-    volatile = root / "volatile"
+def _move_away(root: str, directory: str) -> str:
+    """Where a directory of a node went; empty when it is not there."""
+    away = f"volatile/trash-{os.urandom(8).hex()}"
     try:
-        volatile.mkdir(exist_ok=True)
-        away = Path(tempfile.mkdtemp(prefix="trash-", dir=volatile))
-        (root / directory).rename(away / "directory")
+        Below(root).rename(directory, away)
+    except FileNotFoundError:
+        return ""
     except OSError as error:
-        logger.warning("could not move %s away: %s", root / directory, error)
-        return root / directory
+        logger.warning("could not move %s of %s away: %s", directory, root, error)
+        return directory
     return away
 
 
-def _delete_all(paths: list[Path]) -> None:
-    for path in paths:
-        shutil.rmtree(path, ignore_errors=True)
+def _delete_all(moved: list[tuple[str, str]]) -> None:
+    for root, path in moved:
+        _delete(root, path)
+
+
+def _delete(root: str, path: str) -> None:
+    try:
+        Below(root).remove(path)
+    except FileNotFoundError:
+        pass  # its node is gone
+    except OSError as error:
+        logger.warning("could not delete %s of %s: %s", path, root, error)
 
 
 def _words(outcome: Exit) -> str:

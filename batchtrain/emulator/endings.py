@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from batchtrain.emulator import documents, lines, states, wire
-from batchtrain.emulator.machine.types import UPLOAD_FAILED, Exit
+from batchtrain.emulator.interface import UPLOAD_FAILED, Exit
 from batchtrain.emulator.records import Node, Task
 from batchtrain.emulator.world import Deadline, JobBook, World, task_document
 
@@ -209,10 +209,15 @@ def complete(
     retain(world, book, task)
     world.save_task(task)
     world.touch_job(book.key)
-    if book.record.spec["onTaskFailure"] == "performexitoptionsjobaction":
+    if book.record.spec["onTaskFailure"] == "performexitoptionsjobaction" and not _withdrawn(task):
         _act_on_job(world, book, options["jobAction"], now)
     if task.manager and book.record.spec["jobManagerTask"]["killJobOnCompletion"]:
         terminate(world, book, "JMComplete", now)
+
+
+def _withdrawn(task: Task) -> bool:
+    """Whether its user ended a task that never ran: it has not failed, so nothing happens to its job."""
+    return not task.start and task.failure is not None and task.failure["code"] == "TaskEnded"
 
 
 def retain(world: World, book: JobBook, task: Task) -> None:

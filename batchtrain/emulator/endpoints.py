@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from batchtrain.emulator.faults import invalid_property
-from batchtrain.emulator.machine.types import Forward
+from batchtrain.emulator.interface import Forward
 from batchtrain.emulator.records import Document, Node
 from batchtrain.emulator.world import PoolBook
 
@@ -22,33 +22,63 @@ def nat_pools(spec: Document) -> list[Document]:
     return list(network.get("endpointConfiguration", {}).get("inboundNATPools", []))
 
 
+def ipv6_address(book: PoolBook, node: Node) -> str:
+    """A node's IPv6 address; empty unless its pool is dual-stack. It is the IPv6 form of the node's IPv4 address, so
+    that connections to it reach the node."""
+    addresses: Document = book.record.spec.get("networkConfiguration", {}).get("publicIPAddressConfiguration", {})
+    return f"::ffff:{node.address}" if "IPv6" in addresses.get("ipFamilies", []) else ""
+
+
 def of_node(book: PoolBook, node: Node) -> list[Document]:
-    """A node's inbound endpoints: one of each NAT pool, as far as its ports go."""
+    """A node's inbound endpoints: one of each NAT pool and address family, as far as the pool's ports go."""
+    families = [("", node.address), (".IPv6", ipv6_address(book, node))]
     return [
         {
-            "name": f"{pool['name']}.{node.place}",
+            "name": f"{pool['name']}.{node.place}{suffix}",
             "protocol": pool["protocol"],
-            "publicIPAddress": node.address,
+            "publicIPAddress": address,
             "publicFQDN": node.hostname,
             "frontendPort": pool["frontendPortRangeStart"] + node.place,
             "backendPort": pool["backendPort"],
         }
         for pool in nat_pools(book.record.spec)
         if pool["frontendPortRangeStart"] + node.place <= pool["frontendPortRangeEnd"]
+        for suffix, address in families
+        if address
     ]
 
 
 def forwards(book: PoolBook, node: Node) -> tuple[Forward, ...]:
-    """Those of its endpoints that the machine serves: TCP, where the two ports differ."""
+    """Those of its endpoints that the machine serves: TCP, where the two ports differ. The kernel passes on IPv6."""
     return tuple(
         Forward(endpoint["frontendPort"], endpoint["backendPort"])
         for endpoint in of_node(book, node)
-        if endpoint["protocol"] == "tcp" and endpoint["frontendPort"] != endpoint["backendPort"]
+        if endpoint["publicIPAddress"] == node.address
+        and endpoint["protocol"] == "tcp"
+        and endpoint["frontendPort"] != endpoint["backendPort"]
     )
 
 
+LOGIN_PORTS = (22, 3389)
+"""Of ssh on Linux and of Remote Desktop on Windows."""
+
+
+def login(book: PoolBook, node: Node) -> Document:
+    """Where to log in: the endpoint of the log-in port; where the pool maps none, the port of the node itself."""
+    windows = "windows" in book.record.spec["virtualMachineConfiguration"]["nodeAgentSKUId"].lower()
+    ports = sorted(LOGIN_PORTS, reverse=windows)
+    tcp = [endpoint for endpoint in of_node(book, node) if endpoint["protocol"] == "tcp"]
+    mapped = (one["frontendPort"] for port in ports for one in tcp if one["backendPort"] == port)
+    port = next(mapped, ports[0])
+    settings: Document = {"remoteLoginIPAddress": node.address, "remoteLoginPort": port}
+    if address := ipv6_address(book, node):
+        settings |= {"ipv6RemoteLoginIPAddress": address, "ipv6RemoteLoginPort": port}
+    return settings
+
+
 def check(spec: Document) -> None:
-    """The bounds of NAT pools and their rules; raises Fault 400."""
+    """The public addresses, and the bounds of NAT pools and their rules; raises Fault 400."""
+    _check_addresses(spec["networkConfiguration"].get("publicIPAddressConfiguration", {}))
     pools = nat_pools(spec)
     if len(pools) > MOST_POOLS:
         raise invalid_property(PLACE, len(pools), f"A pool has at most {MOST_POOLS} inbound NAT pools.")
@@ -58,6 +88,18 @@ def check(spec: Document) -> None:
         _check_pool(pool, f"{PLACE}[{index}]")
         for other in pools[:index]:
             _check_pair(pool, other, f"{PLACE}[{index}]")
+
+
+def _check_addresses(addresses: Document) -> None:
+    place = "networkConfiguration/publicIPAddressConfiguration"
+    families = addresses.get("ipFamilies")
+    if families is not None and sorted(families) not in (["IPv4"], ["IPv4", "IPv6"]):
+        reason = "A pool is single-stack with IPv4, or dual-stack with IPv4 and IPv6."
+        raise invalid_property(f"{place}/ipFamilies", families, reason)
+    provision = addresses.get("provision", "batchmanaged")
+    if (provision == "usermanaged") != bool(addresses.get("ipAddressIds")):
+        reason = "The public IP addresses are given with usermanaged, and only then."
+        raise invalid_property(f"{place}/ipAddressIds", addresses.get("ipAddressIds", ""), reason)
 
 
 def _check_pool(pool: Document, place: str) -> None:

@@ -8,14 +8,15 @@ from urllib.parse import urlsplit
 
 from batchtrain.emulator import applications, endpoints, mounts, preparation
 from batchtrain.emulator.documents import job_directory, task_directory
-from batchtrain.emulator.machine.types import BindMount, Container, Containers, Download, Login, NodeSpec, Run, Upload
+from batchtrain.emulator.interface import BindMount, Container, Containers, Download, Login, NodeSpec, Run, Upload
 from batchtrain.emulator.records import JobNode, Node, Task
+from batchtrain.emulator.wire import DEPOT
 from batchtrain.emulator.world import JobBook, PoolBook, World, task_document
 
 Document = dict[str, Any]
 
 MASTER_PORT = 6000
-"""Batch's own port on the primary: nobody listens there."""
+"""The port that Batch uses on the primary; nothing listens there."""
 START_DIRECTORY = "startup"
 
 
@@ -35,8 +36,15 @@ def node_spec(world: World, book: PoolBook, node: Node) -> NodeSpec:
         forwards=endpoints.forwards(book, node),
         containers=_containers(book),
         own_docker={"name": OWN_DOCKER, "value": "own"} in book.record.spec.get("metadata", []),
-        service_port=urlsplit(world.endpoint).port or 0,
+        service=_service(world.endpoint),
     )
+
+
+def _service(endpoint: str) -> tuple[str, int]:
+    """Where the service listens; `localhost` is the first of the addresses that the name has."""
+    where = urlsplit(endpoint)
+    host = where.hostname or "localhost"
+    return "127.0.0.1" if host == "localhost" else host, where.port or 0
 
 
 OWN_DOCKER = "batchtrain-docker"
@@ -91,7 +99,7 @@ def start_run(world: World, book: PoolBook, node: Node) -> Run:
         directory=START_DIRECTORY,
         command_line=spec["commandLine"],
         environment={**settings(spec), **_node(world, book, node), **_directories(node, START_DIRECTORY)},
-        downloads=downloads(spec.get("resourceFiles", [])),
+        downloads=downloads(spec.get("resourceFiles", []), world.endpoint),
         image=spec.get("containerSettings", {}).get("imageName"),
         elevated=_elevated(spec, book),
         container=container(spec, book.record.logins),
@@ -103,14 +111,14 @@ def coordination_run(world: World, job: JobBook, task: Task, number: int) -> Run
     spec = task_document(task)
     gang = spec["multiInstanceSettings"]
     run = _run(world, job, task, number, spec)
-    files = downloads(gang.get("commonResourceFiles", []))
+    files = downloads(gang.get("commonResourceFiles", []), world.endpoint)
     return run._replace(command_line=gang["coordinationCommandLine"], downloads=files, downloads_to="", stays=True)
 
 
 def application_run(world: World, job: JobBook, task: Task) -> Run:
     """The task's own command, on the primary."""
     spec = task_document(task)
-    files, outputs = downloads(spec.get("resourceFiles", [])), uploads(spec.get("outputFiles", []))
+    files, outputs = downloads(spec.get("resourceFiles", []), world.endpoint), uploads(spec.get("outputFiles", []))
     return _run(world, job, task, 0, spec)._replace(downloads=files, uploads=outputs)
 
 
@@ -125,7 +133,7 @@ def node_run(world: World, job: JobBook, place: JobNode, kind: str) -> Run:
         directory=directory,
         command_line=spec["commandLine"],
         environment={**_of_job(world, book, node, job, spec, directory), "AZ_BATCH_TASK_ID": spec["id"]},
-        downloads=downloads(spec.get("resourceFiles", [])),
+        downloads=downloads(spec.get("resourceFiles", []), world.endpoint),
         image=spec.get("containerSettings", {}).get("imageName"),
         elevated=_elevated(spec, book),
         container=container(spec, {**book.record.logins, **(job.record.logins or {})}),
@@ -216,7 +224,7 @@ def _directories(node: Node, directory: str) -> dict[str, str]:
 def gang_environment(world: World, task: Task, number: int) -> dict[str, str]:
     """What every instance of a multi-instance task sees.
 
-    The service promises no order for AZ_BATCH_HOST_LIST; here the primary is last, so that nobody relies on it.
+    The service promises no order for AZ_BATCH_HOST_LIST; here the primary is last, so that no program relies on it.
     """
     addresses = []
     cores = []
@@ -235,15 +243,15 @@ def gang_environment(world: World, task: Task, number: int) -> dict[str, str]:
     }
 
 
-def downloads(files: list[Document]) -> tuple[Download, ...]:
+def downloads(files: list[Document], endpoint: str) -> tuple[Download, ...]:
     """Resource files as the machine fetches them: single ones, or those of a container that begin with a prefix."""
-    return tuple(_download(file) for file in files)
+    return tuple(_download(file, endpoint) for file in files)
 
 
-def _download(file: Document) -> Download:
+def _download(file: Document, endpoint: str) -> Download:
     path, mode = file.get("filePath", ""), file.get("fileMode", "0770")
     if url := file.get("httpUrl"):
-        return Download(url, path, mode)
+        return Download(here(url, endpoint), path, mode)
     return Download(file["storageContainerUrl"], path, mode, container=True, prefix=file.get("blobPrefix", ""))
 
 
@@ -265,3 +273,12 @@ def _elevated(spec: Document, book: PoolBook) -> bool:
         accounts = book.record.spec.get("userAccounts", [])
         return any(one["name"] == name and one["elevationLevel"] == "admin" for one in accounts)
     return bool(identity.get("autoUser", {}).get("elevationLevel") == "admin")
+
+
+def here(url: str, endpoint: str) -> str:
+    """A link to a file that the emulator keeps, at the address where it listens now; any other link as it is."""
+    where = urlsplit(url)
+    if not where.path.startswith(DEPOT):
+        return url
+    now = urlsplit(endpoint)
+    return where._replace(scheme=now.scheme, netloc=now.netloc).geturl()

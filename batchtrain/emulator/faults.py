@@ -17,6 +17,11 @@ FAULTS: Mapping[str, Code] = {
         400,
         "Value for one of the query parameters specified in the request URI is invalid.",
     ),
+    "UnsupportedQueryParameter": (
+        400,
+        "One of the query parameters specified in the request URI is not supported.",
+    ),
+    "MissingRequiredHeader": (400, "A required HTTP header was not specified."),
     "InvalidHeaderValue": (400, "The value provided for one of the HTTP headers was not in the correct format."),
     "InvalidRequestBody": (400, "The specified Request Body is not syntactically valid."),
     "InvalidUri": (400, "The requested URI does not represent any resource on the server."),
@@ -90,7 +95,10 @@ FAULTS: Mapping[str, Code] = {
     "NodeUserExists": (409, "The specified node user already exists."),
     "NodeStateUnusable": (409, "The specified node is unusable."),
     "NodeAlreadyInTargetSchedulingState": (409, "The specified node is already in the target scheduling state."),
-    "OperationInvalidForCurrentState": (409, "The operation is not valid for the current state of the resource."),
+    "OperationInvalidForCurrentState": (
+        409,
+        "The specified operation is not valid for the current state of the resource.",
+    ),
     "OperationNotValidOnNode": (409, "The specified operation is not valid on the current node."),
     "ConditionNotMet": (412, "The condition specified using HTTP conditional header(s) is not met."),
     "RequestBodyTooLarge": (413, "The size of the request body exceeds the maximum permissible limit."),

@@ -1,37 +1,50 @@
-"""The files of nodes and tasks: listed, read in ranges, deleted; never anything outside the node's directory."""
+"""The files of nodes and tasks: listed, read in ranges, deleted; never anything outside the node's directory.
+
+What takes long (a list, the deletion of a directory) is `Work`, which the server carries out off its event loop.
+"""
 
 from __future__ import annotations
 
 import os
-import shutil
 import stat
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, NamedTuple
-from urllib.parse import quote
+from urllib.parse import quote, unquote_to_bytes
 
 from batchtrain.emulator import documents, nodes, wire
 from batchtrain.emulator.faults import Fault
-from batchtrain.emulator.query import Row, is_whole, listing
-from batchtrain.emulator.reply import Call, Reply, Slice
+from batchtrain.emulator.machine.below import Below, LeadsOut
+from batchtrain.emulator.machine.walk import Entry, Walk, Walks
+from batchtrain.emulator.query import Page, Row, is_whole
+from batchtrain.emulator.records import Node
+from batchtrain.emulator.reply import Call, Reply, Slice, Work
 from batchtrain.emulator.world import World
 
 Document = dict[str, Any]
 
 
 REACHABLE = ("up", "starting")
-"""What a machine does for a node whose files can be read: one that is down answers nobody."""
+"""What a machine does for a node whose files can be read: a node that is down does not answer."""
+STILL_ACTIVE = "The files of the specified task cannot be accessed as the task state is still active"
+STEP = 500
+"""Entries of a directory that one step of a list looks at."""
+_WALKS = Walks()
+"""Lists that were sent in part."""
 
 
 class Tree(NamedTuple):
     """A directory of a node as the API shows it."""
 
-    root: Path
+    node: Below
     """The node's directory: nothing outside it is ever touched."""
-    top: Path
-    """The directory that names are relative to."""
+    top: str
+    """The directory below it that names are relative to; empty for itself."""
     url: str
     """Prefix of the files' URLs."""
+
+    def path(self, name: str) -> str:
+        """A name of this tree as a path of the node's directory."""
+        return f"{self.top}/{name}".lstrip("/")
 
 
 def node_tree(world: World, call: Call) -> Tree:
@@ -39,8 +52,7 @@ def node_tree(world: World, call: Call) -> Tree:
     book, node = world.node(*call.path[:2])
     if not node.root or node.phase not in REACHABLE:
         raise nodes.refusal(node)
-    root = Path(node.root)
-    return Tree(root, root, f"{documents.node_url(call.base, book.record.id, node.id)}/files")
+    return Tree(_below(node), "", f"{documents.node_url(call.base, book.record.id, node.id)}/files")
 
 
 def task_tree(world: World, call: Call) -> Tree:
@@ -48,96 +60,91 @@ def task_tree(world: World, call: Call) -> Tree:
     book, task = world.task(*call.path[:2])
     if task.cleaned:
         raise Fault("TaskFilesCleanedup")
+    if task.state == "active":
+        raise Fault("OperationInvalidForCurrentState", Reason=STILL_ACTIVE)
     node_id = task.instances[0].node if task.instances else ""
     pool = world.pool_of_node.get(node_id)
     if pool is None or not pool.nodes[node_id].root or pool.nodes[node_id].phase not in REACHABLE:
         raise Fault("TaskFilesUnavailable")
-    root = Path(pool.nodes[node_id].root)
-    top = root / documents.task_directory(book.record, task)
-    return Tree(root, top, f"{documents.task_url(call.base, book.record, task)}/files")
+    top = documents.task_directory(book.record, task)
+    return Tree(_below(pool.nodes[node_id]), top, f"{documents.task_url(call.base, book.record, task)}/files")
+
+
+def _below(node: Node) -> Below:
+    return Below(node.root, {node.root_inside: node.root})
 
 
 # Paths ---------------------------------------------------------------------------------------------------------------
 
 
-def locate(tree: Tree, name: str) -> Path:
-    """The path of a name below a tree; Fault 404 for every name that leads, or is made to lead, elsewhere."""
-    parts = name.split("/")
-    if not name or "\0" in name or any(part in ("", ".", "..") for part in parts):
+def locate(tree: Tree, name: str) -> str:
+    """The path of a name below a tree; Fault 404 for every name that is made to lead elsewhere."""
+    if not _is_name(name):
         raise Fault("FileNotFound")
-    path = tree.top.joinpath(*parts)
-    if not _within(path.parent, tree.root):
-        raise Fault("FileNotFound")
-    return path
+    return tree.path(name)
 
 
-def _within(path: Path, root: Path) -> bool:
-    """Whether a path, links followed, is inside the node's directory."""
-    try:
-        return path.resolve().is_relative_to(root.resolve())
-    except (OSError, RuntimeError):
-        return False
-
-
-def open_inside(tree: Tree, name: str) -> int:
-    """A descriptor of a regular file.
-
-    Where it lies is asked of the open descriptor, so that a link swapped in meanwhile gains nothing.
-    """
-    path = locate(tree, name)
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
-    except OSError as error:
-        raise Fault("FileNotFound") from error
-    real = Path(f"/proc/self/fd/{descriptor}").readlink()
-    if real.is_relative_to(tree.root.resolve()) and stat.S_ISREG(os.fstat(descriptor).st_mode):
-        return descriptor
-    os.close(descriptor)
-    raise Fault("FileNotFound")
+def _is_name(name: str) -> bool:
+    return "\0" not in name and not any(part in ("", ".", "..") for part in name.split("/"))
 
 
 # Listing -------------------------------------------------------------------------------------------------------------
 
 
-def list_node_files(world: World, call: Call) -> Reply:
+def list_node_files(world: World, call: Call) -> Work:
     return _list(node_tree(world, call), call)
 
 
-def list_task_files(world: World, call: Call) -> Reply:
+def list_task_files(world: World, call: Call) -> Work:
     return _list(task_tree(world, call), call)
 
 
-def _list(tree: Tree, call: Call) -> Reply:
-    if not _within(tree.top, tree.root):
-        raise Fault("FileNotFound")
+def _list(tree: Tree, call: Call) -> Work:
+    return Work(_pages(tree, call, Page(call, "files")))
+
+
+def _pages(tree: Tree, call: Call, page: Page) -> Iterator[Reply | None]:
+    """One page, in steps. The walk waits for the next page at the token that this one ends with."""
     recursive = call.flag("recursive")
-
-    def rows(token: str) -> Iterator[Row]:
-        for name, entry in sorted(_entries(tree, tree.top, recursive=recursive)):
-            if name > token:
-                yield Row(name, _item(tree, name, entry))
-
-    return listing(call, "files", rows)
-
-
-def _entries(tree: Tree, directory: Path, *, recursive: bool) -> Iterator[tuple[str, os.stat_result]]:
-    """Names (relative, with `/`) and status; directories that are links are shown but not entered."""
-    try:
-        found = list(os.scandir(directory))
-    except OSError:
+    key = (tree.url, tree.node.root, recursive)
+    token = call.query.get("$skiptoken", "")
+    walk = (_WALKS.take((*key, token)) if token else None) or _walk(tree, token, recursive=recursive)
+    if walk is None:
+        yield page.reply()
         return
-    for entry in found:
-        path = Path(entry.path)
+    for number, entry in enumerate(walk, 1):
+        row = _row(tree, entry)
+        if row is not None and not page.add(row):
+            walk.back(entry)
+            _WALKS.keep((*key, page.last), walk)
+            break
+        if number % STEP == 0:
+            yield None
+    yield page.reply()
+
+
+def _walk(tree: Tree, token: str, *, recursive: bool) -> Walk | None:
+    """None where nothing is there yet."""
+    after = os.fsdecode(unquote_to_bytes(token))
+    if token and not _is_name(after):
+        raise Fault("InvalidQueryParameterValue", QueryParameterName="$skiptoken", QueryParameterValue=token)
+    try:
+        return Walk(tree.node, tree.top, after=after, depth=None if recursive else 1)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise Fault("FileNotFound") from error
+
+
+def _row(tree: Tree, entry: Entry) -> Row | None:
+    """None for a link that leads nowhere, or out of the node. Other links are shown as what they lead to."""
+    status = entry.status
+    if stat.S_ISLNK(status.st_mode):
         try:
-            if entry.is_symlink() and not _within(path, tree.root):
-                continue
-            status = entry.stat()
-            enter = recursive and entry.is_dir(follow_symlinks=False)
+            status = tree.node.status(tree.path(entry.path))
         except OSError:
-            continue  # gone meanwhile, or a link to nowhere
-        yield _printable(path.relative_to(tree.top).as_posix()), status
-        if enter:
-            yield from _entries(tree, path, recursive=True)
+            return None
+    return Row(quote(os.fsencode(entry.path)), _item(tree, _printable(entry.path), status))
 
 
 def _printable(name: str) -> str:
@@ -180,7 +187,7 @@ def get_task_file(world: World, call: Call) -> Reply:
 
 def _read(tree: Tree, call: Call) -> Reply:
     name = call.path[2]
-    file = os.fdopen(open_inside(tree, name), "rb")
+    file = os.fdopen(_open(tree, name), "rb")
     try:
         status = os.fstat(file.fileno())
         _check_times(call, status)
@@ -202,16 +209,23 @@ def head_task_file(world: World, call: Call) -> Reply:
 
 def _head(tree: Tree, call: Call) -> Reply:
     name = call.path[2]
-    path = locate(tree, name)
-    if path.is_dir() and _within(path, tree.root):
-        return Reply(200, headers=_headers(tree, name, path.stat()))
-    descriptor = open_inside(tree, name)
     try:
-        status = os.fstat(descriptor)
-    finally:
-        os.close(descriptor)
+        status = tree.node.status(locate(tree, name))
+    except OSError as error:
+        raise Fault("FileNotFound") from error
+    if stat.S_ISDIR(status.st_mode):
+        return Reply(200, headers=_headers(tree, name, status))
+    os.close(_open(tree, name))
     _check_times(call, status)
     return Reply(200, headers={**_headers(tree, name, status), "Content-Length": str(status.st_size)})
+
+
+def _open(tree: Tree, name: str) -> int:
+    """A descriptor of a regular file."""
+    try:
+        return tree.node.open(locate(tree, name))
+    except OSError as error:
+        raise Fault("FileNotFound") from error
 
 
 def _check_times(call: Call, status: os.stat_result) -> None:
@@ -251,25 +265,23 @@ def byte_range(header: str | None, size: int) -> tuple[int, int]:
 # Deleting ------------------------------------------------------------------------------------------------------------
 
 
-def delete_node_file(world: World, call: Call) -> Reply:
-    return _delete(node_tree(world, call), call)
+def delete_node_file(world: World, call: Call) -> Work:
+    return Work(_delete(node_tree(world, call), call))
 
 
-def delete_task_file(world: World, call: Call) -> Reply:
-    return _delete(task_tree(world, call), call)
+def delete_task_file(world: World, call: Call) -> Work:
+    return Work(_delete(task_tree(world, call), call))
 
 
-def _delete(tree: Tree, call: Call) -> Reply:
+def _delete(tree: Tree, call: Call) -> Iterator[Reply]:
     path = locate(tree, call.path[2])
     try:
-        if not path.is_dir() or path.is_symlink():
-            path.unlink()
-        elif call.flag("recursive"):
-            shutil.rmtree(path)
+        if call.flag("recursive") or not stat.S_ISDIR(tree.node.status(path, follow=False).st_mode):
+            tree.node.remove(path)
         else:
-            path.rmdir()
-    except FileNotFoundError as error:
+            tree.node.remove_empty(path)
+    except (FileNotFoundError, NotADirectoryError, LeadsOut) as error:
         raise Fault("FileNotFound") from error
     except OSError as error:
         raise Fault("OperationInvalidForCurrentState", Reason=error.strerror or str(error)) from error
-    return Reply(200)
+    yield Reply(200)

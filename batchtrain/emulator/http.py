@@ -8,18 +8,31 @@ from __future__ import annotations
 import asyncio
 import logging
 import sqlite3
+import time
 import uuid
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, MutableMapping
 from typing import Any, NamedTuple
-from urllib.parse import unquote
+from urllib.parse import unquote, urlsplit
 
 import msgspec
 
-from batchtrain.emulator import checks, control, routes, wire
+from batchtrain.emulator import (
+    checks,
+    control,
+    depot,
+    identity,
+    models,
+    query,
+    resource_manager,
+    routes,
+    tokens,
+    versions,
+    wire,
+)
 from batchtrain.emulator.drive import Driver
 from batchtrain.emulator.faults import Fault, NeedsToken, NotModified, not_implemented
 from batchtrain.emulator.injection import Injection
-from batchtrain.emulator.reply import Call, Reply, Slice
+from batchtrain.emulator.reply import Call, Reply, Slice, Work
 
 logger = logging.getLogger("batchtrain.emulator.http")
 
@@ -31,6 +44,8 @@ MAX_BODY = 1_048_576
 DRAINED = 64 * MAX_BODY
 """What is read and thrown away of a body that is too large, so that the refusal arrives."""
 CHUNK = 262_144
+WORKERS = 2
+"""Threads for replies that take a while. More would take processor time from the event loop."""
 JSON = "application/json;odata=minimalmetadata"
 
 
@@ -53,14 +68,13 @@ class Disconnected(Exception):
 class Application:
     """The emulated service over HTTP."""
 
-    def __init__(
-        self, driver: Driver, identity: control.Identity, key: str, stop: Callable[[], None], token_key: str = ""
-    ) -> None:
-        self.driver, self.key, self.token_key = driver, key, token_key
+    def __init__(self, driver: Driver, identity: control.Identity, key: str, stop: Callable[[], None]) -> None:
+        self.driver, self.key = driver, key
         self.control = control.Control(driver, identity, stop)
         self.connections: dict[Any, asyncio.BaseTransport] = {}
         """The open connections by the client's address."""
         self.ids = uuid.uuid4
+        self._working = asyncio.Semaphore(WORKERS)
 
     async def __call__(self, scope: Mapping[str, Any], receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -98,41 +112,95 @@ class Application:
 
     async def _answer(self, request: Request, receive: Receive, now: int) -> Reply:
         if request.raw_path == f"{control.PREFIX}health":
-            return Reply(200, self.control.identity._asdict())
+            challenge = dict(wire.query_pairs(request.query)).get("challenge", "")
+            proof = wire.proof(self.key, self.driver.world.endpoint, challenge)
+            return Reply(200, {**self.control.identity._asdict(), "proof": proof})
+        if request.raw_path == identity.PATH:
+            asked = dict(wire.query_pairs(request.query))
+            return identity.answer(self.control.identity.account, self.key, request.headers, asked, self._now())
+        if request.raw_path.startswith(wire.DEPOT) and self.driver.depot is not None:
+            return await self._of_depot(self.driver.depot, request, receive)
         if request.raw_path.startswith(control.PREFIX):
             self._authenticate(request, 0.0)
             return await self.control.answer(
                 request.verb, request.raw_path.removeprefix(control.PREFIX), await _body(receive)
             )
+        if resource_manager.is_path(request.raw_path):
+            return await self._of_resource_manager(request, receive, now)
         try:
             route, path = routes.find(request.verb, request.raw_path)
         except Fault:
             self._authenticate(request, 0.0)  # a stranger is not told what there is
             raise
-        await self._befall(request, route.name)
-        query = dict(wire.query_pairs(request.query))
-        checks.check_version(query)
+        signed_by = await self._befall(request, route.name)
+        asked = dict(wire.query_pairs(request.query))
+        revision = versions.check(asked)
+        if revision > route.until:
+            raise Fault("ResourceNotFound")
+        wanted = query.checked(route.query, route.answer, asked, revision)
         body = await _body(receive)
         operation = route.operation
         if operation is None:
             raise not_implemented(route.name)
-        call = Call(path, query, request.headers, body, request.raw_path, request.base, now)
+        call = Call(
+            path, wanted, request.headers, body, request.raw_path, request.base, now, revision, asked, signed_by
+        )
+        if body.strip() and request.verb in ("POST", "PUT", "PATCH"):
+            checks.check_content_type(request.headers)
+            if not route.body:
+                call.read("Nothing")
         if request.verb in ("GET", "HEAD"):
-            reply = operation(self.driver.world, call)
+            answer = operation(self.driver.world, call)
         else:
-            reply = self.driver.change(lambda: operation(self.driver.world, call))
-        return self._cut_short(request, route.name, reply)
+            answer = self.driver.change(lambda: operation(self.driver.world, call))
+        reply = await self._carry_out(answer) if isinstance(answer, Work) else answer
+        return self._cut_short(request, route.name, _translated(reply, route.answer, revision))
 
-    async def _befall(self, request: Request, operation: str) -> None:
-        """Who asks, and the faults that strike before anything is done."""
+    async def _of_depot(self, kept: depot.Depot, request: Request, receive: Receive) -> Reply:
+        """A file of a task, uploaded by a client of the account, for any holder of its link."""
+        path = request.raw_path.removeprefix(wire.DEPOT)
+        now = time.time()
+        if request.verb == "GET":
+            return Reply(200, content=kept.give(path, dict(wire.query_pairs(request.query)), now))
+        self._authenticate(request, 0.0)
+        if request.verb != "PUT":
+            raise Fault("UnsupportedHttpVerb")
+        await kept.keep(path, _parts(receive), self.driver.named)
+        return Reply(201, {"url": kept.link(self.driver.world.endpoint, path, now)})
+
+    async def _of_resource_manager(self, request: Request, receive: Receive, now: int) -> Reply:
+        """The account and its pools for azure-mgmt-batch, refusals in that service's form."""
+        own = self.control.identity
+        host = own.host or urlsplit(self.driver.world.endpoint).netloc
+        account = resource_manager.Account(own.account, self.key, host)
+        asked = resource_manager.Asked(request.verb, request.raw_path, dict(wire.query_pairs(request.query)),
+                                       request.headers, b"", request.base, now)  # fmt: skip
+        try:
+            resource_manager.check_token(account, request.verb, request.headers, self._now())
+            asked = asked._replace(body=await _body(receive))
+            return self.driver.change(lambda: resource_manager.answer(self.driver.world, account, asked))
+        except Fault as fault:
+            return resource_manager.refusal(fault)
+
+    async def _carry_out(self, work: Work) -> Reply:
+        """Step by step, so that one long list does not keep others waiting."""
+        while True:
+            async with self._working:
+                reply = await asyncio.to_thread(next, work.steps)
+            if reply is not None:
+                return reply
+
+    async def _befall(self, request: Request, operation: str) -> str:
+        """How the request was signed; raises the faults that strike before anything is done."""
         skew = self._strikes("skew", request, operation)
-        self._authenticate(request, skew.seconds if skew else 0.0)
+        signed_by = self._authenticate(request, skew.seconds if skew else 0.0)
         if late := self._strikes("latency", request, operation):
             await asyncio.sleep(late.seconds)
         if refused := self._strikes("error", request, operation):
             fault = Fault(refused.code)
             fault.retry_after = refused.retry_after
             raise fault
+        return signed_by
 
     def _cut_short(self, request: Request, operation: str, reply: Reply) -> Reply:
         """The faults that strike when it is done already: the answer is lost, or half of it."""
@@ -142,19 +210,30 @@ class Application:
             return reply._replace(cut=max(half.fraction, 0.01))
         return reply
 
-    def _authenticate(self, request: Request, skew: float) -> None:
-        """By signature; by token only where tokens were asked for, and over https. The clients' clock counts here."""
-        now = self.driver.clock.machine_time() + int(skew * wire.SECOND)
-        account, given = self.control.identity.account, request.headers.get("authorization", "")
-        if self.token_key and not given.startswith("SharedKey "):
-            wire.check_token(account, self.token_key, request.verb, given, now)
-            return
-        wire.authenticate(account, self.key, *request[:4], now)
+    def _authenticate(self, request: Request, skew: float) -> str:
+        """How the request was signed."""
+        now = self._now() + int(skew * wire.SECOND)
+        return tokens.signed_by(self.control.identity.account, self.key, *request[:4], now)
+
+    def _now(self) -> int:
+        """The clients' time, by which signatures and tokens go, not the account's."""
+        return self.driver.clock.machine_time()
 
     def _strikes(self, kind: str, request: Request, operation: str) -> Injection | None:
         """A fault on request, for this operation on this resource."""
         injections = self.driver.world.injections
         return injections.strike((kind,), unquote(request.raw_path.strip("/")), operation) if injections else None
+
+
+def _translated(reply: Reply, model: str, revision: int) -> Reply:
+    """An answer in the words of the client's service version; `model` is that of each entry of a list."""
+    document = reply.document
+    if not model or document is None or (revision == versions.CURRENT and not models.changed(model)):
+        return reply
+    if isinstance(document.get("value"), list):
+        entries = [models.shown(model, one, revision) for one in document["value"]]
+        return reply._replace(document={**document, "value": entries})
+    return reply._replace(document=models.shown(model, document, revision))
 
 
 # Requests ------------------------------------------------------------------------------------------------------------
@@ -164,6 +243,17 @@ def _request(scope: Mapping[str, Any]) -> Request:
     headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
     raw_path = scope["raw_path"].decode("latin-1")
     return Request(scope["method"], raw_path, scope["query_string"].decode("latin-1"), headers, scope["scheme"])
+
+
+async def _parts(receive: Receive) -> AsyncIterator[bytes]:
+    """A body as it comes. Raises Disconnected."""
+    more = True
+    while more:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise Disconnected
+        yield message.get("body", b"")
+        more = message.get("more_body", False)
 
 
 async def _body(receive: Receive) -> bytes:

@@ -7,22 +7,38 @@ import os
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 FILE = "images.json"
+MACHINES_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+"""Where a node's commands find programs beside those of the environment; Debian's default."""
 
 
-def list_images(data_dir: Path) -> dict[str, Path]:
-    """Image name -> prefix of its environment."""
+class Mapped(NamedTuple):
+    """What stands for an image."""
+
+    prefix: Path
+    entrypoint: str = ""
+    """The command of container tasks that give none."""
+
+
+def list_images(data_dir: Path) -> dict[str, Mapped]:
+    """What stands for each image."""
     try:
         found = json.loads((data_dir / FILE).read_text(encoding="utf-8"))
     except FileNotFoundError:
         return {}
-    return {image: Path(prefix) for image, prefix in found.items()}
+    return {image: _mapped(one) for image, one in found.items()}
 
 
-def map_image(data_dir: Path, image: str, prefix: Path) -> None:
+def _mapped(stored: str | Mapping[str, str]) -> Mapped:
+    """A prefix alone is as older versions wrote it, and as it is written without an entry point."""
+    return Mapped(Path(stored)) if isinstance(stored, str) else Mapped(Path(stored["prefix"]), stored["entrypoint"])
+
+
+def map_image(data_dir: Path, image: str, prefix: Path, entrypoint: str = "") -> None:
     """Let an environment stand for an image; also while the emulator runs."""
-    _write(data_dir, {**_others(data_dir, image), image: prefix})
+    _write(data_dir, {**_others(data_dir, image), image: Mapped(prefix, entrypoint)})
 
 
 def unmap(data_dir: Path, image: str) -> bool:
@@ -36,14 +52,49 @@ def unmap(data_dir: Path, image: str) -> bool:
 
 def prefix_of(data_dir: Path, image: str) -> str | None:
     """The environment for an image, if one stands for it."""
+    found = _find(data_dir, image)
+    return str(found.prefix) if found else None
+
+
+def entrypoint_of(data_dir: Path, image: str) -> str:
+    """What runs where a container task has an empty command line; empty where nothing was named."""
+    found = _find(data_dir, image)
+    return found.entrypoint if found else ""
+
+
+def _find(data_dir: Path, image: str) -> Mapped | None:
     wanted = canonical(image)
-    found = list_images(data_dir).items()
-    return next((str(prefix) for name, prefix in found if canonical(name) == wanted), None)
+    return next((one for name, one in list_images(data_dir).items() if canonical(name) == wanted), None)
 
 
-def _others(data_dir: Path, image: str) -> dict[str, Path]:
+def problem(prefix: Path) -> str:
+    """Why a directory can stand for no image; empty where it can."""
+    if not prefix.is_dir():
+        return "is not there"
+    if not (prefix / "bin").is_dir():
+        return "is no environment: it has no bin directory"
+    return "" if any((prefix / "bin").iterdir()) else "is no environment: its bin directory is empty"
+
+
+def unserved(image: str, missing: str) -> str:
+    """What to do about an image that nothing on this machine stands for. missing: why no container engine runs it."""
+    return (
+        f"No container engine runs the image {image} here: {missing}. Start a Docker Engine, or run its tasks"
+        f" in a local environment: `batchtrain emulator images map {image} PREFIX`"
+    )
+
+
+def told(image: str, prefix: str, problem: str) -> str:
+    """What is wrong with a mapping, and what to do."""
+    return (
+        f"image {image} is mapped to {prefix}, which {problem}: map it to another environment,"
+        f" `batchtrain emulator images map {image} PREFIX`, or forget it, `batchtrain emulator images unmap {image}`"
+    )
+
+
+def _others(data_dir: Path, image: str) -> dict[str, Mapped]:
     unwanted = canonical(image)
-    return {name: prefix for name, prefix in list_images(data_dir).items() if canonical(name) != unwanted}
+    return {name: one for name, one in list_images(data_dir).items() if canonical(name) != unwanted}
 
 
 def canonical(image: str) -> str:
@@ -53,9 +104,13 @@ def canonical(image: str) -> str:
     return name if tagged else f"{name}:latest"
 
 
-def _write(data_dir: Path, images: Mapping[str, Path]) -> None:
+def _write(data_dir: Path, images: Mapping[str, Mapped]) -> None:
     data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
-    text = json.dumps({image: str(prefix) for image, prefix in sorted(images.items())}, indent=2)
+    stored = {
+        image: {"prefix": str(one.prefix), "entrypoint": one.entrypoint} if one.entrypoint else str(one.prefix)
+        for image, one in sorted(images.items())
+    }
+    text = json.dumps(stored, indent=2)
     write_atomically(data_dir / FILE, text + "\n")
 
 

@@ -34,7 +34,7 @@ class Injection(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     resource: str = "*"
     """Path of what it is about: `pools/POOL`, `pools/POOL/nodes/NODE`, `jobs/JOB/tasks/TASK`; `*` is any text."""
     rate: float = 1.0
-    """Share of the chances that strike, 0 to 1."""
+    """Probability of the fault, 0 to 1."""
     count: int | None = None
     """How often it strikes at most."""
     seed: int = 0

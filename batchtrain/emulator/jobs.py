@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from batchtrain.emulator import documents, endings, launching, models, quotas, schedules, states, statistics
+from batchtrain.emulator import documents, endings, launching, quotas, schedules, states, statistics
 from batchtrain.emulator.checks import check_id
 from batchtrain.emulator.faults import Fault, invalid_property
 from batchtrain.emulator.query import Row, listing, number, selected
@@ -16,7 +16,7 @@ Document = dict[str, Any]
 
 
 def create_job(world: World, call: Call) -> Reply:
-    document = models.read("BatchJobCreateOptions", models.decode(call.body))
+    document = call.read("BatchJobCreateOptions")
     job_id = check_id(document)
     if existing := world.jobs.get(job_id.lower()):
         raise Fault("JobBeingDeleted" if existing.record.state == "deleting" else "JobExists")
@@ -33,10 +33,10 @@ def list_jobs(world: World, call: Call) -> Reply:
 
 
 def list_jobs_from_schedule(world: World, call: Call) -> Reply:
-    return listed(call, world.schedule(call.path[0]).jobs.values())
+    return listed(call, world.schedule(call.path[0]).jobs.values(), "jobsofschedule")
 
 
-def listed(call: Call, books: Iterable[JobBook]) -> Reply:
+def listed(call: Call, books: Iterable[JobBook], filters: str = "jobs") -> Reply:
     """One page of jobs, the oldest first."""
 
     def rows(token: str) -> Iterator[Row]:
@@ -45,7 +45,7 @@ def listed(call: Call, books: Iterable[JobBook]) -> Reply:
             if book.record.seq > after:
                 yield Row(str(book.record.seq), _document(book, call))
 
-    return listing(call, "jobs", rows)
+    return listing(call, "jobs", rows, filters=filters)
 
 
 def _document(book: JobBook, call: Call) -> Document:
@@ -63,7 +63,7 @@ def get_job(world: World, call: Call) -> Reply:
 
 def update_job(world: World, call: Call) -> Reply:
     """PATCH: what is given changes, the rest stays."""
-    document = models.read("BatchJobUpdateOptions", models.decode(call.body))
+    document = call.read("BatchJobUpdateOptions")
     book = _changeable(world, call)
     return _respecified(world, call, book, {**book.record.spec, **document}, document)
 
@@ -74,9 +74,7 @@ RESET = ("priority", "maxParallelTasks", "allowTaskPreemption", "onAllTasksCompl
 
 def replace_job(world: World, call: Call) -> Reply:
     """PUT: what is not given falls back to its default."""
-    document = models.read("BatchJobUpdateOptions", models.decode(call.body))
-    if "poolInfo" not in document:
-        raise Fault("MissingRequiredProperty", PropertyName="poolInfo")
+    document = call.read("BatchJobReplaceOptions")
     book = _changeable(world, call)
     kept = {name: value for name, value in book.record.spec.items() if name not in ("constraints", "metadata")}
     reset = {name: launching.DEFAULTS[name] for name in RESET}
@@ -101,6 +99,7 @@ def _pool_info(book: JobBook, before: Document, wanted: Document) -> Document:
     auto = before.get("autoPoolSpecification")
     if auto is not None:
         given: Document = wanted.get("autoPoolSpecification", {})
+        _check_same(given, auto)
         keep = given.get("keepAlive", auto["keepAlive"])
         if keep != auto["keepAlive"] and auto["poolLifetimeOption"] != "job":
             place = "poolInfo/autoPoolSpecification/keepAlive"
@@ -117,6 +116,14 @@ def _pool_info(book: JobBook, before: Document, wanted: Document) -> Document:
     return wanted
 
 
+def _check_same(given: Document, auto: Document) -> None:
+    """Of what a job's pool was made by only keepAlive can change. Secrets are ignored, because they are never shown."""
+    for name in given.keys() - {"keepAlive"}:
+        if documents.without_secrets(given[name]) != documents.without_secrets(auto.get(name)):
+            place = f"poolInfo/autoPoolSpecification/{name}"
+            raise invalid_property(place, given[name], "Only keepAlive can be changed.")
+
+
 def delete_job(world: World, call: Call) -> Reply:
     book = _existing(world, call)
     force = call.flag("force")
@@ -130,7 +137,7 @@ def delete_job(world: World, call: Call) -> Reply:
 
 def disable_job(world: World, call: Call) -> Reply:
     """One that is disabled already stays so; one that waits for its tasks may be told not to."""
-    options = models.read("BatchJobDisableOptions", models.decode(call.body))
+    options = call.read("BatchJobDisableOptions")
     book = _changeable(world, call)
     endings.disable(world, book, options["disableTasks"], call.now)
     return _changed(world, call, book)
@@ -146,7 +153,7 @@ def enable_job(world: World, call: Call) -> Reply:
 
 def terminate_job(world: World, call: Call) -> Reply:
     """`force` ends it without waiting for its nodes, even when it is terminating already."""
-    options = models.read("BatchJobTerminateOptions", models.decode(call.body))
+    options = call.read("BatchJobTerminateOptions")
     force = call.flag("force")
     book = _existing(world, call)
     state = book.record.state

@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from batchtrain.emulator import documents, models, pools, tasks, wire
+from batchtrain.emulator import documents, pools, tasks, wire
 from batchtrain.emulator.checks import check_id, check_resource_files, passwords, scrub_registry
 from batchtrain.emulator.faults import Fault, invalid_property
 from batchtrain.emulator.records import Job
@@ -123,8 +123,12 @@ def _check_command(document: Document, place: str) -> None:
 def _manager(world: World, spec: Document) -> Document:
     """What is a task's has a task's defaults: its retries may be the job's."""
     document = spec["jobManagerTask"]
-    task = tasks.checked(world, spec, models.read("BatchTaskCreateOptions", document))
-    return {**MANAGER, **document, **task}
+    return {**MANAGER, **document, **tasks.checked(world, spec, _task_of(document))}
+
+
+def _task_of(manager: Document) -> Document:
+    """What a job manager task has as every task has it."""
+    return {name: value for name, value in manager.items() if name not in MANAGER}
 
 
 def _check_ids(spec: Document) -> None:
@@ -266,7 +270,7 @@ def _make_manager(world: World, book: JobBook, now: int) -> None:
     """What was right when the specification was checked may be wrong by the time a schedule comes back to it."""
     document = book.record.spec["jobManagerTask"]
     try:
-        task = tasks.add(world, book, document, now)
+        task = tasks.add(world, book, copy.deepcopy(_task_of(document)), now)
     except Fault as fault:
         book.record.error = _scheduling_error(fault)
         return

@@ -57,7 +57,7 @@ def satisfy(book: JobBook, task: Task) -> None:
 
 
 def satisfy_key(book: JobBook, key: str) -> None:
-    """A dependency is met: the tasks with nothing else to wait for get in line. In most jobs nobody asks for it."""
+    """A dependency is met: the tasks with nothing else to wait for get in line. In most jobs it is not needed."""
     if key in book.satisfied or not book.record.spec.get("usesTaskDependencies"):
         return
     book.satisfied.add(key)

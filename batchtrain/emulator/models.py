@@ -1,315 +1,41 @@
-"""What a request body may hold: the vendor's documents as two tables, and the reader that goes by them; pure.
+"""Reads request bodies and shows answers as the tables of `properties` say; pure.
 
-Input is read leniently, as other clients need it: numbers and truth values may be strings (the Azure CLI sends them
-so), enum values may have any case, unknown properties and nulls are dropped, but for retired ones that ask for
-something. What is read comes back canonical.
+Input is lenient in form, as other clients need it: numbers and truth values may be strings (the Azure CLI sends them
+so), enum values may have any case, and null stands for a property that is not given. It is strict in content: a
+property that the request's service version does not know is refused. What is read comes back canonical, in the form
+of the current service version.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import difflib
+import functools
+import re
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import msgspec
 
-from batchtrain.emulator import wire
+from batchtrain.emulator import versions, wire
 from batchtrain.emulator.faults import Fault, invalid_property
+from batchtrain.emulator.properties import ENTITIES, ENUMS, MODELS
+from batchtrain.emulator.versions import CURRENT
 
 Document = dict[str, Any]
 
-MODELS = """
-BatchPoolCreateOptions
-    id:str! displayName:str vmSize:str! virtualMachineConfiguration:VirtualMachineConfiguration
-    resizeTimeout:duration targetDedicatedNodes:int targetLowPriorityNodes:int enableAutoScale:bool
-    autoScaleFormula:str autoScaleEvaluationInterval:duration enableInterNodeCommunication:bool
-    networkConfiguration:NetworkConfiguration startTask:BatchStartTask
-    applicationPackageReferences:BatchApplicationPackageReference* taskSlotsPerNode:int
-    taskSchedulingPolicy:BatchTaskSchedulingPolicy userAccounts:UserAccount* metadata:BatchMetadataItem*
-    mountConfiguration:MountConfiguration* upgradePolicy:UpgradePolicy
-BatchPoolUpdateOptions
-    displayName:str vmSize:str enableInterNodeCommunication:bool startTask:BatchStartTask
-    applicationPackageReferences:BatchApplicationPackageReference* metadata:BatchMetadataItem*
-    virtualMachineConfiguration:VirtualMachineConfiguration taskSlotsPerNode:int
-    taskSchedulingPolicy:BatchTaskSchedulingPolicy networkConfiguration:NetworkConfiguration
-    userAccounts:UserAccount* mountConfiguration:MountConfiguration* upgradePolicy:UpgradePolicy
-BatchPoolReplaceOptions
-    startTask:BatchStartTask applicationPackageReferences:BatchApplicationPackageReference*!
-    metadata:BatchMetadataItem*!
-BatchPoolResizeOptions
-    targetDedicatedNodes:int targetLowPriorityNodes:int resizeTimeout:duration
-    nodeDeallocationOption:BatchNodeDeallocationOption
-BatchPoolEnableAutoScaleOptions
-    autoScaleFormula:str autoScaleEvaluationInterval:duration
-BatchPoolEvaluateAutoScaleOptions
-    autoScaleFormula:str!
-BatchNodeUserCreateOptions
-    name:str! isAdmin:bool expiryTime:time password:str sshPublicKey:str
-BatchNodeUserReplaceOptions
-    password:str expiryTime:time sshPublicKey:str
-BatchNodeReimageOptions
-    nodeReimageOption:BatchNodeRebootKind
-BatchNodeDeallocateOptions
-    nodeDeallocateOption:BatchNodeDeallocationOption
-UploadBatchServiceLogsOptions
-    containerUrl:str! startTime:time! endTime:time identityReference:BatchNodeIdentityReference
-BatchNodeRemoveOptions
-    nodeList:str*! resizeTimeout:duration nodeDeallocationOption:BatchNodeDeallocationOption
-BatchJobCreateOptions
-    id:str! displayName:str usesTaskDependencies:bool priority:int allowTaskPreemption:bool maxParallelTasks:int
-    constraints:BatchJobConstraints jobManagerTask:BatchJobManagerTask
-    jobPreparationTask:BatchJobPreparationTask jobReleaseTask:BatchJobReleaseTask
-    commonEnvironmentSettings:EnvironmentSetting* poolInfo:BatchPoolInfo!
-    onAllTasksComplete:BatchAllTasksCompleteMode onTaskFailure:BatchTaskFailureMode
-    networkConfiguration:BatchJobNetworkConfiguration metadata:BatchMetadataItem*
-BatchJobUpdateOptions
-    priority:int allowTaskPreemption:bool maxParallelTasks:int constraints:BatchJobConstraints
-    poolInfo:BatchPoolInfo onAllTasksComplete:BatchAllTasksCompleteMode metadata:BatchMetadataItem*
-    networkConfiguration:BatchJobNetworkConfiguration
-BatchJobScheduleCreateOptions
-    id:str! displayName:str schedule:BatchJobScheduleConfiguration! jobSpecification:BatchJobSpecification!
-    metadata:BatchMetadataItem*
-BatchJobScheduleUpdateOptions
-    schedule:BatchJobScheduleConfiguration jobSpecification:BatchJobSpecification metadata:BatchMetadataItem*
-BatchJobScheduleConfiguration
-    doNotRunUntil:time doNotRunAfter:time startWindow:duration recurrenceInterval:duration
-BatchJobSpecification
-    priority:int allowTaskPreemption:bool maxParallelTasks:int displayName:str usesTaskDependencies:bool
-    onAllTasksComplete:BatchAllTasksCompleteMode onTaskFailure:BatchTaskFailureMode
-    networkConfiguration:BatchJobNetworkConfiguration constraints:BatchJobConstraints
-    jobManagerTask:BatchJobManagerTask jobPreparationTask:BatchJobPreparationTask
-    jobReleaseTask:BatchJobReleaseTask commonEnvironmentSettings:EnvironmentSetting* poolInfo:BatchPoolInfo!
-    metadata:BatchMetadataItem*
-BatchJobDisableOptions
-    disableTasks:DisableBatchJobOption!
-BatchJobTerminateOptions
-    terminateReason:str
-BatchTaskCreateOptions
-    id:str! displayName:str exitConditions:ExitConditions commandLine:str!
-    containerSettings:BatchTaskContainerSettings resourceFiles:ResourceFile* outputFiles:OutputFile*
-    environmentSettings:EnvironmentSetting* affinityInfo:BatchAffinityInfo constraints:BatchTaskConstraints
-    requiredSlots:int userIdentity:UserIdentity multiInstanceSettings:MultiInstanceSettings
-    dependsOn:BatchTaskDependencies applicationPackageReferences:BatchApplicationPackageReference*
-BatchTaskConstraints
-    maxWallClockTime:duration retentionTime:duration maxTaskRetryCount:int
-BatchNodeRebootOptions
-    nodeRebootOption:BatchNodeRebootKind
-BatchNodeDisableSchedulingOptions
-    nodeDisableSchedulingOption:BatchNodeDisableSchedulingOption
-VirtualMachineConfiguration
-    imageReference:BatchVmImageReference! nodeAgentSKUId:str! windowsConfiguration:WindowsConfiguration
-    dataDisks:DataDisk* licenseType:str containerConfiguration:BatchContainerConfiguration
-    diskEncryptionConfiguration:DiskEncryptionConfiguration
-    nodePlacementConfiguration:BatchNodePlacementConfiguration extensions:VMExtension* osDisk:BatchOsDisk
-    securityProfile:SecurityProfile serviceArtifactReference:ServiceArtifactReference
-NetworkConfiguration
-    subnetId:str dynamicVNetAssignmentScope:DynamicVNetAssignmentScope
-    endpointConfiguration:BatchPoolEndpointConfiguration
-    publicIPAddressConfiguration:BatchPublicIpAddressConfiguration enableAcceleratedNetworking:bool
-BatchStartTask
-    commandLine:str! containerSettings:BatchTaskContainerSettings resourceFiles:ResourceFile*
-    environmentSettings:EnvironmentSetting* userIdentity:UserIdentity maxTaskRetryCount:int waitForSuccess:bool
-BatchApplicationPackageReference
-    applicationId:str! version:str
-BatchTaskSchedulingPolicy
-    jobDefaultOrder:BatchJobDefaultOrder nodeFillType:BatchNodeFillType!
-UserAccount
-    name:str! password:str! elevationLevel:ElevationLevel linuxUserConfiguration:LinuxUserConfiguration
-    windowsUserConfiguration:WindowsUserConfiguration
-BatchMetadataItem
-    name:str! value:str!
-MountConfiguration
-    azureBlobFileSystemConfiguration:AzureBlobFileSystemConfiguration
-    nfsMountConfiguration:NfsMountConfiguration cifsMountConfiguration:CifsMountConfiguration
-    azureFileShareConfiguration:AzureFileShareConfiguration
-UpgradePolicy
-    mode:UpgradeMode! automaticOSUpgradePolicy:AutomaticOsUpgradePolicy
-    rollingUpgradePolicy:RollingUpgradePolicy
-BatchJobConstraints
-    maxWallClockTime:duration maxTaskRetryCount:int
-BatchJobManagerTask
-    id:str! displayName:str commandLine:str! containerSettings:BatchTaskContainerSettings
-    resourceFiles:ResourceFile* outputFiles:OutputFile* environmentSettings:EnvironmentSetting*
-    constraints:BatchTaskConstraints requiredSlots:int killJobOnCompletion:bool userIdentity:UserIdentity
-    runExclusive:bool applicationPackageReferences:BatchApplicationPackageReference* allowLowPriorityNode:bool
-BatchJobPreparationTask
-    id:str commandLine:str! containerSettings:BatchTaskContainerSettings resourceFiles:ResourceFile*
-    environmentSettings:EnvironmentSetting* constraints:BatchTaskConstraints waitForSuccess:bool
-    userIdentity:UserIdentity rerunOnNodeRebootAfterSuccess:bool
-BatchJobReleaseTask
-    id:str commandLine:str! containerSettings:BatchTaskContainerSettings resourceFiles:ResourceFile*
-    environmentSettings:EnvironmentSetting* maxWallClockTime:duration retentionTime:duration
-    userIdentity:UserIdentity
-EnvironmentSetting
-    name:str! value:str
-BatchPoolInfo
-    poolId:str autoPoolSpecification:BatchAutoPoolSpecification
-BatchJobNetworkConfiguration
-    subnetId:str! skipWithdrawFromVNet:bool
-ExitConditions
-    exitCodes:ExitCodeMapping* exitCodeRanges:ExitCodeRangeMapping* preProcessingError:ExitOptions
-    fileUploadError:ExitOptions default:ExitOptions
-BatchTaskContainerSettings
-    containerRunOptions:str imageName:str! registry:ContainerRegistryReference
-    workingDirectory:ContainerWorkingDirectory containerHostBatchBindMounts:ContainerHostBatchBindMountEntry*
-ResourceFile
-    autoStorageContainerName:str storageContainerUrl:str httpUrl:str blobPrefix:str filePath:str fileMode:str
-    identityReference:BatchNodeIdentityReference
-OutputFile
-    filePattern:str! destination:OutputFileDestination! uploadOptions:OutputFileUploadConfiguration!
-BatchAffinityInfo
-    affinityId:str!
-UserIdentity
-    username:str autoUser:AutoUserSpecification
-MultiInstanceSettings
-    numberOfInstances:int coordinationCommandLine:str! commonResourceFiles:ResourceFile*
-BatchTaskDependencies
-    taskIds:str* taskIdRanges:BatchTaskIdRange*
-BatchVmImageReference
-    publisher:str offer:str sku:str version:str virtualMachineImageId:str exactVersion:str
-    sharedGalleryImageId:str communityGalleryImageId:str
-WindowsConfiguration
-    enableAutomaticUpdates:bool
-DataDisk
-    lun:int! caching:CachingType diskSizeGB:int! managedDisk:ManagedDisk
-BatchContainerConfiguration
-    type:ContainerType! containerImageNames:str* containerRegistries:ContainerRegistryReference*
-DiskEncryptionConfiguration
-    customerManagedKey:DiskCustomerManagedKey targets:DiskEncryptionTarget*
-BatchNodePlacementConfiguration
-    policy:BatchNodePlacementPolicyType
-VMExtension
-    name:str! publisher:str! type:str! typeHandlerVersion:str autoUpgradeMinorVersion:bool
-    enableAutomaticUpgrade:bool settings:any protectedSettings:any provisionAfterExtensions:str*
-BatchOsDisk
-    ephemeralOSDiskSettings:BatchDiffDiskSettings caching:CachingType diskSizeGB:int managedDisk:ManagedDisk
-    writeAcceleratorEnabled:bool
-SecurityProfile
-    encryptionAtHost:bool proxyAgentSettings:ProxyAgentSettings securityType:SecurityTypes
-    uefiSettings:BatchUefiSettings
-ServiceArtifactReference
-    id:str!
-BatchPoolEndpointConfiguration
-    inboundNATPools:BatchInboundNatPool*!
-BatchPublicIpAddressConfiguration
-    provision:IpAddressProvisioningType ipFamilies:IPFamily* ipAddressIds:str* ipTags:IPTag*
-LinuxUserConfiguration
-    uid:int gid:int sshPrivateKey:str
-WindowsUserConfiguration
-    loginMode:LoginMode
-AzureBlobFileSystemConfiguration
-    accountName:str! containerName:str! accountKey:str sasKey:str blobfuseOptions:str relativeMountPath:str!
-    identityReference:BatchNodeIdentityReference
-NfsMountConfiguration
-    source:str! relativeMountPath:str! mountOptions:str
-CifsMountConfiguration
-    username:str! source:str! relativeMountPath:str! mountOptions:str password:str!
-AzureFileShareConfiguration
-    accountName:str! accountKey:str! azureFileUrl:str! relativeMountPath:str! mountOptions:str
-AutomaticOsUpgradePolicy
-    disableAutomaticRollback:bool enableAutomaticOSUpgrade:bool useRollingUpgradePolicy:bool
-    osRollingUpgradeDeferral:bool
-RollingUpgradePolicy
-    enableCrossZoneUpgrade:bool maxBatchInstancePercent:int maxUnhealthyInstancePercent:int
-    maxUnhealthyUpgradedInstancePercent:int pauseTimeBetweenBatches:duration prioritizeUnhealthyInstances:bool
-    rollbackFailedInstancesOnPolicyBreach:bool
-BatchAutoPoolSpecification
-    autoPoolIdPrefix:str poolLifetimeOption:BatchPoolLifetimeOption! keepAlive:bool pool:BatchPoolSpecification
-ExitCodeMapping
-    code:int! exitOptions:ExitOptions!
-ExitCodeRangeMapping
-    start:int! end:int! exitOptions:ExitOptions!
-ExitOptions
-    jobAction:BatchJobActionKind dependencyAction:DependencyAction
-ContainerRegistryReference
-    username:str password:str registryServer:str identityReference:BatchNodeIdentityReference
-ContainerHostBatchBindMountEntry
-    source:ContainerHostDataPath isReadOnly:bool
-BatchNodeIdentityReference
-    resourceId:str
-OutputFileDestination
-    container:OutputFileBlobContainerDestination
-OutputFileUploadConfiguration
-    uploadCondition:OutputFileUploadCondition!
-AutoUserSpecification
-    scope:AutoUserScope elevationLevel:ElevationLevel
-BatchTaskIdRange
-    start:int! end:int!
-ManagedDisk
-    diskEncryptionSet:DiskEncryptionSetParameters storageAccountType:StorageAccountType
-    securityProfile:BatchVmDiskSecurityProfile
-DiskCustomerManagedKey
-    identityReference:BatchPoolIdentityReference keyUrl:str rotationToLatestKeyVersionEnabled:bool
-BatchDiffDiskSettings
-    placement:DiffDiskPlacement
-ProxyAgentSettings
-    enabled:bool imds:HostEndpointSettings wireServer:HostEndpointSettings
-BatchUefiSettings
-    secureBootEnabled:bool vTpmEnabled:bool
-BatchInboundNatPool
-    name:str! protocol:InboundEndpointProtocol! backendPort:int! frontendPortRangeStart:int!
-    frontendPortRangeEnd:int! networkSecurityGroupRules:NetworkSecurityGroupRule*
-IPTag
-    ipTagType:str tag:str
-BatchPoolSpecification
-    displayName:str vmSize:str! virtualMachineConfiguration:VirtualMachineConfiguration taskSlotsPerNode:int
-    taskSchedulingPolicy:BatchTaskSchedulingPolicy resizeTimeout:duration targetDedicatedNodes:int
-    targetLowPriorityNodes:int enableAutoScale:bool autoScaleFormula:str autoScaleEvaluationInterval:duration
-    enableInterNodeCommunication:bool networkConfiguration:NetworkConfiguration startTask:BatchStartTask
-    applicationPackageReferences:BatchApplicationPackageReference* userAccounts:UserAccount*
-    metadata:BatchMetadataItem* mountConfiguration:MountConfiguration* upgradePolicy:UpgradePolicy
-OutputFileBlobContainerDestination
-    path:str containerUrl:str! identityReference:BatchNodeIdentityReference
-    uploadHeaders:OutputFileUploadHeader*
-DiskEncryptionSetParameters
-    id:str
-BatchVmDiskSecurityProfile
-    securityEncryptionType:SecurityEncryptionTypes
-BatchPoolIdentityReference
-    resourceId:str
-HostEndpointSettings
-    inVMAccessControlProfileReferenceId:str mode:HostEndpointSettingsModeTypes
-NetworkSecurityGroupRule
-    priority:int! access:NetworkSecurityGroupRuleAccess! sourceAddressPrefix:str! sourcePortRanges:str*
-OutputFileUploadHeader
-    name:str! value:str
-"""
-"""Service version 2025-06-01. `!` is required, `*` is a list; a type is a scalar, an enum or another model."""
 
-ENUMS = """
-AutoUserScope: task pool
-BatchAllTasksCompleteMode: noaction terminatejob
-BatchJobActionKind: none disable terminate
-BatchJobDefaultOrder: none creationtime
-BatchNodeDeallocationOption: requeue terminate taskcompletion retaineddata
-BatchNodeDisableSchedulingOption: requeue terminate taskcompletion
-BatchNodeFillType: Spread Pack
-BatchNodePlacementPolicyType: regional zonal
-BatchNodeRebootKind: requeue terminate taskcompletion retaineddata
-BatchPoolLifetimeOption: jobschedule job
-BatchTaskFailureMode: noaction performexitoptionsjobaction
-CachingType: none readonly readwrite
-ContainerHostDataPath: Shared Startup VfsMounts Task JobPrep Applications
-ContainerType: dockerCompatible criCompatible
-ContainerWorkingDirectory: taskWorkingDirectory containerImageDefault
-DependencyAction: satisfy block
-DiffDiskPlacement: cachedisk
-DisableBatchJobOption: requeue terminate wait
-DiskEncryptionTarget: osdisk temporarydisk
-DynamicVNetAssignmentScope: none job
-ElevationLevel: nonadmin admin
-HostEndpointSettingsModeTypes: Audit Enforce
-IPFamily: IPv4 IPv6
-InboundEndpointProtocol: tcp udp
-IpAddressProvisioningType: batchmanaged usermanaged nopublicipaddresses
-LoginMode: batch interactive
-NetworkSecurityGroupRuleAccess: allow deny
-OutputFileUploadCondition: tasksuccess taskfailure taskcompletion
-SecurityEncryptionTypes: DiskWithVMGuestState NonPersistedTPM VMGuestStateOnly
-SecurityTypes: trustedLaunch confidentialvm
-StorageAccountType: standard_lrs premium_lrs standardssd_lrs
-UpgradeMode: automatic manual rolling
-"""
-"""The values in the case in which the service answers them."""
+class Field(NamedTuple):
+    """One line of a table of `properties`."""
+
+    name: str
+    kind: str
+    many: bool
+    required: bool
+    since: int
+    until: int
+    into: tuple[str, ...]
+    """Where the current version has it; empty for under its own name."""
+    effect: str
 
 
 def decode(body: bytes) -> Document:
@@ -325,28 +51,146 @@ def decode(body: bytes) -> Document:
     return document
 
 
-def read(model: str, document: object, place: str = "") -> Document:
-    """The document with only its known properties, in canonical form; raises Fault 400 naming the property."""
+def read(model: str, document: object, place: str = "", revision: int = CURRENT) -> Document:
+    """A document in canonical form; raises Fault 400 naming the property."""
     if not isinstance(document, dict):
         raise Fault("InvalidRequestBody", PropertyName=place or model, Reason="An object was expected.")
-    shape = _SHAPES[model]
+    shape = shapes(revision)[model]
+    readers = shape.readers
     read_ = {}
     for name, value in document.items():
-        if value is not None and (reader := shape.readers.get(name)):
+        reader = readers.get(name)
+        if reader is None:
+            if name.startswith(ANNOTATION):
+                continue
+            raise _unknown(model, name, place, revision)
+        if value is not None:
             read_[name] = reader(value, f"{place}/{name}" if place else name)
-        elif value and name in RETIRED:
-            raise invalid_property(f"{place}/{name}" if place else name, "", RETIRED[name])
+    if shape.moved:
+        _move(shape, read_)
     for name in shape.required:
         if name not in read_:
             raise Fault("MissingRequiredProperty", PropertyName=f"{place}/{name}" if place else name)
     return read_
 
 
+def _unknown(model: str, name: str, place: str, revision: int) -> Fault:
+    """The refusal of a property that the request's service version does not have."""
+    full = f"{place}/{name}" if place else name
+    reason = f"The property '{full}' does not exist."
+    known = [field for field in fields()[model] if field.name == name]
+    if known and known[0].since > revision:
+        reason += f" It came with service version {versions.name(known[0].since)}."
+    elif name in RETIRED or known:
+        reason += f" {RETIRED.get(name, f'Service version {versions.name(known[0].until)} was the last with it.')}"
+    elif near := difflib.get_close_matches(name, shapes(revision)[model].readers, 1):
+        reason += f" Is '{near[0]}' meant?"
+    text = f"The specified Request Body is not syntactically valid. {reason}"
+    return Fault("InvalidRequestBody", text, PropertyName=full, Reason=reason)
+
+
+def _move(shape: Shape, document: Document) -> None:
+    """What older versions gave goes to where it is now; what was retired goes nowhere."""
+    for name, path in shape.moved.items():
+        if name in document:
+            value = document.pop(name)
+            if path:
+                *parents, last = path
+                inner = document
+                for parent in parents:
+                    inner = inner.setdefault(parent, {})
+                inner.update({**IMPLIED.get(name, {}), last: value})
+
+
+def shown(model: str, document: Document, revision: int) -> Document:
+    """An answer as a service version gives it: without what it does not know, with what it calls otherwise."""
+    shape = shapes(revision)[model]
+    found = {
+        name: _shown(shape.kinds.get(name, ""), value, revision)
+        for name, value in document.items()
+        if (name in shape.kinds and name not in shape.moved) or name.startswith(ANNOTATION)
+    }
+    for name, path in shape.moved.items():
+        value: Any = document
+        for step in path:
+            value = value.get(step) if isinstance(value, dict) else None
+        if path and value is not None:
+            found[name] = value
+    return found
+
+
+def _shown(kind: str, value: Any, revision: int) -> Any:
+    if kind not in shapes(revision):
+        return value
+    if isinstance(value, list):
+        return [shown(kind, one, revision) for one in value]
+    return shown(kind, value, revision)
+
+
+@functools.cache
+def changed(model: str) -> bool:
+    """Whether answers may hold what only older versions show, at any depth."""
+    return any(
+        (field.until < CURRENT and not field.into and field.kind != "retired")
+        or (field.kind in fields() and changed(field.kind))
+        for field in fields()[model]
+    )
+
+
+def links(model: str, document: Document) -> Iterator[str]:
+    """The kind (`Network`, `Compute`) of each Azure resource outside Batch that a body in canonical form refers to."""
+    for field in _linking(model):
+        value = document.get(field.name)
+        if value and field.kind in LINKS:
+            yield LINKS[field.kind].kind
+        elif value:
+            for one in value if field.many else [value]:
+                yield from links(field.kind, one)
+
+
+@functools.cache
+def _linking(model: str) -> tuple[Field, ...]:
+    """The properties that refer to such a resource, or hold one that does."""
+    return tuple(field for field in fields().get(model, ()) if field.kind in LINKS or _linking(field.kind))
+
+
+def field_at(model: str, path: str) -> Field | None:
+    """The property of an answer under a nested name such as `executionInfo/exitCode`."""
+    name, _, rest = path.partition("/")
+    found = next((field for field in fields().get(model, ()) if field.name == name), None)
+    return field_at(found.kind, rest) if found and rest else found
+
+
+ANNOTATION = "odata."
+"""How names of annotations begin: the SDK sends them back with what it got, and they say nothing."""
 RETIRED = {
+    "applicationLicenses": "Application licenses were retired in February 2024.",
+    "authenticationTokenSettings": "Authentication tokens of tasks were retired in September 2024.",
     "certificateReferences": "Certificates were retired in February 2024.",
     "cloudServiceConfiguration": "Cloud Services were retired in February 2024: use virtualMachineConfiguration.",
 }
-"""What older versions of the service had, and no pool can have any more. Empty lists of it do no harm."""
+"""What older versions of the service had, and nothing can have any more. Empty ones do no harm."""
+IMPLIED: Mapping[str, Document] = {"publicIPs": {"provision": "usermanaged"}}
+"""What an older version's property says besides its value."""
+
+
+class Link(NamedTuple):
+    """A reference to an Azure resource outside Batch."""
+
+    kind: str
+    """What the service calls such resources when it refuses a request."""
+    form: str = "..."
+    """What its id looks like; `...` is any text."""
+
+
+_GROUP = "/subscriptions/.../resourceGroups/.../providers/"
+LINKS: Mapping[str, Link] = {
+    "subnet": Link("Network", f"{_GROUP}.../virtualNetworks/.../subnets/..."),
+    "address": Link("Network", f"{_GROUP}Microsoft.Network/publicIPAddresses/..."),
+    "image": Link("Compute", f"{_GROUP}Microsoft.Compute/galleries/.../images/...[/versions/...]"),
+    "gallery": Link("Compute"),
+}
+"""By type."""
 
 
 # Readers: one a type --------------------------------------------------------------------------------------------------
@@ -357,10 +201,16 @@ MOST = 2**31 - 1
 """The service's whole numbers are 32 bits wide; a longer one could not even be stored."""
 
 
+def _mistyped(place: str, kind: str) -> Fault:
+    """The refusal of a value of the wrong type, in the service's words."""
+    reason = f"Cannot convert a primitive value to the expected type 'Edm.{kind}'."
+    return Fault("InvalidRequestBody", PropertyName=place, Reason=f"{reason} See the inner exception for more details.")
+
+
 def _str(value: Any, place: str) -> str:
     if isinstance(value, str):
         return value
-    raise invalid_property(place, value, "A string was expected.")
+    raise _mistyped(place, "String")
 
 
 def _int(value: Any, place: str) -> int:
@@ -371,9 +221,9 @@ def _int(value: Any, place: str) -> int:
             raise ValueError
         whole = int(value)
     except (TypeError, ValueError, OverflowError):
-        raise invalid_property(place, value, "A whole number was expected.") from None
+        raise _mistyped(place, "Int32") from None
     if not -MOST - 1 <= whole <= MOST:
-        raise invalid_property(place, value, f"The value must be between {-MOST - 1} and {MOST}.")
+        raise _mistyped(place, "Int32")
     return whole
 
 
@@ -382,25 +232,47 @@ def _bool(value: Any, place: str) -> bool:
         return value
     if isinstance(value, str) and value.lower() in ("true", "false"):
         return value.lower() == "true"
-    raise invalid_property(place, value, "true or false was expected.")
+    raise _mistyped(place, "Boolean")
 
 
 def _duration(value: Any, place: str) -> str:
     try:
         return wire.duration(wire.parse_duration(_str(value, place)))
     except ValueError:
-        raise invalid_property(place, value, "An ISO 8601 duration was expected.") from None
+        raise _mistyped(place, "Time") from None
 
 
 def _time(value: Any, place: str) -> str:
     try:
         return wire.timestamp(wire.parse_timestamp(_str(value, place)))
     except ValueError:
-        raise invalid_property(place, value, "An ISO 8601 time was expected.") from None
+        raise _mistyped(place, "DateTime") from None
+
+
+def _map(value: Any, place: str) -> dict[str, str]:
+    if isinstance(value, dict):
+        return {name: _str(text, f"{place}/{name}") for name, text in value.items()}
+    raise Fault("InvalidRequestBody", PropertyName=place, Reason="An object with texts was expected.")
+
+
+def _object(value: Any, place: str) -> Document:
+    """What an extension is told, in whatever form; only numbers that cannot be stored are refused."""
+    if not isinstance(value, dict):
+        raise Fault("InvalidRequestBody", PropertyName=place, Reason="An object was expected.")
+    try:
+        msgspec.msgpack.encode(value)
+    except OverflowError:
+        raise invalid_property(place, value, "A whole number has at most 64 bits.") from None
+    return value
 
 
 def _any(value: Any, place: str) -> Any:
     return value
+
+
+def _retired(value: Any, place: str) -> None:
+    if value:
+        raise invalid_property(place, "", RETIRED[place.rpartition("/")[2]])
 
 
 def _enum(values: tuple[str, ...]) -> Reader:
@@ -414,39 +286,70 @@ def _enum(values: tuple[str, ...]) -> Reader:
     return read_enum
 
 
-def _model(name: str) -> Reader:
-    return lambda value, place: read(name, value, place)
+def _link(form: str) -> Reader:
+    words = re.escape(form).replace(r"\[", "(").replace(r"\]", ")?").replace(r"\.\.\.", "[^/]+")
+    pattern = re.compile(words if form != "..." else ".+", re.IGNORECASE)
+
+    def read_link(value: Any, place: str) -> str:
+        if pattern.fullmatch(_str(value, place)):
+            return str(value)
+        raise invalid_property(place, value, f"The id must be of the form {form}.")
+
+    return read_link
+
+
+def _model(name: str, revision: int) -> Reader:
+    return lambda value, place: read(name, value, place, revision)
 
 
 def _list(item: Reader) -> Reader:
     def read_list(value: Any, place: str) -> list[Any]:
         if not isinstance(value, list):
-            raise invalid_property(place, value, "A list was expected.")
+            raise Fault("InvalidRequestBody", PropertyName=place, Reason="A list was expected.")
         return [item(one, f"{place}[{index}]") for index, one in enumerate(value)]
 
     return read_list
 
 
-class _Shape(NamedTuple):
+# The tables -----------------------------------------------------------------------------------------------------------
+
+
+class Shape(NamedTuple):
+    """A model as one service version has it."""
+
     readers: Mapping[str, Reader]
     required: tuple[str, ...]
+    kinds: Mapping[str, str]
+    moved: Mapping[str, tuple[str, ...]]
+    """Properties that the current version has elsewhere, or nowhere."""
 
 
 _SCALARS: Mapping[str, Reader] = {
     "str": _str,
     "int": _int,
+    "float": _any,
     "bool": _bool,
     "duration": _duration,
     "time": _time,
+    "map": _map,
+    "object": _object,
     "any": _any,
+    "retired": _retired,
+    **{kind: _link(link.form) for kind, link in LINKS.items()},
 }
 
 
-def _shapes(models: str, enums: str) -> dict[str, _Shape]:
-    readers = dict(_SCALARS)
-    for name, values in _entries(enums, ":"):
-        readers[name] = _enum(tuple(values.split()))
-    return {name: _shape(fields, readers) for name, fields in _entries(models, "")}
+@functools.cache
+def enums() -> Mapping[str, tuple[str, ...]]:
+    """The values of each enum."""
+    return {name: tuple(values.split()) for name, values in _entries(ENUMS, ":")}
+
+
+@functools.cache
+def fields() -> Mapping[str, tuple[Field, ...]]:
+    """The properties of each model, of all service versions."""
+    models = _entries(MODELS + ENTITIES.lstrip(), "")
+    return {name: tuple(map(_field, text.split())) for name, text in models}
 
 
 def _entries(table: str, separator: str) -> list[tuple[str, str]]:
@@ -456,16 +359,30 @@ def _entries(table: str, separator: str) -> list[tuple[str, str]]:
     return [(name.removesuffix(separator), text) for name, _, text in lines]
 
 
-def _shape(fields: str, scalars: Mapping[str, Reader]) -> _Shape:
-    readers, required = {}, []
-    for field in fields.split():
-        name, _, kind = field.partition(":")
-        if kind.endswith("!"):
-            required.append(name)
-        bare = kind.rstrip("*!")
-        reader = scalars.get(bare) or _model(bare)
-        readers[name] = _list(reader) if "*" in kind else reader
-    return _Shape(readers, tuple(required))
+def _field(text: str) -> Field:
+    rest, _, effect = text.partition("=")
+    rest, _, into = rest.partition(">")
+    rest, _, span = rest.partition("@")
+    since, _, until = span.partition("-")
+    name, _, kind = rest.partition(":")
+    path = tuple(into.split("/")) if into else ()
+    bare = kind.rstrip("*!")
+    return Field(name, bare, "*" in kind, "!" in kind, int(since or 0), int(until or CURRENT), path, effect)
 
 
-_SHAPES = _shapes(MODELS, ENUMS)
+@functools.cache
+def shapes(revision: int) -> Mapping[str, Shape]:
+    """All models as a service version has them."""
+    scalars = {**_SCALARS, **{name: _enum(values) for name, values in enums().items()}}
+    return {name: _shape(every, revision, scalars) for name, every in fields().items()}
+
+
+def _shape(every: tuple[Field, ...], revision: int, scalars: Mapping[str, Reader]) -> Shape:
+    known = [field for field in every if field.since <= revision <= field.until]
+    readers = {}
+    for field in known:
+        reader = scalars.get(field.kind) or _model(field.kind, revision)
+        readers[field.name] = _list(reader) if field.many else reader
+    required = tuple(field.name for field in known if field.required)
+    moved = {field.name: field.into for field in known if field.into or field.kind == "retired"}
+    return Shape(readers, required, {field.name: field.kind for field in known}, moved)

@@ -10,7 +10,7 @@ import re
 from urllib.parse import urlsplit
 
 from batchtrain.emulator.faults import Fault, invalid_property
-from batchtrain.emulator.machine.types import Mount
+from batchtrain.emulator.interface import Mount
 from batchtrain.emulator.records import Document
 
 MOST = 10

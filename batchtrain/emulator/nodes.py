@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from batchtrain.emulator import documents, endings, models, states, wire
+from batchtrain.emulator import documents, endings, states, wire
 from batchtrain.emulator.checks import check_url, refuse_identity
 from batchtrain.emulator.faults import Fault, invalid_property
 from batchtrain.emulator.query import Row, listing, number, selected
@@ -82,19 +82,19 @@ def refusal(node: Node) -> Fault:
 
 
 def reboot_node(world: World, call: Call) -> Reply:
-    options = models.read("BatchNodeRebootOptions", models.decode(call.body))
+    options = call.read("BatchNodeRebootOptions")
     return _take_down(world, call, "reboot", options.get("nodeRebootOption", "requeue"))
 
 
 def reimage_node(world: World, call: Call) -> Reply:
     """All that lies on the node is deleted, and it boots as new."""
-    options = models.read("BatchNodeReimageOptions", models.decode(call.body))
+    options = call.read("BatchNodeReimageOptions")
     return _take_down(world, call, "reimage", options.get("nodeReimageOption", "requeue"))
 
 
 def deallocate_node(world: World, call: Call) -> Reply:
     """The node stays in the pool, costs nothing, and keeps its directory until it is started again."""
-    options = models.read("BatchNodeDeallocateOptions", models.decode(call.body))
+    options = call.read("BatchNodeDeallocateOptions")
     return _take_down(world, call, "deallocate", options.get("nodeDeallocateOption", "requeue"))
 
 
@@ -123,7 +123,7 @@ def start_node(world: World, call: Call) -> Reply:
 
 
 def disable_scheduling(world: World, call: Call) -> Reply:
-    options = models.read("BatchNodeDisableSchedulingOptions", models.decode(call.body))
+    options = call.read("BatchNodeDisableSchedulingOptions")
     book, node = world.node(*call.path[:2])
     if not node.scheduling:
         raise Fault("NodeAlreadyInTargetSchedulingState")
@@ -151,10 +151,18 @@ def enable_scheduling(world: World, call: Call) -> Reply:
 # Extensions ----------------------------------------------------------------------------------------------------------
 
 RECORDED = "The emulator keeps extensions in mind; it runs none."
+SERVICES_OWN: Mapping[str, object] = {
+    "name": "batchNodeExtension",
+    "publisher": "Microsoft.Azure.Extensions",
+    "type": "CustomScript",
+    "typeHandlerVersion": "2.0",
+    "autoUpgradeMinorVersion": True,
+}
+"""The extension by which the service sets up every node."""
 
 
 def list_extensions(world: World, call: Call) -> Reply:
-    """The pool's extensions, as this node has them."""
+    """The pool's extensions, as this node has them, and the service's own."""
     book, node = world.node(*call.path[:2])
 
     def rows(token: str) -> Iterator[Row]:
@@ -175,7 +183,7 @@ def get_extension(world: World, call: Call) -> Reply:
 
 
 def _extensions(book: PoolBook) -> list[Document]:
-    return list(book.record.spec["virtualMachineConfiguration"].get("extensions", []))
+    return [*book.record.spec["virtualMachineConfiguration"].get("extensions", []), dict(SERVICES_OWN)]
 
 
 def _extension(node: Node, extension: Document) -> Document:
@@ -200,8 +208,8 @@ LOG_FILES = ("agent.log", "events.log")
 
 
 def upload_logs(world: World, call: Call) -> Reply:
-    """Answers what will be uploaded; the upload itself goes on behind it, as in the service."""
-    document = models.read("UploadBatchServiceLogsOptions", models.decode(call.body))
+    """Answers what will be uploaded; the upload itself runs in the background, as in the service."""
+    document = call.read("UploadBatchServiceLogsOptions")
     book, node = world.node(*call.path[:2])
     refuse_identity(document, "")
     check_url(document["containerUrl"], "containerUrl")

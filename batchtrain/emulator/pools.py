@@ -12,7 +12,7 @@ from batchtrain.emulator import (
     autoscale,
     documents,
     endpoints,
-    models,
+    machines,
     mounts,
     nodes,
     quotas,
@@ -53,8 +53,9 @@ ALWAYS_CHANGEABLE = ("startTask", "metadata", "applicationPackageReferences", "u
 """Properties a PATCH may change while a pool has nodes."""
 
 
-def create_pool(world: World, call: Call) -> Reply:
-    document = models.read("BatchPoolCreateOptions", models.decode(call.body))
+def create_pool(world: World, call: Call, identity: Document | None = None) -> Reply:
+    """Only Azure Resource Manager gives a pool an identity."""
+    document = call.read("BatchPoolCreateOptions") | ({"identity": identity} if identity is not None else {})
     pool_id = check_id(document)
     if existing := world.pools.get(pool_id.lower()):
         raise Fault("PoolBeingDeleted" if existing.record.state == "deleting" else "PoolExists")
@@ -118,15 +119,13 @@ def _canonical(world: World, spec: Document) -> Document:
     """Defaults inside, secrets out, bounds checked."""
     spec["vmSize"] = spec["vmSize"].lower()
     machine = spec["virtualMachineConfiguration"]
-    machine["imageReference"].setdefault("version", "latest")
+    machines.check(machine, spec.get("identity"))
     for registry in machine.get("containerConfiguration", {}).get("containerRegistries", []):
         registry.pop("password", None)
     if "networkConfiguration" in spec:
         spec["networkConfiguration"].setdefault("dynamicVNetAssignmentScope", "none")
         spec["networkConfiguration"].setdefault("enableAcceleratedNetworking", False)
         endpoints.check(spec)
-    for extension in machine.get("extensions", []):
-        extension.pop("protectedSettings", None)
     check_accounts(spec.get("userAccounts", []))
     for account in spec.get("userAccounts", []):
         account.pop("password", None)
@@ -201,7 +200,7 @@ def pool_exists(world: World, call: Call) -> Reply:
 
 
 def update_pool(world: World, call: Call) -> Reply:
-    document = models.read("BatchPoolUpdateOptions", models.decode(call.body))
+    document = call.read("BatchPoolUpdateOptions")
     book = changeable(world, call)
     frozen = [name for name in document if name not in ALWAYS_CHANGEABLE]
     if frozen and book.nodes:
@@ -215,7 +214,7 @@ def update_pool(world: World, call: Call) -> Reply:
 
 def replace_pool_properties(world: World, call: Call) -> Reply:
     """Start task, packages and metadata as given; an omitted start task is removed."""
-    document = models.read("BatchPoolReplaceOptions", models.decode(call.body))
+    document = call.read("BatchPoolReplaceOptions")
     book = changeable(world, call)
     replaced = ("startTask", "metadata", "applicationPackageReferences")
     kept = {name: value for name, value in book.record.spec.items() if name not in replaced}
@@ -248,7 +247,7 @@ def end(world: World, book: PoolBook, now: int) -> None:
 
 
 def resize_pool(world: World, call: Call) -> Reply:
-    document = models.read("BatchPoolResizeOptions", models.decode(call.body))
+    document = call.read("BatchPoolResizeOptions")
     book = _steady(world, call)
     if not any(name in document for name in TARGETS):
         raise Fault("MissingRequiredProperty", PropertyName=TARGETS[0])
@@ -296,7 +295,7 @@ def stop_pool_resize(world: World, call: Call) -> Reply:
 
 
 def remove_nodes(world: World, call: Call) -> Reply:
-    document = models.read("BatchNodeRemoveOptions", models.decode(call.body))
+    document = call.read("BatchNodeRemoveOptions")
     book = _steady(world, call)
     names = document["nodeList"]
     if not 1 <= len(names) <= REMOVE_LIMIT:

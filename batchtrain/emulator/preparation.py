@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from batchtrain.emulator import endings, states, wire
-from batchtrain.emulator.machine.types import Exit
+from batchtrain.emulator.interface import Exit
 from batchtrain.emulator.records import JobNode, Node, NodeRun, Task
 from batchtrain.emulator.world import Deadline, JobBook, World
 
@@ -216,7 +216,7 @@ def scope_ended(world: World, place: JobNode, kind: str, run_number: int, now: i
 
 
 def _conclude(world: World, book: JobBook, place: JobNode, now: int) -> None:
-    """Tried again, or the tasks that wait for it go on or back."""
+    """Retried, or the tasks that wait for it continue or are requeued."""
     run = place.preparation
     most = (spec_of(book, PREPARATION) or {}).get("constraints", {}).get("maxTaskRetryCount", 0)
     failed = run.failure is not None and run.exit_code is not None

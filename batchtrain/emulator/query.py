@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
-from batchtrain.emulator import wire
+from batchtrain.emulator import models, wire
 from batchtrain.emulator.faults import Fault
 from batchtrain.emulator.reply import Call, Reply
 
@@ -37,43 +37,83 @@ _COMPARE: Mapping[str, Callable[[Any, Any], bool]] = {
 _MAX_DEPTH = 50
 
 
+LITERALS: Mapping[str, str] = {"time": "time", "int": "number", "bool": "name"}
+"""What a property of a type is compared with; a text in quotes for all others."""
+
+
 class _Token(NamedTuple):
     kind: str
     text: str
 
 
-PROPERTIES: Mapping[str, frozenset[str]] = {
-    kind: frozenset(names.split())
-    for kind, names in {
-        "pools": "id displayName url eTag lastModified creationTime state stateTransitionTime allocationState"
-        " allocationStateTransitionTime vmSize virtualMachineConfiguration resizeTimeout currentDedicatedNodes"
-        " currentLowPriorityNodes targetDedicatedNodes targetLowPriorityNodes enableAutoScale"
-        " enableInterNodeCommunication taskSlotsPerNode",
-        "nodes": "id url state schedulingState stateTransitionTime lastBootTime allocationTime ipAddress affinityId"
-        " vmSize totalTasksRun runningTasksCount runningTaskSlotsCount totalTasksSucceeded isDedicated",
-        "jobs": "id displayName url eTag lastModified creationTime state stateTransitionTime previousState"
-        " previousStateTransitionTime priority maxParallelTasks poolInfo onAllTasksComplete onTaskFailure"
-        " usesTaskDependencies constraints executionInfo",
-        "tasks": "id displayName url eTag lastModified creationTime state stateTransitionTime previousState"
-        " previousStateTransitionTime commandLine requiredSlots constraints affinityInfo executionInfo nodeInfo",
-        "jobschedules": "id displayName url eTag lastModified creationTime state stateTransitionTime previousState"
-        " previousStateTransitionTime schedule executionInfo",
-        "jobpreparationandreleasetaskstatuslist": "poolId nodeId nodeUrl jobPreparationTaskExecutionInfo"
-        " jobReleaseTaskExecutionInfo",
-        "files": "name url isDirectory properties",
-        "supportedimages": "nodeAgentSKUId imageReference osType verificationType batchSupportEndOfLife",
-        "poolnodecounts": "poolId",
-        "applications": "",
-        "extensions": "",
-        "poolusagemetrics": "poolId vmSize startTime endTime totalCoreHours",
-    }.items()
+class Filters(NamedTuple):
+    """What a list can be filtered by."""
+
+    model: str
+    operators: Mapping[str, frozenset[str]]
+    """By property."""
+
+
+SETS: Mapping[str, str] = {
+    "text": "startswith eq ne ge gt le lt",
+    "order": "eq ne ge gt le lt",
+    "same": "eq ne",
 }
-"""What the lists can be filtered by; names are case-sensitive, and any other name is refused."""
 
 
-def parse_filter(text: str, names: frozenset[str] | None = None) -> Predicate:
-    """A predicate over wire documents; raises Fault 400 for what is not in the grammar or not in `names`."""
-    parser = _Parser(text, names)
+def _filters(model: str, text: str) -> Filters:
+    pairs = (one.partition(":")[::2] for one in text.split())
+    return Filters(model, {name: frozenset(SETS.get(some, some.replace(",", " ")).split()) for name, some in pairs})
+
+
+_RUN = "INFO/state:eq INFO/startTime:order INFO/endTime:order INFO/exitCode:order INFO/result:same"
+_JOB = (
+    "state:same stateTransitionTime:order creationTime:order lastModified:order executionInfo/startTime:order"
+    " executionInfo/endTime:order executionInfo/poolId:text"
+)
+
+FILTERS: Mapping[str, Filters] = {
+    "pools": _filters(
+        "BatchPool",
+        "id:text state:same stateTransitionTime:order allocationState:eq allocationStateTransitionTime:order"
+        " creationTime:order enableAutoScale:same lastModified:order vmSize:same enableInterNodeCommunication:same",
+    ),
+    "nodes": _filters(
+        "BatchNode",
+        f"state:same stateTransitionTime:order lastBootTime:order allocationTime:order"
+        f" {_RUN.replace('INFO', 'startTaskInfo')}",
+    ),
+    "jobs": _filters("BatchJob", f"id:text {_JOB}"),
+    "jobsofschedule": _filters("BatchJob", _JOB),
+    "tasks": _filters(
+        "BatchTask",
+        "id:text state:same stateTransitionTime:order creationTime:order lastModifiedTime:order"
+        " executionInfo/startTime:order executionInfo/endTime:order executionInfo/exitCode:order"
+        " executionInfo/result:same",
+    ),
+    "jobschedules": _filters(
+        "BatchJobSchedule",
+        "id:text state:same stateTransitionTime:order creationTime:order lastModified:order"
+        " executionInfo/endTime:order schedule/doNotRunUntil:order schedule/doNotRunAfter:order",
+    ),
+    "jobpreparationandreleasetaskstatuslist": _filters(
+        "BatchJobPreparationAndReleaseTaskStatus",
+        f"poolId:same nodeId:same {_RUN.replace('INFO', 'jobPreparationTaskExecutionInfo')}"
+        f" {_RUN.replace('INFO', 'jobReleaseTaskExecutionInfo')}",
+    ),
+    "files": _filters("BatchNodeFile", "name:startswith"),
+    "supportedimages": _filters("BatchSupportedImage", "osType:same verificationType:same nodeAgentSKUId:same"),
+    "poolnodecounts": _filters("BatchPoolNodeCounts", "poolId:eq"),
+    "poolusagemetrics": _filters("BatchPoolUsageMetrics", "poolId:startswith,eq,ge,gt,le,lt"),
+}
+"""What the lists can be filtered by, as the page "OData filters in Azure Batch" says; nothing else is taken."""
+ALIASES: Mapping[str, str] = {"lastModifiedTime": "lastModified"}
+"""What the page calls otherwise than the answers do."""
+
+
+def parse_filter(text: str, filters: Filters | None = None) -> Predicate:
+    """A predicate over wire documents; raises Fault 400 for what is not in the grammar or not among the filters."""
+    parser = _Parser(text, filters)
     predicate = parser.disjunction(0)
     if parser.peek().kind != "end":
         raise parser.wrong(f"unexpected {parser.peek().text!r}")
@@ -83,8 +123,8 @@ def parse_filter(text: str, names: frozenset[str] | None = None) -> Predicate:
 class _Parser:
     """Recursive descent; `or` binds weaker than `and`."""
 
-    def __init__(self, text: str, names: frozenset[str] | None) -> None:
-        self.names = names
+    def __init__(self, text: str, filters: Filters | None) -> None:
+        self.filters = filters
         self.text, self.tokens, self.at = text, [], 0  # type: tuple[str, list[_Token], int]
         position = 0
         stripped = text.rstrip()
@@ -149,7 +189,7 @@ class _Parser:
 
     def starts_with(self) -> Predicate:
         self.take("(")
-        name = self.known(self.take().text)
+        name = self.allowed(self.take().text, "startswith")
         self.take(",")
         prefix = self.literal()
         self.take(")")
@@ -158,17 +198,34 @@ class _Parser:
         return lambda document: str(value_at(document, name) or "").startswith(prefix)
 
     def comparison(self, name: str) -> Predicate:
-        self.known(name)
         word = self.take().text.lower()
         if word not in _COMPARE:
             raise self.wrong(f"one of {', '.join(_COMPARE)} expected, found {word}")
-        is_time = self.peek().kind == "time"
-        return _comparison(name, word, self.literal(), is_time)
+        path = self.allowed(name, word)
+        kind = self.peek().kind
+        return _comparison(path, word, self.typed(path, kind, self.literal()), kind == "time")
 
-    def known(self, name: str) -> str:
-        if self.names is not None and name.partition("/")[0] not in self.names:
-            raise self.wrong(f"the list cannot be filtered by {name}")
-        return name
+    def allowed(self, name: str, word: str) -> str:
+        """The place of a property that the list can be filtered by with this operator."""
+        if self.filters is not None:
+            operators = self.filters.operators.get(name, frozenset())
+            if word not in operators:
+                known = f"{name} takes {', '.join(sorted(operators))} only" if operators else f"not by {name}"
+                raise self.wrong(f"the list cannot be filtered so: {known}")
+        return ALIASES.get(name, name)
+
+    def typed(self, path: str, kind: str, value: Any) -> Any:
+        """A literal as the property's type has it: enum values in the case of the answers."""
+        field = models.field_at(self.filters.model, path) if self.filters else None
+        if field is None or value is None:
+            return value
+        wanted = LITERALS.get(field.kind, "text")
+        if kind != wanted:
+            raise self.wrong(f"{path} compares with a {wanted} only")
+        values = {one.lower(): one for one in models.enums().get(field.kind, ())}
+        if values and value.lower() not in values:
+            raise self.wrong(f"{path} is one of {', '.join(values)}")
+        return values.get(value.lower(), value) if values else value
 
     def literal(self) -> Any:
         token = self.take()
@@ -238,36 +295,110 @@ def selection(select: str) -> frozenset[str]:
     return frozenset(name.strip().partition("/")[0] for name in select.split(",") if name.strip())
 
 
+# What a request may ask ----------------------------------------------------------------------------------------------
+
+COMMON = ("api-version", "timeOut")
+"""Parameters of every operation."""
+
+
+def checked(names: tuple[str, ...], model: str, asked: Mapping[str, str], revision: int) -> dict[str, str]:
+    """A query in canonical form: names in one case, properties as the current version calls them; raises Fault 400."""
+    known = {name.lower(): name for name in (*COMMON, *names)}
+    found = {}
+    for name, value in asked.items():
+        if name.lower() not in known:
+            raise Fault("UnsupportedQueryParameter", QueryParameterName=name, QueryParameterValue=value)
+        if value:
+            found[known[name.lower()]] = value
+    for name in FLAGS & found.keys():
+        if found[name].lower() not in ("true", "false"):
+            raise _invalid(name, found[name], "The value must be true or false.")
+    if not is_whole(found.get("timeOut", "0")):
+        raise _invalid("timeOut", found["timeOut"], "The value must be a whole number of seconds.")
+    for name in _words(found.get("$expand", "")):
+        if name != "stats":
+            raise _invalid("$expand", found["$expand"], f"Only stats can be expanded, not {name}.")
+    if "$select" in found:
+        found["$select"] = _selection(model, found["$select"], revision)
+    return found
+
+
+FLAGS = frozenset({"force", "recursive"})
+
+
+def _words(text: str) -> list[str]:
+    return [word.strip() for word in text.split(",") if word.strip()]
+
+
+def _selection(model: str, text: str, revision: int) -> str:
+    shape = models.shapes(revision)[model]
+    names = []
+    for word in _words(text):
+        name, _, rest = word.partition("/")
+        if name not in shape.kinds or (rest and shape.kinds[name] not in ("any", *models.fields())):
+            raise _invalid("$select", text, f"There is no property {word}.")
+        names.append(shape.moved.get(name, (name,))[0])
+    return ",".join(names)
+
+
+def _invalid(name: str, value: str, reason: str) -> Fault:
+    return Fault(
+        "InvalidQueryParameterValue", QueryParameterName=name, QueryParameterValue=value[:MOST_SHOWN], Reason=reason
+    )
+
+
+MOST_SHOWN = 1024
+
+
 # Paging --------------------------------------------------------------------------------------------------------------
 
 
 class Row(NamedTuple):
-    """One entry of a list; `token` is where the next page goes on."""
+    """One entry of a list; `token` is where the next page starts."""
 
     token: str
     document: dict[str, Any]
 
 
-def listing(call: Call, kind: str, rows: Callable[[str], Iterable[Row]], limit: int = MAX_PAGE) -> Reply:
+class Page:
+    """One page of a list in the making."""
+
+    def __init__(self, call: Call, kind: str, limit: int = MAX_PAGE, filters: str = "") -> None:
+        self._call, self._kind, self._size = call, kind, page_size(call, limit)
+        wanted = call.query.get("$filter")
+        self._keep = parse_filter(wanted, FILTERS[filters or kind]) if wanted else None
+        self._rows: list[dict[str, Any]] = []
+        self.last = ""
+        """The token of the last row in it."""
+        self.more = False
+
+    def add(self, row: Row) -> bool:
+        """Add a row if the filter keeps it; False for one that belongs to the next page."""
+        if self._keep is not None and not self._keep(row.document):
+            return True
+        if len(self._rows) == self._size:
+            self.more = True
+            return False
+        self._rows.append(selected(row.document, self._call.query.get("$select", "")))
+        self.last = row.token
+        return True
+
+    def reply(self) -> Reply:
+        document: dict[str, Any] = {"odata.metadata": f"{self._call.base}/$metadata#{self._kind}", "value": self._rows}
+        if self.more:
+            document["odata.nextLink"] = next_link(self._call, self.last)
+        return Reply(200, document)
+
+
+def listing(
+    call: Call, kind: str, rows: Callable[[str], Iterable[Row]], limit: int = MAX_PAGE, filters: str = ""
+) -> Reply:
     """One page. `rows(token)` gives the rows after a token ("" is the beginning), in a stable order."""
-    size = page_size(call, limit)
-    keep = parse_filter(call.query["$filter"], PROPERTIES.get(kind, frozenset())) if call.query.get("$filter") else None
-    select = call.query.get("$select", "")
-    page: list[dict[str, Any]] = []
-    last = ""
-    more = False
+    page = Page(call, kind, limit, filters)
     for row in rows(call.query.get("$skiptoken", "")):
-        if keep is not None and not keep(row.document):
-            continue
-        if len(page) == size:
-            more = True
+        if not page.add(row):
             break
-        page.append(selected(row.document, select))
-        last = row.token
-    document: dict[str, Any] = {"odata.metadata": f"{call.base}/$metadata#{kind}", "value": page}
-    if more:
-        document["odata.nextLink"] = next_link(call, last)
-    return Reply(200, document)
+    return page.reply()
 
 
 def is_whole(text: str) -> bool:
@@ -276,7 +407,7 @@ def is_whole(text: str) -> bool:
 
 
 def number(token: str) -> int:
-    """The number a page goes on after; raises Fault 400 for a token that was never given out."""
+    """The number after which a page starts; raises Fault 400 for an unknown token."""
     if token and not is_whole(token):
         raise Fault("InvalidQueryParameterValue", QueryParameterName="$skiptoken", QueryParameterValue=token)
     return int(token or 0)
@@ -299,7 +430,8 @@ def page_size(call: Call, limit: int = MAX_PAGE) -> int:
 
 def next_link(call: Call, token: str) -> str:
     """Absolute, and complete: the client adds nothing to it."""
-    kept = {name: value for name, value in call.query.items() if name not in ("$skiptoken", "timeOut", "timeout")}
+    asked = (call.asked or call.query).items()
+    kept = {name: value for name, value in asked if name.lower() not in ("$skiptoken", "timeout")}
     pairs = {**kept, "$skiptoken": token}
     text = "&".join(f"{quote(name, safe='$-')}={quote(value, safe='')}" for name, value in pairs.items())
     return f"{call.base}{call.raw_path}?{text}"

@@ -67,7 +67,7 @@ def reached(world: World, left: Room, *, dedicated: bool) -> Reached:
 
 
 def cores_of(world: World, book: PoolBook) -> int:
-    """Cores of a pool's nodes; 1 for a size that nobody knows."""
+    """Cores of a pool's nodes; 1 for an unknown size."""
     return max(world.size_of(book.record.spec["vmSize"]).cores, 1)
 
 

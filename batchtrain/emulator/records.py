@@ -199,7 +199,7 @@ class Task(Record):
     """Counts assignments to nodes; what a machine reports of an earlier run is stale."""
     instances: list[Instance] = []
     verdict: str = ""
-    """How the current run is to end: exit, retry, requeue or terminate; empty while it may go on."""
+    """How the current run is to end: exit, retry, requeue or terminate; empty while it may continue."""
     start: int = 0
     end: int = 0
     exit_code: int | None = None

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, BinaryIO, NamedTuple
 
-from batchtrain.emulator import wire
+from batchtrain.emulator import models, wire
+from batchtrain.emulator.faults import Fault
 from batchtrain.emulator.records import Record
+from batchtrain.emulator.tokens import SHARED_KEY
+from batchtrain.emulator.versions import CURRENT
+
+NOT_BY_KEY = (
+    "The specified type of authentication SharedKey is not allowed when external resources of type {kind} are linked."
+)
 
 
 class Call(NamedTuple):
@@ -22,6 +29,19 @@ class Call(NamedTuple):
     base: str
     """`http://host:port` as the client wrote it: links go back the way the request came."""
     now: int
+    revision: int = CURRENT
+    """Of the service version that the client speaks."""
+    asked: Mapping[str, str] = {}
+    """The query as it came, for the link to the next page; `query` where that says the same."""
+    signed_by: str = SHARED_KEY
+    """SHARED_KEY or TOKEN: some things need a sign-in with Microsoft Entra ID."""
+
+    def read(self, model: str) -> models.Document:
+        """The body in canonical form; raises Fault 400, and 403 where a shared key is not enough for it."""
+        document = models.read(model, models.decode(self.body), revision=self.revision)
+        if self.signed_by == SHARED_KEY and (kind := next(models.links(model, document), "")):
+            raise Fault("AuthenticationFailed", AuthenticationErrorDetail=NOT_BY_KEY.format(kind=kind))
+        return document
 
     def check(self, record: Record, *, reading: bool = False) -> None:
         """The conditional headers against a record; raises Fault 412 or NotModified."""
@@ -49,6 +69,12 @@ class Reply(NamedTuple):
     content: Slice | None = None
     cut: float | None = None
     """A fault on request: only this share of the answer is sent, then the connection ends."""
+
+
+class Work(NamedTuple):
+    """A reply that takes a while: each step is made off the event loop and gives None, the last one the reply."""
+
+    steps: Iterator[Reply | None]
 
 
 def stamped(record: Record) -> dict[str, str]:

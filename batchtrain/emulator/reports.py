@@ -24,9 +24,18 @@ from batchtrain.emulator import (
     wire,
 )
 from batchtrain.emulator.documents import job_directory
-from batchtrain.emulator.machine.types import UPLOAD_FAILED, Exit, NodeUp
+from batchtrain.emulator.interface import UPLOAD_FAILED, Exit, NodeUp
 from batchtrain.emulator.records import Instance, Node, Task
-from batchtrain.emulator.world import Deadline, JobBook, PoolBook, World, job_wall_clock, resize_end, task_document
+from batchtrain.emulator.world import (
+    USABLE,
+    Deadline,
+    JobBook,
+    PoolBook,
+    World,
+    job_wall_clock,
+    resize_end,
+    task_document,
+)
 
 MAX_LOSSES = 5
 """Deaths in a row, with no command that came to its end between them, after which a node is given up."""
@@ -51,7 +60,9 @@ def _create_nodes(world: World, effect: scheduler.CreateNodes, now: int) -> None
     if partly:
         dedicated, spot = int(dedicated * partly.fraction), int(spot * partly.fraction)
     slow = world.injections.strike(("allocation-slow",), place)
-    _make_nodes(world, book, (*(True,) * dedicated, *(False,) * spot), now, slow.seconds if slow else 0)
+    _make_nodes(
+        world, book, (*(True,) * dedicated, *(False,) * spot), now, slow.seconds if slow else world.pace.allocation
+    )
     if partly:
         message = f"{NOT_ALLOCATED} as the resize timeout was reached"
         _fail_resize(world, scheduler.FailResize(effect.pool, "AllocationTimedOut", message), now)
@@ -210,7 +221,7 @@ def _instance(world: World, book: JobBook, node_id: str, now: int) -> Instance:
 
 def _still_possible(world: World, book: JobBook, task: Task, node_ids: tuple[str, ...]) -> bool:
     """An effect before this one may have ended the job or taken a node."""
-    usable = all(world.pool_of_node[one].nodes[one].state in scheduler.USABLE for one in node_ids)
+    usable = all(world.pool_of_node[one].nodes[one].state in USABLE for one in node_ids)
     return usable and book.record.state == "active" and task.state == "active"
 
 
@@ -494,11 +505,30 @@ def node_broken(world: World, node_id: str, now: int) -> None:
         _unusable(world, found[1], "The node is unusable: the emulator was asked to break it.", now)
 
 
+def node_struck(world: World, node_id: str, act: str, seconds: float | None, now: int) -> None:
+    """A node is preempted, dies (`lose`) or breaks on request. All that ran on it is lost now; the machine shuts it
+    down next, and no task is assigned to it meanwhile."""
+    found = _node(world, node_id)
+    alive = found is not None and found[1].phase in ("booting", "up", "starting")
+    if act == "preempt":
+        node_preempted(world, node_id, seconds, now)
+    else:
+        (node_broken if act == "break" else node_lost)(world, node_id, now)
+    if found is not None and alive:
+        _phase(world, found[0].key, node_id, "stopping")
+
+
+def node_wiped(world: World, node_id: str, now: int) -> None:
+    """A node was shut down and nothing of its directory is left."""
+    if found := _node(world, node_id):
+        _phase(world, found[0].key, node_id, "down")
+
+
 def node_down(world: World, node_id: str, now: int) -> None:
-    """A node was shut down, to boot again or to be deallocated."""
+    """A node was shut down, to boot again or to be deallocated. One that is reimaged is wiped next."""
     if found := _node(world, node_id):
         book, node = found
-        node.phase = "down"
+        node.phase = "unwiped" if node.state == "reimaging" else "down"
         if node.state == "deallocating":
             usage.keep(world, book, node, now)
             world.move(node, states.NODE, "down", now)

@@ -10,17 +10,13 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from batchtrain.emulator import wire
-
-if TYPE_CHECKING:
-    from batchtrain.emulator.world import JobBook, PoolBook
 
 PERIOD = 30 * wire.SECOND
 KEPT = 2880
 """Samples that are kept: of a day."""
-USABLE = ("idle", "running")
 
 
 class Load(NamedTuple):
@@ -84,36 +80,3 @@ class History:
 @lru_cache(maxsize=2 * KEPT)
 def _moment(mark: int) -> datetime:
     return wire.as_datetime(mark * PERIOD)
-
-
-def present(book: PoolBook, jobs: Iterable[JobBook], load: Load) -> Numbers:
-    """A pool's numbers now, in the order of NUMBERS.
-
-    A task that waits for others does not count as active, a multi-instance task counts once an instance.
-    """
-    slots = int(book.record.spec["taskSlotsPerNode"])
-    usable = [node.id for node in book.nodes.values() if node.state in USABLE]
-    used = sum(book.used(node) for node in usable)
-    active = running = succeeded = failed = 0
-    for job in jobs:
-        running += job.counts["running"]
-        succeeded += job.counts["succeeded"]
-        failed += job.counts["failed"]
-        if job.record.state == "active":
-            active += sum(max(task.gang, 1) for task in job.ready.values()) if job.gangs else len(job.ready)
-    return (
-        100 * used / (slots * len(usable)) if usable else 0.0,
-        30.0 * len(usable),
-        *load,
-        len(usable),
-        active,
-        running,
-        active + running,
-        succeeded,
-        failed,
-        book.current(dedicated=True),
-        book.current(dedicated=False),
-        sum(node.state == "preempted" for node in book.nodes.values()),
-        len(usable),
-        slots,
-    )

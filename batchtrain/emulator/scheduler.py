@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from batchtrain.emulator import preparation, quotas, recurrence
 from batchtrain.emulator.records import JobNode, Node, Task
-from batchtrain.emulator.world import Deadline, JobBook, PoolBook, ScheduleBook, Touched, World
+from batchtrain.emulator.world import USABLE, Deadline, JobBook, PoolBook, ScheduleBook, Touched, World, task_document
 
 
 class CreateNodes(NamedTuple):
@@ -390,7 +390,6 @@ def node_due(book: PoolBook, node: Node) -> Iterator[Effect]:
 
 # Who runs where ------------------------------------------------------------------------------------------------------
 
-USABLE = ("idle", "running")
 LOOK_AHEAD = 32
 """Tasks per job that are looked at for a reason why they can never start, when every slot is taken."""
 
@@ -421,7 +420,7 @@ class Free:
         self.given.add(task.seq)
 
     def coming(self, book: PoolBook, node: str) -> int:
-        """Slots of a node that are about to become free, and that nobody has a claim to."""
+        """Slots of a node that are about to become free and are not reserved."""
         if node not in self._coming:
             self._coming[node] = _coming(book, node)
         return self._coming[node]
@@ -506,9 +505,6 @@ def _assign_job(world: World, book: PoolBook, job: JobBook, free: Free) -> Itera
     for looked, task in enumerate(job.ready.values()):
         if (free.open <= 0 and looked >= LOOK_AHEAD) or misses >= MISSES:
             return
-        if refusal := unfit_for_containers(book, job, task):
-            yield refusal
-            continue
         if reason := never_fits(book, task):
             if world.hints.get(task.seq) != reason:
                 yield Hint(job.key, task.id.lower(), reason)
@@ -520,6 +516,9 @@ def _assign_job(world: World, book: PoolBook, job: JobBook, free: Free) -> Itera
         if free.open <= 0:
             continue
         if nodes := choose(book, job, task, free):
+            if refusal := unfit(book, job, task):
+                yield refusal
+                continue
             free.take(task, nodes)
             room -= 1
             yield Assign(job.key, task.id.lower(), nodes)
@@ -590,7 +589,7 @@ def _claims(book: PoolBook, job: JobBook, yielding: list[JobBook], free: Free) -
         return
     room = _may_start(job, free)
     for task in tuple(islice(job.ready.values(), len(free.given) + LOOK_AHEAD)):
-        if task.seq in free.given or never_fits(book, task) or unfit_for_containers(book, job, task):
+        if task.seq in free.given or never_fits(book, task) or unfit(book, job, task):
             continue
         offers = _offers(book, job, task, lower, free)
         if room <= 0 or offers is None:
@@ -669,8 +668,12 @@ def never_fits(book: PoolBook, task: Task) -> str:
     return ""
 
 
-def unfit_for_containers(book: PoolBook, job: JobBook, task: Task) -> Refuse | None:
-    """Container settings must be on a task if, and only if, the pool runs containers."""
+def unfit(book: PoolBook, job: JobBook, task: Task) -> Refuse | None:
+    """Why a task fails when a node would start it: its pool has no such user, or it must have container settings if,
+    and only if, its pool runs containers."""
+    if (user := _user(task)) and user not in (account["name"] for account in book.record.spec.get("userAccounts", [])):
+        message = f"The command could not be launched: the pool has no user account {user}."
+        return Refuse(job.key, task.id.lower(), "CommandLaunchFailed", message)
     wants = "containerConfiguration" in book.record.spec["virtualMachineConfiguration"]
     if task.container == wants:
         return None
@@ -680,3 +683,10 @@ def unfit_for_containers(book: PoolBook, job: JobBook, task: Task) -> Refuse | N
         else "The task has no container settings, but its pool has a container configuration."
     )
     return Refuse(job.key, task.id.lower(), "ContainerInvalidSettings", message)
+
+
+def _user(task: Task) -> str:
+    """The account that a task names; empty for an automatic user. Few tasks name one, so few are decoded."""
+    if b'"username"' not in task.spec:
+        return ""
+    return str(task_document(task).get("userIdentity", {}).get("username", ""))

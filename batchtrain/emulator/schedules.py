@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from batchtrain.emulator import documents, endings, launching, models, quotas, recurrence, states, statistics, wire
+from batchtrain.emulator import documents, endings, launching, quotas, recurrence, states, statistics, wire
 from batchtrain.emulator.checks import check_id
 from batchtrain.emulator.faults import Fault, invalid_property
 from batchtrain.emulator.query import Row, listing, number, selected
@@ -23,7 +23,7 @@ LEAST = 60 * wire.SECOND
 
 
 def create_schedule(world: World, call: Call) -> Reply:
-    document = models.read("BatchJobScheduleCreateOptions", models.decode(call.body))
+    document = call.read("BatchJobScheduleCreateOptions")
     schedule_id = check_id(document)
     if existing := world.schedules.get(schedule_id.lower()):
         raise Fault("JobScheduleBeingDeleted" if existing.record.state == "deleting" else "JobScheduleExists")
@@ -102,16 +102,14 @@ def schedule_exists(world: World, call: Call) -> Reply:
 
 def update_schedule(world: World, call: Call) -> Reply:
     """PATCH: what is given changes, the rest stays. Jobs that are there stay as they are."""
-    document = models.read("BatchJobScheduleUpdateOptions", models.decode(call.body))
+    document = call.read("BatchJobScheduleUpdateOptions")
     book = _changeable(world, call)
     return _respecified(world, call, book, {**book.record.spec, **document}, document)
 
 
 def replace_schedule(world: World, call: Call) -> Reply:
     """PUT: a schedule or metadata that are not given are removed."""
-    document = models.read("BatchJobScheduleUpdateOptions", models.decode(call.body))
-    if "jobSpecification" not in document:
-        raise Fault("MissingRequiredProperty", PropertyName="jobSpecification")
+    document = call.read("BatchJobScheduleReplaceOptions")
     book = _changeable(world, call)
     kept = {name: value for name, value in book.record.spec.items() if name == "displayName"}
     return _respecified(world, call, book, {**kept, **document}, document)
@@ -129,7 +127,7 @@ def _respecified(world: World, call: Call, book: ScheduleBook, spec: Document, g
 
 
 def disable_schedule(world: World, call: Call) -> Reply:
-    """It makes no more jobs; the one there is goes on."""
+    """It creates no more jobs; its running job continues."""
     book = _changeable(world, call)
     world.move(book.record, states.SCHEDULE, "disable", call.now)
     return _changed(world, call, book, 204)

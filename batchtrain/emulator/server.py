@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import base64
 import contextlib
 import fcntl
 import gc
 import hashlib
+import hmac
 import json
 import logging
 import os
 import resource
 import secrets
 import select
+import shlex
 import signal
 import socket
+import stat
 import sys
 import threading
 import time
@@ -28,24 +30,31 @@ from types import TracebackType
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
-from batchtrain.emulator import images, wire
-from batchtrain.emulator.machine.types import Machine
+import msgspec
+
+from batchtrain.emulator import images, logfile, trust, wire
+from batchtrain.emulator.interface import Machine
 from batchtrain.version import __version__
 
 if TYPE_CHECKING:
     from http.client import HTTPConnection
 
-LOOPBACK = ("127.0.0.1", "localhost")
 LOG, STATUS_FILE, KEY_FILE, LOCK_FILE, DATABASE = "emulator.log", "emulator.json", "key", "lock", "world.sqlite3"
 OURS = {LOG, STATUS_FILE, KEY_FILE, LOCK_FILE, DATABASE, images.FILE}
 """Any of these makes a directory an emulator's."""
 LOG_TAIL = 20
+LOG_SECONDS = 60.0
+LOCK_TRIES, LOCK_PAUSE = 5, 0.02
 ANSWER_SECONDS = 5.0
+"""How long one question to a service waits for its answer, before it is asked again."""
+BUSY_SECONDS = 60.0
+"""How long a service that lives and does not answer is asked."""
+START_SECONDS = 20.0
 CONNECTIONS = 65_536
 GARBAGE = (10_000, 10, 100)
 """Python looks for garbage this seldom: with a million tasks in memory its usual rounds took a third of the time."""
 CLOCK_SECONDS = 600.0
-"""A clock that goes on by weeks may have much to do on its way."""
+"""A clock that advances by weeks may have many events to handle."""
 
 logger = logging.getLogger("batchtrain.emulator")
 
@@ -62,10 +71,20 @@ class Settings(NamedTuple):
     certificate: Path | None = None
     """A PEM file: with it the emulator speaks https."""
     private_key: Path | None = None
-    token_key: Path | None = None
-    """A file with the key of the bearer tokens that are accepted beside signatures; needs https."""
     quotas: Mapping[str, int] = {}
     """What the account may have at most, by the names of QUOTAS."""
+    https: bool = False
+    """Speak https with a certificate of the emulator's own authority."""
+    names: tuple[str, ...] = ()
+    """More host names of that certificate, such as NAME.REGION.batch.azure.com."""
+    pace: str = "instant"
+    """How long nodes take to come and go, by the names of `pace.PACES`."""
+
+    @property
+    def base(self) -> str:
+        """The endpoint without its port."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{'https' if self.certificate else 'http'}://{host}"
 
 
 QUOTAS = ("pools", "dedicated-cores", "low-priority-cores", "active-jobs", "nodes")
@@ -82,14 +101,24 @@ class Status(NamedTuple):
     pid: int
     data_dir: Path
     log: Path
+    plain_nodes: str = ""
+    """Why its nodes are plain processes of this machine, and what changes that; empty where they are not."""
+    certificate: str = ""
+    """A file of certificates that clients must trust; empty over http."""
 
     @property
     def environment(self) -> dict[str, str]:
-        """The account in the variables that `az batch` reads, and many programs with it."""
+        """The account in the variables that `az batch` reads, and many programs with it; what they need to trust it."""
+        from batchtrain.emulator import identity  # few who ask for a status need what it imports
+
+        own = trust.of(self.data_dir)
+        trusted = own.variables if self.certificate == str(own.ca) else {}
         return {
             "AZURE_BATCH_ACCOUNT": self.account,
             "AZURE_BATCH_ACCESS_KEY": self.key,
             "AZURE_BATCH_ENDPOINT": self.endpoint,
+            **identity.variables(self.endpoint, self.key),
+            **trusted,
         }
 
 
@@ -105,6 +134,10 @@ class StartFailed(Exception):
     """The emulator did not start; the message says why and, where there is one, ends with its log."""
 
 
+class Unsafe(StartFailed):
+    """Other users own the data directory or can change it."""
+
+
 class PortTaken(StartFailed):
     """Another program listens there."""
 
@@ -115,6 +148,10 @@ class AlreadyRunning(StartFailed):
 
 class NotRunning(Exception):
     """No emulator answers for this data directory."""
+
+
+class Busy(Exception):
+    """The emulator lives and has not answered for a long time."""
 
 
 class Refused(OSError):
@@ -133,9 +170,23 @@ def serve(settings: Settings, ready: Callable[[Status], None] = lambda status: N
 
     def up(status: Status) -> None:
         gc.freeze()
+        _bound(logfile.Bounded(status.log))
         ready(status)
 
     asyncio.run(_serve(settings, up, _Stop(signals=True)))
+
+
+def _bound(log: logfile.Bounded) -> None:
+    """Keep the log below its bound: at each line that is logged, and now and then for what others write to it."""
+    if log.is_written:
+        logging.getLogger().addHandler(log)
+        loop = asyncio.get_running_loop()
+
+        def look() -> None:
+            log.cut()
+            loop.call_later(LOG_SECONDS, look)
+
+        look()
 
 
 def _allow_connections() -> None:
@@ -177,6 +228,7 @@ async def _serve(
     from batchtrain.emulator.alarms import Alarms
     from batchtrain.emulator.clock import Clock
     from batchtrain.emulator.control import Identity
+    from batchtrain.emulator.depot import Depot
     from batchtrain.emulator.drive import Driver
     from batchtrain.emulator.http import Application
     from batchtrain.emulator.machine.routing import RoutingMachine
@@ -185,27 +237,28 @@ async def _serve(
 
     data_dir = settings.data_dir.absolute()
     _make_directory(data_dir)
-    token_key = _token_key(settings)
     _check_files(settings)
     with _locked(data_dir), _listen(settings) as listener:
-        endpoint = f"{'https' if settings.certificate else 'http'}://{settings.host}:{listener.getsockname()[1]}"
         with _writing(data_dir):
-            key = _key(data_dir)
+            settings, key = _with_certificates(settings), _key(data_dir)
             try:
                 store = Store(data_dir / DATABASE)
             except UnknownSchema as error:
                 raise StartFailed(str(error)) from error
+        endpoint = f"{settings.base}:{listener.getsockname()[1]}"
         alarms = Alarms(Clock(clock, _reading(store)))
         machine = RoutingMachine(await (open_machine or _process_machine)(data_dir), SimulatedMachine(alarms, data_dir))
         world = _world(settings, endpoint, store.meta("seed", secrets.token_hex(16)))
-        driver = Driver(world, store, machine, alarms)
+        driver = Driver(world, store, machine, alarms, Depot(data_dir, key))
         try:
             with _writing(data_dir):
                 driver.wake()
-            status = Status(endpoint, settings.account, key, os.getpid(), data_dir, data_dir / LOG)
-            identity = Identity(__version__, os.getpid(), settings.account)
-            application = Application(driver, identity, key, stop, token_key)
-            said = partial(_announce, status, ready, settings.certificate, own=stop.signals)
+            plain = machine.plain_nodes
+            status = Status(endpoint, settings.account, key, os.getpid(), data_dir, data_dir / LOG, plain,
+                            _trusted(settings))  # fmt: skip
+            identity = Identity(__version__, os.getpid(), settings.account, _host(settings, endpoint))
+            application = Application(driver, identity, key, stop)
+            said = partial(_announce, status, ready, own=stop.signals)
             await _run_http(application, listener, stop, said, settings)
         finally:
             try:
@@ -217,16 +270,36 @@ async def _serve(
 def _make_directory(data_dir: Path) -> None:
     """Make the data directory, for its owner alone. One that holds only others' files is refused as it is."""
     data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+    _check_owner(data_dir)
     found = {path.name for path in data_dir.iterdir()}
     if not found:
         data_dir.chmod(0o700)
     elif not found & OURS:
         raise StartFailed(f"{data_dir} holds files that are not an emulator's: give it a directory of its own")
+    else:
+        _check_writers(data_dir)
+
+
+def _check_owner(data_dir: Path) -> None:
+    if (owner := data_dir.stat().st_uid) != os.getuid():
+        raise Unsafe(
+            f"{data_dir} belongs to user {owner}, and you are user {os.getuid()}: give a directory of your own,"
+            " with --data-dir or BATCHTRAIN_EMULATOR_DIR"
+        )
+
+
+def _check_writers(data_dir: Path) -> None:
+    mode = data_dir.stat().st_mode
+    if writers := "every user" if mode & stat.S_IWOTH else "its group" if mode & stat.S_IWGRP else "":
+        raise Unsafe(
+            f"{data_dir} can be changed by {writers}, so nothing in it can be trusted:"
+            f" look through its files, then `chmod -R go-w {shlex.quote(str(data_dir))}`, or give another directory"
+        )
 
 
 @contextlib.contextmanager
 def _writing(data_dir: Path) -> Iterator[None]:
-    """A disk that is full, or cannot be written, is said in one sentence."""
+    """A disk that is full or read-only is reported in one sentence."""
     import sqlite3  # slow to import, as above
 
     try:
@@ -244,6 +317,7 @@ def clock() -> int:
 def _world(settings: Settings, endpoint: str, seed: str) -> Any:
     from batchtrain.catalog import sizes
     from batchtrain.emulator.machine import load, packages
+    from batchtrain.emulator.pace import PACES
     from batchtrain.emulator.world import Quotas, Size, World
 
     data_dir = settings.data_dir.absolute()
@@ -261,6 +335,7 @@ def _world(settings: Settings, endpoint: str, seed: str) -> Any:
         Quotas(**{name.replace("-", "_"): most for name, most in settings.quotas.items()}),
         lambda: packages.found(data_dir),
         load.Gauge(data_dir),
+        PACES[settings.pace],
     )
 
 
@@ -303,16 +378,31 @@ def _check_files(settings: Settings) -> None:
         raise StartFailed(f"there is no file {' and no '.join(missing)}")
 
 
-def _token_key(settings: Settings) -> str:
-    """The key of the tokens that are accepted; empty where none are."""
-    if settings.token_key is None:
-        return ""
-    if settings.certificate is None:
-        raise StartFailed("bearer tokens are accepted over https only: give a certificate and its private key")
-    key = settings.token_key.read_text(encoding="utf-8").strip()
-    if not key:
-        raise StartFailed(f"{settings.token_key} holds no key")
-    return key
+def _with_certificates(settings: Settings) -> Settings:
+    """The same settings with a certificate of the emulator's own, where they ask for https and have none."""
+    if not settings.https or settings.certificate:
+        return settings
+    from batchtrain.emulator import certificates  # slow to import, and only https needs it
+
+    host = trust.checked(settings.host)
+    made = certificates.ensure(settings.data_dir.absolute(), (host, *settings.names), os.environ)
+    return settings._replace(certificate=made.certificate, private_key=made.private_key)
+
+
+def _trusted(settings: Settings) -> str:
+    """What clients must trust: the emulator's own authority, or the certificate that was given."""
+    own = trust.of(settings.data_dir.absolute())
+    if settings.certificate == own.certificate:
+        return str(own.ca)
+    return str(settings.certificate.absolute()) if settings.certificate else ""
+
+
+def _host(settings: Settings, endpoint: str) -> str:
+    """The account's address as Azure Resource Manager tells it: by its own name, if it was given one."""
+    where = urlsplit(endpoint)
+    own = (name for name in settings.names if name.startswith(f"{settings.account}.") and "*" not in name)
+    host = next(own, None)
+    return where.netloc if host is None else host if where.port == 443 else f"{host}:{where.port}"
 
 
 async def _run_http(
@@ -353,9 +443,10 @@ async def _run_http(
     await server.serve([listener])
 
 
-def _announce(status: Status, ready: Callable[[Status], None], certificate: Path | None, *, own: bool) -> None:
+def _announce(status: Status, ready: Callable[[Status], None], *, own: bool) -> None:
     document = {"pid": status.pid, "endpoint": status.endpoint, "account": status.account, "version": __version__,
-                "ownProcess": own, "certificate": str(certificate.absolute()) if certificate else ""}  # fmt: skip
+                "ownProcess": own, "certificate": status.certificate,
+                "plainNodes": status.plain_nodes}  # fmt: skip
     images.write_atomically(status.data_dir / STATUS_FILE, json.dumps(document) + "\n")
     logger.info("listening at %s, account %s, data in %s", status.endpoint, status.account, status.data_dir)
     ready(status)
@@ -365,9 +456,22 @@ def _announce(status: Status, ready: Callable[[Status], None], certificate: Path
 def _locked(data_dir: Path) -> Iterator[None]:
     """One emulator a data directory; the lock goes with the process, however it ends."""
     with (data_dir / LOCK_FILE).open("w") as file:
-        if not _try_lock(file):
+        for _ in range(LOCK_TRIES):  # a client that only looks whether an emulator lives has it for a moment
+            if _try_lock(file):
+                break
+            time.sleep(LOCK_PAUSE)
+        else:
             raise AlreadyRunning(f"another emulator is running on {data_dir}")
         yield
+
+
+def _is_locked(data_dir: Path) -> bool:
+    """Whether an emulator lives on a data directory, whatever it is doing."""
+    try:
+        with (data_dir / LOCK_FILE).open("r") as file:
+            return not _try_lock(file)
+    except FileNotFoundError:
+        return False
 
 
 def _try_lock(file: IO[str]) -> bool:
@@ -380,23 +484,47 @@ def _try_lock(file: IO[str]) -> bool:
 
 @contextlib.contextmanager
 def _listen(settings: Settings) -> Iterator[socket.socket]:
-    if settings.host not in LOOPBACK:
-        raise StartFailed(f"the emulator runs other people's commands: it listens on 127.0.0.1, not {settings.host}")
+    if not trust.loopback(settings.host):
+        raise StartFailed(
+            f"the emulator runs other people's commands: it listens on loopback addresses only, not on {settings.host};"
+            " give an address of 127.0.0.0/8, ::1 or localhost"
+        )
+    address = "127.0.0.1" if settings.host == "localhost" else settings.host
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
     # The protocol is named because asyncio sets TCP_NODELAY only then; without, every answer waits 40 ms for an ACK.
-    with socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP) as listener:
+    with socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP) as listener:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        former = _former_port(settings.data_dir) if settings.port == 0 else 0
         try:
-            listener.bind(("127.0.0.1", settings.port))
+            _bind(listener, address, former or settings.port, settings.port)
         except OSError as error:
             message = f"port {settings.port} of {settings.host} cannot be used: {error.strerror}"
             raise PortTaken(f"{message}; choose another, or 0 for any free one") from error
         yield listener
 
 
+def _bind(listener: socket.socket, address: str, wanted: int, otherwise: int) -> None:
+    try:
+        listener.bind((address, wanted))
+    except OSError:
+        if wanted == otherwise:
+            raise
+        listener.bind((address, otherwise))
+
+
+def _former_port(data_dir: Path) -> int:
+    """The port of an emulator that was killed: its clients still wait for it there. 0 if it was stopped."""
+    with contextlib.suppress(OSError, ValueError, KeyError):
+        return urlsplit(_noted(data_dir).endpoint).port or 0
+    return 0
+
+
 def _key(data_dir: Path) -> str:
     """The account's key, made at the first start and readable by its owner alone."""
     path = data_dir / KEY_FILE
-    if not path.exists():
+    if path.exists():
+        path.chmod(0o600)
+    else:
         images.write_atomically(path, base64.b64encode(secrets.token_bytes(64)).decode() + "\n", 0o600)
     return path.read_text(encoding="ascii").strip()
 
@@ -404,7 +532,23 @@ def _key(data_dir: Path) -> str:
 # As a process of its own ---------------------------------------------------------------------------------------------
 
 
-def spawn(settings: Settings, timeout: float = 20.0) -> Status:
+def ensure(settings: Settings) -> tuple[Status, bool]:
+    """The emulator of a data directory, and whether it had to be started. One that is just starting or ending is waited
+    for. Raises StartFailed, Busy."""
+    end = time.monotonic() + START_SECONDS
+    while True:
+        running = status(settings.data_dir)
+        if running is not None:
+            return running, False
+        try:
+            return spawn(settings), True
+        except AlreadyRunning:
+            if time.monotonic() > end:
+                raise
+            time.sleep(LOCK_PAUSE)
+
+
+def spawn(settings: Settings, timeout: float = START_SECONDS) -> Status:
     """Start an emulator that outlives its starter and wait until it answers. Raises StartFailed."""
     data_dir = settings.data_dir.absolute()
     _make_directory(data_dir)
@@ -418,7 +562,7 @@ def spawn(settings: Settings, timeout: float = 20.0) -> Status:
     finally:
         os.close(reader)
     if answer.get("endpoint"):
-        return Status(answer["endpoint"], settings.account, _key(data_dir), pid, data_dir, data_dir / LOG)
+        return _noted(data_dir)
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, signal.SIGKILL)
     _reap(pid, wait=True)
@@ -432,17 +576,13 @@ _ERRORS = {"PortTaken": PortTaken, "AlreadyRunning": AlreadyRunning}
 
 
 READY_FD = 3
-TLS_OPTIONS = ("--certificate", "--private-key", "--token-key")
 
 
 def _start_process(settings: Settings, data_dir: Path, ready: int) -> int:
     """A session of its own, its output in the log, one pipe to say that it is up."""
-    command = [sys.executable, "-m", "batchtrain.emulator", "--data-dir", str(data_dir), "--host", settings.host,
-               "--port", str(settings.port), "--account", settings.account, "--ready-fd", str(READY_FD)]  # fmt: skip
-    for option, file in zip(TLS_OPTIONS, settings[4:7], strict=True):
-        command += [option, str(file.absolute())] if file else []
-    for name, most in settings.quotas.items():
-        command += ["--quota", f"{name}={most}"]
+    certificate, private_key = (file and file.absolute() for file in (settings.certificate, settings.private_key))
+    told = settings._replace(data_dir=data_dir, certificate=certificate, private_key=private_key)
+    command = [sys.executable, "-m", "batchtrain.emulator", msgspec.json.encode(told, enc_hook=str).decode()]
     log = os.open(data_dir / LOG, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     try:
         return os.posix_spawn(
@@ -461,10 +601,16 @@ def _start_process(settings: Settings, data_dir: Path, ready: int) -> int:
         os.close(log)
 
 
+SECRETS = ("AZURE_BATCH_ACCESS_KEY", "AZURE_CLIENT_SECRET", "AZURE_STORAGE_KEY", "AZURE_STORAGE_CONNECTION_STRING",
+           "IDENTITY_HEADER")  # fmt: skip
+"""What the emulator has no use for and a task of a plain process node could read in /proc."""
+
+
 def _importable(environment: dict[str, str]) -> dict[str, str]:
     """The child must find this very package, installed or not."""
     here = str(Path(__file__).parents[2])
     known = environment.get("PYTHONPATH")
+    environment = {name: value for name, value in environment.items() if name not in SECRETS}
     return {**environment, "PYTHONPATH": f"{here}{os.pathsep}{known}" if known else here}
 
 
@@ -496,26 +642,63 @@ def _reap(pid: int, *, wait: bool = False) -> None:
 
 
 def status(data_dir: Path) -> Status | None:
-    """The emulator of a data directory, if one answers there; a number that another process took over does not."""
+    """The emulator of a data directory, if one answers there and proves that it has the account's key. Raises Unsafe,
+    and Busy for one that lives and does not answer."""
     data_dir = data_dir.absolute()
     try:
-        noted = json.loads((data_dir / STATUS_FILE).read_text(encoding="utf-8"))
-        key = (data_dir / KEY_FILE).read_text(encoding="ascii").strip()
-        answer = _request("GET", noted["endpoint"], "/_emulator/health", certificate=noted.get("certificate", ""))
+        found = _noted(data_dir)
     except (OSError, ValueError, KeyError):
         return None
-    if answer.get("pid") != noted["pid"]:
+    _check_owner(data_dir)
+    _check_writers(data_dir)
+    challenge = secrets.token_hex(16)
+    try:
+        answer = _answered(found, f"/_emulator/health?challenge={challenge}")
+    except (OSError, ValueError):
         return None
-    return Status(noted["endpoint"], noted["account"], key, noted["pid"], data_dir, data_dir / LOG)
+    proof = wire.proof(found.key, found.endpoint, challenge)
+    proved = hmac.compare_digest(str(answer.get("proof", "")), proof)
+    return found if proved and answer.get("pid") == found.pid else None
+
+
+def _noted(data_dir: Path) -> Status:
+    """What an emulator wrote down when it came up. Raises OSError, ValueError, KeyError."""
+    noted = json.loads((data_dir / STATUS_FILE).read_text(encoding="utf-8"))
+    key = (data_dir / KEY_FILE).read_text(encoding="ascii").strip()
+    return Status(noted["endpoint"], noted["account"], key, noted["pid"], data_dir, data_dir / LOG,
+                  noted.get("plainNodes", ""), noted.get("certificate", ""))  # fmt: skip
+
+
+def _answered(to: Status, path: str) -> dict[str, Any]:
+    """The answer to a question, asked again as long as the emulator lives. Raises Busy, OSError, ValueError."""
+    end = time.monotonic() + BUSY_SECONDS
+    while True:
+        with contextlib.suppress(TimeoutError):
+            return _request("GET", to.endpoint, path, certificate=to.certificate)
+        if not _is_locked(to.data_dir):
+            raise ConnectionError(f"no emulator lives on {to.data_dir}")
+        if time.monotonic() > end:
+            raise _busy(to)
+
+
+def _busy(emulator: Status) -> Busy:
+    return Busy(
+        f"the emulator on {emulator.data_dir} (process {emulator.pid}) has not answered for {BUSY_SECONDS:g} s, but it"
+        f" lives: try again, look into {emulator.log}, or end it with `batchtrain emulator stop`"
+    )
 
 
 def stop(data_dir: Path, timeout: float = 15.0) -> bool:
-    """End the emulator of a data directory and all its nodes; False when none was running."""
-    running = status(data_dir)
-    if running is None:
-        return False
-    own = _is_own_process(running.data_dir)
-    ask("POST", running, "stop")
+    """End the emulator of a data directory and all its nodes; False when none was running. Raises Unsafe."""
+    data_dir = data_dir.absolute()
+    own = _is_own_process(data_dir)
+    try:
+        running = status(data_dir)
+        if running is None:
+            return False
+        ask("POST", running, "stop")
+    except Busy:
+        running, timeout = _noted(data_dir), 0.0
     with (running.data_dir / LOCK_FILE).open("w") as file:
         end = time.monotonic() + timeout
         while not _try_lock(file):
@@ -540,7 +723,7 @@ def _is_own_process(data_dir: Path) -> bool:
 
 
 def _lives(pid: int) -> bool:
-    """Whether a process still runs; one that nobody has reaped yet does not."""
+    """Whether a process still runs; a zombie does not."""
     try:
         state = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()[0]
     except (FileNotFoundError, ProcessLookupError):
@@ -567,17 +750,21 @@ def at(data_dir: Path) -> Status:
     return running
 
 
-def ask(verb: str, to: Status, path: str, document: dict[str, Any] | None = None) -> dict[str, Any]:
-    """One signed request to an emulator's own paths (`clock`, `faults`, …). Raises Refused, OSError."""
+def ask(
+    verb: str, to: Status, path: str, document: dict[str, Any] | None = None, content: bytes = b""
+) -> dict[str, Any]:
+    """One signed request to an emulator's own paths (`clock`, `faults`, …). Raises Refused, Busy, OSError."""
     full = f"/_emulator/{path}"
-    body = b"" if document is None else json.dumps(document).encode()
+    body = content if document is None else json.dumps(document).encode()
     headers = {"ocp-date": formatdate(usegmt=True)}
     if verb != "GET":
         headers["content-length"] = str(len(body))
     headers["authorization"] = wire.authorization(to.account, to.key, verb, full, "", headers)
-    noted = json.loads((to.data_dir / STATUS_FILE).read_text(encoding="utf-8"))
-    slow = CLOCK_SECONDS if path == "clock" else ANSWER_SECONDS
-    return _request(verb, to.endpoint, full, headers, body, noted.get("certificate", ""), slow)
+    slow = CLOCK_SECONDS if path == "clock" else BUSY_SECONDS
+    try:
+        return _request(verb, to.endpoint, full, headers, body, to.certificate, slow)
+    except TimeoutError:
+        raise _busy(to) from None
 
 
 def _request(
@@ -686,47 +873,18 @@ class Emulator:
 # python -m batchtrain.emulator ---------------------------------------------------------------------------------------
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """The command line; with --ready-fd, one JSON line there says how the start went."""
-    parser = argparse.ArgumentParser(prog="python -m batchtrain.emulator", description="Azure Batch on this machine.")
-    parser.add_argument("--data-dir", type=Path, required=True)
-    parser.add_argument("--host", default="127.0.0.1")
-    parser.add_argument("--port", type=int, default=10010)
-    parser.add_argument("--account", default="batchtrain")
-    for option in TLS_OPTIONS:
-        parser.add_argument(option, type=Path, metavar="FILE", help=_TLS_HELP[option])
-    parser.add_argument("--quota", action="append", default=[], metavar="NAME=N", help=f"one of {', '.join(QUOTAS)}")
-    parser.add_argument("--ready-fd", type=int, default=-1, help=argparse.SUPPRESS)
-    given = parser.parse_args(arguments)
+def main(told: str) -> int:
+    """The process that `spawn` starts with its settings; one line of JSON at READY_FD says how the start went."""
+    settings = msgspec.json.decode(told, type=Settings, dec_hook=lambda _, path: Path(path))
     try:
-        quotas = quotas_of(given.quota)
-    except ValueError as error:
-        parser.error(str(error))
-    settings = Settings(given.data_dir, given.host, given.port, given.account, given.certificate, given.private_key,
-                        given.token_key, quotas)  # fmt: skip
-    say = _sayer(given.ready_fd)
-    try:
-        serve(settings, lambda status: say({"endpoint": status.endpoint}))
+        serve(settings, lambda status: _say({"endpoint": status.endpoint}))
     except StartFailed as error:
-        say({"error": type(error).__name__, "message": str(error)})
+        _say({"error": type(error).__name__, "message": str(error)})
         print(error, file=sys.stderr)
         return 1
     return 0
 
 
-_TLS_HELP = {
-    "--certificate": "PEM file; with it and --private-key the emulator speaks https",
-    "--private-key": "PEM file of the certificate's key",
-    "--token-key": "file with the key of bearer tokens to accept",
-}
-
-
-def _sayer(descriptor: int) -> Callable[[dict[str, str]], None]:
-    def say(answer: dict[str, str]) -> None:
-        if descriptor >= 0:
-            os.write(descriptor, (json.dumps(answer) + "\n").encode())
-            os.close(descriptor)
-        elif "endpoint" in answer:
-            print(f"listening at {answer['endpoint']}", file=sys.stderr)
-
-    return say
+def _say(answer: dict[str, str]) -> None:
+    os.write(READY_FD, (json.dumps(answer) + "\n").encode())
+    os.close(READY_FD)

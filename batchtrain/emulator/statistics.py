@@ -11,8 +11,8 @@ from typing import Any
 
 from batchtrain.emulator import documents, wire
 from batchtrain.emulator.records import Job, Task
-from batchtrain.emulator.reply import Call
-from batchtrain.emulator.world import JobBook, ScheduleBook
+from batchtrain.emulator.reply import Call, Reply, element
+from batchtrain.emulator.world import JobBook, ScheduleBook, World
 
 Document = dict[str, Any]
 
@@ -24,17 +24,24 @@ def asked(call: Call) -> bool:
 
 
 def of_job(book: JobBook, base: str, now: int) -> Document:
-    return _of_jobs([book], documents.job_url(base, book.record), book.record.created, now)
+    return _of_jobs([book], f"{documents.job_url(base, book.record)}/lifetimestats", book.record.created, now)
+
+
+def of_account(world: World, call: Call) -> Reply:
+    """What older service versions answer about all jobs together: of those that are still there."""
+    books = list(world.jobs.values())
+    start = min((book.record.created for book in books), default=call.now)
+    return element("jobstats", call.base, _of_jobs(books, f"{call.base}/lifetimejobstats", start, call.now))
 
 
 def of_schedule(book: ScheduleBook, base: str, now: int) -> Document:
     """Of the jobs that are still there."""
-    url = documents.schedule_url(base, book.record)
+    url = f"{documents.schedule_url(base, book.record)}/lifetimestats"
     return _of_jobs(book.jobs.values(), url, book.record.created, now)
 
 
 def of_task(job: Job, task: Task, base: str, now: int) -> Document:
-    return _usage([task], documents.task_url(base, job, task), task.created, now)
+    return _usage([task], f"{documents.task_url(base, job, task)}/lifetimestats", task.created, now)
 
 
 def _of_jobs(books: Iterable[JobBook], url: str, created: int, now: int) -> Document:
@@ -56,7 +63,7 @@ def _usage(tasks: Iterable[Task], url: str, created: int, now: int) -> Document:
             wall += (task.end or now) - task.start
             waited += task.start - task.created
     return {
-        "url": f"{url}/lifetimestats",
+        "url": url,
         "startTime": wire.timestamp(created),
         "lastUpdateTime": wire.timestamp(now),
         "userCPUTime": "PT0S",

@@ -27,7 +27,7 @@ def turn(to: Status, mode: str, times: float = 1.0) -> Document:
 
 
 def advance(to: Status, by: timedelta, patience: float = 2.0) -> Document:
-    """Let the clock go on by so much, from one thing that is due to the next.
+    """Advance the clock by a duration, from event to event.
 
     After each step what follows is waited for, up to `patience` seconds where commands really run. Raises Refused.
     """

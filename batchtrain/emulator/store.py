@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import logging
 import sqlite3
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -11,7 +13,11 @@ import msgspec
 from batchtrain.emulator.records import Job, JobNode, JobSchedule, Met, Node, Pool, Record, Task, Usage
 from batchtrain.emulator.world import Change
 
+logger = logging.getLogger("batchtrain.emulator")
+
 SCHEMA_VERSION = 1
+INCREMENTAL = 2
+"""SQLite's number of the `auto_vacuum` that waits to be asked."""
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -40,16 +46,54 @@ class UnknownSchema(Exception):
     """The data directory was written by another version of the emulator."""
 
 
+MOST_TO_REWRITE = 256 * 1024 * 1024
+"""Bytes in use. A database of an earlier version gives nothing back before it is rewritten, which takes a second for
+100 MB; a larger one is left as it is."""
+SPARE_PAGES = 256
+"""Free pages (1 MB) that the file keeps, because the next records need them."""
+STEP_PAGES = 512
+"""Pages that one step gives back: some milliseconds."""
+LONGEST_WAL = 4 * 1024 * 1024
+
+
 class Store:
     """One database file, one writer."""
 
     def __init__(self, path: Path) -> None:
+        self.has_deleted = False
+        """Since the last call of `give_back` that found nothing to do."""
         self._database = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+        self._be_able_to_shrink(path)
         self._database.execute("PRAGMA journal_mode = WAL")
+        self._database.execute(f"PRAGMA journal_size_limit = {LONGEST_WAL}")
         # A commit reaches the operating system before it returns: a dead process loses nothing, a dead machine may.
         self._database.execute("PRAGMA synchronous = NORMAL")
         self._database.executescript(_SCHEMA)
         self._check_version(path)
+
+    def _be_able_to_shrink(self, path: Path) -> None:
+        """New files can from the beginning; others once they are rewritten, if there is room for that."""
+        if self._number("auto_vacuum") == INCREMENTAL:
+            return
+        self._database.execute(f"PRAGMA auto_vacuum = {INCREMENTAL}")
+        pages = self._number("page_count")
+        used = (pages - self._number("freelist_count")) * self._number("page_size")
+        if pages and used <= MOST_TO_REWRITE:
+            with contextlib.suppress(sqlite3.OperationalError):
+                self._database.execute("VACUUM")
+                logger.info("%s was rewritten, so that it can give space back", path.name)
+
+    def give_back(self) -> bool:
+        """Give some unused space back to the disk; whether there is more. What is left is about SPARE_PAGES."""
+        if self._number("auto_vacuum") == INCREMENTAL and self._number("freelist_count") > SPARE_PAGES:
+            self._database.executescript(f"PRAGMA incremental_vacuum({STEP_PAGES})")  # `execute` takes one page of them
+            return True
+        self._database.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        self.has_deleted = False
+        return False
+
+    def _number(self, pragma: str) -> int:
+        return int(self._database.execute(f"PRAGMA {pragma}").fetchone()[0])
 
     def _check_version(self, path: Path) -> None:
         found = int(self.meta("schema", str(SCHEMA_VERSION)))
@@ -106,6 +150,7 @@ class Store:
         self._database.executemany("INSERT OR REPLACE INTO record VALUES (?, ?, ?, ?)", rows)
 
     def _delete(self, change: Change) -> None:
+        self.has_deleted = True
         if change.kind == "tasks":
             of_jobs = "DELETE FROM record WHERE kind IN ('task', 'jobnode', 'met') AND owner = ?"
             self._database.execute(of_jobs, (change.owner,))
@@ -116,8 +161,9 @@ class Store:
             )
 
     def clear(self) -> None:
-        """Forget every record (the numbers go on)."""
+        """Delete every record (the numbers continue)."""
         self._database.execute("DELETE FROM record")
+        self.has_deleted = True
 
     def close(self) -> None:
         self._database.close()

@@ -40,30 +40,52 @@ IDENTITY: Mapping[str, Any] = {"autoUser": {"scope": "pool", "elevationLevel": "
 
 def create_task(world: World, call: Call) -> Reply:
     book = _open_job(world, call.path[0])
-    task = add(world, book, models.decode(call.body), call.now)
+    task = add(world, book, call.read("BatchTaskCreateOptions"), call.now)
     return created(task, documents.task_url(call.base, book.record, task))
 
 
 def create_task_collection(world: World, call: Call) -> Reply:
-    """Up to 100 tasks; each succeeds or fails by itself."""
+    """Up to 100 tasks; each succeeds or fails by itself, once all of the body is syntactically valid."""
     book = _open_job(world, call.path[0])
-    entries = models.decode(call.body).get("value")
-    if not isinstance(entries, list):
-        raise Fault("MissingRequiredProperty", PropertyName="value")
-    if len(entries) > COLLECTION_LIMIT:
-        raise invalid_property("value", len(entries), f"At most {COLLECTION_LIMIT} tasks can be added at once.")
-    results = [_add_one(world, book, entry, call) for entry in entries]
+    entries = _entries(call)
+    read = [_read_one(entry, index, call) for index, entry in enumerate(entries)]
+    results = [_add_one(world, book, *one, call) for one in zip(entries, read, strict=True)]
     return Reply(200, {"odata.metadata": f"{call.base}/$metadata#taskaddresult", "value": results})
 
 
-def _add_one(world: World, book: JobBook, entry: object, call: Call) -> Document:
+def _entries(call: Call) -> list[Any]:
+    body = models.decode(call.body)
+    entries = body.pop("value", None)
+    models.read("BatchTaskGroup", {"value": [], **body}, revision=call.revision)  # nothing else is known
+    if entries is None:
+        raise Fault("MissingRequiredProperty", PropertyName="value")
+    if not isinstance(entries, list):
+        raise Fault("InvalidRequestBody", PropertyName="value", Reason="A list was expected.")
+    if len(entries) > COLLECTION_LIMIT:
+        raise invalid_property("value", len(entries), f"At most {COLLECTION_LIMIT} tasks can be added at once.")
+    return entries
+
+
+def _read_one(entry: object, index: int, call: Call) -> Document | Fault:
+    """A task of a collection, or why it cannot be added; raises Fault where the whole body is refused."""
     try:
-        task = add(world, book, entry, call.now)
+        return models.read("BatchTaskCreateOptions", entry, revision=call.revision)
     except Fault as fault:
-        task_id = entry.get("id") if isinstance(entry, dict) else None
+        if fault.code != "InvalidRequestBody":
+            return fault
+        models.read("BatchTaskCreateOptions", entry, f"value[{index}]", call.revision)  # refused with its place
+        raise
+
+
+def _add_one(world: World, book: JobBook, entry: Document, read: Document | Fault, call: Call) -> Document:
+    try:
+        if isinstance(read, Fault):
+            raise read
+        task = add(world, book, read, call.now)
+    except Fault as fault:
         error = wire.error_document(fault, call.base, "", call.now)
         error.pop("odata.metadata")
-        return {"status": "clienterror", "taskId": str(task_id or ""), "error": error}
+        return {"status": "clienterror", "taskId": str(entry.get("id") or ""), "error": error}
     return {
         "status": "Success",
         "taskId": task.id,
@@ -80,9 +102,8 @@ def _open_job(world: World, job_id: str) -> JobBook:
     return book
 
 
-def add(world: World, book: JobBook, entry: object, now: int) -> Task:
-    """A new task by a client's document; raises Fault."""
-    document = models.read("BatchTaskCreateOptions", entry)
+def add(world: World, book: JobBook, document: Document, now: int) -> Task:
+    """A new task by a document that was read; raises Fault."""
     task_id = check_id(document)
     if task_id.lower() in book.tasks:
         raise Fault("TaskExists")
@@ -247,8 +268,7 @@ def get_task(world: World, call: Call) -> Reply:
 
 def replace_task(world: World, call: Call) -> Reply:
     """PUT replaces the constraints; one that is not given falls back to its default."""
-    body = models.decode(call.body)
-    given = models.read("BatchTaskConstraints", body.get("constraints") or {})
+    given = call.read("BatchTaskReplaceOptions").get("constraints")
     book, task = _existing(world, call)
     if task.state == "completed":
         raise Fault("TaskCompleted")
@@ -286,7 +306,7 @@ def terminate_task(world: World, call: Call) -> Reply:
 
 
 def reactivate_task(world: World, call: Call) -> Reply:
-    """Only a task that failed, in a job that goes on."""
+    """Only a task that failed, in a job that continues."""
     book, task = _existing(world, call)
     _open_job(world, call.path[0])
     if task.state != "completed":

@@ -8,7 +8,7 @@ from batchtrain.emulator import documents, quotas, wire
 from batchtrain.emulator.faults import Fault
 from batchtrain.emulator.query import Row, listing
 from batchtrain.emulator.records import Document, Node, Usage
-from batchtrain.emulator.reply import Call, Reply
+from batchtrain.emulator.reply import Call, Reply, element
 from batchtrain.emulator.world import PoolBook, World
 
 INTERVAL = 1800 * wire.SECOND
@@ -123,17 +123,27 @@ GIB = 2.0**30
 
 def statistics(world: World, book: PoolBook, base: str, now: int) -> Document:
     """What `$expand=stats` adds to a pool: what its nodes used, and the present load of the machine they share."""
-    cores, pool = quotas.cores_of(world, book), book.record
-    present = sum(_core_time(node, cores, now) for node in book.nodes.values() if node.state not in ABSENT)
-    times = {"startTime": wire.timestamp(pool.created), "lastUpdateTime": wire.timestamp(now)}
+    return _statistics(world, [book], f"{documents.pool_url(base, book.record)}/lifetimestats", now)
+
+
+def of_account(world: World, call: Call) -> Reply:
+    """What older service versions answer about all pools together: of those that are still there."""
+    url = f"{call.base}/lifetimepoolstats"
+    return element("poolstats", call.base, _statistics(world, list(world.pools.values()), url, call.now))
+
+
+def _statistics(world: World, books: list[PoolBook], url: str, now: int) -> Document:
+    used = sum(book.record.core_time + _present(world, book, now) for book in books)
+    start = min((book.record.created for book in books), default=now)
+    times = {"startTime": wire.timestamp(start), "lastUpdateTime": wire.timestamp(now)}
     load = world.load()
     return {
-        "url": f"{documents.pool_url(base, pool)}/lifetimestats",
+        "url": url,
         **times,
-        "usageStats": {**times, "dedicatedCoreTime": wire.duration(pool.core_time + present)},
+        "usageStats": {**times, "dedicatedCoreTime": wire.duration(used)},
         "resourceStats": {
             **times,
-            "avgCPUPercentage": world.numbers(book)[0],
+            "avgCPUPercentage": sum(world.numbers(book)[0] for book in books) / max(len(books), 1),
             "avgMemoryGiB": load.memory / GIB,
             "peakMemoryGiB": load.memory / GIB,
             "avgDiskGiB": load.disk / GIB,
@@ -146,3 +156,9 @@ def statistics(world: World, book: PoolBook, base: str, now: int) -> Document:
             "networkWriteGiB": load.network_out / GIB,
         },
     }
+
+
+def _present(world: World, book: PoolBook, now: int) -> int:
+    """The core time of the nodes that are there."""
+    cores = quotas.cores_of(world, book)
+    return sum(_core_time(node, cores, now) for node in book.nodes.values() if node.state not in ABSENT)

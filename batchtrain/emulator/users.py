@@ -1,12 +1,12 @@
 """User accounts of single nodes, and where to log in; pure.
 
-An account is a name that lasts until its time is over. Nobody can log in with it: a node runs no sshd. Its password
+An account is a name that lasts until its time is over. It cannot be used to log in: a node runs no sshd. Its password
 and key are not even kept.
 """
 
 from __future__ import annotations
 
-from batchtrain.emulator import documents, endpoints, models, nodes, wire
+from batchtrain.emulator import documents, endpoints, nodes, wire
 from batchtrain.emulator.faults import Fault, invalid_property
 from batchtrain.emulator.records import Document, Node
 from batchtrain.emulator.reply import Call, Reply, element
@@ -14,14 +14,15 @@ from batchtrain.emulator.world import Deadline, PoolBook, World
 
 MOST_CHARACTERS = 20
 LIFE = wire.DAY
-"""Of an account whose end nobody names."""
+"""The lifetime of an account without an expiry time."""
 OPEN_TO_USERS = ("idle", "running")
 """States in which a node's accounts can be changed."""
-SSH = 22
+REACHED_BY_USERS = (*OPEN_TO_USERS, "offline", "starting", "waitingforstarttask", "starttaskfailed")
+"""States in which a node's log-in settings are told."""
 
 
 def create_user(world: World, call: Call) -> Reply:
-    document = models.read("BatchNodeUserCreateOptions", models.decode(call.body))
+    document = call.read("BatchNodeUserCreateOptions")
     book, node = _open(world, call)
     name = document["name"]
     if not 1 <= len(name) <= MOST_CHARACTERS or not name.isprintable() or "/" in name or ":" in name:
@@ -34,7 +35,7 @@ def create_user(world: World, call: Call) -> Reply:
 
 
 def replace_user(world: World, call: Call) -> Reply:
-    document = models.read("BatchNodeUserReplaceOptions", models.decode(call.body))
+    document = call.read("BatchNodeUserReplaceOptions")
     book, node = _open(world, call)
     _keep(world, node, _known(node, call), document, call.now)
     return Reply(200, headers={"DataServiceId": documents.node_url(call.base, book.record.id, node.id)})
@@ -80,12 +81,8 @@ def time_up(world: World, deadline: Deadline, now: int) -> None:
 
 
 def remote_login_settings(world: World, call: Call) -> Reply:
-    """Where port 22 is reached from outside: only a pool that maps it has such a place."""
+    """Where a user logs in to a node."""
     book, node = world.node(*call.path[:2])
-    if node.state not in OPEN_TO_USERS and node.state != "offline":
+    if node.state not in REACHED_BY_USERS:
         raise nodes.refusal(node)
-    for endpoint in endpoints.of_node(book, node):
-        if endpoint["backendPort"] == SSH and endpoint["protocol"] == "tcp":
-            where = {"remoteLoginIPAddress": node.address, "remoteLoginPort": endpoint["frontendPort"]}
-            return element("remoteloginsettings", call.base, where)
-    raise Fault("OperationNotValidOnNode", Reason="The pool has no inbound NAT pool for port 22.")
+    return element("remoteloginsettings", call.base, endpoints.login(book, node))

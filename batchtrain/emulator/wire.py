@@ -9,14 +9,13 @@ import base64
 import hashlib
 import hmac
 import itertools
-import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime, timedelta, timezone
 from email.utils import format_datetime, parsedate_to_datetime
 from urllib.parse import unquote
 
-from batchtrain.emulator.faults import Fault, NeedsToken, NotModified
+from batchtrain.emulator.faults import Fault, NotModified
 
 SECOND = 10_000_000
 """Ticks in a second."""
@@ -29,6 +28,8 @@ INFINITE = "P10675199DT2H48M5.4775807S"
 """The longest duration there is, which the service prints for "no limit"."""
 FOREVER = 2**63 - 1
 """The same in ticks."""
+DEPOT = "/_emulator/depot/"
+"""Begins the paths of files that the emulator itself keeps for tasks."""
 MAX_SKEW = 15 * 60 * SECOND
 
 _YEAR_ONE = datetime(1, 1, 1, tzinfo=timezone.utc)
@@ -285,38 +286,17 @@ def _denied(detail: str) -> Fault:
     return Fault("AuthenticationFailed", AuthenticationErrorDetail=detail)
 
 
-# Bearer tokens -------------------------------------------------------------------------------------------------------
-# Stand-ins for Microsoft Entra ID's, so that sign-in by token can be tried: signed with a key of the emulator's own.
+PROOF = b"the emulator that has this key"
+"""Begins what a proof is made of; no text that a client signs begins so."""
 
-READ, WRITE = "read", "write"
-"""What a token allows: GET and HEAD, or everything."""
+
+def proof(key: str, endpoint: str, challenge: str) -> str:
+    """What only a service with the account's key can answer to a client's challenge. Another one cannot pass it on:
+    the proof names the endpoint that was asked."""
+    text = b"\n".join([PROOF, endpoint.encode(), challenge.encode()])
+    return hmac.new(base64.b64decode(key), text, hashlib.sha256).hexdigest()
+
+
 SIGN_IN = "https://login.microsoftonline.com/common"
 AUDIENCE = "https://batch.core.windows.net/"
-
-
-def token(key: str, account: str, expires: int, allows: str = WRITE) -> str:
-    """A token for an account that is good until `expires` (ticks)."""
-    claims = json.dumps({"aud": AUDIENCE, "account": account, "expires": expires, "allows": allows})
-    body = base64.urlsafe_b64encode(claims.encode()).decode()
-    return f"{body}.{_token_signature(key, body)}"
-
-
-def check_token(account: str, key: str, method: str, authorization: str, now: int) -> None:
-    """Raise NeedsToken unless the header has a good token, Fault 403 unless that allows the request."""
-    scheme, _, given = authorization.partition(" ")
-    body, _, signed = given.strip().rpartition(".")
-    if scheme != "Bearer" or not body:
-        raise NeedsToken("The request carries no access token.")
-    if not hmac.compare_digest(_token_signature(key, body).encode(), signed.encode()):
-        raise NeedsToken("The access token was not issued by this emulator.")
-    claims = json.loads(base64.urlsafe_b64decode(body))
-    if claims["expires"] <= now:
-        raise NeedsToken(f"The access token expired at {timestamp(claims['expires'])}.")
-    if claims["account"] != account:
-        raise Fault("AuthorizationFailure", Reason=f"The token is for account {claims['account']}.")
-    if claims["allows"] != WRITE and method not in ("GET", "HEAD"):
-        raise Fault("AuthorizationFailure", Reason="The token allows reading only.")
-
-
-def _token_signature(key: str, body: str) -> str:
-    return hmac.new(key.encode(), body.encode(), hashlib.sha256).hexdigest()
+"""What a refusal names to a client without a token."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import heapq
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from sys import intern
 from typing import NamedTuple
 
@@ -18,8 +18,9 @@ import msgspec
 from batchtrain.emulator import states, wire
 from batchtrain.emulator.faults import Fault
 from batchtrain.emulator.injection import Injections
+from batchtrain.emulator.pace import PACES, Pace
 from batchtrain.emulator.records import Document, Job, JobNode, JobSchedule, Met, Node, Pool, Record, Task, Usage
-from batchtrain.emulator.samples import History, Load, Numbers, present
+from batchtrain.emulator.samples import History, Load, Numbers
 
 FIRST_HOST = 4
 """Azure keeps the first three addresses of a subnet for itself; nodes start at .4."""
@@ -80,7 +81,7 @@ class Change(NamedTuple):
 class Deadline(NamedTuple):
     """A moment at which something is due: `what`, of the record with number `seq` and with this key.
 
-    It may come late or for nothing: whoever handles it looks whether it still holds.
+    It may come late or be obsolete: its handler checks whether it still applies.
     """
 
     at: int
@@ -261,7 +262,9 @@ class World:
         quotas: Quotas | None = None,
         applications: Callable[[], tuple[Application, ...]] = tuple,
         load: Callable[[], Load] = Load,
+        pace: Pace = PACES["instant"],
     ) -> None:
+        self.pace = pace
         self.quotas, self.applications, self.load = quotas or Quotas(), applications, load
         self.account, self.endpoint, self.seed, self.network, self.size_of = account, endpoint, seed, network, size_of
         self.pools: dict[str, PoolBook] = {}
@@ -448,7 +451,7 @@ class World:
             self._change("met", str(task.job), met.id, met)
 
     def forget_all(self) -> None:
-        """An empty account; numbers go on, so that late reports name nothing."""
+        """An empty account; numbers continue, so that late reports name nothing."""
         self.pools, self.jobs, self.jobs_of_pool, self.pool_of_node, self.job_of = {}, {}, {}, {}, {}
         self.hints, self._changes, self._deadlines = {}, {}, []
         self.schedules, self.schedule_of, self.jobs_of_node = {}, {}, {}
@@ -578,7 +581,7 @@ class World:
 
     def numbers(self, book: PoolBook) -> Numbers:
         """What an autoscale formula would see of a pool now."""
-        return present(book, self.jobs_of_pool.get(book.key, {}).values(), self.load())
+        return _numbers(book, self.jobs_of_pool.get(book.key, {}).values(), self.load())
 
     # Waking up -----------------------------------------------------------------------------------------------------
 
@@ -676,6 +679,42 @@ class World:
         book.count(task, +1)
 
 
+USABLE = ("idle", "running")
+
+
+def _numbers(book: PoolBook, jobs: Iterable[JobBook], load: Load) -> Numbers:
+    """A pool's numbers now, in the order of samples.NUMBERS.
+
+    A task that waits for others does not count as active, a multi-instance task counts once an instance.
+    """
+    slots = int(book.record.spec["taskSlotsPerNode"])
+    usable = [node.id for node in book.nodes.values() if node.state in USABLE]
+    used = sum(book.used(node) for node in usable)
+    active = running = succeeded = failed = 0
+    for job in jobs:
+        running += job.counts["running"]
+        succeeded += job.counts["succeeded"]
+        failed += job.counts["failed"]
+        if job.record.state == "active":
+            active += sum(max(task.gang, 1) for task in job.ready.values()) if job.gangs else len(job.ready)
+    return (
+        100 * used / (slots * len(usable)) if usable else 0.0,
+        30.0 * len(usable),
+        *load,
+        len(usable),
+        active,
+        running,
+        active + running,
+        succeeded,
+        failed,
+        book.current(dedicated=True),
+        book.current(dedicated=False),
+        sum(node.state == "preempted" for node in book.nodes.values()),
+        len(usable),
+        slots,
+    )
+
+
 def _share(task: Task) -> None:
     """A million tasks read back would each have its own copy of the same few words."""
     task.state, task.previous, task.result = intern(task.state), intern(task.previous), intern(task.result)
@@ -685,7 +724,7 @@ def _share(task: Task) -> None:
 
 
 def resize_end(pool: Pool) -> int:
-    """The moment at which a resize that goes on is given up."""
+    """The time at which a running resize is given up."""
     return pool.allocation_time + wire.parse_duration(pool.spec["resizeTimeout"])
 
 

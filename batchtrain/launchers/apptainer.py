@@ -31,7 +31,7 @@ class Apptainer(NamedTuple):
     scratch: tuple[str, ...] = ()
     """Directories inside that are writable and end with the task."""
     options: tuple[str, ...] = ()
-    """A person's own, as they were written."""
+    """The user's own options, as written."""
     descriptions: str = ""
     """A folder of the node that is bound where it is there (NCCL's description of the GPUs); empty for none."""
 

@@ -10,15 +10,7 @@ from __future__ import annotations
 import re
 
 from batchtrain.launchers import python, shell
-from batchtrain.launchers.types import Mpi
-
-FAMILIES = {
-    "intelmpi": "Intel(R) MPI", "intelmpi-ofa": "Intel(R) MPI", "openmpi": "Open MPI", "mpich": "MPICH",
-    "mvapich": "MVAPICH",
-}  # fmt: skip
-"""What a library of the MPI calls itself, by dialect."""
-SAME_START = frozenset({"Intel(R) MPI", "MPICH", "MVAPICH"})
-"""Those that start each other's programs (PMI)."""
+from batchtrain.launchers.types import MpiLaunch
 
 _BINARY = re.compile(r"(?:^|.*/)cntk", re.DOTALL)
 _SAYS = r"-e 'Open MPI v' -e 'Intel(R) MPI Library' -e 'MVAPICH' -e 'MPICH Version'"
@@ -30,32 +22,30 @@ def is_cntk(command: str, image: str) -> bool:
     return "cntk" in command.lower() or re.search(r"cntk|1bitsgd", image.lower()) is not None
 
 
-def check(options: Mpi, payload: python.Payload) -> str:
+def check(options: MpiLaunch, payload: python.Payload) -> str:
     """After pre_execution_command, on the primary; nothing where the program is neither Python nor `cntk` itself."""
     library = _library(options, payload)
     if not library:
         return ""
-    wanted = FAMILIES[options.runtime]
-    fitting = sorted(SAME_START) if wanted in SAME_START else [wanted]
-    pattern = "|".join(f"*{shell.word(name)}*" for name in fitting)
+    pattern = "|".join(f"*{shell.word(library)}*" for library in sorted(options.block.mpi.starts))
     return shell.block(
         "CNTK must have been built on the MPI that starts it; with another one's launcher each rank trains alone:",
         f"bt_library=$({library})",
         f'bt_built=$(grep -a -s -o -m 1 {_SAYS} "${{bt_library:-/dev/null}}" | head -n 1)',
         "case $bt_built in",
         f"  '' | {pattern}) ;;",
-        f'  *) bt_stop 1 "CNTK uses ${{bt_built% v}} ($bt_library), and mpi.runtime is {options.runtime}:'
+        f'  *) bt_stop 1 "CNTK uses ${{bt_built% v}} ($bt_library), and mpi.runtime is {options.block.runtime}:'
         ' take the runtime of the library, or an image built on it" ;;',
         "esac",
     )
 
 
-def _library(options: Mpi, payload: python.Payload) -> str:
+def _library(options: MpiLaunch, payload: python.Payload) -> str:
     """Shell text that prints the path of the libmpi which CNTK loads."""
     if payload.interpreter:
         return f"{payload.interpreter} -c {shell.word(_LOADED)} 2>/dev/null </dev/null"
     words = shell.first_words(payload.text)
     program = next((word for word, _ in words if _BINARY.fullmatch(word.strip("\"'"))), "")
-    if not program or options.inside:
+    if not program or options.setup.inside:
         return ""
     return f"ldd \"$(type -P {program})\" 2>/dev/null | sed -n 's/.*libmpi\\.so[^ ]* => \\([^ ]*\\).*/\\1/p'"

@@ -2,39 +2,19 @@
 
 A value that the task or its job sets stands, and so does one that is there when a process starts; a name in
 `leave_unset` is left alone. Sources: azhpc-images (customizations and tests by size), NCCL's and each framework's own
-documents. What of it nobody could try here stands in docs/explanation/untested-on-azure.md.
+documents. docs/explanation/untested-on-azure.md lists what is untested.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import NamedTuple
+from collections.abc import Collection, Iterable
 
+from batchtrain.frameworks.base import AUTO, NUMBER_OF_THREADS, Fabric, Shape, Variable
 from batchtrain.launchers import shell
-from batchtrain.launchers.types import Fabric, Implicit, Nodes, Shape
+from batchtrain.launchers.types import Implicit
 
-AUTO = "auto"
-"""A value that the node launcher finds on each node."""
 FOUND = "auto (found on each node)"
 
-
-class Variable(NamedTuple):
-    """One variable, and why it is set."""
-
-    name: str
-    value: str
-    because: str
-    rule: str
-
-    @property
-    def file(self) -> bool:
-        """Whether the value is a file's path; the variable is then set only on a node that has the file."""
-        return self.name.endswith("_FILE")
-
-
-NUMBER_OF_THREADS = Variable(
-    "OMP_NUM_THREADS", AUTO, "each process has its share of the node's cores, not all of them", "omp-threads"
-)
 UNBUFFERED = Variable(
     "PYTHONUNBUFFERED", "1", "a line is seen when it is printed, not when 8 KiB are full", "python-unbuffered"
 )
@@ -58,7 +38,7 @@ def everywhere(shape: Shape) -> tuple[Variable, ...]:
     """What every process of a framework gets, on any node of this size."""
     found = [NUMBER_OF_THREADS, UNBUFFERED]
     if shape.gpus:
-        because = f"{shape.size} has GPUs, and NCCL says by itself nothing of why it fails"
+        because = f"{shape.size} has GPUs, and NCCL does not report why it fails by default"
         found.append(Variable("NCCL_DEBUG", "WARN", because, "nccl-warnings"))
     if shape.gpus and shape.gpu_vendor == "nvidia":
         because = "GPU 0 is then the same for CUDA, nvidia-smi and NCCL's topology"
@@ -109,16 +89,17 @@ IN_RANKS = "$AZ_BATCH_TASK_SHARED_DIR/.batchtrain/ranks/nccl.%h.%p.txt"
 """Where an MPI's ranks note what NCCL says; the same path on every node."""
 
 
-def of_transport(shape: Shape, nodes: Nodes, text: str, file: str = AUTO) -> tuple[Variable, ...]:
+def of_transport(shape: Shape, own: Collection[str], text: str, file: str = AUTO) -> tuple[Variable, ...]:
     """What NCCL is told so that its network is known after the run.
 
-    Nothing where the person says any of it by a variable, by `leave_unset`, or in their own text (commands, options):
-    what NCCL says would then end in our file. file: its path, where the node launcher does not find it.
+    Nothing where the user says any of it by a variable, by `leave_unset` (own: the names of both), or in a text of
+    their own (commands, options): what NCCL says would then end in our file. file: its path, where the node launcher
+    does not find it.
     """
-    if not on_infiniband(shape) or "NCCL_DEBUG" in text or {*NOTES} & {*nodes.own, *nodes.leave_unset}:
+    if not on_infiniband(shape) or "NCCL_DEBUG" in text or {*NOTES} & {*own}:
         return ()
-    because = "where a port is active, the launcher says after the run which network NCCL took"
-    kept = "what it says of that, and its warnings, are kept on each node and do not flood the output"
+    because = "if a port is active, the launcher reports after the run which network NCCL used"
+    kept = "these messages and its warnings go to a file on each node instead of the output"
     rule = "nccl-transport"
     return (
         Variable("NCCL_DEBUG", "INFO", because, rule),
@@ -127,9 +108,9 @@ def of_transport(shape: Shape, nodes: Nodes, text: str, file: str = AUTO) -> tup
     )
 
 
-def wanted(variables: Iterable[Variable], nodes: Nodes) -> tuple[Variable, ...]:
-    """Those that the person neither sets nor wants left alone."""
-    return tuple(one for one in variables if one.name not in nodes.own and one.name not in nodes.leave_unset)
+def wanted(variables: Iterable[Variable], own: Collection[str]) -> tuple[Variable, ...]:
+    """Those that the user neither sets nor wants left alone (own: the names of both)."""
+    return tuple(variable for variable in variables if variable.name not in own)
 
 
 def values(variables: Iterable[Variable]) -> dict[str, str]:
@@ -139,14 +120,14 @@ def values(variables: Iterable[Variable]) -> dict[str, str]:
 
 def implicit(variables: Iterable[Variable]) -> tuple[Implicit, ...]:
     """The same, as decisions of the plan."""
-    return tuple(Implicit(*one)._replace(value=_SHOWN.get(one.value, one.value)) for one in variables)
+    return tuple(Implicit(v.name, _SHOWN.get(v.value, v.value), v.because, v.rule) for v in variables)
 
 
 def of_ranks(shape: Shape, own: frozenset[str]) -> tuple[Variable, ...]:
-    """What an MPI's ranks are told of NCCL: of a program that nobody knows, so only of GPUs on InfiniBand. The primary
-    finds it, and its MPI brings it to the nodes beside it, which are of the same size."""
+    """The NCCL variables of an MPI's ranks: the program is unknown, so only for GPUs with InfiniBand. The primary
+    detects them, and its MPI exports them to the other nodes, which have the same size."""
     known = (one._replace(value=_ON_THE_PRIMARY.get(one.name, one.value)) for one in on_infiniband(shape))
-    return wanted(known, Nodes(own=own))
+    return wanted(known, own)
 
 
 CARDS = "=$bt_ports"

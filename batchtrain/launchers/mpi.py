@@ -10,32 +10,13 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from batchtrain.errors import PlanError
+from batchtrain.frameworks import counts
+from batchtrain.frameworks.base import Shape, Variable
+from batchtrain.frameworks.mpi import MPIS
 from batchtrain.launchers import cntk, environment, fabric, preflight, python, shell, steps
-from batchtrain.launchers.types import File, Implicit, Launch, Mpi, Nodes, Shape
+from batchtrain.launchers.types import File, Implicit, Launch, MpiLaunch
 
 RANK = 'sh "$AZ_BATCH_TASK_SHARED_DIR/.batchtrain/rank.sh"'
-
-_HYDRA = '-hosts "$AZ_BATCH_HOST_LIST" -np {total} {per_host} {each}'
-
-
-class Dialect(NamedTuple):
-    """How one MPI says how many ranks run where."""
-
-    place: str
-    carries_environment: bool = True
-    """Its launcher brings the primary's environment to every rank by itself."""
-
-
-DIALECTS = {
-    "intelmpi": Dialect(_HYDRA.replace("{per_host}", "-perhost")),
-    "intelmpi-ofa": Dialect(_HYDRA.replace("{per_host}", "-perhost")),
-    "mpich": Dialect(_HYDRA.replace("{per_host}", "-ppn")),
-    "mvapich": Dialect(_HYDRA.replace("{per_host}", "-ppn")),
-    # A bare host list means one slot a host, hence --oversubscribe.
-    "openmpi": Dialect(
-        '--oversubscribe -host "$AZ_BATCH_HOST_LIST" -np {total} --map-by ppr:{each}:node', carries_environment=False
-    ),
-}
 
 _PLACED = re.compile(r"(?:^|\s)--?(?:np|n|c)(?=[\s=]|$)")
 """Options that say themselves how many ranks there are."""
@@ -52,70 +33,72 @@ class Ranks(NamedTuple):
     total: str
 
 
-def launch(options: Mpi, command: str, shape: Shape) -> Launch:
+def launch(options: MpiLaunch, command: str, shape: Shape) -> Launch:
     """The launch of a multi-instance task with an `mpi` block.
 
     Raises PlanError for a runtime or a number of ranks that cannot be.
     """
-    if options.runtime not in DIALECTS:
-        raise PlanError(f"mpi.runtime `{options.runtime}` is none of {', '.join(DIALECTS)}")
+    if options.block.runtime not in MPIS:
+        raise PlanError(f"mpi.runtime `{options.block.runtime}` is not one of {', '.join(MPIS)}")
     ranks = ranks_of(options, shape.instances)
     payload = _inside(options, _payload(options, command))
     return Launch(
-        coordination=steps.coordination(shape, options.coordination_command),
+        coordination=steps.coordination(shape, options.setup.coordination_command),
         application=_application(options, payload, ranks, shape),
         files=_files(options, payload, shape),
         implicit=_implicit(options, payload, ranks, shape),
     )
 
 
-def _payload(options: Mpi, command: str) -> python.Payload:
+def _payload(options: MpiLaunch, command: str) -> python.Payload:
     if options.cntk:
         return python.Payload(command, python.interpreter(command))
     payload = python.with_mpi4py(command)
     return payload if options.misses_mpi4py else payload._replace(note="")
 
 
-def _files(options: Mpi, payload: python.Payload, shape: Shape) -> tuple[File, ...]:
-    looked = (steps.PREFLIGHT,) if options.preflight else ()
+def _files(options: MpiLaunch, payload: python.Payload, shape: Shape) -> tuple[File, ...]:
+    looked = (steps.PREFLIGHT,) if options.setup.preflight else ()
     noted = (steps.VERDICT,) if _noted(options, payload, shape) else ()
-    return (steps.GANG, steps.RANK, steps.SWEEP, steps.SSH, *looked, *noted)
+    return (steps.GANG, steps.NODE, steps.RANK, steps.SWEEP, steps.SSH, *looked, *noted)
 
 
-def _noted(options: Mpi, payload: python.Payload, shape: Shape) -> tuple[environment.Variable, ...]:
-    text = " ".join((*options.options, *options.environment, options.pre_execution_command or "", payload.text))
-    return environment.of_transport(shape, Nodes(own=options.own), text, environment.IN_RANKS)
+def _noted(options: MpiLaunch, payload: python.Payload, shape: Shape) -> tuple[Variable, ...]:
+    before = options.setup.pre_execution_command or ""
+    text = " ".join((*options.block.options, *options.environment, before, payload.text))
+    return environment.of_transport(shape, options.setup.own, text, environment.IN_RANKS)
 
 
-def _preflight(options: Mpi, shape: Shape) -> tuple[str, ...]:
-    if not options.preflight:
+def _preflight(options: MpiLaunch, shape: Shape) -> tuple[str, ...]:
+    if not options.setup.preflight:
         return ()
-    port = steps.port_of(shape, options.coordination_command)
-    fast = fabric.needs_device(options, shape.fabric)
+    port = steps.port_of(shape, options.setup.coordination_command)
+    fast = fabric.needs_device(options.block, shape.fabric)
     memlock = fast or bool(environment.on_infiniband(shape))
-    each = 1 if options.processes_per_node is None and not _places_ranks(options) else options.processes_per_node
+    given = options.block.processes_per_node
+    each = 1 if given is None and not _places_ranks(options) else given
     return preflight.expected(shape, each, port, infiniband=fast, memlock=memlock)
 
 
-def _inside(options: Mpi, payload: python.Payload) -> python.Payload:
+def _inside(options: MpiLaunch, payload: python.Payload) -> python.Payload:
     """The ranks' command, and the question whether its Python has mpi4py, inside the image."""
-    if not options.inside:
+    if not options.setup.inside:
         return payload
-    interpreter = f"{options.inside} {payload.interpreter}" if payload.interpreter else ""
-    return payload._replace(text=f"{options.inside} {payload.text}", interpreter=interpreter)
+    interpreter = f"{options.setup.inside} {payload.interpreter}" if payload.interpreter else ""
+    return payload._replace(text=f"{options.setup.inside} {payload.text}", interpreter=interpreter)
 
 
-def ranks_of(options: Mpi, instances: int) -> Ranks:
+def ranks_of(options: MpiLaunch, instances: int) -> Ranks:
     """A number, or a command that the primary evaluates once; absent means 1, unless the options say it themselves."""
-    wanted = options.processes_per_node
+    wanted = options.block.processes_per_node
     if wanted is None and _places_ranks(options):
         return Ranks("", "", "")
     if wanted is None:
         said = "bt_say 'processes_per_node is not set: 1 rank on each node'"
         return Ranks(shell.block("Ranks on each node:", said), "1", str(instances))
-    if (number := _number(wanted)) is not None:
-        if number < 1:
-            raise PlanError(f"processes_per_node is {number}; it must be at least 1")
+    if wrong := counts.fault(wanted):
+        raise PlanError(wrong)
+    if (number := counts.number(wanted)) is not None:
         return Ranks("", str(number), str(instances * number))
     return Ranks(
         _evaluated(AUTO if str(wanted).strip() == "auto" else str(wanted)),
@@ -124,20 +107,12 @@ def ranks_of(options: Mpi, instances: int) -> Ranks:
     )
 
 
-def _places_ranks(options: Mpi) -> bool:
-    return _PLACED.search(" ".join(options.options)) is not None
-
-
-def _number(wanted: int | str) -> int | None:
-    """A quoted "2" is the number 2."""
-    text = str(wanted).strip()
-    return int(text) if re.fullmatch(r"[+-]?\d+", text) else None
+def _places_ranks(options: MpiLaunch) -> bool:
+    return _PLACED.search(" ".join(options.block.options)) is not None
 
 
 def _evaluated(command: str) -> str:
     command = command.strip()
-    if not command:
-        raise PlanError("processes_per_node is empty; give a number or a command that prints one")
     inner = f"\n{shell.verbatim(command)}\n" if "\n" in command or "#" in command else command
     return shell.block(
         "Ranks on each node, as the primary counts them:",
@@ -146,28 +121,28 @@ def _evaluated(command: str) -> str:
     )
 
 
-def _application(options: Mpi, payload: python.Payload, ranks: Ranks, shape: Shape) -> str:
+def _application(options: MpiLaunch, payload: python.Payload, ranks: Ranks, shape: Shape) -> str:
     return shell.script(
         shell.block(
             "Runs on the primary, when the coordination command has come back on every instance.", steps.SOURCE
         ),
-        fabric.prologue(options, shape.fabric),
-        environment.block(environment.of_ranks(shape, options.own)),
+        fabric.prologue(options.block, shape.fabric),
+        environment.block(environment.of_ranks(shape, options.setup.own)),
         environment.notes(_noted(options, payload, shape)),
         _environment(options),
         _abort(options),
-        steps.pre_execution(options.pre_execution_command),
-        fabric.check(options, shape.fabric),
+        steps.pre_execution(options.setup.pre_execution_command),
+        fabric.check(options.block, shape.fabric),
         cntk.check(options, payload) if options.cntk else "",
         _hosts(options, shape),
         ranks.step,
         _mpi4py(options, payload),
-        "" if DIALECTS[options.runtime].carries_environment else _openmpi(options),
+        "" if options.block.mpi.carries_environment else _openmpi(options),
         _line(options, payload, ranks, shape),
     )
 
 
-def _environment(options: Mpi) -> str:
+def _environment(options: MpiLaunch) -> str:
     if not options.environment:
         return ""
     return shell.block(
@@ -176,33 +151,30 @@ def _environment(options: Mpi) -> str:
     )
 
 
-_ABORT, _ABORTS = "MPIR_CVAR_COREDUMP_ON_ABORT", ("mpich", "mvapich")
-
-
-def _abort(options: Mpi) -> str:
+def _abort(options: MpiLaunch) -> str:
     """MPICH's launcher kills everything on MPI_Abort, itself included, often before it has passed on who called it."""
-    if options.runtime not in _ABORTS:
+    if not options.block.mpi.abort:
         return ""
     return shell.block(
         "MPI_Abort is to end its rank by SIGABRT, and the launcher to say who it was; not where cores would be dumped:",
-        f'[ "$(ulimit -c)" != 0 ] || bt_default {_ABORT}=1',
+        f'[ "$(ulimit -c)" != 0 ] || bt_default {options.block.mpi.abort}=1',
     )
 
 
-def _hosts(options: Mpi, shape: Shape) -> str:
+def _hosts(options: MpiLaunch, shape: Shape) -> str:
     return shell.block(
         "The hosts, this one first (rank 0 belongs where the task's files are taken from); each must answer ssh"
-        + (", and be as is said here:" if options.preflight else ":"),
+        + (", and pass these checks:" if options.setup.preflight else ":"),
         f"bt_order_hosts {shape.instances}",
-        steps.use_ssh(shape, options.coordination_command),
+        steps.use_ssh(shape, options.setup.coordination_command),
         " ".join(("bt_wait_for_hosts", *_preflight(options, shape))),
     )
 
 
-def _mpi4py(options: Mpi, payload: python.Payload) -> str:
+def _mpi4py(options: MpiLaunch, payload: python.Payload) -> str:
     if payload.hooked:
         return shell.block(
-            "With mpi4py, a rank that ends by an exception aborts the others instead of waiting for them for ever:",
+            "With mpi4py, a rank with an exception aborts the other ranks instead of waiting for them for ever:",
             f"bt_find_mpi4py {payload.interpreter}{'' if options.misses_mpi4py else ' 2>/dev/null'}",
         )
     if payload.note:
@@ -213,24 +185,24 @@ def _mpi4py(options: Mpi, payload: python.Payload) -> str:
 _NO_TREE = ("OMPI_MCA_plm_rsh_no_tree_spawn", "PRTE_MCA_plm_ssh_no_tree_spawn")
 
 
-def _openmpi(options: Mpi) -> str:
+def _openmpi(options: MpiLaunch) -> str:
     """Open MPI 4 (OMPI_MCA) and 5 (PRTE_MCA) name their daemons' parameters differently; each ignores the other's."""
     return shell.block(
         "Open MPI finds its daemons on the other nodes by --prefix, started from here alone, by this shell's ssh; and"
         " nothing of this shell's environment reaches the ranks there but what -x names:",
         shell.exports(dict.fromkeys(_NO_TREE, "1")),
-        f"bt_find_prefix {options.executable_path}",
+        f"bt_find_prefix {options.block.executable_path}",
         "bt_list_exported",
     )
 
 
-def _line(options: Mpi, payload: python.Payload, ranks: Ranks, shape: Shape) -> str:
+def _line(options: MpiLaunch, payload: python.Payload, ranks: Ranks, shape: Shape) -> str:
     line = shell.continued(
-        f"bt_gang {options.executable_path}",
-        " ".join(options.options),
+        f"bt_gang {options.block.executable_path}",
+        " ".join(options.block.options),
         _place(options, ranks),
         _openmpi_options(options, shape),
-        fabric.on_line(options, shape.fabric),
+        fabric.on_line(options.block, shape.fabric),
         RANK,
         shell.verbatim(payload.text),
     )
@@ -245,14 +217,14 @@ def _line(options: Mpi, payload: python.Payload, ranks: Ranks, shape: Shape) -> 
     )
 
 
-def _place(options: Mpi, ranks: Ranks) -> str:
+def _place(options: MpiLaunch, ranks: Ranks) -> str:
     if not ranks.each:
         return ""
-    return DIALECTS[options.runtime].place.format(total=ranks.total, each=ranks.each)
+    return options.block.mpi.place.format(total=ranks.total, each=ranks.each)
 
 
-def _openmpi_options(options: Mpi, shape: Shape) -> str:
-    if DIALECTS[options.runtime].carries_environment:
+def _openmpi_options(options: MpiLaunch, shape: Shape) -> str:
+    if options.block.mpi.carries_environment:
         return ""
     prefix = '"${bt_prefix[@]}" ' if _needs_prefix(options) else ""
     root = f"{_AS_ROOT} " if _needs_root(options, shape) else ""
@@ -263,50 +235,51 @@ def _openmpi_options(options: Mpi, shape: Shape) -> str:
 _AS_ROOT = "--allow-run-as-root"
 
 
-_UNBOUND = "--bind-to none"
+_UNBOUND = MPIS["openmpi"].unbound
 """With more ranks than slots Open MPI binds none. Up to version 4 it binds a rank alone on its node, as two ranks in
 all, to one core: with one rank a node, two nodes would train on two cores."""
 
 
-def _needs_unbound(options: Mpi) -> bool:
-    return not re.search(r"bind|rankfile|cpu-(?:set|list)", " ".join(options.options))
+def _needs_unbound(options: MpiLaunch) -> bool:
+    return not re.search(r"bind|rankfile|cpu-(?:set|list)", " ".join(options.block.options))
 
 
-def _needs_root(options: Mpi, shape: Shape) -> bool:
-    return shape.container and _AS_ROOT not in " ".join(options.options)
+def _needs_root(options: MpiLaunch, shape: Shape) -> bool:
+    return shape.container and _AS_ROOT not in " ".join(options.block.options)
 
 
-def _needs_prefix(options: Mpi) -> bool:
-    return "--prefix" not in " ".join(options.options)
+def _needs_prefix(options: MpiLaunch) -> bool:
+    return "--prefix" not in " ".join(options.block.options)
 
 
 # --- what was decided -----------------------------------------------------------------------------------------------
 
 
-def _implicit(options: Mpi, payload: python.Payload, ranks: Ranks, shape: Shape) -> tuple[Implicit, ...]:
-    found = list(fabric.implicit(options, shape.fabric))
-    found += environment.implicit(environment.of_ranks(shape, options.own))
+def _implicit(options: MpiLaunch, payload: python.Payload, ranks: Ranks, shape: Shape) -> tuple[Implicit, ...]:
+    found = list(fabric.implicit(options.block, shape.fabric))
+    found += environment.implicit(environment.of_ranks(shape, options.setup.own))
     found += environment.implicit(_noted(options, payload, shape))
     found += preflight.implicit(_preflight(options, shape))
-    if options.processes_per_node is None:
+    if options.block.processes_per_node is None:
         found.append(_implicit_ranks(options))
     if ranks.each:
         placed = _place(options, ranks).removeprefix("--oversubscribe ")
         because = "the ranks run on this task's nodes, on each as many as are asked for"
-        found.append(Implicit(f"{options.runtime} ranks", placed, because, "ranks-on-nodes"))
-    if options.runtime in _ABORTS and _ABORT not in options.own:
-        found.append(Implicit(_ABORT, "1", "MPI_Abort is to end its rank so that the launch sees it", "mpich-abort"))
-    if options.runtime == "openmpi":
+        found.append(Implicit(f"{options.block.runtime} ranks", placed, because, "ranks-on-nodes"))
+    abort = options.block.mpi.abort
+    if abort and abort not in options.setup.own:
+        found.append(Implicit(abort, "1", "MPI_Abort is to end its rank so that the launch sees it", "mpich-abort"))
+    if options.block.runtime == "openmpi":
         found += _implicit_openmpi(options, ranks, shape)
     if payload.hooked:
-        because = "a rank that ends by an exception would wait for the others for ever; where mpi4py is installed"
+        because = "a rank with an exception would wait for the other ranks for ever; where mpi4py is installed"
         found.append(Implicit("-m mpi4py", "true", because, "mpi4py-abort"))
-    found += steps.implicit_sshd(shape, options.coordination_command)
+    found += steps.implicit_sshd(shape, options.setup.coordination_command)
     found.append(Implicit("AZ_BATCH_HOST_LIST", "the primary first", "rank 0 belongs there", "primary-first"))
     return (*found, steps.OWN_SSH)
 
 
-def _implicit_openmpi(options: Mpi, ranks: Ranks, shape: Shape) -> Iterator[Implicit]:
+def _implicit_openmpi(options: MpiLaunch, ranks: Ranks, shape: Shape) -> Iterator[Implicit]:
     if ranks.each:
         because = "a bare list of hosts is one slot each, and Open MPI refuses more ranks than slots"
         yield Implicit("--oversubscribe", "true", because, "openmpi-slots")
@@ -325,7 +298,7 @@ def _implicit_openmpi(options: Mpi, ranks: Ranks, shape: Shape) -> Iterator[Impl
     yield Implicit(", ".join(_NO_TREE), "1", "the nodes log in to each other from the primary alone", "openmpi-daemons")
 
 
-def _implicit_ranks(options: Mpi) -> Implicit:
+def _implicit_ranks(options: MpiLaunch) -> Implicit:
     if _places_ranks(options):
         return Implicit(
             "processes_per_node", "as in mpi.options", "the options place the ranks themselves", "processes-per-node"

@@ -1,125 +1,100 @@
-"""The launch by batchtrain's own node launcher: gang.json, its words for roles, and the text that starts it.
+"""The launch of a framework's block by batchtrain's own node launcher: gang.json, and the text that starts it.
 
-What a framework needs of it (its roles, options and variables) stands in that framework's module.
+What a framework needs of it (its roles, options and variables) its block says.
 """
 
 from __future__ import annotations
 
-import re
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
 from batchtrain.errors import PlanError
-from batchtrain.launchers import environment, preflight, python, shell, steps
-from batchtrain.launchers.environment import Variable
-from batchtrain.launchers.types import File, Implicit, Launch, Nodes, Shape
+from batchtrain.frameworks import counts
+from batchtrain.frameworks.base import AUTO, NUMBER_OF_THREADS, Nodes, OverMpi, Role, Shape, Variable
+from batchtrain.frameworks.mpi import MPIS, MpiBlock
+from batchtrain.launchers import environment, mpi, preflight, python, shell, steps
+from batchtrain.launchers.types import File, Implicit, Launch, MpiLaunch, Setup
 
 VERSION = 1
 SPEC = ".batchtrain/gang.json"
-EACH = "processes_per_node"
-"""A role's `per_node`: as many as `processes_per_node` says."""
-AUTO = "auto"
-BATCHS_PORT = 6000
 
 
-class Role(NamedTuple):
-    """Processes of one kind: how many, where, and what their end means."""
-
-    name: str
-    command: str
-    per_node: int | str | None = EACH
-    total: int | None = None
-    """Of all nodes together, in place of `per_node`."""
-    place: str = "all"
-    """all, primary, or spread: one after another over the nodes."""
-    gpus: bool = True
-    ranked: bool = True
-    """Counted in the world size."""
-    decides: bool = True
-    """The gang is done when all of these have ended; the others are then ended."""
-    instead_of: str = ""
-    """A role of which each of these takes the place of one, on the same node."""
-    linger: float | None = None
-    """Seconds that these have to end by themselves when the gang is done; None is the framework's usual."""
+def launch(block: Nodes, setup: Setup, command: str, shape: Shape) -> Launch:
+    """The launch of a multi-instance task with a framework's block. Raises PlanError for what cannot be launched."""
+    for fault in block.faults(command, shape.instances):
+        if not fault.launchable:
+            raise PlanError(fault.text)
+    setup = setup._replace(own=setup.own | frozenset(block.leave_unset))
+    over = block.over_mpi
+    return _over_mpi(block, over, setup, command, shape) if over else _by_nodes(block, setup, command, shape)
 
 
-class Framework(NamedTuple):
-    """What a framework's module says of a launch."""
-
-    name: str
-    roles: tuple[Role, ...]
-    options: dict[str, Any]
-    each: int | str
-    """`processes_per_node` where nothing says it."""
-    told: tuple[Variable, ...] = ()
-    """What the node launcher gives every process for this framework, for people: names of one kind stand together,
-    with commas between them."""
-    defaults: tuple[Variable, ...] = ()
-    """Variables that this framework gets beside those of every one."""
-    nccl: bool = True
-    """Its processes on several nodes exchange data through NCCL, where there are GPUs."""
-    ucx: bool = False
-    """They exchange data through UCX."""
-    waits: bool = False
-    """Its interpreter waits for all other processes when it ends, by an exception too."""
-    settles: bool = False
-    """Its interpreter must not end before the threads of gloo have let go of what they sent last."""
-    threads: bool = True
-    """Its processes are told how many threads to use; torchrun tells its own."""
+def _over_mpi(block: Nodes, over: OverMpi, setup: Setup, command: str, shape: Shape) -> Launch:
+    """The MPI's own launch; the ranks have the framework's variables, and are not bound to a core each."""
+    unbound = "" if "bind-to" in " ".join(over.options) else MPIS[over.runtime].unbound
+    told = environment.wanted(over.environment, setup.own)
+    ranks = MpiBlock(
+        runtime=over.runtime,
+        executable_path=over.executable_path,
+        options=(*over.options, *filter(None, (unbound,))),
+        processes_per_node=processes(block, shape.instances),
+    )
+    words = tuple(f"{variable.name}={variable.value}" for variable in told)
+    made = mpi.launch(MpiLaunch(ranks, setup, words, misses_mpi4py=False), command, shape)
+    because = "a process has threads for its GPU's data, and one core would be too few"
+    free = (Implicit("mpi.options", unbound, because, "horovod-binding"),) if unbound else ()
+    return made._replace(implicit=(*made.implicit, *free, *environment.implicit(told)))
 
 
-def launch(framework: Framework, nodes: Nodes, command: str, shape: Shape) -> Launch:
-    """The launch of a multi-instance task with a framework's block.
-
-    Raises PlanError for a number of processes, or a port, that cannot be.
-    """
-    framework, end = _ending(framework)
-    each = processes(nodes, framework.each, shape.instances)
-    here = environment.wanted((*_everywhere(framework, shape), *framework.defaults), nodes)
-    noted = environment.of_transport(shape, nodes, _text(nodes, command)) if framework.nccl else ()
-    fast = (*environment.wanted(_on_infiniband(framework, shape), nodes), *noted)
-    looked = _preflight(nodes, shape, each, memlock=bool(fast))
-    spec = _spec(framework, nodes, shape, each, here, fast) | {"preflight": looked}
+def _by_nodes(block: Nodes, setup: Setup, command: str, shape: Shape) -> Launch:
+    roles, end = _ending(block, block.roles(command, shape.instances))
+    each = processes(block, shape.instances)
+    here = environment.wanted((*_everywhere(block, shape), *block.defaults), setup.own)
+    text = f"{setup.pre_execution_command or ''}\n{command}"
+    noted = environment.of_transport(shape, setup.own, text) if block.nccl else ()
+    fast = (*environment.wanted(_on_infiniband(block, shape), setup.own), *noted)
+    looked = _preflight(setup, shape, each, memlock=bool(fast))
+    spec = _spec(block, setup, shape, each, here, fast) | {
+        "roles": [_role(role, setup) for role in roles],
+        "options": {**block.meeting, **block.settings()},
+        "preflight": looked,
+    }
     return Launch(
-        coordination=steps.coordination(shape, nodes.coordination_command),
-        application=_application(nodes, command, shape),
+        coordination=steps.coordination(shape, setup.coordination_command),
+        application=_application(setup, command, shape),
         files=(
             steps.GANG,
             steps.SSH,
-            steps.LAUNCH,
+            *steps.node_launcher(block.name),
             *((steps.ENDS,) if end else ()),
             *_beside(looked, noted),
             _file(spec),
         ),
         implicit=(
-            *_implicit_processes(nodes, each, shape),
-            *((_BOUND,) if nodes.binding == "auto" else ()),
-            *environment.implicit(_told(framework, nodes, shape)),
+            *_implicit_processes(block, each, shape),
+            *((_BOUND,) if block.binding == "auto" else ()),
+            *environment.implicit(_told(block, roles, setup, shape)),
             *environment.implicit(here),
             *environment.implicit(fast),
             *((end,) if end else ()),
             *preflight.implicit(looked),
-            *steps.implicit_sshd(shape, nodes.coordination_command),
+            *steps.implicit_sshd(shape, setup.coordination_command),
             *((steps.OWN_SSH,) if shape.instances > 1 else ()),
         ),
     )
 
 
-def _preflight(nodes: Nodes, shape: Shape, each: int | str, *, memlock: bool) -> tuple[str, ...]:
-    """What each node is to be like; launch.py itself sees to active InfiniBand ports."""
-    if not nodes.preflight:
+def _preflight(setup: Setup, shape: Shape, each: int | str, *, memlock: bool) -> tuple[str, ...]:
+    """The expected properties of each node. The node launcher itself selects the active InfiniBand ports."""
+    if not setup.preflight:
         return ()
-    port = steps.port_of(shape, nodes.coordination_command)
+    port = steps.port_of(shape, setup.coordination_command)
     return preflight.expected(shape, each, port, infiniband=False, memlock=memlock)
 
 
 def _beside(looked: tuple[str, ...], noted: tuple[Variable, ...]) -> tuple[File, ...]:
     return (*((steps.PREFLIGHT,) if looked else ()), *((steps.VERDICT,) if noted else ()))
-
-
-def _text(nodes: Nodes, command: str) -> str:
-    return f"{nodes.pre_execution_command or ''}\n{command}"
 
 
 _RUNNER = '"$AZ_BATCH_TASK_SHARED_DIR/.batchtrain/ends.py"'
@@ -131,35 +106,32 @@ _SETTLES = Implicit(
 )
 
 
-def _ending(framework: Framework) -> tuple[Framework, Implicit | None]:
-    """The framework with `ends.py` before the scripts of its ranks, where there is a need and a place for it."""
-    if not framework.waits and not framework.settles:
-        return framework, None
-    roles = tuple(
-        role._replace(command=ending(role.command, framework.settles)) if role.ranked else role
-        for role in framework.roles
+def _ending(block: Nodes, roles: tuple[Role, ...]) -> tuple[tuple[Role, ...], Implicit | None]:
+    """The roles with `ends.py` before the scripts of their ranks, where there is a need and a place for it."""
+    if not block.waits and not block.settles:
+        return roles, None
+    with_it = tuple(
+        role._replace(command=_ended(role.command, block.settles)) if role.ranked or role.runner else role
+        for role in roles
     )
-    if not any(_RUNNER in role.command for role in roles):
-        return framework, None
-    return framework._replace(roles=roles), _SETTLES if framework.settles else _ENDS
+    if with_it == roles:
+        return roles, None
+    return with_it, _SETTLES if block.settles else _ENDS
 
 
-def ending(command: str, settles: bool) -> str:
+def _ended(command: str, settles: bool) -> str:
     """A command that starts with Python, with `ends.py` before its script; any other as it is."""
     return python.before_script(command, f"{_RUNNER} --settle" if settles else _RUNNER) or command
 
 
-_RULE = "framework-environment"
 _PLACE = (
-    Variable(
-        "BATCHTRAIN_*", "role, number, rank, nodes, addresses, ports", "a command of any framework may use them", _RULE
-    ),
+    Variable("BATCHTRAIN_*", "role, number, rank, nodes, addresses, ports", "a command of any framework may use them"),
     Variable("AZ_BATCH_HOST_LIST", "the primary first", "all nodes have the same order", "primary-first"),
 )
 _GPUS = "CUDA_VISIBLE_DEVICES"
-_ALL_GPUS = Variable(_GPUS, "all of the node's", "a process takes the one that its local rank says", _RULE)
+_ALL_GPUS = Variable(_GPUS, "all of the node's", "a process takes the one that its local rank says")
 _OWN_GPUS = Variable(
-    _GPUS, "an equal share of the node's; none for roles without", "a process would take every GPU that it sees", _RULE
+    _GPUS, "an equal share of the node's; none for roles without", "a process would take every GPU that it sees"
 )
 _BOUND = Implicit(
     "binding",
@@ -169,92 +141,73 @@ _BOUND = Implicit(
 )
 
 
-def _told(framework: Framework, nodes: Nodes, shape: Shape) -> tuple[Variable, ...]:
-    told = (*framework.told, *_PLACE)
-    if shape.gpus or not all(role.gpus for role in framework.roles):
-        told = (*told, _ALL_GPUS if framework.each == AUTO else _OWN_GPUS)
-    each = (one._replace(name=name) for one in told for name in one.name.split(", "))
-    return tuple(one for one in each if one.name not in nodes.leave_unset)
+def _told(block: Nodes, roles: tuple[Role, ...], setup: Setup, shape: Shape) -> tuple[Variable, ...]:
+    told = (*block.told(), *_PLACE)
+    if shape.gpus or not all(role.gpus for role in roles):
+        told = (*told, _ALL_GPUS if block.each == AUTO else _OWN_GPUS)
+    hidden = {variable.name for variable in environment.on_infiniband(shape)} | set(block.leave_unset)
+    if shape.size and not shape.gpus:
+        hidden.add("NCCL_SOCKET_IFNAME")
+    each = (variable._replace(name=name) for variable in told for name in variable.names)
+    return tuple(one for one in each if one.name not in hidden and not (one.keeps and one.name in setup.own))
 
 
-def _everywhere(framework: Framework, shape: Shape) -> tuple[Variable, ...]:
-    found = environment.everywhere(shape)
-    return found if framework.threads else tuple(one for one in found if one is not environment.NUMBER_OF_THREADS)
+def _everywhere(block: Nodes, shape: Shape) -> tuple[Variable, ...]:
+    known = environment.everywhere(shape)
+    return known if block.threads else tuple(one for one in known if one is not NUMBER_OF_THREADS)
 
 
-def _on_infiniband(framework: Framework, shape: Shape) -> tuple[Variable, ...]:
-    return (environment.on_infiniband(shape) if framework.nccl else ()) + (
-        environment.of_ucx(shape) if framework.ucx else ()
-    )
+def _on_infiniband(block: Nodes, shape: Shape) -> tuple[Variable, ...]:
+    return (environment.on_infiniband(shape) if block.nccl else ()) + (environment.of_ucx(shape) if block.ucx else ())
 
 
-def processes(nodes: Nodes, otherwise: int | str, instances: int) -> int | str:
+def processes(block: Nodes, instances: int) -> int | str:
     """Processes a node: a number, `auto`, or a command. Raises PlanError for one that cannot be."""
-    if nodes.processes is not None:
-        return _evenly(nodes, instances)
-    given = nodes.processes_per_node
+    if block.processes is not None:
+        return block.processes // instances
+    given = block.processes_per_node
     if given is None:
-        return otherwise
-    text = str(given).strip()
-    if not text:
-        raise PlanError("processes_per_node is empty; give a number, `auto`, or a command that prints one")
-    if not re.fullmatch(r"[+-]?\d+", text):
-        return text
-    if int(text) < 1:
-        raise PlanError(f"processes_per_node is {text}; it must be at least 1")
-    return int(text)
-
-
-def _evenly(nodes: Nodes, instances: int) -> int:
-    total = nodes.processes or 0
-    if nodes.processes_per_node is not None:
-        raise PlanError("`processes` and `processes_per_node` both say how many processes there are; take one of them")
-    if total % instances:
-        raise PlanError(
-            f"{total} processes do not divide among {instances} nodes; give a multiple of {instances}, or"
-            " `processes_per_node`"
-        )
-    return total // instances
+        return block.each
+    if wrong := counts.fault(given):
+        raise PlanError(wrong)
+    number = counts.number(given)
+    return str(given).strip() if number is None else number
 
 
 # --- gang.json ------------------------------------------------------------------------------------------------------
 
 
 def _spec(
-    framework: Framework,
-    nodes: Nodes,
+    block: Nodes,
+    setup: Setup,
     shape: Shape,
     each: int | str,
     here: tuple[Variable, ...],
     fast: tuple[Variable, ...],
 ) -> dict[str, Any]:
-    if nodes.port == BATCHS_PORT:
-        raise PlanError(f"port {BATCHS_PORT} is Batch's own on the primary (AZ_BATCH_MASTER_NODE); take another")
     return {
         "version": VERSION,
-        "framework": framework.name,
+        "framework": block.name,
         "instances": shape.instances,
         "processes_per_node": each,
-        "pre_execution": nodes.pre_execution_command,
-        "barrier_seconds": nodes.barrier_seconds,
-        "grace_seconds": nodes.grace_seconds,
+        "pre_execution": setup.pre_execution_command,
+        "barrier_seconds": block.barrier_seconds,
+        "grace_seconds": block.grace_seconds,
         "environment": environment.values(here),
         "rdma": bool(fast),
         "rdma_environment": environment.values(fast),
-        "leave_unset": nodes.leave_unset,
-        "binding": nodes.binding,
-        "roles": [_role(role, nodes) for role in framework.roles],
-        "options": {"port": nodes.port, "interface": nodes.interface, **framework.options},
+        "leave_unset": block.leave_unset,
+        "binding": block.binding,
     }
 
 
-def _role(role: Role, nodes: Nodes) -> dict[str, Any]:
+def _role(role: Role, setup: Setup) -> dict[str, Any]:
     return {
         "name": role.name,
         "per_node": None if role.total is not None else role.per_node,
         "total": role.total,
         "place": role.place,
-        "command": _inside(role.command, nodes),
+        "command": _inside(_run(role), setup),
         "gpus": role.gpus,
         "ranked": role.ranked,
         "decides": role.decides,
@@ -263,11 +216,24 @@ def _role(role: Role, nodes: Nodes) -> dict[str, Any]:
     }
 
 
-def _inside(command: str, nodes: Nodes) -> str:
+def _run(role: Role) -> str:
+    """The command, or what starts it: by the command's own Python where there is one."""
+    own, runner = python.interpreter(role.command), role.runner
+    if role.first:
+        return f"{own or 'python3'} -c {shell.word(role.first)} || exit\n{role.command}"
+    if runner is None:
+        return role.command
+    program = f"{own} -m {runner.module}" if own else runner.program
+    one = role.command if shell.is_simple(role.command) else f"/bin/bash -c {shell.word(role.command)}"
+    words = (runner.before, program, *runner.options, one if runner.takes_command else "")
+    return " ".join(word for word in words if word)
+
+
+def _inside(command: str, setup: Setup) -> str:
     """A role's command, in its image; one that is more than simple words is a shell's matter in there, too."""
-    if not nodes.inside:
+    if not setup.inside:
         return shell.verbatim(command)
-    return f"{nodes.inside} {command if shell.is_simple(command) else f'/bin/sh -c {shell.word(command)}'}"
+    return f"{setup.inside} {command if shell.is_simple(command) else f'/bin/sh -c {shell.word(command)}'}"
 
 
 def _file(spec: dict[str, Any]) -> File:
@@ -277,25 +243,25 @@ def _file(spec: dict[str, Any]) -> File:
 # --- the text -------------------------------------------------------------------------------------------------------
 
 
-def _application(nodes: Nodes, command: str, shape: Shape) -> str:
+def _application(setup: Setup, command: str, shape: Shape) -> str:
     return shell.script(
         shell.block(
             "Runs on the primary, when the coordination command has come back on every instance.", steps.SOURCE
         ),
-        steps.pre_execution(nodes.pre_execution_command),
+        steps.pre_execution(setup.pre_execution_command),
         _interpreter(command),
         shell.block(
             "The node launcher: gang.json says how many processes run where; when one fails, it ends all of them:",
-            _ssh(nodes, shape),
-            'exec "$bt_python" -I -S "$bt_home/launch.py" primary',
+            _ssh(setup, shape),
+            'exec "$bt_python" -I -S -B "$bt_home/launch" primary',
         ),
     )
 
 
-def _ssh(nodes: Nodes, shape: Shape) -> str:
+def _ssh(setup: Setup, shape: Shape) -> str:
     if shape.instances == 1:
         return ""  # an image need not have one
-    return steps.use_ssh(shape, nodes.coordination_command)
+    return steps.use_ssh(shape, setup.coordination_command)
 
 
 def _interpreter(command: str) -> str:
@@ -320,10 +286,11 @@ _NO_PYTHON = (
 # --- what was decided -----------------------------------------------------------------------------------------------
 
 
-def _implicit_processes(nodes: Nodes, each: int | str, shape: Shape) -> tuple[Implicit, ...]:
-    if nodes.processes is not None or nodes.processes_per_node is not None:
+def _implicit_processes(block: Nodes, each: int | str, shape: Shape) -> tuple[Implicit, ...]:
+    if block.processes is not None or block.processes_per_node is not None:
         return ()
     because = "one process a GPU" if each == AUTO else "one process drives its node's GPUs"
     if shape.size and not shape.gpus:
         because = "one process a node without GPUs"
-    return (Implicit("processes_per_node", str(each), f"it is not set: {because}", "processes-per-node"),)
+    because = f"it is not set: {block.why_each or because}"
+    return (Implicit("processes_per_node", str(each), because, "processes-per-node"),)

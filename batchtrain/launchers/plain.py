@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from batchtrain.frameworks.base import Shape
 from batchtrain.launchers import shell, steps
-from batchtrain.launchers.types import Launch, Shape
+from batchtrain.launchers.types import Launch
 
 
 def launch(

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 
-from batchtrain.launchers.types import Fabric, Implicit, Shape
+from batchtrain.frameworks.base import Fabric, Shape
+from batchtrain.launchers.types import Implicit
 
 
 def expected(
@@ -12,8 +13,8 @@ def expected(
 ) -> tuple[str, ...]:
     """The words that preflight.sh takes.
 
-    processes: on each node; at least one a GPU is reckoned with. port: where the nodes' ssh servers are; empty
-    where nobody knows. infiniband, memlock: the task needs an active port, and memory that can be locked.
+    processes: on each node; at least one per GPU is assumed. port: the port of the nodes' ssh servers; empty if
+    unknown. infiniband, memlock: the task needs an active port, and memory that can be locked.
     """
     number = str(processes).strip()
     each = max(int(number) if re.fullmatch(r"\d+", number) else 1, shape.gpus)
@@ -41,5 +42,5 @@ def implicit(words: tuple[str, ...]) -> tuple[Implicit, ...]:
     pairs = (word.partition("=") for word in words)
     found = [_NAMES[name].format(value) for name, _, value in pairs if name in _NAMES]
     value = ", ".join((*found, "shared memory", "disk", "clock"))
-    because = "a node that is not as it should be is named before a program fails or is slow on it"
+    because = "checks every node before the launch and reports the faulty ones"
     return (Implicit("preflight", value, because, "preflight"),)

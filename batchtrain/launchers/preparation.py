@@ -1,7 +1,7 @@
 """The shell text that prepares a node when it joins: mounts, drivers, container runtimes, images, data put in place.
 
-A person's own lines come before and after it, in one shell; ours runs in a shell of its own, so that neither changes
-the other. What can fail for a moment (a registry, a mirror, a package lock) is tried `TRIES` times.
+The user's lines come before and after it, in one shell; the lines of batchtrain run in a separate shell, so that
+neither changes the other. What can fail for a moment (a registry, a mirror, a package lock) is tried `TRIES` times.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from batchtrain import runtime
 from batchtrain.launchers import shell
 
 SCRIPT = "BATCHTRAIN_PREPARATION"
-"""Carries the whole preparation, so that no quoting of ours can break a person's own lines."""
+"""Carries the whole preparation, so that quoting cannot break the user's lines."""
 OWN = "BATCHTRAIN_NODE_PREPARATION"
 """Carries our part of it."""
 
@@ -242,7 +242,7 @@ def _engine(engine: Engine | None, *, fallback: bool) -> str:
 def _refused(server: str, username: str, *, fallback: bool) -> str:
     message = f"the registry {server} takes no sign-in of {username}"
     if fallback:
-        return f"echo {shell.word(f'batchtrain: {message}; images have a second registry, so this goes on')} >&2"
+        return f"echo {shell.word(f'batchtrain: {message}; images have a second registry, so this continues')} >&2"
     return f"bt_stop {shell.word(message)}"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import islice
 from typing import NamedTuple
 
 from batchtrain.launchers import shell
@@ -12,6 +13,9 @@ HOOK = '"${bt_mpi4py[@]}"'
 _INTERPRETER = re.compile(r"(?:^|.*/)(?:python|pypy)[\d.]*", re.DOTALL)
 _VALUE_OPTIONS = ("-W", "-X", "--check-hash-based-pycs")
 _ENDS_OPTIONS = ("-c", "-m")
+LONGEST_SHOWN = 200
+MOST_OPTIONS = 100
+"""Words up to a script that are looked at; a command may have a million behind it."""
 
 
 class Payload(NamedTuple):
@@ -33,13 +37,13 @@ def with_mpi4py(command: str) -> Payload:
 
     mpi4py.run is told of a rank's exception or exit code and aborts the others with it.
     """
-    words = shell.first_words(command)
+    words = _first_words(command)
     if not words or not _is_python(words[0][0]):
         return Payload(command, note=_hidden_python(command))
     place = _script(words)
     hooked = before_script(command, HOOK)
     if place is None or hooked is None:
-        return Payload(command, note=f"`-m mpi4py` has no place in `{command}`: {_CONSEQUENCE}")
+        return Payload(command, note=f"`-m mpi4py` has no place in `{command[:LONGEST_SHOWN]}`: {_CONSEQUENCE}")
     if words[place][0] == "-m" and len(words) > place + 1 and words[place + 1][0].split(".")[0] == "mpi4py":
         return Payload(command)
     return Payload(hooked, interpreter=words[0][0])
@@ -47,7 +51,7 @@ def with_mpi4py(command: str) -> Payload:
 
 def before_script(command: str, text: str) -> str | None:
     """The command with a text before its script, `-m` or `-c`, when it starts with Python and has a place for it."""
-    words = shell.first_words(command)
+    words = _first_words(command)
     place = _script(words) if words and _is_python(words[0][0]) else None
     if place is None:
         return None
@@ -58,11 +62,15 @@ def before_script(command: str, text: str) -> str | None:
 
 def interpreter(command: str) -> str:
     """The Python that a command starts with, as written; empty for any other command."""
-    words = shell.first_words(command)
+    words = _first_words(command)
     return words[0][0] if words and _is_python(words[0][0]) else ""
 
 
-_CONSEQUENCE = "a rank that ends by an exception may leave the others waiting for ever"
+def _first_words(command: str) -> tuple[tuple[str, int], ...]:
+    return tuple(islice(shell.first_words(command), MOST_OPTIONS))
+
+
+_CONSEQUENCE = "a rank with an exception may leave the others waiting for ever"
 
 
 def _is_python(word: str) -> bool:

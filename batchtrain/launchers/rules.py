@@ -1,11 +1,13 @@
 """The rules by which something is switched on without being asked for: each with its source, and how to switch it off.
 
-Every `Implicit` of a plan names one of them; a test says when a rule has no source or is used by nobody.
+Every `Implicit` of a plan names one of them; a test fails if a rule has no source or is not used.
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
+
+from batchtrain.frameworks import FRAMEWORKS
 
 
 class ImplicitRule(NamedTuple):
@@ -64,13 +66,14 @@ _RULES = (
     ),
     ImplicitRule(
         "docker-root",
-        "A gang's container is root's, whomever the image names.",
+        "The containers of a gang run as root, whatever user the image names.",
         "docker/README.md (sshd on port 23); a native pool's containers run as `user_identity` says",
         "`--user` in `additional_docker_run_options`, or `specific_user`, with a `coordination_command` of your own",
     ),
     ImplicitRule(
         "docker-waits",
-        "A gang's container waits from the coordination command to the primary's end; commands are executed in it.",
+        "The coordination command starts the container of a gang, and commands are executed in it until the primary"
+        " ends.",
         "Batch Shipyard: a detached container and docker exec; ADR 13",
         "",
     ),
@@ -88,13 +91,13 @@ _RULES = (
     ),
     ImplicitRule(
         "mpi-fabric",
-        "The MPI is told which network to use.",
+        "The launch selects the network of the MPI.",
         "Azure: Set up Message Passing Interface for HPC (setup-mpi); azhpc-images; Batch Shipyard's table of options",
         "`infiniband: false`, or the same parameter in `mpi.options`",
     ),
     ImplicitRule(
         "ranks-on-nodes",
-        "The launcher is told the task's nodes, and how many ranks run on each.",
+        "The launcher gets the nodes of the task and the number of ranks per node.",
         "Azure Batch: Environment variables (AZ_BATCH_HOST_LIST); mpiexec(1) of MPICH and Intel MPI: -hosts, -ppn;"
         " mpirun(1) of Open MPI: -host, --map-by ppr",
         "`-np` or `-n` in `mpi.options`, with hosts of your own",
@@ -107,7 +110,7 @@ _RULES = (
     ),
     ImplicitRule(
         "gang-ssh",
-        "The launch finds an ssh of its own before the node's, with the gang's port and keys.",
+        "The launch uses its own ssh, with the port and the keys of the gang.",
         "Batch Shipyard's contract of multi-instance images (port 23); azure_batch: pool-scope user; measured",
         "",
     ),
@@ -119,19 +122,19 @@ _RULES = (
     ),
     ImplicitRule(
         "openmpi-prefix",
-        "Open MPI looks for its daemons where its launcher is.",
+        "Open MPI looks for its daemons in the directory of its launcher.",
         "mpirun(1) of Open MPI: --prefix; measured with Open MPI 5.0",
         "`--prefix` in `mpi.options`",
     ),
     ImplicitRule(
         "openmpi-binding",
-        "Open MPI binds no rank to cores, however many there are.",
+        "Open MPI does not bind ranks to cores.",
         "mpirun(1) of Open MPI: --bind-to (two processes: a core each; oversubscribed: none); measured with 5.0",
         "`--bind-to core`, or another of its words, in `mpi.options`",
     ),
     ImplicitRule(
         "openmpi-environment",
-        "Open MPI brings the variables of the primary's shell to every rank, as other MPIs do by themselves.",
+        "Open MPI exports the variables of the primary's shell to every rank, as other MPIs do by default.",
         "mpirun(1) of Open MPI: -x",
         "`unset NAME` in `pre_execution_command`",
     ),
@@ -143,13 +146,15 @@ _RULES = (
     ),
     ImplicitRule(
         "mpich-abort",
-        "A rank of MPICH that calls MPI_Abort ends by a signal, which the launch sees; not where cores are dumped.",
-        "MPICH: MPIR_CVAR_COREDUMP_ON_ABORT; measured (its launcher is often gone before it has said who called)",
+        "A rank of MPICH that calls MPI_Abort ends by a signal, which the launch detects; not on nodes that dump"
+        " cores.",
+        "MPICH: MPIR_CVAR_COREDUMP_ON_ABORT; measured (its launcher often ends before it has reported which rank"
+        " called)",
         "`MPIR_CVAR_COREDUMP_ON_ABORT` in environment_variables",
     ),
     ImplicitRule(
         "horovod-binding",
-        "Horovod's processes are bound to no single core.",
+        "The processes of Horovod are not bound to cores.",
         "Horovod: Run Horovod with Open MPI (-bind-to none)",
         "`bind-to` in `options` of the block",
     ),
@@ -179,13 +184,13 @@ _RULES = (
     ),
     ImplicitRule(
         "preflight",
-        "Every node is looked at before a gang is started there, and all that is not as it should be is told at once.",
+        "batchtrain checks every node before the launch and reports all faults at once.",
         "azure_batch: sizes (GPUs); NCCL: Troubleshooting (shared and locked memory); Azure ML: health checks",
         "`preflight: false` in `multi_instance`",
     ),
     ImplicitRule(
         "nccl-transport",
-        "NCCL notes in a file on each node which network it takes, and one line says it after the run.",
+        "NCCL logs the network that it uses to a file on each node; one line reports it after the run.",
         "NCCL: Environment variables, NCCL_DEBUG_FILE and NCCL_DEBUG_SUBSYS; its own lines, as NCCL 2.32 has them",
         "`NCCL_DEBUG`, `NCCL_DEBUG_SUBSYS` or `NCCL_DEBUG_FILE` in environment_variables, or in `leave_unset`",
     ),
@@ -197,27 +202,26 @@ _RULES = (
     ),
     ImplicitRule(
         "processes-per-node",
-        "How many ranks a node gets when nothing says it.",
+        "The default number of ranks per node.",
         "Batch Shipyard gave none; one rank a node is what mpirun does with a bare list of hosts; a process a GPU:"
         " PyTorch DDP, Horovod, DeepSpeed; a process a node: TF_CONFIG, MXNet, JAX",
         "`processes_per_node`",
     ),
     ImplicitRule(
         "framework-environment",
-        "Each process is told where it stands in the gang, in the words of its framework.",
-        "PyTorch: env:// initialization, torchrun; TensorFlow: TF_CONFIG; ps-lite: DMLC_*; Horovod: gloo_run.py; JAX:"
-        " jax.distributed.initialize; DeepSpeed: init_distributed",
+        "Each process gets its rank and the world size in the variables of its framework.",
+        "; ".join(block.source for block in FRAMEWORKS.values()),
         "`leave_unset` with the variable's name, where the program can do without it",
     ),
     ImplicitRule(
         "process-binding",
-        "Each process of a node is bound to cores of its own, those near its GPU.",
+        "Each process of a node is bound to its own cores, near its GPU.",
         "measured: processes that share all cores slow each other down; NVIDIA: nvidia-smi topo (CPU affinity)",
         "`binding: none`",
     ),
     ImplicitRule(
         "torchrun-store",
-        "Ranks that torchrun starts again meet in a store of their own.",
+        "Ranks that torchrun restarts use a new store.",
         "PyTorch: TORCH_DISABLE_SHARE_RDZV_TCP_STORE; measured with 2.13: without it restarts found old addresses",
         "`TORCH_DISABLE_SHARE_RDZV_TCP_STORE` in environment_variables, or in `leave_unset`",
     ),
@@ -235,7 +239,7 @@ _RULES = (
     ),
     ImplicitRule(
         "nccl-warnings",
-        "NCCL says why it fails.",
+        "NCCL reports why it fails.",
         "NCCL: Environment variables, NCCL_DEBUG; azureml-examples use WARN",
         "`NCCL_DEBUG` in environment_variables, or in `leave_unset`",
     ),
@@ -253,13 +257,13 @@ _RULES = (
     ),
     ImplicitRule(
         "nccl-cards",
-        "NCCL uses the InfiniBand ports of the node that are active, and no other card.",
+        "NCCL uses only the active InfiniBand ports of the node.",
         "NCCL: Environment variables, NCCL_IB_HCA; azhpc-images: names of the cards (mlx5_ib0, mlx5_an0)",
         "`infiniband: false`, `NCCL_IB_HCA` in environment_variables, or in `leave_unset`",
     ),
     ImplicitRule(
         "ucx-cards",
-        "UCX uses the InfiniBand ports of the node that are active, with the partition of its pool.",
+        "UCX uses the active InfiniBand ports of the node, with the partition key of its pool.",
         "Azure: Set up Message Passing Interface for HPC (UCX_NET_DEVICES, UCX_IB_PKEY)",
         "`infiniband: false`, the variable in environment_variables, or in `leave_unset`",
     ),
@@ -271,13 +275,14 @@ _RULES = (
     ),
     ImplicitRule(
         "nccl-topology",
-        "NCCL reads which GPU is near which card from a file of the HPC images; without the file it goes by itself.",
+        "NCCL reads which GPU is near which card from a file of the HPC images; without the file, NCCL detects the"
+        " topology.",
         "azhpc-images: topology, /etc/nccl.conf; a container sees the file only where its folder is mounted",
         "`infiniband: false`, `NCCL_TOPO_FILE` in environment_variables, or in `leave_unset`",
     ),
     ImplicitRule(
         "nccl-cpu-affinity",
-        "NCCL takes its cores from the topology, not from the process.",
+        "NCCL chooses its cores by the topology, not by the CPU affinity of the process.",
         "azhpc-images: /etc/nccl.conf of ND v2, v4 and v5",
         "`infiniband: false`, `NCCL_IGNORE_CPU_AFFINITY` in environment_variables, or in `leave_unset`",
     ),
@@ -289,14 +294,14 @@ _RULES = (
     ),
     ImplicitRule(
         "rocm-devices",
-        "A container on a size with AMD GPUs gets their devices, which the service adds for NVIDIA's alone.",
+        "A container on a size with AMD GPUs gets the GPU devices, which the service adds for NVIDIA GPUs only.",
         "AMD ROCm: Running ROCm Docker containers (--device=/dev/kfd --device=/dev/dri)",
         "`gpus: disable` on the task or its job",
     ),
     ImplicitRule(
         "shm-size",
-        "A container of a gang, or on a GPU size, gets more shared memory than the engine's 64 MB: 1 GiB a GPU; without"
-        " GPUs 64 MiB a rank, and 256 MiB at least.",
+        "A container gets 8 GiB of shared memory per GPU, or 64 MiB per rank; at least 1 GiB, and at most half of the"
+        " memory of the node.",
         "NCCL: Troubleshooting (--shm-size=1g); Batch Shipyard issue 8 (Intel MPI ends with a bus error in 64 MB)",
         "`shm_size` on the task or its job",
     ),
@@ -311,7 +316,7 @@ _RULES = (
         "pool-key",
         "The containers of a gang see the key with which the pool's nodes log in to each other.",
         "Azure/Batch issue 34 (the key of _azbatch is not visible in containers: bind-mount it)",
-        "something of your own mounted at `/home/_azbatch/.ssh`",
+        "a mount of your own at `/home/_azbatch/.ssh`",
     ),
     ImplicitRule(
         "working-directory",
@@ -339,19 +344,19 @@ _RULES = (
     ),
     ImplicitRule(
         "job-action",
-        "A job lets `exit_conditions` that end or disable it do so; every other failure does nothing to it.",
+        "`exit_conditions` can end or disable the job; other failures do not affect it.",
         "SDK: BatchTaskFailureMode, ExitOptions.job_action (terminate is the service's default for any failure then)",
         "`on_task_failure: noaction` and no `job_action`",
     ),
     ImplicitRule(
         "task-dependencies",
-        "A job whose tasks depend on others says so.",
+        "A job whose tasks have dependencies sets `usesTaskDependencies`.",
         "SDK: BatchJobCreateOptions.uses_task_dependencies; the service refuses dependencies without it",
         "",
     ),
     ImplicitRule(
         "prep-for-input",
-        "Input data of a job is brought by a preparation task, once on every node.",
+        "A job preparation task downloads the input data of the job once on every node.",
         "SDK: BatchJobPreparationTask.resource_files; Batch Shipyard's rule for a job's `input_data`",
         "`input_data` on the tasks instead",
     ),
@@ -363,13 +368,13 @@ _RULES = (
     ),
     ImplicitRule(
         "schedule-job-ends",
-        "A job of a schedule ends with its one task, since the next one waits for it.",
+        "A job of a schedule ends with its only task, because the next job waits for it.",
         "SDK: BatchJobManagerTask.kill_job_on_completion; Azure Batch: Schedule jobs (one active job at a time)",
         "`auto_complete: true`",
     ),
     ImplicitRule(
         "auto-pool-prefix",
-        "The pool that is made for a job is named after the pool file's id.",
+        "An automatic pool is named after the id of the pool file.",
         "SDK: BatchAutoPoolSpecification.auto_pool_id_prefix (at most 20 characters)",
         "",
     ),
@@ -381,33 +386,34 @@ _RULES = (
     ),
     ImplicitRule(
         "sign-in-not-delayed",
-        "An image of a registry with a sign-in is fetched by Batch, even where images are left to the start task.",
+        "Batch fetches the images of a registry with a sign-in, even if the start task fetches the other images.",
         "SDK: ContainerRegistryReference (write-only password; a start task's environment can be read back)",
         "`delay_docker_image_preload: false`",
     ),
     ImplicitRule(
         "ssh-endpoint",
         "A pool with a login opens the port for it.",
-        "Azure Batch: Configure endpoints in pools (pool-endpoint-configuration): by itself none since API 2024-07-01",
-        "remove `ssh` or `rdp`, or write `network.inbound_nat_pools` with the port, or take public addresses away",
+        "Azure Batch: Configure endpoints in pools (pool-endpoint-configuration): none by default since API 2024-07-01",
+        "remove `ssh` or `rdp`, or write `network.inbound_nat_pools` with the port, or remove public addresses",
     ),
     ImplicitRule(
         "addresses-of-your-own",
-        "A pool with `public_ips` says that its addresses are yours.",
+        "A pool with `public_ips` uses user-managed provisioning.",
         "SDK: BatchPublicIpAddressConfiguration.ip_address_ids (only with user-managed provisioning)",
         "`network.public_ip`",
     ),
     ImplicitRule(
         "own-preparation-waits",
-        "Tasks wait for a start task that prepares, brings or mounts something, not for one that only fetches images.",
+        "Tasks wait for a start task that prepares, downloads or mounts something, not for one that only fetches"
+        " images.",
         "SDK: BatchStartTask.wait_for_success; Batch Shipyard left only the fetching of images behind",
         "remove the pool's own preparation, files, data and mounts",
     ),
     ImplicitRule(
         "apptainer-installed",
-        "Apptainer is installed on nodes that are to fetch Apptainer images and have neither it nor Singularity.",
+        "Apptainer is installed on nodes that fetch Apptainer images and have neither Apptainer nor Singularity.",
         "Apptainer: Installing Apptainer (Ubuntu's ppa:apptainer/ppa, EPEL); Batch Shipyard installed Singularity",
-        "remove `global_resources.singularity_images`, or use an image of the nodes that has it",
+        "remove `global_resources.singularity_images`, or use a VM image that includes it",
     ),
 )
 

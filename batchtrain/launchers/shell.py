@@ -1,13 +1,14 @@
 """Shell text: the only place that makes words and quotes of it.
 
-Text that a person wrote (commands, options) is never quoted: the primary's shell expands it, as Batch Shipyard's did.
+Text of the user (commands, options) is never quoted: the primary's shell expands it, as Batch Shipyard's did.
 """
 
 from __future__ import annotations
 
 import re
 import shlex
-import textwrap
+from collections import deque
+from collections.abc import Iterator
 from functools import lru_cache
 
 WIDTH = 116
@@ -21,6 +22,8 @@ def word(value: str) -> str:
 @lru_cache(maxsize=256)
 def comment(text: str) -> str:
     """A sentence as comment lines; a line break in it cannot end the comment."""
+    import textwrap  # `config validate` reads words here, and writes nothing
+
     return "\n".join(f"# {line}" for line in textwrap.wrap(" ".join(text.split()), WIDTH))
 
 
@@ -46,29 +49,32 @@ def continued(*lines: str) -> str:
 
 
 def verbatim(text: str) -> str:
-    """A person's own text as lines of a script; a last line that asks for more gets an empty one."""
+    """The user's text as lines of a script; a last line that asks for more gets an empty one."""
     text = text.strip("\n")
     return f"{text}\n" if text.endswith("\\") else text
 
 
-_WORD = re.compile(r"""(?:[^\s'"\\;&|<>()#]|\\.|'[^']*'|"(?:[^"\\]|\\.)*")+""", re.DOTALL)
+_WORD = re.compile(r"""(?:[^\s'"\\;&|<>()#]+|\\.|'[^']*'|"[^"\\]*(?:\\.[^"\\]*)*")+""", re.DOTALL)
+"""Runs of characters, not one after the other: each alternative that is taken costs memory until the word ends."""
+_BLANK = re.compile(r"[ \t]+")
 
 
-def first_words(text: str) -> tuple[tuple[str, int], ...]:
+def first_words(text: str) -> Iterator[tuple[str, int]]:
     """The simple words that a command starts with, each with the place where it ends; raw, as written."""
-    found: list[tuple[str, int]] = []
     position = len(text) - len(text.lstrip())
     while match := _WORD.match(text, position):
-        found.append((match.group(), match.end()))
-        position = match.end()
-        blank = re.compile(r"[ \t]+").match(text, position)
+        yield match.group(), match.end()
+        blank = _BLANK.match(text, match.end())
         if blank is None:
             break
         position = blank.end()
-    return tuple(found)
 
 
 def is_simple(text: str) -> bool:
     """Whether a command is simple words alone, with nothing that only a shell understands between or before them."""
     words = first_words(text)
-    return bool(words) and words[-1][1] == len(text.rstrip()) and not re.match(r"\w+=", words[0][0])
+    first = next(words, None)
+    if first is None or re.match(r"\w+=", first[0]):
+        return False
+    last = deque(words, maxlen=1) or (first,)
+    return last[0][1] == len(text.rstrip())

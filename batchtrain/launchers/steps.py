@@ -5,17 +5,18 @@ from __future__ import annotations
 import re
 
 from batchtrain import runtime
+from batchtrain.frameworks.base import Shape
 from batchtrain.launchers import shell
-from batchtrain.launchers.types import File, Implicit, Shape
+from batchtrain.launchers.types import File, Implicit
 
 SOURCE = 'source "$AZ_BATCH_TASK_SHARED_DIR/.batchtrain/gang.sh" || exit 1'
 SSHD_PORT = "23"
 
 GANG = File(".batchtrain/gang.sh", runtime.GANG)
+NODE = File(".batchtrain/node.sh", runtime.NODE)
 RANK = File(".batchtrain/rank.sh", runtime.RANK, 0o755)
 SWEEP = File(".batchtrain/sweep.sh", runtime.SWEEP, 0o755)
 SSH = File(".batchtrain/bin/ssh", runtime.SSH, 0o755)
-LAUNCH = File(".batchtrain/launch.py", runtime.LAUNCH)
 PREFLIGHT = File(".batchtrain/preflight.sh", runtime.PREFLIGHT)
 VERDICT = File(".batchtrain/verdict.py", runtime.VERDICT)
 ENDS = File(".batchtrain/ends.py", runtime.ENDS)
@@ -23,11 +24,22 @@ ENDS = File(".batchtrain/ends.py", runtime.ENDS)
 OWN_SSH = Implicit("PATH", ".batchtrain/bin first", "ssh between the nodes takes the gang's port and keys", "gang-ssh")
 
 
+def node_launcher(framework: str) -> tuple[File, ...]:
+    """The package that launches a framework's processes, with this framework's file alone, and what it asks."""
+    ours = (f"{_FRAMEWORKS}__init__.py", f"{_FRAMEWORKS}base.py", f"{_FRAMEWORKS}{framework}.py")
+    travels = (name for name in runtime.LAUNCH if name in ours or not name.startswith(_FRAMEWORKS))
+    door = File(".batchtrain/launch/__main__.py", runtime.LAUNCH_DOOR)
+    return (NODE, door, *(File(f".batchtrain/launch/{name}", runtime.LAUNCH[name]) for name in travels))
+
+
+_FRAMEWORKS = "launch/frameworks/"
+
+
 def coordination(shape: Shape, command: str | None) -> str:
     """What every instance runs; it must come back, with 0.
 
     In a native container the default is the image's sshd on port 23 (Batch Shipyard's contract); on the host Batch's
-    own sshd is there, and there is nothing more to do. A person's own command takes the default's place.
+    own sshd is there, and there is nothing more to do. A command of the user replaces the default.
     """
     return shell.script(
         shell.block(
@@ -55,13 +67,13 @@ def implicit_sshd(shape: Shape, command: str | None) -> tuple[Implicit, ...]:
     return (Implicit("coordination_command", f"/usr/sbin/sshd -p {SSHD_PORT}", because, "container-sshd"),)
 
 
-_SSHD = re.compile(r"/usr/sbin/sshd(?: -[De])*(?: -p 23)(?: -[De])*(?: &)?")
+_SSHD = re.compile(r"/usr/sbin/sshd(?:\s+-[De])*\s+-p\s+23(?:\s+-[De])*(?:\s+&)?")
 
 
 def starts_sshd(shape: Shape, command: str | None) -> bool:
-    """Also where a person says the default, as Batch Shipyard's recipes do: its images had keys baked in, which these
+    """Also if the user writes the default, as Batch Shipyard's recipes do: its images had keys baked in, which these
     need not, and `-D`, which kept its containers alive, would never come back."""
-    return shape.container and (not command or _SSHD.fullmatch(" ".join(command.split())) is not None)
+    return shape.container and (not command or _SSHD.fullmatch(command.strip()) is not None)
 
 
 def _last_step(shape: Shape, command: str | None) -> str:
@@ -71,7 +83,7 @@ def _last_step(shape: Shape, command: str | None) -> str:
 
 
 def pre_execution(command: str | None) -> str:
-    """A person's own text, in the shell that runs the command; a file it sources must be there."""
+    """The user's text, in the shell that runs the command; a file it sources must be there."""
     if not command:
         return ""
     return shell.block(

@@ -137,7 +137,7 @@ def _by_tasks(scenario: Scenario, tasks_per_node: int) -> list[str]:
         f"percent = {metric}.GetSamplePercent(lookback);",
         *(_biased if scenario.bias_last_sample else _steady)(metric, f"{scenario.required_sample_percentage:g}"),
         "",
-        "// The service drops fractions of a node: what is begun is made whole, and no work is no node.",
+        "// The service drops fractions of a node: fractions are rounded up; without work there is no node.",
         "nodes = tasks / tasksPerNode;",
         "whole = tasks > 0 ? 0.999 : 0;",
         *_preempted(scenario),
@@ -232,7 +232,7 @@ def _clock(scenario: Scenario) -> list[str]:
     lines = ["// Days begin at midnight UTC; weekday 0 is Sunday.", "now = time();", "day = now.weekday;"]
     if by_hours and hours.start > hours.end:
         lines[2:] = [
-            "// Work goes on past midnight: the small hours belong to the day before.",
+            "// Work continues past midnight: the hours after midnight belong to the day before.",
             "before = now.weekday == 0 ? 6 : now.weekday - 1;",
             f"day = now.hour <= {hours.end} ? before : now.weekday;",
         ]

@@ -1,12 +1,13 @@
 """A command as the service takes it: one line for bash, its text in the line or in a variable.
 
-The service runs no shell and parses the line itself, so no text of a person's stands between its quotes that has one.
+The service runs no shell and parses the line itself, so no text of the user with a quote is put between its quotes.
 """
 
 from __future__ import annotations
 
 import re
 
+from batchtrain.config import travel
 from batchtrain.plan import wire
 
 _SHELL = re.compile(r"[$`;|&<>*?~\[\]{}#!()\n\\]|^\s*\w+=")
@@ -42,8 +43,8 @@ def speaks_for_itself(text: str, *, entrypoint: bool) -> bool:
 
 
 def fits(text: str) -> bool:
-    """Whether a text can stand between the quotes as it is."""
-    return "'" not in text
+    """Whether a text can stand between the quotes as it is: no argument of a program is longer than 128 KiB."""
+    return "'" not in text and not travel.overlong(text)
 
 
 def carried(text: str, *, on_windows: bool = False) -> tuple[str, tuple[wire.Environment, ...]]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import shlex
 
 from batchtrain.config import allotment
-from batchtrain.config.types import JobManager, JobPreparation, JobRelease, Nodes, Task
+from batchtrain.config.types import JobManager, JobPreparation, JobRelease, Task
+from batchtrain.frameworks.base import Fabric, Nodes, Shape, Variable
 from batchtrain.launchers import environment
-from batchtrain.launchers.environment import Variable
-from batchtrain.launchers.types import Fabric, Implicit, Shape
+from batchtrain.launchers.types import Implicit
 from batchtrain.plan import image, users, wire
 from batchtrain.plan.frame import Frame, either
 from batchtrain.plan.volumes import binds
@@ -133,6 +133,6 @@ def _working_directory(frame: Frame, task: Task) -> tuple[str, tuple[Implicit, .
 
 def _mounts(frame: Frame, task: Task) -> tuple[wire.BindMount, ...]:
     if task.bind_mounts:
-        return tuple(wire.BindMount(source=one.source, is_read_only=one.read_only) for one in task.bind_mounts)
+        return tuple(wire.BindMount(source=mount.source, is_read_only=mount.read_only) for mount in task.bind_mounts)
     restricted = either(task.restrict_default_bind_mounts, frame.job.restrict_default_bind_mounts)
     return (wire.BindMount(source="Task"),) if restricted else ()

@@ -10,9 +10,10 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from batchtrain.config.veil import veiled
-from batchtrain.plan import render
+from batchtrain.config.types import Secret
+from batchtrain.config.veil import is_secret, variable, veiled
 from batchtrain.plan.types import Plan
+from batchtrain.plan.wire import Template, templates
 
 Document = Mapping[str, Any]
 
@@ -48,23 +49,53 @@ class Compared(NamedTuple):
 
 def compare(plan: Plan, living: Living) -> tuple[Compared, ...]:
     """Every pool, job, schedule and task of a plan, in its order."""
-    found = []
+    compareds = []
     retries: dict[str, int] = {}
+    open_texts = {text: template for step in plan.steps for text, template in templates(step.body).items()}
     for kind, name, planned in wanted(plan):
         if kind == "job":
             retries[name[0]] = planned.get("constraints", {}).get("maxTaskRetryCount", 0)
         filled = _filled_in(kind, 0 if "constraints" in planned else retries.get(name[0], 0))
-        found.append(_veiled(_compared(kind, name, planned, _standing(living, kind, name), filled), plan.hidden))
-    return tuple(found)
+        compared = _compared(kind, name, planned, _standing(living, kind, name), filled, open_texts)
+        compareds.append(_veiled(compared, plan.hidden))
+    return tuple(compareds)
 
 
-def _veiled(compared: Compared, secrets: tuple[str, ...]) -> Compared:
+COUNTS = frozenset({"targetDedicatedNodes", "targetLowPriorityNodes", "resizeTimeout"})
+"""How many nodes a pool has just now, which does not make it another pool."""
+
+
+def but_for_counts(compared: Compared) -> Compared:
+    """A pool held against its plan, whatever the number of its nodes and its variables with secrets."""
+    left = tuple(
+        difference
+        for difference in compared.differences
+        if difference.path not in COUNTS and not is_secret(_variable(difference))
+    )
+    return compared._replace(state=compared.state if left else "same", differences=left)
+
+
+def _veiled(compared: Compared, secrets: tuple[Secret, ...]) -> Compared:
     """Without what is secret in it, on either side."""
     differences = tuple(
-        one._replace(living=veiled(one.living, secrets), planned=veiled(one.planned, secrets))
-        for one in compared.differences
+        difference._replace(
+            living=_shown_as(difference, difference.living, secrets),
+            planned=_shown_as(difference, difference.planned, secrets),
+        )
+        for difference in compared.differences
     )
     return compared._replace(differences=differences)
+
+
+def _shown_as(difference: Difference, value: Any, secrets: tuple[Secret, ...]) -> Any:
+    shown, name = veiled(value, secrets), _variable(difference)
+    return variable(name, shown) if name and isinstance(shown, str) else shown
+
+
+def _variable(difference: Difference) -> str:
+    """The environment variable whose value a difference is in; empty for any other."""
+    match = re.search(r"\[([^\[\]]+)\]\.value$", difference.path)
+    return match[1] if match else ""
 
 
 def _filled_in(kind: str, retries: int) -> Document:
@@ -77,32 +108,30 @@ def _filled_in(kind: str, retries: int) -> Document:
 
 def wanted(plan: Plan) -> Iterator[tuple[str, tuple[str, ...], dict[str, Any]]]:
     """What a plan amounts to: kind, id (of a task its job's before its own), document."""
-    later = {
-        step.path.strip("/"): render.body_of(step)
-        for step in plan.steps
-        if re.fullmatch(r"/jobs/[^/]+|/pools/[^/]+/(resize|enableautoscale)", step.path)
-    }
+    changes = {(step.action, step.subject): step.document for step in plan.steps if step.action in CHANGES}
     for step in plan.steps:
-        body = render.body_of(step)
-        match step.path.strip("/").split("/"):
-            case ["pools"]:
-                yield "pool", (body["id"],), _grown(body, later)
-            case ["jobs"]:
-                yield "job", (body["id"],), {**body, **later.get(f"jobs/{body['id']}", {})}
-            case ["jobschedules"]:
-                yield "schedule", (body["id"],), body
-            case ["jobs", job, "tasks"]:
-                yield "task", (job, body["id"]), body
-            case ["jobs", job, "addtaskcollection"]:
-                yield from (("task", (job, one["id"]), one) for one in body["value"])
+        body, subject = step.document, step.subject
+        match step.action:
+            case "pool.add":
+                yield "pool", (subject,), _grown(body, subject, changes)
+            case "job.add":
+                yield "job", (subject,), {**body, **changes.get(("job.complete", subject), {})}
+            case "schedule.add":
+                yield "schedule", (subject,), body
+            case "task.add":
+                yield from (("task", (subject, task["id"]), task) for task in body.get("value", (body,)))
 
 
-def _grown(body: dict[str, Any], later: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
+CHANGES = frozenset({"pool.resize", "pool.autoscale", "job.complete"})
+"""Actions that change what an earlier step of the plan made."""
+
+
+def _grown(body: dict[str, Any], pool_id: str, changes: Mapping[tuple[str, str], dict[str, Any]]) -> dict[str, Any]:
     """A pool that is made empty and grows when it has its identities, as it will be then."""
-    scaled = later.get(f"pools/{body['id']}/enableautoscale")
+    scaled = changes.get(("pool.autoscale", pool_id))
     return {
         **body,
-        **later.get(f"pools/{body['id']}/resize", {}),
+        **changes.get(("pool.resize", pool_id), {}),
         **({"enableAutoScale": True, **scaled} if scaled else {}),
     }
 
@@ -120,15 +149,26 @@ def _standing(living: Living, kind: str, name: tuple[str, ...]) -> Document | No
 
 
 def _compared(
-    kind: str, name: tuple[str, ...], planned: Document, standing: Document | None, filled: Document
+    kind: str,
+    name: tuple[str, ...],
+    planned: Document,
+    standing: Document | None,
+    filled: Document,
+    open_texts: Mapping[str, Template],
 ) -> Compared:
     if standing is None:
         return Compared(kind, "/".join(name), "make")
     found = tuple(
         Difference(path, before, after, how(kind, path))
         for path, before, after in _differences(standing, planned, filled)
+        if not _may_be(before, after, open_texts)
     )
     return Compared(kind, "/".join(name), "differs" if found else "same", found)
+
+
+def _may_be(before: Any, after: Any, open_texts: Mapping[str, Template]) -> bool:
+    """Whether a value of the service may be a planned text with its placeholders filled."""
+    return isinstance(before, str) and isinstance(after, str) and after in open_texts and open_texts[after].fits(before)
 
 
 # --- what it takes to change something ------------------------------------------------------------------------------
@@ -187,7 +227,7 @@ def how(kind: str, path: str) -> str:
 # --- what is no difference ------------------------------------------------------------------------------------------
 
 NO_LIMIT = "P10675199DT2H48M5.4775807S"
-_NOBODY = {"autoUser": {"scope": "pool", "elevationLevel": "nonadmin"}}
+_DEFAULT_USER = {"autoUser": {"scope": "pool", "elevationLevel": "nonadmin"}}
 _CONSTRAINTS = {"maxWallClockTime": NO_LIMIT, "maxTaskRetryCount": 0}
 _TASK_CONSTRAINTS = {**_CONSTRAINTS, "retentionTime": "P7D"}
 
@@ -210,7 +250,7 @@ FILLED_IN: dict[str, dict[str, Any]] = {
             "enableAcceleratedNetworking": False,
             "publicIPAddressConfiguration": {"provision": "batchmanaged"},
         },
-        "startTask": {"maxTaskRetryCount": 0, "waitForSuccess": True, "userIdentity": _NOBODY},
+        "startTask": {"maxTaskRetryCount": 0, "waitForSuccess": True, "userIdentity": _DEFAULT_USER},
         "upgradePolicy": {"mode": "manual"},
     },
     "job": {
@@ -226,28 +266,28 @@ FILLED_IN: dict[str, dict[str, Any]] = {
             "runExclusive": True,
             "allowLowPriorityNode": True,
             "requiredSlots": 1,
-            "userIdentity": _NOBODY,
+            "userIdentity": _DEFAULT_USER,
             "constraints": _TASK_CONSTRAINTS,
         },
         "jobPreparationTask": {
             "id": "jobpreparation",
             "waitForSuccess": True,
             "rerunOnNodeRebootAfterSuccess": True,
-            "userIdentity": _NOBODY,
+            "userIdentity": _DEFAULT_USER,
             "constraints": _TASK_CONSTRAINTS,
         },
         "jobReleaseTask": {
             "id": "jobrelease",
             "maxWallClockTime": "PT15M",
             "retentionTime": "P7D",
-            "userIdentity": _NOBODY,
+            "userIdentity": _DEFAULT_USER,
         },
         "poolInfo": {"autoPoolSpecification": {"keepAlive": False}},
     },
     "schedule": {},
     "task": {
         "requiredSlots": 1,
-        "userIdentity": _NOBODY,
+        "userIdentity": _DEFAULT_USER,
         "constraints": _TASK_CONSTRAINTS,
         "multiInstanceSettings": {"numberOfInstances": 1},
         "containerSettings": {"workingDirectory": "taskWorkingDirectory"},
@@ -266,7 +306,7 @@ READ_ONLY = frozenset(
         "stateTransitionTime", "stats", "url",
     }
 )  # fmt: skip
-"""What the service tells and nobody asks for."""
+"""Properties that the service adds to its answers."""
 UNORDERED = {"environmentSettings": "name", "commonEnvironmentSettings": "name", "metadata": "name",
              "uploadHeaders": "name", "userAccounts": "name", "extensions": "name", "dataDisks": "lun",
              "inboundNATPools": "name"}  # fmt: skip
@@ -284,7 +324,6 @@ CASELESS = frozenset(
 )  # fmt: skip
 """Words that the service writes in a case of its own."""
 _SPAN = re.compile(r"P(?=[0-9T])(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:([\d.]+)S)?)?")
-_PLACEHOLDER = re.compile(r"\{\{[a-z]+:[^{}]*\}\}")
 
 
 def _differences(standing: Document, planned: Document, filled: Document) -> Iterator[tuple[str, Any, Any]]:
@@ -311,7 +350,7 @@ def _values(before: Any, after: Any, filled: Any, path: str, key: str) -> Iterat
     before, after = (filled if value is None else value for value in (before, after))
     if isinstance(before, (list, tuple)) or isinstance(after, (list, tuple)):
         yield from _lists(before or (), after or (), path, key)
-    elif not _same(before, after, key):
+    elif not same(before, after, key):
         yield path, before, after
 
 
@@ -325,7 +364,7 @@ def _lists(before: Iterable[Any], after: Iterable[Any], path: str, key: str) -> 
 def _items(before: Any, after: Any, path: str, key: str) -> Iterator[tuple[str, Any, Any]]:
     if isinstance(before, Mapping) and isinstance(after, Mapping):
         yield from _objects(before, after, {}, path)
-    elif not _same(before, after, key):
+    elif not same(before, after, key):
         yield path, before, after
 
 
@@ -333,22 +372,20 @@ def _by_name(items: Iterable[Any], name: str | None) -> dict[Any, Any]:
     return {item[name] if name else number: item for number, item in enumerate(items)}
 
 
-def _same(before: Any, after: Any, key: str) -> bool:
-    """Whether two scalars mean the same: in another case, in another unit of time, with a secret filled in."""
+def same(before: Any, after: Any, key: str) -> bool:
+    """Whether two scalars mean the same: in another case, in another unit of time."""
     if not isinstance(before, str) or not isinstance(after, str):
         return bool(before == after)
     if before == after or (key in CASELESS and before.lower() == after.lower()):
         return True
-    if _PLACEHOLDER.search(after):
-        return re.fullmatch(".*".join(map(re.escape, _PLACEHOLDER.split(after))), before, re.S) is not None
     return _seconds(before) == _seconds(after) is not None
 
 
 def _seconds(span: str) -> float | None:
-    found = _SPAN.fullmatch(span)
-    if found is None:
+    match = _SPAN.fullmatch(span)
+    if match is None:
         return None
-    days, hours, minutes, seconds = (float(part or 0) for part in found.groups())
+    days, hours, minutes, seconds = (float(part or 0) for part in match.groups())
     return ((days * 24 + hours) * 60 + minutes) * 60 + seconds
 
 
@@ -371,7 +408,7 @@ def as_text(compared: Iterable[Compared]) -> str:
     for members in groups.values():
         first = members[0]
         lines.append(f"{_MARKS[first.state]} {first.kind} {_named(members)}: {_STATES[first.state]}")
-        lines += [f"    {_difference_text(one)}" for one in first.differences]
+        lines += [f"    {_difference_text(difference)}" for difference in first.differences]
     return "\n".join(lines)
 
 
@@ -384,8 +421,8 @@ def _named(members: list[Compared]) -> str:
     return shown + (f" and {len(members) - ALIKE:,} more" if len(members) > ALIKE else "")
 
 
-def _difference_text(one: Difference) -> str:
-    return f"{one.path}: {_shown(one.living)} -> {_shown(one.planned)}   ({one.how})"
+def _difference_text(difference: Difference) -> str:
+    return f"{difference.path}: {_shown(difference.living)} -> {_shown(difference.planned)}   ({difference.how})"
 
 
 def _shown(value: Any) -> str:

@@ -90,16 +90,18 @@ def security(told: SecurityProfile) -> wire.SecurityProfile:
     )
 
 
-def _proxy_agent(told: ProxyAgent) -> wire.ProxyAgent:
+def _proxy_agent(agent: ProxyAgent) -> wire.ProxyAgent:
     return wire.ProxyAgent(
-        enabled=told.enabled,
-        imds=_endpoint(told.imds) if told.imds else None,
-        wire_server=_endpoint(told.wire_server) if told.wire_server else None,
+        enabled=agent.enabled,
+        imds=_endpoint(agent.imds) if agent.imds else None,
+        wire_server=_endpoint(agent.wire_server) if agent.wire_server else None,
     )
 
 
-def _endpoint(told: HostEndpoint) -> wire.HostEndpoint:
-    return wire.HostEndpoint(mode=told.mode, in_vm_access_control_profile_reference_id=told.access_control_profile)
+def _endpoint(endpoint: HostEndpoint) -> wire.HostEndpoint:
+    return wire.HostEndpoint(
+        mode=endpoint.mode, in_vm_access_control_profile_reference_id=endpoint.access_control_profile
+    )
 
 
 def extension(told: Extension) -> wire.Extension:

@@ -10,9 +10,10 @@ import shlex
 from batchtrain.config import allotment
 from batchtrain.config.types import Task
 from batchtrain.errors import PlanError
+from batchtrain.frameworks.base import Shape
 from batchtrain.launchers import docker, shell
 from batchtrain.launchers.docker import Container
-from batchtrain.launchers.types import Implicit, Launch, Shape
+from batchtrain.launchers.types import Implicit, Launch
 from batchtrain.plan import command, container, preparation, wire
 from batchtrain.plan.frame import Frame
 
@@ -85,14 +86,14 @@ def refuse_parts(frame: Frame) -> None:
 
 
 def _network(task: Task) -> tuple[tuple[str, Implicit], ...]:
-    if task.multi_instance is None or any(one.startswith("--net") for one in task.additional_docker_run_options):
+    if task.multi_instance is None or any(option.startswith("--net") for option in task.additional_docker_run_options):
         return ()
     because = "the ranks are reached at the addresses of their nodes"
     return (("--network host", Implicit("docker run", "--network host", because, "docker-network")),)
 
 
 def _root(task: Task) -> tuple[tuple[str, Implicit], ...]:
-    """Said before a person's own options, of which the engine takes the last."""
+    """Placed before the user's options, because the engine uses the last one."""
     if task.multi_instance is None:
         return ()
     because = "the container's sshd needs root, and the image may name another user"

@@ -25,8 +25,8 @@ def conditions(mine: ExitConditions | None, *, acting: bool, filling: bool) -> w
     default = _options(mine.default, acting, filling)
     built = wire.ExitConditions(
         exit_codes=tuple(
-            wire.ExitCode(code=one.code, exit_options=_given(one.exit_options, acting, filling))
-            for one in mine.exit_codes
+            wire.ExitCode(code=code.code, exit_options=_given(code.exit_options, acting, filling))
+            for code in mine.exit_codes
         ),
         exit_code_ranges=tuple(
             wire.ExitCodeRange(start=one.start, end=one.end, exit_options=_given(one.exit_options, acting, filling))
@@ -59,14 +59,14 @@ def _all(conditions: ExitConditions) -> Iterator[ExitOptions]:
     for single in (conditions.default, conditions.pre_processing_error, conditions.file_upload_error):
         if single is not None:
             yield single.exit_options
-    yield from (one.exit_options for one in conditions.exit_codes)
+    yield from (code.exit_options for code in conditions.exit_codes)
     yield from (one.exit_options for one in conditions.exit_code_ranges)
 
 
-def _options(one: ExitDefault | None, acting: bool, filling: bool) -> wire.ExitOptions | None:
-    if one is None:
+def _options(default: ExitDefault | None, acting: bool, filling: bool) -> wire.ExitOptions | None:
+    if default is None:
         return None
-    given = _given(one.exit_options, acting, filling)
+    given = _given(default.exit_options, acting, filling)
     return None if given == wire.ExitOptions() else given
 
 

@@ -1,4 +1,4 @@
-"""Why a plan is as it is: each decision nobody wrote, and what each property of the files became; values only."""
+"""Explains a plan: its implicit settings, and what each property of the files became; values only."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from typing import Any, NamedTuple
 from batchtrain.config import reference, schema
 from batchtrain.config.schema import dotted
 from batchtrain.config.types import Path, Recipe
+from batchtrain.config.veil import veiled
 from batchtrain.launchers.rules import RULES
 from batchtrain.launchers.types import Implicit
-from batchtrain.plan import render
+from batchtrain.plan.step import Step
 from batchtrain.plan.types import Plan
 
 SHOWN = 3
 """Places and values of one kind that are shown; the rest is counted."""
-SECTION_OF_A_PLAN = ("pool_specification", "job_specifications")
 
 
 class Decision(NamedTuple):
-    """Something the plan has that nobody wrote, and the one or many places where it has it."""
+    """An implicit setting of the plan, with the paths where it applies."""
 
     what: str
     value: str
@@ -196,7 +196,7 @@ def _is_named(path: Path, asked: str) -> bool:
 
 
 def _properties_called(asked: str, steps: Path) -> Iterator[tuple[reference.Place, reference.Property]]:
-    """Properties that nobody set, by place or by name."""
+    """Properties that are not set, by place or by name."""
     place = _place(steps)
     for known, item in reference.properties().items():
         if reference.anchor(known) == reference.anchor(place) or item.name == asked:
@@ -292,12 +292,12 @@ def _bodies(plan: Plan, recipe: Recipe, path: Path, request: str) -> Iterator[di
     """The requests a property has a part in: those of its job and its task, where it stands in one."""
     job, task = _owner(recipe, path)
     for step in plan.steps:
-        if not _concerns(step.path, request, job):
+        if not _concerns(step, request, job):
             continue
-        body = render.body_of(step)
+        body = veiled(step.document, plan.hidden)
         several = body.get("value")
         for one in several if several is not None else [body]:
-            if task is None or not step.path.startswith("/jobs/") or one.get("id", task) == task:
+            if task is None or step.action != "task.add" or one.get("id", task) == task:
                 yield one
 
 
@@ -315,16 +315,11 @@ def _owner(recipe: Recipe, path: Path) -> tuple[str | None, str | None]:
             return None, None
 
 
-def _concerns(path: str, request: str, job: str | None) -> bool:
-    parts = path.strip("/").split("/")
-    kind = {"pools": "pool", "jobs": "job", "jobschedules": "schedule"}.get(parts[0], parts[0])
-    if kind == "job" and len(parts) == 3:
-        kind = "task"
-    if kind == "pool" and len(parts) > 1:
-        kind = "node user"
+def _concerns(step: Step, request: str, job: str | None) -> bool:
+    kind = step.action.replace(".", " ") if step.action == "node.user" else step.action.partition(".")[0]
     if request not in ("*", kind):
         return False
-    return job is None or kind == "pool" or len(parts) < 2 or parts[1] == job
+    return job is None or kind in ("pool", "node user") or step.subject == job
 
 
 def _below(value: Any, steps: tuple[str, ...], *, anywhere: bool) -> Iterator[Any]:

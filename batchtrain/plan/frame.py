@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple, TypeVar
 
 from batchtrain.catalog.sizes import VmSize
+from batchtrain.config import travel
 from batchtrain.config.types import Job, Recipe
 from batchtrain.errors import PlanError
 from batchtrain.plan.image import is_windows
@@ -27,6 +28,8 @@ class Frame(NamedTuple):
     link: str | None
     """The storage account through which files travel; None: inside the request."""
     sources: Sources
+    depot: str = ""
+    """Where the service itself keeps a source that does not fit into a request; empty where it does not."""
     windows: bool = False
 
     @property
@@ -39,7 +42,6 @@ def frame(recipe: Recipe, job: Job, place: str, facts: Facts, sources: Sources) 
     """The frame of a job; a pool of its own is known from the pool file alone."""
     pool = None if job.auto_pool is not None else facts.pool
     vm_size = pool.vm_size if pool else recipe.pool.vm_size if recipe.pool else ""
-    link = recipe.settings.storage_account_settings
     return Frame(
         recipe,
         job,
@@ -47,8 +49,9 @@ def frame(recipe: Recipe, job: Job, place: str, facts: Facts, sources: Sources) 
         pool,
         recipe.catalog.size(vm_size),
         pool.inter_node if pool else bool(recipe.pool and recipe.pool.inter_node_communication_enabled),
-        link if link in recipe.credentials.storage else None,
+        recipe.settings.storage_account_settings if travel.through_storage(recipe) else None,
         sources,
+        facts.depot,
         _windows(recipe),
     )
 

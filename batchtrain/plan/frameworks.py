@@ -5,24 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from batchtrain.config import schema, types
+import msgspec
+
+from batchtrain.config import schema
 from batchtrain.config.types import MultiInstance, Task
 from batchtrain.errors import PlanError, Problem
-from batchtrain.launchers import apptainer, cntk, deepspeed, horovod, jax, mpi, mxnet, plain, pytorch, tensorflow
-from batchtrain.launchers.types import (
-    DeepSpeed,
-    Fabric,
-    File,
-    Horovod,
-    Jax,
-    Launch,
-    Mpi,
-    Mxnet,
-    Nodes,
-    PyTorch,
-    Shape,
-    TensorFlow,
-)
+from batchtrain.frameworks.base import Fabric, Nodes, Shape
+from batchtrain.frameworks.mpi import MpiBlock
+from batchtrain.launchers import apptainer, cntk, mpi, nodes, plain
+from batchtrain.launchers.types import File, Launch, MpiLaunch, Setup
 
 
 def launch(
@@ -35,83 +26,21 @@ def launch(
     command = (task.command or "").strip()
     if len(gang.launches) > 1:
         names = " and ".join(f"`{name}`" for name, _ in gang.launches)
-        raise PlanError(f"multi_instance has {names}; a command is launched in one way: take one of them")
+        raise PlanError(f"multi_instance has {names}; a command is launched in one way: keep one of them")
+    setup = Setup(
+        gang.pre_execution_command, gang.coordination_command, gang.preflight, apptainer.CALL if image else "", own
+    )
     for _, block in gang.launches:
-        inside = apptainer.CALL if image else ""
-        match block:
-            case types.MpiBlock():
-                return mpi.launch(_mpi(block, task, gang, own, inside), command, shape)
-            case types.Nodes():
-                return _by_nodes(block, _nodes(block, gang, own, inside), command, shape)
+        if isinstance(block, MpiBlock):
+            runs_cntk = cntk.is_cntk(task.command or "", task.docker_image or task.singularity_image or "")
+            return mpi.launch(MpiLaunch(block, setup, cntk=runs_cntk), command, shape)
+        return nodes.launch(block, setup, command, shape)
     return plain.launch(
         apptainer.around(command, image) if image else command,
         shape,
         pre_execution_command=gang.pre_execution_command,
         coordination_command=gang.coordination_command,
     )
-
-
-def _mpi(block: types.MpiBlock, task: Task, gang: MultiInstance, own: frozenset[str], inside: str) -> Mpi:
-    return Mpi(
-        runtime=block.runtime,
-        executable_path=block.executable_path,
-        options=block.options,
-        processes_per_node=block.processes_per_node,
-        pre_execution_command=gang.pre_execution_command,
-        coordination_command=gang.coordination_command,
-        preflight=gang.preflight,
-        inside=inside,
-        own=own,
-        cntk=cntk.is_cntk(task.command or "", task.docker_image or task.singularity_image or ""),
-    )
-
-
-def _nodes(block: types.Nodes, gang: MultiInstance, own: frozenset[str], inside: str) -> Nodes:
-    return Nodes(
-        processes_per_node=block.processes_per_node,
-        processes=block.processes,
-        binding=block.binding,
-        interface=block.interface,
-        port=block.port,
-        barrier_seconds=block.barrier_seconds,
-        grace_seconds=block.grace_seconds,
-        leave_unset=block.leave_unset,
-        own=own,
-        pre_execution_command=gang.pre_execution_command,
-        coordination_command=gang.coordination_command,
-        preflight=gang.preflight,
-        inside=inside,
-    )
-
-
-def _by_nodes(block: types.Nodes, nodes: Nodes, command: str, shape: Shape) -> Launch:
-    match block:
-        case types.PyTorchBlock():
-            return pytorch.launch(
-                PyTorch(
-                    nodes, block.launcher, block.rendezvous, block.max_restarts, block.min_instances, block.backend
-                ),
-                command,
-                shape,
-            )
-        case types.DeepSpeedBlock():
-            return deepspeed.launch(DeepSpeed(nodes, block.backend, block.accelerator), command, shape)
-        case types.TensorFlowBlock():
-            return tensorflow.launch(
-                TensorFlow(nodes, block.mode, block.parameter_servers, block.chief_name, block.evaluator),
-                command,
-                shape,
-            )
-        case types.MxnetBlock():
-            return mxnet.launch(
-                Mxnet(nodes, block.servers, block.server_command, block.rendezvous, block.verbose), command, shape
-            )
-        case types.HorovodBlock():
-            return horovod.launch(
-                Horovod(nodes, block.over, block.runtime, block.executable_path, block.options), command, shape
-            )
-        case _:
-            return jax.launch(Jax(nodes), command, shape)
 
 
 # --- what a block says in vain --------------------------------------------------------------------------------------
@@ -123,20 +52,22 @@ _EVERYTHING = Shape(2, Fabric.SR_IOV, size="any", family="ND A100 v4", gpus=8, g
 def notes(task: Task, shape: Shape, where: str, place: str) -> tuple[Problem, ...]:
     """Warnings of a framework's block: a name in `leave_unset` that nothing sets, InfiniBand that nothing uses."""
     launches = task.multi_instance.launches if task.multi_instance else ()
-    found = [
+    problems = [
         Problem(rule, f"{where}: {text}", path=f"{place}.multi_instance.{name}{key}", level="warning")
         for name, block in launches
-        if isinstance(block, types.Nodes)
-        for rule, key, text in (*_left_in_vain(block, task, shape.instances), *_left_idle(name, block, shape))
+        if isinstance(block, Nodes)
+        for rule, key, text in (*_left_in_vain(block, task, shape.instances), *_left_idle(block, shape))
     ]
-    return tuple(found)
+    return tuple(problems)
 
 
-def _left_in_vain(block: types.Nodes, task: Task, instances: int) -> Iterator[tuple[str, str, str]]:
+def _left_in_vain(block: Nodes, task: Task, instances: int) -> Iterator[tuple[str, str, str]]:
     if not block.leave_unset or task.multi_instance is None:
         return
-    plain = _nodes(block, task.multi_instance, frozenset(), "")._replace(leave_unset=())
-    made = _by_nodes(block, plain, (task.command or "").strip(), _EVERYTHING._replace(instances=instances))
+    all_set = msgspec.structs.replace(block, leave_unset=())
+    gang = task.multi_instance
+    setup = Setup(gang.pre_execution_command, gang.coordination_command)
+    made = nodes.launch(all_set, setup, (task.command or "").strip(), _EVERYTHING._replace(instances=instances))
     told = (what for item in made.implicit for what in item.what.split(", "))
     known = tuple(dict.fromkeys(what for what in told if re.fullmatch(r"[A-Z]\w+", what)))
     for name in block.leave_unset:
@@ -146,29 +77,20 @@ def _left_in_vain(block: types.Nodes, task: Task, instances: int) -> Iterator[tu
             yield "leave-unset", ".leave_unset", f"`leave_unset` has `{name}`, which this launch never sets; {meant}"
 
 
-def _left_idle(name: str, block: types.Nodes, shape: Shape) -> Iterator[tuple[str, str, str]]:
+def _left_idle(block: Nodes, shape: Shape) -> Iterator[tuple[str, str, str]]:
     """Without GPUs a framework talks over tcp, and the pool's InfiniBand is idle unless an interface of it is named."""
     if shape.fabric is not Fabric.SR_IOV or shape.gpus or shape.instances < 2 or block.interface is not None:
         return
-    if (isinstance(block, types.HorovodBlock) and block.over == "mpi") or _backend(block) in ("mpi", "ucc"):
+    if block.ucx:
         return
+    other = f" {block.idle_fabric}," if block.idle_fabric else ""
     yield (
         "infiniband-idle",
         "",
-        f"{shape.size or 'this size'} has InfiniBand and no GPUs, without which `{name}` talks tcp over the Ethernet;"
-        " write `interface: ib0` (IP over InfiniBand; the name as `ip -o -4 addr` of a node has it),"
-        f"{_OTHER.get(name, '')} or `infiniband: false` where the Ethernet is meant",
+        f"{shape.size or 'this size'} has InfiniBand and no GPUs, without which `{block.name}` talks tcp over the"
+        " Ethernet; write `interface: ib0` (IP over InfiniBand; the name as `ip -o -4 addr` of a node has it),"
+        f"{other} or `infiniband: false` where the Ethernet is meant",
     )
-
-
-_OTHER = {
-    "pytorch": " `backend: mpi` with a PyTorch that was built for it,",
-    "horovod": " `over: mpi`,",
-}
-
-
-def _backend(block: types.Nodes) -> str:
-    return block.backend if isinstance(block, types.PyTorchBlock | types.DeepSpeedBlock) else ""
 
 
 # --- what the task's own program says -------------------------------------------------------------------------------
@@ -186,7 +108,9 @@ def one_node(task: Task, shape: Shape, files: Iterable[File], where: str, place:
     """A warning for a program of the task's own files that trains on one node alone, in a task of several."""
     if task.multi_instance is None or shape.instances < 2:
         return ()
-    run = {word.strip("\"'").rpartition("/")[2] for word in (task.command or "").split()}
+    named = {file.name.rpartition("/")[2] for file in files}
+    words = re.finditer(r"\S+", task.command or "")
+    run = named.intersection(word[0].strip("\"'").rpartition("/")[2] for word in words)
     return tuple(
         Problem(
             "one-node-strategy",

@@ -42,7 +42,7 @@ def machine(recipe: Recipe, pool: Pool, containers: Containers) -> wire.VmConfig
         node_placement_configuration=(
             wire.NodePlacement(policy=told.node_placement) if told.node_placement is not None else None
         ),
-        extensions=tuple(disks.extension(one) for one in told.extensions),
+        extensions=tuple(disks.extension(extension) for extension in told.extensions),
         service_artifact_reference=wire.ServiceArtifact(id=told.service_artifact) if told.service_artifact else None,
     )
 
@@ -109,7 +109,9 @@ def uses_containers(recipe: Recipe) -> bool:
 def _runs_one(job: Job) -> bool:
     """Whether anything of a job runs in a container of Batch's."""
     others = (job.merge_task, job.job_preparation, job.job_release, job.job_manager)
-    return any(task.docker_image for task in job.tasks) or any(one.docker_image for one in others if one is not None)
+    return any(task.docker_image for task in job.tasks) or any(
+        other.docker_image for other in others if other is not None
+    )
 
 
 def containers(recipe: Recipe, pool: Pool) -> Containers:
@@ -175,6 +177,6 @@ def registry(recipe: Recipe, server: str) -> wire.Registry:
         return wire.Registry(registry_server=address, identity_reference=inputs.identity(known.identity))
     return wire.Registry(
         username=known.username if known is not None else None,
-        password=f"{{{{registry:{server}}}}}",  # filled in when the request is sent: a plan holds no secret
+        password=wire.later("registry", server),
         registry_server=address,
     )

@@ -7,7 +7,8 @@ from typing import NamedTuple
 
 from batchtrain.config.types import Files, Recipe
 from batchtrain.errors import PlanError
-from batchtrain.plan.types import Plan, Step
+from batchtrain.plan.step import Step
+from batchtrain.plan.types import Plan
 
 ACTION = "files.upload"
 """Action of a step that brings files of this machine to a container; its body says which."""
@@ -40,7 +41,7 @@ def plan(recipe: Recipe) -> Plan:
         if isinstance(place, str):
             source = files.source
             body = {"source": source.path, "include": list(source.include), "exclude": list(source.exclude)}
-            steps.append(Step(ACTION, "PUT", f"/{place}", body))
+            steps.append(Step(ACTION, place, body))
     return Plan(steps=tuple(steps))
 
 

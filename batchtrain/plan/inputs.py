@@ -19,7 +19,7 @@ _WILD = re.compile(r"[*?\[]")
 
 
 class Fetched(NamedTuple):
-    """Blobs that Batch brings to `below` (a path in the working directory), and where a person wants them."""
+    """Blobs that Batch downloads to `below` (a path in the working directory), and their destination."""
 
     files: tuple[wire.ResourceFile, ...]
     below: str
@@ -27,18 +27,19 @@ class Fetched(NamedTuple):
     """A path that Batch cannot write to (absolute, or with a variable); empty where `below` is the place itself."""
 
 
-def environment(values: dict[str, str], vault_id: str | None = None) -> tuple[wire.Environment, ...]:
-    """Environment settings, in the order they were written; those of a Key Vault secret come first, so that what is
-    written in the file wins."""
-    hidden = (wire.Environment(name=f"{{{{keyvault:{vault_id}}}}}"),) if vault_id else ()
-    return hidden + tuple(wire.Environment(name=name, value=value) for name, value in values.items())
+def environment(
+    values: dict[str, str], more: tuple[wire.Environment, ...] = (), *, vault_id: str | None = None
+) -> wire.Settings:
+    """Environment settings in the order they were written, then ours; with those of a Key Vault secret."""
+    settings = tuple(wire.Environment(name=name, value=value) for name, value in values.items()) + more
+    return wire.VaultSettings(vault_id, settings) if vault_id else settings
 
 
 def resource_files(files: tuple[ResourceFile, ...]) -> tuple[wire.ResourceFile, ...]:
     """Files by URL, and whole containers."""
     return tuple(
         wire.ResourceFile(
-            http_url=file.blob_source,
+            http_url=wire.later("sas", file.blob) if isinstance(file, ListedFile) else file.blob_source,
             storage_container_url=file.storage_container_url,
             auto_storage_container_name=file.auto_storage_container_name,
             blob_prefix=file.blob_prefix,
@@ -48,6 +49,13 @@ def resource_files(files: tuple[ResourceFile, ...]) -> tuple[wire.ResourceFile, 
         )
         for file in files
     )
+
+
+class ListedFile(ResourceFile, frozen=True, kw_only=True):
+    """A blob that a file factory listed; its link is made when the request is sent."""
+
+    blob: str
+    """`link/container/name`, and the days that the link is good."""
 
 
 def identity(resource_id: str | None) -> wire.IdentityReference | None:
@@ -71,10 +79,10 @@ def container_url(account: StorageCredentials, container: str) -> str:
     return f"{endpoint.rstrip('/') if '://' in endpoint else f'https://{account.account}.blob.{endpoint}'}/{container}"
 
 
-def container_link(recipe: Recipe, link: str, container: str, *, write: bool = False) -> str:
+def container_link(recipe: Recipe, link: str, container: str, *, write: bool = False) -> wire.Template:
     """The placeholder of a container's URL: read and list, or with `write` for results too."""
     options = f"write&days={sas_days(recipe)}" if write else f"days={sas_days(recipe)}"
-    return f"{{{{sas:{link}/{container}?{options}}}}}"
+    return wire.later("sas", f"{link}/{container}?{options}")
 
 
 def fetched(recipe: Recipe, data: tuple[StorageInput, ...], own_directory: str) -> tuple[Fetched, ...]:

@@ -15,10 +15,10 @@ from batchtrain.plan.task import INPUT
 def preparation(frame: Frame) -> tuple[wire.JobPreparationTask | None, tuple[Implicit, ...]]:
     """What every node does before the job's first task there: its data, then its command."""
     fetched = inputs.fetched(frame.recipe, frame.job.input_data.azure_storage, INPUT)
-    said = frame.job.job_preparation
-    if said is None and not fetched:
+    job_preparation = frame.job.job_preparation
+    if job_preparation is None and not fetched:
         return None, ()
-    told = said or JobPreparation()
+    told = job_preparation or JobPreparation()
     if frame.windows and any(one.wanted for one in fetched):
         raise PlanError(
             f"{frame.place}.input_data: on Windows nodes, data goes below the working directory; give a relative"
@@ -28,39 +28,39 @@ def preparation(frame: Frame) -> tuple[wire.JobPreparationTask | None, tuple[Imp
     nothing = "ver" if frame.windows else ":"
     text = "\n".join(part for part in (moves, (told.command or "").strip()) if part) or nothing
     line, carried = command.carried(text, on_windows=frame.windows)
-    where = f"{frame.place}.job_preparation" if said else f"{frame.place}.input_data"
+    where = f"{frame.place}.job_preparation" if job_preparation else f"{frame.place}.input_data"
     identity, by_identity = _admin(told, "what prepares a node installs and mounts", where)
     built = wire.JobPreparationTask(
         command_line=line,
         container_settings=container.of_a_job(told),
         resource_files=inputs.resource_files(told.resource_files)
         + tuple(file for one in fetched for file in one.files),
-        environment_settings=inputs.environment(told.environment_variables) + carried,
+        environment_settings=inputs.environment(told.environment_variables, carried),
         constraints=_constraints(told),
         wait_for_success=told.wait_for_success,
         user_identity=identity,
         rerun_on_node_reboot_after_success=told.rerun_on_node_reboot,
     )
     because = "the job has `input_data`, which every node needs before its first task"
-    by_input = () if said else (Implicit("job_preparation", "made", because, "prep-for-input", where),)
+    by_input = () if job_preparation else (Implicit("job_preparation", "made", because, "prep-for-input", where),)
     return built, (*by_input, *by_identity)
 
 
 def release(frame: Frame) -> tuple[wire.JobReleaseTask | None, tuple[Implicit, ...]]:
     """What every node that was prepared does when the job ends. The service wants a preparation task with it."""
-    told: JobRelease | None = frame.job.job_release
-    if told is None:
+    job_release: JobRelease | None = frame.job.job_release
+    if job_release is None:
         return None, ()
-    line, carried = command.carried(told.command, on_windows=frame.windows)
-    place = f"{frame.place}.job_release"
-    identity, by_identity = _admin(told, "what cleans up a node undoes what root did", place)
+    line, carried = command.carried(job_release.command, on_windows=frame.windows)
+    path = f"{frame.place}.job_release"
+    identity, by_identity = _admin(job_release, "what cleans up a node undoes what root did", path)
     built = wire.JobReleaseTask(
         command_line=line,
-        container_settings=container.of_a_job(told),
-        resource_files=inputs.resource_files(told.resource_files),
-        environment_settings=inputs.environment(told.environment_variables) + carried,
-        max_wall_clock_time=names.duration(told.max_wall_time) if told.max_wall_time else None,
-        retention_time=names.duration(told.retention_time) if told.retention_time else None,
+        container_settings=container.of_a_job(job_release),
+        resource_files=inputs.resource_files(job_release.resource_files),
+        environment_settings=inputs.environment(job_release.environment_variables, carried),
+        max_wall_clock_time=names.duration(job_release.max_wall_time) if job_release.max_wall_time else None,
+        retention_time=names.duration(job_release.retention_time) if job_release.retention_time else None,
         user_identity=identity,
     )
     return built, by_identity
@@ -68,31 +68,31 @@ def release(frame: Frame) -> tuple[wire.JobReleaseTask | None, tuple[Implicit, .
 
 def manager(frame: Frame) -> tuple[wire.JobManagerTask | None, tuple[Implicit, ...]]:
     """The task that leads the job."""
-    told: JobManager | None = frame.job.job_manager
-    if told is None:
+    job_manager: JobManager | None = frame.job.job_manager
+    if job_manager is None:
         return None, ()
-    line, carried = command.carried(told.command, on_windows=frame.windows)
-    identity, by_identity = _leader(told, f"{frame.place}.job_manager")
+    line, carried = command.carried(job_manager.command, on_windows=frame.windows)
+    identity, by_identity = _leader(job_manager, f"{frame.place}.job_manager")
     built = wire.JobManagerTask(
-        id=told.id,
-        display_name=told.display_name,
+        id=job_manager.id,
+        display_name=job_manager.display_name,
         command_line=line,
-        container_settings=container.of_a_job(told),
-        resource_files=inputs.resource_files(told.resource_files),
-        environment_settings=inputs.environment(told.environment_variables) + carried,
-        constraints=_constraints(told),
-        kill_job_on_completion=told.kill_job_on_completion,
-        output_files=outputs.outputs(frame.recipe, told.output_data.azure_storage),
-        required_slots=told.required_slots,
+        container_settings=container.of_a_job(job_manager),
+        resource_files=inputs.resource_files(job_manager.resource_files),
+        environment_settings=inputs.environment(job_manager.environment_variables, carried),
+        constraints=_constraints(job_manager),
+        kill_job_on_completion=job_manager.kill_job_on_completion,
+        output_files=outputs.outputs(frame.recipe, job_manager.output_data.azure_storage),
+        required_slots=job_manager.required_slots,
         user_identity=identity,
-        run_exclusive=told.run_exclusive,
-        allow_low_priority_node=told.allow_low_priority_node,
+        run_exclusive=job_manager.run_exclusive,
+        allow_low_priority_node=job_manager.allow_low_priority_node,
     )
     return built, by_identity
 
 
 def _leader(told: JobManager, where: str) -> tuple[wire.UserIdentity, tuple[Implicit, ...]]:
-    """Whom a person names, else as for any task: the administrator in a container alone."""
+    """The user's choice, otherwise the default of tasks: the administrator only in a container."""
     said = users.said(told.user_identity)
     if said is not None:
         return said, ()
@@ -105,7 +105,7 @@ def _leader(told: JobManager, where: str) -> tuple[wire.UserIdentity, tuple[Impl
 def _admin(
     told: JobPreparation | JobRelease, because: str, where: str
 ) -> tuple[wire.UserIdentity, tuple[Implicit, ...]]:
-    """Whom a person names, else the administrator."""
+    """The user's choice, otherwise the administrator."""
     said = users.said(told.user_identity)
     if said is not None:
         return said, ()

@@ -69,10 +69,10 @@ def _custom(recipe: Recipe, alias: str, volume: SharedDataVolume) -> wire.Mount:
     entry = volume.fstab_entry
     if entry is None:
         raise PlanError(f"the volume `{alias}` (custom_linux_mount) has no `fstab_entry`")
-    options = tuple(one for one in entry.fs_mntops.split(",") if one and one != "defaults")
+    options = tuple(part for part in entry.fs_mntops.split(",") if part and part != "defaults")
     if entry.fs_vfstype in _CIFS:
         return wire.Mount(cifs_mount_configuration=_cifs(recipe, alias, entry.fs_spec, options))
-    versioned = any(one.startswith(("vers=", "nfsvers=")) for one in options)
+    versioned = any(option.startswith(("vers=", "nfsvers=")) for option in options)
     older = {"nfs3": ("vers=3",), "nfs4": ("vers=4",)}.get(entry.fs_vfstype, ())
     return wire.Mount(nfs_mount_configuration=_nfs(alias, entry.fs_spec, options if versioned else options + older))
 
@@ -83,7 +83,7 @@ def _blob(recipe: Recipe, alias: str, volume: SharedDataVolume) -> wire.BlobMoun
         account_name=_account(recipe, link),
         container_name=_needed(alias, volume.azure_blob_container_name, "azure_blob_container_name"),
         relative_mount_path=alias,
-        account_key=None if volume.identity else f"{{{{storage:{link}:key}}}}",
+        account_key=None if volume.identity else wire.later("storage", f"{link}:key"),
         blobfuse_options=" ".join(volume.mount_options) or None,
         identity_reference=inputs.identity(volume.identity),
     )
@@ -95,8 +95,10 @@ def _share(recipe: Recipe, alias: str, volume: SharedDataVolume) -> wire.FileSha
     known = recipe.credentials.storage.get(link)
     return wire.FileShareMount(
         account_name=_account(recipe, link),
-        account_key=f"{{{{storage:{link}:key}}}}",
-        azure_file_url=f"{files_url(known) if known else f'{{{{storage:{link}:files}}}}'}/{share}",
+        account_key=wire.later("storage", f"{link}:key"),
+        azure_file_url=wire.Template(wire.Placeholder("storage", f"{link}:files"), f"/{share}")
+        if known is None
+        else f"{files_url(known)}/{share}",
         relative_mount_path=alias,
         mount_options=mount_options(volume.mount_options),
     )
@@ -108,21 +110,23 @@ def _nfs(alias: str, source: str, options: tuple[str, ...]) -> wire.NfsMount:
 
 def _cifs(recipe: Recipe, alias: str, source: str, options: tuple[str, ...]) -> wire.CifsMount:
     login = recipe.credentials.shares.get(alias)
-    said = dict(one.split("=", 1) for one in options if "=" in one)
+    said = dict(option.split("=", 1) for option in options if "=" in option)
     user = (login.username if login else None) or said.get("username") or said.get("user")
     return wire.CifsMount(
-        username=user or f"{{{{share:{alias}:username}}}}",
+        username=user or wire.later("share", f"{alias}:username"),
         source=source,
         relative_mount_path=alias,
-        password=f"{{{{share:{alias}:password}}}}",
-        mount_options=mount_options(tuple(one for one in options if one.split("=", 1)[0] not in _SECRET_OPTIONS)),
+        password=wire.later("share", f"{alias}:password"),
+        mount_options=mount_options(
+            tuple(option for option in options if option.split("=", 1)[0] not in _SECRET_OPTIONS)
+        ),
     )
 
 
 def mount_options(options: tuple[str, ...]) -> str | None:
     """Options as the mount command takes them: names and values behind one `-o`, switches as they are."""
-    switches = [one for one in options if one.startswith("-")]
-    values = [one for one in options if not one.startswith("-")]
+    switches = [option for option in options if option.startswith("-")]
+    values = [option for option in options if not option.startswith("-")]
     return " ".join((*switches, *(("-o", ",".join(values)) if values else ()))) or None
 
 
@@ -133,9 +137,9 @@ def files_url(account: StorageCredentials) -> str:
     return f"https://{account.account}.file.{account.endpoint}"
 
 
-def _account(recipe: Recipe, link: str) -> str:
+def _account(recipe: Recipe, link: str) -> wire.Text:
     known = recipe.credentials.storage.get(link)
-    return known.account if known else f"{{{{storage:{link}:account}}}}"
+    return known.account if known else wire.later("storage", f"{link}:account")
 
 
 def _needed(alias: str, value: str | None, name: str) -> str:

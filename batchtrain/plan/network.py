@@ -42,7 +42,7 @@ def network(recipe: Recipe, pool: Pool, *, windows: bool) -> Network:
 # --- the subnet -----------------------------------------------------------------------------------------------------
 
 
-def _subnet(recipe: Recipe, told: VirtualNetwork) -> str:
+def _subnet(recipe: Recipe, told: VirtualNetwork) -> wire.Text:
     """The subnet's resource id; one given by name is put together. What is not known yet is asked for when it is sent;
     checks say so before."""
     if told.arm_subnet_id:
@@ -54,10 +54,12 @@ def _subnet(recipe: Recipe, told: VirtualNetwork) -> str:
     management, batch = recipe.credentials.management, recipe.credentials.batch
     subscription = management.subscription_id if management else None
     group = told.resource_group or (batch.resource_group if batch else None)
-    return (
-        f"/subscriptions/{subscription or '{{management:subscription_id}}'}"
-        f"/resourceGroups/{group or '{{management:resource_group}}'}"
-        f"/providers/Microsoft.Network/virtualNetworks/{told.name}/subnets/{told.subnet.name}"
+    return wire.Template(
+        "/subscriptions/",
+        subscription or wire.Placeholder("management", "subscription_id"),
+        "/resourceGroups/",
+        group or wire.Placeholder("management", "resource_group"),
+        f"/providers/Microsoft.Network/virtualNetworks/{told.name}/subnets/{told.subnet.name}",
     )
 
 
@@ -71,7 +73,7 @@ def _addresses(pool: Pool) -> tuple[wire.PublicIpAddressConfiguration | None, tu
         provision="usermanaged" if given else told.public_ip,
         ip_families=told.ip_families,
         ip_address_ids=pool.public_ips,
-        ip_tags=tuple(wire.IpTag(ip_tag_type=one.type, tag=one.tag) for one in told.ip_tags),
+        ip_tags=tuple(wire.IpTag(ip_tag_type=tag.type, tag=tag.tag) for tag in told.ip_tags),
     )
     because = "`public_ips` gives addresses, and the service takes them only so"
     implicit = (Implicit("network.public_ip", "usermanaged", because, "addresses-of-your-own", WHERE),) if given else ()
@@ -89,8 +91,8 @@ def _ports(pool: Pool, *, windows: bool) -> tuple[tuple[wire.InboundNatPool, ...
         return own, ()
     if any(one.protocol == "tcp" and one.backend_port == backend for one in own):
         return own, ()
-    told = pool.remote_access_control or RemoteAccessControl()
-    first = told.starting_port
+    remote_access_control = pool.remote_access_control or RemoteAccessControl()
+    first = remote_access_control.starting_port
     last = min(first + LOGIN_PORTS - 1, LAST_PORT)
     made = wire.InboundNatPool(
         name=name,
@@ -98,7 +100,7 @@ def _ports(pool: Pool, *, windows: bool) -> tuple[tuple[wire.InboundNatPool, ...
         backend_port=backend,
         frontend_port_range_start=first,
         frontend_port_range_end=last,
-        network_security_group_rules=access_rules(told.allow, told.deny),
+        network_security_group_rules=access_rules(remote_access_control.allow, remote_access_control.deny),
     )
     because = f"`{name}` makes a login, and the service maps port {backend} only where it is asked to"
     opened = Implicit("network.inbound_nat_pools", f"{name} {first}-{last}", because, "ssh-endpoint", WHERE)
@@ -118,12 +120,12 @@ def access_rules(allow: tuple[str, ...], deny: tuple[str, ...]) -> tuple[wire.Ne
     )
 
 
-def _nat_pool(told: InboundNatPool) -> wire.InboundNatPool:
-    first, last = told.frontend_port_range
+def _nat_pool(pool: InboundNatPool) -> wire.InboundNatPool:
+    first, last = pool.frontend_port_range
     return wire.InboundNatPool(
-        name=told.name,
-        protocol=told.protocol,
-        backend_port=told.backend_port,
+        name=pool.name,
+        protocol=pool.protocol,
+        backend_port=pool.backend_port,
         frontend_port_range_start=first,
         frontend_port_range_end=last,
         network_security_group_rules=tuple(
@@ -133,6 +135,6 @@ def _nat_pool(told: InboundNatPool) -> wire.InboundNatPool:
                 source_address_prefix=rule.source_address_prefix,
                 source_port_ranges=rule.source_port_ranges,
             )
-            for rule in told.rules
+            for rule in pool.rules
         ),
     )

@@ -12,7 +12,7 @@ _WILD = re.compile(r"[*?\[]")
 _TASK = re.compile(r"^\$(?:AZ_BATCH_TASK_DIR\b|\{AZ_BATCH_TASK_DIR\})/?")
 _WORKING = re.compile(r"^\$(?:AZ_BATCH_TASK_WORKING_DIR\b|\{AZ_BATCH_TASK_WORKING_DIR\})/?")
 _FILE = re.compile(r"[^/]\.[A-Za-z0-9]{1,8}$")
-"""The end of a path that is one file's: nobody can look, so the name must say it."""
+"""The end of a path to one file: decided by the name, because the file cannot be inspected."""
 
 
 def outputs(recipe: Recipe, wanted: tuple[StorageOutput, ...]) -> tuple[wire.OutputFile, ...]:
@@ -42,7 +42,7 @@ def _one(recipe: Recipe, output: StorageOutput) -> tuple[wire.OutputFile, ...]:
 
 
 def patterns(output: StorageOutput) -> tuple[str, ...]:
-    """What is uploaded, relative to the working directory: all of the task's directory where nothing is said."""
+    """What is uploaded, relative to the working directory: by default all of the task's directory."""
     base = relative(output.local_path)
     if output.include:
         return tuple(posixpath.join(base, pattern) if base else pattern for pattern in output.include)
@@ -74,7 +74,7 @@ def _target(path: str, pattern: str) -> str | None:
     return posixpath.join(path, posixpath.basename(pattern))
 
 
-def _url(recipe: Recipe, output: StorageOutput, container: str) -> str:
+def _url(recipe: Recipe, output: StorageOutput, container: str) -> wire.Text:
     """Signed where a key writes; the container's own where an identity of the pool does."""
     link = output.storage_account_settings
     account = recipe.credentials.storage.get(link)

@@ -7,13 +7,10 @@ the first command of each instance and then unset. So a Batch account alone is e
 from __future__ import annotations
 
 import base64
-import gzip
 import hashlib
-import io
-import tarfile
 from typing import NamedTuple
 
-from batchtrain.config.places import RESERVED
+from batchtrain.config import travel
 from batchtrain.errors import PlanError
 from batchtrain.launchers.types import File
 from batchtrain.plan import wire
@@ -21,7 +18,8 @@ from batchtrain.plan import wire
 ARCHIVE = ".batchtrain-files.tar.gz"
 VARIABLE = "BATCHTRAIN_FILES_"
 CHUNK = 32 * 1024
-LIMIT = 256 * 1024
+LIMIT = 640 * 1024
+"""Characters of all chunks: a `source` and commands as long as they may be, beside the launch's own files."""
 
 
 class Carrier(NamedTuple):
@@ -33,23 +31,10 @@ class Carrier(NamedTuple):
     forget: str = ""
 
 
-def archive(files: tuple[File, ...]) -> bytes:
-    """A tar.gz of the files that depends on nothing but their names, modes and bytes."""
-    buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w", format=tarfile.GNU_FORMAT) as tar:
-        for file in sorted(files):
-            entry = tarfile.TarInfo(file.name)
-            entry.size, entry.mode = len(file.data), file.mode
-            tar.addfile(entry, io.BytesIO(file.data))
-    return gzip.compress(buffer.getvalue(), compresslevel=9, mtime=0)
-
-
 def refuse_reserved(files: tuple[File, ...], where: str) -> None:
     """A source file may not take a name that Batch or the launcher uses in the task directory."""
-    for file in files:
-        top = file.name.split("/", 1)[0]
-        if top in RESERVED:
-            raise PlanError(f"{where}: `{file.name}` would take the place of the task's own `{top}`; rename it")
+    if wrong := travel.reserved(file.name for file in files):
+        raise PlanError(f"{where}: {wrong}")
 
 
 def inside_request(packed: bytes, where: str) -> Carrier:
@@ -57,10 +42,8 @@ def inside_request(packed: bytes, where: str) -> Carrier:
     text = base64.b64encode(packed).decode()
     if len(text) > LIMIT:
         raise PlanError(
-            f"{where}: the task's files are {len(packed) // 1024} KiB compressed,"
-            f" more than the {LIMIT * 3 // 4096} KiB that fit into a request;"
-            " set `batchtrain.storage_account_settings` so that they travel through storage,"
-            " bring data by URL (`resource_files`), or on the emulator read it from where it is on this machine"
+            f"{where}: its files and commands have {len(packed) // 1024:,} KiB when packed, and"
+            f" {LIMIT * 3 // 4096} KiB fit into a request; {travel.EXITS}"
         )
     chunks = [text[start : start + CHUNK] for start in range(0, len(text), CHUNK)]
     names = [f"{VARIABLE}{number}" for number in range(len(chunks))]
@@ -72,7 +55,7 @@ def inside_request(packed: bytes, where: str) -> Carrier:
     )
 
 
-def through_storage(url: str, *, everywhere: bool) -> Carrier:
+def through_storage(url: wire.Text, *, everywhere: bool) -> Carrier:
     """The archive as a resource file: a common one lands in the task directory, a task's own in `wd`."""
     place = "$AZ_BATCH_TASK_SHARED_DIR" if everywhere else "$AZ_BATCH_TASK_WORKING_DIR"
     return Carrier(

@@ -11,9 +11,10 @@ from batchtrain.errors import PlanError
 from batchtrain.plan import accounts, autoscale, image, ingress, inputs, mounts, names, network, preparation, wire
 from batchtrain.plan.image import uses_containers
 from batchtrain.plan.inputs import environment, resource_files
-from batchtrain.plan.types import Plan, Step
+from batchtrain.plan.step import Step
+from batchtrain.plan.types import Plan, PoolFacts
 
-__all__ = ["environment", "plan", "resource_files", "specification", "uses_containers"]
+__all__ = ["environment", "facts_of", "plan", "resource_files", "specification", "uses_containers"]
 
 EMPTY: dict[str, Any] = {
     "target_dedicated_nodes": 0,
@@ -25,9 +26,9 @@ EMPTY: dict[str, Any] = {
 }
 """What makes a pool's request one of a pool without nodes."""
 
-RESIZED = ("pool.resize", "resize", ("targetDedicatedNodes", "targetLowPriorityNodes", "resizeTimeout"))
-SCALED = ("pool.autoscale", "enableautoscale", ("autoScaleFormula", "autoScaleEvaluationInterval"))
-"""How it gets nodes later: the step's action, the request's name and its fields."""
+RESIZED = ("pool.resize", ("targetDedicatedNodes", "targetLowPriorityNodes", "resizeTimeout"))
+SCALED = ("pool.autoscale", ("autoScaleFormula", "autoScaleEvaluationInterval"))
+"""How it gets nodes later: the step's action and its fields."""
 
 
 def plan(recipe: Recipe) -> Plan:
@@ -37,10 +38,11 @@ def plan(recipe: Recipe) -> Plan:
     """
     pool = _pool(recipe)
     whole = _whole(recipe, pool)
-    body, rest = _with_identities(pool, whole.body) if pool.identities else (whole.body, ())
+    created = wire.created(wire.PoolCreate, pool.id, whole.body)
+    body, rest = _with_identities(pool, created) if pool.identities else (created, ())
     brought = ingress.plan(recipe).steps if pool.transfer_files_on_pool_creation else ()
     logins = accounts.logins(pool, windows=image.is_windows(pool, recipe.catalog))
-    steps = (*brought, Step("pool.add", "POST", "/pools", body), *rest, *logins)
+    steps = (*brought, Step("pool.add", pool.id, body), *rest, *logins)
     return Plan(steps, whole.plan.warnings, whole.plan.implicit)
 
 
@@ -49,8 +51,17 @@ def specification(recipe: Recipe) -> wire.PoolSpecification:
 
     Raises PlanError as `plan` does.
     """
-    body = _whole(recipe, _pool(recipe)).body
-    return wire.PoolSpecification(**{name: getattr(body, name) for name in wire.PoolSpecification.__struct_fields__})
+    return _whole(recipe, _pool(recipe)).body
+
+
+def facts_of(recipe: Recipe) -> PoolFacts | None:
+    """The pool as it will be when it is made of the recipe; None without a pool, and for one that scales itself."""
+    pool = recipe.pool
+    if pool is None or autoscale.formula(pool, recipe.jobs) is not None:
+        return None
+    count, inter_node = pool.vm_count, pool.inter_node_communication_enabled
+    size = pool.vm_size.upper()
+    return PoolFacts(pool.id, size, count.dedicated, count.low_priority, inter_node, pool.task_slots_per_node)
 
 
 def _pool(recipe: Recipe) -> Pool:
@@ -60,9 +71,9 @@ def _pool(recipe: Recipe) -> Pool:
 
 
 class _Whole(NamedTuple):
-    """A pool's request, and what is worth knowing about it."""
+    """A pool's request without its id, and what is worth knowing about it."""
 
-    body: wire.PoolCreate
+    body: wire.PoolSpecification
     plan: Plan
 
 
@@ -73,8 +84,7 @@ def _whole(recipe: Recipe, pool: Pool) -> _Whole:
     reached = network.network(recipe, pool, windows=windows)
     started = preparation.start_task(recipe, pool, images=containers.delayed, mounts=mounted.own, windows=windows)
     scaled = autoscale.formula(pool, recipe.jobs)
-    body = wire.PoolCreate(
-        id=pool.id,
+    body = wire.PoolSpecification(
         display_name=pool.display_name,
         vm_size=pool.vm_size,
         virtual_machine_configuration=image.machine(recipe, pool, containers),
@@ -103,7 +113,7 @@ def _whole(recipe: Recipe, pool: Pool) -> _Whole:
 
 
 def _metadata(pool: Pool) -> dict[str, str]:
-    """Of no account in Azure; the emulator gives its nodes a Docker Engine each where a pool says so."""
+    """Azure ignores it; the emulator gives each node of such a pool a Docker Engine."""
     return {**pool.metadata, **({"batchtrain-docker": "own"} if pool.vm_configuration.plain_docker else {})}
 
 
@@ -111,19 +121,19 @@ def _metadata(pool: Pool) -> dict[str, str]:
 
 
 def _interval(pool: Pool) -> str | None:
-    told = pool.autoscale.evaluation_interval if pool.autoscale else None
-    return names.duration(told) if told else None
+    evaluation_interval = pool.autoscale.evaluation_interval if pool.autoscale else None
+    return names.duration(evaluation_interval) if evaluation_interval else None
 
 
 def _with_identities(pool: Pool, body: wire.PoolCreate) -> tuple[wire.PoolCreate, tuple[Step, ...]]:
     """A pool gets its identities through Azure Resource Manager, and only nodes that come later have them: it is made
     without nodes, is given its identities, and grows then."""
     empty = msgspec.structs.replace(body, **EMPTY)
-    action, name, fields = SCALED if body.enable_auto_scale else RESIZED
+    action, fields = SCALED if body.enable_auto_scale else RESIZED
     sent = wire.document(body)
-    grows = Step(action, "POST", f"/pools/{pool.id}/{name}", {field: sent[field] for field in fields if field in sent})
+    grows = Step(action, pool.id, {field: sent[field] for field in fields if field in sent})
     given = {"identities": list(pool.identities)}
-    return empty, (Step("pool.identity", "PATCH", f"/pools/{pool.id}", given), grows)
+    return empty, (Step("pool.identity", pool.id, given), grows)
 
 
 # --- how it works ---------------------------------------------------------------------------------------------------
@@ -139,12 +149,12 @@ def _scheduling(pool: Pool) -> wire.TaskSchedulingPolicy | None:
 
 
 def _upgrades(pool: Pool) -> wire.UpgradePolicy | None:
-    told = pool.upgrade_policy
-    if told is None:
+    upgrade_policy = pool.upgrade_policy
+    if upgrade_policy is None:
         return None
-    system, rolling = told.automatic_os, told.rolling
+    system, rolling = upgrade_policy.automatic_os, upgrade_policy.rolling
     return wire.UpgradePolicy(
-        mode=told.mode,
+        mode=upgrade_policy.mode,
         automatic_os_upgrade_policy=(
             wire.AutomaticOsUpgrade(
                 disable_automatic_rollback=system.disable_rollback,

@@ -1,4 +1,4 @@
-"""From what every node needs to the pool's start task: a person's own lines, ours between them, files and data."""
+"""Builds the pool's start task: the user's lines, the lines of batchtrain between them, files and data."""
 
 from __future__ import annotations
 
@@ -16,10 +16,6 @@ from batchtrain.plan import inputs, wire
 
 WHERE = "pool_specification"
 INPUT = ".batchtrain/input"
-
-GIVEN = "BATCHTRAIN_GIVEN_"
-"""Begins the names of settings whose values are placeholders, filled when the request is sent."""
-
 
 _OF_DOCKER = "docker://"
 
@@ -43,7 +39,7 @@ def start_task(
     data = inputs.fetched(recipe, pool.input_data.azure_storage, INPUT)
     todo, given = _own(recipe, pool, images, mounts, data) if not windows else (Preparation(), ())
     ours = preparation.own(todo)
-    files = inputs.resource_files(pool.resource_files) + tuple(file for one in data for file in one.files)
+    files = inputs.resource_files(pool.resource_files) + tuple(file for item in data for file in item.files)
     told = (*prep.commands.pre, *prep.commands.post)
     if not (told or ours or files):
         return Started()
@@ -53,11 +49,14 @@ def start_task(
     task = wire.StartTask(
         command_line=preparation.WINDOWS if windows else preparation.LINUX,
         user_identity=wire.POOL_ADMIN,
-        environment_settings=(
-            *inputs.environment(prep.environment_variables, prep.environment_variables_keyvault_secret_id),
-            *given,
-            *((wire.Environment(name=preparation.OWN, value=_fitting(ours)),) if ours else ()),
-            wire.Environment(name=preparation.SCRIPT, value=text),
+        environment_settings=inputs.environment(
+            prep.environment_variables,
+            (
+                *given,
+                *((wire.Environment(name=preparation.OWN, value=_fitting(ours)),) if ours else ()),
+                wire.Environment(name=preparation.SCRIPT, value=text),
+            ),
+            vault_id=prep.environment_variables_keyvault_secret_id,
         ),
         resource_files=files,
         max_task_retry_count=prep.max_task_retries,
@@ -78,7 +77,8 @@ def _text(pool: Pool, *, own: bool, windows: bool) -> str:
 def _fitting(text: str) -> str:
     if len(text.encode()) > preparing.LARGEST:
         raise PlanError(
-            f"what prepares a node by itself (images to fetch, volumes to mount) has {len(text.encode()):,} bytes, and"
+            f"the implicit preparation of a node (images to fetch, volumes to mount) has {len(text.encode()):,}"
+            " bytes, and"
             f" {preparing.LARGEST:,} fit into a request; list fewer of them"
         )
     return text
@@ -108,7 +108,7 @@ def _own(
         docker_images=tuple(Image(name, copy_of(recipe, name)) for name in images),
         logins=logins if sifs or recipe.resources.additional_registries.singularity else (),
         images=sifs,
-        moved=tuple(Moved(one.below, one.wanted) for one in data if one.wanted),
+        moved=tuple(Moved(item.below, item.wanted) for item in data if item.wanted),
         fallback=bool(recipe.settings.fallback_registry),
     )
     return todo, (passwords if todo.logins else ()) + keys + more
@@ -133,10 +133,10 @@ def _engine(recipe: Recipe, pool: Pool) -> tuple[Engine | None, tuple[wire.Envir
                 f"the registry {server} is signed in to with a managed identity, which Batch alone can do: take"
                 " `plain_docker` away, or give a user name and a password"
             )
-        name = f"{GIVEN}REGISTRY_{number}"
+        name = f"{preparing.GIVEN}REGISTRY_{number}"
         username = (known[server].username if server in known else None) or ""
         logins.append(Login(server, username, name))
-        passwords.append(wire.Environment(name=name, value=f"{{{{registry:{server}}}}}"))
+        passwords.append(wire.Environment(name=name, value=wire.later("registry", server)))
     engine = Engine(
         size=pool.vm_size,
         gpus=size.gpus if size is not None and size.gpu_vendor == "nvidia" and _gpus_wanted(recipe) else 0,
@@ -168,10 +168,10 @@ def _logins(recipe: Recipe) -> tuple[tuple[Login, ...], tuple[wire.Environment, 
     servers = tuple(dict.fromkeys((*known, *recipe.resources.additional_registries.singularity)))
     logins, passwords = [], []
     for number, server in enumerate(servers):
-        name = f"{GIVEN}PASSWORD_{number}"
+        name = f"{preparing.GIVEN}PASSWORD_{number}"
         username = (known[server].username if server in known else None) or ""
         logins.append(Login(server, username, name))
-        passwords.append(wire.Environment(name=name, value=f"{{{{singularity:{server}}}}}"))
+        passwords.append(wire.Environment(name=name, value=wire.later("singularity", server)))
     return tuple(logins), tuple(passwords)
 
 
@@ -199,8 +199,8 @@ def _signed(image: SingularityImage, number: int) -> tuple[Sif, list[wire.Enviro
         raise PlanError(f"the signed image {image.image} has no `signing_key`; give its `fingerprint`")
     if not key.file:
         return Sif(image.image, key.fingerprint), []
-    name = f"{GIVEN}KEY_{number}"
-    return Sif(image.image, key.fingerprint, name), [wire.Environment(name=name, value=f"{{{{file:{key.file}}}}}")]
+    name = f"{preparing.GIVEN}KEY_{number}"
+    return Sif(image.image, key.fingerprint, name), [wire.Environment(name=name, value=wire.later("file", key.file))]
 
 
 def _more_than_images(todo: Preparation) -> bool:
@@ -208,11 +208,11 @@ def _more_than_images(todo: Preparation) -> bool:
 
 
 def _waits(pool: Pool, *, own: bool) -> tuple[bool, tuple[Implicit, ...]]:
-    """Whether tasks wait for the start task. Only the fetching of images may be left behind: tasks cannot do without
-    what a person prepares, brings or mounts."""
+    """Whether tasks wait for the start task. Only the fetching of images may run in the background: tasks need
+    everything that the user prepares, downloads or mounts."""
     if pool.block_until_all_global_resources_loaded or not own:
         return pool.block_until_all_global_resources_loaded, ()
-    because = "the pool has preparation of its own, which tasks cannot do without"
+    because = "tasks need the pool's own preparation"
     name = "block_until_all_global_resources_loaded"
     return True, (Implicit(name, "true", because, "own-preparation-waits", WHERE),)
 
@@ -225,7 +225,7 @@ def _engine_by_itself(todo: Preparation) -> tuple[Implicit, ...]:
     if todo.engine is None:
         return ()
     because = "`plain_docker`: it is installed where the image has none, signs in, and pulls the images"
-    emulated = "the emulator gives each node of a pool that says so a Docker Engine; Azure takes no account of it"
+    emulated = "the emulator gives each node of a pool that says so a Docker Engine; Azure ignores it"
     return (
         Implicit("start task", "a Docker Engine of the node's own", because, "docker-engine", WHERE),
         Implicit("metadata", "batchtrain-docker: own", emulated, "docker-engine", WHERE),
@@ -252,6 +252,9 @@ def _warnings(todo: Preparation) -> tuple[Problem, ...]:
 
 def _password(logins: tuple[Login, ...], place: str) -> Problem:
     servers = ", ".join(login.server for login in logins)
-    text = f"the password of {servers} stands in the start task's environment, where whoever may read the pool reads it"
+    text = (
+        f"the password of {servers} is in the environment of the start task; every user who can read the pool can read"
+        " it"
+    )
     hint = "Use a token that can only pull, and that ends."
     return Problem("password-on-nodes", text, level="warning", path=place, hint=hint)

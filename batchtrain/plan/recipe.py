@@ -18,4 +18,4 @@ def plan(recipe: Recipe, facts: Facts = OFFLINE, sources: Sources | None = None)
     if recipe.jobs:
         whole = whole.joined(job.plan(recipe, facts, sources))
     told = tuple(warning for warning in whole.warnings if warning.rule not in recipe.silent)
-    return whole._replace(warnings=told, hidden=veil.secrets_of(recipe.credentials))
+    return whole._replace(warnings=told, hidden=veil.secrets_in(recipe))

@@ -4,17 +4,37 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import groupby
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
-from batchtrain.config.veil import veiled, veiled_text
+from batchtrain.config.types import Secret
+from batchtrain.config.veil import variable, veiled, veiled_text
+from batchtrain.errors import Problem
+from batchtrain.launchers.types import Implicit
 from batchtrain.plan.payload import VARIABLE
-from batchtrain.plan.types import FILE_MARK, Plan, Step
-from batchtrain.plan.wire import Wire, document
+from batchtrain.plan.step import Step
+
+FILE_MARK = "# ---- .batchtrain/"
+"""Begins the text of a file that travels with a task, where its launch is shown."""
 
 
-def as_document(plan: Plan) -> dict[str, Any]:
+class Shown(Protocol):
+    """What is shown of a plan."""
+
+    @property
+    def steps(self) -> Sequence[Step]: ...
+    @property
+    def warnings(self) -> Sequence[Problem]: ...
+    @property
+    def implicit(self) -> Sequence[Implicit]: ...
+    @property
+    def launch(self) -> Sequence[tuple[str, str]]: ...
+    @property
+    def hidden(self) -> Sequence[Secret]: ...
+
+
+def as_document(plan: Shown) -> dict[str, Any]:
     """`steps`, `warnings`, `implicit` and `launch`; bodies are the wire documents, but for what is secret."""
     found = {
         "steps": [step_document(step) for step in plan.steps],
@@ -27,23 +47,18 @@ def as_document(plan: Plan) -> dict[str, Any]:
 
 def step_document(step: Step) -> dict[str, Any]:
     """One request with its wire document."""
-    return {"action": step.action, "method": step.method, "path": step.path, "body": body_of(step)}
+    return {"action": step.action, "method": step.method, "path": step.path, "body": step.document}
 
 
-def body_of(step: Step) -> dict[str, Any]:
-    """The JSON document a step sends."""
-    return document(step.body) if isinstance(step.body, Wire) else step.body
+def as_text(plan: Shown) -> str:
+    """The whole plan as text: requests with long file chunks shortened, implicit settings, the launch text.
 
-
-def as_text(plan: Plan) -> str:
-    """The whole plan for a person: requests with long file chunks shortened, what is implicit, the launch text.
-
-    What is said of many tasks is said once: bodies, decisions and launches alike are counted.
+    Equal bodies, settings and launches are shown once and counted.
     """
     tasks = _Tasks()
     lines: list[str] = []
     for (method, path), same in groupby(plan.steps, lambda step: (step.method, step.path)):
-        bodies = [body_of(step) for step in same]
+        bodies = [step.document for step in same]
         if "value" in bodies[0]:
             added = [task for body in bodies for task in body["value"]]
             requests = f" in {len(bodies):,} requests" if len(bodies) > 1 else ""
@@ -113,7 +128,7 @@ def _line(value: Any) -> str:
     return text if len(text) <= 100 else f"{text[:100]}…"
 
 
-def _implicit(plan: Plan) -> list[str]:
+def _implicit(plan: Shown) -> list[str]:
     counted: dict[tuple[str, str, str], int] = {}
     for item in plan.implicit:
         counted[item[:3]] = counted.get(item[:3], 0) + 1
@@ -124,7 +139,7 @@ def _implicit(plan: Plan) -> list[str]:
     return ["", "implicit:", *lines] if lines else []
 
 
-def _launches(plan: Plan) -> list[str]:
+def _launches(plan: Shown) -> list[str]:
     tasks: dict[str, list[str]] = {}
     for task, text in plan.launch:
         tasks.setdefault(text, []).append(task)
@@ -143,7 +158,10 @@ def _launches(plan: Plan) -> list[str]:
 
 def _short(value: Any) -> Any:
     if isinstance(value, dict):
-        if str(value.get("name", "")).startswith(VARIABLE):
+        name, text = value.get("name"), value.get("value")
+        if isinstance(name, str) and isinstance(text, str) and not name.startswith(VARIABLE):
+            return {**value, "value": variable(name, text)}
+        if isinstance(name, str) and name.startswith(VARIABLE):
             return {**value, "value": f"<{len(value['value'])} characters of the task's files>"}
         return {key: _short(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):

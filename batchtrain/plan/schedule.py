@@ -1,12 +1,10 @@
-"""A job that comes again and again: one request to the service, which makes each job from it.
+"""A job schedule: one request, from which the service creates each job.
 
-Nobody of ours is there when a job of a schedule begins, so its one task travels inside the schedule as each job's job
-manager task. Several could only be added by a program that signs in to Batch, which is a person's own to run.
+batchtrain does not run when a job of a schedule starts, so its only task is the job manager task of each job. Several
+tasks could only be added by a program that signs in to Batch, which the user must run.
 """
 
 from __future__ import annotations
-
-import msgspec
 
 from batchtrain.config.types import Recurrence, Task
 from batchtrain.errors import PlanError, Problem
@@ -47,7 +45,7 @@ def only(frame: Frame, tasks: tuple[Task, ...]) -> Task | None:
         raise _error(frame, "its jobs would have no task")
     if len(tasks) > 1 or job.merge_task is not None:
         count = len(tasks) + (job.merge_task is not None)
-        raise _error(frame, f"its jobs would have {count} tasks, and nobody is there to add them when one begins")
+        raise _error(frame, f"its jobs would have {count} tasks, but a job of a schedule can only start with one")
     if tasks[0].multi_instance is not None:
         raise _error(frame, "a schedule carries a task of one node alone, and this one is multi-instance")
     return tasks[0]
@@ -77,14 +75,14 @@ def manager(frame: Frame, task: wire.TaskCreate, place: str) -> tuple[wire.JobMa
 
 def remarks(frame: Frame, task: wire.TaskCreate, place: str) -> tuple[Problem, ...]:
     """What is lost on the way, and what will end before the schedule does."""
-    found = [
+    problems = [
         Problem("recurrence-tasks", f"a schedule's task has no `{name}`; it is left out", path=place, level="warning")
         for name in ("exit_conditions", "affinity_info")
         if getattr(task, name) is not None
     ]
-    if b"{{sas:" in msgspec.json.encode(task):
+    if any("sas" in template.kinds for template in wire.templates(task).values()):
         days = frame.recipe.settings.generated_sas_expiry_days
-        found.append(
+        problems.append(
             Problem(
                 "schedule-links",
                 f"the links to storage that the schedule carries end {days or 30} days after it is added; raise"
@@ -93,20 +91,20 @@ def remarks(frame: Frame, task: wire.TaskCreate, place: str) -> tuple[Problem, .
                 level="warning",
             )
         )
-    return tuple(found)
+    return tuple(problems)
 
 
 def _schedule(recurrence: Recurrence, where: str) -> wire.Schedule:
-    said = recurrence.schedule
+    schedule = recurrence.schedule
     return wire.Schedule(
-        do_not_run_until=names.moment(said.do_not_run_until, f"{where}.do_not_run_until")
-        if said.do_not_run_until
+        do_not_run_until=names.moment(schedule.do_not_run_until, f"{where}.do_not_run_until")
+        if schedule.do_not_run_until
         else None,
-        do_not_run_after=names.moment(said.do_not_run_after, f"{where}.do_not_run_after")
-        if said.do_not_run_after
+        do_not_run_after=names.moment(schedule.do_not_run_after, f"{where}.do_not_run_after")
+        if schedule.do_not_run_after
         else None,
-        start_window=names.duration(said.start_window) if said.start_window else None,
-        recurrence_interval=names.duration(said.recurrence_interval) if said.recurrence_interval else None,
+        start_window=names.duration(schedule.start_window) if schedule.start_window else None,
+        recurrence_interval=names.duration(schedule.recurrence_interval) if schedule.recurrence_interval else None,
     )
 
 

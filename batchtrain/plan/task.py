@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from batchtrain.config import allotment
+from batchtrain.config import allotment, travel
 from batchtrain.config.places import OURS
-from batchtrain.config.types import MultiInstance, Task, whole
+from batchtrain.config.types import MultiInstance, Task
 from batchtrain.errors import PlanError, Problem
+from batchtrain.frameworks.base import Fabric, Shape
 from batchtrain.launchers import apptainer, environment, plain
 from batchtrain.launchers import inputs as placing
 from batchtrain.launchers.docker import Container
 from batchtrain.launchers.preparation import Moved
-from batchtrain.launchers.types import Fabric, File, Implicit, Launch, Shape
+from batchtrain.launchers.types import File, Implicit, Launch
 from batchtrain.plan import command, container, docker, exits, frameworks, inputs, names, outputs, payload, users, wire
 from batchtrain.plan.frame import Frame, either
-from batchtrain.plan.types import FILE_MARK, Built, Upload
+from batchtrain.plan.render import FILE_MARK
+from batchtrain.plan.types import Built, Upload
 from batchtrain.plan.volumes import binds
 
 _FABRICS = {None: Fabric.ETHERNET, "sr-iov": Fabric.SR_IOV, "network-direct": Fabric.NETWORK_DIRECT}
@@ -60,10 +62,10 @@ def build(frame: Frame, task: Task, task_id: str, place: str, *, acting: bool = 
         + (() if gang else carrier.resource_files),
         output_files=outputs.outputs(frame.recipe, task.output_data.azure_storage),
         environment_settings=inputs.environment(
-            task.environment_variables, task.environment_variables_keyvault_secret_id
-        )
-        + (_gpus_seen(frame, task) if native or (plain and shape.gpu_vendor == "amd") else ())
-        + carrier.environment,
+            task.environment_variables,
+            (_gpus_seen(frame, task) if native or (plain and shape.gpu_vendor == "amd") else ()) + carrier.environment,
+            vault_id=task.environment_variables_keyvault_secret_id,
+        ),
         affinity_info=wire.Affinity(affinity_id=task.affinity_id) if task.affinity_id else None,
         constraints=_constraints(frame, task),
         required_slots=task.required_slots or (1 if gang else None),
@@ -120,21 +122,18 @@ def _instances(frame: Frame, task: Task, where: str, place: str) -> tuple[int, t
     """How many nodes; symbols are resolved from the pool file, or for `pool_current_*` from the living pool."""
     if task.multi_instance is None:
         return 1, ()
-    wanted = str(task.multi_instance.num_instances)
-    number = whole(wanted)
-    if number is not None:
-        return _fitting(number, frame, where), ()
-    kind = "low_priority" if wanted.endswith("low_priority") else "dedicated"
-    pool = frame.pool
+    wanted, pool = str(task.multi_instance.num_instances), frame.pool
+    kind = allotment.kind_of(wanted)
     if wanted.startswith("pool_current_") and pool is not None:
-        count = pool.low_priority if kind == "low_priority" else pool.dedicated
-        if count == 0:
+        now: int = getattr(pool, kind)
+        if now == 0:
             raise PlanError(f"{where}: `{wanted}` is 0: pool {pool.id} has no {kind} nodes now")
-        return _fitting(count, frame, where), ()
-    told = frame.recipe.pool
-    if told is None:
+        return _fitting(now, frame, where), ()
+    count = allotment.instances(wanted, frame.recipe.pool)
+    if count is None:
         raise PlanError(f"{where}: `{wanted}` needs a pool.yaml, or a number instead")
-    count = told.vm_count.low_priority if kind == "low_priority" else told.vm_count.dedicated
+    if count == 0:
+        raise PlanError(f"{where}: `num_instances` is 0 ({wanted}); a multi-instance task needs a node")
     if not wanted.startswith("pool_current_") or frame.job.auto_pool is not None:
         return _fitting(count, frame, where), ()
     note = Problem(
@@ -240,13 +239,13 @@ def _apptainer(frame: Frame, task: Task, shape: Shape) -> apptainer.Apptainer | 
 def _by_apptainer(frame: Frame, image: apptainer.Apptainer | None, shape: Shape) -> tuple[Implicit, ...]:
     if image is None:
         return ()
-    found = [_APPTAINER_MOUNTS]
+    implicits = [_APPTAINER_MOUNTS]
     if image.gpus and frame.size is not None:
-        found.append(Implicit("apptainer", image.gpus, f"{frame.size.name} has GPUs", "apptainer-gpus"))
+        implicits.append(Implicit("apptainer", image.gpus, f"{frame.size.name} has GPUs", "apptainer-gpus"))
     if image.descriptions and (described := environment.topology(shape)):
         option = f"--bind {image.descriptions}"
-        found.append(Implicit("apptainer", option, described.because, described.rule))
-    return tuple(found)
+        implicits.append(Implicit("apptainer", option, described.because, described.rule))
+    return tuple(implicits)
 
 
 _APPTAINER_MOUNTS = Implicit(
@@ -298,13 +297,29 @@ def _carrier(frame: Frame, task: Task, launch: Launch, where: str) -> tuple[payl
     ours = [File(f"{OURS}/launch.sh", launch.application.encode())]
     if task.multi_instance:
         ours.append(File(f"{OURS}/coordinate.sh", launch.coordination.encode()))
-    packed = payload.archive((*files, *ours, *launch.files))
-    if frame.link is None:
+    packed = travel.archive((*files, *ours, *launch.files))
+    place = _place(frame, task, files, packed, where)
+    if place is None:
         return payload.inside_request(packed, where), ()
-    path = f"{frame.link}/{frame.recipe.settings.storage_entity_prefix}-files/{payload.blob_name(packed)}"
-    url = f"{{{{sas:{path}?days={inputs.sas_days(frame.recipe)}}}}}"
+    path = f"{place}/{payload.blob_name(packed)}"
+    url = wire.later("sas", f"{path}?days={inputs.sas_days(frame.recipe)}")
     carrier = payload.through_storage(url, everywhere=task.multi_instance is not None)
     return carrier, (Upload(path, packed),)
+
+
+def _place(frame: Frame, task: Task, files: tuple[File, ...], packed: bytes, where: str) -> str | None:
+    """Where in storage the packed files go; None for inside the request.
+
+    Raises PlanError for a source that fits in neither.
+    """
+    if frame.link is not None:
+        return f"{frame.link}/{frame.recipe.settings.storage_entity_prefix}-files"
+    too_large = travel.too_large(files) if len(packed) > travel.MOST_PACKED else ""
+    if not too_large:
+        return None
+    if not frame.depot:
+        raise PlanError(f"{where}: the source `{task.source}`: {too_large}")
+    return f"{frame.depot}/{frame.job.id}"
 
 
 _SHARED = 'export AZ_BATCH_TASK_SHARED_DIR="${AZ_BATCH_TASK_SHARED_DIR:-$AZ_BATCH_TASK_DIR}"'

@@ -6,24 +6,15 @@ import html
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from batchtrain.config.types import Secret
 from batchtrain.errors import Problem
 from batchtrain.launchers.types import File, Implicit
-from batchtrain.plan.wire import TaskCreate, Wire
-
-FILE_MARK = "# ---- .batchtrain/"
-"""Begins the text of a file that travels with a task, where its launch is shown."""
+from batchtrain.plan import render
+from batchtrain.plan.step import Step
+from batchtrain.plan.wire import TaskCreate
 
 Sources = Mapping[str, tuple[File, ...]]
 """The files of each `source` directory, by its name as written; reading them is the caller's."""
-
-
-class Step(NamedTuple):
-    """One request to the service (or one upload, with `PUT` and a container's path)."""
-
-    action: str
-    method: str
-    path: str
-    body: Wire | dict[str, Any]
 
 
 class Upload(NamedTuple):
@@ -44,12 +35,10 @@ class Plan(NamedTuple):
     implicit: tuple[Implicit, ...] = ()
     launch: tuple[tuple[str, str], ...] = ()
     uploads: tuple[Upload, ...] = ()
-    hidden: tuple[str, ...] = ()
+    hidden: tuple[Secret, ...] = ()
     """Secrets of the credentials, so that no rendering shows them wherever they were written."""
 
     def __str__(self) -> str:
-        from batchtrain.plan import render  # rendering reads these types
-
         return render.as_text(self)
 
     def __repr__(self) -> str:
@@ -88,6 +77,8 @@ class Facts(NamedTuple):
     """The blobs' names by `link/container/prefix`, for tasks made of files; a place that was not listed is missing."""
     made: Mapping[tuple[str, int], tuple[tuple[Any, ...], ...]] = {}
     """What custom factories gave, by job id and the task's number in it."""
+    depot: str = ""
+    """Where the service itself keeps the files of tasks that do not fit into a request; Azure does not."""
 
 
 OFFLINE = Facts()

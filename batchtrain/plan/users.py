@@ -1,4 +1,4 @@
-"""Who runs a task, and as whom in its container: what a person says of it; what is chosen otherwise is the task's."""
+"""The user of a task and of its container: the user's choice wins; the default depends on the task."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from batchtrain.plan import wire
 
 
 def said(identity: UserIdentity | None) -> wire.UserIdentity | None:
-    """A user of the pool by name, an automatic one, or the pool's administrator; None where nobody says one."""
+    """A user of the pool by name, an automatic one, or the pool's administrator; None by default."""
     if identity is None:
         return None
     if identity.username is not None:

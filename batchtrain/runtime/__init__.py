@@ -1,12 +1,13 @@
-"""What runs on a node: single files, read here once so that pure packages can carry them as values.
+"""What runs on a node: files that are read here once, so that pure packages can carry them as values.
 
 Nothing here imports the rest of batchtrain; the files themselves need a POSIX shell (rank.sh, sweep.sh, ssh.sh) or
-bash 4.2 (gang.sh, preflight.sh, docker.sh, engine.sh) and the usual small commands, and no Python but for launch.py,
-verdict.py and ends.py (3.6 or later, standard library).
+bash 4.2 (gang.sh, node.sh, preflight.sh, docker.sh, engine.sh) and the usual small commands, and no Python but for
+launch/, verdict.py and ends.py (3.6 or later, standard library).
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from importlib import resources
 
 
@@ -14,8 +15,20 @@ def _read(name: str) -> bytes:
     return resources.files(__name__).joinpath(name).read_bytes()
 
 
+def _package(folder: str) -> Iterator[tuple[str, bytes]]:
+    """Paths and texts of a package's modules, its own sub-packages included."""
+    for item in sorted(resources.files(__name__).joinpath(folder).iterdir(), key=lambda item: item.name):
+        name = f"{folder}/{item.name}"
+        if item.is_dir():
+            yield from _package(name)
+        elif name.endswith(".py"):
+            yield name, item.read_bytes()
+
+
 GANG = _read("gang.sh")
 """Functions of the shell that launches a gang on the primary; sourced by the launch text."""
+NODE = _read("node.sh")
+"""What both launch engines ask of a node: its GPUs, its InfiniBand ports, the order of the hosts."""
 RANK = _read("rank.sh")
 """Wraps every rank: gives it its own node's AZ_BATCH_* values and reports how it failed."""
 SWEEP = _read("sweep.sh")
@@ -26,8 +39,10 @@ PREFLIGHT = _read("preflight.sh")
 """Looks at a node before any rank does, and says all that is not as expected."""
 VERDICT = _read("verdict.py")
 """Says after a run which network NCCL used, of NCCL's own lines."""
-LAUNCH = _read("launch.py")
-"""The node launcher: the processes of a framework without MPI, on all nodes, from gang.json beside it."""
+LAUNCH_DOOR = b"import sys\n\nfrom launch.__main__ import main\n\nsys.exit(main(sys.argv[1:]))\n"
+"""`__main__.py` of the directory in which the package `launch` travels: it cannot use relative imports itself."""
+LAUNCH = dict(_package("launch"))
+"""The node launcher: the processes of a framework without MPI, on all nodes, from gang.json; files of its package."""
 ENDS = _read("ends.py")
 """Runs a Python program whose interpreter would wait for the others before it ended by an exception."""
 DOCKER = _read("docker.sh")

@@ -1,7 +1,7 @@
 """ends.py [--settle] (-m MODULE | -c TEXT | FILE) [ARGUMENT]...: runs a program as Python does, but for its end.
 
-MXNet's workers and JAX's processes wait for all the others when their interpreter ends, by an exception too; so nobody
-would see that one has failed: what the program does not catch ends the process at once.
+MXNet's workers and JAX's processes wait for all the others when their interpreter ends, even after an exception, so
+that a failure would stay unnoticed: what the program does not catch ends the process at once.
 
 With --settle it ends as ever, but not before PyTorch's threads of gloo have let go of what they sent last. They need
 the interpreter for that, and abort the process where it is ending: "terminate called without an active exception",
@@ -51,7 +51,7 @@ def leave(code: int) -> None:
 
 
 def settle() -> None:
-    """A model that nobody holds any more ends its process group, which waits for its threads; the others get time."""
+    """A model without references ends its process group, which waits for its threads; the others get time."""
     if "torch.distributed" in sys.modules:
         gc.collect()
         time.sleep(SETTLE_SECONDS)

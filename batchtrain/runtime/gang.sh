@@ -49,10 +49,7 @@ bt_keep_environment() {
 
 # The ssh server of a container, on port 23 as Batch Shipyard's image contract has it (22 is the host's).
 bt_start_sshd() {
-  if bt_has_stand_in; then
-    bt_say "this node is emulated: its own ssh takes the place of /usr/sbin/sshd -p 23"
-    return
-  fi
+  ! bt_has_stand_in || return 0
   [ -x /usr/sbin/sshd ] || bt_stop 1 "the image has no /usr/sbin/sshd; install openssh-server or set coordination_command"
   mkdir -p /run/sshd
   bt_make_host_key
@@ -105,38 +102,16 @@ bt_check_source() { # BASH_COMMAND
   [ -n "${found-}" ] || bt_stop 1 "pre_execution_command: $file is not there (or not readable) on this node"
 }
 
-# The InfiniBand ports of this node that are active, and their partition key where it is not the default one (0x7fff; the
-# top bit only says "full member"). Accelerated networking's cards are in the same place, with another link layer.
 bt_find_ports() { # Sets bt_ports (mlx5_ib0:1,...) and bt_pkey
-  local port device key
   [ -z "${bt_ports-}" ] || return 0
-  bt_ports= bt_pkey=
-  for port in /sys/class/infiniband/*/ports/*; do
-    grep -qs InfiniBand "$port/link_layer" && grep -qs ACTIVE "$port/state" || continue
-    device=${port%/ports/*}
-    bt_ports+=${bt_ports:+,}${device##*/}:${port##*/}
-    for key in "$port"/pkeys/[01]; do
-      key=$(cat "$key" 2>/dev/null)
-      key=$((${key:-0} & 0x7fff))
-      [ "$key" -eq 0 ] || [ "$key" -eq 32767 ] || printf -v bt_pkey 0x%04x "$key"
-    done
-  done
+  read -r _ bt_ports bt_pkey < <(bash "$bt_home/node.sh" infiniband)
   [ -n "$bt_ports" ] || bt_stop 1 'no InfiniBand port of this node is active (/sys/class/infiniband)'
 }
 
-# Prints the GPUs that this shell sees, or 1. Of a GPU that is cut in instances (MIG) it is those that ranks can have.
+# Prints how many GPUs this node has, or 1.
 bt_count_gpus() {
-  local line lines gpus=0 instances=0
-  mapfile -t lines < <(nvidia-smi -L 2>/dev/null)
-  for line in "${lines[@]}"; do
-    case $line in 'GPU '[0-9]*) gpus=$((gpus + 1)) ;; *' MIG '*) instances=$((instances + 1)) ;; esac
-  done
-  [ "$instances" -eq 0 ] || gpus=$instances
-  if [ "$gpus" -eq 0 ] && [ -e /dev/kfd ]; then # AMD's; processors are listed there, too
-    for line in /sys/class/kfd/kfd/topology/nodes/*/gpu_id; do
-      { read -r line <"$line" && [ "$line" != 0 ] && gpus=$((gpus + 1)); } 2>/dev/null
-    done
-  fi
+  local gpus
+  gpus=$(bash "$bt_home/node.sh" gpus | grep -c '^gpu ')
   echo "$((gpus > 0 ? gpus : 1))"
 }
 
@@ -152,21 +127,10 @@ bt_check_ranks() { # COMMAND
   bt_stop 1 "processes_per_node: \`$1\` printed '${printed//$'\n'/ }', not a number of at least 1${2-}"
 }
 
-# The service promises no order of hosts; rank 0 belongs on the primary, whose files are the task's.
 bt_order_hosts() { # INSTANCES
-  local own=${AZ_BATCH_MASTER_NODE%:*} host hosts count=0 rest=
-  [ -n "${AZ_BATCH_HOST_LIST-}" ] || bt_stop 1 "AZ_BATCH_HOST_LIST is not set: this is no multi-instance task's primary"
-  IFS=, read -r -a hosts <<<"${AZ_BATCH_HOST_LIST//[[:space:]]/}"
-  for host in "${hosts[@]}"; do
-    count=$((count + 1))
-    [ "$host" = "$own" ] || rest+=,$host
-  done
-  case ,$AZ_BATCH_HOST_LIST, in
-    *",$own,"*) ;;
-    *) bt_stop 1 "the primary's own address ${own:-(AZ_BATCH_MASTER_NODE is not set)} is not in AZ_BATCH_HOST_LIST ($AZ_BATCH_HOST_LIST)" ;;
-  esac
-  [ "$count" -eq "$1" ] || bt_stop 1 "$1 instances were planned, AZ_BATCH_HOST_LIST has $count hosts ($AZ_BATCH_HOST_LIST)"
-  export AZ_BATCH_HOST_LIST="$own$rest" BATCHTRAIN_HOST_LIST="$own$rest"
+  local hosts
+  hosts=$(bash "$bt_home/node.sh" hosts "$1") || exit 1
+  export AZ_BATCH_HOST_LIST="$hosts" BATCHTRAIN_HOST_LIST="$hosts"
 }
 
 # Put batchtrain's ssh before the node's: .batchtrain/bin/ssh says why.
@@ -213,7 +177,7 @@ bt_silence() { # SECONDS REASON...
   for reason; do
     case $reason in *'Permission denied'*) ;; *) echo "did not answer ssh in $seconds s" && return ;; esac
   done
-  echo "let nobody in by ssh in $seconds s; what its image lacks, \`batchtrain images check\` says"
+  echo "accepted no ssh connection in $seconds s; what its image lacks, \`batchtrain images check\` says"
 }
 
 # Prints the host alone when it answered, before that what was found there, a line each with the host before it; or the
@@ -268,7 +232,7 @@ bt_find_mpi4py() { # INTERPRETER
   if "$@" -c 'import mpi4py.run' >/dev/null 2>&1 </dev/null; then
     bt_mpi4py=(-m mpi4py)
   else
-    bt_say "$* has no mpi4py: a rank that ends by an exception may leave the others waiting for ever"
+    bt_say "$* has no mpi4py: a rank with an exception may leave the others waiting for ever"
   fi
 }
 
@@ -438,7 +402,7 @@ bt_end_launcher() { # PROCESS-GROUP
 # Sets line and code, and says the line where the task's stderr has not had it.
 bt_find_cause() {
   local -A place=()
-  local shown=$line first='' victim='' lost=() kind when rest
+  local shown=$line first='' victim='' lost=() kind when rest by=''
   while read -r -t $((5 + ${bt_grace%%.*})) -u 7 kind when rest; do
     case $kind in
       here) place[$when]=$rest ;;
@@ -457,6 +421,7 @@ bt_find_cause() {
   then
     code=$((BASH_REMATCH[1] & 255 ? BASH_REMATCH[1] & 255 : 1))
     line="batchtrain: rank ${BASH_REMATCH[2]} on ${place[${BASH_REMATCH[2]}]-an unknown node} exited with code $code"
+    by=' through MPI_Abort' # its process may have said that a signal killed it
   elif [ -n "$first$victim" ]; then
     first=${first:-$victim}
     line=${first#* }
@@ -468,7 +433,7 @@ bt_find_cause() {
     *' signal '*) code=$((128 + ${line##* })) ;;
     *) code=${line##* } ;;
   esac
-  [ "$line" = "$shown" ] && [ /dev/fd/2 -ef /dev/fd/6 ] || printf '%s\n' "$line" >&6
+  [ "$line" = "$shown" ] && [ /dev/fd/2 -ef /dev/fd/6 ] || printf '%s\n' "$line$by" >&6
 }
 
 # On every node at once; prints what its ranks noted. A node that does not answer keeps nobody for long.

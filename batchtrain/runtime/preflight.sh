@@ -94,7 +94,7 @@ check_clock() {
   ahead=$((own - want[now]))
   [ "${ahead#-}" -gt 30 ] || return 0
   [ "$ahead" -gt 0 ] && ahead="$ahead s ahead of" || ahead="${ahead#-} s behind"
-  fault "its clock is $ahead the primary's, and 30 s are the most: see to it (chronyc tracking), or reboot the node"
+  fault "its clock is $ahead the primary's; the limit is 30 s: check chronyc tracking, or reboot the node"
 }
 
 # At all others at once, the next one first. A connection is enough: it keeps no ssh server busy.

@@ -145,7 +145,8 @@ report() {
   [ "$code" -le 128 ] || ending="was killed by signal $((code - 128))"
   line="batchtrain: rank ${rank:-unknown} on $place $ending"
   echo "$(date +%s.%N) $line" >"$record.failed"
-  [ "$code" -ne 0 ] || return 0
+  # SIGABRT may be the end of MPI_Abort: gang.sh says how the rank ended, and knows it.
+  [ "$code" -ne 0 ] && [ "$code" -ne 134 ] || return 0
   trap '' PIPE # the launcher may be gone
   printf '%s\n' "$line" >&2
 }

@@ -1,6 +1,7 @@
 """Which network NCCL used between the nodes, of the lines that it wrote itself.
 
-launch.py takes `read` on each node and `judge` on the primary; after an MPI's run gang.sh collects them and runs
+The node launcher takes `read` on each node and `judge` on the primary; after an MPI's run gang.sh collects them and
+runs
 
     python3 verdict.py FILE...    a file of each node: its name, then NCCL's lines, each after its file's name and `:`
 

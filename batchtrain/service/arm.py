@@ -1,6 +1,6 @@
 """What only Azure Resource Manager knows: quotas, what a region sells, an account's own settings, a pool's identity.
 
-Raw REST, so that no management SDK has to be installed; nobody here could try it on Azure (untested-on-azure.md).
+Raw REST, so that no management SDK has to be installed; untested on Azure (untested-on-azure.md).
 Sources: Azure/azure-rest-api-specs, specification/batch/resource-manager (2025-06-01, with its examples) and
 specification/compute (ResourceSkus 2021-07-01); MicrosoftDocs articles/batch/managed-identity-pools.md.
 """
@@ -95,7 +95,7 @@ class Sold(NamedTuple):
     @property
     def blocked(self) -> str:
         """Why this subscription cannot have it in the region at all; empty when it can."""
-        return next((found.reason for found in self.restrictions if found.kind == "Location"), "")
+        return next((restriction.reason for restriction in self.restrictions if restriction.kind == "Location"), "")
 
 
 class Region(NamedTuple):
@@ -167,8 +167,8 @@ def accounts(arm: Rest, subscription: str) -> Iterator[AccountSeen]:
 
 def batch_sizes(arm: Rest, subscription: str, location: str) -> tuple[Sold, ...]:
     """The sizes that Batch takes in a region."""
-    place = f"locations/{quote(location, safe='')}/virtualMachineSkus"
-    path = f"/subscriptions/{quote(subscription, safe='')}/providers/Microsoft.Batch/{place}"
+    region = f"locations/{quote(location, safe='')}/virtualMachineSkus"
+    path = f"/subscriptions/{quote(subscription, safe='')}/providers/Microsoft.Batch/{region}"
     return tuple(sold_of(item) for item in arm.listed(path, f"list Batch's VM sizes in {location}", BATCH))
 
 
@@ -216,7 +216,7 @@ def account_of(item: Json) -> AccountSeen:
         pools=said.get("poolQuota"),
         jobs=said.get("activeJobAndJobScheduleQuota"),
         by_family=bool(said.get("dedicatedCoreQuotaPerVMFamilyEnforced")),
-        families=tuple((one["name"], one["coreQuota"]) for one in families),
+        families=tuple((family["name"], family["coreQuota"]) for family in families),
     )
 
 
@@ -231,7 +231,7 @@ def sold_of(item: Json) -> Sold:
         memory_gib=float(can.get("MemoryGB") or 0),
         gpus=int(can.get("GPUs") or 0),
         rdma=can.get("RdmaEnabled") == "True",
-        generations=tuple(int(one[1:]) for one in can.get("HyperVGenerations", "V1").split(",")),
+        generations=tuple(int(part[1:]) for part in can.get("HyperVGenerations", "V1").split(",")),
         architecture="arm64" if can.get("CpuArchitectureType", "").lower() == "arm64" else "x64",
         spot=can.get("LowPriorityCapable") != "False",
         ends=date.fromisoformat(end[:10]) if end else None,

@@ -5,18 +5,21 @@ from __future__ import annotations
 import base64
 import ipaddress
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from azure.batch import BatchClient
-from azure.core.credentials import AzureNamedKeyCredential, TokenCredential
+from azure.core.credentials import AccessToken, AzureNamedKeyCredential, TokenCredential
+from azure.core.pipeline import PipelineRequest
+from azure.core.pipeline.policies import BearerTokenCredentialPolicy
 
-from batchtrain.config.types import Aad, Credentials
+from batchtrain.config.types import Aad, Credentials, Secret
 from batchtrain.errors import UsageError
 from batchtrain.service import entra
 from batchtrain.service.entra import PUBLIC, SignIn
+from batchtrain.service.retry import FAR, NEAR, Patience, RetryPolicy
 
 CA_VARIABLE = "BATCHTRAIN_CA"
 
@@ -30,7 +33,7 @@ class Account(NamedTuple):
 
     endpoint: str
     name: str
-    key: str | None = None
+    key: Secret | None = None
     emulated: bool = False
     started: bool = False
     sign_in: SignIn = SignIn(entra.DEFAULT)
@@ -39,14 +42,17 @@ class Account(NamedTuple):
     """What its tokens are for."""
     ca: str | None = None
     """A file of certificates to trust in place of the usual ones."""
+    home: str = ""
+    """The data directory of the embedded service."""
+    token: TokenCredential | None = None
+    """Gives the embedded service's own tokens, which also go over http."""
+    plain_nodes: str = ""
+    """Why the embedded service's nodes are plain processes of this machine; empty where they are not."""
 
     @property
     def option(self) -> str:
         """What a command needs to reach it again."""
         return " --local" if self.emulated else ""
-
-    def __repr__(self) -> str:
-        return f"Account({self.endpoint!r}, {self.name!r})"  # never the key
 
 
 def account_of(credentials: Credentials | None, environment: Mapping[str, str]) -> Account | None:
@@ -54,27 +60,28 @@ def account_of(credentials: Credentials | None, environment: Mapping[str, str]) 
 
     BATCHTRAIN_CA names certificates to trust. Raises UsageError for what cannot be an account.
     """
-    said = credentials.batch if credentials is not None else None
+    batch = credentials.batch if credentials is not None else None
     general = credentials.aad if credentials is not None else None
-    endpoint, name, key = (environment.get(f"AZURE_BATCH_{word}") for word in ("ENDPOINT", "ACCOUNT", "ACCESS_KEY"))
-    if said is not None and said.account_service_url:
-        endpoint, name, key = said.account_service_url, said.account, said.account_key
+    endpoint, name = environment.get("AZURE_BATCH_ENDPOINT"), environment.get("AZURE_BATCH_ACCOUNT")
+    key: Secret | None = Secret(environment.get("AZURE_BATCH_ACCESS_KEY", ""))
+    if batch is not None and batch.account_service_url:
+        endpoint, name, key = batch.account_service_url, batch.account, batch.account_key
     if not endpoint:
         return None
-    own, ca = said.aad if said is not None else None, environment.get(CA_VARIABLE) or None
+    own, ca = batch.aad if batch is not None else None, environment.get(CA_VARIABLE) or None
     return account(endpoint, name, key, own=own, general=general, ca=ca)
 
 
 def account(
     endpoint: str,
     name: str | None = None,
-    key: str | None = None,
+    key: Secret | None = None,
     *,
     own: Aad | None = None,
     general: Aad | None = None,
     ca: str | None = None,
 ) -> Account:
-    """An account from what a person gave: its key, or the `aad` blocks of its section and of all services.
+    """An account from the user's settings: its key, or the `aad` blocks of its section and of all services.
 
     Raises UsageError for what cannot be one.
     """
@@ -101,10 +108,10 @@ def account(
     return made._replace(sign_in=sign_in, resource=resource.rstrip("/") + "/")
 
 
-def _checked_key(key: str | None) -> str | None:
+def _checked_key(key: Secret | None) -> Secret | None:
     try:
         if key:
-            base64.b64decode(key, validate=True)
+            base64.b64decode(key.reveal(), validate=True)
     except ValueError:
         raise UsageError("the account key is not base64; copy it whole from the account's Keys page") from None
     return key or None
@@ -120,34 +127,54 @@ def loopback(endpoint: str) -> bool:
 
 
 def connect(where: Account) -> BatchClient:
-    """A client for the account. Near endpoints fail fast; the service's own are retried for about a minute."""
+    """A client for the account; `retry` says how long each call may take."""
+    if where.token is not None:
+        return client(where, where.token)
     return client(where, _shared_key(where) if where.key is not None else entra.credential(where.sign_in, ca=where.ca))
 
 
 def client(where: Account, credential: AzureNamedKeyCredential | TokenCredential) -> BatchClient:
     """The same with a credential of the caller's own."""
     known: Any = credential  # the SDK takes either and annotates one
-    options: dict[str, Any] = {**_patience(where.endpoint), "credential_scopes": [entra.scope_of(where.resource)]}
+    options: dict[str, Any] = {
+        "retry_policy": RetryPolicy(patience(where.endpoint)),
+        "credential_scopes": [entra.scope_of(where.resource)],
+    }
     if where.ca:
         options["connection_verify"] = where.ca
+    if where.token is not None:
+        options["authentication_policy"] = _LocalBearer(where.token, *options["credential_scopes"])
     return BatchClient(endpoint=where.endpoint, credential=known, **options)
 
 
-def _patience(endpoint: str) -> dict[str, float]:
-    """How long one request may take: the SDK's own 300 s times ten would outlast every deadline of ours."""
-    if loopback(endpoint):
-        return {
-            "connection_timeout": 2,
-            "read_timeout": 10,
-            "retry_total": 3,
-            "retry_read": 1,
-            "retry_backoff_factor": 0.1,
-        }
-    return {"connection_timeout": 10, "read_timeout": 60, "retry_total": 6, "retry_read": 2}
+class OwnTokens(NamedTuple):
+    """Tokens that the account's own key signs."""
+
+    account: str
+    key: Secret
+    issued: Callable[[str, str], AccessToken]
+    """Makes a token out of the key and the account's name."""
+
+    def get_token(self, *scopes: str, **_: object) -> AccessToken:
+        """A token for Batch."""
+        return self.issued(self.key.reveal(), self.account)
+
+
+class _LocalBearer(BearerTokenCredentialPolicy[Any, Any]):
+    """Sends tokens to the embedded service over http as well: they do not leave this machine."""
+
+    def on_request(self, request: PipelineRequest[Any]) -> None:
+        request.context["enforce_https"] = False
+        super().on_request(request)
+
+
+def patience(endpoint: str) -> Patience:
+    """How long the calls to an endpoint may take."""
+    return NEAR if loopback(endpoint) else FAR
 
 
 def _shared_key(where: Account) -> AzureNamedKeyCredential:
     try:
-        return AzureNamedKeyCredential(where.name, where.key or "")
+        return AzureNamedKeyCredential(where.name, where.key.reveal() if where.key else "")
     except ValueError as error:
         raise UsageError(f"the account key of {where.name} cannot be used: {error}") from None

@@ -2,7 +2,7 @@
 
 POOL_SECONDS = 3600.0
 """For a pool to take tasks, or to stop growing."""
-JOB_SECONDS = 7 * 24 * 3600.0
-"""For the tasks of a job: a week."""
+JOB_SECONDS = 24 * 3600.0
+"""For the tasks of a job that have no wall-clock limit."""
 GONE_SECONDS = 600.0
-"""For something to be gone."""
+"""For a deletion: to be accepted, and then for the thing to be gone."""

@@ -1,4 +1,5 @@
-"""Sign-in with Microsoft Entra ID: what a person wrote becomes a SignIn, and that a credential; it reads no YAML.
+"""Sign-in with Microsoft Entra ID: the user's settings become a SignIn, and that becomes a credential; it reads no
+YAML.
 
 `azure.identity` takes 0.17 s to import, so only `credential` does, when somebody signs in.
 """
@@ -14,7 +15,7 @@ from urllib.parse import urlsplit
 
 from azure.core.credentials import AccessToken, TokenCredential
 
-from batchtrain.config.types import Aad, Credentials, TokenCache
+from batchtrain.config.types import Aad, Credentials, Secret, TokenCache
 from batchtrain.errors import UsageError
 
 
@@ -62,17 +63,14 @@ class SignIn(NamedTuple):
     tenant: str | None = None
     client: str | None = None
     """A service principal's id; of the default mode, a user-assigned managed identity's."""
-    secret: str | None = None
+    secret: Secret | None = None
     certificate: str | None = None
     """Path of a PEM file with the private key and its certificate."""
     user: str | None = None
     cache: str | None = None
-    """Name under which a person's sign-in is kept between commands; None keeps nothing."""
+    """Name under which the user's sign-in is kept between commands; None keeps nothing."""
     note: str = ""
     """What is worth saying to the person who signs in."""
-
-    def __repr__(self) -> str:
-        return f"SignIn({self.mode!r}, tenant={self.tenant!r}, client={self.client!r})"
 
 
 def cloud_of(authority: str | None, endpoint: str = "") -> Cloud:
@@ -142,9 +140,8 @@ def credential(sign_in: SignIn, *, ca: str | None = None) -> TokenCredential:
     known = _options(sign_in, ca)
     match sign_in.mode:
         case "client secret":
-            return identity.ClientSecretCredential(
-                str(sign_in.tenant), str(sign_in.client), str(sign_in.secret), **known
-            )
+            secret = sign_in.secret.reveal() if sign_in.secret else ""
+            return identity.ClientSecretCredential(str(sign_in.tenant), str(sign_in.client), secret, **known)
         case "certificate":
             try:
                 return identity.CertificateCredential(
@@ -161,7 +158,7 @@ def credential(sign_in: SignIn, *, ca: str | None = None) -> TokenCredential:
 
 def _options(sign_in: SignIn, ca: str | None) -> dict[str, Any]:
     """What every credential is told; a sign-in service that is no cloud's is not looked up in the public one's list."""
-    known: dict[str, Any] = {"authority": sign_in.authority}
+    known: dict[str, Any] = {"authority": f"https://{sign_in.authority}"}
     if all(sign_in.authority not in (cloud.authority, *cloud.older_authorities) for cloud in CLOUDS):
         known["disable_instance_discovery"] = True
     if ca:

@@ -9,6 +9,7 @@ from azure.batch import models
 from azure.core import exceptions as azure
 
 from batchtrain.errors import AlreadyExists, NotAllowed, NotFound, QuotaReached, ServiceError, Unreachable
+from batchtrain.service import retry
 
 CODES: dict[str, type[ServiceError]] = {
     **dict.fromkeys(
@@ -37,36 +38,51 @@ SIGN_IN_AGAIN = (
     "sign in again (`az login`, or what credentials.yaml says under `aad`), to the account's own directory (tenant)"
 )
 A_ROLE = (
-    "whoever signs in needs a role on the account that allows it, such as Contributor or Azure Batch Data Contributor"
+    "the signed-in identity needs a role on the account that allows it, such as Contributor or Azure Batch Data"
+    " Contributor"
 )
 NEXT_STEPS = {
     "AuthenticationFailed": "check the account's name and key (AZURE_BATCH_ACCOUNT, AZURE_BATCH_ACCESS_KEY or"
     " credentials.yaml) and this machine's clock",
     "AuthorizationFailure": A_ROLE,
-    "AuthorizationFailed": "whoever signs in needs the role Reader there, and Contributor to change anything",
+    "AuthorizationFailed": "the signed-in identity needs the role Reader there, and Contributor to change anything",
     "InvalidAuthenticationTokenTenant": SIGN_IN_AGAIN,
-    "PoolExists": "delete it with `batchtrain pool del ID` or use another id",
-    "JobExists": "delete it with `batchtrain jobs del ID` or use another id",
+    "PoolExists": "delete it with `batchtrain pool del ID`, run on it with `batchtrain run --reuse`, or use another id",
+    "JobExists": "delete it with `batchtrain jobs del ID`, replace it with `batchtrain run --reuse` once it has"
+    " completed, or use another id",
     "PoolBeingDeleted": "wait until it is gone; `batchtrain pool list` shows it",
     "JobBeingDeleted": "wait until it is gone; `batchtrain jobs list` shows it",
     "PoolNotFound": "`batchtrain pool list` shows the pools there are",
     "JobNotFound": "`batchtrain jobs list` shows the jobs there are",
 }
 
+NO_CONNECTION = "NoConnection"
+"""The code of an Unreachable where Batch has never taken a connection, so that it can have done nothing."""
+
 
 @contextmanager
-def faults(operation: str) -> Iterator[None]:
-    """Turn what the SDK raises inside into ServiceErrors that name the operation."""
+def faults(operation: str, host: str = "") -> Iterator[None]:
+    """Turn what the SDK raises into ServiceErrors that name the operation. host: of a service other than Batch."""
     try:
         yield
     except azure.ClientAuthenticationError as error:
         raise (_refused(operation, error) if error.response else _not_signed_in(operation, error)) from error
+    except azure.DecodeError as error:
+        raise _no_answer(operation, error, host) from error
     except azure.HttpResponseError as error:
-        raise _refused(operation, error) from error
+        raise (_refused(operation, error) if error.status_code else _no_answer(operation, error, host)) from error
     except (azure.ServiceRequestError, azure.ServiceResponseError) as error:
-        raise Unreachable(
-            f"{operation}: the service does not answer: {_first_line(error)}", operation=operation
-        ) from error
+        raise _no_answer(operation, error, host) from error
+
+
+def _no_answer(operation: str, error: azure.AzureError, host: str) -> Unreachable:
+    """No answer, or one that cannot be read. NO_CONNECTION is about Batch alone: another service may not be reached
+    after Batch has made something.
+    """
+    never = isinstance(error, retry.NoConnection)
+    step = f"; check {'' if host else 'the endpoint, and '}this machine's network" if never else ""
+    text = f"{operation}: {host or 'the service'} does not answer: {retry.reason(error)}{step}"
+    return Unreachable(text, operation=operation, code=NO_CONNECTION if never and not host else "")
 
 
 def _not_signed_in(operation: str, error: azure.ClientAuthenticationError) -> ServiceError:
@@ -97,7 +113,8 @@ def failure(operation: str, code: str, message: str, request_id: str = "", *, st
 
 
 def _kind(code: str, status: int) -> type[ServiceError]:
-    return CODES.get(code) or STATUSES.get(status, ServiceError)
+    busy = Unreachable if retry.transient_status(status) else ServiceError
+    return CODES.get(code) or STATUSES.get(status, busy)
 
 
 def _refused(operation: str, error: azure.HttpResponseError) -> ServiceError:

@@ -12,7 +12,7 @@ from azure.core.rest import HttpRequest
 
 from batchtrain.errors import NotFound, ServiceError
 from batchtrain.service.faults import faults
-from batchtrain.service.submit import API_VERSION, quoted
+from batchtrain.service.requests import API_VERSION, quoted
 
 _NOTHING_MORE = frozenset({"InvalidRange", "416"})
 _NO_FILE = frozenset({"FileNotFound", "404"})
@@ -41,18 +41,16 @@ def _read(client: BatchClient, url: str, operation: str, start: int) -> bytes:
     request = HttpRequest("GET", url, params={"api-version": API_VERSION}, headers=headers)
     try:
         with faults(operation):
-            # Streamed, or the pipeline would try to decode the file; the hook then keeps the service's own error.
-            response = client.send_request(request, stream=True, raw_response_hook=_read_refusal)
-            return response.read()
+            # Streamed, or the pipeline would try to decode the file; the hook reads it where it is still retried.
+            return client.send_request(request, stream=True, raw_response_hook=_read_whole).read()
     except ServiceError as error:
         if start and error.code in _NOTHING_MORE:
             return b""
         raise
 
 
-def _read_refusal(response: PipelineResponse[Any, Any]) -> None:
-    if response.http_response.status_code >= 400:
-        response.http_response.read()
+def _read_whole(response: PipelineResponse[Any, Any]) -> None:
+    response.http_response.read()
 
 
 class Follower:

@@ -16,8 +16,8 @@ from batchtrain.errors import NotFound, ServiceError
 from batchtrain.plan.diff import Living
 from batchtrain.plan.types import PoolFacts
 from batchtrain.service.faults import faults
+from batchtrain.service.requests import API_VERSION
 from batchtrain.service.seen import Endpoint, ImageSeen, JobSeen, NodeSeen, PoolSeen, ScheduleSeen, TaskSeen, node_hours
-from batchtrain.service.submit import API_VERSION
 
 Value = TypeVar("Value")
 
@@ -44,7 +44,7 @@ def pool(client: BatchClient, pool_id: str) -> PoolSeen:
 
 def facts_of(seen: PoolSeen) -> PoolFacts:
     """What planning needs to know of a living pool."""
-    return PoolFacts(seen.id, seen.vm_size, seen.dedicated, seen.spot, seen.inter_node, seen.slots)
+    return PoolFacts(seen.id, seen.vm_size.upper(), seen.dedicated, seen.spot, seen.inter_node, seen.slots)
 
 
 def nodes(client: BatchClient, pool_id: str) -> tuple[NodeSeen, ...]:
@@ -58,11 +58,11 @@ def endpoints(client: BatchClient, pool_id: str, port: int) -> tuple[Endpoint, .
     with faults(f"list the endpoints of pool {pool_id}"):
         found = tuple(client.list_nodes(pool_id, select=["id", "endpointConfiguration"]))
     return tuple(
-        Endpoint(node.id, one.public_ip_address or one.public_fqdn or "", one.frontend_port)
+        Endpoint(node.id, endpoint.public_ip_address or endpoint.public_fqdn or "", endpoint.frontend_port)
         for node in found
         if node.endpoint_configuration
-        for one in node.endpoint_configuration.inbound_endpoints
-        if one.backend_port == port
+        for endpoint in node.endpoint_configuration.inbound_endpoints
+        if endpoint.backend_port == port
     )
 
 
@@ -131,6 +131,11 @@ def job_state(client: BatchClient, job_id: str) -> tuple[str, str]:
     with faults(f"look at job {job_id}"):
         found = _job(client.get_job(job_id, select=["id", "state", "poolInfo"]))
     return found.state, found.pool
+
+
+def job_or_none(client: BatchClient, job_id: str) -> tuple[str, str] | None:
+    """A job's state and its pool; None when there is none."""
+    return _if_there(lambda: job_state(client, job_id))
 
 
 def tasks(client: BatchClient, job_id: str) -> tuple[TaskSeen, ...]:

@@ -12,7 +12,9 @@ from azure.core.pipeline import policies
 from azure.core.rest import HttpRequest
 
 from batchtrain.errors import ServiceError, UsageError
+from batchtrain.service.connect import patience
 from batchtrain.service.faults import failure, faults
+from batchtrain.service.retry import RetryPolicy
 from batchtrain.version import __version__
 
 Json = dict[str, Any]
@@ -29,12 +31,10 @@ class Rest:
             base,
             policies=[
                 policies.UserAgentPolicy(f"batchtrain/{__version__}"),
-                policies.RetryPolicy(retry_total=3),
+                RetryPolicy(patience(base)),
                 policies.BearerTokenCredentialPolicy(credential, scope),
             ],
             connection_verify=ca or True,
-            connection_timeout=10,
-            read_timeout=60,
         )
 
     def get(self, path: str, operation: str, query: Mapping[str, str]) -> Json:
@@ -62,7 +62,7 @@ class Rest:
         self._client.close()
 
     def _send(self, request: HttpRequest, operation: str) -> Json:
-        with faults(operation):
+        with faults(operation, self._host):
             response = self._client.send_request(request)
         try:
             document = response.json() if response.content else {}

@@ -7,7 +7,14 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import Any, Generic, NamedTuple, TypeVar
 
+from batchtrain.errors import shortened
+
 Row = TypeVar("Row")
+
+
+def nodes_called(name: str, ids: Iterable[str]) -> list[str]:
+    """The ids that a name stands for: itself, or those that it is short for."""
+    return [full for full in ids if name in (full, shortened(full))]
 
 
 class PoolSeen(NamedTuple):
@@ -25,7 +32,7 @@ class PoolSeen(NamedTuple):
     slots: int = 1
     resize_errors: tuple[str, ...] = ()
     node_hours: float | None = None
-    """Hours its present nodes have existed, added up; None where nobody looked at them."""
+    """Hours its present nodes have existed, added up; None if they were not looked up."""
 
 
 class NodeSeen(NamedTuple):
@@ -147,5 +154,5 @@ def _cell(value: Any) -> str:
     if isinstance(value, datetime):
         return value.strftime("%Y-%m-%d %H:%M:%S")
     if isinstance(value, tuple):
-        return "; ".join(str(item) for item in value)
-    return str(value)
+        return shortened("; ".join(str(item) for item in value))
+    return shortened(str(value))

@@ -2,52 +2,27 @@
 
 from __future__ import annotations
 
-import json
-import re
-import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
-from urllib.parse import quote
 
 from azure.batch import BatchClient, models
-from azure.core.rest import HttpRequest
 
-from batchtrain.errors import ServiceError, UsageError
-from batchtrain.plan.preparation import GIVEN
-from batchtrain.plan.render import body_of
-from batchtrain.plan.types import Plan, Step
+from batchtrain.config.types import Secret
+from batchtrain.errors import AlreadyExists, ServiceError
+from batchtrain.plan import wire
+from batchtrain.plan.step import Step
+from batchtrain.plan.types import Plan
+from batchtrain.service import retry
 from batchtrain.service.faults import failure, faults
+from batchtrain.service.requests import ask, has, in_state, made, quoted
+from batchtrain.service.retry import Attempts
 
-Fill = Callable[[str], str]
-"""Gives the value of a placeholder such as `registry:hub` or `sas:link/container/blob`."""
-
-API_VERSION = "2025-06-01"
-SERVER_ERROR_TRIES = 5
-RESIZE_TRIES = 12  # a pool without nodes is steady within a minute
+NOT_NOW = retry.Patience(first=0.2, most=10.0, budget=120.0, refused=0.0, connect=0.0, read=0.0)
+"""How long the service is asked again after it answered that it cannot do it now."""
 
 
-def _of(*kinds: str) -> re.Pattern[str]:
-    return re.compile(rf"\{{\{{((?:{'|'.join(kinds)}):[^{{}}]*)\}}\}}")
-
-
-_SECRET_FIELDS: dict[str, re.Pattern[str]] = {
-    "password": _of("registry", "user", "share"),
-    "username": _of("share"),
-    "httpUrl": _of("sas"),
-    "storageContainerUrl": _of("sas"),
-    "containerUrl": _of("sas"),
-    "accountName": _of("storage"),
-    "accountKey": _of("storage"),
-    "azureFileUrl": _of("storage"),
-    "sshPrivateKey": _of("user"),
-    "sshPublicKey": _of("ssh"),
-    "subnetId": _of("management"),
-    "expiryTime": _of("expires"),
-}
-"""The fields that the plan puts placeholders into, and their kinds."""
-_SETTINGS = frozenset({"environmentSettings", "commonEnvironmentSettings"})
-_GIVEN = _of("singularity", "registry", "file")
-_VAULT = _of("keyvault")
+Fill = Callable[[wire.Placeholder], str | Secret]
+"""Gives the value of a placeholder."""
 
 
 class Event(NamedTuple):
@@ -62,7 +37,7 @@ Others = Mapping[str, Callable[[Step], Event]]
 """Carries out the steps that are no requests to Batch, by their action."""
 
 ADDING = {"pool.add": "pool.adding", "job.add": "job.adding", "schedule.add": "schedule.adding"}
-"""Events said before the request: whoever is interrupted while it travels must know what may stand."""
+"""Events reported before the request: after an interrupt the user must know what may exist."""
 
 
 def submit(
@@ -73,124 +48,109 @@ def submit(
     others: Others | None = None,
 ) -> Iterator[Event]:
     """Carry out every step in order. Raises ServiceError at the first one that is refused."""
-    files = {f"/{item.path}": item.data for item in plan.uploads}
+    files = {item.path: item.data for item in plan.uploads}
     for step in plan.steps:
         if step.action == "blob.upload":
-            upload(step.path.lstrip("/"), files[step.path])
-            yield Event(step.action, step.path, f"uploaded {len(files[step.path])} bytes to {step.path}")
+            upload(step.subject, files[step.subject])
+            yield Event(step.action, step.path, f"uploaded {len(files[step.subject])} bytes to {step.path}")
             continue
         if others and step.action in others:
             yield others[step.action](step)
             continue
-        body = body_of(step)
+        body = filled(step.body, fill)
         if step.action in ADDING:
             yield Event(ADDING[step.action], body["id"], f"adding {body['id']}")
-        yield _ACTIONS[step.action](client, step, filled(body, fill))
+        yield _ACTIONS[step.action](client, step, body)
 
 
-def filled(body: Any, fill: Fill) -> Any:
-    """The body with every placeholder of a secret replaced; this is where secrets enter a request.
+def filled(body: Any, fill: Fill) -> dict[str, Any]:
+    """The document of a request with its placeholders filled; this is where secrets enter it."""
 
-    Only the fields that the plan puts one into are looked at: a user's own text is never filled.
-    """
-    if isinstance(body, dict):
-        return {key: _filled(key, value, fill) for key, value in body.items()}
-    if isinstance(body, (list, tuple)):
-        return [filled(value, fill) for value in body]
-    return body
+    def text(placeholder: wire.Placeholder) -> str:
+        value = fill(placeholder)
+        return value.reveal() if isinstance(value, Secret) else value
 
-
-def _filled(key: str, value: Any, fill: Fill) -> Any:
-    if isinstance(value, str):
-        kinds = _SECRET_FIELDS.get(key)
-        return _put(kinds, value, fill) if kinds else value
-    if key in _SETTINGS:
-        return _settings(value, fill)
-    found = filled(value, fill)
-    return _start_task(found, fill) if key == "startTask" else found
-
-
-def _put(kinds: re.Pattern[str], value: str, fill: Fill) -> str:
-    return kinds.sub(lambda match: fill(match[1]), value)
-
-
-def _settings(settings: Any, fill: Fill) -> list[dict[str, str]]:
-    """Environment settings: one that stands for a secret's mapping becomes its settings, under those that are said."""
-    said = {setting["name"] for setting in settings}
-    found = []
-    for setting in settings:
-        if vault := _VAULT.fullmatch(setting["name"]):
-            more = json.loads(fill(vault[1]))
-            found += [{"name": one, "value": text} for one, text in more.items() if one not in said]
-        else:
-            found.append(setting)
-    return found
-
-
-def _start_task(task: dict[str, Any], fill: Fill) -> dict[str, Any]:
-    """With the settings that our own part of the preparation is given; a person's settings have no such names."""
-    settings = [
-        {**setting, "value": _put(_GIVEN, setting["value"], fill)} if setting["name"].startswith(GIVEN) else setting
-        for setting in task.get("environmentSettings", ())
-    ]
-    return {**task, "environmentSettings": settings} if settings else task
+    return wire.filled(body, text)
 
 
 def _add_pool(client: BatchClient, step: Step, body: dict[str, Any]) -> Event:
-    with faults(f"add pool {body['id']}"):
-        client.create_pool(models.BatchPoolCreateOptions(body))
+    options = models.BatchPoolCreateOptions(body)
+    _add(client, f"add pool {body['id']}", "/pools", body, lambda sent: client.create_pool(options, attempts=sent))
     return Event("pool.add", body["id"], f"added pool {body['id']}")
 
 
 def _add_job(client: BatchClient, step: Step, body: dict[str, Any]) -> Event:
-    with faults(f"add job {body['id']}"):
-        client.create_job(models.BatchJobCreateOptions(body))
+    options = models.BatchJobCreateOptions(body)
+    _add(client, f"add job {body['id']}", "/jobs", body, lambda sent: client.create_job(options, attempts=sent))
     return Event("job.add", body["id"], f"added job {body['id']}")
 
 
 def _add_schedule(client: BatchClient, step: Step, body: dict[str, Any]) -> Event:
-    with faults(f"add job schedule {body['id']}"):
-        client.create_job_schedule(models.BatchJobScheduleCreateOptions(body))
+    options, name = models.BatchJobScheduleCreateOptions(body), f"add job schedule {body['id']}"
+    _add(client, name, "/jobschedules", body, lambda sent: client.create_job_schedule(options, attempts=sent))
     return Event("schedule.add", body["id"], f"added job schedule {body['id']}")
 
 
+def _add(
+    client: BatchClient, operation: str, path: str, body: dict[str, Any], create: Callable[[Attempts], object]
+) -> None:
+    """Add what names its own id: that it exists is a success where an earlier attempt of this very call made it."""
+    sent = Attempts()
+    try:
+        with faults(operation):
+            create(sent)
+    except AlreadyExists:
+        if not made(client, f"{path}/{quoted(body['id'])}", body, sent):
+            raise
+
+
 def _add_tasks(client: BatchClient, step: Step, body: dict[str, Any]) -> Event:
-    job_id = step.path.split("/")[2]
-    if step.path.endswith("/tasks"):
-        with faults(f"add task {job_id}/{body['id']}"):
-            client.create_task(job_id, models.BatchTaskCreateOptions(body))
+    job_id = step.subject
+    if not step.collects:
+        options, operation = models.BatchTaskCreateOptions(body), f"add task {job_id}/{body['id']}"
+        path = f"/jobs/{quoted(job_id)}/tasks"
+        _add(client, operation, path, body, lambda sent: client.create_task(job_id, options, attempts=sent))
         return Event("task.add", f"{job_id}/{body['id']}", f"added task {body['id']}")
-    tasks = body["value"]
-    waiting = {task["id"]: task for task in tasks}
-    for attempt in range(SERVER_ERROR_TRIES):
-        waiting = _add_collection(client, job_id, waiting)
-        if not waiting:
-            break
-        time.sleep(0.2 * 2**attempt)
-    if waiting:
+    waiting = {task["id"]: task for task in body["value"]}
+
+    def send() -> int:
+        for task_id in _add_collection(client, job_id, waiting):
+            del waiting[task_id]
+        return len(waiting)
+
+    if retry.repeated(send, lambda left: left > 0 if isinstance(left, int) else False, NOT_NOW):
         names = ", ".join(list(waiting)[:5])
         raise ServiceError(f"add tasks to {job_id}: the service could not take {len(waiting)} of them ({names})")
-    return Event("task.add", job_id, f"added {len(tasks)} tasks")
+    return Event("task.add", job_id, f"added {len(body['value'])} tasks")
 
 
-def _add_collection(client: BatchClient, job_id: str, tasks: dict[str, Any]) -> dict[str, Any]:
-    """One collection; gives back those the server could not take now. Raises for the first one it refused."""
+def _add_collection(client: BatchClient, job_id: str, tasks: Mapping[str, Any]) -> list[str]:
+    """One collection; returns the ids that stand now. Raises for the first task that the service refused."""
+    sent = Attempts()
     with faults(f"add tasks to {job_id}"):
-        result = client.create_task_collection(job_id, models.BatchTaskGroup({"value": list(tasks.values())}))
-    again = {}
+        group = models.BatchTaskGroup({"value": list(tasks.values())})
+        result = client.create_task_collection(job_id, group, attempts=sent)
+    standing = []
     for item in result.result_values or ():
         status = str(getattr(item.status, "value", item.status)).lower()
-        if status == "servererror":
-            again[item.task_id] = tasks[item.task_id]
-        elif status != "success":
+        if status == "success" or _is_there(client, job_id, item, tasks[item.task_id], sent):
+            standing.append(item.task_id)
+        elif status != "servererror":
             code = item.error.code if item.error else status
             said = item.error.message.value if item.error and item.error.message else "refused"
             raise failure(f"add task {job_id}/{item.task_id}", str(code), str(said).split("\nRequestId")[0].rstrip("."))
-    return again
+    return standing
+
+
+def _is_there(
+    client: BatchClient, job_id: str, item: models.BatchTaskCreateResult, task: Mapping[str, Any], sent: Attempts
+) -> bool:
+    exists = item.error is not None and item.error.code == "TaskExists"
+    return exists and made(client, f"/jobs/{quoted(job_id)}/tasks/{quoted(item.task_id)}", task, sent)
 
 
 def _complete_job(client: BatchClient, step: Step, body: dict[str, Any]) -> Event:
-    job_id = step.path.split("/")[2]
+    job_id = step.subject
     with faults(f"complete job {job_id} by itself"):
         client.update_job(job_id, models.BatchJobUpdateOptions(body))
     return Event("job.complete", job_id, f"job {job_id} ends when its tasks have ended")
@@ -198,32 +158,30 @@ def _complete_job(client: BatchClient, step: Step, body: dict[str, Any]) -> Even
 
 def _resize_pool(client: BatchClient, step: Step, body: dict[str, Any]) -> Event:
     """Nodes for a pool that was made without; it is steady a moment after that, and says until then that it is not."""
-    pool_id = step.path.split("/")[2]
-    for attempt in range(RESIZE_TRIES):
-        try:
-            _ask(client, "POST", step.path, f"{step.action.removeprefix('pool.')} pool {pool_id}", body)
-            break
-        except ServiceError as error:
-            if error.code != "PoolBeingResized" or attempt == RESIZE_TRIES - 1:
-                raise
-            time.sleep(min(0.1 * 2**attempt, 10))
+    pool_id = step.subject
+    operation = f"{step.action.removeprefix('pool.')} pool {pool_id}"
+
+    def send() -> None:
+        ask(client, "POST", step.path, operation, body, done=lambda pool: has(pool, body))
+
+    retry.repeated(send, lambda error: getattr(error, "code", "") == "PoolBeingResized", NOT_NOW)
     return Event(step.action, pool_id, f"pool {pool_id} gets its nodes")
 
 
 def _add_user(client: BatchClient, step: Step, body: dict[str, Any]) -> Event:
     """A login on every node there is; on a node that has it already it is brought up to date."""
-    pool_id = step.path.split("/")[2]
+    pool_id = step.subject
     with faults(f"list nodes of pool {pool_id}"):
         names = [node.id for node in client.list_nodes(pool_id, select=["id"])]
     for node in names:
         path, operation = f"/pools/{quoted(pool_id)}/nodes/{quoted(node)}/users", f"add user {body['name']} to {node}"
         try:
-            _ask(client, "POST", path, operation, body)
+            ask(client, "POST", path, operation, body)
         except ServiceError as error:
             if error.code != "NodeUserExists":
                 raise
             known = {key: value for key, value in body.items() if key not in ("name", "isAdmin")}
-            _ask(client, "PUT", f"{path}/{quoted(body['name'])}", operation, known)
+            ask(client, "PUT", f"{path}/{quoted(body['name'])}", operation, known)
     return Event("node.user", pool_id, f"user {body['name']} can log in on {len(names)} nodes of pool {pool_id}")
 
 
@@ -246,13 +204,14 @@ _ACTIONS: dict[str, Callable[[BatchClient, Step, dict[str, Any]], Event]] = {
 
 def delete_pool(client: BatchClient, pool_id: str) -> None:
     """Ask for the end of a pool. Raises NotFound."""
-    _ask(client, "DELETE", f"/pools/{quoted(pool_id)}", f"delete pool {pool_id}")
+    ask(client, "DELETE", f"/pools/{quoted(pool_id)}", f"delete pool {pool_id}", done=in_state("deleting"))
 
 
 def reboot_node(client: BatchClient, pool_id: str, node_id: str) -> None:
     """Ask for a node to be rebooted; its start task runs again. Raises ServiceError for one that cannot be."""
-    path = f"/pools/{quoted(pool_id)}/nodes/{quoted(node_id)}/reboot"
-    _ask(client, "POST", path, f"reboot node {node_id}", {"nodeRebootOption": "requeue"})
+    path, body = f"/pools/{quoted(pool_id)}/nodes/{quoted(node_id)}/reboot", {"nodeRebootOption": "requeue"}
+    boots = in_state("rebooting", "starting", "waitingforstarttask")
+    ask(client, "POST", path, f"reboot node {node_id}", body, done=boots)
 
 
 def resize_pool(client: BatchClient, pool_id: str, dedicated: int | None, spot: int | None, leaving: str) -> None:
@@ -261,57 +220,41 @@ def resize_pool(client: BatchClient, pool_id: str, dedicated: int | None, spot: 
     leaving: what becomes of the tasks of nodes that go (`requeue`, `terminate`, `taskcompletion`).
     """
     wanted = {"targetDedicatedNodes": dedicated, "targetLowPriorityNodes": spot}
-    body = {name: count for name, count in wanted.items() if count is not None}
-    path = f"/pools/{quoted(pool_id)}/resize"
-    _ask(client, "POST", path, f"resize pool {pool_id}", {**body, "nodeDeallocationOption": leaving})
+    counts = {name: count for name, count in wanted.items() if count is not None}
+    path, body = f"/pools/{quoted(pool_id)}/resize", {**counts, "nodeDeallocationOption": leaving}
+    ask(client, "POST", path, f"resize pool {pool_id}", body, done=lambda pool: has(pool, counts))
 
 
 def delete_job(client: BatchClient, job_id: str) -> None:
     """Ask for the end of a job with all its tasks. Raises NotFound."""
-    _ask(client, "DELETE", f"/jobs/{quoted(job_id)}", f"delete job {job_id}")
+    ask(client, "DELETE", f"/jobs/{quoted(job_id)}", f"delete job {job_id}", done=in_state("deleting"))
 
 
 def delete_schedule(client: BatchClient, schedule_id: str) -> None:
     """Ask for the end of a job schedule with all its jobs. Raises NotFound."""
-    _ask(client, "DELETE", f"/jobschedules/{quoted(schedule_id)}", f"delete job schedule {schedule_id}")
+    path = f"/jobschedules/{quoted(schedule_id)}"
+    ask(client, "DELETE", path, f"delete job schedule {schedule_id}", done=in_state("deleting"))
 
 
 def terminate_schedule(client: BatchClient, schedule_id: str) -> None:
     """Ask for a job schedule to make no more jobs, and to end the one that runs. Raises NotFound."""
-    _ask(client, "POST", f"/jobschedules/{quoted(schedule_id)}/terminate", f"terminate job schedule {schedule_id}")
+    path = f"/jobschedules/{quoted(schedule_id)}/terminate"
+    ask(client, "POST", path, f"terminate job schedule {schedule_id}", done=in_state("terminating", "completed"))
 
 
 def terminate_job(client: BatchClient, job_id: str, reason: str = "UserTerminate") -> None:
     """Ask for a job's tasks to be ended. Raises NotFound."""
-    _ask(client, "POST", f"/jobs/{quoted(job_id)}/terminate", f"terminate job {job_id}", {"terminateReason": reason})
+    path, body = f"/jobs/{quoted(job_id)}/terminate", {"terminateReason": reason}
+    ask(client, "POST", path, f"terminate job {job_id}", body, done=in_state("terminating", "completed"))
 
 
 def disable_job(client: BatchClient, job_id: str, running: str) -> None:
     """Ask for a job to start nothing more. running: what becomes of its tasks (`requeue`, `terminate`, `wait`)."""
-    _ask(client, "POST", f"/jobs/{quoted(job_id)}/disable", f"disable job {job_id}", {"disableTasks": running})
+    path, body = f"/jobs/{quoted(job_id)}/disable", {"disableTasks": running}
+    ask(client, "POST", path, f"disable job {job_id}", body, done=in_state("disabling", "disabled"))
 
 
 def enable_job(client: BatchClient, job_id: str) -> None:
-    """Let a job that was disabled go on."""
-    _ask(client, "POST", f"/jobs/{quoted(job_id)}/enable", f"enable job {job_id}")
-
-
-def terminate_task(client: BatchClient, job_id: str, task_id: str) -> None:
-    """Ask for one task to be ended. Raises NotFound."""
-    with faults(f"terminate task {job_id}/{task_id}"):
-        client.terminate_task(job_id, task_id)
-
-
-def quoted(name: str) -> str:
-    """An id or a path as one segment of a URL. Raises UsageError for what would be none."""
-    if not name:
-        raise UsageError("an empty id names nothing")
-    return quote(name, safe="")
-
-
-def _ask(client: BatchClient, method: str, path: str, operation: str, body: dict[str, Any] | None = None) -> None:
-    request = HttpRequest(method, path, params={"api-version": API_VERSION}, json=body)
-    if body is not None:
-        request.headers["Content-Type"] = "application/json; odata=minimalmetadata"
-    with faults(operation):
-        client.send_request(request).raise_for_status()
+    """Enable a disabled job."""
+    path = f"/jobs/{quoted(job_id)}/enable"
+    ask(client, "POST", path, f"enable job {job_id}", done=in_state("enabling", "active"))

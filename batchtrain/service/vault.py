@@ -1,6 +1,6 @@
 """Secrets out of Azure Key Vault, by the ids that stand in place of values in the files; raw REST.
 
-Source: the Key Vault REST reference, Get Secret (7.4). Nobody here could try it on Azure (untested-on-azure.md).
+Source: the Key Vault REST reference, Get Secret (7.4). Untested on Azure (untested-on-azure.md).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 from azure.core.credentials import TokenCredential
 from msgspec.structs import replace
 
-from batchtrain.config.types import Credentials, KeyVault
+from batchtrain.config.types import Credentials, KeyVault, Secret
 from batchtrain.errors import ConfigError, Problem, ServiceError, UsageError
 from batchtrain.service import entra
 from batchtrain.service.entra import CLOUDS, scope_of
@@ -33,16 +33,16 @@ Block = TypeVar("Block", bound=Any)
 
 
 def reader(credentials: Credentials, *, ca: str | None = None) -> Read:
-    """Reads secrets as the files say to sign in; nobody signs in before the first one, and each is asked for once."""
-    place = credentials.keyvault or KeyVault()
+    """Reads secrets as the files say to sign in; signs in at the first one, and requests each only once."""
+    keyvault = credentials.keyvault or KeyVault()
     known: dict[str, str] = {}
     signed_in: list[TokenCredential] = []
 
     def read(name: str) -> str:
-        secret_id = id_of(name, place.uri)
+        secret_id = id_of(name, keyvault.uri)
         if secret_id not in known:
             if not signed_in:
-                sign_in = entra.sign_in_of(place.aad, credentials.aad, endpoint=secret_id)
+                sign_in = entra.sign_in_of(keyvault.aad, credentials.aad, endpoint=secret_id)
                 signed_in.append(entra.credential(sign_in, ca=ca))
             known[secret_id] = secret(signed_in[0], secret_id, ca=ca)
         return known[secret_id]
@@ -133,7 +133,7 @@ def _filled(block: Block, name: str, read: Read) -> Block:
     stands = _stands_for(block, name) if block is not None else None
     if not stands:
         return block
-    filled: Block = replace(block, **{name: read(stands)})
+    filled: Block = replace(block, **{name: Secret(read(stands))})
     return filled
 
 

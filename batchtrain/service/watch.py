@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-import time
+import contextlib
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from azure.batch import BatchClient
 
 from batchtrain.errors import NotFound, ServiceError, TimedOut, UsageError
-from batchtrain.service import files, look, submit
+from batchtrain.service import files, look, retry, submit
 from batchtrain.service.faults import failure
 from batchtrain.service.seen import NodeSeen, PoolSeen, TaskSeen
+from batchtrain.service.submit import Event
+
+Tell = Callable[[Event], None]
 
 READY = frozenset({"idle", "running"})
 BROKEN = frozenset({"starttaskfailed", "unusable"})
@@ -40,21 +43,55 @@ FAR = Pace(1.0, 10.0)  # the service answers 429 to quick callers
 
 
 class Deadline:
-    """A point in time and what is waited for until then."""
+    """One wait: its purpose, its deadline, and its progress messages. Inside `with`, transient faults are retried until
+    its end, and outages are reported.
+    """
 
-    def __init__(self, seconds: float, waits_for: str) -> None:
+    def __init__(
+        self,
+        seconds: float,
+        waits_for: str,
+        tell: Tell | None = None,
+        *,
+        clock: retry.Clock = retry.CLOCK,
+        every: float = retry.EVERY,
+    ) -> None:
         if not seconds >= 0 or seconds == float("inf"):
             raise UsageError(f"{seconds} is no number of seconds to wait")
-        self._end = time.monotonic() + seconds
+        self._clock, self._every, self._tell = clock, every, tell
+        self._began = self._said = clock.now()
         self._seconds, self._waits_for = seconds, waits_for
+        self._inside = contextlib.ExitStack()
+
+    def __enter__(self) -> Deadline:
+        outage = None if self._tell is None else lambda text: self.tell(Event("unreachable", "", text))
+        self._inside.enter_context(retry.until(self._began + self._seconds, outage))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._inside.close()
+
+    def tell(self, event: Event) -> None:
+        """Pass an event on; the next word about the wait itself comes a minute later."""
+        self.news()
+        if self._tell is not None:
+            self._tell(event)
+
+    def news(self) -> None:
+        """The user has just been shown something."""
+        self._said = self._clock.now()
 
     def pause(self, seconds: float, state: str = "") -> None:
-        """Sleep, or raise TimedOut when the time is up."""
-        left = self._end - time.monotonic()
+        """Sleep, or raise TimedOut when the time is up. After a minute without an event, say what is waited for."""
+        now = self._clock.now()
+        left = self._began + self._seconds - now
         if left <= 0:
             seen = f"; last seen: {state}" if state else ""
-            raise TimedOut(f"{self._waits_for} took longer than {self._seconds:g} s{seen}")
-        time.sleep(min(seconds, left))
+            raise TimedOut(f"waiting for {self._waits_for} took longer than {self._seconds:g} s{seen}")
+        if now - self._said >= self._every:
+            lasted = retry.span(now - self._began)
+            self.tell(Event("waiting", "", f"waiting for {self._waits_for} for {lasted}: {state}".rstrip(": ")))
+        self._clock.sleep(min(seconds, left))
 
 
 class Reboots:
@@ -83,7 +120,7 @@ def pool_ready(
     pool_id: str,
     seconds: float,
     pace: Pace,
-    tell: Callable[[str], None],
+    tell: Tell | None = None,
     mend: Callable[[NodeSeen], bool] = lambda _: False,
 ) -> tuple[NodeSeen, ...]:
     """Wait until a pool has the nodes it should have and all take tasks; returns them. `mend` may mend a broken node.
@@ -91,33 +128,33 @@ def pool_ready(
     Raises QuotaReached or ServiceError for resize errors, failed start tasks (with their last lines) and unusable
     nodes, TimedOut at the deadline.
     """
-    deadline = Deadline(seconds, f"waiting for pool {pool_id} to be ready")
     said = ""
-    for pause in pace.steps():
-        seen = look.pool(client, pool_id)
-        if seen.resize_errors and seen.allocation == "steady":
-            code, _, message = seen.resize_errors[0].partition(": ")
-            raise failure(f"allocate the nodes of pool {pool_id}", code, message)
-        nodes = look.nodes(client, pool_id)
-        _raise_broken(client, pool_id, tuple(node for node in nodes if node.state in BROKEN and not mend(node)))
-        if _ready(seen, nodes):
-            return nodes
-        state = _pool_state(seen, nodes)
-        if state != said:
-            tell(state)
-            said = state
-        deadline.pause(pause, state)
+    with Deadline(seconds, f"pool {pool_id} to be ready", tell) as deadline:
+        for pause in pace.steps():
+            seen = look.pool(client, pool_id)
+            if seen.resize_errors and seen.allocation == "steady":
+                code, _, message = seen.resize_errors[0].partition(": ")
+                raise failure(f"allocate the nodes of pool {pool_id}", code, message)
+            nodes = look.nodes(client, pool_id)
+            _raise_broken(client, pool_id, tuple(node for node in nodes if node.state in BROKEN and not mend(node)))
+            if _ready(seen, nodes):
+                return nodes
+            state = _pool_state(seen, nodes)
+            if state != said:
+                deadline.tell(Event("pool.wait", pool_id, f"pool {pool_id}: {state}"))
+                said = state
+            deadline.pause(pause, state)
     raise AssertionError("unreachable")
 
 
-def pool_steady(client: BatchClient, pool_id: str, seconds: float, pace: Pace) -> PoolSeen:
+def pool_steady(client: BatchClient, pool_id: str, seconds: float, pace: Pace, tell: Tell | None = None) -> PoolSeen:
     """Wait until a growing pool has stopped growing; its counts can be planned with."""
-    deadline = Deadline(seconds, f"waiting for pool {pool_id} to stop growing")
-    for pause in pace.steps():
-        seen = look.pool(client, pool_id)
-        if seen.allocation == "steady":
-            return seen
-        deadline.pause(pause, f"allocation {seen.allocation}, {seen.dedicated}+{seen.spot} nodes")
+    with Deadline(seconds, f"pool {pool_id} to stop growing", tell) as deadline:
+        for pause in pace.steps():
+            seen = look.pool(client, pool_id)
+            if seen.allocation == "steady":
+                return seen
+            deadline.pause(pause, f"allocation {seen.allocation}, {seen.dedicated}+{seen.spot} nodes")
     raise AssertionError("unreachable")
 
 
@@ -163,21 +200,28 @@ def _start_task_lines(client: BatchClient, pool_id: str, node_id: str) -> tuple[
 def tasks_ended(
     client: BatchClient,
     job_id: str,
-    seconds: float,
+    deadline: Deadline,
     pace: Pace,
-    tell: Callable[[tuple[TaskSeen, ...]], None] = lambda _: None,
+    show: Callable[[tuple[TaskSeen, ...]], None] = lambda _: None,
 ) -> tuple[TaskSeen, ...]:
-    """Wait until every task of a job has ended; returns them. `tell` gets each look at the tasks."""
-    deadline = Deadline(seconds, f"waiting for the tasks of job {job_id}")
-    for turn, pause in enumerate(pace.steps(), 1):
-        tasks = look.tasks(client, job_id)
-        tell(tasks)
-        if all(task.state == "completed" for task in tasks):
-            return tasks
-        if turn % JOB_TURNS == 0 and _will_not_go_on(client, job_id):
-            return look.tasks(client, job_id)
-        deadline.pause(pause, _task_state(tasks))
+    """Wait until every task of a job has ended; returns them. `show` gets each look at the tasks, the last one too."""
+    with deadline:
+        for turn, pause in enumerate(pace.steps(), 1):
+            tasks = look.tasks(client, job_id)
+            show(tasks)
+            if all(task.state == "completed" for task in tasks):
+                return tasks
+            if turn % JOB_TURNS == 0 and _will_not_go_on(client, job_id):
+                tasks = look.tasks(client, job_id)
+                show(tasks)
+                return tasks
+            deadline.pause(pause, _task_state(tasks))
     raise AssertionError("unreachable")
+
+
+def tasks_of(job_id: str) -> str:
+    """What a wait for a job's tasks waits for."""
+    return f"the tasks of job {job_id}"
 
 
 def _will_not_go_on(client: BatchClient, job_id: str) -> bool:
@@ -202,12 +246,12 @@ def _task_state(tasks: tuple[TaskSeen, ...]) -> str:
     return f"{len(open_tasks)} of {len(tasks)} tasks open, {first.id} is {first.state}"
 
 
-def gone(question: Callable[[], object], seconds: float, pace: Pace, what: str) -> None:
+def gone(question: Callable[[], object], seconds: float, pace: Pace, what: str, tell: Tell | None = None) -> None:
     """Wait until a question is answered with NotFound."""
-    deadline = Deadline(seconds, f"waiting for {what} to be gone")
-    for pause in pace.steps():
-        try:
-            question()
-        except NotFound:
-            return
-        deadline.pause(pause)
+    with Deadline(seconds, f"{what} to be gone", tell) as deadline:
+        for pause in pace.steps():
+            try:
+                question()
+            except NotFound:
+                return
+            deadline.pause(pause)

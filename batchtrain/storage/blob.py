@@ -11,6 +11,7 @@ from urllib.parse import quote
 
 from azure.core.credentials import TokenCredential
 from azure.core.exceptions import AzureError, HttpResponseError, ResourceExistsError
+from azure.core.pipeline import PipelineRequest, PipelineResponse
 from azure.storage.blob import (
     BlobSasPermissions,
     BlobServiceClient,
@@ -23,6 +24,8 @@ from azure.storage.blob import (
 from batchtrain.config.filled import require_credentials
 from batchtrain.config.types import Credentials, StorageCredentials
 from batchtrain.errors import NotAllowed, NotFound, ServiceError, Unreachable, UsageError
+from batchtrain.service.connect import patience
+from batchtrain.service.retry import RetryPolicy, reason, transient_status
 
 LINK_DAYS = 30
 """How long a link reads: a task may wait long for its nodes, and be retried."""
@@ -32,15 +35,6 @@ PART = 8 * 1024 * 1024
 """Larger files travel in parts of so many bytes, which bounds the memory; 50,000 of them are a blob at most."""
 LARGE = 8 * PART
 """Of files above, several parts travel at once."""
-PATIENCE: dict[str, Any] = {
-    "retry_total": 5,
-    "retry_connect": 2,
-    "initial_backoff": 1,
-    "increment_base": 2,
-    "random_jitter_range": 1,
-}
-"""Busy storage is asked for a minute; one that nobody reaches, for ten seconds (the SDK's own 85 look hung)."""
-
 
 Connect = Callable[[str], BlobServiceClient]
 """Gives a client of the account behind a storage link."""
@@ -64,9 +58,23 @@ def connect(link: str, credentials: StorageCredentials, token: TokenCredential |
         raise UsageError(f"the storage account `{link}` has no account_key in credentials.yaml")
     endpoint = credentials.endpoint
     url = endpoint if "://" in endpoint else f"https://{credentials.account}.blob.{endpoint}"
-    named = {"account_name": credentials.account, "account_key": credentials.account_key}
-    known: Any = named if credentials.account_key else token
-    return BlobServiceClient(url, credential=known, **PATIENCE, max_single_put_size=PART, max_block_size=PART)
+    key = credentials.account_key
+    known: Any = {"account_name": credentials.account, "account_key": key.reveal()} if key else token
+    retries: Any = _Retries(patience(url))
+    return BlobServiceClient(url, credential=known, retry_policy=retries, max_single_put_size=PART, max_block_size=PART)
+
+
+class _Retries(RetryPolicy):
+    """Ours in the place of the storage SDK's own, whose options it takes out: the transport does not know them."""
+
+    def send(self, request: PipelineRequest[Any]) -> PipelineResponse[Any, Any]:
+        options = request.context.options
+        mode = options.pop("location_mode", None)
+        for name in ("hosts", "retry_to_secondary", "retry_hook"):
+            options.pop(name, None)
+        response = super().send(request)
+        response.http_response.location_mode = mode
+        return response
 
 
 def accounts(credentials: Credentials, sign_in: Callable[[], TokenCredential]) -> Connect:
@@ -202,7 +210,7 @@ def _signature(client: BlobServiceClient, credentials: StorageCredentials, days:
     now = datetime.now(timezone.utc)
     start, expiry = now - timedelta(minutes=15), now + timedelta(days=days or LINK_DAYS)  # clocks differ
     if credentials.account_key:
-        return {"account_key": credentials.account_key, "start": start, "expiry": expiry}
+        return {"account_key": credentials.account_key.reveal(), "start": start, "expiry": expiry}
     expiry = min(expiry, now + timedelta(days=DELEGATED_DAYS) - timedelta(minutes=15))
     with _faults(f"ask for a key that signs links of {credentials.account}"):
         key = client.get_user_delegation_key(start, expiry)
@@ -229,7 +237,8 @@ def _fault(operation: str, error: AzureError) -> ServiceError:
         return NotAllowed(f"{operation}: the storage account refused: {first}; {step}", operation=operation, code=code)
     if status == 404:
         return NotFound(f"{operation}: it is not there ({code or first})", operation=operation, code=code)
-    if status is not None and status < 500:
+    if status is not None and not transient_status(status):
         return ServiceError(f"{operation}: {first}", operation=operation, code=code)
     step = "" if status else "; check `account` and `endpoint` in credentials.yaml, and this machine's network"
-    return Unreachable(f"{operation}: {first}{step}", operation=operation, code=code)
+    why = first if status else f"the storage account does not answer: {reason(error)}"
+    return Unreachable(f"{operation}: {why}{step}", operation=operation, code=code)

@@ -61,11 +61,11 @@ Tell = Callable[[Progress], None]
 
 def carry_out(todo: Plan, recipe: Recipe, connect: blob.Connect, tell: Tell = lambda _: None) -> tuple[Total, ...]:
     """Carry out the plan's uploads of files. Raises UsageError for a source that is not there, before any travels."""
-    uploads = [(step.path, step.body) for step in todo.steps if step.action == ACTION and isinstance(step.body, dict)]
-    found = [local_files(Path(recipe.directory) / body["source"], body) for _, body in uploads]
+    steps = [step for step in todo.steps if step.action == ACTION]
+    found = [local_files(Path(recipe.directory) / step.document["source"], step.document) for step in steps]
     totals = []
-    for (path, _), files in zip(uploads, found, strict=True):
-        link, container, prefix = blob.place_of(path)
+    for step, files in zip(steps, found, strict=True):
+        link, container, prefix = blob.place_of(step.subject)
         totals.append(bring(connect(link), f"{link}/{container}", prefix, files, tell))
     return tuple(totals)
 

@@ -15,6 +15,7 @@ import socket
 import statistics
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -32,6 +33,7 @@ from batchtrain.emulator import server, wire  # noqa: E402
 VERSION = "api-version=2025-06-01"
 CONNECTIONS = 4
 IDLE_SECONDS = 10.0
+FILES = 200_000
 POOL: dict[str, Any] = {
     "vmSize": "STANDARD_D2_V3",
     "virtualMachineConfiguration": {
@@ -221,6 +223,63 @@ def pages(service: Service, path: str, query: str) -> Iterator[Any]:
         yield page
 
 
+def many_files(service: Service) -> None:
+    """A node with 200,000 files in one directory: listed, then deleted, while others ask too."""
+    service.pool("files", 1)
+    (node,) = service.ask("GET", "/pools/files/nodes")["value"]
+    folder = service.status.data_dir / "nodes" / "files" / node["id"] / "shared"
+    for number in range(FILES):
+        (folder / f"{number:07}").touch()
+    with Asker(service) as asker:
+        times = [time.perf_counter()]
+        listed = pages(service, f"/pools/files/nodes/{node['id']}/files", "recursive=true")
+        times += (time.perf_counter() for _ in listed)
+    spans = [1e3 * (after - before) for before, after in itertools.pairwise(times)]
+    at_most(f"a page of {FILES:,} files", statistics.median(spans), 100, "ms", f"worst {max(spans):.0f} ms")
+    at_most("meanwhile: an answer to others", asker.median, 50, "ms", f"worst {asker.worst:.0f} ms")
+    with Asker(service) as asker:
+        start = time.perf_counter()
+        service.ask("DELETE", "/pools/files")
+        while service.ask("GET", "/pools")["value"]:
+            time.sleep(0.02)
+        seconds = time.perf_counter() - start
+    at_most(f"a pool of {FILES:,} files deleted", seconds, 30, "s")
+    at_most("meanwhile: an answer to others", asker.median, 50, "ms", f"worst {asker.worst:.0f} ms")
+
+
+class Asker:
+    """Asks for one small thing after the other, over a connection of its own, and notes how long each answer takes."""
+
+    def __init__(self, service: Service) -> None:
+        self._service, self._over = service, threading.Event()
+        self._times: list[float] = []
+        self._thread = threading.Thread(target=self._ask)
+
+    def __enter__(self) -> Asker:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+    @property
+    def median(self) -> float:
+        return statistics.median(self._times)
+
+    @property
+    def worst(self) -> float:
+        return max(self._times)
+
+    def _ask(self) -> None:
+        connection = self._service.sockets[-1]
+        while not self._over.wait(0.01):
+            start = time.perf_counter()
+            connection.sendall(self._service.request("GET", "/jobs"))
+            _received(connection)
+            self._times.append(1e3 * (time.perf_counter() - start))
+
+
 def idle(service: Service) -> None:
     service.pool("idle", 1)
     time.sleep(1.0)
@@ -311,7 +370,7 @@ def at_scale(service: Service, tasks: int) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description="What the emulator holds itself to.")
     parser.add_argument("--tasks", type=int, default=1_000_000, help="tasks on simulated nodes")
-    parser.add_argument("--only", choices=[part.__name__ for part in (adding, listing, idle, assigning)] +
+    parser.add_argument("--only", choices=[part.__name__ for part in (adding, listing, idle, assigning, many_files)] +
                         ["on_processes", "at_scale"], action="append", help="one part, or several")  # fmt: skip
     given = parser.parse_args()
     parts: dict[str, Callable[[Service], None]] = {
@@ -319,6 +378,7 @@ def main() -> None:
         "adding": adding,
         "listing": listing,
         "assigning": assigning,
+        "many_files": many_files,
         "on_processes": lambda service: on_processes(service, 1_000),
         "at_scale": lambda service: at_scale(service, given.tasks),
     }

@@ -23,10 +23,11 @@ from typing import NamedTuple
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from batchtrain.launchers import mpi, mxnet, pytorch  # noqa: E402
-from batchtrain.launchers.types import File, Launch, Mpi, Mxnet, Nodes, PyTorch, Shape  # noqa: E402
+from batchtrain.frameworks.base import Shape  # noqa: E402
+from batchtrain.launchers.types import File, Launch  # noqa: E402
 from tests import environments  # noqa: E402
 from tests.contract.gang_of_nodes import Gang, gang_of  # noqa: E402
+from tests.launching import launched  # noqa: E402
 
 TWO = Shape(2)
 SECONDS = 240
@@ -143,16 +144,12 @@ class Case(NamedTuple):
 
 
 CASES: Mapping[str, Case] = {
-    "PyTorch DDP": Case(
-        "torch", TORCH, pytorch.launch(PyTorch(Nodes(processes=ALL, interface="lo")), COMMAND, TWO), TORCH_BARE
-    ),
-    "MXNet dist_sync": Case(
-        "mxnet", MXNET, mxnet.launch(Mxnet(Nodes(processes=ALL), servers=2), COMMAND, TWO), MXNET_BARE
-    ),
+    "PyTorch DDP": Case("torch", TORCH, launched("pytorch", COMMAND, TWO, processes=ALL, interface="lo"), TORCH_BARE),
+    "MXNet dist_sync": Case("mxnet", MXNET, launched("mxnet", COMMAND, TWO, processes=ALL, servers=2), MXNET_BARE),
     "CNTK over Open MPI": Case(
         "cntk",
         CNTK,
-        mpi.launch(Mpi("openmpi", processes_per_node=EACH, pre_execution_command=CNTK_PREFIX), COMMAND, TWO),
+        launched("mpi", COMMAND, TWO, runtime="openmpi", processes_per_node=EACH, pre_execution_command=CNTK_PREFIX),
         CNTK_BARE,
     ),
 }

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,16 +12,23 @@ import pytest
 from azure.batch import BatchClient, models
 from azure.core.credentials import AzureNamedKeyCredential
 
+from batchtrain.config.types import Secret
 from batchtrain.emulator.server import Emulator, Settings, Status
+from batchtrain.service import connect as signing
+from batchtrain.service.connect import Account
 from tests.emulation import FakeMachine
-
-SOON = 10.0
+from tests.waiting import until as eventually
 
 
 def connect(status: Status | Emulator, key: str = "", **options: Any) -> BatchClient:
     """A client as anyone would make it."""
     credential = AzureNamedKeyCredential(status.account, key or status.key)
     return BatchClient(endpoint=status.endpoint, credential=credential, retry_total=0, **options)
+
+
+def ours(status: Status | Emulator) -> BatchClient:
+    """A client as batchtrain makes it, which retries."""
+    return signing.connect(Account(status.endpoint, status.account, Secret(status.key), emulated=True))
 
 
 def pool(pool_id: str = "pool", nodes: int = 1, **more: Any) -> models.BatchPoolCreateOptions:
@@ -49,15 +55,6 @@ def serves(url: str) -> bool:
     ):
         return bool(found.status == 200)
     return False
-
-
-def eventually(holds: Callable[[], Any], seconds: float = SOON, *, pause: float = 0.005) -> Any:
-    """What `holds` gives as soon as it is true, asked every `pause` seconds."""
-    end = time.monotonic() + seconds
-    while not (found := holds()):
-        assert time.monotonic() < end, "it did not come true"
-        time.sleep(pause)
-    return found
 
 
 def completed(client: BatchClient, task_id: str = "task", job_id: str = "job") -> models.BatchTask:

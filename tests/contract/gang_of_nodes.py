@@ -13,9 +13,10 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
+from batchtrain.emulator.interface import NodeSpec, Run
 from batchtrain.emulator.machine.process import ProcessMachine, open_machine
-from batchtrain.emulator.machine.types import NodeSpec, Run
 from batchtrain.launchers.types import Launch
+from tests.waiting import until
 
 Value = TypeVar("Value")
 
@@ -80,7 +81,7 @@ class Gang:
 
     def wait(self, what: Coroutine[Any, Any, Value]) -> Value:
         """Run something asynchronous of this gang's."""
-        return self._loop.run_until_complete(asyncio.wait_for(what, 15))
+        return self._loop.run_until_complete(what)
 
     async def run(self, launch: Launch, environment: Mapping[str, str]) -> Outcome:
         """As `launch`, for what has something to do meanwhile."""
@@ -125,11 +126,10 @@ class Gang:
             os.kill(pid, signal.SIGKILL)
 
     def left(self) -> list[tuple[int, str]]:
-        """What is still there half a second after a launch: a shell's last child may be just about to exit."""
-        deadline = time.monotonic() + 0.5
-        while (found := self.processes()) and time.monotonic() < deadline:
-            time.sleep(0.01)
-        return found
+        """What is still there after a launch and is not about to exit, as a shell's last child may be."""
+        with suppress(AssertionError):
+            until(lambda: not self.processes())
+        return self.processes()
 
     def processes(self) -> list[tuple[int, str]]:
         """Every process that a command of the gang's left, as (pid, command line)."""

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import time
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 
+from batchtrain.emulator.interface import Exit, NodeSpec, NodeUp, Run
 from batchtrain.emulator.machine.process import ProcessMachine, open_machine
-from batchtrain.emulator.machine.types import Exit, NodeSpec, NodeUp, Run
 
 TASK = "workitems/job/job-1/task"
 SCOPE = "job/task/0"
@@ -61,7 +60,7 @@ def tell(
         try:
             for name in "abcdefgh"[:count]:
                 await nodes.boot(name)
-            await asyncio.wait_for(story(nodes), 60)
+            await story(nodes)
         finally:
             await machine.close()
 
@@ -71,16 +70,6 @@ def tell(
 def alive(marker: str) -> list[int]:
     """The living processes of this machine that have a variable's `NAME=value` in their environment."""
     return [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit() and _has(entry, marker)]
-
-
-def none_alive_soon(marker: str, seconds: float = 5.0) -> bool:
-    """For an end that nobody here is told of."""
-    deadline = time.monotonic() + seconds
-    while alive(marker):
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.01)
-    return True
 
 
 def _has(process: Path, marker: str) -> bool:

@@ -5,7 +5,6 @@ One row an operation; every row is asked in four ways (sync and async, over HTTP
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -16,8 +15,9 @@ from azure.batch import models
 from azure.core.exceptions import HttpResponseError
 
 from batchtrain.emulator.routes import ROUTES
-from tests.contract.conftest import SOON, job, pool, task
+from tests.contract.conftest import job, pool, task
 from tests.contract.ways import WAYS, Way
+from tests.waiting import until
 
 pytestmark = pytest.mark.process
 
@@ -34,15 +34,6 @@ class Scene(NamedTuple):
     ask: Ask
     node: str = ""
     """Of `pool`, if it has one."""
-
-
-def until(holds: Callable[[], Any]) -> Any:
-    """What `holds` gives as soon as it is true."""
-    end = time.monotonic() + SOON
-    while not (found := holds()):
-        assert time.monotonic() < end, "it did not come true"
-        time.sleep(0.002)
-    return found
 
 
 def nothing(ask: Ask) -> Scene:
@@ -457,7 +448,7 @@ NODES = (
     Row(
         "list_node_extensions",
         call(extended_node, "pool", NODE),
-        lambda found, _: [one.vm_extension.name for one in found] == ["monitor"],
+        lambda found, _: [one.vm_extension.name for one in found] == ["monitor", "batchNodeExtension"],
         NO_NODE,
         NODE_NOT_FOUND,
     ),
@@ -526,7 +517,7 @@ FILES = (
         call(ended_task, "job", "task", "stdout.txt"),
         lambda _, scene: [one.name for one in scene.ask("list_task_files", "job", "task")] == ["stderr.txt", "wd"],
         call(waiting_task, "job", "task", "stdout.txt"),
-        Refusal(409, "TaskFilesUnavailable"),
+        Refusal(409, "OperationInvalidForCurrentState"),
     ),
 )
 

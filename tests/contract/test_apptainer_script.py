@@ -39,7 +39,7 @@ def run(node: Path, command: str, options: Apptainer, shell: str = "/bin/sh") ->
         "AZ_BATCH_NODE_MOUNTS_DIR": "/mnt/a b",
     }
     line = [shell, "-c", around(command, options)]
-    return subprocess.run(line, env=environment, cwd=node, capture_output=True, text=True, timeout=20, check=False)
+    return subprocess.run(line, env=environment, cwd=node, capture_output=True, text=True, check=False)
 
 
 def words(node: Path, command: str, options: Apptainer) -> list[str]:
@@ -90,7 +90,7 @@ def test_a_node_without_apptainer_says_what_to_do(node: Path) -> None:
 def move(node: Path, *wanted: Moved) -> subprocess.CompletedProcess[str]:
     line = ["/bin/bash", "-c", f"{moves(wanted)}\necho then"]
     environment = {"PATH": os.defpath, "AZ_BATCH_NODE_SHARED_DIR": str(node / "shared dir")}
-    return subprocess.run(line, env=environment, cwd=node, capture_output=True, text=True, timeout=20, check=False)
+    return subprocess.run(line, env=environment, cwd=node, capture_output=True, text=True, check=False)
 
 
 def test_input_data_is_moved_to_where_it_belongs(node: Path) -> None:

@@ -44,7 +44,6 @@ class Az:
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=120,
         )
         assert done.returncode == code, f"{words}: {done.returncode}\n{done.stdout}\n{done.stderr}"
         if code:

@@ -27,7 +27,7 @@ POOLS = st.sampled_from(("p1", "p2"))
 JOBS = st.sampled_from(("j1", "j2"))
 TASKS = st.sampled_from(("t1", "t2", "t3"))
 FAST = {"polling_interval": 0.001}
-PATIENCE = 5.0
+PATIENCE = 180.0
 
 
 class Task:

@@ -1,4 +1,4 @@
-"""Dockerfiles and their scripts, read by hadolint and shellcheck where these can be had."""
+"""Dockerfiles and all scripts, read by hadolint and shellcheck; in CI shellcheck must be there."""
 
 from __future__ import annotations
 
@@ -8,13 +8,18 @@ from pathlib import Path
 
 import pytest
 
-from tests import environments
+from tests import environments, needs
 
 ROOT = environments.ROOT
 DOCKERFILES = sorted([*(ROOT / "docker").glob("*/Dockerfile"), *(ROOT / "recipes").glob("*/docker/Dockerfile")])
 PROBE = ROOT / "batchtrain" / "containers" / "probe.sh"
 SCRIPTS = sorted(
-    [*(ROOT / "docker").glob("*/*.sh"), *(ROOT / "docker").glob("*/bin/*"), ROOT / "docker/cntk/activate-cntk", PROBE]
+    [
+        *(path for kind in ("*/*.sh", "*/bin/*", "*/activate-cntk") for path in (ROOT / "docker").glob(kind)),
+        PROBE,
+        *(ROOT / "batchtrain/runtime").glob("*.sh"),
+        ROOT / ".ci/run",
+    ]
 )
 
 pytestmark = pytest.mark.process
@@ -38,8 +43,5 @@ def test_hadolint_has_nothing_to_say(hadolint: str, path: Path) -> None:
 
 @pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: str(path.relative_to(ROOT)))
 def test_shellcheck_has_nothing_to_say(path: Path) -> None:
-    program = shutil.which("shellcheck")
-    if program is None:
-        pytest.skip("shellcheck is not installed")
-    done = subprocess.run([program, str(path)], capture_output=True, text=True)
+    done = subprocess.run([needs.program("shellcheck"), str(path)], capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (0, ""), done.stdout + done.stderr

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 import socket
 import stat
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,8 +16,9 @@ import pytest
 from azure.batch import models
 from azure.core.exceptions import AzureError
 
-from batchtrain.emulator import images, server
+from batchtrain.emulator import images, logfile, server
 from batchtrain.emulator.server import Settings
+from tests import needs
 from tests.contract.conftest import completed, connect, eventually, idle, job, pool, task
 
 pytestmark = pytest.mark.process
@@ -62,12 +63,8 @@ def test_it_starts_answers_and_stops(data_dir: Path) -> None:
     assert (server.status(data_dir), server.stop(data_dir)) == (None, False)
 
 
-def test_it_starts_within_half_a_second_in_less_than_80_mb(data_dir: Path) -> None:
-    begin = time.perf_counter()
-    started = spawn(data_dir)
-    took = time.perf_counter() - begin
-    assert psutil.Process(started.pid).memory_info().rss < 80e6
-    assert took < 0.5 * max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
+def test_it_starts_in_less_than_80_mb(data_dir: Path) -> None:
+    assert psutil.Process(spawn(data_dir).pid).memory_info().rss < 80e6
 
 
 def test_key_and_directory_are_for_their_owner_alone_and_the_key_stays(data_dir: Path) -> None:
@@ -95,9 +92,14 @@ def test_a_taken_port_is_said(data_dir: Path) -> None:
             server.spawn(Settings(data_dir, port=port))
 
 
-def test_it_listens_on_loopback_only(data_dir: Path) -> None:
-    with pytest.raises(server.StartFailed, match=r"127\.0\.0\.1, not 0\.0\.0\.0"):
-        server.spawn(Settings(data_dir, host="0.0.0.0", port=0))
+def test_one_that_was_killed_comes_back_on_its_port_where_its_clients_wait(data_dir: Path) -> None:
+    first = spawn(data_dir)
+    kill(first)
+    second = spawn(data_dir)
+    assert second.endpoint == first.endpoint
+    kill(second)
+    with socket.create_server(("127.0.0.1", int(second.endpoint.rpartition(":")[2]))):
+        assert spawn(data_dir).endpoint != second.endpoint
 
 
 def test_a_start_that_fails_shows_the_log(data_dir: Path) -> None:
@@ -183,6 +185,7 @@ def test_after_kill_9_the_running_task_runs_once_more_and_the_finished_one_does_
 
 def test_real_nodes_run_a_gang_whose_daemons_live_until_the_end(data_dir: Path) -> None:
     """What a coordination command leaves in the background serves the application, then goes."""
+    needs.program("pgrep")
     coordination = "/bin/sh -c 'sleep 1000 & echo coordinated'"
     application = "/bin/sh -c 'pgrep -f \"sleep 1000\" > /dev/null && echo daemon lives; env | grep -c ^AZ_BATCH_'"
     with connect(spawn(data_dir)) as client:
@@ -217,6 +220,13 @@ def test_an_image_is_a_local_environment_once_it_is_mapped(data_dir: Path, tmp_p
         client.create_task("job", task("mapped", "train", container_settings=settings))
         assert completed(client, "mapped").execution_info.exit_code == 0
         assert b"".join(client.download_task_file("job", "mapped", "stdout.txt")) == b"trained\n"
+        client.create_task("job", task("no-entrypoint", "", container_settings=settings))
+        failure = completed(client, "no-entrypoint").execution_info.failure_info
+        assert "--entrypoint CMD" in failure.message
+        images.map_image(data_dir, "example/train", prefix, "/bin/sh -c 'echo entered; train'")
+        client.create_task("job", task("entrypoint", "", container_settings=settings))
+        assert completed(client, "entrypoint").execution_info.exit_code == 0
+        assert b"".join(client.download_task_file("job", "entrypoint", "stdout.txt")) == b"entered\ntrained\n"
 
 
 def test_a_node_that_is_killed_comes_back_and_its_task_runs_again(data_dir: Path) -> None:
@@ -247,6 +257,75 @@ def test_reset_removes_every_node(data_dir: Path) -> None:
     assert not list(data_dir.glob("nodes/*/tvmps_*"))
     with pytest.raises(server.NotRunning):
         server.reset(data_dir / "other")
+
+
+def test_its_log_stays_below_a_bound(data_dir: Path) -> None:
+    started = spawn(data_dir)
+    with started.log.open("a") as log:
+        log.write("x" * (logfile.LIMIT + 1))
+    with connect(started) as client:
+        client.create_pool(pool())
+        idle(client, 1)
+    former = started.log.with_name("emulator.log.1")
+    assert former.stat().st_size == logfile.LIMIT
+    assert started.log.stat().st_size < 10_000
+    assert "is up at" in former.read_text()[-1000:] + started.log.read_text()
+
+
+def made(data_dir: Path) -> list[str]:
+    """What there is below the directories of pools and nodes. Unlike Path.glob, os.walk skips what goes meanwhile."""
+    walks = (os.walk(data_dir / place) for place in ("nodes", "mnt", "machine", "docker"))
+    found = (Path(top, name) for walk in walks for top, *names in walk for name in itertools.chain(*names))
+    return sorted(str(path.relative_to(data_dir)) for path in found)
+
+
+def test_a_deleted_pool_leaves_no_directory(data_dir: Path) -> None:
+    with connect(spawn(data_dir)) as client:
+        client.create_pool(pool())
+        idle(client, 1)
+        assert made(data_dir)
+        client.begin_delete_pool("pool", polling_interval=0.05).result()
+        eventually(lambda: not made(data_dir))
+
+
+def test_a_restart_removes_what_no_record_knows_and_nothing_else(data_dir: Path) -> None:
+    started = spawn(data_dir)
+    with connect(started) as client:
+        client.create_pool(pool())
+        (node,) = idle(client, 1)
+    (data_dir / "nodes/pool" / str(node.id) / "shared/kept").touch()
+    kill(started)
+    for place in ("nodes/gone/tvmps_1/shared", f"nodes/pool/{node.id}x", "machine/gone/peers", "mnt/gone", "docker",
+                  f"machine/pool/nodes/{node.id}x/tmp", "nodes/.gone-1/a"):  # fmt: skip
+        (data_dir / place).mkdir(parents=True)
+    (data_dir / "machine/hold").touch()
+    (data_dir / "docker/0123456789").touch()
+    with connect(spawn(data_dir)) as client:
+        idle(client, 1)
+        eventually(lambda: not [path for path in made(data_dir) if path.count("gone") or "hold" in path])
+    found = made(data_dir)
+    assert f"nodes/pool/{node.id}/shared/kept" in found
+    assert not [path for path in found if f"{node.id}x" in path or path.startswith(("mnt", "docker"))]
+
+
+@pytest.mark.parametrize("moment", range(4))
+def test_a_pool_whose_deletion_is_killed_leaves_no_directory(data_dir: Path, moment: int) -> None:
+    started = spawn(data_dir)
+    with connect(started) as client:
+        client.create_pool(pool(nodes=2))
+        idle(client, 2)
+        client.begin_delete_pool("pool")
+        step = ["", "machine/pool/nodes/", "nodes/pool/", "nodes/pool"][moment]
+        eventually(
+            lambda: (
+                moment == 0
+                or not any(path.startswith(step) for path in made(data_dir))
+                or not list(client.list_pools())
+            )
+        )
+    kill(started)
+    with connect(spawn(data_dir)) as client:
+        eventually(lambda: not list(client.list_pools()) and not made(data_dir))
 
 
 def test_a_directory_of_other_files_is_refused_and_left_as_it_is(tmp_path: Path) -> None:

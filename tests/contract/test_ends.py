@@ -16,7 +16,7 @@ WAITS = "import atexit, time\natexit.register(time.sleep, 600)\n"
 
 def run(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
     words = [sys.executable, str(ENDS), *arguments]
-    return subprocess.run(words, capture_output=True, text=True, cwd=cwd, timeout=30, check=False)
+    return subprocess.run(words, capture_output=True, text=True, cwd=cwd, check=False)
 
 
 @pytest.mark.parametrize(

@@ -140,7 +140,8 @@ def test_a_large_file_goes_in_blocks(box: ContainerClient, tmp_path: Path, monke
     file = tmp_path / "large"
     file.write_bytes(os.urandom((3 << 20) + 17))
     url = signed(box, write=True)
-    upload.put(upload.blob_url(url, "large"), file, {"Content-Type": "x/y"}, lambda: False)
+    with file.open("rb") as body:
+        upload.put(upload.blob_url(url, "large"), body, {"Content-Type": "x/y"}, lambda: False)
     assert box.download_blob("large").readall() == file.read_bytes()
     assert box.get_blob_client("large").get_blob_properties().content_settings.content_type == "x/y"
 

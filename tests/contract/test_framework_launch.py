@@ -2,28 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
 
-from batchtrain.launchers import deepspeed, horovod, jax, mpi, mxnet, pytorch, tensorflow
-from batchtrain.launchers.types import (
-    DeepSpeed,
-    File,
-    Horovod,
-    Jax,
-    Launch,
-    Mpi,
-    Mxnet,
-    Nodes,
-    PyTorch,
-    Shape,
-    TensorFlow,
-)
-from tests.contract.gang_of_nodes import Gang, Outcome, gang_with_python
+from batchtrain.frameworks.base import Shape
+from batchtrain.launchers.types import File, Launch
+from tests.contract.gang_of_nodes import TASK, Gang, Outcome, gang_with_python
+from tests.launching import launched
 
 pytestmark = pytest.mark.process
 
@@ -32,8 +23,11 @@ SHOW = File("show.py", b"import json, os, sys\nprint(json.dumps([sys.argv[1:], d
 STAY = File(
     "stay.py",
     b"import os, sys, time\nexec(open(__file__.replace('stay', 'show')).read())\n"
-    b"if os.environ['BATCHTRAIN_ROLE'] in ('ps', 'server', 'scheduler'): time.sleep(60)\n",
+    b"if os.environ['BATCHTRAIN_ROLE'] in ('ps', 'server', 'scheduler'): time.sleep(100000)\n"
+    b"while not os.path.exists(os.environ['AZ_BATCH_TASK_DIR'] + '/go'): time.sleep(0.02)\n",
 )
+STAYS = re.compile(r"^\[\d+:(?:ps|server|scheduler)\b", re.MULTILINE)
+"""A line of a process that stays; the others end when each of these has printed its line."""
 COMMAND = "python3 $AZ_BATCH_TASK_SHARED_DIR/show.py"
 OWN_PATH = 'PATH="$AZ_BATCH_TASK_SHARED_DIR/bin:$PATH"'
 STAYING = "python3 $AZ_BATCH_TASK_SHARED_DIR/stay.py"
@@ -57,7 +51,21 @@ def run(gang: Gang, launch: Launch, **environment: str) -> dict[str, tuple[list[
 
 
 def started(gang: Gang, launch: Launch, **environment: str) -> Outcome:
-    return gang.launch(launch._replace(files=(*launch.files, SHOW, STAY)), environment)
+    return gang.wait(until_all_are_up(gang, launch._replace(files=(*launch.files, SHOW, STAY)), environment))
+
+
+async def until_all_are_up(gang: Gang, launch: Launch, environment: Mapping[str, str]) -> Outcome:
+    for root in gang.roots:
+        (root / TASK / "go").unlink(missing_ok=True)
+    running = asyncio.create_task(gang.run(launch, environment))
+    specs = [json.loads(file.data) for file in launch.files if file.name.endswith("gang.json")]
+    roles = [role for spec in specs for role in spec["roles"] if role["name"] in ("ps", "server", "scheduler")]
+    await asyncio.sleep(0)  # it forgets what the launch before it printed
+    while not running.done() and len(STAYS.findall(gang.printed())) < sum(role["total"] for role in roles):
+        await asyncio.sleep(0.02)
+    for root in gang.roots:
+        (root / TASK / "go").touch()
+    return await running
 
 
 def beside(launch: Launch, **programs: str) -> Launch:
@@ -72,23 +80,28 @@ def of(found: dict[str, tuple[list[str], dict[str, str]]], name: str) -> dict[st
 
 
 def test_pytorch_has_a_process_for_each_place_of_each_node(gang: Gang) -> None:
-    found = run(gang, pytorch.launch(PyTorch(Nodes(processes=4)), COMMAND, TWO))
+    found = run(gang, launched("pytorch", COMMAND, TWO, processes=4))
     assert of(found, "RANK") == {"0:0": "0", "0:1": "1", "1:2": "2", "1:3": "3"}
     assert set(of(found, "MASTER_ADDR").values()) == {gang.addresses[0]}
     assert set(of(found, "PYTHONUNBUFFERED").values()) == {"1"}
 
 
 def test_a_variable_of_ones_own_stands_and_one_that_is_left_alone_is_not_there(gang: Gang) -> None:
-    options = PyTorch(Nodes(processes_per_node=1, leave_unset=("PYTHONUNBUFFERED", "GLOO_SOCKET_IFNAME")))
-    found = run(gang, pytorch.launch(options, COMMAND, TWO), OMP_NUM_THREADS="7")
+    options = {"processes_per_node": 1, "leave_unset": ("PYTHONUNBUFFERED", "GLOO_SOCKET_IFNAME")}
+    found = run(gang, launched("pytorch", COMMAND, TWO, **options), OMP_NUM_THREADS="7")
     assert set(of(found, "OMP_NUM_THREADS").values()) == {"7"}
     assert set(of(found, "PYTHONUNBUFFERED").values()) | set(of(found, "GLOO_SOCKET_IFNAME").values()) == {""}
 
 
 @pytest.mark.parametrize("rendezvous", ["static", "c10d"])
 def test_torchrun_is_started_once_a_node_with_its_options_and_the_whole_command(rendezvous: str, gang: Gang) -> None:
-    options = PyTorch(Nodes(pre_execution_command=OWN_PATH, processes_per_node=3), "torchrun", rendezvous)
-    launch = pytorch.launch(options, "./t 'a b' && x", TWO)
+    options = {
+        "pre_execution_command": OWN_PATH,
+        "processes_per_node": 3,
+        "launcher": "torchrun",
+        "rendezvous": rendezvous,
+    }
+    launch = launched("pytorch", "./t 'a b' && x", TWO, **options)
     found = run(gang, beside(launch, torchrun='exec python3 "$AZ_BATCH_TASK_SHARED_DIR/show.py" "$@"'))
     assert set(found) == {"0:torchrun 0", "1:torchrun 1"}
     arguments = found["1:torchrun 1"][0]
@@ -99,13 +112,13 @@ def test_torchrun_is_started_once_a_node_with_its_options_and_the_whole_command(
 
 
 def test_deepspeed_is_told_what_pytorch_is(gang: Gang) -> None:
-    found = run(gang, deepspeed.launch(DeepSpeed(Nodes(processes_per_node=1), accelerator="cpu"), COMMAND, TWO))
+    found = run(gang, launched("deepspeed", COMMAND, TWO, processes_per_node=1, accelerator="cpu"))
     assert of(found, "RANK") == {"0:0": "0", "1:1": "1"}
     assert set(of(found, "DS_ACCELERATOR").values()) == {"cpu"}
 
 
 def test_jax_finds_its_coordinator(gang: Gang) -> None:
-    found = run(gang, jax.launch(Jax(Nodes(processes_per_node=2, port=21999)), COMMAND, TWO))
+    found = run(gang, launched("jax", COMMAND, TWO, processes_per_node=2, port=21999))
     assert set(of(found, "JAX_COORDINATOR_ADDRESS").values()) == {f"{gang.addresses[0]}:21999"}
     assert of(found, "OMPI_COMM_WORLD_RANK") == {"0:0": "0", "0:1": "1", "1:2": "2", "1:3": "3"}
 
@@ -115,8 +128,8 @@ def cluster(found: dict[str, tuple[list[str], dict[str, str]]]) -> dict[str, Any
 
 
 def test_an_estimators_chief_takes_the_place_of_the_primarys_first_worker(gang: Gang) -> None:
-    options = TensorFlow(Nodes(processes_per_node=2), "estimator", parameter_servers=1)
-    found = run(gang, tensorflow.launch(options, STAYING, TWO))
+    options = {"processes_per_node": 2, "mode": "estimator", "parameter_servers": 1}
+    found = run(gang, launched("tensorflow", STAYING, TWO, **options))
     assert cluster(found) == {
         "0:0": {"type": "chief", "index": 0},
         "0:1": {"type": "worker", "index": 0},
@@ -127,14 +140,14 @@ def test_an_estimators_chief_takes_the_place_of_the_primarys_first_worker(gang: 
 
 
 def test_workers_under_a_chief_are_ended_with_it(gang: Gang) -> None:
-    done = started(gang, tensorflow.launch(TensorFlow(mode="parameter_server"), STAYING, TWO))
+    done = started(gang, launched("tensorflow", STAYING, TWO, mode="parameter_server"))
     assert done.code == 0, done.stderr
     assert gang.left() == []
 
 
 def test_flags_of_tensorflow_1_name_every_host_and_the_process_itself(gang: Gang) -> None:
-    options = TensorFlow(mode="flags", parameter_servers=2)
-    found = run(gang, tensorflow.launch(options, f"{STAYING} --model x", TWO))
+    options = {"mode": "flags", "parameter_servers": 2}
+    found = run(gang, launched("tensorflow", f"{STAYING} --model x", TWO, **options))
     flags = {label: dict(word[2:].split("=") for word in words[2:]) for label, (words, _) in found.items()}
     assert {label: (one["job_name"], one["task_index"]) for label, one in flags.items()} == {
         "0:0": ("worker", "0"), "1:1": ("worker", "1"), "0:ps 0": ("ps", "0"), "1:ps 1": ("ps", "1"),
@@ -145,33 +158,33 @@ def test_flags_of_tensorflow_1_name_every_host_and_the_process_itself(gang: Gang
 
 
 def test_mxnets_roles_meet_at_the_primarys_port(gang: Gang) -> None:
-    found = run(gang, mxnet.launch(Mxnet(rendezvous="ignored:21998", verbose=1), STAYING, TWO))
+    found = run(gang, launched("mxnet", STAYING, TWO, rendezvous="ignored:21998", verbose=1))
     assert sorted(of(found, "DMLC_ROLE").values()) == ["scheduler", "server", "server", "worker", "worker"]
     assert set(of(found, "DMLC_PS_ROOT_PORT").values()) == {"21998"}
     assert set(of(found, "PS_VERBOSE").values()) == {"1"}
 
 
 def test_horovods_ranks_are_told_of_gloo(gang: Gang) -> None:
-    found = run(gang, horovod.launch(Horovod(Nodes(processes_per_node=2)), COMMAND, TWO))
+    found = run(gang, launched("horovod", COMMAND, TWO, processes_per_node=2))
     assert set(of(found, "HOROVOD_CONTROLLER").values()) == {"gloo"}
     assert of(found, "HOROVOD_CROSS_RANK") == {"0:0": "0", "0:1": "0", "1:2": "1", "1:3": "1"}
 
 
 def test_pre_execution_may_bring_the_python_that_the_launcher_needs(gang: Gang) -> None:
-    options = PyTorch(Nodes(processes_per_node=1, pre_execution_command=OWN_PATH))
-    launch = pytorch.launch(options, COMMAND.replace("python3", "python"), TWO)
+    options = {"processes_per_node": 1, "pre_execution_command": OWN_PATH}
+    launch = launched("pytorch", COMMAND.replace("python3", "python"), TWO, **options)
     assert len(run(gang, beside(launch, python3="exit 1", python=f'exec {sys.executable} "$@"'))) == 2
 
 
 def test_a_persons_modules_are_the_ranks_and_not_the_launchers(gang: Gang) -> None:
-    launch = pytorch.launch(PyTorch(Nodes(processes_per_node=1)), COMMAND, TWO)
+    launch = launched("pytorch", COMMAND, TWO, processes_per_node=1)
     own = [f"{environment['AZ_BATCH_TASK_SHARED_DIR']}/bin" for environment in gang.environments]
     found = run(gang, beside(launch, **{"selectors.py": "raise SystemExit('taken for ours')"}), PYTHONPATH=own[0])
     assert of(found, "PYTHONPATH") == {"0:0": own[0], "1:1": own[1]}
 
 
 def test_a_node_without_a_fitting_python_is_said_before_anything_is_started(gang: Gang) -> None:
-    launch = pytorch.launch(PyTorch(Nodes(pre_execution_command=OWN_PATH)), "./train", TWO)
+    launch = launched("pytorch", "./train", TWO, pre_execution_command=OWN_PATH)
     done = started(gang, beside(launch, python3="exit 1", python="exit 1"))
     assert done.code == 127
     assert "none of python3, python on this node is a Python 3.6 or later" in done.stderr
@@ -194,10 +207,10 @@ def test_a_node_without_a_fitting_python_is_said_before_anything_is_started(gang
 def test_cntk_on_another_mpi_is_stopped_before_it_is_started(
     words: str, runtime: str, code: int, command: str, gang: Gang
 ) -> None:
-    options = Mpi(runtime, processes_per_node=1, pre_execution_command=OWN_PATH, cntk=True)
+    options = {"runtime": runtime, "processes_per_node": 1, "pre_execution_command": OWN_PATH, "cntk": True}
     library = "$AZ_BATCH_TASK_SHARED_DIR/bin/libmpi.so.12"
     launch = beside(
-        mpi.launch(options, command, TWO),
+        launched("mpi", command, TWO, **options),
         **{"libmpi.so.12": words},
         python=f"case $* in *'import cntk'*) echo {library} ;; esac",
         ldd=f'echo " libmpi.so.12 => {library} (0x00)"',

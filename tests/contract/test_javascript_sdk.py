@@ -4,35 +4,27 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
-from filelock import FileLock
 
 from batchtrain.emulator.server import Emulator
+from tests import environments, javascript
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
 
-PACKAGE = "@azure/batch@10.2.0"
 SCRIPT = Path(__file__).parent / "javascript" / "first_steps.cjs"
 
 
 @pytest.fixture(scope="module")
-def modules(root: Path) -> Path:
-    """A node_modules with the SDK, installed below .cache/ at first use."""
-    if not shutil.which("npm") or not shutil.which("node"):
-        pytest.skip("node and npm are not installed, and the JavaScript SDK comes from npm")
-    home = root / ".cache" / "javascript"
-    home.mkdir(parents=True, exist_ok=True)
-    with FileLock(home / "lock"):
-        if not (home / "node_modules" / "@azure" / "batch" / "package.json").exists():
-            done = subprocess.run(["npm", "install", "--silent", "--prefix", home, PACKAGE], capture_output=True)
-            if done.returncode:
-                pytest.skip(f"npm cannot install {PACKAGE}: {done.stderr.decode(errors='replace')}")
-    return home / "node_modules"
+def modules() -> Path:
+    """A node_modules with the SDK, or the test is skipped with the reason."""
+    try:
+        return javascript.modules()
+    except environments.Missing as missing:
+        pytest.skip(str(missing))
 
 
 def test_pool_job_task_and_file_are_what_the_sdk_expects(emulator: Emulator, modules: Path) -> None:
@@ -43,7 +35,6 @@ def test_pool_job_task_and_file_are_what_the_sdk_expects(emulator: Emulator, mod
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=60,
     )
     assert done.returncode == 0, done.stderr
     saw: dict[str, Any] = json.loads(done.stdout)

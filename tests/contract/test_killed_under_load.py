@@ -42,7 +42,7 @@ for _ in sys.stdin:
     if not os.fork():
         os.setsid()
         announced = lambda status: print(json.dumps([os.getpid(), status.endpoint, status.key]), flush=True)
-        server.serve(server.Settings(Path(sys.argv[1]), port=0), announced)
+        server.serve(server.Settings(Path(sys.argv[1]), port=int(sys.argv[2])), announced)
         os._exit(0)
     os.wait()
     print("null", flush=True)
@@ -52,10 +52,10 @@ for _ in sys.stdin:
 class Lives:
     """One emulator after the other on a data directory."""
 
-    def __init__(self, data_dir: Path, log: Path) -> None:
+    def __init__(self, data_dir: Path, log: Path, port: int = 0) -> None:
         self._data_dir = data_dir
         self._log = log.open("ab")
-        words = [sys.executable, "-c", FORKS, str(data_dir)]
+        words = [sys.executable, "-c", FORKS, str(data_dir), str(port)]
         self._forks = subprocess.Popen(
             words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log, text=True, bufsize=1
         )

@@ -11,8 +11,10 @@ from typing import NamedTuple
 
 import pytest
 
-from batchtrain.launchers import mpi, plain
-from batchtrain.launchers.types import Fabric, Launch, Mpi, Shape
+from batchtrain.frameworks.base import Fabric, Shape
+from batchtrain.launchers import plain
+from batchtrain.launchers.types import Launch
+from tests.launching import launched
 
 pytestmark = pytest.mark.process
 
@@ -93,7 +95,7 @@ class Node:
         done = subprocess.run(
             ["/bin/bash", self.task / ".batchtrain/launch.sh"],
             env=variables, cwd=self.task / "wd", capture_output=True, text=True, errors="replace",
-            timeout=20, check=False, stdin=subprocess.DEVNULL,
+            check=False, stdin=subprocess.DEVNULL,
         )  # fmt: skip
         argv, seen = self._recorded("argv"), self._recorded("environment") or []
         return Ran(
@@ -124,7 +126,7 @@ def node(tmp_path: Path) -> Node:
 def launch(runtime: str = "mpich", command: str = "./solve", shape: Shape | None = None, **options: object) -> Launch:
     options.setdefault("processes_per_node", 1)
     options.setdefault("preflight", False)  # the hosts are not there
-    return mpi.launch(Mpi(runtime, **options), command, shape or Shape(2))  # type: ignore[arg-type]  # every option
+    return launched("mpi", command, shape or Shape(2), runtime=runtime, **options)
 
 
 # --- the table --------------------------------------------------------------------------------------------------
@@ -469,7 +471,7 @@ def test_hosts_that_do_not_answer_are_named(node: Node) -> None:
 def test_hosts_that_let_nobody_in_are_told_from_those_that_do_not_answer(node: Node) -> None:
     given = {"BATCHTRAIN_BARRIER_SECONDS": "1"}
     shut = node.run(launch(), {**given, "SHUT": "10.0.0.5"})
-    assert "batchtrain: node 10.0.0.5 of 2 let nobody in by ssh in 1 s; " in shut.stderr
+    assert "batchtrain: node 10.0.0.5 of 2 accepted no ssh connection in 1 s; " in shut.stderr
     assert "`batchtrain images check`" in shut.stderr
     both = node.run(launch(shape=Shape(3)), {**given, "AZ_BATCH_HOST_LIST": "10.0.0.4,10.0.0.5,10.0.0.6",
                                              "SHUT": "10.0.0.5", "DEAD": "10.0.0.6"})  # fmt: skip
@@ -623,7 +625,6 @@ def test_a_coordination_command_decides_how_it_ends(node: Node) -> None:
     assert coordinate(node, launch(coordination_command="exit 4")).returncode == 4
 
 
-def test_the_emulator_needs_no_sshd_and_says_so(node: Node) -> None:
+def test_the_emulator_needs_no_sshd(node: Node) -> None:
     done = coordinate(node, launch(shape=Shape(2, container=True)), BATCHTRAIN_EMULATED_NODE=str(node.task))
-    assert done.returncode == 0
-    assert done.stderr.count("/usr/sbin/sshd -p 23") == 1
+    assert (done.returncode, done.stderr) == (0, "")

@@ -8,15 +8,18 @@ from pathlib import Path
 
 import pytest
 
+from tests import needs
+
 pytestmark = pytest.mark.process
 ROOT = Path(__file__).resolve().parents[2]
 LINK = re.compile(r"\]\(([^)#:]+)(?:#[^)]*)?\)")
 
 
 def tracked() -> set[str]:
-    done = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=False)
+    git = needs.program("git")
+    done = subprocess.run([git, "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=False)
     if done.returncode:
-        pytest.skip("this is no git checkout")
+        pytest.skip("the repository is not a git checkout")
     files = set(done.stdout.split("\0"))
     return files | {str(parent) for file in files for parent in Path(file).parents}
 

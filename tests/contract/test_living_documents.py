@@ -5,14 +5,22 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
+import pytest
 from azure.batch import BatchClient
 
 from batchtrain.config.types import Recipe
+from batchtrain.emulator.server import Emulator
 from batchtrain.plan import diff, plan_recipe
 from batchtrain.plan.types import Plan
 from batchtrain.service import look, submit
+from tests.contract.conftest import ours
 
 IMAGE = {"publisher": "microsoft-dsvm", "offer": "ubuntu-hpc", "sku": "2404"}
+
+
+@pytest.fixture
+def client(emulator: Emulator) -> BatchClient:
+    return ours(emulator)
 
 
 def recipe(priority: int = 0, **pool: Any) -> Recipe:

@@ -1,4 +1,4 @@
-"""launch.py on two or three nodes that are directories of this machine, which it reaches through a stand-in for ssh."""
+"""The node launcher on two or three nodes: directories of this machine, reached through a stand-in for ssh."""
 
 from __future__ import annotations
 
@@ -10,15 +10,17 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from batchtrain import runtime
-from tests.patience import soonest
+from batchtrain.launchers import steps
+from tests.waiting import until
 
 pytestmark = pytest.mark.process
 
@@ -28,7 +30,10 @@ host=$1 root={folder}/$1
 shift
 [ -d "$root" ] || {{ echo "ssh: connect to host $host port 22: No route to host" >&2; exit 255; }}
 [ ! -e "$root/denied" ] || {{ echo "root@$host: Permission denied (publickey)." >&2; exit 255; }}
-[ ! -e "$root/refused" ] || {{ echo "ssh: connect to host $host port 22: Connection refused" >&2; exit 255; }}
+[ ! -e "$root/refused" ] || {{
+  echo $$ >>"$root/tried"; sleep "0$(cat "$root/refused")"
+  echo "ssh: connect to host $host port 22: Connection refused" >&2; exit 255
+}}
 [ ! -e "$root/hangs" ] || exec sleep 60
 cd /
 path=$(cat "$root/path" 2>/dev/null || echo "$PATH")
@@ -56,8 +61,8 @@ RANKS = [{"name": "worker", "gpus": True, "ranked": True, "decides": True}]
 class Finished:
     """How a launch ended."""
 
-    def __init__(self, code: int, stdout: str, stderr: str, ended: float) -> None:
-        self.code, self.stdout, self.stderr, self.ended = code, stdout, stderr, ended
+    def __init__(self, code: int, stdout: str, stderr: str) -> None:
+        self.code, self.stdout, self.stderr = code, stdout, stderr
 
 
 class Nodes:
@@ -83,7 +88,11 @@ class Nodes:
         ours = self.root(number) / "task/.batchtrain"
         ours.mkdir(parents=True)
         self.wd(number).mkdir()
-        (ours / "launch.py").write_bytes(runtime.LAUNCH)
+        for framework in ("pytorch", "tensorflow", "horovod"):
+            for file in steps.node_launcher(framework):
+                path = self.root(number) / "task" / file.name
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_bytes(file.data)
         (ours / "gang.sh").write_bytes(runtime.GANG)
         values = {
             "AZ_BATCH_NODE_ID": f"tvm-{number + 1}",
@@ -100,7 +109,7 @@ class Nodes:
         roles = more.pop("roles", RANKS)
         return {
             "version": 1, "framework": "pytorch", "instances": len(self.addresses), "processes_per_node": 2,
-            "barrier_seconds": 10, "roles": [{"command": command, **role} for role in roles], **more,
+            "barrier_seconds": 60, "roles": [{"command": command, **role} for role in roles], **more,
         }  # fmt: skip
 
     def start(self, command: str, variables: dict[str, str] | None = None, **more: Any) -> subprocess.Popen[str]:
@@ -113,7 +122,7 @@ class Nodes:
             **(variables or {}),
         }
         self.process = subprocess.Popen(
-            [self.python, str(self.root(0) / "task/.batchtrain/launch.py"), "primary"],
+            [self.python, "-I", "-S", "-B", str(self.root(0) / "task/.batchtrain/launch"), "primary"],
             env=values, cwd=self.wd(0), stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL,
             text=True, errors="surrogateescape",
         )  # fmt: skip
@@ -121,16 +130,12 @@ class Nodes:
 
     def finish(self) -> Finished:
         assert self.process is not None
-        stdout, stderr = self.process.communicate(timeout=40)
-        return Finished(self.process.returncode, stdout, stderr, time.time())
+        stdout, stderr = self.process.communicate()
+        return Finished(self.process.returncode, stdout, stderr)
 
     def run(self, command: str, variables: dict[str, str] | None = None, **more: Any) -> Finished:
         self.start(command, variables, **more)
         return self.finish()
-
-    def time_of(self, number: int, name: str) -> float:
-        """What a rank noted by `date +%s.%N >NAME`."""
-        return float((self.wd(number) / name).read_text())
 
     def processes(self) -> dict[int, str]:
         """Whatever runs in a directory of the nodes', whoever its parent is; and what has one on its command line."""
@@ -149,13 +154,6 @@ class Nodes:
 
 
 UP = "echo -n $$ >up.new; mv up.new up; "
-
-
-def wait_until(true: Callable[[], Any], seconds: float = 15) -> None:
-    deadline = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < deadline, "it did not come true"
-        time.sleep(0.005)
 
 
 @pytest.fixture
@@ -241,32 +239,30 @@ def test_a_shell_that_greets_does_not_disturb_the_launch(nodes: Nodes) -> None:
     assert (done.code, done.stdout.count("fine"), "Welcome" in done.stdout) == (0, 4, False)
 
 
-def test_a_line_is_shown_within_a_quarter_of_a_second_and_so_is_one_without_an_end(nodes: Nodes) -> None:
-    def delay() -> float:
-        process = nodes.start(
-            "sleep 0.3; [ $RANK != 3 ] || { date +%s.%N; sleep 0.5; printf %s $(date +%s.%N); }; sleep 1"
-        )
-        assert process.stdout is not None
-        whole = time.time() - float(process.stdout.readline().split()[1])
-        part = os.read(process.stdout.fileno(), 100).decode()
-        part += os.read(process.stdout.fileno(), 100).decode() if len(part) < 20 else ""
-        late = max(whole, time.time() - float(part.split()[1]))
-        assert nodes.finish().code == 0
-        return late
-
-    assert soonest(0.25, delay) < 0.25
+def test_a_line_is_shown_while_its_rank_runs_and_so_is_one_without_an_end(nodes: Nodes) -> None:
+    """The rank goes on only when the reader has seen what it printed."""
+    process = nodes.start(
+        "[ $RANK = 3 ] || exit 0; echo whole; until [ -e seen-1 ]; do sleep 0.02; done;"
+        " printf part; until [ -e seen-2 ]; do sleep 0.02; done"
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "[1:3] whole\n"
+    (nodes.wd(1) / "seen-1").touch()
+    shown = ""
+    while "part" not in shown:
+        shown += os.read(process.stdout.fileno(), 100).decode()
+    (nodes.wd(1) / "seen-2").touch()
+    assert nodes.finish().code == 0
 
 
 def test_processes_that_do_not_decide_end_with_those_that_do(nodes: Nodes) -> None:
     roles = [
-        {"name": "ps", "total": 1, "place": "spread", "command": "touch ps; exec sleep 60"},
+        {"name": "ps", "total": 1, "place": "spread", "command": "touch ps; exec sleep 100000"},
         {**RANKS[0], "command": "while [ ! -e ../../../127.0.88.2/task/wd/ps ]; do sleep 0.02; done; echo $TF_CONFIG"},
     ]
-    begin = time.monotonic()
     done = nodes.run("", framework="tensorflow", roles=roles, processes_per_node=1)
     config = json.loads(done.stdout.splitlines()[0].split(" ", 1)[1])
     assert (done.code, list(config["cluster"]), len(config["cluster"]["worker"])) == (0, ["ps", "worker"], 2)
-    assert time.monotonic() - begin < 10
     assert nodes.processes() == {}
 
 
@@ -276,22 +272,20 @@ def test_a_daemon_in_a_session_of_its_own_without_our_environment_does_not_outli
 
 
 def test_an_orphan_that_holds_the_output_open_is_not_waited_for(nodes: Nodes) -> None:
-    begin = time.monotonic()
-    assert nodes.run("sleep 60 & echo done").code == 0
-    assert time.monotonic() - begin < 10
+    assert nodes.run("sleep 100000 & echo done").code == 0
 
 
 def test_an_elastic_gang_goes_on_without_a_node_that_it_lost(tmp_path: Path) -> None:
     nodes = Nodes(tmp_path, 3)
-    nodes.start(UP + "while [ ! -e end ]; do sleep 0.05; done", options={"min_instances": 2}, processes_per_node=1)
-    wait_until(lambda: all((nodes.wd(number) / "up").exists() for number in range(3)))
+    line = UP + "while [ ! -e end ]; do sleep 0.05; done"
+    process = nodes.start(line, options={"min_instances": 2}, processes_per_node=1)
+    until(lambda: all((nodes.wd(number) / "up").exists() for number in range(3)))
     os.kill(nodes.supervisor(1), signal.SIGKILL)
-    time.sleep(0.5)
+    assert process.stderr is not None
+    next(line for line in process.stderr if "node tvm-2 (127.0.88.3) is lost" in line)
     for number in (0, 2):
         (nodes.wd(number) / "end").touch()
-    done = nodes.finish()
-    assert (done.code, nodes.processes()) == (0, {})
-    assert "node tvm-2 (127.0.88.3) is lost" in done.stderr
+    assert (nodes.finish().code, nodes.processes()) == (0, {})
 
 
 @pytest.mark.parametrize("python", other_pythons())
@@ -304,13 +298,11 @@ def test_words_that_are_not_ascii_reach_every_rank_whatever_the_locale(python: s
 def test_a_process_that_has_long_to_end_by_itself_and_has_ended_keeps_nobody_waiting(nodes: Nodes) -> None:
     roles = [
         RANKS[0],
-        {"name": "ps", "total": 2, "place": "spread", "command": "exec sleep 60"},
-        {"name": "evaluator", "total": 1, "place": "primary", "command": "sleep 0.5", "linger": 30},
+        {"name": "ps", "total": 2, "place": "spread", "command": "exec sleep 100000"},
+        {"name": "evaluator", "total": 1, "place": "primary", "command": "sleep 0.5", "linger": 100000},
     ]
-    begin = time.monotonic()
     roles = [{"command": "true", **role} for role in roles]
     assert nodes.run("", framework="tensorflow", roles=roles, processes_per_node=1).code == 0
-    assert time.monotonic() - begin < 10
 
 
 # --- a rank that fails ----------------------------------------------------------------------------------------------
@@ -323,22 +315,15 @@ DEATHS = {
 
 
 @pytest.mark.parametrize("death", DEATHS)
-def test_the_first_failure_is_named_and_the_gang_is_gone_within_a_second(death: str, nodes: Nodes) -> None:
+def test_the_first_failure_is_named_and_the_gang_is_gone(death: str, nodes: Nodes) -> None:
     how, said, code = DEATHS[death]
-    bound = 1.3 if death == "exception" else 1.0  # Python's own start
-
-    def end() -> float:
-        done = nodes.run(
-            "trap '' TERM; if [ $RANK = 3 ]; then sleep 0.3; echo last words;"
-            f" date +%s.%N >died; {how}; fi; sleep 60; sleep 9"
-        )
-        assert (done.code, nodes.processes()) == (code, {})
-        lines = [line for line in done.stderr.splitlines() if line.startswith("batchtrain: ")]
-        assert lines[2] == f"batchtrain: rank 3 on node tvm-2 (127.0.88.3) {said}"
-        assert lines[3] == "batchtrain:     last words"
-        return done.ended - nodes.time_of(1, "died")
-
-    assert soonest(bound, end) < bound
+    done = nodes.run(
+        f"trap '' TERM; if [ $RANK = 3 ]; then sleep 0.3; echo last words; {how}; fi; sleep 100000; sleep 9"
+    )
+    assert (done.code, nodes.processes()) == (code, {})
+    lines = [line for line in done.stderr.splitlines() if line.startswith("batchtrain: ")]
+    assert lines[2] == f"batchtrain: rank 3 on node tvm-2 (127.0.88.3) {said}"
+    assert lines[3] == "batchtrain:     last words"
 
 
 def test_ranks_that_fail_because_another_did_are_not_blamed(nodes: Nodes) -> None:
@@ -361,7 +346,7 @@ def test_a_rank_may_save_its_work_when_the_task_is_ended(all_of_them: bool, node
         'signal.signal(signal.SIGTERM, save)\npathlib.Path("up").touch()\ntime.sleep(60)\'',
         processes_per_node=1,
     )
-    wait_until(lambda: all((nodes.wd(number) / "up").exists() for number in range(2)))
+    until(lambda: all((nodes.wd(number) / "up").exists() for number in range(2)))
     for pid in sorted(nodes.processes()) if all_of_them else [process.pid]:
         os.kill(pid, signal.SIGTERM)
     done = nodes.finish()
@@ -371,17 +356,11 @@ def test_a_rank_may_save_its_work_when_the_task_is_ended(all_of_them: bool, node
 
 
 def test_a_rank_that_does_not_end_when_the_task_is_ended_is_killed_after_the_grace(nodes: Nodes) -> None:
-    def end() -> float:
-        process = nodes.start("trap '' TERM; touch up; while :; do sleep 1; done", grace_seconds=0.7)
-        wait_until(lambda: all((nodes.wd(number) / "up").exists() for number in range(2)))
-        process.send_signal(signal.SIGTERM)
-        begin = time.monotonic()
-        assert (nodes.finish().code, nodes.processes()) == (143, {})
-        for number in range(2):
-            (nodes.wd(number) / "up").unlink()
-        return time.monotonic() - begin
-
-    assert 0.6 < soonest(1.7, end) < 1.7
+    process = nodes.start("trap 'touch told' TERM; touch up; while :; do sleep 0.1; done", grace_seconds=0.7)
+    until(lambda: all((nodes.wd(number) / "up").exists() for number in range(2)))
+    process.send_signal(signal.SIGTERM)
+    assert (nodes.finish().code, nodes.processes()) == (143, {})
+    assert all((nodes.wd(number) / "told").exists() for number in range(2))
 
 
 def test_a_stopped_rank_is_noticed(nodes: Nodes) -> None:
@@ -400,22 +379,35 @@ def test_a_command_that_one_node_has_not_got_is_named_with_that_node(nodes: Node
 
 
 def test_a_flood_is_passed_on_whole_with_little_memory_and_delays_no_other_rank(nodes: Nodes) -> None:
-    lines = 400_000
-    nodes.start(
-        f"case $RANK in 1) yes 0123456789012345678901234567890123456789 | head -n {lines};;"
-        " 2) for i in 1 2 3 4 5; do date +%s.%N; sleep 0.2; done;; esac"
-    )
-    assert nodes.process is not None
-    assert nodes.process.stdout is not None
-    seen, late, peak = 0, [], 0
-    for line in nodes.process.stdout:
+    process = nodes.start(FLOOD)
+    assert process.stdout is not None
+    seen = peak = 0
+    for line in process.stdout:
         seen += line.startswith("[0:1] 0123")
-        peak = peak if seen != lines - 1000 else memory(nodes.process.pid)
-        if line.startswith("[1:2] "):
-            late.append(time.time() - float(line.split()[1]))
-    assert (seen, nodes.finish().code) == (lines, 0)
-    assert sorted(late)[2] < 0.25  # a busy machine may hold up one
+        if line == "[1:2] beside\n":
+            (nodes.wd(0) / "seen").touch()
+        if line.startswith("[0:1] all="):
+            assert seen == int(line.partition("=")[2])
+            peak = memory(process.pid)
+            (nodes.wd(0) / "counted").touch()
+    assert nodes.finish().code == 0
     assert 0 < peak < 60_000
+
+
+FLOOD = """
+case $RANK in
+1)
+  all=0
+  until [ -e seen ] && [ $all -ge 400000 ]; do
+    yes 0123456789012345678901234567890123456789 | head -n 100000
+    all=$((all + 100000))
+  done
+  echo all=$all
+  until [ -e counted ]; do sleep 0.02; done ;;
+2) sleep 0.2; echo beside ;;
+esac
+"""
+"""Rank 1 does not stop before the line of rank 2 was read."""
 
 
 def memory(pid: int) -> int:
@@ -426,10 +418,10 @@ def memory(pid: int) -> int:
 def test_a_reader_that_stopped_reading_does_not_hide_a_failure(nodes: Nodes) -> None:
     """The primary's output is full; yet the gang ends, and nothing waits for the reader for long."""
     nodes.start("[ $RANK != 3 ] || { sleep 1; touch died; exit 7; }; yes")
-    wait_until((nodes.wd(1) / "died").exists)
-    wait_until(lambda: not [line for line in nodes.processes().values() if line.startswith("yes")], 1.0)
+    until((nodes.wd(1) / "died").exists)
+    until(lambda: not [line for line in nodes.processes().values() if line.startswith("yes")])
     assert nodes.process is not None
-    assert nodes.process.wait(timeout=10) == 7
+    assert nodes.process.wait() == 7
 
 
 # --- a supervisor or a primary that fails ---------------------------------------------------------------------------
@@ -438,7 +430,7 @@ def test_a_reader_that_stopped_reading_does_not_hide_a_failure(nodes: Nodes) -> 
 @pytest.mark.parametrize("number", [0, 1])
 def test_nothing_outlives_a_supervisor_that_was_killed_and_its_node_is_named(number: int, nodes: Nodes) -> None:
     nodes.start(UP + "trap '' TERM; (setsid env -i sleep 61 &); sleep 60; sleep 9", processes_per_node=1)
-    wait_until(lambda: all((nodes.wd(one) / "up").exists() for one in range(2)))
+    until(lambda: all((nodes.wd(one) / "up").exists() for one in range(2)))
     time.sleep(0.1)
     os.kill(nodes.supervisor(number), signal.SIGKILL)
     done = nodes.finish()
@@ -449,7 +441,7 @@ def test_nothing_outlives_a_supervisor_that_was_killed_and_its_node_is_named(num
 @pytest.mark.parametrize("number", [0, 1])
 def test_a_supervisor_that_is_told_to_end_ends_the_gang(number: int, nodes: Nodes) -> None:
     nodes.start(UP + "sleep 60", processes_per_node=1)
-    wait_until(lambda: all((nodes.wd(one) / "up").exists() for one in range(2)))
+    until(lambda: all((nodes.wd(one) / "up").exists() for one in range(2)))
     os.kill(nodes.supervisor(number), signal.SIGTERM)
     done = nodes.finish()
     assert (done.code, nodes.processes()) == (1, {})
@@ -458,9 +450,9 @@ def test_a_supervisor_that_is_told_to_end_ends_the_gang(number: int, nodes: Node
 
 def test_a_primary_that_was_stopped_for_long_finds_its_gang_ended_and_says_why(nodes: Nodes) -> None:
     process = nodes.start(UP + "sleep 60", processes_per_node=1, heartbeat_seconds=1.5)
-    wait_until(lambda: all((nodes.wd(one) / "up").exists() for one in range(2)))
+    until(lambda: all((nodes.wd(one) / "up").exists() for one in range(2)))
     process.send_signal(signal.SIGSTOP)
-    wait_until(lambda: not [line for line in nodes.processes().values() if line.startswith("sleep")])
+    until(lambda: not [line for line in nodes.processes().values() if line.startswith("sleep")])
     process.send_signal(signal.SIGCONT)
     done = nodes.finish()
     assert (done.code, nodes.processes()) == (1, {})
@@ -477,10 +469,10 @@ def test_a_supervisor_that_cannot_start_a_process_says_why(nodes: Nodes) -> None
 
 def test_nothing_outlives_a_primary_that_was_killed(nodes: Nodes) -> None:
     process = nodes.start(UP + "trap '' TERM; sleep 60; sleep 9")
-    wait_until(lambda: all((nodes.wd(one) / "up").exists() for one in range(2)))
+    until(lambda: all((nodes.wd(one) / "up").exists() for one in range(2)))
     process.kill()
     process.communicate()
-    wait_until(lambda: nodes.processes() == {}, 3)
+    until(lambda: nodes.processes() == {})
 
 
 @pytest.mark.parametrize("after", [0.02, 0.05, 0.08, 0.12, 0.2])
@@ -489,18 +481,18 @@ def test_nothing_is_left_of_a_launch_that_was_killed_at_its_start(after: float, 
     time.sleep(after)
     process.kill()
     process.communicate()
-    wait_until(lambda: nodes.processes() == {}, 3)
+    until(lambda: nodes.processes() == {})
 
 
 def test_a_node_that_falls_silent_is_lost(nodes: Nodes) -> None:
     nodes.start(UP + "sleep 60", processes_per_node=1, heartbeat_seconds=2.5)
-    wait_until(lambda: all((nodes.wd(one) / "up").exists() for one in range(2)))
+    until(lambda: all((nodes.wd(one) / "up").exists() for one in range(2)))
     supervisor = nodes.supervisor(1)
     os.kill(supervisor, signal.SIGSTOP)
     done = nodes.finish()
     assert done.code == 1
     assert "node tvm-2 (127.0.88.3) was lost: nothing was heard of it for 2.5 s" in done.stderr
-    wait_until(lambda: nodes.processes() == {}, 12)  # its guard gives it time to end by itself
+    until(lambda: nodes.processes() == {})  # its guard gives it time to end by itself
 
 
 # --- a gang that does not come to be --------------------------------------------------------------------------------
@@ -512,7 +504,7 @@ def refused(nodes: Nodes, *said: str, code: int = 1, **more: Any) -> None:
     assert [text for text in said if text not in done.stderr] == [], done.stderr
     assert done.code == code
     assert "Traceback" not in done.stderr
-    wait_until(lambda: nodes.processes() == {}, 3)  # one that was just starting sees that its ssh is gone
+    until(lambda: nodes.processes() == {})  # one that was just starting sees that its ssh is gone
     assert not list(nodes.folder.glob("*/task/wd/ran"))
 
 
@@ -524,8 +516,8 @@ def test_a_node_that_cannot_be_reached_is_named_with_the_reason(tmp_path: Path) 
         nodes,
         "127.0.88.3: ssh: connect to host 127.0.88.3 port 22: No route to host",
         "127.0.88.4: ssh: connect to host 127.0.88.4 port 22: Connection refused",
-        "nodes 127.0.88.4 and 127.0.88.3 of 3 did not answer ssh in 1 s",
-        barrier_seconds=1,
+        "nodes 127.0.88.4 and 127.0.88.3 of 3 did not answer ssh in 4 s",
+        barrier_seconds=4,
     )
 
 
@@ -534,28 +526,38 @@ def test_a_node_that_answers_and_lets_nobody_in_is_named_so(nodes: Nodes) -> Non
     refused(
         nodes,
         "127.0.88.3: root@127.0.88.3: Permission denied (publickey).",
-        "node 127.0.88.3 of 2 let nobody in by ssh in 1 s",
-        barrier_seconds=1,
+        "node 127.0.88.3 of 2 accepted no ssh connection in 4 s",
+        barrier_seconds=4,
     )
 
 
 def test_a_node_whose_login_hangs_is_named(nodes: Nodes) -> None:
     (nodes.root(1) / "hangs").touch()
-    refused(nodes, "127.0.88.3: no answer", "node 127.0.88.3 of 2 did not answer ssh in 1 s", barrier_seconds=1)
+    refused(nodes, "127.0.88.3: no answer", "node 127.0.88.3 of 2 did not answer ssh in 4 s", barrier_seconds=4)
 
 
 def test_a_node_that_answers_late_is_waited_for(nodes: Nodes) -> None:
-    (nodes.root(1) / "refused").touch()
-    nodes.start("echo here")
-    time.sleep(0.6)
+    """Also where an ssh ends and its output with it before the primary looks: it may be busy, or stopped."""
+    (nodes.root(1) / "refused").write_text("0.3")
+    process = nodes.start("echo here")
+    tried = nodes.root(1) / "tried"
+    ssh = int(until(lambda: tried.exists() and tried.read_text()))
+    process.send_signal(signal.SIGSTOP)
+    until(lambda: psutil.Process(ssh).status() == psutil.STATUS_ZOMBIE)
+    process.send_signal(signal.SIGCONT)
+    until(lambda: process.poll() is not None or tried.read_text().count("\n") > TRIES)
     (nodes.root(1) / "refused").unlink()
     done = nodes.finish()
-    assert (done.code, done.stdout.count("here")) == (0, 4)
+    assert (done.code, done.stdout.count("here")) == (0, 4), done.stderr
+
+
+TRIES = 8
+"""More than fit into the 2 s that an ssh has to end after its output."""
 
 
 def test_a_node_without_the_tasks_files_is_named_at_once(nodes: Nodes) -> None:
-    (nodes.root(1) / "task/.batchtrain/launch.py").unlink()
-    refused(nodes, "node 127.0.88.3 did not join", "launch.py is not on this node")
+    shutil.rmtree(nodes.root(1) / "task/.batchtrain/launch")
+    refused(nodes, "node 127.0.88.3 did not join", "launch is not on this node")
 
 
 def test_a_node_without_python_is_named_at_once(nodes: Nodes) -> None:
@@ -592,9 +594,9 @@ def test_a_processes_per_node_that_does_not_end_is_named_with_its_node(nodes: No
     refused(
         nodes,
         "127.0.88.3: it answered ssh, and has not said yet what it has (does `processes_per_node` end there?)",
-        "node 127.0.88.3 of 2 were not ready in 1 s",
+        "node 127.0.88.3 of 2 were not ready in 4 s",
         processes_per_node=command,
-        barrier_seconds=1,
+        barrier_seconds=4,
     )
 
 

@@ -96,7 +96,7 @@ class Account:
 
 
 def wait_for(holds: Callable[[], Any]) -> Any:
-    return eventually(holds, PATIENCE, pause=0.05)
+    return eventually(holds, pause=0.05)
 
 
 def has_said(account: Account, task_id: str, text: str) -> bool:

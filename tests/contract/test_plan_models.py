@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from batchtrain.config.load import load
-from batchtrain.plan import plan_recipe, render
-from batchtrain.storage.source import read_sources
+from batchtrain.config.sources import read_sources
+from batchtrain.plan import plan_recipe
 from tests import judge
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -20,7 +20,7 @@ def test_the_sdk_takes_every_request_of_a_recipes_plan(name: str) -> None:
     recipe = load(ROOT / "recipes" / name).recipe
     steps = plan_recipe(recipe, sources=read_sources(recipe)).steps
     assert {step.action for step in steps} <= set(judge.MODELS)
-    assert [flaw for step in steps for flaw in judge.flaws(step.action, render.body_of(step))] == []
+    assert [flaw for step in steps for flaw in judge.flaws(step.action, step.document)] == []
 
 
 POOL = {"id": "a", "vmSize": "s", "startTask": {"commandLine": "x"}}

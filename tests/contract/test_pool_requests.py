@@ -11,12 +11,11 @@ import msgspec
 import pytest
 from azure.batch import BatchClient, models
 
-from batchtrain.config.types import Recipe
+from batchtrain.config.types import Recipe, convert
 from batchtrain.errors import ServiceError
 from batchtrain.placeholders import Placeholders
-from batchtrain.plan import plan_pool, render
+from batchtrain.plan import Plan, Step, plan_pool, render
 from batchtrain.plan.pool import specification
-from batchtrain.plan.types import Plan, Step
 from batchtrain.plan.wire import document
 from batchtrain.service import look, submit
 from batchtrain.service.seen import Endpoint
@@ -107,7 +106,7 @@ def recipe(directory: Path) -> Recipe:
                                "rolling": {"max_batch_instance_percent": 20, "pause_time_between_batches": "00:00:10"}},
         },
     }  # fmt: skip
-    return msgspec.convert(told, Recipe)
+    return convert(told, Recipe)
 
 
 @pytest.fixture
@@ -116,7 +115,7 @@ def filled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tup
     told = recipe(tmp_path)
     monkeypatch.setattr("batchtrain.service.vault.mapping", lambda read, name: {"FROM_VAULT": "vault-secret"})
     values = Placeholders(told, directory=tmp_path)
-    yield [(step.action, submit.filled(render.body_of(step), values.fill)) for step in plan_pool(told).steps]
+    yield [(step.action, submit.filled(step.body, values.fill)) for step in plan_pool(told).steps]
 
 
 def test_the_sdk_knows_every_key_and_type_of_what_is_sent(filled: list[tuple[str, dict[str, Any]]]) -> None:
@@ -149,7 +148,7 @@ def test_the_login_is_made_on_every_node_and_brought_up_to_date_where_it_is_ther
 ) -> None:
     asked = []
 
-    def ask(client: object, method: str, path: str, operation: str, body: dict[str, Any] | None = None) -> None:
+    def ask(client: object, method: str, path: str, operation: str, body: Any = None, **_: Any) -> None:
         asked.append((method, path, body))
         if method == "POST" and "/n1/" in path:
             raise ServiceError("there", operation=operation, code="NodeUserExists")
@@ -162,8 +161,8 @@ def test_the_login_is_made_on_every_node_and_brought_up_to_date_where_it_is_ther
         def list_nodes(self, pool_id: str, select: list[str]) -> list[Node]:
             return [Node("n0"), Node("n1")]
 
-    monkeypatch.setattr(submit, "_ask", ask)
-    step = Step("node.user", "POST", "/pools/p/nodes/{each}/users", {"name": "al", "isAdmin": True, "password": "x"})
+    monkeypatch.setattr(submit, "ask", ask)
+    step = Step("node.user", "p", {"name": "al", "isAdmin": True, "password": "x"})
     service: Any = Service()
     (event,) = submit.submit(service, Plan((step,)), lambda name: "", lambda path, data: None)
     assert asked == [
@@ -175,7 +174,7 @@ def test_the_login_is_made_on_every_node_and_brought_up_to_date_where_it_is_ther
 
 
 def test_a_step_that_is_no_request_to_batch_is_handed_on(client: BatchClient) -> None:
-    step = Step("pool.identity", "PATCH", "/pools/p", {"identities": ["i"]})
+    step = Step("pool.identity", "p", {"identities": ["i"]})
     others = {"pool.identity": lambda step: submit.Event(step.action, "p", "done")}
     assert [event.text for event in submit.submit(client, Plan((step,)), str, lambda path, data: None, others)] == [
         "done"

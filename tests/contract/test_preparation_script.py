@@ -76,7 +76,6 @@ class Stage:
             env={**self.environment, **environment},
             capture_output=True,
             text=True,
-            timeout=30,
             check=False,
         )
 

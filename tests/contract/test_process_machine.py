@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -13,13 +14,16 @@ import uuid
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from batchtrain.emulator.interface import Download, Exit, NodeLost, Run
+from batchtrain.emulator.machine import process
 from batchtrain.emulator.machine.agent import descendants
 from batchtrain.emulator.machine.process import open_machine
-from batchtrain.emulator.machine.types import Download, Exit, NodeLost, Run
-from tests.contract.nodes_on_this_machine import SCOPE, TASK, Nodes, address, alive, none_alive_soon, tell
+from tests.contract.nodes_on_this_machine import SCOPE, TASK, Nodes, address, alive, tell
+from tests.waiting import until
 
 pytestmark = pytest.mark.process
 
@@ -60,6 +64,32 @@ def namespaces(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 def marker() -> str:
     """A value that only one test's processes have in their environment."""
     return uuid.uuid4().hex
+
+
+@pytest.mark.parametrize("kills", [2, 9])
+def test_an_agent_that_is_killed_while_it_comes_up_is_started_again(
+    kills: int, isolation: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start, started = process._start_agent, list[int]()
+
+    def and_kill(*arguments: Any) -> subprocess.Popen[bytes]:
+        agent = start(*arguments)
+        started.append(agent.pid)
+        if len(started) <= kills:
+            agent.kill()
+        return agent
+
+    async def story(nodes: Nodes) -> None:
+        monkeypatch.setattr(process, "_start_agent", and_kill)
+        if kills < process.BOOT_TRIES:
+            await nodes.boot("b")
+            assert await nodes.output("b", "echo up") == "up\n"
+        else:
+            with pytest.raises(NodeLost, match="its agent did not come up"):
+                await nodes.boot("b")
+        assert len(started) == min(kills + 1, process.BOOT_TRIES)
+
+    tell(tmp_path / "d", story)
 
 
 # --- a run ------------------------------------------------------------------------------------------------------
@@ -231,7 +261,7 @@ def test_a_node_whose_agent_is_killed_is_lost_with_its_runs(isolation: str, tmp_
         for pid in agents("a"):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-        assert await asyncio.wait_for(nodes.lost.get(), 5) == "a"
+        assert await nodes.lost.get() == "a"
         with pytest.raises(NodeLost):
             await running
         with pytest.raises(NodeLost):
@@ -261,7 +291,7 @@ def test_cancelling_a_boot_leaves_no_agent(isolation: str, tmp_path: Path) -> No
         for _ in range(10):  # on to where it waits for the agent's answer
             await asyncio.sleep(0)
         booting.cancel()
-        await asyncio.wait_for(asyncio.wait({booting}), 10)
+        await asyncio.wait({booting})
         assert booting.cancelled()
         assert not agents("a")
 
@@ -274,7 +304,7 @@ def test_a_scope_that_stopped_its_own_supervisor_is_ended(in_namespaces: None, t
         while not (stopped := [pid for pid in agents("a") if state(pid) == "T"]):
             await asyncio.sleep(0.01)
         try:
-            await asyncio.wait_for(nodes.machine.end("a", SCOPE), 10)
+            await nodes.machine.end("a", SCOPE)
         finally:
             for pid in stopped:
                 with contextlib.suppress(ProcessLookupError):
@@ -299,7 +329,7 @@ def test_a_run_that_kills_its_supervisor_leaves_no_process_but_those_of_ssh_sess
         await nodes.run("a", DAEMON, MARK=marker)
         ended = await nodes.run("a", "bash -c 'kill -9 $PPID; sleep 100'", MARK=marker)
         assert ended == Exit(137)
-        assert none_alive_soon(f"MARK={marker}")
+        until(lambda: not alive(f"MARK={marker}"))
         assert alive(f"LOGIN={marker}")
 
     tell(tmp_path / "d", story)
@@ -333,7 +363,35 @@ def test_kill_9_of_the_emulator_leaves_no_process_of_any_node(
         assert owner.stdout.readline() == b"ready\n"
         assert len(alive(f"MARK={marker}")) >= 2
         owner.kill()
-    assert none_alive_soon(f"MARK={marker}")
+    until(lambda: not alive(f"MARK={marker}"))
+
+
+def test_what_cannot_be_killed_is_logged_and_not_waited_for_without_end(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, marker: str
+) -> None:
+    monkeypatch.setattr(process, "SWEEP_SECONDS", 0.001)
+    monkeypatch.setattr(process.os, "kill", lambda pid, number: None)
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, env={"MARK": marker}) as stuck:
+        until(lambda: alive(f"MARK={marker}"))
+        process._sweep(f"MARK={marker}")
+        assert stuck.poll() is None
+    assert f"cannot be killed: {stuck.pid}" in caplog.text
+
+
+def test_a_deletion_that_is_called_off_is_taken_up_by_the_next(in_namespaces: None, tmp_path: Path) -> None:
+    async def story() -> None:
+        machine = await open_machine(tmp_path / "d", {}.get)
+        (tmp_path / "d/nodes/gone/x").mkdir(parents=True)
+        async with machine._removals, machine._removals:  # no thread is free
+            first = asyncio.create_task(machine.sweep({}))
+            while not machine._going:
+                await asyncio.sleep(0)
+            first.cancel()
+            await asyncio.wait([first])
+        await machine.sweep({})
+        assert not list((tmp_path / "d/nodes").iterdir())
+
+    asyncio.run(story())
 
 
 def test_a_removed_node_leaves_no_directory_even_where_a_task_locked_it(isolation: str, tmp_path: Path) -> None:
@@ -516,6 +574,25 @@ def test_an_images_programs_come_first_for_its_runs_but_not_in_ssh_sessions(isol
     tell(tmp_path / "d", story, count=2, images={"i": str(tmp_path / "env")})
 
 
+def test_an_environment_that_is_deleted_fails_its_runs_and_no_other(isolation: str, tmp_path: Path) -> None:
+    program = tmp_path / "env/bin/hello"
+    program.parent.mkdir(parents=True)
+    program.write_text("#!/bin/sh\necho hello\n")
+    program.chmod(0o755)
+
+    async def story(nodes: Nodes) -> None:
+        assert await nodes.output("a", "hello", image="i") == "hello\n"
+        shutil.rmtree(tmp_path / "env")
+        ended = await nodes.run("a", "hello", image="i")
+        assert (ended.code, ended.failure) == (None, "ContainerInvalidImage")
+        assert f"image i is mapped to {tmp_path}/env, which is not there" in ended.message
+        await nodes.boot("b")
+        await nodes.boot("a")
+        assert await nodes.run("a", "true") == await nodes.run("b", "true") == Exit(0)
+
+    tell(tmp_path / "d", story, images={"i": str(tmp_path / "env")})
+
+
 def test_nvidia_smi_counts_the_gpus_of_the_vm_size(isolation: str, tmp_path: Path) -> None:
     async def story(nodes: Nodes) -> None:
         await nodes.boot("b", gpus=4)
@@ -541,7 +618,7 @@ class Blobs(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         if self.path == "/slow":
             self.asked.set()
-            self.go_on.wait(30)
+            self.go_on.wait()
             self.path = "/ok"
         status = {"/ok": 200, "/cut": 200}.get(self.path) or int(self.path[1:4])
         self.send_response(status)
@@ -577,7 +654,7 @@ def test_what_was_ended_during_its_downloads_does_not_start(isolation: str, tmp_
         running = asyncio.create_task(nodes.machine.run("a", run))
         await asyncio.to_thread(Blobs.asked.wait, 30)
         await nodes.machine.end("a", SCOPE)
-        ended = await asyncio.wait_for(running, 10)
+        ended = await running
         assert (ended.code, ended.failure) == (None, "TaskEnded")
         assert (await nodes.machine.run("a", run)).failure == "TaskEnded"
         assert not nodes.file("a", "wd/started").exists()
@@ -590,7 +667,7 @@ QUITTER = """
 import asyncio, sys
 from pathlib import Path
 from batchtrain.emulator.machine.process import open_machine
-from batchtrain.emulator.machine.types import Download, Run
+from batchtrain.emulator.interface import Download, Run
 from tests.contract.nodes_on_this_machine import Nodes
 
 async def main():
@@ -609,8 +686,8 @@ def test_a_download_does_not_keep_the_emulators_process(tmp_path: Path, slow_blo
     command = [sys.executable, "-c", QUITTER, str(tmp_path / "d"), f"{slow_blobs}/slow"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, cwd=root) as owner:
         try:
-            assert Blobs.asked.wait(20)
-            owner.communicate(b"quit\n", timeout=10)
+            Blobs.asked.wait()
+            owner.communicate(b"quit\n")
             assert owner.returncode == 0
         finally:
             owner.kill()

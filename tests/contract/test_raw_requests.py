@@ -63,8 +63,10 @@ def inside(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Inside]:
 
 
 def ask(inside: Inside, verb: str, path: str, query: str, body: bytes, headers: dict[str, str]) -> Answer:
-    given = {"ocp-date": wire.http_date(server.clock()), "content-length": str(len(body)), **headers}
-    given["authorization"] = wire.authorization(ACCOUNT, KEY, verb, path, query, given)
+    given = {"ocp-date": wire.http_date(server.clock()), "content-length": str(len(body))}
+    given |= {"content-type": "application/json"} if body else {}
+    given |= headers
+    given.setdefault("authorization", wire.authorization(ACCOUNT, KEY, verb, path, query, given))
     return inside.run(inside.answer(Raw(verb, f"{ENDPOINT}{path}?{query}", given, body)))
 
 

@@ -90,7 +90,9 @@ def test_no_identities_take_them_all_away(rest: Rest, served: Management) -> Non
 
 def test_a_missing_role_is_shown_with_the_role_to_ask_for(rest: Rest, answers: Answers) -> None:
     answers["/subscriptions"] = 403
-    with pytest.raises(NotAllowed, match=r"list subscriptions: .*\(AuthorizationFailed\); whoever signs in needs"):
+    with pytest.raises(
+        NotAllowed, match=r"list subscriptions: .*\(AuthorizationFailed\); the signed-in identity needs"
+    ):
         arm.subscriptions(rest)
 
 

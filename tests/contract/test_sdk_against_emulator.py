@@ -22,6 +22,7 @@ from azure.core.exceptions import (
 from batchtrain.emulator import wire
 from batchtrain.emulator.server import Emulator, clock
 from tests.contract.conftest import completed, connect, eventually, idle, job, pool, task
+from tests.emulation import POOL
 
 pytestmark = pytest.mark.process
 
@@ -38,7 +39,9 @@ def raw(
 ) -> tuple[int, dict[str, str], Any]:
     """A request the SDK would not make; answers status, headers, document."""
     where = urlsplit(emulator.endpoint)
-    given = {"ocp-date": wire.http_date(clock()), **{name.replace("_", "-"): value for name, value in headers.items()}}
+    given = {"ocp-date": wire.http_date(clock()), **({"content-type": "application/json"} if body else {})}
+    given |= {name.replace("_", "-"): value for name, value in headers.items()}
+    given = {name: value for name, value in given.items() if value}
     if body or verb in ("POST", "PUT"):
         given["content-length"] = str(len(body))
     bare, _, query = path.partition("?")
@@ -55,6 +58,24 @@ def raw(
     found = {name.lower(): value for name, value in response.getheaders()}
     is_json = found.get("content-type", "").startswith("application/json")
     return response.status, found, json.loads(content) if content and is_json else content
+
+
+# What was got is sent back
+
+
+def test_what_the_service_shows_can_be_sent_back_as_it_is(client: BatchClient) -> None:
+    client.create_pool(pool(nodes=0))
+    client.create_job(job(metadata=[models.BatchMetadataItem(name="a", value="b")]))
+    client.create_task("job", task())
+    specification = models.BatchJobSpecification(pool_info=models.BatchPoolInfo(pool_id="pool"))
+    times = models.BatchJobScheduleConfiguration(recurrence_interval=datetime.timedelta(days=1))
+    client.create_job_schedule(
+        models.BatchJobScheduleCreateOptions(id="nightly", schedule=times, job_specification=specification)
+    )
+    client.replace_job("job", client.get_job("job"))
+    client.replace_task("job", "task", client.get_task("job", "task"))
+    client.replace_job_schedule("nightly", client.get_job_schedule("nightly"))
+    assert client.get_job("job").metadata[0].value == "b"
 
 
 # Pools
@@ -246,6 +267,59 @@ def test_what_is_not_implemented_says_so(client: BatchClient) -> None:
         client.create_pool(pool(start_task=models.BatchStartTask(command_line="exit 0", resource_files=[file])))
     assert (refusal.value.status_code, code_of(refusal.value)) == (501, "NotImplementedByEmulator")
     assert "managed identities" in refusal.value.error.message
+
+
+# What the service does not know
+
+
+@pytest.mark.parametrize(
+    ("verb", "path", "body", "place"),
+    [
+        ("POST", "/pools", {"nonsense": 1}, "nonsense"),
+        ("POST", "/jobs", {"id": "j", "poolInfo": {"poolID": "p"}}, "poolInfo/poolID"),
+        ("PATCH", "/jobs/job", {"onTaskFailure": "noaction"}, "onTaskFailure"),
+        ("PUT", "/jobs/job", {"poolInfo": {"poolId": "pool"}, "usesTaskDependencies": True}, "usesTaskDependencies"),
+        ("PUT", "/jobs/job/tasks/task", {"commandLine": "x"}, "commandLine"),
+        ("POST", "/jobs/job/tasks", {"id": "t", "commandLine": "x", "enviromentSettings": []}, "enviromentSettings"),
+        ("POST", "/jobs/job/enable", {"force": True}, "force"),
+        ("POST", "/pools/pool/stopresize", {"x": {}}, "x"),
+    ],
+)
+def test_a_property_that_does_not_exist_is_named(
+    emulator: Emulator, client: BatchClient, verb: str, path: str, body: object, place: str
+) -> None:
+    client.create_pool(pool(nodes=0))
+    client.create_job(job())
+    client.create_task("job", task())
+    status, _, document = raw(emulator, verb, path, json.dumps(body).encode())
+    assert (status, document["code"]) == (400, "InvalidRequestBody")
+    assert {"key": "PropertyName", "value": place} in document["values"]
+    assert f"'{place}' does not exist" in document["message"]["value"]
+
+
+@pytest.mark.parametrize(
+    ("path", "code"),
+    [
+        ("/pools?$orderby=id", "UnsupportedQueryParameter"),
+        ("/pools?timeOut=soon", "InvalidQueryParameterValue"),
+        ("/pools?$select=id,nothing", "InvalidQueryParameterValue"),
+        ("/pools?$expand=nodes", "InvalidQueryParameterValue"),
+        ("/pools?$filter=taskSlotsPerNode%20eq%201", "InvalidQueryParameterValue"),
+        ("/pools?$filter=state%20eq%20'gone'", "InvalidQueryParameterValue"),
+        ("/applications?$filter=id%20eq%20'x'", "UnsupportedQueryParameter"),
+    ],
+)
+def test_a_query_that_the_service_does_not_take_is_400(emulator: Emulator, path: str, code: str) -> None:
+    status, _, document = raw(emulator, "GET", path)
+    assert (status, document["code"]) == (400, code)
+
+
+def test_a_body_that_does_not_call_itself_json_is_400(emulator: Emulator) -> None:
+    body = json.dumps(POOL).encode()
+    for kind, code in (("text/plain", "InvalidHeaderValue"), ("", "MissingRequiredHeader")):
+        status, _, document = raw(emulator, "POST", "/pools", body, content_type=kind)
+        assert (status, document["code"]) == (400, code)
+    assert raw(emulator, "POST", "/pools", body, content_type="Application/JSON; odata=minimalmetadata")[0] == 201
 
 
 # The wire itself

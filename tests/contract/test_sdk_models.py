@@ -22,6 +22,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
+from tests import judge
 from tests.contract.conftest import job, pool, task
 from tests.contract.ways import ACCOUNT, ENDPOINT, KEY, Inside, Transport
 
@@ -64,7 +65,7 @@ SCALARS: Mapping[Any, SearchStrategy[Any]] = {
 @functools.cache
 def fields(model: type) -> Mapping[str, Any]:
     """The attributes of a model and their types; an optional one has None among them."""
-    hints = typing.get_type_hints(model, globalns={**vars(_models), "_models": models})
+    hints = judge.hints_of(model, {**vars(_models), "_models": models})
     return {name: hint for name, hint in hints.items() if not name.startswith("_")}
 
 
@@ -92,7 +93,7 @@ def values(hint: Any, depth: int) -> SearchStrategy[Any]:
     """What an attribute of this type may hold."""
     arguments = [one for one in typing.get_args(hint) if one is not type(None)]
     if typing.get_origin(hint) in (typing.Union, UnionType):
-        enums = [one for one in arguments if isinstance(one, type) and issubclass(one, Enum)]
+        enums = [one for one in arguments if judge.is_class(one, Enum)]
         return values(enums[0] if enums else arguments[0], depth)
     if typing.get_origin(hint) is list:
         return st.lists(values(arguments[0], depth), max_size=2)

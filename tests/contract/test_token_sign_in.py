@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,33 +10,47 @@ from typing import Any
 
 import pytest
 from azure.core.credentials import AccessToken
-from azure.core.exceptions import ClientAuthenticationError
+from azure.core.exceptions import ClientAuthenticationError, HttpResponseError
 
-from batchtrain.emulator import server, wire
-from batchtrain.emulator.server import Emulator, Settings, StartFailed
+from batchtrain import local
+from batchtrain.config.types import Secret
+from batchtrain.emulator import server, tokens, wire
+from batchtrain.emulator.server import Emulator, Settings
 from batchtrain.errors import NotAllowed, Unreachable, UsageError
 from batchtrain.service import connect as signing
 from batchtrain.service import look, submit
 from batchtrain.service.connect import Account
 from tests.certificates import Certificates, issue
-from tests.emulation import FakeMachine
+from tests.emulation import POOL, FakeMachine
 
 pytestmark = pytest.mark.process
 
-KEY = "the key of the tokens"
+KEY = base64.b64encode(b"the account's key").decode()
+SUBNET = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Network/virtualNetworks/v/subnets/s"
 
 
 class Issuer:
     """A credential: gives tokens for the emulator, and counts."""
 
-    def __init__(self, lasts: float = 3600, says: float | None = None, account: str = "batchtrain", **claims: str):
-        self.lasts, self.says, self.account, self.claims = lasts, lasts if says is None else says, account, claims
+    def __init__(
+        self,
+        lasts: float = 3600,
+        says: float | None = None,
+        account: str = "batchtrain",
+        resource: str = wire.AUDIENCE,
+        allows: str = tokens.WRITE,
+    ):
+        self.lasts, self.says = lasts, lasts if says is None else says
+        self.account, self.resource, self.allows = account, resource, allows
         self.asked: list[tuple[str, ...]] = []
 
     def get_token(self, *scopes: str, **_: Any) -> AccessToken:
         self.asked.append(scopes)
         expires = server.clock() + int(self.lasts * wire.SECOND)
-        return AccessToken(wire.token(KEY, self.account, expires, **self.claims), int(time.time() + self.says))
+        return AccessToken(self.token(expires), int(time.time() + self.says))
+
+    def token(self, expires: int) -> str:
+        return tokens.issue(KEY, self.account, self.resource, expires, self.allows)
 
 
 @pytest.fixture
@@ -46,11 +61,10 @@ def certificates(tmp_path: Path) -> Certificates:
 @pytest.fixture
 def emulator(tmp_path: Path, certificates: Certificates) -> Iterator[Emulator]:
     """An emulator that speaks https and takes tokens."""
-    (tmp_path / "token.key").write_text(KEY)
-    settings = Settings(
-        tmp_path / "data", port=0, certificate=certificates.certificate, private_key=certificates.private_key,
-        token_key=tmp_path / "token.key",
-    )  # fmt: skip
+    data_dir = tmp_path / "data"
+    data_dir.mkdir(mode=0o700)
+    (data_dir / server.KEY_FILE).write_text(KEY)
+    settings = Settings(data_dir, port=0, certificate=certificates.certificate, private_key=certificates.private_key)
     with Emulator(settings, FakeMachine.open) as running:
         yield running
 
@@ -87,12 +101,15 @@ def test_an_expired_token_is_shown_as_not_allowed_with_the_next_step(account: Ac
         look.pools(signing.client(account, Issuer(lasts=-60, says=3600)))
 
 
-def test_no_token_is_answered_with_401_and_where_to_sign_in(account: Account, certificates: Certificates) -> None:
+def test_a_token_of_another_service_is_answered_with_401_and_where_to_sign_in(
+    account: Account, certificates: Certificates
+) -> None:
     from azure.core import PipelineClient
     from azure.core.rest import HttpRequest
 
     with PipelineClient(account.endpoint, policies=[], connection_verify=str(certificates.ca)) as bare:
-        response = bare.send_request(HttpRequest("GET", f"{account.endpoint}/pools"))
+        signed = {"Authorization": "Bearer not.this.emulators"}
+        response = bare.send_request(HttpRequest("GET", f"{account.endpoint}/pools", headers=signed))
     assert response.status_code == 401
     assert response.headers["WWW-Authenticate"].startswith('Bearer authorization_uri="https://login.')
 
@@ -108,9 +125,11 @@ def test_a_token_of_somebody_else_s_key_is_refused(account: Account) -> None:
 
 
 def test_a_token_without_the_permission_is_shown_with_the_role_that_is_missing(account: Account) -> None:
-    client = signing.client(account, Issuer(allows=wire.READ))
+    client = signing.client(account, Issuer(allows=tokens.READ))
     assert look.pools(client) == ()
-    with pytest.raises(NotAllowed, match=r"delete pool p: .*\(AuthorizationFailure\); whoever signs in needs a role"):
+    with pytest.raises(
+        NotAllowed, match=r"delete pool p: .*\(AuthorizationFailure\); the signed-in identity needs a role"
+    ):
         submit.delete_pool(client, "p")
 
 
@@ -129,7 +148,7 @@ def test_a_sign_in_that_fails_says_so_with_the_next_step(account: Account) -> No
 
 
 def test_the_signature_opens_the_same_account(emulator: Emulator, certificates: Certificates) -> None:
-    account = signing.account(emulator.endpoint, emulator.account, emulator.key, ca=str(certificates.ca))
+    account = signing.account(emulator.endpoint, emulator.account, Secret(emulator.key), ca=str(certificates.ca))
     assert look.pools(signing.connect(account)) == ()
 
 
@@ -149,20 +168,33 @@ def test_a_token_is_not_sent_unencrypted() -> None:
         signing.account("http://127.0.0.1:10010")
 
 
-def test_tokens_are_off_unless_asked_for(tmp_path: Path, certificates: Certificates) -> None:
-    settings = Settings(tmp_path / "off", port=0, certificate=certificates.certificate,
-                        private_key=certificates.private_key)  # fmt: skip
-    with Emulator(settings, FakeMachine.open) as emulator:
-        account = signing.account(emulator.endpoint, emulator.account, ca=str(certificates.ca))
-        with pytest.raises(NotAllowed, match="no Authorization header of the form SharedKey"):
-            look.pools(signing.client(account, Issuer()))
+def test_the_embedded_service_gives_its_clients_tokens_over_http_for_what_a_key_cannot_have(tmp_path: Path) -> None:
+    with Emulator(Settings(tmp_path / "data", port=0), FakeMachine.open) as emulator:
+        own = signing.OwnTokens(emulator.account, Secret(emulator.key), local.issued)
+        account = Account(emulator.endpoint, emulator.account, Secret(emulator.key), emulated=True, token=own)
+        network = {"networkConfiguration": {"subnetId": SUBNET}}
+        signing.connect(account).create_pool({**POOL, **network})
+        keyed = signing.connect(account._replace(token=None))
+        assert keyed.get_pool("pool").network_configuration.subnet_id == SUBNET
+        with pytest.raises(HttpResponseError, match="SharedKey is not allowed when external resources"):
+            keyed.create_pool({**POOL, **network, "id": "other"})
 
 
-def test_an_emulator_takes_no_tokens_over_http(tmp_path: Path) -> None:
-    (tmp_path / "token.key").write_text(KEY)
-    settings = Settings(tmp_path / "data", port=0, token_key=tmp_path / "token.key")
-    with pytest.raises(StartFailed, match="over https only"), Emulator(settings, FakeMachine.open):
-        pass
+def test_a_token_for_another_service_is_refused(account: Account) -> None:
+    with pytest.raises(NotAllowed, match=r"is for https://vault.azure.net, not for https://batch.core.windows.net/"):
+        look.pools(signing.client(account, Issuer(resource="https://vault.azure.net")))
+
+
+def test_a_call_knows_how_it_was_signed() -> None:
+    def signed_by(authorization: str, ocp_date: str = "") -> str:
+        headers = {"authorization": authorization, "ocp-date": ocp_date}
+        return tokens.signed_by("batchtrain", KEY, "GET", "/pools", "", headers, now)
+
+    now = server.clock()
+    date = wire.http_date(now)
+    key = wire.authorization("batchtrain", KEY, "GET", "/pools", "", {"ocp-date": date})
+    assert signed_by(key, date) == tokens.SHARED_KEY
+    assert signed_by(f"Bearer {Issuer().token(now + wire.SECOND)}") == tokens.TOKEN
 
 
 def test_an_emulator_process_over_https_is_found_and_stopped(tmp_path: Path, certificates: Certificates) -> None:

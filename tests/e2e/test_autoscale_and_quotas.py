@@ -39,8 +39,8 @@ def test_a_formula_in_a_file_is_evaluated_at_a_moment(batchtrain: Any, tmp_path:
     [
         (("$TargetDedicatedNodes = 1 +;",), "line 1, column 28"),
         (("$x = 1;", "--sample", "Tasks=1"), "has no samples"),
-        (("$x = 1;", "--sample", "ActiveTasks=one"), "no number"),
-        (("$x = 1;", "--now", "soon"), "no time"),
+        (("$x = 1;", "--sample", "ActiveTasks=one"), "is not a number"),
+        (("$x = 1;", "--now", "soon"), "is not a time"),
         (("$x = 1;", "--samples", "nothing.json"), "cannot be read"),
     ],
 )

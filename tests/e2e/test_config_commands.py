@@ -47,7 +47,7 @@ TEN = [  # file, line, column, rule, and what is suggested or said
     ("config.yaml", 1, 1, "unknown-key", "Did you mean `global_resources`?"),
     ("jobs.yaml", 2, 7, "value", "letters, digits, `-` and `_`"),
     ("jobs.yaml", 3, 18, "type", "Did you mean `true`?"),
-    ("jobs.yaml", 4, 13, "value", "more than 1000"),
+    ("jobs.yaml", 4, 13, "value", "more than the maximum of 1000"),
     ("jobs.yaml", 5, 3, "unknown-key", "Did you mean `max_wall_time`?"),
     ("jobs.yaml", 8, 5, "unknown-key", "belongs to the job (`job_specifications[0].priority`)"),
     ("jobs.yaml", 9, 5, "missing", "`num_instances` is missing"),
@@ -111,7 +111,7 @@ def test_colour_is_for_terminals_that_want_it(
     except OSError:  # how a terminal says that the other side is gone
         pass
     os.close(ours)
-    assert process.wait(timeout=20) == 2
+    assert process.wait() == 2
     assert (b"\x1b[" in said) is painted
 
 

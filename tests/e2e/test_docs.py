@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -13,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests import environments
+from tests import environments, needs
 from tests.readme_block import README, blocks
 
 ROOT = README.parent
@@ -38,8 +37,7 @@ def _old_sdk(directory: Path) -> None:
 
 
 def _npm(directory: Path) -> None:
-    if not shutil.which("npm"):
-        pytest.skip("npm is not installed")
+    needs.program("npm")
     (directory / "package.json").write_text("{}")  # npm would look for one upwards
 
 
@@ -59,7 +57,7 @@ def _stem(page: Path) -> str:
     return page.stem
 
 
-def run(script: str, cwd: Path, environment: dict[str, str], timeout: float = 300) -> str:
+def run(script: str, cwd: Path, environment: dict[str, str]) -> str:
     done = subprocess.run(
         ["bash", "-e", "-o", "pipefail", "-c", script],
         cwd=cwd,
@@ -67,7 +65,6 @@ def run(script: str, cwd: Path, environment: dict[str, str], timeout: float = 30
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=timeout,
         check=False,
     )
     assert done.returncode == 0, f"{script}\n{done.stdout}\n{done.stderr}"
@@ -98,10 +95,10 @@ def test_the_blocks_of_a_page_run(
 @pytest.mark.slow
 def test_the_first_command_of_the_readme_trains_in_a_fresh_clone(batchtrain: Any, tmp_path: Path) -> None:
     clone = tmp_path / "clone"
-    subprocess.run(["git", "clone", "--quiet", "--depth=1", f"file://{ROOT}", clone], check=True)
+    subprocess.run([needs.program("git"), "clone", "--quiet", "--depth=1", f"file://{ROOT}", clone], check=True)
     environment = {**batchtrain.environment, "PATH": os.environ["PATH"]}
     environment.pop("VIRTUAL_ENV", None)
-    printed = run(blocks(README.read_text(encoding="utf-8"))[0], clone, environment, timeout=600)
+    printed = run(blocks(README.read_text(encoding="utf-8"))[0], clone, environment)
     accuracy = re.findall(r"^test accuracy (\S+)$", printed, flags=re.M)
     assert accuracy
     assert float(accuracy[0]) >= 0.95

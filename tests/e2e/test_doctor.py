@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from batchtrain.emulator import server, wire
+from batchtrain.emulator import server, tokens, wire
 from batchtrain.emulator.server import Emulator, Settings
 from tests import management
 from tests.certificates import issue
@@ -27,7 +27,6 @@ pool_specification:
   vm_size: STANDARD_D4S_V5
   vm_count: {dedicated: 30}
 """
-KEY = "the key of the tokens"
 
 
 def results(printed: str) -> dict[str, str]:
@@ -47,13 +46,12 @@ class Azure(NamedTuple):
 @pytest.fixture
 def azure(tmp_path: Path) -> Iterator[Azure]:
     certificates = issue(tmp_path / "certificates")
-    (tmp_path / "token.key").write_text(KEY)
     settings = Settings(tmp_path / "batch", port=0, certificate=certificates.certificate,
-                        private_key=certificates.private_key, token_key=tmp_path / "token.key")  # fmt: skip
+                        private_key=certificates.private_key)  # fmt: skip
 
     def token(scope: str) -> str:
         assert scope.endswith("/.default")
-        return wire.token(KEY, "batchtrain", server.clock() + 3600 * wire.SECOND)
+        return tokens.issue(batch.key, "batchtrain", wire.AUDIENCE, server.clock() + 3600 * wire.SECOND)
 
     with Emulator(settings, FakeMachine.open) as batch:
         answers = management.answers("127.0.0.1")
@@ -88,7 +86,7 @@ def test_the_embedded_service_is_checked_as_far_as_it_goes(batchtrain: Any, root
 def test_a_gone_size_ends_with_exit_code_4_and_today_s(batchtrain: Any, root: Path) -> None:
     recipe = str(root / "recipes" / "CNTK-GPU-Infiniband-IntelMPI")
     printed = batchtrain("doctor", recipe, "--local", code=4).stdout
-    assert "Standard_NC24r is gone since 2023-09-06" in printed
+    assert "Standard_NC24r was retired on 2023-09-06" in printed
     assert "Standard_ND96isr_H100_v5" in printed
 
 

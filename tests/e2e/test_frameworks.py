@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import re
 import signal
 import tempfile
-import time
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,24 +16,21 @@ import pytest
 
 from batchtrain.config.load import load
 from batchtrain.emulator import images
-from tests.patience import soonest
+from tests.waiting import until
 
-from .conftest import left_running, wait_until
+from .conftest import left_running
 
 RECIPES = Path(__file__).resolve().parents[2] / "recipes"
 TASK = "job_specifications[0].tasks[0]"
 GANG = f"{TASK}.multi_instance"
 COMMAND = f"{TASK}.command"
 SHARED = "$AZ_BATCH_TASK_SHARED_DIR"
-SECONDS = 150
-"""For one run on two busy cores; alone it takes a tenth. A machine with more to do than that gets longer."""
-GONE_SECONDS = 1.0
-"""From the death of one rank to the end of the last."""
 TOLERANCE = 0.06
 """How much less than a mode's accuracy will do: a sum in another order, or workers at another pace."""
 
 ENVIRONMENTS: Mapping[str, str] = {
-    "alfpark/cntk:2.1-gpu-1bitsgd-py36-cuda8-cudnn6-intelmpi-refdata": "impi-rt",
+    "example/accelerate:cpu": "torch",
+    "alfpark/cntk:2.1-gpu-1bitsgd-py36-cuda8-cudnn6-intelmpi-refdata": "cntk-intelmpi",
     "example/cntk:2.7-cpu-openmpi": "cntk",
     "example/cntk:2.7-gpu-openmpi": "cntk",
     "example/deepspeed:cpu": "torch",
@@ -52,6 +48,7 @@ ENVIRONMENTS: Mapping[str, str] = {
     "example/openmpi:digits": "openmpi",
     "example/pytorch:cpu": "torch",
     "example/pytorch:gpu": "torch",
+    "example/ray:cpu": "ray",
     "example/tensorflow:1.15-cpu": "tensorflow1",
     "example/tensorflow:cpu": "tensorflow",
     "example/tensorflow:gpu": "tensorflow",
@@ -94,11 +91,19 @@ def command(script: str, *arguments: str) -> tuple[tuple[str, str], ...]:
     return ((COMMAND, " ".join(("python -u", f"{SHARED}/{script}", *arguments))),)
 
 
+def tf_cnn(update: str) -> tuple[tuple[str, str], ...]:
+    return command("tf_cnn_benchmarks.py", f"--num_batches=480 --variable_update={update}")
+
+
+CONVOLUTIONS = command("train.py", "--epochs 10", "--network conv")
+
 MODES: Mapping[str, Mode] = {
     "PyTorch DDP": Mode("PyTorch-CPU", 0.97),
     "PyTorch DDP by torchrun": Mode("PyTorch-CPU", 0.97, settings=((f"{GANG}.pytorch.launcher", "torchrun"),)),
+    "Accelerate": Mode("Accelerate", 0.97, says="precision bf16"),
     "DeepSpeed ZeRO 2": Mode("DeepSpeed", 0.97, says="stage 2"),
     "JAX": Mode("JAX", 0.97, says="devices 4"),
+    "Ray": Mode("Ray", 0.97, says="nodes 2 cpus 4"),
     "Horovod over gloo": Mode("Horovod-PyTorch", 0.97, says="over gloo"),
     "Horovod over MPI": Mode(
         "Horovod-PyTorch",
@@ -121,7 +126,24 @@ MODES: Mapping[str, Mode] = {
         ),
         says="evaluator host",
     ),
-    "TensorFlow 1 flags": Mode("TensorFlow-Benchmarks-CPU", 0.96, ranks=2, says="total images/sec: ", equal=False),
+    "TensorFlow 1 parameter_server": Mode("TensorFlow-Benchmarks-CPU", 0.97, ranks=2, says="total images/sec: "),
+    "TensorFlow 1 distributed_replicated": Mode(
+        "TensorFlow-Benchmarks-CPU",
+        0.97,
+        ranks=2,
+        settings=tf_cnn("distributed_replicated --num_gpus=2"),
+        says="Variables:   distributed_replicated",
+    ),
+    "TensorFlow 1 collective_all_reduce": Mode(
+        "TensorFlow-Benchmarks-CPU",
+        0.97,
+        ranks=2,
+        settings=(
+            (f"{GANG}.tensorflow.parameter_servers", "null"),
+            *tf_cnn("collective_all_reduce --all_reduce_spec=collective --num_gpus=2"),
+        ),
+        says="AllReduce:   collective",
+    ),
     "CNTK 32-bit": Mode(
         "CNTK-CPU-OpenMPI", 0.96, settings=command("train.py", "--epochs 10", "-q 32"), says="learner 32-bit"
     ),
@@ -131,8 +153,18 @@ MODES: Mapping[str, Mode] = {
     ),
     "Keras over MXNet": Mode("Keras+MXNet", 0.98, says="backend mxnet"),
     "Keras over CNTK": Mode("Keras+CNTK", 0.97, says="backend cntk"),
+    "Keras over MXNet, convolutions": Mode("Keras+MXNet", 0.96, settings=CONVOLUTIONS, says="backend mxnet"),
+    "Keras over CNTK, convolutions": Mode("Keras+CNTK", 0.96, settings=CONVOLUTIONS, says="backend cntk"),
 }
 MORE_MODES: Mapping[str, Mode] = {
+    "TensorFlow 1 parameter_server, asynchronous": Mode(
+        "TensorFlow-Benchmarks-CPU",
+        0.96,
+        ranks=2,
+        settings=tf_cnn("parameter_server --cross_replica_sync=False"),
+        says="Sync:        False",
+        equal=False,
+    ),
     "TensorFlow 1 Estimator": Mode(
         "TensorFlow-Benchmarks-CPU",
         0.96,
@@ -152,7 +184,9 @@ MORE_MODES: Mapping[str, Mode] = {
         0.97,
         settings=((f"{GANG}.pytorch.launcher", "torchrun"), (f"{GANG}.pytorch.rendezvous", "c10d")),
     ),
-    "MXNet dist_async": Mode("MXNet-CPU", 0.95, settings=command("train.py", "--kv-store dist_async"), equal=False),
+    "MXNet dist_async": Mode(
+        "MXNet-CPU", 0.95, settings=command("train.py", "--kv-store dist_async", "--verify"), equal=False
+    ),
     "MXNet dist_device_sync": Mode("MXNet-CPU", 0.97, settings=command("train.py", "--kv-store dist_device_sync")),
     "Horovod with TensorFlow over gloo": Mode(
         "Horovod-TensorFlow", 0.95, settings=((f"{GANG}.horovod.over", "gloo"),), says="over gloo"
@@ -174,27 +208,30 @@ variant = pytest.mark.skipif(
 def prepared(batchtrain: Any, framework_environment: Callable[[str], Path]) -> Callable[[str], str]:
     """Maps a recipe's images to real environments and gives its directory; skips where one cannot be had."""
 
-    def prepare(recipe: str) -> str:
-        directory = RECIPES / recipe
-        for image in load(directory).recipe.resources.docker_images:
-            images.map_image(batchtrain.home, image, framework_environment(ENVIRONMENTS[image]))
-        return str(directory)
-
-    return prepare
+    return functools.partial(mapped, batchtrain.home, framework_environment)
 
 
-def run(batchtrain: Any, directory: str, settings: tuple[tuple[str, str], ...] = ()) -> str:
-    """Everything a run said, which must have ended well."""
+def mapped(home: Path, environment: Callable[[str], Path], recipe: str) -> str:
+    """A recipe's directory, its images mapped to real environments."""
+    directory = RECIPES / recipe
+    for image in load(directory).recipe.resources.docker_images:
+        images.map_image(home, image, environment(ENVIRONMENTS[image]))
+    return str(directory)
+
+
+def run(batchtrain: Any, directory: str, settings: tuple[tuple[str, str], ...] = (), *, errors: bool = False) -> str:
+    """What a run printed, which must have ended well; with `errors` also what its processes wrote to stderr."""
     with tempfile.TemporaryDirectory(dir="/var/tmp") as shared:  # each node has a /tmp of its own
         filled = ((name, value.replace("SHARED_BY_NODES", shared)) for name, value in settings)
         words = [word for name, value in filled for word in ("--set", f"{name}={value}")]
-        done = batchtrain("run", directory, "--local", *words, timeout=SECONDS * busy())
-    return str(done.stdout)
+        done = batchtrain("run", directory, "--local", *words)
+    return str(done.stdout + done.stderr if errors else done.stdout)
 
 
-def busy() -> float:
-    """How many times longer than on two busy cores a step takes now: collectives wait for the slowest process."""
-    return max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1) / 2)
+def verified(directory: str, settings: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
+    """The settings with a command whose processes say what weights they end with."""
+    (task,) = load(directory, settings=dict(settings)).recipe.jobs[0].tasks
+    return (*settings, (COMMAND, f"{task.command} --verify"))
 
 
 def trained(printed: str) -> list[Trained]:
@@ -220,7 +257,8 @@ def test_a_variant_trains_on_two_nodes_too(mode: str, batchtrain: Any, prepared:
 
 
 def check(mode: Mode, batchtrain: Any, prepared: Callable[[str], str]) -> None:
-    printed = run(batchtrain, prepared(mode.recipe), mode.settings)
+    directory = prepared(mode.recipe)
+    printed = run(batchtrain, directory, verified(directory, mode.settings) if mode.equal else mode.settings)
     results = trained(printed)
     assert [(one.rank, one.size) for one in results] == [(rank, mode.ranks) for rank in range(mode.ranks)], printed
     assert len({one.host for one in results}) == mode.hosts
@@ -259,7 +297,7 @@ def test_the_pytorch_gpu_recipe_starts_a_rank_for_each_gpu_of_an_h100_node(
 
 
 def test_one_process_trains_on_all_devices_of_its_node(batchtrain: Any, prepared: Callable[[str], str]) -> None:
-    printed = run(batchtrain, prepared("TensorFlow-GPU"), command("train.py", "--epochs 10 --replicas 2"))
+    printed = run(batchtrain, prepared("TensorFlow-GPU"), command("train.py", "--epochs 10 --replicas 2 --verify"))
     (accuracy,) = re.findall(r"^replicas 2 accuracy (\S+) weights", printed, flags=re.M)
     assert float(accuracy) >= 0.9
 
@@ -272,25 +310,6 @@ def test_accelerate_finds_its_processes_without_a_configuration(
     printed = run(batchtrain, prepared("PyTorch-CPU"), ((COMMAND, f"python -c '{script}'"),))
     found = re.findall(r"^\[\d:\d\] (\d) 4 cpu(?::\d)?$", printed, flags=re.M)
     assert sorted(found) == ["0", "1", "2", "3"]
-
-
-SMALL = "--network mobilenet0.25 --image-shape 3,32,32 --num-classes 10 --batch-size 32 --num-batches 5"
-
-
-@pytest.mark.parametrize("data", ["made up", "RecordIO"])
-def test_the_mxnet_benchmark_prints_the_result_lines_of_dlbs(
-    data: str, batchtrain: Any, prepared: Callable[[str], str]
-) -> None:
-    bench = f"python -u {SHARED}/benchmark.py --kv-store dist_sync {SMALL}"
-    if data == "RecordIO":
-        records = "$AZ_BATCH_TASK_WORKING_DIR/digits-$BATCHTRAIN_RANK.rec"  # servers have no rank and read nothing
-        write = f'if [ -n "$BATCHTRAIN_RANK" ]; then python {SHARED}/digits_rec.py {records}; fi'
-        bench = f"{write}; {bench} --data-train {records}"
-    printed = run(batchtrain, prepared("MXNet-Benchmark"), ((COMMAND, bench),))
-    assert len(re.findall(r"worker \d of 2 host \S+ steps 5$", printed, flags=re.M)) == 2
-    (throughput,) = re.findall(r"__results\.throughput__=(\S+)$", printed, flags=re.M)
-    assert float(throughput) > 0
-    assert "__exp.effective_batch__=64" in printed
 
 
 def test_intels_own_benchmarks_run_over_intel_mpi(batchtrain: Any, prepared: Callable[[str], str]) -> None:
@@ -339,7 +358,7 @@ DYING: Mapping[str, Dying] = {
     "TensorFlow collective": Dying("TensorFlow-Distributed-CPU", LONG, "epoch 2 "),
     "TensorFlow 1 flags": Dying(
         "TensorFlow-Benchmarks-CPU",
-        command("benchmark.py", "--variable_update=parameter_server --num_batches=100000000"),
+        command("tf_cnn_benchmarks.py", "--variable_update=parameter_server --num_batches=100000000"),
         "serves",
         rank=1,
     ),
@@ -348,31 +367,43 @@ DYING: Mapping[str, Dying] = {
 
 
 @pytest.mark.parametrize("framework", DYING)
-def test_a_killed_rank_is_named_and_the_gang_is_gone_within_a_second(
+def test_a_killed_rank_is_named_and_the_gang_is_gone(
     framework: str, batchtrain: Any, prepared: Callable[[str], str]
 ) -> None:
     case = DYING[framework]
     directory = prepared(case.recipe)
     words = [word for name, value in case.settings for word in ("--set", f"{name}={value}")]
+    with started(batchtrain, "run", directory, "--local", *words) as process:
+        assert process.stdout is not None
+        seen = next((line for line in process.stdout if case.begun in line), None)
+        assert seen is not None, process.stderr.read()
+        gang = ranks(batchtrain.home, case.variable)
+        os.kill(gang[case.rank], signal.SIGKILL)
+        until(lambda: not any(map(runs, gang.values())))
+        _, errors = process.communicate()
+    assert process.returncode == 10, errors
+    assert re.search(rf"rank {case.rank} on node tvmps_\w+…_d \(127\.\S+\) was killed by signal 9", errors), errors
+    assert not left_running(batchtrain.home)
 
-    def end() -> float:
-        with started(batchtrain, "run", directory, "--local", *words) as process:
-            assert process.stdout is not None
-            seen = next((line for line in process.stdout if case.begun in line), None)
-            assert seen is not None, process.stderr.read()
-            gang = ranks(batchtrain.home, case.variable)
-            os.kill(gang[case.rank], signal.SIGKILL)
-            killed = time.monotonic()
-            gone = wait_until(lambda: not any(map(runs, gang.values())), 10)
-            took = time.monotonic() - killed
-            _, errors = process.communicate(timeout=30)
-        assert gone
-        assert process.returncode == 10, errors
-        assert re.search(rf"rank {case.rank} on node tvmps_\w+ \(127\.\S+\) was killed by signal 9", errors), errors
-        assert not left_running(batchtrain.home)
-        return took
 
-    assert soonest(GONE_SECONDS, end) < GONE_SECONDS
+def test_a_ray_cluster_that_loses_a_node_is_ended_with_its_command(
+    batchtrain: Any, prepared: Callable[[str], str]
+) -> None:
+    words = [word for name, value in LONG for word in ("--set", f"{name}={value}")]
+    with started(batchtrain, "run", prepared("Ray"), "--local", *words) as process:
+        assert process.stdout is not None
+        assert next((line for line in process.stdout if "epoch 2 " in line), None), process.stderr.read()
+        gang = left_running(batchtrain.home)
+        [raylet] = [
+            pid
+            for pid in gang
+            if Path(f"/proc/{pid}/exe").resolve().name == "raylet" and variable_of(pid, "BATCHTRAIN_ROLE") == "worker"
+        ]
+        os.kill(raylet, signal.SIGKILL)
+        _, errors = process.communicate()
+    assert process.returncode == 10, errors
+    assert re.search(r"worker 0 on node tvmps_\w+…_d", errors), errors
+    assert not left_running(batchtrain.home)
 
 
 FAILING: Mapping[str, tuple[str, str]] = {
@@ -406,7 +437,11 @@ FAILING: Mapping[str, tuple[str, str]] = {
 """Programs whose ranks need each other in every step, and of which rank 3 fails in one."""
 FAILS: Mapping[str, tuple[str, str]] = {
     "an exit code": ("os._exit(7)", "exited with code 7"),
-    "an exception": ("1 / 0", "exited with code 1|was killed by signal 6"),
+    "an exception": (
+        "1 / 0",
+        r"ZeroDivisionError: division by zero"
+        r" \((?:exited with code 1(?: through MPI_Abort)?|then killed by signal 6)\)",
+    ),
 }
 """How it fails, and what is said of it then. PyTorch's threads may abort a process that an exception ends."""
 
@@ -422,32 +457,15 @@ def test_a_rank_that_fails_amid_a_step_is_named_and_ends_the_gang(
     fail, said = FAILS[how]
     words = ("--set", f"{COMMAND}=python -c '{program.replace('FAIL', fail)}'")
     with started(batchtrain, "run", prepared(recipe), "--local", *words) as process:
-        printed, errors = process.communicate(timeout=SECONDS * busy())
+        printed, errors = process.communicate()
     assert process.returncode == 10, errors
     rank = r"\d" if framework == "JAX" else "3"  # JAX's others fail by the broken connection at the same moment
-    named = rf"failed on node tvmps_\w+ .*rank {rank} on node tvmps_\w+ \(127\.\S+\) (?:{said})$"
+    if framework == "JAX":
+        said = rf"{said}|\w+: .* \(exited with code 1\)"
+    named = rf"task \S+/train failed: rank {rank} on node tvmps_\w+…_d:? (?:{said})$"
     assert re.search(named, errors, flags=re.M), errors
     assert ("ZeroDivisionError" in printed + errors) == (how == "an exception")
     assert not left_running(batchtrain.home)
-
-
-def test_the_launch_of_the_cntk_recipe_for_intel_mpi_starts_a_rank_for_each_gpu_of_both_nodes(
-    batchtrain: Any, prepared: Callable[[str], str]
-) -> None:
-    """CNTK for Intel MPI cannot be had any more: mpi4py stands in for it, and today's Intel MPI for that of 2018."""
-    program = (
-        "from mpi4py import MPI; w = MPI.COMM_WORLD; s = w.allreduce(w.rank); h = MPI.Get_processor_name();"
-        ' print("rank", w.rank, "of", w.size, "host", h, "sum", s, MPI.Get_library_version(), flush=True)'
-    )
-    sourced = (
-        'export CONDA_PREFIX="$(dirname "$(dirname "$(command -v mpirun)")")";'
-        ' source "$CONDA_PREFIX/etc/conda/activate.d/mpivars.activate.sh"'
-    )
-    settings = ((COMMAND, f"python -c '{program}'"), (f"{GANG}.pre_execution_command", sourced))
-    printed = run(batchtrain, prepared("CNTK-GPU-Infiniband-IntelMPI"), settings)
-    found = re.findall(r"^rank (\d) of 8 host (\S+) sum 28 Intel\(R\) MPI Library", printed, flags=re.M)
-    assert sorted(int(rank) for rank, _ in found) == list(range(8))
-    assert sorted(Counter(host for _, host in found).values()) == [4, 4]
 
 
 @contextlib.contextmanager
@@ -459,7 +477,7 @@ def started(batchtrain: Any, *arguments: str) -> Iterator[Any]:
     finally:
         if process.poll() is None:
             process.terminate()
-            process.communicate(timeout=30)
+            process.communicate()
 
 
 def ranks(home: Path, variable: str) -> dict[int, int]:

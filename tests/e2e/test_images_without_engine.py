@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import pytest
+
+from tests import needs
 
 from .conftest import Shell
 
@@ -16,8 +17,7 @@ pytestmark = pytest.mark.process
     "command", [("build", "base"), ("check", "a/b:1"), ("mirror", "a/b:1", "--to", "x.y"), ("save", "a/b:1", "f.tar")]
 )
 def test_without_an_engine_it_is_said_how_to_get_one(batchtrain: Shell, command: tuple[str, ...]) -> None:
-    if not shutil.which("docker"):
-        pytest.skip("the docker command is not installed")
+    needs.program("docker")
     said = batchtrain("images", *command, code=5, environment={"DOCKER_HOST": "unix:///no/engine"}).stderr
     assert "no container engine answers" in said
     assert "DOCKER_HOST" in said

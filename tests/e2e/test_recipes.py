@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import io
 import re
 import shutil
 import subprocess
-import time
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
+import numpy
 import pytest
 
-from tests.patience import soonest
+from tests import needs
 
 from .conftest import left_running
 
@@ -36,14 +37,14 @@ def pre_execution(mpi: str) -> str:
 
 @each_mpi
 def test_a_recipe_trains_on_two_nodes_with_equal_weights_and_disjoint_shards(mpi: str, trained: Any) -> None:
-    done = trained("run", str(RECIPES / f"mpi4py-{mpi}"), "--local")
+    done = trained("run", str(RECIPES / f"mpi4py-{mpi}"), "--local", "--set", f"{COMMAND}={TRAIN} --verify")
     printed = [match for line in done.stdout.splitlines() if (match := RANK_LINE.fullmatch(line))]
     accuracy = float(re.findall(r"^test accuracy (\S+)$", done.stdout, flags=re.M)[0])
     assert accuracy >= 0.95
     assert "shards disjoint" in done.stdout
     assert {int(match[2]) for match in printed} == {0, 1, 2, 3}
     nodes = {(match[3], match[4]) for match in printed}
-    assert len(nodes) == len({node for node, _ in nodes}) == len({host for _, host in nodes}) == 2
+    assert len(nodes) == len({node for node, _ in nodes}) == 2
     hashes: dict[str, set[str]] = defaultdict(set)
     for match in printed:
         hashes[match[1]].add(match[6])
@@ -57,8 +58,9 @@ WITHOUT_NETWORK = ("unshare", "--net", "sh", "-c", 'ip link set lo up; exec "$0"
 @pytest.fixture
 def offline(trained: Any) -> Any:
     """The command line where only the loopback interface is up."""
-    if shutil.which("ip") is None or subprocess.run([*WITHOUT_NETWORK, "true"], check=False).returncode != 0:
-        pytest.skip("a machine without a network needs root's rights and iproute2")
+    needs.program("ip")
+    if subprocess.run([*WITHOUT_NETWORK, "true"], check=False).returncode != 0:
+        pytest.skip("a network namespace cannot be made here; it takes root's rights")
     trained.through = WITHOUT_NETWORK
     return trained
 
@@ -69,14 +71,19 @@ def test_a_recipe_trains_where_there_is_no_network(mpi: str, offline: Any) -> No
     assert "test accuracy 0.9" in done.stdout
 
 
-def test_open_mpi_which_needs_a_network_says_so(offline: Any) -> None:
+@pytest.mark.parametrize("mpi", ["OpenMPI"])
+def test_open_mpi_which_needs_a_network_says_so(mpi: str, offline: Any) -> None:
     done = offline("run", str(RECIPES / "mpi4py-OpenMPI"), "--local", code=10)
     assert "Open MPI's daemons do not use the loopback interface, and this machine has no other" in done.stderr
 
 
 def test_without_the_all_reduce_the_ranks_drift_apart(trained: Any) -> None:
     done = trained(
-        "run", str(RECIPES / "mpi4py-MPICH"), "--local", "--set", f"{COMMAND}={TRAIN} --epochs 2 --no-allreduce"
+        "run",
+        str(RECIPES / "mpi4py-MPICH"),
+        "--local",
+        "--set",
+        f"{COMMAND}={TRAIN} --epochs 2 --no-allreduce --verify",
     )
     hashes = {match[6] for line in done.stdout.splitlines() if (match := RANK_LINE.fullmatch(line)) and match[1] == "2"}
     assert len(hashes) == 4
@@ -86,44 +93,16 @@ def test_without_the_all_reduce_the_ranks_drift_apart(trained: Any) -> None:
 def test_a_rank_that_dies_ends_the_job_with_its_name(mpi: str, trained: Any) -> None:
     failing = f"{TRAIN} --fail-rank 3 --fail-epoch 2 --fail-code 7"
     done = trained("run", str(RECIPES / f"mpi4py-{mpi}"), "--local", "--set", f"{COMMAND}={failing}", code=10)
-    assert re.search(r"rank 3 on node tvmps_\w+ \(127\.\S+\) exited with code 7", done.stderr)
+    assert re.search(r"rank 3 on node tvmps_\w+…_d \(127\.\S+\) exited with code 7", done.stderr)
     assert "with exit code 7" in done.stderr
     assert not left_running(trained.home)
 
 
 @each_mpi
-def test_the_gang_has_ended_a_second_after_a_rank_died(mpi: str, trained: Any) -> None:
-    shown = "sh -c 'case $PMI_RANK$OMPI_COMM_WORLD_RANK in 3) sleep 1; date +died=%s.%N; exit 7;; *) sleep 60;; esac'"
-    recipe = copied(trained, mpi, shown)
-
-    def end() -> float:
-        process = trained.start("run", str(recipe), "--local")
-        died = ended = 0.0
-        assert process.stdout is not None
-        for line in process.stdout:
-            if line.startswith("died="):
-                died = float(line.removeprefix("died="))
-                while left_running_ranks(trained.home):
-                    time.sleep(0.02)
-                ended = time.time()
-        process.communicate()
-        assert process.returncode == 10
-        return ended - died
-
-    assert 0 < soonest(1.25, end) < 1.25  # a line takes up to 0.25 s to the screen
-
-
-def left_running_ranks(home: Path) -> bool:
-    """Whether any process of a node still sleeps."""
-    return any(program(pid) == "sleep" for pid in left_running(home))
-
-
-def program(pid: int) -> str:
-    """What a process runs; nothing when it has ended meanwhile."""
-    try:
-        return Path(f"/proc/{pid}/comm").read_text().strip()
-    except OSError:
-        return ""
+def test_ranks_that_do_nothing_end_when_another_died(mpi: str, trained: Any) -> None:
+    line = "sh -c 'case $PMI_RANK$OMPI_COMM_WORLD_RANK in 3) sleep 1; exit 7;; *) sleep 100000;; esac'"
+    trained("run", str(copied(trained, mpi, line)), "--local", code=10)
+    assert not left_running(trained.home)
 
 
 def copied(trained: Any, mpi: str, command: str) -> Path:
@@ -151,21 +130,24 @@ def test_a_sourced_file_that_is_missing_stops_the_task(trained: Any) -> None:
 
 
 def test_the_output_of_the_ranks_is_on_the_screen_as_it_happens(trained: Any) -> None:
-    recipe = copied(trained, "MPICH", "sh -c 'date +now=%s.%N; sleep 1'")
-
-    def delay() -> float:
-        process = trained.start("run", str(recipe), "--local")
-        assert process.stdout is not None
-        delays = [time.time() - float(line[4:]) for line in process.stdout if line.startswith("now=")]
-        process.communicate()
-        assert len(delays) == 4
-        return max(delays)
-
-    assert soonest(0.8, delay) < 0.8  # a second before the task's end; the benchmark prints the usual delay
+    """Each rank goes on only when its line was read."""
+    line = "sh -c 'echo now=$PMI_RANK; until [ -e seen-$PMI_RANK ]; do sleep 0.05; done'"
+    recipe = copied(trained, "MPICH", line)
+    process = trained.start("run", str(recipe), "--local")
+    assert process.stdout is not None
+    for line in process.stdout:
+        if line.startswith("now="):
+            for directory in trained.home.glob("nodes/*/*/workitems/digits/job-1/train/wd"):
+                (directory / f"seen-{line.strip().removeprefix('now=')}").touch()
+    process.communicate()
+    assert process.returncode == 0
 
 
 def test_checkpoints_are_in_the_task_directory(trained: Any) -> None:
     trained("emulator", "start", "--port", "0")
     recipe = str(RECIPES / "mpi4py-MPICH")
     trained("run", recipe, "--local", "--keep")
-    assert trained("jobs", "logs", "digits", "--local", "--file", "wd/output/weights.npz").stdout[:2] == "PK"
+    with trained.start("jobs", "logs", "digits", "--local", "--file", "wd/output/weights.npz") as reading:
+        weights = reading.stdout.buffer.read()
+    with numpy.load(io.BytesIO(weights)) as arrays:  # it came byte for byte
+        assert arrays.files

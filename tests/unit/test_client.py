@@ -5,9 +5,10 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from batchtrain.client import ssh_line, truth, where
-from batchtrain.config.types import Credentials
+from batchtrain.client import truth, where
+from batchtrain.config.types import Credentials, Secret
 from batchtrain.errors import UsageError
+from batchtrain.operations import ssh_line
 from batchtrain.service.connect import Account, account
 from batchtrain.service.seen import Endpoint
 
@@ -19,7 +20,7 @@ def test_nowhere_to_run_is_a_usage_error_with_both_ways_out() -> None:
 
 def test_the_environment_names_an_account_as_for_az() -> None:
     environment = {"AZURE_BATCH_ACCOUNT": "a", "AZURE_BATCH_ACCESS_KEY": "a2V5", "AZURE_BATCH_ENDPOINT": "a.b.c"}
-    assert where(local=None, credentials=None, environment=environment) == Account("https://a.b.c", "a", "a2V5")
+    assert where(local=None, credentials=None, environment=environment) == Account("https://a.b.c", "a", Secret("a2V5"))
 
 
 def test_credentials_win_over_the_environment() -> None:
@@ -30,11 +31,11 @@ def test_credentials_win_over_the_environment() -> None:
 
 def test_a_signature_never_travels_unencrypted() -> None:
     with pytest.raises(UsageError, match="only loopback may be http"):
-        account("http://name.west.batch.azure.com", "name", "a2V5")
+        account("http://name.west.batch.azure.com", "name", Secret("a2V5"))
 
 
 def test_an_account_does_not_show_its_key() -> None:
-    assert "a2V5" not in repr(Account("https://x", "x", "a2V5"))
+    assert "a2V5" not in repr(Account("https://x", "x", Secret("a2V5")))
 
 
 @pytest.mark.parametrize(("value", "means"), [("1", True), ("true", True), ("0", False), ("", False), ("no", False)])
@@ -45,12 +46,12 @@ def test_an_environment_switch_is_a_truth(value: str, means: bool) -> None:
 @pytest.mark.parametrize("endpoint", ["https://[::1", "https://host:port", "http://127.0.0.1:99999", "   ", "ftp://x"])
 def test_what_is_no_endpoint_is_a_usage_error(endpoint: str) -> None:
     with pytest.raises(UsageError, match="is not a Batch endpoint"):
-        account(endpoint, "name", "a2V5")
+        account(endpoint, "name", Secret("a2V5"))
 
 
 def test_a_key_that_is_not_base64_is_a_usage_error() -> None:
     with pytest.raises(UsageError, match="not base64"):
-        account("https://name.west.batch.azure.com", "name", "notbase64!")
+        account("https://name.west.batch.azure.com", "name", Secret("notbase64!"))
 
 
 def test_signing_in_by_token_needs_https() -> None:

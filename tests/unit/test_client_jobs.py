@@ -8,8 +8,8 @@ import pytest
 
 from batchtrain.cli.jobs import _either
 from batchtrain.cli.run import _ended
-from batchtrain.client import Job, Jobs, Pools
-from batchtrain.errors import NotFound, PlanError, ServiceError, TaskFailed, UsageError
+from batchtrain.errors import NotFound, PlanError, ServiceError, TaskFailed, Unreachable, UsageError
+from batchtrain.operations import Job, Jobs, Pools
 from batchtrain.service.seen import TaskSeen
 from tests.unit.plan.jobs import recipe
 
@@ -23,7 +23,7 @@ def test_one_job_that_is_a_schedule_is_not_given_back_as_a_job() -> None:
 
 
 def test_a_pool_that_its_jobs_bring_themselves_is_not_made_beside_them() -> None:
-    with pytest.raises(PlanError, match="brings a pool of its own"):
+    with pytest.raises(PlanError, match="creates its own pool"):
         Pools(NOBODY).add(recipe({"auto_pool": {}}))
 
 
@@ -38,16 +38,19 @@ def test_a_name_that_is_no_job_may_be_a_schedule() -> None:
     assert _either(refuse(NotFound("no job")), lambda: "a schedule") == "a schedule"
 
 
-def test_a_name_that_is_neither_is_said_of_the_job() -> None:
-    with pytest.raises(NotFound, match="no job"):
-        _either(refuse(NotFound("no job")), refuse(ServiceError("no schedules here")))
+@pytest.mark.parametrize(
+    ("error", "said"), [(NotFound("no schedule"), "no job"), (Unreachable("no answer"), "no answer")]
+)
+def test_a_name_that_is_neither_is_said_of_the_job_and_no_answer_is_no_absence(error: ServiceError, said: str) -> None:
+    with pytest.raises(ServiceError, match=said):
+        _either(refuse(NotFound("no job")), refuse(error))
 
 
 @pytest.mark.parametrize(
     ("code", "lines", "end"),
     [
         (127, ("batchtrain: rank 0 on node n (10.0.0.4) exited with code 127",), "127 (a command was not found)"),
-        (137, ("batchtrain: rank 1 on node n (10.0.0.4) was killed by signal 9",), "where memory runs out)"),
+        (137, ("batchtrain: rank 1 on node n (10.0.0.4) was killed by signal 9",), "if memory runs out)"),
         (127, (), "exit code 127 (a command was not found)"),
         (127, ("batchtrain: there is no mpirun on PATH",), "there is no mpirun on PATH"),
         (3, ("batchtrain: rank 0 on node n (10.0.0.4) exited with code 3",), "exited with code 3"),

@@ -11,6 +11,7 @@ from msgspec import structs
 from batchtrain import doctor
 from batchtrain.catalog.offer import Catalog
 from batchtrain.catalog.sizes import VmSize
+from batchtrain.checked import Check
 from batchtrain.config.types import (
     Autoscale,
     CustomImage,
@@ -20,11 +21,12 @@ from batchtrain.config.types import (
     Pool,
     Recipe,
     Scenario,
+    Secret,
     Task,
     VmConfiguration,
     VmCount,
 )
-from batchtrain.doctor import Check, Facts, Region, Unknown
+from batchtrain.doctor import Facts, Region, Unknown
 from batchtrain.service import arm
 from batchtrain.service.connect import Account
 from batchtrain.service.entra import SignIn
@@ -32,7 +34,7 @@ from batchtrain.service.seen import ImageSeen, JobSeen, PoolSeen, ScheduleSeen
 from tests import management
 
 TODAY = date(2026, 11, 21)
-ACCOUNT = Account("https://mine.japaneast.batch.azure.com", "mine", "a2V5")
+ACCOUNT = Account("https://mine.japaneast.batch.azure.com", "mine", Secret("a2V5"))
 IMAGE = ImageSeen("microsoft-dsvm", "ubuntu-hpc", "2404", "batch.node.ubuntu 24.04", ("DockerCompatible",))
 H100, D4S = arm.sold_of(management.H100), arm.sold_of(management.D4S)
 FAMILIES = {"nd96isr_h100_v5": H100.family, "d4s_v5": D4S.family, "d8s_v5": D4S.family}

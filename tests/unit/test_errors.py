@@ -21,7 +21,7 @@ def test_a_problem_is_a_sentence_a_line_a_caret_and_a_page() -> None:
         "pool.yaml:5:3: error: pool.vm_sise: `vm_sise` is not known here. Did you mean `vm_size`? [unknown-key]",
         " 5 |   vm_sise: BIG  # why",
         "   |   ^^^^^^^",
-        "   = see docs/x.md#pool",
+        "   = see `batchtrain help x#pool`",
     ]
 
 

@@ -123,7 +123,7 @@ def test_the_percentage_is_of_one_sample_every_30_seconds() -> None:
 
 
 def test_too_few_samples_end_the_evaluation() -> None:
-    with pytest.raises(FormulaError, match=r"50 % of the samples of \$PendingTasks are there, 70 % are wanted"):
+    with pytest.raises(FormulaError, match=r"50 % of the samples of \$PendingTasks exist, 70 % are needed"):
         value("$PendingTasks.GetSample(60 * TimeInterval_Second, 70)", PendingTasks=samples(1))
 
 
@@ -168,7 +168,7 @@ def test_results_are_written_as_the_service_writes_them() -> None:
         ("$TargetDedicatedNodes = ;", "a value is missing before `;`", 1, 25),
         ("x = 1\ny = 2;", "`;` is missing before `y`", 2, 1),
         ("x = (1;", "`)` is missing before `;`", 1, 7),
-        ("x = 1 # 2;", "`#` means nothing here", 1, 7),
+        ("x = 1 # 2;", "`#` is not valid here", 1, 7),
         ("x = foo(1);", "there is no function `foo`", 1, 5),
         ("x =\n  nobody;", "`nobody` was never set", 2, 3),
         ("x = 1 + time();", "`+` does not take a number and a timestamp", 1, 7),
@@ -176,10 +176,10 @@ def test_results_are_written_as_the_service_writes_them() -> None:
         ("$NodeDeallocationOption = 1;", "must be one of requeue", 1, 1),
         ("x = $ActiveTasks.GetSamples(1);", "has no `.GetSamples()`", 1, 18),
         ("x = $ActiveTasks;  y = x + 1;", "no sample of $ActiveTasks yet", 1, 26),
-        ('x = time("soon");', "`soon` is no time", 1, 5),
-        ("x = val(vec(1), 3);", "no number 3", 1, 5),
+        ('x = time("soon");', "`soon` is not a time", 1, 5),
+        ("x = val(vec(1), 3);", "number 3 does not exist", 1, 5),
         ("$TargetDedicatedNodes = 1/0;", "must be a number", 1, 1),
-        ("x = avg($ActiveTasks.GetSample(1));", "no number to look at", 1, 5),
+        ("x = avg($ActiveTasks.GetSample(1));", "the argument has no number", 1, 5),
         ("x = vec(1, 2) + vec(1);", "do not fit together", 1, 15),
     ],
 )
@@ -216,7 +216,10 @@ def test_any_text_is_a_formula_or_a_formula_error(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("$TargetDedicatedNode = 5;", "line 1, column 1: the service knows no $TargetDedicatedNode; did you mean"),
+        (
+            "$TargetDedicatedNode = 5;",
+            "line 1, column 1: the service has no variable $TargetDedicatedNode; did you mean",
+        ),
         ("$TargetDedicatedNodes = avrg(vec(1));", "column 25: there is no function `avrg`; did you mean `avg`?"),
         ("$TargetDedicatedNodes = tasks;", "`tasks` is set nowhere above"),
         ("$CPUPercent = 1; $TargetDedicatedNodes = 1;", "$CPUPercent can only be read"),

@@ -2,35 +2,65 @@
 
 from __future__ import annotations
 
-import ast
+import re
+import sys
 from pathlib import Path
 
-import pytest
-
-PACKAGE = Path(__file__).resolve().parents[2] / "batchtrain"
+from tests.modules import PACKAGE, circles, files, graph, imports, name_of
 
 ALLOWED: dict[str, set[str]] = {
     "errors": set(),
+    "checked": set(),
     "version": set(),
     "formula": set(),
     "catalog": {"errors"},
     "runtime": set(),
-    "launchers": {"errors", "runtime"},
-    "config": {"errors", "catalog", "formula"},
-    "plan": {"errors", "catalog", "launchers", "config"},
+    "shipped": set(),
+    "frameworks": {"errors"},
+    "launchers": {"errors", "runtime", "frameworks"},
+    "config": {"errors", "catalog", "formula", "launchers", "frameworks", "shipped"},
+    "plan": {"errors", "catalog", "launchers", "frameworks", "config"},
     "service": {"errors", "plan", "config", "catalog", "version"},
-    "storage": {"errors", "config", "launchers", "plan"},
-    "containers": {"errors", "config"},
+    "storage": {"errors", "config", "launchers", "plan", "service"},
+    "containers": {"errors", "checked", "config", "service"},
+    "custom": {"errors", "config"},
     "emulator": {"catalog", "formula", "version"},
     "testing": {"emulator"},
     "pytest_plugin": {"testing"},
     "placeholders": {"errors", "config", "plan", "service", "storage"},
-    "client": {"errors", "config", "plan", "placeholders", "service", "storage", "emulator", "run", "launchers"},
-    "doctor": {"errors", "catalog", "config", "service"},
-    "run": {"errors", "config", "plan", "service", "client"},
+    "local": {"errors", "config", "plan", "service", "emulator", "placeholders"},
+    "foreseen": {"config", "custom", "local", "plan", "service", "storage"},
+    "operations": {
+        "errors",
+        "config",
+        "plan",
+        "placeholders",
+        "service",
+        "storage",
+        "local",
+        "foreseen",
+    },
+    "client": {
+        "errors",
+        "config",
+        "plan",
+        "service",
+        "local",
+        "foreseen",
+        "operations",
+        "run",
+    },
+    "doctor": {"errors", "catalog", "checked", "config", "service"},
+    "made": {"errors", "service", "operations"},
+    "run": {"errors", "config", "plan", "service", "operations", "foreseen", "made"},
     "cli": {
+        "made",
+        "operations",
+        "checked",
+        "custom",
         "errors",
         "formula",
+        "shipped",
         "version",
         "catalog",
         "config",
@@ -38,16 +68,17 @@ ALLOWED: dict[str, set[str]] = {
         "service",
         "storage",
         "client",
+        "local",
         "run",
         "doctor",
         "containers",
         "emulator",
     },
-    "__init__": {"client", "config", "errors", "plan", "version"},
+    "__init__": {"client", "config", "errors", "operations", "plan", "version"},
 }
 """What each part may import of ours beside itself. Emulator and client share only the wire."""
 
-PURE = ("plan", "launchers", "catalog", "config", "errors.py")
+PURE = ("plan", "launchers", "frameworks", "catalog", "config", "errors.py")
 IMPURE = {
     "os",
     "time",
@@ -61,51 +92,82 @@ IMPURE = {
     "requests",
     "shutil",
 }
-READERS = {"load.py", "catalog_file.py", "__main__.py"}  # config's readers of files
+READERS = {"load.py", "sources.py", "catalog_file.py", "__main__.py"}  # config's readers of files
 
 
-SEEDED = {"factories.py": {"random"}}  # its numbers are the user's, and each has a seed
-
-
-def _files() -> list[Path]:
-    return sorted(path for path in PACKAGE.rglob("*.py") if "_data" not in path.parts)
+SEEDED = {"factories.py": {"random"}, "injection.py": {"random"}}  # each of their numbers has a seed
 
 
 def _part(path: Path) -> str:
     return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
 
 
-def _imports(path: Path) -> set[str]:
-    found: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.Import):
-            found.update(alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
-            found.add(node.module)
-            if node.module == "batchtrain":
-                found.update(f"batchtrain.{alias.name}" for alias in node.names)
-    return found
-
-
 def _ours(path: Path) -> set[str]:
-    parts = {name.split(".")[1] for name in _imports(path) if name.startswith("batchtrain.")}
+    parts = {name.split(".")[1] for name in imports(path) if name.startswith("batchtrain.")}
     return parts - {_part(path), "__version__"}
 
 
-@pytest.mark.parametrize("path", _files(), ids=lambda path: str(path.relative_to(PACKAGE)))
-def test_imports_run_downhill(path: Path) -> None:
-    assert _ours(path) <= ALLOWED[_part(path)]
+def test_imports_run_downhill() -> None:
+    for path in files():
+        assert _ours(path) <= ALLOWED[_part(path)], path
 
 
-@pytest.mark.parametrize(
-    "path",
-    [p for p in _files() if _part(p) in {name.removesuffix(".py") for name in PURE} and p.name not in READERS],
-    ids=lambda path: str(path.relative_to(PACKAGE)),
-)
-def test_pure_parts_touch_no_clock_no_socket_no_process(path: Path) -> None:
-    assert not {name.split(".")[0] for name in _imports(path)} & IMPURE - SEEDED.get(path.name, set())
+def test_pure_parts_touch_no_clock_no_socket_no_process() -> None:
+    parts = {name.removesuffix(".py") for name in PURE}
+    for path in [path for path in files() if _part(path) in parts and path.name not in READERS]:
+        assert not {name.split(".")[0] for name in imports(path)} & IMPURE - SEEDED.get(path.name, set()), path
+
+
+DISTRIBUTIONS = {"yaml": "pyyaml", "rich_click": "rich-click"}
+"""The distribution of a module that has another name."""
+
+
+def _distribution(module: str) -> str:
+    head, *rest = module.split(".")
+    if head == "azure":
+        return "azure-storage-blob" if rest[0] == "storage" else f"azure-{rest[0]}"
+    return DISTRIBUTIONS.get(head, head)
+
+
+def test_every_library_that_is_imported_is_declared() -> None:
+    project = (PACKAGE.parent / "pyproject.toml").read_text(encoding="utf-8")
+    listed = project.partition("\ndependencies = [")[2].partition("]")[0]
+    declared = {name.lower() for name in re.findall(r'"([A-Za-z0-9-]+)', listed)}
+    ours = sys.stdlib_module_names | {"batchtrain", "below", "pytest"}  # `below` travels; pytest imports its plugin
+    modules = {name for path in files() if _part(path) != "runtime" for name in imports(path)} - {"azure"}
+    foreign = {name for name in modules if name.split(".")[0] not in ours}
+    assert {_distribution(name) for name in foreign} - declared == set()
 
 
 def test_what_runs_on_a_node_imports_nothing_of_ours() -> None:
     for path in (PACKAGE / "runtime").rglob("*.py"):
         assert not _ours(path)
+
+
+def test_no_modules_import_each_other() -> None:
+    assert circles(graph()) == []
+
+
+EMULATOR = "batchtrain.emulator."
+EDGE = frozenset(
+    {
+        "__main__", "alarms", "certificates", "connections", "control", "depot", "drive", "files", "http", "images",
+        "logfile", "machine", "reference", "routes", "server", "steering", "store", "trust",
+    }
+)  # fmt: skip
+"""The emulator's modules that use files, sockets, processes or the event loop; all others only decide."""
+
+
+def test_what_decides_in_the_emulator_knows_nothing_of_its_edge() -> None:
+    edges = graph()
+    for path in files():
+        name = name_of(path).removeprefix(EMULATOR)
+        if name_of(path).startswith(EMULATOR) and name.partition(".")[0] not in EDGE:
+            used = {other.removeprefix(EMULATOR).partition(".")[0] for other in edges[name_of(path)]}
+            assert not used & EDGE, path
+            assert not {part.split(".")[0] for part in imports(path)} & IMPURE - SEEDED.get(path.name, set()), path
+
+
+def test_only_service_and_storage_reveal_a_secret() -> None:
+    revealing = {_part(path) for path in files() if ".reveal()" in path.read_text(encoding="utf-8")}
+    assert revealing == {"service", "storage"}

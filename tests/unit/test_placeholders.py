@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-import msgspec
 import pytest
 
-from batchtrain.config.types import Recipe
+from batchtrain.config.types import Recipe, Secret, convert
 from batchtrain.errors import UsageError
 from batchtrain.placeholders import Placeholders
+from batchtrain.plan.wire import Placeholder
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=timezone.utc)
 STORAGE = {"s": {"account": "acct", "account_key": "a2V5"}}
@@ -21,7 +21,7 @@ STORAGE = {"s": {"account": "acct", "account_key": "a2V5"}}
 
 def values(directory: Path, credentials: dict[str, Any] | None = None, **more: Any) -> Placeholders:
     told = {"directory": str(directory), "credentials": credentials or {}, **more}
-    return Placeholders(msgspec.convert(told, Recipe), now=lambda: NOW, directory=directory)
+    return Placeholders(convert(told, Recipe), now=lambda: NOW, directory=directory)
 
 
 def pool(**more: Any) -> dict[str, Any]:
@@ -44,7 +44,7 @@ def pool(**more: Any) -> dict[str, Any]:
     ],
 )
 def test_a_value_comes_from_credentials(tmp_path: Path, name: str, credentials: dict[str, Any], value: str) -> None:
-    assert values(tmp_path, credentials).fill(name) == value
+    assert filled(values(tmp_path, credentials), name) == value
 
 
 @pytest.mark.parametrize(
@@ -65,23 +65,29 @@ def test_a_value_comes_from_credentials(tmp_path: Path, name: str, credentials: 
 )
 def test_what_nobody_said_is_refused_with_its_place(tmp_path: Path, name: str, place: str) -> None:
     with pytest.raises(UsageError, match=place):
-        values(tmp_path).fill(name)
+        filled(values(tmp_path), name)
 
 
 def test_a_login_that_stands_among_mount_options_is_found(tmp_path: Path) -> None:
     entry = {"fs_spec": "//s/x", "fs_vfstype": "cifs", "fs_mntops": "ro,username=al,password=a=b"}
     volume = {"volume_driver": "custom_linux_mount", "fstab_entry": entry}
     found = values(tmp_path, resources={"volumes": {"shared_data_volumes": {"v": volume}}})
-    assert found.fill("share:v:password") == "a=b"
+    assert filled(found, "share:v:password") == "a=b"
 
 
 def test_the_password_of_a_desktop_login_may_stand_in_the_pool_file(tmp_path: Path) -> None:
     found = values(tmp_path, pool=pool(rdp={"username": "al", "password": "x"}))
-    assert found.fill("user:al:password") == "x"
+    assert filled(found, "user:al:password") == "x"
 
 
 def test_a_login_ends_so_many_days_from_the_sending(tmp_path: Path) -> None:
-    assert values(tmp_path).fill("expires:P30D") == "2026-12-21T12:00:00Z"
+    assert filled(values(tmp_path), "expires:P30D") == "2026-12-21T12:00:00Z"
+
+
+def filled(known: Placeholders, name: str) -> str:
+    kind, _, rest = name.partition(":")
+    value = known.fill(Placeholder(kind, rest))
+    return value.reveal() if isinstance(value, Secret) else value
 
 
 def permission(link: str) -> dict[str, str]:
@@ -89,7 +95,7 @@ def permission(link: str) -> dict[str, str]:
 
 
 def test_a_link_to_a_container_reads_and_lists_for_the_days_it_says(tmp_path: Path) -> None:
-    link = values(tmp_path, {"storage": STORAGE}).fill("sas:s/c?days=3")
+    link = filled(values(tmp_path, {"storage": STORAGE}), "sas:s/c?days=3")
     known = permission(link)
     assert link.startswith("https://acct.blob.core.windows.net/c?")
     assert known["sp"] == "rl"
@@ -100,26 +106,26 @@ def test_a_link_to_a_container_reads_and_lists_for_the_days_it_says(tmp_path: Pa
 
 
 def test_a_link_to_a_blob_reads_that_blob_alone(tmp_path: Path) -> None:
-    known = permission(values(tmp_path, {"storage": STORAGE}).fill("sas:s/c/x.tar.gz?days=3"))
+    known = permission(filled(values(tmp_path, {"storage": STORAGE}), "sas:s/c/x.tar.gz?days=3"))
     assert (known["sp"], known["sr"]) == ("r", "b")
 
 
 def test_a_key_pair_is_made_for_the_person_alone(tmp_path: Path) -> None:
     found = values(tmp_path, pool=pool(ssh={"username": "al", "generated_file_export_path": "keys"}))
-    assert found.fill("ssh:").startswith("ssh-ed25519 ")
+    assert filled(found, "ssh:").startswith("ssh-ed25519 ")
     private = tmp_path / "keys" / "id_ed25519_batchtrain"
     assert stat.S_IMODE(private.stat().st_mode) == 0o600
     assert private.read_text().startswith("-----BEGIN OPENSSH PRIVATE KEY-----")
 
 
 def test_a_key_pair_that_is_there_is_used_again(tmp_path: Path) -> None:
-    made = values(tmp_path).fill("ssh:")
+    made = filled(values(tmp_path), "ssh:")
     (tmp_path / "id_ed25519_batchtrain.pub").unlink()
     before = (tmp_path / "id_ed25519_batchtrain").read_bytes()
-    assert values(tmp_path).fill("ssh:").split()[:2] == made.split()[:2]
+    assert filled(values(tmp_path), "ssh:").split()[:2] == made.split()[:2]
     assert (tmp_path / "id_ed25519_batchtrain").read_bytes() == before
 
 
 def test_a_public_key_is_read_beside_the_recipe(tmp_path: Path) -> None:
     (tmp_path / "me.pub").write_text("ssh-rsa AAAA me\n")
-    assert values(tmp_path).fill("ssh:me.pub") == "ssh-rsa AAAA me"
+    assert filled(values(tmp_path), "ssh:me.pub") == "ssh-rsa AAAA me"

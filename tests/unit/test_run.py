@@ -1,4 +1,4 @@
-"""`run` refuses, before anything is made, what has no end to follow it to."""
+"""`run`: what it refuses, what each kind of error leaves standing, how long it waits, and how it cleans up."""
 
 from __future__ import annotations
 
@@ -6,18 +6,351 @@ from typing import Any
 
 import pytest
 
-from batchtrain.errors import UsageError
-from batchtrain.run import run
+from batchtrain.config.types import Secret
+from batchtrain.errors import (
+    AlreadyExists,
+    BatchtrainError,
+    ConfigError,
+    NotFound,
+    PlanError,
+    QuotaReached,
+    ServiceError,
+    TaskFailed,
+    TimedOut,
+    Unreachable,
+    UsageError,
+)
+from batchtrain.run import leaves, run, seconds_for
+from batchtrain.service.connect import Account
+from batchtrain.service.faults import NO_CONNECTION
+from batchtrain.service.requests import Creation
+from batchtrain.service.seen import PoolSeen, TaskSeen
+from batchtrain.service.submit import Event
+from batchtrain.service.watch import NEAR
 from tests.unit.plan.jobs import recipe
 
 
 @pytest.mark.parametrize(
     ("job", "reason"),
     [
-        ({"recurrence": {"schedule": {"recurrence_interval": "01:00:00"}}}, "no end to run to.*batchtrain jobs add"),
+        ({"recurrence": {"schedule": {"recurrence_interval": "01:00:00"}}}, "no end.*batchtrain jobs add"),
         ({"auto_pool": {"keep_alive": True}}, "keeps its pool alive"),
     ],
 )
 def test_what_has_no_end_is_refused(job: dict[str, Any], reason: str) -> None:
     with pytest.raises(UsageError, match=reason):
         run(None, recipe(job), tell=lambda event: None, timeout=1)  # type: ignore[arg-type]
+
+
+DELETES, LEAVES = False, True
+
+
+@pytest.mark.parametrize(
+    ("error", "nothing_added", "some_added", "all_submitted"),
+    [
+        (KeyboardInterrupt(), DELETES, DELETES, DELETES),
+        (TimedOut("x"), LEAVES, LEAVES, LEAVES),
+        (Unreachable("x"), LEAVES, LEAVES, LEAVES),
+        (NotFound("its pool is gone", code="PoolNotFound"), DELETES, DELETES, DELETES),
+        (NotFound("an image is gone", code="ImageNotFound"), DELETES, DELETES, LEAVES),
+        (QuotaReached("x"), DELETES, DELETES, LEAVES),
+        (ServiceError("refused"), DELETES, DELETES, LEAVES),
+        (PlanError("x"), DELETES, DELETES, LEAVES),
+        (ConfigError(()), DELETES, DELETES, LEAVES),
+        (ZeroDivisionError(), DELETES, LEAVES, LEAVES),
+        (BrokenPipeError(), DELETES, LEAVES, LEAVES),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, BaseException) else "",
+)
+def test_what_each_error_leaves_standing(
+    error: BaseException, nothing_added: bool, some_added: bool, all_submitted: bool
+) -> None:
+    assert leaves(error, added=False, submitted=False) is nothing_added
+    assert leaves(error, added=True, submitted=False) is some_added
+    assert leaves(error, added=True, submitted=True) is all_submitted
+
+
+HOUR = 3600.0
+
+
+@pytest.mark.parametrize(
+    ("job", "seconds"),
+    [
+        ({}, 24 * HOUR),
+        ({"tasks": [{"command": "x", "max_wall_time": "02:00:00"}]}, 3 * HOUR),
+        ({"tasks": [{"command": "x", "max_wall_time": "02:00:00"}] * 3}, 7 * HOUR),
+        ({"tasks": [{"command": "x", "max_wall_time": "02:00:00", "max_task_retries": 1}]}, 5 * HOUR),
+        ({"tasks": [{"command": "x", "max_wall_time": "02:00:00", "max_task_retries": -1}]}, 24 * HOUR),
+        ({"tasks": [{"command": "x", "max_wall_time": "02:00:00"}, {"command": "y"}]}, 24 * HOUR),
+        ({"max_wall_time": "3.00:00:00", "tasks": [{"command": "x"}]}, 73 * HOUR),
+    ],
+)
+def test_a_run_waits_as_long_as_its_wall_clock_limits_allow(job: dict[str, Any], seconds: float) -> None:
+    (found,) = recipe(job).jobs
+    assert seconds_for(found) == seconds
+
+
+AZURE = Account("https://a.b.c", "a", "a2V5")
+
+
+class Service:
+    """A client whose pool and job come and go at once, unless something is raised."""
+
+    def __init__(self, *, deleting: BaseException | None = None, adding: BaseException | None = None) -> None:
+        self.account = Account("http://127.0.0.1:1", "x", Secret("a2V5"), emulated=True)
+        self.pools = self.jobs = self
+        self.batch: Any = None
+        self.pace = NEAR
+        self.id = "j"
+        self.deleting, self.adding = deleting, adding
+        self.failure: TaskFailed | None = None
+        self.standing: tuple[str, ...] = ()
+        self.job_state = "active"
+        self.created = {"pool": "t1", "job": "t1"}
+        self.deleted: list[str] = []
+
+    def foresee(self, recipe: Any) -> None:
+        pass
+
+    def creation(self, kind: str, name: str) -> Creation:
+        return Creation(self.created[kind], 0.0)
+
+    def add(self, recipe: Any, *, tell: Any, **_: Any) -> None:
+        tell(Event("pool.adding", "p", ""))
+        tell(Event("pool.add", "p", ""))
+
+    def ready(self, recipe: Any, *, tell: Any, **_: Any) -> PoolSeen:
+        tell(Event("pool.reused", "p", ""))
+        return PoolSeen("p", "active", "steady", "STANDARD_D2S_V5", 1, 1, 2, 2)
+
+    def add_all(self, recipe: Any, *, tell: Any, **_: Any) -> None:
+        for job in recipe.jobs:
+            tell(Event("job.adding", job.id, ""))
+            if isinstance(self.adding, AlreadyExists) and self.adding.code == "JobExists":
+                raise self.adding
+            tell(Event("job.add", job.id, ""))
+            if self.adding:
+                raise self.adding
+            tell(Event("task.add", f"{job.id}/t", ""))
+
+    def stands(self, name: str) -> bool:
+        return name in self.standing
+
+    def state(self, name: str) -> str:
+        return self.job_state if name in self.standing else ""
+
+    def handle(self, name: str) -> Service:
+        self.id = name
+        return self
+
+    def raise_failed(self, tasks: Any) -> None:
+        if self.failure:
+            raise self.failure
+
+    def delete(self, name: str = "job", **_: Any) -> None:
+        if self.deleting and name != "job":
+            raise self.deleting
+        self.deleted.append(name)
+
+    def gone(self, name: str = "", **_: Any) -> None:
+        pass
+
+
+@pytest.fixture
+def watched(monkeypatch: pytest.MonkeyPatch) -> list[BaseException]:
+    """What the wait for the tasks raises; nothing by itself."""
+    raised: list[BaseException] = []
+
+    def ended(*_: Any) -> tuple[TaskSeen, ...]:
+        if raised:
+            raise raised[0]
+        return (TaskSeen("t", "completed", exit_code=0),)
+
+    monkeypatch.setattr("batchtrain.run.watch.tasks_ended", ended)
+    return raised
+
+
+def runs(service: Service, said: list[Event], *jobs: str, **how: bool) -> Any:
+    listed = [{"id": name, "tasks": [{"command": "x"}]} for name in jobs or ("j",)]
+    return run(service, recipe(jobs=listed), tell=said.append, **how)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "reason", [Unreachable("busy"), TimedOut("long"), ServiceError("no")], ids=lambda e: type(e).__name__
+)
+def test_a_pool_that_still_stands_is_an_error_though_the_tasks_ended_well(
+    reason: BatchtrainError, watched: list[BaseException]
+) -> None:
+    said: list[Event] = []
+    service = Service(deleting=reason)
+    service.account = AZURE
+    outcome = runs(service, said)
+    assert outcome.failure is None
+    assert type(outcome.standing) is type(reason)
+    assert "the tasks ended well, but pool p could not be deleted, and nodes cost money" in str(outcome.standing)
+    assert str(outcome.standing).endswith("delete by: batchtrain pool del p")
+    assert [event.kind for event in said if event.kind in ("leftover", "deleted")] == ["leftover", "deleted"]
+
+
+@pytest.mark.parametrize("name", ["p", "j"])
+def test_what_stood_before_is_refused_before_anything_is_made_and_never_deleted(name: str) -> None:
+    service, said = Service(adding=KeyboardInterrupt()), list[Event]()
+    service.standing = (name,)
+    with pytest.raises(AlreadyExists):
+        runs(service, said)
+    assert (said, service.deleted) == ([], [])
+
+
+def test_a_pool_that_is_being_deleted_already_is_no_leftover(watched: list[BaseException]) -> None:
+    service = Service(deleting=ServiceError("it is being deleted", code="PoolBeingDeleted"))
+    assert runs(service, []).standing is None
+
+
+@pytest.mark.parametrize(
+    "error", [TimedOut("x"), Unreachable("x"), ZeroDivisionError()], ids=lambda e: type(e).__name__
+)
+def test_what_ends_a_wait_deletes_nothing_and_says_how_to_go_on(
+    error: BaseException, watched: list[BaseException]
+) -> None:
+    watched.append(error)
+    service, said = Service(), list[Event]()
+    with pytest.raises(type(error)):
+        runs(service, said)
+    assert service.deleted == []
+    assert said[-1].text.splitlines() == [
+        "left as they are: job j, pool p",
+        "  wait: batchtrain jobs wait j --local",
+        "  show files: batchtrain jobs logs j --local --file wd/FILE",
+        "  delete: batchtrain jobs del j --local",
+        "  delete: batchtrain pool del p --local",
+    ]
+
+
+def test_without_an_answer_while_submitting_all_is_left_too(watched: list[BaseException]) -> None:
+    service, said = Service(adding=Unreachable("x")), list[Event]()
+    with pytest.raises(Unreachable):
+        runs(service, said)
+    assert service.deleted == []
+    assert "wait: batchtrain pool wait p --local" in said[-1].text
+
+
+class NobodyThere(Service):
+    """Takes no connection."""
+
+    def add(self, recipe: Any, *, tell: Any, **_: Any) -> None:
+        tell(Event("pool.adding", "p", ""))
+        raise Unreachable("x", code=NO_CONNECTION)
+
+
+def test_where_nothing_was_ever_sent_nothing_is_said(watched: list[BaseException]) -> None:
+    said: list[Event] = []
+    with pytest.raises(Unreachable):
+        runs(NobodyThere(), said)
+    assert [event.kind for event in said] == ["pool.adding"]
+
+
+@pytest.mark.parametrize(
+    "error", [KeyboardInterrupt(), NotFound("the pool is gone", code="PoolNotFound")], ids=lambda e: type(e).__name__
+)
+def test_an_interrupt_and_work_that_is_gone_delete_what_was_made(
+    error: BaseException, watched: list[BaseException]
+) -> None:
+    watched.append(error)
+    service = Service()
+    with pytest.raises(type(error)):
+        runs(service, [])
+    assert service.deleted == ["job", "p"]
+
+
+def test_somebody_elses_job_is_not_deleted(watched: list[BaseException]) -> None:
+    service = Service(adding=AlreadyExists("x", code="JobExists"))
+    with pytest.raises(AlreadyExists):
+        runs(service, [])
+    assert service.deleted == ["p"]
+
+
+def test_a_task_that_exists_leaves_the_job_ours(watched: list[BaseException]) -> None:
+    service = Service(adding=AlreadyExists("x", code="TaskExists"))
+    with pytest.raises(AlreadyExists):
+        runs(service, [])
+    assert service.deleted == ["job", "p"]
+
+
+def test_every_job_is_followed_to_its_end_and_the_first_failure_counts(
+    watched: list[BaseException], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service, said = Service(), list[Event]()
+    monkeypatch.setattr(service, "raise_failed", lambda tasks: raises(TaskFailed(f"{service.id} failed")))
+    outcome = runs(service, said, "one", "two")
+    assert (str(outcome.failure), len(outcome.tasks)) == ("one failed", 2)
+    assert [event.text for event in said if event.kind == "job.failed"] == ["one failed; the next jobs continue"]
+
+
+def raises(error: BaseException) -> None:
+    raise error
+
+
+@pytest.mark.parametrize("error", [None, ServiceError("no"), KeyboardInterrupt()], ids=lambda e: type(e).__name__)
+def test_what_is_kept_is_said_however_the_run_ends(error: BaseException | None, watched: list[BaseException]) -> None:
+    service, said = Service(), list[Event]()
+    if error is None:
+        runs(service, said, keep=True)
+    else:
+        watched.append(error)
+        with pytest.raises(type(error)):
+            runs(service, said, keep=True)
+    assert service.deleted == []
+    assert said[-1].text.startswith("left as they are: job j, pool p\n")
+    assert ("wait: batchtrain jobs wait j" in said[-1].text) is (error is not None)
+
+
+@pytest.mark.parametrize(("account", "cost"), [(AZURE, "; an hour of pool p is 3 node hours"), (None, "\n")])
+def test_a_reused_pool_stays_with_what_it_costs_where_it_costs(
+    account: Account | None, cost: str, watched: list[BaseException]
+) -> None:
+    service, said = Service(), list[Event]()
+    service.account = account or service.account
+    runs(service, said, reuse=True)
+    assert service.deleted == ["job"]
+    assert said[-1].text.startswith(f"left as it is: pool p{cost}")
+
+
+def test_a_completed_job_is_replaced_on_a_reused_pool_only(watched: list[BaseException]) -> None:
+    service, said = Service(), list[Event]()
+    service.standing = ("j",)
+    with pytest.raises(AlreadyExists, match=r"job j is active.*batchtrain jobs wait j"):
+        runs(service, said, reuse=True)
+    service.job_state = "completed"
+    with pytest.raises(AlreadyExists, match="and is completed"):
+        runs(service, said)
+    assert (said, service.deleted) == ([], [])
+    runs(service, said, reuse=True)
+    kinds = [event.kind for event in said]
+    assert kinds.index("pool.reused") < kinds.index("job.replaced") < kinds.index("job.adding")
+    assert service.deleted == ["job", "job"]
+
+
+def test_a_completed_job_that_another_run_has_replaced_meanwhile_is_not_deleted(watched: list[BaseException]) -> None:
+    class Slow(Service):
+        def ready(self, recipe: Any, *, tell: Any, **_: Any) -> PoolSeen:
+            self.created["job"] = "t2"  # while this run waits for the pool
+            return super().ready(recipe, tell=tell)
+
+    service = Slow()
+    service.standing, service.job_state = ("j",), "completed"
+    with pytest.raises(AlreadyExists, match="job j was added anew while this run waited"):
+        runs(service, [], reuse=True)
+    assert service.deleted == []
+
+
+def test_what_somebody_added_in_place_of_ours_is_left(
+    watched: list[BaseException],
+) -> None:
+    class Replaced(Service):
+        def raise_failed(self, tasks: Any) -> None:
+            self.created["job"] = "t2"  # somebody deleted our job and added one of the same id
+
+    service, said = Replaced(), list[Event]()
+    runs(service, said)
+    assert service.deleted == ["p"]
+    assert "left as it is: job j, which this command did not add" in [event.text for event in said]

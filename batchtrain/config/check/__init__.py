@@ -1,12 +1,13 @@
-"""Rules across properties and files: one small function a rule, each with a name, in one table; no reading.
+"""Rules across properties and files: one small function per rule, each with a name, in one table. They read no files.
 
 A rule reads a Recipe (and the catalogue) and yields findings with the path they are about. Every rule can be silenced
-by its name, with `--ignore NAME` or `batchtrain.ignore_checks` in config.yaml. All take time linear in the tasks.
+by its name, with `--ignore NAME` or `batchtrain.ignore_checks` in config.yaml. Each takes time linear in the number of
+tasks.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from batchtrain.config.check import (
     accounts,
@@ -21,11 +22,13 @@ from batchtrain.config.check import (
     older,
     pools,
     preparation,
+    sources,
     storage,
     windows,
 )
 from batchtrain.config.check.subject import Subject
 from batchtrain.config.check.table import Finding, Found, Rule, findings
+from batchtrain.config.travel import Survey
 from batchtrain.config.types import Recipe
 
 __all__ = ["RULES", "Finding", "Found", "Rule", "run"]
@@ -42,6 +45,7 @@ RULES: tuple[Rule, ...] = (
     *jobs.RULES,
     *gangs.RULES,
     *launches.RULES,
+    *sources.RULES,
     *frameworks.RULES,
     *environment.RULES,
     *older.RULES,
@@ -49,9 +53,11 @@ RULES: tuple[Rule, ...] = (
 """Every rule, by topic."""
 
 
-def run(recipe: Recipe, broken: frozenset[str] = frozenset()) -> Iterator[Finding]:
-    """Every finding of every rule, but of those that read a section which could not be read.
+def run(
+    recipe: Recipe, broken: frozenset[str] = frozenset(), sources: Mapping[str, Survey] | None = None
+) -> Iterator[Finding]:
+    """All findings, without the rules that need an unreadable section.
 
-    broken: names of such sections.
+    broken: the names of such sections. sources: the survey of each `source`, by its name as written.
     """
-    yield from findings(RULES, Subject(recipe), broken)
+    yield from findings(RULES, Subject(recipe, sources), broken)

@@ -1,8 +1,7 @@
-"""Rules about the credentials: what cannot be an account, a key or a secret's id; no value is repeated in a message."""
+"""Rules about the credentials: invalid accounts, keys and secret ids. No message repeats a value."""
 
 from __future__ import annotations
 
-import base64
 import re
 from collections.abc import Iterator
 from urllib.parse import urlsplit
@@ -13,7 +12,9 @@ from batchtrain.config.check.subject import POOL, Path, Subject
 from batchtrain.config.check.table import CREDENTIALS, ERROR, GLOBAL, JOBS, WARNING, Found, Rule
 from batchtrain.config.check.table import POOL as READS
 from batchtrain.config.filled import is_unfilled
+from batchtrain.config.types import Secret
 
+_BASE64 = re.compile(r"([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?")
 _NAME = re.compile(r"[a-z0-9]{3,24}")
 _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?)+(:\d{1,5})?")
 _LOOPBACK = re.compile(r"(localhost|127\.\d+\.\d+\.\d+|\[::1\])(:\d{1,5})?")
@@ -30,28 +31,20 @@ def _urls(subject: Subject) -> Found:
     host = rest.partition("/")[0]
     near = _LOOPBACK.fullmatch(host) is not None
     if scheme not in ("", "http", "https") or not (near or _HOST.fullmatch(host)):
-        yield path, "this is no URL of a Batch account; it looks like https://NAME.REGION.batch.azure.com"
+        yield path, "this is not the URL of a Batch account; it looks like https://NAME.REGION.batch.azure.com"
     elif scheme == "http" and not near:
         yield path, "this would send signatures unencrypted; write https (only loopback may be http)"
 
 
 def _keys(subject: Subject) -> Found:
     known = subject.recipe.credentials
-    pairs: list[tuple[Path, str | None]] = []
+    pairs: list[tuple[Path, Secret | None]] = []
     if known.batch:
         pairs.append((("credentials", "batch", "account_key"), known.batch.account_key))
     pairs += [(("credentials", "storage", link, "account_key"), one.account_key) for link, one in known.storage.items()]
     for path, key in pairs:
-        if key and not is_unfilled(key) and not _is_base64(key):
+        if key and not is_unfilled(key) and not key.like(_BASE64):
             yield path, "an account key is base64; copy it whole from the account's Keys page"
-
-
-def _is_base64(text: str) -> bool:
-    try:
-        base64.b64decode(text, validate=True)
-    except ValueError:
-        return False
-    return True
 
 
 def _storage(subject: Subject) -> Found:
@@ -61,7 +54,7 @@ def _storage(subject: Subject) -> Found:
             yield (*path, "account"), "a storage account's name has 3 to 24 lower-case letters and digits"
         host = one.endpoint.rpartition("://")[2].partition("/")[0]
         if not is_unfilled(one.endpoint) and not (_HOST.fullmatch(host) or _LOOPBACK.fullmatch(host)):
-            yield (*path, "endpoint"), "this is no name of a host; write a suffix such as core.windows.net, or a URL"
+            yield (*path, "endpoint"), "this is not a host name; write a suffix such as core.windows.net, or a URL"
 
 
 def _secret_ids(subject: Subject) -> Found:
@@ -70,7 +63,7 @@ def _secret_ids(subject: Subject) -> Found:
             continue
         host = (urlsplit(text).hostname or "").lower()
         if not host.endswith(VAULTS) or not text.startswith("https://"):
-            yield path, f"this is no id of a Key Vault secret; it looks like https://NAME{VAULTS[0]}/secrets/KEY"
+            yield path, f"this is not the id of a Key Vault secret; it looks like https://NAME{VAULTS[0]}/secrets/KEY"
 
 
 def _everywhere(subject: Subject) -> Iterator[tuple[Path, str]]:
@@ -104,7 +97,7 @@ def _mounts(subject: Subject) -> Found:
         if volume.volume_driver in ("azureblob", "azurefile"):
             yield (
                 ("global_resources", "volumes", "shared_data_volumes", name, "storage_account_settings"),
-                "nodes mount with the account's key, and the credentials have none"
+                "nodes mount with the account's key, but the credentials have none"
                 + ("; give it, or an `identity` of the pool" if volume.volume_driver == "azureblob" else ""),
             )
 
@@ -112,11 +105,14 @@ def _mounts(subject: Subject) -> Found:
 _VAULT = "Key Vault: about keys, secrets and certificates (object identifiers)"
 
 RULES = (
-    Rule("account-url", ERROR, CREDENTIALS, "The account's URL is one.", "azure-batch 15.1, BatchClient", _urls),
-    Rule("account-key", ERROR, CREDENTIALS, "An account's key is base64.", "Azure Batch: shared key sign-in", _keys),
+    Rule("account-url", ERROR, CREDENTIALS, "The URL of the account is an https URL of a Batch account.",
+         "azure-batch 15.1, BatchClient",
+         _urls),
+    Rule("account-key", ERROR, CREDENTIALS, "The key of an account is base64.", "Azure Batch: shared key sign-in",
+         _keys),
     Rule("storage-account", ERROR, CREDENTIALS, "A storage account has a valid name and endpoint.",
          "Azure naming rules: Microsoft.Storage", _storage),
-    Rule("secret-id", ERROR, (*CREDENTIALS, *READS, *JOBS), "A secret's id is one of a key vault.", _VAULT,
+    Rule("secret-id", ERROR, (*CREDENTIALS, *READS, *JOBS), "A secret id names a secret of a key vault.", _VAULT,
          _secret_ids),
     Rule("mount-key", WARNING, (*CREDENTIALS, *GLOBAL), "A mounted storage account has a key or an identity.",
          "azure-batch 15.1, AzureBlobFileSystemConfiguration, AzureFileShareConfiguration", _mounts),

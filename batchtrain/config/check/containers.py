@@ -45,7 +45,7 @@ def _listed(subject: Subject) -> Found:
 
 
 def _or(hint: str) -> str:
-    """How a sentence goes on after a question, if there is one."""
+    """The connection to the next sentence after a question, if there is one."""
     return " If not," if hint else ";"
 
 
@@ -77,14 +77,14 @@ def _singularity_listed(subject: Subject) -> Found:
 def _one_image(subject: Subject) -> Found:
     for path, _, task in subject.tasks:
         if task.docker_image and task.singularity_image:
-            yield (*path, "singularity_image"), "`docker_image` is given too; a task runs in one container"
+            yield (*path, "singularity_image"), "`docker_image` is set too; a task runs in one container"
 
 
 def _windows_singularity(subject: Subject) -> Found:
     if subject.windows:
         for path, _, task in subject.tasks:
             if task.singularity_image:
-                yield (*path, "singularity_image"), "Apptainer runs on Linux, and the nodes run Windows"
+                yield (*path, "singularity_image"), "Apptainer runs on Linux, but the nodes run Windows"
 
 
 def _host_tasks(subject: Subject) -> Found:
@@ -95,8 +95,8 @@ def _host_tasks(subject: Subject) -> Found:
             what = "an Apptainer task" if task.singularity_image else "a task without `docker_image`"
             yield (
                 path,
-                f"{what} in a pool whose nodes run containers: Batch's reference wants a container image for every"
-                " task there; give it one, or a pool of its own",
+                f"{what} in a pool whose nodes run containers: Batch requires a container image for every task there;"
+                " add an image, or use another pool",
             )
 
 
@@ -116,8 +116,8 @@ def _gang_directory(subject: Subject) -> Found:
         if not any(one.source == "Task" and not one.read_only for one in task.bind_mounts):
             yield (
                 (*path, "bind_mounts"),
-                "the launch of a multi-instance task lies, and writes, in the task's directory, which its containers do"
-                " not have then; add `source: Task`",
+                "the launch of a multi-instance task needs the task's directory, which its containers do not have"
+                " here; add `source: Task`",
             )
 
 
@@ -127,7 +127,8 @@ def _image_names(subject: Subject) -> Found:
         if not judged.setdefault(image, is_name(image)):
             yield (
                 path,
-                f"`{image}` is no image's name: [SERVER/]PATH[:TAG], the path in lower case and without spaces",
+                f"`{image}` is not the name of an image: write [SERVER/]PATH[:TAG], the path in lower case and"
+                " without spaces",
             )
 
 
@@ -189,11 +190,14 @@ def _registry_misspelt(subject: Subject) -> Found:
 def _fallback_name(subject: Subject) -> Found:
     registry = subject.recipe.settings.fallback_registry
     if registry and not is_registry(registry):
-        yield _FALLBACK, f"`{registry}` is no registry: SERVER or SERVER/PATH, the path in lower case, without a tag"
+        yield (
+            _FALLBACK,
+            f"`{registry}` is not a registry: write SERVER or SERVER/PATH, the path in lower case, without a tag",
+        )
 
 
 def _fallback_unused(subject: Subject) -> Found:
-    """Batch pulls what its container configuration lists, and has one registry for each image."""
+    """Batch pulls the images of its container configuration, each from one registry."""
     recipe, registry = subject.recipe, subject.recipe.settings.fallback_registry
     listed = recipe.resources.docker_images
     if not registry or subject.pool is None or subject.pool.vm_configuration.plain_docker or not listed:
@@ -203,14 +207,14 @@ def _fallback_unused(subject: Subject) -> Found:
         linux = "" if subject.windows else ", or `delay_docker_image_preload: true`"
         yield (
             _FALLBACK,
-            "Batch itself pulls the images of this pool, each from its own registry alone, so this has no effect; it"
-            f" has where the start task pulls: `plain_docker: true`{linux}",
+            "this has no effect, because Batch pulls the images of this pool, each only from its own registry; it has"
+            f" one if the start task pulls: `plain_docker: true`{linux}",
         )
     elif server_of(below(registry, "x")) in known:
         yield (
             _FALLBACK,
-            f"`{registry}` wants a sign-in, and the start task of a pool whose containers Batch runs signs in nowhere:"
-            " let it give images to everybody on the pool's network, or set `plain_docker: true`",
+            f"`{registry}` needs a sign-in, but the start task does not sign in if Batch runs the containers: allow"
+            " anonymous pulls from the pool's network, or set `plain_docker: true`",
         )
 
 
@@ -220,11 +224,14 @@ def _fallback_unused(subject: Subject) -> Found:
 def _shm_format(subject: Subject) -> Found:
     for path, owner in subject.owners:
         if owner.shm_size is not None and allotment.bytes_of(owner.shm_size) is None:
-            yield (*path, "shm_size"), f"`{owner.shm_size}` is no size; write a number and b, k, m or g, such as `256m`"
+            yield (
+                (*path, "shm_size"),
+                f"`{owner.shm_size}` is not a size; write a number and b, k, m or g, such as `256m`",
+            )
 
 
 def _shm_small(subject: Subject) -> Found:
-    """Only what somebody wrote: where nobody did, the plan chooses by the same numbers."""
+    """Checks only sizes that the user wrote; otherwise the plan chooses by the same numbers."""
     if subject.windows:
         return
     for path, job, task in subject.tasks:
@@ -236,13 +243,13 @@ def _shm_small(subject: Subject) -> Found:
         if size < needed.least * 2**20:
             yield (
                 at,
-                f"{needed.because}: {allotment.mib(needed.least)} is the least, and this is {given}; write more, or"
-                f" leave it out, which gives {allotment.mib(needed.chosen)}",
+                f"{needed.because}: at least {allotment.mib(needed.least)} are needed, and this is {given}; write"
+                f" more, or remove it for the default of {allotment.mib(needed.chosen)}",
             )
 
 
 def _shm(path: Path, job: Job, task: Task) -> tuple[str | None, Path]:
-    """The size somebody wrote, and where; None where nobody did, or the host's memory is used."""
+    """The size that the user wrote, and its path; None without one, or if the memory of the host is used."""
     by_option = _option(task, "--shm-size")
     if by_option is not None:
         return by_option, (*path, "additional_docker_run_options")
@@ -254,7 +261,7 @@ def _shm(path: Path, job: Job, task: Task) -> tuple[str | None, Path]:
 
 
 def _option(task: Task, name: str) -> str | None:
-    """The value of one of the task's own options, whether it is joined to it or the next word; the last one counts."""
+    """The value of a task's option, joined to the option or in the next word; the last one counts."""
     words = " ".join(task.additional_docker_run_options).replace("=", " ").split()
     found = [words[number + 1] for number, word in enumerate(words[:-1]) if word == name]
     return found[-1] if found else None
@@ -267,7 +274,7 @@ def _shm_twice(subject: Subject) -> Found:
         if own is not None and said is not None:
             yield (
                 (*path, "additional_docker_run_options"),
-                f"`--shm-size` is {own} here, which wins over `shm_size: {said}`; keep one of them",
+                f"`--shm-size` is {own} here and overrides `shm_size: {said}`; keep one of them",
             )
 
 
@@ -282,11 +289,11 @@ def _gpus_chosen(subject: Subject) -> Found:
         if seen:
             yield (
                 (*path, "gpus"),
-                f"the service gives a container all GPUs of its node; this one is told to see {','.join(seen)} of them"
-                " (tasks without `docker_image` see all)",
+                f"the service gives a container all GPUs of its node; this one uses {','.join(seen)} of them (tasks"
+                " without `docker_image` see all)",
             )
         else:
-            yield (*path, "gpus"), f"`gpus: {owner.gpus}` is no GPU at all; write `disable`"
+            yield (*path, "gpus"), f"`gpus: {owner.gpus}` means no GPU; write `disable`"
 
 
 def _gpus_possible(subject: Subject) -> Found:
@@ -317,23 +324,23 @@ def _own_options(subject: Subject) -> Found:
 
 
 def _plain_docker(subject: Subject) -> Found:
-    """What cannot be where the nodes' own engine runs the containers."""
+    """Settings that are impossible if the Docker Engine of the nodes runs the containers."""
     vm = subject.pool.vm_configuration if subject.pool else None
     if vm is None or not vm.plain_docker:
         return
     here = ("pool_specification", "vm_configuration", "plain_docker")
     if vm.native:
-        yield here, "`native: true` is given too, by which Batch runs the containers; keep one of them"
+        yield here, "`native: true` is set too, so that Batch runs the containers; keep one of them"
     if subject.windows:
-        yield here, "the start task installs Docker on Linux, and the nodes run Windows; use `native: true`"
+        yield here, "the start task installs Docker on Linux only, but the nodes run Windows; use `native: true`"
     if vm.container_type == "criCompatible":
-        yield here, "`container_type: criCompatible` is for containers that Batch runs; leave it out"
+        yield here, "`container_type: criCompatible` is for containers that Batch runs; remove it"
     for server, login in subject.recipe.credentials.docker_registry.items():
         if login.identity:
             yield (
                 ("credentials", "docker_registry", server, "identity"),
-                "Batch alone signs in with an identity, and with `plain_docker` the nodes sign in; give a user name and"
-                " a password",
+                "only Batch can sign in with an identity, but with `plain_docker` the nodes sign in; give a user name"
+                " and a password",
             )
     for path, job in subject.jobs:
         for name in ("job_manager", "job_preparation", "job_release"):
@@ -341,7 +348,7 @@ def _plain_docker(subject: Subject) -> Found:
             if part is not None and part.docker_image:
                 yield (
                     (*path, name, "docker_image"),
-                    "Batch runs this one, and with `plain_docker` it runs no containers; call `docker run` in the"
+                    "Batch runs this task, and with `plain_docker` Batch runs no containers; call `docker run` in the"
                     " command",
                 )
     for path, _, task in subject.tasks:
@@ -349,7 +356,7 @@ def _plain_docker(subject: Subject) -> Found:
             if allotment.PLANS_OPTIONS.intersection(allotment.option_names(option)):
                 yield (
                     (*path, "additional_docker_run_options", number),
-                    f"`{option}`: by its own options the plan finds, and removes, what a task leaves; leave it out",
+                    f"`{option}` is set by the plan, to find and remove the container of a task; remove it",
                 )
 
 
@@ -360,8 +367,8 @@ def _gang_network(subject: Subject) -> Found:
             if value not in (None, "host"):
                 yield (
                     (*path, "additional_docker_run_options"),
-                    f"`{name} {value}`: the other nodes reach this container at its node's address, which it does not"
-                    " have there; leave it out, or write `--net=host`",
+                    f"`{name} {value}`: the other nodes reach this container at the address of its node, which it"
+                    " does not have in that network; remove it, or write `--net=host`",
                 )
 
 
@@ -377,8 +384,8 @@ def _gang_user(subject: Subject) -> Found:
         if user is not None and user.partition(":")[0] not in ("0", "root"):
             yield (
                 where,
-                f"the container of a multi-instance task runs as user {user}, and its sshd, which starts the ranks of"
-                " other nodes, needs root; leave it out, or start a server of your own in `coordination_command`",
+                f"the container of a multi-instance task runs as user {user}, but its sshd, which starts the ranks of"
+                " other nodes, needs root; remove it, or start your own server in `coordination_command`",
             )
 
 
@@ -397,7 +404,7 @@ def _ports(subject: Subject) -> Found:
             if not fine or any(int(one) > LAST_PORT for one in re.findall(r"[0-9]{5,}", given)):
                 yield (
                     (*path, "ports", number),
-                    f"`{given}` is no port; write PORT, PORT:PORT (the node's, then the container's) or PORT/udp",
+                    f"`{given}` is not a port; write PORT, PORT:PORT (the node's, then the container's) or PORT/udp",
                 )
 
 
@@ -451,7 +458,7 @@ def _user_in_container(subject: Subject) -> Found:
         if who.specific_user is not None and task is not None and not task.docker_image:
             yield (
                 (*path, "specific_user"),
-                "a user id is given to containers; this task runs without, so it has no effect",
+                "a user id applies to containers; this task has no container, so it has no effect",
             )
 
 
@@ -461,7 +468,7 @@ _DOCKER = "docker run: --shm-size"
 RULES = (
     Rule("image-not-listed", ERROR, (*GLOBAL, *JOBS), "A task's image is fetched by the nodes.",
          "Batch Shipyard: `global_resources.docker_images`", _listed),
-    Rule("image-name", ERROR, (*GLOBAL, *JOBS), "An image's name is one that container engines take.",
+    Rule("image-name", ERROR, (*GLOBAL, *JOBS), "The name of a container image has the syntax of container engines.",
          "distribution/reference: grammar", _image_names),
     Rule("singularity-not-listed", ERROR, (*GLOBAL, *JOBS), "A task's Apptainer image is fetched by the nodes.",
          "Batch Shipyard: `global_resources.singularity_images`", _singularity_listed),
@@ -475,41 +482,43 @@ RULES = (
          _container_only),
     Rule("gang-directory", WARNING, JOBS, "The containers of a gang have the task's directory.",
          f"{_SETTINGS}.containerHostBatchBindMounts", _gang_directory),
-    Rule("registry-unknown", ERROR, (*CREDENTIALS, *JOBS), "A task's registry is one of the credentials'.",
+    Rule("registry-unknown", ERROR, (*CREDENTIALS, *JOBS), "The registry of a task is listed in the credentials.",
          f"{_SETTINGS}.registry", _unknown_registry),
     Rule("registry-misspelt", WARNING, (*CREDENTIALS, *GLOBAL, *JOBS),
-         "A registry that images come from is not named a letter beside its login.",
+         "The registry of an image does not differ by one letter from a registry with a login.",
          "azure-batch 15.1, ContainerRegistryReference.registryServer", _registry_misspelt),
     Rule("registry-login", WARNING, (*CREDENTIALS, *GLOBAL, *JOBS), "Registries to log in to have a login.",
          "azure-batch 15.1, ContainerRegistryReference", _registry_login),
-    Rule("fallback-registry", ERROR, SETTINGS, "The second registry of images is a registry.",
+    Rule("fallback-registry", ERROR, SETTINGS, "The fallback registry has the syntax SERVER[/PATH].",
          "distribution/reference: grammar", _fallback_name),
     Rule("fallback-registry-unused", WARNING, (*CREDENTIALS, *GLOBAL, *POOL, *SETTINGS),
-         "A second registry is given where something looks into it.",
+         "The fallback registry is set only where it is used.",
          "azure-batch 15.1, ContainerConfiguration.containerImageNames", _fallback_unused),
-    Rule("shm-size", ERROR, JOBS, "The size of the shared memory is a size.", _DOCKER, _shm_format),
-    Rule("shm-small", WARNING, (*POOL, *JOBS), "Processes of a node have shared memory enough.",
+    Rule("shm-size", ERROR, JOBS, "The shared memory is a number with a unit, such as `8g`.", _DOCKER, _shm_format),
+    Rule("shm-small", WARNING, (*POOL, *JOBS), "The shared memory is large enough for the processes of a node.",
          "Batch Shipyard issue 8; NCCL: Shared memory", _shm_small),
-    Rule("shm-twice", WARNING, JOBS, "The size of the shared memory is said once.", _DOCKER, _shm_twice),
-    Rule("gpus-chosen", WARNING, JOBS, "GPUs are all or none.",
+    Rule("shm-twice", WARNING, JOBS, "The size of the shared memory is set only once.", _DOCKER, _shm_twice),
+    Rule("gpus-chosen", WARNING, JOBS, "Only containers that Batch runs can use some of the GPUs of a node.",
          "Azure Batch node agent: GPUs are added to containers by the service; NVIDIA Container Toolkit:"
          " NVIDIA_VISIBLE_DEVICES", _gpus_chosen),
-    Rule("gpus-impossible", ERROR, (*POOL, *JOBS), "GPUs are asked for only where there are some.",
+    Rule("gpus-impossible", ERROR, (*POOL, *JOBS), "GPUs are requested only for sizes that have them.",
          "Azure: Sizes for virtual machines", _gpus_possible),
-    Rule("gpus-too-many", ERROR, (*POOL, *JOBS), "No more GPUs are asked for than a node has.",
+    Rule("gpus-too-many", ERROR, (*POOL, *JOBS), "At most the GPUs of a node are requested.",
          "Azure: Sizes for virtual machines", _gpus_too_many),
-    Rule("container-options", WARNING, JOBS, "Options of the container engine leave Batch's part to Batch.",
+    Rule("container-options", WARNING, JOBS, "Options of the container engine that Batch sets are not set by the user.",
          f"{_SETTINGS}.containerRunOptions", _own_options),
     Rule("plain-docker", ERROR, (*CREDENTIALS, *POOL, *JOBS),
-         "Where the nodes' own Docker Engine runs containers, nothing is asked for that Batch alone can do.", "ADR 13",
+         "Features of containers that Batch runs are not used with the Docker Engine of the nodes.", "ADR 13",
          _plain_docker),
     Rule("gang-network", WARNING, JOBS, "The containers of a gang have the network of their nodes.",
          "Azure Batch: Use multi-instance tasks (AZ_BATCH_HOST_LIST)", _gang_network),
-    Rule("gang-user", ERROR, JOBS, "The containers of a gang are root's, as their sshd needs.",
+    Rule("gang-user", ERROR, JOBS, "The containers of a gang run as root, because their sshd needs it.",
          "docker/README.md; sshd(8)", _gang_user),
-    Rule("ports", ERROR, JOBS, "Ports are ports.", "docker run: --publish", _ports),
+    Rule("ports", ERROR, JOBS, "A port mapping has the syntax of `docker run --publish`.", "docker run: --publish",
+         _ports),
     Rule("user-identity", ERROR, JOBS, "A task runs as one user.", "azure-batch 15.1, UserIdentity", _one_identity),
-    Rule("user-unknown", ERROR, (*POOL, *JOBS), "A named user is one of the pool's.",
+    Rule("user-unknown", ERROR, (*POOL, *JOBS), "The named user of a task is a user of the pool.",
          "azure-batch 15.1, UserIdentity.username", _known_user),
-    Rule("user-host", WARNING, JOBS, "A user id is given to a container.", "docker run: --user", _user_in_container),
+    Rule("user-host", WARNING, JOBS, "A user id is set only for tasks in a container.", "docker run: --user",
+         _user_in_container),
 )  # fmt: skip

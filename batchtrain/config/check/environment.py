@@ -1,4 +1,4 @@
-"""Rules about environment variables: impossible names, names that Batch or the launcher own, values nobody expands."""
+"""Rules about environment variables: invalid names, reserved names, values that are not expanded."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from batchtrain.config.check.subject import POOL, Path, Subject
 from batchtrain.config.check.table import ERROR, INFO, JOBS, WARNING, Found, Rule
 from batchtrain.config.check.table import POOL as READS
-from batchtrain.config.types import Nodes
+from batchtrain.frameworks.base import Nodes
 
 ALL = (*READS, *JOBS)
 POSSIBLE = r"[^=\s\x00]+"
@@ -77,12 +77,12 @@ def _shell_names(subject: Subject) -> Found:
 
 def _batchs(subject: Subject) -> Found:
     for path, name in _named(subject, BATCHS, fits=True):
-        yield path, f"`{name}` is Batch's own; it sets the value itself. Take another name"
+        yield path, f"`{name}` is reserved for Batch, which sets its value; use another name"
 
 
 def _ours(subject: Subject) -> Found:
     for path, name in _named(subject, OURS, fits=True):
-        yield path, f"`{name}` is one of the launcher's own, and would break it; take another name"
+        yield path, f"`{name}` is reserved for the launcher and would break it; use another name"
 
 
 def _searched(subject: Subject) -> Found:
@@ -91,11 +91,11 @@ def _searched(subject: Subject) -> Found:
             if re.search(EXPANDED, variables[name]):
                 yield (
                     (*path, name),
-                    f"Batch does not expand `$...`, so `{name}` would hold these very letters and nothing is found"
-                    " there; set it in the command, or in `pre_execution_command`",
+                    f"Batch does not expand `$...`, so `{name}` would hold the literal text and the path would not"
+                    " work; set it in the command, or in `pre_execution_command`",
                 )
             elif name == "PATH":
-                yield (*path, name), "this replaces the image's own PATH; nothing that is not in it is found"
+                yield (*path, name), "this replaces the PATH of the image; programs elsewhere are not found"
 
 
 def _literal(subject: Subject) -> Found:
@@ -116,8 +116,8 @@ def _ranks(subject: Subject) -> Found:
             for name in RANKS.intersection(owner):
                 yield (
                     (*place, "environment_variables", name),
-                    f"`{name}` would be the same in every process of the task, and each must have its own; leave it to"
-                    " the launcher",
+                    f"`{name}` would be the same in every process of the task, but each needs its own value; let the"
+                    " launcher set it",
                 )
 
 
@@ -133,14 +133,15 @@ def _launch(subject: Subject) -> Found:
 
 
 def _decided(name: str) -> str:
-    """What is wrong with setting what an MPI's launch decides; empty for any other name."""
+    """The fault of setting a variable that an MPI launch sets; empty for any other name."""
     if name in SIZES:
         return (
             f"`{name}`: the launch counts the processes itself (`processes_per_node`); a program reads the MPI's count"
         )
     if re.fullmatch(PLACING, name):
         return (
-            f"`{name}` says how ranks are started and placed, and so does the launch; use `mpi.options`, or take it out"
+            f"`{name}` controls how ranks are started and placed, which the launch does; use `mpi.options`, or remove"
+            " it"
         )
     return ""
 
@@ -153,7 +154,7 @@ def _port(subject: Subject) -> Found:
             if owner.get("MASTER_PORT", "").strip() == BATCHS_PORT:
                 yield (
                     (*place, "environment_variables", "MASTER_PORT"),
-                    f"{BATCHS_PORT} is Batch's own port on the primary; take another, such as 29500",
+                    f"Batch uses port {BATCHS_PORT} on the primary; use another, such as 29500",
                 )
 
 
@@ -175,21 +176,25 @@ _SETTING = "azure-batch 15.1, EnvironmentSetting"
 _BATCH_VARIABLES = "Azure Batch: batch-compute-node-environment-variables"
 
 RULES = (
-    Rule("environment-name", ERROR, ALL, "Names of variables are names.", f"{_SETTING}.name; execve(2)", _names),
-    Rule("environment-shell", WARNING, ALL, "Names of variables are ones a shell can read.",
+    Rule("environment-name", ERROR, ALL, "The name of an environment variable is not empty and has no `=`.",
+         f"{_SETTING}.name; execve(2)", _names),
+    Rule("environment-shell", WARNING, ALL,
+         "The name of an environment variable has only letters, digits and underscores.",
          "POSIX: Environment variables", _shell_names),
-    Rule("environment-batch", WARNING, ALL, "Batch's own variables are left to Batch.", _BATCH_VARIABLES, _batchs),
-    Rule("environment-launcher", ERROR, ALL, "The launcher's own variables are left to the launcher.",
+    Rule("environment-batch", WARNING, ALL, "Environment variables of Batch are not set by the user.", _BATCH_VARIABLES,
+         _batchs),
+    Rule("environment-launcher", ERROR, ALL, "Environment variables of the launcher are not set by the user.",
          "batchtrain's launchers", _ours),
-    Rule("environment-path", WARNING, ALL, "Search paths are not cut off.", f"{_BATCH_VARIABLES}: not expanded",
+    Rule("environment-path", WARNING, ALL, "Search paths are not replaced.", f"{_BATCH_VARIABLES}: not expanded",
          _searched),
-    Rule("environment-literal", INFO, ALL, "Values are used as they are written.", f"{_BATCH_VARIABLES}: not expanded",
+    Rule("environment-literal", INFO, ALL, "Environment variables in a value are not expanded.",
+         f"{_BATCH_VARIABLES}: not expanded",
          _literal),
     Rule("environment-rank", WARNING, JOBS, "Ranks are numbered by the launcher.",
          "PyTorch: torchrun; Open MPI, MPICH and Horovod: variables of a rank", _ranks),
-    Rule("environment-launch", WARNING, JOBS, "What a launch decides is not set beside it.",
+    Rule("environment-launch", WARNING, JOBS, "Environment variables that the launch sets are not set by the user.",
          "Open MPI: MCA parameters; Hydra: environment variables", _launch),
-    Rule("environment-port", ERROR, JOBS, "Batch's own port is left to Batch.",
+    Rule("environment-port", ERROR, JOBS, "Port 6000, which Batch uses, is not used by a launch.",
          "Azure Batch: AZ_BATCH_MASTER_NODE (port 6000)", _port),
     Rule("environment-size", ERROR, JOBS, "A task's variables fit into a request.",
          "Azure Batch: 413 RequestBodyTooLarge (1 MB)", _too_large),

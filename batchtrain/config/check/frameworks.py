@@ -1,4 +1,4 @@
-"""Rules about frameworks' own roles and flags, found from a command's words and environment as far as that is safe."""
+"""Rules about roles and flags of frameworks, as far as they can be read safely from the command and environment."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from collections.abc import Iterator
 
 from batchtrain.config.check.subject import Path, Placed, Subject, command_of
 from batchtrain.config.check.table import ERROR, JOBS, WARNING, Found, Rule
+from batchtrain.frameworks.mxnet import KVSTORE
+from batchtrain.frameworks.tensorflow import NEEDS_SPEC
 
 FLAG = r"(?<!\S)--?([A-Za-z_][\w-]*)(?:=|\s+)(?:\"([^\"]*)\"|'([^']*)'|(?!-)([^\s\"';&|]*))"
 ONE_BIT = r"(?<!\S)(-q|--quantized_bits)[\s=]+[\"']?1(?![\d.])|\b(gradientBits|num_quantization_bits)\s*=\s*1(?![\d.])"
 WARM_START = r"(?<!\S)(-a|--distributed_after)(?=[\s=])|\b(distributed_after|parallelizationStartEpoch)\s*="
-KVSTORE = r"--kv[-_]?store[=\s]+[\"']?(\w+)"
 LOCAL_KVSTORES = frozenset({"local", "device", "nccl", "nccl_allreduce"})
 SERVERS = r"\blaunch\.py\b.*?(?<!\S)(?:-s|--num-servers)[=\s]+0(?!\d)"
 
@@ -28,9 +29,9 @@ def _one_bit(subject: Subject) -> Found:
         if match and not re.search(WARM_START, command):
             yield (
                 (*path, "command"),
-                f"`{' '.join(match[0].split())}` is 1-bit SGD from the first sample on, which may not converge: CNTK"
-                " trains with whole gradients first (`-a SAMPLES`, `distributed_after`, `parallelizationStartEpoch`);"
-                " write `-a 0` where that is meant",
+                f"`{' '.join(match[0].split())}` uses 1-bit SGD from the first sample on, which may not converge:"
+                " CNTK should start with full gradients (`-a SAMPLES`, `distributed_after`,"
+                " `parallelizationStartEpoch`); write `-a 0` if this is intended",
             )
 
 
@@ -51,7 +52,7 @@ def _benchmarks(subject: Subject) -> Found:
 
 
 def _benchmark_faults(flags: dict[str, str]) -> Iterator[str]:
-    """What tf_cnn_benchmarks.py itself refuses, or waits for in vain."""
+    """What tf_cnn_benchmarks.py refuses, or waits for forever."""
     kind = flags.get("variable_update", "parameter_server")
     role, servers, workers = flags.get("job_name", ""), flags.get("ps_hosts", ""), flags.get("worker_hosts", "")
     if "$" in kind:
@@ -63,23 +64,25 @@ def _benchmark_faults(flags: dict[str, str]) -> Iterator[str]:
     if kind in ("parameter_server", "distributed_replicated") and role and not servers:
         yield f"`--variable_update={kind}` with workers needs parameter servers: `--ps_hosts`"
     if kind in ("horovod", "collective_all_reduce", "distributed_all_reduce") and (servers or role == "ps"):
-        yield f"`--variable_update={kind}` has no parameter servers; take `--ps_hosts` and the role `ps` out"
+        yield f"`--variable_update={kind}` has no parameter servers; remove `--ps_hosts` and the role `ps`"
     if kind == "distributed_all_reduce" and not flags.get("controller_host"):
-        yield "`--variable_update=distributed_all_reduce` needs a controller beside its workers: `--controller_host`"
+        yield "`--variable_update=distributed_all_reduce` needs a controller: `--controller_host`"
     if kind == "distributed_all_reduce" and flags.get("all_reduce_spec") == "nccl" and "," in workers:
         yield "`--all_reduce_spec=nccl` stays within one node; for several workers write `nccl/xring`"
     if kind in ("parameter_server", "distributed_replicated") and role and not workers:
-        yield f"`--job_name={role}` is one of a cluster, and nothing says who works in it: `--worker_hosts`"
+        yield f"`--job_name={role}` belongs to a cluster, but its workers are not given: add `--worker_hosts`"
     hosts, index = servers if role == "ps" else workers, flags.get("task_index", "")
     if role in ("ps", "worker") and index.isdecimal() and hosts and "$" not in hosts and int(index) > hosts.count(","):
         yield f"`--task_index={index}` of {hosts.count(',') + 1} `{role}` processes, which are counted from 0"
+    if kind == "collective_all_reduce" and not flags.get("all_reduce_spec"):
+        yield f"`--variable_update={kind}` {NEEDS_SPEC}"
     if kind == "collective_all_reduce" and flags.get("controller_host"):
-        yield "`--variable_update=collective_all_reduce` has workers alone; take `--controller_host` out"
+        yield "`--variable_update=collective_all_reduce` has only workers; remove `--controller_host`"
     gpus = flags.get("num_gpus", "1")
     if kind == "horovod" and gpus.isdigit() and int(gpus) > 1:
         yield f"under Horovod each process has one GPU, so `--num_gpus={gpus}` is refused; start a process for each GPU"
     if kind != "parameter_server" and flags.get("staged_vars", "").lower() in ("true", "1"):
-        yield f"`--staged_vars` works with parameter servers alone, not with `--variable_update={kind}`"
+        yield f"`--staged_vars` works only with parameter servers, not with `--variable_update={kind}`"
 
 
 def _cluster(subject: Subject) -> Found:
@@ -88,14 +91,14 @@ def _cluster(subject: Subject) -> Found:
 
 
 def _cluster_faults(text: str) -> Iterator[str]:
-    """What no TensorFlow can read, or would wait for in vain."""
+    """What TensorFlow cannot read, or would wait for forever."""
     import json  # only where there is one
 
     try:
         config = json.loads(text)
     except ValueError:
         if "$" not in text:
-            yield 'TF_CONFIG is no JSON; it looks like {"cluster": {"worker": ["HOST:PORT"]}, "task": {...}}'
+            yield 'TF_CONFIG is not JSON; it looks like {"cluster": {"worker": ["HOST:PORT"]}, "task": {...}}'
         return
     cluster = config.get("cluster") if isinstance(config, dict) else None
     task = config.get("task", {}) if isinstance(config, dict) else {}
@@ -103,12 +106,12 @@ def _cluster_faults(text: str) -> Iterator[str]:
         yield "TF_CONFIG needs a `cluster`, with the hosts of each role"
         return
     if "ps" in cluster and not {"worker", "chief", "master"} & set(cluster):
-        yield "TF_CONFIG has parameter servers and nobody who trains; add `worker`"
+        yield "TF_CONFIG has parameter servers but no worker; add `worker`"
     role, index = task.get("type"), task.get("index")
     if role is not None and role not in cluster and role != "evaluator":
-        yield f"TF_CONFIG says this is a `{role}`, and the cluster has none; it has {', '.join(sorted(cluster))}"
+        yield f"TF_CONFIG has the role `{role}`, which is not in the cluster; it has {', '.join(sorted(cluster))}"
     elif role in cluster and isinstance(index, int) and not 0 <= index < len(cluster[role]):
-        yield f"TF_CONFIG says this is `{role}` {index}, and the cluster has {len(cluster[role])} of them, from 0"
+        yield f"TF_CONFIG has the role `{role}` {index}, but the cluster has {len(cluster[role])} of them, from 0"
 
 
 # --- MXNet ----------------------------------------------------------------------------------------------------------
@@ -123,7 +126,7 @@ def _mxnet_roles(subject: Subject) -> Found:
         for name, where in (("DMLC_NUM_SERVER", "parameter servers"), ("DMLC_NUM_WORKER", "workers")):
             at, value = _variable(placed, name)
             if value == "0":
-                yield at, f"`{name}=0`: ps-lite waits for {where} that never come; give one or more"
+                yield at, f"`{name}=0`: ps-lite would wait forever for {where}; give one or more"
         at, role = _variable(placed, "DMLC_ROLE")
         if role and "$" not in role and role not in ("scheduler", "server", "worker"):
             yield at, f"`DMLC_ROLE={role}` is none of scheduler, server, worker"
@@ -131,7 +134,7 @@ def _mxnet_roles(subject: Subject) -> Found:
         if store and "dist" in store[1] and re.search(SERVERS, command):
             yield (
                 (*path, "command"),
-                f"kv-store `{store[1]}` needs parameter servers, and `launch.py` is told to start none",
+                f"kv-store `{store[1]}` needs parameter servers, but `launch.py` starts none",
             )
         van = _variable(placed, "DMLC_PS_VAN_TYPE")[1]
         if store and van == "p3" and "async" in store[1]:
@@ -148,7 +151,7 @@ def _mxnet_local(subject: Subject) -> Found:
             instead = "`horovod`" if gang.horovod is not None else "`dist_sync` or `dist_device_sync`"
             yield (
                 (*path[:-1], "command"),
-                f"kv-store `{store[1]}` stays within one process, so each would train alone; write {instead}",
+                f"kv-store `{store[1]}` works within one process, so each process would train alone; write {instead}",
             )
 
 
@@ -159,7 +162,7 @@ def _dmlc(placed: Placed) -> bool:
 
 
 def _variable(placed: Placed, name: str) -> tuple[Path, str]:
-    """A variable's value as the task sees it, and where it is written; empty where nothing sets it."""
+    """The value of a variable as the task sees it, and its path; empty if the variable is not set."""
     path, job, task = placed
     match = re.search(rf"\b{name}=(\S+)", command_of(task))
     if match:

@@ -5,9 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from batchtrain.config.check.subject import Gang, Path, Subject, command_of, instances
+from batchtrain.config import allotment
+from batchtrain.config.check.subject import Gang, Path, Subject, command_of
 from batchtrain.config.check.table import ERROR, INFO, JOBS, POOL, WARNING, Found, Rule
-from batchtrain.config.types import INSTANCES, HorovodBlock, MpiBlock, Nodes, whole
+from batchtrain.config.types import INSTANCES, whole
+from batchtrain.frameworks import FRAMEWORKS, counts
+from batchtrain.frameworks.base import AUTO, Nodes
+from batchtrain.frameworks.horovod import HorovodBlock
+from batchtrain.frameworks.mpi import MpiBlock
 
 BOTH = (*POOL, *JOBS)
 # What people write for a number, and what they mean; no image has such commands.
@@ -17,8 +22,8 @@ NUMBER_WORDS = {
     "cores": "nproc", "ncpus": "nproc",
 }  # fmt: skip
 COUNTING = frozenset({"nproc", "auto"})
-A_PROCESS_A_GPU = frozenset({"mpi", "pytorch", "deepspeed", "horovod"})
-"""Blocks whose processes drive one GPU each; of the others one drives all of its node."""
+A_PROCESS_A_GPU = frozenset({"mpi", *(name for name, block in FRAMEWORKS.items() if block.each == AUTO)})
+"""Blocks whose processes use one GPU each; a process of other blocks uses all GPUs of its node."""
 LAUNCHERS = r"mpirun|mpiexec(?:\.hydra)?|mpiexec\.mpich|orterun|prterun|torchrun|deepspeed|horovodrun|srun"
 RUNNERS = (
     r"(?:/[\w./-]*/)?(?:exec|time|env|nohup|sudo|timeout|nice|ionice|numactl|taskset|chrt|setsid|stdbuf|if|then|do|else"
@@ -30,7 +35,7 @@ _CALL = (
     r"|accelerate\.commands\.\w+))(?=[\s;&|)\"']|$)"
 )
 _OPTION = rf"-\S*\s+(?:(?![-\d])(?!{RUNNERS}\s)(?!{_CALL.replace('?P<launcher>', '?:')})[^\s=]+\s+)?"
-"""An option of a runner, and its value where that is a word of its own."""
+"""An option of a runner, with its value if that is a separate word."""
 # A launcher where a command begins: on a line, after a separator, in `bash -c '...'`; behind variables that are set for
 # it, and words that run it, with their options. No two ways lead through a text, so that it takes linear time.
 NESTED = (
@@ -76,24 +81,16 @@ def _slots(subject: Subject) -> Found:
 
 def _nodes(subject: Subject) -> Found:
     most = subject.most_nodes
-    if subject.pool is None or most is None:
-        return
     for path, _, _, gang in subject.gangs:
-        wanted = instances(gang)
-        if wanted is not None and wanted > most:
+        wanted, symbol = whole(gang.num_instances), str(gang.num_instances)
+        if wanted is not None and most is not None and wanted > most:
             yield (
                 (*path, "num_instances"),
                 f"{wanted} instances need {wanted} nodes, the pool has {most}; the task would wait for ever",
             )
-        kind = "low_priority" if str(gang.num_instances).endswith("low_priority") else "dedicated"
-        if gang.num_instances in INSTANCES and _none_of(subject, kind):
-            yield (*path, "num_instances"), f"the pool file has no {kind} nodes, so `{gang.num_instances}` is 0"
-
-
-def _none_of(subject: Subject, kind: str) -> bool:
-    """No such node, neither now nor when the pool scales itself."""
-    pool = subject.pool
-    return pool is not None and subject.scaling is None and getattr(pool.vm_count, kind) == 0
+        if symbol in INSTANCES and allotment.instances(symbol, subject.pool) == 0:
+            kind = allotment.kind_of(symbol)
+            yield (*path, "num_instances"), f"the pool file has no {kind} nodes, so `{symbol}` is 0"
 
 
 def _scaling(subject: Subject) -> Found:
@@ -103,22 +100,22 @@ def _scaling(subject: Subject) -> Found:
         if gang.num_instances in INSTANCES:
             yield (
                 (*path, "num_instances"),
-                f"the pool scales itself, so `{gang.num_instances}` may be 0 or half of what will come when the job is"
-                " added; write a number",
+                f"the pool scales automatically, so `{gang.num_instances}` may be too small when the job is added;"
+                " write a number",
             )
 
 
 def _alone(subject: Subject) -> Found:
     for path, _, _, gang in subject.gangs:
-        if instances(gang) == 1 and not any(isinstance(block, Nodes) for _, block in gang.launches):
-            yield (*path, "num_instances"), "one instance needs no multi-instance task; an ordinary one starts sooner"
+        if whole(gang.num_instances) == 1 and not any(isinstance(block, Nodes) for _, block in gang.launches):
+            yield (*path, "num_instances"), "one instance needs no multi-instance task; an ordinary task starts sooner"
 
 
 # --- processes ------------------------------------------------------------------------------------------------------
 
 
 def _given(subject: Subject) -> Iterator[tuple[Gang, Path, str, str]]:
-    """Gangs and how many processes a node has as it is written, with its place and the block it is written in."""
+    """Gangs with the processes per node as written, its path and its block."""
     for gang in subject.gangs:
         for name, block in gang.options.launches:
             if block.processes_per_node is not None:
@@ -128,12 +125,12 @@ def _given(subject: Subject) -> Iterator[tuple[Gang, Path, str, str]]:
 
 def _processes(subject: Subject) -> Found:
     for _, path, given, _ in _given(subject):
-        if re.fullmatch(r"-[0-9]+|0+", given):
-            yield path, f"{given} processes a node is too few"
+        if wrong := counts.fault(given):
+            yield path, wrong
         elif given.lower() in NUMBER_WORDS:
             yield path, f"`{given}` is neither a number nor a command; write `{NUMBER_WORDS[given.lower()]}`"
         elif re.fullmatch(r"[0-9]*\.[0-9]+", given):
-            yield path, f"`{given}` is no whole number of processes"
+            yield path, f"`{given}` is not a whole number of processes"
 
 
 def _processes_word(subject: Subject) -> Found:
@@ -142,8 +139,8 @@ def _processes_word(subject: Subject) -> Found:
             where = "the primary" if name == "mpi" else "each node"
             yield (
                 path,
-                f"`{given}` is run as a command on {where}, and its output is the number; is there such a command?"
-                " Known ones: `nproc`, `nvidia-smi -L | wc -l`; or write `auto`",
+                f"`{given}` is run as a command on {where}, and its output is the number; does this command exist?"
+                " Known commands: `nproc`, `nvidia-smi -L | wc -l`; or write `auto`",
             )
 
 
@@ -153,7 +150,7 @@ def _processes_nvidia(subject: Subject) -> Found:
         return
     for _, path, given, _ in _given(subject):
         if "nvidia-smi" in given:
-            yield path, f"{size.name} has no NVIDIA GPU, so `nvidia-smi` counts none; write a number, or `nproc`"
+            yield path, f"{size.name} has no NVIDIA GPU, so `nvidia-smi` counts 0; write a number, or `nproc`"
 
 
 def _processes_gpus(subject: Subject) -> Found:
@@ -161,7 +158,7 @@ def _processes_gpus(subject: Subject) -> Found:
         if gpus and processes > gpus and name == "mpi":  # of the others it is refused: `ranks-over-gpus`
             yield (
                 path,
-                f"{processes} processes share the {gpus} GPUs of a node, so not every process has one of its own",
+                f"{processes} processes share the {gpus} GPUs of a node, so some processes share a GPU",
             )
 
 
@@ -183,7 +180,7 @@ def _processes_cores(subject: Subject) -> Found:
 
 
 def _counted(subject: Subject) -> Iterator[tuple[Path, int, int, str]]:
-    """Processes a node that are written as a number: the place, the number, the GPUs of a node, and the block."""
+    """Processes per node that are written as a number: the path, the number, the GPUs of a node, and the block."""
     for gang, path, given, name in _given(subject):
         processes = whole(given)
         if processes is not None:
@@ -215,15 +212,15 @@ def _network_direct(subject: Subject) -> Found:
         if gang.mpi and not gang.mpi.runtime.startswith("intelmpi") and wanted is not False:
             yield (
                 (*path, "mpi", "runtime"),
-                f"the InfiniBand of {size.name} (Network Direct) is reached by Intel MPI up to 2018 alone;"
-                f" {gang.mpi.runtime} talks over tcp",
+                f"the InfiniBand of {size.name} (Network Direct) works only with Intel MPI up to 2018;"
+                f" {gang.mpi.runtime} uses tcp",
             )
         for name, block in gang.launches:
             if isinstance(block, Nodes) and wanted is not False:
                 yield (
                     (*path, name),
-                    f"the InfiniBand of {size.name} (Network Direct) is reached by Intel MPI up to 2018 alone;"
-                    f" {name} talks over tcp",
+                    f"the InfiniBand of {size.name} (Network Direct) works only with Intel MPI up to 2018; {name}"
+                    " uses tcp",
                 )
 
 
@@ -239,8 +236,8 @@ def _nested(subject: Subject) -> Found:
             yield (
                 (*path[:-1], "command"),
                 f"the command starts `{' '.join(match['launcher'].split())}` itself, and `mpi` starts the command"
-                " once a rank: each would start a launch of its own; take the launcher out of the command, or `mpi` out"
-                " of `multi_instance`",
+                " once per rank: each rank would start its own launch; remove the launcher from the command, or `mpi`"
+                " from `multi_instance`",
             )
 
 
@@ -254,7 +251,7 @@ def _counted_twice(subject: Subject) -> Found:
                 if word in COUNTS:
                     yield (
                         (*path, name, "options", number),
-                        f"`{word}` is given by the launch too, which has `processes_per_node`; take one of them out",
+                        f"`{word}` is also set by the launch, which has `processes_per_node`; remove one of them",
                     )
 
 
@@ -268,13 +265,13 @@ RULES = (
     Rule("gang-slots", ERROR, BOTH, "Multi-instance tasks need one task slot a node.",
          f"{_MULTI}; Azure/Batch issue 109", _slots),
     Rule("gang-nodes", ERROR, BOTH, "A multi-instance task fits into its pool.", _MULTI, _nodes),
-    Rule("gang-autoscale", WARNING, BOTH, "The nodes of a gang are there when it is counted.",
+    Rule("gang-autoscale", WARNING, BOTH, "The nodes of a gang exist when the gang is counted.",
          "Batch Shipyard issue 343", _scaling),
     Rule("gang-alone", INFO, JOBS, "A multi-instance task has several instances.", _MULTI, _alone),
     Rule("processes-per-node", ERROR, JOBS, "Processes a node are a number from 1 up, `auto`, or a command.", _MPI,
          _processes),
     Rule("processes-word", WARNING, JOBS, "A command that counts processes is a known one.", _MPI, _processes_word),
-    Rule("processes-nvidia", ERROR, BOTH, "GPUs are counted by `nvidia-smi` where there are some.",
+    Rule("processes-nvidia", ERROR, BOTH, "`nvidia-smi` counts GPUs only on sizes with NVIDIA GPUs.",
          "NVIDIA: nvidia-smi", _processes_nvidia),
     Rule("processes-over-gpus", WARNING, BOTH, "Each process has a GPU.",
          "one process a GPU: PyTorch DDP, Horovod, CNTK", _processes_gpus),
@@ -282,10 +279,10 @@ RULES = (
          _gpus_idle),
     Rule("processes-over-cores", WARNING, BOTH, "Each process has a core.", "Azure: Sizes for virtual machines",
          _processes_cores),
-    Rule("infiniband-impossible", ERROR, BOTH, "InfiniBand is asked for only where there is some.",
+    Rule("infiniband-impossible", ERROR, BOTH, "InfiniBand is requested only for sizes that have it.",
          "Azure: Enable InfiniBand; Batch Shipyard's rule for `infiniband`", _infiniband),
     Rule("network-direct", WARNING, BOTH, "The MPI reaches the InfiniBand of the size.",
          "Batch Shipyard's table of MPI options; Azure: setup-mpi", _network_direct),
     Rule("nested-launch", WARNING, JOBS, "A command under a launcher starts no launcher.", _MPI, _nested),
-    Rule("mpi-count-twice", WARNING, JOBS, "Processes are counted in one place.", _MPI, _counted_twice),
+    Rule("mpi-count-twice", WARNING, JOBS, "The number of processes is set only once.", _MPI, _counted_twice),
 )  # fmt: skip

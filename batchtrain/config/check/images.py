@@ -1,4 +1,4 @@
-"""Rules about the nodes' image, VM size, disks and security: what fits together, and what Azure has taken away."""
+"""Rules about the nodes' image, VM size, disks and security: what fits together, and what is retired."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ def _unknown(subject: Subject) -> Found:
     if subject.image is not None:
         yield (
             IMAGE,
-            f"Batch starts {reference}, but no public page names its node agent; name it (`node_agent`) as"
-            " `az batch pool supported-images list` has it",
+            f"Batch supports {reference}, but its node agent is not documented; set `node_agent` to the value that"
+            " `az batch pool supported-images list` shows",
         )
         return
     near = subject.catalog.nearest_images(reference)
@@ -57,7 +57,8 @@ def _retired(subject: Subject) -> Found:
 
 
 def successor(subject: Subject, image: Image) -> str:
-    """What does today what the pool needs, on today's size where its own has an end; else what the table says."""
+    """The current image that meets the pool's needs, on the current size if its own is retiring; otherwise the table's
+    entry."""
     size = subject.size
     if size is not None and size.retired is not None:
         size = subject.catalog.size(sizes.today_for(size).today or "") or size
@@ -74,7 +75,7 @@ def _node_agent(subject: Subject) -> Found:
     if wanted.node_agent.lower() != image.node_agent.lower():
         yield (
             (*IMAGE, "node_agent"),
-            f"`{wanted.node_agent}` is not the agent of this image; it is `{image.node_agent}`, and may be left out",
+            f"`{wanted.node_agent}` is not the agent of this image; write `{image.node_agent}`, or remove it",
         )
 
 
@@ -100,7 +101,7 @@ def _agent_retired(subject: Subject) -> Found:
 
 
 def _own_agents(subject: Subject) -> list[tuple[str, str]]:
-    """The node agents that are named, by kind of image; not those of known marketplace images."""
+    """The node agents in the files, by kind of image; without those of known marketplace images."""
     vm = subject.pool.vm_configuration if subject.pool else None
     named = [(kind, getattr(vm, kind)) for kind in IMAGE_KINDS if vm is not None]
     return [
@@ -119,7 +120,7 @@ def _misspelt_size(subject: Subject) -> Found:
         yield (
             (*POOL, "vm_size"),
             f"the VM size `{_size_of(subject)}` is not in the catalogue; did you mean {near[0]}?"
-            " (`--ignore vm-size-unknown` uses it all the same, without implicit GPUs and InfiniBand)",
+            " (`--ignore vm-size-unknown` uses the size anyway, without implicit GPUs and InfiniBand)",
         )
 
 
@@ -127,8 +128,8 @@ def _new_size(subject: Subject) -> Found:
     if _size_of(subject) and subject.size is None and not _near_sizes(subject):
         yield (
             (*POOL, "vm_size"),
-            f"the VM size `{_size_of(subject)}` is not in the catalogue, and no name there is like it; it is used"
-            " without implicit GPUs and InfiniBand (`catalog.yaml` can say what it has)",
+            f"the VM size `{_size_of(subject)}` is not in the catalogue, which has no similar name; it is used"
+            " without implicit GPUs and InfiniBand (add it to `catalog.yaml`)",
         )
 
 
@@ -152,7 +153,7 @@ def _size_refused(subject: Subject) -> Found:
     size = subject.size
     if size is not None and (size.family in REFUSED_FAMILIES or size.name in REFUSED_SIZES):
         what = size.name if size.name in REFUSED_SIZES else f"the {size.family} series"
-        yield (*POOL, "vm_size"), f"Batch's reference excludes {what}; take one of a v3 or later series"
+        yield (*POOL, "vm_size"), f"Batch does not support {what}; use a size of a v3 or later series"
 
 
 # --- image and size -------------------------------------------------------------------------------------------------
@@ -168,7 +169,7 @@ def _generation(subject: Subject) -> Found:
             f"this is a generation 1 image, {size.name} starts generation 2 images only; {_other(subject)}",
         )
     elif _too_new(subject) and not sizes.gone(size):
-        yield IMAGE, f"{_too_new(subject)}; {_other(subject)}, or take a size of a later series"
+        yield IMAGE, f"{_too_new(subject)}; {_other(subject)}, or use a size of a later series"
 
 
 def _generation_old(subject: Subject) -> Found:
@@ -177,7 +178,7 @@ def _generation_old(subject: Subject) -> Found:
 
 
 def _too_new(subject: Subject) -> str:
-    """What is wrong with a generation 2 image on a size of generation 1; empty where it is not."""
+    """The fault of a generation 2 image on a size of generation 1; empty if there is none."""
     image, size = subject.image, subject.size
     if image is None or size is None or GEN2 not in image.capabilities or not fit.only_generation_1(size):
         return ""
@@ -189,8 +190,8 @@ def _architecture(subject: Subject) -> Found:
     if image and size and size.architecture != fit.architecture(image):
         yield (
             (*POOL, "vm_size"),
-            f"{size.name} has {size.architecture} processors, the image is for {fit.architecture(image)};"
-            " take a size and an image that match",
+            f"{size.name} has {size.architecture} processors, the image is for {fit.architecture(image)}; use a size"
+            " and an image that match",
         )
 
 
@@ -202,7 +203,7 @@ def _gpu_vendor(subject: Subject) -> Found:
     if others in image.capabilities and theirs not in image.capabilities:
         yield (
             IMAGE,
-            f"{size.name} has {size.gpu_vendor.upper()} GPUs, the image brings the other vendor's driver; "
+            f"{size.name} has {size.gpu_vendor.upper()} GPUs, but the image has the driver of the other vendor; "
             f"{_other(subject)}",
         )
 
@@ -214,7 +215,8 @@ def _gpu_old(subject: Subject) -> Found:
     if VOLTA in fit.driver(size):
         yield (
             IMAGE,
-            f"{size.name} has {size.gpu_model} GPUs, which the driver of this image no longer knows; {_other(subject)}",
+            f"{size.name} has {size.gpu_model} GPUs, which the driver of this image no longer supports;"
+            f" {_other(subject)}",
         )
 
 
@@ -226,7 +228,7 @@ def _gpu_driver(subject: Subject) -> Found:
     installed = (pool.gpu and pool.gpu.nvidia_driver.source) or pool.vm_configuration.extensions
     if not {NVIDIA, ROCM} & image.capabilities and not (installed or prepared.pre or prepared.post):
         own = ", or name one in `gpu.nvidia_driver.source`" if size.gpu_vendor == "nvidia" else ""
-        yield IMAGE, f"{size.name} has GPUs and the image brings no driver; {_other(subject)}{own}"
+        yield IMAGE, f"{size.name} has GPUs, but the image has no driver; {_other(subject)}{own}"
 
 
 def _rdma_driver(subject: Subject) -> Found:
@@ -236,7 +238,7 @@ def _rdma_driver(subject: Subject) -> Found:
     if RDMA not in image.capabilities and not pool.vm_configuration.extensions:
         yield (
             IMAGE,
-            f"{size.name} has InfiniBand and the image brings no drivers for it; {_other(subject)},"
+            f"{size.name} has InfiniBand, but the image has no drivers for it; {_other(subject)},"
             " or set `infiniband: false` on the job",
         )
 
@@ -257,19 +259,19 @@ def _rdma_unused(subject: Subject) -> Found:
     if size and pool and size.rdma and not pool.inter_node_communication_enabled:
         yield (
             (*POOL, "vm_size"),
-            f"{size.name} has InfiniBand, which nodes reach only with `inter_node_communication_enabled: true`",
+            f"{size.name} has InfiniBand, which works only with `inter_node_communication_enabled: true`",
         )
 
 
 def _other(subject: Subject, *wanted: str) -> str:
-    """What to use instead: an image of the catalogue that does all the pool needs, starts on its size, and has `wanted`
-    besides."""
+    """What to use instead: an image of the catalogue that meets the pool's needs, starts on its size, and has `wanted`
+    too."""
     needed = fit.needs(
         subject.size, os=_system(subject), containers=subject.containers, rdma=_uses_rdma(subject)
     ) | frozenset(wanted)
     one = _fitting(subject, needed, subject.size)
     if one:
-        return f"use one that fits, such as {one}"
+        return f"use a suitable image, such as {one}"
     size = subject.size
     said = f"no {_system(subject)} image of the catalogue does that{f' on {size.name}' if size else ''}"
     later = subject.catalog.size(sizes.today_for(size).today or "") if size else None
@@ -297,8 +299,8 @@ def _containers_native(subject: Subject) -> Found:
     if told is not None and subject.containers and not (told.native or told.plain_docker):
         yield (
             VM,
-            "containers are run by Batch itself here, so the pool is planned as if `native: true`;"
-            " the image of the nodes must have a container engine (`plain_docker: true` brings one)",
+            "Batch runs the containers here, so the pool is planned as with `native: true`; the image of the nodes"
+            " must have a container engine (`plain_docker: true` installs one)",
         )
 
 
@@ -309,7 +311,7 @@ def _without_engine(subject: Subject) -> Found:
     if image is not None and subject.containers and DOCKER not in image.capabilities:
         yield (
             IMAGE,
-            f"there are container images to run and this image has no container engine; {_other(subject)}"
+            f"the pool has container images, but the image of the nodes has no container engine; {_other(subject)}"
             + ("" if subject.windows else ", or set `plain_docker: true` (and not `native`), which installs one"),
         )
 
@@ -319,8 +321,8 @@ def _container_type(subject: Subject) -> Found:
     if vm is not None and vm.container_type == "criCompatible":
         yield (
             (*VM, "container_type"),
-            "GPUs, InfiniBand and `shm_size` are asked for in Docker's words, which a `criCompatible` node may not"
-            " understand; leave it at `dockerCompatible` unless the image asks for the other",
+            "GPUs, InfiniBand and `shm_size` use options of Docker, which a `criCompatible` node may not support;"
+            " write `dockerCompatible` unless the image needs the other",
         )
 
 
@@ -335,7 +337,7 @@ def _license(subject: Subject) -> Found:
         if subject.linux:
             yield (
                 (*VM, kind, "license_type"),
-                "a licence of one's own is for Windows; the nodes run Linux: leave it out",
+                "an on-premises licence is for Windows, but the nodes run Linux: remove it",
             )
         elif image.license_type.lower() not in WINDOWS_LICENSES:
             yield (*VM, kind, "license_type"), f"`{image.license_type}` is none of Windows_Server, Windows_Client"
@@ -344,7 +346,7 @@ def _license(subject: Subject) -> Found:
 def _windows_updates(subject: Subject) -> Found:
     vm = subject.pool.vm_configuration if subject.pool else None
     if vm is not None and vm.windows_automatic_updates is not None and subject.linux:
-        yield (*VM, "windows_automatic_updates"), "the nodes run Linux; leave it out"
+        yield (*VM, "windows_automatic_updates"), "the nodes run Linux; remove it"
 
 
 # --- disks and security ---------------------------------------------------------------------------------------------
@@ -361,7 +363,10 @@ def _luns(subject: Subject) -> Found:
 def _ephemeral(subject: Subject) -> Found:
     disk = subject.pool.vm_configuration.os_disk if subject.pool else None
     if disk is not None and disk.ephemeral and disk.caching not in (None, "readonly"):
-        yield (*VM, "os_disk", "caching"), "an ephemeral disk lives in the host's cache: it takes `readonly` alone"
+        yield (
+            (*VM, "os_disk", "caching"),
+            "an ephemeral disk is stored in the cache of the host: only `readonly` is possible",
+        )
 
 
 def _confidential(subject: Subject) -> Found:
@@ -378,7 +383,7 @@ def _confidential(subject: Subject) -> Found:
     if encrypted and not confidential:
         yield (
             (*VM, "os_disk", "security_encryption"),
-            "this is for confidential VMs alone: it needs `security_profile.security_type: confidentialvm`",
+            "this is only for confidential VMs: it needs `security_profile.security_type: confidentialvm`",
         )
 
 
@@ -419,7 +424,7 @@ def _encryption(subject: Subject) -> Found:
         return
     targets, path = set(wanted.targets), (*VM, "disk_encryption", "targets")
     if subject.linux and "osdisk" in targets:
-        yield path, "Linux nodes encrypt the temporary disk alone: `[temporarydisk]`"
+        yield path, "Linux nodes encrypt only the temporary disk: `[temporarydisk]`"
     if subject.windows and targets and targets != {"osdisk", "temporarydisk"}:
         yield path, "Windows nodes encrypt both disks or none: `[osdisk, temporarydisk]`"
 
@@ -430,8 +435,7 @@ def _zonal(subject: Subject) -> Found:
     if zonal and pool and pool.inter_node_communication_enabled and size and size.rdma:
         yield (
             (*VM, "node_placement"),
-            f"InfiniBand does not reach from zone to zone: a pool of {size.name} with inter-node communication"
-            " is `regional`",
+            f"InfiniBand does not connect zones: a pool of {size.name} with inter-node communication is `regional`",
         )
 
 
@@ -441,7 +445,7 @@ def _extensions(subject: Subject) -> Found:
     for number, extension in enumerate(given):
         path = (*VM, "extensions", number)
         if extension.name in names[:number]:
-            yield (*path, "name"), f"another extension is called `{extension.name}`; the service wants each once"
+            yield (*path, "name"), f"another extension is called `{extension.name}`; names must be unique"
         for index, wanted in enumerate(extension.provision_after):
             if wanted not in names or wanted == extension.name:
                 hint = subject.nearest(wanted, tuple(name for name in names if name != extension.name))
@@ -467,35 +471,36 @@ RULES = (
     Rule("image-retired", WARNING, READS, "The image of the nodes is still supported by Batch.", _RETIRED, _retired),
     Rule("node-agent", ERROR, READS, "The node agent is that of the image.",
          f"{_REFERENCE}.nodeAgentSKUId; GET /supportedimages", _node_agent),
-    Rule("node-agent-unknown", WARNING, READS, "The node agent of an image of one's own is a known one.",
+    Rule("node-agent-unknown", WARNING, READS, "The node agent of a custom image is in the catalogue.",
          "GET /supportedimages, as far as the catalogue has it", _unknown_agent),
-    Rule("node-agent-retired", WARNING, READS, "The node agent of an image of one's own is still supported.", _RETIRED,
+    Rule("node-agent-retired", WARNING, READS, "The node agent of a custom image is still supported.", _RETIRED,
          _agent_retired),
-    Rule("vm-size-unknown", ERROR, READS, "The VM size is not a misspelt one of the catalogue.", _SIZES,
+    Rule("vm-size-unknown", ERROR, READS, "The VM size is spelt as in the catalogue.", _SIZES,
          _misspelt_size),
     Rule("vm-size-new", WARNING, READS, "The VM size is in the catalogue.", _SIZES, _new_size),
     Rule("size-retired", WARNING, READS, "The VM size is still sold.", _RETIRED, _size_retired),
-    Rule("size-refused", WARNING, READS, "The VM size is one that Batch takes.", "azure-batch, pool vmSize",
+    Rule("size-refused", WARNING, READS, "The VM size is supported by Batch.", "azure-batch, pool vmSize",
          _size_refused),
     Rule("image-generation", ERROR, READS, "The image's VM generation is one the size starts.",
          "Azure: Support for generation 2 VMs", _generation),
-    Rule("image-generation-old", WARNING, READS, "A size that is gone started generation 1 images.",
+    Rule("image-generation-old", WARNING, READS, "A retired size started only generation 1 images.",
          "Azure: Support for generation 2 VMs", _generation_old),
     Rule("image-architecture", ERROR, READS, "Size and image have the same processors.", _SIZES, _architecture),
     Rule("image-gpu-vendor", WARNING, READS, "The image's GPU driver is that of the size's GPUs.", _HPC, _gpu_vendor),
-    Rule("image-gpu-old", WARNING, READS, "The image's driver still knows the size's GPUs.", _HPC, _gpu_old),
+    Rule("image-gpu-old", WARNING, READS, "The image's driver supports the size's GPUs.", _HPC, _gpu_old),
     Rule("image-gpu-driver", WARNING, READS, "Nodes with GPUs get a driver.", _HPC, _gpu_driver),
     Rule("image-rdma", WARNING, BOTH, "Nodes whose gangs use InfiniBand have drivers for it.",
          "Azure: Enable InfiniBand; azhpc-images", _rdma_driver),
-    Rule("rdma-unused", INFO, READS, "InfiniBand that is paid for can be reached.",
+    Rule("rdma-unused", INFO, READS, "The InfiniBand of the VM size can be used.",
          "Azure Batch: batch-pool-compute-intensive-sizes", _rdma_unused),
     Rule("containers-native", WARNING, ALL, "Container tasks run on a native container pool.", f"{_CONTAINERS}; ADR 5",
          _containers_native),
     Rule("image-without-docker", WARNING, ALL, "The image of a container pool has a container engine.", _CONTAINERS,
          _without_engine),
-    Rule("container-type", WARNING, READS, "The container technology understands what tasks ask for.",
+    Rule("container-type", WARNING, READS, "The container technology supports the options of the tasks.",
          "azure-batch 15.1, ContainerType", _container_type),
-    Rule("license-type", WARNING, READS, "A licence of one's own is a Windows licence.", f"{_REFERENCE}.licenseType",
+    Rule("license-type", WARNING, READS, "An on-premises licence is set only for Windows images.",
+         f"{_REFERENCE}.licenseType",
          _license),
     Rule("windows-updates", WARNING, READS, "Windows settings are for Windows nodes.",
          f"{_REFERENCE}.windowsConfiguration", _windows_updates),
@@ -503,18 +508,19 @@ RULES = (
          _luns),
     Rule("disk-ephemeral", ERROR, READS, "An ephemeral system disk is cached for reading.",
          "Azure: Ephemeral OS disks for Azure VMs", _ephemeral),
-    Rule("vm-confidential", ERROR, READS, "Confidential VMs, and they alone, encrypt their system disk.",
+    Rule("vm-confidential", ERROR, READS, "Only confidential VMs set the encryption of their system disk.",
          "azure-batch 15.1, BatchVmDiskSecurityProfile.securityEncryptionType", _confidential),
-    Rule("vm-uefi", ERROR, READS, "Secure boot and vTPM belong to a kind of VM that has them.",
+    Rule("vm-uefi", ERROR, READS, "Secure boot and vTPM need a security type that supports them.",
          "azure-batch 15.1, SecurityProfile.securityType", _uefi),
     Rule("vm-trusted-image", ERROR, READS, "Trusted launch and confidential VMs start generation 2 images.", _TRUSTED,
          _trusted_generation),
-    Rule("secure-boot-drivers", WARNING, READS, "Secure boot lets the drivers of the size load.", _TRUSTED,
+    Rule("secure-boot-drivers", WARNING, READS, "Secure boot is off where it would block the drivers of the size.",
+         _TRUSTED,
          _secure_boot),
-    Rule("disk-encryption", ERROR, READS, "The disks to encrypt are those the system can.",
+    Rule("disk-encryption", ERROR, READS, "The operating system can encrypt the disks to encrypt.",
          "azure-batch, DiskEncryptionConfiguration.targets", _encryption),
-    Rule("zonal-infiniband", ERROR, READS, "Nodes that talk over InfiniBand are in one zone.",
+    Rule("zonal-infiniband", ERROR, READS, "Nodes that use InfiniBand are in one zone.",
          "Azure Batch: create-pool-availability-zones", _zonal),
-    Rule("extension-names", ERROR, READS, "Extensions have names of their own and wait for others that exist.",
+    Rule("extension-names", ERROR, READS, "Extensions have unique names and depend on existing extensions.",
          "azure-batch 15.1, VMExtension", _extensions),
 )  # fmt: skip

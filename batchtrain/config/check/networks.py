@@ -26,7 +26,7 @@ NAT_NAME = r"[A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9_])?"
 
 
 class Ports(NamedTuple):
-    """Public ports that something takes."""
+    """Public ports in use."""
 
     path: Path
     first: int
@@ -58,9 +58,9 @@ def _nat_backend(subject: Subject) -> Found:
     for number, nat in enumerate(subject.pool.network.inbound_nat_pools if subject.pool else ()):
         path = (*NAT, number, "backend_port")
         if nat.backend_port in RESERVED_PORTS:
-            yield path, f"port {nat.backend_port} of the nodes is Batch's own; take another"
+            yield path, f"port {nat.backend_port} of the nodes is reserved for Batch; use another"
         if nat.backend_port in seen:
-            yield path, f"another endpoint leads to port {nat.backend_port} of the nodes; one is enough"
+            yield path, f"another endpoint maps port {nat.backend_port} of the nodes; remove one of them"
         seen.add(nat.backend_port)
 
 
@@ -68,15 +68,18 @@ def _nat_frontend(subject: Subject) -> Found:
     for ports in _frontends(subject):
         first, last = ports.first, ports.last
         if not 1 <= first <= last <= LAST_PORT:
-            yield ports.path, f"{first} to {last} is no range of ports between 1 and {LAST_PORT}"
+            yield ports.path, f"{first} to {last} is not a range of ports between 1 and {LAST_PORT}"
         elif last - first + 1 < FEWEST_PORTS:
             yield (
                 ports.path,
-                f"{first} to {last} are {last - first + 1} ports, the service wants {FEWEST_PORTS} or more",
+                f"{first} to {last} are {last - first + 1} ports, the service needs {FEWEST_PORTS} or more",
             )
         elif first <= RESERVED_FRONTEND[1] and last >= RESERVED_FRONTEND[0]:
             low, high = RESERVED_FRONTEND
-            yield ports.path, f"{first} to {last} meets {low} to {high}, which are Batch's own; stay below or above"
+            yield (
+                ports.path,
+                f"{first} to {last} overlaps {low} to {high}, which is reserved for Batch; use ports below or above",
+            )
 
 
 def _nat_overlap(subject: Subject) -> Found:
@@ -86,7 +89,7 @@ def _nat_overlap(subject: Subject) -> Found:
         if other is not None:
             yield (
                 ports.path,
-                f"{ports.first} to {ports.last} meets the {other.first} to {other.last} of {other.taken_by}",
+                f"{ports.first} to {ports.last} overlaps {other.first} to {other.last} of {other.taken_by}",
             )
         taken.append(ports)
 
@@ -139,13 +142,16 @@ def _addresses(subject: Subject) -> Found:
             except ValueError:
                 fine = False
             if not fine:
-                yield (*ACCESS, name, number), f"`{address}` is no address; write one such as 203.0.113.0/24, or `*`"
+                yield (
+                    (*ACCESS, name, number),
+                    f"`{address}` is not an address; write one such as 203.0.113.0/24, or `*`",
+                )
 
 
 def _unreachable(subject: Subject) -> Found:
     pool = subject.pool
     if pool and pool.network.public_ip == "nopublicipaddresses" and pool.network.inbound_nat_pools:
-        yield NAT, "the nodes have no public addresses (`public_ip: nopublicipaddresses`), so no port leads to them"
+        yield NAT, "the nodes have no public addresses (`public_ip: nopublicipaddresses`), so no port is mapped to them"
 
 
 # --- public addresses -----------------------------------------------------------------------------------------------
@@ -159,7 +165,7 @@ def _public_ips(subject: Subject) -> Found:
     if pool.public_ips and wanted not in (None, "usermanaged"):
         yield (
             (*NETWORK, "public_ip"),
-            f"`public_ips` are addresses of your own, which needs `usermanaged`, not `{wanted}`",
+            f"`public_ips` need user-managed provisioning; write `usermanaged`, not `{wanted}`",
         )
     if wanted == "usermanaged" and not pool.public_ips:
         yield (*NETWORK, "public_ip"), "`usermanaged` needs the ids of the addresses in `pool_specification.public_ips`"
@@ -181,7 +187,7 @@ def _few_public_ips(subject: Subject) -> Found:
 def _families(subject: Subject) -> Found:
     families = subject.pool.network.ip_families if subject.pool else ()
     if families and set(families) != {"IPv4"} and set(families) != {"IPv4", "IPv6"}:
-        yield (*NETWORK, "ip_families"), "write `[IPv4]`, or `[IPv4, IPv6]` for both; IPv6 alone is not served"
+        yield (*NETWORK, "ip_families"), "write `[IPv4]`, or `[IPv4, IPv6]` for both; IPv6 alone is not supported"
 
 
 # --- networks -------------------------------------------------------------------------------------------------------
@@ -218,17 +224,17 @@ def _made_network(subject: Subject) -> Found:
     network = subject.pool.virtual_network if subject.pool else None
     if network is None:
         return
-    made = f"no network is made here; make it with `{_making(network)}`, then name it"
+    made = f"batchtrain does not create networks; create it with `{_making(network)}`, then name it"
     if network.create_nonexistant:
         yield (*VNET, "create_nonexistant"), made
     if network.address_space is not None:
-        yield (*VNET, "address_space"), f"this is for a network to be made; {made}"
+        yield (*VNET, "address_space"), f"this describes a network to create; {made}"
     if network.subnet.address_prefix is not None:
-        yield (*VNET, "subnet", "address_prefix"), f"this is for a subnet to be made; {made}"
+        yield (*VNET, "subnet", "address_prefix"), f"this describes a subnet to create; {made}"
 
 
 def _making(network: VirtualNetwork) -> str:
-    """The command that makes the network as the file has it."""
+    """The command that creates the network of the file."""
     said = {
         "-g": network.resource_group or "GROUP",
         "-n": network.name or "NAME",
@@ -245,7 +251,7 @@ def _job_network(subject: Subject) -> Found:
         if job.network is not None and pool and pool.network.dynamic_vnet_assignment_scope != "job":
             yield (
                 (*path, "network"),
-                "a job brings a network of its own only to a pool with `network.dynamic_vnet_assignment_scope: job`",
+                "a job can only have its own network in a pool with `network.dynamic_vnet_assignment_scope: job`",
             )
 
 
@@ -271,12 +277,12 @@ def _resource_ids(subject: Subject) -> Found:
         if not re.fullmatch(ID_PATTERNS[kind], value):
             yield (
                 path,
-                f"this is no resource id; it looks like /subscriptions/ID/resourceGroups/NAME/{ID_WORDS[kind][4:]}",
+                f"this is not a resource id; it looks like /subscriptions/ID/resourceGroups/NAME/{ID_WORDS[kind][4:]}",
             )
 
 
 def _ids(subject: Subject) -> Iterator[tuple[Path, str, str]]:
-    """Every resource id whose shape is known."""
+    """Every resource id with a known form."""
     pool = subject.pool
     if pool is not None:
         image = pool.vm_configuration.custom_image
@@ -297,7 +303,7 @@ def _ids(subject: Subject) -> Iterator[tuple[Path, str, str]]:
 
 
 def identities(subject: Subject) -> Iterator[tuple[Path, str]]:
-    """Every managed identity that something wants to use, where it is named."""
+    """Every managed identity that is used, with its path."""
     recipe, pool = subject.recipe, subject.pool
     for server, registry in recipe.credentials.docker_registry.items():
         if registry.identity:
@@ -334,7 +340,7 @@ def _identities_on_pool(subject: Subject) -> Found:
 
 
 def _entra(subject: Subject) -> Found:
-    """The key is taken wherever there is one (`service.connect`), whatever stands beside it."""
+    """The key is always used if there is one (`service.connect`), whatever else is set."""
     batch = subject.recipe.credentials.batch
     if batch is None or not (batch.account_key or batch.account_key_keyvault_secret_id):
         return
@@ -343,8 +349,8 @@ def _entra(subject: Subject) -> Found:
         yield (
             path,
             (
-                f"{what} needs sign-in with Microsoft Entra ID, and credentials.yaml gives the account's key, which is"
-                f" taken first: the service would refuse it; take `batch.{key}` out"
+                f"{what} needs a sign-in with Microsoft Entra ID, but the account key of credentials.yaml is used"
+                f" first and the service would refuse it; remove `batch.{key}`"
             ),
         )
 
@@ -356,11 +362,11 @@ def _needs_entra(subject: Subject) -> Iterator[tuple[Path, str]]:
     vm = pool.vm_configuration
     for kind in ("custom_image", "shared_gallery_image", "community_gallery_image"):
         if getattr(vm, kind) is not None:
-            yield (*VM, kind), "an image of a gallery or of your own"
+            yield (*VM, kind), "a gallery image or a custom image"
     if pool.virtual_network is not None:
         yield VNET, "a virtual network"
     if pool.public_ips:
-        yield (*POOL, "public_ips"), "a public address of your own"
+        yield (*POOL, "public_ips"), "a user-managed public address"
     if pool.identities:
         yield (*POOL, "identities"), "a managed identity of the pool"
 
@@ -371,21 +377,22 @@ _ADDRESSES = "azure-batch 15.1, BatchPublicIpAddressConfiguration"
 _IDENTITY = "Azure Batch: managed-identity-pools"
 
 RULES = (
-    Rule("nat-name", ERROR, READS, "An endpoint's name is unique and one that the service takes.", f"{_ENDPOINT}.name",
+    Rule("nat-name", ERROR, READS, "The name of an endpoint is unique and valid.", f"{_ENDPOINT}.name",
          _nat_names),
-    Rule("nat-backend-port", ERROR, READS, "An endpoint leads to a port of its own that is not Batch's.",
+    Rule("nat-backend-port", ERROR, READS, "The backend port of an endpoint is unique and not reserved for Batch.",
          f"{_ENDPOINT}.backendPort", _nat_backend),
     Rule("nat-frontend-ports", ERROR, READS, "Public ports are 40 or more, outside 50000 to 55000.",
          f"{_ENDPOINT}.frontendPortRangeStart", _nat_frontend),
-    Rule("nat-overlap", ERROR, READS, "Public ports of endpoints do not meet.", f"{_ENDPOINT}.frontendPortRangeStart",
+    Rule("nat-overlap", ERROR, READS, "The public ports of endpoints do not overlap.",
+         f"{_ENDPOINT}.frontendPortRangeStart",
          _nat_overlap),
     Rule("nat-rules", ERROR, READS, f"A pool has at most {MOST_RULES} network rules, each with its own priority.",
          "azure-batch 15.1, NetworkSecurityGroupRule", _nat_rules),
-    Rule("login-addresses", ERROR, READS, "Addresses that may or may not log in are addresses.",
+    Rule("login-addresses", ERROR, READS, "The source of a login rule is an address, a range or a service tag.",
          "azure-batch 15.1, NetworkSecurityGroupRule.sourceAddressPrefix", _addresses),
     Rule("nat-unreachable", WARNING, READS, "Nodes with endpoints have public addresses.",
          "Azure Batch: simplified-node-communication-pool-no-public-ip", _unreachable),
-    Rule("public-ips", ERROR, READS, "Public addresses of one's own are asked for as such.", f"{_ADDRESSES}.provision",
+    Rule("public-ips", ERROR, READS, "`public_ips` need user-managed provisioning.", f"{_ADDRESSES}.provision",
          _public_ips),
     Rule("public-ips-few", ERROR, READS, f"There is a public address for every {NODES_AN_ADDRESS} nodes.",
          f"{_ADDRESSES}.ipAddressIds", _few_public_ips),
@@ -393,13 +400,15 @@ RULES = (
     Rule("network-kind", ERROR, READS, "A network is named by id, or by name with its subnet.", _VNET, _network_kind),
     Rule("network-subscription", WARNING, (*READS, *CREDENTIALS), "A network by name has a subscription.", _VNET,
          _network_subscription),
-    Rule("network-by-name", WARNING, READS, "Networks exist already.", "batchtrain makes no networks", _made_network),
-    Rule("job-network", ERROR, (*READS, *JOBS), "A job's network is one its pool lets in.",
+    Rule("network-by-name", WARNING, READS, "A network is created before its pool.",
+         "batchtrain does not create networks",
+         _made_network),
+    Rule("job-network", ERROR, (*READS, *JOBS), "The pool of a job with a network allows such jobs.",
          "azure-batch 15.1, BatchJobNetworkConfiguration", _job_network),
     Rule("resource-id", ERROR, (*READS, *JOBS, *CREDENTIALS, "global_resources"),
-         "Resource ids have their kind's shape.", "Azure Resource Manager: resource ids", _resource_ids),
+         "A resource id has the form of its resource type.", "Azure Resource Manager: resource ids", _resource_ids),
     Rule("identity-missing", ERROR, (*READS, *JOBS, *CREDENTIALS, "global_resources"),
-         "A managed identity that is used is one of the pool's.", _IDENTITY, _identities_on_pool),
-    Rule("entra-needed", ERROR, (*READS, *CREDENTIALS), "What a key cannot do is done with Entra sign-in.",
+         "The managed identities that are used belong to the pool.", _IDENTITY, _identities_on_pool),
+    Rule("entra-needed", ERROR, (*READS, *CREDENTIALS), "Features without shared-key support need an Entra sign-in.",
          f"{_VNET}; batch-sig-images; batch-custom-images; create-pool-public-ip; managed-identity-pools", _entra),
 )  # fmt: skip

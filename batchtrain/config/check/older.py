@@ -1,4 +1,4 @@
-"""Rules about what is read and no longer done as it was: properties that are gone, and what planners do otherwise."""
+"""Rules about deprecated behaviour: removed properties, and properties that the planner handles differently."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ import msgspec
 from batchtrain.config.check.subject import POOL, Path, Subject
 from batchtrain.config.check.table import (
     CREDENTIALS,
-    ERROR,
     GLOBAL,
     INFO,
     JOBS,
@@ -39,7 +38,7 @@ _TRANSFERS = tuple(
 
 
 class Branch(NamedTuple):
-    """Where patterns of `types.GONE` lead from one place on, and the one that ends here."""
+    """A node of the tree of `types.GONE` patterns: its branches, and the pattern that ends here."""
 
     below: dict[str, Branch]
     gone: Gone | None
@@ -64,7 +63,7 @@ def _sections(recipe: Recipe) -> dict[str, Any]:
 
 @lru_cache(maxsize=1)
 def _tree() -> Branch:
-    """The patterns as one tree, so that many tasks are walked over once."""
+    """The patterns as one tree, so that many tasks are traversed once."""
     root = Branch({}, None)
     for gone in GONE:
         branch = root
@@ -77,7 +76,7 @@ def _tree() -> Branch:
 def _walk(value: Any, path: Path, branch: Branch) -> Found:
     if branch.gone is not None:
         if _said(value, branch.gone):
-            yield path, f"this is read and has no effect: {branch.gone.instead}"
+            yield path, f"this is ignored: {branch.gone.instead}"
         return
     if not value and not isinstance(value, msgspec.Struct):
         return
@@ -124,13 +123,13 @@ def _file_shares(subject: Subject) -> Found:
         if one.is_file_share:
             yield (
                 (*path, "is_file_share"),
-                "Batch brings blobs, not the files of a share; mount the share as a volume with driver `azurefile`",
+                "Batch downloads blobs, not the files of a share; mount the share as a volume with driver `azurefile`",
             )
     for path, _, task in subject.tasks:
         if task.task_factory and task.task_factory.file and task.task_factory.file.azure_storage.is_file_share:
             yield (
                 (*path, "task_factory", "file", "azure_storage", "is_file_share"),
-                "tasks are made of the blobs of a container; put the files there",
+                "tasks are created from the blobs of a container; put the files there",
             )
 
 
@@ -138,8 +137,10 @@ def _filters(subject: Subject) -> Found:
     for path, one in _transfers(subject):
         if not one.exclude:
             continue
-        what = "uploads every file of the patterns" if path[-3] == "output_data" else "brings every blob of the prefix"
-        yield (*path, "exclude"), f"Batch {what}: nothing is left out; narrow `include` instead"
+        what = (
+            "uploads every file of the patterns" if path[-3] == "output_data" else "downloads every blob of the prefix"
+        )
+        yield (*path, "exclude"), f"Batch {what}: `exclude` is ignored; narrow `include` instead"
 
 
 def _task_files(subject: Subject) -> Found:
@@ -175,8 +176,8 @@ def _stripped(subject: Subject) -> Found:
         if strips and int(strips[1]):
             yield (
                 (*path, "blobxfer_extra_options"),
-                "Batch takes no folder off a blob's name: the files come with their whole path below `local_path`,"
-                " so write that path in the command",
+                "Batch does not remove folders from the name of a blob: the files have their whole path below"
+                " `local_path`; write that path in the command",
             )
 
 
@@ -199,26 +200,27 @@ _LOADER = "batchtrain.config.load"
 _PLANNER = "batchtrain.plan"
 
 RULES = (
-    Rule("gone", WARNING, EVERYTHING, "A property has an effect.", _GONE, _gone),
-    Rule("file-share", WARNING, (*READS, *JOBS), "What is fetched or uploaded are blobs.",
+    Rule("gone", WARNING, EVERYTHING, "A property is still effective.", _GONE, _gone),
+    Rule("file-share", WARNING, (*READS, *JOBS), "Files are transferred as blobs, not through a file share.",
          "azure-batch 15.1, ResourceFile, OutputFile", _file_shares),
-    Rule("filter-approximate", WARNING, (*READS, *JOBS), "Patterns say what to take.",
+    Rule("filter-approximate", WARNING, (*READS, *JOBS), "A file filter has an exact equivalent in Batch.",
          "azure-batch 15.1, OutputFile.filePattern", _filters),
-    Rule("task-file-input", WARNING, (*READS, *JOBS), "Files of other tasks come through storage.", _SHIPYARD,
+    Rule("task-file-input", WARNING, (*READS, *JOBS), "Files of other tasks are passed through storage.", _SHIPYARD,
          _task_files),
-    Rule("path-kept", WARNING, (*READS, *JOBS), "Files lie where the command looks for them.", _SHIPYARD, _stripped),
-    Rule("mpi-ofa", WARNING, JOBS, "The MPI has the fabric that is asked for.", "Intel MPI 2019: release notes", _ofa),
-    Rule("copy-to-nodes", WARNING, GLOBAL, "Files reach the nodes through storage.", _SHIPYARD, _copies),
-    Rule("renamed", WARNING, EVERYTHING, "A property has today's name.", _LOADER),
-    Rule("elsewhere", WARNING, (), "A file or section is part of the language.", _LOADER),
-    Rule("variable-unset", WARNING, (*READS, *JOBS), "An environment variable has a value.", _LOADER),
-    Rule("placeholder", WARNING, CREDENTIALS, "The credentials are filled in.", _LOADER),
-    Rule("source-missing", ERROR, JOBS, "A task's source is a directory.", _LOADER),
-    Rule("source-reserved", ERROR, JOBS, "A task's source has no file where the task has its own.", _LOADER),
-    Rule("offline-count", INFO, (*READS, *JOBS), "The number of nodes is the living pool's.", _PLANNER),
-    Rule("password-on-nodes", WARNING, (*CREDENTIALS, *GLOBAL), "No password stands where others read it.", _PLANNER),
-    Rule("schedule-links", WARNING, (*SETTINGS, *JOBS), "Links to storage last as long as their schedule.", _PLANNER),
-    Rule("offline-files", INFO, JOBS, "The files that tasks are made of are those of the container.", _PLANNER),
-    Rule("offline-custom", INFO, JOBS, "The tasks of a custom factory are those that its function gives.", _PLANNER),
+    Rule("path-kept", WARNING, (*READS, *JOBS), "Files keep their path below the destination.", _SHIPYARD, _stripped),
+    Rule("mpi-ofa", WARNING, JOBS, "The MPI supports the requested fabric.", "Intel MPI 2019: release notes",
+         _ofa),
+    Rule("copy-to-nodes", WARNING, GLOBAL, "Files are copied to the nodes through storage.", _SHIPYARD, _copies),
+    Rule("renamed", WARNING, EVERYTHING, "A property has its current name.", _LOADER),
+    Rule("elsewhere", WARNING, (), "A file or section belongs to the configuration language.", _LOADER),
+    Rule("variable-unset", WARNING, (*READS, *JOBS), "An environment variable in the files has a value.", _LOADER),
+    Rule("placeholder", WARNING, CREDENTIALS, "The placeholders in the credentials are replaced.", _LOADER),
+    Rule("offline-count", INFO, (*READS, *JOBS), "The number of nodes is known without the existing pool.", _PLANNER),
+    Rule("password-on-nodes", WARNING, (*CREDENTIALS, *GLOBAL), "Passwords are not readable by other users.", _PLANNER),
+    Rule("schedule-links", WARNING, (*SETTINGS, *JOBS), "Links to storage are valid as long as their schedule.",
+         _PLANNER),
+    Rule("offline-files", INFO, JOBS, "The files from which tasks are made are known.", _PLANNER),
+    Rule("offline-custom", INFO, JOBS, "The tasks of a custom factory are known.",
+         _PLANNER),
     Rule("uneven-zip", WARNING, JOBS, "The lists of a `zip` have as many values each.", _PLANNER),
 )  # fmt: skip

@@ -51,15 +51,15 @@ def _spot_inter_node(subject: Subject) -> Found:
     if pool and pool.inter_node_communication_enabled and subject.spot:
         yield (
             (*POOL, "vm_count") if pool.vm_count.low_priority else (*AUTOSCALE, "scenario", "maximum_vm_count"),
-            "when Azure takes one spot node back, every multi-instance task that has it starts again from the"
-            " beginning; write checkpoints, or use dedicated nodes",
+            "if Azure preempts a spot node, every multi-instance task on it restarts from the beginning; write"
+            " checkpoints, or use dedicated nodes",
         )
 
 
 def _empty(subject: Subject) -> Found:
     pool = subject.pool
     if pool and subject.scaling is None and not pool.vm_count.dedicated and not pool.vm_count.low_priority:
-        yield (*POOL, "vm_count"), "the pool has no nodes, so its tasks wait until somebody resizes it"
+        yield (*POOL, "vm_count"), "the pool has no nodes, so its tasks wait until it is resized"
 
 
 def _slots(subject: Subject) -> Found:
@@ -74,7 +74,7 @@ def _slots(subject: Subject) -> Found:
 def _resize_timeout(subject: Subject) -> Found:
     given = subject.pool.resize_timeout if subject.pool else None
     if given is not None and 0 <= length(given) < 5 * MINUTE:
-        yield (*POOL, "resize_timeout"), f"`{given}` is less than the 5 minutes the service wants at least"
+        yield (*POOL, "resize_timeout"), f"`{given}` is less than the minimum of 5 minutes"
 
 
 # --- scaling --------------------------------------------------------------------------------------------------------
@@ -83,13 +83,13 @@ def _resize_timeout(subject: Subject) -> Found:
 def _autoscale_kind(subject: Subject) -> Found:
     scaling = subject.pool.autoscale if subject.pool else None
     if scaling is not None and not scaling.formula and scaling.scenario is None:
-        yield AUTOSCALE, "neither a `formula` nor a `scenario` is given, so the pool does not scale itself"
+        yield AUTOSCALE, "neither a `formula` nor a `scenario` is given, so the pool does not scale"
 
 
 def _autoscale_both(subject: Subject) -> Found:
     scaling = subject.pool.autoscale if subject.pool else None
     if scaling is not None and scaling.formula and scaling.scenario is not None:
-        yield (*AUTOSCALE, "scenario"), "the `formula` beside it wins; take one of them out"
+        yield (*AUTOSCALE, "scenario"), "the `formula` overrides it; remove one of them"
 
 
 def _autoscale_interval(subject: Subject) -> Found:
@@ -112,7 +112,7 @@ def _autoscale_formula(subject: Subject) -> Found:
 def _autoscale_count(subject: Subject) -> Found:
     pool = subject.pool
     if pool and pool.autoscale and pool.autoscale.formula and (pool.vm_count.dedicated or pool.vm_count.low_priority):
-        yield (*POOL, "vm_count"), "the autoscale formula alone decides the number of nodes"
+        yield (*POOL, "vm_count"), "the autoscale formula decides the number of nodes"
 
 
 def _autoscale_maximum(subject: Subject) -> Found:
@@ -171,16 +171,16 @@ def _user_ids(subject: Subject) -> Found:
     for number, account in enumerate(subject.pool.user_accounts if subject.pool else ()):
         if (account.uid is None) != (account.gid is None):
             given, lacking = ("uid", "gid") if account.gid is None else ("gid", "uid")
-            yield (*POOL, "user_accounts", number, given), f"`{lacking}` is missing: both are given, or neither"
+            yield (*POOL, "user_accounts", number, given), f"`{lacking}` is missing: give both or neither"
 
 
 def _user_system(subject: Subject) -> Found:
     for number, account in enumerate(subject.pool.user_accounts if subject.pool else ()):
         path = (*POOL, "user_accounts", number)
         if subject.windows and account.uid is not None:
-            yield (*path, "uid"), "Windows nodes have no user ids; leave `uid` and `gid` out"
+            yield (*path, "uid"), "Windows nodes have no user ids; remove `uid` and `gid`"
         if subject.linux and account.login_mode is not None:
-            yield (*path, "login_mode"), "the way of logging in is chosen on Windows alone; leave it out"
+            yield (*path, "login_mode"), "the login mode is only for Windows; remove it"
 
 
 def _user_passwords(subject: Subject) -> Found:
@@ -191,16 +191,16 @@ def _user_passwords(subject: Subject) -> Found:
             yield (
                 (*POOL, "user_accounts", number, "name"),
                 f"credentials.yaml has no password for `{account.name}` (`user_accounts.{account.name}.password`);"
-                " the service wants one when the pool is made",
+                " the service needs one to create the pool",
             )
 
 
 def _login_system(subject: Subject) -> Found:
     pool = subject.pool
     if pool and pool.ssh is not None and subject.windows:
-        yield (*POOL, "ssh"), "the nodes run Windows: the login is made with `rdp`"
+        yield (*POOL, "ssh"), "the nodes run Windows: use `rdp` for the login"
     if pool and pool.rdp is not None and subject.linux:
-        yield (*POOL, "rdp"), "the nodes run Linux: the login is made with `ssh`"
+        yield (*POOL, "rdp"), "the nodes run Linux: use `ssh` for the login"
 
 
 def _ssh_key(subject: Subject) -> Found:
@@ -222,7 +222,7 @@ def _auto_pool_prefix(subject: Subject) -> Found:
     if pool and len(pool.id) > 20 and any(job.auto_pool for _, job in subject.jobs):
         yield (
             (*POOL, "id"),
-            f"an automatic pool's id begins with this, and that may have 20 characters; it has {len(pool.id)}",
+            f"the id of an automatic pool begins with this, which may have 20 characters; it has {len(pool.id)}",
         )
 
 
@@ -246,20 +246,20 @@ _SCALING = "Azure Batch: batch-automatic-scaling"
 _ACCOUNT = "azure-batch 15.1, UserAccount"
 
 RULES = (
-    Rule("inter-node-mixed", ERROR, READS, "An inter-node pool has one kind of nodes.",
+    Rule("inter-node-mixed", ERROR, READS, "An inter-node pool has only dedicated or only spot nodes.",
          "Azure Batch: batch-spot-vms; measured by Batch Shipyard", _mixed),
     Rule("inter-node-limit", ERROR, READS, f"An inter-node pool has at most {INTER_NODE_LIMIT} nodes.", _LIMITS,
          _too_many_nodes),
     Rule("custom-image-limit", ERROR, READS, "A pool of a custom image is not too large.", _LIMITS,
          _custom_image_nodes),
-    Rule("spot-inter-node", WARNING, READS, "Gangs do not depend on nodes that Azure may take back.",
+    Rule("spot-inter-node", WARNING, READS, "Gangs do not depend on spot nodes, which Azure may preempt.",
          "Azure Batch: batch-spot-vms", _spot_inter_node),
     Rule("pool-empty", INFO, READS, "A pool has nodes.", "azure-batch 15.1, targetDedicatedNodes", _empty),
     Rule("slots-limit", ERROR, READS, f"A node takes at most {SLOTS_A_CORE} tasks a core.",
          "azure-batch 15.1, taskSlotsPerNode", _slots),
     Rule("resize-timeout", ERROR, READS, "Allocation may take 5 minutes or more.", "azure-batch 15.1, resizeTimeout",
          _resize_timeout),
-    Rule("autoscale-empty", WARNING, READS, "A pool that scales itself has a formula or a scenario.", _SCALING,
+    Rule("autoscale-empty", WARNING, READS, "An autoscale pool has a formula or a scenario.", _SCALING,
          _autoscale_kind),
     Rule("autoscale-both", WARNING, READS, "A pool scales by a formula or by a scenario.", _SCALING, _autoscale_both),
     Rule("autoscale-interval", ERROR, READS, "A formula is evaluated every 5 minutes to 7 days.",
@@ -268,9 +268,9 @@ RULES = (
          _autoscale_formula),
     Rule("autoscale-count", INFO, READS, "A fixed number of nodes and a formula are not both given.",
          "azure-batch 15.1, enableAutoScale", _autoscale_count),
-    Rule("autoscale-maximum", ERROR, READS, "A scenario's most nodes are a number, and not fewer than its least.",
+    Rule("autoscale-maximum", ERROR, READS, "The maximum of a scenario is a number, and at least its minimum.",
          "Batch Shipyard: `vm_count` is the least under a scenario", _autoscale_maximum),
-    Rule("autoscale-nothing", WARNING, READS, "A pool that scales itself gets nodes.",
+    Rule("autoscale-nothing", WARNING, READS, "An autoscale pool can get nodes.",
          "Batch Shipyard: `maximum_vm_count`", _autoscale_nothing),
     Rule("upgrade-policy", ERROR, READS, "A rolling upgrade's numbers fit each other and the pool.",
          "azure-batch 15.1, RollingUpgradePolicy", _upgrade),
@@ -287,7 +287,7 @@ RULES = (
          "azure-batch 15.1, BatchNodeUserCreateOptions.sshPublicKey", _ssh_key),
     Rule("pool-packages", ERROR, READS, "An application package is listed once.",
          "azure-batch 15.1, applicationPackageReferences", _packages),
-    Rule("auto-pool-prefix", ERROR, _BOTH, "The id of a pool made for a job begins with 20 characters at most.",
+    Rule("auto-pool-prefix", ERROR, _BOTH, "The id of an automatic pool begins with at most 20 characters.",
          "azure-batch 15.1, BatchAutoPoolSpecification.autoPoolIdPrefix", _auto_pool_prefix),
     Rule("disk-encryption-set", WARNING, READS, "A disk encryption set needs an account of the right mode.",
          "azure-batch 15.1, ManagedDisk.diskEncryptionSet", _encryption_set),

@@ -1,4 +1,4 @@
-"""Rules about what prepares a node: commands that fit into a request, images whose signature can be verified."""
+"""Rules about the preparation of nodes: commands that fit into a request, images whose signature can be verified."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def _signing_keys(subject: Subject) -> Found:
 
 
 RULES = (
-    Rule("node-preparation", ERROR, READS, f"What prepares a node has {preparing.MOST_COMMANDS:,} bytes at most.",
+    Rule("node-preparation", ERROR, READS, f"The preparation of a node has at most {preparing.MOST_COMMANDS:,} bytes.",
          "azure-batch 15.1, StartTask.environmentSettings; execve(2)", _length),
     Rule("signing-key", ERROR, GLOBAL, "A signed image names the key that signed it.", "Apptainer: verify",
          _signing_keys),

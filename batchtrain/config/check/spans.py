@@ -1,4 +1,4 @@
-"""Lengths of time as the language writes them: how long one is, and whether it is one at all; no rules."""
+"""Durations of the configuration language: their length and their validity; no rules."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ MINUTE, HOUR, DAY = 60, 3600, 86400
 
 @lru_cache(maxsize=1024)
 def length(span: str) -> int:
-    """Seconds of `[d.]HH:MM:SS`; -1 for what is no time (`99:99:99`), which the rule `span` says."""
+    """Seconds of `[d.]HH:MM:SS`; -1 if it is invalid (`99:99:99`), which the rule `span` reports."""
     days, _, clock = span.rpartition(".")
     hours, minutes, seconds = (int(part) for part in clock.split(":"))
     if minutes > 59 or seconds > 59 or (days and hours > 23):

@@ -1,4 +1,4 @@
-"""Rules about what travels: storage links, volumes, resource files, inputs, outputs, and files to bring to storage."""
+"""Rules about data: storage links, volumes, resource files, inputs, outputs, and files to upload."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ FILE_SOURCES = ("blob_source", "storage_container_url", "auto_storage_container_
 
 
 def _links(subject: Subject) -> Iterator[tuple[Path, str]]:
-    """Every storage link that something is read from or written to, where it stands."""
+    """Every storage link that is read or written, with its path."""
     recipe = subject.recipe
     for alias, volume in recipe.resources.volumes.shared_data_volumes.items():
         if volume.storage_account_settings:
@@ -166,7 +166,8 @@ def _volume_driver(subject: Subject) -> Found:
         if volume.volume_driver in GONE_DRIVERS:
             yield (
                 (*VOLUMES, "shared_data_volumes", alias, "volume_driver"),
-                f"`{volume.volume_driver}` file systems are not set up, so the volume is not mounted; use `azurefile`,"
+                f"`{volume.volume_driver}` file systems are not supported, so the volume is not mounted; use"
+                " `azurefile`,"
                 " `nfs` or `azureblob`",
             )
 
@@ -185,7 +186,8 @@ def _windows_mounts(subject: Subject) -> Found:
         if volume.volume_driver in ("azureblob", "nfs", "custom_linux_mount"):
             yield (
                 (*VOLUMES, "shared_data_volumes", alias, "volume_driver"),
-                f"`{volume.volume_driver}` is mounted by Linux nodes alone; Windows nodes mount `azurefile` and `cifs`",
+                f"`{volume.volume_driver}` can only be mounted by Linux nodes; Windows nodes mount `azurefile` and"
+                " `cifs`",
             )
 
 
@@ -218,7 +220,7 @@ def _volume_names(subject: Subject) -> Found:
 
 
 def _no_container(name: str) -> str:
-    return f"`{name}` is no container's name: 3 to 63 lower-case letters, digits and single `-`"
+    return f"`{name}` is not a container name: use 3 to 63 lower-case letters, digits and single `-`"
 
 
 def _remote_paths(subject: Subject) -> Iterator[tuple[Path, str]]:
@@ -233,7 +235,7 @@ def _bind_options(subject: Subject) -> Found:
     for path, volume in _volumes(subject):
         for word in (volume.bind_options or "").split(","):
             if volume.bind_options and word not in BIND_OPTIONS:
-                yield (*path, "bind_options"), f"`{word}` is no option of a bind; write `ro` or `rw`"
+                yield (*path, "bind_options"), f"`{word}` is not a bind option; write `ro` or `rw`"
 
 
 def _volumes(subject: Subject) -> Iterator[tuple[Path, DataVolume | SharedDataVolume]]:
@@ -251,14 +253,14 @@ def _volume_paths(subject: Subject) -> Found:
         if not inside or re.fullmatch(absolute, inside):
             continue
         if not subject.windows and ":" in inside:
-            yield (*path, "container_path"), f"`{inside}` has a `:`; options such as `ro` are said in `bind_options`"
+            yield (*path, "container_path"), f"`{inside}` has a `:`; write options such as `ro` in `bind_options`"
         else:
             example = "C:\\data" if subject.windows else "/data"
-            yield (*path, "container_path"), f"`{inside}` is no absolute path; write one such as `{example}`"
+            yield (*path, "container_path"), f"`{inside}` is not an absolute path; write one such as `{example}`"
 
 
 def _volumes_meet(subject: Subject) -> Found:
-    """Two volumes at one place of a container; what a job mounts is said once, not at each of its tasks."""
+    """Two volumes at one path of a container; a conflict of the job's mounts is reported once, not for each task."""
     jobs = {path[:2]: job for path, job in subject.jobs}
     for path, owner in subject.owners:
         if not owner.data_volumes and not owner.shared_data_volumes:
@@ -271,7 +273,7 @@ def _volumes_meet(subject: Subject) -> Found:
 
 
 def _mounted(subject: Subject, path: Path, owner: TaskSettings, job: Job) -> Iterator[tuple[Path, str, str]]:
-    """What the job, then the owner mounts: where it is listed, its alias, and where containers see it."""
+    """The mounts of the job, then of the owner: the path in the files, the alias, and the path in the containers."""
     volumes = subject.recipe.resources.volumes
     for place, one in ((path[:2], job), (path, owner)) if len(path) > 2 else ((path, owner),):
         for number, alias in enumerate(one.data_volumes):
@@ -317,7 +319,7 @@ def _file_sources(subject: Subject) -> Found:
         if given == ["blob_source"] and not file.file_path:
             yield path, "a file by URL needs a `file_path`"
         if given == ["blob_source"] and file.blob_prefix is not None:
-            yield (*path, "blob_prefix"), "a prefix chooses among the blobs of a container; a file by URL has none"
+            yield (*path, "blob_prefix"), "a prefix selects blobs of a container; a file by URL has none"
 
 
 def _file_urls(subject: Subject) -> Found:
@@ -325,13 +327,13 @@ def _file_urls(subject: Subject) -> Found:
         for name in ("blob_source", "storage_container_url"):
             url = getattr(file, name)
             if url and not re.match(r"https?://[^/\s]+", url) and "{" not in url:
-                yield (*path, name), "this is no http(s) URL"
+                yield (*path, name), "this is not an http(s) URL"
 
 
 def _file_modes(subject: Subject) -> Found:
     for path, file in _resource_files(subject):
         if file.file_mode is not None and not re.fullmatch(OCTAL, file.file_mode):
-            yield (*path, "file_mode"), f"`{file.file_mode}` is no octal mode, such as `0755`"
+            yield (*path, "file_mode"), f"`{file.file_mode}` is not an octal mode, such as `0755`"
 
 
 # --- files to bring to storage --------------------------------------------------------------------------------------
@@ -342,11 +344,11 @@ def _destination(subject: Subject) -> Found:
         path = (*FILES, number, "destination")
         given = (files.destination.shared_data_volume, files.destination.storage_account_settings)
         if all(given):
-            yield (*path, "shared_data_volume"), "`storage_account_settings` is given too; keep one of them"
+            yield (*path, "shared_data_volume"), "`storage_account_settings` is set too; keep one of them"
         elif not any(given) and files.destination.data_transfer.method is None:
-            yield path, "name a `storage_account_settings`, or a `shared_data_volume` that is in storage"
+            yield path, "add `storage_account_settings`, or a `shared_data_volume` that is in storage"
         if files.destination.storage_account_settings and not files.destination.data_transfer.remote_path:
-            yield path, "a storage account needs `data_transfer.remote_path`: the container, then where in it"
+            yield path, "a storage account needs `data_transfer.remote_path`: the container, then the path in it"
 
 
 _LINKS = "Batch Shipyard: storage account links"
@@ -356,21 +358,23 @@ _FILE = "azure-batch 15.1, ResourceFile"
 RULES = (
     Rule("storage-link", WARNING, (*SETTINGS, *CREDENTIALS, *ALL), "Storage accounts that are used have credentials.",
          _LINKS, _missing_links),
-    Rule("storage-link-unknown", ERROR, (*SETTINGS, *CREDENTIALS, *ALL), "A storage link is one of the credentials'.",
+    Rule("storage-link-unknown", ERROR, (*SETTINGS, *CREDENTIALS, *ALL),
+         "A storage link is listed in the credentials.",
          _LINKS, _unknown_links),
     Rule("volume-unknown", ERROR, (*GLOBAL, *JOBS), "A volume that is used is defined.",
          "Batch Shipyard: volume aliases", _unknown_volumes),
     Rule("volume-fields", ERROR, (*GLOBAL, *JOBS), "A volume has what its driver needs.", _MOUNT, _volume_fields),
-    Rule("volume-driver", WARNING, GLOBAL, "A volume's file system is one that Batch mounts.", _MOUNT, _volume_driver),
+    Rule("volume-driver", WARNING, GLOBAL, "The file system of a volume is one that Batch can mount.", _MOUNT,
+         _volume_driver),
     Rule("volume-limit", ERROR, GLOBAL, f"A node mounts at most {MOST_MOUNTS} file systems.",
          "Azure Batch: virtual-file-mount", _mounts),
-    Rule("volume-system", ERROR, (*GLOBAL, *READS), "A volume is one the nodes' system can mount.",
+    Rule("volume-system", ERROR, (*GLOBAL, *READS), "The operating system of the nodes can mount a volume.",
          "azure-batch 15.1, AzureBlobFileSystemConfiguration; virtual-file-mount", _windows_mounts),
-    Rule("volume-bind-options", ERROR, GLOBAL, "A volume is mounted with options that there are.",
+    Rule("volume-bind-options", ERROR, GLOBAL, "The mount options of a volume are known.",
          "docker run --volume", _bind_options),
-    Rule("volume-path", ERROR, (*GLOBAL, *READS), "A volume's place in a container is an absolute path.",
+    Rule("volume-path", ERROR, (*GLOBAL, *READS), "The path of a volume in a container is absolute.",
          "docker run --volume", _volume_paths),
-    Rule("volumes-meet", ERROR, (*GLOBAL, *JOBS), "Each volume of a container has a place of its own.",
+    Rule("volumes-meet", ERROR, (*GLOBAL, *JOBS), "The volumes of a container have different paths.",
          "docker run --volume: Duplicate mount point", _volumes_meet),
     Rule("share-login", WARNING, (*GLOBAL, *CREDENTIALS), "A CIFS share has a login.",
          "azure-batch 15.1, CifsMountConfiguration", _share_logins),
@@ -378,9 +382,10 @@ RULES = (
          "Azure Storage: Naming and referencing containers", _volume_names),
     Rule("resource-file-source", ERROR, (*READS, *JOBS), "A resource file has exactly one source.", _FILE,
          _file_sources),
-    Rule("resource-file-url", ERROR, (*READS, *JOBS), "A resource file comes by http or https.", f"{_FILE}.httpUrl",
+    Rule("resource-file-url", ERROR, (*READS, *JOBS), "The URL of a resource file is http or https.",
+         f"{_FILE}.httpUrl",
          _file_urls),
-    Rule("file-mode", ERROR, (*READS, *JOBS), "A file's mode is octal.", f"{_FILE}.fileMode", _file_modes),
-    Rule("files-destination", ERROR, GLOBAL, "Files to bring to storage have one place to go.",
+    Rule("file-mode", ERROR, (*READS, *JOBS), "The mode of a file is octal.", f"{_FILE}.fileMode", _file_modes),
+    Rule("files-destination", ERROR, GLOBAL, "A file to upload has exactly one destination.",
          "Batch Shipyard: `files[].destination`", _destination),
 )  # fmt: skip

@@ -1,14 +1,15 @@
-"""What the rules look at: a recipe, the catalogue, and what several rules ask of them, worked out once; no rule."""
+"""The input of the rules: a recipe, the catalogue, and facts that several rules need, computed once; no rules."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from functools import cached_property
 from typing import NamedTuple
 
 from batchtrain.catalog.images import Image
 from batchtrain.catalog.sizes import VmSize
 from batchtrain.config import allotment
+from batchtrain.config.travel import Survey
 from batchtrain.config.types import (
     Autoscale,
     Job,
@@ -18,7 +19,6 @@ from batchtrain.config.types import (
     StorageOutput,
     Task,
     TaskSettings,
-    whole,
 )
 
 Path = tuple[str | int, ...]
@@ -29,7 +29,7 @@ IMAGE_KINDS = ("platform_image", "custom_image", "shared_gallery_image", "commun
 
 
 MOST_COMPARISONS = 50_000
-"""Names that are compared in search of what was meant; a file full of mistakes must not take minutes."""
+"""The maximum number of names to compare in search of a similar one; a file full of mistakes must not take minutes."""
 
 
 LONGEST_READ = 20_000
@@ -60,8 +60,9 @@ class Gang(NamedTuple):
 class Subject:
     """A recipe as the rules see it; everything below is worked out when it is first asked for."""
 
-    def __init__(self, recipe: Recipe) -> None:
+    def __init__(self, recipe: Recipe, sources: Mapping[str, Survey] | None = None) -> None:
         self.recipe = recipe
+        self.sources = sources or {}
         self.catalog = recipe.catalog
         self._comparisons = MOST_COMPARISONS
 
@@ -87,7 +88,7 @@ class Subject:
 
     @cached_property
     def owners(self) -> tuple[tuple[Path, TaskSettings], ...]:
-        """Every job and every task: whatever may say what a task may take from its job."""
+        """Every job and every task: the owners of properties that a task may inherit from its job."""
         return (*self.jobs, *((path, task) for path, _, task in self.tasks))
 
     @cached_property
@@ -109,22 +110,31 @@ class Subject:
             if task.multi_instance is not None
         )
 
+    @cached_property
+    def brought(self) -> tuple[tuple[Path, Survey], ...]:
+        """Every `source` of a task, with its survey."""
+        return tuple(
+            ((*path, "source"), self.sources[task.source])
+            for path, _, task in self.tasks
+            if task.source is not None and task.source in self.sources
+        )
+
     # --- the nodes ---
 
     @cached_property
     def size(self) -> VmSize | None:
-        """What the catalogue knows of the pool's VM size."""
+        """The catalogue's entry of the pool's VM size."""
         return self.catalog.size(self.pool.vm_size) if self.pool else None
 
     @cached_property
     def image(self) -> Image | None:
-        """What the catalogue knows of the pool's marketplace image."""
+        """The catalogue's entry of the pool's marketplace image."""
         wanted = self.pool.vm_configuration.platform_image if self.pool else None
         return self.catalog.image(wanted.publisher, wanted.offer, wanted.sku) if wanted else None
 
     @cached_property
     def node_agent(self) -> str:
-        """The node agent of the pool's image; empty where nothing says it."""
+        """The node agent of the pool's image; empty if it is unknown."""
         named = self.pool.vm_configuration.images if self.pool else ()
         return next(
             (image.node_agent for image in named if image.node_agent), self.image.node_agent if self.image else ""
@@ -150,13 +160,13 @@ class Subject:
 
     @cached_property
     def scaling(self) -> Autoscale | None:
-        """How the pool scales itself; None where it does not, or nothing says by what."""
+        """The autoscale scenario or formula of the pool; None without autoscale, or if neither is given."""
         given = self.pool.autoscale if self.pool else None
         return given if given is not None and (given.formula or given.scenario is not None) else None
 
     @cached_property
     def most_nodes(self) -> int | None:
-        """The most nodes the pool file allows; None where a formula or no limit decides."""
+        """The maximum number of nodes of the pool file; None with a formula, or without a limit."""
         pool = self.pool
         if pool is None:
             return None
@@ -181,14 +191,19 @@ class Subject:
 
     # --- one task's ---
 
+    def instances(self, gang: Gang) -> int | None:
+        """The nodes of a gang, as in the plan; None if unknown."""
+        return allotment.instances(str(gang.options.num_instances), self.pool)
+
     def gpus(self, job: Job, task: Task) -> int:
-        """GPUs of one node that the task may use; 0 where there are none, they are switched off, or nobody knows."""
+        """GPUs of one node that the task may use; 0 if there are none, they are disabled, or the number is unknown."""
         return allotment.gpus(job, task, self.size)
 
     # --- what was meant ---
 
     def nearest(self, name: str, known: Collection[str]) -> str:
-        """`; did you mean ...?` with the nearest of the known names; nothing where none is near, or after very many."""
+        """`; did you mean ...?` with the nearest of the known names; empty if none is near, or after very many
+        comparisons."""
         if len(known) > self._comparisons:
             return ""
         self._comparisons -= len(known)
@@ -202,8 +217,3 @@ class Subject:
 def command_of(task: Task) -> str:
     """A task's command, as far as rules read it."""
     return (task.command or "")[:LONGEST_READ]
-
-
-def instances(gang: MultiInstance) -> int | None:
-    """The number of instances where it is written as a number."""
-    return whole(gang.num_instances)

@@ -1,4 +1,4 @@
-"""What a rule is, what it finds, and how all of them are run; no rule stands here."""
+"""The type of a rule and of its findings, and the function that runs all rules; no rules."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from typing import NamedTuple
 from batchtrain.config.check.subject import Path, Subject
 
 Found = Iterator[tuple[Path, str]]
-"""Places and what is wrong there, from a rule's function."""
+"""The findings of a rule's function: paths and messages."""
 
 ERROR, WARNING, INFO = "error", "warning", "info"
-"""error: the service refuses it, or it can never work; warning: it works, but hardly as meant; info: worth knowing."""
+"""error: the service refuses it, or it can never work; warning: it works, but probably not as intended; info: a
+remark."""
 
 POOL = ("pool_specification",)
 JOBS = ("job_specifications",)
@@ -22,7 +23,7 @@ REPLICATION = ("data_replication",)
 
 
 class Finding(NamedTuple):
-    """What a rule has to say about one place."""
+    """A finding of a rule at one path."""
 
     rule: str
     level: str
@@ -31,8 +32,8 @@ class Finding(NamedTuple):
 
 
 class Rule(NamedTuple):
-    """A named check: its level, the sections it reads, what it asks for in a sentence, where that is known from, and
-    the function; None where the loader or a planner finds it."""
+    """A named check: its level, the sections it reads, its requirement in a sentence, the source of that, and the
+    function; None if the loader or a planner reports it."""
 
     name: str
     level: str
@@ -43,7 +44,7 @@ class Rule(NamedTuple):
 
 
 def findings(rules: Iterable[Rule], subject: Subject, broken: frozenset[str]) -> Iterator[Finding]:
-    """Every finding of every rule, but of those that read a section which could not be read."""
+    """All findings, without the rules that need an unreadable section."""
     for rule in rules:
         if rule.find is None or broken.intersection(rule.reads):
             continue

@@ -1,4 +1,4 @@
-"""Rules about what needs Linux nodes: launches are shell text, and files are put in place by one."""
+"""Rules about features that need Linux nodes: launches and the placement of files are shell scripts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def _gangs(subject: Subject) -> Found:
         for path, _, _, gang in subject.gangs:
             names = [name for name, _ in gang.launches]
             for where in [(*path, name) for name in names] or [path]:
-                yield where, "the launch is shell text for Linux, and the nodes run Windows"
+                yield where, "the launch is a Linux shell script, but the nodes run Windows"
 
 
 def _sources(subject: Subject) -> Found:
@@ -24,7 +24,7 @@ def _sources(subject: Subject) -> Found:
             if task.source is not None:
                 yield (
                     (*path, "source"),
-                    "a shell of Linux unpacks it, and the nodes run Windows; bring the files with `resource_files`",
+                    "it is unpacked by a Linux shell, but the nodes run Windows; use `resource_files`",
                 )
 
 
@@ -41,7 +41,7 @@ def _beyond(path: Path, data: InputData) -> Found:
         if not one.is_file_share and places.beyond(one.local_path):
             yield (
                 (*path, "input_data", "azure_storage", number, "local_path"),
-                "on Windows nodes data goes below the working directory; give a relative path",
+                "on Windows nodes data must be below the working directory; give a relative path",
             )
 
 

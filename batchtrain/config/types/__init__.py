@@ -1,7 +1,7 @@
 """The configuration language as frozen types: names, defaults, bounds and one sentence each; no reading, no rules.
 
 The vocabulary is Batch Shipyard's, so that its files work unchanged. `schemas/` and `docs/reference/config.md` are
-generated from here. YAML scalars arrive as the text a person wrote and are converted by the field's type, so
+generated from here. YAML scalars arrive as the text in the file and are converted by the field's type, so
 `sku: 7.10` stays `7.10` and an environment variable may be `true` or `007`.
 """
 
@@ -9,7 +9,6 @@ from batchtrain.config.types.base import (
     ID,
     LINK,
     MOST_NODES,
-    SECRETS,
     SPAN,
     ApplicationPackage,
     AzureBatchInput,
@@ -21,7 +20,6 @@ from batchtrain.config.types.base import (
     Port,
     ResourceFile,
     Retries,
-    Secret,
     Span,
     StorageInput,
     Text,
@@ -45,16 +43,6 @@ from batchtrain.config.types.credentials import (
     StorageCredentials,
     TokenCache,
 )
-from batchtrain.config.types.frameworks import (
-    FRAMEWORKS,
-    DeepSpeedBlock,
-    HorovodBlock,
-    JaxBlock,
-    MxnetBlock,
-    Nodes,
-    PyTorchBlock,
-    TensorFlowBlock,
-)
 from batchtrain.config.types.history import (
     ELSEWHERE,
     ELSEWHERE_FILES,
@@ -68,7 +56,6 @@ from batchtrain.config.types.history import (
 )
 from batchtrain.config.types.jobs import (
     INSTANCES,
-    MPI_RUNTIMES,
     AutoPool,
     AutoScratch,
     AutoUser,
@@ -93,7 +80,6 @@ from batchtrain.config.types.jobs import (
     JobPreparation,
     JobRelease,
     Lognormal,
-    MpiBlock,
     MultiInstance,
     OutputData,
     ParametricSweep,
@@ -166,6 +152,7 @@ from batchtrain.config.types.recipe import (
     PoolFile,
     Recipe,
 )
+from batchtrain.config.types.secret import MASK, Secret, convert, masked
 from batchtrain.config.types.settings import (
     VOLUME_DRIVERS,
     AdditionalRegistries,
@@ -188,16 +175,23 @@ from batchtrain.config.types.settings import (
     Volumes,
 )
 
+SECRETS = frozenset(
+    name
+    for block in Block.__subclasses__()
+    for name, hint in block.__annotations__.items()
+    if "Secret | None" in str(hint)
+)
+"""The names of the properties that hold a secret, for files that no type has read yet."""
+
 __all__ = [
     "ELSEWHERE",
     "ELSEWHERE_FILES",
-    "FRAMEWORKS",
     "GONE",
     "ID",
     "INSTANCES",
     "LINK",
+    "MASK",
     "MOST_NODES",
-    "MPI_RUNTIMES",
     "RENAMED",
     "RENAMED_VALUES",
     "SECRETS",
@@ -233,7 +227,6 @@ __all__ = [
     "DataReplication",
     "DataTransfer",
     "DataVolume",
-    "DeepSpeedBlock",
     "DiskEncryption",
     "Distribution",
     "Encryption",
@@ -257,7 +250,6 @@ __all__ = [
     "Gpu",
     "Grafana",
     "GrafanaAdmin",
-    "HorovodBlock",
     "HostEndpoint",
     "HourRange",
     "Id",
@@ -265,7 +257,6 @@ __all__ = [
     "InboundNatPool",
     "InputData",
     "IpTag",
-    "JaxBlock",
     "Job",
     "JobManager",
     "JobNetwork",
@@ -276,14 +267,11 @@ __all__ = [
     "Lognormal",
     "Management",
     "Monitoring",
-    "MpiBlock",
     "MultiInstance",
-    "MxnetBlock",
     "Network",
     "NetworkRule",
     "NodeCaps",
     "NodeExporter",
-    "Nodes",
     "NvidiaDriver",
     "OsDisk",
     "OutputData",
@@ -301,7 +289,6 @@ __all__ = [
     "PrepCommands",
     "Prometheus",
     "ProxyAgent",
-    "PyTorchBlock",
     "RandomFactory",
     "Rdp",
     "Recipe",
@@ -337,7 +324,6 @@ __all__ = [
     "Task",
     "TaskFactory",
     "TaskSettings",
-    "TensorFlowBlock",
     "Text",
     "TimeRanges",
     "TokenCache",
@@ -352,6 +338,8 @@ __all__ = [
     "Volumes",
     "WeekdayRange",
     "Weibull",
+    "convert",
+    "masked",
     "says",
     "seconds_of",
     "whole",

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from batchtrain.config.types.base import Block, Secret, Text, says
+from batchtrain.config.types.base import Block, Text, says
+from batchtrain.config.types.secret import Secret
 
 SIGN_IN = "batchtrain: sign-in with Microsoft Entra ID"
 VAULT = "batchtrain: read from Key Vault when the service is needed"
@@ -15,46 +16,48 @@ class TokenCache(Block, frozen=True, kw_only=True):
     filename: Annotated[str | None, says("Name of the cache.", SIGN_IN)] = None
 
 
-class Aad(Secret, frozen=True, kw_only=True):
-    """How to sign in with Microsoft Entra ID; without any of it `az login`, a managed identity or the environment."""
+class Aad(Block, frozen=True, kw_only=True):
+    """Sign-in with Microsoft Entra ID. Default: the environment, a managed identity, or `az login`."""
 
     authority_url: Annotated[
         str | None,
-        says("Where to sign in; the public cloud when absent.", SIGN_IN, example="https://login.microsoftonline.com"),
+        says("Where to sign in. Default: the public cloud.", SIGN_IN, example="https://login.microsoftonline.com"),
     ] = None
     directory_id: Annotated[str | None, says("Tenant id.", SIGN_IN)] = None
     application_id: Annotated[str | None, says("Client id of a service principal or a managed identity.", SIGN_IN)] = (
         None
     )
-    auth_key: Annotated[str | None, says("Secret of the service principal.", SIGN_IN)] = None
+    auth_key: Annotated[Secret | None, says("Secret of the service principal.", SIGN_IN)] = None
     rsa_private_key_pem: Annotated[
         str | None, says("Path of the service principal's private key with its certificate, PEM.", SIGN_IN)
     ] = None
     x509_cert_sha1_thumbprint: Annotated[
-        str | None, says("Thumbprint of that certificate; read from the file today.", SIGN_IN)
+        str | None, says("Thumbprint of the certificate. Today it is read from the file.", SIGN_IN)
     ] = None
-    user: Annotated[str | None, says("A person's sign-in name: signs in with a device code.", SIGN_IN)] = None
-    password: Annotated[str | None, says("A person's password; Entra refuses it where MFA is asked.", SIGN_IN)] = None
-    endpoint: Annotated[str | None, says("The service's own URL in another cloud.", SIGN_IN)] = None
-    token_cache: Annotated[TokenCache, says("Keeping the sign-in.")] = TokenCache()
+    user: Annotated[str | None, says("Sign-in name of a user, who signs in with a device code.", SIGN_IN)] = None
+    password: Annotated[
+        Secret | None, says("Password of the user. Ignored: Entra ID refuses it if MFA is required.", SIGN_IN)
+    ] = None
+    endpoint: Annotated[str | None, says("URL of the service in another cloud.", SIGN_IN)] = None
+    token_cache: Annotated[TokenCache, says("Cache of the sign-in.")] = TokenCache()
 
 
-class ApplicationInsights(Secret, frozen=True, kw_only=True):
+class ApplicationInsights(Block, frozen=True, kw_only=True):
     application_id: Annotated[str | None, says("Id of the resource.", "batchtrain: warning `gone`")] = None
-    instrumentation_key: Annotated[str | None, says("Its key.", "batchtrain: warning `gone`")] = None
+    instrumentation_key: Annotated[Secret | None, says("Its key.", "batchtrain: warning `gone`")] = None
 
 
-class BatchCredentials(Secret, frozen=True, kw_only=True):
+class BatchCredentials(Block, frozen=True, kw_only=True):
     account_service_url: Annotated[
         str | None,
         says("URL of the Batch account.", "batchtrain: endpoint", example="https://NAME.REGION.batch.azure.com"),
     ] = None
     account: Annotated[
-        str | None, says("Name of the account; taken from the URL when absent.", "batchtrain: sign-in with the key")
+        str | None, says("Name of the account. Default: the one in the URL.", "batchtrain: sign-in with the key")
     ] = None
     account_key: Annotated[
-        str | None,
-        says("Shared key; without it, sign-in is by Microsoft Entra ID.", "batchtrain: sign-in with the key"),
+        Secret | None,
+        says("Shared key. Without it, batchtrain signs in by Microsoft Entra ID.", "batchtrain: sign-in with the key"),
     ] = None
     account_key_keyvault_secret_id: Annotated[str | None, says("Key Vault secret that holds the key.", VAULT)] = None
     resource_group: Annotated[
@@ -65,10 +68,13 @@ class BatchCredentials(Secret, frozen=True, kw_only=True):
     application_insights: Annotated[ApplicationInsights | None, says("Batch Insights.")] = None
 
 
-class StorageCredentials(Secret, frozen=True, kw_only=True):
+class StorageCredentials(Block, frozen=True, kw_only=True):
     account: Annotated[Text, says("Name of the storage account.", "*.storageContainerUrl")]
     account_key: Annotated[
-        str | None, says("Key of the storage account; without it, Entra ID.", "batchtrain: signs SAS tokens")
+        Secret | None,
+        says(
+            "Key of the storage account. Without it, batchtrain signs in by Entra ID.", "batchtrain: signs SAS tokens"
+        ),
     ] = None
     account_key_keyvault_secret_id: Annotated[str | None, says("Key Vault secret that holds the key.", VAULT)] = None
     endpoint: Annotated[
@@ -79,19 +85,19 @@ class StorageCredentials(Secret, frozen=True, kw_only=True):
     ] = None
 
 
-class RegistryCredentials(Secret, frozen=True, kw_only=True):
+class RegistryCredentials(Block, frozen=True, kw_only=True):
     username: Annotated[
         str | None, says("User name at the registry.", "pool.*.containerConfiguration.containerRegistries.username")
     ] = None
     password: Annotated[
-        str | None,
+        Secret | None,
         says("Password or token at the registry.", "pool.*.containerConfiguration.containerRegistries.password"),
     ] = None
     password_keyvault_secret_id: Annotated[str | None, says("Key Vault secret that holds the password.", VAULT)] = None
     identity: Annotated[
         str | None,
         says(
-            "Resource id of a managed identity of the pool that may pull, in place of user name and password.",
+            "Resource id of a managed identity of the pool with the right to pull, in place of user name and password.",
             "pool.*.containerConfiguration.containerRegistries.identityReference.resourceId",
         ),
     ] = None
@@ -110,9 +116,9 @@ class KeyVault(Block, frozen=True, kw_only=True):
     aad: Annotated[Aad | None, says("Entra sign-in for Key Vault.")] = None
 
 
-class GrafanaAdmin(Secret, frozen=True, kw_only=True):
+class GrafanaAdmin(Block, frozen=True, kw_only=True):
     username: Annotated[str | None, says("User name.", "batchtrain: warning `gone`")] = None
-    password: Annotated[str | None, says("Password.", "batchtrain: warning `gone`")] = None
+    password: Annotated[Secret | None, says("Password.", "batchtrain: warning `gone`")] = None
     password_keyvault_secret_id: Annotated[str | None, says("Secret.", "batchtrain: warning `gone`")] = None
 
 
@@ -124,12 +130,12 @@ class Monitoring(Block, frozen=True, kw_only=True):
     grafana: Annotated[Grafana | None, says("Grafana of the monitoring VM.")] = None
 
 
-class Slurm(Secret, frozen=True, kw_only=True):
-    db_password: Annotated[str | None, says("Password of Slurm's database.", "batchtrain: warning `gone`")] = None
+class Slurm(Block, frozen=True, kw_only=True):
+    db_password: Annotated[Secret | None, says("Password of Slurm's database.", "batchtrain: warning `gone`")] = None
 
 
-class AccountSecret(Secret, frozen=True, kw_only=True):
-    """What a user account or a file share needs; apart from pool.yaml, so that a recipe has no secret."""
+class AccountSecret(Block, frozen=True, kw_only=True):
+    """Secrets of a user account or a file share. They are not in pool.yaml, so that a recipe contains no secrets."""
 
     username: Annotated[
         str | None,
@@ -138,7 +144,7 @@ class AccountSecret(Secret, frozen=True, kw_only=True):
         ),
     ] = None
     password: Annotated[
-        str | None,
+        Secret | None,
         says("Password.", "pool.userAccounts.password, pool.mountConfiguration.cifsMountConfiguration.password"),
     ] = None
     password_keyvault_secret_id: Annotated[str | None, says("Key Vault secret that holds the password.", VAULT)] = None
@@ -152,9 +158,9 @@ class AccountSecret(Secret, frozen=True, kw_only=True):
 
 
 class Credentials(Block, frozen=True, kw_only=True):
-    aad: Annotated[Aad | None, says("Entra sign-in for every service that has none of its own.")] = None
+    aad: Annotated[Aad | None, says("Entra sign-in for every service without its own.")] = None
     batch: Annotated[BatchCredentials | None, says("The Batch account.")] = None
-    storage: Annotated[dict[str, StorageCredentials], says("Storage accounts by link name.")] = {}
+    storage: Annotated[dict[str, StorageCredentials], says("Storage accounts, by the name that other files use.")] = {}
     storage_aad: Annotated[Aad | None, says("Entra sign-in for storage (written `storage.aad` in older files).")] = None
     docker_registry: Annotated[
         dict[str, RegistryCredentials], says("Container registries by server; `hub` is Docker Hub.")

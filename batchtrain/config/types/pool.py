@@ -16,11 +16,11 @@ from batchtrain.config.types.base import (
     Port,
     ResourceFile,
     Retries,
-    Secret,
     Span,
     Text,
     says,
 )
+from batchtrain.config.types.secret import Secret
 
 GONE = "batchtrain: warning `gone`"
 VM = "pool.virtualMachineConfiguration"
@@ -37,7 +37,7 @@ class PlatformImage(Block, frozen=True, kw_only=True):
     sku: Annotated[Text, says("SKU of the marketplace image.", f"{VM}.imageReference.sku")]
     version: Annotated[str, says("Version of the image.", f"{VM}.imageReference.version")] = "latest"
     node_agent: Annotated[
-        str | None, says("Node agent SKU id; from the catalogue when absent.", f"{VM}.nodeAgentSKUId")
+        str | None, says("Node agent SKU id. Default: the one in the catalogue.", f"{VM}.nodeAgentSKUId")
     ] = None
     native: Annotated[bool, says("Batch itself runs the tasks in containers.", f"{VM}.containerConfiguration.type")] = (
         False
@@ -67,7 +67,7 @@ class CustomImage(Block, frozen=True, kw_only=True):
 
 
 class SharedGalleryImage(Block, frozen=True, kw_only=True):
-    id: Annotated[Text, says("Id of an image that was shared with you.", f"{VM}.imageReference.sharedGalleryImageId")]
+    id: Annotated[Text, says("Id of an image in a shared gallery.", f"{VM}.imageReference.sharedGalleryImageId")]
     node_agent: Annotated[Text, says("Node agent SKU id that fits the image.", f"{VM}.nodeAgentSKUId")]
     native: Annotated[bool, says("Batch itself runs the tasks in containers.", f"{VM}.containerConfiguration.type")] = (
         False
@@ -78,7 +78,7 @@ class SharedGalleryImage(Block, frozen=True, kw_only=True):
 
 
 class CommunityGalleryImage(Block, frozen=True, kw_only=True):
-    id: Annotated[Text, says("Id of an image of a community gallery.", f"{VM}.imageReference.communityGalleryImageId")]
+    id: Annotated[Text, says("Id of an image in a community gallery.", f"{VM}.imageReference.communityGalleryImageId")]
     node_agent: Annotated[Text, says("Node agent SKU id that fits the image.", f"{VM}.nodeAgentSKUId")]
     native: Annotated[bool, says("Batch itself runs the tasks in containers.", f"{VM}.containerConfiguration.type")] = (
         False
@@ -98,22 +98,21 @@ class OsDisk(Block, frozen=True, kw_only=True):
     ephemeral: Annotated[
         bool,
         says(
-            "The system's disk lives on the host's cache: fast, and gone with the node.",
+            "The operating system disk is on the cache of the host: fast, and lost with the node.",
             f"{VM}.osDisk.ephemeralOSDiskSettings.placement",
         ),
     ] = False
     caching: Annotated[Caching | None, says("Host caching.", f"{VM}.osDisk.caching")] = None
     size_gb: Annotated[
-        Annotated[int, Meta(ge=1, le=4095)] | None, says("Size in GB, at least the image's.", f"{VM}.osDisk.diskSizeGB")
+        Annotated[int, Meta(ge=1, le=4095)] | None,
+        says("Size in GB, at least that of the image.", f"{VM}.osDisk.diskSizeGB"),
     ] = None
     storage_account_type: Annotated[
         StorageType | None, says("Kind of managed disk.", f"{VM}.osDisk.managedDisk.storageAccountType")
     ] = None
     security_encryption: Annotated[
         Literal["DiskWithVMGuestState", "NonPersistedTPM", "VMGuestStateOnly"] | None,
-        says(
-            "What is encrypted on a confidential VM.", f"{VM}.osDisk.managedDisk.securityProfile.securityEncryptionType"
-        ),
+        says("What a confidential VM encrypts.", f"{VM}.osDisk.managedDisk.securityProfile.securityEncryptionType"),
     ] = None
     disk_encryption_set: Annotated[
         str | None, says("Resource id of a disk encryption set.", f"{VM}.osDisk.managedDisk.diskEncryptionSet.id")
@@ -124,7 +123,7 @@ class OsDisk(Block, frozen=True, kw_only=True):
 
 
 class DataDisk(Block, frozen=True, kw_only=True):
-    lun: Annotated[int, says("Logical unit number; each disk its own.", f"{VM}.dataDisks.lun", ge=0, le=63)]
+    lun: Annotated[int, says("Logical unit number, unique for each disk.", f"{VM}.dataDisks.lun", ge=0, le=63)]
     size_gb: Annotated[int, says("Size in GB.", f"{VM}.dataDisks.diskSizeGB", ge=1, le=32767)]
     caching: Annotated[Caching | None, says("Host caching.", f"{VM}.dataDisks.caching")] = None
     storage_account_type: Annotated[
@@ -142,12 +141,12 @@ AGENT = f"{VM}.securityProfile.proxyAgentSettings"
 class HostEndpoint(Block, frozen=True, kw_only=True):
     mode: Annotated[
         Literal["Audit", "Enforce"] | None,
-        says("What the proxy agent does.", f"{AGENT}.imds.mode, {AGENT}.wireServer.mode"),
+        says("Mode of the proxy agent.", f"{AGENT}.imds.mode, {AGENT}.wireServer.mode"),
     ] = None
     access_control_profile: Annotated[
         str | None,
         says(
-            "Resource id of its rules.",
+            "Resource id of the access rules.",
             f"{AGENT}.imds.inVMAccessControlProfileReferenceId, {AGENT}.wireServer.inVMAccessControlProfileReferenceId",
         ),
     ] = None
@@ -155,7 +154,7 @@ class HostEndpoint(Block, frozen=True, kw_only=True):
 
 class ProxyAgent(Block, frozen=True, kw_only=True):
     enabled: Annotated[
-        bool, says("Metadata security protocol on.", f"{VM}.securityProfile.proxyAgentSettings.enabled")
+        bool, says("Enable the metadata security protocol.", f"{VM}.securityProfile.proxyAgentSettings.enabled")
     ] = True
     imds: Annotated[HostEndpoint | None, says("The instance metadata service.")] = None
     wire_server: Annotated[HostEndpoint | None, says("The wire server.")] = None
@@ -166,7 +165,7 @@ class SecurityProfile(Block, frozen=True, kw_only=True):
         Literal["trustedLaunch", "confidentialvm"] | None, says("Kind of VM.", f"{VM}.securityProfile.securityType")
     ] = None
     encryption_at_host: Annotated[
-        bool | None, says("Disks are encrypted on the host too.", f"{VM}.securityProfile.encryptionAtHost")
+        bool | None, says("Also encrypt the disks on the host.", f"{VM}.securityProfile.encryptionAtHost")
     ] = None
     secure_boot: Annotated[
         bool | None,
@@ -186,14 +185,14 @@ class CustomerManagedKey(Block, frozen=True, kw_only=True):
     identity: Annotated[
         Text,
         says(
-            "Resource id of the identity that may use it.",
+            "Resource id of the identity that may use the key.",
             f"{VM}.diskEncryptionConfiguration.customerManagedKey.identityReference.resourceId",
         ),
     ]
     rotation: Annotated[
         bool | None,
         says(
-            "Follow the key's latest version.",
+            "Use the latest version of the key.",
             f"{VM}.diskEncryptionConfiguration.customerManagedKey.rotationToLatestKeyVersionEnabled",
         ),
     ] = None
@@ -202,9 +201,9 @@ class CustomerManagedKey(Block, frozen=True, kw_only=True):
 class DiskEncryption(Block, frozen=True, kw_only=True):
     targets: Annotated[
         tuple[Literal["osdisk", "temporarydisk"], ...],
-        says("Which disks.", f"{VM}.diskEncryptionConfiguration.targets"),
+        says("Disks to encrypt.", f"{VM}.diskEncryptionConfiguration.targets"),
     ] = ()
-    customer_managed_key: Annotated[CustomerManagedKey | None, says("A key of your own.")] = None
+    customer_managed_key: Annotated[CustomerManagedKey | None, says("A customer-managed key.")] = None
 
 
 class Extension(Block, frozen=True, kw_only=True):
@@ -213,22 +212,23 @@ class Extension(Block, frozen=True, kw_only=True):
     type: Annotated[Text, says("Type.", f"{VM}.extensions.type", example="AzureMonitorLinuxAgent")]
     type_handler_version: Annotated[str | None, says("Version.", f"{VM}.extensions.typeHandlerVersion")] = None
     auto_upgrade_minor_version: Annotated[
-        bool | None, says("Take newer minor versions when it is installed.", f"{VM}.extensions.autoUpgradeMinorVersion")
+        bool | None, says("Install the newest minor version.", f"{VM}.extensions.autoUpgradeMinorVersion")
     ] = None
     enable_automatic_upgrade: Annotated[
-        bool | None, says("Upgrade it by itself.", f"{VM}.extensions.enableAutomaticUpgrade")
+        bool | None, says("Upgrade the extension automatically.", f"{VM}.extensions.enableAutomaticUpgrade")
     ] = None
-    settings: Annotated[dict[str, str], says("Its settings.", f"{VM}.extensions.settings")] = {}
+    settings: Annotated[dict[str, str], says("Settings of the extension.", f"{VM}.extensions.settings")] = {}
     provision_after: Annotated[
-        tuple[str, ...], says("Extensions that come before.", f"{VM}.extensions.provisionAfterExtensions")
+        tuple[str, ...],
+        says("Extensions that are installed before this one.", f"{VM}.extensions.provisionAfterExtensions"),
     ] = ()
 
 
 class VmConfiguration(Block, frozen=True, kw_only=True):
-    platform_image: Annotated[PlatformImage | None, says("A marketplace image; exactly one kind of image.")] = None
-    custom_image: Annotated[CustomImage | None, says("An image of your own; exactly one kind of image.")] = None
-    shared_gallery_image: Annotated[SharedGalleryImage | None, says("An image shared with you.")] = None
-    community_gallery_image: Annotated[CommunityGalleryImage | None, says("An image of a community gallery.")] = None
+    platform_image: Annotated[PlatformImage | None, says("A marketplace image. Give exactly one kind of image.")] = None
+    custom_image: Annotated[CustomImage | None, says("Your own image. Give exactly one kind of image.")] = None
+    shared_gallery_image: Annotated[SharedGalleryImage | None, says("An image in a shared gallery.")] = None
+    community_gallery_image: Annotated[CommunityGalleryImage | None, says("An image in a community gallery.")] = None
     container_type: Annotated[
         Literal["dockerCompatible", "criCompatible"],
         says("Container technology of a native pool.", f"{VM}.containerConfiguration.type"),
@@ -241,13 +241,15 @@ class VmConfiguration(Block, frozen=True, kw_only=True):
             "pool.startTask.commandLine",
         ),
     ] = False
-    os_disk: Annotated[OsDisk | None, says("The system's disk.")] = None
-    data_disks: Annotated[tuple[DataDisk, ...], says("Empty disks; the start task must format and mount them.")] = ()
+    os_disk: Annotated[OsDisk | None, says("The operating system disk.")] = None
+    data_disks: Annotated[tuple[DataDisk, ...], says("Empty disks. The start task must format and mount them.")] = ()
     security_profile: Annotated[SecurityProfile | None, says("Trusted launch and confidential VMs.")] = None
     disk_encryption: Annotated[DiskEncryption | None, says("Encryption of the disks.")] = None
     node_placement: Annotated[
         Literal["regional", "zonal"] | None,
-        says("Over the region, or over its zones.", f"{VM}.nodePlacementConfiguration.policy"),
+        says(
+            "Place the nodes in the region, or spread them over its zones.", f"{VM}.nodePlacementConfiguration.policy"
+        ),
     ] = None
     extensions: Annotated[tuple[Extension, ...], says("VM extensions.")] = ()
     service_artifact: Annotated[
@@ -255,7 +257,7 @@ class VmConfiguration(Block, frozen=True, kw_only=True):
         says("Resource id of the service artifact that fixes image versions.", f"{VM}.serviceArtifactReference.id"),
     ] = None
     windows_automatic_updates: Annotated[
-        bool | None, says("Windows updates itself.", f"{VM}.windowsConfiguration.enableAutomaticUpdates")
+        bool | None, says("Install Windows updates automatically.", f"{VM}.windowsConfiguration.enableAutomaticUpdates")
     ] = None
 
     @property
@@ -281,8 +283,12 @@ class VmCount(Block, frozen=True, kw_only=True):
 
 
 class NodeCaps(Block, frozen=True, kw_only=True):
-    dedicated: Annotated[int | None, says("Of dedicated nodes; below 0 is no limit.", "pool.autoScaleFormula")] = None
-    low_priority: Annotated[int | None, says("Of spot nodes; below 0 is no limit.", "pool.autoScaleFormula")] = None
+    dedicated: Annotated[
+        int | None, says("Limit of dedicated nodes. A negative number means no limit.", "pool.autoScaleFormula")
+    ] = None
+    low_priority: Annotated[
+        int | None, says("Limit of spot nodes. A negative number means no limit.", "pool.autoScaleFormula")
+    ] = None
 
 
 class WeekdayRange(Block, frozen=True, kw_only=True):
@@ -296,8 +302,8 @@ class HourRange(Block, frozen=True, kw_only=True):
 
 
 class TimeRanges(Block, frozen=True, kw_only=True):
-    weekdays: Annotated[WeekdayRange, says("Weekdays that count as working.")] = WeekdayRange(start=1, end=5)
-    work_hours: Annotated[HourRange, says("Hours that count as working.")] = HourRange(start=8, end=17)
+    weekdays: Annotated[WeekdayRange, says("Working days.")] = WeekdayRange(start=1, end=5)
+    work_hours: Annotated[HourRange, says("Working hours.")] = HourRange(start=8, end=17)
 
 
 class Scenario(Block, frozen=True, kw_only=True):
@@ -305,41 +311,43 @@ class Scenario(Block, frozen=True, kw_only=True):
         Literal[
             "active_tasks", "pending_tasks", "workday", "workday_with_offpeak_max_low_priority", "weekday", "weekend"
         ],
-        says("What the number of nodes follows.", "pool.autoScaleFormula"),
+        says("The rule that sets the number of nodes.", "pool.autoScaleFormula"),
     ]
-    maximum_vm_count: Annotated[NodeCaps, says("The most nodes.")]
-    maximum_vm_increment_per_evaluation: Annotated[NodeCaps | None, says("The most nodes that come at once.")] = None
+    maximum_vm_count: Annotated[NodeCaps, says("Maximum number of nodes.")]
+    maximum_vm_increment_per_evaluation: Annotated[
+        NodeCaps | None, says("Maximum number of nodes added by one evaluation.")
+    ] = None
     node_deallocation_option: Annotated[
         Literal["requeue", "retaineddata", "taskcompletion", "terminate"],
-        says("What happens to the tasks of a node that goes.", "pool.autoScaleFormula"),
+        says("What happens to the tasks of a node that is removed.", "pool.autoScaleFormula"),
     ] = "taskcompletion"
-    sample_lookback_interval: Annotated[Span, says("How far back samples count.", "pool.autoScaleFormula")] = "00:10:00"
+    sample_lookback_interval: Annotated[Span, says("Period whose samples are used.", "pool.autoScaleFormula")] = (
+        "00:10:00"
+    )
     required_sample_percentage: Annotated[
-        Percentage, says("Samples that must be there, percent.", "pool.autoScaleFormula")
+        Percentage, says("Percentage of samples that must exist.", "pool.autoScaleFormula")
     ] = 70
-    bias_last_sample: Annotated[bool, says("The last sample counts more.", "pool.autoScaleFormula")] = True
+    bias_last_sample: Annotated[bool, says("Weight the last sample more.", "pool.autoScaleFormula")] = True
     bias_node_type: Annotated[
         Literal["auto", "dedicated", "low_priority"] | None, says("Nodes to prefer.", "pool.autoScaleFormula")
     ] = None
     rebalance_preemption_percentage: Annotated[
         Percentage | None,
-        says("Preempted spot nodes, percent, above which dedicated ones come in.", "pool.autoScaleFormula"),
+        says("Percentage of preempted spot nodes above which dedicated nodes replace them.", "pool.autoScaleFormula"),
     ] = None
     time_ranges: Annotated[TimeRanges, says("Working days and hours.")] = TimeRanges()
 
 
 class Autoscale(Block, frozen=True, kw_only=True):
-    formula: Annotated[str | None, says("A formula of your own; it wins over a scenario.", "pool.autoScaleFormula")] = (
-        None
-    )
+    formula: Annotated[str | None, says("Your own formula. It overrides a scenario.", "pool.autoScaleFormula")] = None
     evaluation_interval: Annotated[
         Span | None,
         says(
-            "How often it is evaluated, 5 minutes to 7 days; 15 minutes when absent.",
+            "Evaluation interval, 5 minutes to 7 days. Default: 15 minutes.",
             "pool.autoScaleEvaluationInterval",
         ),
     ] = None
-    scenario: Annotated[Scenario | None, says("A formula we write.")] = None
+    scenario: Annotated[Scenario | None, says("A rule for which batchtrain writes the formula.")] = None
 
 
 # --- preparation ----------------------------------------------------------------------------------------------------
@@ -347,54 +355,57 @@ class Autoscale(Block, frozen=True, kw_only=True):
 
 class PrepCommands(Block, frozen=True, kw_only=True):
     pre: Annotated[
-        tuple[str, ...], says("Shell lines before the product's own preparation.", f"{START}.commandLine")
+        tuple[str, ...], says("Shell lines that run before batchtrain's own preparation.", f"{START}.commandLine")
     ] = ()
     post: Annotated[
-        tuple[str, ...], says("Shell lines after the product's own preparation.", f"{START}.commandLine")
+        tuple[str, ...], says("Shell lines that run after batchtrain's own preparation.", f"{START}.commandLine")
     ] = ()
 
 
 class AdditionalNodePrep(Block, frozen=True, kw_only=True):
-    commands: Annotated[PrepCommands, says("Shell lines run as root on each node when it joins.")] = PrepCommands()
+    commands: Annotated[PrepCommands, says("Shell lines that run as root on each node when it joins.")] = PrepCommands()
     environment_variables: Annotated[
-        dict[str, str], says("Environment of these lines.", f"{START}.environmentSettings")
+        dict[str, str], says("Environment variables of these lines.", f"{START}.environmentSettings")
     ] = {}
     environment_variables_keyvault_secret_id: Annotated[
-        str | None, says("Key Vault secret with more of them, a YAML or JSON mapping.", f"{START}.environmentSettings")
+        str | None,
+        says("Key Vault secret with more variables, as a YAML or JSON mapping.", f"{START}.environmentSettings"),
     ] = None
-    max_task_retries: Annotated[Retries, says("Tries again after a failure.", f"{START}.maxTaskRetryCount")] = 0
+    max_task_retries: Annotated[Retries, says("Number of retries after a failure.", f"{START}.maxTaskRetryCount")] = 0
 
 
 # --- the network ----------------------------------------------------------------------------------------------------
 
 
 class Ssh(Block, frozen=True, kw_only=True):
-    username: Annotated[Text, says("Login name to make on every node.", "node user.name")]
-    expiry_days: Annotated[int, says("Days until the login ends.", "node user.expiryTime", ge=0)] = 30
+    username: Annotated[Text, says("Login name to create on every node.", "node user.name")]
+    expiry_days: Annotated[int, says("Days until the login expires.", "node user.expiryTime", ge=0)] = 30
     ssh_public_key: Annotated[str | None, says("Path of a public key.", "node user.sshPublicKey")] = None
-    ssh_public_key_data: Annotated[str | None, says("A public key itself.", "node user.sshPublicKey")] = None
+    ssh_public_key_data: Annotated[str | None, says("The text of a public key.", "node user.sshPublicKey")] = None
     ssh_private_key: Annotated[
-        str | None, says("Path of the private key that fits.", "batchtrain: said with the login")
+        str | None, says("Path of the matching private key.", "batchtrain: said with the login")
     ] = None
     generated_file_export_path: Annotated[
-        str, says("Where a key pair is written when none is given.", "batchtrain: a new key pair")
+        str, says("Directory for a new key pair if no key is given.", "batchtrain: a new key pair")
     ] = "."
     generate_docker_tunnel_script: Annotated[bool, says("A script for tunnels to Docker.", GONE)] = False
     hpn_server_swap: Annotated[bool, says("HPN-SSH in place of OpenSSH.", GONE)] = False
     allow_docker_access: Annotated[bool, says("The login may use Docker.", f"{START}.commandLine")] = False
 
 
-class Rdp(Secret, frozen=True, kw_only=True):
-    username: Annotated[Text, says("Login name to make on every Windows node.", "node user.name")]
-    expiry_days: Annotated[int, says("Days until the login ends.", "node user.expiryTime", ge=0)] = 30
-    password: Annotated[str | None, says("Its password; give it in credentials.yaml.", "node user.password")] = None
+class Rdp(Block, frozen=True, kw_only=True):
+    username: Annotated[Text, says("Login name to create on every Windows node.", "node user.name")]
+    expiry_days: Annotated[int, says("Days until the login expires.", "node user.expiryTime", ge=0)] = 30
+    password: Annotated[
+        Secret | None, says("Password of the login. Write it in credentials.yaml.", "node user.password")
+    ] = None
 
 
 class RemoteAccessControl(Block, frozen=True, kw_only=True):
     starting_port: Annotated[
         int,
         says(
-            "First public port of the SSH or RDP logins; 1,000 are taken.",
+            "First of 1,000 public ports for SSH or RDP logins.",
             f"{NETWORK}.endpointConfiguration.inboundNATPools.frontendPortRangeStart",
             ge=1,
             le=64536,
@@ -410,7 +421,7 @@ class RemoteAccessControl(Block, frozen=True, kw_only=True):
     deny: Annotated[
         tuple[str, ...],
         says(
-            "Addresses (CIDR) that may not; `*` for all others.",
+            "Addresses (CIDR) that may not connect. `*` means all others.",
             f"{NETWORK}.endpointConfiguration.inboundNATPools.networkSecurityGroupRules",
         ),
     ] = ()
@@ -419,7 +430,7 @@ class RemoteAccessControl(Block, frozen=True, kw_only=True):
 class Subnet(Block, frozen=True, kw_only=True):
     name: Annotated[str | None, says("Name of the subnet.", f"{NETWORK}.subnetId")] = None
     address_prefix: Annotated[
-        str | None, says("Its addresses, for a network to be made.", "batchtrain: warning `network-by-name`")
+        str | None, says("Address range for a new network.", "batchtrain: warning `network-by-name`")
     ] = None
 
 
@@ -427,17 +438,17 @@ class VirtualNetwork(Block, frozen=True, kw_only=True):
     arm_subnet_id: Annotated[str | None, says("Resource id of the subnet.", f"{NETWORK}.subnetId")] = None
     name: Annotated[
         str | None,
-        says("Name of the network, in place of an id; needs `management.subscription_id`.", f"{NETWORK}.subnetId"),
+        says("Name of the network in place of an id. Needs `management.subscription_id`.", f"{NETWORK}.subnetId"),
     ] = None
     resource_group: Annotated[
-        str | None, says("Its resource group; the Batch account's when absent.", f"{NETWORK}.subnetId")
+        str | None, says("Resource group of the network. Default: that of the Batch account.", f"{NETWORK}.subnetId")
     ] = None
     subnet: Annotated[Subnet, says("The subnet.")] = Subnet()
     create_nonexistant: Annotated[
-        bool, says("Make it when it is not there.", "batchtrain: warning `network-by-name`")
+        bool, says("Create the network if it does not exist.", "batchtrain: warning `network-by-name`")
     ] = False
     address_space: Annotated[
-        str | None, says("Its addresses, when it is made.", "batchtrain: warning `network-by-name`")
+        str | None, says("Address range for a new network.", "batchtrain: warning `network-by-name`")
     ] = None
 
 
@@ -445,7 +456,7 @@ class NetworkRule(Block, frozen=True, kw_only=True):
     priority: Annotated[
         int,
         says(
-            "Lower goes first.",
+            "Priority of the rule. Lower numbers are evaluated first.",
             f"{NETWORK}.endpointConfiguration.inboundNATPools.networkSecurityGroupRules.priority",
             ge=150,
             le=4096,
@@ -453,12 +464,14 @@ class NetworkRule(Block, frozen=True, kw_only=True):
     ]
     access: Annotated[
         Literal["allow", "deny"],
-        says("What it does.", f"{NETWORK}.endpointConfiguration.inboundNATPools.networkSecurityGroupRules.access"),
+        says(
+            "Effect of the rule.", f"{NETWORK}.endpointConfiguration.inboundNATPools.networkSecurityGroupRules.access"
+        ),
     ]
     source_address_prefix: Annotated[
         Text,
         says(
-            "Address, CIDR, `*` or a service tag.",
+            "Source address, CIDR, `*` or a service tag.",
             f"{NETWORK}.endpointConfiguration.inboundNATPools.networkSecurityGroupRules.sourceAddressPrefix",
         ),
     ]
@@ -485,35 +498,39 @@ class InboundNatPool(Block, frozen=True, kw_only=True):
     frontend_port_range: Annotated[
         tuple[int, int],
         says(
-            "First and last public port, 40 or more.",
+            "First and last public port: at least 40 ports.",
             f"{NETWORK}.endpointConfiguration.inboundNATPools.frontendPortRangeStart",
         ),
     ]
-    rules: Annotated[tuple[NetworkRule, ...], says("Who may connect; everybody when there is none.")] = ()
+    rules: Annotated[
+        tuple[NetworkRule, ...], says("Rules for connections. Without rules, all addresses may connect.")
+    ] = ()
 
 
 class IpTag(Block, frozen=True, kw_only=True):
     type: Annotated[Text, says("Type of the tag.", f"{NETWORK}.publicIPAddressConfiguration.ipTags.ipTagType")]
-    tag: Annotated[Text, says("Its value.", f"{NETWORK}.publicIPAddressConfiguration.ipTags.tag")]
+    tag: Annotated[Text, says("Value of the tag.", f"{NETWORK}.publicIPAddressConfiguration.ipTags.tag")]
 
 
 class Network(Block, frozen=True, kw_only=True):
     accelerated_networking: Annotated[
-        bool | None, says("SR-IOV for the Ethernet card.", f"{NETWORK}.enableAcceleratedNetworking")
+        bool | None,
+        says("Accelerated networking: SR-IOV for the Ethernet card.", f"{NETWORK}.enableAcceleratedNetworking"),
     ] = None
     dynamic_vnet_assignment_scope: Annotated[
-        Literal["none", "job"] | None, says("Nodes join the job's network.", f"{NETWORK}.dynamicVNetAssignmentScope")
+        Literal["none", "job"] | None,
+        says("Whether nodes join the network of the job.", f"{NETWORK}.dynamicVNetAssignmentScope"),
     ] = None
     inbound_nat_pools: Annotated[
-        tuple[InboundNatPool, ...], says("Ports of the nodes that are reached from outside.", max_length=5)
+        tuple[InboundNatPool, ...], says("Ports of the nodes that are reachable from outside.", max_length=5)
     ] = ()
     public_ip: Annotated[
         Literal["batchmanaged", "usermanaged", "nopublicipaddresses"] | None,
-        says("Where public addresses come from.", f"{NETWORK}.publicIPAddressConfiguration.provision"),
+        says("How public addresses are provided.", f"{NETWORK}.publicIPAddressConfiguration.provision"),
     ] = None
     ip_families: Annotated[
         tuple[Literal["IPv4", "IPv6"], ...],
-        says("IPv4, or both for dual stack.", f"{NETWORK}.publicIPAddressConfiguration.ipFamilies"),
+        says("Address families: IPv4, or both for dual stack.", f"{NETWORK}.publicIPAddressConfiguration.ipFamilies"),
     ] = ()
     ip_tags: Annotated[tuple[IpTag, ...], says("Tags of the public addresses.")] = ()
 
@@ -522,11 +539,11 @@ class Network(Block, frozen=True, kw_only=True):
 
 
 class UserAccount(Block, frozen=True, kw_only=True):
-    """A user of every node; the password and the key are in credentials.yaml under `user_accounts.NAME`."""
+    """A user account on every node. Its password and key are in credentials.yaml under `user_accounts.NAME`."""
 
     name: Annotated[Text, says("User name, at most 20 characters.", "pool.userAccounts.name")]
     elevation_level: Annotated[
-        Literal["nonadmin", "admin"] | None, says("What it may do.", "pool.userAccounts.elevationLevel")
+        Literal["nonadmin", "admin"] | None, says("Rights of the user.", "pool.userAccounts.elevationLevel")
     ] = None
     uid: Annotated[
         Annotated[int, Meta(ge=0)] | None, says("User id; with `gid`.", "pool.userAccounts.linuxUserConfiguration.uid")
@@ -542,23 +559,27 @@ class UserAccount(Block, frozen=True, kw_only=True):
 
 class RollingUpgrade(Block, frozen=True, kw_only=True):
     enable_cross_zone_upgrade: Annotated[
-        bool | None, says("Zones are not waited for.", "pool.upgradePolicy.rollingUpgradePolicy.enableCrossZoneUpgrade")
+        bool | None,
+        says("Upgrade several zones at once.", "pool.upgradePolicy.rollingUpgradePolicy.enableCrossZoneUpgrade"),
     ] = None
     max_batch_instance_percent: Annotated[
         Annotated[int, Meta(ge=5, le=100)] | None,
-        says("Nodes at once, percent.", "pool.upgradePolicy.rollingUpgradePolicy.maxBatchInstancePercent"),
+        says(
+            "Percentage of nodes that are upgraded at once.",
+            "pool.upgradePolicy.rollingUpgradePolicy.maxBatchInstancePercent",
+        ),
     ] = None
     max_unhealthy_instance_percent: Annotated[
         Annotated[int, Meta(ge=5, le=100)] | None,
         says(
-            "Unhealthy nodes that stop it.",
+            "Percentage of unhealthy nodes that stops the upgrade.",
             "pool.upgradePolicy.rollingUpgradePolicy.maxUnhealthyInstancePercent",
         ),
     ] = None
     max_unhealthy_upgraded_instance_percent: Annotated[
         Annotated[int, Meta(ge=0, le=100)] | None,
         says(
-            "Unhealthy upgraded nodes that stop it.",
+            "Percentage of unhealthy upgraded nodes that stops the upgrade.",
             "pool.upgradePolicy.rollingUpgradePolicy.maxUnhealthyUpgradedInstancePercent",
         ),
     ] = None
@@ -567,11 +588,14 @@ class RollingUpgrade(Block, frozen=True, kw_only=True):
     ] = None
     prioritize_unhealthy_instances: Annotated[
         bool | None,
-        says("Unhealthy nodes first.", "pool.upgradePolicy.rollingUpgradePolicy.prioritizeUnhealthyInstances"),
+        says("Upgrade unhealthy nodes first.", "pool.upgradePolicy.rollingUpgradePolicy.prioritizeUnhealthyInstances"),
     ] = None
     rollback_failed_instances_on_policy_breach: Annotated[
         bool | None,
-        says("Undo failed ones.", "pool.upgradePolicy.rollingUpgradePolicy.rollbackFailedInstancesOnPolicyBreach"),
+        says(
+            "Roll back nodes whose upgrade failed.",
+            "pool.upgradePolicy.rollingUpgradePolicy.rollbackFailedInstancesOnPolicyBreach",
+        ),
     ] = None
 
 
@@ -579,21 +603,26 @@ class AutomaticOsUpgrade(Block, frozen=True, kw_only=True):
     enabled: Annotated[
         bool | None,
         says(
-            "The system's image is kept up to date.",
+            "Keep the operating system image up to date.",
             "pool.upgradePolicy.automaticOSUpgradePolicy.enableAutomaticOSUpgrade",
         ),
     ] = None
     disable_rollback: Annotated[
         bool | None,
-        says("A failed upgrade stays.", "pool.upgradePolicy.automaticOSUpgradePolicy.disableAutomaticRollback"),
+        says(
+            "Do not roll back a failed upgrade.", "pool.upgradePolicy.automaticOSUpgradePolicy.disableAutomaticRollback"
+        ),
     ] = None
     use_rolling_upgrade: Annotated[
         bool | None,
-        says("By the rolling policy.", "pool.upgradePolicy.automaticOSUpgradePolicy.useRollingUpgradePolicy"),
+        says("Use the rolling upgrade policy.", "pool.upgradePolicy.automaticOSUpgradePolicy.useRollingUpgradePolicy"),
     ] = None
     defer_while_tasks_run: Annotated[
         bool | None,
-        says("A node with tasks waits.", "pool.upgradePolicy.automaticOSUpgradePolicy.osRollingUpgradeDeferral"),
+        says(
+            "Defer the upgrade of a node while it runs tasks.",
+            "pool.upgradePolicy.automaticOSUpgradePolicy.osRollingUpgradeDeferral",
+        ),
     ] = None
 
 
@@ -601,27 +630,27 @@ class UpgradePolicy(Block, frozen=True, kw_only=True):
     mode: Annotated[
         Literal["automatic", "manual", "rolling"], says("How nodes are upgraded.", "pool.upgradePolicy.mode")
     ]
-    automatic_os: Annotated[AutomaticOsUpgrade | None, says("The system's image.")] = None
-    rolling: Annotated[RollingUpgrade | None, says("In batches.")] = None
+    automatic_os: Annotated[AutomaticOsUpgrade | None, says("Upgrades of the operating system image.")] = None
+    rolling: Annotated[RollingUpgrade | None, says("Upgrades in batches.")] = None
 
 
 class NvidiaDriver(Block, frozen=True, kw_only=True):
-    source: Annotated[str | None, says("URL of a driver to install; HPC images have one.", f"{START}.commandLine")] = (
-        None
-    )
+    source: Annotated[
+        str | None, says("URL of a driver to install. HPC images have a driver.", f"{START}.commandLine")
+    ] = None
 
 
 class Gpu(Block, frozen=True, kw_only=True):
     nvidia_driver: Annotated[NvidiaDriver, says("The driver.")] = NvidiaDriver()
-    ignore_warnings: Annotated[bool, says("Go on with a GPU that reports a fault.", "batchtrain: warning `gone`")] = (
-        False
-    )
+    ignore_warnings: Annotated[
+        bool, says("Continue with a GPU that reports a fault.", "batchtrain: warning `gone`")
+    ] = False
 
 
 class NodeExporter(Block, frozen=True, kw_only=True):
-    enabled: Annotated[bool, says("Run it.", GONE)] = False
-    port: Annotated[Port | None, says("Its port.", GONE)] = None
-    options: Annotated[tuple[str, ...], says("Its options.", GONE)] = ()
+    enabled: Annotated[bool, says("Run the exporter.", GONE)] = False
+    port: Annotated[Port | None, says("Port of the exporter.", GONE)] = None
+    options: Annotated[tuple[str, ...], says("Options of the exporter.", GONE)] = ()
 
 
 class Prometheus(Block, frozen=True, kw_only=True):
@@ -632,10 +661,10 @@ class Prometheus(Block, frozen=True, kw_only=True):
 class ContainerRuntimes(Block, frozen=True, kw_only=True):
     install: Annotated[
         tuple[Literal["kata_containers", "runc", "singularity"], ...],
-        says("What to install beside Docker; `singularity` installs Apptainer.", f"{START}.commandLine"),
+        says("What to install in addition to Docker. `singularity` installs Apptainer.", f"{START}.commandLine"),
     ] = ()
     default: Annotated[
-        Literal["kata_containers", "runc"] | None, says("Docker's own runtime; runc.", "batchtrain: warning `gone`")
+        Literal["kata_containers", "runc"] | None, says("Default runtime of Docker.", "batchtrain: warning `gone`")
     ] = None
 
 
@@ -643,39 +672,44 @@ class Pool(Block, frozen=True, kw_only=True):
     id: Annotated[Id, says("Name of the pool, at most 64 letters, digits, `-` and `_`.", "pool.id")]
     vm_configuration: Annotated[VmConfiguration, says("The image of the nodes, their disks and extensions.")]
     vm_size: Annotated[Text, says("VM size of the nodes.", "pool.vmSize", example="STANDARD_ND96ISR_H100_V5")]
-    vm_count: Annotated[VmCount, says("How many nodes; the least when a scenario scales the pool.")] = VmCount()
-    display_name: Annotated[
-        Annotated[str, Meta(max_length=1024)] | None, says("A name for people.", "pool.displayName")
-    ] = None
-    task_slots_per_node: Annotated[int, says("Tasks a node runs at once.", "pool.taskSlotsPerNode", ge=1, le=256)] = 1
+    vm_count: Annotated[VmCount, says("Number of nodes. If a scenario scales the pool: the minimum.")] = VmCount()
+    display_name: Annotated[Annotated[str, Meta(max_length=1024)] | None, says("Display name.", "pool.displayName")] = (
+        None
+    )
+    task_slots_per_node: Annotated[
+        int, says("Number of tasks that a node runs at once.", "pool.taskSlotsPerNode", ge=1, le=256)
+    ] = 1
     inter_node_communication_enabled: Annotated[
         bool,
-        says("Nodes may talk to each other; needed for multi-instance tasks.", "pool.enableInterNodeCommunication"),
+        says("Nodes can reach each other. Multi-instance tasks need it.", "pool.enableInterNodeCommunication"),
     ] = False
     resize_timeout: Annotated[
         Span | None,
         says(
-            "How long allocation may take, 5 minutes or more; 15 when absent.", "pool.resizeTimeout", example="00:20:00"
+            "Time limit of the allocation, at least 5 minutes. Default: 15 minutes.",
+            "pool.resizeTimeout",
+            example="00:20:00",
         ),
     ] = None
     node_fill_type: Annotated[
-        Literal["pack", "spread"] | None, says("How tasks fill nodes.", "pool.taskSchedulingPolicy.nodeFillType")
+        Literal["pack", "spread"] | None,
+        says("How tasks are distributed over nodes.", "pool.taskSchedulingPolicy.nodeFillType"),
     ] = None
     job_default_order: Annotated[
         Literal["none", "creationtime"] | None,
-        says("Order of jobs of the same priority.", "pool.taskSchedulingPolicy.jobDefaultOrder"),
+        says("Order of jobs with the same priority.", "pool.taskSchedulingPolicy.jobDefaultOrder"),
     ] = None
-    autoscale: Annotated[Autoscale | None, says("A number of nodes that follows the work.")] = None
+    autoscale: Annotated[Autoscale | None, says("Autoscale: the number of nodes follows the work.")] = None
     additional_node_prep: Annotated[
-        AdditionalNodePrep, says("Preparation of your own, run as root when a node joins.")
+        AdditionalNodePrep, says("Your own preparation, which runs as root when a node joins.")
     ] = AdditionalNodePrep()
     resource_files: Annotated[tuple[ResourceFile, ...], says("Files for the start task's working directory.")] = ()
-    input_data: Annotated[InputData, says("Data for every node, brought when it joins.")] = InputData()
+    input_data: Annotated[InputData, says("Data that every node downloads when it joins.")] = InputData()
     application_packages: Annotated[
-        tuple[ApplicationPackage, ...], says("Applications of the account, put on every node.", max_length=10)
+        tuple[ApplicationPackage, ...], says("Applications of the account to install on every node.", max_length=10)
     ] = ()
-    metadata: Annotated[dict[str, str], says("Names and values kept with the pool.", "pool.metadata")] = {}
-    user_accounts: Annotated[tuple[UserAccount, ...], says("Users of every node.")] = ()
+    metadata: Annotated[dict[str, str], says("Names and values that are stored with the pool.", "pool.metadata")] = {}
+    user_accounts: Annotated[tuple[UserAccount, ...], says("User accounts on every node.")] = ()
     identities: Annotated[
         tuple[str, ...],
         says(
@@ -686,36 +720,34 @@ class Pool(Block, frozen=True, kw_only=True):
     ssh: Annotated[Ssh | None, says("A login on every node.")] = None
     rdp: Annotated[Rdp | None, says("A login on every Windows node.")] = None
     remote_access_control: Annotated[RemoteAccessControl | None, says("Who may reach the logins from outside.")] = None
-    virtual_network: Annotated[VirtualNetwork | None, says("The network the nodes are in; needs Entra sign-in.")] = None
+    virtual_network: Annotated[VirtualNetwork | None, says("Virtual network of the nodes. Needs Entra sign-in.")] = None
     public_ips: Annotated[
         tuple[str, ...],
-        says("Resource ids of public addresses of your own.", f"{NETWORK}.publicIPAddressConfiguration.ipAddressIds"),
+        says("Resource ids of your own public addresses.", f"{NETWORK}.publicIPAddressConfiguration.ipAddressIds"),
     ] = ()
     network: Annotated[Network, says("Endpoints, addresses and acceleration.")] = Network()
     upgrade_policy: Annotated[UpgradePolicy | None, says("How nodes are kept up to date.")] = None
-    container_runtimes: Annotated[ContainerRuntimes, says("What runs containers.")] = ContainerRuntimes()
+    container_runtimes: Annotated[ContainerRuntimes, says("Container runtimes.")] = ContainerRuntimes()
     gpu: Annotated[Gpu | None, says("NVIDIA driver.")] = None
     block_until_all_global_resources_loaded: Annotated[
-        bool, says("A node takes tasks only when its images are there.", f"{START}.waitForSuccess")
+        bool, says("A node takes tasks only after it has pulled its images.", f"{START}.waitForSuccess")
     ] = True
     transfer_files_on_pool_creation: Annotated[
         bool,
-        says(
-            "`global_resources.files` are copied before the pool is made.", "batchtrain: `data ingress` before the pool"
-        ),
+        says("Copy `global_resources.files` before the pool is created.", "batchtrain: `data ingress` before the pool"),
     ] = False
     reboot_on_start_task_failed: Annotated[
         bool,
         says(
-            "Nodes whose start task failed are rebooted while the pool is waited for, at most 5 times.",
+            "While waiting for the pool, reboot nodes whose start task failed, at most 5 times.",
             "batchtrain: reboots while waiting",
         ),
     ] = False
     attempt_recovery_on_unusable: Annotated[
-        bool, says("Unusable nodes are rebooted while the pool is waited for.", "batchtrain: reboots while waiting")
+        bool, says("While waiting for the pool, reboot unusable nodes.", "batchtrain: reboots while waiting")
     ] = False
     upload_diagnostics_logs_on_unusable: Annotated[
-        bool, says("Batch's own logs of unusable nodes are uploaded to storage.", "batchtrain: warning `gone`")
+        bool, says("Upload Batch's logs of unusable nodes to storage.", "batchtrain: warning `gone`")
     ] = False
     certificates: Annotated[dict[str, Any] | None, says("Certificates of the Batch account.", GONE)] = None
     per_job_auto_scratch: Annotated[bool, says("BeeOND over the nodes' disks.", GONE)] = False

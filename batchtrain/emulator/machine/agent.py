@@ -1,14 +1,14 @@
 """The init of one emulated node: starts its runs and its ssh sessions, reaps, and ends everything it started.
 
-Started by `process.py` as `python -I -S agent.py FD NODE`; standard library only, because it runs with no `sys.path`.
-Nothing here knows Batch: it is told programs, directories and environments.
+Started by `process.py` as `python -I -S agent.py FD NODE`; standard library only (and `below.py`, which lies beside
+it), because it runs with no `sys.path`. Nothing here knows Batch: it is told programs, directories and environments.
 
 The rules it keeps:
 
 * When the control socket FD reaches its end (the machine closed it, or died), the node ends: in a process namespace
   the kernel kills all of it with its init, otherwise every descendant is killed before the agent exits.
 * Every scope has a supervisor, a fork of the agent that is a *subreaper*: whatever a run leaves behind, daemons in
-  sessions of their own included, becomes a child of its supervisor and of nobody else. A scope without children is
+  sessions of their own included, becomes a child of its supervisor and of no other process. A scope without children is
   a scope without processes.
 * Nothing waits for the end of a stream (an orphan may hold it open for ever) and nothing polls on a clock.
 """
@@ -27,6 +27,12 @@ import struct
 import sys
 import time
 
+if __name__ == "__main__":
+    sys.path.append(os.path.dirname(__file__))  # the last, because a types.py is there too
+    from below import Below  # type: ignore[import-not-found, unused-ignore]  # the same file
+else:
+    from batchtrain.emulator.machine.below import Below
+
 # A name that type checkers hold true; `typing` itself would cost a third of this file's start-up time.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -39,8 +45,15 @@ if TYPE_CHECKING:
 
 CLONE_NEWNS, CLONE_NEWUTS, CLONE_NEWIPC = 0x20000, 0x4000000, 0x8000000
 CLONE_NEWUSER, CLONE_NEWPID, CLONE_NEWNET = 0x10000000, 0x20000000, 0x40000000
-MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_BIND, MS_REC, MS_PRIVATE = 2, 4, 8, 4096, 16384, 1 << 18
-PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
+MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_REMOUNT = 1, 2, 4, 8, 32
+MS_BIND, MS_REC, MS_PRIVATE = 4096, 16384, 1 << 18
+PR_SET_PDEATHSIG, PR_CAPBSET_DROP, PR_SET_CHILD_SUBREAPER = 1, 24, 36
+ESCAPES = {"dac_read_search": 2, "sys_module": 16, "sys_rawio": 17, "sys_ptrace": 19, "sys_admin": 21, "mknod": 27,
+           "perfmon": 38, "bpf": 39, "checkpoint_restore": 40}  # fmt: skip
+"""Capabilities (by capabilities(7)) with which root leaves its mounts, or enters the agent, which could."""
+SERVANTS = ("/run/docker.sock", "/run/containerd/containerd.sock", "/run/podman/podman.sock", "/run/systemd/private",
+            "/run/dbus/system_bus_socket")  # fmt: skip
+"""Sockets of programs that run commands outside of the node on request."""
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -76,7 +89,7 @@ def enter_network(path: str) -> None:
             os.close(fd)
 
 
-def enter_namespaces(boot: Message) -> OwnTmp:
+def enter_namespaces(boot: Message) -> View:
     """Leave the machine's mounts, host name, IPC and process tree; the next fork is the new tree's pid 1.
 
     An ordinary user gets these only inside a user namespace, where it is mapped to itself, so files keep their owner
@@ -90,35 +103,97 @@ def enter_namespaces(boot: Message) -> OwnTmp:
             _write(f"/proc/self/{file}", text)
     _mount("none", "/", None, MS_REC | MS_PRIVATE)
     socket.sethostname(boot["hostname"])
-    tmp = OwnTmp(boot["tmp"])
-    for path in sorted(boot["windows"]):
-        tmp.expose(path)
-    for source, target in boot["binds"]:
-        _bind(source, target)
-    return tmp
+    return View(boot)
 
 
-class OwnTmp:
-    """A node's own /tmp, with windows to what the machine keeps in its /tmp and the node needs at the same path.
+class View:
+    """What a node sees of this machine's files: all but /tmp, the emulator's data directory and other programs' doors.
 
     Nodes must not meet in /tmp: a script would take it for shared storage, and Open MPI's daemons name their
     directories there by pid, so that one refuses the directory that another with its pid left behind.
+    The data directory holds the account's key, and what belongs to other nodes and pools.
     """
 
-    def __init__(self, own: str) -> None:
-        self._machines = os.open("/tmp", os.O_PATH | os.O_DIRECTORY)
-        self._windows: list[str] = []
-        _bind(own, "/tmp")
+    def __init__(self, boot: Message) -> None:
+        binds = [(os.open(source, os.O_PATH), target, read_only) for source, target, read_only in boot["binds"]]
+        self._tmp, self._house = Cover("/tmp"), Cover(boot["house"])
+        own_tmp = os.open(boot["tmp"], os.O_PATH)
+        _bind(_by_fd(own_tmp), "/tmp")
+        inner = f"{boot['house']}/"
+        for path in sorted(path for path in boot["windows"] if not path.startswith(inner)):
+            self.expose(path)
+        os.makedirs(boot["house"], exist_ok=True)
+        _mount("tmpfs", boot["house"], "tmpfs", MS_NOSUID | MS_NODEV, "mode=755,size=1m")
+        self._tmp.windows.append(boot["house"])
+        for path in sorted(path for path in boot["windows"] if path.startswith(inner)):
+            self.expose(path)
+        _hide_servants()
+        for fd, target, read_only in binds:
+            _bind_fd(fd, target, read_only=read_only)
+            os.close(fd)
+        os.close(own_tmp)
 
     def expose(self, path: str) -> None:
-        """Show a directory of the machine's /tmp; nothing to do elsewhere, nor twice, nor over another window."""
-        outer = [window for window in self._windows if f"{path}/".startswith(f"{window}/")]
-        inner = [window for window in self._windows if window.startswith(f"{path}/")]
-        if not path.startswith("/tmp/") or outer or inner:
-            return
-        os.makedirs(path, exist_ok=True)
-        _bind(f"/proc/self/fd/{self._machines}/{path[5:]}", path)
-        self._windows.append(path)
+        """Show a directory that lies in what is covered, at its own path."""
+        for cover in (self._house, self._tmp):
+            if path.startswith(f"{cover.place}/"):
+                cover.expose(path)
+                return
+
+
+class Cover:
+    """A directory with something else mounted over it, and windows to what was there before."""
+
+    def __init__(self, place: str) -> None:
+        self.place = place
+        self.windows: list[str] = []
+        self._original = os.open(place, os.O_PATH | os.O_DIRECTORY)
+
+    def expose(self, path: str) -> None:
+        """Show a directory of the original; nothing to do twice, nor over another window."""
+        outer = [window for window in self.windows if f"{path}/".startswith(f"{window}/")]
+        inner = [window for window in self.windows if window.startswith(f"{path}/")]
+        if not outer and not inner:
+            inside = path[len(self.place) + 1 :]
+            target = Below(os.path.realpath(self.place)).directory(inside, make=True)
+            try:
+                _bind(f"{_by_fd(self._original)}/{inside}", _by_fd(target))
+            finally:
+                os.close(target)
+            self.windows.append(path)
+
+
+def _by_fd(fd: int) -> str:
+    return f"/proc/self/fd/{fd}"
+
+
+def _bind_fd(fd: int, target: str, *, read_only: bool) -> None:
+    """Mount a file or directory over a path; a path that is not there is made."""
+    if not os.path.exists(target):
+        is_directory = os.path.isdir(_by_fd(fd))
+        os.makedirs(target if is_directory else os.path.dirname(target), exist_ok=True)
+        if not is_directory:
+            os.close(os.open(target, os.O_WRONLY | os.O_CREAT, 0o600))
+    _bind(_by_fd(fd), target)
+    if read_only:  # the kernel takes a change of a bind only with the flags that the file system has already
+        flags = os.statvfs(target).f_flag & (MS_NOSUID | MS_NODEV | MS_NOEXEC)
+        _mount("none", target, None, MS_REMOUNT | MS_BIND | MS_RDONLY | flags)
+
+
+def _hide_servants() -> None:
+    """A task must not have another program run its commands outside of the node."""
+    for path in SERVANTS:
+        if os.path.exists(path):
+            _bind("/dev/null", path)
+    if os.path.isdir(session := f"/run/user/{os.getuid()}"):
+        _mount("tmpfs", session, "tmpfs", MS_NOSUID | MS_NODEV, "mode=700,size=1m")
+
+
+def _give_up_escapes() -> None:
+    """What this process starts from now on never has these capabilities, root or not; it keeps its own."""
+    for number in ESCAPES.values():
+        with contextlib.suppress(OSError):  # a kernel without this one
+            _kernel("prctl", PR_CAPBSET_DROP, number, 0, 0, 0)
 
 
 def become_init(boot: Message) -> None:
@@ -130,6 +205,7 @@ def become_init(boot: Message) -> None:
     # Nodes share the network's names (abstract sockets): what is named by pid there must not be the same on two.
     with contextlib.suppress(OSError):
         _write("/proc/sys/kernel/ns_last_pid", str(boot["first_pid"]))
+    _give_up_escapes()
 
 
 def _write(path: str, text: str) -> None:
@@ -312,7 +388,7 @@ class LaunchError(Exception):
         self.code = code
 
 
-def spawn(program: list[str], environment: dict[str, str], directory: str, stdio: tuple[int, int, int]) -> int:
+def spawn(program: list[str], environment: dict[str, str], directory: str | int, stdio: tuple[int, int, int]) -> int:
     """Start a program in a session of its own and return its pid once it really runs (its exec succeeded).
 
     posix_spawn borrows this process's memory instead of copying its page tables, at a third of a fork's price; the
@@ -394,13 +470,15 @@ class Supervisor:
             self._agent.send({"event": "failed", "id": run["id"], "code": code, "message": str(error)})
 
     def _start(self, run: Message) -> int:
-        append = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
+        """A container's task may have put links in the node's directory, which this user may follow further than it."""
+        node, directory = Below(run["root"]), run["directory"]
         opened: list[int] = []
         try:
             opened.append(os.open(os.devnull, os.O_RDONLY))
-            opened.append(os.open(run["stdout"], append, 0o644))
-            opened.append(os.open(run["stderr"], append, 0o644))
-            return spawn(run["program"], run["environment"], run["directory"], (opened[0], opened[1], opened[2]))
+            opened.append(node.append(f"{directory}/stdout.txt"))
+            opened.append(node.append(f"{directory}/stderr.txt"))
+            opened.append(node.directory(f"{directory}/wd"))
+            return spawn(run["program"], run["environment"], opened[3], (opened[0], opened[1], opened[2]))
         finally:
             for fd in opened:
                 os.close(fd)
@@ -486,17 +564,17 @@ class Login:
 class Agent:
     """One node. Answers the machine on the control socket and the `ssh` stand-ins on the node's own socket."""
 
-    def __init__(self, control: Channel, boot: Message, tmp: OwnTmp | None) -> None:
+    def __init__(self, control: Channel, boot: Message, door: socket.socket, view: View | None) -> None:
         self._control = control
         self._boot = boot
-        self._tmp = tmp
+        self._view = view
         self._scopes: dict[str, Scope] = {}
         self._supervisors: set[int] = set()
         self._sessions: dict[int, Login] = {}
         self._killing = False
         """A supervisor was killed, and what it ran is not yet gone."""
         self._loop = Loop(self._on_child)
-        self._door = _listen(boot["peers"], boot["address"])
+        self._door = door
 
     def serve(self) -> NoReturn:
         self._loop.watch(self._control.socket.fileno(), self._on_control)
@@ -515,10 +593,10 @@ class Agent:
 
     def _expose(self, message: Message) -> None:
         try:
-            if self._tmp is not None:
-                self._tmp.expose(message["path"])
+            if self._view is not None:
+                self._view.expose(message["path"])
         except OSError as error:
-            print(f"/tmp: {error}", file=sys.stderr, flush=True)
+            print(error, file=sys.stderr, flush=True)
         self._control.send({"event": "exposed", "id": message["id"]})
 
     def _die(self) -> NoReturn:
@@ -718,16 +796,17 @@ def _in_new_tree(action: Callable[[], None]) -> None:
 
 def main(control: Channel, boot: Message) -> NoReturn:
     """Become the node that `boot` describes, or say why not."""
-    tmp = None
+    view = None
     try:
+        door = _listen(boot["peers"], boot["address"])  # before the node sees its pool's doors read-only
         enter_network(boot["network"])
         if boot["isolation"] == "namespaces":
-            tmp = enter_namespaces(boot)
+            view = enter_namespaces(boot)
             boot["pid"] = _fork_init()
             become_init(boot)
         else:
             _kernel("prctl", PR_SET_CHILD_SUBREAPER, 1)
-        agent = Agent(control, boot, tmp)
+        agent = Agent(control, boot, door, view)
     except OSError as error:
         control.send({"event": "failed", "id": 0, "code": "", "message": str(error)})
         os._exit(1)

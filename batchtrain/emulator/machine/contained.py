@@ -6,9 +6,12 @@ import os
 import stat
 from collections.abc import Iterable
 from pathlib import Path
+from typing import NamedTuple
 
+from batchtrain.emulator.interface import Container, Mount, NodeUp, Run
 from batchtrain.emulator.machine import hold, run_options
-from batchtrain.emulator.machine.types import Container, NodeUp, Run
+from batchtrain.emulator.machine.below import Below
+from batchtrain.emulator.machine.pool_key import HOME
 
 MARKER = "BATCHTRAIN_EMULATED_NODE"
 LONGEST_LINE = 50_000
@@ -34,14 +37,14 @@ SOURCES = {
 class Here:
     """A run, in the words of its node's machine."""
 
-    def __init__(self, run: Run, up: NodeUp, tmp: Path, data_dir: Path) -> None:
+    def __init__(self, run: Run, up: NodeUp, tmp: Path, data_dir: Path, mounts: Iterable[Mount] = ()) -> None:
         assert run.container is not None
-        self.run, self.up, self.tmp = run, up, tmp
+        self.run, self.up = run, up
         self.container: Container = run.container
         self.image = run.container.image
-        self.hold = data_dir / "machine" / hold.NAME
-        self.stdout, self.stderr = (up.root / run.directory / name for name in ("stdout.txt", "stderr.txt"))
-        self.mounted = data_dir / "mounts"
+        self.hold = hold.place(data_dir)
+        self.files = Below(up.root, {up.root_inside: up.root})
+        self.paths = NodePaths(up, tmp, data_dir, tuple(mounts))
         self.environment = {**ENVIRONMENT, **run.environment}
 
     def pairs(self) -> list[str]:
@@ -49,6 +52,7 @@ class Here:
         return [f"{name}={value}" for name, value in self.environment.items()]
 
     def arguments(self) -> Iterable[str]:
+        """Raises NotTheNodes."""
         yield from (f"--mount=type=bind,source={source},target={target}{more}" for source, target, more in self.binds())
         if not self.container.image_directory:
             yield f"--workdir={self.up.root_inside}/{self.run.directory}/wd"
@@ -57,8 +61,8 @@ class Here:
     def binds(self) -> Iterable[tuple[Path, str, str]]:
         """(on the machine, in the container, options): all of the node's directory, or what was asked for."""
         wanted = self.container.mounts
-        if self.mounted.is_dir() and (wanted is None or any(one.source == "VfsMounts" for one in wanted)):
-            yield self.mounted, str(self.mounted), ""  # what links of the node's fsmounts lead to
+        if wanted is None or any(one.source == "VfsMounts" for one in wanted):
+            yield from ((mounted, str(mounted), "") for mounted in self.paths.mounted)  # where links of fsmounts lead
         if wanted is None:
             yield self.up.root, self.up.root_inside, ""
             return
@@ -67,23 +71,81 @@ class Here:
             if mount.source == "Applications":
                 inside = f"{self.up.root_inside}/applications"
             if inside:
-                yield Path(self.on_machine(inside)), inside, ",readonly" if mount.read_only else ""
+                yield Path(self.paths.on_machine(inside)), inside, ",readonly" if mount.read_only else ""
 
     def node(self, network: str, prefix: str) -> run_options.Node:
-        return run_options.Node(network, self.on_machine, has_device, prefix)
+        return run_options.Node(network, self.paths.on_machine, has_device, prefix, self.paths.hidden_in)
+
+
+class NotTheNodes(ValueError):
+    """A path that leads to what the emulator keeps for itself or for other nodes; the message says which."""
+
+
+class NodePaths(NamedTuple):
+    """The paths of this machine that a container of a node may have."""
+
+    up: NodeUp
+    tmp: Path
+    data_dir: Path
+    mounts: tuple[Mount, ...] = ()
+
+    @property
+    def mounted(self) -> tuple[Path, ...]:
+        """What stands for the pool's mounted file systems."""
+        return tuple(self.data_dir / mount.place for mount in self.mounts)
 
     def on_machine(self, path: str) -> str:
-        """What the node's processes call by this path."""
-        return on_machine(path, self.up, self.tmp)
+        """What a node's processes call by this path, as one of this machine's, without the links in it: an engine would
+        follow them as root. Raises NotTheNodes."""
+        found = self._without_links(self._translated(os.path.normpath(path) if path.startswith("/") else path))
+        real = os.path.realpath(found)
+        own = (self.up.root, self.tmp, *self.mounted)
+        if _is_below(real, os.path.realpath(self.data_dir)) and not any(
+            _is_below(real, os.path.realpath(place)) for place in own
+        ):
+            raise NotTheNodes(f"{path} is not the node's: it belongs to the emulator")
+        return found
+
+    def _translated(self, path: str) -> str:
+        for inside, place in self._places().items():
+            if _is_below(path, inside):
+                return f"{place}{path[len(inside) :]}"
+        return path
+
+    def _without_links(self, path: str) -> str:
+        for home in (str(self.up.root), str(self.tmp)):
+            if _is_below(path, home):
+                try:
+                    return _real(Below(home, self._names()), path[len(home) + 1 :])
+                except OSError as error:
+                    raise NotTheNodes(f"{path} cannot be shown to the container: {error}") from None
+        return path
+
+    def _names(self) -> dict[str, Path]:
+        """What absolute links may begin with."""
+        return {**self._places(), **{str(place): place for place in self.mounted}}
+
+    def _places(self) -> dict[str, Path]:
+        root = self.up.root
+        return {self.up.root_inside: root, f"/{HOME}": root / HOME, "/tmp": self.tmp}
+
+    def hidden_in(self, path: str) -> str:
+        """Where the emulator's data directory is below a directory of this machine; empty where it is not."""
+        above, house = Path(os.path.realpath(path)), Path(os.path.realpath(self.data_dir))
+        return str(house.relative_to(above)) if above in house.parents else ""
 
 
-def on_machine(path: str, up: NodeUp, tmp: Path) -> str:
-    """What a node's processes call by this path, as one of this machine's."""
-    places = ((up.root_inside, up.root), ("/home/_azbatch", up.root / "home/_azbatch"), ("/tmp", tmp))
-    for inside, place in places:
-        if f"{path}/".startswith(f"{inside}/"):
-            return f"{place}{path[len(inside) :]}"
-    return path
+def _real(files: Below, path: str) -> str:
+    """The engine makes a directory that is missing; here, the directories that it is in."""
+    try:
+        return files.real(path)
+    except FileNotFoundError:
+        files.make(path.rpartition("/")[0])
+        return files.real(path)
+
+
+def _is_below(path: str, directory: str) -> bool:
+    return f"{path}/".startswith(f"{directory}/")
 
 
 def fits_a_line(value: str) -> bool:

@@ -20,16 +20,17 @@ from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from batchtrain.emulator.interface import Exit, Login, NodeLost, NodeSpec, NodeUnfit, NodeUp, Run
 from batchtrain.emulator.machine import engine as engines
 from batchtrain.emulator.machine import failures, handover, hold, network, run_options
-from batchtrain.emulator.machine.contained import Here, fits_a_line, has_device, on_machine
+from batchtrain.emulator.machine.below import Below
+from batchtrain.emulator.machine.contained import Here, NodePaths, NotTheNodes, fits_a_line, has_device
 from batchtrain.emulator.machine.docker_door import MACHINES, DockerDoor
 from batchtrain.emulator.machine.docker_view import View
 from batchtrain.emulator.machine.engine import Engine, EngineError
 from batchtrain.emulator.machine.image_store import ImageStore
 from batchtrain.emulator.machine.leftovers import LABEL, filters, make_volumes, remove, sweep, sweep_forgotten
 from batchtrain.emulator.machine.output import Copy
-from batchtrain.emulator.machine.types import Exit, Login, NodeLost, NodeSpec, NodeUnfit, NodeUp, Run
 
 logger = logging.getLogger("batchtrain.emulator.machine")
 
@@ -138,7 +139,7 @@ class ContainerNodes:
             if self._engine is not None and not hold.fits():
                 self._engine, self.missing = None, f"nodes with containers are for {' and '.join(hold.MACHINES)} alone"
             if self._engine is not None and cli is None:
-                self._engine, self.missing = None, "the docker command, which makes the containers, is not installed"
+                self._engine, self.missing = None, engines.NO_COMMAND
             if self._engine is None or cli is None:
                 return False
             self._cli, self._images, self.missing = cli, ImageStore(self._engine), ""
@@ -162,8 +163,8 @@ class ContainerNodes:
         await sweep_forgotten(engine)
         await _node_image(engine)
         self._subnet = ""
-        program = self._data_dir / "machine" / hold.NAME
-        program.parent.mkdir(parents=True, exist_ok=True)
+        program = hold.place(self._data_dir)
+        program.parent.mkdir(mode=0o700, exist_ok=True)
         if not program.exists():
             program.write_bytes(hold.program())
             program.chmod(0o755)
@@ -254,13 +255,14 @@ class ContainerNodes:
             gpus = await self._gpus(self._engine, node.spec)
         except EngineError as error:
             raise NodeLost(f"{node_id}: {error}") from None
-        mounted = self._data_dir / "mounts"
+        paths = NodePaths(up, tmp, self._data_dir, node.spec.mounts)
         view = View(
             prefix=self._prefix(node_id),
             labels=self._labels(node_id),
             network=node.container,
-            on_machine=lambda path: str(socket) if path in DOCKERS else on_machine(path, up, tmp),
-            links_lead_to=str(mounted) if mounted.is_dir() else "",
+            on_machine=lambda path: str(socket) if path in (*DOCKERS, str(socket)) else paths.on_machine(path),
+            hidden_in=paths.hidden_in,
+            links_lead_to=tuple(map(str, paths.mounted)),
             fsmounts=f"{up.root_inside}/fsmounts",
             gpus=bool(gpus),
             has_device=has_device,
@@ -290,12 +292,11 @@ class ContainerNodes:
         """Make directories of root's in the node's own ones ours, from the outermost in."""
         if os.getuid() == 0:
             return
-        folder = node.root / below
         for _ in range(handover.MOST_ROUNDS):
-            found = await asyncio.to_thread(handover.foreign, folder)
+            found = await asyncio.to_thread(handover.foreign, Below(node.root), below)
             if not found:
                 return
-            packed = handover.archive(node.root, found)
+            packed = handover.archive(found)
             with contextlib.suppress(EngineError):
                 await engine.ask("PUT", f"/containers/{node.container}/archive", packed, query={"path": NODE_ROOT})
                 continue
@@ -391,7 +392,7 @@ class ContainerNodes:
         scope ends. NodeLost when the node goes meanwhile."""
         node = self._node(node_id)
         scope = node.scopes.setdefault(run.scope, _Scope(run.directory))
-        here = Here(run, up, tmp, self._data_dir)
+        here = Here(run, up, tmp, self._data_dir, node.spec.mounts)
         try:
             return await self._first_of(node, self._execute(node, scope, here, program))
         except EngineError as error:
@@ -435,7 +436,8 @@ class ContainerNodes:
                 fitted = run_options.fit(
                     run.container.options if run.container else "", here.node(node.container, prefix)
                 )
-            except run_options.Refused as error:
+                shown = tuple(here.arguments())
+            except (run_options.Refused, NotTheNodes) as error:
                 raise _Failed(Exit(None, "ContainerInvalidSettings", str(error))) from None
             _tell(node, fitted.left_out)
             await self._make_volumes(self._engine, node, fitted.volumes)
@@ -447,7 +449,7 @@ class ContainerNodes:
             elif fitted.entrypoint is not None:
                 entry = [f"--entrypoint={fitted.entrypoint}"]
             arguments = [
-                f"--name={name}", "--log-driver=none", *gpus, *here.arguments(), *fitted.arguments, *entry,
+                f"--name={name}", "--log-driver=none", *gpus, *shown, *fitted.arguments, *entry,
                 f"--label={self._label}", f"--label={LABEL}.node={node.spec.node_id}",  # the last of a name counts
                 here.image, *([] if held else program),
             ]  # fmt: skip
@@ -475,8 +477,7 @@ class ContainerNodes:
         end = self._end_of(made.id)
         query = {"stream": "1", "stdout": "1", "stderr": "1"}
         reader, writer = await self._engine.stream("POST", f"/containers/{made.id}/attach", query=query)
-        copy = Copy(reader, writer, here.stdout, here.stderr, framed=not about["Config"]["Tty"])
-        scope.copies.append(copy)
+        copy = _copy(scope, here, reader, writer, framed=not about["Config"]["Tty"])
         await self._start(made)
         code = await end
         await copy.drained(DRAIN_SECONDS)
@@ -503,8 +504,7 @@ class ContainerNodes:
         end = self._end_of(command)
         start = {"Detach": False, "Tty": False}
         reader, writer = await self._engine.stream("POST", f"/exec/{command}/start", start)
-        copy = Copy(reader, writer, here.stdout, here.stderr, framed=True)
-        scope.copies.append(copy)
+        copy = _copy(scope, here, reader, writer, framed=True)
         either: list[asyncio.Future[Any]] = [end, gone, copy.task]
         await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
         if not end.done() and not gone.done():
@@ -559,7 +559,7 @@ class ContainerNodes:
         return ("--gpus=all",) if "nvidia" in (about.get("Runtimes") or {}) else ()
 
     async def _create(self, arguments: list[str], environment: dict[str, str]) -> str:
-        """`docker create`: the options are docker's own, and nobody reads them as docker does. Raises _Failed."""
+        """`docker create`: the options are passed to docker, which alone parses them. Raises _Failed."""
         several = {name: value for name, value in environment.items() if not fits_a_line(value)}
         lines = "".join(f"{name}={value}\n" for name, value in environment.items() if name not in several)
         assert self._engine is not None
@@ -650,6 +650,18 @@ class _Failed(Exception):
     def __init__(self, exit: Exit) -> None:
         super().__init__(exit.message)
         self.exit = exit
+
+
+def _copy(
+    scope: _Scope, here: Here, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, framed: bool
+) -> Copy:
+    """What a command prints goes to the task's files from now on. Raises _Failed."""
+    try:
+        copy = Copy(reader, writer, here.files, here.run.directory, framed=framed)
+    except OSError as error:
+        raise _Failed(Exit(None, "CommandLaunchFailed", str(error))) from None
+    scope.copies.append(copy)
+    return copy
 
 
 def _logins(spec: NodeSpec) -> tuple[Login, ...]:

@@ -19,6 +19,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from batchtrain.emulator.machine import docker_view
+from batchtrain.emulator.machine.below import Below
+from batchtrain.emulator.machine.contained import NotTheNodes
 from batchtrain.emulator.machine.docker_view import Asked, Known, Unknown, View
 from batchtrain.emulator.machine.engine import PATIENCE, Engine, EngineError
 from batchtrain.emulator.machine.leftovers import filters, make_volumes, remove
@@ -57,7 +59,7 @@ class DockerDoor:
         self._server: asyncio.AbstractServer | None = None
         self._serving: set[asyncio.Task[Any]] = set()
         self._making: set[asyncio.Future[bytes]] = set()
-        """Requests that make something; they are answered also when whoever asked is gone."""
+        """Requests that make something; they are completed even if the client is gone."""
         self._ids: set[str] = set()
         """Of what the node made, as far as it is known."""
 
@@ -199,6 +201,8 @@ def _understanding() -> Iterator[None]:
     """What is not of the form that docker's requests have is refused. Raises EngineError."""
     try:
         yield
+    except NotTheNodes as error:
+        raise EngineError(403, str(error)) from None
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise EngineError(400, f"the request is not of the form that docker's have: {error}") from None
 
@@ -256,10 +260,15 @@ def _listen(path: Path) -> socket.socket:
 
 
 def place(data_dir: Path, node_id: str) -> Path:
-    """Where a node's socket is, made for nobody else to enter. Its address is to be short, and the node's id is not."""
+    """The private directory of a node's socket, created if needed."""
     folder = data_dir / "docker"
     folder.mkdir(exist_ok=True, mode=0o700)
-    return folder / hashlib.sha256(node_id.encode()).hexdigest()[:10]
+    return folder / name(node_id)
+
+
+def name(node_id: str) -> str:
+    """Of a node's socket, whose address is to be short; the node's id is not."""
+    return hashlib.sha256(node_id.encode()).hexdigest()[:10]
 
 
 def address(path: Path, tmp: Path, *, own_tmp: bool) -> str:
@@ -271,14 +280,14 @@ def address(path: Path, tmp: Path, *, own_tmp: bool) -> str:
         return str(path)
     if not own_tmp:
         raise OSError(f"{path} is too long for a socket; take a data directory with a shorter path")
-    link = tmp / ".docker.sock"
-    link.symlink_to(path)
-    return f"/tmp/{link.name}"
+    link = ".docker.sock"
+    Below(tmp).link(link, str(path))
+    return f"/tmp/{link}"
 
 
-def binds(path: Path) -> list[tuple[str, str]]:
+def binds(path: Path) -> list[tuple[str, str, bool]]:
     """What to mount over what, so that a node's socket is where docker looks by itself; where this machine has one."""
-    return [(str(path), MACHINES)] if Path(MACHINES).exists() else []
+    return [(str(path), MACHINES, False)] if Path(MACHINES).exists() else []
 
 
 def environment(socket: str) -> dict[str, str]:

@@ -93,14 +93,16 @@ class View(NamedTuple):
     """Id of the container that has the node's network."""
     on_machine: Callable[[str], str]
     """A path of the node's as one of this machine's."""
-    links_lead_to: str = ""
-    """A directory of this machine to which links of the node's `fsmounts` lead; empty where there is none."""
+    links_lead_to: tuple[str, ...] = ()
+    """The directories of this machine to which links of the node's `fsmounts` lead."""
     fsmounts: str = ""
     """Where the node sees those."""
     gpus: bool = False
     """The engine can give containers GPUs."""
     has_device: Callable[[str], bool] = lambda path: True
     """Whether this machine has a device."""
+    hidden_in: Callable[[str], str] = lambda path: ""
+    """What must not be seen below a directory of this machine, as a relative path; empty where all may."""
 
 
 class Unknown(Exception):
@@ -274,12 +276,14 @@ def _created(document: Document, name: str, view: View, known: Known) -> Documen
     host = _host(document)
     binds = [_bind(one, view) for one in host.get("Binds") or ()]
     mounts = [_mount(one, view) for one in host.get("Mounts") or ()]
-    if view.links_lead_to and _shows_fsmounts(host, view):
-        binds.append(f"{view.links_lead_to}:{view.links_lead_to}")
+    if _shows_fsmounts(host, view):
+        binds += [f"{directory}:{directory}" for directory in view.links_lead_to]
+    covers = {**(host.get("Tmpfs") or {}), **_covers(binds, mounts, view)}
     fitted = {
         **host,
         "Binds": binds,
         "Mounts": mounts,
+        **({"Tmpfs": covers} if covers else {}),
         "VolumesFrom": [_from(one, view, known) for one in host.get("VolumesFrom") or ()],
         **({"Links": _links(host["Links"], view, known)} if host.get("Links") else {}),
         **{mode: _mode(host[mode], view, known) for mode in ("PidMode", "IpcMode") if host.get(mode)},
@@ -326,6 +330,14 @@ def _mode(mode: str, view: View, known: Known, *, network: bool = False) -> str:
     if network and mode == "host":
         return f"container:{view.network}"
     return _network(mode, view, known) if network and mode else mode
+
+
+def _covers(binds: Iterable[str], mounts: Iterable[Document], view: View) -> dict[str, str]:
+    """Empty file systems over what must not be seen of the directories that are bound."""
+    pairs = [(source, rest.partition(":")[0]) for source, _, rest in (one.partition(":") for one in binds)]
+    pairs += [(one.get("Source", ""), one.get("Target", "")) for one in mounts if one.get("Type") == "bind"]
+    hidden = ((target, view.hidden_in(source)) for source, target in pairs if source.startswith("/"))
+    return {f"{target.rstrip('/')}/{relative}": "" for target, relative in hidden if relative}
 
 
 def _bind(text: str, view: View) -> str:

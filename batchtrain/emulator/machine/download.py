@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
-import tempfile
+import ssl
 import time
 import urllib.error
 import urllib.request
@@ -13,7 +11,9 @@ from http.client import HTTPException, HTTPResponse
 from pathlib import Path
 from urllib.parse import quote, urlencode, urlsplit
 
-from batchtrain.emulator.machine.types import Download
+from batchtrain.emulator import trust
+from batchtrain.emulator.interface import Download
+from batchtrain.emulator.machine.below import Below, LeadsOut
 
 CHUNK = 1 << 16
 TIMEOUT_SECONDS = 60.0
@@ -34,30 +34,31 @@ class DownloadError(Exception):
         self.code = code
 
 
-def fetch(item: Download, directory: Path, root: Path, called_off: Callable[[], bool]) -> None:
-    """Download to `directory/item.path`, which must lie below `root`, links followed: a file, or what a container
-    holds. Blocks.
+def fetch(item: Download, directory: str, node: Below, called_off: Callable[[], bool], ca: Path | None = None) -> None:
+    """Download to `directory/item.path` of a node: a file, or what a container holds. Blocks.
 
     Once `called_off()` it leaves no file behind, and ends with the next bytes that come, or that do not.
+    `ca`: certificates to trust beside the usual ones, where the file exists.
     """
     for one in blobs_of(item) if item.container else (item,):
         if called_off():
             raise DownloadError("BlobDownloadMiscError", f"{shown(item.url)}: called off")
-        _fetch(one, directory, root, called_off)
+        _fetch(one, directory, node, called_off, ca)
 
 
-def _fetch(item: Download, directory: Path, root: Path, called_off: Callable[[], bool]) -> None:
-    path = directory / item.path
-    if not item.path or not path.resolve().is_relative_to(root.resolve()) or path.is_symlink():
+def _fetch(item: Download, directory: str, node: Below, called_off: Callable[[], bool], ca: Path | None) -> None:
+    if not item.path or item.path.startswith("/"):
         raise DownloadError("ResourceFileWriteFailed", f"{item.path}: leads out of the node's directory")
     end = time.monotonic() + MOST_SECONDS
-    with _open(item.url) as body:
+    with _open(item.url, ca) as body:
         try:
-            _store(body, path, int(item.mode, 8) & 0o7777, called_off, end)
+            _store(body, node, f"{directory}/{item.path}", int(item.mode, 8) & 0o7777, called_off, end)
         except (TimeoutError, _TookTooLong) as error:
             raise DownloadError("BlobDownloadTimedOut", f"{shown(item.url)}: {error}") from None
         except (urllib.error.URLError, ConnectionError, HTTPException) as error:
             raise DownloadError("BlobDownloadMiscError", f"{shown(item.url)}: {error}") from None
+        except LeadsOut:
+            raise DownloadError("ResourceFileWriteFailed", f"{item.path}: leads out of the node's directory") from None
         except (OSError, ValueError) as error:
             raise DownloadError("ResourceFileWriteFailed", f"{item.path}: {error}") from None
 
@@ -111,12 +112,12 @@ def _list_url(item: Download, marker: str) -> str:
 # One answer ----------------------------------------------------------------------------------------------------------
 
 
-def _open(url: str) -> HTTPResponse:
+def _open(url: str, ca: Path | None = None) -> HTTPResponse:
     if urlsplit(url).scheme not in ("http", "https"):
         raise DownloadError("BlobDownloadMiscError", f"{shown(url)}: only http and https are downloaded")
     request = urllib.request.Request(url, headers={"x-ms-version": STORAGE_VERSION} if "sig=" in url else {})
     try:
-        body: HTTPResponse = opener(url).open(request, timeout=TIMEOUT_SECONDS)
+        body: HTTPResponse = opener(url, ca).open(request, timeout=TIMEOUT_SECONDS)
     except urllib.error.HTTPError as error:
         error.close()
         code = STATUS_CODES.get(error.code, "BlobDownloadMiscError")
@@ -126,34 +127,29 @@ def _open(url: str) -> HTTPResponse:
     return body
 
 
-def opener(url: str) -> urllib.request.OpenerDirector:
-    """A proxy of the environment's is no way to a server on this machine."""
-    host = urlsplit(url).hostname or ""
-    if host == "localhost" or host.startswith("127.") or host == "::1":
-        return urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    return urllib.request.build_opener()
+def opener(url: str, ca: Path | None = None) -> urllib.request.OpenerDirector:
+    """A proxy of the environment's is no way to a server on this machine, which may show a certificate of `ca`."""
+    if not trust.loopback(urlsplit(url).hostname or ""):
+        return urllib.request.build_opener()
+    direct = urllib.request.ProxyHandler({})
+    if ca is None or not ca.is_file():
+        return urllib.request.build_opener(direct)
+    context = ssl.create_default_context()
+    context.load_verify_locations(ca)
+    return urllib.request.build_opener(direct, urllib.request.HTTPSHandler(context=context))
 
 
-def _store(body: HTTPResponse, path: Path, mode: int, called_off: Callable[[], bool], end: float) -> None:
-    """Written aside and renamed: a task sees the whole file or none."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    fd, aside = tempfile.mkstemp(dir=path.parent, prefix=".download-")
-    try:
-        with open(fd, "wb") as file:
-            while not called_off() and (chunk := body.read1(CHUNK)):  # what is there: `read` waits for a whole chunk
-                if time.monotonic() > end:
-                    raise _TookTooLong(f"it was not complete after {MOST_SECONDS:g} s")
-                file.write(chunk)
-            if called_off():
-                raise ConnectionError("called off")
-            if body.length:  # what is left to come; read() says nothing of a connection that was cut
-                raise ConnectionError(f"the connection was closed {body.length} bytes early")
-            os.fchmod(file.fileno(), mode)
-        Path(aside).rename(path)
-    except BaseException:
-        with contextlib.suppress(FileNotFoundError):
-            Path(aside).unlink()
-        raise
+def _store(body: HTTPResponse, node: Below, path: str, mode: int, called_off: Callable[[], bool], end: float) -> None:
+    """A task sees the whole file or none."""
+    with node.new(path, mode) as file:
+        while not called_off() and (chunk := body.read1(CHUNK)):  # what is there: `read` waits for a whole chunk
+            if time.monotonic() > end:
+                raise _TookTooLong(f"it was not complete after {MOST_SECONDS:g} s")
+            file.write(chunk)
+        if called_off():
+            raise ConnectionError("called off")
+        if body.length:  # what is left to come; read() says nothing of a connection that was cut
+            raise ConnectionError(f"the connection was closed {body.length} bytes early")
 
 
 def shown(url: str) -> str:

@@ -8,17 +8,19 @@ import contextlib
 import hashlib
 import json
 import os
+import shutil
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote, urlencode
 
-from batchtrain.emulator.machine.types import Login
+from batchtrain.emulator.interface import Login
 
 DEFAULT_SOCKET = "/var/run/docker.sock"
 PATIENCE = 30.0
 """Seconds for an answer to a request that is not said to take long."""
 FIRST_PATIENCE = 3.0
+NO_COMMAND = "the docker command, which makes the containers, is not installed"
 
 
 class EngineError(Exception):
@@ -200,3 +202,11 @@ async def find(environment: Mapping[str, str] | None = None) -> tuple[Engine | N
     except EngineError as error:
         return None, f"no Docker Engine answers at {place.said}: {error}"
     return engine, place.said
+
+
+async def missing() -> str:
+    """Why no container can be run on this machine; empty where one can."""
+    engine, said = await find()
+    if engine is None:
+        return said
+    return "" if shutil.which("docker") else NO_COMMAND

@@ -1,4 +1,4 @@
-"""Connections that go on elsewhere: from a node's frontend ports to its backend ports, and out of a node's own network
+"""Forwarded connections: from a node's frontend ports to its backend ports, and out of a node's own network
 to the service. TCP only."""
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import NamedTuple
 
+from batchtrain.emulator.interface import Forward
 from batchtrain.emulator.machine.agent import enter_network
-from batchtrain.emulator.machine.types import Forward
 
 logger = logging.getLogger("batchtrain.emulator.machine")
 
@@ -21,19 +21,18 @@ CHUNK = 1 << 16
 
 
 class Way(NamedTuple):
-    """Connections to `address` and `port` in a network go on to `to`, as this process reaches it."""
+    """Connections to `address` and `port` in a network are forwarded to `to`, as this process reaches it."""
 
     address: str
     port: int
     to: tuple[str, int]
 
 
-def ways(address: str, forwards: Iterable[Forward], service_port: int = 0) -> tuple[Way, ...]:
-    """A node's. service_port: where the service listens on this machine, which a node in a network of its own reaches
-    under the same address; 0 for a node that is on the machine's network."""
+def ways(address: str, forwards: Iterable[Forward], service: tuple[str, int] | None = None) -> tuple[Way, ...]:
+    """A node's. service: where the service listens on this machine, which a node in a network of its own reaches
+    under the same address; None for a node that is on the machine's network."""
     inbound = tuple(Way(address, one.frontend, (address, one.backend)) for one in forwards)
-    loopback = "127.0.0.1"
-    return inbound + ((Way(loopback, service_port, (loopback, service_port)),) if service_port else ())
+    return inbound + ((Way(*service, service),) if service else ())
 
 
 class Door:
@@ -54,7 +53,7 @@ class Door:
                 logger.warning("%s:%s does not lead to the node: %s", way.address, way.port, error.strerror)
 
     def close(self) -> None:
-        """Listen no more, and end what goes on."""
+        """Stop listening, and close the forwarded connections."""
         for server in self._servers:
             server.close()
         for talk in self._talks:

@@ -10,12 +10,18 @@ import io
 import platform
 import struct
 import tarfile
+from pathlib import Path
 
 NAME = "hold"
 _LOAD_AT = 0x400000
 _HEADERS = 64 + 56
 _IGNORE = struct.pack("<4Q", 1, 0, 0, 0)
 """The kernel's `struct sigaction` of SIG_IGN."""
+
+
+def place(data_dir: Path) -> Path:
+    """Where an emulator keeps the program for containers of tasks."""
+    return data_dir / "docker" / NAME
 
 
 def program(architecture: str = "") -> bytes:

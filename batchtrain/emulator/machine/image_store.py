@@ -7,9 +7,9 @@ import contextlib
 import logging
 from collections.abc import Iterable
 
+from batchtrain.emulator.interface import Login, NodeUnfit
 from batchtrain.emulator.machine import failures
 from batchtrain.emulator.machine.engine import Engine, EngineError, registry_header
-from batchtrain.emulator.machine.types import Login, NodeUnfit
 
 logger = logging.getLogger("batchtrain.emulator.machine")
 

@@ -76,7 +76,8 @@ async def _remove_network(engine: Engine, network: dict[str, Any]) -> None:
 
 
 async def make_volumes(engine: Engine, names: Iterable[str], labels: Mapping[str, str]) -> None:
-    """Volumes by name, before a container binds them: the engine would make them without labels, for nobody to find."""
+    """Volumes by name, before a container binds them: the engine would create them without labels, and they could not
+    be found."""
     for name in names:
         await engine.ask("POST", "/volumes/create", {"Name": name, "Labels": dict(labels)})
 

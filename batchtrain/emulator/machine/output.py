@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-from pathlib import Path
+
+from batchtrain.emulator.machine.below import Below
 
 CHUNK = 1 << 16
 STDERR = 2
@@ -19,13 +20,19 @@ class Copy:
         self,
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
-        stdout: Path,
-        stderr: Path,
+        node: Below,
+        directory: str,
         *,
         framed: bool,
     ) -> None:
         self._reader, self._writer, self._framed = reader, writer, framed
-        self._files = {1: _open(stdout), STDERR: _open(stderr)}
+        self._files: dict[int, int] = {}
+        try:
+            for stream, name in ((1, "stdout.txt"), (STDERR, "stderr.txt")):
+                self._files[stream] = node.append(f"{directory}/{name}")
+        except OSError:
+            self._close()
+            raise
         self.last = b""
         """The end of what went to stdout."""
         self.task = asyncio.create_task(self._copy())
@@ -42,9 +49,12 @@ class Copy:
             with contextlib.suppress(OSError, asyncio.IncompleteReadError):
                 await (self._frames() if self._framed else self._plain())
         finally:
-            self._writer.close()
-            for file in self._files.values():
-                os.close(file)
+            self._close()
+
+    def _close(self) -> None:
+        self._writer.close()
+        for file in self._files.values():
+            os.close(file)
 
     async def _frames(self) -> None:
         """The engine's frames: one byte for the stream, three of nothing, four of length, then the bytes."""
@@ -69,7 +79,3 @@ class Copy:
         view = memoryview(data)
         while view:
             view = view[os.write(self._files[stream], view) :]
-
-
-def _open(path: Path) -> int:
-    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import re
 import shutil
-import tempfile
+import stat
 import zipfile
 from pathlib import Path
 
-from batchtrain.emulator.machine.types import NodeUnfit, Package
+from batchtrain.emulator.interface import NodeUnfit, Package
+from batchtrain.emulator.machine.below import Below
 from batchtrain.emulator.world import Application
 
 FOLDER = "applications"
@@ -35,30 +38,38 @@ def _application(path: Path) -> Application:
     return Application(path.name, versions, default or (versions[0] if len(versions) == 1 else ""))
 
 
-def install(data_dir: Path, root: Path, package: Package) -> None:
-    """Unpack a package below a node's root, if it is not there yet. Blocks. Raises NodeUnfit."""
-    target = root / package.directory
-    source = data_dir / FOLDER / package.application / f"{package.version}.zip"
-    if target.is_dir():
+def install(data_dir: Path, node: Below, package: Package) -> None:
+    """Unpack a package below a node's directory, if it is not there yet. Blocks. Raises NodeUnfit."""
+    if _is_there(node, package):
         return
-    name = f"application package {package.application} {package.version}"
-    target.parent.mkdir(parents=True, exist_ok=True)
-    aside = Path(tempfile.mkdtemp(prefix=".unpack-", dir=target.parent))
+    source = data_dir / FOLDER / package.application / f"{package.version}.zip"
+    aside = f"{package.directory.rpartition('/')[0]}/.unpack-{os.urandom(8).hex()}"
     try:
-        _unpack(source, aside)
-        aside.chmod(0o755)
-        aside.rename(target)
+        node.make(aside, 0o755)
+        _unpack(source, node, aside)
+        node.rename(aside, package.directory)
     except (OSError, zipfile.BadZipFile, NotImplementedError, RuntimeError, ValueError) as error:
-        shutil.rmtree(aside, ignore_errors=True)
-        if not target.is_dir():  # another task of the node was faster
+        with contextlib.suppress(OSError):
+            node.remove(aside)
+        if not _is_there(node, package):  # another task of the node was faster
+            name = f"application package {package.application} {package.version}"
             raise NodeUnfit("ApplicationPackageError", f"{name} cannot be unpacked: {error}") from None
 
 
-def _unpack(source: Path, target: Path) -> None:
-    """A zip file's names never lead out (`zipfile` sees to it); programs stay executable."""
+def _is_there(node: Below, package: Package) -> bool:
+    with contextlib.suppress(OSError):
+        return stat.S_ISDIR(node.status(package.directory).st_mode)
+    return False
+
+
+def _unpack(source: Path, node: Below, target: str) -> None:
+    """Names that lead out of `target` lose what leads out, as `zipfile` does it; programs stay executable."""
     with zipfile.ZipFile(source) as archive:
         for entry in archive.infolist():
-            path = archive.extract(entry, target)
+            path = "/".join([target, *(name for name in entry.filename.split("/") if name not in ("", ".", ".."))])
+            if entry.is_dir():
+                node.make(path)
+                continue
             mode = entry.external_attr >> 16 & 0o777
-            if mode and not entry.is_dir():
-                Path(path).chmod(mode | 0o600)
+            with node.new(path, mode | 0o600 if mode else 0o644) as file, archive.open(entry) as data:
+                shutil.copyfileobj(data, file)

@@ -7,26 +7,29 @@ import tempfile
 import threading
 from pathlib import Path
 
+from batchtrain.emulator.machine.below import Below
+
+HOME = "home/_azbatch"
+"""Below a node's directory: what stands for /home/_azbatch."""
 NAME = "intra_pool_rsa"
 BITS = 2048
 _MAKING = threading.Lock()
 """The nodes of a pool boot at once."""
 
 
-def install(keys: Path, home: Path) -> None:
-    """Put the pool's keys, made at first use in `keys`, into a user's home. Blocks."""
+def install(keys: Path, node: Below) -> None:
+    """Put the pool's keys, made at first use in `keys`, into the home of a node's user. Blocks."""
     with _MAKING:
         if not (keys / NAME).exists():
             _make(keys)
-    target = home / ".ssh"
-    target.mkdir(parents=True, exist_ok=True, mode=0o700)
+    node.make(f"{HOME}/.ssh", 0o700)
     public = (keys / f"{NAME}.pub").read_bytes()
     for name, data, mode in (
         (NAME, (keys / NAME).read_bytes(), 0o600),
         (f"{NAME}.pub", public, 0o644),
         ("authorized_keys", public, 0o600),
     ):
-        _write(target / name, data, mode)
+        node.write(f"{HOME}/.ssh/{name}", data, mode)
 
 
 def _make(keys: Path) -> None:

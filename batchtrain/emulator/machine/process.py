@@ -9,36 +9,48 @@ import json
 import logging
 import os
 import pwd
+import secrets
 import select
 import shlex
 import shutil
 import signal
 import socket
-import stat
 import struct
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
-from pathlib import Path, PurePosixPath
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from functools import partial
+from pathlib import Path
 from typing import Any, NamedTuple
 
-from batchtrain.emulator.machine import docker_door, packages, pool_key, upload
+from batchtrain.emulator import images, trust
+from batchtrain.emulator.interface import Download, Exit, Mount, NodeLost, NodeSpec, NodeUnfit, NodeUp, Package, Run
+from batchtrain.emulator.machine import docker_door, hold, packages, pool_key, upload
+from batchtrain.emulator.machine.below import Below, LeadsOut
 from batchtrain.emulator.machine.docker import ContainerNodes, Joined
 from batchtrain.emulator.machine.download import DownloadError, fetch
 from batchtrain.emulator.machine.forwarding import Door, ways
-from batchtrain.emulator.machine.types import Download, Exit, Mount, NodeLost, NodeSpec, NodeUnfit, NodeUp, Package, Run
+from batchtrain.emulator.machine.pool_key import HOME
+from batchtrain.emulator.machine.threads import in_daemon_thread
 
 logger = logging.getLogger("batchtrain.emulator.machine")
 
 HERE = Path(__file__).parent
-DIRECTORIES = ("applications", "fsmounts", "shared", "startup/wd", "volatile", "workitems", "home/_azbatch")
-"""What Batch lays out below a node's root; `home/_azbatch` stands for /home/_azbatch."""
+DIRECTORIES = ("applications", "fsmounts", "shared", "startup/wd", "volatile", "workitems", HOME)
+"""What Batch lays out below a node's root."""
 MARKER = "BATCHTRAIN_EMULATED_NODE"
-DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+PLAIN = "BATCHTRAIN_EMULATED_PLAIN"
+"""Why nodes share one host name, for the `ssh` stand-in; only where they do."""
+DEFAULT_PATH = images.MACHINES_PATH
 BOOT_SECONDS = 20.0
+BOOT_TRIES = 3
 END_SECONDS = 5.0
 PARALLEL_DOWNLOADS = 4
+PARALLEL_REMOVALS = 2
+SWEEP_ROUNDS, SWEEP_SECONDS = 50, 0.1
+"""How often what a dead node left behind is killed, and how long each time is given to one that does not end."""
 
 
 class Variable(NamedTuple):
@@ -61,10 +73,9 @@ NODE_ENVIRONMENT = (
     Variable("I_MPI_THREAD_YIELD", "3", "Intel MPI spins: 2,000 small 2x2 all-reduces on 2 cores: minutes, not 0.5 s"),
     Variable("I_MPI_PIN", "0", "every node would pin its first rank to core 0 (the same all-reduces: 1.2 s)"),
     Variable("OMPI_MCA_mpi_yield_when_idle", "1", "Open MPI spins: the same all-reduces take 15 s and more"),
-    Variable(
-        "FI_TCP_IFACE",
-        "{interface}",
-        "libfabric would take the machine's outer interface, which may go away under a job",
+    *(
+        Variable(name, "{interface}", "libfabric would take another interface of the machine, which may go away")
+        for name in ("FI_TCP_IFACE", "FI_SOCKETS_IFACE", "FI_UDP_IFACE")  # each provider has its own
     ),
     Variable("MPIR_CVAR_CH4_NETMOD", "ofi", "MPICH would take UCX, which joins no two nodes where there is no network"),
     Variable("OMPI_ALLOW_RUN_AS_ROOT", "1", "Open MPI refuses root, which the emulator runs as here", True),
@@ -80,6 +91,8 @@ class Isolation(NamedTuple):
     user_namespace: bool = False
     reason: str = ""
     """Why not `namespaces`."""
+    remedy: str = ""
+    """What changes that."""
 
 
 async def open_machine(data_dir: Path, image_prefix: Callable[[str], str | None]) -> ProcessMachine:
@@ -91,7 +104,12 @@ async def open_machine(data_dir: Path, image_prefix: Callable[[str], str | None]
     data_dir = data_dir.resolve()  # a link in /tmp is not there on a node
     isolation = await asyncio.to_thread(_isolation, data_dir)
     if isolation.kind == "process":
-        logger.warning("nodes are plain processes of this machine, sharing its host name: %s", isolation.reason)
+        logger.warning(
+            "nodes are plain processes of this machine, sharing its host name and its files, the account's key too:"
+            " %s; %s",
+            isolation.reason,
+            isolation.remedy,
+        )
     containers = ContainerNodes(data_dir)
     await containers.sweep()
     return ProcessMachine(data_dir, image_prefix, isolation, containers)
@@ -111,12 +129,16 @@ class ProcessMachine:
         containers: ContainerNodes,
     ) -> None:
         self.isolation = isolation
+        self.plain_nodes = isolation.reason and f"{isolation.reason}; {isolation.remedy}"
         self._containers = containers
         self._data_dir = data_dir
         self._image_prefix = image_prefix
         self._nodes: dict[str, _Node] = {}
         self._pools: dict[str, _Pool] = {}
         self._slots = asyncio.Semaphore(PARALLEL_DOWNLOADS)
+        self._removals = asyncio.Semaphore(PARALLEL_REMOVALS)
+        self._going: set[Path] = set()
+        """What is being deleted because no record knows it."""
 
     async def boot(self, spec: NodeSpec, lost: Callable[[str], None]) -> NodeUp:
         """Bring a node up; what a former life of it left in its directory stays.
@@ -159,11 +181,13 @@ class ProcessMachine:
     async def _boot(self, spec: NodeSpec, joined: Joined | None, lost: Callable[[str], None]) -> NodeUp:
         pool = self._pool(spec.pool_id)
         pool.admit(spec)
+        await asyncio.to_thread(pool.empty_tmp, spec.node_id)
         up = self._lay_out(spec, pool, joined)
-        await self._install(up.root, spec.packages)
-        _mount_all(self._data_dir, up.root, spec.mounts)
+        files = files_of(up)
+        await self._install(files, spec.packages)
+        _mount_all(self._data_dir, files, spec.mounts)
         if joined is not None:
-            await asyncio.to_thread(pool_key.install, pool.keys, up.root / "home/_azbatch")
+            await asyncio.to_thread(pool_key.install, pool.keys, files)
         if spec.own_docker:
             up = await self._with_docker(spec, up, pool, joined)
         node = _Node(spec, up)
@@ -171,7 +195,8 @@ class ProcessMachine:
         try:
             message = _boot_message(spec, up, pool, self.isolation, joined)
             if spec.own_docker and joined is not None:
-                message["binds"] += docker_door.binds(docker_door.place(self._data_dir, spec.node_id))
+                place = docker_door.place(self._data_dir, spec.node_id)
+                message["binds"] += [(str(place), str(place), False), *docker_door.binds(place)]
             await node.start(message, pool.log(spec.node_id))
         except BaseException:
             node.kill()  # nobody else would close its control socket, without whose end it lives on
@@ -179,7 +204,7 @@ class ProcessMachine:
             raise
         node.watch(lambda: self._on_end(node, lost))
         network = joined.network if joined is not None else ""
-        await node.door.open(ways(spec.address, spec.forwards, spec.service_port if network else 0), network)
+        await node.door.open(ways(spec.address, spec.forwards, spec.service if network else None), network)
         return up
 
     async def _with_docker(self, spec: NodeSpec, up: NodeUp, pool: _Pool, joined: Joined | None) -> NodeUp:
@@ -203,23 +228,32 @@ class ProcessMachine:
         A scope that was ended runs nothing more on its node, where a run of it was still being prepared neither.
         """
         node = self._node(node_id)
-        contained = run.image is not None and self._prefix(run.image) is None
+        prefix = self._prefix(run.image)
+        if run.image and prefix and (problem := images.problem(Path(prefix))):
+            return Exit(None, "ContainerInvalidImage", images.told(run.image, prefix, problem))
+        contained = run.image is not None and prefix is None
         if contained and not self._containers.has(node_id):
             return await self._refusal(node, run)
         if run.elevated and not contained and not node.said_elevated:
             node.said_elevated = True
             logger.warning("%s: elevated commands run as %s here", node_id, node.up.environment["USER"])
         try:
-            program = _program(run.command_line, may_be_empty=contained)
-            directory = _prepare(node.up.root, run.directory)
-            await self._install(node.up.root, run.packages)
-            await self._fetch(node, directory, run)
+            program = _program(self._command(run), may_be_empty=contained)
+            _prepare(node.files, run.directory)
+            await self._install(node.files, run.packages)
+            await self._fetch(node, run)
         except (DownloadError, NodeUnfit) as error:
             return Exit(None, error.code, str(error))
         outcome = await (self._in_container(node, run, program) if contained else self._on_host(node, run, program))
         if outcome.code is None:
             return outcome
-        return await self._send(node, directory, run, outcome)
+        return await self._send(node, run, outcome)
+
+    def _command(self, run: Run) -> str:
+        """An environment that stands for an image may have an entry point, as the image has one."""
+        if run.image is None or run.command_line.strip():
+            return run.command_line
+        return images.entrypoint_of(self._data_dir, run.image)
 
     async def _in_container(self, node: _Node, run: Run, program: list[str]) -> Exit:
         try:
@@ -248,15 +282,13 @@ class ProcessMachine:
         if run.scope in node.ended:
             return ENDED_BEFORE
         node.directories[run.scope] = run.directory
-        inside = PurePosixPath(node.up.root_inside, run.directory)
         answer = await node.ask(
             op="run",
             scope=run.scope,
             program=program,
             environment=self._environment(node, run),
-            directory=str(inside / "wd"),
-            stdout=str(inside / "stdout.txt"),
-            stderr=str(inside / "stderr.txt"),
+            root=node.up.root_inside,
+            directory=run.directory,
         )
         if answer["event"] == "failed":
             return Exit(None, answer["code"], answer["message"])
@@ -294,7 +326,21 @@ class ProcessMachine:
         await self.shutdown(node_id)
         for place in ("nodes/*", "machine/*/nodes"):
             for directory in self._data_dir.glob(f"{place}/{_safe(node_id)}"):
-                await asyncio.to_thread(_delete, directory)
+                async with self._removals:
+                    await in_daemon_thread(partial(_delete, directory))
+
+    async def sweep(self, known: Mapping[str, Collection[str]]) -> None:
+        """Delete the directories of all pools and nodes but these. They are renamed before this waits for anything,
+        because a new pool may have an old one's name."""
+        for pool_id in [pool_id for pool_id in self._pools if pool_id not in known]:
+            del self._pools[pool_id]
+        gone = [_renamed(path) for path in _unknown(self._data_dir, known) if path not in self._going]
+        self._going.update(gone)
+        try:
+            async with self._removals:
+                await in_daemon_thread(partial(_delete_each, gone))
+        finally:
+            self._going.difference_update(gone)
 
     async def send_logs(self, node_id: str, container_url: str, directory: str) -> None:
         """Upload what there is to read of a node. Raises UploadError."""
@@ -317,16 +363,24 @@ class ProcessMachine:
 
     def _lay_out(self, spec: NodeSpec, pool: _Pool, joined: Joined | None) -> NodeUp:
         root = self._root(spec)
-        for name in DIRECTORIES:
-            (root / name).mkdir(parents=True, exist_ok=True)
+        root.mkdir(parents=True, exist_ok=True)
         shared = self.isolation.kind == "namespaces"
         inside = str(pool.mount_point if shared else root)
         home_user = pool.user(inside) if shared and self.isolation.user_namespace else None
         interface = "eth0" if joined is not None and joined.network else "lo"
         environment = _node_environment(str(pool.bin), inside, home_user or _user_name(), interface)
+        if self.plain_nodes:
+            environment[PLAIN] = self.plain_nodes
+        up = NodeUp(root, inside, environment, "docker" if joined else self.isolation.kind, spec.address)
+        files = files_of(up)
+        try:
+            for name in DIRECTORIES:
+                files.make(name)
+        except LeadsOut as error:
+            raise NodeLost(f"{error}: a task replaced it by a link; a reimage of the node makes it anew") from None
         # A login shell's /etc/profile sets PATH anew; its user's own profile comes after that.
-        (root / "home/_azbatch/.profile").write_text(f"PATH={shlex.quote(str(pool.bin))}:$PATH\n")
-        return NodeUp(root, inside, environment, "docker" if joined else self.isolation.kind, spec.address)
+        files.write(f"{HOME}/.profile", f"PATH={shlex.quote(str(pool.bin))}:$PATH\n".encode())
+        return up
 
     async def _refusal(self, node: _Node, run: Run) -> Exit:
         """Why a node without containers does not run this. NodeLost where an engine answers by now: the node boots
@@ -340,8 +394,7 @@ class ProcessMachine:
         return Exit(
             None,
             "ContainerInvalidImage",
-            f"No container engine runs the image {run.image} here: {missing}. Start a Docker Engine, or run its tasks"
-            f" in a local environment: batchtrain emulator images map {run.image} PREFIX",
+            images.unserved(run.image or "", missing),
         )
 
     def _environment(self, node: _Node, run: Run) -> dict[str, str]:
@@ -361,19 +414,19 @@ class ProcessMachine:
     async def _show(self, node: _Node, prefix: str | None) -> None:
         """An environment below the machine's /tmp is shown to every node of the pool: ranks are started by ssh."""
         pool = self._pools[node.spec.pool_id]
-        for path in _windows(prefix) if prefix else ():
+        for path in pool.windows_of(prefix) if prefix else ():
             if path not in pool.windows:
                 pool.windows.add(path)
                 peers = [peer for peer in self._nodes.values() if peer.spec.pool_id == node.spec.pool_id]
                 await asyncio.gather(*(peer.ask(op="expose", path=path) for peer in peers), return_exceptions=True)
 
-    async def _fetch(self, node: _Node, directory: Path, run: Run) -> None:
+    async def _fetch(self, node: _Node, run: Run) -> None:
         """Every resource file, a few at a time; the first failure (in the order given) is raised when all are done, or
         called off: by the end of the scope, of the node or of this call."""
         if not run.downloads or run.scope in node.ended:
             return
-        target = directory / run.downloads_to if run.downloads_to else directory
-        waits = [asyncio.ensure_future(self._download(item, target, node.up.root)) for item in run.downloads]
+        target = f"{run.directory}/{run.downloads_to}"
+        waits = [asyncio.ensure_future(self._download(item, target, node.files)) for item in run.downloads]
         try:
             with node.calling_off(run.scope, waits):
                 await asyncio.wait(waits)
@@ -384,21 +437,22 @@ class ProcessMachine:
         for error in filter(None, errors):
             raise error
 
-    async def _install(self, root: Path, wanted: tuple[Package, ...]) -> None:
+    async def _install(self, files: Below, wanted: tuple[Package, ...]) -> None:
         """Unpack what is not there yet. Raises NodeUnfit."""
         for package in wanted:
-            await asyncio.to_thread(packages.install, self._data_dir, root, package)
+            await asyncio.to_thread(packages.install, self._data_dir, files, package)
 
-    async def _send(self, node: _Node, directory: Path, run: Run, outcome: Exit) -> Exit:
+    async def _send(self, node: _Node, run: Run, outcome: Exit) -> Exit:
         """Send the output files that are due; called off with the scope."""
         assert outcome.code is not None
         due = tuple(one for one in run.uploads if upload.applies(one, outcome.code))
         if not due or run.scope in node.ended:
             return outcome
         environment = self._environment(node, run)
-        place = upload.Place(node.up.root, node.up.root_inside, directory, self._data_dir / MOUNTS, environment)
+        files = files_of(node.up, mounted_at(self._data_dir, node.spec))
+        place = upload.Place(files, node.up.root_inside, run.directory, environment)
         called_off = threading.Event()
-        wait = asyncio.ensure_future(_in_daemon_thread(lambda: upload.send(due, place, called_off.is_set)))
+        wait = asyncio.ensure_future(in_daemon_thread(lambda: upload.send(due, place, called_off.is_set)))
         try:
             with node.calling_off(run.scope, [wait]):
                 await asyncio.wait([wait])
@@ -412,11 +466,11 @@ class ProcessMachine:
             return outcome._replace(failure="FileUploadMiscError", message=str(error))
         return outcome
 
-    async def _download(self, item: Download, target: Path, root: Path) -> None:
-        called_off = threading.Event()
+    async def _download(self, item: Download, target: str, files: Below) -> None:
+        called_off, ca = threading.Event(), trust.of(self._data_dir).ca
         async with self._slots:
             try:
-                await _in_daemon_thread(lambda: fetch(item, target, root, called_off.is_set))
+                await in_daemon_thread(lambda: fetch(item, target, files, called_off.is_set, ca))
             finally:
                 called_off.set()
 
@@ -447,6 +501,7 @@ class _Node:
     def __init__(self, spec: NodeSpec, up: NodeUp) -> None:
         self.spec = spec
         self.up = up
+        self.files = files_of(up)
         self.asked = False
         """Its end was asked for."""
         self.door = Door()
@@ -466,21 +521,32 @@ class _Node:
         self._task: asyncio.Task[None] | None = None
 
     async def start(self, boot: dict[str, Any], log: Path) -> None:
-        """Start the agent and wait until it listens."""
-        ours, theirs = socket.socketpair()
-        with theirs, log.open("ab") as stderr:
-            self._process = _start_agent(theirs, self.spec.node_id, stderr)
-        self._reader, self._writer = await asyncio.open_unix_connection(sock=ours)
-        self._send(boot)
-        try:
-            answer = await asyncio.wait_for(_receive(self._reader), BOOT_SECONDS)
-        except (EOFError, OSError, asyncio.TimeoutError):
-            answer = {"event": "failed", "message": f"its agent did not come up; see {log}"}
+        """Start the agent and wait until it listens; an agent that is killed meanwhile is started again."""
+        for _ in range(BOOT_TRIES):
+            answer = await self._come_up(boot, log)
+            if answer["event"] != "killed":
+                break
         if answer["event"] != "up":
             self.kill()
             raise NodeLost(f"{self.spec.node_id}: {answer['message']}")
         with contextlib.suppress(OSError):  # a kernel before 5.3, or the agent is gone already
             self._init = os.pidfd_open(answer["pid"])
+
+    async def _come_up(self, boot: dict[str, Any], log: Path) -> dict[str, Any]:
+        """Start the agent; returns its first word, or how it failed."""
+        self.hang_up()
+        ours, theirs = socket.socketpair()
+        with theirs, log.open("ab") as stderr:
+            self._process = _start_agent(theirs, self.spec.node_id, stderr)
+        self._reader, self._writer = await asyncio.open_unix_connection(sock=ours)
+        try:
+            self._send(boot)
+            return await asyncio.wait_for(_receive(self._reader), BOOT_SECONDS)
+        except asyncio.TimeoutError:
+            event = "failed"
+        except (EOFError, OSError):
+            event = "killed" if await asyncio.to_thread(_was_killed, self._process) else "failed"
+        return {"event": event, "message": f"its agent did not come up; see {log}"}
 
     def watch(self, ended: Callable[[], Any]) -> None:
         """Begin to hand out answers; `ended()` is awaited when the agent is heard no more."""
@@ -568,6 +634,15 @@ class _Node:
             answer.set_result(message)
 
 
+def _links(path: Path) -> Iterator[Path]:
+    """A path and what it is a link to, link by link; nothing where that does not exist."""
+    while path.exists():
+        yield path
+        if not path.is_symlink():
+            return
+        path = path.parent / path.readlink()
+
+
 class _Pool:
     """What the nodes of a pool share on this machine: the stand-ins, the name table and the sockets of their doors."""
 
@@ -580,11 +655,11 @@ class _Pool:
         self.keys = self._dir / "ssh"
         self.mount_point = data_dir / "mnt" / name
         """Where each node of the pool sees its own directory: one path for all, as on Azure."""
-        self.windows = {window for path in (data_dir, HERE, sys.prefix, sys.base_prefix) for window in _windows(path)}
-        """What its nodes see of the machine's /tmp, their own being elsewhere."""
+        self.house = data_dir
+        self.windows = {window for path in (HERE, sys.prefix, sys.base_prefix) for window in self.windows_of(path)}
+        """What its nodes see of the machine's /tmp and of the data directory, beside what is their own."""
         self._members: dict[str, NodeSpec] = {}
         self._dir.mkdir(parents=True, exist_ok=True, mode=0o700)
-        self.mount_point.mkdir(parents=True, exist_ok=True)
         self.peers.mkdir(exist_ok=True, mode=0o700)
         self.bin.mkdir(exist_ok=True)
         _write_program(self.bin / "ssh", _ssh_program(self.peers))
@@ -599,10 +674,13 @@ class _Pool:
         place = self._dir / "nodes" / spec.node_id
         place.mkdir(parents=True, exist_ok=True)
         (place / "hostname").write_text(f"{spec.hostname}\n")
-        _delete(place / "tmp")
-        (place / "tmp").mkdir()
-        (place / "tmp").chmod(0o1777)
         self._write_hosts()
+
+    def empty_tmp(self, node_id: str) -> None:
+        """What a former life left in the node's /tmp goes. Blocks."""
+        tmp = self.tmp(node_id)
+        _delete(tmp)
+        Below(tmp.parent).make(tmp.name, 0o1777)
 
     def dismiss(self, spec: NodeSpec) -> None:
         if self._members.get(spec.node_id) is not spec:
@@ -620,21 +698,32 @@ class _Pool:
         (self._dir / "passwd").write_text(entry + Path("/etc/passwd").read_text())
         return "_azbatch"
 
-    def binds(self, spec: NodeSpec, root: Path) -> list[tuple[str, str]]:
-        """(what, over what) a node mounts; only over files that this machine has."""
+    def windows_of(self, path: str | Path) -> list[str]:
+        """The directories that a use of this one needs, where a node does not see them by itself: it, and when it is a
+        Python environment those of the links to its interpreter and the installation that this one belongs to."""
+        links = list(_links(Path(path, "bin/python")))
+        places = {os.path.realpath(path), *(os.path.realpath(link.parent) for link in links)}
+        if links:
+            places.add(str(Path(os.path.realpath(links[-1])).parent.parent))
+        return sorted(place for place in places if place.startswith(("/tmp/", f"{self.house}/")))
+
+    def binds(self, spec: NodeSpec, root: Path) -> list[tuple[str, str, bool]]:
+        """(what, over what, read-only) a node mounts; of the machine's files only over those that it has."""
         files = [(self.hosts, "/etc/hosts"), (self._dir / "nodes" / spec.node_id / "hostname", "/etc/hostname")]
         if (self._dir / "passwd").exists():
             files.append((self._dir / "passwd", "/etc/passwd"))
-        present = [(str(file), over) for file, over in files if Path(over).exists()]
-        return [(str(root), str(self.mount_point)), *present]
+        present = [(str(file), over, False) for file, over in files if Path(over).exists()]
+        shared = [(str(place), str(place), True) for place in (self.bin, self.peers)]
+        mounted = [(str(place), str(place), False) for place in mounted_at(self.house, spec)]
+        return [(str(root), str(self.mount_point), False), *shared, *mounted, *present]
 
-    def resolver(self, spec: NodeSpec, text: str) -> list[tuple[str, str]]:
+    def resolver(self, spec: NodeSpec, text: str) -> list[tuple[str, str, bool]]:
         """What to mount for a network with name servers of its own."""
         file = self._dir / "nodes" / spec.node_id / "resolv.conf"
         if not text or not Path("/etc/resolv.conf").exists():
             return []
         file.write_text(text)
-        return [(str(file), "/etc/resolv.conf")]
+        return [(str(file), "/etc/resolv.conf", False)]
 
     def log(self, node_id: str) -> Path:
         return self._dir / "nodes" / node_id / "agent.log"
@@ -688,22 +777,13 @@ def _boot_message(
         "address": spec.address,
         "environment": dict(up.environment),
         "peers": str(pool.peers),
+        "house": str(pool.house),
         "tmp": str(pool.tmp(spec.node_id)),
-        "windows": sorted(pool.windows),
+        "windows": sorted(path for path in pool.windows if Path(path).is_dir()),  # a mapped one may be gone by now
         "binds": pool.binds(spec, up.root) + resolver,
         "network": joined.network if joined is not None else "",
         "first_pid": 1000 + (last[0] * 256 + last[1]) * 997 % 20000,
     }
-
-
-def _windows(path: str | Path) -> tuple[str, ...]:
-    """The directories below the machine's /tmp that a use of this one needs: itself and, when it is a Python
-    environment, the installation that its interpreter is a link to."""
-    interpreter = Path(os.path.realpath(Path(path, "bin/python")))
-    places = (
-        {os.path.realpath(path), str(interpreter.parent.parent)} if interpreter.exists() else {os.path.realpath(path)}
-    )
-    return tuple(sorted(place for place in places if place.startswith("/tmp/")))
 
 
 def _node_environment(bin_dir: str, root: str, user: str, interface: str) -> dict[str, str]:
@@ -736,27 +816,11 @@ def _start_agent(control: socket.socket, name: str, stderr: Any) -> subprocess.P
     )
 
 
-async def _in_daemon_thread(work: Callable[[], None]) -> None:
-    """As `asyncio.to_thread`, in a thread that neither a cancelled call nor the end of the process waits for."""
-    loop = asyncio.get_running_loop()
-    outcome: asyncio.Future[BaseException | None] = loop.create_future()
-
-    def settle(error: BaseException | None) -> None:
-        if not outcome.done():
-            outcome.set_result(error)
-
-    def body() -> None:
-        error = None
-        try:
-            work()
-        except BaseException as caught:  # noqa: BLE001 - raised again where it is awaited
-            error = caught
-        with contextlib.suppress(RuntimeError):  # the loop is closed
-            loop.call_soon_threadsafe(settle, error)
-
-    threading.Thread(target=body, daemon=True).start()
-    if (error := await outcome) is not None:
-        raise error
+def _was_killed(process: subprocess.Popen[bytes]) -> bool:
+    """Whether a process that has just closed its socket was ended by a signal."""
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        return process.wait(END_SECONDS) < 0
+    return False
 
 
 def _wait_readable(fd: int, seconds: float) -> None:
@@ -778,7 +842,8 @@ def _isolation(data_dir: Path) -> Isolation:
     """Try it: a kernel may let us make namespaces and then refuse every mount in them (Ubuntu 24.04's AppArmor)."""
     wanted = os.environ.get("BATCHTRAIN_EMULATOR_ISOLATION", "")
     if wanted == "process":
-        return Isolation("process", reason="BATCHTRAIN_EMULATOR_ISOLATION=process")
+        remedy = f"unset the variable, then {RESTART}"
+        return Isolation("process", reason="BATCHTRAIN_EMULATOR_ISOLATION=process", remedy=remedy)
     reason = ""
     for user_namespace in (False, True) if os.getuid() == 0 else (True,):
         reason = _probe(data_dir, user_namespace)
@@ -786,7 +851,31 @@ def _isolation(data_dir: Path) -> Isolation:
             return Isolation("namespaces", user_namespace)
     if wanted == "namespaces":
         raise OSError(f"BATCHTRAIN_EMULATOR_ISOLATION=namespaces, but this kernel refuses them: {reason}")
-    return Isolation("process", reason=f"the kernel refuses namespaces ({reason})")
+    return Isolation("process", reason=f"the kernel refuses namespaces: {reason}", remedy=_remedy(Path("/proc/sys")))
+
+
+RESTART = "`batchtrain emulator stop`, and run again"
+SWITCHES = (
+    ("kernel/apparmor_restrict_unprivileged_userns", "1", "kernel.apparmor_restrict_unprivileged_userns=0"),
+    ("kernel/unprivileged_userns_clone", "0", "kernel.unprivileged_userns_clone=1"),
+    ("user/max_user_namespaces", "0", "user.max_user_namespaces=15000"),
+)
+"""Files of /proc/sys, what each says where it keeps users from having namespaces, and what lifts that."""
+
+
+def _remedy(settings: Path) -> str:
+    """How this machine is made to give namespaces, as far as its settings show."""
+    shut = [setting for file, closed, setting in SWITCHES if _says(settings / file, closed)]
+    if shut:
+        return f"`sudo sysctl -w {' '.join(shut)}` lifts that, then {RESTART}"
+    return f"in a container, start it with `--security-opt seccomp=unconfined` or `--privileged`, then {RESTART}"
+
+
+def _says(file: Path, word: str) -> bool:
+    try:
+        return file.read_text().strip() == word
+    except OSError:
+        return False
 
 
 def _probe(data_dir: Path, user_namespace: bool) -> str:
@@ -794,8 +883,10 @@ def _probe(data_dir: Path, user_namespace: bool) -> str:
     ours, theirs = socket.socketpair()
     with ours, theirs, (data_dir / "probe").open("w+b") as output:
         agent = _start_agent(theirs, "probe", output)
+        place = str(data_dir)
         boot = {"op": "probe", "user_namespace": user_namespace, "hostname": "probe", "first_pid": 1000}
-        body = json.dumps({**boot, "tmp": "/tmp", "windows": [], "binds": [(str(data_dir), str(data_dir))]}).encode()
+        more = {"house": place, "tmp": "/tmp", "windows": [], "binds": [(place, f"{place}/mnt", True)]}
+        body = json.dumps({**boot, **more}).encode()
         ours.sendall(struct.pack("!I", len(body)) + body)
         try:
             status = agent.wait(BOOT_SECONDS)
@@ -817,34 +908,71 @@ def _program(command_line: str, *, may_be_empty: bool = False) -> list[str]:
     except ValueError as error:
         raise DownloadError("CommandLaunchFailed", f"{command_line}: {error}") from None
     if not program and not may_be_empty:
-        raise DownloadError("CommandProgramNotFound", "the command line is empty")
+        raise DownloadError(
+            "CommandProgramNotFound",
+            "the command line is empty; `batchtrain emulator images map IMAGE PREFIX --entrypoint CMD` gives the"
+            " environment of a container task an entry point",
+        )
     return program
 
 
-def _prepare(root: Path, directory: str) -> Path:
-    """Make a run's directory and its `wd`; it must lie below the node's root, links followed."""
-    path = root / directory
-    if not path.resolve().is_relative_to(root.resolve()):
-        raise DownloadError("ResourceDirectoryCreateFailed", f"{directory}: leads out of the node's directory")
-    (path / "wd").mkdir(parents=True, exist_ok=True)
-    return path
+def files_of(up: NodeUp, mounted: Iterable[Path] = ()) -> Below:
+    """What lies below a node's directory, and below `mounted`, the directories of its mounted file systems."""
+    return Below(up.root, {up.root_inside: up.root, **{str(place): place for place in mounted}})
 
 
-MOUNTS = "mounts"
-"""Below the data directory: what stands for mounted file systems (`Mount.place` begins with it)."""
+def _prepare(files: Below, directory: str) -> None:
+    """Make a run's directory and its `wd`."""
+    try:
+        files.make(f"{directory}/wd")
+    except LeadsOut as error:
+        raise DownloadError("ResourceDirectoryCreateFailed", str(error)) from None
 
 
-def _mount_all(data_dir: Path, root: Path, mounts: tuple[Mount, ...]) -> None:
+def mounted_at(data_dir: Path, spec: NodeSpec) -> list[Path]:
+    """The directories that stand for the file systems of a node's pool."""
+    return [data_dir / mount.place for mount in spec.mounts]
+
+
+def _mount_all(data_dir: Path, files: Below, mounts: tuple[Mount, ...]) -> None:
     """Links below `fsmounts` to what stands for the file systems, each with a log beside it as Batch writes one."""
     for mount in mounts:
-        place, link = data_dir / mount.place, root / "fsmounts" / mount.path
-        place.mkdir(parents=True, exist_ok=True)
-        link.parent.mkdir(parents=True, exist_ok=True)
-        if link.is_symlink() or not link.exists():
-            _link(link, str(place))
-        link.with_name(f"{link.name}.log").write_text(
-            f"{mount.path} is {mount.place} of the emulator's data directory\n"
-        )
+        link = f"fsmounts/{mount.path}"
+        with contextlib.suppress(LeadsOut):  # a place that the user linked elsewhere: it is there, or it is not
+            Below(data_dir).make(mount.place)
+        files.link(link, str(data_dir / mount.place))
+        files.write(f"{link}.log", f"{mount.path} is {mount.place} of the emulator's data directory\n".encode())
+
+
+def _unknown(data_dir: Path, known: Mapping[str, Collection[str]]) -> Iterator[Path]:
+    """What no record knows of the directories that pools, nodes and their Dockers have."""
+    yield from data_dir.glob("mnt")  # an earlier version's: nodes have theirs in mounts of their own
+    for place, of_nodes in (("nodes", "."), ("machine", "nodes")):
+        for pool in data_dir.glob(f"{place}/*"):
+            if pool.name not in known:
+                yield pool
+                continue
+            yield from (node for node in pool.glob(f"{of_nodes}/*") if node.name not in known[pool.name])
+    doors = {docker_door.name(node) for nodes in known.values() for node in nodes}
+    yield from (path for path in data_dir.glob("docker/*") if path.name not in {*doors, hold.NAME})
+
+
+def _renamed(path: Path) -> Path:
+    """Out of the way, and still nothing that a record knows."""
+    away = path.with_name(f".gone-{secrets.token_hex(8)}")
+    try:
+        return path.rename(away)
+    except OSError as error:
+        logger.warning("%s belongs to nothing and cannot be moved away: %s", path, error)
+        return path
+
+
+def _delete_each(paths: list[Path]) -> None:
+    for path in paths:
+        if path.is_dir() and not path.is_symlink():
+            _delete(path)
+        else:
+            path.unlink(missing_ok=True)
 
 
 def _safe(name: str) -> str:
@@ -856,19 +984,12 @@ def _safe(name: str) -> str:
 
 def _delete(directory: Path) -> None:
     """A node's directory, if it is there, also where a task took its own write permission away."""
-    if directory.exists():
-        shutil.rmtree(directory, onerror=_force)
-
-
-def _force(function: Callable[..., Any], path: str, _: object) -> None:
-    with contextlib.suppress(OSError):
-        Path(path).parent.chmod(0o700)
-        if stat.S_ISDIR(os.lstat(path).st_mode):  # chmod follows links, out of the node's directory too
-            Path(path).chmod(0o700)
-        if function in (os.unlink, os.rmdir):
-            function(path)
-        else:
-            shutil.rmtree(path, ignore_errors=True)
+    try:
+        Below(directory.parent).remove(directory.name)
+    except FileNotFoundError:
+        pass
+    except OSError as error:
+        logger.warning("%s could not be deleted: %s", directory, error)
 
 
 def _link(path: Path, target: str) -> None:
@@ -902,10 +1023,30 @@ def _nvidia_smi_program(spec: NodeSpec) -> str:
 def _sweep(marker: str) -> None:
     """Kill what a plain-process node left behind when its agent was killed: all that have its marker."""
     wanted = marker.encode()
-    while found := [pid for pid in _own_processes() if wanted in _environment_of(pid)]:
+    for _ in range(SWEEP_ROUNDS):
+        found = [pid for pid in _own_processes() if wanted in _environment_of(pid)]
+        if not found:
+            return
         for pid in found:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)
+        _wait_for_end(found[0], SWEEP_SECONDS)
+    logger.warning("processes of a node that died cannot be killed: %s (%s)", ", ".join(map(str, found)), marker)
+
+
+def _wait_for_end(pid: int, seconds: float) -> None:
+    """Until a process has ended, or so long."""
+    try:
+        fd = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return
+    except OSError:  # a kernel before 5.3
+        time.sleep(seconds)
+        return
+    try:
+        _wait_readable(fd, seconds)
+    finally:
+        os.close(fd)
 
 
 def _own_processes() -> list[int]:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 
+from batchtrain.emulator.interface import Exit, Machine, NodeSpec, NodeUp, Run
 from batchtrain.emulator.machine.simulated import SimulatedMachine
-from batchtrain.emulator.machine.types import Exit, Machine, NodeSpec, NodeUp, Run
 
 
 class RoutingMachine:
@@ -13,6 +13,7 @@ class RoutingMachine:
 
     def __init__(self, real: Machine, simulated: SimulatedMachine) -> None:
         self.real, self.simulated = real, simulated
+        self.plain_nodes = real.plain_nodes
 
     def _of(self, node_id: str) -> Machine:
         return self.simulated if self.simulated.has(node_id) else self.real
@@ -31,6 +32,9 @@ class RoutingMachine:
 
     async def remove(self, node_id: str) -> None:
         await self._of(node_id).remove(node_id)
+
+    async def sweep(self, known: Mapping[str, Collection[str]]) -> None:
+        await self.real.sweep(known)
 
     async def send_logs(self, node_id: str, container_url: str, directory: str) -> None:
         await self._of(node_id).send_logs(node_id, container_url, directory)

@@ -31,6 +31,7 @@ OF_THE_NODE = {
     ),
     "--name": "the nodes share one engine, where a name can be given once",
     "--cidfile": "it would be written on the machine, not on the node",
+    "--volumes-from": "the nodes share one engine, and other nodes' containers are not the task's",
 }  # fmt: skip
 """Options that are left out, and why."""
 INFINIBAND, MEMLOCK = "/dev/infiniband", "memlock"
@@ -51,6 +52,8 @@ class Node(NamedTuple):
     has_device: Callable[[str], bool]
     prefix: str = ""
     """Before the name of a volume: nodes share one engine, and each has its own."""
+    hidden_in: Callable[[str], str] = lambda path: ""
+    """What must not be seen below a directory of this machine, as a relative path; empty where all may."""
 
 
 class Fitted(NamedTuple):
@@ -71,18 +74,19 @@ def fit(text: str, node: Node) -> Fitted:
     entrypoint, network = None, f"container:{node.network}"
     for name, value in options(text):
         if name in NETWORKS:
-            network = network if value in ("host", "", None) else str(value)
+            network = str(value) if value and value != "host" and not value.startswith("container:") else network
         elif name == "--entrypoint":
             entrypoint = value or ""
         elif name in TAKEN:
             continue
-        elif why := OF_THE_NODE.get(name) or _no_device(name, value, node) or _no_infiniband(name, value, node):
+        elif why := _left_out(name, value, node):
             left_out.append((name if value is None else f"{name}={value}", why))
         elif name == "--help":
             raise Refused("containerRunOptions: --help makes no container")
         else:
             fitted = None if value is None else _on_machine(name, value, node)
             arguments.append(name if fitted is None else f"{name}={fitted}")
+            arguments += _covers(name, fitted or "", node)
             volumes += _volumes(name, fitted or "")
     return Fitted((f"--network={network}", *arguments), entrypoint, tuple(left_out), tuple(volumes))
 
@@ -128,6 +132,17 @@ def _next(name: str, words: list[str]) -> str:
     return words.pop(0)
 
 
+def _left_out(name: str, value: str | None, node: Node) -> str:
+    """Why an option is left out; empty where it is not."""
+    why = OF_THE_NODE.get(name) or _no_device(name, value, node) or _no_infiniband(name, value, node)
+    return why or _others_processes(name, value)
+
+
+def _others_processes(name: str, value: str | None) -> str:
+    shared = {"--pid": ("host", "container:"), "--ipc": ("container:",)}.get(name, ())
+    return "the processes would not be the node's" if (value or "").startswith(shared) else ""
+
+
 def _no_device(name: str, value: str | None, node: Node) -> str:
     device = (value or "").partition(":")[0]
     return "" if name != "--device" or node.has_device(device) else "this machine has no such device"
@@ -160,11 +175,26 @@ def _mount_part(part: str, node: Node, *, bind: bool) -> str:
     return f"{key}{equals}{node.on_machine(source) if bind else f'{node.prefix}{source}'}"
 
 
+def _covers(name: str, value: str, node: Node) -> list[str]:
+    """An empty file system over what must not be seen of a directory that is bound."""
+    source, target = _bound(name, value)
+    hidden = node.hidden_in(source) if source.startswith("/") else ""
+    return [f"--mount=type=tmpfs,destination={target.rstrip('/')}/{hidden}"] if hidden else []
+
+
+def _bound(name: str, value: str) -> tuple[str, str]:
+    """(source, target) of an option that binds a directory or a volume; empty for another."""
+    if name == "--volume":
+        source, colon, rest = value.partition(":")
+        return (source, rest.partition(":")[0]) if colon else ("", "")
+    if name != "--mount":
+        return "", ""
+    parts = {key: given for key, _, given in (part.partition("=") for part in value.split(","))}
+    target = parts.get("target") or parts.get("destination") or parts.get("dst") or ""
+    return parts.get("source") or parts.get("src") or "", target
+
+
 def _volumes(name: str, value: str) -> list[str]:
     """The volume that an option names."""
-    if name == "--volume":
-        source, colon, _ = value.partition(":")
-        return [source] if colon and not source.startswith("/") else []
-    parts = {key: given for key, _, given in (part.partition("=") for part in value.split(","))}
-    named = parts.get("source") or parts.get("src")
-    return [named] if name == "--mount" and named and parts.get("type", "volume") == "volume" else []
+    source, _ = _bound(name, value)
+    return [source] if source and not source.startswith("/") else []

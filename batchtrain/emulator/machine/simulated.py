@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
 from batchtrain.emulator import wire
 from batchtrain.emulator.alarms import Alarms
-from batchtrain.emulator.machine.types import Exit, NodeLost, NodeSpec, NodeUp, Run
+from batchtrain.emulator.interface import Exit, NodeLost, NodeSpec, NodeUp, Run
 
 _SLEEP = re.compile(r"\bsleep\s+(\d+(?:\.\d+)?)([smhd]?)")
 _EXIT = re.compile(r"\bexit\s+(\d{1,3})\b")
@@ -40,6 +40,8 @@ def act_of(command_line: str) -> Act:
 
 class SimulatedMachine:
     """Drives nodes that are no more than names."""
+
+    plain_nodes = ""
 
     def __init__(self, alarms: Alarms, data_dir: Path) -> None:
         self._alarms, self._root = alarms, data_dir / "nodes"
@@ -89,6 +91,9 @@ class SimulatedMachine:
 
     async def remove(self, node_id: str) -> None:
         await self.shutdown(node_id)
+
+    async def sweep(self, known: Mapping[str, Collection[str]]) -> None:
+        """They have no directories."""
 
     async def send_logs(self, node_id: str, container_url: str, directory: str) -> None:
         from batchtrain.emulator.machine import upload  # slow to import, and few nodes' logs are asked for

@@ -117,7 +117,17 @@ def main(peers: str, arguments: list[str]) -> int:
         return 0
     if refused := sorted(request.flags & FORWARD_OPTIONS):
         return _fail(f"ssh: -{refused[0]} is not there on an emulated node: it only runs commands on the pool's nodes")
+    if (plain := os.environ.get("BATCHTRAIN_EMULATED_PLAIN")) and starts_open_mpi(request.command):
+        return _fail(
+            "ssh: Open MPI cannot run across the nodes of this emulator, because they share one host name: they are"
+            f" plain processes of this machine ({plain})"
+        )
     return _log_in(peers, request)
+
+
+def starts_open_mpi(command: str) -> bool:
+    """Whether a command is Open MPI's daemon (`orted` before 5.0), which waits for ever beside one of its host name."""
+    return any(os.path.basename(word) in ("orted", "prted") for word in command.replace(";", " ").split())
 
 
 def _log_in(peers: str, request: Request) -> int:

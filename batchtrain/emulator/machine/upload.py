@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import base64
-import glob
+import contextlib
+import os
 import re
+import stat
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
+from fnmatch import fnmatchcase
 from http.client import HTTPException
-from pathlib import Path, PurePosixPath
-from typing import BinaryIO, NamedTuple
+from pathlib import Path
+from typing import BinaryIO, NamedTuple, TextIO
 from urllib.parse import quote, urlencode, urlsplit
 from xml.sax.saxutils import escape
 
+from batchtrain.emulator.interface import Upload
+from batchtrain.emulator.machine.below import Below
 from batchtrain.emulator.machine.download import STORAGE_VERSION, TIMEOUT_SECONDS, blob_url, opener, shown
-from batchtrain.emulator.machine.types import Upload
+from batchtrain.emulator.machine.walk import Walk
 
 OUT, ERR = "fileuploadout.txt", "fileuploaderr.txt"
 """What was sent, and what could not be, beside stdout.txt."""
@@ -40,14 +45,12 @@ class UploadError(Exception):
 class Place(NamedTuple):
     """Where a task's files lie."""
 
-    root: Path
+    node: Below
     """The node's directory: nothing outside it is sent, but for what stands for mounted file systems."""
     inside: str
-    """The same as the task sees it."""
-    directory: Path
+    """Its path as the task sees it."""
+    directory: str
     """The task's."""
-    mounts: Path
-    """What stands for mounted file systems lies below it."""
     environment: Mapping[str, str]
 
 
@@ -59,13 +62,14 @@ def applies(upload: Upload, code: int | None) -> bool:
 def send(uploads: tuple[Upload, ...], place: Place, called_off: Callable[[], bool]) -> None:
     """Send all that matches. Blocks. What fails does not keep the rest; the first failure is raised at the end."""
     first: UploadError | None = None
-    with (place.directory / OUT).open("a") as out, (place.directory / ERR).open("a") as err:
+    with _report(place, OUT) as out, _report(place, ERR) as err:
         for one in uploads:
             found = False
-            for file, name in matching(one, place):
+            for path, name in matching(one, place):
                 found = True
                 try:
-                    put(blob_url(one.container_url, name), file, dict(one.headers), called_off)
+                    with _opened(place.node, path) as file:
+                        put(blob_url(one.container_url, name), file, dict(one.headers), called_off)
                 except UploadError as error:
                     first = first or error
                     err.write(f"{name}: {error}\n")
@@ -77,69 +81,96 @@ def send(uploads: tuple[Upload, ...], place: Place, called_off: Callable[[], boo
         raise first
 
 
+def _report(place: Place, name: str) -> TextIO:
+    return open(place.node.append(f"{place.directory}/{name}"), "a", encoding="utf-8", errors="surrogateescape")
+
+
+@contextlib.contextmanager
+def _opened(node: Below, path: str) -> Iterator[BinaryIO]:
+    """Raises UploadError, also for an error while it is read."""
+    try:
+        with open(node.open(path), "rb") as file:
+            yield file
+    except OSError as error:
+        name = path.rpartition("/")[2]
+        raise UploadError("FileUploadMiscError", f"{name} cannot be read: {error.strerror or error}") from None
+
+
 # What is sent --------------------------------------------------------------------------------------------------------
 
 
-def matching(upload: Upload, place: Place) -> Iterator[tuple[Path, str]]:
-    """Each file that an upload means and its blob's name: `path` itself for a pattern without wildcards, else `path`
-    and the file's name below the pattern's fixed directories."""
+def matching(upload: Upload, place: Place) -> Iterator[tuple[str, str]]:
+    """Each file that an upload means, as a path of the node, and its blob's name: `path` itself for a pattern without
+    wildcards, else `path` and the file's name below the pattern's fixed directories."""
     pattern = _VARIABLE.sub(lambda match: place.environment.get(match[1] or match[2], ""), upload.pattern)
-    start = place.directory / "wd"
+    start = [place.directory, "wd"]
     if pattern == place.inside or pattern.startswith(f"{place.inside}/"):
-        pattern, start = pattern[len(place.inside) :].lstrip("/"), place.root
+        pattern, start = pattern[len(place.inside) :].lstrip("/"), []
     if pattern.startswith("/"):
         return
+    parts = [part for part in pattern.split("/") if part not in ("", ".")]
     if not _WILD.search(pattern):
-        file = start / pattern
-        if _ours(file, place):
-            yield file, upload.path or file.name
+        if _is_file(place.node, path := "/".join([*start, *parts])):
+            yield path, upload.path or parts[-1]
         return
-    base = _fixed(pattern)
-    for name in sorted(glob.glob(pattern, root_dir=start, recursive=True)):  # noqa: PTH207 - Path.glob's * takes .hidden
-        file = start / name
-        if _ours(file, place):
-            below = PurePosixPath(name).relative_to(base).as_posix()
-            yield file, f"{upload.path.rstrip('/')}/{below}" if upload.path else below
+    fixed = next(number for number, part in enumerate(parts) if _WILD.search(part))
+    top = "/".join([*start, *parts[:fixed]])
+    for below in _below(place.node, top, parts[fixed:]):
+        yield f"{top}/{below}".lstrip("/"), f"{upload.path.rstrip('/')}/{below}" if upload.path else below
 
 
-def _fixed(pattern: str) -> PurePosixPath:
-    """The directories a pattern begins with, as far as they have no wildcard."""
-    parts = []
-    for part in PurePosixPath(pattern).parts[:-1]:
-        if _WILD.search(part):
-            break
-        parts.append(part)
-    return PurePosixPath(*parts)
-
-
-def _ours(file: Path, place: Place) -> bool:
-    """A regular file that lies, links followed, in the node's directory or on a mounted file system."""
+def _below(node: Below, top: str, parts: list[str]) -> Iterator[str]:
+    """The files below a directory whose paths match, in order."""
     try:
-        real = file.resolve(strict=True)
-        homes = (place.root.resolve(), place.mounts.resolve())
-        return real.is_file() and any(real.is_relative_to(home) for home in homes)
-    except (OSError, RuntimeError):
-        return False
+        walk = Walk(node, top, depth=None if "**" in parts else len(parts))
+    except OSError:
+        return
+    for entry in walk:
+        if _fits(entry.path.split("/"), parts) and _is_file(node, f"{top}/{entry.path}".lstrip("/")):
+            yield entry.path
+
+
+def _fits(names: list[str], parts: list[str]) -> bool:
+    """`**` stands for any directories, none included, at the end for files too. A wildcard takes no name that begins
+    with a dot."""
+    parts = [*parts, "*"] if parts[-1] == "**" else parts
+    places = {0}
+    for name in names:
+        for place in sorted(places):
+            while parts[place : place + 1] == ["**"]:
+                places.add(place := place + 1)
+        places = {
+            place + (parts[place] != "**") for place in places if place < len(parts) and _takes(parts[place], name)
+        }
+    return len(parts) in places
+
+
+def _takes(part: str, name: str) -> bool:
+    hidden = name.startswith(".") and not part.startswith(".")
+    return not hidden and (part == "**" or fnmatchcase(name, part))
+
+
+def _is_file(node: Below, path: str) -> bool:
+    """A regular file that lies, links followed, in the node's directory or on a mounted file system."""
+    with contextlib.suppress(OSError):
+        return stat.S_ISREG(node.status(path).st_mode)
+    return False
 
 
 # Sending -------------------------------------------------------------------------------------------------------------
 
 
-def put(url: str, file: Path, headers: Mapping[str, str], called_off: Callable[[], bool]) -> None:
-    """Make a blob of a file as long as it is now. Raises UploadError."""
-    try:
-        size = file.stat().st_size
-        with file.open("rb") as body:
-            if size <= BLOCK:
-                _request(url, _Part(body, 0, size, called_off), {"x-ms-blob-type": "BlockBlob", **headers})
-                return
-            names: list[str] = []
-            for start in range(0, size, BLOCK):
-                names.append(base64.b64encode(f"{len(names):08d}".encode()).decode())
-                part = _Part(body, start, min(BLOCK, size - start), called_off)
-                _request(_asking(url, comp="block", blockid=names[-1]), part, {})
-    except OSError as error:
-        raise UploadError("FileUploadMiscError", f"{file.name} cannot be read: {error.strerror or error}") from None
+def put(url: str, file: BinaryIO, headers: Mapping[str, str], called_off: Callable[[], bool]) -> None:
+    """Make a blob of a file as long as it is now. Raises UploadError, OSError."""
+    size = os.fstat(file.fileno()).st_size
+    if size <= BLOCK:
+        _request(url, _Part(file, 0, size, called_off), {"x-ms-blob-type": "BlockBlob", **headers})
+        return
+    names: list[str] = []
+    for start in range(0, size, BLOCK):
+        names.append(base64.b64encode(f"{len(names):08d}".encode()).decode())
+        part = _Part(file, start, min(BLOCK, size - start), called_off)
+        _request(_asking(url, comp="block", blockid=names[-1]), part, {})
     listed = "".join(f"<Latest>{escape(name)}</Latest>" for name in names)
     whole = f'<?xml version="1.0" encoding="utf-8"?><BlockList>{listed}</BlockList>'.encode()
     _request(_asking(url, comp="blocklist"), whole, _as_properties(headers))
@@ -228,7 +259,9 @@ def send_logs(data_dir: Path, node_id: str, container_url: str, directory: str) 
     """
     agent = b"".join(path.read_bytes() for path in sorted(data_dir.glob(f"machine/*/nodes/{node_id}/agent.log")))
     put_text(blob_url(container_url, f"{directory}/agent.log"), agent)
-    put_text(blob_url(container_url, f"{directory}/events.log"), b"".join(_lines(data_dir / "emulator.log", node_id)))
+    logs = (data_dir / name for name in ("emulator.log.1", "emulator.log"))
+    events = b"".join(line for log in logs for line in _lines(log, node_id))
+    put_text(blob_url(container_url, f"{directory}/events.log"), events)
 
 
 def _lines(log: Path, word: str) -> Iterator[bytes]:

@@ -6,9 +6,15 @@ What is None or empty by default does not travel.
 
 from __future__ import annotations
 
-from typing import Any
+import sys
+from typing import Any, TypeVar
 
 import msgspec
+
+from batchtrain.plan.wire.later import Template, VaultSettings, shown
+
+Text = str | Template
+"""A text, or one with parts that are filled in when the request is sent."""
 
 _SPECIAL = {
     "automatic_os_upgrade_policy": "automaticOSUpgradePolicy",
@@ -36,6 +42,21 @@ def _spelt(name: str) -> str:
 class Wire(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename=_spelt):
     """A JSON object of the service."""
 
+    if sys.version_info < (3, 11):  # there `tuple(...)` may be empty and yet not `()`, which alone does not travel
+
+        def __post_init__(self) -> None:
+            for name in self.__struct_fields__:
+                if getattr(self, name) == ():
+                    msgspec.structs.force_setattr(self, name, ())
+
+
+Created = TypeVar("Created", bound=Wire)
+
+
+def created(kind: type[Created], id_: str, specification: Wire) -> Created:
+    """The request that creates what a specification describes; `kind` adds only the id."""
+    return kind(id=id_, **msgspec.structs.asdict(specification))
+
 
 class AutoUser(Wire, frozen=True, kw_only=True):
     scope: str | None = None
@@ -49,7 +70,10 @@ class UserIdentity(Wire, frozen=True, kw_only=True):
 
 class Environment(Wire, frozen=True, kw_only=True):
     name: str
-    value: str | None = None
+    value: Text | None = None
+
+
+Settings = tuple[Environment, ...] | VaultSettings
 
 
 class Metadata(Wire, frozen=True, kw_only=True):
@@ -63,8 +87,8 @@ class IdentityReference(Wire, frozen=True, kw_only=True):
 
 class ResourceFile(Wire, frozen=True, kw_only=True):
     auto_storage_container_name: str | None = None
-    storage_container_url: str | None = None
-    http_url: str | None = None
+    storage_container_url: Text | None = None
+    http_url: Text | None = None
     blob_prefix: str | None = None
     file_path: str | None = None
     file_mode: str | None = None
@@ -73,7 +97,7 @@ class ResourceFile(Wire, frozen=True, kw_only=True):
 
 class Registry(Wire, frozen=True, kw_only=True):
     username: str | None = None
-    password: str | None = None
+    password: Text | None = None
     registry_server: str | None = None
     identity_reference: IdentityReference | None = None
 
@@ -106,7 +130,12 @@ POOL_ADMIN = UserIdentity(auto_user=AutoUser(scope="pool", elevation_level="admi
 POOL_NONADMIN = UserIdentity(auto_user=AutoUser(scope="pool", elevation_level="nonadmin"))
 
 
-def document(body: Wire) -> dict[str, Any]:
-    """The JSON document of a body, as it goes over the wire."""
-    built: dict[str, Any] = msgspec.to_builtins(body)
+def document(body: Wire | dict[str, Any]) -> dict[str, Any]:
+    """The JSON document of a body, as a plan shows it."""
+    built: dict[str, Any] = msgspec.to_builtins(body, enc_hook=shown)
     return built
+
+
+def encoded(body: Wire) -> bytes:
+    """The same as JSON."""
+    return msgspec.json.encode(body, enc_hook=shown)

@@ -9,11 +9,12 @@ from __future__ import annotations
 from batchtrain.plan.wire.base import (
     ApplicationPackage,
     ContainerSettings,
-    Environment,
     IdentityReference,
     Metadata,
     ResourceFile,
+    Settings,
     TaskConstraints,
+    Text,
     UserIdentity,
     Wire,
 )
@@ -26,7 +27,7 @@ class UploadHeader(Wire, frozen=True, kw_only=True):
 
 
 class OutputContainer(Wire, frozen=True, kw_only=True):
-    container_url: str
+    container_url: Text
     path: str | None = None
     identity_reference: IdentityReference | None = None
     upload_headers: tuple[UploadHeader, ...] = ()
@@ -100,7 +101,7 @@ class TaskCreate(Wire, frozen=True, kw_only=True):
     container_settings: ContainerSettings | None = None
     resource_files: tuple[ResourceFile, ...] = ()
     output_files: tuple[OutputFile, ...] = ()
-    environment_settings: tuple[Environment, ...] = ()
+    environment_settings: Settings = ()
     affinity_info: Affinity | None = None
     constraints: TaskConstraints | None = None
     required_slots: int | None = None
@@ -134,7 +135,7 @@ class JobManagerTask(Wire, frozen=True, kw_only=True):
     container_settings: ContainerSettings | None = None
     resource_files: tuple[ResourceFile, ...] = ()
     output_files: tuple[OutputFile, ...] = ()
-    environment_settings: tuple[Environment, ...] = ()
+    environment_settings: Settings = ()
     constraints: TaskConstraints | None = None
     required_slots: int | None = None
     kill_job_on_completion: bool | None = None
@@ -149,7 +150,7 @@ class JobPreparationTask(Wire, frozen=True, kw_only=True):
     id: str | None = None
     container_settings: ContainerSettings | None = None
     resource_files: tuple[ResourceFile, ...] = ()
-    environment_settings: tuple[Environment, ...] = ()
+    environment_settings: Settings = ()
     constraints: TaskConstraints | None = None
     wait_for_success: bool | None = None
     user_identity: UserIdentity | None = None
@@ -161,7 +162,7 @@ class JobReleaseTask(Wire, frozen=True, kw_only=True):
     id: str | None = None
     container_settings: ContainerSettings | None = None
     resource_files: tuple[ResourceFile, ...] = ()
-    environment_settings: tuple[Environment, ...] = ()
+    environment_settings: Settings = ()
     max_wall_clock_time: str | None = None
     retention_time: str | None = None
     user_identity: UserIdentity | None = None
@@ -176,41 +177,26 @@ class JobSpecification(Wire, frozen=True, kw_only=True):
     """The jobs of a schedule."""
 
     pool_info: PoolInfo
+    display_name: str | None = None
+    uses_task_dependencies: bool | None = None
     priority: int | None = None
     allow_task_preemption: bool | None = None
     max_parallel_tasks: int | None = None
-    display_name: str | None = None
-    uses_task_dependencies: bool | None = None
-    on_all_tasks_complete: str | None = None
-    on_task_failure: str | None = None
-    network_configuration: JobNetwork | None = None
     constraints: JobConstraints | None = None
     job_manager_task: JobManagerTask | None = None
     job_preparation_task: JobPreparationTask | None = None
     job_release_task: JobReleaseTask | None = None
-    common_environment_settings: tuple[Environment, ...] = ()
+    common_environment_settings: Settings = ()
+    on_all_tasks_complete: str | None = None
+    on_task_failure: str | None = None
+    network_configuration: JobNetwork | None = None
     metadata: tuple[Metadata, ...] = ()
 
 
-class JobCreate(Wire, frozen=True, kw_only=True):
+class JobCreate(JobSpecification, frozen=True):
     """POST /jobs."""
 
     id: str
-    pool_info: PoolInfo
-    display_name: str | None = None
-    uses_task_dependencies: bool | None = None
-    priority: int | None = None
-    allow_task_preemption: bool | None = None
-    max_parallel_tasks: int | None = None
-    constraints: JobConstraints | None = None
-    job_manager_task: JobManagerTask | None = None
-    job_preparation_task: JobPreparationTask | None = None
-    job_release_task: JobReleaseTask | None = None
-    common_environment_settings: tuple[Environment, ...] = ()
-    on_all_tasks_complete: str | None = None
-    on_task_failure: str | None = None
-    network_configuration: JobNetwork | None = None
-    metadata: tuple[Metadata, ...] = ()
 
 
 class JobPatch(Wire, frozen=True, kw_only=True):

@@ -9,11 +9,12 @@ from __future__ import annotations
 from batchtrain.plan.wire.base import (
     ApplicationPackage,
     ContainerSettings,
-    Environment,
     IdentityReference,
     Metadata,
     Registry,
     ResourceFile,
+    Settings,
+    Text,
     UserIdentity,
     Wire,
 )
@@ -180,7 +181,7 @@ class PublicIpAddressConfiguration(Wire, frozen=True, kw_only=True):
 
 
 class NetworkConfiguration(Wire, frozen=True, kw_only=True):
-    subnet_id: str | None = None
+    subnet_id: Text | None = None
     dynamic_vnet_assignment_scope: str | None = None
     endpoint_configuration: EndpointConfiguration | None = None
     public_ip_address_configuration: PublicIpAddressConfiguration | None = None
@@ -190,7 +191,7 @@ class NetworkConfiguration(Wire, frozen=True, kw_only=True):
 class LinuxUser(Wire, frozen=True, kw_only=True):
     uid: int | None = None
     gid: int | None = None
-    ssh_private_key: str | None = None
+    ssh_private_key: Text | None = None
 
 
 class WindowsUser(Wire, frozen=True, kw_only=True):
@@ -199,17 +200,17 @@ class WindowsUser(Wire, frozen=True, kw_only=True):
 
 class UserAccount(Wire, frozen=True, kw_only=True):
     name: str
-    password: str
+    password: Text
     elevation_level: str | None = None
     linux_user_configuration: LinuxUser | None = None
     windows_user_configuration: WindowsUser | None = None
 
 
 class BlobMount(Wire, frozen=True, kw_only=True):
-    account_name: str
+    account_name: Text
     container_name: str
     relative_mount_path: str
-    account_key: str | None = None
+    account_key: Text | None = None
     sas_key: str | None = None
     blobfuse_options: str | None = None
     identity_reference: IdentityReference | None = None
@@ -222,17 +223,17 @@ class NfsMount(Wire, frozen=True, kw_only=True):
 
 
 class CifsMount(Wire, frozen=True, kw_only=True):
-    username: str
+    username: Text
     source: str
     relative_mount_path: str
-    password: str
+    password: Text
     mount_options: str | None = None
 
 
 class FileShareMount(Wire, frozen=True, kw_only=True):
-    account_name: str
-    account_key: str
-    azure_file_url: str
+    account_name: Text
+    account_key: Text
+    azure_file_url: Text
     relative_mount_path: str
     mount_options: str | None = None
 
@@ -271,7 +272,7 @@ class StartTask(Wire, frozen=True, kw_only=True):
     command_line: str
     container_settings: ContainerSettings | None = None
     resource_files: tuple[ResourceFile, ...] = ()
-    environment_settings: tuple[Environment, ...] = ()
+    environment_settings: Settings = ()
     user_identity: UserIdentity | None = None
     max_task_retry_count: int | None = None
     wait_for_success: bool | None = None
@@ -288,8 +289,6 @@ class PoolSpecification(Wire, frozen=True, kw_only=True):
     vm_size: str
     display_name: str | None = None
     virtual_machine_configuration: VmConfiguration | None = None
-    task_slots_per_node: int | None = None
-    task_scheduling_policy: TaskSchedulingPolicy | None = None
     resize_timeout: str | None = None
     target_dedicated_nodes: int | None = None
     target_low_priority_nodes: int | None = None
@@ -300,35 +299,18 @@ class PoolSpecification(Wire, frozen=True, kw_only=True):
     network_configuration: NetworkConfiguration | None = None
     start_task: StartTask | None = None
     application_package_references: tuple[ApplicationPackage, ...] = ()
+    task_slots_per_node: int | None = None
+    task_scheduling_policy: TaskSchedulingPolicy | None = None
     user_accounts: tuple[UserAccount, ...] = ()
     metadata: tuple[Metadata, ...] = ()
     mount_configuration: tuple[Mount, ...] = ()
     upgrade_policy: UpgradePolicy | None = None
 
 
-class PoolCreate(Wire, frozen=True, kw_only=True):
+class PoolCreate(PoolSpecification, frozen=True):
     """POST /pools."""
 
     id: str
-    vm_size: str
-    display_name: str | None = None
-    virtual_machine_configuration: VmConfiguration | None = None
-    resize_timeout: str | None = None
-    target_dedicated_nodes: int | None = None
-    target_low_priority_nodes: int | None = None
-    enable_auto_scale: bool | None = None
-    auto_scale_formula: str | None = None
-    auto_scale_evaluation_interval: str | None = None
-    enable_inter_node_communication: bool | None = None
-    network_configuration: NetworkConfiguration | None = None
-    start_task: StartTask | None = None
-    application_package_references: tuple[ApplicationPackage, ...] = ()
-    task_slots_per_node: int | None = None
-    task_scheduling_policy: TaskSchedulingPolicy | None = None
-    user_accounts: tuple[UserAccount, ...] = ()
-    metadata: tuple[Metadata, ...] = ()
-    mount_configuration: tuple[Mount, ...] = ()
-    upgrade_policy: UpgradePolicy | None = None
 
 
 class NodeUserCreate(Wire, frozen=True, kw_only=True):
@@ -336,6 +318,6 @@ class NodeUserCreate(Wire, frozen=True, kw_only=True):
 
     name: str
     is_admin: bool | None = None
-    expiry_time: str | None = None
-    password: str | None = None
-    ssh_public_key: str | None = None
+    expiry_time: Text | None = None
+    password: Text | None = None
+    ssh_public_key: Text | None = None

@@ -5,7 +5,11 @@ The same script runs over gloo and over MPI: Horovod finds out by itself what it
 What it prints (the words are stable, so that a program may read them):
 
     epoch 1 loss 1.2345                                                        rank 0, every epoch
-    rank 3 of 4 local 1 of 2 cross 1 of 2 host n2 over gloo accuracy 0.9617 weights 3f2a9c01d4…          every rank, at the end
+    test accuracy 0.9617                                                       rank 0, at the end
+
+With --verify, every rank also prints at the end:
+
+    rank 3 of 4 local 1 of 2 cross 1 of 2 host n2 over gloo accuracy 0.9617 weights 3f2a9c01d4…
 
 `weights` is the SHA-256 of the trained parameters: the same on all ranks. Each rank starts from weights of its own; the
 broadcast from rank 0 makes them equal.
@@ -32,6 +36,7 @@ TEST_IMAGES = 261
 def main() -> None:
     parser = argparse.ArgumentParser(description="Data-parallel training on handwritten digits with Horovod.")
     parser.add_argument("--epochs", type=int, default=10, help="times every image is seen (default: %(default)s)")
+    parser.add_argument("--verify", action="store_true", help="every rank prints a hash of its weights at the end")
     options = parser.parse_args()
 
     digits = load()  # before the ranks wait for each other, which takes a core under MPI
@@ -41,11 +46,14 @@ def main() -> None:
     else:
         torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    train(options.epochs, *([part.to(device) for part in parts] for parts in digits), device)
+    sets = ([part.to(device) for part in parts] for parts in digits)
+    train(options.epochs, *sets, device, options.verify)
     hvd.shutdown()
 
 
-def train(epochs: int, train_set: list[torch.Tensor], test_set: list[torch.Tensor], device: torch.device) -> None:
+def train(
+    epochs: int, train_set: list[torch.Tensor], test_set: list[torch.Tensor], device: torch.device, verify: bool
+) -> None:
     rank, size = hvd.rank(), hvd.size()
     (images, labels), (test_images, test_labels) = train_set, test_set
     torch.manual_seed(rank)
@@ -69,10 +77,13 @@ def train(epochs: int, train_set: list[torch.Tensor], test_set: list[torch.Tenso
     accuracy = (model(test_images).argmax(1) == test_labels).float().mean().item()
     place = f"local {hvd.local_rank()} of {hvd.local_size()} cross {hvd.cross_rank()} of {hvd.cross_size()}"
     over = "mpi" if hvd.mpi_enabled() else "gloo"
-    say(
-        f"rank {rank} of {size} {place} host {socket.gethostname()} over {over}"
-        f" accuracy {accuracy:.4f} weights {digest(model)}"
-    )
+    if verify:
+        say(
+            f"rank {rank} of {size} {place} host {socket.gethostname()} over {over}"
+            f" accuracy {accuracy:.4f} weights {digest(model)}"
+        )
+    if rank == 0:
+        say(f"test accuracy {accuracy:.4f}")
 
 
 def load() -> tuple[tuple[torch.Tensor, torch.Tensor], tuple[torch.Tensor, torch.Tensor]]:

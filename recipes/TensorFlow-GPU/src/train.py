@@ -6,7 +6,8 @@ task starts it; there is no gang. Where there is no GPU, --replicas 2 cuts the C
 What it prints (the words are stable, so that a program may read them):
 
     epoch 1 loss 1.2345
-    replicas 2 accuracy 0.9617 weights 3f2a9c01d4…
+    replicas 2 accuracy 0.9617 weights 3f2a9c01d4…                             with --verify
+    test accuracy 0.9617
 """
 
 from __future__ import annotations
@@ -31,9 +32,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Training on handwritten digits on all GPUs of one node.")
     parser.add_argument("--epochs", type=int, default=10, help="times every image is seen (default: %(default)s)")
     parser.add_argument("--replicas", type=int, default=1, help="without a GPU: devices to cut the CPU into")
+    parser.add_argument("--verify", action="store_true", help="print a hash of the weights at the end")
     options = parser.parse_args()
     strategy = tf.distribute.MirroredStrategy(devices(options.replicas))
-    train(options.epochs, strategy)
+    train(options.epochs, options.verify, strategy)
 
 
 def devices(replicas: int) -> list[str] | None:
@@ -45,7 +47,7 @@ def devices(replicas: int) -> list[str] | None:
     return [f"CPU:{number}" for number in range(replicas)]
 
 
-def train(epochs: int, strategy: tf.distribute.MirroredStrategy) -> None:
+def train(epochs: int, verify: bool, strategy: tf.distribute.MirroredStrategy) -> None:
     (images, labels), (test_images, test_labels) = load()
     data = tf.data.Dataset.from_tensor_slices((images, labels)).shuffle(len(labels), seed=1)
     data = strategy.experimental_distribute_dataset(data.batch(BATCH, drop_remainder=True))
@@ -75,7 +77,9 @@ def train(epochs: int, strategy: tf.distribute.MirroredStrategy) -> None:
     values = [variable.numpy() for variable in variables]
     accuracy = float((scores(values, test_images).numpy().argmax(1) == test_labels).mean())
     weights = hashlib.sha256(b"".join(value.tobytes() for value in values)).hexdigest()
-    say(f"replicas {strategy.num_replicas_in_sync} accuracy {accuracy:.4f} weights {weights}")
+    if verify:
+        say(f"replicas {strategy.num_replicas_in_sync} accuracy {accuracy:.4f} weights {weights}")
+    say(f"test accuracy {accuracy:.4f}")
 
 
 def scores(variables, images):

@@ -2,21 +2,22 @@
 
 Every rank holds the whole network and its own share of the training images. At each step every rank computes the
 gradient of its own mini-batch, the gradients are summed over all ranks (MPI_Allreduce) and divided by their number, and
-every rank takes the same step; so all ranks have the same weights at all times, and the hashes printed show it.
+every rank takes the same step; so all ranks have the same weights at all times, and --verify prints hashes that show it.
 
     mpirun -n 4 python -u train.py --epochs 20 --output output
 
 What it prints, one line a write, each at once (the words are stable, so that a program may read them):
 
-    ranks 4 samples 1437 shards disjoint                                          rank 0, at the start
-    epoch 1 rank 3 node tvm-2 host n2 shard 359 weights 3f2a9c01d4…               every rank, every epoch
-    epoch 1 loss 1.2345 accuracy 0.8750                                           rank 0, every epoch
-    epoch 1 checkpoint output/weights.npz                                         rank 0, every epoch, with --output
-    epoch 2 rank 1 fails with code 7                                              the rank told to, before it ends
-    test accuracy 0.9722                                                          rank 0, at the end
+    ranks 4 hosts 2 samples 1437 shards disjoint                           rank 0, at the start
+    epoch 1 loss 1.2345 accuracy 0.8750                                    rank 0, every epoch
+    epoch 1 rank 3 node tvm-2 host n2 shard 359 weights 3f2a9c01d4…        every rank, every epoch, with --verify
+    epoch 2 rank 1 fails with code 7                                       the rank told to, before it ends
+    checkpoint wd/output/weights.npz                                       rank 0, at the end, with --output
+    test accuracy 0.9722                                                   rank 0, at the end
 
-`node` is AZ_BATCH_NODE_ID (- outside Azure Batch), `weights` the SHA-256 of the weights,
-`accuracy` that of the 360 images nobody trains on.
+`accuracy` is that on the 360 images that are not used for training. `weights` is the SHA-256 of a rank's weights. `node`
+is AZ_BATCH_NODE_ID (- outside Azure Batch). In an Azure Batch task, `checkpoint` is the path that `batchtrain jobs logs
+--file` takes.
 
 To see what a failure does, --fail-rank 1 --fail-epoch 2 --fail-code 7 ends rank 1 in epoch 2: with --fail-by die (the
 default) at once, as when the kernel kills it; with exit by sys.exit and with raise by an uncaught exception, after
@@ -41,6 +42,7 @@ SHAPES = ((PIXELS, HIDDEN), (HIDDEN,), (HIDDEN, DIGITS), (DIGITS,))
 TEST_IMAGES = 360
 GLOBAL_BATCH = 128
 LEARNING_RATE, MOMENTUM = 0.1, 0.9
+CHECKPOINT = "weights.npz"
 
 
 def main() -> None:
@@ -56,6 +58,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--epochs", type=int, default=20, help="times every image is seen (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=1, help="first weights and order of the images")
     parser.add_argument("--output", type=Path, help="directory for rank 0's checkpoints; none without it")
+    parser.add_argument("--verify", action="store_true", help="every rank prints a hash of its weights in every epoch")
     parser.add_argument("--no-allreduce", action="store_true", help="do not sum gradients: the ranks drift apart")
     parser.add_argument("--fail-rank", type=int, help="this rank fails ...")
     parser.add_argument("--fail-epoch", type=int, default=2, help="... in this epoch (default: %(default)s) ...")
@@ -68,7 +71,7 @@ def train(options: argparse.Namespace, comm) -> None:
     rank, size = comm.Get_rank(), comm.Get_size()
     train_set, test_set = comm.bcast(load() if rank == 0 else None)  # one rank reads, so one pays scikit-learn's import
     own = shard(len(train_set[1]), rank, size)
-    check_shards(comm.gather(own), len(train_set[1]))
+    check_shards(comm.gather((own, socket.gethostname())), len(train_set[1]))
     images, labels = train_set[0][own], train_set[1][own]
 
     weights = first_weights(options.seed)
@@ -88,14 +91,17 @@ def train(options: argparse.Namespace, comm) -> None:
             velocity = MOMENTUM * velocity - LEARNING_RATE * gradient
             weights += velocity
             losses += loss
-        say(f"epoch {epoch} rank {rank} {place()} shard {len(labels)} weights {digest(weights)}")
+        if options.verify:
+            say(f"epoch {epoch} rank {rank} {place()} shard {len(labels)} weights {digest(weights)}")
         mean_loss = comm.allreduce(losses) / steps / size
         if rank == 0:
             say(f"epoch {epoch} loss {mean_loss:.4f} accuracy {accuracy(weights, *test_set):.4f}")
             if options.output:
-                say(f"epoch {epoch} checkpoint {save(options.output, weights, epoch)}")
+                save(options.output, weights, epoch)
     comm.Barrier()
     if rank == 0:
+        if options.output:
+            say(f"checkpoint {in_task(options.output / CHECKPOINT)}")
         say(f"test accuracy {accuracy(weights, *test_set):.4f}")
 
 
@@ -115,13 +121,13 @@ def shard(samples: int, rank: int, size: int) -> range:
     return range(rank, samples, size)
 
 
-def check_shards(shards: list[range] | None, samples: int) -> None:
-    """On rank 0, which has everybody's shard: together they are all samples, each once."""
-    if shards is None:
+def check_shards(gathered: list[tuple[range, str]] | None, samples: int) -> None:
+    """On rank 0, which has every rank's shard and host: together the shards are all samples, each once."""
+    if gathered is None:
         return
-    if sorted(sample for one in shards for sample in one) != list(range(samples)):
+    if sorted(sample for own, _ in gathered for sample in own) != list(range(samples)):
         raise SystemExit("the shards overlap or leave samples out")
-    say(f"ranks {len(shards)} samples {samples} shards disjoint")
+    say(f"ranks {len(gathered)} hosts {len({host for _, host in gathered})} samples {samples} shards disjoint")
 
 
 def first_weights(seed: int) -> np.ndarray:
@@ -177,12 +183,18 @@ def accuracy(weights: np.ndarray, images: np.ndarray, labels: np.ndarray) -> flo
     return float((guesses == labels).mean())
 
 
-def save(directory: Path, weights: np.ndarray, epoch: int) -> Path:
+def save(directory: Path, weights: np.ndarray, epoch: int) -> None:
     """Write the checkpoint beside the last one, then put it in its place: a death in between loses nothing."""
     directory.mkdir(parents=True, exist_ok=True)
-    path, partial = directory / "weights.npz", directory / "weights.partial.npz"
+    partial = directory / "weights.partial.npz"
     np.savez(partial, **dict(zip(("w1", "b1", "w2", "b2"), layers(weights), strict=True)), epoch=epoch)
-    return partial.replace(path)
+    partial.replace(directory / CHECKPOINT)
+
+
+def in_task(path: Path) -> Path:
+    """The path from the task's directory on, which `batchtrain jobs logs --file` takes; outside a task, the path."""
+    home = os.environ.get("AZ_BATCH_TASK_DIR")
+    return path.relative_to(home) if home and path.is_relative_to(home) else path
 
 
 def fail(epoch: int, rank: int, options: argparse.Namespace) -> None:

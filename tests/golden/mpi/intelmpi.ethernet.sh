@@ -7,8 +7,8 @@ source /opt/activate; source /opt/mpivars.sh
 { bt_code=$?; trap - DEBUG; set +eu; } 2>/dev/null
 [ "$bt_code" -eq 0 ] || bt_say "warning: pre_execution_command ended with code $bt_code"
 
-# The hosts, this one first (rank 0 belongs where the task's files are taken from); each must answer ssh, and be as is
-# said here:
+# The hosts, this one first (rank 0 belongs where the task's files are taken from); each must answer ssh, and pass
+# these checks:
 bt_order_hosts 2
 bt_use_ssh 23
 bt_wait_for_hosts processes=1 port=23
@@ -17,7 +17,7 @@ bt_wait_for_hosts processes=1 port=23
 processes_per_node=$(nvidia-smi -L | wc -l)
 bt_check_ranks 'nvidia-smi -L | wc -l'
 
-# With mpi4py, a rank that ends by an exception aborts the others instead of waiting for them for ever:
+# With mpi4py, a rank with an exception aborts the other ranks instead of waiting for them for ever:
 bt_find_mpi4py python
 
 # The line. bt_gang runs it, and ends the whole gang when one rank fails, with that rank's exit code:

@@ -8,7 +8,7 @@ if [ -e /dev/infiniband ]; then
 elif bt_emulated; then
   bt_say 'this node is emulated and has no InfiniBand (SR-IOV): the ranks talk over tcp'
 else
-  bt_stop 1 'InfiniBand (SR-IOV) is asked for, and this node has no /dev/infiniband (an image without the drivers? set infiniband: false to go on over tcp)'
+  bt_stop 1 'InfiniBand (SR-IOV) is requested, but this node has no /dev/infiniband (an image without the drivers? set infiniband: false to use tcp)'
 fi
 
 # pre_execution_command, in this same shell; a file that it sources must be there:
@@ -17,8 +17,8 @@ source /opt/activate; source /opt/mpivars.sh
 { bt_code=$?; trap - DEBUG; set +eu; } 2>/dev/null
 [ "$bt_code" -eq 0 ] || bt_say "warning: pre_execution_command ended with code $bt_code"
 
-# The hosts, this one first (rank 0 belongs where the task's files are taken from); each must answer ssh, and be as is
-# said here:
+# The hosts, this one first (rank 0 belongs where the task's files are taken from); each must answer ssh, and pass
+# these checks:
 bt_order_hosts 2
 bt_use_ssh 23
 bt_wait_for_hosts processes=1 infiniband=1 memlock=1 port=23
@@ -27,7 +27,7 @@ bt_wait_for_hosts processes=1 infiniband=1 memlock=1 port=23
 processes_per_node=$(nvidia-smi -L | wc -l)
 bt_check_ranks 'nvidia-smi -L | wc -l'
 
-# With mpi4py, a rank that ends by an exception aborts the others instead of waiting for them for ever:
+# With mpi4py, a rank with an exception aborts the other ranks instead of waiting for them for ever:
 bt_find_mpi4py python
 
 # The line. bt_gang runs it, and ends the whole gang when one rank fails, with that rank's exit code:

@@ -67,7 +67,3 @@ def test_images_are_found_by_reference_and_by_node_agent() -> None:
     by_agent = matching_images(images.SUPPORTED, "batch.node.el 9")
     assert {image.offer for image in by_name} == {"ubuntu-hpc"}
     assert {image.sku for image in by_agent} == {"9-hpc-gen2", "9-gen2"}
-
-
-def test_the_service_s_words_are_read_back() -> None:
-    assert images.our_words(("DockerCompatible", "SupportsRDMAOnly", "Other")) == {"docker", "rdma"}

@@ -135,21 +135,21 @@ def test_cores_and_memory_of_ordinary_and_constrained_sizes(name: str, cores: in
     assert (named(name).cores, named(name).memory_gib) == (cores, memory)
 
 
-@pytest.mark.parametrize("size", SIZES, ids=lambda size: size.name)
-def test_a_row_does_not_contradict_itself(size: VmSize) -> None:
-    assert bool(size.gpus) == bool(size.gpu_model) == bool(size.gpu_vendor) == bool(size.gpu_memory_gib)
-    assert bool(size.infiniband) == bool(size.rdma) == bool(size.hcas)
-    assert size.cores > 0
-    assert size.memory_gib > 0
-    assert size.rdma in (None, "sr-iov", "network-direct")
-    assert size.architecture == "x64" or size.generation == 2
+def test_a_row_does_not_contradict_itself() -> None:
+    for size in SIZES:
+        assert bool(size.gpus) == bool(size.gpu_model) == bool(size.gpu_vendor) == bool(size.gpu_memory_gib), size
+        assert bool(size.infiniband) == bool(size.rdma) == bool(size.hcas), size
+        assert size.cores > 0, size
+        assert size.memory_gib > 0, size
+        assert size.rdma in (None, "sr-iov", "network-direct"), size
+        assert size.architecture == "x64" or size.generation == 2, size
 
 
-@pytest.mark.parametrize("size", SIZES, ids=lambda size: size.name)
-def test_an_r_in_the_name_says_rdma(size: VmSize) -> None:
+def test_an_r_in_the_name_says_rdma() -> None:
     """Azure's naming rule, and A8 and A9, which are older than the rule."""
-    letters = re.sub(r"^Standard_[A-Z]+[\d-]+", "", size.name).split("_")[0]
-    assert (size.rdma is not None) == ("r" in letters or size.name in ("Standard_A8", "Standard_A9"))
+    for size in SIZES:
+        letters = re.sub(r"^Standard_[A-Z]+[\d-]+", "", size.name).split("_")[0]
+        assert (size.rdma is not None) == ("r" in letters or size.name in ("Standard_A8", "Standard_A9")), size
 
 
 def test_nc24r_is_led_to_h100_and_its_old_cuda_builds_to_v100() -> None:
@@ -176,11 +176,11 @@ def test_a_cpu_size_is_followed_by_one_that_holds_as_much() -> None:
     }
 
 
-@pytest.mark.parametrize("size", [size for size in SIZES if size.retired], ids=lambda size: size.name)
-def test_each_size_that_goes_leads_to_one_that_stays_and_can_do_the_same(size: VmSize) -> None:
-    successor = sizes.today_for(size)
-    assert successor.today is not None
-    today = named(successor.today)
-    assert today.retired is None
-    assert bool(today.rdma) == bool(size.rdma)
-    assert bool(today.gpus) == bool(size.gpus)
+def test_each_size_that_goes_leads_to_one_that_stays_and_can_do_the_same() -> None:
+    for size in [size for size in SIZES if size.retired]:
+        successor = sizes.today_for(size)
+        assert successor.today is not None, size
+        today = named(successor.today)
+        assert today.retired is None, size
+        assert bool(today.rdma) == bool(size.rdma), size
+        assert bool(today.gpus) == bool(size.gpus), size

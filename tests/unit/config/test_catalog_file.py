@@ -67,8 +67,8 @@ def test_a_day_of_retirement_is_read(tmp_path: Path) -> None:
         ("sizes:\n- name: A1\n  cores: four\n", 3, "sizes[0].cores", "expected `int`, got `str`"),
         ("sizes:\n- name: A1\n  cores: 0\n", 3, "sizes[0].cores", "expected `int` >= 1"),
         ("sizes:\n- cores: 4\n", 2, "sizes[0]", "`name` is missing"),
-        ("sizes:\n- {name: X9, cores: 4}\n", 2, "sizes[0]", "Standard_X9 is not in the tables, so its `cores` and"),
-        ("sizes:\n- name: A1\n  retired: soon\n", 3, "sizes[0].retired", "`soon` is neither a day such as"),
+        ("sizes:\n- {name: X9, cores: 4}\n", 2, "sizes[0]", "Standard_X9 is not in the tables, so `cores` and"),
+        ("sizes:\n- name: A1\n  retired: soon\n", 3, "sizes[0].retired", "`soon` is neither a date such as"),
         ("sizes:\n- name: 'a b'\n", 2, "sizes[0].name", "expected `str` matching regex"),
         ("sizes: {}\n", 1, "sizes", "`sizes` must be a list"),
         ("sizes:\n- A1\n", 2, "sizes[0]", "a size must be a mapping"),
@@ -120,7 +120,7 @@ def test_the_variable_takes_the_place_of_the_user_s_file(tmp_path: Path) -> None
 
 
 def test_a_variable_that_names_no_file_is_said(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"BATCHTRAIN_CATALOG is .*gone\.yaml, which is no file"):
+    with pytest.raises(UsageError, match=r"BATCHTRAIN_CATALOG is .*gone\.yaml, which is not a file"):
         catalog_file.load(None, {"BATCHTRAIN_CATALOG": str(tmp_path / "gone.yaml")})
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,7 +14,18 @@ from batchtrain.catalog.sizes import VmSize
 from batchtrain.config import check
 from batchtrain.config.load import examine, find, read
 from batchtrain.config.schema import dotted
-from batchtrain.config.types import GONE, Credentials, DataReplication, GlobalResources, Job, Pool, Recipe, Settings
+from batchtrain.config.travel import Survey
+from batchtrain.config.types import (
+    GONE,
+    Credentials,
+    DataReplication,
+    GlobalResources,
+    Job,
+    Pool,
+    Recipe,
+    Settings,
+    convert,
+)
 from batchtrain.plan import plan_jobs, plan_pool
 
 Parts = dict[str, Any]
@@ -52,6 +64,9 @@ BASE: Parts = {
 }
 
 
+SCRIPTS = Survey(("a.py", "lib/b.py"))
+
+
 class Case(NamedTuple):
     """One rule: where it speaks, what is in the message, the recipe that has it, and the neighbour that has not."""
 
@@ -60,6 +75,8 @@ class Case(NamedTuple):
     says: str
     bad: Parts
     good: Parts
+    bad_sources: Mapping[str, Survey] = {}
+    good_sources: Mapping[str, Survey] = {}
 
 
 def recipe(parts: Parts) -> Recipe:
@@ -68,12 +85,12 @@ def recipe(parts: Parts) -> Recipe:
     job = whole["job"] | {"tasks": parts.get("tasks", [whole["task"]])}
     return Recipe(
         directory=".",
-        pool=msgspec.convert(whole["pool"], Pool) if parts.get("pool", {}) is not None else None,
-        jobs=msgspec.convert([job, *parts.get("jobs", [])], tuple[Job, ...]),
-        resources=msgspec.convert(whole["global"], GlobalResources),
-        credentials=msgspec.convert(whole["credentials"], Credentials),
-        settings=msgspec.convert(whole["settings"], Settings),
-        replication=msgspec.convert(parts["replication"], DataReplication) if "replication" in parts else None,
+        pool=convert(whole["pool"], Pool) if parts.get("pool", {}) is not None else None,
+        jobs=convert([job, *parts.get("jobs", [])], tuple[Job, ...]),
+        resources=convert(whole["global"], GlobalResources),
+        credentials=convert(whole["credentials"], Credentials),
+        settings=convert(whole["settings"], Settings),
+        replication=convert(parts["replication"], DataReplication) if "replication" in parts else None,
     )
 
 
@@ -163,6 +180,7 @@ SPOT = {"dedicated": 0, "low_priority": 2}
 MIDNIGHT = {"do_not_run_until": "2027-01-01T02:00:00+02:00"}
 EXIT = {"exit_codes": [{"code": 1, "exit_options": {"job_action": "terminate"}}]}
 BENCH = "python tf_cnn_benchmarks.py "
+COLLECTIVE = f"{BENCH}--variable_update=collective_all_reduce --all_reduce_spec=collective"
 BLOB_VOLUME: Parts = {
     "global": {"volumes": {"shared_data_volumes": {"v": {
         "volume_driver": "azureblob", "storage_account_settings": "link", "azure_blob_container_name": "c",
@@ -184,7 +202,7 @@ CASES = [
          vm(platform_image={"sku": "2604", "node_agent": "batch.node.ubuntu 24.04"})),
     Case("image-retired", "pool.vm_configuration.platform_image", "2024-06-30; use microsoft-dsvm:ubuntu-hpc:2404",
          pool(**image(CENTOS)), {}),
-    Case("node-agent", "pool.vm_configuration.platform_image.node_agent", "it is `batch.node.ubuntu 24.04`",
+    Case("node-agent", "pool.vm_configuration.platform_image.node_agent", "write `batch.node.ubuntu 24.04`",
          vm(platform_image={"node_agent": "batch.node.ubuntu 22.04"}),
          vm(platform_image={"node_agent": "batch.node.ubuntu 24.04"})),
     Case("node-agent-unknown", "pool.vm_configuration.custom_image.node_agent",
@@ -197,9 +215,9 @@ CASES = [
     Case("vm-size-unknown", "pool.vm_size", "did you mean Standard_D4s_v5?", pool(vm_size="STANDARD_D4S_V55"), {}),
     Case("vm-size-unknown", "pool.vm_size", "did you mean Standard_ND96isr_H100_v5?",
          pool(vm_size="STANDARD_ND96IRS_H100_V5"), pool(vm_size="STANDARD_Q12Z_V9")),
-    Case("vm-size-new", "pool.vm_size", "no name there is like it", pool(vm_size="STANDARD_Q12Z_V9"),
+    Case("vm-size-new", "pool.vm_size", "which has no similar name", pool(vm_size="STANDARD_Q12Z_V9"),
          pool(vm_size="STANDARD_ND96IRS_H100_V5")),
-    Case("size-refused", "pool.vm_size", "excludes Standard_A0", pool(vm_size="STANDARD_A0"),
+    Case("size-refused", "pool.vm_size", "Batch does not support Standard_A0", pool(vm_size="STANDARD_A0"),
          pool(vm_size="STANDARD_A1")),
     Case("size-refused", "pool.vm_size", "GS series", pool(vm_size="STANDARD_GS2"), pool(vm_size="STANDARD_G2")),
     Case("size-retired", "pool.vm_size", "2023-09-06. Today's size", pool(vm_size="STANDARD_NC24R"), {}),
@@ -209,17 +227,17 @@ CASES = [
     Case("image-generation-old", "pool.vm_configuration.platform_image", "generation 1 images only",
          pool(vm_size="STANDARD_NC24R"), pool(vm_size="STANDARD_NC24R", **image(UBUNTU_GEN1))),
     Case("image-generation", "pool.vm_configuration.platform_image", "the Dv3 series starts generation 1 images only;"
-         " use one that fits, such as canonical:ubuntu-24_04-lts:server-gen1",
+         " use a suitable image, such as canonical:ubuntu-24_04-lts:server-gen1",
          both(PLAIN, pool(vm_size="STANDARD_D4_V3")), both(PLAIN, pool(vm_size="STANDARD_D4S_V3"))),
     Case("image-gpu-old", "pool.vm_configuration.platform_image", "such as almalinux:almalinux-hpc:8_10-hpc-v100-gen2",
          pool(vm_size="STANDARD_ND40RS_V2"),
          pool(vm_size="STANDARD_ND40RS_V2", **image(UBUNTU_HPC | {"sku": "2204-v100"}))),
-    Case("image-unknown", "pool.vm_configuration.platform_image", "no public page names its node agent",
+    Case("image-unknown", "pool.vm_configuration.platform_image", "but its node agent is not documented",
          pool(**image(AZURE_LINUX)), pool(**image(AZURE_LINUX | {"node_agent": "batch.node.azurelinux 3.0"}))),
     Case("image-architecture", "pool.vm_size", "arm64 processors", pool(vm_size="STANDARD_D4PS_V5"), {}),
     Case("image-gpu-vendor", "pool.vm_configuration.platform_image", "has NVIDIA GPUs",
          pool(vm_size=H100, **image(ROCM)), pool(vm_size="STANDARD_ND96ISR_MI300X_V5", **image(ROCM))),
-    Case("image-gpu-driver", "pool.vm_configuration.platform_image", "brings no driver",
+    Case("image-gpu-driver", "pool.vm_configuration.platform_image", "but the image has no driver",
          pool(vm_size=T4, **image(UBUNTU)),
          pool(vm_size=T4, gpu={"nvidia_driver": {"source": "https://x"}}, **image(UBUNTU))),
     Case("image-rdma", "pool.vm_configuration.platform_image", "no drivers for it",
@@ -238,7 +256,8 @@ CASES = [
          {**PLAIN, **pool(**image(UBUNTU_16))}, PLAIN),
     Case("rdma-unused", "pool.vm_size", "inter_node_communication_enabled: true",
          pool(vm_size=HB, inter_node_communication_enabled=False), pool(vm_size=HB)),
-    Case("containers-native", "pool.vm_configuration", "as if `native: true`", vm(platform_image={"native": None}), {}),
+    Case("containers-native", "pool.vm_configuration", "so the pool is planned as with `native",
+         vm(platform_image={"native": None}), {}),
     Case("image-without-docker", "pool.vm_configuration.platform_image", "such as microsoft-dsvm:ubuntu-hpc:2404",
          pool(**image(UBUNTU)), PLAIN),
     Case("image-without-docker", "pool.vm_configuration.platform_image", "or set `plain_docker: true`",
@@ -261,7 +280,7 @@ CASES = [
          both(task(input_data=brought("data")), pool(**image(WINDOWS)))),
     Case("windows-input", "job.input_data.azure_storage[0].local_path", "relative path",
          both(job(input_data=brought("/data")), pool(**image(WINDOWS))), job(input_data=brought("/data"))),
-    Case("node-preparation", "pool.additional_node_prep.commands", "bring it with `resource_files`",
+    Case("node-preparation", "pool.additional_node_prep.commands", "send it with `resource_files`",
          pool(additional_node_prep={"commands": {"pre": ["x" * 33_000]}}),
          pool(additional_node_prep={"commands": {"pre": ["x" * 31_000]}})),
     Case("signing-key", "global.singularity_images.signed[0]", "give its `fingerprint`",
@@ -277,7 +296,7 @@ CASES = [
     Case("vm-confidential", "pool.vm_configuration.security_profile.security_type", "VMGuestStateOnly",
          vm(security_profile={"security_type": "confidentialvm"}),
          vm(security_profile={"security_type": "confidentialvm"}, os_disk={"security_encryption": "VMGuestStateOnly"})),
-    Case("vm-confidential", "pool.vm_configuration.os_disk.security_encryption", "confidential VMs alone",
+    Case("vm-confidential", "pool.vm_configuration.os_disk.security_encryption", "this is only for confidential VMs",
          vm(os_disk={"security_encryption": "VMGuestStateOnly"}), {}),
     Case("vm-uefi", "pool.vm_configuration.security_profile.vtpm", "trustedLaunch", vm(security_profile={"vtpm": True}),
          vm(security_profile={"vtpm": True, "security_type": "trustedLaunch"})),
@@ -287,9 +306,10 @@ CASES = [
     Case("secure-boot-drivers", "pool.vm_configuration.security_profile.secure_boot", "unsigned drivers",
          both(pool(vm_size=T4), vm(security_profile={"security_type": "trustedLaunch", "secure_boot": True})),
          vm(security_profile={"security_type": "trustedLaunch", "secure_boot": True})),
-    Case("disk-encryption", "pool.vm_configuration.disk_encryption.targets", "temporary disk alone",
+    Case("disk-encryption", "pool.vm_configuration.disk_encryption.targets",
+         "Linux nodes encrypt only the temporary disk",
          vm(disk_encryption={"targets": ["osdisk"]}), vm(disk_encryption={"targets": ["temporarydisk"]})),
-    Case("zonal-infiniband", "pool.vm_configuration.node_placement", "from zone to zone",
+    Case("zonal-infiniband", "pool.vm_configuration.node_placement", "InfiniBand does not connect zones",
          both(pool(vm_size=HB), vm(node_placement="zonal")), vm(node_placement="zonal")),
     Case("extension-names", "pool.vm_configuration.extensions[0].provision_after[0]", "did you mean `second`?", vm(
         extensions=[{"name": "first", "publisher": "p", "type": "t", "provision_after": ["secnd"]},
@@ -317,7 +337,7 @@ CASES = [
          pool(resize_timeout="00:05:00")),
     Case("autoscale-empty", "pool.autoscale", "does not scale", pool(autoscale={"evaluation_interval": "00:10:00"}),
          pool(autoscale={"scenario": SCENARIO})),
-    Case("autoscale-both", "pool.autoscale.scenario", "wins",
+    Case("autoscale-both", "pool.autoscale.scenario", "remove one of them",
          pool(autoscale={"scenario": SCENARIO, "formula": "$TargetDedicatedNodes=1;"}),
          pool(autoscale={"scenario": SCENARIO})),
     Case("autoscale-interval", "pool.autoscale.evaluation_interval", "between 5 minutes and 7 days",
@@ -331,9 +351,11 @@ CASES = [
     Case("autoscale-formula", "pool.autoscale.formula", "did you mean `$PendingTasks`?",
          pool(autoscale={"formula": "$TargetDedicatedNodes=$PendingTask.GetSample(1);"}),
          pool(autoscale={"formula": "$TargetDedicatedNodes=$PendingTasks.GetSample(1);"})),
-    Case("autoscale-count", "pool.vm_count", "formula alone", pool(autoscale={"formula": "$TargetDedicatedNodes=1;"}),
+    Case("autoscale-count", "pool.vm_count", "the autoscale formula decides the number of nodes",
+         pool(autoscale={"formula": "$TargetDedicatedNodes=1;"}),
          pool(autoscale={"formula": "$TargetDedicatedNodes=1;"}, vm_count={"dedicated": 0})),
-    Case("autoscale-maximum", "pool.autoscale.scenario.maximum_vm_count.dedicated", "fewer than the 2",
+    Case("autoscale-maximum", "pool.autoscale.scenario.maximum_vm_count.dedicated",
+         "less than the minimum of 2 (`vm_count`)",
          pool(autoscale={"scenario": SCENARIO | {"maximum_vm_count": {"dedicated": 1}}}),
          pool(autoscale={"scenario": SCENARIO | {"maximum_vm_count": {"dedicated": -1}}})),
     Case("autoscale-maximum", "pool.autoscale.scenario.maximum_vm_count.dedicated", "there is no limit",
@@ -356,7 +378,7 @@ CASES = [
          pool(user_accounts=[{"name": "a"}, {"name": "A"}]), pool(user_accounts=[{"name": "a"}, {"name": "b"}])),
     Case("user-ids", "pool.user_accounts[0].uid", "`gid` is missing", pool(user_accounts=[{"name": "a", "uid": 1000}]),
          pool(user_accounts=[{"name": "a", "uid": 1000, "gid": 1000}])),
-    Case("user-system", "pool.user_accounts[0].login_mode", "Windows alone",
+    Case("user-system", "pool.user_accounts[0].login_mode", "the login mode is only for Windows",
          pool(user_accounts=[{"name": "a", "login_mode": "batch"}]),
          pool(user_accounts=[{"name": "a", "login_mode": "batch"}], **image(WINDOWS))),
     Case("user-password", "pool.user_accounts[0].name", "user_accounts.a.password", pool(user_accounts=[{"name": "a"}]),
@@ -380,7 +402,8 @@ CASES = [
          nat({"name": "n" * 77})),
     Case("nat-name", "pool.network.inbound_nat_pools[0].name", "letters, digits", nat({"name": "-n"}),
          nat({"name": "n_"})),
-    Case("nat-backend-port", "pool.network.inbound_nat_pools[0].backend_port", "Batch's own",
+    Case("nat-backend-port", "pool.network.inbound_nat_pools[0].backend_port",
+         "port 29877 of the nodes is reserved for Batch",
          nat({"backend_port": 29877}), nat({"backend_port": 29878})),
     Case("nat-frontend-ports", "pool.network.inbound_nat_pools[0].frontend_port_range", "39 ports",
          nat({"frontend_port_range": [1, 39]}), nat({"frontend_port_range": [1, 40]})),
@@ -388,7 +411,7 @@ CASES = [
          nat({"frontend_port_range": [49961, 50000]}), nat({"frontend_port_range": [49960, 49999]})),
     Case("nat-frontend-ports", "pool.network.inbound_nat_pools[0].frontend_port_range", "between 1 and 65534",
          nat({"frontend_port_range": [65000, 65535]}), nat({"frontend_port_range": [65000, 65534]})),
-    Case("nat-frontend-ports", "pool.remote_access_control.starting_port", "Batch's own",
+    Case("nat-frontend-ports", "pool.remote_access_control.starting_port", "which is reserved for Batch",
          pool(remote_access_control={"starting_port": 49001}), pool(remote_access_control={"starting_port": 49000})),
     Case("nat-overlap", "pool.network.inbound_nat_pools[1].frontend_port_range", "of `n`",
          nat({}, {"name": "m", "backend_port": 9, "frontend_port_range": [1100, 1200]}),
@@ -434,14 +457,14 @@ CASES = [
     Case("identity-missing", "task.resource_files[0].identity", "pool_specification.identities",
          task(resource_files=[FILE | {"identity": IDENTITY}]),
          both(task(resource_files=[FILE | {"identity": IDENTITY}]), pool(identities=[IDENTITY.upper()]))),
-    Case("entra-needed", "pool.virtual_network", "credentials.yaml gives the account's key",
+    Case("entra-needed", "pool.virtual_network", "used first and the service would refuse it",
          both(pool(virtual_network={"arm_subnet_id": SUBNET}), KEYED),
          pool(virtual_network={"arm_subnet_id": SUBNET})),
-    Case("entra-needed", "pool.virtual_network", "taken first: the service would refuse it; take `batch.acc",
+    Case("entra-needed", "pool.virtual_network", "used first and the service would refuse it",
          both(pool(virtual_network={"arm_subnet_id": SUBNET}), KEYED, {"credentials": {"batch": {"aad": {}}}}),
          both(pool(virtual_network={"arm_subnet_id": SUBNET}), KEYED,
               {"credentials": {"batch": {"aad": {}, "account_key": None}}})),
-    Case("entra-needed", "pool.vm_configuration.custom_image", "image of a gallery",
+    Case("entra-needed", "pool.vm_configuration.custom_image", "image needs a sign-in with Microsoft Entra ID",
          both(vm(platform_image=None, custom_image=MINE), KEYED), vm(platform_image=None, custom_image=MINE)),
     # --- accounts ---
     Case("account-url", "credentials.batch.account_service_url", "it looks like https://NAME.REGION",
@@ -497,18 +520,20 @@ CASES = [
              f"v{n}": {"volume_driver": "nfs", "source": "s:/x"} for n in range(11)}}}},
          {"global": {"volumes": {"shared_data_volumes": {
              f"v{n}": {"volume_driver": "nfs", "source": "s:/x"} for n in range(10)}}}}),
-    Case("volume-system", "global.volumes.shared_data_volumes.v.volume_driver", "Linux nodes alone",
+    Case("volume-system", "global.volumes.shared_data_volumes.v.volume_driver",
+         "`nfs` can only be mounted by Linux nodes",
          both(NFS, pool(**image(WINDOWS))), NFS),
     Case("volume-bind-options", "global.volumes.shared_data_volumes.v.bind_options", "`readonly` is no",
          both(NFS, shared(volume_driver="nfs", source="s:/x", bind_options="readonly")),
          shared(volume_driver="nfs", source="s:/x", bind_options="ro")),
-    Case("volume-bind-options", "global.volumes.data_volumes.v.bind_options", "`rx` is no option",
+    Case("volume-bind-options", "global.volumes.data_volumes.v.bind_options", "`rx` is not a bind option",
          {"global": {"volumes": {"data_volumes": {"v": {"container_path": "/v", "bind_options": "ro,rx"}}}}},
          {"global": {"volumes": {"data_volumes": {"v": {"container_path": "/v", "bind_options": "ro,z"}}}}}),
     Case("volume-path", "global.volumes.data_volumes.v.container_path", "such as `/data`",
          {"global": {"volumes": {"data_volumes": {"v": {"container_path": "data"}}}}},
          {"global": {"volumes": {"data_volumes": {"v": {"container_path": "$AZ_BATCH_NODE_SHARED_DIR/data"}}}}}),
-    Case("volume-path", "global.volumes.shared_data_volumes.v.container_path", "said in `bind_options`",
+    Case("volume-path", "global.volumes.shared_data_volumes.v.container_path",
+         "write options such as `ro` in `bind_options`",
          both(NFS, shared(container_path="/data:ro")), NFS),
     Case("volume-path", "global.volumes.data_volumes.v.container_path", r"such as `C:\data`",
          {"global": {"volumes": {"data_volumes": {"v": {"container_path": "/data"}}}}, **pool(**image(WINDOWS))},
@@ -534,18 +559,18 @@ CASES = [
     Case("resource-file-source", "task.multi_instance.resource_files[0]", "no source is given",
          task(multi_instance=GANG | {"resource_files": [{"file_path": "f"}]}),
          task(multi_instance=GANG | {"resource_files": [FILE]})),
-    Case("resource-file-url", "pool.resource_files[0].blob_source", "no http(s) URL",
+    Case("resource-file-url", "pool.resource_files[0].blob_source", "this is not an http(s) URL",
          pool(resource_files=[FILE | {"blob_source": "example.com/f"}]), pool(resource_files=[FILE])),
     Case("file-mode", "job.job_release.resource_files[0].file_mode", "`0788`",
          job(job_release={"command": "x", "resource_files": [FILE | {"file_mode": "0788"}]}),
          job(job_release={"command": "x", "resource_files": [FILE | {"file_mode": "0755"}]})),
-    Case("files-destination", "global.files[0].destination", "name a `storage_account_settings`",
+    Case("files-destination", "global.files[0].destination", "add `storage_account_settings`",
          {"global": {"files": [{"source": {"path": "."}, "destination": {}}]}},
          {"global": {"files": [{"source": {"path": "."}, "destination": {
              "storage_account_settings": "link", "data_transfer": {"remote_path": "box"}}}]}}),
     # --- containers ---
     Case("image-not-listed", "task.docker_image", "did you mean `a/b`?", task(docker_image="a/bb"), {}),
-    Case("image-name", "global.docker_images[1]", "`My Image:a:b` is no image's name",
+    Case("image-name", "global.docker_images[1]", "b` is not the name of an image",
          {"global": {"docker_images": ["a/b", "My Image:a:b"]}},
          {"global": {"docker_images": ["a/b", "my.azurecr.io/my__image:A-b"]}}),
     Case("registry-misspelt", "global.docker_images[1]", "no login for `myacr.azurecr.io`, but one for `myacrr",
@@ -553,13 +578,13 @@ CASES = [
           "credentials": {"docker_registry": {"myacrr.azurecr.io": {"username": "u", "password": "p"}}}},
          {"global": {"docker_images": ["a/b", "mcr.microsoft.com/c"]},
           "credentials": {"docker_registry": {"myacr.azurecr.io": {"username": "u", "password": "p"}}}}),
-    Case("fallback-registry", "batchtrain.fallback_registry", "`me/path` is no registry",
+    Case("fallback-registry", "batchtrain.fallback_registry", "`me/path` is not a registry",
          both(DOCKER_OF_NODES, {"settings": {"fallback_registry": "me/path"}}),
          both(DOCKER_OF_NODES, {"settings": {"fallback_registry": "me.azurecr.io/path"}})),
-    Case("fallback-registry-unused", "batchtrain.fallback_registry", "Batch itself pulls the images",
+    Case("fallback-registry-unused", "batchtrain.fallback_registry", "because Batch pulls the images of this pool",
          {"settings": {"fallback_registry": "me.azurecr.io"}},
          {"settings": {"fallback_registry": "me.azurecr.io", "delay_docker_image_preload": True}}),
-    Case("fallback-registry-unused", "batchtrain.fallback_registry", "signs in nowhere", ACCESS | {
+    Case("fallback-registry-unused", "batchtrain.fallback_registry", "`me.azurecr.io/path` needs a sign-in", ACCESS | {
         "settings": {"fallback_registry": "me.azurecr.io/path", "delay_docker_image_preload": True}},
          both(DOCKER_OF_NODES, ACCESS, {"settings": {"fallback_registry": "me.azurecr.io/path"}})),
     Case("image-not-listed", "job.job_preparation.docker_image", "`c`", job(
@@ -594,25 +619,27 @@ CASES = [
          {"credentials": {"docker_registry": {"hub": {"username": "u"}}}},
          {"credentials": {"docker_registry": {"hub": {"username": "u", "password_keyvault_secret_id": "s"}}}}),
     Case("shm-size", "job.shm_size", "`banana`", job(shm_size="banana"), job(shm_size="1.5g")),
-    Case("shm-small", "task.shm_size", "256m is the least, and this is 255m",
+    Case("shm-small", "task.shm_size", "and this is 255m",
          both(gang(processes_per_node=2), task(shm_size="255m")),
          both(gang(processes_per_node=2), task(shm_size="256m"))),
-    Case("shm-small", "task.additional_docker_run_options", "leave it out, which gives 1g",
+    Case("shm-small", "task.additional_docker_run_options", "or remove it for the default of 1g",
          both(gang(processes_per_node=8), task(shm_size="1g", additional_docker_run_options=["--shm-size", "64m"])),
          both(gang(processes_per_node=8), task(shm_size="64m", additional_docker_run_options=["--ipc=host"]))),
     Case("shm-small", "job.shm_size", "8 of Standard_ND96isr_H100_v5's GPUs, whose processes share memory (NCCL, data"
-         " loaders): 256m is the least, and this is 64m; write more, or leave it out, which gives 64g",
+         " loaders): at least 256m are needed, and this is 64m; write more, or remove it for the default of 64g",
          both(pool(vm_size=H100), job(shm_size="64m")), pool(vm_size=H100)),
-    Case("shm-small", "job.shm_size", "leave it out", both(pool(vm_size=H100), job(shm_size="64m")),
+    Case("shm-small", "job.shm_size", "or remove it for the default of 64g", both(pool(vm_size=H100),
+         job(shm_size="64m")),
          both(pool(vm_size=H100), job(shm_size="64m"), task(gpus="1"))),
-    Case("shm-twice", "task.additional_docker_run_options", "is 1g here, which wins over `shm_size: 8g`",
+    Case("shm-twice", "task.additional_docker_run_options", "`--shm-size` is 1g here and overrides `shm_size",
          both(job(shm_size="8g"), task(additional_docker_run_options=["--shm-size=1g"])),
          task(additional_docker_run_options=["--shm-size=1g"])),
-    Case("gpus-chosen", "task.gpus", "no GPU at all; write `disable`", both(pool(vm_size=T4), task(gpus="0")), both(
+    Case("gpus-chosen", "task.gpus", "0` means no GPU", both(pool(vm_size=T4), task(gpus="0")), both(
         pool(vm_size=T4), task(gpus="disable"))),
-    Case("gpus-chosen", "task.gpus", "told to see 0,1,2,3 of them", both(pool(vm_size=H100), task(gpus="4")), both(
+    Case("gpus-chosen", "task.gpus", "3 of them (tasks without `docker_image` see all)", both(pool(vm_size=H100),
+         task(gpus="4")), both(
         pool(vm_size=H100), task(gpus="all"))),
-    Case("ports", "task.ports[0]", "`abc` is no port", task(ports=["abc"]),
+    Case("ports", "task.ports[0]", "`abc` is not a port", task(ports=["abc"]),
          task(ports=["80", "80:8080/udp", "127.0.0.1:80:8080", "127.0.0.1::8080", "7000-7001:7000-7001"])),
     Case("ports", "task.ports[1]", "`80:65536`", task(ports=["80", "80:65536"]), task(ports=["80:65535"])),
     Case("gpus-impossible", "job.gpus", "Standard_D4s_v5 has none", job(gpus="all"), job(gpus="disable")),
@@ -622,27 +649,28 @@ CASES = [
          task(additional_docker_run_options=["--gpus=all"]), task(additional_docker_run_options=["--privileged"])),
     Case("container-options", "task.additional_docker_run_options[0]", "removes containers itself",
          task(additional_docker_run_options=["--ipc=host --rm"]), task(additional_docker_run_options=["--ipc=host"])),
-    Case("gang-network", "task.additional_docker_run_options", "its node's address",
+    Case("gang-network", "task.additional_docker_run_options",
+         "the other nodes reach this container at the address of its node",
          both(gang(), task(additional_docker_run_options=["--network=bridge"])),
          both(gang(), task(additional_docker_run_options=["--net=host"]))),
     Case("gang-network", "task.additional_docker_run_options", "`--net none`",
          both(gang(), task(additional_docker_run_options=["--net none"])),
          task(additional_docker_run_options=["--net none"])),
-    Case("gang-user", "task.additional_docker_run_options", "user 1000:1000, and its sshd",
+    Case("gang-user", "task.additional_docker_run_options", "but its sshd",
          both(gang(), task(additional_docker_run_options=["-u", "1000:1000"])),
          both(gang(), task(additional_docker_run_options=["--user=root"]))),
     Case("gang-user", "job.user_identity.specific_user", "needs root",
          both(gang(), job(user_identity={"specific_user": {"uid": 1000, "gid": 1000}})),
          both(gang(), task(user_identity={"default_pool_admin": True}),
               job(user_identity={"specific_user": {"uid": 1000, "gid": 1000}}))),
-    Case("plain-docker", "task.additional_docker_run_options[0]", "the plan finds",
+    Case("plain-docker", "task.additional_docker_run_options[0]", "`--ipc=host --name=x` is set by the plan",
          both(DOCKER_OF_NODES, task(additional_docker_run_options=["--ipc=host --name=x"])),
          both(DOCKER_OF_NODES, task(additional_docker_run_options=["--ipc=host"]))),
     Case("plain-docker", "pool.vm_configuration.plain_docker", "keep one of them", vm(plain_docker=True),
          both(DOCKER_OF_NODES, task(additional_docker_run_options=["--gpus=all"]))),
     Case("plain-docker", "pool.vm_configuration.plain_docker", "run Windows",
          both(pool(**image(WINDOWS)), vm(plain_docker=True)), DOCKER_OF_NODES),
-    Case("plain-docker", "pool.vm_configuration.plain_docker", "leave it out",
+    Case("plain-docker", "pool.vm_configuration.plain_docker", "remove it",
          both(DOCKER_OF_NODES, vm(container_type="criCompatible")), vm(container_type="criCompatible")),
     Case("plain-docker", 'credentials.docker_registry["r.io"].identity', "user name and a password",
          both(DOCKER_OF_NODES, {"credentials": {"docker_registry": {"r.io": {"identity": IDENTITY}}}}),
@@ -650,10 +678,10 @@ CASES = [
     Case("plain-docker", "job.job_release.docker_image", "call `docker run`",
          both(DOCKER_OF_NODES, job(job_release={"command": "x", "docker_image": "a/b"})),
          job(job_release={"command": "x", "docker_image": "a/b"})),
-    Case("plain-docker", "task.additional_docker_run_options[0]", "the plan finds",
+    Case("plain-docker", "task.additional_docker_run_options[0]", "`-itd` is set by the plan",
          both(DOCKER_OF_NODES, task(additional_docker_run_options=["-itd"])),
          both(DOCKER_OF_NODES, task(additional_docker_run_options=["-it"]))),
-    Case("plain-docker", "task.additional_docker_run_options[0]", "the plan finds",
+    Case("plain-docker", "task.additional_docker_run_options[0]", "`--name=x` is set by the plan",
          both(DOCKER_OF_NODES, task(additional_docker_run_options=["--name=x"])),
          task(additional_docker_run_options=["--name=x"])),
     Case("user-identity", "task.user_identity", "as one user",
@@ -680,7 +708,7 @@ CASES = [
          task(id="JobRelease")),
     Case("made-ids", "job", "`a b/00000`", job(autogenerated_task_id={"prefix": "a b/"}), both(
         job(autogenerated_task_id={"prefix": "a b/"}), task(id="t"))),
-    Case("made-ids", "task.task_factory.autogenerated_task_id", "no valid id",
+    Case("made-ids", "task.task_factory.autogenerated_task_id", "which is not a valid id",
          task(task_factory={"repeat": 2, "autogenerated_task_id": {"prefix": "!"}}), FACTORY),
     Case("unknown-dependency", "job.tasks[1].depends_on[0]", "did you mean `first`?",
          {"tasks": [{"id": "first"}, {"depends_on": ["frst"]}]},
@@ -704,7 +732,8 @@ CASES = [
          both(job(merge_task={"command": "x"}), task(task_factory={"repeat": 5818}))),
     Case("dependency-length", "task.depends_on", "64,999", task(depends_on=["d" * 64] * 1000),
          task(depends_on=["d" * 63] * 1000)),
-    Case("dependency-range-order", "task.depends_on_range", "is no range", task(id="9", depends_on_range=[9, 1]),
+    Case("dependency-range-order", "task.depends_on_range", "9 to 1 is not a range", task(id="9", depends_on_range=[9,
+         1]),
          task(id="9", depends_on_range=[1, 9])),
     Case("dependency-range", "job.tasks[1].depends_on_range", "no task",
          {"tasks": [{"id": "t1"}, {"depends_on_range": [1, 3]}]},
@@ -713,10 +742,10 @@ CASES = [
     Case("job-empty", "job", "ends it at once", {"tasks": [], **job(auto_complete=True)}, {}),
     Case("merge-task", "job.merge_task.multi_instance", "one task",
          job(merge_task={"command": "x", "multi_instance": GANG}), job(merge_task={"command": "x"})),
-    Case("factory-kind", "task.task_factory", "nothing says", task(task_factory={}), FACTORY),
+    Case("factory-kind", "task.task_factory", "the factory has no kind", task(task_factory={}), FACTORY),
     Case("factory-kind", "task.task_factory.random", "`integer`", task(task_factory={"random": {"generate": 2}}),
          task(task_factory={"random": {"generate": 2, "integer": {"start": 0, "stop": 9}}})),
-    Case("factory-id", "task.id", "take `id` out", task(id="t", task_factory={"repeat": 2}), FACTORY),
+    Case("factory-id", "task.id", "remove `id`", task(id="t", task_factory={"repeat": 2}), FACTORY),
     Case("factory-values", "task.task_factory.parametric_sweep.product[0].step", "step of 0",
          task(task_factory={"parametric_sweep": {"product": [{"start": 0, "stop": 1, "step": 0}]}}),
          task(task_factory={"parametric_sweep": {"product": [{"start": 0, "stop": 1}]}})),
@@ -727,9 +756,9 @@ CASES = [
     Case("factory-values", "task.task_factory.random.distribution", "cannot be drawn",
          task(task_factory={"random": {"generate": 1, "distribution": {"pareto": {"alpha": 0}}}}),
          task(task_factory={"random": {"generate": 1, "distribution": {"pareto": {"alpha": 1}}}})),
-    Case("factory-size", "task.task_factory.parametric_sweep", "makes 1,000,000,000,000 tasks",
+    Case("factory-size", "task.task_factory.parametric_sweep", "creates 1,000,000,000,000 tasks",
          swept("x", product=[{"start": 0, "stop": 10**6}] * 2), swept("x", product=[{"start": 0, "stop": 10**6}])),
-    Case("factory-size", "task.task_factory.parametric_sweep", "1,000,000 are the most",
+    Case("factory-size", "task.task_factory.parametric_sweep", "at most 1,000,000 are allowed",
          swept("x", permutations={"iterable": list("abcdefghijklmn"), "length": 14}),
          swept("x", permutations={"iterable": list("abcdefghi"), "length": 9})),
     Case("factory-command", "task.command", "`{1}` fits no value; the factory gives {0}", swept("{1}", zip=["ab"]),
@@ -738,7 +767,7 @@ CASES = [
          swept("ls ${{HOME}}", zip=["ab"])),
     Case("factory-command", "task.command", "braces do not fit", swept("echo }", zip=["ab"]),
          swept("echo }}", zip=["ab"])),
-    Case("factory-command", "task.command", "too many characters", swept("{0:>99999999}", zip=["ab"]),
+    Case("factory-command", "task.command", ">99999999}` is too wide", swept("{0:>99999999}", zip=["ab"]),
          swept("{0:>9}", zip=["ab"])),
     Case("factory-command", "task.command", "`{name}` fits no value",
          task(command="{name}", task_factory={"custom": {"module": "m"}}),
@@ -764,7 +793,8 @@ CASES = [
          job(recurrence={"schedule": {"start_window": "1.24:00:00"}}),
          job(recurrence={"schedule": {"start_window": "1.23:00:00"}})),
     Case("span", "pool.resize_timeout", "`00:60:00`", pool(resize_timeout="00:60:00"), pool(resize_timeout="01:00:00")),
-    Case("span", "job.max_wall_time", "no time at all", job(max_wall_time="00:00:00"), job(retention_time="00:00:00")),
+    Case("span", "job.max_wall_time", "with a time of 0 it would be terminated as soon as it starts",
+         job(max_wall_time="00:00:00"), job(retention_time="00:00:00")),
     Case("task-life", "task.max_wall_time", "180 days", task(max_wall_time="180.00:00:01"),
          task(max_wall_time="180.00:00:00")),
     Case("wall-time-order", "task.max_wall_time", "the job ends after 01:00:00",
@@ -776,10 +806,10 @@ CASES = [
     Case("release-wall-time", "job.job_release.max_wall_time", "15 minutes",
          job(job_release={"command": "x", "max_wall_time": "00:15:01"}),
          job(job_release={"command": "x", "max_wall_time": "00:15:00"})),
-    Case("schedule-minute", "job.recurrence.schedule.recurrence_interval", "the minute",
+    Case("schedule-minute", "job.recurrence.schedule.recurrence_interval", "59` is less than the minimum of a minute",
          job(recurrence={"schedule": {"recurrence_interval": "00:00:59"}}),
          job(recurrence={"schedule": {"recurrence_interval": "00:01:00"}})),
-    Case("schedule-times", "job.recurrence.schedule.do_not_run_until", "no moment",
+    Case("schedule-times", "job.recurrence.schedule.do_not_run_until", "is not a time",
          job(recurrence={"schedule": {"do_not_run_until": "tomorrow"}}),
          job(recurrence={"schedule": {"do_not_run_until": "2027-01-31T18:00:00.1234567Z"}})),
     Case("schedule-times", "job.recurrence.schedule.do_not_run_after", "no job would ever start",
@@ -789,7 +819,7 @@ CASES = [
          job(auto_pool={"pool_lifetime": "job_schedule"}),
          job(auto_pool={"pool_lifetime": "job_schedule"}, recurrence={"schedule": {}})),
     Case("auto-pool", "job.auto_pool", "no pool.yaml", {"pool": None, **job(auto_pool={})}, job(auto_pool={})),
-    Case("recurrence-tasks", "job.tasks", "add 1 more", both(job(recurrence={"schedule": {}}), FACTORY),
+    Case("recurrence-tasks", "job.tasks", "1 more cannot be added", both(job(recurrence={"schedule": {}}), FACTORY),
          job(recurrence={"schedule": {}})),
     Case("recurrence-tasks", "job.tasks", "`job_manager`, which adds", job(
         recurrence={"schedule": {}}, job_manager={"command": "x"}), {"tasks": [], **job(
@@ -818,9 +848,9 @@ CASES = [
     Case("gang-alone", "task.multi_instance.num_instances", "starts sooner", gang(1), gang(2)),
     Case("processes-per-node", "task.multi_instance.mpi.processes_per_node", "write `2`",
          gang(processes_per_node="two"), gang(processes_per_node="2")),
-    Case("processes-per-node", "task.multi_instance.mpi.processes_per_node", "too few", gang(processes_per_node=0),
+    Case("processes-per-node", "task.multi_instance.mpi.processes_per_node", "at least 1", gang(processes_per_node=0),
          gang(processes_per_node=1)),
-    Case("processes-word", "task.multi_instance.mpi.processes_per_node", "is there such a command",
+    Case("processes-word", "task.multi_instance.mpi.processes_per_node", "`ranks` is run as a command on the primary",
          gang(processes_per_node="ranks"), gang(processes_per_node="nproc")),
     Case("processes-nvidia", "task.multi_instance.mpi.processes_per_node", "no NVIDIA GPU",
          gang(processes_per_node="nvidia-smi -L | wc -l"),
@@ -834,7 +864,7 @@ CASES = [
          gang(processes_per_node=4)),
     Case("infiniband-impossible", "task.infiniband", "Standard_D4s_v5 has none", task(infiniband=True), both(
         pool(vm_size=HB), task(infiniband=True))),
-    Case("network-direct", "task.multi_instance.mpi.runtime", "talks over tcp",
+    Case("network-direct", "task.multi_instance.mpi.runtime", "openmpi uses tcp",
          both(gang(), pool(vm_size="STANDARD_H16R")), both(gang(runtime="intelmpi"), pool(vm_size="STANDARD_H16R"))),
     Case("nested-launch", "task.command", "`mpirun`",
          both(gang(), task(command="/bin/bash -c 'cd x && mpirun -n 2 y'")),
@@ -849,10 +879,10 @@ CASES = [
     Case("gpus-idle", "task.multi_instance.horovod.processes_per_node", "7 stay idle",
          both(pool(vm_size=H100), launched("horovod", processes_per_node=1)),
          both(pool(vm_size=H100), launched("tensorflow", processes_per_node=1))),
-    Case("network-direct", "task.multi_instance.pytorch", "pytorch talks over tcp",
+    Case("network-direct", "task.multi_instance.pytorch", "pytorch uses tcp",
          both(launched("pytorch"), pool(vm_size="STANDARD_NC24R")), both(launched("pytorch"), pool(vm_size=H100))),
     # --- launches ---
-    Case("gang-one-launch", "task.multi_instance.pytorch", "take one of `mpi`, `pytorch`",
+    Case("gang-one-launch", "task.multi_instance.pytorch", "keep one of `mpi`",
          both(gang(), launched("pytorch")), launched("pytorch")),
     Case("launcher-inside", "task.command", "`launcher: torchrun`",
          both(launched("pytorch"), task(command="torchrun --nproc-per-node 2 train.py")),
@@ -866,7 +896,8 @@ CASES = [
     Case("launcher-inside", "task.command", "`horovodrun`",
          both(launched("horovod"), task(command="horovodrun --min-np 2 -np 4 python t.py")),
          both(launched("horovod"), task(command="python t.py"))),
-    Case("environment-reserved", "task.environment_variables.RANK", "each its own value",
+    Case("environment-reserved", "task.environment_variables.RANK",
+         "`RANK` is set for each process by the `pytorch` launch",
          both(launched("pytorch"), environment(RANK="0")), both(launched("pytorch"), environment(RANKS="0"))),
     Case("environment-reserved", "job.environment_variables.TF_CONFIG", "`tensorflow` launch",
          both(launched("tensorflow"), job(environment_variables={"TF_CONFIG": "{}"})),
@@ -877,22 +908,24 @@ CASES = [
     Case("environment-reserved", "task.multi_instance.pre_execution_command", "`DMLC_ROLE`",
          task(multi_instance={"num_instances": 2, "mxnet": {}, "pre_execution_command": "export DMLC_ROLE=worker"}),
          task(multi_instance={"num_instances": 2, "mxnet": {}, "pre_execution_command": "export DMLC_RANGE=worker"})),
-    Case("environment-reserved", "task.environment_variables.HOROVOD_ELASTIC", "nodes are fixed",
+    Case("environment-reserved", "task.environment_variables.HOROVOD_ELASTIC", "but the nodes of a gang are fixed",
          both(launched("horovod"), environment(HOROVOD_ELASTIC="1")),
          both(launched("horovod"), environment(HOROVOD_TIMELINE="t.json"))),
-    Case("launch-port", "task.multi_instance.pytorch.port", "Batch's own port", launched("pytorch", port=6000),
+    Case("launch-port", "task.multi_instance.pytorch.port", "Batch uses port 6000 on the primary", launched("pytorch",
+         port=6000),
          launched("pytorch", port=6001)),
     Case("processes-divide", "task.multi_instance.jax.processes", "do not divide among 2 nodes",
          launched("jax", processes=3), launched("jax", processes=4)),
-    Case("processes-divide", "task.multi_instance.jax.processes", "take one of them",
+    Case("processes-divide", "task.multi_instance.jax.processes", "keep one of them",
          launched("jax", processes=4, processes_per_node=2), launched("jax", processes_per_node=2)),
-    Case("ranks-over-gpus", "task.multi_instance.pytorch.processes_per_node", "two processes on one GPU",
+    Case("ranks-over-gpus", "task.multi_instance.pytorch.processes_per_node",
+         "two processes cannot share a GPU (NCCL refuses it)",
          both(pool(vm_size=H100), launched("pytorch", processes_per_node=9)),
          both(pool(vm_size=H100), launched("pytorch", processes_per_node=9), task(gpus="disable"))),
     Case("ranks-over-gpus", "task.multi_instance.deepspeed.processes", "9 processes a node, and 8 GPUs",
          both(pool(vm_size=H100), launched("deepspeed", processes=18)),
          both(pool(vm_size=H100), launched("deepspeed", processes=16))),
-    Case("elastic", "task.multi_instance.pytorch.max_restarts", "is torchrun's", launched("pytorch", max_restarts=1),
+    Case("elastic", "task.multi_instance.pytorch.max_restarts", "needs torchrun", launched("pytorch", max_restarts=1),
          launched("pytorch", max_restarts=1, launcher="torchrun", rendezvous="c10d")),
     Case("elastic", "task.multi_instance.pytorch.max_restarts", "needs `rendezvous: c10d`",
          launched("pytorch", max_restarts=1, launcher="torchrun"),
@@ -900,7 +933,7 @@ CASES = [
     Case("elastic", "task.multi_instance.pytorch.min_instances", "needs `rendezvous: c10d`",
          launched("pytorch", min_instances=1, launcher="torchrun"),
          launched("pytorch", min_instances=1, launcher="torchrun", rendezvous="c10d")),
-    Case("elastic", "task.multi_instance.pytorch.min_instances", "the task has 2",
+    Case("elastic", "task.multi_instance.pytorch.min_instances", "more than the 2 nodes",
          launched("pytorch", min_instances=3, launcher="torchrun", rendezvous="c10d"),
          launched("pytorch", min_instances=2, launcher="torchrun", rendezvous="c10d")),
     Case("one-node-strategy", "task.command", "each node would train alone",
@@ -921,9 +954,12 @@ CASES = [
     Case("tensorflow-launch", "task.multi_instance.tensorflow.mode", "write `mode: flags`",
          both(launched("tensorflow"), task(command=BENCH)),
          both(launched("tensorflow", mode="flags"), task(command=BENCH))),
-    Case("tensorflow-launch", "task.command", "knows no cluster",
+    Case("tensorflow-launch", "task.command", "does not support a cluster on several nodes",
          both(launched("tensorflow", mode="flags"), task(command=BENCH + "--variable_update=replicated")),
-         both(launched("tensorflow", mode="flags"), task(command=BENCH + "--variable_update=collective_all_reduce"))),
+         both(launched("tensorflow", mode="flags"), task(command=COLLECTIVE))),
+    Case("tensorflow-launch", "task.command", "add `--all_reduce_spec=collective`",
+         both(launched("tensorflow", mode="flags"), task(command=BENCH + "--variable_update=collective_all_reduce")),
+         both(launched("tensorflow", mode="flags"), task(command=COLLECTIVE))),
     Case("tensorflow-launch", "task.command", "`--job_name={job_name}`",
          both(launched("tensorflow", mode="flags"), task(command=BENCH + "--job_name=worker")),
          both(launched("tensorflow", mode="flags"), task(command=BENCH + "--job_name={job_name}"))),
@@ -932,15 +968,18 @@ CASES = [
               task(command=BENCH + "--variable_update=distributed_all_reduce --all_reduce_spec=nccl")),
          both(launched("tensorflow", mode="flags"),
               task(command=BENCH + "--variable_update=distributed_all_reduce --all_reduce_spec=nccl/xring"))),
-    Case("tensorflow-launch", "task.command", "parameter servers alone",
+    Case("tensorflow-launch", "task.command", "it works only with parameter servers",
          both(launched("tensorflow", mode="flags"),
-              task(command=BENCH + "--variable_update=collective_all_reduce --staged_vars")),
+              task(command=COLLECTIVE + " --staged_vars")),
          both(launched("tensorflow", mode="flags"), task(command=BENCH + "--staged_vars"))),
     Case("tensorflow-launch", "task.command", "wait for each other",
          both(launched("tensorflow", mode="flags"),
               task(command=BENCH + "--variable_update=distributed_replicated --cross_replica_sync=False")),
          both(launched("tensorflow", mode="flags"),
               task(command=BENCH + "--variable_update=distributed_replicated --staged_vars=False"))),
+    Case("ray-launch", "task.command", "`ray start` in the command",
+         both(launched("ray"), task(command="ray start --head && python train.py")),
+         both(launched("ray"), task(command="python train.py --ray start"))),
     Case("mxnet-rendezvous", "task.multi_instance.mxnet.rendezvous", "ADDRESS:PORT",
          launched("mxnet", rendezvous="ib0"), launched("mxnet", rendezvous="ib0:IP_ADDRESS:29500")),
     Case("mxnet-horovod", "task.multi_instance.mxnet", "a `horovod` block",
@@ -968,7 +1007,7 @@ CASES = [
     Case("tensorflow-roles", "task.command", "needs parameter servers",
          task(command=BENCH + "--job_name=worker --worker_hosts=$W"),
          task(command=BENCH + "--job_name=worker --ps_hosts=$PS --worker_hosts=$W")),
-    Case("tensorflow-roles", "task.command", "`--job_name=ps` is one of a cluster",
+    Case("tensorflow-roles", "task.command", "`--job_name=ps` belongs to a cluster",
          task(command=BENCH + "--job_name=ps --ps_hosts=a:1"),
          task(command=BENCH + "--job_name=ps --ps_hosts=a:1 --worker_hosts=b:1")),
     Case("tensorflow-roles", "task.command", "`--task_index=2` of 2 `worker` processes",
@@ -980,18 +1019,18 @@ CASES = [
     Case("tensorflow-roles", "task.command", "--controller_host",
          task(command=BENCH + "--variable_update distributed_all_reduce --job_name worker --worker_hosts a:1,b:1"),
          task(command=BENCH + "--variable_update distributed_all_reduce --job_name worker --controller_host c:1")),
-    Case("tensorflow-cluster", "task.environment_variables.TF_CONFIG", "nobody who trains",
+    Case("tensorflow-cluster", "task.environment_variables.TF_CONFIG", "add `worker`",
          environment(TF_CONFIG='{"cluster": {"ps": ["a:1"]}, "task": {"type": "ps", "index": 0}}'),
          environment(TF_CONFIG='{"cluster": {"ps": ["a:1"], "worker": ["b:1"]}, "task": {"type": "ps", "index": 0}}')),
     Case("tensorflow-cluster", "task.environment_variables.TF_CONFIG", "`worker` 1",
          environment(TF_CONFIG='{"cluster": {"worker": ["b:1"]}, "task": {"type": "worker", "index": 1}}'),
          environment(TF_CONFIG='{"cluster": {"worker": ["b:1"]}, "task": {"type": "worker", "index": 0}}')),
-    Case("mxnet-roles", "task.environment_variables.DMLC_NUM_SERVER", "never come",
+    Case("mxnet-roles", "task.environment_variables.DMLC_NUM_SERVER", "give one or more",
          environment(DMLC_NUM_SERVER="0"), environment(DMLC_NUM_SERVER="1")),
-    Case("mxnet-roles", "task.command", "start none",
+    Case("mxnet-roles", "task.command", "but `launch.py` starts none",
          task(command="python tools/launch.py -n 2 -s 0 python t.py --kv-store dist_sync"),
          task(command="python tools/launch.py -n 2 -s 2 python t.py --kv-store dist_sync")),
-    Case("mxnet-local", "task.command", "each would train alone",
+    Case("mxnet-local", "task.command", "so each process would train alone",
          both(gang(), task(command="python t.py --kv-store device")),
          both(gang(), task(command="python t.py --kv-store dist_device_sync"))),
     # --- environment ---
@@ -999,12 +1038,12 @@ CASES = [
          environment(**{"A-B": "1"})),
     Case("environment-shell", "task.environment_variables.A-B", "no shell", environment(**{"A-B": "1"}),
          environment(A_B="1")),
-    Case("environment-batch", "job.environment_variables.CCP_NODES", "Batch's own",
+    Case("environment-batch", "job.environment_variables.CCP_NODES", "`CCP_NODES` is reserved for Batch",
          job(environment_variables={"CCP_NODES": "1"}), job(environment_variables={"CCP_NODE": "1"})),
     Case("environment-launcher", "pool.additional_node_prep.environment_variables.BATCHTRAIN_PREPARATION", "break it",
          pool(additional_node_prep={"environment_variables": {"BATCHTRAIN_PREPARATION": "x"}}),
          pool(additional_node_prep={"environment_variables": {"PREPARATION": "x"}})),
-    Case("environment-path", "task.environment_variables.PATH", "these very letters",
+    Case("environment-path", "task.environment_variables.PATH", "set it in the command",
          environment(PATH="/opt/bin:$PATH"), environment(LD_LIBRARY_PATH="/opt/lib")),
     Case("environment-literal", "task.environment_variables.DATA", "does not expand", environment(DATA="$HOME/data"),
          environment(PRICE="5$")),
@@ -1013,7 +1052,7 @@ CASES = [
     Case("environment-launch", "job.environment_variables.OMPI_MCA_plm_rsh_agent", "use `mpi.options`",
          both(gang(), job(environment_variables={"OMPI_MCA_plm_rsh_agent": "x"})),
          both(gang(), job(environment_variables={"OMPI_MCA_btl_tcp_if_include": "eth1"}))),
-    Case("environment-port", "task.environment_variables.MASTER_PORT", "Batch's own port",
+    Case("environment-port", "task.environment_variables.MASTER_PORT", "Batch uses port 6000 on the primary",
          both(gang(), environment(MASTER_PORT="6000")), both(gang(), environment(MASTER_PORT="6001"))),
     Case("environment-size", "task.environment_variables.B", "1,048,578 bytes together",
          environment(A="a", B="b" * 2**19 + "c" * (2**19 - 1)), environment(A="a", B="b" * (2**20 - 4))),
@@ -1047,6 +1086,33 @@ CASES = [
     Case("copy-to-nodes", "global.files[0].destination.data_transfer.method", "data ingress",
          {"global": {"files": [{"source": {"path": "."}, "destination": {"data_transfer": {"method": "scp"}}}]}},
          {"global": {"files": [{"source": {"path": "."}, "destination": {"data_transfer": {"remote_path": "x"}}}]}}),
+    *(
+        Case(f"source-{word}", "task.source", "because", task(source="src"), task(source="src"),
+             {"src": Survey(rule=f"source-{word}", message="because")}, {"src": Survey(("a.py",))})
+        for word in ("missing", "unreadable", "empty", "reserved", "huge")
+    ),
+    Case("source-size", "task.source", "because", task(source="src"), task(source="src"),
+         {"src": Survey(("a.py",), too_large="because")}, {"src": Survey(("a.py",))}),
+    Case("source-script", "task.command", "it has no `source`", task(command="python -u train.py", docker_image=None),
+         task(command="python -u /data/train.py")),
+    Case("source-script", "task.command", "it has no `source`", task(command="python train.py", docker_image=None),
+         task(command="git clone x && python x/train.py")),
+    Case("source-script", "task.command", "it has no `source`",
+         task(command="A=1 exec python3 ./train.py", docker_image=None),
+         task(command="python3 ./train.py", resource_files=[{"blob_source": "https://x/y", "file_path": "train.py"}])),
+    Case("source-script", "task.command", "lies in $AZ_BATCH_TASK_SHARED_DIR",
+         task(source="s", command="python a.py", docker_image=None),
+         task(source="s", command="cd $AZ_BATCH_TASK_SHARED_DIR && python a.py"), {"s": SCRIPTS}, {"s": SCRIPTS}),
+    Case("source-script", "task.command", "has `a.py`, `lib/b.py`",
+         task(source="s", docker_image="a/b", command="bash $AZ_BATCH_TASK_SHARED_DIR/run.sh"),
+         task(source="s", docker_image="a/b", command='python "$AZ_BATCH_TASK_SHARED_DIR/lib/b.py" --x'),
+         {"s": SCRIPTS}, {"s": SCRIPTS}),
+    Case("source-script", "task.command", "is not in the `source`",
+         both(gang(), task(source="s", command="${AZ_BATCH_TASK_SHARED_DIR}/run.sh")),
+         both(gang(), task(source="s", command="run.sh", docker_image="a/b")), {"s": SCRIPTS}, {"s": SCRIPTS}),
+    Case("command-length", "task.command", "65,536 at most", task(command="x" * 65_537), task(command="x" * 65_536)),
+    Case("command-length", "job.job_preparation.command", "at most", job(job_preparation={"command": "x" * 70_000}),
+         job(job_preparation={"command": "x"})),
 ]  # fmt: skip
 
 PLACES = {
@@ -1060,25 +1126,33 @@ def place(short: str) -> str:
     return f"{PLACES.get(head, head)}{dot}{rest}"
 
 
-def found(rule: str, parts: Parts) -> list[tuple[str, str]]:
-    return [(dotted(one.path), one.message) for one in check.run(recipe(parts)) if one.rule == rule]
+def found(rule: str, parts: Parts, sources: Mapping[str, Survey] | None = None) -> list[tuple[str, str]]:
+    told = check.run(recipe(parts), sources=sources)
+    return [(dotted(one.path), one.message) for one in told if one.rule == rule]
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.rule} {case.at}")
 def test_a_rule_speaks_of_what_is_wrong_and_of_nothing_beside_it(case: Case) -> None:
-    told = found(case.rule, case.bad)
+    told = found(case.rule, case.bad, case.bad_sources)
     assert [path for path, _ in told] == [place(case.at)]
     assert case.says in told[0][1]
-    assert [path for path, _ in found(case.rule, case.good)] == []
+    assert [path for path, _ in found(case.rule, case.good, case.good_sources)] == []
 
 
-@pytest.mark.parametrize("parts", [parts for case in CASES for parts in (case.bad, case.good)])
-def test_what_no_rule_calls_an_error_can_be_planned(parts: Parts) -> None:
-    whole = recipe(parts)
-    if all(one.level != "error" for one in check.run(whole)):
-        if whole.pool is not None:
-            plan_pool(whole)
-        plan_jobs(whole)
+LARGE = "factory-size"
+"""The rule whose cases have up to a million tasks."""
+
+
+@pytest.mark.parametrize("large", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_what_no_rule_calls_an_error_can_be_planned(large: bool) -> None:
+    for parts in [parts for case in CASES if (case.rule == LARGE) is large for parts in (case.bad, case.good)]:
+        whole = recipe(parts)
+        if any(task.source for job in whole.jobs for task in job.tasks):
+            continue  # what is in it is on no disk
+        if all(one.level != "error" for one in check.run(whole)):
+            if whole.pool is not None:
+                plan_pool(whole)
+            plan_jobs(whole)
 
 
 def test_every_rule_with_a_function_is_tried_here() -> None:
@@ -1100,7 +1174,7 @@ def test_the_base_of_these_cases_has_nothing_to_say_of() -> None:
 
 def test_rules_that_others_find_are_listed() -> None:
     listed = {rule.name for rule in check.RULES if rule.find is None}
-    assert listed >= {"renamed", "elsewhere", "placeholder", "offline-count", "offline-files", "source-missing"}
+    assert listed >= {"renamed", "elsewhere", "placeholder", "offline-count", "offline-files"}
 
 
 def test_a_rule_stays_silent_where_a_section_it_reads_is_broken() -> None:

@@ -37,9 +37,20 @@ def test_the_place_of_what_is_not_there_is_the_key_of_the_nearest_thing_above() 
     assert not place.exact
 
 
-def test_a_syntax_error_has_its_place() -> None:
-    _, problems = parse("x.yaml", b"a: [1, 2\nb: 3\n")
-    assert [(p.rule, p.line) for p in problems] == [("syntax", 2)]
+@pytest.mark.parametrize(
+    ("text", "line", "advice"),
+    [
+        ("x: 1\na: [1, 2\nb: 3\n", 2, "a `[` is not closed"),
+        ("x: 1\na: {\n", 2, ""),
+        ('x: 1\na: "b\nc: 3\n', 2, "a quote is not closed"),
+        ("x:\n- id\n  tasks: 3\n", 2, "a key needs `: `"),
+        ("x: 1\n  y: 2\n", 2, "needs quotes"),
+    ],
+)
+def test_a_syntax_error_has_the_place_where_the_mistake_is(text: str, line: int, advice: str) -> None:
+    _, problems = parse("x.yaml", text.encode())
+    assert [(p.rule, p.line) for p in problems] == [("syntax", line)]
+    assert advice in problems[0].message
 
 
 def test_bytes_that_are_not_utf8_are_named_with_their_line() -> None:

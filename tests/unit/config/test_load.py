@@ -118,7 +118,7 @@ def test_a_setting_wins_over_the_file(tmp_path: Path) -> None:
 
 def test_a_setting_of_nothing_is_refused(tmp_path: Path) -> None:
     write(tmp_path, pool=POOL, jobs=JOBS)
-    with pytest.raises(ConfigError, match="names no property"):
+    with pytest.raises(ConfigError, match="not the path of a property"):
         load(tmp_path, settings={"pool.vm_size": "x"})
 
 
@@ -157,6 +157,7 @@ RULES = {
 def test_a_rule_finds_what_could_never_work(rule: str, tmp_path: Path) -> None:
     pool, jobs = RULES[rule]
     (tmp_path / "taken" / "wd").mkdir(parents=True)
+    (tmp_path / "taken" / "wd" / "a").touch()
     with pytest.raises(ConfigError) as caught:
         load(write(tmp_path, pool=pool, jobs=jobs))
     assert rule in {problem.rule for problem in caught.value.problems}
@@ -210,6 +211,28 @@ def test_a_file_with_a_syntax_error_is_not_called_missing_too(tmp_path: Path) ->
 def test_a_misspelt_key_without_a_value_is_found_too(tmp_path: Path) -> None:
     jobs = JOBS.replace("      num_instances: 2", "      num_instances: 2\n      cordination_command: null")
     assert problems(write(tmp_path, pool=POOL, jobs=jobs)) == [("unknown-key", "jobs.yaml", 7, 7)]
+
+
+@pytest.mark.parametrize(
+    ("part", "text", "found"),
+    [
+        ("pool", "pool_specification:\n", ("value", "pool.yaml", 1, 1)),
+        ("jobs", "job_specifications: []\n", ("value", "jobs.yaml", 1, 1)),
+        ("config", "batchtrian:\n", ("unknown-key", "config.yaml", 1, 1)),
+        ("config", "batchtrain: {<<: 5}\n", ("key", "config.yaml", 1, 18)),
+        ("config", "batchtrain:\n  <<:\n", ("key", "config.yaml", 2, 6)),
+        ("jobs", JOBS.replace("  - command", "  - source:\n    command"), ("value", "jobs.yaml", 4, 5)),
+    ],
+)
+def test_what_says_nothing_is_not_lost_in_silence(
+    part: str, text: str, found: tuple[str, str, int, int], tmp_path: Path
+) -> None:
+    assert found in problems(write(tmp_path, **{"pool": POOL, "jobs": JOBS, part: text}))
+
+
+def test_an_empty_section_that_need_not_say_anything_is_absent(tmp_path: Path) -> None:
+    recipe = load(write(tmp_path, pool=POOL, jobs=JOBS, config="global_resources:\nbatchtrain:\n")).recipe
+    assert recipe.resources.docker_images == ()
 
 
 def test_a_variable_without_a_value_is_not_lost_in_silence(tmp_path: Path) -> None:
@@ -291,7 +314,7 @@ def test_a_part_can_be_read_from_another_file(tmp_path: Path) -> None:
 
 
 def test_another_file_that_is_not_there_is_said(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"jobs-tb.yaml is no file; it was to stand in for jobs.yaml"):
+    with pytest.raises(UsageError, match=r"jobs-tb.yaml is not a file; it was given in place of jobs.yaml"):
         load(write(tmp_path, pool=POOL, jobs=JOBS), files={"jobs": "jobs-tb.yaml"})
 
 
@@ -318,7 +341,7 @@ credentials:
 """
     known = load(write(tmp_path, credentials=credentials, pool=POOL, jobs=JOBS)).recipe.credentials
     assert require_credentials(known, part=("storage", "a")) is known
-    with pytest.raises(ConfigError, match=r"storage.b.account_key: `account_key` is not filled in, and it is needed"):
+    with pytest.raises(ConfigError, match=r"storage.b.account_key: `account_key` is a placeholder, but it is needed"):
         require_credentials(known, part=("storage", "b"))
 
 
@@ -359,7 +382,7 @@ def test_each_end_of_a_range_is_judged_by_itself(tmp_path: Path) -> None:
 def test_a_password_in_the_pool_file_is_sent_to_the_credentials(tmp_path: Path) -> None:
     place = write(tmp_path, pool=POOL + "  user_accounts: [{name: al, password: hush-hush}]\n")
     words = dict(said(place))["pool_specification.user_accounts[0].password"]
-    assert words.endswith("Secrets stand in credentials.yaml alone: `credentials.user_accounts.NAME.password`.")
+    assert words.endswith("Secrets are allowed only in credentials.yaml: `credentials.user_accounts.NAME.password`.")
     assert "hush" not in words
 
 
@@ -392,7 +415,7 @@ def test_a_part_that_is_no_file_is_said(tmp_path: Path) -> None:
 
 def test_a_part_that_is_a_link_to_nothing_is_said(tmp_path: Path) -> None:
     (tmp_path / "pool.yaml").symlink_to(tmp_path / "nowhere")
-    with pytest.raises(UsageError, match=r"pool.yaml is a link to nothing"):
+    with pytest.raises(UsageError, match=r"pool.yaml is a broken link"):
         load(write(tmp_path, jobs=JOBS))
 
 

@@ -47,7 +47,7 @@ def test_a_row_has_type_default_meaning_constraint_and_wire_field() -> None:
     )
     assert row == (
         '| <a id="pool_specification.task_slots_per_node"></a>`task_slots_per_node` | whole number; 1 to 256 | `1` |'
-        " Tasks a node runs at once. Older name: `max_tasks_per_node`. | `pool.taskSlotsPerNode` |"
+        " Number of tasks that a node runs at once. Older name: `max_tasks_per_node`. | `pool.taskSlotsPerNode` |"
     )
 
 

@@ -158,7 +158,7 @@ def plan_of(name: str) -> Plan:
 
 def bodies(plan: Plan, action: str) -> list[Any]:
     """What is asked by each step of an action."""
-    return [render.body_of(step) for step in plan.steps if step.action == action]
+    return [step.document for step in plan.steps if step.action == action]
 
 
 def filled(body: Any) -> Any:
@@ -187,7 +187,7 @@ def test_every_directory_has_its_expectation() -> None:
 def test_it_loads_and_the_sdk_knows_every_request_of_its_plan(name: str) -> None:
     for step in plan_of(name).steps:
         if step.action not in judge.NOT_OF_BATCH:
-            assert judge.flaws(step.action, filled(render.body_of(step))) == []
+            assert judge.flaws(step.action, filled(step.document)) == []
 
 
 @pytest.mark.parametrize("name", DIRECTORIES)

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-import msgspec
+from pathlib import Path
+from typing import Any
 
-from batchtrain.config.types import Credentials, Recipe
-from batchtrain.config.veil import secrets_of, veiled, veiled_text
+import msgspec
+import pytest
+
+from batchtrain.config import origin
+from batchtrain.config.load import examine
+from batchtrain.config.types import Recipe, Secret, convert
+from batchtrain.config.veil import is_secret, secrets_in, variable, veiled, veiled_line, veiled_text
 from batchtrain.plan import plan_recipe
-from batchtrain.plan.diff import Living, compare, wanted
+from batchtrain.plan.diff import Living, as_text, compare, wanted
+from batchtrain.plan.explain import explain
 from batchtrain.plan.render import as_document
 
 KEY = "c2VjcmV0LWtleQ=="
 LINK = "https://a.blob.core.windows.net/c/b?sv=2024&sig=abc%2Bdef%3D&se=2030"
-TOLD = {
+TOLD: dict[str, Any] = {
     "directory": ".",
     "credentials": {"storage": {"s": {"account": "one", "account_key": KEY}}},
     "pool": {
@@ -26,12 +33,11 @@ TOLD = {
 
 
 def recipe() -> Recipe:
-    return msgspec.convert(TOLD, Recipe)
+    return convert(TOLD, Recipe)
 
 
 def test_secrets_are_the_values_of_secret_properties() -> None:
-    known = msgspec.convert({"batch": {"account": "name-of-it", "account_key": KEY}}, Credentials)
-    assert secrets_of(known) == (KEY,)
+    assert secrets_in(recipe()) == (Secret(KEY),)
 
 
 def test_a_signature_is_masked_and_the_rest_of_the_link_stays() -> None:
@@ -39,7 +45,7 @@ def test_a_signature_is_masked_and_the_rest_of_the_link_stays() -> None:
 
 
 def test_a_document_is_masked_at_every_depth() -> None:
-    assert veiled({"a": [{"b": f"x{KEY}y"}, 5]}, [KEY]) == {"a": [{"b": "x***y"}, 5]}
+    assert veiled({"a": [{"b": f"x{KEY}y"}, 5]}, [Secret(KEY)]) == {"a": [{"b": "x***y"}, 5]}
 
 
 def test_no_rendering_of_a_plan_shows_a_key_or_a_signature() -> None:
@@ -62,3 +68,68 @@ def test_a_comparison_shows_no_signature_of_either_side() -> None:
     assert "sig=" in told
     assert "abc%2B" not in told
     assert "ghi%2B" not in told
+
+
+SAID = "not-for-your-eyes"
+NAMED = ("HF_TOKEN", "WANDB_API_KEY", "MY_PASSWORD_2", "aws_secret_access")
+SPOKEN = {"id": "p", **TOLD["pool"], "additional_node_prep": {
+    "environment_variables": {name: f"{SAID}-{name}" for name in NAMED} | {"KEYS": "shown-1", "PATHS": "shown-2"},
+    "commands": {"pre": ["pip install --index-url https://me:pass-word@pypi.example.org/simple x"]},
+}}  # fmt: skip
+
+
+def told() -> dict[str, Any]:
+    variables = {"A_TOKEN": SAID, "B_KEY": "short", "C": f"{SAID} within", "LEVEL": "shown-3"}
+    task = {"id": "t", "command": f"echo {SAID}", "environment_variables": variables}
+    return {"directory": ".", "pool": SPOKEN, "jobs": [{"id": "j", "tasks": [task]}]}
+
+
+@pytest.mark.parametrize(("name", "secret"), [
+    ("HF_TOKEN", True), ("TOKEN", True), ("hf_token", True), ("X_API_KEY", True), ("DB_PASSWORD_FILE", True),
+    ("SECRETS", True),
+    ("TOKENS", False), ("KEYBOARD", False), ("MONKEY", False), ("TOKENIZERS_PARALLELISM", False), ("KEY_A", False),
+])  # fmt: skip
+def test_a_variable_is_secret_by_its_name(name: str, secret: bool) -> None:
+    assert is_secret(name) is secret
+
+
+def test_no_rendering_shows_a_variable_whose_name_says_secret_nor_a_links_password() -> None:
+    whole = plan_recipe(convert(told(), Recipe))
+    planned = next(body for kind, _, body in wanted(whole) if kind == "pool")
+    other = msgspec.json.decode(msgspec.json.encode(planned).replace(SAID.encode(), b"another-word"))
+    differs = as_text(compare(whole, Living(pools={"p": other})))
+    for shown in (str(whole), msgspec.json.encode(as_document(whole)).decode(), differs):
+        assert SAID not in shown
+        assert "another-word" not in shown
+        assert '"short"' not in shown
+        assert "pass-word" not in shown
+        assert "***" in shown
+    assert all(word in str(whole) for word in ("shown-1", "shown-2", "shown-3", "me:***@pypi.example.org"))
+
+
+def test_the_request_itself_has_the_variables_as_they_were_written() -> None:
+    sent = b"".join(msgspec.json.encode(body) for _, _, body in wanted(plan_recipe(convert(told(), Recipe))))
+    assert all(f"{SAID}-{name}".encode() in sent for name in NAMED)
+    assert b"me:pass-word@" in sent
+
+
+def test_show_and_explain_and_messages_mask_them_too(tmp_path: Path) -> None:
+    sections = {"pool_specification": SPOKEN, "job_specifications": told()["jobs"]}
+    file = tmp_path / "all.json"
+    found = examine(tmp_path, {str(file): msgspec.json.format(msgspec.json.encode(sections))})
+    seen = origin.view(found)
+    why = explain(plan_recipe(found.recipe), found.recipe, seen.values, seen.origins, "environment_variables")
+    text = origin.as_yaml(seen, origins=False) + str(why) + "".join(problem.rendered() for problem in found.problems)
+    assert SAID not in text.replace(f"echo {SAID}", "").replace(f"{SAID} within", "")
+    assert "pass-word" not in text
+    assert "HF_TOKEN" in text
+
+
+def test_a_line_of_a_file_is_masked() -> None:
+    assert veiled_line(f"    HF_TOKEN: {SAID}") == "    HF_TOKEN: ***"
+    assert veiled_line("  ssh_public_key: path") == "  ssh_public_key: path"
+
+
+def test_a_placeholder_of_ours_holds_no_secret() -> None:
+    assert variable("BATCHTRAIN_GIVEN_PASSWORD_0", "{{registry:x}}") == "{{registry:x}}"
+    assert variable("REGISTRY_PASSWORD", "{{registry:x}}") == "***"

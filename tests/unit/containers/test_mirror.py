@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from batchtrain.config.types import RegistryCredentials
+from batchtrain.config.types import RegistryCredentials, Secret
 from batchtrain.containers import mirror
 from batchtrain.containers.mirror import PASSWORD, USERNAME, Login
 from batchtrain.errors import UsageError
@@ -40,15 +40,15 @@ def test_what_is_no_name_is_refused(image: str, to: str) -> None:
 
 def test_sign_ins_are_those_of_the_file_and_the_environments_for_the_target() -> None:
     known = {
-        "hub": RegistryCredentials(username="h", password="1"),
+        "hub": RegistryCredentials(username="h", password=Secret("1")),
         "my.azurecr.io": RegistryCredentials(identity="/subscriptions/x"),
     }
     found = mirror.logins(known, {USERNAME: "u", PASSWORD: "2"}, "my.azurecr.io")
-    assert found == {"hub": Login("h", "1"), "my.azurecr.io": Login("u", "2")}
+    assert found == {"hub": Login("h", Secret("1")), "my.azurecr.io": Login("u", Secret("2"))}
 
 
 def test_the_files_sign_in_wins_over_the_environments() -> None:
-    known = {"my.azurecr.io": RegistryCredentials(username="f", password="1")}
+    known = {"my.azurecr.io": RegistryCredentials(username="f", password=Secret("1"))}
     assert mirror.logins(known, {USERNAME: "u", PASSWORD: "2"}, "my.azurecr.io")["my.azurecr.io"].username == "f"
 
 
@@ -58,12 +58,12 @@ def test_half_a_sign_in_in_the_environment_is_refused() -> None:
 
 
 def test_a_password_is_in_no_repr() -> None:
-    assert "secret" not in repr(Login("u", "secret"))
+    assert "secret" not in repr(Login("u", Secret("secret")))
 
 
 def test_sign_ins_are_added_to_dockers_own_settings() -> None:
     own: dict[str, Any] = {"currentContext": "far", "credsStore": "desktop", "auths": {"other": {}}}
-    made = mirror.settings(own, {"hub": Login("u", "p:w")})
+    made = mirror.settings(own, {"hub": Login("u", Secret("p:w"))})
     server = "https://index.docker.io/v1/"
     assert made["currentContext"] == "far"
     assert base64.b64decode(made["auths"][server]["auth"]) == b"u:p:w"

@@ -11,8 +11,9 @@ import pytest
 
 from batchtrain.emulator import applications, environment, jobs, mounts, nodes, pools, reports, tasks, usage
 from batchtrain.emulator.faults import Fault
+from batchtrain.emulator.interface import Download, Exit, Mount, NodeUnfit, Package, Upload
 from batchtrain.emulator.machine import load, packages, upload
-from batchtrain.emulator.machine.types import Download, Exit, Mount, NodeUnfit, Package, Upload
+from batchtrain.emulator.machine.below import Below
 from batchtrain.emulator.reply import Call, Reply
 from batchtrain.emulator.scheduler import RunApplication
 from batchtrain.emulator.world import Application, Quotas, World
@@ -184,23 +185,33 @@ def test_a_pools_packages_are_unpacked_at_boot_and_named_in_the_environment(shop
     assert run.environment["AZ_BATCH_APP_PACKAGE_ffmpeg_x_4"] == "/mnt/applications/ffmpeg-x/4"
 
 
+def test_a_package_s_variable_is_there_as_written_and_in_lower_case(shop: Stage) -> None:
+    shop.pool(1)
+    shop.job()
+    run = _run(shop, applicationPackageReferences=[{"applicationId": "Blender", "version": "2.8"}])
+    names = [name for name in run.environment if name.startswith("AZ_BATCH_APP_PACKAGE")]
+    assert sorted(names) == ["AZ_BATCH_APP_PACKAGE_Blender_2_8", "AZ_BATCH_APP_PACKAGE_blender_2_8"]
+
+
 def test_a_package_is_unpacked_once_with_its_programs_executable(tmp_path: Path) -> None:
     source = _zip(tmp_path / "data" / "applications" / "tool" / "1.0.zip")
-    packages.install(tmp_path / "data", tmp_path / "node", Package("tool", "1.0"))
+    (tmp_path / "node").mkdir()
+    packages.install(tmp_path / "data", Below(tmp_path / "node"), Package("tool", "1.0"))
     program = tmp_path / "node" / "applications" / "tool" / "1.0" / "bin" / "tool"
     assert program.stat().st_mode & 0o111
     source.unlink()
-    packages.install(tmp_path / "data", tmp_path / "node", Package("tool", "1.0"))
+    packages.install(tmp_path / "data", Below(tmp_path / "node"), Package("tool", "1.0"))
 
 
 @pytest.mark.parametrize("content", [b"no zip", None])
 def test_a_package_that_cannot_be_unpacked_leaves_nothing(tmp_path: Path, content: bytes | None) -> None:
     folder = tmp_path / "data" / "applications" / "tool"
     folder.mkdir(parents=True)
+    (tmp_path / "node").mkdir()
     if content is not None:
         (folder / "1.zip").write_bytes(content)
     with pytest.raises(NodeUnfit) as refusal:
-        packages.install(tmp_path / "data", tmp_path / "node", Package("tool", "1"))
+        packages.install(tmp_path / "data", Below(tmp_path / "node"), Package("tool", "1"))
     assert refusal.value.code == "ApplicationPackageError"
     assert not list((tmp_path / "node" / "applications" / "tool").iterdir())
 
@@ -405,7 +416,8 @@ def test_a_pattern_means_these_files_under_these_names(
     (directory / "wd" / "leads-out").symlink_to(tmp_path / "outside")
     inside = "/mnt/tasks"
     variables = {"AZ_BATCH_TASK_DIR": f"{inside}/workitems/job/job-1/task"}
-    place = upload.Place(root, inside, directory, tmp_path / "mounts", variables)
+    node = Below(root, {inside: root})
+    place = upload.Place(node, inside, "workitems/job/job-1/task", variables)
     found = upload.matching(Upload(pattern, CONTAINER, path), place)
     assert {name for _, name in found} == names
 

@@ -10,7 +10,7 @@ import pytest
 
 from batchtrain.emulator import autoscale, jobs, nodes, pools, preparation, reports, scheduler, schedules, states, tasks
 from batchtrain.emulator.faults import Fault
-from batchtrain.emulator.machine.types import Exit
+from batchtrain.emulator.interface import Exit
 from batchtrain.emulator.reply import Call, Reply
 from batchtrain.emulator.world import COUNTED, World, count_names
 from tests.emulation import POOL, Stage
@@ -159,8 +159,10 @@ class Chaos:
                 found = world.pool_of_node.get(node)
                 if found:
                     reports.start_task_ended(world, node, found.nodes[node].boots, outcome, now)
-            case scheduler.ShutdownNode(_, node) | scheduler.WipeNode(_, node):
+            case scheduler.ShutdownNode(_, node):
                 reports.node_down(world, node, now)
+            case scheduler.WipeNode(_, node):
+                reports.node_wiped(world, node, now)
             case scheduler.RemoveNode(_, node):
                 reports.node_removed(world, node, now)
             case scheduler.RunCoordination(task, run, number):

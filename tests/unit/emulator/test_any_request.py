@@ -14,49 +14,26 @@ from typing import Any
 import msgspec
 import pytest
 
-from batchtrain.emulator import models, reports, scheduler
+from batchtrain.emulator import models, query, reports, scheduler
 from batchtrain.emulator.faults import Fault, NotModified
-from batchtrain.emulator.reply import Call, Reply
+from batchtrain.emulator.reply import Call, Reply, Work
 from batchtrain.emulator.routes import ROUTES, Route
 from batchtrain.emulator.store import Store
+from batchtrain.emulator.tokens import TOKEN
+from batchtrain.emulator.versions import CURRENT
 from batchtrain.emulator.world import World
-from tests.emulation import BASE, MACHINE, POOL
+from tests.emulation import BASE, MACHINE, POOL, carried_out
 from tests.unit.emulator.test_any_order import Chaos, check_books
 
 STEPS = 250
 DEPTH = 4
 NAMES = ("pool", "job", "task", "schedule", "t1", "t2", "lesser")
 FIELDS = {
-    name: [field.partition(":")[::2] for field in text.split()] for name, text in models._entries(models.MODELS, "")
+    name: [(field.name, field.kind, field.many, field.required) for field in fields if field.until == CURRENT]
+    for name, fields in models.fields().items()
 }
-ENUMS = {name: text.split() for name, text in models._entries(models.ENUMS, ":")}
-BODIES = {
-    "create_pool": "BatchPoolCreateOptions",
-    "update_pool": "BatchPoolUpdateOptions",
-    "replace_pool_properties": "BatchPoolReplaceOptions",
-    "resize_pool": "BatchPoolResizeOptions",
-    "remove_nodes": "BatchNodeRemoveOptions",
-    "enable_pool_auto_scale": "BatchPoolEnableAutoScaleOptions",
-    "evaluate_pool_auto_scale": "BatchPoolEvaluateAutoScaleOptions",
-    "create_job": "BatchJobCreateOptions",
-    "update_job": "BatchJobUpdateOptions",
-    "replace_job": "BatchJobUpdateOptions",
-    "disable_job": "BatchJobDisableOptions",
-    "terminate_job": "BatchJobTerminateOptions",
-    "create_job_schedule": "BatchJobScheduleCreateOptions",
-    "update_job_schedule": "BatchJobScheduleUpdateOptions",
-    "replace_job_schedule": "BatchJobScheduleUpdateOptions",
-    "create_task": "BatchTaskCreateOptions",
-    "create_task_collection": "BatchTaskCreateOptions",
-    "replace_task": "BatchTaskCreateOptions",
-    "create_node_user": "BatchNodeUserCreateOptions",
-    "replace_node_user": "BatchNodeUserReplaceOptions",
-    "reboot_node": "BatchNodeRebootOptions",
-    "reimage_node": "BatchNodeReimageOptions",
-    "deallocate_node": "BatchNodeDeallocateOptions",
-    "disable_node_scheduling": "BatchNodeDisableSchedulingOptions",
-    "upload_node_logs": "UploadBatchServiceLogsOptions",
-}
+ENUMS = models.enums()
+BODIES = {route.name: route.body for route in ROUTES if route.body}
 STARTS: dict[str, dict[str, Any]] = {
     "create_pool": POOL,
     "create_job": {"id": "job", "poolInfo": {"poolId": "pool"}},
@@ -64,7 +41,6 @@ STARTS: dict[str, dict[str, Any]] = {
     "replace_job": {"poolInfo": {"poolId": "pool"}},
     "replace_job_schedule": {"schedule": {}, "jobSpecification": {"poolInfo": {"poolId": "pool"}}},
     "create_task": {"id": "task", "commandLine": "true"},
-    "create_task_collection": {"id": "t1", "commandLine": "true"},
     "upload_node_logs": {"containerUrl": "http://127.0.0.1:1/c?sig=s", "startTime": "2026-11-21T10:00:00Z"},
 }
 """What most of these bodies begin with, so that they are not all refused for the same thing."""
@@ -130,7 +106,9 @@ class Requests(Chaos):
     def operate(self, route: Route, call: Call) -> Reply:
         assert route.operation is not None
         try:
-            return route.operation(self.stage.world, call)
+            asked = query.checked(route.query, route.answer, call.query, call.revision)
+            reply = route.operation(self.stage.world, call._replace(query=asked))
+            return carried_out(reply) if isinstance(reply, Work) else reply
         except (Fault, NotModified):
             raise
         except Exception as error:
@@ -142,8 +120,9 @@ class Requests(Chaos):
         body = json.dumps(self.body(route.name)).encode() if route.verb in ("POST", "PUT", "PATCH") else b""
         if self.random.random() < 0.02:
             body = self.random.choice((b"", b"{", b"[]", b"null", b'"text"', b"\xff", b"{}" * 3))
-        query, headers = self.some(QUERIES, 0.05), self.some(HEADERS, 0.03)
-        return route, Call(path, query, headers, body, "/", BASE, self.stage.now)
+        known = {name: values for name, values in QUERIES.items() if name in route.query or self.random.random() < 0.02}
+        asked, headers = self.some(known, 0.1), self.some(HEADERS, 0.03)
+        return route, Call(path, asked, headers, body, "/", BASE, self.stage.now, signed_by=TOKEN)
 
     def segment(self, shape: list[str], index: int) -> str:
         """An id that is likely to be there."""
@@ -160,37 +139,47 @@ class Requests(Chaos):
         model = BODIES.get(operation)
         if model is None:
             return {}
+        if model == "BatchTaskGroup":
+            return {"value": [self.body("create_task")] * self.random.randrange(3)}
         document = {**STARTS.get(operation, {}), **self.document(model, 0)}
         if self.random.random() < 0.9:
             document.update(STARTS.get(operation, {}))
-        return {"value": [document] * self.random.randrange(3)} if operation == "create_task_collection" else document
+        return document
 
     def document(self, model: str, depth: int) -> dict[str, Any]:
         """What a model needs, and a few of the things it may have."""
-        optional = [name for name, kind in FIELDS[model] if not kind.endswith("!")]
+        optional = [field[0] for field in FIELDS[model] if not field[3]]
         chosen = set(self.random.sample(optional, min(len(optional), self.random.randrange(4))))
-        return {name: self.value(kind, depth) for name, kind in FIELDS[model] if name in chosen or kind.endswith("!")}
+        return {
+            name: self.value(kind, depth, many=many)
+            for name, kind, many, required in FIELDS[model]
+            if name in chosen or required
+        }
 
-    def value(self, kind: str, depth: int) -> Any:
+    def value(self, kind: str, depth: int, *, many: bool = False) -> Any:
         if self.random.random() < 0.02:
             return self.random.choice(WRONG)
-        bare = kind.rstrip("*!")
-        if "*" in kind:
-            return [self.value(bare, depth) for _ in range(self.random.randrange(3))]
-        if bare in ENUMS:
-            return self.random.choice(ENUMS[bare])
-        if bare in FIELDS:
-            return self.document(bare, depth + 1) if depth < DEPTH else {}
-        return self.random.choice(SCALARS[bare])
+        if many:
+            return [self.value(kind, depth) for _ in range(self.random.randrange(3))]
+        if kind in ENUMS:
+            return self.random.choice(ENUMS[kind])
+        if kind in FIELDS:
+            return self.document(kind, depth + 1) if depth < DEPTH else {}
+        return self.random.choice(SCALARS[kind])
 
 
+GROUP = "/subscriptions/s/resourceGroups/g/providers"
 SCALARS: dict[str, tuple[Any, ...]] = {
+    "subnet": (f"{GROUP}/Microsoft.Network/virtualNetworks/v/subnets/s", "x"),
+    "address": (f"{GROUP}/Microsoft.Network/publicIPAddresses/a", "x"),
+    "image": (f"{GROUP}/Microsoft.Compute/galleries/g/images/i", "x"),
+    "gallery": ("/sharedGalleries/g/images/i/versions/1.0.0",),
     "str": TEXTS,
     "int": (0, 1, 2, 3, 10, 50, 22, 1000, 50_000, -1, "2"),
     "bool": (True, False, "true", "False"),
     "duration": DURATIONS,
     "time": TIMES,
-    "any": ({}, "x", 1),
+    "object": ({}, "x", {"a": 2**70}, {"a": [1]}),
 }
 
 

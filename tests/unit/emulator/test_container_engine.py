@@ -13,10 +13,10 @@ from typing import Any, cast
 
 import pytest
 
+from batchtrain.emulator.interface import Login, NodeLost, NodeSpec, NodeUnfit
 from batchtrain.emulator.machine import docker, failures, hold, leftovers
 from batchtrain.emulator.machine.engine import Engine, EngineError, address, registry_header
 from batchtrain.emulator.machine.image_store import ImageStore, login_for, reference, server_of
-from batchtrain.emulator.machine.types import Login, NodeLost, NodeSpec, NodeUnfit
 
 # --- where it is ----------------------------------------------------------------------------------------------------
 

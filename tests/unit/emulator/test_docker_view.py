@@ -34,7 +34,7 @@ VIEW = View(
     labels={"emulator": "/data", "node": "n1"},
     network=HELD,
     on_machine=lambda path: path.replace("/mnt/tasks", "/data/nodes/n1"),
-    links_lead_to="/data/mounts",
+    links_lead_to=("/data/mounts",),
     fsmounts="/mnt/tasks/fsmounts",
 )
 
@@ -277,3 +277,15 @@ def test_the_plan_says_so_of_pools_in_plain_docker_alone() -> None:
     plain = pools.sent({"vm_configuration": {"platform_image": pools.IMAGE, "plain_docker": True}})
     assert own_docker(plain["metadata"])
     assert not own_docker(pools.sent().get("metadata", []))
+
+
+@pytest.mark.parametrize(
+    "more",
+    [{"Binds": ["/home:/h:ro"]}, {"Mounts": [{"Type": "bind", "Source": "/home", "Target": "/h/"}]}],
+)
+def test_a_directory_above_the_emulators_is_bound_with_that_covered(more: dict[str, Any]) -> None:
+    view = VIEW._replace(hidden_in=lambda path: {"/home": "me/emulator"}.get(path, ""))
+    request = parse("POST", "/v1.41/containers/create")
+    found = body(request, {"Image": "a:1", "HostConfig": {**more, "Tmpfs": {"/run": ""}}}, view, KNOWN)["HostConfig"]
+    assert found["Tmpfs"] == {"/run": "", "/h/me/emulator": ""}
+    assert "Tmpfs" not in host(**more)

@@ -33,9 +33,9 @@ class Account:
     def do(self, operation: Operation, *path: str, body: object = None) -> Reply:
         return self.driver.change(lambda: operation(self.world, call(*path, body=body)))
 
-    async def begin(self, command: str) -> None:
+    async def begin(self, command: str, **pool: object) -> None:
         """A pool of one node, a job and its task, which runs."""
-        self.do(pools.create_pool, body={**POOL, "targetDedicatedNodes": 1})
+        self.do(pools.create_pool, body={**POOL, "targetDedicatedNodes": 1, **pool})
         self.do(jobs.create_job, body={"id": "job", "poolInfo": {"poolId": "pool"}})
         self.make(command)
         await self.until(lambda: self.machine.runs)
@@ -44,11 +44,8 @@ class Account:
         self.do(tasks.create_task, "job", body={"id": "task", "commandLine": command})
 
     async def until(self, holds: Callable[[], object]) -> None:
-        async def look() -> None:
-            while not holds():
-                await asyncio.sleep(0.001)
-
-        await asyncio.wait_for(look(), 10)
+        while not holds():
+            await asyncio.sleep(0.001)
 
     def state(self) -> str:
         return self.world.jobs["job"].tasks["task"].state
@@ -98,6 +95,30 @@ def test_a_deleted_task_s_directory_is_out_of_the_way_before_its_namesake_starts
         root = tmp_path / "nodes" / node_id
         await account.until(lambda: not any((root / "volatile").iterdir()))
         assert (root / run.directory / "stdout.txt").read_text() == "second\n"
+
+    tell(tmp_path, story)
+
+
+@pytest.mark.parametrize("act", ["preempt", "lose", "break"])
+def test_a_node_that_takes_a_while_to_die_costs_its_task_one_requeue(tmp_path: Path, act: str) -> None:
+    """The machine says that the run is lost before it says that the node is down."""
+
+    async def story(account: Account) -> None:
+        await account.begin("wait", targetLowPriorityNodes=1, targetDedicatedNodes=0)
+        (node,) = account.world.pools["pool"].nodes.values()
+        stop = account.machine.shutdown
+
+        async def slowly(node_id: str) -> None:
+            await stop(node_id)
+            for _ in range(20):
+                await asyncio.sleep(0)
+
+        account.machine.shutdown = slowly  # type: ignore[method-assign]
+        await account.driver.befall(node.id, act, 0)
+        task = account.world.jobs["job"].tasks["task"]
+        if act == "lose":
+            await account.until(lambda: account.state() == "running")
+        assert (task.requeues, task.run) == (1, 2 if act == "lose" else 1)
 
     tell(tmp_path, story)
 

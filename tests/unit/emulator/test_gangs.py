@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from batchtrain.emulator import control, environment, pools, reports, scheduler, tasks
-from batchtrain.emulator.machine.types import Exit
+from batchtrain.emulator.interface import Exit
 from batchtrain.emulator.records import Task
 from tests.emulation import Stage, document
 

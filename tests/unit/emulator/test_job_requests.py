@@ -9,7 +9,7 @@ import pytest
 
 from batchtrain.emulator import documents, files, jobs, reports, schedules, tasks, wire
 from batchtrain.emulator.faults import Fault, NotModified
-from batchtrain.emulator.machine.types import Exit
+from batchtrain.emulator.interface import Exit
 from batchtrain.emulator.records import Document, Task
 from batchtrain.emulator.reply import Call, Reply
 from batchtrain.emulator.store import Store
@@ -279,7 +279,7 @@ def test_a_property_of_a_task_is_the_same_whether_it_is_asked_for_alone_or_not(s
     stage.exits(task)
     whole = document(stage.do(tasks.list_tasks, "job"))["value"][0]
     assert document(stage.do(tasks.list_tasks, "job", select=name))["value"] == [{name: whole[name]}]
-    kept = document(stage.do(tasks.list_tasks, "job", select=name, filter="commandLine eq 'true'"))["value"]
+    kept = document(stage.do(tasks.list_tasks, "job", select=name, filter="id eq 'task'"))["value"]
     assert kept == [{name: whole[name]}]
 
 

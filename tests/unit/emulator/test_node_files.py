@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from batchtrain.emulator import files
+from batchtrain.emulator import files, tasks
 from batchtrain.emulator.faults import Fault
 from batchtrain.emulator.reply import Reply
 from tests.emulation import Stage, call, document
@@ -144,8 +144,16 @@ def test_a_directory_is_deleted_with_recursive_only(stage: Stage) -> None:
     assert names(stage.do(files.list_task_files, "job", "task")) == ["stdout.txt"]
 
 
-def test_a_task_that_has_not_run_has_no_files(stage: Stage) -> None:
+def test_the_files_of_a_task_that_waits_cannot_be_accessed_in_its_state(stage: Stage) -> None:
     stage.task("waits")
+    with pytest.raises(Fault, match="OperationInvalidForCurrentState") as refusal:
+        stage.do(files.list_task_files, "job", "waits")
+    assert refusal.value.details["Reason"].endswith("cannot be accessed as the task state is still active")
+
+
+def test_a_task_that_was_withdrawn_has_no_files(stage: Stage) -> None:
+    stage.task("waits")
+    stage.do(tasks.terminate_task, "job", "waits")
     with pytest.raises(Fault, match="TaskFilesUnavailable"):
         stage.do(files.list_task_files, "job", "waits")
 

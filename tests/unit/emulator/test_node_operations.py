@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import ipaddress
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from batchtrain.emulator import nodes, pools, reports, scheduler, states, users
+from batchtrain.emulator import endpoints, nodes, pools, reports, scheduler, states, users
 from batchtrain.emulator.faults import Fault
 from batchtrain.emulator.injection import Injection
-from batchtrain.emulator.machine.types import Exit
+from batchtrain.emulator.interface import Exit
 from batchtrain.emulator.records import Node, Task
 from batchtrain.emulator.reply import Call, Reply
 from batchtrain.emulator.world import World
@@ -54,7 +55,7 @@ def test_a_reimaged_node_is_wiped_and_starts_as_new(stage: Stage) -> None:
     assert node.state == "reimaging"
     assert kinds(stage.settle()) == [scheduler.WipeNode]
     assert not node.users
-    reports.node_down(stage.world, node.id, stage.now)
+    reports.node_wiped(stage.world, node.id, stage.now)
     assert kinds(stage.boot()) == [scheduler.RunStartTask]
     assert node.state == "waitingforstarttask"
 
@@ -206,10 +207,20 @@ def test_a_node_that_is_down_by_itself_goes_on_its_way_too(
         reports.node_lost(stage.world, node.id, stage.now)
     found = stage.boot()
     assert kinds(found) == due
-    for _ in found:
-        reports.node_down(stage.world, node.id, stage.now)
+    for effect in found:
+        down = reports.node_wiped if isinstance(effect, scheduler.WipeNode) else reports.node_down
+        down(stage.world, node.id, stage.now)
     stage.boot()
     assert node.state == state
+
+
+def test_a_node_that_is_reimaged_while_it_is_shut_down_is_wiped_all_the_same(stage: Stage) -> None:
+    (node,) = stage.pool(1)
+    reports.node_struck(stage.world, node.id, "break", None, stage.now)
+    stage.do(nodes.reimage_node, "pool", node.id, body={})
+    assert stage.settle() == []
+    reports.node_down(stage.world, node.id, stage.now)
+    assert kinds(stage.settle()) == [scheduler.WipeNode]
 
 
 @pytest.mark.parametrize("event", ["reboot", "reimage", "deallocate"])
@@ -220,7 +231,7 @@ def test_a_node_goes_on_its_way_after_a_restart(stage: Stage, event: str) -> Non
     reports.wake(stage.world, stage.now)
     for effect in stage.boot():
         assert isinstance(effect, scheduler.WipeNode)
-        reports.node_down(stage.world, node.id, stage.now)
+        reports.node_wiped(stage.world, node.id, stage.now)
     stage.boot()
     assert node.state == ("deallocated" if event == "deallocate" else "idle")
 
@@ -341,9 +352,50 @@ def test_log_in_goes_by_the_endpoint_of_port_22(stage: Stage) -> None:
     assert (found["remoteLoginIPAddress"], found["remoteLoginPort"]) == (node.address, 40000)
 
 
-def test_a_pool_that_maps_no_port_22_has_no_log_in(stage: Stage) -> None:
-    (node,) = stage.pool(1)
-    assert code(stage, users.remote_login_settings, node.id) == "OperationNotValidOnNode"
+@pytest.mark.parametrize(
+    ("agent", "mapped", "port"),
+    [
+        ("batch.node.windows amd64", {22: 40_000, 3389: 41_000}, 41_000),
+        ("batch.node.ubuntu 22.04", {22: 40_000, 3389: 41_000}, 40_000),
+        ("batch.node.ubuntu 22.04", {3389: 41_000}, 41_000),
+        ("batch.node.ubuntu 22.04", {}, 22),
+        ("batch.node.windows amd64", {80: 40_000}, 3389),
+    ],
+)
+def test_log_in_goes_by_the_system_s_own_port(stage: Stage, agent: str, mapped: dict[int, int], port: int) -> None:
+    ports = [
+        {**SSH, "name": f"p{b}", "backendPort": b, "frontendPortRangeStart": f, "frontendPortRangeEnd": f + 99}
+        for b, f in mapped.items()
+    ]
+    machine = {**_pool()["virtualMachineConfiguration"], "nodeAgentSKUId": agent}
+    network = {"networkConfiguration": {"endpointConfiguration": {"inboundNATPools": ports}}} if ports else {}
+    (node,) = stage.pool(1, virtualMachineConfiguration=machine, **network)
+    found = document(stage.do(users.remote_login_settings, "pool", node.id))
+    assert {name: value for name, value in found.items() if not name.startswith("odata")} == {
+        "remoteLoginIPAddress": node.address,
+        "remoteLoginPort": port,
+    }
+
+
+DUAL = {**NETWORK, "publicIPAddressConfiguration": {"ipFamilies": ["IPv6", "IPv4"]}}
+
+
+def test_a_node_of_a_dual_stack_pool_has_addresses_and_endpoints_of_both_families(stage: Stage) -> None:
+    (node,) = stage.pool(1, networkConfiguration=DUAL)
+    found = document(stage.do(nodes.get_node, "pool", node.id))
+    login = document(stage.do(users.remote_login_settings, "pool", node.id))
+    endpoints_ = found["endpointConfiguration"]["inboundEndpoints"]
+    assert [ipaddress.ip_address(found[name]).version for name in ("ipAddress", "ipv6Address")] == [4, 6]
+    assert [one["publicIPAddress"] for one in endpoints_] == [found["ipAddress"], found["ipv6Address"]]
+    assert (login["ipv6RemoteLoginIPAddress"], login["ipv6RemoteLoginPort"]) == (found["ipv6Address"], 40000)
+    assert len(endpoints.forwards(stage.world.pools["pool"], node)) == 1
+
+
+@pytest.mark.parametrize("families", [["IPv6"], [], ["IPv4", "IPv4"]])
+def test_a_pool_has_ipv4_or_both_families(stage: Stage, families: list[str]) -> None:
+    network = {"publicIPAddressConfiguration": {"ipFamilies": families}}
+    with pytest.raises(Fault, match="InvalidPropertyValue"):
+        stage.do(pools.create_pool, body={**_pool(), "networkConfiguration": network})
 
 
 @pytest.mark.parametrize(
@@ -389,12 +441,13 @@ def test_a_node_has_its_pools_extensions_without_their_secrets(stage: Stage) -> 
     }
     machine = {**_pool()["virtualMachineConfiguration"], "extensions": [extension]}
     (node,) = stage.pool(1, virtualMachineConfiguration=machine)
-    (listed,) = document(stage.do(nodes.list_extensions, "pool", node.id))["value"]
+    listed, own = document(stage.do(nodes.list_extensions, "pool", node.id))["value"]
     found = document(stage.do(nodes.get_extension, "pool", node.id, "x"))
     assert found.items() >= listed.items()
     assert (found["vmExtension"]["settings"], found["provisioningState"]) == ({"a": "b"}, "Succeeded")
     assert "hush" not in str(found)
     assert code(stage, nodes.get_extension, node.id, "y") == "NodeExtensionNotFound"
+    assert document(stage.do(nodes.get_extension, "pool", node.id, "batchNodeExtension")).items() >= own.items()
 
 
 def test_logs_are_promised_and_asked_for(stage: Stage) -> None:
@@ -410,7 +463,7 @@ def test_logs_are_promised_and_asked_for(stage: Stage) -> None:
     assert answer["numberOfFilesUploaded"] == 2
 
 
-@pytest.mark.parametrize("change", [{"containerUrl": "logs"}, {"endTime": "2026-11-20"}, {"startTime": "yesterday"}])
+@pytest.mark.parametrize("change", [{"containerUrl": "logs"}, {"endTime": "2026-11-20"}])
 def test_logs_that_cannot_be_uploaded_are_refused(stage: Stage, change: dict[str, str]) -> None:
     (node,) = stage.pool(1)
     body = {"containerUrl": "https://x/logs", "startTime": "2026-11-21", **change}
@@ -454,11 +507,12 @@ def test_a_resize_that_comes_in_time_is_not_given_up(stage: Stage) -> None:
     assert (found["currentDedicatedNodes"], "resizeErrors" in found) == (1, False)
 
 
-@pytest.mark.parametrize("operation", [pools.resize_pool, pools.remove_nodes])
-def test_a_resize_timeout_is_five_minutes_at_least(stage: Stage, operation: Operation) -> None:
+def test_a_resize_timeout_is_five_minutes_at_least(stage: Stage) -> None:
     (node,) = stage.pool(1)
-    body = {"targetDedicatedNodes": 2, "nodeList": [node.id], "resizeTimeout": "PT4M"}
-    assert code(stage, operation, body=body) == "InvalidPropertyValue"
+    resize = {"targetDedicatedNodes": 2, "resizeTimeout": "PT4M"}
+    assert code(stage, pools.resize_pool, body=resize) == "InvalidPropertyValue"
+    remove = {"nodeList": [node.id], "resizeTimeout": "PT4M"}
+    assert code(stage, pools.remove_nodes, body=remove) == "InvalidPropertyValue"
 
 
 # Support -------------------------------------------------------------------------------------------------------------

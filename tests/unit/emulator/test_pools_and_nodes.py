@@ -6,7 +6,7 @@ import pytest
 
 from batchtrain.emulator import nodes, pools, reports, scheduler
 from batchtrain.emulator.faults import Fault
-from batchtrain.emulator.machine.types import Exit
+from batchtrain.emulator.interface import Exit
 from batchtrain.emulator.world import Quotas
 from tests.emulation import POOL, Stage, document
 

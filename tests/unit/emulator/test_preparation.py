@@ -8,7 +8,7 @@ import pytest
 
 from batchtrain.emulator import control, environment, jobs, nodes, preparation, reports, scheduler, tasks, wire
 from batchtrain.emulator.faults import Fault
-from batchtrain.emulator.machine.types import Exit
+from batchtrain.emulator.interface import Exit
 from batchtrain.emulator.records import Node, Task
 from tests.emulation import Stage, document
 

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from batchtrain.emulator import query
+from batchtrain.emulator import models, query, routes
 from batchtrain.emulator.faults import Fault
 from batchtrain.emulator.query import Row
+from batchtrain.emulator.versions import CURRENT
 from tests.emulation import BASE, call, document
 
 TASK = {
@@ -64,9 +65,62 @@ def test_a_property_the_list_cannot_be_filtered_by_is_400() -> None:
         page(filter="State eq 'active'")
 
 
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [
+        ("pools", "taskSlotsPerNode eq 1"),
+        ("pools", "allocationState ne 'steady'"),
+        ("pools", "state eq 'gone'"),
+        ("pools", "enableAutoScale eq 'true'"),
+        ("pools", "creationTime lt '2026-01-01'"),
+        ("pools", "startswith(vmSize, 'standard')"),
+        ("nodes", "id eq 'x'"),
+        ("nodes", "startTaskInfo/exitCode eq '1'"),
+        ("nodes", "startTaskInfo/retryCount eq 1"),
+        ("nodes", "startTaskInfo eq 1"),
+        ("tasks", "lastModified lt DateTime'2026-01-01'"),
+        ("jobsofschedule", "id eq 'x'"),
+        ("files", "name eq 'x'"),
+        ("poolusagemetrics", "poolId ne 'x'"),
+    ],
+)
+def test_a_property_operator_or_value_that_the_list_does_not_take_is_400(kind: str, text: str) -> None:
+    with pytest.raises(Fault, match="InvalidQueryParameterValue") as refusal:
+        query.parse_filter(text, query.FILTERS[kind])
+    assert refusal.value.details["QueryParameterName"] == "$filter"
+
+
+LITERALS = {"time": "DateTime'2026-01-01'", "int": "1", "bool": "true"}
+
+
+def test_every_documented_pair_of_property_and_operator_is_taken() -> None:
+    """The page lists 319 pairs, without those of certificates."""
+    pairs = 0
+    for filters in query.FILTERS.values():
+        for name, operators in filters.operators.items():
+            field = models.field_at(filters.model, query.ALIASES.get(name, name))
+            assert field is not None, name
+            value = LITERALS.get(field.kind) or f"'{models.enums().get(field.kind, ('x',))[0]}'"
+            for word in operators:
+                text = f"startswith({name}, 'x')" if word == "startswith" else f"{name} {word} {value}"
+                query.parse_filter(text, filters)({})
+                pairs += 1
+    assert pairs == 318  # files of tasks and of nodes are one entry
+
+
+def test_an_enum_value_may_have_any_case_in_a_filter() -> None:
+    holds = query.parse_filter("state eq 'waitingForStartTask'", query.FILTERS["nodes"])
+    assert holds({"state": "waitingforstarttask"})
+
+
+def test_the_time_of_the_last_change_of_a_task_has_the_name_of_the_page() -> None:
+    holds = query.parse_filter("lastModifiedTime gt DateTime'2026-01-01'", query.FILTERS["tasks"])
+    assert holds({"lastModified": "2026-11-21T10:00:00Z"})
+
+
 def numbers(token: str) -> Iterator[Row]:
     for number in range(int(token or 0) + 1, 8):
-        yield Row(str(number), {"id": str(number), "taskSlotsPerNode": number % 2, "extra": "x"})
+        yield Row(str(number), {"id": str(number), "enableAutoScale": bool(number % 2), "extra": "x"})
 
 
 def page(**asked: str) -> dict[str, Any]:
@@ -74,14 +128,14 @@ def page(**asked: str) -> dict[str, Any]:
 
 
 def test_a_page_s_link_is_absolute_and_carries_the_whole_question() -> None:
-    first = page(filter="taskSlotsPerNode eq 1", select="id", maxresults="2")
+    first = page(filter="enableAutoScale eq true", select="id", maxresults="2")
     assert first["value"] == [{"id": "1"}, {"id": "3"}]
-    question = "$filter=taskSlotsPerNode%20eq%201&$select=id&maxresults=2"
+    question = "$filter=enableAutoScale%20eq%20true&$select=id&maxresults=2"
     assert first["odata.nextLink"] == f"{BASE}/pools?{question}&$skiptoken=3"
 
 
 def test_the_last_page_has_no_link() -> None:
-    last = page(filter="taskSlotsPerNode eq 1", maxresults="2", skiptoken="3")
+    last = page(filter="enableAutoScale eq true", maxresults="2", skiptoken="3")
     assert [one["id"] for one in last["value"]] == ["5", "7"]
     assert "odata.nextLink" not in last
 
@@ -92,12 +146,72 @@ def test_a_page_has_one_to_a_thousand_entries(size: str) -> None:
         page(maxresults=size)
 
 
-@pytest.mark.parametrize("select", ["id,taskSlotsPerNode", "id, taskSlotsPerNode", "taskSlotsPerNode,id/x"])
+@pytest.mark.parametrize("select", ["id,enableAutoScale", "id, enableAutoScale", "enableAutoScale,id/x"])
 def test_select_keeps_only_what_it_names(select: str) -> None:
-    assert page(select=select, maxresults="1")["value"] == [{"id": "1", "taskSlotsPerNode": 1}]
+    assert page(select=select, maxresults="1")["value"] == [{"id": "1", "enableAutoScale": True}]
 
 
 @pytest.mark.parametrize("token", ["\u00b2", "9" * 5000, "x"])
 def test_a_token_that_was_never_given_is_400(token: str) -> None:
     with pytest.raises(Fault, match="InvalidQueryParameterValue"):
         query.number(token)
+
+
+# What a request may ask
+
+
+def asked(operation: str, revision: int = CURRENT, **query_: str) -> dict[str, str]:
+    route = next(route for route in routes.ROUTES if route.name == operation)
+    names = {name.replace("dollar_", "$"): value for name, value in query_.items()}
+    return query.checked(route.query, route.answer, names, revision)
+
+
+@pytest.mark.parametrize(
+    ("operation", "parameter", "value"),
+    [
+        ("get_pool", "dollar_filter", "id eq 'x'"),
+        ("get_pool", "maxresults", "1"),
+        ("list_nodes", "dollar_expand", "stats"),
+        ("create_pool", "dollar_select", "id"),
+        ("list_pools", "orderby", "id"),
+        ("delete_pool", "force", "true"),
+    ],
+)
+def test_a_parameter_that_the_operation_does_not_take_is_400(operation: str, parameter: str, value: str) -> None:
+    with pytest.raises(Fault, match="UnsupportedQueryParameter") as refusal:
+        asked(operation, **{parameter: value})
+    assert refusal.value.details["QueryParameterName"] == parameter.replace("dollar_", "$")
+
+
+@pytest.mark.parametrize(
+    ("operation", "parameter", "value"),
+    [
+        ("list_pools", "dollar_select", "id,nothing"),
+        ("list_pools", "dollar_select", "id/x"),
+        ("list_pools", "dollar_select", "maxTasksPerNode"),
+        ("list_pools", "dollar_expand", "nodes"),
+        ("list_pools", "timeOut", "soon"),
+        ("list_pools", "timeOut", "-1"),
+        ("delete_job", "force", "perhaps"),
+        ("list_task_files", "recursive", "1"),
+    ],
+)
+def test_a_parameter_of_a_wrong_value_is_400(operation: str, parameter: str, value: str) -> None:
+    with pytest.raises(Fault, match="InvalidQueryParameterValue") as refusal:
+        asked(operation, **{parameter: value})
+    assert refusal.value.details["QueryParameterName"] == parameter.replace("dollar_", "$")
+
+
+def test_names_of_parameters_may_have_any_case_and_empty_ones_say_nothing() -> None:
+    assert asked("list_pools", TIMEOUT="30", MaxResults="5", dollar_filter="") == {"timeOut": "30", "maxresults": "5"}
+
+
+def test_an_old_version_selects_by_its_own_names() -> None:
+    assert asked("get_pool", 10, dollar_select="id, maxTasksPerNode") == {"$select": "id,taskSlotsPerNode"}
+    with pytest.raises(Fault, match="InvalidQueryParameterValue"):
+        asked("get_pool", 10, dollar_select="taskSlotsPerNode")
+
+
+@pytest.mark.parametrize("select", ["executionInfo/exitCode", "constraints/maxTaskRetryCount, id"])
+def test_a_part_of_an_object_can_be_selected(select: str) -> None:
+    assert asked("list_tasks", dollar_select=select)["$select"] == select.partition("/")[0] + ",id" * (", id" in select)

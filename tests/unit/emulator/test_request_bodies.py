@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from batchtrain.emulator import models
@@ -19,20 +21,48 @@ def test_enum_values_take_any_case_and_come_out_in_the_service_s() -> None:
     assert models.read("BatchPoolCreateOptions", {**POOL, **policy})["taskSchedulingPolicy"]["nodeFillType"] == "Pack"
 
 
-def test_unknown_properties_and_nulls_are_dropped() -> None:
-    read = models.read(
-        "BatchJobCreateOptions", {"id": "j", "poolInfo": {"poolId": "p", "x": 1}, "y": 2, "priority": None}
-    )
+def test_a_null_stands_for_a_property_that_is_not_given() -> None:
+    read = models.read("BatchJobCreateOptions", {"id": "j", "poolInfo": {"poolId": "p"}, "priority": None})
     assert read == {"id": "j", "poolInfo": {"poolId": "p"}}
 
 
-@pytest.mark.parametrize("name", ["certificateReferences", "cloudServiceConfiguration"])
+@pytest.mark.parametrize(
+    ("document", "place"),
+    [
+        ({"nonsense": 1}, "nonsense"),
+        ({"nonsense": None}, "nonsense"),
+        ({"Priority": 1}, "Priority"),
+        ({"constraints": {"maxTaskRetryCounts": 1}}, "constraints/maxTaskRetryCounts"),
+        ({"commonEnvironmentSettings": [{"name": "A"}, {"nam": "B"}]}, "commonEnvironmentSettings[1]/nam"),
+        ({"jobManagerTask": {"id": "m", "enviromentSettings": []}}, "jobManagerTask/enviromentSettings"),
+    ],
+)
+def test_a_property_that_does_not_exist_is_refused_at_any_depth(document: dict[str, object], place: str) -> None:
+    with pytest.raises(Fault, match=f"InvalidRequestBody: .*'{re.escape(place)}' does not exist") as refusal:
+        models.read("BatchJobCreateOptions", document)
+    assert refusal.value.details["PropertyName"] == place
+
+
+def test_an_annotation_that_the_sdk_sends_back_says_nothing() -> None:
+    read = models.read("BatchTaskReplaceOptions", {"odata.metadata": "x", "constraints": {"odata.type": "y"}})
+    assert read == {"constraints": {}}
+
+
+def test_the_nearest_name_is_suggested() -> None:
+    with pytest.raises(Fault) as refusal:
+        models.read("BatchTaskConstraints", {"maxTaskRetryCounts": 1})
+    assert refusal.value.details["Reason"].endswith("Is 'maxTaskRetryCount' meant?")
+
+
+@pytest.mark.parametrize("name", ["certificateReferences", "cloudServiceConfiguration", "applicationLicenses"])
 def test_what_was_retired_is_refused_where_an_old_client_asks_for_it(name: str) -> None:
-    assert name not in models.read("BatchPoolCreateOptions", {**POOL, name: []})
+    assert name not in models.read("BatchPoolCreateOptions", {**POOL, name: []}, revision=19)
     with pytest.raises(Fault, match="InvalidPropertyValue") as refusal:
-        models.read("BatchPoolCreateOptions", {**POOL, name: [{"thumbprint": "ab"}]})
+        models.read("BatchPoolCreateOptions", {**POOL, name: [{"thumbprint": "ab"}]}, revision=19)
     assert refusal.value.details["PropertyName"] == name
-    assert "retired" in refusal.value.details["Reason"]
+    with pytest.raises(Fault, match="InvalidRequestBody") as unknown:
+        models.read("BatchPoolCreateOptions", {**POOL, name: []})
+    assert "retired" in refusal.value.details["Reason"] and "retired" in unknown.value.details["Reason"]
 
 
 def test_durations_are_normalised() -> None:
@@ -43,14 +73,14 @@ def test_durations_are_normalised() -> None:
     ("document", "code", "place"),
     [
         ({"id": "t"}, "MissingRequiredProperty", "commandLine"),
-        ({"id": "t", "commandLine": 5}, "InvalidPropertyValue", "commandLine"),
-        ({"id": "t", "commandLine": "x", "requiredSlots": "two"}, "InvalidPropertyValue", "requiredSlots"),
-        ({"id": "t", "commandLine": "x", "requiredSlots": 1.5}, "InvalidPropertyValue", "requiredSlots"),
-        ({"id": "t", "commandLine": "x", "requiredSlots": True}, "InvalidPropertyValue", "requiredSlots"),
-        ({"id": "t", "commandLine": "x", "requiredSlots": 2**70}, "InvalidPropertyValue", "requiredSlots"),
-        ({"id": "t", "commandLine": "x", "requiredSlots": str(2**31)}, "InvalidPropertyValue", "requiredSlots"),
+        ({"id": "t", "commandLine": 5}, "InvalidRequestBody", "commandLine"),
+        ({"id": "t", "commandLine": "x", "requiredSlots": "two"}, "InvalidRequestBody", "requiredSlots"),
+        ({"id": "t", "commandLine": "x", "requiredSlots": 1.5}, "InvalidRequestBody", "requiredSlots"),
+        ({"id": "t", "commandLine": "x", "requiredSlots": True}, "InvalidRequestBody", "requiredSlots"),
+        ({"id": "t", "commandLine": "x", "requiredSlots": 2**70}, "InvalidRequestBody", "requiredSlots"),
+        ({"id": "t", "commandLine": "x", "requiredSlots": str(2**31)}, "InvalidRequestBody", "requiredSlots"),
         ({"id": "t", "commandLine": "x", "constraints": 1}, "InvalidRequestBody", "constraints"),
-        ({"id": "t", "commandLine": "x", "environmentSettings": {}}, "InvalidPropertyValue", "environmentSettings"),
+        ({"id": "t", "commandLine": "x", "environmentSettings": {}}, "InvalidRequestBody", "environmentSettings"),
         (
             {"id": "t", "commandLine": "x", "environmentSettings": [{"name": "A"}, {"value": "B"}]},
             "MissingRequiredProperty",
@@ -72,3 +102,39 @@ def test_a_body_that_is_no_json_object_is_400(body: bytes) -> None:
 
 def test_an_empty_body_is_an_empty_object() -> None:
     assert models.decode(b"") == {}
+
+
+# Older service versions
+
+
+def test_what_an_older_version_gives_elsewhere_is_read_where_it_is_now() -> None:
+    disk = models.read("DataDisk", {"lun": 1, "diskSizeGB": 4, "storageAccountType": "Premium_LRS"}, revision=20)
+    assert disk == {"lun": 1, "diskSizeGB": 4, "managedDisk": {"storageAccountType": "premium_lrs"}}
+    address = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Network/publicIPAddresses/a"
+    network = models.read("NetworkConfiguration", {"publicIPs": [address]}, revision=10)
+    assert network == {"publicIPAddressConfiguration": {"provision": "usermanaged", "ipAddressIds": [address]}}
+
+
+@pytest.mark.parametrize(
+    ("model", "revision", "current", "shown"),
+    [
+        ("BatchPool", 11, {"id": "p", "taskSlotsPerNode": 2}, {"id": "p", "maxTasksPerNode": 2}),
+        ("BatchPool", 12, {"id": "p", "taskSlotsPerNode": 2}, {"id": "p", "taskSlotsPerNode": 2}),
+        ("BatchPool", 21, {"id": "p", "resourceTags": {}}, {"id": "p"}),
+        ("BatchTaskCountsResult", 11, {"taskCounts": {"active": 0, "failed": 1}}, {"active": 0, "failed": 1}),
+        ("DataDisk", 20, {"managedDisk": {"storageAccountType": "x"}}, {"storageAccountType": "x"}),
+        ("BatchPoolNodeCounts", 18, {"dedicated": {"idle": 1, "upgradingOS": 0}}, {"dedicated": {"idle": 1}}),
+    ],
+)
+def test_an_answer_has_the_words_of_its_version(
+    model: str, revision: int, current: models.Document, shown: models.Document
+) -> None:
+    annotated = {"odata.metadata": "m", **current}
+    assert models.shown(model, annotated, revision) == {"odata.metadata": "m", **shown}
+
+
+@pytest.mark.parametrize(("name", "revision"), [("taskSlotsPerNode", 11), ("maxTasksPerNode", 12)])
+def test_a_property_of_another_version_is_refused_with_that_version(name: str, revision: int) -> None:
+    with pytest.raises(Fault, match="InvalidRequestBody") as refusal:
+        models.read("BatchPoolCreateOptions", {**POOL, name: 1}, revision=revision)
+    assert "service version 2020-" in refusal.value.details["Reason"].lower()

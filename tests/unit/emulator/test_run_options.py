@@ -114,3 +114,36 @@ def test_a_path_of_the_nodes_is_found_on_the_machine(text: str, bind: str) -> No
 def test_a_volume_is_the_nodes_own(text: str, bind: str, volumes: tuple[str, ...]) -> None:
     fitted = fit(text, NODE._replace(prefix="n1-"))
     assert (fitted.arguments[1:], fitted.volumes) == ((bind,), volumes)
+
+
+def hiding(path: str) -> str:
+    return {"/": "home/me/emulator", "/home": "me/emulator"}.get(path, "")
+
+
+@pytest.mark.parametrize(
+    ("text", "cover"),
+    [
+        ("-v /home:/h", "/h/me/emulator"),
+        ("-v /:/host/:ro", "/host/home/me/emulator"),
+        ("--mount type=bind,source=/home,target=/h", "/h/me/emulator"),
+        ("--mount type=bind,src=/home,dst=/h,readonly", "/h/me/emulator"),
+    ],
+)
+def test_a_directory_above_the_emulators_is_bound_with_that_covered(text: str, cover: str) -> None:
+    found = fit(text, NODE._replace(hidden_in=hiding)).arguments
+    assert found[2:] == (f"--mount=type=tmpfs,destination={cover}",)
+
+
+@pytest.mark.parametrize("text", ["-v /data:/h", "-v home:/h", "--mount type=volume,source=home,target=/h"])
+def test_nothing_is_covered_where_nothing_is_hidden(text: str) -> None:
+    assert len(fit(text, NODE._replace(hidden_in=hiding)).arguments) == 2
+
+
+@pytest.mark.parametrize("text", ["--pid=host", "--pid=container:a", "--ipc container:a", "--volumes-from=a"])
+def test_other_nodes_containers_and_this_machines_processes_are_left_out(text: str) -> None:
+    found = fit(text, NODE)
+    assert (found.arguments[1:], len(found.left_out)) == ((), 1)
+
+
+def test_the_network_of_another_container_is_the_nodes() -> None:
+    assert fit("--network=container:other", NODE).arguments == ("--network=container:n0de",)

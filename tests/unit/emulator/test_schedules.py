@@ -219,7 +219,6 @@ def test_a_replacement_without_a_schedule_or_metadata_removes_them(stage: Stage)
         ({"startWindow": "PT1S"}, "schedule/startWindow"),
         ({"doNotRunAfter": at(-1)}, "schedule/doNotRunAfter"),
         ({"doNotRunUntil": at(60), "doNotRunAfter": at(60)}, "schedule/doNotRunAfter"),
-        ({"doNotRunUntil": "soon"}, "schedule/doNotRunUntil"),
     ],
 )
 def test_times_that_cannot_be_are_refused(stage: Stage, times: dict[str, object], place: str) -> None:
@@ -305,6 +304,15 @@ def test_a_pool_that_is_to_be_kept_is_kept_and_any_other_goes_at_once(stage: Sta
     stage.do(act, "job")
     stage.settle()
     assert len(stage.world.pools) == kept
+
+
+def test_nothing_else_of_a_jobs_own_pool_can_be_changed_later(stage: Stage) -> None:
+    stage.do(jobs.create_job, body={"id": "job", **auto("job")})
+    stage.do(jobs.update_job, "job", body=auto("job"))
+    other = auto("job", pool={**AUTO["pool"], "vmSize": "standard_d4_v3"})  # type: ignore[dict-item]
+    with pytest.raises(Fault, match="InvalidPropertyValue") as refusal:
+        stage.do(jobs.update_job, "job", body=other)
+    assert refusal.value.details["PropertyName"] == "poolInfo/autoPoolSpecification/pool"
 
 
 def test_keep_alive_can_be_changed_later(stage: Stage) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from batchtrain.emulator import images, jobs, pools, reports, scheduler, tasks
-from batchtrain.emulator.machine.types import Exit
+from batchtrain.emulator.interface import Exit
 from batchtrain.emulator.store import Store, UnknownSchema
 from batchtrain.emulator.world import Change, World
 from tests.emulation import Stage, document
@@ -200,7 +200,7 @@ def test_an_image_is_mapped_listed_and_unmapped(tmp_path: Path) -> None:
     images.map_image(tmp_path, "docker.io/example/train", tmp_path / "env")
     assert images.prefix_of(tmp_path, "example/train:latest") == str(tmp_path / "env")
     assert images.prefix_of(tmp_path, "example/train:2") is None
-    assert images.list_images(tmp_path) == {"docker.io/example/train": tmp_path / "env"}
+    assert images.list_images(tmp_path) == {"docker.io/example/train": images.Mapped(tmp_path / "env")}
     assert (images.unmap(tmp_path, "example/train"), images.unmap(tmp_path, "example/train")) == (True, False)
 
 
@@ -258,3 +258,53 @@ def test_tasks_read_back_share_the_words_they_have_in_common(tmp_path: Path) -> 
     first, second = again.jobs["job"].tasks.values()
     assert first.state is second.state and first.instances[0].node is second.instances[0].node
     store.close()
+
+
+def filled(path: Path, tasks: int) -> Store:
+    """A database with one job of many tasks."""
+    stage = Stage()
+    stage.pool(1)
+    stage.job()
+    task = stage.task()
+    store = Store(path)
+    changes = [Change("task", str(task.job), f"task-{number}", task) for number in range(tasks)]
+    store.commit(changes, 1)
+    return store
+
+
+def sizes(path: Path) -> int:
+    """Of the database with its journal."""
+    return sum(file.stat().st_size for file in path.parent.glob(f"{path.name}*"))
+
+
+def test_space_of_deleted_records_goes_back_to_the_disk(tmp_path: Path) -> None:
+    path = tmp_path / "world.sqlite3"
+    store = filled(path, 20_000)
+    full = sizes(path)
+    store.clear()
+    steps = 1
+    while store.give_back():
+        steps += 1
+    assert steps > 2
+    assert sizes(path) < full / 4
+    assert not store.has_deleted
+    store.close()
+
+
+def test_a_database_of_an_earlier_version_is_rewritten_once_and_keeps_its_records(tmp_path: Path) -> None:
+    path = tmp_path / "world.sqlite3"
+    filled(path, 20_000).close()
+    old = sqlite3.connect(path, isolation_level=None)
+    old.execute("PRAGMA journal_mode = DELETE")
+    old.execute("PRAGMA auto_vacuum = 0")
+    old.execute("VACUUM")
+    old.execute("DELETE FROM record WHERE key != 'task-7'")
+    old.close()
+    before = sizes(path)
+    store = Store(path)
+    assert [change.key for change in store.load()] == ["task-7"]
+    store.close()
+    assert sizes(path) < before / 10
+    again = sqlite3.connect(path)
+    assert again.execute("PRAGMA auto_vacuum").fetchone() == (2,)
+    again.close()

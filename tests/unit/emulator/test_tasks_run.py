@@ -6,7 +6,7 @@ import pytest
 
 from batchtrain.emulator import jobs, pools, reports, scheduler, tasks, wire
 from batchtrain.emulator.faults import Fault
-from batchtrain.emulator.machine.types import Exit
+from batchtrain.emulator.interface import Exit
 from tests.emulation import POOL, Stage, document
 
 
@@ -309,12 +309,36 @@ def test_a_task_that_cannot_be_is_refused(stage: Stage, more: dict[str, object],
     assert not stage.world.jobs["job"].tasks
 
 
-def test_a_task_and_its_pool_must_agree_on_containers(stage: Stage) -> None:
-    stage.pool(1)
+def test_a_task_and_its_pool_must_agree_on_containers_once_a_node_would_start_it(stage: Stage) -> None:
+    stage.pool(0)
     stage.job()
     task = stage.task(containerSettings={"imageName": "ubuntu"})
     stage.settle()
+    assert task.state == "active"
+    stage.do(pools.resize_pool, "pool", body={"targetDedicatedNodes": 1})
+    stage.boot()
     assert (task.state, task.failure and task.failure["code"]) == ("completed", "ContainerInvalidSettings")
+
+
+def test_a_task_s_user_must_be_an_account_of_its_pool_once_a_node_would_start_it(stage: Stage) -> None:
+    stage.pool(1, userAccounts=[{"name": "ann", "password": "p"}])
+    stage.job()
+    known, unknown = (stage.task(name, userIdentity={"username": name}) for name in ("ann", "bob"))
+    stage.settle()
+    assert (known.state, unknown.state) == ("running", "active")
+    stage.exits(known)
+    assert (unknown.state, unknown.failure and unknown.failure["code"]) == ("completed", "CommandLaunchFailed")
+
+
+def test_a_task_that_must_wait_for_a_node_is_not_judged_by_its_container_settings(stage: Stage) -> None:
+    stage.pool(1)
+    stage.job()
+    first = stage.task("first")
+    second = stage.task("second", containerSettings={"imageName": "ubuntu"})
+    stage.settle()
+    assert (first.state, second.state) == ("running", "active")
+    stage.exits(first)
+    assert second.state == "completed"
 
 
 # Collections
@@ -322,12 +346,26 @@ def test_a_task_and_its_pool_must_agree_on_containers(stage: Stage) -> None:
 
 def test_each_task_of_a_collection_succeeds_or_fails_by_itself(stage: Stage) -> None:
     stage.job()
-    entries = [{"id": "a", "commandLine": "x"}, {"id": "a", "commandLine": "x"}, {"id": "b"}, 5]
+    entries = [{"id": "a", "commandLine": "x"}, {"id": "a", "commandLine": "x"}, {"id": "b"}]
     results = document(stage.do(tasks.create_task_collection, "job", body={"value": entries}))["value"]
-    assert [one["status"] for one in results] == ["Success", "clienterror", "clienterror", "clienterror"]
-    assert [one["error"]["code"] for one in results[1:]] == [
-        "TaskExists", "MissingRequiredProperty", "InvalidRequestBody",
-    ]  # fmt: skip
+    assert [one["status"] for one in results] == ["Success", "clienterror", "clienterror"]
+    assert [one["error"]["code"] for one in results[1:]] == ["TaskExists", "MissingRequiredProperty"]
+
+
+@pytest.mark.parametrize(
+    ("entry", "place"),
+    [
+        (5, "value[1]"),
+        ({"id": "b", "commandLine": "x", "maxTaskRetryCounts": 1}, "value[1]/maxTaskRetryCounts"),
+        ({"id": "b", "commandLine": "x", "constraints": {"retries": 1}}, "value[1]/constraints/retries"),
+    ],
+)
+def test_a_collection_that_is_not_well_formed_adds_no_task(stage: Stage, entry: object, place: str) -> None:
+    stage.job()
+    with pytest.raises(Fault, match="InvalidRequestBody") as refusal:
+        stage.do(tasks.create_task_collection, "job", body={"value": [{"id": "a", "commandLine": "x"}, entry]})
+    assert refusal.value.details["PropertyName"] == place
+    assert not stage.world.jobs["job"].tasks
 
 
 def test_a_collection_has_at_most_a_hundred_tasks(stage: Stage) -> None:
@@ -513,6 +551,35 @@ def test_a_reactivated_task_waits_for_its_dependencies_each_counted_once(stage: 
         assert last.state == "active"
         stage.exits(task)
     assert last.state == "running"
+
+
+@pytest.mark.parametrize("options", [{}, {"exitConditions": {"default": {"jobAction": "terminate"}}}])
+@pytest.mark.parametrize("prepared", [True, False])
+def test_a_task_that_never_ran_can_be_terminated_and_reactivated_without_a_word_to_its_job(
+    stage: Stage, prepared: bool, options: dict[str, object]
+) -> None:
+    stage.pool(0 if prepared else 1)
+    stage.job(
+        onTaskFailure="performexitoptionsjobaction",
+        **({} if prepared else {"jobPreparationTask": {"commandLine": "true"}}),
+    )
+    task = stage.task(**options)
+    stage.settle()
+    stage.do(tasks.terminate_task, "job", "task")
+    stage.end_scopes()
+    assert (task.state, stage.world.jobs["job"].record.state) == ("completed", "active")
+    stage.do(tasks.reactivate_task, "job", "task")
+    assert task.state == "active"
+
+
+def test_a_running_task_that_its_user_terminates_has_failed(stage: Stage) -> None:
+    stage.pool(1)
+    stage.job(onTaskFailure="performexitoptionsjobaction")
+    task = stage.task()
+    stage.settle()
+    stage.do(tasks.terminate_task, "job", "task")
+    stage.end_scopes()
+    assert (task.state, stage.world.jobs["job"].record.reason) == ("completed", "TaskFailed")
 
 
 def test_a_user_s_terminate_is_no_preprocessing_error(stage: Stage) -> None:

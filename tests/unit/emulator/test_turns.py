@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from batchtrain.emulator import jobs, reports, scheduler, tasks, wire
-from batchtrain.emulator.machine.types import Exit
+from batchtrain.emulator.interface import Exit
 from batchtrain.emulator.records import Task
 from tests.emulation import Stage
 

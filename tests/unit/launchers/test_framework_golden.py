@@ -7,25 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from batchtrain.launchers import deepspeed, horovod, jax, mxnet, nodes, pytorch, tensorflow
-from batchtrain.launchers.types import (
-    DeepSpeed,
-    Fabric,
-    Horovod,
-    Jax,
-    Launch,
-    Mxnet,
-    Nodes,
-    PyTorch,
-    Shape,
-    TensorFlow,
-)
+from batchtrain.frameworks.base import Fabric, Shape
+from batchtrain.launchers import nodes
+from batchtrain.launchers.types import Launch
+from tests.launching import launched
 from tests.unit.launchers.test_mpi_golden import compare
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "frameworks"
 COMMAND = "python -u train.py --outputdir $AZ_BATCH_TASK_WORKING_DIR/output"
 BENCHMARKS = "python tf_cnn_benchmarks.py --model=resnet50 --variable_update="
-USUAL = Nodes(pre_execution_command="source /opt/activate")
+USUAL = {"pre_execution_command": "source /opt/activate"}
 
 CPU = Shape(2, size="Standard_D4s_v5", family="Dsv5")
 INFINIBAND = Shape(
@@ -35,27 +26,31 @@ SHAPES = {"cpu": CPU, "infiniband": INFINIBAND}
 
 
 def flags(update: str) -> Callable[[Shape], Launch]:
-    return lambda shape: tensorflow.launch(TensorFlow(USUAL, "flags"), BENCHMARKS + update, shape)
+    return lambda shape: launched("tensorflow", BENCHMARKS + update, shape, **USUAL, mode="flags")
 
 
 LAUNCHES: dict[str, Callable[[Shape], Launch]] = {
-    "pytorch": lambda shape: pytorch.launch(PyTorch(USUAL), COMMAND, shape),
-    "pytorch-torchrun": lambda shape: pytorch.launch(
-        PyTorch(USUAL, "torchrun", "c10d", max_restarts=3, min_instances=1), COMMAND, shape
+    "pytorch": lambda shape: launched("pytorch", COMMAND, shape, **USUAL),
+    "pytorch-torchrun": lambda shape: launched(
+        "pytorch", COMMAND, shape, **USUAL, launcher="torchrun", rendezvous="c10d", max_restarts=3, min_instances=1
     ),
-    "deepspeed": lambda shape: deepspeed.launch(DeepSpeed(USUAL), COMMAND, shape),
-    "jax": lambda shape: jax.launch(Jax(USUAL), COMMAND, shape),
-    "tensorflow-workers": lambda shape: tensorflow.launch(TensorFlow(USUAL), COMMAND, shape),
-    "tensorflow-parameter-server": lambda shape: tensorflow.launch(
-        TensorFlow(USUAL, "parameter_server", evaluator=True), COMMAND, shape
+    "accelerate": lambda shape: launched(
+        "accelerate", COMMAND, shape, **USUAL, mixed_precision="bf16", gradient_accumulation_steps=2
     ),
-    "tensorflow-estimator": lambda shape: tensorflow.launch(TensorFlow(USUAL, "estimator"), COMMAND, shape),
-    "tensorflow-flags": lambda shape: tensorflow.launch(TensorFlow(USUAL, "flags"), COMMAND, shape),
+    "deepspeed": lambda shape: launched("deepspeed", COMMAND, shape, **USUAL),
+    "ray": lambda shape: launched("ray", COMMAND, shape, **USUAL),
+    "jax": lambda shape: launched("jax", COMMAND, shape, **USUAL),
+    "tensorflow-workers": lambda shape: launched("tensorflow", COMMAND, shape, **USUAL),
+    "tensorflow-parameter-server": lambda shape: launched(
+        "tensorflow", COMMAND, shape, **USUAL, mode="parameter_server", evaluator=True
+    ),
+    "tensorflow-estimator": lambda shape: launched("tensorflow", COMMAND, shape, **USUAL, mode="estimator"),
+    "tensorflow-flags": lambda shape: launched("tensorflow", COMMAND, shape, **USUAL, mode="flags"),
     "tf_cnn_benchmarks-distributed_all_reduce": flags("distributed_all_reduce"),
     "tf_cnn_benchmarks-collective_all_reduce": flags("collective_all_reduce"),
-    "mxnet": lambda shape: mxnet.launch(Mxnet(USUAL, rendezvous="ib0:IP_ADDRESS:29500"), COMMAND, shape),
-    "horovod-gloo": lambda shape: horovod.launch(Horovod(USUAL), COMMAND, shape),
-    "horovod-mpi": lambda shape: horovod.launch(Horovod(USUAL, "mpi"), COMMAND, shape),
+    "mxnet": lambda shape: launched("mxnet", COMMAND, shape, **USUAL, rendezvous="ib0:IP_ADDRESS:29500"),
+    "horovod-gloo": lambda shape: launched("horovod", COMMAND, shape, **USUAL),
+    "horovod-mpi": lambda shape: launched("horovod", COMMAND, shape, **USUAL, over="mpi"),
 }
 
 

@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 
 from batchtrain.errors import PlanError
-from batchtrain.launchers import environment, horovod, mpi, mxnet, nodes, python, pytorch, steps, tensorflow
-from batchtrain.launchers.mxnet import Rendezvous
-from batchtrain.launchers.types import Fabric, Horovod, Launch, Mpi, Mxnet, Nodes, PyTorch, Shape, TensorFlow
+from batchtrain.frameworks.base import Fabric, Shape
+from batchtrain.frameworks.mxnet import Rendezvous, rendezvous
+from batchtrain.launchers import environment, mpi, nodes, python, steps
+from batchtrain.launchers.types import Launch
+from tests.launching import launched
 
 TWO = Shape(2)
 A100 = Shape(2, Fabric.SR_IOV, size="Standard_ND96asr_v4", family="ND A100 v4", gpus=8, gpu_vendor="nvidia")
@@ -23,11 +25,11 @@ def spec(launch: Launch) -> Any:
 
 
 def torch(shape: Shape = TWO, command: str = "python t.py", **more: Any) -> Any:
-    return spec(pytorch.launch(PyTorch(Nodes(**more)), command, shape))
+    return spec(launched("pytorch", command, shape, **more))
 
 
-def roles(options: TensorFlow, command: str = "python t.py", shape: Shape = TWO) -> dict[str, Any]:
-    return {role["name"]: role for role in spec(tensorflow.launch(options, command, shape))["roles"]}
+def roles(options: dict[str, Any], command: str = "python t.py", shape: Shape = TWO) -> dict[str, Any]:
+    return {role["name"]: role for role in spec(launched("tensorflow", command, shape, **options))["roles"]}
 
 
 # --- processes ------------------------------------------------------------------------------------------------------
@@ -46,10 +48,10 @@ def test_processes_of_all_nodes_are_shared_evenly() -> None:
     ("more", "says"),
     [
         ({"processes": 3}, "do not divide among 2 nodes"),
-        ({"processes": 4, "processes_per_node": 2}, "take one of them"),
+        ({"processes": 4, "processes_per_node": 2}, "keep one of them"),
         ({"processes_per_node": 0}, "at least 1"),
         ({"processes_per_node": " "}, "is empty"),
-        ({"port": 6000}, "Batch's own"),
+        ({"port": 6000}, "Batch uses port 6000"),
     ],
 )
 def test_numbers_that_cannot_be_are_refused(more: dict[str, Any], says: str) -> None:
@@ -73,14 +75,14 @@ def test_nccl_is_told_nothing_of_infiniband_without_gpus() -> None:
 
 
 def test_mxnets_servers_know_nothing_of_nccl_between_nodes() -> None:
-    assert spec(mxnet.launch(Mxnet(), "python t.py", A100))["rdma"] is False
+    assert spec(launched("mxnet", "python t.py", A100))["rdma"] is False
 
 
 @pytest.mark.parametrize("way", ["own", "leave_unset"])
 def test_a_variable_is_left_alone_by_name(way: str) -> None:
     names = ("NCCL_DEBUG", "NCCL_TOPO_FILE")
-    options = Nodes(own=frozenset(names)) if way == "own" else Nodes(leave_unset=names)
-    launch = pytorch.launch(PyTorch(options), "x", A100)
+    options = {"own": frozenset(names)} if way == "own" else {"leave_unset": names}
+    launch = launched("pytorch", "x", A100, **options)
     told = {**spec(launch)["environment"], **spec(launch)["rdma_environment"]}
     assert not {*names} & {*told, *(item.what for item in launch.implicit)}
     assert "NCCL_SOCKET_IFNAME" in told
@@ -94,10 +96,10 @@ def test_every_family_with_a_topology_is_one_of_the_catalogue() -> None:
 
 
 def test_an_mpis_ranks_on_gpus_and_infiniband_are_told_of_nccl_too() -> None:
-    text = mpi.launch(Mpi("openmpi"), "python t.py", A100).application
+    text = launched("mpi", "python t.py", A100, runtime="openmpi").application
     assert "bt_default NCCL_SOCKET_IFNAME=eth0" in text
     assert "auto" not in text
-    assert "NCCL" not in mpi.launch(Mpi("openmpi"), "python t.py", A100._replace(gpus=0)).application
+    assert "NCCL" not in launched("mpi", "python t.py", A100._replace(gpus=0), runtime="openmpi").application
 
 
 # --- PyTorch --------------------------------------------------------------------------------------------------------
@@ -106,19 +108,19 @@ def test_an_mpis_ranks_on_gpus_and_infiniband_are_told_of_nccl_too() -> None:
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        (PyTorch(max_restarts=1), "launcher: torchrun"),
-        (PyTorch(launcher="torchrun", min_instances=1), "rendezvous: c10d"),
-        (PyTorch(launcher="torchrun", max_restarts=1), "rendezvous: c10d"),
-        (PyTorch(launcher="torchrun", rendezvous="c10d", min_instances=3), "more than the 2 nodes"),
+        ({"max_restarts": 1}, "launcher: torchrun"),
+        ({"launcher": "torchrun", "min_instances": 1}, "rendezvous: c10d"),
+        ({"launcher": "torchrun", "max_restarts": 1}, "rendezvous: c10d"),
+        ({"launcher": "torchrun", "rendezvous": "c10d", "min_instances": 3}, "more than the 2 nodes"),
     ],
 )
-def test_elastic_is_refused_where_it_cannot_work(options: PyTorch, says: str) -> None:
+def test_elastic_is_refused_where_it_cannot_work(options: dict[str, Any], says: str) -> None:
     with pytest.raises(PlanError, match=says):
-        pytorch.launch(options, "python t.py", TWO)
+        launched("pytorch", "python t.py", TWO, **options)
 
 
 def test_torchrun_is_started_once_a_node_by_the_commands_own_python() -> None:
-    made = pytorch.launch(PyTorch(Nodes(port=29511), "torchrun"), "/opt/py/bin/python -u t.py $HOME", TWO)
+    made = launched("pytorch", "/opt/py/bin/python -u t.py $HOME", TWO, port=29511, launcher="torchrun")
     [role] = spec(made)["roles"]
     assert (role["name"], role["per_node"], role["ranked"]) == ("torchrun", 1, False)
     assert " /opt/py/bin/python -m torch.distributed.run $BATCHTRAIN_TORCHRUN " in role["command"]
@@ -131,70 +133,70 @@ SETTLED = '"$AZ_BATCH_TASK_SHARED_DIR/.batchtrain/ends.py" --settle'
 @pytest.mark.parametrize("launcher", ["env", "torchrun"])
 @pytest.mark.parametrize(("backend", "settled"), [("auto", True), ("gloo", True), ("nccl", False)])
 def test_a_program_that_may_use_gloo_settles_before_it_ends(launcher: Any, backend: Any, settled: bool) -> None:
-    made = pytorch.launch(PyTorch(launcher=launcher, backend=backend), "python t.py", TWO)
+    made = launched("pytorch", "python t.py", TWO, launcher=launcher, backend=backend)
     assert (SETTLED in spec(made)["roles"][0]["command"]) is settled
     assert ("ends-settled" in [item.rule for item in made.implicit]) is settled
     assert (steps.ENDS in made.files) is settled
 
 
 def test_torchrun_takes_a_command_of_several_as_one() -> None:
-    [role] = spec(pytorch.launch(PyTorch(launcher="torchrun"), "cd a && python t.py", TWO))["roles"]
+    [role] = spec(launched("pytorch", "cd a && python t.py", TWO, launcher="torchrun"))["roles"]
     assert " torchrun $BATCHTRAIN_TORCHRUN " in role["command"]
     assert role["command"].endswith(" --no-python /bin/bash -c 'cd a && python t.py'")
 
 
 def test_an_elastic_gang_may_begin_with_fewer_nodes() -> None:
-    options = PyTorch(launcher="torchrun", rendezvous="c10d", min_instances=1, max_restarts=2)
-    made = spec(pytorch.launch(options, "python t.py", TWO))
+    options = {"launcher": "torchrun", "rendezvous": "c10d", "min_instances": 1, "max_restarts": 2}
+    made = spec(launched("pytorch", "python t.py", TWO, **options))
     assert (made["options"]["min_instances"], made["options"]["max_restarts"]) == (1, 2)
     assert "is_host" in made["roles"][0]["command"]
     assert made["environment"]["TORCH_DISABLE_SHARE_RDZV_TCP_STORE"] == "1"
 
 
 def test_a_process_of_torchrun_has_its_share_of_the_cores_too() -> None:
-    made = spec(pytorch.launch(PyTorch(launcher="torchrun"), "x", TWO))
+    made = spec(launched("pytorch", "x", TWO, launcher="torchrun"))
     assert "OMP_NUM_THREADS" not in made["environment"]
     assert made["roles"][0]["command"].startswith('OMP_NUM_THREADS="${OMP_NUM_THREADS:-')
-    left = spec(pytorch.launch(PyTorch(Nodes(leave_unset=("OMP_NUM_THREADS",)), "torchrun"), "x", TWO))
+    left = spec(launched("pytorch", "x", TWO, leave_unset=("OMP_NUM_THREADS",), launcher="torchrun"))
     assert left["roles"][0]["command"].startswith("torchrun ")
 
 
 def test_the_backend_is_told_only_where_it_was_chosen() -> None:
     assert torch()["options"]["backend"] is None
-    assert spec(pytorch.launch(PyTorch(backend="gloo"), "x", TWO))["options"]["backend"] == "gloo"
+    assert spec(launched("pytorch", "x", TWO, backend="gloo"))["options"]["backend"] == "gloo"
 
 
 def test_ucx_is_told_of_the_cards_where_the_backend_uses_it_with_gpus_or_without() -> None:
     hpc = Shape(2, Fabric.SR_IOV, size="Standard_HB120rs_v3", family="HBv3")
-    made = spec(pytorch.launch(PyTorch(backend="ucc"), "x", hpc))
+    made = spec(launched("pytorch", "x", hpc, backend="ucc"))
     assert (made["rdma"], made["rdma_environment"]) == (True, {"UCX_NET_DEVICES": "auto", "UCX_IB_PKEY": "auto"})
-    assert spec(pytorch.launch(PyTorch(), "x", hpc))["rdma"] is False
+    assert spec(launched("pytorch", "x", hpc))["rdma"] is False
 
 
 # --- TensorFlow -----------------------------------------------------------------------------------------------------
 
 
 def test_mirrored_workers_are_alone_and_each_decides() -> None:
-    assert {name: role["decides"] for name, role in roles(TensorFlow()).items()} == {"worker": True}
+    assert {name: role["decides"] for name, role in roles({}).items()} == {"worker": True}
 
 
 def test_under_a_coordinator_the_chief_alone_decides_and_servers_see_no_gpu() -> None:
-    found = roles(TensorFlow(mode="parameter_server"))
+    found = roles({"mode": "parameter_server"})
     assert {name: role["decides"] for name, role in found.items()} == {"chief": True, "worker": False, "ps": False}
     assert {name: role["gpus"] for name, role in found.items()} == {"chief": False, "worker": True, "ps": False}
 
 
 def test_an_estimators_chief_is_the_first_of_those_that_train() -> None:
-    found = roles(TensorFlow(Nodes(processes_per_node=2), "estimator"), shape=Shape(3))
+    found = roles({"processes_per_node": 2, "mode": "estimator"}, shape=Shape(3))
     assert (found["chief"]["place"], found["chief"]["instead_of"], found["ps"]["total"]) == ("primary", "worker", 3)
 
 
 def test_an_evaluator_has_time_for_its_last_look() -> None:
-    assert roles(TensorFlow(evaluator=True))["evaluator"]["linger"] > 10
+    assert roles({"evaluator": True})["evaluator"]["linger"] > 10
 
 
 def test_the_chief_of_old_versions_is_called_master() -> None:
-    assert "master" in roles(TensorFlow(mode="estimator", chief_name="master"))
+    assert "master" in roles({"mode": "estimator", "chief_name": "master"})
 
 
 @pytest.mark.parametrize(
@@ -209,7 +211,7 @@ def test_the_chief_of_old_versions_is_called_master() -> None:
 )
 def test_each_variable_update_has_its_roles_and_flags(update: str, names: set[str], flags: list[str]) -> None:
     command = f"{BENCH} --variable_update={update}" if update else BENCH
-    found = roles(TensorFlow(mode="flags"), command)
+    found = roles({"mode": "flags"}, command)
     assert set(found) == names
     given = [word.partition("=")[0] for word in found["worker"]["command"].removeprefix(command).split()]
     assert given == [f"--{name}" for name in ("job_name", "task_index", *flags)]
@@ -217,34 +219,38 @@ def test_each_variable_update_has_its_roles_and_flags(update: str, names: set[st
 
 @pytest.mark.parametrize("update", ["replicated", "independent", "horovod"])
 def test_a_variable_update_without_a_cluster_is_refused(update: str) -> None:
-    with pytest.raises(PlanError, match="no roles on several nodes"):
-        roles(TensorFlow(mode="flags"), f"{BENCH} --variable_update={update}")
+    with pytest.raises(PlanError, match="does not support a cluster on several nodes"):
+        roles({"mode": "flags"}, f"{BENCH} --variable_update={update}")
 
 
 @pytest.mark.parametrize(
     ("options", "command", "says"),
     [
-        (TensorFlow(parameter_servers=1), "python t.py", "has no parameter servers"),
-        (TensorFlow(mode="parameter_server", parameter_servers=0), "python t.py", "needs parameter servers"),
-        (TensorFlow(mode="flags", parameter_servers=1), f"{BENCH} --variable_update=collective_all_reduce", "has no"),
-        (TensorFlow(mode="flags", evaluator=True), "python t.py", "has no evaluator"),
+        ({"parameter_servers": 1}, "python t.py", "no parameter servers"),
+        ({"mode": "parameter_server", "parameter_servers": 0}, "python t.py", "needs parameter servers"),
+        (
+            {"mode": "flags", "parameter_servers": 1},
+            f"{BENCH} --variable_update=collective_all_reduce",
+            "no parameter servers",
+        ),
+        ({"mode": "flags", "evaluator": True}, "python t.py", "has no evaluator"),
     ],
 )
-def test_roles_that_cannot_work_together_are_refused(options: TensorFlow, command: str, says: str) -> None:
+def test_roles_that_cannot_work_together_are_refused(options: dict[str, Any], command: str, says: str) -> None:
     with pytest.raises(PlanError, match=says):
         roles(options, command)
 
 
 def test_flags_that_the_command_has_places_for_are_not_put_at_its_end() -> None:
     command = "python t.py --job {job_name} --servers {ps_hosts}; echo {other}"
-    assert roles(TensorFlow(mode="flags"), command)["ps"]["command"] == command
+    assert roles({"mode": "flags"}, command)["ps"]["command"] == command
 
 
 # --- MXNet ----------------------------------------------------------------------------------------------------------
 
 
 def test_servers_and_scheduler_take_no_gpu_and_do_not_decide() -> None:
-    found = {role["name"]: role for role in spec(mxnet.launch(Mxnet(), "python t.py", A100))["roles"]}
+    found = {role["name"]: role for role in spec(launched("mxnet", "python t.py", A100))["roles"]}
     assert [found[name]["gpus"] or found[name]["decides"] for name in ("scheduler", "server")] == [False, False]
     assert (found["scheduler"]["place"], found["scheduler"]["total"], found["server"]["total"]) == ("primary", 1, 2)
 
@@ -254,17 +260,17 @@ def test_servers_and_scheduler_take_no_gpu_and_do_not_decide() -> None:
     [("10.0.0.4:29500", Rendezvous(None, 29500)), ("ib0:10.0.0.4:29500", Rendezvous("ib0", 29500))],
 )
 def test_a_rendezvous_of_dlbs_gives_interface_and_port(text: str, meaning: Rendezvous) -> None:
-    assert mxnet.rendezvous(text) == meaning
+    assert rendezvous(text) == meaning
 
 
 @pytest.mark.parametrize("text", ["29500", "a:b:c:29500", "10.0.0.4:80", "10.0.0.4:"])
 def test_a_rendezvous_that_is_none_is_refused(text: str) -> None:
     with pytest.raises(PlanError, match="ADDRESS:PORT"):
-        mxnet.rendezvous(text)
+        launched("mxnet", rendezvous=text)
 
 
 def test_a_port_of_the_block_wins_over_the_rendezvous() -> None:
-    made = mxnet.launch(Mxnet(Nodes(port=9100), rendezvous="eth0:a:29500"), "python t.py", TWO)
+    made = launched("mxnet", "python t.py", TWO, port=9100, rendezvous="eth0:a:29500")
     assert (spec(made)["options"]["port"], spec(made)["options"]["interface"]) == (9100, "eth0")
 
 
@@ -272,20 +278,20 @@ def test_a_port_of_the_block_wins_over_the_rendezvous() -> None:
 
 
 def test_horovod_over_an_mpi_is_that_mpis_launch_with_a_process_a_gpu() -> None:
-    text = horovod.launch(Horovod(over="mpi"), "python t.py", A100).application
+    text = launched("horovod", "python t.py", A100, over="mpi").application
     assert "bt_default HOROVOD_CONTROLLER=mpi HOROVOD_CPU_OPERATIONS=mpi" in text
     assert "--bind-to none" in text
     assert mpi.AUTO in text
 
 
 def test_a_binding_of_ones_own_is_not_said_twice() -> None:
-    text = horovod.launch(Horovod(over="mpi", options=("--bind-to core",)), "python t.py", TWO).application
+    text = launched("horovod", "python t.py", TWO, over="mpi", options=("--bind-to core",)).application
     assert text.count("bind-to") == 1
 
 
 def test_what_horovod_is_told_over_an_mpi_can_be_switched_off_by_name() -> None:
-    options = Horovod(Nodes(leave_unset=("HOROVOD_CPU_OPERATIONS",)), over="mpi")
-    made = horovod.launch(options, "python t.py", TWO)
+    options = {"leave_unset": ("HOROVOD_CPU_OPERATIONS",), "over": "mpi"}
+    made = launched("horovod", "python t.py", TWO, **options)
     assert "HOROVOD_CPU_OPERATIONS" not in made.application
     assert "HOROVOD_CPU_OPERATIONS" not in [item.what for item in made.implicit]
 
@@ -295,12 +301,12 @@ def test_what_horovod_is_told_over_an_mpi_can_be_switched_off_by_name() -> None:
 
 def test_a_container_without_a_coordination_of_its_own_is_reached_on_port_23() -> None:
     image = TWO._replace(container=True)
-    assert "bt_use_ssh 23\n" in pytorch.launch(PyTorch(), "x", image).application
-    assert "bt_use_ssh\n" in pytorch.launch(PyTorch(Nodes(coordination_command="my-sshd")), "x", image).application
+    assert "bt_use_ssh 23\n" in launched("pytorch", "x", image).application
+    assert "bt_use_ssh\n" in launched("pytorch", "x", image, coordination_command="my-sshd").application
 
 
 def test_a_gang_of_one_node_needs_no_ssh() -> None:
-    assert "bt_use_ssh" not in pytorch.launch(PyTorch(), "x", Shape(1)).application
+    assert "bt_use_ssh" not in launched("pytorch", "x", Shape(1)).application
 
 
 def test_a_role_runs_inside_its_image() -> None:
@@ -322,30 +328,30 @@ def test_the_commands_own_python_is_known(command: str, interpreter: str) -> Non
 
 
 def test_cntk_is_asked_which_mpi_it_uses() -> None:
-    text = mpi.launch(Mpi("openmpi", cntk=True), "python train.py", TWO).application
+    text = launched("mpi", "python train.py", TWO, runtime="openmpi", cntk=True).application
     assert "import cntk" in text
     assert "*'Open MPI'*" in text
 
 
 def test_mpi4py_is_neither_put_into_cntk_nor_missed_by_horovod() -> None:
-    made = mpi.launch(Mpi("openmpi", cntk=True), "python train.py", TWO)
+    made = launched("mpi", "python train.py", TWO, runtime="openmpi", cntk=True)
     assert "mpi4py" not in made.application
     assert "-m mpi4py" not in [item.what for item in made.implicit]
-    over_mpi = horovod.launch(Horovod(over="mpi"), "python train.py", TWO).application
+    over_mpi = launched("horovod", "python train.py", TWO, over="mpi").application
     assert "bt_find_mpi4py python 2>/dev/null" in over_mpi
-    hidden = horovod.launch(Horovod(over="mpi"), "env A=1 python train.py", TWO).application
+    hidden = launched("horovod", "env A=1 python train.py", TWO, over="mpi").application
     assert "mpi4py" not in hidden
 
 
 def test_cntks_own_program_is_looked_at_without_python() -> None:
-    text = mpi.launch(Mpi("intelmpi", cntk=True), "cntk configFile=x parallelTrain=true", TWO).application
+    text = launched("mpi", "cntk configFile=x parallelTrain=true", TWO, runtime="intelmpi", cntk=True).application
     assert 'ldd "$(type -P cntk)"' in text
 
 
 def test_the_words_of_one_bit_sgd_reach_the_program_unchanged() -> None:
     command = "python -u train.py -q 1 -a 0 --block_samples 3200"
-    assert command.removeprefix("python -u ") in mpi.launch(Mpi("openmpi", cntk=True), command, TWO).application
+    assert command.removeprefix("python -u ") in launched("mpi", command, TWO, runtime="openmpi", cntk=True).application
 
 
 def test_slots_are_counted_from_the_gpus() -> None:
-    assert mpi.AUTO in mpi.launch(Mpi("openmpi", processes_per_node="auto"), "x", TWO).application
+    assert mpi.AUTO in launched("mpi", "x", TWO, runtime="openmpi", processes_per_node="auto").application

@@ -8,18 +8,21 @@ import re
 import pytest
 
 from batchtrain import runtime
-from batchtrain.launchers import horovod, mpi
+from batchtrain.frameworks.base import Fabric, Shape
+from batchtrain.frameworks.mpi import MPIS
+from batchtrain.launchers import mpi
 from batchtrain.launchers.rules import RULES
-from batchtrain.launchers.types import Fabric, Horovod, Launch, Mpi, Nodes, Shape
+from batchtrain.launchers.types import Launch
+from tests.launching import launched
 
 GANG = runtime.GANG.decode()
 OURS = re.compile(r"BATCHTRAIN_\w+|bt_\w+")
 FLAG = r"(?<![\w-])--?[A-Za-z][\w-]*"
-ROWS = list(itertools.product(mpi.DIALECTS, Fabric, (False, True)))
+ROWS = list(itertools.product(MPIS, Fabric, (False, True)))
 
 
 def launch(runtime: str, fabric: Fabric, *, container: bool) -> Launch:
-    return mpi.launch(Mpi(runtime, processes_per_node=2), "python train.py", Shape(2, fabric, container))
+    return launched("mpi", "python train.py", Shape(2, fabric, container), runtime=runtime, processes_per_node=2)
 
 
 def functions(text: str) -> str:
@@ -77,15 +80,15 @@ def test_each_decision_of_a_launch_has_a_rule() -> None:
 
 def test_what_a_person_says_is_no_decision() -> None:
     options = ("--allow-run-as-root", "--prefix /opt/mpi", "-np 4 -host a,b")
-    made = mpi.launch(Mpi("openmpi", options=options), "x", Shape(2, container=True))
+    made = launched("mpi", "x", Shape(2, container=True), runtime="openmpi", options=options)
     whats = {one.what for one in made.implicit}
     assert not whats & {"--allow-run-as-root", "--prefix", "--oversubscribe", "openmpi ranks"}
-    own = mpi.launch(Mpi("mpich", own=frozenset({"MPIR_CVAR_COREDUMP_ON_ABORT"})), "x", Shape(2))
+    own = launched("mpi", "x", Shape(2), runtime="mpich", own=frozenset({"MPIR_CVAR_COREDUMP_ON_ABORT"}))
     assert "MPIR_CVAR_COREDUMP_ON_ABORT" not in {one.what for one in own.implicit}
 
 
 @pytest.mark.parametrize(("runtime", "told"), [("openmpi", True), ("intelmpi", False)])
 def test_horovods_processes_are_not_bound_and_that_is_told(runtime: str, told: bool) -> None:
-    made = horovod.launch(Horovod(Nodes(), "mpi", runtime), "x", Shape(2))
+    made = launched("horovod", "x", Shape(2), over="mpi", runtime=runtime)
     assert ("bind-to none" in made.application) is told
     assert ("horovod-binding" in {one.rule for one in made.implicit}) is told

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from batchtrain.launchers import mpi
-from batchtrain.launchers.types import Fabric, Mpi, Shape
+from batchtrain.frameworks.base import Fabric, Shape
+from batchtrain.frameworks.mpi import MPIS
+from tests.launching import launched
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "mpi"
 COMMAND = "python -u train.py --outputdir $AZ_BATCH_TASK_WORKING_DIR/output"
@@ -18,13 +19,13 @@ RANKS = {"integer": 4, "command": "nvidia-smi -L | wc -l", "absent": None}
 
 def text(runtime: str, fabric: Fabric, ranks: str, *, container: bool) -> str:
     """The application text of one row of the table."""
-    options = Mpi(
-        runtime=runtime,
-        options=("-verbose",),
-        processes_per_node=RANKS[ranks],
-        pre_execution_command="source /opt/activate; source /opt/mpivars.sh",
-    )
-    return mpi.launch(options, COMMAND, Shape(2, fabric, container)).application
+    options = {
+        "runtime": runtime,
+        "options": ("-verbose",),
+        "processes_per_node": RANKS[ranks],
+        "pre_execution_command": "source /opt/activate; source /opt/mpivars.sh",
+    }
+    return launched("mpi", COMMAND, Shape(2, fabric, container), **options).application
 
 
 def compare(path: Path, now: str) -> None:
@@ -36,14 +37,14 @@ def compare(path: Path, now: str) -> None:
 
 
 @pytest.mark.parametrize("fabric", Fabric, ids=lambda fabric: fabric.value)
-@pytest.mark.parametrize("runtime", mpi.DIALECTS)
+@pytest.mark.parametrize("runtime", MPIS)
 def test_the_whole_text_is_as_it_was_read_last(runtime: str, fabric: Fabric) -> None:
     compare(GOLDEN / f"{runtime}.{fabric.value}.sh", text(runtime, fabric, "command", container=True))
 
 
 def test_every_row_of_the_table_is_as_it_was_read_last() -> None:
     rows = []
-    for runtime, fabric, ranks, container in itertools.product(mpi.DIALECTS, Fabric, RANKS, (False, True)):
+    for runtime, fabric, ranks, container in itertools.product(MPIS, Fabric, RANKS, (False, True)):
         whole = text(runtime, fabric, ranks, container=container)
         place = "native container" if container else "no container"
         rows.append(f"#### {runtime}, {fabric.value}, processes_per_node {ranks}, {place}\n{varying(whole)}")

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from batchtrain import runtime
 from batchtrain.errors import PlanError
-from batchtrain.launchers import mpi
-from batchtrain.launchers.types import Fabric, Implicit, Launch, Mpi, Shape
+from batchtrain.frameworks.base import Fabric, Shape
+from batchtrain.frameworks.mpi import MPIS
+from batchtrain.launchers.types import Implicit, Launch
+from tests.launching import launched
 
 TWO = Shape(2)
 
 
 def launch(runtime: str = "intelmpi", command: str = "./solve", shape: Shape = TWO, **options: object) -> Launch:
-    return mpi.launch(Mpi(runtime, **options), command, shape)  # type: ignore[arg-type]  # one helper for every option
+    return launched("mpi", command, shape, runtime=runtime, **options)
 
 
 def in_order(text: str, *parts: str) -> bool:
@@ -140,6 +144,7 @@ def test_the_files_lie_below_batchtrain_and_are_the_runtimes() -> None:
     files = {file.name: file.data for file in launch().files}
     assert files == {
         ".batchtrain/gang.sh": runtime.GANG,
+        ".batchtrain/node.sh": runtime.NODE,
         ".batchtrain/rank.sh": runtime.RANK,
         ".batchtrain/sweep.sh": runtime.SWEEP,
         ".batchtrain/bin/ssh": runtime.SSH,
@@ -149,3 +154,14 @@ def test_the_files_lie_below_batchtrain_and_are_the_runtimes() -> None:
 
 def test_the_same_values_give_the_same_launch() -> None:
     assert launch("openmpi", processes_per_node="nproc") == launch("openmpi", processes_per_node="nproc")
+
+
+def test_rank_sh_reads_the_number_of_every_mpis_ranks() -> None:
+    [line] = [line for line in runtime.RANK.decode().splitlines() if line.startswith("rank=")]
+    assert {mpi.rank for mpi in MPIS.values()} <= set(re.findall(r"\$\{(\w+):-", line))
+
+
+def test_gang_sh_blames_a_lost_peer_by_the_codes_that_the_mpis_have_for_it() -> None:
+    [digits] = re.findall(r"\*' code 1'\[(\d-\d)\]\)", runtime.GANG.decode())
+    codes = {code for code in range(256) if re.fullmatch(rf"1[{digits}]", str(code))}
+    assert codes == {code for mpi in MPIS.values() for code in mpi.lost_peer}

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from batchtrain.frameworks.base import Shape
 from batchtrain.launchers import plain
-from batchtrain.launchers.types import Shape
 
 
 def test_a_command_alone_is_its_own_text() -> None:

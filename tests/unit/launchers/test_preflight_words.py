@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
-from batchtrain.launchers import environment, horovod, mpi, mxnet, nodes, pytorch
-from batchtrain.launchers.types import Fabric, Horovod, Launch, Mpi, Mxnet, Nodes, PyTorch, Shape
+from batchtrain.frameworks.base import Fabric, Shape
+from batchtrain.launchers import environment, nodes
+from batchtrain.launchers.types import Launch
+from tests.launching import launched
 
 CPU = Shape(2)
 HB = Shape(2, Fabric.SR_IOV, size="Standard_HB120rs_v3", family="HBv3")
@@ -19,13 +21,13 @@ ON_A100 = "gpus=8 vendor=nvidia size=Standard_ND96asr_v4"
 
 def by_nodes(shape: Shape, **more: Any) -> str:
     """The words of gang.json."""
-    launch = pytorch.launch(PyTorch(Nodes(**more)), "python t.py", shape)
+    launch = launched("pytorch", "python t.py", shape, **more)
     return " ".join(spec(launch)["preflight"])
 
 
 def by_mpi(shape: Shape, **more: Any) -> str:
     """The words in the launch text."""
-    text = mpi.launch(Mpi(**{"runtime": "openmpi", **more}), "python t.py", shape).application
+    text = launched("mpi", "python t.py", shape, **{"runtime": "openmpi", **more}).application
     [line] = [line for line in text.splitlines() if line.startswith("bt_wait_for_hosts")]
     return line.removeprefix("bt_wait_for_hosts").strip()
 
@@ -71,7 +73,7 @@ def test_without_preflight_nothing_is_expected(words: Any) -> None:
 
 
 def test_horovod_over_an_mpi_may_leave_it_out_too() -> None:
-    launch = horovod.launch(Horovod(Nodes(preflight=False), "mpi"), "python t.py", CPU)
+    launch = launched("horovod", "python t.py", CPU, preflight=False, over="mpi")
     assert "preflight" not in [item.what for item in launch.implicit]
 
 
@@ -92,11 +94,11 @@ def notes(launch: Launch) -> bool:
 
 
 def of_nodes(shape: Shape = A100, command: str = "python t.py", **more: Any) -> bool:
-    return notes(pytorch.launch(PyTorch(Nodes(**more)), command, shape))
+    return notes(launched("pytorch", command, shape, **more))
 
 
 def of_mpi(shape: Shape = A100, command: str = "python t.py", **more: Any) -> bool:
-    return notes(mpi.launch(Mpi("openmpi", **more), command, shape))
+    return notes(launched("mpi", command, shape, runtime="openmpi", **more))
 
 
 @pytest.mark.parametrize("of", [of_nodes, of_mpi])
@@ -129,10 +131,10 @@ def test_a_variable_in_leave_unset_leaves_it_out(name: str) -> None:
 
 
 def test_mxnet_whose_workers_do_not_talk_by_nccl_between_nodes_notes_nothing() -> None:
-    assert not notes(mxnet.launch(Mxnet(), "python t.py", A100))
+    assert not notes(launched("mxnet", "python t.py", A100))
 
 
 def test_nccls_warnings_stay_in_the_output_where_no_port_is_active() -> None:
-    made = spec(pytorch.launch(PyTorch(), "python t.py", A100))
+    made = spec(launched("pytorch", "python t.py", A100))
     assert made["environment"]["NCCL_DEBUG"] == "WARN"
     assert made["rdma_environment"]["NCCL_DEBUG"] == "INFO"

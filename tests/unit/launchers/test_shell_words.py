@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import shlex
+import tracemalloc
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from batchtrain.launchers import shell
+from batchtrain.launchers import python, shell
 
 
 @given(st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"])))
@@ -30,5 +32,16 @@ def test_empty_lines_and_blocks_are_left_out() -> None:
 
 
 def test_first_words_stop_at_the_first_operator() -> None:
-    words = shell.first_words("""a "b c" 'd e'f $g > log""")
+    words = tuple(shell.first_words("""a "b c" 'd e'f $g > log"""))
     assert [word for word, _ in words] == ["a", '"b c"', "'d e'f", "$g"]
+
+
+@pytest.mark.parametrize("text", ["a" * 1_000_000, "a " * 500_000, '"' + "a" * 1_000_000, "'a' " * 250_000])
+def test_the_words_of_a_long_command_take_little_more_memory_than_its_text(text: str) -> None:
+    tracemalloc.start()
+    try:
+        shell.is_simple(text)
+        python.with_mpi4py(f"python {text}")
+        assert tracemalloc.get_traced_memory()[1] < 10 * len(text)
+    finally:
+        tracemalloc.stop()

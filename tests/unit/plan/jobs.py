@@ -6,8 +6,8 @@ from typing import Any
 
 import msgspec
 
-from batchtrain.config.types import Recipe
-from batchtrain.plan import Plan, plan_jobs, render
+from batchtrain.config.types import Recipe, convert
+from batchtrain.plan import Plan, plan_jobs
 from batchtrain.plan.types import OFFLINE, Facts, Sources
 
 IMAGE = {"publisher": "microsoft-dsvm", "offer": "ubuntu-hpc", "sku": "2404"}
@@ -31,7 +31,7 @@ def recipe(
         **(pool or {}),
     }
     tasks = [{"command": "echo hello", **(task or {})}]
-    return msgspec.convert(
+    return convert(
         {"directory": "x", "pool": known, "jobs": [{"id": "j", "tasks": tasks, **(job or {})}], **more}, Recipe
     )
 
@@ -50,9 +50,7 @@ def plan(
 
 def bodies(made: Plan, action: str) -> list[dict[str, Any]]:
     """The bodies of a plan's requests of one kind, as JSON has them; a collection's tasks one by one."""
-    found = [
-        msgspec.json.decode(msgspec.json.encode(render.body_of(step))) for step in made.steps if step.action == action
-    ]
+    found = [msgspec.json.decode(msgspec.json.encode(step.document)) for step in made.steps if step.action == action]
     return [one for body in found for one in body.get("value", [body])]
 
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import msgspec
 
-from batchtrain.config.types import Recipe
-from batchtrain.plan import Plan, plan_pool, render
+from batchtrain.config.types import Recipe, convert
+from batchtrain.plan import Plan, plan_pool
 
 IMAGE = {"publisher": "microsoft-dsvm", "offer": "ubuntu-hpc", "sku": "2404"}
 WINDOWS = {"publisher": "microsoftwindowsserver", "offer": "windowsserver", "sku": "2022-datacenter"}
@@ -22,7 +22,7 @@ def recipe(pool: dict[str, Any] | None = None, **more: Any) -> Recipe:
         "vm_count": {"dedicated": 2},
         **(pool or {}),
     }
-    return msgspec.convert({"directory": "x", "pool": known, **more}, Recipe)
+    return convert({"directory": "x", "pool": known, **more}, Recipe)
 
 
 def plan(pool: dict[str, Any] | None = None, **more: Any) -> Plan:
@@ -32,7 +32,7 @@ def plan(pool: dict[str, Any] | None = None, **more: Any) -> Plan:
 def sent(pool: dict[str, Any] | None = None, **more: Any) -> dict[str, Any]:
     """The body of the request that makes the pool, as JSON has it."""
     steps = plan(pool, **more).steps
-    body = next(render.body_of(step) for step in steps if step.action == "pool.add")
+    body = next(step.document for step in steps if step.action == "pool.add")
     found: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(body))
     return found
 

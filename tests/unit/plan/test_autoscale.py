@@ -240,7 +240,7 @@ def test_the_clock_without_a_maximum_is_refused() -> None:
 
 
 def test_a_maximum_below_the_least_is_refused() -> None:
-    with pytest.raises(PlanError, match=r"maximum_vm_count\.dedicated: the most nodes are 1, fewer than the 2"):
+    with pytest.raises(PlanError, match=r"maximum_vm_count\.dedicated: the maximum is 1, less than the minimum of 2"):
         autoscale.formula_of(scenario(dedicated=1), VmCount(dedicated=2))
 
 

@@ -11,6 +11,7 @@ from azure.batch import models
 from batchtrain.config.types import Recipe
 from batchtrain.plan import Plan, Step, diff, plan_recipe
 from batchtrain.plan.diff import Compared, Living
+from batchtrain.plan.wire import Placeholder, Template, later
 from tests import judge
 
 IMAGE = {"publisher": "microsoft-dsvm", "offer": "ubuntu-hpc", "sku": "2404"}
@@ -173,19 +174,27 @@ def test_a_pool_that_is_made_empty_for_its_identities_is_compared_as_grown() -> 
 
 
 def test_a_password_is_never_compared() -> None:
-    body = {"id": "p", "vmSize": "s", "userAccounts": [{"name": "a", "password": "{{user:a:password}}"}]}
-    plan = Plan((Step("pool.add", "POST", "/pools", body),))
+    body = {"id": "p", "vmSize": "s", "userAccounts": [{"name": "a", "password": later("user", "a:password")}]}
+    plan = Plan((Step("pool.add", "p", body),))
     standing = {"id": "p", "vmSize": "s", "userAccounts": [{"name": "a"}]}
     assert diff.compare(plan, Living(pools={"p": standing}))[0].state == "same"
 
 
 def test_a_url_is_the_same_whatever_stands_for_its_secret() -> None:
-    def pool(url: str) -> dict[str, Any]:
+    def pool(url: str | Template) -> dict[str, Any]:
         return {"id": "p", "vmSize": "s", "startTask": {"commandLine": "x", "resourceFiles": [{"httpUrl": url}]}}
 
-    plan = Plan((Step("pool.add", "POST", "/pools", pool("https://a/b?{{sas:link/c}}")),))
+    plan = Plan((Step("pool.add", "p", pool(Template("https://a/b?", Placeholder("sas", "link/c")))),))
     assert diff.compare(plan, Living(pools={"p": pool("https://a/b?sig=1")}))[0].state == "same"
     assert diff.compare(plan, Living(pools={"p": pool("https://a/OTHER?sig=1")}))[0].state == "differs"
+
+
+def test_a_users_own_text_is_no_placeholder() -> None:
+    def pool(value: str) -> dict[str, Any]:
+        return {"id": "p", "vmSize": "s", "metadata": [{"name": "m", "value": value}]}
+
+    plan = Plan((Step("pool.add", "p", pool("{{sas:link/c}}")),))
+    assert diff.compare(plan, Living(pools={"p": pool("other")}))[0].state == "differs"
 
 
 @pytest.mark.parametrize(
@@ -195,7 +204,7 @@ def test_spans_are_compared_as_time(one: str, other: str, same: bool) -> None:
     def job(span: str) -> dict[str, Any]:
         return {"id": "j", "poolInfo": {"poolId": "p"}, "constraints": {"maxWallClockTime": span}}
 
-    found = diff.compare(Plan((Step("job.add", "POST", "/jobs", job(one)),)), Living(jobs={"j": job(other)}))
+    found = diff.compare(Plan((Step("job.add", "j", job(one)),)), Living(jobs={"j": job(other)}))
     assert (found[0].state == "same") is same
 
 

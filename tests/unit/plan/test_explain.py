@@ -10,12 +10,13 @@ import pytest
 
 from batchtrain.config import origin, override
 from batchtrain.config.load import Examined, examine, find, read
+from batchtrain.config.sources import read_sources
+from batchtrain.custom import read_made
 from batchtrain.errors import PlanError
 from batchtrain.launchers.rules import RULES
 from batchtrain.launchers.types import Implicit
 from batchtrain.plan import Facts, Plan, explain, plan_recipe
 from batchtrain.plan.explain import Explained
-from batchtrain.storage.source import read_made, read_sources
 
 ROOT = Path(__file__).resolve().parents[3]
 DIRECTORIES = sorted(

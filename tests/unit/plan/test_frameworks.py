@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from batchtrain.errors import PlanError
+from batchtrain.frameworks import FRAMEWORKS
 from batchtrain.launchers.types import File
 from batchtrain.plan import Plan
 from tests.unit.plan.jobs import H100, bodies, plan
@@ -26,7 +27,7 @@ def spec(made: Plan) -> Any:
     return json.JSONDecoder().raw_decode(text[text.index('{\n  "version"') :])[0]
 
 
-@pytest.mark.parametrize("name", ["pytorch", "tensorflow", "mxnet", "horovod", "deepspeed", "jax"])
+@pytest.mark.parametrize("name", FRAMEWORKS)
 def test_each_block_is_launched_as_its_framework(name: str) -> None:
     assert spec(plan(task=gang(name)))["framework"] == name
 

@@ -22,8 +22,11 @@ from batchtrain.config import check
 from batchtrain.config.types import Recipe
 from batchtrain.launchers.types import Launch
 from batchtrain.plan import Plan, explain, plan_jobs
-from batchtrain.plan.types import FILE_MARK
-from batchtrain.runtime import launch as node_launcher
+from batchtrain.plan.render import FILE_MARK
+from batchtrain.runtime.launch.environment import defaults_of, environment_of
+from batchtrain.runtime.launch.frameworks import load
+from batchtrain.runtime.launch.placing import plan as place
+from batchtrain.runtime.launch.spec import Node, Spec
 from tests.unit.launchers.test_mpi_decisions import FLAG, flags, variables
 from tests.unit.plan import jobs
 
@@ -61,7 +64,7 @@ ROWS = list(itertools.product(MODES, LAUNCHES, SIZES))
 def recipe(mode: str, launch: str, size: str) -> Recipe:
     made = MODES[mode]
     gang = {"num_instances": 2, **LAUNCHES[launch]}
-    task = {"id": "t", "command": "python train.py", "multi_instance": gang, **made.get("task", {})}
+    task = {"id": "t", "command": "python /data/train.py", "multi_instance": gang, **made.get("task", {})}
     pool = {"vm_size": SIZES[size], **made.get("pool", {})}
     return jobs.recipe(task=task, pool=pool, resources=made.get("resources", {}))
 
@@ -202,9 +205,9 @@ def process_variables(spec: dict[str, Any]) -> set[str]:
         "files": [value for value in spec["rdma_environment"].values() if value.startswith("/")],
         "cores": 4,
     }
-    nodes = [node_launcher.Node(index, "10.0.0.4", facts) for index in range(2)]
-    gang = node_launcher.plan(node_launcher.Spec(spec), nodes)
-    tell = (node_launcher.environment_of, node_launcher.defaults_of)
+    nodes = [Node(index, "10.0.0.4", facts) for index in range(2)]
+    gang = place(Spec(spec), nodes, load(spec["framework"]))
+    tell = (environment_of, defaults_of)
     return {name for process in gang.processes for told in tell for name in told(gang, process)}
 
 
@@ -212,9 +215,7 @@ FRAMEWORKS: dict[str, dict[str, Any]] = {
     "torchrun": {"pytorch": {"launcher": "torchrun", "rendezvous": "c10d", "max_restarts": 1}},
     "tensorflow": {"tensorflow": {"mode": "parameter_server", "evaluator": True}},
     "mxnet": {"mxnet": {"verbose": 1, "interface": "eth0"}},
-    "horovod": {"horovod": {}},
-    "deepspeed": {"deepspeed": {}},
-    "jax": {"jax": {}},
+    **{name: {name: {}} for name in ("accelerate", "horovod", "deepspeed", "jax", "ray")},
 }
 
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
 import pytest
 
-from batchtrain.config.types import Recipe
+from batchtrain.config.types import Recipe, convert
 from batchtrain.errors import PlanError
 from batchtrain.plan import ingress
 
@@ -25,7 +24,7 @@ def recipe(destination: dict[str, Any], **source: Any) -> Recipe:
     }
     files = [{"source": {"path": "data", **source}, "destination": destination}]
     document = {"directory": "x", "resources": {"volumes": {"shared_data_volumes": volumes}, "files": files}}
-    return msgspec.convert(document, Recipe)
+    return convert(document, Recipe)
 
 
 def paths(destination: dict[str, Any]) -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import msgspec
 import pytest
 
 from batchtrain.errors import PlanError
@@ -288,7 +287,7 @@ def test_the_sdk_takes_a_job_that_says_everything() -> None:
         }
     )
     for step in made.steps:
-        assert judge.flaws(step.action, msgspec.to_builtins(step.body)) == []
+        assert judge.flaws(step.action, step.document) == []
 
 
 def test_each_decision_names_a_rule_and_a_place() -> None:

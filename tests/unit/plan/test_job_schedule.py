@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
 import pytest
 
 from batchtrain.errors import PlanError
@@ -102,7 +101,7 @@ def test_the_pool_of_a_schedule_may_live_as_long_as_it() -> None:
 @pytest.mark.parametrize(
     ("job", "reason"),
     [
-        ({"tasks": [{"command": "a"}, {"command": "b"}]}, "2 tasks, and nobody is there"),
+        ({"tasks": [{"command": "a"}, {"command": "b"}]}, "2 tasks, but a job of a schedule"),
         ({"tasks": [{"command": "a", "task_factory": {"repeat": 3}}]}, "3 tasks"),
         ({"merge_task": {"command": "m"}}, "2 tasks"),
         ({"tasks": []}, "no task"),
@@ -133,4 +132,4 @@ def test_links_that_end_before_the_schedule_does_are_said() -> None:
 
 def test_the_sdk_takes_a_schedule() -> None:
     for step in scheduled(task={"docker_image": "a"}).steps:
-        assert judge.flaws(step.action, msgspec.to_builtins(step.body)) == []
+        assert judge.flaws(step.action, step.document) == []

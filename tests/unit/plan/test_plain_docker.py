@@ -11,7 +11,7 @@ import pytest
 from batchtrain.errors import PlanError
 from batchtrain.launchers.rules import RULES
 from batchtrain.launchers.types import Implicit
-from batchtrain.plan.types import FILE_MARK
+from batchtrain.plan.render import FILE_MARK
 from tests.unit.plan import jobs, pools
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "docker"

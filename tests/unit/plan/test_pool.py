@@ -104,7 +104,7 @@ def test_a_delayed_image_of_a_registry_with_a_sign_in_stays_with_batch_and_says_
         settings={"delay_docker_image_preload": True},
         credentials={"docker_registry": {"r.io": {"username": "u", "password": "hunter2"}}},
     )
-    body = render.body_of(made.steps[0])["virtualMachineConfiguration"]["containerConfiguration"]
+    body = made.steps[0].document["virtualMachineConfiguration"]["containerConfiguration"]
     assert body["containerImageNames"] == ("r.io/a",)
     assert "sign-in-not-delayed" in rules(made)
 
@@ -310,7 +310,7 @@ def test_a_windows_user_says_how_it_logs_in() -> None:
 def test_a_pool_with_identities_is_made_without_nodes_and_grows_when_it_has_them() -> None:
     made = plan({"identities": [IDENTITY], "resize_timeout": "00:10:00"})
     assert [step.action for step in made.steps] == ["pool.add", "pool.identity", "pool.resize"]
-    add, identity, grows = (render.body_of(step) for step in made.steps)
+    add, identity, grows = (step.document for step in made.steps)
     assert (add["targetDedicatedNodes"], add["targetLowPriorityNodes"]) == (0, 0)
     assert identity == {"identities": [IDENTITY]}
     assert grows == {"targetDedicatedNodes": 2, "targetLowPriorityNodes": 0, "resizeTimeout": "PT10M"}
@@ -319,8 +319,8 @@ def test_a_pool_with_identities_is_made_without_nodes_and_grows_when_it_has_them
 def test_a_pool_with_identities_that_scales_itself_begins_when_it_has_them() -> None:
     made = plan({"identities": [IDENTITY], "autoscale": {"formula": "$TargetDedicatedNodes = 1;"}})
     assert [step.action for step in made.steps] == ["pool.add", "pool.identity", "pool.autoscale"]
-    assert "enableAutoScale" not in render.body_of(made.steps[0])
-    assert render.body_of(made.steps[2]) == {"autoScaleFormula": "$TargetDedicatedNodes = 1;"}
+    assert "enableAutoScale" not in made.steps[0].document
+    assert made.steps[2].document == {"autoScaleFormula": "$TargetDedicatedNodes = 1;"}
 
 
 def test_files_of_this_machine_come_before_the_pool_where_the_file_says_so() -> None:

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from batchtrain.errors import PlanError
-from batchtrain.plan import render
 from batchtrain.plan.network import access_rules
 from tests.unit.plan.pools import WINDOWS, plan, rules, sent
 
@@ -28,7 +27,7 @@ def ports(pool: dict[str, Any]) -> list[dict[str, Any]]:
 def login(pool: dict[str, Any]) -> dict[str, Any]:
     step = plan(pool).steps[-1]
     assert (step.action, step.path) == ("node.user", "/pools/p/nodes/{each}/users")
-    return render.body_of(step)
+    return step.document
 
 
 # --- the subnet -----------------------------------------------------------------------------------------------------
@@ -88,7 +87,7 @@ def test_acceleration_scope_families_and_tags_travel() -> None:
 
 def test_addresses_of_ones_own_are_said_to_be_so() -> None:
     made = plan({"public_ips": ["/ip"]})
-    found = render.body_of(made.steps[0])["networkConfiguration"]["publicIPAddressConfiguration"]
+    found = made.steps[0].document["networkConfiguration"]["publicIPAddressConfiguration"]
     assert (found["provision"], found["ipAddressIds"]) == ("usermanaged", ("/ip",))
     assert "addresses-of-your-own" in rules(made)
 

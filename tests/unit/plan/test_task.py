@@ -7,7 +7,6 @@ import io
 import tarfile
 from typing import Any
 
-import msgspec
 import pytest
 
 from batchtrain.errors import PlanError
@@ -491,7 +490,7 @@ def test_the_sdk_takes_a_task_that_says_everything(task: dict[str, Any]) -> None
         "retention_time": "01:00:00",
     }
     for step in plan(task=everything, pool=H100, **STORAGE).steps:
-        assert judge.flaws(step.action, msgspec.to_builtins(step.body)) == []
+        assert judge.flaws(step.action, step.document) == []
 
 
 # --- Windows --------------------------------------------------------------------------------------------------------

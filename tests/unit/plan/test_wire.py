@@ -45,7 +45,7 @@ def pairs() -> dict[tuple[type[wire.Wire], type[Model]], str]:
 
 
 def structs_in(kind: Any) -> Iterator[type[wire.Wire]]:
-    if isinstance(kind, type) and issubclass(kind, wire.Wire):
+    if judge.is_class(kind, wire.Wire):
         yield kind
     for part in typing.get_args(kind):
         yield from structs_in(part)

@@ -11,7 +11,10 @@ RECIPES = Path(__file__).parents[3] / "recipes"
 SHARED = (
     ("CNTK-CPU-OpenMPI", "CNTK-GPU-OpenMPI", "train.py"),
     ("MXNet-CPU", "MXNet-GPU", "train.py"),
+    ("MXNet-Benchmark", "TensorFlow-Benchmarks-CPU", "dlbs.py"),
     ("PyTorch-CPU", "PyTorch-GPU", "train.py"),
+    ("PyTorch-CPU", "PyTorch-GPU", "imagenet.py"),
+    ("PyTorch-CPU", "PyTorch-GPU", "digits_folder.py"),
     ("TensorFlow-Distributed-CPU", "TensorFlow-Distributed-GPU", "train.py"),
     ("mpiBench-MPICH", "mpiBench-OpenMPI", "bench.py"),
 )

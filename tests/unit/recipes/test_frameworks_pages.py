@@ -11,7 +11,8 @@ import pytest
 import yaml
 
 from batchtrain.config.check import RULES
-from batchtrain.config.types import FRAMEWORKS, MultiInstance
+from batchtrain.config.types import MultiInstance
+from batchtrain.frameworks import FRAMEWORKS
 from tests import frameworks_page
 from tests.e2e import test_frameworks as tested
 
@@ -39,7 +40,7 @@ def test_a_block_of_the_how_to_can_be_loaded(block: dict[str, Any]) -> None:
 
 
 def test_every_rule_that_the_how_to_names_is_one() -> None:
-    refused = re.findall(r"^- (?:Refused|Warned of) \(`([\w-]+)`\)", HOW_TO, flags=re.M)
+    refused = re.findall(r"^- (?:Refused|Warning) \(`([\w-]+)`\)", HOW_TO, flags=re.M)
     listed = re.findall(r"^\| `([\w-]+)` \| ", HOW_TO.partition("| rule |")[2], flags=re.M)
     assert len(refused) > 8
     assert len(listed) > 5

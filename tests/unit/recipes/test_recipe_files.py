@@ -87,3 +87,9 @@ def test_no_key_is_part_of_an_image(name: str) -> None:
     assert "rm -f /etc/ssh/ssh_host_*_key" in build
     assert "ssh-keygen" not in build
     assert "ssh-keygen -A" in start
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_the_first_line_of_a_readme_is_a_sentence_that_fits_the_list_of_recipes(name: str) -> None:
+    first = (RECIPES / name / "README.md").read_text().split("\n\n")[1].splitlines()[0]
+    assert re.fullmatch(r"[A-Z].{1,78}\.", first)

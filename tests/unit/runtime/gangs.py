@@ -1,23 +1,25 @@
-"""Gangs as launch.py plans them, from as few words as a test needs."""
+"""Gangs as the node launcher plans them, from as few words as a test needs."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from batchtrain.runtime import launch
+from batchtrain.runtime.launch.frameworks import load
+from batchtrain.runtime.launch.placing import plan
+from batchtrain.runtime.launch.spec import Gang, Node, Spec
 
 WORKER: dict[str, Any] = {"name": "worker", "command": "train", "gpus": True, "ranked": True, "decides": True}
 
 
-def spec(instances: int, **more: Any) -> launch.Spec:
+def spec(instances: int, **more: Any) -> Spec:
     values = {"version": 1, "framework": "pytorch", "instances": instances, "roles": [WORKER], **more}
-    return launch.Spec(values)
+    return Spec(values)
 
 
-def nodes(processes: list[int], **facts: Any) -> list[launch.Node]:
+def nodes(processes: list[int], **facts: Any) -> list[Node]:
     """tvm-1 (10.0.0.4) is the primary; eth0 has these addresses, ib0 172.16.1.4 and up."""
     return [
-        launch.Node(
+        Node(
             index,
             f"10.0.0.{index + 4}",
             {
@@ -33,8 +35,9 @@ def nodes(processes: list[int], **facts: Any) -> list[launch.Node]:
     ]
 
 
-def gang(processes: list[int], *, gpus: list[str] | None = None, real: bool = True, **more: Any) -> launch.Gang:
+def gang(processes: list[int], *, gpus: list[str] | None = None, real: bool = True, **more: Any) -> Gang:
     """`gpus` of every node."""
     facts = {"gpus": gpus, "real_gpus": real} if gpus else {}
     facts.update(more.pop("facts", {}))
-    return launch.plan(spec(len(processes), **more), nodes(processes, **facts))
+    wanted = spec(len(processes), **more)
+    return plan(wanted, nodes(processes, **facts), load(wanted.framework))

@@ -1,4 +1,4 @@
-"""What launch.py tells each process: pure functions of the plan."""
+"""What the node launcher tells each process: pure functions of the plan."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ from typing import Any
 
 import pytest
 
-from batchtrain.runtime import launch
+from batchtrain.runtime.launch.environment import carried, defaults_of, environment_of, past_proxies
+from batchtrain.runtime.launch.frameworks.horovod import scopes_of
+from batchtrain.runtime.launch.frameworks.pytorch import torchruns_failure
+from batchtrain.runtime.launch.spec import Gang, LaunchError, Process
 from tests.unit.runtime.gangs import WORKER, gang
 
 SERVER = {"name": "server", "total": 1, "place": "spread", "command": "serve", "gpus": False}
@@ -17,15 +20,15 @@ CHIEF = {"name": "chief", "total": 1, "place": "primary", "command": "lead", "ra
 EVALUATOR = {"name": "evaluator", "total": 1, "place": "primary", "command": "look"}
 
 
-def told(made: launch.Gang, label: str) -> dict[str, str]:
-    return launch.environment_of(made, one(made, label))
+def told(made: Gang, label: str) -> dict[str, str]:
+    return environment_of(made, one(made, label))
 
 
-def defaults(made: launch.Gang, label: str = "rank 0") -> dict[str, str]:
-    return launch.defaults_of(made, one(made, label))
+def defaults(made: Gang, label: str = "rank 0") -> dict[str, str]:
+    return defaults_of(made, one(made, label))
 
 
-def one(made: launch.Gang, label: str) -> launch.Process:
+def one(made: Gang, label: str) -> Process:
     return next(process for process in made.processes if process.label == label)
 
 
@@ -119,7 +122,7 @@ def test_an_interface_that_was_asked_for_gives_the_addresses() -> None:
 
 
 def test_an_interface_that_a_node_has_not_got_is_refused_with_those_it_has() -> None:
-    with pytest.raises(launch.LaunchError, match=r"no address on interface `ib7` \(it has: eth0, ib0, lo\)"):
+    with pytest.raises(LaunchError, match=r"no address on interface `ib7` \(it has: eth0, ib0, lo\)"):
         told(gang([1], options={"interface": "ib7"}), "rank 0")
 
 
@@ -163,7 +166,7 @@ def test_flags_of_tensorflow_1_are_filled_in_and_there_is_no_tf_config() -> None
     )
     roles = [{**SERVER, "name": "ps", "command": command}, {**WORKER, "command": command}]
     made = gang([1, 1], framework="tensorflow", roles=roles, options={"mode": "flags"})
-    assert launch.filled(made, one(made, "rank 1")) == (
+    assert made.framework.command(made, one(made, "rank 1")) == (
         "train --job_name=worker --task_index=1 --ps_hosts=10.0.0.4:20001 --worker_hosts=10.0.0.4:20002,10.0.0.5:20100"
     )
     assert "TF_CONFIG" not in told(made, "rank 1")
@@ -171,12 +174,33 @@ def test_flags_of_tensorflow_1_are_filled_in_and_there_is_no_tf_config() -> None
 
 def test_places_of_another_modes_command_are_left_alone() -> None:
     made = gang([1], framework="tensorflow", roles=[{**WORKER, "command": "echo {ps_hosts}"}])
-    assert launch.filled(made, made.processes[0]) == "echo {ps_hosts}"
+    assert made.framework.command(made, made.processes[0]) == "echo {ps_hosts}"
+
+
+RAY_ROLES = [
+    {**WORKER, "name": "head", "total": 1, "place": "primary", "ranked": False, "instead_of": "worker"},
+    {**WORKER, "per_node": 1, "ranked": False},
+    {**WORKER, "name": "driver", "total": 1, "place": "primary", "gpus": False, "ranked": False},
+]
+
+
+def test_a_ray_cluster_has_a_head_a_worker_on_each_other_node_and_one_driver() -> None:
+    made = gang([3, 3], framework="ray", roles=RAY_ROLES, gpus=["0", "1"])
+    assert [(process.label, process.node.index) for process in made.processes] == [
+        ("head 0", 0), ("worker 0", 1), ("driver 0", 0),
+    ]  # fmt: skip
+    assert told(made, "head 0")["BATCHTRAIN_RAY"].startswith("--head --port=20000 ")
+    assert told(made, "worker 0")["BATCHTRAIN_RAY"].startswith("--address=10.0.0.4:20000 ")
+    assert "--node-ip-address=10.0.0.5 --num-cpus=3 --num-gpus=2" in told(made, "worker 0")["BATCHTRAIN_RAY"]
+    assert told(made, "driver 0")["RAY_ADDRESS"] == "10.0.0.4:20000"
+    tokens = {defaults(made, label)["RAY_AUTH_TOKEN"] for label in ("head 0", "worker 0", "driver 0")}
+    assert len(tokens) == 1
+    assert [process.slot for process in made.processes] == [0, 0, -1]  # each daemon has all cores of its node
 
 
 def test_ps_lite_is_told_its_role_the_scheduler_and_the_nodes_own_address() -> None:
     made = gang([2, 2], framework="mxnet", roles=[SCHEDULER, SERVER, WORKER], options={"verbose": 1})
-    assert {**some(told(made, "rank 3"), "DMLC_"), **some(told(made, "rank 3"), "PS_")} == {
+    assert {**some(told(made, "rank 3"), "DMLC_"), **some(defaults(made, "rank 3"), "PS_")} == {
         "DMLC_ROLE": "worker", "DMLC_PS_ROOT_URI": "10.0.0.4", "DMLC_PS_ROOT_PORT": "20000", "DMLC_NUM_SERVER": "1",
         "DMLC_NUM_WORKER": "4", "DMLC_NODE_HOST": "0x0a000005", "DMLC_WORKER_ID": "3", "PS_VERBOSE": "1",
     }  # fmt: skip
@@ -206,7 +230,7 @@ def test_ps_lite_with_an_interface_is_told_its_addresses() -> None:
 def test_horovod_has_three_numberings_and_our_servers_address() -> None:
     made = gang([1, 3], framework="horovod")
     made.store = ("10.0.0.4", 20000)
-    assert some(told(made, "rank 3"), "HOROVOD_") == {
+    assert some({**told(made, "rank 3"), **defaults(made, "rank 3")}, "HOROVOD_") == {
         "HOROVOD_RANK": "3", "HOROVOD_SIZE": "4", "HOROVOD_LOCAL_RANK": "2", "HOROVOD_LOCAL_SIZE": "3",
         "HOROVOD_CROSS_RANK": "0", "HOROVOD_CROSS_SIZE": "1", "HOROVOD_HOSTNAME": "10.0.0.5",
         "HOROVOD_CONTROLLER": "gloo", "HOROVOD_CPU_OPERATIONS": "gloo", "HOROVOD_GLOO_IFACE": "eth0",
@@ -215,7 +239,7 @@ def test_horovod_has_three_numberings_and_our_servers_address() -> None:
 
 
 def test_horovods_scopes_are_as_large_as_their_communicators() -> None:
-    assert launch.scopes_of(gang([1, 2], framework="horovod")) == {
+    assert scopes_of(gang([1, 2], framework="horovod")) == {
         "global": 3, "local_10.0.0.4": 1, "local_10.0.0.5": 2, "cross_0": 2, "cross_1": 1,
     }  # fmt: skip
 
@@ -308,22 +332,22 @@ def test_names_that_are_to_be_left_alone_are() -> None:
 def test_what_is_the_nodes_own_comes_from_the_node() -> None:
     primary = {"PATH": "/x", "HOME": "/root", "AZ_BATCH_NODE_ID": "a", "SSH_CLIENT": "1", "BATCHTRAIN_FILES_0": "data"}
     own = {"PATH": "/y", "HOME": "/home/b", "AZ_BATCH_NODE_ID": "b", "OTHER": "1"}
-    assert launch.carried(primary, own, ("/mnt", "/mnt")) == {"PATH": "/x", "HOME": "/home/b", "AZ_BATCH_NODE_ID": "b"}
+    assert carried(primary, own, ("/mnt", "/mnt")) == {"PATH": "/x", "HOME": "/home/b", "AZ_BATCH_NODE_ID": "b"}
 
 
 def test_paths_of_an_emulated_primary_are_those_of_the_node() -> None:
-    assert launch.carried({"DATA": "/n/1/shared:/n/1/x"}, {}, ("/n/1", "/n/2")) == {"DATA": "/n/2/shared:/n/2/x"}
+    assert carried({"DATA": "/n/1/shared:/n/1/x"}, {}, ("/n/1", "/n/2")) == {"DATA": "/n/2/shared:/n/2/x"}
 
 
 def test_a_persons_proxy_is_not_asked_for_the_other_nodes() -> None:
     values = {"http_proxy": "http://proxy:3128", "no_proxy": "localhost"}
-    launch.past_proxies(values, "10.0.0.4,10.0.0.5")
+    past_proxies(values, "10.0.0.4,10.0.0.5")
     assert (values["no_proxy"], values["NO_PROXY"]) == ("localhost,10.0.0.4,10.0.0.5", "10.0.0.4,10.0.0.5")
 
 
 def test_without_a_proxy_nothing_is_said_of_one() -> None:
     values: dict[str, str] = {}
-    launch.past_proxies(values, "10.0.0.4")
+    past_proxies(values, "10.0.0.4")
     assert values == {}
 
 
@@ -341,7 +365,7 @@ def test_a_rank_that_a_torchrun_lost_for_good_is_known_by_its_words(
     role = {**WORKER, "name": "torchrun", "per_node": 1, "ranked": False}
     made = gang([4, 4], roles=[role], options={"launcher": "torchrun", **options})
     printed = b"E1121 12:00:00 api.py:994] failed (exitcode: -9) local_rank: 1 (pid: 117) of binary: /bin/python\n"
-    assert launch.torchruns_failure(made, one(made, "torchrun 1"), printed) == said
+    assert torchruns_failure(made, one(made, "torchrun 1"), printed, ended=False) == said
 
 
 def test_a_torchrun_that_ends_after_restarts_is_told_by_the_rank_that_failed_last() -> None:
@@ -352,7 +376,7 @@ def test_a_torchrun_that_ends_after_restarts_is_told_by_the_rank_that_failed_las
         b"failed (exitcode: -9) local_rank: 0 (pid: 1) of\nagain\nfailed (exitcode: 7) local_rank: 1 (pid: 2) of\n"
     )
     at = one(made, "torchrun 1")
-    assert launch.torchruns_failure(made, at, printed) is None
-    assert launch.torchruns_failure(made, at, printed, ended=True) == (
-        "local rank 1 on node tvm-2 (10.0.0.5) exited with code 7", 7,
+    assert torchruns_failure(made, at, printed, ended=False) is None
+    assert torchruns_failure(made, at, printed, ended=True) == (
+        "local rank 1 on node tvm-2 (10.0.0.5) exited with code 7, and no restart was left", 7,
     )  # fmt: skip

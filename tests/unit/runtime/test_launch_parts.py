@@ -1,10 +1,15 @@
-"""launch.py's small decisions: CPUs, ports, GPUs, words, and what Horovod's server answers."""
+"""The node launcher's small decisions: CPUs, ports, GPUs, words, and what Horovod's server answers."""
 
 from __future__ import annotations
 
 import pytest
 
-from batchtrain.runtime import launch
+from batchtrain.runtime.launch.frameworks.horovod import Scopes
+from batchtrain.runtime.launch.gpus import choose_gpus
+from batchtrain.runtime.launch.kernel import cpu_numbers, port_range, share_cpus
+from batchtrain.runtime.launch.primary import remote_text, sentence
+from batchtrain.runtime.launch.processes import prepared
+from batchtrain.runtime.launch.spec import LaunchError
 
 TWO_NODES = {0: [0, 4, 1, 5], 1: [2, 6, 3, 7]}
 
@@ -23,7 +28,7 @@ TWO_NODES = {0: [0, 4, 1, 5], 1: [2, 6, 3, 7]}
 def test_cpus_are_shared_near_each_ranks_gpu_and_only_where_there_are_enough(
     homes: list[int], shares: list[list[int]]
 ) -> None:
-    assert launch.share_cpus(TWO_NODES, homes) == shares
+    assert share_cpus(TWO_NODES, homes) == shares
 
 
 @pytest.mark.parametrize(
@@ -33,55 +38,55 @@ def test_cpus_are_shared_near_each_ranks_gpu_and_only_where_there_are_enough(
 def test_ports_are_taken_beside_the_range_that_the_kernel_gives_out(
     given_out: tuple[int, int], ours: tuple[int, int]
 ) -> None:
-    assert launch.port_range(*given_out) == ours
+    assert port_range(*given_out) == ours
 
 
 def test_a_persons_gpus_are_taken_in_his_order() -> None:
-    assert launch.choose_gpus(["0", "1", "2", "3"], "3,0") == ["3", "0"]
+    assert choose_gpus(["0", "1", "2", "3"], "3,0") == ["3", "0"]
 
 
 def test_a_gpu_that_is_not_there_is_refused() -> None:
-    with pytest.raises(launch.LaunchError, match=r"CUDA_VISIBLE_DEVICES=0,4 names GPU 4, and there are 2"):
-        launch.choose_gpus(["0", "1"], "0,4")
+    with pytest.raises(LaunchError, match=r"CUDA_VISIBLE_DEVICES=0,4 names GPU 4, and there are 2"):
+        choose_gpus(["0", "1"], "0,4")
 
 
 def test_a_gpus_name_is_taken_as_it_is() -> None:
-    assert launch.choose_gpus(["0"], "GPU-8f2a") == ["GPU-8f2a"]
+    assert choose_gpus(["0"], "GPU-8f2a") == ["GPU-8f2a"]
 
 
 def test_a_list_of_cpus_is_read_as_the_kernel_writes_it() -> None:
-    assert launch.cpu_numbers("0-2,8") == [0, 1, 2, 8]
+    assert cpu_numbers("0-2,8") == [0, 1, 2, 8]
 
 
 @pytest.mark.parametrize(
     ("names", "said"), [(["a"], "node a"), (["a", "b"], "nodes a and b"), (["a", "b", "c"], "nodes a, b and c")]
 )
 def test_nodes_are_named_in_a_sentence(names: list[str], said: str) -> None:
-    assert launch.sentence(names) == said
+    assert sentence(names) == said
 
 
 def test_the_command_for_another_node_is_one_word_of_shell_with_nothing_secret() -> None:
-    text = launch.remote_text("/mnt/it's/.batchtrain", {"AZ_BATCH_NODE_ROOT_DIR": "/mnt", "TOKEN": "secret"}, "ab-1")
+    text = remote_text("/mnt/it's/.batchtrain", {"AZ_BATCH_NODE_ROOT_DIR": "/mnt", "TOKEN": "secret"}, "ab-1")
     assert "secret" not in text
     assert text.startswith("exec /bin/sh -c '")
 
 
 def test_a_command_without_preparation_is_as_it_was() -> None:
-    assert launch.prepared(" ", "train") == "train"
+    assert prepared(" ", "train") == "train"
 
 
 # --- Horovod's server -----------------------------------------------------------------------------------------------
 
 
-def scopes() -> launch.Scopes:
-    return launch.Scopes({"global": 2})
+def scopes() -> Scopes:
+    return Scopes({"global": 2})
 
 
-def put(known: launch.Scopes, path: str, body: bytes) -> bytes | None:
+def put(known: Scopes, path: str, body: bytes) -> bytes | None:
     return known.answer(b"PUT %s HTTP/1.1\r\nContent-length: %d\r\n\r\n%s" % (path.encode(), len(body), body))
 
 
-def ask(known: launch.Scopes, verb: str, path: str) -> bytes | None:
+def ask(known: Scopes, verb: str, path: str) -> bytes | None:
     return known.answer(f"{verb} {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
 
 

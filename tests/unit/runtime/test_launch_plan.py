@@ -1,4 +1,4 @@
-"""launch.py's plan: which process runs where, with which rank; what cannot be is refused."""
+"""The node launcher's plan: which process runs where, with which rank; what cannot be is refused."""
 
 from __future__ import annotations
 
@@ -6,13 +6,15 @@ from typing import Any
 
 import pytest
 
-from batchtrain.runtime import launch
+from batchtrain.runtime.launch.frameworks import load
+from batchtrain.runtime.launch.placing import plan
+from batchtrain.runtime.launch.spec import Gang, LaunchError
 from tests.unit.runtime.gangs import WORKER, gang, nodes, spec
 
 SERVERS = {"name": "ps", "total": 3, "place": "spread", "command": "serve", "gpus": False}
 
 
-def places(made: launch.Gang) -> list[tuple[str, int]]:
+def places(made: Gang) -> list[tuple[str, int]]:
     """(label, node) of every process."""
     return [(process.label, process.node.index) for process in made.processes]
 
@@ -46,22 +48,22 @@ def test_a_role_can_take_the_place_of_another() -> None:
 
 
 def test_a_gang_that_nobody_decides_of_is_refused() -> None:
-    with pytest.raises(launch.LaunchError, match="no process decides"):
+    with pytest.raises(LaunchError, match="no process decides"):
         gang(processes=[1], roles=[SERVERS])
 
 
 def test_more_processes_than_gpus_are_refused_with_the_node() -> None:
-    with pytest.raises(launch.LaunchError, match=r"tvm-1 \(10\.0\.0\.4\): 3 processes are to share 2 GPUs"):
+    with pytest.raises(LaunchError, match=r"tvm-1 \(10\.0\.0\.4\): 3 processes are to share 2 GPUs"):
         gang(processes=[3], gpus=["0", "1"])
 
 
 def test_more_processes_of_a_torchrun_than_gpus_are_refused() -> None:
-    with pytest.raises(launch.LaunchError, match="3 processes are to share 2 GPUs"):
+    with pytest.raises(LaunchError, match="3 processes are to share 2 GPUs"):
         gang(processes=[3], gpus=["0", "1"], roles=[{**WORKER, "per_node": 1}], options={"launcher": "torchrun"})
 
 
 def test_a_node_without_infiniband_is_refused_where_it_is_asked_for_but_not_an_emulated_one() -> None:
-    with pytest.raises(launch.LaunchError, match=r"tvm-1 \(10\.0\.0\.4\): InfiniBand is asked for.*no active port"):
+    with pytest.raises(LaunchError, match=r"tvm-1 \(10\.0\.0\.4\): InfiniBand is asked for.*no active port"):
         gang(processes=[1], rdma=True)
     assert gang(processes=[1], rdma=True, facts={"emulated": True}).processes
 
@@ -82,39 +84,14 @@ def test_a_port_that_a_person_gave_is_where_all_meet() -> None:
 def test_a_node_without_enough_free_ports_is_refused() -> None:
     few = nodes([1])
     few[0].ports = [20000]
-    with pytest.raises(launch.LaunchError, match="too few free ports"):
-        launch.plan(spec(1), few)
+    with pytest.raises(LaunchError, match="too few free ports"):
+        plan(spec(1), few, load("pytorch"))
 
 
 @pytest.mark.parametrize(
     ("change", "said"),
-    [({"version": 2}, "has version 2"), ({"framework": "caffe"}, "framework `caffe` is none of deepspeed, horovod")],
+    [({"version": 2}, "has version 2"), ({"framework": "caffe"}, "framework `caffe` is none that this launcher has")],
 )
 def test_a_specification_that_is_not_ours_is_refused(change: dict[str, Any], said: str) -> None:
-    with pytest.raises(launch.LaunchError, match=said):
-        spec(1, **change)
-
-
-def test_the_primary_is_the_first_of_the_hosts_whatever_their_order() -> None:
-    values = {"AZ_BATCH_HOST_LIST": "10.0.0.6, 10.0.0.4,10.0.0.5", "AZ_BATCH_MASTER_NODE": "10.0.0.4:6000"}
-    assert launch.hosts_of(values, 3) == ["10.0.0.4", "10.0.0.6", "10.0.0.5"]
-
-
-@pytest.mark.parametrize(
-    ("values", "said"),
-    [
-        ({}, "no multi-instance task's primary"),
-        ({"AZ_BATCH_HOST_LIST": "10.0.0.5"}, r"address \(AZ_BATCH_MASTER_NODE is not set\) is not in"),
-        (
-            {"AZ_BATCH_HOST_LIST": "10.0.0.5,10.0.0.6", "AZ_BATCH_MASTER_NODE": "10.0.0.4:6000"},
-            r"10\.0\.0\.4 is not in AZ_BATCH_HOST_LIST",
-        ),
-        (
-            {"AZ_BATCH_HOST_LIST": "10.0.0.4", "AZ_BATCH_MASTER_NODE": "10.0.0.4:6000"},
-            "2 instances were planned, AZ_BATCH_HOST_LIST has 1 hosts",
-        ),
-    ],
-)
-def test_hosts_that_cannot_be_are_refused(values: dict[str, str], said: str) -> None:
-    with pytest.raises(launch.LaunchError, match=said):
-        launch.hosts_of(values, 2)
+    with pytest.raises(LaunchError, match=said):
+        gang([1], **change)

@@ -9,7 +9,8 @@ from azure.batch import models
 from azure.core import exceptions as azure
 
 from batchtrain.errors import AlreadyExists, NotAllowed, NotFound, QuotaReached, ServiceError, Unreachable
-from batchtrain.service.faults import failure, faults
+from batchtrain.service import retry
+from batchtrain.service.faults import NO_CONNECTION, failure, faults
 
 
 class Answer:
@@ -41,6 +42,19 @@ def raised(error: Exception) -> ServiceError:
     return caught.value
 
 
+def test_a_connection_that_another_service_refuses_says_nothing_of_batch() -> None:
+    lost = retry.NoConnection("refused")
+    assert raised(lost).code == NO_CONNECTION
+    with (
+        pytest.raises(
+            Unreachable, match=r"management\.example does not answer.*check this machine's network"
+        ) as caught,
+        faults("look at the account", "management.example"),
+    ):
+        raise lost
+    assert caught.value.code == ""
+
+
 @pytest.mark.parametrize(
     ("status", "code", "kind", "exit_code"),
     [
@@ -62,7 +76,7 @@ def test_a_message_says_the_operation_the_reason_and_the_next_step() -> None:
     text = str(raised(refusal(409, "PoolExists", "The specified pool already exists.")))
     assert text == (
         "add pool p: The specified pool already exists [PropertyName: id] (PoolExists);"
-        " delete it with `batchtrain pool del p` or use another id"
+        " delete it with `batchtrain pool del p`, run on it with `batchtrain run --reuse`, or use another id"
     )
 
 

@@ -8,7 +8,7 @@ import pytest
 from azure.batch import models
 
 from batchtrain.errors import ServiceError
-from batchtrain.plan.types import Plan, Step
+from batchtrain.plan import Plan, Step
 from batchtrain.service import submit
 
 
@@ -18,7 +18,7 @@ class Service:
     def __init__(self, *answers: list[dict[str, Any]]) -> None:
         self.answers, self.asked = list(answers), []  # type: ignore[var-annotated]
 
-    def create_task_collection(self, job_id: str, group: Any) -> models.BatchCreateTaskCollectionResult:
+    def create_task_collection(self, job_id: str, group: Any, **_: Any) -> models.BatchCreateTaskCollectionResult:
         self.asked.append([task["id"] for task in group["value"]])
         return models.BatchCreateTaskCollectionResult({"value": self.answers.pop(0)})
 
@@ -28,8 +28,8 @@ class Service:
 
 PLAN = Plan(
     steps=(
-        Step("task.add", "POST", "/jobs/j/addtaskcollection", {"value": [{"id": "a"}, {"id": "b"}]}),
-        Step("job.complete", "PATCH", "/jobs/j", {"onAllTasksComplete": "terminatejob"}),
+        Step("task.add", "j", {"value": [{"id": "a"}, {"id": "b"}]}),
+        Step("job.complete", "j", {"onAllTasksComplete": "terminatejob"}),
     )
 )
 REFUSED = {"code": "InvalidPropertyValue", "message": {"lang": "en-US", "value": "It is wrong.\nRequestId:1\nTime:2"}}
@@ -49,7 +49,7 @@ def test_a_refused_task_is_named_with_the_services_reason_and_its_job_is_not_com
 
 
 def test_what_the_server_could_not_take_is_sent_again_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(submit.time, "sleep", lambda seconds: None)
+    monkeypatch.setattr(submit, "NOT_NOW", submit.NOT_NOW._replace(first=0.0))
     service = Service(
         [{"taskId": "b", "status": "servererror"}, {"taskId": "a", "status": "Success"}],
         [{"taskId": "b", "status": "Success"}],

@@ -22,7 +22,7 @@ class Service:
         self.asked: list[Any] = []
         self.refuses = refuses
 
-    def create_job_schedule(self, options: Any) -> None:
+    def create_job_schedule(self, options: Any, **_: Any) -> None:
         if self.refuses:
             raise ResourceExistsError("it is there")
         self.asked.append(options.as_dict())

@@ -6,10 +6,9 @@ import base64
 import zlib
 from typing import Any
 
-import msgspec
 import pytest
 
-from batchtrain.config.types import Credentials
+from batchtrain.config.types import Credentials, Secret, convert
 from batchtrain.errors import ConfigError, UsageError
 from batchtrain.service import vault
 
@@ -21,7 +20,7 @@ FILE = """credentials:
 
 
 def credentials(**sections: Any) -> Credentials:
-    return msgspec.convert(sections, Credentials)
+    return convert(sections, Credentials)
 
 
 class Secrets:
@@ -52,19 +51,19 @@ def test_credentials_without_secrets_ask_for_nothing() -> None:
 )
 def test_a_secret_stands_for_a_value(section: str, block: dict[str, str], value: str) -> None:
     found = vault.resolved(credentials(**{section: {"one": block}}), Secrets(s="secret"))
-    assert getattr(getattr(found, section)["one"], value) == "secret"
+    assert getattr(getattr(found, section)["one"], value) == Secret("secret")
     assert "secret'" not in repr(found)
 
 
 def test_the_key_of_the_batch_account_may_be_a_secret() -> None:
     found = vault.resolved(credentials(batch={"account_key_keyvault_secret_id": "s"}), Secrets(s="a2V5"))
-    assert found.batch is not None and found.batch.account_key == "a2V5"
+    assert found.batch is not None and found.batch.account_key == Secret("a2V5")
 
 
 def test_a_value_of_the_file_wins_over_its_secret() -> None:
     block = {"account": "a", "account_key": "own", "account_key_keyvault_secret_id": "s"}
     secrets = Secrets(s="theirs")
-    assert vault.resolved(credentials(storage={"l": block}), secrets).storage["l"].account_key == "own"
+    assert vault.resolved(credentials(storage={"l": block}), secrets).storage["l"].account_key == Secret("own")
     assert secrets.asked == []
 
 
@@ -76,7 +75,7 @@ def test_a_whole_credentials_file_may_be_a_secret_under_what_the_file_says_itsel
         keyvault={"credentials_secret_id": ID}, storage={"link": {"account": "mine", "account_key": "bWluZQ=="}}
     )
     found = vault.resolved(own, Secrets(**{ID: text}))
-    assert found.batch is not None and found.batch.account_key == "YmF0Y2g="
+    assert found.batch is not None and found.batch.account_key == Secret("YmF0Y2g=")
     assert (found.storage["link"].account, found.storage["other"].account) == ("mine", "other")
     assert found.keyvault == own.keyvault
 
@@ -85,7 +84,7 @@ def test_secrets_named_in_a_file_that_is_a_secret_are_read_too() -> None:
     inner = "credentials: {storage: {link: {account: one, account_key_keyvault_secret_id: deep}}}"
     own = credentials(keyvault={"credentials_secret_id": ID})
     found = vault.resolved(own, Secrets(**{ID: inner, "deep": "a2V5"}))
-    assert found.storage["link"].account_key == "a2V5"
+    assert found.storage["link"].account_key == Secret("a2V5")
 
 
 def test_a_secret_that_is_no_credentials_file_is_refused_without_a_word_of_it() -> None:

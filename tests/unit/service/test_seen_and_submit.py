@@ -2,8 +2,8 @@
 
 from datetime import datetime, timedelta, timezone
 
+from batchtrain.plan.wire import Environment, Placeholder, Template, VaultSettings, filled
 from batchtrain.service.seen import NodeSeen, PoolSeen, Table, node_hours
-from batchtrain.service.submit import filled
 
 POOL = PoolSeen("p<1>", "active", "steady", "standard_d2s_v5", 2, 2, 0, 0)
 
@@ -29,13 +29,14 @@ def test_a_table_is_still_a_tuple() -> None:
 
 
 def test_a_placeholder_is_replaced_at_any_depth() -> None:
-    body = {"a": ({"password": "x {{registry:hub}} y"},), "c": 1}
-    assert filled(body, lambda name: name.upper()) == {"a": [{"password": "x REGISTRY:HUB y"}], "c": 1}
+    body = {"a": ({"password": Template("x ", Placeholder("registry", "hub"), " y")},), "c": 1}
+    assert filled(body, str) == {"a": [{"password": "x {{registry:hub}} y"}], "c": 1}
+    assert filled(body, lambda _: "secret") == {"a": [{"password": "x secret y"}], "c": 1}
 
 
 def test_a_users_own_text_is_never_filled_with_a_secret() -> None:
-    body = {"commandLine": "echo {{registry:hub}}", "environmentSettings": [{"name": "A", "value": "{{registry:hub}}"}]}
-    assert filled(body, lambda name: "secret") == body
+    own = {"commandLine": "echo {{registry:hub}}", "httpUrl": "{{sas:link/c}}", "password": "{{registry:hub}}"}
+    assert filled(own, lambda _: "secret") == own
 
 
 def test_node_hours_are_the_hours_of_every_node_added_up() -> None:
@@ -50,21 +51,9 @@ def test_a_clock_that_is_behind_gives_no_negative_hours() -> None:
     assert node_hours([NodeSeen("a", "idle", "", allocated=now + timedelta(hours=1))], now) == 0.0
 
 
-def test_a_field_is_filled_with_its_own_kinds_alone() -> None:
-    body = {"httpUrl": "https://x/{{storage:s:key}}", "accountKey": "{{storage:s:key}}"}
-    assert filled(body, lambda name: "secret") == {"httpUrl": "https://x/{{storage:s:key}}", "accountKey": "secret"}
-
-
 def test_a_setting_that_stands_for_a_vaults_mapping_becomes_its_settings_under_those_that_are_said() -> None:
-    settings = [{"name": "{{keyvault:https://v/s}}"}, {"name": "B", "value": "mine"}]
-    vault = {"keyvault:https://v/s": '{"A": "1", "B": "2"}'}
+    settings = VaultSettings("https://v/s", (Environment(name="B", value="mine"),))
+    vault = {Placeholder("keyvault", "https://v/s"): '{"A": "1", "B": "2"}'}
     assert filled({"commonEnvironmentSettings": settings}, vault.__getitem__) == {
         "commonEnvironmentSettings": [{"name": "A", "value": "1"}, {"name": "B", "value": "mine"}]
     }
-
-
-def test_a_start_tasks_own_settings_are_filled_and_a_tasks_are_not() -> None:
-    settings = [{"name": "BATCHTRAIN_GIVEN_KEY_0", "value": "{{file:key.asc}}"}]
-    task = {"environmentSettings": settings}
-    assert filled({"startTask": task}, lambda name: "key")["startTask"]["environmentSettings"][0]["value"] == "key"
-    assert filled(task, lambda name: "key") == task

@@ -10,11 +10,12 @@ import pytest
 from azure import identity
 from azure.core.credentials import AccessToken
 
-from batchtrain.config.types import Aad, BatchCredentials, Credentials, TokenCache
+from batchtrain.config.types import Aad, BatchCredentials, Credentials, Secret, TokenCache
 from batchtrain.errors import UsageError
 from batchtrain.service import connect, entra
 from batchtrain.service.entra import SignIn, sign_in_of
 
+SECRET = Secret("s3cret")
 APP: dict[str, Any] = {"directory_id": "tenant", "application_id": "app"}
 URL = "https://mine.westeurope.batch.azure.com"
 
@@ -24,7 +25,7 @@ URL = "https://mine.westeurope.batch.azure.com"
     [
         (None, "default"),
         (Aad(), "default"),
-        (Aad(**APP, auth_key="s3cret"), "client secret"),
+        (Aad(**APP, auth_key=SECRET), "client secret"),
         (Aad(**APP, rsa_private_key_pem="app.pem"), "certificate"),
         (Aad(user="me@example.com"), "device code"),
         (Aad(application_id="managed"), "default"),
@@ -35,28 +36,31 @@ def test_what_is_written_chooses_how_to_sign_in(aad: Aad | None, mode: str) -> N
 
 
 def test_a_password_is_not_used_and_the_person_is_told() -> None:
-    chosen = sign_in_of(Aad(user="me@example.com", password="hunter2"))
+    chosen = sign_in_of(Aad(user="me@example.com", password=Secret("hunter2")))
     assert (chosen.mode, chosen.note) == ("device code", entra.PASSWORD_NOTE)
     assert "hunter2" not in repr(tuple(chosen))
     assert sign_in_of(Aad(user="me@example.com")).note == ""
 
 
 def test_a_section_s_own_sign_in_wins_whole_over_the_general_one() -> None:
-    chosen = sign_in_of(Aad(user="me@example.com"), Aad(**APP, auth_key="s3cret"))
+    chosen = sign_in_of(Aad(user="me@example.com"), Aad(**APP, auth_key=SECRET))
     assert (chosen.mode, chosen.client) == ("device code", None)
 
 
 def test_a_section_that_says_only_where_takes_the_general_sign_in() -> None:
-    chosen = sign_in_of(Aad(endpoint="https://batch.chinacloudapi.cn/"), Aad(**APP, auth_key="s3cret"))
+    chosen = sign_in_of(Aad(endpoint="https://batch.chinacloudapi.cn/"), Aad(**APP, auth_key=SECRET))
     assert (chosen.mode, chosen.tenant, chosen.client) == ("client secret", "tenant", "app")
 
 
 @pytest.mark.parametrize(
     ("aad", "said"),
     [
-        (Aad(auth_key="s3cret"), "a service principal's secret and no directory_id and no application_id"),
-        (Aad(application_id="app", auth_key="s3cret"), "and no directory_id"),
-        (Aad(**APP, auth_key="s3cret", rsa_private_key_pem="app.pem"), "both an auth_key and an rsa_private_key_pem"),
+        (Aad(auth_key=SECRET), "a service principal's secret and no directory_id and no application_id"),
+        (Aad(application_id="app", auth_key=SECRET), "and no directory_id"),
+        (
+            Aad(**APP, auth_key=SECRET, rsa_private_key_pem="app.pem"),
+            "both an auth_key and an rsa_private_key_pem",
+        ),
     ],
 )
 def test_what_cannot_sign_in_is_said_without_the_secret(aad: Aad, said: str) -> None:
@@ -66,8 +70,8 @@ def test_what_cannot_sign_in_is_said_without_the_secret(aad: Aad, said: str) -> 
 
 
 def test_a_secret_is_never_shown() -> None:
-    assert "s3cret" not in repr(sign_in_of(Aad(**APP, auth_key="s3cret")))
-    assert "s3cret" not in repr(connect.account(URL, general=Aad(**APP, auth_key="s3cret")))
+    assert "s3cret" not in repr(sign_in_of(Aad(**APP, auth_key=SECRET)))
+    assert "s3cret" not in repr(connect.account(URL, general=Aad(**APP, auth_key=SECRET)))
 
 
 @pytest.mark.parametrize(
@@ -108,19 +112,19 @@ def test_a_section_s_own_cache_wins_over_the_general_one() -> None:
 
 
 def test_the_key_wins_over_signing_in() -> None:
-    account = connect.account(URL, "mine", "a2V5", general=Aad(**APP, auth_key="s3cret"))
-    assert (account.key, account.sign_in) == ("a2V5", SignIn("default"))
+    account = connect.account(URL, "mine", Secret("a2V5"), general=Aad(**APP, auth_key=SECRET))
+    assert (account.key, account.sign_in) == (Secret("a2V5"), SignIn("default"))
 
 
 def test_the_account_of_the_files_wins_over_the_environment_s() -> None:
-    credentials = Credentials(batch=BatchCredentials(account_service_url=URL, account_key="a2V5"))
+    credentials = Credentials(batch=BatchCredentials(account_service_url=URL, account_key=Secret("a2V5")))
     account = connect.account_of(credentials, {"AZURE_BATCH_ENDPOINT": "https://other.eastus.batch.azure.com"})
     assert account is not None
     assert (account.endpoint, account.name) == (URL, "mine")
 
 
 def test_the_environment_s_account_signs_in_as_the_files_say() -> None:
-    credentials = Credentials(aad=Aad(**APP, auth_key="s3cret"))
+    credentials = Credentials(aad=Aad(**APP, auth_key=SECRET))
     account = connect.account_of(credentials, {"AZURE_BATCH_ENDPOINT": URL})
     assert account is not None
     assert account.sign_in.mode == "client secret"
@@ -144,7 +148,7 @@ def test_a_certificate_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     ("aad", "kind"),
     [
         (None, "DefaultAzureCredential"),
-        (Aad(**APP, auth_key="s3cret"), "ClientSecretCredential"),
+        (Aad(**APP, auth_key=SECRET), "ClientSecretCredential"),
     ],
 )
 def test_each_way_is_a_credential_of_azure_identity(aad: Aad | None, kind: str) -> None:
@@ -206,7 +210,7 @@ def test_a_switched_off_cache_keeps_nothing(device: type[Device], tmp_path: Path
 
 
 def test_the_code_is_shown_with_where_to_enter_it(device: type[Device], capsys: pytest.CaptureFixture[str]) -> None:
-    entra.credential(sign_in_of(Aad(user="me@example.com", password="hunter2")))
+    entra.credential(sign_in_of(Aad(user="me@example.com", password=Secret("hunter2"))))
     device.made[0]["prompt_callback"]("https://microsoft.com/devicelogin", "ABC123", None)
     said = capsys.readouterr().err
     assert "sign in as me@example.com: open https://microsoft.com/devicelogin and enter the code ABC123" in said

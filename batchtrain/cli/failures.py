@@ -1,0 +1,146 @@
+"""Reports a failed command: one message on the terminal or one JSON document, and the exit code."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import re
+import shutil
+import sys
+from typing import Any
+
+import click
+
+from batchtrain.cli.hints import pasted, terminal_width, wrapped
+from batchtrain.cli.options import FORMATS, Settings
+from batchtrain.errors import BatchtrainError, ConfigError, ServiceError, TaskFailed, shortened
+
+INTERRUPTED = 130
+OF_THE_MACHINE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EMFILE, errno.ENFILE})
+"""Errors of the operating system that batchtrain cannot prevent; Python does not always name the file."""
+
+OF_A_NODE = re.compile(r'"[^"]*/workitems/[^/"]+/[^/"]+/(?=[^/"]+/)')
+"""The prefix of the task's directory in a traceback: a path that exists only on the node."""
+
+
+def told(error: BaseException, chosen: Settings) -> int:
+    """Print the failure to stderr; returns the exit code."""
+    if debugging() and isinstance(error, Exception) and not isinstance(error, click.ClickException):
+        import traceback
+
+        traceback.print_exception(error)
+    message, code = message_of(error)
+    message = pasted(message, chosen.target, chosen.place)
+    if _form(chosen) == "table":
+        _for_people(error, message, chosen)
+    else:
+        print(json.dumps(document_of(error, message, code)), file=sys.stderr)
+    return code
+
+
+def message_of(error: BaseException) -> tuple[str, int]:
+    """The message for the terminal, and the exit code."""
+    if isinstance(error, ConfigError):
+        count = sum(problem.level == "error" for problem in error.problems)
+        return f"{count} error{'s' if count != 1 else ''} in the configuration", error.exit_code
+    if isinstance(error, BatchtrainError):
+        return str(error), error.exit_code
+    if isinstance(error, click.ClickException):
+        return error.format_message() + _help_of(error), 2
+    if isinstance(error, (KeyboardInterrupt, click.Abort)):
+        return "interrupted", INTERRUPTED
+    if isinstance(error, OSError) and (told := _of_the_machine(error)):
+        return told, 2
+    return f"this is a bug in batchtrain, please report it: {type(error).__name__}: {error} (--debug shows where)", 1
+
+
+def _help_of(error: click.ClickException) -> str:
+    """The command that lists the valid values."""
+    if not isinstance(error, click.UsageError) or error.ctx is None:
+        return ""
+    return f" `{error.ctx.command_path} --help` shows the usage."
+
+
+def _of_the_machine(error: OSError) -> str:
+    """The message of an operating system error; empty if the error is a bug of batchtrain."""
+    if isinstance(error, shutil.Error) and error.args and isinstance(error.args[0], list):  # of copytree: several
+        _, target, reason = error.args[0][0]
+        return f"{target}: {str(reason).rpartition('] ')[2]}"
+    if error.filename is not None:
+        return f"{error.filename}: {error.strerror}"
+    if error.errno in OF_THE_MACHINE:
+        return f"{error.strerror}: free the resource, and run the command again"
+    return ""
+
+
+def _for_people(error: BaseException, message: str, chosen: Settings) -> None:
+    if isinstance(error, ConfigError):
+        from batchtrain.cli.output import colored
+
+        for problem in error.problems:
+            sentence, *rest = problem.rendered(color=colored(sys.stderr)).split("\n")
+            lines = [line if "|" in line else pasted(line, chosen.target, chosen.place) for line in rest]
+            print(pasted(sentence, chosen.target, chosen.place), *lines, sep="\n", file=sys.stderr)
+    _print(f"batchtrain: {shortened(message)}")
+    if isinstance(error, TaskFailed):
+        _where_the_rest_is(error, chosen)
+
+
+def _where_the_rest_is(error: TaskFailed, chosen: Settings) -> None:
+    if chosen.rest:
+        _print(pasted(chosen.rest, chosen.target, chosen.place))
+        return
+    if error.lines:
+        lines = (OF_A_NODE.sub('"…/', shortened(line)) for line in error.lines)
+        print("its last lines:", *(f"  {line}" for line in lines), sep="\n", file=sys.stderr)
+    job, _, task = error.task.partition("/")
+    command = f"`batchtrain jobs logs {job} --task {task} --file stderr.txt`"
+    _print(pasted(f"the rest: {command}", chosen.target, chosen.place))
+
+
+def _print(text: str) -> None:
+    print(wrapped(text, terminal_width(sys.stderr)), file=sys.stderr)
+
+
+def document_of(error: BaseException, message: str, code: int) -> dict[str, Any]:
+    """The same for programs."""
+    found: dict[str, Any] = {"code": _code(error), "message": message, "exit_code": code}
+    if isinstance(error, ConfigError):
+        found["problems"] = [problem.document for problem in error.problems]
+    if isinstance(error, ServiceError):
+        found |= {"operation": error.operation, "request_id": error.request_id}
+    if isinstance(error, TaskFailed):
+        known = {"task": error.task, "rank": error.rank, "node": error.node, "task_exit_code": error.code}
+        found |= {**known, "cause": error.cause, "raised": error.raised, "lines": list(error.lines)}
+    if isinstance(error, OSError) and error.filename is not None:
+        found["place"] = os.fsdecode(error.filename)
+    return {name: value for name, value in found.items() if value not in ("", None)}
+
+
+def _code(error: BaseException) -> str:
+    """The error code of the service if there is one, otherwise the name of the error."""
+    if isinstance(error, ServiceError) and error.code:
+        return error.code
+    if isinstance(error, (KeyboardInterrupt, click.Abort)):
+        return "Interrupted"
+    if isinstance(error, (BatchtrainError, click.ClickException, OSError)):
+        return type(error).__name__
+    return "Bug"
+
+
+def _form(chosen: Settings) -> str:
+    """The output format, also if the command line failed before `-o` was parsed."""
+    if chosen.output != "table":
+        return chosen.output
+    for option, value in zip(sys.argv[1:], [*sys.argv[2:], ""], strict=True):
+        name, _, joined = option.partition("=")
+        if name in ("-o", "--output") and (joined or value) in FORMATS:
+            return joined or value
+    variable = os.environ.get("BATCHTRAIN_OUTPUT", "")
+    return variable if variable in FORMATS else "table"
+
+
+def debugging() -> bool:
+    """Whether `--debug` or its variable asks for tracebacks."""
+    return "--debug" in sys.argv or os.environ.get("BATCHTRAIN_DEBUG", "") not in ("", "0")

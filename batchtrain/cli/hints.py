@@ -1,0 +1,126 @@
+"""Completes the commands inside messages so that they can be pasted: the program as it was called, and the target."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import sys
+from collections.abc import Iterator
+from typing import TextIO
+
+COMMAND = re.compile(
+    r"`batchtrain (?P<quoted>[a-z][^`]*)`|\bbatchtrain (?P<bare>[a-z]+ [^`\n·;,()]*[^`\n·;,() ])(?= ·|[;,)\n]|$)"
+)
+"""A command between backticks, or up to the end of the clause."""
+WHOLE = re.compile(r"(?P<before>  (?:[a-z ]+: )?)batchtrain (?P<words>[a-z]+ .*)")
+"""An indented line that is a command, perhaps with what it is for."""
+ONE_COMMAND = re.compile(r"  (?:[a-z ]+: )?(?=\S*batchtrain )")
+"""The text before a command that fills the rest of a line."""
+SHELL_WORD = re.compile(r"(?:'[^']*'|\"[^\"]*\"|\S)+")
+ASKING = re.compile(r"(?:pool (?!autoscale)|jobs )[a-z]|(?:run|doctor)\b|config plan\b.* --diff\b")
+"""Commands that contact a service and need its target options."""
+READING = re.compile(r"(?:data|images) [a-z]")
+"""Commands that read credentials.yaml."""
+DOING = frozenset(
+    {"pool", "jobs", "run", "doctor", "config", "data", "images", "recipe", "catalog", "emulator", "help"}
+)
+
+
+def pasted(text: str, target: str, directory: str) -> str:
+    """A message whose commands name the target of the command that is running, and the program by its path.
+
+    target: the options that reach the same account (` --local`). directory: those that find the same credentials.
+    """
+    if "batchtrain " not in text:
+        return text
+    name = program()
+
+    def completed(words: str) -> str:
+        if ASKING.match(words):
+            words = _with(words, target or directory)
+        elif READING.match(words):
+            words = _with(words, directory)
+        return f"{name} {words}"
+
+    def replaced(match: re.Match[str]) -> str:
+        words = match["quoted"] or match["bare"]
+        if words.split()[0] not in DOING:
+            return match[0]
+        return f"`{completed(words)}`" if match["quoted"] else completed(words)
+
+    def line(text: str) -> str:
+        whole = WHOLE.fullmatch(text)
+        if whole and whole["words"].split()[0] in DOING:
+            return whole["before"] + completed(whole["words"])
+        return COMMAND.sub(replaced, text)
+
+    return "\n".join(map(line, text.split("\n")))
+
+
+def wrapped(text: str, width: int) -> str:
+    """A message as lines of a terminal, broken between words. A command that is wider is broken as a shell takes it."""
+    if len(text) <= width:
+        return text
+    return "\n".join(part for line in text.split("\n") for part in _parts(line, width))
+
+
+def _parts(line: str, width: int) -> Iterator[str]:
+    """The lines that one becomes."""
+    if len(line) <= width:
+        yield line
+        return
+    current = line[: len(line) - len(line.lstrip())]
+    empty = True
+    for word, command, first in _words(line, width):
+        if not empty and len(current) + 1 + len(word) + (2 if command else 0) > width:
+            yield current if first else f"{current} \\"
+            current, empty = "" if first else "  ", True
+        current, empty = f"{current}{'' if empty else ' '}{word}", False
+    yield current
+
+
+def _words(line: str, width: int) -> Iterator[tuple[str, bool, bool]]:
+    """The words of a line; a command that fits is one. With each whether it is of a command that does not, and whether
+    a line may end before it without a backslash.
+    """
+    whole = ONE_COMMAND.match(line)
+    parts = [line[: whole.end()], line[whole.end() :]] if whole else re.split(r"(`[^`]+`\S*)", line)
+    for part in parts:
+        if (part is parts[-1] and whole) or (part.startswith("`") and len(part) > width):
+            for number, word in enumerate(SHELL_WORD.findall(part)):
+                yield word, True, number == 0
+        elif part.startswith("`"):
+            yield part, False, True
+        else:
+            yield from ((word, False, True) for word in part.split())
+
+
+def terminal_width(stream: TextIO | None) -> int:
+    """Columns of the terminal behind a stream; without one there is no end of a line."""
+    if stream is None or not stream.isatty():
+        return sys.maxsize
+    try:
+        return os.get_terminal_size(stream.fileno()).columns or sys.maxsize  # a terminal may not say how wide it is
+    except OSError:
+        return sys.maxsize
+
+
+def _with(words: str, option: str) -> str:
+    return words if not option or option.split()[0] in words.split() else f"{words}{option}"
+
+
+def program() -> str:
+    """How a shell starts this program: `batchtrain` where PATH has it, else as it was started."""
+    import shutil
+    from pathlib import Path
+
+    called = Path(sys.argv[0])
+    if called.parts[-3:] == ("batchtrain", "cli", "__main__.py"):
+        return f"{shlex.quote(sys.executable)} -m batchtrain.cli"
+    if called.name != "batchtrain" or "/" not in sys.argv[0]:
+        return "batchtrain"
+    found = shutil.which("batchtrain")
+    if found and Path(found).resolve() == called.resolve():
+        return "batchtrain"
+    return shlex.quote(sys.argv[0])

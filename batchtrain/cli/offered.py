@@ -1,0 +1,91 @@
+"""Completes ids of pools and jobs in the shell: within a time limit, without messages and without starting anything."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Iterable
+from email.utils import formatdate
+from pathlib import Path
+from threading import Thread
+
+import click
+
+from batchtrain.cli.options import Settings
+
+Complete = Callable[[click.Context, click.Parameter, str], list[str]]
+
+NEAR, FAR = 0.2, 1.5
+"""Seconds for the answer of the embedded service, and of an account."""
+QUESTION = "api-version=2025-06-01&%24select=id"
+
+
+def ids(kind: str) -> Complete:
+    """Completes an id. kind: `pools` or `jobs`."""
+
+    def offered(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
+        chosen = ctx.find_root().ensure_object(Settings)
+        if _has_account(chosen):
+            found = _within(FAR, lambda: _of_account(kind, chosen))
+        else:
+            found = _within(NEAR, _of_emulator(kind))
+        return [name for name in found if name.startswith(incomplete)]
+
+    return offered
+
+
+def _has_account(chosen: Settings) -> bool:
+    """Whether the target may be an Azure account, as far as known without reading files."""
+    if chosen.local:
+        return False
+    place = Path(chosen.configdir or ".")
+    files = (place / "credentials.yaml", place / "config" / "credentials.yaml")
+    return bool(os.environ.get("AZURE_BATCH_ENDPOINT")) or "credentials" in chosen.files or any(map(Path.exists, files))
+
+
+def _within(seconds: float, look: Callable[[], Iterable[str]]) -> list[str]:
+    """The ids found in time. Errors are dropped: a completing shell cannot show them."""
+    found: list[str] = []
+
+    def work() -> None:
+        with contextlib.suppress(Exception):
+            found.extend(look())
+
+    thread = Thread(target=work, daemon=True)
+    thread.start()
+    thread.join(seconds)
+    return list(found)
+
+
+def _of_account(kind: str, chosen: Settings) -> list[str]:
+    from batchtrain import client  # 0.25 s
+    from batchtrain.config.load import load_credentials
+
+    credentials = load_credentials(chosen.configdir or ".", chosen.files)
+    connected = client.connect(local=False, credentials=credentials)
+    if kind == "pools":
+        return [pool.id for pool in connected.pools.list()]
+    return [job.id for job in connected.jobs.list()]
+
+
+def _of_emulator(kind: str) -> Callable[[], list[str]]:
+    """Uses a plain request, because importing the SDK takes longer than a shell should wait. The time limit excludes
+    imports."""
+    import json
+    from http.client import HTTPConnection
+    from urllib.parse import urlsplit
+
+    from batchtrain.emulator import server, wire
+    from batchtrain.local import emulator_directory
+
+    def look() -> list[str]:
+        to = server.status(emulator_directory())
+        if to is None:
+            return []
+        headers = {"ocp-date": formatdate(usegmt=True)}
+        headers["authorization"] = wire.authorization(to.account, to.key, "GET", f"/{kind}", QUESTION, headers)
+        connection = HTTPConnection(urlsplit(to.endpoint).netloc, timeout=NEAR)
+        connection.request("GET", f"/{kind}?{QUESTION}", headers=headers)
+        return [one["id"] for one in json.load(connection.getresponse())["value"]]
+
+    return look

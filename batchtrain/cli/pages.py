@@ -1,0 +1,139 @@
+"""`batchtrain help`: the pages of the documentation, which are part of the package."""
+
+from __future__ import annotations
+
+import difflib
+import re
+import shutil
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import click
+
+from batchtrain.cli.app import GROUPS, member
+from batchtrain.cli.help import Command
+from batchtrain.cli.options import common, say, settings
+from batchtrain.cli.output import show, show_rows
+from batchtrain.errors import NotFound
+from batchtrain.shipped import shipped
+
+WIDEST = 120
+COLUMNS = 4
+"""A table with this many columns is shown as a list."""
+LEFT_OUT = frozenset({"README", "adr"})
+
+
+class Page(NamedTuple):
+    """A page in the list."""
+
+    topic: str
+    about: str
+
+
+def _topics(_ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
+    return [topic for topic in pages() if topic.startswith(incomplete)]
+
+
+@click.command("help", cls=Command)
+@click.argument("topic", metavar="[TOPIC]", required=False, shell_complete=_topics)
+@common
+def command(topic: str | None) -> None:
+    """Show a page of the documentation, or list the pages.
+
+    TOPIC#PLACE shows one place of the page, such as config#pool_specification.vm_size. Of a command that has no page,
+    its --help is shown.
+    """
+    known = pages()
+    if topic is None:
+        show_rows([Page(name, _title(path)) for name, path in known.items()])
+        return
+    name, _, anchor = topic.partition("#")
+    if name in GROUPS and name not in known:
+        of_command = member(name)
+        text = of_command.get_help(
+            of_command.context_class(of_command, info_name=name, parent=click.get_current_context().find_root())
+        )
+        show({"topic": name, "text": text}, text)
+        return
+    if name not in known:
+        near = difflib.get_close_matches(name, known, n=1, cutoff=0.4)
+        hint = f"did you mean `batchtrain help {near[0]}`?" if near else "`batchtrain help` lists the pages"
+        raise NotFound(f"no page is called {name}; {hint}")
+    text = _at(known[name].read_text(encoding="utf-8"), anchor)
+    if name in GROUPS:
+        say(f"the page {name}; `batchtrain {name} --help` describes the command")
+    if settings().output != "table" or sys.stdout is None or not sys.stdout.isatty():
+        show({"topic": name, "text": text}, text.rstrip("\n"))
+    else:
+        _leaf(text)
+
+
+def pages() -> dict[str, Path]:
+    """Every page by its topic."""
+    found = sorted(shipped("docs").rglob("*.md"))
+    return {path.stem: path for path in found if not LEFT_OUT.intersection((path.stem, path.parent.name))}
+
+
+def _title(path: Path) -> str:
+    lines = path.read_text(encoding="utf-8").splitlines()
+    return next((line[2:] for line in lines if line.startswith("# ")), "")
+
+
+def _at(text: str, anchor: str) -> str:
+    """The part of a page at an anchor: the section of that heading, otherwise the row of a table, otherwise the
+    page."""
+    lines = text.splitlines()
+    for number, line in enumerate(lines):
+        if anchor and re.fullmatch(rf"#+ `?{re.escape(anchor)}`?", line):
+            end = next((at for at, later in enumerate(lines) if at > number and later.startswith("#")), len(lines))
+            return "\n".join(lines[number:end])
+    row = next((number for number, line in enumerate(lines) if anchor and f'id="{anchor}"' in line), None)
+    return text if row is None or not lines[row].startswith("|") else _row(lines, row, anchor)
+
+
+def _row(lines: list[str], row: int, anchor: str) -> str:
+    """A row of a table as a list of its cells."""
+    head = row
+    while lines[head - 1].startswith("|"):
+        head -= 1
+    return "\n".join([f"# `{anchor}`", "", *(f"- {line}" for line in _named(_cells(lines[head]), _cells(lines[row])))])
+
+
+def _cells(line: str) -> list[str]:
+    return [re.sub("<a .*?</a>", "", cell).strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
+
+
+def _named(names: list[str], values: list[str]) -> list[str]:
+    return [f"{name}: {value}" for name, value in zip(names, values, strict=True) if value]
+
+
+def _narrow(text: str) -> str:
+    """The page with each row of its widest tables as a list: a terminal would cut the words of so many columns."""
+    found: list[str] = []
+    names: list[str] = []
+    for line in text.splitlines():
+        cells = _cells(line) if line.startswith("|") else []
+        if len(cells) < COLUMNS:
+            found, names = [*found, line], []
+        elif not names:
+            names = cells
+        elif not set(line) <= set("|-: "):
+            found += [f"- {cells[0]}", *(f"  - {said}" for said in _named(names[1:], cells[1:]))]
+    return "\n".join(found)
+
+
+def _leaf(text: str) -> None:
+    """On a terminal: formatted by rich, in the pager if the page is longer than the screen. No colours and links,
+    because pagers handle them differently."""
+    from rich.console import Console
+    from rich.markdown import Markdown
+
+    console = Console(color_system=None, width=min(shutil.get_terminal_size().columns, WIDEST))
+    with console.capture() as capture:
+        console.print(Markdown(_narrow(text), hyperlinks=False))
+    rendered = "\n".join(line.rstrip() for line in capture.get().splitlines())
+    if rendered.count("\n") + 2 < shutil.get_terminal_size().lines:
+        print(rendered)
+    else:
+        click.echo_via_pager(rendered)

@@ -1,0 +1,129 @@
+"""Tables on a terminal: as wide as the terminal, never broken inside a word. `-o json` has every column."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+from rich.cells import cell_len
+from rich.console import Console
+from rich.table import Column as RichColumn
+from rich.table import Table as RichTable
+from rich.text import Text
+
+from batchtrain.cli.options import completed
+from batchtrain.service.seen import cells, columns
+
+GAP = 2
+LONG = 24
+"""A column that is wider may be wrapped between words."""
+SAYS_NOTHING = frozenset({"", "0", "0.00", "no"})
+LEAST = (
+    "source", "reads", "after", "series", "node_agent", "memory_gib", "requeues", "retries", "created", "ended",
+    "allocated", "target_spot", "target_dedicated", "allocation", "start_task", "seconds", "node_hours",
+)  # fmt: skip
+"""The columns that a list omits first if there is no room."""
+
+
+class Column(NamedTuple):
+    """A column with its width, and the width of its longest word."""
+
+    name: str
+    values: tuple[str, ...]
+    width: int
+    least: int
+
+    @property
+    def head(self) -> str:
+        return self.name.replace("_", " ")
+
+
+def printed(rows: Sequence[Any]) -> None:
+    """Print rows: as a table where it fits the terminal, else each row as lines of a name and a value."""
+    console = Console(highlight=False, soft_wrap=False)
+    every = [
+        _column(name, values) for name, values in zip(columns(rows), zip(*map(_cells, rows), strict=True), strict=True)
+    ]
+    fitting = _fitting(every, console.width, alone=len(rows) == 1)
+    if not fitting:
+        _stack(console, every)
+        return
+    table = RichTable(*(_heading(column) for column in fitting), box=None, header_style="bold", padding=(0, GAP, 0, 0))
+    for values in zip(*(column.values for column in fitting), strict=True):
+        table.add_row(*map(Text, values))
+    console.print(table)
+    left_out = [column.head for column in every if column.name not in {one.name for one in fitting} and _speaks(column)]
+    if left_out:
+        console.print(Text(f"no room for: {', '.join(left_out)} (-o json has everything)", style="dim"))
+
+
+def _cells(row: Any) -> tuple[str, ...]:
+    return tuple(map(completed, cells(row)))
+
+
+def _column(name: str, values: Sequence[str]) -> Column:
+    head = name.replace("_", " ")
+    width = max(cell_len(text) for text in (name, *values))
+    words = [word for text in values for word in text.split()]
+    longest = max((cell_len(word) for word in (*head.split(), *words)), default=0)
+    wraps = max(map(cell_len, values)) > LONG
+    return Column(name, tuple(values), width, longest if wraps else max(longest, *map(cell_len, values)))
+
+
+def _heading(column: Column) -> RichColumn:
+    return RichColumn(column.head, width=column.width, overflow="fold")
+
+
+def _speaks(column: Column) -> bool:
+    return not SAYS_NOTHING.issuperset(column.values)
+
+
+def _fitting(every: list[Column], room: int, *, alone: bool) -> list[Column]:
+    """The columns that fit, with the widths they get; none when the rows are better stacked."""
+    for chosen in (every, [column for column in every if _speaks(column)]):
+        if _needs(column.width for column in chosen) <= room:
+            return chosen
+    if alone:
+        return []
+    for name in ("", *LEAST):
+        chosen = [column for column in chosen if column.name != name]
+        if _needs(column.least for column in chosen) <= room:
+            return _narrowed(chosen, room)
+    return []
+
+
+def _needs(widths: Iterable[int]) -> int:
+    return sum(width + GAP for width in widths)
+
+
+def _narrowed(chosen: list[Column], room: int) -> list[Column]:
+    """Shrinks the widest columns until all fit."""
+    chosen = list(chosen)
+    while (over := _needs(column.width for column in chosen) - room) > 0:
+        index = max(range(len(chosen)), key=lambda index: chosen[index].width - chosen[index].least)
+        column = chosen[index]
+        chosen[index] = column._replace(width=max(column.least, column.width - over))
+    return chosen
+
+
+def _stack(console: Console, every: list[Column]) -> None:
+    """Each row as lines of a name and a value; empty values are omitted."""
+    spoken = [column for column in every if _speaks(column)]
+    indent = max(len(column.head) for column in spoken) + GAP
+    for row in range(len(spoken[0].values)):
+        if row:
+            console.print()
+        for column in spoken:
+            if column.values[row] not in SAYS_NOTHING:
+                _line(console, column.head, column.values[row], indent)
+
+
+def _line(console: Console, head: str, value: str, indent: int) -> None:
+    if max(map(cell_len, value.split()), default=0) > console.width - indent:
+        console.print(Text(head, style="bold"))
+        head, indent = "", GAP
+    lines = textwrap.wrap(value, console.width - indent, break_long_words=False, break_on_hyphens=False)
+    for number, line in enumerate(lines):
+        shown = Text.assemble(((head if number == 0 else "").ljust(indent), "bold"), line)
+        console.print(shown, soft_wrap=True)

@@ -1,0 +1,147 @@
+"""Rules about the files of a task: its `source`, the script its command starts, the length of its commands."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Callable
+from itertools import islice
+
+from batchtrain.config import travel
+from batchtrain.config.check.subject import Subject, command_of
+from batchtrain.config.check.table import CREDENTIALS, ERROR, JOBS, POOL, SETTINGS, Found, Rule
+from batchtrain.config.types import Task
+from batchtrain.launchers import shell
+
+MOST_NAMES = 10
+MOST_WORDS = 50
+"""Words of a command, up to its script, that are looked at."""
+_ASSIGNED = re.compile(r"\w+=\S*")
+_RUNS = re.compile(r"exec|time|nohup|env")
+_INTERPRETER = re.compile(r"(?:/[\w./-]*/)?(?:python[\d.]*|bash|sh)")
+_SCRIPT = re.compile(
+    r"(?:\$(?P<variable>AZ_BATCH_TASK_(?:SHARED|WORKING)_DIR)/|\$\{(?P<braced>AZ_BATCH_TASK_(?:SHARED|WORKING)_DIR)\}/"
+    r"|(?P<here>\./)?)(?P<path>[\w.+-][\w./+-]*\.(?:py|sh))"
+)
+"""A script below one of the task's own directories; the group `variable` or `braced` says which."""
+SHARED = "AZ_BATCH_TASK_SHARED_DIR"
+_OWN = re.compile(r"AZ_BATCH_TASK_(?:SHARED|WORKING)_DIR")
+
+
+def _breaking(rule: str) -> Callable[[Subject], Found]:
+    def found(subject: Subject) -> Found:
+        return ((path, survey.message) for path, survey in subject.brought if survey.rule == rule)
+
+    return found
+
+
+def _size(subject: Subject) -> Found:
+    return ((path, survey.too_large) for path, survey in subject.brought if survey.too_large)
+
+
+# --- the script -----------------------------------------------------------------------------------------------------
+
+
+def _scripts(subject: Subject) -> Found:
+    if subject.windows:
+        return
+    for path, _, task in subject.tasks:
+        command = command_of(task)
+        if (".py" not in command and ".sh" not in command) or (_has_image(task) and not _OWN.search(command)):
+            continue
+        script = script_of(command)
+        if script is not None and (wrong := _unsupplied(subject, task, script)):
+            yield (*path, "command"), wrong
+
+
+def script_of(command: str) -> re.Match[str] | None:
+    """The script in a directory of the task that a command certainly starts first; None for any other command."""
+    words = [word.strip("\"'") for word, _ in islice(shell.first_words(command), MOST_WORDS)]
+    while words and (_ASSIGNED.fullmatch(words[0]) or _RUNS.fullmatch(words[0])):
+        words = words[1:]
+    if words and _INTERPRETER.fullmatch(words[0]):
+        words = words[1:]
+        while words and words[0] in ("-u", "-O", "-B", "-E", "-e", "-x"):
+            words = words[1:]
+    return _SCRIPT.fullmatch(words[0]) if words else None
+
+
+def _unsupplied(subject: Subject, task: Task, script: re.Match[str]) -> str:
+    """Why the command cannot find a script; empty if it may find it."""
+    name = posixpath.normpath(script["path"])
+    root = script["variable"] or script["braced"] or ""
+    if name.startswith("..") or _brings_more(task) or (not root and _has_image(task)):
+        return ""
+    if task.source is None:
+        return f"`{name}` is not sent to the task: it has no `source`; name the directory of `{name}`"
+    survey = subject.sources.get(task.source)
+    if survey is None or survey.rule:
+        return ""
+    if name not in survey.names:
+        return f"`{name}` is not in the `source` {task.source}, which has {_listed(survey.names)}"
+    if root == SHARED:
+        return ""
+    start = "" if root else ", in which a command starts"
+    return (
+        f"`{name}` of the `source` lies in ${SHARED}, not in $AZ_BATCH_TASK_WORKING_DIR{start}; write"
+        f" `${SHARED}/{name}`"
+    )
+
+
+def _brings_more(task: Task) -> bool:
+    """Whether files may also come from elsewhere than the source, or the command runs in another directory."""
+    gang, factory = task.multi_instance, task.task_factory
+    return bool(
+        task.resource_files
+        or task.input_data != type(task.input_data)()
+        or (factory is not None and factory.file is not None)
+        or (gang is not None and (gang.resource_files or gang.coordination_command or gang.pre_execution_command))
+    )
+
+
+def _has_image(task: Task) -> bool:
+    return task.docker_image is not None or task.singularity_image is not None
+
+
+def _listed(names: tuple[str, ...]) -> str:
+    shown = ", ".join(f"`{name}`" for name in names[:MOST_NAMES])
+    return f"{shown} and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else shown
+
+
+# --- commands -------------------------------------------------------------------------------------------------------
+
+
+def _lengths(subject: Subject) -> Found:
+    for path, job in subject.jobs:
+        for name in ("job_manager", "job_preparation", "job_release"):
+            part = getattr(job, name)
+            if part is not None and (wrong := travel.overlong(part.command)):
+                yield (*path, name, "command"), wrong
+    if travel.through_storage(subject.recipe):
+        return  # a task's commands travel with its files
+    for path, _, task in subject.tasks:
+        if wrong := travel.overlong(task.command):
+            yield (*path, "command"), wrong
+    for path, _, _, gang in subject.gangs:
+        for name in ("coordination_command", "pre_execution_command"):
+            if wrong := travel.overlong(getattr(gang, name)):
+                yield (*path, name), wrong
+
+
+_TRAVELS = "batchtrain: a task's files travel with its request"
+
+RULES = (
+    Rule("source-missing", ERROR, JOBS, "A task's source is a directory.", _TRAVELS, _breaking("source-missing")),
+    Rule("source-unreadable", ERROR, JOBS, "A task's source can be read.", _TRAVELS, _breaking("source-unreadable")),
+    Rule("source-empty", ERROR, JOBS, "A task's source has a file.", _TRAVELS, _breaking("source-empty")),
+    Rule("source-reserved", ERROR, JOBS, "No file of the source has the name of a file that Batch writes.",
+         "Azure Batch: files and directories of a task", _breaking("source-reserved")),
+    Rule("source-huge", ERROR, JOBS, "The source of a task is a program without data.", _TRAVELS,
+         _breaking("source-huge")),
+    Rule("source-size", ERROR, (*SETTINGS, *CREDENTIALS, *JOBS), "A task's source fits into a request.",
+         "Azure Batch: 413 RequestBodyTooLarge (1 MB)", _size),
+    Rule("source-script", ERROR, (*POOL, *JOBS), "The script that a command starts is sent to the node.", _TRAVELS,
+         _scripts),
+    Rule("command-length", ERROR, (*SETTINGS, *CREDENTIALS, *JOBS), "A command fits into a request.",
+         "execve(2): MAX_ARG_STRLEN; Azure Batch: 413 RequestBodyTooLarge (1 MB)", _lengths),
+)  # fmt: skip

@@ -1,0 +1,135 @@
+"""Reads the `source` directories of a recipe: small, ordered, and the same bytes on every machine."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from batchtrain.config import travel
+from batchtrain.config.schema import shortened
+from batchtrain.config.travel import Survey
+from batchtrain.config.types import Recipe
+from batchtrain.errors import PlanError
+
+if TYPE_CHECKING:
+    from batchtrain.launchers.types import File
+
+LEFT_OUT = frozenset({"__pycache__", ".git", ".ipynb_checkpoints", ".venv", ".mypy_cache", ".DS_Store"})
+SECRET = frozenset({"credentials.yaml", "credentials.yml", "credentials.json"})  # they must not reach a request
+MOST_BYTES = 64 * 1024 * 1024
+MOST_FILES = 20_000
+"""Limits far above the files of a task, so that a data directory is not read whole."""
+
+
+class _Found(NamedTuple):
+    """A file to send."""
+
+    path: str
+    name: str
+    size: int
+    mode: int
+
+
+class _Unfit(Exception):
+    """A directory that cannot be sent: the broken check and the reason."""
+
+    def __init__(self, rule: str, message: str) -> None:
+        self.rule, self.message = rule, message
+
+
+def surveys(recipe: Recipe) -> dict[str, Survey]:
+    """The survey of every `source` of the recipe, by its name as written."""
+    packs = not travel.through_storage(recipe)
+    return {name: _survey(Path(recipe.directory), name, packs=packs) for name in sorted(_named(recipe))}
+
+
+def read_sources(recipe: Recipe) -> dict[str, tuple[File, ...]]:
+    """The files of every `source` of the recipe, by its name as written. Raises PlanError for files that cannot be
+    sent."""
+    return {name: _read_all(Path(recipe.directory), name) for name in sorted(_named(recipe))}
+
+
+def _read_all(directory: Path, source: str) -> tuple[File, ...]:
+    try:
+        return tuple(map(_read, _files(directory, source)))
+    except (_Unfit, OSError) as error:
+        unfit = error if isinstance(error, _Unfit) else _unreadable(error)
+        raise PlanError(f"the source `{shortened(source)}` of {directory}: {unfit.message}") from None
+
+
+def _named(recipe: Recipe) -> set[str]:
+    tasks = (task for job in recipe.jobs for task in (*job.tasks, job.merge_task) if task is not None)
+    return {task.source for task in tasks if task.source is not None}
+
+
+def _survey(directory: Path, source: str, *, packs: bool) -> Survey:
+    try:
+        files = _files(directory, source)
+        fits = not packs or travel.surely_fits(file.size for file in files)
+        too_large = "" if fits else travel.too_large(map(_read, files))
+    except OSError as error:
+        unfit = _unreadable(error)
+        return Survey(rule=unfit.rule, message=unfit.message)
+    except _Unfit as unfit:
+        return Survey(rule=unfit.rule, message=unfit.message)
+    return Survey(tuple(file.name for file in files), too_large=too_large)
+
+
+def _read(file: _Found) -> File:
+    from batchtrain.launchers.types import File  # 2 ms, which `config validate` does without where a source is small
+
+    return File(file.name, Path(file.path).read_bytes(), 0o755 if file.mode & 0o100 else 0o644)
+
+
+def _unreadable(error: OSError) -> _Unfit:
+    return _Unfit("source-unreadable", f"`{shortened(str(error.filename))}` cannot be read: {error.strerror or error}")
+
+
+def _files(directory: Path, source: str) -> list[_Found]:
+    """The files to send, in order. Raises _Unfit, OSError."""
+    place = directory / source
+    if not source.strip():
+        raise _Unfit("source-missing", "it does not name a directory; write one such as `../src`, or remove the key")
+    if "\0" in source or not os.path.isdir(place):  # noqa: PTH112 - Path.is_dir raises for a name that is too long
+        raise _Unfit("source-missing", f"the directory `{shortened(source)}` does not exist beside this file")
+    found: list[_Found] = []
+    total = 0
+    for entry in _walk(str(place)):
+        status = entry.stat()
+        total += status.st_size
+        if total > MOST_BYTES or len(found) == MOST_FILES:
+            most = f"{MOST_BYTES >> 20} MiB" if total > MOST_BYTES else f"{MOST_FILES:,} files"
+            raise _Unfit(
+                "source-huge",
+                f"it has more than {most}, which every task would carry; send data with `input_data` or"
+                " `resource_files`",
+            )
+        name = os.path.relpath(entry.path, place).replace(os.sep, "/")
+        found.append(_Found(entry.path, name, status.st_size, status.st_mode))
+    if not found:
+        ignored = ", ".join(sorted(LEFT_OUT | SECRET))
+        raise _Unfit(
+            "source-empty",
+            f"`{shortened(source)}` has no file for the task; put the program there, or remove `source`"
+            f" (ignored: {ignored})",
+        )
+    if wrong := travel.reserved(file.name for file in found):
+        raise _Unfit("source-reserved", wrong)
+    return sorted(found, key=lambda file: file.name)
+
+
+def _walk(directory: str) -> Iterator[os.DirEntry[str]]:
+    """Yields the files below a directory one by one, so that a huge tree is abandoned early; does not follow links to
+    directories. Does not recurse, however deep the tree is."""
+    waiting = [directory]
+    while waiting:
+        with os.scandir(waiting.pop()) as entries:
+            for entry in entries:
+                if entry.name in LEFT_OUT:
+                    continue
+                if entry.is_dir(follow_symlinks=False):
+                    waiting.append(entry.path)
+                elif entry.name not in SECRET and not entry.name.endswith(".pyc") and entry.is_file():
+                    yield entry

@@ -1,0 +1,118 @@
+"""The emulator's certificate authority: signs one certificate for this machine, and forgets its own key.
+
+So no one else can sign a certificate that the clients of the emulator would trust.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterable, Mapping
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+
+import certifi
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from batchtrain.emulator import images, trust
+from batchtrain.emulator.trust import VARIABLES, Certificates
+
+ALWAYS = ("localhost", "127.0.0.1", "::1")
+"""Names that every certificate has."""
+LIFE, RENEWED_BEFORE = timedelta(days=365), timedelta(days=30)
+CA_NAME = "batchtrain emulator, on this machine only"
+
+
+def ensure(data_dir: Path, names: Iterable[str], environment: Mapping[str, str]) -> Certificates:
+    """Those of the last start where they have all the names and last a month; else new ones of a new authority."""
+    files = trust.of(data_dir)
+    wanted = (*ALWAYS, *names)
+    if not _serves(files, wanted):
+        issue(data_dir, wanted)
+    files.bundle.write_bytes(_usual(files.bundle, environment) + files.ca.read_bytes())
+    return files
+
+
+def issue(data_dir: Path, names: Iterable[str] = ALWAYS) -> Certificates:
+    """A new authority and a certificate of it."""
+    ca_key, key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
+    identifier = x509.SubjectKeyIdentifier.from_public_key(ca_key.public_key())
+    ca = (
+        _begun(CA_NAME, CA_NAME, ca_key)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .add_extension(_usage(signs=True), critical=True)
+        .add_extension(identifier, critical=False)
+        .sign(ca_key, hashes.SHA256())
+    )
+    own = (
+        _begun("localhost", CA_NAME, key)
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .add_extension(_usage(signs=False), critical=True)
+        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
+        .add_extension(x509.SubjectAlternativeName([_general(name) for name in dict.fromkeys(names)]), critical=False)
+        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(identifier), critical=False)
+        .sign(ca_key, hashes.SHA256())
+    )
+    return _written(trust.of(data_dir), own, key, ca)
+
+
+def _written(
+    files: Certificates, own: x509.Certificate, key: ec.EllipticCurvePrivateKey, ca: x509.Certificate
+) -> Certificates:
+    files.ca.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    files.certificate.unlink(missing_ok=True)  # written last: where it is, the others belong to it
+    pem, form = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
+    secret = key.private_bytes(pem, form, serialization.NoEncryption())
+    images.write_atomically(files.private_key, secret.decode())
+    images.write_atomically(files.ca, ca.public_bytes(pem).decode())
+    images.write_atomically(files.certificate, own.public_bytes(pem).decode())
+    return files
+
+
+def _serves(files: Certificates, names: Iterable[str]) -> bool:
+    try:
+        found = x509.load_pem_x509_certificate(files.certificate.read_bytes())
+        has = found.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except (OSError, ValueError):
+        return False
+    lasts = found.not_valid_after_utc - datetime.now(timezone.utc) > RENEWED_BEFORE
+    return lasts and files.private_key.is_file() and files.ca.is_file() and all(_general(name) in has for name in names)
+
+
+def _usual(own: Path, environment: Mapping[str, str]) -> bytes:
+    """The authorities that are trusted without the emulator: of the user's own choice, else certifi's."""
+    chosen = (environment.get(name) for name in VARIABLES)
+    for path in filter(None, chosen):
+        if Path(path).is_file() and not (own.exists() and own.samefile(path)):
+            return Path(path).read_bytes()
+    return Path(certifi.where()).read_bytes()
+
+
+def _general(name: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ipaddress.ip_address(name))
+    except ValueError:
+        return x509.DNSName(name)
+
+
+def _begun(subject: str, issuer: str, key: ec.EllipticCurvePrivateKey) -> x509.CertificateBuilder:
+    now = datetime.now(timezone.utc)
+    return (
+        x509.CertificateBuilder()
+        .subject_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, subject)]))
+        .issuer_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, issuer)]))
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - timedelta(hours=1))
+        .not_valid_after(now + LIFE)
+    )
+
+
+def _usage(*, signs: bool) -> x509.KeyUsage:
+    """An authority signs certificates, a server only its connections."""
+    return x509.KeyUsage(
+        digital_signature=not signs, content_commitment=False, key_encipherment=False, data_encipherment=False,
+        key_agreement=False, key_cert_sign=signs, crl_sign=signs, encipher_only=False, decipher_only=False,
+    )  # fmt: skip

@@ -1,0 +1,91 @@
+"""Files of tasks that do not fit into a request: kept for a job, given to nodes by a signed link, gone with the job.
+
+On Azure they travel through storage; here a training needs none. Only the account's own client puts files in.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import AsyncIterator, Collection, Mapping
+from pathlib import Path
+
+from batchtrain.emulator.faults import Fault
+from batchtrain.emulator.reply import Slice
+from batchtrain.emulator.wire import DEPOT
+
+FOLDER = "depot"
+MOST_BYTES = 128 * 1024 * 1024
+LIFE_SECONDS = 30 * 86_400
+"""How long a link is good: a task may wait long for its nodes, and be retried."""
+_PATH = re.compile(r"(?P<job>[A-Za-z0-9_-]{1,64})/(?P<name>[A-Za-z0-9_-][A-Za-z0-9_.-]{0,99})")
+
+
+class Depot:
+    """The files of an emulator's jobs, by `JOB/NAME`; a job schedule's are those of its jobs."""
+
+    def __init__(self, data_dir: Path, key: str) -> None:
+        self._home, self._key = data_dir / FOLDER, key
+        self._awaited: set[str] = set()
+        """Jobs whose files came before them."""
+
+    def link(self, endpoint: str, path: str, now: float) -> str:
+        """The address at which nodes fetch a file."""
+        end = str(int(now) + LIFE_SECONDS)
+        return f"{endpoint}{DEPOT}{path}?se={end}&sig={self._signature(path, end)}"
+
+    def _signature(self, path: str, end: str) -> str:
+        return hmac.new(base64.b64decode(self._key), f"GET\n{path}\n{end}".encode(), hashlib.sha256).hexdigest()
+
+    async def keep(self, path: str, parts: AsyncIterator[bytes], known: Collection[str]) -> None:
+        """Store a file, whole or not at all; `known` as `sweep` takes it.
+
+        Raises Fault for a name that is none, and for a file that is too large.
+        """
+        place, job = self._place(path)
+        if job not in known:
+            self._awaited.add(job)
+        place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        descriptor, aside = tempfile.mkstemp(dir=place.parent, prefix=".coming-")
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                async for part in parts:
+                    file.write(part)
+                    if file.tell() > MOST_BYTES:
+                        raise Fault("RequestBodyTooLarge", MaxLimit=str(MOST_BYTES))
+            Path(aside).rename(place)
+        except BaseException:
+            Path(aside).unlink(missing_ok=True)
+            raise
+
+    def give(self, path: str, query: Mapping[str, str], now: float) -> Slice:
+        """A file by its link. Raises Fault for one that was not signed, is over, or leads to nothing."""
+        end, place = query.get("se", ""), self._place(path)[0]
+        signed = hmac.compare_digest(self._signature(path, end).encode(), query.get("sig", "").encode())
+        if not signed or float(end) < now:
+            raise Fault("AuthorizationFailure")
+        try:
+            file = place.open("rb")
+        except FileNotFoundError:
+            raise Fault("ResourceNotFound") from None
+        return Slice(file, 0, os.fstat(file.fileno()).st_size)
+
+    def sweep(self, known: Collection[str]) -> None:
+        """Delete the files of jobs that are gone. known: the ids of jobs and job schedules, in lower case."""
+        self._awaited -= set(known)
+        if self._home.is_dir():
+            for folder in self._home.iterdir():
+                if folder.name not in known and folder.name not in self._awaited:
+                    shutil.rmtree(folder, ignore_errors=True)
+
+    def _place(self, path: str) -> tuple[Path, str]:
+        match = _PATH.fullmatch(path)
+        if match is None:
+            raise Fault("InvalidUri")
+        job = match["job"].lower()
+        return self._home / job / match["name"], job

@@ -1,0 +1,40 @@
+"""The managed identity of programs on this machine: the endpoint that Azure App Service gives its programs."""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Mapping
+
+from batchtrain.emulator import tokens, wire
+from batchtrain.emulator.faults import Fault
+from batchtrain.emulator.reply import Reply
+
+PATH = "/_emulator/identity"
+_PURPOSE = b"header of the managed identity"
+
+
+def variables(endpoint: str, key: str) -> dict[str, str]:
+    """What azure-identity and its like look for."""
+    return {"IDENTITY_ENDPOINT": f"{endpoint}{PATH}", "IDENTITY_HEADER": _secret(key)}
+
+
+def answer(account: str, key: str, headers: Mapping[str, str], query: Mapping[str, str], now: int) -> Reply:
+    """A token for the resource that was asked for. Raises Fault for a request without the header."""
+    if not hmac.compare_digest(headers.get("x-identity-header", "").encode(), _secret(key).encode()):
+        raise Fault("AuthenticationFailed", AuthenticationErrorDetail="X-IDENTITY-HEADER is not that of the identity.")
+    resource = query.get("resource", "")
+    if not resource:
+        raise Fault("MissingRequiredQueryParameter", QueryParameterName="resource")
+    expires = now + tokens.LIFE_SECONDS * wire.SECOND
+    document = {
+        "access_token": tokens.issue(key, account, resource, expires),
+        "client_id": account,
+        "expires_on": str(tokens.seconds(expires)),
+        "resource": resource,
+        "token_type": "Bearer",
+    }
+    return Reply(200, document, {"Cache-Control": "no-store"})
+
+
+def _secret(key: str) -> str:
+    return tokens.derived(key, _PURPOSE).hex()

@@ -1,0 +1,49 @@
+"""The emulator's log: its standard error in a file, whose size is bounded, whatever process writes to it."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+from pathlib import Path
+
+LIMIT = 8 * 1024 * 1024
+"""Bytes. What was written before is kept once more, in `emulator.log.1`."""
+BEFORE = ".1"
+
+
+class Bounded(logging.Handler):
+    """Cuts the log when it is full. It is emptied in place, because child processes write to the same open file."""
+
+    def __init__(self, path: Path, descriptor: int = 2) -> None:
+        super().__init__()
+        self._path, self._descriptor = path, descriptor
+
+    @property
+    def is_written(self) -> bool:
+        """Whether the descriptor leads to the log, and not to a terminal."""
+        try:
+            return os.path.samestat(os.fstat(self._descriptor), self._path.stat())
+        except OSError:
+            return False
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Called for every line that is logged; a file's size costs a microsecond."""
+        self.cut()
+
+    def cut(self) -> None:
+        """Keep the last LIMIT bytes as the former log, and begin anew, if there are more."""
+        size = os.fstat(self._descriptor).st_size
+        if size <= LIMIT:
+            return
+        with contextlib.suppress(OSError):  # the disk is full: then there is all the more reason to empty the log
+            self._keep(size - LIMIT)
+        os.ftruncate(self._descriptor, 0)
+
+    def _keep(self, start: int) -> None:
+        aside = self._path.with_name(f".{self._path.name}{BEFORE}")
+        aside.touch(0o600)
+        with self._path.open("rb") as log, aside.open("wb") as kept:
+            log.seek(start)
+            kept.write(log.read(LIMIT))
+        aside.replace(self._path.with_name(f"{self._path.name}{BEFORE}"))

@@ -1,0 +1,201 @@
+"""A walk over what lies below a directory of a node's, which stops after each page and continues there.
+
+It does not recurse, and holds one open directory and a bounded number of names, however deep and wide the tree is.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import heapq
+import os
+import stat
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from typing import NamedTuple
+
+from batchtrain.emulator.machine.below import Below
+
+CHUNK = 10_000
+"""Names of one directory that are read at a time: the next ones in order."""
+HELD = 4 * CHUNK
+"""Names that a walk holds. What is more is forgotten, and read again when the walk is back in that directory."""
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+class Entry(NamedTuple):
+    """Something below the walk's top."""
+
+    path: str
+    """Relative to the top."""
+    status: os.stat_result
+    """A link's own."""
+
+
+class _Level:
+    """A directory that the walk is in."""
+
+    def __init__(self, name: str, last: str = "") -> None:
+        self.name, self.last = name, last
+        self.names: list[str] = []
+        """The next ones, in reverse."""
+        self.whole = False
+        """No others follow those."""
+        self.identity: tuple[int, int] | None = None
+
+    @property
+    def over(self) -> bool:
+        return self.whole and not self.names
+
+
+class Walk:
+    """Each directory before what it holds, names in order; directories that are links are not entered.
+
+    `after` is the path of the entry with which an earlier walk ended, and `depth` how far below the top it goes: 1 is
+    the top's own entries, None is all. What vanishes meanwhile is left out. Raises OSError for a top that is not there.
+    """
+
+    def __init__(self, tree: Below, top: str = "", *, after: str = "", depth: int | None = None) -> None:
+        self._tree, self._top, self._depth = tree, top, depth
+        names = after.split("/") if after else []
+        lasts = [*names, ""] if depth is None or len(names) < depth else names
+        self._levels = [_Level(name, last) for name, last in zip(["", *names], lasts, strict=False)]
+        self._held = 0
+        self._back: list[Entry] = []
+        self._handle = -1
+        os.close(tree.directory(top))
+
+    def __iter__(self) -> Walk:
+        return self
+
+    def __next__(self) -> Entry:
+        if self._back:
+            return self._back.pop()
+        while self._levels:
+            level = self._levels[-1]
+            if level.over or not self._stands() or not (level.names or self._read(level)):
+                self._leave()
+                continue
+            level.last = level.names.pop()
+            self._held -= 1
+            with contextlib.suppress(OSError):
+                return self._entry(level.last)
+        raise StopIteration
+
+    def back(self, entry: Entry) -> None:
+        """The next entry is this one again."""
+        self._back.append(entry)
+
+    def pause(self) -> None:
+        """Hold no open file until the next entry is asked for."""
+        if self._handle >= 0:
+            os.close(self._handle)
+            self._handle = -1
+
+    def __del__(self) -> None:
+        self.pause()
+
+    def _entry(self, name: str) -> Entry:
+        status = os.stat(name, dir_fd=self._handle, follow_symlinks=False)
+        entry = Entry("/".join([*(level.name for level in self._levels[1:]), name]), status)
+        if stat.S_ISDIR(status.st_mode) and (self._depth is None or len(self._levels) < self._depth):
+            self._levels.append(_Level(name))
+            self._move(name)
+        return entry
+
+    # Where it stands -------------------------------------------------------------------------------------------------
+
+    def _stands(self) -> bool:
+        """Whether the last level's directory is open by now."""
+        with contextlib.suppress(OSError):
+            if self._handle < 0:
+                self._reopen()
+            level = self._levels[-1]
+            level.identity = level.identity or _identity(self._handle)
+            return True
+        return False
+
+    def _reopen(self) -> None:
+        self._handle = self._tree.directory(self._top)
+        for level in self._levels:
+            if level.name:
+                self._move(level.name)
+            if self._handle < 0:
+                raise FileNotFoundError(level.name)
+            level.identity = _identity(self._handle)
+
+    def _move(self, name: str) -> None:
+        """To a directory of the one that is open; none is open where that fails."""
+        handle, self._handle = self._handle, -1
+        try:
+            with contextlib.suppress(OSError):
+                self._handle = os.open(name, _DIRECTORY, dir_fd=handle)
+        finally:
+            os.close(handle)
+
+    def _leave(self) -> None:
+        """One level up. A directory that was moved meanwhile has its ".." elsewhere: the way down is walked again."""
+        self._held -= len(self._levels.pop().names)
+        if self._handle < 0 or not self._levels:
+            self.pause()
+            return
+        self._move("..")
+        if self._handle >= 0 and _identity(self._handle) != self._levels[-1].identity:
+            self.pause()
+
+    def _read(self, level: _Level) -> bool:
+        """The next names of a directory; False when there is none."""
+        with contextlib.suppress(OSError), os.scandir(self._handle) as entries:
+            names = (entry.name for entry in entries)
+            level.names = heapq.nsmallest(CHUNK, (name for name in names if name > level.last))
+        level.whole = len(level.names) < CHUNK
+        level.names.reverse()
+        self._held += len(level.names)
+        self._forget()
+        return bool(level.names)
+
+    def _forget(self) -> None:
+        """The names of the outermost levels, where the walk holds too many."""
+        for level in self._levels[:-1] if self._held > HELD else ():
+            if level.names:
+                self._held -= len(level.names)
+                level.names, level.whole = [], False
+            if self._held <= HELD:
+                return
+
+
+def _identity(handle: int) -> tuple[int, int]:
+    status = os.fstat(handle)
+    return status.st_dev, status.st_ino
+
+
+class Walks:
+    """Walks that wait for their next page: the last few, each for a while. What is gone from here begins anew."""
+
+    def __init__(self, most: int = 8, seconds: float = 300.0, clock: Callable[[], float] = time.monotonic) -> None:
+        self._most, self._seconds, self._clock = most, seconds, clock
+        self._waiting: OrderedDict[Hashable, tuple[float, Walk]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def keep(self, key: Hashable, walk: Walk) -> None:
+        walk.pause()
+        with self._lock:
+            self._waiting[key] = (self._clock() + self._seconds, walk)
+            self._waiting.move_to_end(key)
+            self._expire()
+
+    def take(self, key: Hashable) -> Walk | None:
+        """At most once: a walk continues in one page."""
+        with self._lock:
+            self._expire()
+            _, walk = self._waiting.pop(key, (0.0, None))
+            return walk
+
+    def _expire(self) -> None:
+        """The oldest come first."""
+        while self._waiting:
+            until, _ = next(iter(self._waiting.values()))
+            if len(self._waiting) <= self._most and until > self._clock():
+                return
+            self._waiting.popitem(last=False)

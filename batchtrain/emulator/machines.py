@@ -1,0 +1,40 @@
+"""The virtual machines that a pool asks for: one image, and what Batch keeps for itself; pure."""
+
+from __future__ import annotations
+
+from batchtrain.emulator.faults import Fault, invalid_property
+from batchtrain.emulator.records import Document
+
+PLACE = "virtualMachineConfiguration"
+MARKETPLACE = ("publisher", "offer", "sku")
+IMAGES = ("virtualMachineImageId", "sharedGalleryImageId", "communityGalleryImageId")
+RESERVED = "customscript"
+"""The type of the extension by which Batch itself sets up its nodes."""
+
+
+def check(machine: Document, identity: object = None) -> None:
+    """Defaults in, secrets out; raises Fault 400. `identity` is the pool's, which only Resource Manager can give."""
+    _check_image(machine["imageReference"])
+    if "customerManagedKey" in machine.get("diskEncryptionConfiguration", {}) and not identity:
+        place = f"{PLACE}/diskEncryptionConfiguration/customerManagedKey"
+        raise invalid_property(place, "", "Pool Identity is required when using CustomerManagedKey.")
+    for index, extension in enumerate(machine.get("extensions", [])):
+        if extension["type"].lower() == RESERVED:
+            place = f"{PLACE}/extensions[{index}]/type"
+            raise invalid_property(place, extension["type"], "This type of extension is reserved for Batch.")
+        extension.pop("protectedSettings", None)
+
+
+def _check_image(image: Document) -> None:
+    """A marketplace image with all its names, or the id of one of a gallery."""
+    place = f"{PLACE}/imageReference"
+    ids = [name for name in IMAGES if name in image]
+    if ids and len(image) > 1:
+        reason = f"{ids[0]} is mutually exclusive with the other properties of an image reference."
+        raise invalid_property(place, ", ".join(image), reason)
+    if ids:
+        return
+    for name in MARKETPLACE:
+        if name not in image:
+            raise Fault("MissingRequiredProperty", PropertyName=f"{place}/{name}")
+    image.setdefault("version", "latest")

@@ -1,0 +1,443 @@
+"""A small stand-in of Azure Resource Manager for azure-mgmt-batch: the account with its keys, and its pools; pure.
+
+Any subscription and resource group lead to the one account. A pool is translated to the service's own request and back,
+so both sides see the same pools.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, NamedTuple
+from urllib.parse import unquote
+
+import msgspec
+
+from batchtrain.emulator import models, pools, quotas, tokens, wire
+from batchtrain.emulator.documents import pool_document
+from batchtrain.emulator.faults import Fault, NeedsToken
+from batchtrain.emulator.reply import Call, Reply
+from batchtrain.emulator.world import PoolBook, World
+
+Document = dict[str, Any]
+
+PREFIX = "/subscriptions"
+VERSIONS: Mapping[str, int] = {
+    "2022-10-01": 16,
+    "2023-05-01": 17,
+    "2023-11-01": 18,
+    "2024-02-01": 19,
+    "2024-07-01": 20,
+    "2025-06-01": 21,
+}
+"""API version -> revision of the service's tables whose properties it has."""
+RENAMED = {
+    "nodeAgentSkuId": "nodeAgentSKUId",
+    "userName": "username",
+    "inboundNatPools": "inboundNATPools",
+    "dynamicVnetAssignmentScope": "dynamicVNetAssignmentScope",
+}
+"""Properties with another spelling in the service's own requests, at any depth."""
+KEPT = ("displayName", "vmSize", "networkConfiguration", "taskSlotsPerNode", "taskSchedulingPolicy", "userAccounts",
+        "metadata", "startTask", "mountConfiguration", "targetNodeCommunicationMode", "upgradePolicy",
+        "resourceTags")  # fmt: skip
+SHOWN = (*KEPT, "currentDedicatedNodes", "currentLowPriorityNodes", "creationTime", "lastModified",
+         "allocationStateTransitionTime", "autoScaleRun", "currentNodeCommunicationMode")  # fmt: skip
+FIXED = ("targetDedicatedNodes", "targetLowPriorityNodes", "resizeTimeout")
+WORDS = {word.lower(): word for word in (
+    "Allow", "Admin", "BatchManaged", "Classic", "Default", "Deny", "DockerCompatible", "CriCompatible", "Job",
+    "NoPublicIPAddresses", "NonAdmin", "None", "Pack", "Pool", "Premium_LRS", "ReadOnly", "ReadWrite", "Resizing",
+    "Simplified", "Spread", "StandardSSD_LRS", "Standard_LRS", "Steady", "Stopping", "TCP", "Task", "UDP",
+    "UserManaged", "ContainerImageDefault", "TaskWorkingDirectory",
+)}  # fmt: skip
+"""Values of enumerations, which Resource Manager writes with capitals."""
+ENUMERATED = ("access", "caching", "elevationLevel", "nodeFillType", "protocol", "provision", "scope", "type",
+              "storageAccountType", "targetNodeCommunicationMode", "currentNodeCommunicationMode", "workingDirectory",
+              "dynamicVnetAssignmentScope")  # fmt: skip
+"""The properties that have them."""
+POLL_SECONDS = "1"
+"""Retry-After of a running deletion."""
+_ACCOUNTS = r"/subscriptions/[^/]+(?:/resourceGroups/[^/]+)?/providers/Microsoft\.Batch/batchAccounts"
+_ACCOUNT = (
+    r"(?P<id>/subscriptions/[^/]+/resourceGroups/[^/]+/providers/Microsoft\.Batch/batchAccounts/(?P<account>[^/]+))"
+)
+
+
+class Account(NamedTuple):
+    """What Resource Manager tells of the account."""
+
+    name: str
+    key: str
+    host: str
+    """Where the service answers, without the scheme."""
+
+
+class Identity(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The managed identities of a pool."""
+
+    type: Literal["None", "UserAssigned"] = "None"
+    userAssignedIdentities: dict[str, Any] | None = None
+    principalId: str | None = None
+    tenantId: str | None = None
+
+
+class Deployment(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """What a pool's nodes are."""
+
+    virtualMachineConfiguration: Document | None = None
+    cloudServiceConfiguration: Document | None = None
+
+
+class FixedScale(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How many nodes a pool has."""
+
+    targetDedicatedNodes: int | None = None
+    targetLowPriorityNodes: int | None = None
+    resizeTimeout: str | None = None
+    nodeDeallocationOption: str | None = None
+
+
+class AutoScale(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The formula that says how many nodes a pool has."""
+
+    formula: str
+    evaluationInterval: str | None = None
+
+
+class Scale(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One of the two."""
+
+    fixedScale: FixedScale = FixedScale()
+    autoScale: AutoScale | None = None
+
+
+class Package(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A version of an application, by its resource id."""
+
+    id: str
+    version: str | None = None
+
+
+class Properties(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A pool as it is sent: what is `Any` goes to the service as it is, or is only read."""
+
+    deploymentConfiguration: Deployment = Deployment()
+    scaleSettings: Scale = Scale()
+    interNodeCommunication: Literal["Enabled", "Disabled"] = "Disabled"
+    applicationPackages: list[Package] | None = None
+    certificates: Any = None
+    applicationLicenses: Any = None
+    displayName: Any = None
+    vmSize: Any = None
+    networkConfiguration: Any = None
+    taskSlotsPerNode: Any = None
+    taskSchedulingPolicy: Any = None
+    userAccounts: Any = None
+    metadata: Any = None
+    startTask: Any = None
+    mountConfiguration: Any = None
+    targetNodeCommunicationMode: Any = None
+    upgradePolicy: Any = None
+    resourceTags: Any = None
+    currentDedicatedNodes: Any = None
+    currentLowPriorityNodes: Any = None
+    creationTime: Any = None
+    lastModified: Any = None
+    provisioningState: Any = None
+    provisioningStateTransitionTime: Any = None
+    allocationState: Any = None
+    allocationStateTransitionTime: Any = None
+    autoScaleRun: Any = None
+    resizeOperationStatus: Any = None
+    currentNodeCommunicationMode: Any = None
+
+
+class PoolBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The body of a PUT; clients send back what they were given."""
+
+    properties: Properties = Properties()
+    identity: Identity | None = None
+    id: Any = None
+    name: Any = None
+    type: Any = None
+    etag: Any = None
+    tags: Any = None
+
+
+class Asked(NamedTuple):
+    """One request, its token already checked."""
+
+    verb: str
+    path: str
+    query: Mapping[str, str]
+    headers: Mapping[str, str]
+    body: bytes
+    base: str
+    now: int
+
+
+def is_path(raw_path: str) -> bool:
+    """Whether a path is Resource Manager's: the service has none that begins so."""
+    return raw_path == PREFIX or raw_path.startswith(f"{PREFIX}/")
+
+
+def check_token(account: Account, verb: str, headers: Mapping[str, str], now: int) -> None:
+    """Only tokens open Resource Manager. Raises NeedsToken, Fault."""
+    tokens.check(account.name, account.key, verb, headers, tokens.MANAGEMENT, now)
+
+
+def answer(world: World, account: Account, asked: Asked) -> Reply:
+    """Carry out a request. Raises Fault."""
+    for verb, path, operation in ROUTES:
+        if verb == asked.verb and (found := path.fullmatch(asked.path)):
+            groups = {name: unquote(value) for name, value in found.groupdict().items()}
+            if groups.get("account", account.name).lower() != account.name.lower():
+                raise _not_found(f"The Batch account '{groups['account']}' was not found.")
+            revision = _revision(asked)
+            return operation(
+                world, account, asked._replace(path=groups.get("id", "")), groups.get("pool", ""), revision
+            )
+    text = f"The emulator's Resource Manager does not have {asked.verb} {asked.path}."
+    raise Fault("NotImplementedByEmulator", text)
+
+
+def refusal(fault: Fault) -> Reply:
+    """A refusal in Resource Manager's form."""
+    details = "".join(f" {name}: {value}" for name, value in fault.details.items())
+    code = {"NeedsToken": "InvalidAuthenticationToken"}.get(type(fault).__name__, fault.code)
+    headers = {}
+    if isinstance(fault, NeedsToken):
+        headers["WWW-Authenticate"] = f'Bearer authorization_uri="{wire.SIGN_IN}", error="invalid_token"'
+    return Reply(fault.status, {"error": {"code": code, "message": f"{fault.text}{details}"}}, headers)
+
+
+def _revision(asked: Asked) -> int:
+    given = asked.query.get("api-version", "")
+    if given not in VERSIONS:
+        reason = f"The API version '{given}' is not supported. Use one of {', '.join(VERSIONS)}."
+        raise Fault("InvalidQueryParameterValue", f"One of the query parameters is invalid. {reason}")
+    if others := set(asked.query) - {"api-version"}:
+        raise Fault("NotImplementedByEmulator", f"The emulator's Resource Manager does not take {', '.join(others)}.")
+    return VERSIONS[given]
+
+
+def _not_found(text: str) -> Fault:
+    return Fault("ResourceNotFound", text)
+
+
+# The account ---------------------------------------------------------------------------------------------------------
+
+
+def _list_accounts(world: World, account: Account, asked: Asked, _: str, revision: int) -> Reply:
+    group = f"{PREFIX}/{tokens.TENANT}/resourceGroups/emulator"
+    where = asked._replace(path=f"{group}/providers/Microsoft.Batch/batchAccounts/{account.name}")
+    shown = _get_account(world, account, where, "", revision)
+    return Reply(200, {"value": [shown.document]})
+
+
+def _get_account(world: World, account: Account, asked: Asked, _: str, revision: int) -> Reply:
+    most, group = world.quotas, asked.path.partition("/providers/")[0]
+    storage = f"{group}/providers/Microsoft.Storage/storageAccounts/devstoreaccount1"
+    properties = {
+        "accountEndpoint": account.host,
+        "nodeManagementEndpoint": account.host,
+        "provisioningState": "Succeeded",
+        "poolAllocationMode": "BatchService",
+        "publicNetworkAccess": "Enabled",
+        "autoStorage": {
+            "storageAccountId": storage,
+            "lastKeySync": wire.timestamp(asked.now),
+            "authenticationMode": "StorageKeys",
+        },
+        "dedicatedCoreQuota": _limit(most.dedicated_cores),
+        "lowPriorityCoreQuota": _limit(most.low_priority_cores),
+        "poolQuota": _limit(most.pools),
+        "activeJobAndJobScheduleQuota": _limit(most.active_jobs),
+        "dedicatedCoreQuotaPerVMFamilyEnforced": False,
+        "allowedAuthenticationModes": [tokens.SHARED_KEY, tokens.TOKEN],
+    }
+    kind = {"type": "Microsoft.Batch/batchAccounts", "location": "emulator", "identity": {"type": "None"}, "tags": {}}
+    return Reply(200, {"id": asked.path, "name": account.name, **kind, "properties": properties})
+
+
+def _limit(most: int | None) -> int:
+    """A quota without a limit is a large number: programs compare it."""
+    return quotas.MOST if most is None else most
+
+
+def _list_keys(world: World, account: Account, asked: Asked, _: str, revision: int) -> Reply:
+    """The emulator has one key."""
+    return Reply(200, {"accountName": account.name, "primary": account.key, "secondary": account.key})
+
+
+# Pools ---------------------------------------------------------------------------------------------------------------
+
+
+def _put_pool(world: World, account: Account, asked: Asked, pool_id: str, revision: int) -> Reply:
+    try:
+        given = msgspec.json.decode(asked.body, type=PoolBody)
+    except msgspec.DecodeError as error:
+        raise Fault("InvalidRequestBody", f"The specified request body is not valid: {error}.") from None
+    body = msgspec.json.encode({"id": pool_id, **request(given.properties)})
+    call = Call((), {}, {}, body, "/pools", asked.base, asked.now, revision, signed_by=tokens.TOKEN)
+    if asked.headers.get("if-none-match") == "*" and pool_id.lower() in world.pools:
+        raise Fault("ConditionNotMet")
+    pools.create_pool(world, call, _identity(given.identity))
+    return _pool(world.pool(pool_id), asked, revision)
+
+
+def _get_pool(world: World, account: Account, asked: Asked, pool_id: str, revision: int) -> Reply:
+    return _pool(world.pool(pool_id), asked, revision)
+
+
+def _list_pools(world: World, account: Account, asked: Asked, _: str, revision: int) -> Reply:
+    found = sorted(world.pools.values(), key=lambda book: book.record.seq)
+    return Reply(200, {"value": [shown(book, asked, revision) for book in found]})
+
+
+def _delete_pool(world: World, account: Account, asked: Asked, pool_id: str, revision: int) -> Reply:
+    """202 and where to ask for the end; 204 for a pool that is not there."""
+    book = world.pools.get(pool_id.lower())
+    if book is None:
+        return Reply(204)
+    if book.record.state != "deleting":
+        pools.delete_pool(world, Call((pool_id,), {}, {}, b"", "/pools", asked.base, asked.now, signed_by=tokens.TOKEN))
+    return _going_on(asked, book.record.id)
+
+
+def _deletion(world: World, account: Account, asked: Asked, pool_id: str, revision: int) -> Reply:
+    return _going_on(asked, pool_id) if pool_id.lower() in world.pools else Reply(200)
+
+
+def _going_on(asked: Asked, pool_id: str) -> Reply:
+    version = asked.query["api-version"]
+    where = f"{asked.base}{asked.path}/poolOperationResults/{pool_id}?api-version={version}"
+    return Reply(202, headers={"Location": where, "Retry-After": POLL_SECONDS})
+
+
+def _pool(book: PoolBook, asked: Asked, revision: int) -> Reply:
+    return Reply(200, shown(book, asked, revision), {"ETag": book.record.etag})
+
+
+def request(wanted: Properties) -> Document:
+    """The service's own request of a pool in Resource Manager's form."""
+    passed = msgspec.to_builtins(wanted)
+    packages = [{**_only(one, "version"), "applicationId": str(one["id"]).rpartition("/")[2]}
+                for one in passed.get("applicationPackages") or ()]  # fmt: skip
+    former = {"certificateReferences": wanted.certificates, "applicationLicenses": wanted.applicationLicenses}
+    return {
+        **{name: _renamed(passed[name], RENAMED) for name in KEPT if passed.get(name) is not None},
+        **_machine(wanted.deploymentConfiguration),
+        **_scale(wanted.scaleSettings),
+        **({"applicationPackageReferences": packages} if packages else {}),
+        **{name: value for name, value in former.items() if value},
+        "enableInterNodeCommunication": wanted.interNodeCommunication == "Enabled",
+    }
+
+
+def _machine(deployment: Deployment) -> Document:
+    """The machine with its image under the service's own name."""
+    found = msgspec.to_builtins(deployment)
+    machine = found.get("virtualMachineConfiguration")
+    if machine is not None and isinstance(machine.get("imageReference"), dict):
+        machine = {**machine, "imageReference": _renamed(machine["imageReference"], {"id": "virtualMachineImageId"})}
+        found = {**found, "virtualMachineConfiguration": machine}
+    return {name: _renamed(value, RENAMED) for name, value in found.items() if value is not None}
+
+
+def _scale(scale: Scale) -> Document:
+    if scale.autoScale is not None:
+        auto = {"autoScaleFormula": scale.autoScale.formula}
+        interval = scale.autoScale.evaluationInterval
+        return {"enableAutoScale": True, **auto, **({"autoScaleEvaluationInterval": interval} if interval else {})}
+    fixed = msgspec.to_builtins(scale.fixedScale)
+    return {name: fixed[name] for name in FIXED if fixed[name] is not None}
+
+
+def _identity(identity: Identity | None) -> Document | None:
+    """As the service itself shows it."""
+    if identity is None or identity.type == "None":
+        return None
+    assigned = identity.userAssignedIdentities or {}
+    return {"type": "UserAssigned", "userAssignedIdentities": [{"resourceId": name} for name in assigned]}
+
+
+def shown(book: PoolBook, asked: Asked, revision: int) -> Document:
+    """A pool in Resource Manager's form."""
+    found = models.shown("BatchPool", pool_document(book, asked.base), revision)
+    back = {new: old for old, new in RENAMED.items()}
+    machine = _renamed(found["virtualMachineConfiguration"], {**back, "virtualMachineImageId": "id"})
+    properties = {
+        **{name: _renamed(found[name], back) for name in SHOWN if name in found},
+        "provisioningState": "Deleting" if book.record.state == "deleting" else "Succeeded",
+        "provisioningStateTransitionTime": found["stateTransitionTime"],
+        "allocationState": WORDS[found["allocationState"]],
+        "deploymentConfiguration": {"virtualMachineConfiguration": machine},
+        "scaleSettings": _scale_shown(found),
+        "interNodeCommunication": "Enabled" if found["enableInterNodeCommunication"] else "Disabled",
+        "resizeOperationStatus": {name: found[name] for name in FIXED if name in found}
+        | {"errors": found.get("resizeErrors", [])},
+        "applicationPackages": [
+            {"id": f"{asked.path}/applications/{one['applicationId']}", **_only(one, "version")}
+            for one in found.get("applicationPackageReferences", [])
+        ],
+    }
+    where = f"{asked.path}/pools/{book.record.id}"
+    kind = {"type": "Microsoft.Batch/batchAccounts/pools", "etag": book.record.etag}
+    return {"id": where, "name": book.record.id, **kind, **_identity_shown(found), "properties": _spelled(properties)}
+
+
+def _scale_shown(found: Document) -> Document:
+    if found["enableAutoScale"]:
+        interval = found.get("autoScaleEvaluationInterval", "PT15M")
+        return {"autoScale": {"formula": found["autoScaleFormula"], "evaluationInterval": interval}}
+    return {"fixedScale": {name: found[name] for name in FIXED if name in found}}
+
+
+def _identity_shown(found: Document) -> Document:
+    identity = found.get("identity")
+    if not identity:
+        return {"identity": {"type": "None"}}
+    assigned: Document = {one["resourceId"]: {} for one in identity["userAssignedIdentities"]}
+    return {"identity": {"type": "UserAssigned", "userAssignedIdentities": assigned}}
+
+
+def _only(document: Document, name: str) -> Document:
+    return {name: document[name]} if name in document else {}
+
+
+def _renamed(value: Any, names: Mapping[str, str]) -> Any:
+    """With other names of properties, at any depth."""
+    if isinstance(value, list):
+        return [_renamed(one, names) for one in value]
+    if not isinstance(value, dict):
+        return value
+    return {names.get(name, name): _renamed(inner, names) for name, inner in value.items()}
+
+
+def _spelled(value: Any, name: str = "") -> Any:
+    """With the values of enumerations as Resource Manager writes them."""
+    if isinstance(value, list):
+        return [_spelled(one, name) for one in value]
+    if isinstance(value, dict):
+        return {inner: _spelled(one, inner) for inner, one in value.items()}
+    return WORDS.get(value.lower(), value) if name in ENUMERATED and isinstance(value, str) else value
+
+
+Operation = Callable[[World, Account, Asked, str, int], Reply]
+
+
+def _route(verb: str, path: str, operation: Operation) -> tuple[str, re.Pattern[str], Operation]:
+    return verb, re.compile(path, re.IGNORECASE), operation
+
+
+ROUTES = (
+    _route("GET", _ACCOUNTS, _list_accounts),
+    _route("GET", _ACCOUNT, _get_account),
+    _route("POST", f"{_ACCOUNT}/listKeys", _list_keys),
+    _route("GET", f"{_ACCOUNT}/pools", _list_pools),
+    _route("PUT", f"{_ACCOUNT}/pools/(?P<pool>[^/]+)", _put_pool),
+    _route("GET", f"{_ACCOUNT}/pools/(?P<pool>[^/]+)", _get_pool),
+    _route("DELETE", f"{_ACCOUNT}/pools/(?P<pool>[^/]+)", _delete_pool),
+    _route("GET", f"{_ACCOUNT}/poolOperationResults/(?P<pool>[^/]+)", _deletion),
+)

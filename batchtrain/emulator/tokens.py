@@ -1,0 +1,98 @@
+"""Access tokens in place of Microsoft Entra ID's, and how a request was signed; pure.
+
+A token is a JSON Web Token (HS256) whose key is derived from the account's, so that there is one secret to keep.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from batchtrain.emulator import wire
+from batchtrain.emulator.faults import Fault, NeedsToken
+
+SHARED_KEY, TOKEN = "SharedKey", "AAD"
+"""How a request was signed, in the words of an account's `allowedAuthenticationModes`."""
+READ, WRITE = "read", "write"
+"""What a token allows: GET and HEAD, or everything. They stand for the roles that Entra ID's tokens get from Azure."""
+BATCH = ("https://batch.core.windows.net",)
+MANAGEMENT = ("https://management.azure.com", "https://management.core.windows.net")
+"""What tokens are for, without the last slash, with which they come too."""
+TENANT = "00000000-0000-0000-0000-000000000001"
+LIFE_SECONDS = 3600
+_PURPOSE = b"key of access tokens"
+_HEADER = {"typ": "JWT", "alg": "HS256"}
+
+
+def signed_by(
+    account: str, key: str, method: str, raw_path: str, query: str, headers: Mapping[str, str], now: int
+) -> str:
+    """How a request to Batch was signed: SHARED_KEY or TOKEN. Raises Fault for a signature that is not good."""
+    if headers.get("authorization", "").startswith("Bearer "):
+        check(account, key, method, headers, BATCH, now)
+        return TOKEN
+    wire.authenticate(account, key, method, raw_path, query, headers, now)
+    return SHARED_KEY
+
+
+def issue(key: str, account: str, resource: str, expires: int, allows: str = WRITE) -> str:
+    """A token for a resource such as `https://batch.core.windows.net/`, good until `expires` (ticks)."""
+    ends = seconds(expires)
+    claims = {"aud": resource, "iss": f"https://sts.windows.net/{TENANT}/", "iat": ends - LIFE_SECONDS,
+              "nbf": ends - LIFE_SECONDS, "exp": ends, "tid": TENANT, "oid": account, "sub": account,
+              "allows": allows}  # fmt: skip
+    body = f"{_encoded(_HEADER)}.{_encoded(claims)}"
+    return f"{body}.{_signature(key, body)}"
+
+
+def check(
+    account: str, key: str, method: str, headers: Mapping[str, str], audiences: tuple[str, ...], now: int
+) -> None:
+    """Raise NeedsToken unless the request has a good token, Fault 403 unless the token allows the request."""
+    scheme, _, given = headers.get("authorization", "").partition(" ")
+    body, _, signature = given.strip().rpartition(".")
+    if scheme != "Bearer" or not body:
+        raise NeedsToken("The request carries neither a shared-key signature nor an access token.")
+    if not hmac.compare_digest(_signature(key, body).encode(), signature.encode()):
+        raise NeedsToken("The access token was not issued by this emulator.")
+    claims = _decoded(body.partition(".")[2])
+    if claims["exp"] <= seconds(now):
+        ended = wire.timestamp(wire.from_unix_ns(claims["exp"] * 10**9))
+        raise NeedsToken(f"The access token expired at {ended}.")
+    if claims["aud"].rstrip("/") not in audiences:
+        raise NeedsToken(f"The access token is for {claims['aud']}, not for {audiences[0]}/.")
+    if claims["oid"] != account:
+        raise Fault("AuthorizationFailure", Reason=f"The token is for account {claims['oid']}.")
+    if claims["allows"] != WRITE and method not in ("GET", "HEAD"):
+        raise Fault("AuthorizationFailure", Reason="The token allows reading only.")
+
+
+def seconds(ticks: int) -> int:
+    """Seconds since 1970, in which tokens count."""
+    return (ticks - wire.UNIX_EPOCH) // wire.SECOND
+
+
+def derived(key: str, purpose: bytes) -> bytes:
+    """A key for one purpose: it opens nothing else, and does not give the account's away."""
+    return hmac.new(base64.b64decode(key), purpose, hashlib.sha256).digest()
+
+
+def _signature(key: str, body: str) -> str:
+    return _text(hmac.new(derived(key, _PURPOSE), body.encode(), hashlib.sha256).digest())
+
+
+def _encoded(part: Mapping[str, object]) -> str:
+    return _text(json.dumps(part, separators=(",", ":")).encode())
+
+
+def _decoded(part: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(base64.urlsafe_b64decode(part + "=" * (-len(part) % 4)))
+    return found
+
+
+def _text(data: bytes) -> str:
+    return base64.urlsafe_b64encode(data).decode().rstrip("=")

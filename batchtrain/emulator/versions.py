@@ -1,0 +1,46 @@
+"""The service versions that the emulator answers: those of the clients that were tried with it; pure.
+
+Requests and answers of each are translated by the tables of `properties`, which count versions by their revision.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from batchtrain.emulator.faults import Fault
+
+REVISIONS: Mapping[str, int] = {
+    "2019-08-01.10.0": 10,
+    "2020-03-01.11.0": 11,
+    "2020-09-01.12.0": 12,
+    "2021-06-01.14.0": 14,
+    "2022-01-01.15.0": 15,
+    "2022-10-01.16.0": 16,
+    "2023-05-01.17.0": 17,
+    "2023-11-01.18.0": 18,
+    "2024-02-01.19.0": 19,
+    "2024-07-01.20.0": 20,
+    "2025-06-01": 21,
+}
+"""Service version -> revision: the middle number of its name, and the next one for the first version without."""
+CURRENT = max(REVISIONS.values())
+
+
+def name(revision: int) -> str:
+    """The service version of a revision."""
+    return next(version for version, number in REVISIONS.items() if number == revision)
+
+
+def check(query: Mapping[str, str]) -> int:
+    """The revision that a request asks for; raises Fault 400."""
+    given = next((value for name, value in query.items() if name.lower() == "api-version"), "")
+    if not given:
+        raise Fault("MissingRequiredQueryParameter", QueryParameterName="api-version")
+    if given not in REVISIONS:
+        raise Fault(
+            "InvalidQueryParameterValue",
+            QueryParameterName="api-version",
+            QueryParameterValue=given,
+            Reason=f"The service version is not supported. Use one of {', '.join(REVISIONS)}.",
+        )
+    return REVISIONS[given]

@@ -1,0 +1,58 @@
+"""What a recipe becomes, worked out whole before the first request that makes anything."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from batchtrain.config.sources import read_sources
+from batchtrain.config.types import Recipe
+from batchtrain.config.veil import secrets_in
+from batchtrain.custom import read_made
+from batchtrain.local import depot, refuse
+from batchtrain.plan import plan_jobs, plan_pool
+from batchtrain.plan.job import needs_pool
+from batchtrain.plan.pool import facts_of
+from batchtrain.plan.types import Facts, Plan, PoolFacts, Sources
+from batchtrain.service.connect import Account
+from batchtrain.storage.source import read_listings
+
+if TYPE_CHECKING:
+    from batchtrain.storage.blob import Connect
+
+
+class Foreseen(NamedTuple):
+    """What was read for a recipe, and the requests that follow from it."""
+
+    facts: Facts
+    sources: Sources
+    pool: Plan
+    jobs: Plan
+
+
+def gathered(
+    recipe: Recipe, account: Account, connect: Connect, *, pool: PoolFacts | None = None, listed: bool = True
+) -> tuple[Facts, Sources]:
+    """All that a recipe's tasks need of the outside. listed: also list storage, for tasks that are made of files."""
+    facts = Facts(
+        pool=pool,
+        listings=read_listings(recipe, connect) if listed else {},
+        made=read_made(recipe),
+        depot=depot(account),
+    )
+    return facts, read_sources(recipe)
+
+
+def foresee(recipe: Recipe, account: Account, connect: Connect, *, listed: bool = True) -> Foreseen:
+    """Plan a whole recipe against its pool as the pool file makes it.
+
+    Makes nothing. Raises PlanError and UsageError for what could never run.
+    """
+    refuse(recipe, account)
+    pool = facts_of(recipe) if listed and needs_pool(recipe) else None
+    facts, sources = gathered(recipe, account, connect, pool=pool, listed=listed)
+    return Foreseen(
+        facts,
+        sources,
+        plan_pool(recipe)._replace(hidden=secrets_in(recipe)) if needs_pool(recipe) else Plan(),
+        plan_jobs(recipe, facts, sources) if recipe.jobs else Plan(),
+    )

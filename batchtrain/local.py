@@ -1,0 +1,247 @@
+"""The emulator from the view of its clients: where it is, how it is started, and what cannot run on it."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import re
+import shutil
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from azure.core.credentials import AccessToken
+
+from batchtrain.config.travel import DEPOT
+from batchtrain.errors import NotFound, PlanError, ServiceError, Unreachable, UsageError
+
+if TYPE_CHECKING:  # slow to import, and completion needs only to know where the service is
+    from batchtrain.config.types import Job, JobManager, JobPreparation, JobRelease, Recipe, Secret, Task
+    from batchtrain.emulator.server import Status
+    from batchtrain.placeholders import Placeholders
+    from batchtrain.plan.wire import Placeholder
+    from batchtrain.service.connect import Account
+
+
+_BRINGS_PROGRAMS = re.compile(r"(?:^|[\s;&|(])(?:source|\.|eval|module|conda|spack)\s|(?<![A-Za-z_])PATH=")
+"""Settings that may put a program on the PATH before a launch."""
+
+
+def emulator_directory(environment: Mapping[str, str] | None = None) -> Path:
+    """The data directory of this user's emulator; BATCHTRAIN_EMULATOR_DIR overrides it."""
+    chosen = (os.environ if environment is None else environment).get("BATCHTRAIN_EMULATOR_DIR")
+    if chosen:
+        return Path(chosen).absolute()
+    from platformdirs import user_data_path  # only the embedded service needs it
+
+    return user_data_path("batchtrain") / "emulator"
+
+
+def emulated(environment: Mapping[str, str]) -> Account:
+    """The account of the emulator; starts the emulator if it is not running."""
+    from batchtrain.config.types import Secret  # see above
+    from batchtrain.service.connect import Account, OwnTokens
+
+    home = emulator_directory(environment)
+    _use(home)
+    status, started = ensure_emulator(home)
+    return Account(
+        status.endpoint,
+        status.account,
+        key := Secret(status.key),
+        emulated=True,
+        started=started,
+        home=str(home),
+        token=OwnTokens(status.account, key, issued),
+        plain_nodes=status.plain_nodes,
+        ca=status.certificate or None,
+    )
+
+
+def issued(key: str, account: str) -> AccessToken:
+    """A token of the emulator for Batch. Some operations need one: for a pool with a subnet, for example, neither Azure
+    nor the emulator accepts a shared key."""
+    from batchtrain.emulator import server, tokens, wire  # only the embedded service needs it
+
+    expires = server.clock() + tokens.LIFE_SECONDS * wire.SECOND
+    return AccessToken(tokens.issue(key, account, wire.AUDIENCE, expires), tokens.seconds(expires))
+
+
+_USED: dict[Path, int] = {}
+"""The data directories of the services that this process uses, open and under a shared lock until it ends."""
+
+
+def _use(home: Path) -> None:
+    """Prevent other processes from stopping the service while this one lives; waits for a process that is stopping
+    it."""
+    if home not in _USED:
+        with contextlib.suppress(OSError):  # the service itself says what is wrong with its directory
+            home.mkdir(mode=0o700, parents=True, exist_ok=True)
+            _USED[home] = os.open(home, os.O_RDONLY | os.O_DIRECTORY)
+            fcntl.flock(_USED[home], fcntl.LOCK_SH)
+
+
+@contextlib.contextmanager
+def alone(home: Path) -> Iterator[bool]:
+    """Whether no other process uses the service of a data directory; none can start to use it inside the block."""
+    if home not in _USED:
+        yield True
+        return
+    try:
+        fcntl.flock(_USED[home], fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        yield False
+    else:
+        yield True
+    finally:
+        fcntl.flock(_USED[home], fcntl.LOCK_SH)
+
+
+def ensure_emulator(directory: Path) -> tuple[Status, bool]:
+    """The embedded service's status, and whether it had to be started."""
+    from batchtrain.emulator import server  # only the embedded service needs it
+
+    with emulator_faults():
+        return server.ensure(server.Settings(data_dir=directory, port=0))
+
+
+@contextlib.contextmanager
+def emulator_faults() -> Iterator[None]:
+    """The errors of the emulator as errors of the library."""
+    from batchtrain.emulator import server  # see above
+
+    try:
+        yield
+    except (server.Unsafe, server.PortTaken, server.Refused) as error:
+        raise UsageError(str(error)) from None
+    except server.StartFailed as error:
+        raise ServiceError(f"the emulator does not start: {error}", operation="start the emulator") from None
+    except server.Busy as error:
+        raise Unreachable(str(error), operation="ask the emulator") from None
+    except server.NotRunning as error:
+        raise NotFound(f"{error}; `batchtrain emulator start` starts it") from None
+
+
+def depot(account: Account) -> str:
+    """Where the emulator keeps task files that do not fit into a request; empty for Azure."""
+    return DEPOT if account.emulated and account.home else ""
+
+
+class Kept:
+    """Fills placeholders and uploads files as `values` does, except for files that the emulator keeps."""
+
+    def __init__(self, values: Placeholders, account: Account) -> None:
+        self._values, self._account = values, account
+        self._links: dict[str, str] = {}
+
+    def upload(self, path: str, data: bytes) -> None:
+        """Put bytes at `link/container/name`, or at `_local/JOB/NAME`. Raises Unreachable."""
+        if not path.startswith(f"{DEPOT}/"):
+            self._values.upload(path, data)
+            return
+        from batchtrain.emulator import server  # only the embedded service needs it
+
+        try:
+            with emulator_faults():
+                to = server.at(Path(self._account.home))
+                self._links[path] = server.ask("PUT", to, f"depot/{path.removeprefix(DEPOT)[1:]}", content=data)["url"]
+        except OSError as error:
+            raise Unreachable(
+                f"the emulator did not accept the file: {error}", operation="upload the task's files"
+            ) from None
+
+    def fill(self, placeholder: Placeholder) -> str | Secret:
+        """The value of a placeholder, as Placeholders gives it."""
+        link = self._links.get(placeholder.name.partition("?")[0]) if placeholder.kind == "sas" else None
+        return link or self._values.fill(placeholder)
+
+
+def refuse(recipe: Recipe, account: Account) -> None:
+    """Raise PlanError for tasks that the emulator cannot run, before anything is created for them."""
+    if account.emulated and account.home:
+        for job in recipe.jobs:
+            for number, task in enumerate(job.tasks):
+                if reason := _refusal(task, recipe, account):
+                    raise PlanError(f"job {job.id}, task {task.id or number}: {reason}")
+        _refuse_unmapped(recipe, account)
+
+
+def _refuse_unmapped(recipe: Recipe, account: Account) -> None:
+    """An image that is not mapped needs a Docker Engine."""
+    from batchtrain.emulator import images, server  # see above
+
+    home = Path(account.home)
+    unmapped = next(
+        (
+            (f"job {job.id}, {where}", part.docker_image)
+            for job in recipe.jobs
+            for where, part in _parts(job)
+            if part is not None and part.docker_image and images.prefix_of(home, part.docker_image) is None
+        ),
+        None,
+    )
+    if unmapped is None or _only_keeps_time(recipe):
+        return
+    with emulator_faults():
+        missing = server.ask("GET", server.at(home), "engine")["missing"]
+    if missing:
+        raise PlanError(f"{unmapped[0]}: {images.unserved(unmapped[1], missing)}")
+
+
+def _only_keeps_time(recipe: Recipe) -> bool:
+    from batchtrain.emulator.world import SIMULATED  # slow to import, and only asked where an image is not mapped
+
+    return recipe.pool is not None and recipe.pool.metadata.get(SIMULATED) == "simulated"
+
+
+def _parts(job: Job) -> Iterator[tuple[str, Task | JobManager | JobPreparation | JobRelease | None]]:
+    """All of a job that may run in a container."""
+    yield from ((f"task {task.id or number}", task) for number, task in enumerate(job.tasks))
+    yield "merge task", job.merge_task
+    yield "job manager", job.job_manager
+    yield "preparation", job.job_preparation
+    yield "release", job.job_release
+
+
+def _refusal(task: Task, recipe: Recipe, account: Account) -> str:
+    from batchtrain.emulator import images  # see above
+
+    home, image = Path(account.home), task.docker_image
+    prefix = images.prefix_of(home, image) if image else None
+    if image and prefix and (problem := images.problem(Path(prefix))):
+        return images.told(image, prefix, problem)
+    launcher = mpi_launcher(task)
+    if launcher is None or (image and not prefix):
+        return ""  # no MPI, or one in a container of Docker's
+    runtime, executable = launcher
+    if runtime == "openmpi" and account.plain_nodes and _spans_nodes(task, recipe):
+        return (
+            "Open MPI cannot run across the nodes of this emulator, because they share one host name:"
+            f" they are plain processes of this machine ({account.plain_nodes})"
+        )
+    path = f"{prefix}/bin:{images.MACHINES_PATH}"
+    if image and prefix and executable and shutil.which(executable, path=path) is None:
+        return images.told(image, prefix, f"has no bin/{executable}, which the launch of the task needs")
+    return ""
+
+
+def _spans_nodes(task: Task, recipe: Recipe) -> bool:
+    """Whether a gang has several nodes, as far as the recipe tells."""
+    wanted = task.multi_instance.num_instances if task.multi_instance else 1
+    if isinstance(wanted, int):
+        return wanted > 1
+    count = recipe.pool.vm_count if recipe.pool else None
+    return count is None or count.dedicated + count.low_priority > 1
+
+
+def mpi_launcher(task: Task) -> tuple[str, str] | None:
+    """The MPI dialect and the launcher of an MPI task; the launcher is empty if only a shell can find it."""
+    gang = task.multi_instance
+    if gang is None:
+        return None
+    block = gang.mpi or (gang.horovod if gang.horovod is not None and gang.horovod.over == "mpi" else None)
+    if block is None:
+        return None
+    known = not _BRINGS_PROGRAMS.search(gang.pre_execution_command or "") and "$" not in block.executable_path
+    return block.runtime, block.executable_path if known else ""

@@ -1,0 +1,58 @@
+"""One request of a plan."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from batchtrain.plan.wire import TaskCollection, Wire, document
+
+REQUESTS = {
+    "pool.add": ("POST", "/pools"),
+    "pool.identity": ("PATCH", "/pools/{}"),
+    "pool.resize": ("POST", "/pools/{}/resize"),
+    "pool.autoscale": ("POST", "/pools/{}/enableautoscale"),
+    "node.user": ("POST", "/pools/{}/nodes/{{each}}/users"),  # sent once for each node
+    "job.add": ("POST", "/jobs"),
+    "job.complete": ("PATCH", "/jobs/{}"),
+    "schedule.add": ("POST", "/jobschedules"),
+    "task.add": ("POST", "/jobs/{}/tasks"),
+    "blob.upload": ("PUT", "/{}"),
+    "files.upload": ("PUT", "/{}"),
+}
+"""Method and path of each action's request; `{}` stands for the step's subject."""
+COLLECTION = ("POST", "/jobs/{}/addtaskcollection")
+
+
+class Step(NamedTuple):
+    """One request to the service, or one upload.
+
+    subject: the id of the pool, job or schedule that the request is about; of an upload `link/container/path`.
+    """
+
+    action: str
+    subject: str
+    body: Wire | dict[str, Any]
+
+    @property
+    def collects(self) -> bool:
+        """Whether the body is a collection of tasks."""
+        return isinstance(self.body, TaskCollection) or (isinstance(self.body, dict) and "value" in self.body)
+
+    @property
+    def method(self) -> str:
+        """The HTTP method."""
+        return self._request[0]
+
+    @property
+    def path(self) -> str:
+        """The URL's path."""
+        return self._request[1].format(self.subject)
+
+    @property
+    def _request(self) -> tuple[str, str]:
+        return COLLECTION if self.collects else REQUESTS[self.action]
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """The JSON document that it sends, with its placeholders."""
+        return document(self.body)

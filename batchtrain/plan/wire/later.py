@@ -1,0 +1,114 @@
+"""Parts of a request that a plan does not hold: secrets, links, keys and times, filled in when the request is sent."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import msgspec
+
+
+class Placeholder(NamedTuple):
+    """One value that is not known yet; a plan shows it as `{{kind:name}}`."""
+
+    kind: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{{{{{self.kind}:{self.name}}}}}"
+
+
+Fill = Callable[[Placeholder], str]
+"""Gives the value of a placeholder, such as (`registry`, `hub`) or (`sas`, `link/container/blob`)."""
+
+
+class Template:
+    """Text of which some parts are placeholders. Not a struct, so that msgspec hands it to `enc_hook`."""
+
+    __slots__ = ("parts",)
+
+    def __init__(self, *parts: str | Placeholder) -> None:
+        self.parts = parts
+
+    def __str__(self) -> str:
+        return "".join(map(str, self.parts))
+
+    def __repr__(self) -> str:
+        return f"Template({str(self)!r})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Template) and self.parts == other.parts
+
+    def __hash__(self) -> int:
+        return hash(self.parts)
+
+    @property
+    def kinds(self) -> set[str]:
+        """The kinds of its placeholders."""
+        return {part.kind for part in self.parts if isinstance(part, Placeholder)}
+
+    def fits(self, text: str) -> bool:
+        """Whether a text may be this one with its placeholders filled."""
+        pattern = "".join(".*" if isinstance(part, Placeholder) else re.escape(part) for part in self.parts)
+        return re.fullmatch(pattern, text, re.DOTALL) is not None
+
+    def filled(self, fill: Fill) -> str:
+        """The text with every placeholder filled."""
+        return "".join(fill(part) if isinstance(part, Placeholder) else part for part in self.parts)
+
+
+def later(kind: str, name: str) -> Template:
+    """A text that is one placeholder as a whole."""
+    return Template(Placeholder(kind, name))
+
+
+class VaultSettings:
+    """Environment settings, with more of them in a Key Vault secret; the settings of the file win."""
+
+    __slots__ = ("secret", "settings")
+
+    def __init__(self, secret_id: str, settings: tuple[Any, ...]) -> None:
+        self.secret, self.settings = Placeholder("keyvault", secret_id), settings
+
+    def __eq__(self, other: object) -> bool:
+        mine = (self.secret, self.settings)
+        return isinstance(other, VaultSettings) and mine == (other.secret, other.settings)
+
+    def __hash__(self) -> int:
+        return hash((self.secret, self.settings))
+
+    def shown(self) -> list[Any]:
+        """The settings as a plan shows them: one stands for all those of the secret."""
+        return [{"name": str(self.secret)}, *self.settings]
+
+    def filled(self, fill: Fill) -> list[Any]:
+        """The settings of the secret, then those of the file."""
+        known = {setting.name for setting in self.settings}
+        more = json.loads(fill(self.secret))
+        return [*({"name": name, "value": value} for name, value in more.items() if name not in known), *self.settings]
+
+
+def shown(value: Any) -> Any:
+    """msgspec's `enc_hook` for a plan that is shown."""
+    return value.shown() if isinstance(value, VaultSettings) else str(value)
+
+
+def filled(body: Any, fill: Fill) -> dict[str, Any]:
+    """The JSON document of a body as it is sent, with every placeholder filled."""
+    sent: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(body, enc_hook=lambda value: value.filled(fill)))
+    return sent
+
+
+def templates(body: Any) -> dict[str, Template]:
+    """Every text of a body that has placeholders, by the text that is shown."""
+    found: dict[str, Template] = {}
+
+    def note(value: Any) -> Any:
+        if isinstance(value, Template):
+            found[str(value)] = value
+        return shown(value)
+
+    msgspec.json.encode(body, enc_hook=note)
+    return found

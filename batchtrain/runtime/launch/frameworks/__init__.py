@@ -1,0 +1,18 @@
+"""One file for each framework; only the one that the gang needs travels."""
+
+import importlib
+import re
+
+from ..spec import LaunchError
+from .base import Framework
+
+
+def load(name: str) -> Framework:
+    """The framework that gang.json names. Raises LaunchError where its file did not travel."""
+    try:
+        if not re.fullmatch("[a-z]+", name):
+            raise ImportError(name)
+        found: "Framework" = importlib.import_module("." + name, __package__).FRAMEWORK
+    except ImportError as error:
+        raise LaunchError(f"framework `{name}` is none that this launcher has: {error}") from None
+    return found

@@ -1,0 +1,21 @@
+"""DeepSpeed: PyTorch's env://, and what its MPI discovery would find."""
+
+from ..spec import Gang, Process, Values
+from .base import Framework, env, torch_defaults
+
+
+class DeepSpeed(Framework):
+    def told(self, gang: Gang, process: Process) -> Values:
+        rank, size = gang.cross(process)
+        places = {"LOCAL_SIZE": str(len(gang.local(process))), "CROSS_RANK": str(rank), "CROSS_SIZE": str(size)}
+        return dict(env(gang, process), **places)
+
+    def defaults(self, gang: Gang, process: Process) -> Values:
+        values = torch_defaults(gang, process)
+        chosen = gang.spec.options.get("accelerator") or "auto"
+        if chosen != "auto" or not process.node.real_gpus:
+            values["DS_ACCELERATOR"] = "cpu" if chosen == "auto" else chosen
+        return values
+
+
+FRAMEWORK = DeepSpeed()

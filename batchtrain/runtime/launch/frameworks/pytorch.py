@@ -1,0 +1,69 @@
+"""PyTorch: env://, or one torchrun a node."""
+
+import re
+
+from ..processes import ending
+from ..spec import Gang, Node, Process, Spec, Values, address_of
+from .base import Framework, env, torch_defaults
+
+
+class PyTorch(Framework):
+    def told(self, gang: Gang, process: Process) -> Values:
+        """torchrun sets env:// by itself."""
+        if under_torchrun(gang.spec):
+            return {"BATCHTRAIN_TORCHRUN": " ".join(torchrun(gang, process))}
+        return env(gang, process)
+
+    def defaults(self, gang: Gang, process: Process) -> Values:
+        return torch_defaults(gang, process)
+
+    def processes_of_one(self, spec: Spec, node: Node) -> int:
+        return node.processes if under_torchrun(spec) else 1
+
+    def failure(self, gang: Gang, process: Process, printed: bytes, ended: bool) -> "tuple[str, int] | None":
+        return torchruns_failure(gang, process, printed, ended)
+
+
+FRAMEWORK = PyTorch()
+
+
+def under_torchrun(spec: Spec) -> bool:
+    return bool(spec.options.get("launcher") == "torchrun")
+
+
+def torchrun(gang: Gang, process: Process) -> "list[str]":
+    """The options of the one torchrun of a node. With `c10d` it gives out the ranks itself."""
+    options, planned = gang.spec.options, gang.spec.instances
+    least = options.get("min_instances") or planned
+    words = [
+        f"--nnodes={f'{least}:{planned}' if least < planned else len(gang.nodes)}",
+        f"--nproc-per-node={process.node.processes}",
+        f"--max-restarts={options.get('max_restarts') or 0}",
+        f"--local-addr={address_of(process.node, options.get('interface'))}",
+        "--monitor-interval=0.1",
+    ]
+    if options.get("rendezvous") == "c10d":
+        return [*words, "--rdzv-backend=c10d", f"--rdzv-endpoint={gang.address}:{gang.port}", "--rdzv-id=batchtrain"]
+    return [*words, f"--node-rank={process.node.index}", f"--master-addr={gang.address}", f"--master-port={gang.port}"]
+
+
+TORCHRUNS_WORD = re.compile(rb"failed \(exitcode: (-?\d+)\) local_rank: (\d+) \(pid: ")
+"""What a torchrun says of a rank as soon as it knows; it ends itself many seconds later."""
+
+
+def torchruns_failure(gang: Gang, process: Process, printed: bytes, ended: bool) -> "tuple[str, int] | None":
+    """(sentence, exit code) of a rank that failed for good: where torchrun starts ranks again, the last one before its
+    own end, which is with 1 whatever theirs was."""
+    options = gang.spec.options
+    if not under_torchrun(gang.spec) or (options.get("max_restarts") and not ended):
+        return None
+    said = TORCHRUNS_WORD.findall(printed)
+    if not said:
+        return None
+    code, local = (int(word) for word in said[-1])
+    code = 128 - code if code < 0 else code
+    label = f"rank {sum(node.processes for node in gang.nodes[: process.node.index]) + local}"
+    if options.get("rendezvous") == "c10d":
+        label = f"local rank {local}"
+    left = ", and no restart was left" if options.get("max_restarts") else ""
+    return f"{label} on {process.node} {ending(code)}{left}", code

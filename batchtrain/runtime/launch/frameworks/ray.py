@@ -1,0 +1,44 @@
+"""Ray: a head, a worker on every other node, and the command that uses them."""
+
+import os
+
+from ..spec import Gang, Process, Values, address_of
+from .base import Framework, sockets
+
+
+class Ray(Framework):
+    linger = 0.0  # its daemons never end by themselves
+
+    def __init__(self) -> None:
+        self.token = os.urandom(16).hex()
+
+    def told(self, gang: Gang, process: Process) -> Values:
+        head = f"{gang.address}:{gang.port}"
+        if process.role.name == "driver":
+            return {"RAY_ADDRESS": head}
+        place = (
+            f"--head --port={gang.port} --include-dashboard=false"
+            if process.role.name == "head"
+            else f"--address={head}"
+        )
+        return {"BATCHTRAIN_RAY": f"{place} {' '.join(daemon(gang, process))}"}
+
+    def defaults(self, gang: Gang, process: Process) -> Values:
+        """Without a token, any program that reaches a node could run code on it."""
+        values = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": self.token}
+        return dict(sockets(gang, process), **values)
+
+
+def daemon(gang: Gang, process: Process) -> "list[str]":
+    """What a node offers; workers take any free port, for emulated nodes are one machine."""
+    return [
+        "--block",
+        f"--node-ip-address={address_of(process.node, gang.spec.options.get('interface'))}",
+        f"--num-cpus={process.node.processes}",
+        f"--num-gpus={len(process.node.gpus)}",
+        "--min-worker-port=0",
+        "--max-worker-port=0",
+    ]
+
+
+FRAMEWORK = Ray()

@@ -1,0 +1,23 @@
+"""The GPUs of this machine."""
+
+from .kernel import names_in, text_of
+from .spec import LaunchError
+
+
+def gpu_homes() -> "dict[str, int]":
+    """The NUMA node of each NVIDIA GPU by its number, which goes by the place on the bus."""
+    return {
+        str(index): int(text_of(f"/sys/bus/pci/devices/{place.lower()}/numa_node") or -1)
+        for index, place in enumerate(names_in("/proc/driver/nvidia/gpus"))
+    }
+
+
+def choose_gpus(found: "list[str]", wanted: "str | None") -> "list[str]":
+    """Raises LaunchError for a number that no GPU has."""
+    if wanted is None or not found:
+        return found
+    chosen = [word.strip() for word in wanted.split(",") if word.strip()]
+    for word in chosen:
+        if word.isdigit() and int(word) >= len(found):
+            raise LaunchError(f"CUDA_VISIBLE_DEVICES={wanted} names GPU {word}, and there are {len(found)}")
+    return chosen

@@ -1,0 +1,124 @@
+"""What the kernel says of this machine: its CPUs, its interfaces, its free ports."""
+
+import collections
+import fcntl
+import os
+import socket
+import struct
+
+from .spec import Values
+
+
+def text_of(path: str) -> str:
+    """A small file of the kernel's; empty where there is none."""
+    try:
+        with open(path, "rb") as file:
+            return file.read().decode("utf-8", "replace").strip()
+    except OSError:
+        return ""
+
+
+def names_in(folder: str) -> "list[str]":
+    try:
+        return sorted(os.listdir(folder))
+    except OSError:
+        return []
+
+
+def cpu_numbers(text: str) -> "list[int]":
+    """The kernel's list form: "0-2,8"."""
+    found: "list[int]" = []
+    for part in filter(None, text.split(",")):
+        first, _, last = part.partition("-")
+        found.extend(range(int(first), int(last or first) + 1))
+    return found
+
+
+def numa_nodes() -> "dict[int, list[int]]":
+    """The CPUs that we may use, by NUMA node; threads of one core side by side."""
+    allowed = os.sched_getaffinity(0)
+    folder = "/sys/devices/system/node"
+    listed = {
+        int(name[4:]): cpu_numbers(text_of(f"{folder}/{name}/cpulist"))
+        for name in names_in(folder)
+        if name[:4] == "node" and name[4:].isdigit()
+    }
+    listed = listed or {0: sorted(allowed)}
+    return {node: sorted((cpu for cpu in cpus if cpu in allowed), key=core_of) for node, cpus in listed.items()}
+
+
+def core_of(cpu: int) -> "tuple[int, int]":
+    siblings = text_of(f"/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list")
+    return min(cpu_numbers(siblings) or [cpu]), cpu
+
+
+def share_cpus(nodes: "dict[int, list[int]]", homes: "list[int]") -> "list[list[int]]":
+    """Disjoint CPUs for each local process; homes: the NUMA node of its GPU, -1 where it has none.
+
+    Empty lists (no binding) where there are fewer CPUs than processes, or one process, which may use all.
+    """
+    everything = [cpu for node in sorted(nodes) for cpu in nodes[node]]
+    if len(homes) < 2 or len(everything) < len(homes):
+        return [[] for _ in homes]
+    if all(len(nodes.get(home, [])) >= homes.count(home) for home in homes):
+        seen: "collections.Counter[int]" = collections.Counter()
+        shares = []
+        for home in homes:
+            shares.append(block(nodes[home], seen[home], homes.count(home)))
+            seen[home] += 1
+        return shares
+    return [block(everything, index, len(homes)) for index in range(len(homes))]
+
+
+def block(items: "list[int]", index: int, count: int) -> "list[int]":
+    size = len(items) // count
+    return items[index * size : (index + 1) * size]
+
+
+def find_interfaces() -> "Values":
+    """IPv4 addresses by interface."""
+    found = {}
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        for _, name in socket.if_nameindex():
+            try:
+                answer = fcntl.ioctl(probe.fileno(), 0x8915, struct.pack("256s", name.encode()[:15]))  # SIOCGIFADDR
+            except OSError:
+                continue
+            found[name] = socket.inet_ntoa(answer[20:24])
+    return found
+
+
+def find_ports(count: int, index: int, nodes: int) -> "list[int]":
+    """Ports that are free on all addresses and outside the kernel's own range; each of `nodes` has its own range, for
+    emulated nodes are one machine."""
+    low, high = port_range(*[int(word) for word in text_of("/proc/sys/net/ipv4/ip_local_port_range").split()])
+    width = max(1, (high - low) // nodes)
+    low += index * width
+    start = int.from_bytes(os.urandom(2), "big")
+    found: "list[int]" = []
+    for step in range(width):
+        port = low + (start + step) % width
+        if not why_taken(port):
+            found.append(port)
+            if len(found) == count:
+                break
+    return sorted(found)
+
+
+def port_range(first: int = 32768, last: int = 60999) -> "tuple[int, int]":
+    """The wider of the two ranges beside the one that the kernel gives out (first to last)."""
+    below, above = (20000 if first > 21000 else 10000, first), (last + 1, 65535)
+    return max(below, above, key=lambda one: one[1] - one[0])
+
+
+def why_taken(port: int, again: bool = False) -> str:
+    """Why a process cannot listen there now; empty if it can. again: as servers do, which do not mind connections of
+    the one before them that have just ended."""
+    with socket.socket() as probe:
+        try:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, again)
+            probe.bind(("", port))
+            probe.listen(1)
+        except OSError as error:
+            return error.strerror or str(error)
+    return ""

@@ -1,0 +1,582 @@
+"""The primary's side: brings the nodes together, starts the gang, and is there until it is over."""
+
+import os
+import signal
+import socket
+import sys
+import time
+
+from .channel import Channel, Loop
+from .environment import defaults_of, environment_of, own_gpus
+from .frameworks import load
+from .node_facts import verdict
+from .placing import check_infiniband, plan
+from .processes import ending, exit_code, quoted, reap, send_signal, spawn
+from .screen import Screen
+from .spec import HERE, QUICK, Gang, LaunchError, Message, Node, Process, Spec, Values
+from .supervisor import WINDOW, guarded
+
+
+class Failure:
+    """One way in which the gang went wrong, and when; the first is the cause."""
+
+    def __init__(self, at: float, text: str, code: int, process: int = -1) -> None:
+        self.at, self.text, self.code, self.process = at, text, code, process
+        self.lines: "list[str]" = []
+        """What the process had printed last, when it failed."""
+
+
+class Session:
+    """The primary's side of one node."""
+
+    def __init__(self, primary: "Primary", index: int, address: str) -> None:
+        self.primary = primary
+        self.index = index
+        self.address = address
+        self.pid = 0
+        self.channel: "Channel | None" = None
+        self.node: "Node | None" = None
+        self.done = False
+        self.skew = 0.0
+        """Its clock less ours, in seconds."""
+        self.said = b""
+        """The last of its ssh's stderr."""
+        self.stderr = -1
+        self.credit = 0
+        self.reason = "no answer"
+        self.faults: "list[str]" = []
+        """What its preflight found."""
+        self.heard: "list[Message]" = []
+        """What NCCL noted of its network there."""
+
+    def __str__(self) -> str:
+        return str(self.node) if self.node else f"node {self.address}"
+
+    def connect(self) -> None:
+        """Start its supervisor, and tell it at once what it is to look for."""
+        if self.index == 0:
+            mine, theirs = socket.socketpair()
+            self.pid = self.primary.fork_supervisor(theirs, mine)
+            theirs.close()
+            reader = mine.detach()
+            writer = os.dup(reader)
+        else:
+            reader, writer = self.start_ssh()
+        self.channel = Channel(self.primary.loop, reader, writer, greeted=False)
+        self.channel.on_message = self.on_message
+        self.channel.on_output = self.on_output
+        self.channel.on_end = self.on_end
+        self.channel.send(do="look", **self.primary.first_message(self.index))
+
+    def connect_again(self) -> None:
+        if not self.done and not self.primary.ending:
+            self.connect()
+
+    def start_ssh(self) -> "tuple[int, int]":
+        stdin, stdout, stderr = os.pipe(), os.pipe(), os.pipe()
+        line = self.primary.ssh_line(self.address, self.index)
+        stdio = (stdin[0], stdout[1], stderr[1])
+        # Who ends a task may tell every process of it; the nodes are reached until all is over.
+        self.pid = spawn(line, self.primary.environment, "/", stdio, [], told=signal.SIG_IGN)
+        for fd in (stdin[0], stdout[1], stderr[1]):
+            os.close(fd)
+        self.stderr = stderr[0]
+        self.said = b""
+        os.set_blocking(self.stderr, False)
+        self.primary.loop.watch(self.stderr, self.on_stderr)
+        return stdout[0], stdin[1]
+
+    def on_stderr(self) -> None:
+        try:
+            data = os.read(self.stderr, 65536)
+        except BlockingIOError:
+            return
+        self.said = (self.said + data)[-2048:]
+        if not data:
+            self.close_stderr()
+
+    def close_stderr(self) -> None:
+        if self.stderr >= 0:
+            self.primary.loop.forget(self.stderr)
+            os.close(self.stderr)
+            self.stderr = -1
+
+    def on_message(self, message: "Message") -> None:
+        getattr(self, "on_" + message.pop("do"))(message)
+
+    def on_hello(self, message: "Message") -> None:
+        skew = message["time"] - time.time()
+        self.skew = skew if abs(skew) > 1 else 0.0  # less is the way here: clocks in a data centre agree
+        self.node = Node(self.index, self.address, message)
+        self.faults = message["faults"]
+        if "error" in message:
+            self.primary.tell_faults([self])
+            if self.stderr >= 0:
+                self.on_stderr()
+            words = f" ({self.last_words()})" if self.last_words() else ""
+            self.primary.fail(Failure(time.time(), "{}: {}{}".format(self, message["error"], words), 1))
+        else:
+            self.primary.on_joined()
+
+    def on_say(self, message: "Message") -> None:
+        self.primary.screen.say("{}: {}".format(self, message["text"]))
+
+    def on_ended(self, message: "Message") -> None:
+        self.primary.on_process_ended(message["id"], message["code"], message["at"] - self.skew, message["ours"])
+
+    def on_stopped(self, message: "Message") -> None:
+        self.primary.on_process_stopped(message["id"], message["seconds"])
+
+    def on_lost(self, message: "Message") -> None:
+        """It ends by itself, and says when it has."""
+        self.primary.lose(self, message["why"])
+
+    def on_nccl(self, message: "Message") -> None:
+        self.heard = message["heard"]
+
+    def on_done(self, message: "Message") -> None:
+        """Nothing is left there; its process ends now."""
+        self.done = True
+
+    def on_output(self, process: int, stream: int, data: bytes) -> None:
+        self.primary.screen.show(process, stream, data)
+        self.primary.screen.take(self, len(data))
+        self.primary.on_printed(process)
+
+    def give_credit(self, size: int) -> None:
+        self.credit += size
+        if self.credit >= WINDOW // 4 and self.channel:
+            self.channel.send(do="credit", bytes=self.credit)
+            self.credit = 0
+
+    def on_end(self) -> None:
+        """The end of the channel; its process follows, or is made to. Without a pid it went first."""
+        pid = self.pid
+        if pid:
+            self.primary.loop.later(2, lambda: self.on_late(pid))
+
+    def on_late(self, pid: int) -> None:
+        if self.pid == pid and not self.done:
+            self.primary.lose(self, "its connection ended")
+            self.cut()
+
+    def on_process_ended(self, code: int) -> None:
+        """ssh, or the local guard, has ended: what it wrote is all there."""
+        self.pid = 0
+        if self.channel and self.channel.open:
+            self.channel.drain()
+        if self.channel:
+            self.channel.close()
+        if self.stderr >= 0:
+            self.on_stderr()
+            self.close_stderr()
+        if self.done:
+            self.primary.check_over()
+        else:
+            self.primary.on_node_gone(self, code, self.last_words())
+
+    def cut(self) -> None:
+        """No more of this node: its supervisor sees the end of the channel. Our own is not killed: its guard ends."""
+        self.done = True
+        if self.channel:
+            self.channel.close()
+        if self.pid and self.index:
+            send_signal(signal.SIGKILL, self.pid)
+
+    @property
+    def greeted(self) -> bool:
+        return bool(self.channel and self.channel.greeted)
+
+    def why_not_here(self) -> str:
+        if self.greeted:
+            return "it answered ssh, and has not said yet what it has (does `processes_per_node` end there?)"
+        return self.last_words() or self.reason
+
+    def last_words(self) -> str:
+        lines = [line for line in self.said.decode("utf-8", "replace").split("\n") if line.strip()]
+        return lines[-1].strip() if lines else ""
+
+
+class Primary:
+    """Brings the nodes together, starts the gang, and is there until it is over."""
+
+    def __init__(self, spec: Spec, hosts: "list[str]", environment: "Values") -> None:
+        self.spec = spec
+        self.environment = environment
+        self.gang: "Gang | None" = None
+        self.mark = "{:x}".format(int.from_bytes(os.urandom(8), "big"))
+        self.loop = Loop()
+        self.screen = Screen(self.loop)
+        self.sessions = [Session(self, index, host) for index, host in enumerate(hosts)]
+        self.joined: "list[Session]" = []
+        self.failures: "list[Failure]" = []
+        self.alive: "dict[int, Process]" = {}
+        self.ending = False
+        self.finished = 0.0
+        """When all that decide had ended well."""
+        self.over = False
+        self.told = 0
+        self.beaten = 0.0
+        self.patience = 0.0
+        self.framework = load(spec.framework)
+
+    def run(self) -> int:
+        """The exit code of the whole."""
+        self.loop.on(signal.SIGCHLD, lambda _: self.on_children())
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            self.loop.on(number, self.on_told)
+        for session in self.sessions:
+            session.connect()
+        self.loop.later(self.spec.barrier, self.on_barrier)
+        self.loop.later(self.spec.heartbeat / 6, self.beat)
+        self.loop.run()
+        return self.code()
+
+    # reaching the nodes
+
+    def fork_supervisor(self, theirs: socket.socket, mine: socket.socket) -> int:
+        """This node's own needs no ssh; the child has nothing of the primary's but the socket."""
+        pid = os.fork()
+        if pid:
+            return pid
+        code = 1
+        try:
+            mine.close()
+            signal.set_wakeup_fd(-1)
+            for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+                signal.signal(number, signal.SIG_DFL)
+            self.loop.selector.close()
+            os.setsid()
+            code = guarded(theirs.fileno(), os.dup(theirs.fileno()), f"{self.mark}-0")
+        finally:
+            os._exit(code)
+
+    def ssh_line(self, address: str, index: int) -> "list[str]":
+        """The ssh is the one beside us (gang.sh's bt_use_ssh), which knows the port and minds no host key; an
+        emulated node's needs neither."""
+        options = [f"ConnectTimeout={max(1, min(10, int(self.spec.barrier)))}", "ServerAliveInterval=5"]
+        line = ["ssh", "-T"] + [word for option in options for word in ("-o", option)]
+        return [*line, address, remote_text(HERE, self.environment, f"{self.mark}-{index}")]
+
+    def first_message(self, index: int) -> "Message":
+        return {
+            "spec": self.spec.values,
+            "environment": self.environment,
+            "root": self.environment.get("AZ_BATCH_NODE_ROOT_DIR", ""),
+            "directory": os.getcwd(),
+            "index": index,
+            "count": len(self.sessions),
+            "heartbeat": self.spec.heartbeat,
+            "emulated": "BATCHTRAIN_EMULATED_NODE" in self.environment,
+            "near": self.environment.get("BATCHTRAIN_EMULATED_NODE", "container") != "container",
+            "own": self.sessions[index].address,
+            "hosts": ",".join(session.address for session in self.sessions),
+            "now": int(time.time()),
+        }
+
+    def on_node_gone(self, session: Session, code: int, words: str) -> None:
+        """Before the gang runs, ssh (255) is tried again; a supervisor that ended tells why."""
+        if self.ending:
+            session.done = True
+            self.check_over()
+        elif session.node is None and code == 255:
+            session.reason = words or "ssh ended with code 255"
+            self.loop.later(QUICK, session.connect_again)
+        else:
+            self.lose(session, words or f"its supervisor{' or its ssh' * (session.index > 0)} {ending(code)}")
+
+    def lose(self, session: Session, why: str) -> None:
+        """A node is lost or ending; an elastic gang continues without it."""
+        session.done = True
+        left = sum(not other.done for other in self.joined)
+        if self.ending:
+            return
+        if self.gang and session.index and left >= (self.spec.options.get("min_instances") or len(self.sessions)):
+            self.screen.say(f"{session} is lost ({why}); the others continue")
+            for process in [one for one in self.alive.values() if one.node is session.node]:
+                del self.alive[process.id]
+            self.check_finished()
+        else:
+            verb = "was lost" if self.gang else "did not join"
+            self.fail(Failure(time.time(), f"{session} {verb}: {why}", 1))
+
+    def on_barrier(self) -> None:
+        """The nodes that have not joined are named, each with the reason of its last try."""
+        missing = [session for session in self.sessions if session.node is None]
+        if self.gang or self.ending or not missing:
+            return
+        reasons = {session.address: session.why_not_here() for session in missing}
+        for address, reason in reasons.items():
+            self.screen.say(f"{address}: {reason}")
+        self.tell_faults(self.joined)
+        least = self.spec.options.get("min_instances") or len(self.sessions)
+        if len(self.joined) >= least and self.sessions[0].node:
+            for session in missing:
+                session.cut()
+            self.begin()
+            return
+        names = sentence([session.address for session in missing])
+        if any(session.greeted for session in missing):
+            verb = "were not ready"
+        elif all("Permission denied" in reason for reason in reasons.values()):
+            verb = "accepted no ssh connection"
+        else:
+            verb = "did not answer ssh"
+        text = f"{names} of {len(self.sessions)} {verb} in {self.spec.barrier:g} s"
+        self.fail(Failure(time.time(), text, 1))
+
+    def on_joined(self) -> None:
+        self.joined = [session for session in self.sessions if session.node is not None]
+        if len(self.joined) == len(self.sessions) and not self.ending:
+            self.begin()
+
+    def tell_faults(self, sessions: "list[Session]") -> bool:
+        """Say all that the preflight found on these nodes, and InfiniBand that is not there; whether there was any."""
+        told = [fault for session in sessions for fault in session.faults]
+        for session in sessions if told else ():
+            try:
+                if session.node and session.node.interfaces:
+                    check_infiniband(self.spec, session.node)
+            except LaunchError as error:
+                told.append(f"preflight: {error}")
+            session.faults = []
+        for text in told:
+            self.screen.say(text)
+        return bool(told)
+
+    # the gang
+
+    def begin(self) -> None:
+        if self.tell_faults(self.joined):
+            self.fail(Failure(time.time(), UNFIT, 1))
+            return
+        nodes = [session.node for session in self.joined if session.node]
+        for index, node in enumerate(nodes):
+            node.index = index  # without those that an elastic gang goes on without
+        try:
+            gang = plan(self.spec, nodes, self.framework)
+            self.framework.serve(self.loop, gang)
+            messages = [self.start_message(gang, node) for node in nodes]
+        except LaunchError as error:
+            self.fail(Failure(time.time(), str(error), 1))
+            return
+        self.gang = gang
+        self.alive = {process.id: process for process in gang.processes}
+        self.introduce(gang)
+        for at, session in enumerate(self.joined):
+            if session.channel:
+                session.channel.send(do="start", **messages[at])
+
+    def introduce(self, gang: Gang) -> None:
+        for process in gang.processes:
+            name = str(process.rank) if process.rank >= 0 else process.label
+            self.screen.prefixes[process.id] = f"[{process.node.index}:{name}] ".encode()
+        for node in gang.nodes:
+            labels = [process.label for process in gang.processes if process.node is node]
+            what = ", ".join(labels) or "nothing to run"
+            self.screen.say(f"node {node.index} is {node.name} ({node.address}): {what}")
+            if self.spec.rdma and not node.infiniband:
+                self.screen.say(f"{node} is emulated and has no InfiniBand: its processes talk over tcp")
+
+    def start_message(self, gang: Gang, node: Node) -> "Message":
+        slots = gang.slots(node)
+        return {
+            "before": self.spec.pre_execution,
+            "bind": self.spec.binding == "auto" and not node.emulated,
+            "slots": [(own_gpus(gang, one) or ["-1"])[0] if one.role.gpus and node.gpus else "-1" for one in slots],
+            "processes": [
+                {
+                    "id": process.id,
+                    "command": self.framework.command(gang, process),
+                    "environment": environment_of(gang, process),
+                    "defaults": defaults_of(gang, process),
+                    "slot": process.slot,
+                    "file": process.label.replace(" ", "-"),
+                }
+                for process in gang.processes
+                if process.node is node
+            ],
+        }
+
+    # ends
+
+    def on_process_ended(self, identity: int, code: int, at: float, ours: bool) -> None:
+        process = self.alive.pop(identity, None)
+        if process is None or ours:
+            return
+        if code == 0 or (self.finished and not process.role.decides):
+            self.check_finished()
+            return
+        found = self.failure(process, ended=True) if code == 1 else None
+        if found:
+            self.fail(Failure(at, found[0], found[1], identity))
+        else:
+            self.fail(Failure(at, f"{process} {ending(code)}", code, identity))
+
+    def on_printed(self, identity: int) -> None:
+        process = self.alive.get(identity)
+        found = self.failure(process, ended=False) if process and not self.ending else None
+        if found:
+            self.fail(Failure(time.time(), found[0], found[1], identity))
+
+    def failure(self, process: Process, ended: bool) -> "tuple[str, int] | None":
+        """What the framework's own launcher says of a process that it started."""
+        if self.gang is None:
+            return None
+        return self.framework.failure(self.gang, process, self.screen.last[process.id], ended)
+
+    def on_process_stopped(self, identity: int, seconds: int) -> None:
+        process = self.alive.get(identity)
+        if process is not None:
+            text = f"{process} has been stopped for {seconds} s (SIGSTOP, state T)"
+            self.fail(Failure(time.time(), text, 128 + signal.SIGSTOP, identity))
+
+    def check_finished(self) -> None:
+        """Done when all that decide have ended well; the others have a moment to end by themselves."""
+        if self.ending or any(process.role.decides for process in self.alive.values()):
+            return
+        now, usual = time.monotonic(), self.framework.linger
+        self.finished = self.finished or now
+        lingers = [usual if one.role.linger is None else one.role.linger for one in self.alive.values()]
+        left = self.finished + max(lingers, default=0) - now
+        if left <= 0:
+            self.end(QUICK)
+        else:
+            self.loop.later(left, self.check_finished)
+
+    def fail(self, failure: Failure) -> None:
+        failure.lines = self.screen.last_lines(failure.process) if failure.process >= 0 else []
+        self.failures.append(failure)
+        self.end(QUICK)
+
+    def end(self, grace: float) -> None:
+        """Tell all nodes; each says when nothing is left there."""
+        if self.ending:
+            return
+        self.ending = True
+        for session in self.sessions:
+            if session.node is None:
+                session.cut()
+            elif session.channel and session.channel.open:
+                session.channel.send(do="end", grace=grace)
+        self.loop.later(grace + 3.5, self.give_up)
+        self.check_over()
+
+    def give_up(self) -> None:
+        for session in self.sessions:
+            if session.pid:
+                if not session.done:
+                    self.screen.say(f"{session} does not say that its processes are gone")
+                session.cut()
+                send_signal(signal.SIGKILL, session.pid)
+                session.pid = 0
+        self.check_over()
+
+    def check_over(self) -> None:
+        """When nothing is left of any node: the last words, and away."""
+        if self.over or not self.ending or any(session.pid for session in self.sessions):
+            return
+        self.over = True
+        self.screen.end_lines()
+        self.judge_nccl()
+        self.tell_cause()
+        self.patience = time.monotonic() + 3
+        self.leave()
+
+    def leave(self) -> None:
+        """As soon as all is written; a reader that takes nothing is not waited for."""
+        self.screen.show_partial()
+        for sink in set(self.screen.sinks):
+            sink.flush()
+        if self.screen.is_empty() or time.monotonic() > self.patience:
+            self.loop.running = False
+        else:
+            self.loop.later(0.01, self.leave)
+
+    def judge_nccl(self) -> None:
+        heard = [(str(session), session.heard) for session in self.joined if session.heard]
+        for sentence in verdict()["judge"](heard) if heard else ():
+            self.screen.say(sentence)
+
+    def tell_cause(self) -> None:
+        if self.told:
+            self.screen.say(f"ended by {signal.Signals(self.told).name}")
+            return
+        if not self.failures:
+            return
+        cause = min(self.failures, key=lambda failure: failure.at)
+        self.failures = [cause]
+        self.screen.say(cause.text)
+        for line in cause.lines:
+            self.screen.say("    " + line)
+
+    def code(self) -> int:
+        return 128 + self.told if self.told else self.failures[0].code if self.failures else 0
+
+    # signals and clocks
+
+    def on_told(self, number: int) -> None:
+        """Told twice, or when it is ending already, the ranks have no more time."""
+        if not self.ending:
+            self.told = number
+            self.end(self.spec.grace)
+            return
+        for session in self.sessions:
+            if session.channel and session.channel.open:
+                session.channel.send(do="end", grace=0)
+
+    def on_children(self) -> None:
+        for pid, status in reap():
+            for session in self.sessions:
+                if session.pid == pid:
+                    session.on_process_ended(exit_code(status))
+
+    def beat(self) -> None:
+        """A silent node is lost, but where it was we who could not hear: stopped, with the machine or alone."""
+        now, last = time.monotonic(), self.beaten
+        self.beaten = now
+        for session in self.sessions:
+            if session.channel and session.channel.open:
+                session.channel.beat()
+                silent = now - session.channel.heard > self.spec.heartbeat > now - last
+                if session.node and not session.done and silent:
+                    self.lose(session, f"nothing was heard of it for {self.spec.heartbeat:g} s")
+                    session.cut()
+        self.loop.later(self.spec.heartbeat / 6, self.beat)
+
+
+UNFIT = (
+    "nothing was started: the nodes are not as the task needs them (`preflight: false` in multi_instance starts all the"
+    " same)"
+)
+
+
+def sentence(names: "list[str]") -> str:
+    """ "node a", "nodes a and b", "nodes a, b and c"."""
+    if len(names) == 1:
+        return "node " + names[0]
+    return "nodes {} and {}".format(", ".join(names[:-1]), names[-1])
+
+
+FITS = "import sys, json, selectors; sys.exit(sys.version_info < (3, 6))"
+
+
+def remote_text(home: str, environment: "Values", mark: str) -> str:
+    """What ssh runs on another node: this package there, with the node's own AZ_BATCH_* values, by the same Python.
+
+    On emulated nodes, which share a file system, each has a root of its own, and `home` is below the primary's.
+    """
+    root = environment.get("AZ_BATCH_NODE_ROOT_DIR", "")
+    text = """
+here={home}; root={root}
+case $BATCHTRAIN_EMULATED_NODE in /*) here=$BATCHTRAIN_EMULATED_NODE${{here#"$root"}} ;; esac
+[ ! -r "$here/environment" ] || . "$here/environment"
+[ -r "$here/launch/__main__.py" ] || {{ echo "$here/launch is not on this node" >&2; exit 3; }}
+for python in {python} python3 python; do
+  ! "$python" -I -S -c {fits} >/dev/null 2>&1 || exec "$python" -I -S -B "$here/launch" node {mark}
+done
+echo "there is no Python 3.6 or later on this node: neither {python} nor python3 on PATH ($PATH)" >&2; exit 127"""
+    script = text.format(
+        home=quoted(home), root=quoted(root), python=quoted(sys.executable or "python3"), mark=mark, fits=quoted(FITS)
+    )
+    return "exec /bin/sh -c " + quoted(script)

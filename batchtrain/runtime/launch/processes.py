@@ -1,0 +1,194 @@
+"""Starting processes, finding them again, and ending them."""
+
+import collections
+import os
+import select
+import signal
+import time
+
+from .kernel import text_of
+from .spec import HERE, LONGEST, Values
+
+
+def spawn(
+    program: "list[str]",
+    environment: "Values",
+    directory: str,
+    stdio: "tuple[int, int, int]",
+    cpus: "list[int]",
+    told: int = signal.SIG_DFL,
+) -> int:
+    """A child in a session of its own. Our own descriptors close by themselves; its stdio may not be below 3.
+
+    told: what SIGTERM does to it.
+    """
+    pid = os.fork()
+    if pid:
+        return pid
+    try:
+        os.setsid()
+        for number in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT, signal.SIGHUP):
+            signal.signal(number, signal.SIG_DFL)
+        signal.signal(signal.SIGTERM, told)
+        for target, source in enumerate(stdio):
+            os.dup2(source, target)
+        if cpus:
+            os.sched_setaffinity(0, cpus)
+        os.chdir(directory)
+        values = {encoded(name): encoded(value) for name, value in environment.items()}
+        os.execvpe(program[0], [encoded(word) for word in program], values)
+    except BaseException as error:  # noqa: BLE001 - a forked child has no other way to tell
+        os.write(2, "batchtrain: {}: {}\n".format(program[0], getattr(error, "strerror", error)).encode())
+    os._exit(127)
+
+
+def encoded(text: str) -> bytes:
+    return text.encode("utf-8", "surrogateescape")
+
+
+def decoded(data: bytes) -> str:
+    return data.decode("utf-8", "surrogateescape")
+
+
+def own_environment() -> "Values":
+    """As UTF-8 whatever the locale says, which each node may have another of: nothing of it is changed on its way."""
+    return {decoded(name): decoded(value) for name, value in os.environb.items()}
+
+
+def prepared(before: str, command: str) -> str:
+    """A command with pre_execution_command before it in the same shell; a file that it sources must be there."""
+    if not before.strip():
+        return command
+    parts = quoted(os.path.join(HERE, "gang.sh"))
+    text = """[ ! -r {0} ] || {{ . {0} && trap 'bt_check_source "$BASH_COMMAND"' DEBUG; }}
+{1}
+
+{{ bt_code=$?; trap - DEBUG; set +eu; }} 2>/dev/null
+[ "$bt_code" -eq 0 ] || echo "batchtrain: warning: pre_execution_command ended with code $bt_code" >&2
+{2}"""
+    return text.format(parts, before.strip("\n"), command)
+
+
+def quoted(word: str) -> str:
+    return "'" + word.replace("'", "'\\''") + "'"
+
+
+def output_of(program: "list[str]", environment: "Values", directory: str, seconds: float) -> "tuple[int, bytes]":
+    """(exit code, what it printed), of a command that answers at once or is ended."""
+    reader, writer = os.pipe()
+    null = os.open(os.devnull, os.O_RDONLY)
+    pid = spawn(program, environment, directory, (null, writer, 2), [])
+    os.close(writer)
+    os.close(null)
+    printed, deadline, left = b"", time.monotonic() + seconds, seconds
+    while left > 0 and len(printed) < LONGEST and is_ready(reader, select.POLLIN, left):
+        data = os.read(reader, 4096)
+        if not data:
+            break
+        printed += data
+        left = deadline - time.monotonic()
+    else:
+        os.killpg(pid, signal.SIGKILL)
+    os.close(reader)
+    return exit_code(os.waitpid(pid, 0)[1]), printed
+
+
+def is_ready(fd: int, event: int, seconds: float = 0) -> bool:
+    """Or at its end. A poll, for select() knows no descriptor above 1023, which many nodes have."""
+    poll = select.poll()
+    poll.register(fd, event)
+    return bool(poll.poll(1000 * seconds))
+
+
+def exit_code(status: int) -> int:
+    """As a shell has it: 128 and the signal's number for a process that a signal ended."""
+    return 128 + os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
+
+
+def ending(code: int) -> str:
+    return f"was killed by signal {code - 128}" if 128 < code < 193 else f"exited with code {code}"
+
+
+def become_subreaper() -> None:
+    """Orphans of our processes become our children, whatever session they are in. Without it, the mark finds them."""
+    try:
+        import ctypes
+
+        ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)  # PR_SET_CHILD_SUBREAPER
+    except (ImportError, OSError, AttributeError):
+        pass
+
+
+class Tree:
+    """The processes of this machine, by parent."""
+
+    def __init__(self) -> None:
+        self.state: "dict[int, str]" = {}
+        self.name: "dict[int, str]" = {}
+        self.children: "dict[int, list[int]]" = collections.defaultdict(list)
+        for entry in os.listdir("/proc"):
+            if entry.isdigit():
+                self._read(int(entry))
+
+    def _read(self, pid: int) -> None:
+        head, _, tail = text_of(f"/proc/{pid}/stat").rpartition(") ")
+        fields = tail.split(" ", 2)
+        if len(fields) == 3 and fields[0] not in ("Z", "X"):
+            self.state[pid], self.name[pid] = fields[0], head.partition("(")[2]
+            self.children[int(fields[1])].append(pid)
+
+    def below(self, pid: int) -> "list[int]":
+        """All descendants, without zombies."""
+        found, at = list(self.children.get(pid, ())), 0
+        while at < len(found):
+            found.extend(self.children.get(found[at], ()))
+            at += 1
+        return found
+
+    def to_tell(self, pid: int) -> "list[int]":
+        """Whom SIGTERM is for: the process, and below a shell, which passes no signal on, its children."""
+        found = [pid]
+        if self.name.get(pid) in ("bash", "sh", "dash", "ash", "busybox"):
+            for child in self.children.get(pid, ()):
+                found += self.to_tell(child)
+        return found
+
+
+def marked(mark: str) -> "list[int]":
+    """The processes that have our mark in their environment, wherever they went."""
+    wanted = b"\0BATCHTRAIN_GANG=" + mark.encode() + b"\0"
+    found: "list[int]" = []
+    for entry in os.listdir("/proc"):
+        if entry.isdigit() and int(entry) != os.getpid():
+            try:
+                with open(f"/proc/{entry}/environ", "rb") as file:
+                    if wanted in b"\0" + file.read() + b"\0":
+                        found.append(int(entry))
+            except OSError:
+                continue
+    return found
+
+
+def left_of(mark: str) -> "list[int]":
+    """What there still is of our processes."""
+    return Tree().below(os.getpid()) or marked(mark)
+
+
+def send_signal(number: int, pid: int) -> None:
+    try:
+        os.kill(pid, number)
+    except OSError:  # it is gone, or has become somebody else's
+        pass
+
+
+def reap() -> "list[tuple[int, int]]":
+    """(pid, status) of every child that has ended."""
+    found: "list[tuple[int, int]]" = []
+    while True:
+        try:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return found
+        if not pid:
+            return found
+        found.append((pid, status))

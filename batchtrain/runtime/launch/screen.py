@@ -1,0 +1,144 @@
+"""The output of all processes, joined line by line."""
+
+import collections
+import os
+import select
+
+from .channel import Loop
+from .processes import is_ready
+from .spec import LONGEST, Any, Callable
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from .primary import Session
+
+
+PARTIAL = 0.1
+"""Seconds that an unfinished line waits for its end before it is shown as it is."""
+
+
+class Sink:
+    """Where output goes. It is written only when it takes it, never more than a pipe takes at once, so that a reader
+    that is slow, or has stopped reading, stops nothing but output."""
+
+    def __init__(self, loop: Loop, fd: int) -> None:
+        self.loop, self.fd = loop, fd
+        self.waiting = bytearray()
+        self.open_line: "tuple[Any, int] | None" = None
+        """Whose unfinished line the last byte belongs to."""
+        self.watched = False
+        self.closed = False
+        self.on_room: "Callable[[], None] | None" = None
+        self.is_file = not self._can_be_watched()
+
+    def _can_be_watched(self) -> bool:
+        try:
+            self.loop.watch(self.fd, self.flush, writing=True)
+        except OSError:  # epoll takes no regular files: they always have room
+            return False
+        self.loop.forget(self.fd)
+        return True
+
+    def write(self, key: "tuple[Any, int]", prefix: bytes, data: bytes, whole: bool) -> None:
+        """data: whole lines, or (not whole) a part of one."""
+        if self.closed:
+            return
+        if self.open_line is not None and self.open_line != key:
+            self.waiting += b"\n"
+        if self.open_line != key:
+            self.waiting += prefix
+        body = data[:-1] if whole else data
+        self.waiting += body.replace(b"\n", b"\n" + prefix)
+        if whole:
+            self.waiting += b"\n"
+        self.open_line = None if whole else key
+        if self.is_file or not self.watched:
+            self.flush()
+
+    def flush(self) -> None:
+        try:
+            while self.waiting and (self.is_file or is_ready(self.fd, select.POLLOUT)):
+                size = len(self.waiting) if self.is_file else 4096
+                del self.waiting[: os.write(self.fd, self.waiting[:size])]
+        except BlockingIOError:
+            pass
+        except OSError:  # nobody reads any more; but a full disk may have room again
+            self.closed = not self.is_file
+            self.waiting.clear()
+        if bool(self.waiting) != self.watched:
+            self.watched = bool(self.waiting)
+            if self.watched:
+                self.loop.watch(self.fd, self.flush, writing=True)
+            else:
+                self.loop.forget(self.fd)
+        if self.on_room:
+            self.on_room()
+
+
+class Screen:
+    """Joins what all processes print, line by line, and keeps the last of each."""
+
+    ROOM = 1 << 20
+
+    def __init__(self, loop: Loop) -> None:
+        self.loop = loop
+        same = os.path.sameopenfile(1, 2)
+        first = Sink(loop, 1)
+        self.sinks = (first, first if same else Sink(loop, 2))
+        self.partial: "dict[tuple[Any, int], bytes]" = {}
+        self.prefixes: "dict[Any, bytes]" = {}
+        self.last: "dict[int, bytes]" = collections.defaultdict(bytes)
+        self.due = False
+        self.debts: "list[tuple[Session, int]]" = []
+        for sink in set(self.sinks):
+            sink.on_room = self.pay
+
+    def say(self, text: str) -> None:
+        self.sinks[1].write(("batchtrain", 1), b"batchtrain: ", text.encode("utf-8", "replace") + b"\n", whole=True)
+
+    def show(self, process: int, stream: int, data: bytes) -> None:
+        self.last[process] = (self.last[process] + data)[-32768:]
+        key = (process, stream)
+        data = self.partial.pop(key, b"") + data
+        cut = data.rfind(b"\n") + 1
+        if cut:
+            self.sinks[stream].write(key, self.prefixes[process], data[:cut], whole=True)
+        if len(data) - cut > LONGEST:
+            self.sinks[stream].write(key, self.prefixes[process], data[cut:], whole=False)
+        elif len(data) > cut:
+            self.partial[key] = data[cut:]
+            if not self.due:
+                self.due = True
+                self.loop.later(PARTIAL, self.show_partial)
+
+    def show_partial(self) -> None:
+        self.due = False
+        partial, self.partial = self.partial, {}
+        for (process, stream), data in partial.items():
+            self.sinks[stream].write((process, stream), self.prefixes[process], data, whole=False)
+
+    def end_lines(self) -> None:
+        self.show_partial()
+        for sink in set(self.sinks):
+            if sink.open_line is not None:
+                sink.open_line = None
+                sink.waiting += b"\n"
+            sink.flush()
+
+    def take(self, session: "Session", size: int) -> None:
+        """Room for more output of a node, at once or when there is some."""
+        self.debts.append((session, size))
+        self.pay()
+
+    def pay(self) -> None:
+        if self.debts and sum(len(sink.waiting) for sink in set(self.sinks)) < self.ROOM:
+            debts, self.debts = self.debts, []
+            for session, size in debts:
+                session.give_credit(size)
+
+    def last_lines(self, process: int, count: int = 10) -> "list[str]":
+        lines = self.last[process][-4096:].decode("utf-8", "backslashreplace").rstrip("\n").split("\n")
+        return [line for line in lines if line.strip()][-count:]
+
+    def is_empty(self) -> bool:
+        return not any(sink.waiting for sink in self.sinks)

@@ -1,0 +1,369 @@
+"""A node's side: the guard, and the supervisor that starts the node's processes and ends them."""
+
+import os
+import select
+import signal
+import socket
+import time
+
+from .channel import Channel, Loop
+from .environment import NCCLS_NOTES, carried, past_proxies, without
+from .gpus import gpu_homes
+from .kernel import names_in, numa_nodes, share_cpus
+from .node_facts import look, preflight, ranks_folder, verdict
+from .processes import (
+    Tree,
+    become_subreaper,
+    exit_code,
+    is_ready,
+    left_of,
+    marked,
+    own_environment,
+    prepared,
+    reap,
+    send_signal,
+    spawn,
+)
+from .spec import QUICK, LaunchError, Message, Spec, Values
+
+WINDOW = 256 * 1024
+"""Output that a node may have on its way without the primary having taken it."""
+
+
+def guarded(reader: int, writer: int, mark: str) -> int:
+    """Fork the supervisor and ensure that nothing outlives it. In the process that ssh, or the primary, started."""
+    become_subreaper()
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGPIPE):
+        signal.signal(number, signal.SIG_IGN)
+    guards, supervisors = socket.socketpair()
+    pid = os.fork()
+    if not pid:
+        code = 1
+        try:
+            guards.close()
+            Supervisor(reader, writer, supervisors, mark).loop.run()
+            code = 0
+        except Exception as error:  # noqa: BLE001 - whatever it is, its node is lost, and why is told
+            refuse(f"its supervisor failed: {error!r}")
+        finally:
+            os._exit(code)
+    supervisors.close()
+    stand_guard(pid, guards, reader)
+    code = exit_code(os.waitpid(pid, 0)[1])
+    sweep(mark)
+    return code
+
+
+def stand_guard(pid: int, life: socket.socket, channel: int) -> None:
+    """Until the supervisor is gone; one that does not go when its primary has gone (it was stopped) is killed."""
+    poll = select.poll()
+    poll.register(life, select.POLLIN)
+    poll.register(channel, getattr(select, "POLLRDHUP", 0x2000))
+    patience: "int | None" = None
+    while True:
+        events = [fd for fd, _ in poll.poll(patience)]
+        if life.fileno() in events:
+            return
+        if not events:
+            send_signal(signal.SIGKILL, pid)
+            return
+        poll.unregister(channel)
+        patience = 2000
+
+
+def sweep(mark: str, seconds: float = 3) -> None:
+    """SIGKILL for all that is left, until nothing is."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        left = left_of(mark)
+        if not left:
+            return
+        for pid in left:
+            send_signal(signal.SIGKILL, pid)
+        reap()
+        time.sleep(0.005)
+
+
+def refuse(text: str) -> int:
+    os.write(2, f"batchtrain: {text}\n".encode("utf-8", "replace"))
+    return 1
+
+
+class Running:
+    """A process of the gang on its supervisor's side."""
+
+    def __init__(self, identity: int, pid: int, readers: "list[int]", files: "list[int]") -> None:
+        self.id = identity
+        self.pid = pid
+        self.readers = readers
+        """Its stdout and stderr; -1 once ended."""
+        self.files = files
+        self.stopped_since = 0.0
+
+
+class Supervisor:
+    """One node's processes: starts them, forwards their output, tells their ends, and ends them."""
+
+    def __init__(self, reader: int, writer: int, guard: socket.socket, mark: str) -> None:
+        become_subreaper()
+        self.mark = mark
+        self.loop = Loop()
+        self.channel = Channel(self.loop, reader, writer, greeted=True)
+        self.channel.on_message = self.on_message
+        self.channel.on_end = lambda: self.end(QUICK)
+        self.credit = WINDOW
+        self.paused: "list[tuple[Running, int]]" = []
+        self.running: "dict[int, Running]" = {}
+        self.every: "list[Running]" = []
+        self.ending = False
+        self.told: "set[int]" = set()
+        self.deadline = 0.0
+        self.environment: "Values" = {}
+        self.directory = "/"
+        self.heartbeat = 30.0
+        self.loop.watch(guard.fileno(), lambda: self.on_guard(guard))
+        self.loop.on(signal.SIGCHLD, lambda _: self.on_children())
+        self.loop.on(signal.SIGTERM, self.on_told)
+        self.channel.greet()
+        self.channel.flush()
+
+    # messages
+
+    def on_message(self, message: "Message") -> None:
+        getattr(self, "on_" + message["do"])(message)
+
+    def on_look(self, message: "Message") -> None:
+        """The first: what is to run, and the primary's environment."""
+        emulated = os.environ.get("BATCHTRAIN_EMULATED_NODE", "")
+        roots = (message["root"], emulated if emulated.startswith("/") else message["root"])
+        self.environment = carried(message["environment"], own_environment(), roots)
+        self.heartbeat = message["heartbeat"]
+        own = os.environ.get("AZ_BATCH_TASK_WORKING_DIR", "/")
+        there = message["directory"].replace(*roots) if roots[0] else message["directory"]
+        self.directory = there if os.path.isdir(there) else own
+        name = os.environ.get("AZ_BATCH_NODE_ID") or socket.gethostname()
+        faults = preflight(Spec(message["spec"]), message, self.environment)
+        try:
+            facts = look(message, self.environment, self.directory)
+        except LaunchError as error:
+            facts = {"error": str(error)}
+        self.channel.send(do="hello", node=name, time=time.time(), faults=faults, **facts)
+        self.channel.heard = time.monotonic()
+        self.beat()
+
+    def on_start(self, message: "Message") -> None:
+        folder = ranks_folder(self.directory)
+        for name in names_in(folder):
+            if name.startswith("nccl."):  # an earlier try's
+                os.unlink(os.path.join(folder, name))
+        shares = self.cpus(message) if message["bind"] else []
+        for process in message["processes"]:
+            slot = process["slot"]
+            process["command"] = prepared(message["before"], process["command"])
+            self.start(process, folder, shares[slot] if 0 <= slot < len(shares) else [])
+
+    def cpus(self, message: "Message") -> "list[list[int]]":
+        homes = gpu_homes()
+        return share_cpus(numa_nodes(), [homes.get(gpu, -1) for gpu in message["slots"]])
+
+    def start(self, process: "Message", folder: str, cpus: "list[int]") -> None:
+        environment = dict(process["defaults"])
+        if any(name in self.environment for name in NCCLS_NOTES):
+            environment = without(environment, NCCLS_NOTES)  # a person's own word is not to end in our file
+        environment.update(self.environment)
+        environment.update(process["environment"])
+        environment["BATCHTRAIN_GANG"] = self.mark
+        past_proxies(environment, process["environment"]["BATCHTRAIN_HOST_LIST"])
+        null = os.open(os.devnull, os.O_RDONLY)
+        pipes = [os.pipe(), os.pipe()]
+        stdio = (null, pipes[0][1], pipes[1][1])
+        pid = spawn(["bash", "-c", process["command"]], environment, self.directory, stdio, cpus)
+        for fd in stdio:
+            os.close(fd)
+        files = [self.open_file(folder, process["file"], name) for name in ("stdout", "stderr")]
+        running = Running(process["id"], pid, [pipe[0] for pipe in pipes], files)
+        self.running[pid] = running
+        self.every.append(running)
+        for stream in (0, 1):
+            os.set_blocking(running.readers[stream], False)
+            self.resume(running, stream)
+
+    def open_file(self, folder: str, process: str, stream: str) -> int:
+        try:
+            os.makedirs(folder, exist_ok=True)
+            path = os.path.join(folder, f"{process}.{stream}.txt")
+            return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+        except OSError as error:
+            self.say(f"the output of {process} is kept in no file: {error}")
+            return -1
+
+    def say(self, text: str) -> None:
+        self.channel.send(do="say", text=text)
+
+    def on_credit(self, message: "Message") -> None:
+        self.credit += message["bytes"]
+        if self.credit > 0:
+            paused, self.paused = self.paused, []
+            for running, stream in paused:
+                if running.readers[stream] >= 0:
+                    self.resume(running, stream)
+
+    def on_end(self, message: "Message") -> None:
+        self.end(message["grace"])
+
+    # output
+
+    def resume(self, running: Running, stream: int) -> None:
+        self.loop.watch(running.readers[stream], lambda: self.forward(running, stream))
+
+    def forward(self, running: Running, stream: int) -> None:
+        """One read of what a process printed."""
+        fd = running.readers[stream]
+        try:
+            data = os.read(fd, 16384)
+        except BlockingIOError:
+            return
+        if not data:
+            self.close_stream(running, stream)
+            return
+        self.keep(running, stream, data)
+        self.channel.send_output(running.id, stream, data)
+        self.credit -= len(data)
+        if self.credit <= 0 and fd in self.loop.selector.get_map():
+            self.loop.forget(fd)
+            self.paused.append((running, stream))
+
+    def keep(self, running: Running, stream: int, data: bytes) -> None:
+        if running.files[stream] < 0:
+            return
+        try:
+            os.write(running.files[stream], data)
+        except OSError as error:
+            self.say(f"the output of a process is no longer kept in a file: {error.strerror}")
+            os.close(running.files[stream])
+            running.files[stream] = -1
+
+    def close_stream(self, running: Running, stream: int) -> None:
+        fd, file = running.readers[stream], running.files[stream]
+        if fd in self.loop.selector.get_map():
+            self.loop.forget(fd)
+        os.close(fd)
+        if file >= 0:
+            os.close(file)
+        running.readers[stream] = running.files[stream] = -1
+
+    def drain(self, running: Running) -> None:
+        """What a dead process left in its pipes, which hold little; an orphan that writes on is not waited for."""
+        for stream in (0, 1) * 8:
+            if running.readers[stream] >= 0:
+                self.forward(running, stream)
+
+    # ends
+
+    def on_children(self) -> None:
+        now = time.time()
+        for pid, status in reap():
+            running = self.running.pop(pid, None)
+            if running is not None:
+                self.drain(running)
+                self.channel.send(do="ended", id=running.id, code=exit_code(status), at=now, ours=pid in self.told)
+        if self.ending:
+            self.check_left()
+
+    def on_told(self, number: int) -> None:
+        """Who ends a task may tell every process of it: the primary then says how long the ranks have."""
+        why = f"its supervisor was ended by {signal.Signals(number).name}"
+        self.loop.later(QUICK, lambda: None if self.ending else self.give_up(why))
+
+    def on_guard(self, guard: socket.socket) -> None:
+        self.loop.forget(guard.fileno())
+        self.give_up("its supervisor's guard was ended")
+
+    def give_up(self, why: str) -> None:
+        """End by ourselves; the primary is told before a process of another node can fail of it."""
+        self.channel.send(do="lost", why=why)
+        self.end(QUICK)
+
+    def end(self, grace: float) -> None:
+        """SIGTERM, and after the grace SIGKILL for all that is left; a shorter grace than before holds."""
+        deadline = time.monotonic() + grace
+        if self.ending and deadline >= self.deadline:
+            return
+        first, self.ending, self.deadline = not self.ending, True, deadline
+        self.loop.later(grace, self.kill)
+        if first:
+            self.on_children()
+
+    def check_left(self) -> None:
+        """Each child that is ours now, orphans included, is told once."""
+        tree = Tree()
+        if not tree.below(os.getpid()) and not marked(self.mark):
+            self.finish()
+            return
+        for child in tree.children.get(os.getpid(), ()):
+            for pid in tree.to_tell(child) if child not in self.told else ():
+                self.told.add(pid)
+                send_signal(signal.SIGTERM, pid)
+                send_signal(signal.SIGCONT, pid)
+
+    def kill(self) -> None:
+        if time.monotonic() < self.deadline:
+            return
+        left = left_of(self.mark)
+        for pid in left:
+            self.told.add(pid)
+            send_signal(signal.SIGKILL, pid)
+        if not left:
+            self.on_children()
+        elif time.monotonic() < self.deadline + 3:
+            self.loop.later(0.01, self.kill)
+        else:
+            self.say("could not be rid of process {}".format(", ".join(map(str, left))))
+            self.finish()
+
+    def finish(self) -> None:
+        """Nothing is left: the last output, and the last word. Then the primary, or its end, closes the channel."""
+        if not self.loop.running:
+            return
+        for running in self.every:
+            self.drain(running)
+        self.tell_of_nccl()
+        self.channel.send(do="done")
+        deadline = time.monotonic() + 5
+        while self.channel.open and self.channel._out and time.monotonic() < deadline:
+            is_ready(self.channel.writer, select.POLLOUT, 0.2)
+            self.channel.flush()
+        self.loop.running = False
+
+    def tell_of_nccl(self) -> None:
+        """What NCCL noted of its network here, where it did. No fault of ours may stand in the way of the end."""
+        folder = ranks_folder(self.directory)
+        if not self.every or not any(name.startswith("nccl.") for name in names_in(folder)):
+            return
+        try:
+            self.channel.send(do="nccl", heard=verdict()["read"](folder))
+        except Exception as error:  # noqa: BLE001 - see above
+            self.say(f"what NCCL noted in {folder} cannot be read: {error}")
+
+    # heartbeats
+
+    def beat(self) -> None:
+        if self.ending:
+            return
+        now = time.monotonic()
+        self.channel.beat()
+        self.look_for_stopped(now)
+        if now - self.channel.heard > self.heartbeat:
+            self.give_up(f"nothing was heard of the primary for {self.heartbeat:g} s")
+        self.loop.later(self.heartbeat / 6, self.beat)
+
+    def look_for_stopped(self, now: float) -> None:
+        """A process that has been in state T for long: its others would wait for it for ever."""
+        tree = Tree() if self.running else None
+        for pid, running in self.running.items():
+            if tree and any(tree.state.get(one) == "T" for one in [pid, *tree.below(pid)]):
+                running.stopped_since = running.stopped_since or now
+                if now - running.stopped_since >= self.heartbeat / 3:
+                    self.channel.send(do="stopped", id=running.id, seconds=round(now - running.stopped_since))
+            else:
+                running.stopped_since = 0.0

@@ -1,0 +1,129 @@
+"""One request through the SDK's pipeline, for what the SDK's own methods cannot do; and whether it arrived."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from email.utils import parsedate_to_datetime
+from typing import Any, NamedTuple
+from urllib.parse import quote
+
+from azure.batch import BatchClient
+from azure.core.rest import HttpRequest, HttpResponse
+
+from batchtrain.errors import NotFound, ServiceError, Unreachable, UsageError
+from batchtrain.plan.diff import same
+from batchtrain.service.faults import faults
+from batchtrain.service.retry import Attempts
+
+API_VERSION = "2025-06-01"
+CLOCK_STEP = 2.0
+"""Seconds by which two times of the service may be off: its dates have whole seconds."""
+
+Body = Mapping[str, Any]
+Done = Callable[[Body], bool]
+"""Whether a pool, job, task or node is as a request would have made it."""
+
+
+def quoted(name: str) -> str:
+    """An id or a path as one segment of a URL. Raises UsageError for what would be none."""
+    if not name:
+        raise UsageError("an empty id names nothing")
+    return quote(name, safe="")
+
+
+def ask(
+    client: BatchClient,
+    method: str,
+    path: str,
+    operation: str,
+    body: Body | None = None,
+    *,
+    done: Done | None = None,
+) -> None:
+    """Send one request. Raises ServiceError, unless an earlier attempt of this call has done it (`done`, of what the
+    path is about) and only its answer was lost.
+    """
+    attempts = Attempts()
+    try:
+        _send(client, method, path, operation, body, attempts)
+    except Unreachable:
+        raise
+    except ServiceError as error:
+        if not attempts.unsure or done is None:
+            raise
+        if not _was_done(client, method, path, operation, error, done):
+            raise
+
+
+def made(client: BatchClient, path: str, body: Body, attempts: Attempts) -> bool:
+    """Whether an earlier attempt of a call that adds `body` made what stands at `path`: what stands has its values, and
+    is not older than the call by the service's own clock. A pool of yesterday with the same body is not it.
+    """
+    if not attempts.unsure:
+        return False
+    response = _send(client, "GET", path, f"look at {path}")
+    standing = response.json()
+    age = _age(standing, response.headers.get("Date"))
+    return has(standing, body) and age is not None and age <= time.monotonic() - attempts.began + CLOCK_STEP
+
+
+class Creation(NamedTuple):
+    """When something was created, and how many seconds before the service's answer that was (None if not known)."""
+
+    time: str
+    age: float | None
+
+
+def creation(client: BatchClient, path: str) -> Creation:
+    """When what stands at `path` was created. Raises NotFound."""
+    response = _send(client, "GET", path, f"look at {path}")
+    standing = response.json()
+    return Creation(standing.get("creationTime", ""), _age(standing, response.headers.get("Date")))
+
+
+def has(standing: Body, body: Body) -> bool:
+    """Whether a document has the words, numbers and switches that a request asked for, where it has them at all."""
+    return all(
+        same(standing[key], value, key)
+        for key, value in body.items()
+        if isinstance(value, (str, int, bool)) and key in standing
+    )
+
+
+def in_state(*states: str) -> Done:
+    """Whether it is in one of these states."""
+    return lambda standing: str(standing.get("state", "")).lower() in states
+
+
+def _was_done(client: BatchClient, method: str, path: str, operation: str, error: ServiceError, done: Done) -> bool:
+    if method == "DELETE" and isinstance(error, NotFound):
+        return True
+    thing = path if method == "DELETE" else path.rpartition("/")[0]
+    return done(_send(client, "GET", thing, operation).json())
+
+
+def _age(standing: Body, date: str | None) -> float | None:
+    """Seconds from its creation to the service's answer; None where either is not known."""
+    if not date or "creationTime" not in standing:
+        return None
+    created = datetime.fromisoformat(standing["creationTime"].partition(".")[0].rstrip("Z") + "+00:00")
+    return (parsedate_to_datetime(date) - created).total_seconds()
+
+
+def _send(
+    client: BatchClient,
+    method: str,
+    path: str,
+    operation: str,
+    body: Body | None = None,
+    attempts: Attempts | None = None,
+) -> HttpResponse:
+    request = HttpRequest(method, path, params={"api-version": API_VERSION}, json=body)
+    if body is not None:
+        request.headers["Content-Type"] = "application/json; odata=minimalmetadata"
+    with faults(operation):
+        response = client.send_request(request, attempts=attempts)
+        response.raise_for_status()
+    return response

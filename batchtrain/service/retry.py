@@ -1,0 +1,356 @@
+"""The one retry policy for every request: what is transient, how long to pause, when to give up."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator
+from contextvars import ContextVar
+from datetime import datetime, timezone
+from email.utils import parsedate_to_datetime
+from typing import Any, NamedTuple, TypeVar
+
+from azure.core.exceptions import (
+    AzureError,
+    ClientAuthenticationError,
+    HttpResponseError,
+    ServiceRequestError,
+    ServiceResponseError,
+)
+from azure.core.pipeline import PipelineRequest, PipelineResponse
+from azure.core.pipeline.policies import HTTPPolicy
+from tenacity import RetryCallState, Retrying
+from tenacity.wait import wait_random_exponential
+
+Value = TypeVar("Value")
+Tell = Callable[[str], None]
+Response = PipelineResponse[Any, Any]
+
+
+class Clock(NamedTuple):
+    """Time as the policy sees it; tests pass their own."""
+
+    now: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], None] = time.sleep
+
+
+CLOCK = Clock()
+
+
+class Patience(NamedTuple):
+    """The seconds of one call. Pauses are random (full jitter): up to `first`, then up to twice as long each time."""
+
+    first: float
+    most: float
+    """The longest pause, unless Retry-After asks for a longer one."""
+    budget: float
+    """A call ends within this time, whatever happens."""
+    refused: float
+    """The same for a client without any successful connection: its endpoint may be wrong."""
+    connect: float
+    read: float
+    """One attempt: for a connection, and without a byte of the answer."""
+
+
+FAR = Patience(first=1.0, most=20.0, budget=120.0, refused=120.0, connect=10.0, read=60.0)
+NEAR = Patience(first=0.02, most=1.0, budget=60.0, refused=2.0, connect=2.0, read=10.0)
+"""Loopback: where nothing listens, there is no use in waiting."""
+LEAST = 0.5
+"""Seconds that the last attempt of a call gets."""
+QUIET, EVERY = 5.0, 60.0
+"""Seconds of an outage before it is reported, and between two reports."""
+
+
+# --- what is transient ----------------------------------------------------------------------------------------------
+
+
+def transient_status(status: int) -> bool:
+    """Whether an HTTP status says that a later attempt may succeed; 501 and 505 say that it will not."""
+    return status in (408, 429) or (status >= 500 and status not in (501, 505))
+
+
+def transient(error: BaseException) -> bool:
+    """Whether a request that raised this may succeed later: no connection, a reset, a timeout, a truncated answer."""
+    if isinstance(error, ClientAuthenticationError):
+        return any(isinstance(cause, (ServiceRequestError, ServiceResponseError)) for cause in causes(error))
+    if isinstance(error, HttpResponseError):
+        return not error.status_code  # the answer was cut off
+    if isinstance(error, (ServiceRequestError, ServiceResponseError)):
+        return not any(type(cause).__name__ == "SSLCertVerificationError" for cause in causes(error))
+    return False
+
+
+def causes(error: BaseException) -> Iterator[BaseException]:
+    """An error and what it came from, each once."""
+    waiting, seen = [error], set()
+    while waiting:
+        found = waiting.pop(0)
+        if id(found) in seen:
+            continue
+        seen.add(id(found))
+        yield found
+        inner = (getattr(found, "inner_exception", None), getattr(found, "reason", None), *found.args)
+        waiting += [one for one in (*inner, found.__cause__, found.__context__) if isinstance(one, BaseException)]
+
+
+def reason(error: BaseException) -> str:
+    """Why there was no answer, in a few words; the libraries' own sentences are nested three deep."""
+    found = list(causes(error))
+    names = {type(cause).__name__ for cause in found}
+    for name, words in _REASONS.items():
+        if name in names:
+            return words
+    strerror = next((str(cause.strerror) for cause in found if isinstance(cause, OSError) and cause.strerror), "")
+    return strerror.lower() or (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
+
+
+_REASONS = {
+    "IncompleteReadError": "the answer was truncated",
+    "IncompleteRead": "the answer was truncated",
+    "NameResolutionError": "the name of its host is not known",
+    "SSLCertVerificationError": "its certificate is not trusted",
+    "RemoteDisconnected": "the connection was closed without an answer",
+    "ConnectTimeoutError": "no connection in time",
+    "ConnectTimeout": "no connection in time",
+    "ReadTimeoutError": "no answer in time",
+    "ReadTimeout": "no answer in time",
+}
+
+
+class NoConnection(ServiceRequestError):
+    """Nothing has ever taken a connection at the endpoint."""
+
+
+# --- what a caller adds ---------------------------------------------------------------------------------------------
+
+
+class Attempts:
+    """The attempts of one call: pass it to the SDK as `attempts=` to know whether an earlier one may have arrived."""
+
+    def __init__(self) -> None:
+        self.began = time.monotonic()
+        self.unsure = False
+
+    def note(self, outcome: Response | BaseException) -> None:
+        """An attempt is repeated; it certainly had no effect if the connection failed, or if the service refused it as
+        one too many."""
+        if isinstance(outcome, PipelineResponse):
+            self.unsure |= outcome.http_response.status_code != 429
+        else:
+            self.unsure |= not isinstance(outcome, (ServiceRequestError, ClientAuthenticationError))
+
+
+class _Wait(NamedTuple):
+    end: float | None
+    """Until when transient faults are retried, in place of the call's own budget."""
+    tell: Tell
+
+
+_ALONE = _Wait(None, lambda _: None)
+_WAIT: ContextVar[_Wait] = ContextVar("wait", default=_ALONE)
+
+
+@contextlib.contextmanager
+def until(end: float, tell: Tell | None = None) -> Iterator[None]:
+    """Retry the transient faults of every call inside until `end` (of the policy's clock); `tell` hears of outages."""
+    token = _WAIT.set(_Wait(end, tell or _WAIT.get().tell))
+    try:
+        yield
+    finally:
+        _WAIT.reset(token)
+
+
+def listen(tell: Tell) -> None:
+    """Report outages to `tell` from now on, for calls that no `until` surrounds."""
+    _WAIT.set(_WAIT.get()._replace(tell=tell))
+
+
+# --- the policy -----------------------------------------------------------------------------------------------------
+
+
+class RetryPolicy(HTTPPolicy[Any, Any]):
+    """Repeats requests inside an SDK pipeline, before they are signed: each attempt has a date of its own."""
+
+    def __init__(self, patience: Patience, clock: Clock = CLOCK) -> None:
+        super().__init__()
+        self.patience, self.clock = patience, clock
+        self.outage = Outage(clock)
+        self.met = False
+        """Whether anything has taken a connection yet."""
+
+    def send(self, request: PipelineRequest[Any]) -> Response:
+        """The first answer that is not transient, else what the last attempt gave."""
+        return _Call(self, request).outcome()
+
+    def attempt(self, request: PipelineRequest[Any]) -> Response:
+        """One attempt."""
+        began = self.clock.now()
+        try:
+            response = self.next.send(request)
+        except AzureError as error:
+            self.met |= not isinstance(error, (ServiceRequestError, ClientAuthenticationError))
+            if self.is_transient(error):
+                self.outage.begin(began)
+            raise
+        self.met = True
+        if self.is_transient(response):
+            self.outage.begin(began)
+        else:
+            self.outage.end(_WAIT.get().tell)
+        return response
+
+    def is_transient(self, outcome: Response | BaseException) -> bool:
+        """Whether the next attempt may succeed. Once something has answered, that holds for a failed sign-in too."""
+        if isinstance(outcome, PipelineResponse):
+            return transient_status(outcome.http_response.status_code)
+        lost = isinstance(outcome, ClientAuthenticationError) and outcome.response is None
+        return transient(outcome) or (lost and self.met)
+
+
+class _Call:
+    """One call through the policy."""
+
+    def __init__(self, policy: RetryPolicy, request: PipelineRequest[Any]) -> None:
+        self._policy, self._request, self._wait = policy, request, _WAIT.get()
+        self._patience, self._clock = policy.patience, policy.clock
+        self._attempts: Attempts = request.context.options.pop("attempts", None) or Attempts()
+        self._position = _position(request.http_request.body)
+        self._began = self._clock.now()
+
+    def outcome(self) -> Response:
+        retrying = Retrying(
+            retry=lambda state: self._policy.is_transient(_outcome(state)),
+            wait=self._pause,
+            stop=self._over,
+            before_sleep=self._note,
+            sleep=self._clock.sleep,
+            retry_error_callback=self._given_up,
+        )
+        return retrying(self._attempt)
+
+    def _attempt(self) -> Response:
+        http, options = self._request.http_request, self._request.context.options
+        http.headers.pop("ocp-date", None)  # the SDK signs an old date again
+        if self._position is not None:
+            http.body.seek(self._position)
+        left = self._began + self._patience.budget - self._clock.now()
+        left = self._patience.read if self._wait.end is not None else max(left, LEAST)
+        options["connection_timeout"] = min(self._patience.connect, left)
+        options["read_timeout"] = min(self._patience.read, left)
+        return self._policy.attempt(self._request)
+
+    @property
+    def _end(self) -> float:
+        if not self._policy.met:
+            return self._began + self._patience.refused
+        return self._began + self._patience.budget if self._wait.end is None else self._wait.end
+
+    def _pause(self, state: RetryCallState) -> float:
+        jitter = wait_random_exponential(self._patience.first, self._patience.most)(state)
+        asked = _retry_after(_outcome(state))
+        if asked is not None:
+            return max(asked, jitter)
+        return min(jitter, max(self._end - LEAST - self._clock.now(), 0.0))
+
+    def _over(self, state: RetryCallState) -> bool:
+        left = self._end - self._clock.now()
+        return left <= LEAST * 1.1 or state.upcoming_sleep > left - LEAST / 2
+
+    def _note(self, state: RetryCallState) -> None:
+        outcome = _outcome(state)
+        self._attempts.note(outcome)
+        self._policy.outage.report(_words(outcome), state.upcoming_sleep, self._wait.tell)
+
+    def _given_up(self, state: RetryCallState) -> Response:
+        outcome = _outcome(state)
+        if isinstance(outcome, ServiceRequestError) and not self._policy.met:
+            raise NoConnection(outcome.message, error=outcome) from outcome
+        if isinstance(outcome, BaseException):
+            raise outcome
+        given: Response = outcome
+        return given
+
+
+class Outage:
+    """Since when there has been no answer, and when that was last reported."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._since: float | None = None
+        self._reported: float | None = None
+
+    def begin(self, when: float) -> None:
+        """An attempt that began then had no answer."""
+        self._since = when if self._since is None else self._since
+
+    def report(self, why: str, pause: float, tell: Tell) -> None:
+        """Say so: once it has lasted, then every minute."""
+        now = self._clock.now()
+        if self._since is None or now - self._since < QUIET:
+            return
+        if self._reported is not None and now - self._reported < EVERY:
+            return
+        self._reported = now
+        lasted = now - self._since
+        since = datetime.fromtimestamp(time.time() - lasted).strftime("%H:%M:%S")
+        later = f", next attempt in {span(pause)}" if pause > EVERY else ""
+        tell(f"the service cannot be reached since {since} ({span(lasted)}): {why}; trying again{later}")
+
+    def end(self, tell: Tell) -> None:
+        """There was an answer."""
+        if self._reported is not None and self._since is not None:
+            tell(f"the service answers again, after {span(self._clock.now() - self._since)}")
+        self._since = self._reported = None
+
+
+def span(seconds: float) -> str:
+    """A time for people: 35 s, 4 min, 2 h 5 min."""
+    minutes = round(seconds / 60)
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    return f"{minutes // 60} h {minutes % 60} min" if minutes >= 60 else f"{minutes} min"
+
+
+def repeated(
+    work: Callable[[], Value], again: Callable[[Value | BaseException], bool], patience: Patience, clock: Clock = CLOCK
+) -> Value:
+    """What `work` gives or raises once `again` does not ask for another try, or the budget is spent."""
+    end = clock.now() + patience.budget
+    retrying = Retrying(
+        retry=lambda state: again(_outcome(state)),
+        wait=wait_random_exponential(patience.first, patience.most),
+        stop=lambda state: clock.now() + state.upcoming_sleep > end,
+        sleep=clock.sleep,
+        retry_error_callback=lambda state: state.outcome.result() if state.outcome else None,
+    )
+    return retrying(work)
+
+
+def _outcome(state: RetryCallState) -> Any:
+    """What an attempt gave, or the error that it raised."""
+    assert state.outcome is not None
+    return state.outcome.exception() or state.outcome.result()
+
+
+def _retry_after(outcome: Any) -> float | None:
+    """The seconds that an answer asks to wait: a number, or a date; None where it says nothing that can be read."""
+    header = outcome.http_response.headers.get("Retry-After") if isinstance(outcome, PipelineResponse) else None
+    if not header:
+        return None
+    try:
+        if header.isdecimal() and len(header) < 10:
+            return float(header)
+        return max((parsedate_to_datetime(header) - datetime.now(timezone.utc)).total_seconds(), 0.0)
+    except (TypeError, ValueError, OverflowError):
+        return None
+
+
+def _words(outcome: Any) -> str:
+    if isinstance(outcome, PipelineResponse):
+        return f"it answers {outcome.http_response.status_code} {outcome.http_response.reason or ''}".rstrip()
+    return reason(outcome)
+
+
+def _position(body: Any) -> int | None:
+    """Where a body that is read as it is sent begins."""
+    return body.tell() if hasattr(body, "seek") and hasattr(body, "tell") else None

@@ -1,0 +1,137 @@
+"""node.sh on a machine of directories: the GPUs, the InfiniBand ports and the order of the hosts."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from batchtrain import runtime
+
+pytestmark = pytest.mark.process
+
+MIG = """GPU 0: NVIDIA A100 (UUID: GPU-1)
+  MIG 3g.20gb     Device  0: (UUID: MIG-a)
+  MIG 3g.20gb     Device  1: (UUID: MIG-b)
+"""
+
+
+class Machine:
+    """The kernel's files below a folder, and programs of its own on PATH."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        text = runtime.NODE.decode()
+        for part in ("/dev/nvidia", "/dev/kfd", "/sys/class/", "/proc/driver/"):
+            text = text.replace(part, f"{folder}{part}")
+        (folder / "bin").mkdir()
+        (folder / "node.sh").write_text(text)
+
+    def write(self, path: str, text: str = "") -> None:
+        file = self.folder / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+
+    def nvidia_smi(self, printed: str) -> None:
+        self.write("bin/nvidia-smi", f"#!/bin/sh\ncat <<'END'\n{printed}END\n")
+        (self.folder / "bin/nvidia-smi").chmod(0o755)
+
+    def ask(self, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:
+        values = {"PATH": f"{self.folder}/bin:{os.environ['PATH']}", **variables}
+        return subprocess.run(
+            ["bash", str(self.folder / "node.sh"), *words], env=values, capture_output=True, text=True, check=False
+        )
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    return Machine(tmp_path)
+
+
+def devices(machine: Machine) -> None:
+    for name in ("dev/nvidia0", "dev/nvidia1", "dev/nvidiactl", "dev/nvidia-uvm"):
+        machine.write(name)
+    machine.nvidia_smi("GPU 7: never asked\n")
+
+
+def cut(machine: Machine) -> None:
+    devices(machine)
+    machine.nvidia_smi(MIG)
+    machine.write("proc/driver/nvidia/capabilities/gpu0/mig/gi1/access")
+
+
+def stand_in(machine: Machine) -> None:
+    machine.nvidia_smi("GPU 0: a\nGPU 1: b\nGPU 2: c\n")
+
+
+def amd(machine: Machine) -> None:
+    machine.nvidia_smi("")
+    machine.write("dev/kfd")
+    for number, gpu in enumerate((0, 51110, 9021)):
+        machine.write(f"sys/class/kfd/kfd/topology/nodes/{number}/gpu_id", f"{gpu}\n")
+
+
+@pytest.mark.parametrize(
+    ("lay_out", "printed"),
+    [
+        (devices, "driver\ngpu 0\ngpu 1\n"),
+        (cut, "driver\ngpu MIG-a\ngpu MIG-b\n"),
+        (stand_in, "gpu 0\ngpu 1\ngpu 2\n"),
+        (amd, "driver\ngpu 0\ngpu 1\n"),
+        (lambda machine: machine.nvidia_smi(""), ""),
+    ],
+)
+def test_gpus_are_named_as_cuda_visible_devices_names_them(
+    lay_out: Callable[[Machine], None], printed: str, machine: Machine
+) -> None:
+    lay_out(machine)
+    assert machine.ask("gpus").stdout == printed
+
+
+def test_active_infiniband_ports_are_told_with_a_partition_key_of_their_own(machine: Machine) -> None:
+    ports = {
+        "mlx5_0": ("Ethernet", "4: ACTIVE"),
+        "mlx5_1": ("InfiniBand", "4: ACTIVE"),
+        "mlx5_2": ("InfiniBand", "1: DOWN"),
+        "mlx5_3": ("InfiniBand", "4: ACTIVE"),
+    }
+    for device, (layer, state) in ports.items():
+        place = f"sys/class/infiniband/{device}/ports/1"
+        machine.write(f"{place}/link_layer", layer)
+        machine.write(f"{place}/state", state)
+        machine.write(f"{place}/pkeys/0", "0x8012")
+        machine.write(f"{place}/pkeys/1", "0x7fff")
+    assert machine.ask("infiniband").stdout == "infiniband mlx5_1:1,mlx5_3:1 0x0012\n"
+
+
+def test_a_node_without_infiniband_says_nothing(machine: Machine) -> None:
+    assert machine.ask("infiniband").stdout == ""
+
+
+def test_the_primary_is_the_first_of_the_hosts_whatever_their_order(machine: Machine) -> None:
+    listed = {"AZ_BATCH_HOST_LIST": "10.0.0.6, 10.0.0.4,10.0.0.5", "AZ_BATCH_MASTER_NODE": "10.0.0.4:6000"}
+    assert machine.ask("hosts", "3", **listed).stdout == "10.0.0.4,10.0.0.6,10.0.0.5\n"
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({}, "no multi-instance task's primary"),
+        ({"AZ_BATCH_HOST_LIST": "10.0.0.5"}, "address (AZ_BATCH_MASTER_NODE is not set) is not in"),
+        (
+            {"AZ_BATCH_HOST_LIST": "10.0.0.5,10.0.0.6", "AZ_BATCH_MASTER_NODE": "10.0.0.4:6000"},
+            "10.0.0.4 is not in AZ_BATCH_HOST_LIST",
+        ),
+        (
+            {"AZ_BATCH_HOST_LIST": "10.0.0.4", "AZ_BATCH_MASTER_NODE": "10.0.0.4:6000"},
+            "2 instances were planned, AZ_BATCH_HOST_LIST has 1 hosts",
+        ),
+    ],
+)
+def test_hosts_that_cannot_be_are_refused(values: dict[str, str], said: str, machine: Machine) -> None:
+    done = machine.ask("hosts", "2", **values)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert said in done.stderr

@@ -1,0 +1,204 @@
+"""What a newcomer sees: the first command's screen, help and completion, and errors for people and for programs."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from .conftest import SCRIPT
+
+RECIPES = Path(__file__).resolve().parents[2] / "recipes"
+COMMAND = "job_specifications[0].tasks[0].command"
+TRAIN = "$AZ_BATCH_TASK_SHARED_DIR/train.py"
+
+pytestmark = pytest.mark.process
+
+
+def on_screen(shell: Any, *arguments: str) -> tuple[list[str], int]:
+    """stdout and stderr as a terminal shows them, one after the other as they come, and the exit code."""
+    done = subprocess.run(
+        [str(SCRIPT), *arguments], cwd=shell.cwd, env={**shell.environment, "PATH": f"{SCRIPT.parent}:/usr/bin:/bin"},
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    return done.stdout.splitlines(), done.returncode
+
+
+@pytest.mark.mpi
+def test_the_first_command_fits_a_screen_and_ends_with_the_next_command(trained: Any) -> None:
+    trained.cwd = RECIPES.parent
+    lines, code = on_screen(trained, "run", "recipes/mpi4py-MPICH", "--local")
+    text = "\n".join(lines)
+    assert code == 0, text
+    assert max(map(len, lines)) <= 80
+    assert len(lines) <= 30
+    assert "pool digits-mpich: 2 nodes of STANDARD_D4S_V5" in lines
+    assert len(re.findall(r"^node tvmps_[0-9a-f]{4}…_d is ready \(\d of 2\)$", text, flags=re.M)) == 2
+    assert len(re.findall(r"^epoch \d+ loss [\d.]+ accuracy [\d.]+$", text, flags=re.M)) == 10
+    assert lines[-1] == "  batchtrain run recipes/mpi4py-MPICH --keep --local"
+
+
+@pytest.mark.mpi
+def test_ranks_use_no_interface_that_may_go_away(trained: Any) -> None:
+    """A container network that came and went beside a training took MPICH's connections with it."""
+    told = "job_specifications[0].tasks[0].environment_variables.FI_LOG_LEVEL=info"
+    lines, code = on_screen(trained, "run", str(RECIPES / "mpi4py-MPICH"), "--local", "--set", told)
+    assert code == 0
+    assert {re.sub(".*Opened fabric: ", "", line) for line in lines if "Opened fabric" in line} == {"127.0.0.1/32"}
+
+
+@pytest.mark.mpi
+def test_a_failed_rank_is_told_with_its_exception_and_where_the_rest_is(trained: Any) -> None:
+    failing = f"{COMMAND}=python -m mpi4py {TRAIN} --fail-rank 3 --fail-by raise"
+    lines, code = on_screen(trained, "run", str(RECIPES / "mpi4py-MPICH"), "--local", "--set", failing)
+    assert code == 10
+    assert re.fullmatch(
+        r"batchtrain: task digits/train failed: rank 3 on node tvmps_[0-9a-f]{4}…_d: RuntimeError: rank 3 was told to"
+        r" fail \(exited with code 1 through MPI_Abort\)",
+        lines[-2],
+    )
+    assert re.fullmatch(
+        r"raised at .*recipes/mpi4py-MPICH/src/train.py:\d+; its output is above;"
+        r" `batchtrain run .* --keep --set .* --local` keeps its files",
+        lines[-1],
+    )
+    assert [line for line in lines if "killed by signal" in line] == []
+
+
+@pytest.mark.parametrize(
+    ("words", "near"),
+    [
+        (("jbos", "list"), "batchtrain jobs`"),
+        (("jobs", "lst"), "batchtrain jobs list`"),
+        (("pool", "autoscale", "evalute"), "batchtrain pool autoscale evaluate`"),
+        (("pool", "list", "--loacl"), "--local"),
+        (("help", "first-trainig"), "help first-training"),
+    ],
+)
+def test_a_misspelt_word_gets_the_nearest_one(words: tuple[str, ...], near: str, batchtrain: Any) -> None:
+    code = 3 if words[0] == "help" else 2
+    assert near in batchtrain(*words, code=code).stderr
+
+
+@pytest.mark.parametrize(
+    ("line", "offered"),
+    [
+        ("batchtrain j", {"jobs"}),
+        ("batchtrain jobs l", {"list", "logs"}),
+        ("batchtrain pool autoscale e", {"evaluate"}),
+        ("batchtrain jobs logs --fo", {"--follow"}),
+        ("batchtrain pool list -o js", {"json", "jsonl"}),
+        ("batchtrain recipe new mpi4py-M", {"mpi4py-MPICH"}),
+        ("batchtrain help first", {"first-training"}),
+        ("batchtrain config validate --ignore account-k", {"account-key"}),
+    ],
+)
+def test_the_shell_completes_every_level(line: str, offered: set[str], batchtrain: Any) -> None:
+    words = {
+        "_BATCHTRAIN_COMPLETE": "bash_complete",
+        "COMP_WORDS": line,
+        "COMP_CWORD": str(len(line.split()) - 1),
+    }
+    printed = batchtrain(environment=words).stdout.split()
+    assert {item.removeprefix("plain,") for item in printed} == offered
+
+
+def test_an_error_is_one_document_for_a_program(batchtrain: Any) -> None:
+    batchtrain("emulator", "start", "--port", "0")
+    found = json.loads(batchtrain("jobs", "show", "nosuch", "--local", "-o", "json", code=3).stderr)
+    assert (found["code"], found["exit_code"]) == ("JobNotFound", 3)
+    assert "batchtrain jobs list --local`" in found["message"]
+    assert json.loads(batchtrain("jobs", "lst", "-o", "json", code=2).stderr)["code"] == "UsageError"
+
+
+def test_a_configuration_error_is_one_document_with_every_place(batchtrain: Any, tmp_path: Path) -> None:
+    (tmp_path / "pool.yaml").write_text("pool_specification: {id: p, vm_sise: x}\n")
+    found = json.loads(batchtrain("config", "plan", str(tmp_path), "-o", "json", code=2).stderr)
+    assert (found["code"], found["exit_code"]) == ("ConfigError", 2)
+    assert ("pool.yaml", 1) in {(Path(one.get("file", "")).name, one.get("line")) for one in found["problems"]}
+
+
+def test_a_failed_task_is_one_document_at_the_end(batchtrain: Any, tmp_path: Path) -> None:
+    (tmp_path / "pool.yaml").write_text(
+        "pool_specification: {id: p, vm_size: STANDARD_D2S_V5, vm_count: {dedicated: 1}, vm_configuration:"
+        " {platform_image: {publisher: microsoft-dsvm, offer: ubuntu-hpc, sku: '2404'}}}\n"
+    )
+    program = "import nosuch"
+    (tmp_path / "jobs.yaml").write_text(
+        f"job_specifications: [{{id: j, tasks: [{{id: t, command: \"python3 -c '{program}'\"}}]}}]\n"
+    )
+    _, narrated = batchtrain.start("run", "--local", "-o", "json").communicate(timeout=60)
+    found = json.loads(narrated.splitlines()[-1])
+    assert (found["code"], found["task"], found["task_exit_code"], found["exit_code"]) == ("TaskFailed", "j/t", 1, 10)
+    assert found["cause"] == "ModuleNotFoundError: No module named 'nosuch'"
+    assert re.fullmatch(r"tvmps_[0-9a-f]{64}_d", found["node"])
+
+
+def test_the_pages_of_the_documentation_are_shown_and_an_errors_page_is_one_of_them(
+    batchtrain: Any, tmp_path: Path
+) -> None:
+    (tmp_path / "pool.yaml").write_text("pool_specification: {id: p, vm_sise: x}\n")
+    seen = re.findall(r"= see `\S+ help (\S+)`", batchtrain("config", "validate", code=2).stderr)
+    assert seen
+    assert "`vm_size`" in batchtrain("help", seen[0]).stdout
+    assert "first-training" in batchtrain("help").stdout
+    assert batchtrain("help", "jobs").stdout == batchtrain("jobs", "--help").stdout
+    assert "config --help` describes the command" in batchtrain("help", "config").stderr
+
+
+def test_a_terminal_that_knows_ascii_only_is_no_bug(batchtrain: Any) -> None:
+    ascii_only = {"PYTHONIOENCODING": "ascii"}
+    assert "\\u2026" in batchtrain("recipe", "show", "JAX", environment=ascii_only).stdout
+    listed = json.loads(batchtrain("recipe", "show", "JAX", "-o", "json", environment=ascii_only).stdout)
+    assert "…" in listed["readme"]
+
+
+def test_a_full_disk_behind_stdout_is_said(batchtrain: Any) -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [str(SCRIPT), "recipe", "list"], env=batchtrain.environment, stdout=full, stderr=subprocess.PIPE, text=True,
+            check=False,
+        )  # fmt: skip
+    assert done.returncode == 2
+    assert done.stderr.startswith("batchtrain: No space left on device")
+    assert "Traceback" not in done.stderr
+
+
+def test_a_failed_tasks_logs_are_shown_with_the_word_that_it_failed(batchtrain: Any, tmp_path: Path) -> None:
+    (tmp_path / "pool.yaml").write_text(
+        "pool_specification: {id: p, vm_size: STANDARD_D2S_V5, vm_count: {dedicated: 1}, vm_configuration:"
+        " {platform_image: {publisher: microsoft-dsvm, offer: ubuntu-hpc, sku: '2404'}}}\n"
+    )
+    (tmp_path / "jobs.yaml").write_text("job_specifications: [{id: j, tasks: [{id: t, command: echo a; exit 3}]}]\n")
+    ran = batchtrain("run", "--local", "--keep", code=10)
+    assert "left as they are: job j, pool p" in ran.stderr
+    assert "its last lines" not in ran.stderr  # they were shown as they came
+    for more in ((), ("--follow",)):
+        shown = batchtrain("jobs", "logs", "j", "--local", *more)
+        assert shown.stdout == "a\n"
+        assert "task j/t failed with exit code 3; `" in shown.stderr
+        assert "batchtrain jobs logs j --task t --file stderr.txt --local` shows why" in shown.stderr
+
+
+def test_the_emulators_status_has_names_as_all_documents_have(batchtrain: Any) -> None:
+    batchtrain("emulator", "start", "--port", "0")
+    status = json.loads(batchtrain("emulator", "status", "-o", "json").stdout)
+    assert {"data_dir", "up_seconds", "active_tasks", "clock"} <= set(status)
+    assert [name for name in (*status, *status["clock"]) if name != name.lower()] == []
+
+
+def test_a_hint_about_an_emulator_names_its_directory(batchtrain: Any, tmp_path: Path) -> None:
+    other = str(tmp_path / "other one")
+    said = batchtrain("emulator", "status", "--data-dir", other, code=3).stderr
+    assert f"batchtrain emulator start --data-dir '{other}'`" in said
+    assert "emulator start`" in batchtrain("emulator", "status", code=3).stderr
+
+
+def test_every_command_takes_its_directory_alike(batchtrain: Any, tmp_path: Path) -> None:
+    for words in (("run",), ("jobs", "add"), ("pool", "add"), ("config", "validate"), ("config", "plan"), ("doctor",)):
+        usage = batchtrain(*words, "--help").stdout.splitlines()[0]
+        assert usage.endswith("[OPTIONS] [DIR]"), usage

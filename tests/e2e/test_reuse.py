@@ -1,0 +1,100 @@
+"""`run --reuse`: a pool is made once, used while it is as planned, and left standing with what it costs."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+import batchtrain as bt
+from batchtrain.errors import Differs
+from batchtrain.service.submit import Event
+from tests.environments import ROOT
+
+from .conftest import Shell
+
+pytestmark = pytest.mark.process
+POOL = """\
+pool_specification:
+  id: p
+  vm_configuration: {platform_image: {publisher: microsoft-dsvm, offer: ubuntu-hpc, sku: '2404'}}
+  vm_size: STANDARD_D2S_V5
+  vm_count: {dedicated: 1, low_priority: 1}
+  additional_node_prep: {environment_variables: {A_TOKEN: hidden-word}, commands: {pre: ['true']}}
+"""
+JOBS = """\
+job_specifications:
+- id: j
+  tasks:
+  - {id: t, source: src, command: 'python3 $AZ_BATCH_TASK_SHARED_DIR/say.py'}
+"""
+
+
+@pytest.fixture
+def recipe(tmp_path: Path) -> Path:
+    place = tmp_path / "recipe"
+    (place / "src").mkdir(parents=True)
+    (place / "pool.yaml").write_text(POOL, encoding="utf-8")
+    (place / "jobs.yaml").write_text(JOBS, encoding="utf-8")
+    (place / "src" / "say.py").write_text("print('first')\n", encoding="utf-8")
+    return place
+
+
+def test_an_edited_script_runs_on_the_pool_that_stands(batchtrain: Shell, recipe: Path) -> None:
+    made = batchtrain("run", str(recipe), "--local", "--reuse")
+    assert "added pool p" in made.stderr
+    assert made.stdout.splitlines() == ["first"]
+    assert re.search(r"left as it is: pool p\n  delete: \S*batchtrain pool del p --local\n", made.stderr)
+    (recipe / "src" / "say.py").write_text("print('second')\n", encoding="utf-8")
+    again = batchtrain("run", str(recipe), "--local", "--reuse")
+    assert "added pool" not in again.stderr
+    assert "pool p exists, matches the plan, and is used" in again.stderr
+    assert again.stdout.splitlines() == ["second"]
+    assert batchtrain("jobs", "list", "--local", "-o", "json").stdout.strip() == "[]"
+
+    more = batchtrain("run", str(recipe), "--local", "--reuse", "--set", "pool_specification.vm_count.dedicated=3")
+    assert "matches the plan" in more.stderr  # the number of nodes is the pool's own
+    other = ("--set", "pool_specification.vm_size=STANDARD_D4S_V5",
+             "--set", "pool_specification.additional_node_prep.environment_variables.A_TOKEN=other-word")  # fmt: skip
+    said = batchtrain("run", str(recipe), "--local", "--reuse", *other, code=11).stderr
+    assert 'vmSize: "standard_d2s_v5" -> "STANDARD_D4S_V5"' in said
+    assert "batchtrain pool del p --local" in said
+    assert "left as it is" not in said
+
+    batchtrain("jobs", "add", str(recipe), "--local")
+    said = batchtrain("run", str(recipe), "--local", "--reuse", code=4).stderr
+    assert "batchtrain jobs del j --local" in said
+    assert batchtrain("jobs", "show", "j", "--local").stdout  # it is not ours to delete
+    batchtrain("jobs", "del", "j", "--local", "-y")
+
+    batchtrain("pool", "resize", "p", "--dedicated", "0", "--spot", "0", "--local")
+    said = batchtrain("run", str(recipe), "--local", "--reuse", code=2).stderr
+    assert "batchtrain pool resize p --dedicated 1 --spot 1 --local" in said
+
+
+def test_a_failed_task_leaves_the_pool_too(batchtrain: Shell, recipe: Path) -> None:
+    (recipe / "src" / "say.py").write_text("raise SystemExit(3)\n", encoding="utf-8")
+    assert "left as it is: pool p\n" in batchtrain("run", str(recipe), "--local", "--reuse", code=10).stderr
+    assert '"p"' in batchtrain("pool", "list", "--local", "-o", "json").stdout
+
+
+def test_python_reuses_a_pool(batchtrain: Shell, recipe: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BATCHTRAIN_EMULATOR_DIR", str(batchtrain.home))
+    client, said = bt.connect(local=True), list[Event]()
+    for _ in range(2):
+        assert [task.exit_code for task in client.run(bt.load(recipe), reuse=True, tell=said.append)] == [0]
+    kinds = [event.kind for event in said]
+    assert (kinds.count("pool.add"), kinds.count("pool.reused"), kinds.count("standing")) == (1, 1, 2)
+    with pytest.raises(Differs, match="vmSize"):
+        client.run(bt.load(recipe, settings={"pool_specification.vm_size": "STANDARD_D4S_V5"}), reuse=True)
+
+
+@pytest.mark.mpi
+def test_a_recipe_trains_twice_on_one_pool(trained: Shell, tmp_path: Path) -> None:
+    recipe = str(shutil.copytree(ROOT / "recipes" / "mpi4py-MPICH", tmp_path / "mine"))
+    for said in ("added pool", "matches the plan"):
+        done = trained("run", recipe, "--local", "--reuse")
+        assert said in done.stderr
+        assert "test accuracy" in done.stdout

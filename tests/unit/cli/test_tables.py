@@ -1,0 +1,67 @@
+"""Tables on terminals of 80 and 40 columns."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, NamedTuple
+
+import pytest
+
+from batchtrain.cli import tables
+from batchtrain.cli.output import escaped
+from batchtrain.service.seen import JobSeen, NodeSeen, PoolSeen, TaskSeen, nodes_called
+
+NODE = "tvmps_" + "732a" * 16 + "_d"
+FAILURE = "FailureExitCode: The task exited with an exit code representing a failure"
+
+
+class Note(NamedTuple):
+    name: str
+    about: str
+
+
+ROWS: dict[str, list[Any]] = {
+    "tasks": [TaskSeen(f"train-{n}", "completed", "failure", 1, NODE, 12.5, FAILURE) for n in range(3)],
+    "one task": [TaskSeen("train", "completed", "failure", 1, NODE, 12.5, FAILURE)],
+    "nodes": [NodeSeen(NODE, "idle", "10.0.0.4"), NodeSeen(NODE, "starttaskfailed", "10.0.0.5", "exit code 1")],
+    "pools": [PoolSeen(f"digits-{n}", "active", "steady", "standard_d4s_v5", 2, 2, 0, 0) for n in range(3)],
+    "jobs": [JobSeen(f"digits-{n}", "completed", "digits-mpich", reason="AllTasksComplete") for n in range(2)],
+    "sentences": [Note("one", "word " * 40), Note("two", "a few words")],
+}
+
+
+def shown(rows: list[Any], width: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> str:
+    monkeypatch.setenv("COLUMNS", str(width))
+    monkeypatch.setattr(tables, "completed", lambda text: text)
+    tables.printed(rows)
+    return capsys.readouterr().out
+
+
+@pytest.mark.parametrize("width", [80, 40])
+@pytest.mark.parametrize("kind", ROWS)
+def test_no_line_is_wider_than_the_terminal_and_no_word_is_broken(
+    kind: str, width: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    printed = shown(ROWS[kind], width, monkeypatch, capsys)
+    assert max(len(line.rstrip()) for line in printed.splitlines()) <= width
+    words = {word for row in ROWS[kind] for value in row for word in str(value).replace(NODE, "tvmps_732a…_d").split()}
+    table = printed.partition("no room for")[0]
+    heads = {word for name in type(ROWS[kind][0])._fields for word in name.split("_")}
+    assert [word for word in table.split() if word not in words | heads | {"12.50", "no", "yes"}] == []
+
+
+def test_what_a_list_leaves_out_is_said(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    printed = " ".join(shown(ROWS["pools"], 60, monkeypatch, capsys).split())
+    assert printed.endswith("(-o json has everything)")
+
+
+def test_a_short_name_of_a_node_stands_for_its_id() -> None:
+    assert nodes_called("tvmps_732a…_d", [NODE, "tvm-1"]) == [NODE]
+    assert nodes_called(NODE, [NODE]) == [NODE]
+
+
+def test_a_document_in_ascii_is_the_same_document() -> None:
+
+    text = '{"a": "…é\U0001f600"}'
+    assert escaped(text).isascii()
+    assert json.loads(escaped(text)) == json.loads(text)

@@ -1,0 +1,180 @@
+"""What of a `source` directory travels, and what is said of one that cannot; on the disk."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import subprocess
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from batchtrain.config import sources
+from batchtrain.config.load import examine
+from batchtrain.config.types import Recipe
+from batchtrain.emulator.machine.below import Below
+from batchtrain.errors import PlanError
+from batchtrain.plan import plan_recipe
+from tests.properties import BASE
+
+GANGS = (None, {"num_instances": 2, "mxnet": {}}, {"num_instances": 2, "mpi": {"runtime": "mpich"}})
+STORAGE = {"batchtrain": {"storage_account_settings": "link"}}
+
+
+def recipe(directory: Path, name: str = "src") -> Recipe:
+    jobs = [{"id": "j", "tasks": [{"command": "x", "source": name}]}]
+    return msgspec.convert({"directory": str(directory), "jobs": jobs}, Recipe)
+
+
+def names(directory: Path) -> list[str]:
+    return [file.name for file in sources.read_sources(recipe(directory))["src"]]
+
+
+def told(directory: Path, more: Mapping[str, Any] | None = None, **task: Any) -> list[tuple[str, str]]:
+    """The errors of a directory's files with one task, and proof that the plan knows as much."""
+    job = {"id": "j", "tasks": [{"command": "echo hello", "source": "src", **task}]}
+    data = {**BASE, **(more or {}), "job_specifications": [job]}
+    found = examine(directory, {str(directory / "all.json"): msgspec.json.encode(data)})
+    if found.valid:
+        plan_recipe(found.recipe, sources=sources.read_sources(found.recipe))
+    return [(one.rule, one.message) for one in found.problems if one.level == "error"]
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Iterator[Path]:
+    (tmp_path / "src").mkdir()
+    yield tmp_path
+    subprocess.run(["rm", "-rf", str(tmp_path / "src")], check=True)  # shutil.rmtree recurses, and it may be deep
+
+
+def test_credentials_and_caches_stay_at_home(home: Path) -> None:
+    for name in ("train.py", "credentials.yaml", "x.pyc", "data/a.txt", "__pycache__/y"):
+        (home / "src" / name).parent.mkdir(exist_ok=True)
+        (home / "src" / name).write_text("x", encoding="utf-8")
+    assert names(home) == ["data/a.txt", "train.py"]
+
+
+def test_a_program_stays_executable(home: Path) -> None:
+    (home / "src" / "run").write_text("x", encoding="utf-8")
+    (home / "src" / "run").chmod(0o755)
+    assert sources.read_sources(recipe(home))["src"][0].mode == 0o755
+
+
+def test_an_empty_directory_is_refused(home: Path) -> None:
+    (home / "src" / "__pycache__").mkdir()
+    assert told(home)[0][0] == "source-empty"
+    with pytest.raises(PlanError, match="has no file for the task"):
+        sources.read_sources(recipe(home))
+
+
+@pytest.mark.parametrize("name", [" ", "nowhere", "x" * 300, "x/" * 3000, "\0"])
+def test_a_name_that_is_no_directory_is_refused(name: str, home: Path) -> None:
+    assert [rule for rule, _ in told(home, source=name)] == ["source-missing"]
+    with pytest.raises(PlanError):
+        sources.read_sources(recipe(home, name))
+
+
+def test_a_file_that_nobody_may_read_is_refused(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (home / "src" / "a.py").touch()
+
+    def denied(_: str) -> None:
+        raise PermissionError(13, "Permission denied", "src/a.py")
+
+    monkeypatch.setattr(sources.os, "scandir", denied)
+    assert told(home) == [("source-unreadable", "`src/a.py` cannot be read: Permission denied.")]
+
+
+@contextlib.contextmanager
+def deep(directory: Path, levels: int, name: str) -> Iterator[None]:
+    """Nested so deep that its path may be longer than a path can be, and gone again: pytest's own clean-up recurses."""
+    handle = os.open(directory, os.O_DIRECTORY)
+    for _ in range(levels):
+        os.mkdir(name, dir_fd=handle)
+        below = os.open(name, os.O_DIRECTORY, dir_fd=handle)
+        os.close(handle)
+        handle = below
+    os.close(os.open("end.py", os.O_CREAT, dir_fd=handle))
+    os.close(handle)
+    try:
+        yield
+    finally:
+        Below(directory).remove(name)
+        assert not (directory / name).exists()
+
+
+def test_a_source_nested_1500_deep_travels(home: Path) -> None:
+    with deep(home / "src", 1500, "d"):
+        assert told(home) == []
+        assert names(home) == ["d/" * 1500 + "end.py"]
+
+
+def test_a_source_deeper_than_a_path_can_be_is_refused(home: Path) -> None:
+    with deep(home / "src", 1500, "deep"):
+        [(rule, message)] = told(home)
+    assert rule == "source-unreadable"
+    assert "File name too long" in message
+
+
+def noise(size: int) -> bytes:
+    return random.Random(size).randbytes(size)
+
+
+@pytest.mark.parametrize("gang", GANGS)
+def test_a_source_fits_into_a_request_up_to_a_size_and_not_beyond(gang: Any, home: Path) -> None:
+    """Whatever is launched: what the rule lets pass, the plan does too."""
+    file, more = home / "src" / "data", {"multi_instance": gang} if gang else {}
+    file.write_bytes(noise(195_000))
+    assert told(home, **more) == []
+    file.write_bytes(noise(400 * 1024))
+    [(rule, message)] = told(home, **more)
+    assert rule == "source-size"
+    assert "data (400 KiB)" in message
+    for way_out in ("storage_account_settings", "resource_files", "container image"):
+        assert way_out in message
+
+
+def test_the_plan_refuses_a_large_source_too(home: Path) -> None:
+    (home / "src" / "data").write_bytes(noise(400 * 1024))
+    data = {**BASE, "job_specifications": [{"id": "j", "tasks": [{"command": "x", "source": "src"}]}]}
+    files = {str(home / "all.json"): msgspec.json.encode(data)}
+    silenced = examine(home, files, ignore=["source-size"])
+    with pytest.raises(PlanError, match="when packed"):
+        plan_recipe(silenced.recipe, sources=sources.read_sources(silenced.recipe))
+
+
+def test_a_source_that_packs_well_or_goes_through_storage_may_be_large(home: Path) -> None:
+    (home / "src" / "data").write_bytes(bytes(8 * 2**20))
+    assert told(home) == []
+    (home / "src" / "data").write_bytes(noise(400 * 1024))
+    assert told(home, STORAGE) == []
+
+
+def test_a_data_directory_is_refused(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (home / "src" / "a").write_bytes(bytes(1000))
+    (home / "src" / "b").write_bytes(bytes(1000))
+    monkeypatch.setattr(sources, "MOST_BYTES", 1999)
+    assert told(home, STORAGE)[0][0] == "source-huge"
+    monkeypatch.setattr(sources, "MOST_BYTES", 2000)
+    assert told(home, STORAGE) == []
+    monkeypatch.setattr(sources, "MOST_FILES", 1)
+    assert told(home, STORAGE)[0][0] == "source-huge"
+
+
+def test_a_merge_tasks_source_travels_too(home: Path) -> None:
+    (home / "src" / "a.py").touch()
+    job = {"id": "j", "tasks": [{"command": "x"}], "merge_task": {"command": "x", "source": "src"}}
+    made = msgspec.convert({"directory": str(home), "jobs": [job]}, Recipe)
+    assert list(sources.read_sources(made)) == ["src"]
+
+
+@pytest.mark.parametrize("gang", GANGS[:2])
+def test_a_command_as_long_as_the_rule_lets_pass_is_planned(gang: Any, home: Path) -> None:
+    """Twice, with a source as large as may be: noise that hardly packs."""
+    (home / "src" / "data").write_bytes(noise(195_000))
+    words = noise(33_000).hex()[:65_000]
+    more = {"multi_instance": {**gang, "pre_execution_command": f": {words[::-1]}"}} if gang else {}
+    assert told(home, command=f"echo '{words}'", **more) == []

@@ -1,0 +1,151 @@
+"""Only `below.py` and `walk.py` touch what lies below a node's directory, where a task may have put a link.
+
+A new function of these files that opens, writes, moves or deletes something by its path makes this test fail. If the
+path may be below a node's directory, use `Below`. If it cannot be, add the function to TRUSTED with the reason.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+EMULATOR = Path(__file__).resolve().parents[3] / "batchtrain" / "emulator"
+METHODS = frozenset((
+    "write_text", "write_bytes", "read_text", "read_bytes", "mkdir", "chmod", "rename", "unlink", "rmdir", "symlink_to",
+    "hardlink_to", "touch", "glob", "rglob", "iterdir", "stat", "lstat",
+))  # fmt: skip
+"""Of a `Path`. A `Below` has some names in common: what is called on one is told by the receiver's name."""
+OF_OS = frozenset((
+    "open", "scandir", "listdir", "mkdir", "makedirs", "chmod", "chown", "rename", "replace", "unlink", "remove",
+    "rmdir", "symlink", "link", "walk", "stat", "lstat",
+))  # fmt: skip
+MODULES = frozenset(("shutil", "tempfile", "glob"))
+BELOW = frozenset(("node", "files", "Below"))
+"""Names that hold a `Below`."""
+
+TRUSTED = {
+    "drive.py": {},
+    "files.py": {},
+    "machine/agent.py": {
+        "Cover.__init__": "the directory that is covered, before there is a task",
+        "View.__init__": "the node's own directory and its mounts, before there is a task",
+        "_bind_fd": "where a mount goes, before there is a task",
+        "_listen": "the pool's folder of doors",
+        "_open_files": "/proc",
+        "_parent": "/proc",
+        "_is_of_a_session": "/proc",
+        "_write": "/proc",
+        "children": "/proc",
+        "descendants": "/proc",
+        "enter_network": "a network namespace",
+        "Supervisor._start": "/dev/null",
+    },
+    "machine/contained.py": {"has_device": "/dev"},
+    "machine/docker.py": {
+        "ContainerNodes._set_up": "the program that holds a node's network, in the data directory",
+        "ContainerNodes._hold_network": "the engine's resolv.conf",
+        "ContainerNodes.ready": "looks for the docker command",
+        "ContainerNodes._create": "a new empty directory of the machine's",
+    },
+    "machine/docker_door.py": {
+        "DockerDoor.close": "the node's socket, in the data directory",
+        "_listen": "the node's socket, in the data directory",
+        "place": "the folder of sockets, in the data directory",
+    },
+    "machine/download.py": {},
+    "machine/handover.py": {},
+    "machine/output.py": {},
+    "machine/packages.py": {
+        "found": "the packages, in the data directory",
+        "_application": "the packages, in the data directory",
+        "_unpack": "copies between open files",
+    },
+    "machine/pool_key.py": {
+        "install": "the pool's keys, in the data directory",
+        "_make": "the pool's keys, in the data directory",
+        "_write": "the pool's keys, in the data directory",
+    },
+    "machine/process.py": {
+        "open_machine": "the data directory",
+        "ProcessMachine._join": "a node's directory itself",
+        "ProcessMachine._lay_out": "a node's directory itself",
+        "ProcessMachine.remove": "looks for nodes' directories by id",
+        "_Node._come_up": "the agent's log, in the data directory",
+        "_delete_each": "directories of pools and nodes themselves",
+        "_renamed": "directories of pools and nodes themselves",
+        "_says": "/proc",
+        "_unknown": "looks for directories of pools and nodes",
+        "_Pool.__init__": "the pool's folder, in the data directory",
+        "_Pool.admit": "the pool's folder, in the data directory",
+        "_Pool.dismiss": "the pool's folder, in the data directory",
+        "_Pool.user": "the pool's folder, in the data directory",
+        "_Pool.resolver": "the pool's folder, in the data directory",
+        "_Pool._write_hosts": "the pool's folder, in the data directory",
+        "_other_hosts": "/etc/hosts",
+        "_probe": "the data directory",
+        "_link": "the pool's folder of doors",
+        "_write_program": "the pool's folder of programs",
+        "_nvidia_smi_program": "a file of the package",
+        "_own_processes": "/proc",
+        "_environment_of": "/proc",
+    },
+    "machine/upload.py": {
+        "_report": "opens a descriptor of a Below",
+        "_opened": "opens a descriptor of a Below",
+        "send_logs": "agents' logs, in the data directory",
+        "_lines": "the emulator's log",
+    },
+}
+"""The files that know nodes' directories, and the functions there whose paths are never below one."""
+
+
+@pytest.mark.parametrize("name", TRUSTED)
+def test_what_lies_below_a_nodes_directory_is_reached_by_one_door(name: str) -> None:
+    found = {function for function, _ in calls(EMULATOR / name)}
+    assert found - TRUSTED[name].keys() == set()
+    assert TRUSTED[name].keys() - found == set(), "no longer needed here"
+
+
+def test_whoever_knows_nodes_directories_is_looked_at() -> None:
+    know = {
+        str(path.relative_to(EMULATOR))
+        for path in EMULATOR.rglob("*.py")
+        if "machine.below import" in path.read_text(encoding="utf-8")
+    }
+    assert know - {"machine/walk.py"} <= TRUSTED.keys()
+
+
+def calls(path: Path) -> Iterator[tuple[str, str]]:
+    """(function, call) of each call that takes a path of a file."""
+    yield from _calls(ast.parse(path.read_text(encoding="utf-8")), ())
+
+
+def _calls(node: ast.AST, within: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+    if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+        within = (*within, node.name)
+    if isinstance(node, ast.Call) and _takes_a_path(node.func):
+        yield ".".join(within), ast.unparse(node.func)
+    for child in ast.iter_child_nodes(node):
+        yield from _calls(child, within)
+
+
+def _takes_a_path(function: ast.expr) -> bool:
+    if isinstance(function, ast.Name):
+        return function.id == "open"
+    if not isinstance(function, ast.Attribute):
+        return False
+    receiver = ast.unparse(function.value)
+    if receiver == "os":
+        return function.attr in OF_OS
+    if receiver in MODULES:
+        return True
+    own = receiver.partition("(")[0].rpartition(".")[2]
+    return own not in BELOW and (function.attr in METHODS or (function.attr == "open" and _opens_a_file(receiver)))
+
+
+def _opens_a_file(receiver: str) -> bool:
+    """`.open` of a Path, not of a URL's opener, an archive or a door."""
+    return not any(word in receiver for word in ("opener", "archive", "door", "tarfile"))

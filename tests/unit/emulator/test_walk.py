@@ -1,0 +1,118 @@
+"""A walk gives every entry once and in order, whenever it stops and goes on, with bounded memory and open files."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from batchtrain.emulator.machine import walk as walks
+from batchtrain.emulator.machine.below import Below, LeadsOut
+from batchtrain.emulator.machine.walk import Walk, Walks
+
+NAMES = ["a", "a/1", "a/1/x", "a/1/y", "a/2", "a-b", "b", "b/c", "b/c/d", "b/c/d/e", "b/z", "empty", "link", "z"]
+"""Directories are those that something is below, and `empty`."""
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Below:
+    root = tmp_path / "root"
+    for name in NAMES:
+        if name == "empty" or any(other.startswith(f"{name}/") for other in NAMES):
+            (root / name).mkdir(parents=True)
+    for name in NAMES:
+        if name == "link":
+            (root / name).symlink_to("a")
+        elif not (root / name).exists():
+            (root / name).touch()
+    return Below(root)
+
+
+def paths(walk: Walk) -> list[str]:
+    return [entry.path for entry in walk]
+
+
+@pytest.mark.parametrize("chunk", [1, 2, 1000])
+@pytest.mark.parametrize("depth", [None, 1, 2])
+def test_a_walk_goes_on_after_any_entry(
+    tree: Below, monkeypatch: pytest.MonkeyPatch, chunk: int, depth: int | None
+) -> None:
+    monkeypatch.setattr(walks, "CHUNK", chunk)
+    monkeypatch.setattr(walks, "HELD", 2 * chunk)
+    whole = [name for name in NAMES if depth is None or name.count("/") < depth]
+    assert paths(Walk(tree, depth=depth)) == whole
+    for number, name in enumerate(whole, 1):
+        assert paths(Walk(tree, after=name, depth=depth)) == whole[number:]
+
+
+def test_a_walk_that_pauses_after_each_entry_gives_the_same(tree: Below) -> None:
+    walk, found = Walk(tree), []
+    for entry in walk:
+        if not found or found[-1] != entry.path:
+            walk.back(entry)
+            found.append(entry.path)
+        walk.pause()
+    assert found == NAMES
+
+
+@pytest.mark.parametrize("gone", NAMES)
+def test_what_vanishes_meanwhile_is_left_out(tree: Below, gone: str) -> None:
+    walk = Walk(tree)
+    first = next(walk).path
+    tree.remove(gone)
+    assert [first, *paths(walk)] == [name for name in NAMES if name == "a" or not f"{name}/".startswith(f"{gone}/")]
+
+
+def test_a_walk_does_not_leave_by_the_parent_of_a_directory_that_was_moved(tree: Below, tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere/secret").touch()
+    walk = Walk(tree)
+    found = [next(walk).path for _ in range(3)]
+    (tmp_path / "root/a").rename(tmp_path / "elsewhere/a")
+    assert [*found, *paths(walk)][3:] in (NAMES[3:], NAMES[5:])
+
+
+def test_a_top_that_leads_out_is_refused(tree: Below, tmp_path: Path) -> None:
+    (tmp_path / "root/out").symlink_to(tmp_path)
+    with pytest.raises(LeadsOut):
+        Walk(tree, "out")
+
+
+def test_a_deep_tree_needs_a_few_open_files_and_no_recursion(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    handle = os.open(tmp_path, os.O_RDONLY)
+    for _ in range(1100):
+        os.mkdir("d", dir_fd=handle)
+        os.close(os.open("z", os.O_CREAT, dir_fd=handle))
+        deeper = os.open("d", os.O_RDONLY, dir_fd=handle)
+        os.close(handle)
+        handle = deeper
+    os.close(handle)
+    before = open_files()
+    walk = Walk(Below(tmp_path))
+    try:
+        assert max(open_files() for _ in walk) <= before + 2
+        assert len(paths(Walk(Below(tmp_path)))) == 2200
+    finally:
+        subprocess.run(["rm", "-rf", tmp_path / "d"], check=True)  # pytest's own clean-up recurses
+
+
+def open_files() -> int:
+    return sum(1 for _ in Path("/proc/self/fd").iterdir())
+
+
+# Between two pages ---------------------------------------------------------------------------------------------------
+
+
+def test_a_walk_waits_once_for_a_while_and_only_the_last_few_do(tree: Below) -> None:
+    now = [0.0]
+    waiting = Walks(2, 10.0, lambda: now[0])
+    kept = {key: Walk(tree) for key in "abc"}
+    for key, walk in kept.items():
+        waiting.keep(key, walk)
+    assert waiting.take("a") is None
+    assert waiting.take("b") is kept["b"]
+    assert waiting.take("b") is None
+    now[0] = 10.0
+    assert waiting.take("c") is None

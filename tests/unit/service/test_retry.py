@@ -1,0 +1,471 @@
+"""The retry policy inside the SDK's own pipeline, with a transport that plays answers and a clock that never waits."""
+
+from __future__ import annotations
+
+import json
+import socket
+import ssl
+from collections.abc import Callable, Iterable
+from datetime import datetime, timedelta, timezone
+from email.utils import format_datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+import requests
+from azure.batch import BatchClient
+from azure.core.credentials import AccessToken, AzureNamedKeyCredential
+from azure.core.exceptions import (
+    ClientAuthenticationError,
+    IncompleteReadError,
+    ServiceRequestError,
+    ServiceResponseError,
+    ServiceResponseTimeoutError,
+)
+from azure.core.pipeline.transport import HttpTransport
+from azure.core.rest._requests_basic import RestRequestsTransportResponse
+
+from batchtrain.config.types import Secret
+from batchtrain.errors import AlreadyExists, ServiceError, Unreachable
+from batchtrain.plan import Plan, Step
+from batchtrain.service import connect, files, look, retry, submit
+from batchtrain.service.connect import Account
+from batchtrain.service.retry import FAR, NEAR, Clock, RetryPolicy
+
+NOW = datetime(2026, 11, 23, 12, 0, 0, tzinfo=timezone.utc)
+EMPTY: dict[str, Any] = {"value": []}
+
+
+class Time:
+    """A clock that goes on by what is slept."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+        self.pauses: list[float] = []
+
+    def now(self) -> float:
+        return self.seconds
+
+    def sleep(self, seconds: float) -> None:
+        self.pauses.append(seconds)
+        self.seconds += seconds
+
+
+class Plays(HttpTransport):  # type: ignore[type-arg]
+    """Gives its answers one after the other, the last one again and again."""
+
+    def __init__(self, answers: Iterable[Any], time: Time) -> None:
+        self.answers, self.time = list(answers), time
+        self.sent: list[tuple[str, str, dict[str, str]]] = []
+        self.timeouts: list[tuple[float, float]] = []
+        self.takes = 0.0
+
+    def send(self, request: Any, **options: Any) -> Any:
+        self.sent.append((request.method, request.url.split("?")[0], dict(request.headers)))
+        self.timeouts.append((options["connection_timeout"], options["read_timeout"]))
+        self.time.seconds += self.takes
+        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        if isinstance(answer, Exception):
+            raise answer
+        status, document, *headers = answer
+        return response(request, status, document, headers[0] if headers else {})
+
+    def open(self) -> None: ...
+    def close(self) -> None: ...
+    def __exit__(self, *_: object) -> None: ...
+
+
+def response(request: Any, status: int, document: Any, headers: dict[str, str]) -> Any:
+    inner = requests.Response()
+    inner.status_code = status
+    inner._content = json.dumps(document).encode() if document is not None else b""
+    inner._content_consumed = True  # type: ignore[attr-defined]
+    inner.headers.update({"Content-Type": "application/json", "Date": format_datetime(NOW, usegmt=True), **headers})
+    return RestRequestsTransportResponse(request=request, internal_response=inner, block_size=4096)
+
+
+def refusal(code: str, status: int = 409) -> tuple[int, Any]:
+    return status, {"code": code, "message": {"lang": "en-US", "value": "No."}}
+
+
+class Service:
+    """A client of the SDK as batchtrain makes it, and what it is answered."""
+
+    def __init__(self, *answers: Any, patience: retry.Patience = FAR) -> None:
+        self.time = Time()
+        self.transport = Plays(answers, self.time)
+        self.policy = RetryPolicy(patience, Clock(self.time.now, self.time.sleep))
+        key = AzureNamedKeyCredential("name", "a2V5")
+        self.client = BatchClient("https://x", key, retry_policy=self.policy, transport=self.transport)  # type: ignore[arg-type]
+
+    @property
+    def asked(self) -> list[str]:
+        return [f"{method} {url.removeprefix('https://x')}" for method, url, _ in self.transport.sent]
+
+
+def caused(error: Exception, by: Exception) -> Exception:
+    error.__cause__ = by
+    return error
+
+
+NO_CONNECTION = ServiceRequestError("refused", error=ConnectionRefusedError(111, "Connection refused"))
+NO_ANSWER = ServiceResponseError("('Connection aborted.', RemoteDisconnected('x'))")
+FAULTS = {
+    "no connection": NO_CONNECTION,
+    "reset": ServiceResponseError("reset", error=ConnectionResetError(104, "Connection reset by peer")),
+    "timeout": ServiceResponseTimeoutError("read timed out"),
+    "truncated": IncompleteReadError("IncompleteRead(1 bytes read, 2 more expected)"),
+    **{str(status): (status, EMPTY) for status in (408, 429, 500, 502, 503, 504)},
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS.keys())
+def test_a_transient_fault_is_retried(fault: Any) -> None:
+    service = Service(fault, fault, fault, (200, EMPTY))
+    assert look.pools(service.client) == ()
+    assert len(service.transport.sent) == 4
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        (400, EMPTY), (403, EMPTY), (404, EMPTY), (409, EMPTY), (412, EMPTY), (501, EMPTY), (505, EMPTY),
+        caused(ServiceRequestError("x"), ssl.SSLCertVerificationError("self-signed")),
+        ClientAuthenticationError("nobody is signed in"),
+    ],
+    ids=["400", "403", "404", "409", "412", "501", "505", "certificate", "sign-in"],
+)  # fmt: skip
+def test_everything_else_is_final_at_once(fault: Any) -> None:
+    service = Service(fault, (200, EMPTY))
+    with pytest.raises(ServiceError):
+        look.pools(service.client)
+    assert len(service.transport.sent) == 1
+
+
+def test_every_page_of_a_list_is_retried() -> None:
+    more = {"value": [], "odata.nextLink": "https://x/pools?$skiptoken=1"}
+    service = Service(NO_ANSWER, (200, more), NO_ANSWER, (200, EMPTY))
+    assert look.pools(service.client) == ()
+    assert len(service.transport.sent) == 4
+
+
+def test_a_file_that_is_cut_off_is_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    service = Service((200, "whole"))
+    read, cuts = RestRequestsTransportResponse.read, [IncompleteReadError("IncompleteRead(1 bytes read)")]
+
+    def once(self: Any) -> bytes:
+        if cuts:
+            raise cuts.pop()
+        return read(self)
+
+    monkeypatch.setattr(RestRequestsTransportResponse, "read", once)
+    assert files.task_file(service.client, "j", "t", "stdout.txt") == b'"whole"'
+    assert len(service.transport.sent) == 2
+
+
+def test_pauses_grow_and_are_random() -> None:
+    pauses = []
+    for _ in range(40):
+        service = Service(*[(503, EMPTY)] * 5, (200, EMPTY))
+        look.pools(service.client)
+        pauses.append(service.time.pauses)
+    for number in range(5):
+        column = [row[number] for row in pauses]
+        assert 0 <= min(column) < max(column) <= FAR.first * 2**number
+    assert max(row[4] for row in pauses) > FAR.first * 2  # 40 draws of up to 16 s
+
+
+def test_retry_after_is_obeyed_as_seconds() -> None:
+    service = Service((429, EMPTY, {"Retry-After": "30"}), (200, EMPTY))
+    look.pools(service.client)
+    assert service.time.pauses == [30]
+
+
+def test_retry_after_is_obeyed_as_a_date() -> None:
+    soon = format_datetime(datetime.now(timezone.utc) + timedelta(hours=1), usegmt=True)
+    service = Service((200, EMPTY), (503, EMPTY, {"Retry-After": soon}), (200, EMPTY))
+    look.pools(service.client)
+    with retry.until(86_400):
+        look.pools(service.client)
+    assert 1800 < service.time.pauses[0] <= 3600
+
+
+@pytest.mark.parametrize("given", ["soon", "-1", "nan", "inf", "²", "9" * 400])
+def test_a_retry_after_that_cannot_be_read_is_ignored(given: str) -> None:
+    service = Service((503, EMPTY, {"Retry-After": given}), (200, EMPTY))
+    look.pools(service.client)
+    assert service.time.pauses[0] <= FAR.first
+
+
+@pytest.mark.parametrize("patience", [FAR, NEAR], ids=["Azure", "loopback"])
+@pytest.mark.parametrize("takes", [0.0, 7.0])
+def test_a_call_ends_within_its_budget_and_uses_it(patience: retry.Patience, takes: float) -> None:
+    service = Service((503, EMPTY), patience=patience)
+    service.transport.takes = takes
+    with pytest.raises(Unreachable, match=r"list pools: .*"):
+        look.pools(service.client)
+    assert patience.budget - takes - 1 <= service.time.seconds <= patience.budget + takes
+    for connect_timeout, read_timeout in service.transport.timeouts:
+        assert connect_timeout <= patience.connect
+        assert read_timeout <= patience.read
+    assert service.transport.timeouts[-1][1] <= max(takes, 1.0) + 1  # the last attempt has what is left
+
+
+def test_a_retry_after_beyond_the_budget_ends_the_call_at_once() -> None:
+    service = Service((503, EMPTY, {"Retry-After": "600"}))
+    with pytest.raises(Unreachable):
+        look.pools(service.client)
+    assert service.time.pauses == []
+
+
+def test_where_nothing_listens_on_this_machine_the_first_call_fails_soon() -> None:
+    service = Service(NO_CONNECTION, patience=NEAR)
+    with pytest.raises(Unreachable, match="connection refused; check the endpoint") as caught:
+        look.pools(service.client)
+    assert service.time.seconds <= NEAR.refused
+    assert caught.value.code == "NoConnection"
+
+
+def test_what_has_answered_once_is_given_the_whole_budget() -> None:
+    service = Service((200, EMPTY), NO_CONNECTION, patience=NEAR)
+    look.pools(service.client)
+    with pytest.raises(Unreachable):
+        look.pools(service.client)
+    assert service.time.seconds > NEAR.budget - 1
+
+
+def test_each_attempt_is_signed_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    dates = iter(["Mon, 23 Nov 2026 12:00:00 GMT", "Mon, 23 Nov 2026 12:20:00 GMT"])
+    monkeypatch.setattr("azure.batch._patch.Serializer.serialize_rfc", lambda *_, **__: next(dates))
+    service = Service((503, EMPTY), (200, EMPTY))
+    look.pools(service.client)
+    (first, second) = (headers for _, _, headers in service.transport.sent)
+    assert first["ocp-date"] != second["ocp-date"]
+    assert first["Authorization"] != second["Authorization"]
+
+
+def test_the_loop_is_the_only_one() -> None:
+    """The SDK's own policy is not in the pipeline any more."""
+    service = connect.connect(Account("http://127.0.0.1:9", "name", Secret("a2V5")))
+    kinds = [type(policy).__name__ for policy in service._client._pipeline._impl_policies]
+    assert kinds.count("RetryPolicy") == 1
+    assert isinstance(service._config.retry_policy, RetryPolicy)
+
+
+def test_a_service_that_takes_connections_and_says_nothing_is_given_up() -> None:
+    quick = retry.Patience(first=0.01, most=0.01, budget=0.6, refused=0.6, connect=0.1, read=0.1)
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        client = BatchClient(
+            f"http://127.0.0.1:{silent.getsockname()[1]}",
+            AzureNamedKeyCredential("name", "a2V5"),  # type: ignore[arg-type]
+            retry_policy=RetryPolicy(quick),
+        )
+        with pytest.raises(Unreachable, match="list pools: the service does not answer: no answer in time"):
+            look.pools(client)
+
+
+# --- inside a wait --------------------------------------------------------------------------------------------------
+
+
+def test_inside_a_wait_faults_are_retried_until_its_end_and_reported_each_minute() -> None:
+    service = Service((200, EMPTY), *[(503, EMPTY)] * 60, (200, EMPTY))
+    look.pools(service.client)
+    said: list[str] = []
+    with retry.until(service.time.now() + 3600, said.append):
+        look.pools(service.client)
+    assert service.time.seconds > FAR.budget
+    minutes = service.time.seconds / 60
+    assert minutes / 2 <= len(said) - 1 <= minutes + 1
+    assert "the service cannot be reached since" in said[0]
+    assert "it answers 503" in said[0]
+    assert "the service answers again, after" in said[-1]
+
+
+def test_a_wait_ends_at_its_deadline() -> None:
+    service = Service((200, EMPTY), NO_ANSWER)
+    look.pools(service.client)
+    with pytest.raises(Unreachable), retry.until(service.time.now() + 300):
+        look.pools(service.client)
+    assert 295 < service.time.seconds <= 300
+
+
+def test_a_short_fault_is_not_reported() -> None:
+    service = Service(NO_ANSWER, (200, EMPTY), patience=NEAR)
+    said: list[str] = []
+    with retry.until(60, said.append):
+        look.pools(service.client)
+    assert said == []
+
+
+def test_a_wrong_endpoint_ends_a_wait_before_its_deadline() -> None:
+    service = Service(NO_CONNECTION, patience=NEAR)
+    with pytest.raises(Unreachable), retry.until(3600):
+        look.pools(service.client)
+    assert service.time.seconds <= NEAR.refused
+
+
+def test_a_sign_in_that_fails_later_is_an_outage() -> None:
+    class Tokens:
+        fails = 0
+
+        def get_token(self, *_: str, **__: Any) -> AccessToken:
+            if self.fails:
+                self.fails -= 1
+                raise ClientAuthenticationError("the sign-in service does not answer")
+            return AccessToken("token", 0)  # never kept
+
+    service, tokens = Service((200, EMPTY)), Tokens()
+    client = BatchClient("https://x", tokens, retry_policy=service.policy, transport=service.transport)
+    look.pools(client)
+    tokens.fails = 3
+    assert look.pools(client) == ()
+    assert tokens.fails == 0
+
+
+# --- what may have been done already --------------------------------------------------------------------------------
+
+POOL = {"id": "p", "vmSize": "STANDARD_D2S_V5", "targetDedicatedNodes": 2}
+BODIES = {
+    "pool": (Step("pool.add", "p", POOL), "PoolExists", "/pools/p"),
+    "job": (Step("job.add", "j", {"id": "j", "priority": 3}), "JobExists", "/jobs/j"),
+    "schedule": (
+        Step("schedule.add", "s", {"id": "s", "displayName": "S"}),
+        "JobScheduleExists",
+        "/jobschedules/s",
+    ),
+    "task": (
+        Step("task.add", "j", {"id": "t", "commandLine": "true"}),
+        "TaskExists",
+        "/jobs/j/tasks/t",
+    ),
+}
+
+
+def add(service: Service, step: Step) -> list[submit.Event]:
+    return list(submit.submit(service.client, Plan((step,)), lambda name: "", lambda path, data: None))
+
+
+def stands(body: Any, age: float = 0.0, **other: Any) -> tuple[int, Any]:
+    created = (NOW - timedelta(seconds=age)).strftime("%Y-%m-%dT%H:%M:%S.1234567Z")
+    return 200, {**body, "creationTime": created, "state": "active", **other}
+
+
+@pytest.mark.parametrize("kind", BODIES)
+@pytest.mark.parametrize("lost", [NO_ANSWER, (503, EMPTY), FAULTS["truncated"]], ids=["dropped", "503", "truncated"])
+def test_what_an_attempt_without_an_answer_has_made_is_a_success(kind: str, lost: Any) -> None:
+    step, code, path = BODIES[kind]
+    service = Service(lost, refusal(code), stands(step.body))
+    assert add(service, step)[-1].kind == f"{kind}.add"
+    assert service.asked[-1] == f"GET {path}"
+
+
+@pytest.mark.parametrize("kind", BODIES)
+def test_what_was_there_before_the_first_attempt_is_an_error(kind: str) -> None:
+    step, code, _ = BODIES[kind]
+    with pytest.raises(AlreadyExists):
+        add(Service(refusal(code), stands(step.body)), step)
+
+
+@pytest.mark.parametrize("kind", BODIES)
+@pytest.mark.parametrize("never_sent", [NO_CONNECTION, (429, EMPTY)], ids=["no connection", "429"])
+def test_an_attempt_that_cannot_have_arrived_made_nothing(kind: str, never_sent: Any) -> None:
+    step, code, _ = BODIES[kind]
+    with pytest.raises(AlreadyExists):
+        add(Service(never_sent, refusal(code), stands(step.body)), step)
+
+
+@pytest.mark.parametrize("kind", BODIES)
+def test_what_stands_with_other_values_is_somebody_elses(kind: str) -> None:
+    step, code, _ = BODIES[kind]
+    other = {key: value if key == "id" else 9 if isinstance(value, int) else "x" for key, value in step.body.items()}
+    with pytest.raises(AlreadyExists):
+        add(Service(NO_ANSWER, refusal(code), stands(other)), step)
+
+
+@pytest.mark.parametrize("kind", BODIES)
+def test_what_is_older_than_the_call_is_somebody_elses_though_it_is_alike(kind: str) -> None:
+    step, code, _ = BODIES[kind]
+    with pytest.raises(AlreadyExists):
+        add(Service(NO_ANSWER, refusal(code), stands(step.body, age=600)), step)
+
+
+def test_tasks_of_a_collection_that_arrived_are_a_success() -> None:
+    tasks = [{"id": name, "commandLine": "true"} for name in "ab"]
+    step = Step("task.add", "j", {"value": tasks})
+    there = {"code": "TaskExists", "message": {"lang": "en-US", "value": "It is there."}}
+    answer = {"value": [{"taskId": name, "status": "clienterror", "error": there} for name in "ab"]}
+    service = Service(NO_ANSWER, (200, answer), stands(tasks[0]), stands(tasks[1]))
+    assert [event.text for event in add(service, step)] == ["added 2 tasks"]
+    with pytest.raises(AlreadyExists):
+        add(Service((200, answer), stands(tasks[0])), step)
+
+
+ENDINGS: dict[str, tuple[Callable[[BatchClient], None], tuple[int, Any], Any]] = {
+    "delete, deleting": (lambda c: submit.delete_pool(c, "p"), refusal("PoolBeingDeleted"), {"state": "deleting"}),
+    "delete, gone": (lambda c: submit.delete_job(c, "j"), refusal("JobNotFound", 404), None),
+    "terminate": (lambda c: submit.terminate_job(c, "j"), refusal("JobCompleted"), {"state": "completed"}),
+    "terminate a schedule": (
+        lambda c: submit.terminate_schedule(c, "s"),
+        refusal("JobScheduleBeingTerminated"),
+        {"state": "terminating"},
+    ),
+    "disable": (lambda c: submit.disable_job(c, "j", "requeue"), refusal("JobDisabled"), {"state": "disabled"}),
+    "enable": (lambda c: submit.enable_job(c, "j"), refusal("OperationInvalidForCurrentState"), {"state": "active"}),
+    "reboot": (lambda c: submit.reboot_node(c, "p", "n"), refusal("NodeBeingRebooted"), {"state": "rebooting"}),
+    "resize": (
+        lambda c: submit.resize_pool(c, "p", 3, None, "requeue"),
+        refusal("PoolBeingResized"),
+        {"targetDedicatedNodes": 3, "targetLowPriorityNodes": 0},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ENDINGS)
+def test_a_request_without_an_id_that_arrived_is_a_success_and_refused_at_first_it_is_an_error(name: str) -> None:
+    act, refused, standing = ENDINGS[name]
+    act(Service(NO_ANSWER, refused, (200, standing)).client)
+    with pytest.raises(ServiceError):
+        act(Service(refused, (200, standing)).client)
+
+
+def test_a_resize_that_stands_with_other_numbers_did_not_arrive() -> None:
+    service = Service(NO_ANSWER, refusal("PoolBeingResized"), (200, {"targetDedicatedNodes": 7}))
+    with pytest.raises(ServiceError, match="PoolBeingResized"):
+        submit.resize_pool(service.client, "p", 3, None, "requeue")
+
+
+# --- words ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (NO_CONNECTION, "connection refused"),
+        (FAULTS["truncated"], "the answer was truncated"),
+        (ServiceResponseError("x", error=ConnectionResetError(104, "Connection reset by peer")), "connection reset by"),
+        (ServiceResponseError("something else.\nat line 2"), "something else"),
+    ],
+)
+def test_a_reason_is_a_few_words(error: Exception, words: str) -> None:
+    assert retry.reason(error).startswith(words)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(0.4, "0 s"), (59, "59 s"), (240, "4 min"), (7500, "2 h 5 min"), (3600, "1 h 0 min")]
+)
+def test_a_time_is_said_in_the_unit_that_fits(seconds: float, text: str) -> None:
+    assert retry.span(seconds) == text
+
+
+def test_the_documentation_has_the_policys_numbers(root: Path) -> None:
+    text = (root / "docs" / "reference" / "command-line.md").read_text(encoding="utf-8")
+    for line in (
+        f"| deadline of a call | {FAR.budget:g} s | {NEAR.budget:g} s |",
+        f"| the same, if nothing has ever accepted a connection | {FAR.refused:g} s | {NEAR.refused:g} s |",
+        f"{FAR.connect:g} s, {FAR.read:g} s | {NEAR.connect:g} s, {NEAR.read:g} s |",
+        f"{FAR.first:g} s, then 2, 4, … {FAR.most:g} s | {NEAR.first:g} s, then 0.04, … {NEAR.most:g} s |",
+        f"cannot be\nreached for {retry.QUIET:g} s",
+    ):
+        assert line in text

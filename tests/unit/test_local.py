@@ -1,0 +1,160 @@
+"""What the embedded service could not run is refused before anything is made for it."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from batchtrain import local
+from batchtrain.config.types import Secret
+from batchtrain.emulator import images
+from batchtrain.errors import PlanError
+from batchtrain.local import refuse
+from batchtrain.service.connect import Account
+from tests.unit.plan.jobs import recipe
+
+IMAGE = "example/train"
+PLAIN = "the kernel refuses namespaces; `sudo sysctl -w user.max_user_namespaces=15000` lifts that"
+
+
+def test_a_service_that_another_process_uses_is_known_and_one_to_be_stopped_is_not_taken_up(tmp_path: Path) -> None:
+    local._use(tmp_path)
+    other = os.open(tmp_path, os.O_RDONLY)
+    fcntl.flock(other, fcntl.LOCK_SH)
+    with local.alone(tmp_path) as unused:
+        assert not unused
+    fcntl.flock(other, fcntl.LOCK_UN)
+    with local.alone(tmp_path) as unused:
+        assert unused
+        with pytest.raises(BlockingIOError):
+            fcntl.flock(other, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    fcntl.flock(other, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    os.close(other)
+
+
+def gang(runtime: str = "openmpi", nodes: int | str = 2, pre: str | None = None, **mpi: Any) -> dict[str, Any]:
+    return {
+        "multi_instance": {"num_instances": nodes, "pre_execution_command": pre, "mpi": {"runtime": runtime, **mpi}}
+    }
+
+
+@pytest.fixture
+def account(tmp_path: Path) -> Account:
+    return Account("http://127.0.0.1:1", "batchtrain", Secret("a2V5"), emulated=True, home=str(tmp_path / "data"))
+
+
+@pytest.fixture(autouse=True)
+def engine(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """What the emulator says of this machine's Docker Engine."""
+    said = {"missing": ""}
+    monkeypatch.setattr("batchtrain.emulator.server.at", lambda home: None)
+    monkeypatch.setattr("batchtrain.emulator.server.ask", lambda verb, to, path: said)
+    return said
+
+
+def mapped(account: Account, prefix: Path, *programs: str) -> None:
+    (prefix / "bin").mkdir(parents=True)
+    for program in ("python", *programs):
+        (prefix / "bin" / program).touch(0o755)
+    images.map_image(Path(account.home), IMAGE, prefix)
+
+
+def test_open_mpi_across_plain_process_nodes_is_refused_with_the_reason(account: Account) -> None:
+    plain = account._replace(plain_nodes=PLAIN)
+    with pytest.raises(
+        PlanError, match=r"job j, task 0: Open MPI cannot run.*share one host name.*max_user_namespaces"
+    ):
+        refuse(recipe(task=gang()), plain)
+    horovod = {"multi_instance": {"num_instances": 2, "horovod": {"over": "mpi", "runtime": "openmpi"}}}
+    with pytest.raises(PlanError, match="Open MPI cannot run"):
+        refuse(recipe(task=horovod), plain)
+
+
+@pytest.mark.parametrize(
+    "task",
+    [
+        gang("mpich"),
+        gang(nodes=1),
+        {"docker_image": IMAGE, **gang()},
+        {},
+        {"multi_instance": {"num_instances": 2, "horovod": {}}},
+    ],
+)
+def test_what_runs_on_plain_process_nodes_is_not_refused(account: Account, task: dict[str, Any]) -> None:
+    refuse(recipe(task=task), account._replace(plain_nodes=PLAIN))
+
+
+def test_a_gang_of_the_whole_pool_has_as_many_nodes_as_the_pool(account: Account) -> None:
+    plain = account._replace(plain_nodes=PLAIN)
+    whole = gang(nodes="pool_specification_vm_count_dedicated")
+    refuse(recipe(task=whole, pool={"vm_count": {"dedicated": 1}}), plain)
+    with pytest.raises(PlanError):
+        refuse(recipe(task=whole, pool={"vm_count": {"dedicated": 2}}), plain)
+
+
+def test_nothing_is_refused_where_nodes_have_namespaces_or_the_account_is_azures(account: Account) -> None:
+    refuse(recipe(task=gang()), account)
+    refuse(recipe(task=gang()), Account("https://a.b.batch.azure.com", "a", plain_nodes=PLAIN))
+
+
+def test_a_mapping_to_a_directory_that_is_gone_is_refused(account: Account, tmp_path: Path) -> None:
+    images.map_image(Path(account.home), IMAGE, tmp_path / "gone")
+    with pytest.raises(
+        PlanError, match=rf"image {IMAGE} is mapped to .*gone, which is not there: .*images unmap {IMAGE}"
+    ):
+        refuse(recipe(task={"docker_image": IMAGE}), account)
+
+
+def test_a_mapping_to_an_environment_without_the_launcher_is_refused(account: Account, tmp_path: Path) -> None:
+    mapped(account, tmp_path / "env", "mpiexec")
+    task = {"docker_image": IMAGE}
+    with pytest.raises(PlanError, match=r"mapped to .*/env, which has no bin/no-such-mpirun"):
+        refuse(recipe(task={**task, **gang("mpich", executable_path="no-such-mpirun")}), account)
+    refuse(recipe(task={**task, **gang("mpich", executable_path="mpiexec")}), account)
+    refuse(recipe(task=task), account)
+
+
+@pytest.mark.parametrize(
+    "pre", ["source mpivars.sh", "export PATH=/opt/mpi/bin:$PATH", "set -e; . ./env", "module load a"]
+)
+def test_a_launcher_that_the_launchs_shell_may_find_is_not_refused(account: Account, tmp_path: Path, pre: str) -> None:
+    mapped(account, tmp_path / "env")
+    refuse(recipe(task={"docker_image": IMAGE, **gang(executable_path="no-such-mpirun", pre=pre)}), account)
+
+
+def test_a_command_before_the_launch_that_brings_no_programs_changes_nothing(account: Account, tmp_path: Path) -> None:
+    mapped(account, tmp_path / "env")
+    pre = 'export OPAL_PREFIX="$(dirname "$(command -v mpirun)")" LD_LIBRARY_PATH=/opt/lib'
+    with pytest.raises(PlanError, match="no-such-mpirun"):
+        refuse(recipe(task={"docker_image": IMAGE, **gang(executable_path="no-such-mpirun", pre=pre)}), account)
+
+
+@pytest.mark.parametrize(
+    ("made", "problem"),
+    [((), "is not there"), (("lib",), "it has no bin directory"), (("bin",), "its bin directory is empty")],
+)
+def test_what_is_no_environment_stands_for_no_image(tmp_path: Path, made: tuple[str, ...], problem: str) -> None:
+    for name in made:
+        (tmp_path / "env" / name).mkdir(parents=True)
+    assert problem in images.problem(tmp_path / "env")
+
+
+CONTAINED = {"command": "x", "docker_image": IMAGE}
+IN_CONTAINERS = ({"tasks": [CONTAINED]}, {"merge_task": CONTAINED})
+
+
+@pytest.mark.parametrize("job", IN_CONTAINERS)
+def test_an_image_that_nothing_stands_for_is_refused_where_no_engine_runs(
+    job: dict[str, Any], account: Account, engine: dict[str, str], tmp_path: Path
+) -> None:
+    refuse(recipe(job), account)
+    engine["missing"] = "no Docker Engine answers"
+    with pytest.raises(PlanError, match=f"runs the image {IMAGE} here: no Docker.*images map {IMAGE} PREFIX"):
+        refuse(recipe(job), account)
+    refuse(recipe(job, pool={"metadata": {"batchtrain-nodes": "simulated"}}), account)
+    mapped(account, tmp_path / "environment")
+    refuse(recipe(job), account)

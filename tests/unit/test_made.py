@@ -1,0 +1,74 @@
+"""What a command has added when it fails: what was refused or never sent is not counted."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from batchtrain.errors import AlreadyExists, QuotaReached, ServiceError, TimedOut, Unreachable, UsageError
+from batchtrain.made import Made
+from batchtrain.service.connect import Account
+from batchtrain.service.faults import NO_CONNECTION
+from batchtrain.service.requests import Creation
+from batchtrain.service.submit import Event
+
+
+class Client:
+    """An account and nothing else."""
+
+    account = Account("http://127.0.0.1:1", "x", "a2V5", emulated=True)
+
+    def creation(self, kind: str, name: str) -> Creation:
+        return Creation("t1", 0.0)
+
+
+def told(error: BaseException, *kinds: str) -> str:
+    """What is said after these events and an error; each adds a thing named by its number."""
+    said: list[Event] = []
+    client: Any = Client()
+    made = Made(client, said.append)
+    for number, kind in enumerate(kinds):
+        made.tell(Event(kind, f"x{number // 2}", ""))
+    made.settle(error)
+    made.say_left(error)
+    return said[-1].text if said and said[-1].kind == "standing" else ""
+
+
+@pytest.mark.parametrize(
+    ("error", "stays"),
+    [
+        (QuotaReached("no cores"), False),
+        (AlreadyExists("of somebody else"), False),
+        (ServiceError("refused"), False),
+        (Unreachable("nobody there", code=NO_CONNECTION), False),
+        (Unreachable("the answer was lost"), True),
+        (KeyboardInterrupt(), True),
+        (ZeroDivisionError(), True),
+    ],
+    ids=lambda value: str(value),
+)
+def test_a_thing_whose_addition_failed_stays_where_the_service_may_have_added_it(
+    error: BaseException, stays: bool
+) -> None:
+    assert told(error, "pool.adding").startswith("left as it is: pool x0") is stays
+
+
+def test_where_nothing_was_asked_for_nothing_is_said() -> None:
+    assert told(UsageError("no such recipe")) == ""
+
+
+def test_what_was_added_stays_whatever_comes_next() -> None:
+    unreachable = Unreachable("Azure Resource Manager does not answer")
+    assert "delete: batchtrain pool del x0 --local" in told(unreachable, "pool.adding", "pool.add")
+    assert "wait:" not in told(QuotaReached("no cores"), "pool.adding", "pool.add")
+    assert "wait: batchtrain pool wait x0 --local" in told(TimedOut("long"), "pool.adding", "pool.add")
+
+
+def test_every_job_that_was_added_is_named_and_a_schedule_too() -> None:
+    events = ("job.adding", "job.add", "schedule.adding", "schedule.add", "job.adding")
+    assert told(ServiceError("refused"), *events).splitlines() == [
+        "left as they are: job x0, job schedule x1",
+        "  delete: batchtrain jobs del x0 --local",
+        "  delete: batchtrain jobs del x1 --local",
+    ]

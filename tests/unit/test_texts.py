@@ -1,0 +1,91 @@
+"""Pages and the package's own texts: every link leads somewhere, and no phrase is one that readers must decode."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+GENERATED = {ROOT / "docs/reference/config.md", ROOT / "docs/reference/emulator-operations.md"}
+"""Their phrases are those of the package's own texts; their links are checked as everywhere."""
+PAGES = sorted(
+    path for pattern in ("*.md", "docs/**/*.md", "docker/*.md", "recipes/*/README.md") for path in ROOT.glob(pattern)
+)
+FENCED = re.compile(r"^ *```.*?^ *```$", flags=re.M | re.S)
+MODULES = sorted((ROOT / "batchtrain").rglob("*.py"))
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+HARD_TO_READ = {
+    r"\bof no account\b": "ignored",
+    r"\bnobody\b": "the user, no client, untested",
+    r"\b(is|are) said\b": "is reported, is documented",
+    r"\bas it should be\b": "the name of the fault",
+    r"\bwhoever\b": "the user who, any program that",
+    r"\bthat which\b": "what",
+    r"\bgo(es)? on\b": "continues",
+    r"\bsees? to it\b": "ensures",
+    r"\ba person('s)?\b": "a user",
+}
+"""Pattern -> what to write in its place. See "Plain English" in the style guide."""
+
+
+def prose(path: Path) -> str:
+    """The page without its fenced blocks, whose lines stay as empty ones."""
+    return FENCED.sub(lambda block: "\n" * block[0].count("\n"), path.read_text(encoding="utf-8"))
+
+
+def name(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+def anchors(path: Path) -> set[str]:
+    """The anchors of a page: of its headings, as GitHub makes them, and its own."""
+    text = prose(path)
+    headings = re.findall(r"^#+ (.+)$", text, flags=re.M)
+    made = {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+    return made | set(re.findall(r'<a id="([^"]+)">', text))
+
+
+def broken(path: Path) -> Iterator[str]:
+    for link in LINK.findall(prose(path)):
+        if "://" in link:
+            continue
+        file, _, anchor = link.partition("#")
+        target = (path.parent / file).resolve() if file else path
+        if not target.exists() or (anchor and anchor not in anchors(target)):
+            yield link
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_every_link_of_a_page_leads_somewhere(page: Path) -> None:
+    assert list(broken(page)) == []
+
+
+def strings(path: Path) -> Iterator[tuple[int, str]]:
+    """The docstrings and other texts of a module, each on one line."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.lineno, " ".join(node.value.split())
+
+
+def hard(lines: Iterable[tuple[int, str]]) -> list[str]:
+    """Every phrase of the lines that is hard to read, with what to write in its place."""
+    return [
+        f"line {number}: {found[0]!r}: write {better!r}"
+        for number, line in lines
+        for pattern, better in HARD_TO_READ.items()
+        for found in re.finditer(pattern, line, flags=re.I)
+    ]
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if page not in GENERATED], ids=name)
+def test_a_page_has_no_phrase_that_must_be_read_twice(page: Path) -> None:
+    assert hard(enumerate(prose(page).splitlines(), start=1)) == []
+
+
+@pytest.mark.parametrize("module", MODULES, ids=name)
+def test_a_module_has_no_phrase_that_must_be_read_twice(module: Path) -> None:
+    assert hard(strings(module)) == []
