@@ -8,7 +8,7 @@ from pathlib import Path
 
 from batchtrain.config.filled import require_credentials
 from batchtrain.config.load import load as load_files
-from batchtrain.config.sources import read_sources
+from batchtrain.config.source_directory import read_sources
 from batchtrain.config.types import Credentials, Recipe
 from batchtrain.errors import PlanError, UsageError
 from batchtrain.foreseen import gathered

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from batchtrain.config.sources import read_sources
+from batchtrain.config.source_directory import read_sources
 from batchtrain.config.types import Recipe
 from batchtrain.config.veil import secrets_in
 from batchtrain.custom import read_made

@@ -169,7 +169,7 @@ def refuse(recipe: Recipe, account: Account) -> None:
 
 def _refuse_unmapped(recipe: Recipe, account: Account) -> None:
     """An image that is not mapped needs a Docker Engine."""
-    from batchtrain.emulator import images, server  # see above
+    from batchtrain.emulator import mapped_images, server  # see above
 
     home = Path(account.home)
     unmapped = next(
@@ -177,7 +177,7 @@ def _refuse_unmapped(recipe: Recipe, account: Account) -> None:
             (f"job {job.id}, {where}", part.docker_image)
             for job in recipe.jobs
             for where, part in _parts(job)
-            if part is not None and part.docker_image and images.prefix_of(home, part.docker_image) is None
+            if part is not None and part.docker_image and mapped_images.prefix_of(home, part.docker_image) is None
         ),
         None,
     )
@@ -186,7 +186,7 @@ def _refuse_unmapped(recipe: Recipe, account: Account) -> None:
     with emulator_faults():
         missing = server.ask("GET", server.at(home), "engine")["missing"]
     if missing:
-        raise PlanError(f"{unmapped[0]}: {images.unserved(unmapped[1], missing)}")
+        raise PlanError(f"{unmapped[0]}: {mapped_images.unserved(unmapped[1], missing)}")
 
 
 def _only_keeps_time(recipe: Recipe) -> bool:
@@ -205,12 +205,12 @@ def _parts(job: Job) -> Iterator[tuple[str, Task | JobManager | JobPreparation |
 
 
 def _refusal(task: Task, recipe: Recipe, account: Account) -> str:
-    from batchtrain.emulator import images  # see above
+    from batchtrain.emulator import mapped_images  # see above
 
     home, image = Path(account.home), task.docker_image
-    prefix = images.prefix_of(home, image) if image else None
-    if image and prefix and (problem := images.problem(Path(prefix))):
-        return images.told(image, prefix, problem)
+    prefix = mapped_images.prefix_of(home, image) if image else None
+    if image and prefix and (problem := mapped_images.problem(Path(prefix))):
+        return mapped_images.told(image, prefix, problem)
     launcher = mpi_launcher(task)
     if launcher is None or (image and not prefix):
         return ""  # no MPI, or one in a container of Docker's
@@ -220,9 +220,9 @@ def _refusal(task: Task, recipe: Recipe, account: Account) -> str:
             "Open MPI cannot run across the nodes of this emulator, because they share one host name:"
             f" they are plain processes of this machine ({account.plain_nodes})"
         )
-    path = f"{prefix}/bin:{images.MACHINES_PATH}"
+    path = f"{prefix}/bin:{mapped_images.MACHINES_PATH}"
     if image and prefix and executable and shutil.which(executable, path=path) is None:
-        return images.told(image, prefix, f"has no bin/{executable}, which the launch of the task needs")
+        return mapped_images.told(image, prefix, f"has no bin/{executable}, which the launch of the task needs")
     return ""
 
 

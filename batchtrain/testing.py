@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from batchtrain.emulator import images, server, steering, wire
+from batchtrain.emulator import mapped_images, server, steering, wire
 from batchtrain.emulator.server import Emulator, Hint, Settings, Status
 
 if TYPE_CHECKING:
@@ -93,12 +93,12 @@ class BatchService:
 
     def map_image(self, image: str, prefix: Path) -> None:
         """Use a local environment in place of a container image until the next reset."""
-        images.map_image(self.status.data_dir, image, prefix)
+        mapped_images.map_image(self.status.data_dir, image, prefix)
 
     def reset(self) -> None:
         """Reset: an empty account, no faults, and the clock of the machine."""
         server.reset(self.status.data_dir)
-        (self.status.data_dir / images.FILE).unlink(missing_ok=True)
+        (self.status.data_dir / mapped_images.FILE).unlink(missing_ok=True)
 
     def close(self) -> None:
         """Close the client, if one was made."""

@@ -26,7 +26,7 @@ from typing import NamedTuple
 
 from filelock import FileLock
 
-from batchtrain.emulator.machine import engine as engines
+from batchtrain.emulator.machine import docker_engine as engines
 
 ROOT = Path(__file__).resolve().parent.parent
 CACHE = Path(os.environ.get("BATCHTRAIN_TEST_DOCKER") or ROOT / ".cache" / "docker")

@@ -7,7 +7,7 @@ from typing import Any
 from batchtrain.frameworks import FRAMEWORKS
 from batchtrain.frameworks.base import Shape
 from batchtrain.frameworks.mpi import MpiBlock
-from batchtrain.launchers import mpi, nodes
+from batchtrain.launchers import mpi, node_launcher
 from batchtrain.launchers.types import Launch, MpiLaunch, Setup
 
 TWO = Shape(2)
@@ -17,6 +17,6 @@ def launched(block: str, command: str = "python t.py", shape: Shape = TWO, **val
     """The launch with a block, from the block's properties and what else decides about it."""
     setup = Setup(**{name: values.pop(name) for name in Setup._fields if name in values})
     if block != "mpi":
-        return nodes.launch(FRAMEWORKS[block](**values), setup, command, shape)
+        return node_launcher.launch(FRAMEWORKS[block](**values), setup, command, shape)
     rest = {name: values.pop(name) for name in MpiLaunch._fields if name in values}
     return mpi.launch(MpiLaunch(MpiBlock(**values), setup, **rest), command, shape)

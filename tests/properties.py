@@ -14,7 +14,7 @@ import yaml
 from batchtrain.config import override, reference
 from batchtrain.config.load import load
 from batchtrain.config.reference import ITEM, KEY, Place
-from batchtrain.config.sources import read_sources
+from batchtrain.config.source_directory import read_sources
 from batchtrain.config.types import Recipe, Secret
 from batchtrain.custom import read_made
 from batchtrain.errors import ConfigError, PlanError, Problem, UsageError

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from batchtrain.catalog.images import DOCKER, GEN2, NVIDIA, RDMA, ROCM, VOLTA, Image
 from batchtrain.catalog.sizes import VmSize
+from batchtrain.catalog.vm_images import DOCKER, GEN2, NVIDIA, RDMA, ROCM, VOLTA, Image
 
 # Series that know generation 1 alone. Azure: Support for generation 2 VMs (generation-2), size table.
 GENERATION_1_FAMILIES = frozenset({

@@ -10,10 +10,10 @@ import fnmatch
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from batchtrain.catalog import images as image_table
 from batchtrain.catalog import sizes as size_table
-from batchtrain.catalog.images import Image
+from batchtrain.catalog import vm_images as image_table
 from batchtrain.catalog.sizes import VmSize
+from batchtrain.catalog.vm_images import Image
 
 
 class Catalog(NamedTuple):

@@ -14,9 +14,9 @@ from batchtrain.cli.output import show, show_rows
 from batchtrain.errors import NotFound
 
 if TYPE_CHECKING:
-    from batchtrain.catalog.images import Image
     from batchtrain.catalog.offer import Catalog
     from batchtrain.catalog.sizes import VmSize
+    from batchtrain.catalog.vm_images import Image
 
 SHOWN = "Include retired entries."
 MADE_BY = "made by `batchtrain catalog refresh`"
@@ -141,7 +141,7 @@ def images(
 ) -> None:
     """List VM images; PATTERN is a part of publisher:offer:sku or of the node agent, or has * and ?."""
     from batchtrain.catalog import offer
-    from batchtrain.catalog.images import DOCKER, NVIDIA, RDMA, ROCM
+    from batchtrain.catalog.vm_images import DOCKER, NVIDIA, RDMA, ROCM
 
     catalog = _catalog()
     named = offer.matching_images(catalog.images, pattern) if pattern else catalog.images

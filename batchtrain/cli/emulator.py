@@ -343,7 +343,7 @@ def images() -> None:
 @common
 def map_(image: str, prefix: str, entrypoint: str, data_dir: str | None) -> None:
     """Use PREFIX, such as a virtual environment, in place of IMAGE."""
-    from batchtrain.emulator import images as mapping
+    from batchtrain.emulator import mapped_images as mapping
 
     place = Path(prefix).absolute()
     if problem := mapping.problem(place):
@@ -358,7 +358,7 @@ def map_(image: str, prefix: str, entrypoint: str, data_dir: str | None) -> None
 @common
 def unmap(image: str, data_dir: str | None) -> None:
     """Remove the mapping of IMAGE."""
-    from batchtrain.emulator import images as mapping
+    from batchtrain.emulator import mapped_images as mapping
 
     if not mapping.unmap(_place(data_dir), image):
         raise NotFound(f"{image} is not mapped")
@@ -370,7 +370,7 @@ def unmap(image: str, data_dir: str | None) -> None:
 @common
 def list_(data_dir: str | None) -> None:
     """List the mapped images."""
-    from batchtrain.emulator import images as mapping
+    from batchtrain.emulator import mapped_images as mapping
 
     try:
         found = mapping.list_images(_place(data_dir))

@@ -80,7 +80,7 @@ def _examined(directory: str | None) -> Examined:
 
 
 def _planned(recipe: Recipe) -> Plan:
-    from batchtrain.config.sources import read_sources
+    from batchtrain.config.source_directory import read_sources
     from batchtrain.config.travel import DEPOT
     from batchtrain.custom import read_made
     from batchtrain.plan import Facts, plan_recipe

@@ -16,11 +16,11 @@ from typing import Annotated, Any, Literal, NamedTuple
 import msgspec
 from msgspec import Meta
 
-from batchtrain.catalog import images as image_table
 from batchtrain.catalog import sizes as size_table
-from batchtrain.catalog.images import Image
+from batchtrain.catalog import vm_images as image_table
 from batchtrain.catalog.offer import Catalog
 from batchtrain.catalog.sizes import VmSize
+from batchtrain.catalog.vm_images import Image
 from batchtrain.config import document
 from batchtrain.config.document import Document
 from batchtrain.errors import ConfigError, Problem, UsageError

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from batchtrain.catalog.offer import Catalog
-from batchtrain.config import catalog_file, check, document, override, schema, sources
+from batchtrain.config import catalog_file, check, document, override, schema, source_directory
 from batchtrain.config.check import Finding
 from batchtrain.config.dialect import OLD_SECTIONS, renamed, today
 from batchtrain.config.document import Document
@@ -451,7 +451,7 @@ class Reading:
 
     def check(self, recipe: Recipe, broken: frozenset[str]) -> None:
         """Rules across properties and files."""
-        for finding in check.run(recipe, broken, sources.surveys(recipe)):
+        for finding in check.run(recipe, broken, source_directory.surveys(recipe)):
             if not self._pruned or not self._hangs_on_mistakes(finding):
                 self._flaws.append(Flaw(finding.path, finding.rule, finding.message, level=finding.level))
 

@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from batchtrain.catalog import sizes
-from batchtrain.catalog.images import Reference
 from batchtrain.catalog.offer import Catalog
+from batchtrain.catalog.vm_images import Reference
 from batchtrain.config import document, schema
-from batchtrain.config.check.images import successor
 from batchtrain.config.check.subject import IMAGE_KINDS, Subject
+from batchtrain.config.check.vm_images import successor
 from batchtrain.config.dialect import OLD_SECTIONS
 from batchtrain.config.document import Document, Place
 from batchtrain.config.load import Examined, Section

@@ -8,10 +8,10 @@ from typing import Any
 
 from batchtrain import formula
 from batchtrain.emulator import documents, resizing, wire
+from batchtrain.emulator.autoscale_samples import NUMBERS, History
 from batchtrain.emulator.faults import Fault, invalid_property
 from batchtrain.emulator.records import Pool
 from batchtrain.emulator.reply import Call, Reply, accepted, element
-from batchtrain.emulator.samples import NUMBERS, History
 from batchtrain.emulator.world import Deadline, PoolBook, World
 
 Document = dict[str, Any]

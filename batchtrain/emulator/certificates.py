@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from batchtrain.emulator import images, trust
+from batchtrain.emulator import mapped_images, trust
 from batchtrain.emulator.trust import VARIABLES, Certificates
 
 ALWAYS = ("localhost", "127.0.0.1", "::1")
@@ -65,9 +65,9 @@ def _written(
     files.certificate.unlink(missing_ok=True)  # written last: where it is, the others belong to it
     pem, form = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
     secret = key.private_bytes(pem, form, serialization.NoEncryption())
-    images.write_atomically(files.private_key, secret.decode())
-    images.write_atomically(files.ca, ca.public_bytes(pem).decode())
-    images.write_atomically(files.certificate, own.public_bytes(pem).decode())
+    mapped_images.write_atomically(files.private_key, secret.decode())
+    mapped_images.write_atomically(files.ca, ca.public_bytes(pem).decode())
+    mapped_images.write_atomically(files.certificate, own.public_bytes(pem).decode())
     return files
 
 

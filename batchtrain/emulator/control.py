@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from batchtrain.emulator import injection, preparation, wire
+from batchtrain.emulator import injection, job_preparation, wire
 from batchtrain.emulator.drive import Driver
 from batchtrain.emulator.faults import Fault
-from batchtrain.emulator.machine import engine
+from batchtrain.emulator.machine import docker_engine
 from batchtrain.emulator.reply import Reply
 from batchtrain.emulator.world import JobBook, World
 
@@ -47,7 +47,7 @@ class Control:
             case "GET", "status":
                 return Reply(200, self.status())
             case "GET", "engine":
-                return Reply(200, {"missing": await engine.missing()})
+                return Reply(200, {"missing": await docker_engine.missing()})
             case "GET", "hints":
                 return Reply(200, {"value": hints(self.driver.world)})
             case "POST", "reset":
@@ -182,7 +182,7 @@ def _job_reason(world: World, book: JobBook) -> str:
     pool = world.pools.get(book.pool_key)
     if pool is None:
         return f"its pool {book.pool_key} does not exist"
-    barred = sum(preparation.barred(book, node) for node in pool.nodes.values())
+    barred = sum(job_preparation.barred(book, node) for node in pool.nodes.values())
     if barred:
         return f"its preparation task failed on {barred} of {len(pool.nodes)} nodes of pool {pool.record.id}"
     failed = [node for node in pool.nodes.values() if node.state in ("starttaskfailed", "unusable")]

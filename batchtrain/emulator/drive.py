@@ -15,7 +15,7 @@ import sqlite3
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, TypeVar
 
-from batchtrain.emulator import environment, preparation, reports, scheduler
+from batchtrain.emulator import job_preparation, reports, scheduler, task_environment
 from batchtrain.emulator.alarms import Alarms
 from batchtrain.emulator.depot import Depot
 from batchtrain.emulator.injection import Injection
@@ -222,7 +222,7 @@ class Driver:
 
     async def _boot(self, effect: scheduler.BootNode) -> None:
         book = self.world.pools[effect.pool]
-        spec = environment.node_spec(self.world, book, book.nodes[effect.node])
+        spec = task_environment.node_spec(self.world, book, book.nodes[effect.node])
         try:
             if self._struck("boot-fails", effect.node):
                 raise OSError("a fault was asked for (boot-fails)")
@@ -257,7 +257,7 @@ class Driver:
             if struck := self._struck("start-task-fails", effect.node):
                 outcome = Exit(struck.exit_code)
             else:
-                outcome = await self._attempt(effect.node, environment.start_run(self.world, book, node))
+                outcome = await self._attempt(effect.node, task_environment.start_run(self.world, book, node))
         except NodeLost:
             return  # `lost` says so
         if (outcome.code, outcome.failure) != (0, None):
@@ -296,7 +296,7 @@ class Driver:
         task, number = effect.task, effect.instance
         if _over(task, effect.run, number, "coordinating"):
             return
-        run = environment.coordination_run(self.world, self.world.job_of[task.job], task, number)
+        run = task_environment.coordination_run(self.world, self.world.job_of[task.job], task, number)
         outcome = await self._follow(task, effect.run, number, run)
         if outcome is not None:
             self._report(reports.coordination_ended, task, effect.run, number, outcome)
@@ -305,7 +305,7 @@ class Driver:
         task = effect.task
         if _over(task, effect.run, 0, "running"):
             return
-        run = environment.application_run(self.world, self.world.job_of[task.job], task)
+        run = task_environment.application_run(self.world, self.world.job_of[task.job], task)
         outcome = await self._follow(task, effect.run, 0, run)
         if outcome is not None:
             self._report(reports.application_ended, task, effect.run, outcome)
@@ -334,28 +334,28 @@ class Driver:
         if _over(task, effect.run, number, "ending"):
             return
         node = task.instances[number].node
-        await self.machine.end(node, environment.scope(task, effect.run, number), GRACE)
+        await self.machine.end(node, task_environment.scope(task, effect.run, number), GRACE)
         self._report(reports.scope_ended, task, effect.run, number)
 
     async def _run_on_node(self, effect: scheduler.RunOnNode) -> None:
         """A job's preparation or release task."""
         place, kind = effect.place, effect.kind
-        number, job = preparation.run_of(place, kind).run, self.world.job_of.get(place.job)
+        number, job = job_preparation.run_of(place, kind).run, self.world.job_of.get(place.job)
         if job is None or place.id not in self.world.pool_of_node:
             return
         try:
-            outcome = await self._attempt(place.id, environment.node_run(self.world, job, place, kind))
+            outcome = await self._attempt(place.id, task_environment.node_run(self.world, job, place, kind))
         except NodeLost:
-            self._report(preparation.lost, place, kind, number)
+            self._report(job_preparation.lost, place, kind, number)
             return
         if (outcome.code, outcome.failure) != (0, None):
             logger.warning("%s task of job %s failed on %s: %s", kind, job.record.id, place.id, _words(outcome))
-        self._report(preparation.ended, place, kind, number, outcome)
+        self._report(job_preparation.ended, place, kind, number, outcome)
 
     async def _end_on_node(self, effect: scheduler.EndOnNode) -> None:
         place, kind, run = effect
-        await self.machine.end(place.id, environment.node_scope(place, kind, run), GRACE)
-        self._report(preparation.scope_ended, place, kind, run)
+        await self.machine.end(place.id, task_environment.node_scope(place, kind, run), GRACE)
+        self._report(job_preparation.scope_ended, place, kind, run)
 
     # Faults on request ---------------------------------------------------------------------------------------------
 

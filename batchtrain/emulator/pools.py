@@ -6,7 +6,7 @@ import copy
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from batchtrain.catalog import images
+from batchtrain.catalog import vm_images
 from batchtrain.emulator import (
     applications,
     autoscale,
@@ -337,20 +337,20 @@ def _counts(book: PoolBook) -> Document:
 def list_supported_images(world: World, call: Call) -> Reply:
     def rows(token: str) -> Iterator[Row]:
         after = number(token)
-        for index, image in enumerate(images.SUPPORTED, 1):
+        for index, image in enumerate(vm_images.SUPPORTED, 1):
             if index > after:
                 yield Row(str(index), _supported(image))
 
     return listing(call, "supportedimages", rows)
 
 
-def _supported(image: images.Image) -> Document:
+def _supported(image: vm_images.Image) -> Document:
     reference = {"publisher": image.publisher, "offer": image.offer, "sku": image.sku, "version": "latest"}
     document: Document = {
         "nodeAgentSKUId": image.node_agent,
         "imageReference": reference,
         "osType": image.os,
-        "capabilities": list(images.service_words(image.capabilities)),
+        "capabilities": list(vm_images.service_words(image.capabilities)),
         "verificationType": "verified",
     }
     if image.retired:

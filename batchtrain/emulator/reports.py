@@ -12,10 +12,10 @@ from typing import Any
 from batchtrain.emulator import (
     autoscale,
     endings,
+    job_preparation,
     launching,
     lines,
     nodes,
-    preparation,
     scheduler,
     schedules,
     states,
@@ -149,7 +149,7 @@ def _run_start_task(world: World, effect: scheduler.RunStartTask, now: int) -> N
 
 
 def _shutdown_node(world: World, effect: scheduler.ShutdownNode, now: int) -> None:
-    preparation.node_lost(world, effect.node)
+    job_preparation.node_lost(world, effect.node)
     _phase(world, effect.pool, effect.node, "stopping")
 
 
@@ -197,7 +197,7 @@ def _assign(world: World, effect: scheduler.Assign, now: int) -> None:
         world.set_task_state(book, task, "prepare", now)
     else:
         world.set_task_state(book, task, "assign", now)
-        preparation.started(world, book, task, now)
+        job_preparation.started(world, book, task, now)
     book.running[task.seq] = task
     for node_id in effect.nodes:
         pool = world.pool_of_node[node_id]
@@ -213,9 +213,9 @@ def _assign(world: World, effect: scheduler.Assign, now: int) -> None:
 def _instance(world: World, book: JobBook, node_id: str, now: int) -> Instance:
     """One node's part; where the job was not prepared yet, it waits for that."""
     node = world.pool_of_node[node_id].nodes[node_id]
-    if preparation.prepared(book, node):
+    if job_preparation.prepared(book, node):
         return Instance(node=node_id, phase_time=now)
-    preparation.request(world, book, node, now)
+    job_preparation.request(world, book, node, now)
     return Instance(node=node_id, phase="preparing", phase_time=now)
 
 
@@ -259,15 +259,15 @@ def _preempt(world: World, effect: scheduler.Preempt, now: int) -> None:
 
 
 def _run_on_node(world: World, effect: scheduler.RunOnNode, now: int) -> None:
-    preparation.begin(world, effect.place, effect.kind, now)
+    job_preparation.begin(world, effect.place, effect.kind, now)
 
 
 def _end_on_node(world: World, effect: scheduler.EndOnNode, now: int) -> None:
-    preparation.end_scope(world, effect.place, effect.kind, effect.run)
+    job_preparation.end_scope(world, effect.place, effect.kind, effect.run)
 
 
 def _release_job(world: World, effect: scheduler.ReleaseJob, now: int) -> None:
-    preparation.release(world, world.jobs[effect.job], now)
+    job_preparation.release(world, world.jobs[effect.job], now)
 
 
 def _make_job(world: World, effect: scheduler.MakeJob, now: int) -> None:
@@ -339,7 +339,7 @@ _TIME_UP: dict[str, Callable[[World, Deadline, int], None]] = {
     "task": _task_time_up,
     "again": endings.rested,
     "files": endings.retained,
-    "noderun": preparation.time_up,
+    "noderun": job_preparation.time_up,
     "schedule": schedules.time_up,
     "boot": _may_boot,
     "resize": _resize_time_up,
@@ -466,7 +466,7 @@ def node_lost(world: World, node_id: str, now: int) -> None:
     book, node = found
     node.phase = "unwiped" if node.state == "reimaging" else "down"
     node.losses += 1
-    preparation.node_lost(world, node_id)
+    job_preparation.node_lost(world, node_id)
     for task in tuple(book.running[node.id].values()):
         endings.condemn(world, task, "requeue", now)
         for instance in task.instances:
@@ -706,7 +706,7 @@ def wake(world: World, now: int) -> None:
             node.start = {}
             world.save_node(node)
     for node_id in world.jobs_of_node:
-        preparation.node_lost(world, node_id)
+        job_preparation.node_lost(world, node_id)
     for schedule in world.schedules.values():
         schedules.remind(world, schedule, now)
     for job in world.jobs.values():

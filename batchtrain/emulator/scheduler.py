@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import NamedTuple
 
-from batchtrain.emulator import preparation, quotas, recurrence
+from batchtrain.emulator import job_preparation, quotas, recurrence
 from batchtrain.emulator.records import JobNode, Node, Task
 from batchtrain.emulator.world import USABLE, Deadline, JobBook, PoolBook, ScheduleBook, Touched, World, task_document
 
@@ -272,7 +272,7 @@ def _job_over(world: World, book: JobBook) -> Iterator[Effect]:
     if book.record.forced:
         yield SettleJob(book.key)
     elif not book.running:
-        steps = {preparation.next_step(world, book, place) for place in book.nodes.values()}
+        steps = {job_preparation.next_step(world, book, place) for place in book.nodes.values()}
         if steps & {"stop", "start"}:
             yield ReleaseJob(book.key)
         elif "wait" not in steps:
@@ -281,7 +281,7 @@ def _job_over(world: World, book: JobBook) -> Iterator[Effect]:
 
 def job_node_due(place: JobNode) -> Iterator[Effect]:
     """The preparation or release task to run on a node, or to end there."""
-    for kind, run in preparation.runs_of(place):
+    for kind, run in job_preparation.runs_of(place):
         if run.phase == "due":
             yield RunOnNode(place, kind)
         elif run.phase == "exited":
@@ -558,7 +558,7 @@ def _taker(book: PoolBook, job: JobBook, task: Task) -> Callable[[str], bool]:
     def takes(node: str) -> bool:
         if (dedicated and not book.nodes[node].dedicated) or (task.exclusive and book.running[node]):
             return False
-        return not preparation.barred(job, book.nodes[node])
+        return not job_preparation.barred(job, book.nodes[node])
 
     return takes
 

@@ -32,7 +32,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from batchtrain.emulator import images, logfile, trust, wire
+from batchtrain.emulator import logfile, mapped_images, trust, wire
 from batchtrain.emulator.interface import Machine
 from batchtrain.version import __version__
 
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from http.client import HTTPConnection
 
 LOG, STATUS_FILE, KEY_FILE, LOCK_FILE, DATABASE = "emulator.log", "emulator.json", "key", "lock", "world.sqlite3"
-OURS = {LOG, STATUS_FILE, KEY_FILE, LOCK_FILE, DATABASE, images.FILE}
+OURS = {LOG, STATUS_FILE, KEY_FILE, LOCK_FILE, DATABASE, mapped_images.FILE}
 """Any of these makes a directory an emulator's."""
 LOG_TAIL = 20
 LOG_SECONDS = 60.0
@@ -316,7 +316,7 @@ def clock() -> int:
 
 def _world(settings: Settings, endpoint: str, seed: str) -> Any:
     from batchtrain.catalog import sizes
-    from batchtrain.emulator.machine import load, packages
+    from batchtrain.emulator.machine import host_load, packages
     from batchtrain.emulator.pace import PACES
     from batchtrain.emulator.world import Quotas, Size, World
 
@@ -334,7 +334,7 @@ def _world(settings: Settings, endpoint: str, seed: str) -> Any:
         size_of,
         Quotas(**{name.replace("-", "_"): most for name, most in settings.quotas.items()}),
         lambda: packages.found(data_dir),
-        load.Gauge(data_dir),
+        host_load.Gauge(data_dir),
         PACES[settings.pace],
     )
 
@@ -367,7 +367,7 @@ def _reading(store: Any) -> Any:
 async def _process_machine(data_dir: Path) -> Machine:
     from batchtrain.emulator.machine.process import open_machine
 
-    return await open_machine(data_dir, lambda image: images.prefix_of(data_dir, image))
+    return await open_machine(data_dir, lambda image: mapped_images.prefix_of(data_dir, image))
 
 
 def _check_files(settings: Settings) -> None:
@@ -447,7 +447,7 @@ def _announce(status: Status, ready: Callable[[Status], None], *, own: bool) -> 
     document = {"pid": status.pid, "endpoint": status.endpoint, "account": status.account, "version": __version__,
                 "ownProcess": own, "certificate": status.certificate,
                 "plainNodes": status.plain_nodes}  # fmt: skip
-    images.write_atomically(status.data_dir / STATUS_FILE, json.dumps(document) + "\n")
+    mapped_images.write_atomically(status.data_dir / STATUS_FILE, json.dumps(document) + "\n")
     logger.info("listening at %s, account %s, data in %s", status.endpoint, status.account, status.data_dir)
     ready(status)
 
@@ -525,7 +525,7 @@ def _key(data_dir: Path) -> str:
     if path.exists():
         path.chmod(0o600)
     else:
-        images.write_atomically(path, base64.b64encode(secrets.token_bytes(64)).decode() + "\n", 0o600)
+        mapped_images.write_atomically(path, base64.b64encode(secrets.token_bytes(64)).decode() + "\n", 0o600)
     return path.read_text(encoding="ascii").strip()
 
 

@@ -16,11 +16,11 @@ from typing import NamedTuple
 import msgspec
 
 from batchtrain.emulator import states, wire
+from batchtrain.emulator.autoscale_samples import History, Load, Numbers
 from batchtrain.emulator.faults import Fault
 from batchtrain.emulator.injection import Injections
 from batchtrain.emulator.pace import PACES, Pace
 from batchtrain.emulator.records import Document, Job, JobNode, JobSchedule, Met, Node, Pool, Record, Task, Usage
-from batchtrain.emulator.samples import History, Load, Numbers
 
 FIRST_HOST = 4
 """Azure keeps the first three addresses of a subnet for itself; nodes start at .4."""

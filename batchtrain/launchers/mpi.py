@@ -13,7 +13,7 @@ from batchtrain.errors import PlanError
 from batchtrain.frameworks import counts
 from batchtrain.frameworks.base import Shape, Variable
 from batchtrain.frameworks.mpi import MPIS
-from batchtrain.launchers import cntk, environment, fabric, preflight, python, shell, steps
+from batchtrain.launchers import cntk, fabric, preflight, python, shell, steps, variables
 from batchtrain.launchers.types import File, Implicit, Launch, MpiLaunch
 
 RANK = 'sh "$AZ_BATCH_TASK_SHARED_DIR/.batchtrain/rank.sh"'
@@ -66,7 +66,7 @@ def _files(options: MpiLaunch, payload: python.Payload, shape: Shape) -> tuple[F
 def _noted(options: MpiLaunch, payload: python.Payload, shape: Shape) -> tuple[Variable, ...]:
     before = options.setup.pre_execution_command or ""
     text = " ".join((*options.block.options, *options.environment, before, payload.text))
-    return environment.of_transport(shape, options.setup.own, text, environment.IN_RANKS)
+    return variables.of_transport(shape, options.setup.own, text, variables.IN_RANKS)
 
 
 def _preflight(options: MpiLaunch, shape: Shape) -> tuple[str, ...]:
@@ -74,7 +74,7 @@ def _preflight(options: MpiLaunch, shape: Shape) -> tuple[str, ...]:
         return ()
     port = steps.port_of(shape, options.setup.coordination_command)
     fast = fabric.needs_device(options.block, shape.fabric)
-    memlock = fast or bool(environment.on_infiniband(shape))
+    memlock = fast or bool(variables.on_infiniband(shape))
     given = options.block.processes_per_node
     each = 1 if given is None and not _places_ranks(options) else given
     return preflight.expected(shape, each, port, infiniband=fast, memlock=memlock)
@@ -127,8 +127,8 @@ def _application(options: MpiLaunch, payload: python.Payload, ranks: Ranks, shap
             "Runs on the primary, when the coordination command has come back on every instance.", steps.SOURCE
         ),
         fabric.prologue(options.block, shape.fabric),
-        environment.block(environment.of_ranks(shape, options.setup.own)),
-        environment.notes(_noted(options, payload, shape)),
+        variables.block(variables.of_ranks(shape, options.setup.own)),
+        variables.notes(_noted(options, payload, shape)),
         _environment(options),
         _abort(options),
         steps.pre_execution(options.setup.pre_execution_command),
@@ -257,8 +257,8 @@ def _needs_prefix(options: MpiLaunch) -> bool:
 
 def _implicit(options: MpiLaunch, payload: python.Payload, ranks: Ranks, shape: Shape) -> tuple[Implicit, ...]:
     found = list(fabric.implicit(options.block, shape.fabric))
-    found += environment.implicit(environment.of_ranks(shape, options.setup.own))
-    found += environment.implicit(_noted(options, payload, shape))
+    found += variables.implicit(variables.of_ranks(shape, options.setup.own))
+    found += variables.implicit(_noted(options, payload, shape))
     found += preflight.implicit(_preflight(options, shape))
     if options.block.processes_per_node is None:
         found.append(_implicit_ranks(options))

@@ -7,9 +7,9 @@ import shlex
 from batchtrain.config import allotment
 from batchtrain.config.types import JobManager, JobPreparation, JobRelease, Task
 from batchtrain.frameworks.base import Fabric, Nodes, Shape, Variable
-from batchtrain.launchers import environment
+from batchtrain.launchers import variables
 from batchtrain.launchers.types import Implicit
-from batchtrain.plan import image, users, wire
+from batchtrain.plan import image, user_identity, wire
 from batchtrain.plan.frame import Frame, either
 from batchtrain.plan.volumes import binds
 
@@ -31,7 +31,7 @@ def settings(frame: Frame, task: Task, shape: Shape) -> tuple[wire.ContainerSett
         *(f"--publish={shlex.quote(port)}" for port in task.ports),
         *(f"--label={shlex.quote(label)}" for label in task.labels),
         *((f"--entrypoint={shlex.quote(task.entrypoint)}",) if task.entrypoint is not None else ()),
-        *users.in_container(either(task.user_identity, frame.job.user_identity)),
+        *user_identity.in_container(either(task.user_identity, frame.job.user_identity)),
         *(f"-v {bind.quoted}" for bind in binds(frame, task)),
         *key,
         *devices,
@@ -51,7 +51,7 @@ def of_a_job(told: JobManager | JobPreparation | JobRelease) -> wire.ContainerSe
     """The container of a task that is part of a job; None where it runs on the host."""
     if told.docker_image is None:
         return None
-    options = (*users.in_container(told.user_identity), *told.additional_docker_run_options)
+    options = (*user_identity.in_container(told.user_identity), *told.additional_docker_run_options)
     return wire.ContainerSettings(
         image_name=told.docker_image,
         container_run_options=" ".join(options) or None,
@@ -84,7 +84,7 @@ def _devices(frame: Frame, task: Task, shape: Shape) -> tuple[tuple[str, ...], t
         because = "the task uses InfiniBand, which pins memory"
         found.append((flags, Implicit("containerRunOptions", " ".join(flags), because, "infiniband-container")))
     if (described := described_gpus(frame, task, shape)) is not None:
-        folder = environment.TOPOLOGY_FOLDER
+        folder = variables.TOPOLOGY_FOLDER
         flags = (f"-v {folder}:{folder}:ro",)
         found.append((flags, Implicit("containerRunOptions", " ".join(flags), described.because, described.rule)))
     size = frame.size
@@ -99,15 +99,15 @@ def described_gpus(frame: Frame, task: Task, shape: Shape) -> Variable | None:
     """What NCCL is told to read in a gang's container; None where the person mounts that folder otherwise, or has
     another file, or none, read: an image's own folder of that name would be hidden for nothing."""
     own = (*(bind.inside for bind in binds(frame, task)), *task.additional_docker_run_options)
-    if task.multi_instance is None or any(environment.TOPOLOGY_FOLDER in one for one in own):
+    if task.multi_instance is None or any(variables.TOPOLOGY_FOLDER in one for one in own):
         return None
-    described = environment.topology(shape)
+    described = variables.topology(shape)
     if described is None or any(
         described.name in block.leave_unset for _, block in task.multi_instance.launches if isinstance(block, Nodes)
     ):
         return None
     said = {**frame.job.environment_variables, **task.environment_variables}.get(described.name)
-    return described if said is None or said.startswith(environment.TOPOLOGY_FOLDER) else None
+    return described if said is None or said.startswith(variables.TOPOLOGY_FOLDER) else None
 
 
 def _pool_key(frame: Frame, task: Task) -> tuple[tuple[str, ...], tuple[Implicit, ...]]:

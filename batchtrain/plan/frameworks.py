@@ -12,7 +12,7 @@ from batchtrain.config.types import MultiInstance, Task
 from batchtrain.errors import PlanError, Problem
 from batchtrain.frameworks.base import Fabric, Nodes, Shape
 from batchtrain.frameworks.mpi import MpiBlock
-from batchtrain.launchers import apptainer, cntk, mpi, nodes, plain
+from batchtrain.launchers import apptainer, cntk, mpi, node_launcher, plain
 from batchtrain.launchers.types import File, Launch, MpiLaunch, Setup
 
 
@@ -34,7 +34,7 @@ def launch(
         if isinstance(block, MpiBlock):
             runs_cntk = cntk.is_cntk(task.command or "", task.docker_image or task.singularity_image or "")
             return mpi.launch(MpiLaunch(block, setup, cntk=runs_cntk), command, shape)
-        return nodes.launch(block, setup, command, shape)
+        return node_launcher.launch(block, setup, command, shape)
     return plain.launch(
         apptainer.around(command, image) if image else command,
         shape,
@@ -67,7 +67,7 @@ def _left_in_vain(block: Nodes, task: Task, instances: int) -> Iterator[tuple[st
     all_set = msgspec.structs.replace(block, leave_unset=())
     gang = task.multi_instance
     setup = Setup(gang.pre_execution_command, gang.coordination_command)
-    made = nodes.launch(all_set, setup, (task.command or "").strip(), _EVERYTHING._replace(instances=instances))
+    made = node_launcher.launch(all_set, setup, (task.command or "").strip(), _EVERYTHING._replace(instances=instances))
     told = (what for item in made.implicit for what in item.what.split(", "))
     known = tuple(dict.fromkeys(what for what in told if re.fullmatch(r"[A-Z]\w+", what)))
     for name in block.leave_unset:

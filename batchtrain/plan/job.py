@@ -12,7 +12,7 @@ from batchtrain.config import ids
 from batchtrain.config.types import Job, Recipe, Task
 from batchtrain.errors import PlanError, Problem
 from batchtrain.launchers.types import Implicit
-from batchtrain.plan import docker, exits, factory, inputs, job_tasks, names, pool, schedule, task, wire
+from batchtrain.plan import exits, factory, inputs, job_tasks, names, plain_docker, pool, schedule, task, wire
 from batchtrain.plan.frame import Frame, frame
 from batchtrain.plan.step import Step
 from batchtrain.plan.types import OFFLINE, Built, Facts, Plan, Sources, Upload
@@ -146,7 +146,7 @@ def _specification(
 ) -> tuple[wire.JobSpecification, tuple[Implicit, ...]]:
     """All that a job says of itself but its id."""
     job = around.job
-    docker.refuse_parts(around)
+    plain_docker.refuse_parts(around)
     pool_info, by_pool = _pool(around)
     prepared, by_preparation = job_tasks.preparation(around)
     released, by_release = job_tasks.release(around)

@@ -7,7 +7,7 @@ from batchtrain.errors import PlanError
 from batchtrain.launchers import inputs as placing
 from batchtrain.launchers.preparation import Moved
 from batchtrain.launchers.types import Implicit
-from batchtrain.plan import command, container, inputs, names, outputs, users, wire
+from batchtrain.plan import command, container, inputs, names, outputs, user_identity, wire
 from batchtrain.plan.frame import Frame
 from batchtrain.plan.task import INPUT
 
@@ -93,7 +93,7 @@ def manager(frame: Frame) -> tuple[wire.JobManagerTask | None, tuple[Implicit, .
 
 def _leader(told: JobManager, where: str) -> tuple[wire.UserIdentity, tuple[Implicit, ...]]:
     """The user's choice, otherwise the default of tasks: the administrator only in a container."""
-    said = users.said(told.user_identity)
+    said = user_identity.said(told.user_identity)
     if said is not None:
         return said, ()
     because = "a container's processes are root" if told.docker_image else "it adds tasks, and asks for nothing more"
@@ -106,7 +106,7 @@ def _admin(
     told: JobPreparation | JobRelease, because: str, where: str
 ) -> tuple[wire.UserIdentity, tuple[Implicit, ...]]:
     """The user's choice, otherwise the administrator."""
-    said = users.said(told.user_identity)
+    said = user_identity.said(told.user_identity)
     if said is not None:
         return said, ()
     return wire.POOL_ADMIN, (Implicit("user_identity", "pool, admin", because, "user-identity", where),)

@@ -8,7 +8,7 @@ import msgspec
 
 from batchtrain.config.types import Pool, Recipe
 from batchtrain.errors import PlanError
-from batchtrain.plan import accounts, autoscale, image, ingress, inputs, mounts, names, network, preparation, wire
+from batchtrain.plan import autoscale, image, ingress, inputs, mounts, names, network, pool_users, start_task, wire
 from batchtrain.plan.image import uses_containers
 from batchtrain.plan.inputs import environment, resource_files
 from batchtrain.plan.step import Step
@@ -41,7 +41,7 @@ def plan(recipe: Recipe) -> Plan:
     created = wire.created(wire.PoolCreate, pool.id, whole.body)
     body, rest = _with_identities(pool, created) if pool.identities else (created, ())
     brought = ingress.plan(recipe).steps if pool.transfer_files_on_pool_creation else ()
-    logins = accounts.logins(pool, windows=image.is_windows(pool, recipe.catalog))
+    logins = pool_users.logins(pool, windows=image.is_windows(pool, recipe.catalog))
     steps = (*brought, Step("pool.add", pool.id, body), *rest, *logins)
     return Plan(steps, whole.plan.warnings, whole.plan.implicit)
 
@@ -82,7 +82,7 @@ def _whole(recipe: Recipe, pool: Pool) -> _Whole:
     containers = image.containers(recipe, pool)
     mounted = mounts.mounts(recipe)
     reached = network.network(recipe, pool, windows=windows)
-    started = preparation.start_task(recipe, pool, images=containers.delayed, mounts=mounted.own, windows=windows)
+    started = start_task.start_task(recipe, pool, images=containers.delayed, mounts=mounted.own, windows=windows)
     scaled = autoscale.formula(pool, recipe.jobs)
     body = wire.PoolSpecification(
         display_name=pool.display_name,
@@ -100,7 +100,7 @@ def _whole(recipe: Recipe, pool: Pool) -> _Whole:
         application_package_references=inputs.packages(pool.application_packages),
         task_slots_per_node=pool.task_slots_per_node,
         task_scheduling_policy=_scheduling(pool),
-        user_accounts=accounts.user_accounts(recipe, pool),
+        user_accounts=pool_users.user_accounts(recipe, pool),
         metadata=tuple(wire.Metadata(name=name, value=value) for name, value in _metadata(pool).items()),
         mount_configuration=mounted.mounts,
         upgrade_policy=_upgrades(pool),

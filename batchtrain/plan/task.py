@@ -7,12 +7,24 @@ from batchtrain.config.places import OURS
 from batchtrain.config.types import MultiInstance, Task
 from batchtrain.errors import PlanError, Problem
 from batchtrain.frameworks.base import Fabric, Shape
-from batchtrain.launchers import apptainer, environment, plain
+from batchtrain.launchers import apptainer, plain, variables
 from batchtrain.launchers import inputs as placing
-from batchtrain.launchers.docker import Container
+from batchtrain.launchers.plain_docker import Container
 from batchtrain.launchers.preparation import Moved
 from batchtrain.launchers.types import File, Implicit, Launch
-from batchtrain.plan import command, container, docker, exits, frameworks, inputs, names, outputs, payload, users, wire
+from batchtrain.plan import (
+    command,
+    container,
+    exits,
+    frameworks,
+    inputs,
+    names,
+    outputs,
+    payload,
+    plain_docker,
+    user_identity,
+    wire,
+)
 from batchtrain.plan.frame import Frame, either
 from batchtrain.plan.render import FILE_MARK
 from batchtrain.plan.types import Built, Upload
@@ -182,7 +194,7 @@ def _plain_docker(frame: Frame, task: Task, shape: Shape, where: str) -> tuple[C
     if not (shape.container and frame.plain_docker):
         return None, ()
     try:
-        return docker.container_of(frame, task, shape)
+        return plain_docker.container_of(frame, task, shape)
     except PlanError as error:
         raise PlanError(f"{where}: {error}") from None
 
@@ -232,7 +244,7 @@ def _apptainer(frame: Frame, task: Task, shape: Shape) -> apptainer.Apptainer | 
         tuple(str(bind) for bind in found if bind.host),
         tuple(bind.inside for bind in found if not bind.host),
         task.additional_singularity_options,
-        environment.TOPOLOGY_FOLDER if container.described_gpus(frame, task, shape) else "",
+        variables.TOPOLOGY_FOLDER if container.described_gpus(frame, task, shape) else "",
     )
 
 
@@ -242,7 +254,7 @@ def _by_apptainer(frame: Frame, image: apptainer.Apptainer | None, shape: Shape)
     implicits = [_APPTAINER_MOUNTS]
     if image.gpus and frame.size is not None:
         implicits.append(Implicit("apptainer", image.gpus, f"{frame.size.name} has GPUs", "apptainer-gpus"))
-    if image.descriptions and (described := environment.topology(shape)):
+    if image.descriptions and (described := variables.topology(shape)):
         option = f"--bind {image.descriptions}"
         implicits.append(Implicit("apptainer", option, described.because, described.rule))
     return tuple(implicits)
@@ -277,17 +289,17 @@ def _launch(
 
 
 def _launched(
-    frame: Frame, task: Task, shape: Shape, image: apptainer.Apptainer | None, plain_docker: Container | None
+    frame: Frame, task: Task, shape: Shape, image: apptainer.Apptainer | None, container_here: Container | None
 ) -> Launch:
     gang = task.multi_instance
-    if gang is None and plain_docker is not None:
-        return docker.launch(plain_docker, task, None)
+    if gang is None and container_here is not None:
+        return plain_docker.launch(container_here, task, None)
     if gang is None:
         text = (task.command or "").strip()
         return plain.alone(apptainer.around(text, image) if image else text)
     own = frozenset((*task.environment_variables, *frame.job.environment_variables))
     inside = frameworks.launch(task, gang, shape, own, image)
-    return inside if plain_docker is None else docker.launch(plain_docker, task, inside)
+    return inside if container_here is None else plain_docker.launch(container_here, task, inside)
 
 
 def _carrier(frame: Frame, task: Task, launch: Launch, where: str) -> tuple[payload.Carrier, tuple[Upload, ...]]:
@@ -367,7 +379,7 @@ def _text(task: Task, launch: Launch) -> str:
 
 def _identity(frame: Frame, task: Task) -> tuple[wire.UserIdentity, tuple[Implicit, ...]]:
     """A user of the pool by name, an automatic one, or by itself the pool's: administrator in a container."""
-    said = users.said(either(task.user_identity, frame.job.user_identity))
+    said = user_identity.said(either(task.user_identity, frame.job.user_identity))
     if said is not None:
         return said, ()
     if _elevated(task):

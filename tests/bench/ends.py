@@ -25,7 +25,7 @@ sys.path.insert(0, str(ROOT))
 
 import psutil  # noqa: E402
 
-from batchtrain.emulator import images, server, steering  # noqa: E402
+from batchtrain.emulator import mapped_images, server, steering  # noqa: E402
 from batchtrain.emulator.server import Emulator, Settings  # noqa: E402
 from batchtrain.testing import emulated_batch  # noqa: E402
 from tests import environments  # noqa: E402
@@ -129,7 +129,7 @@ def program(pid: int) -> str:
 def recipe_run(folder: Path, command: str) -> Iterator[tuple[Shell, subprocess.Popen[str]]]:
     """The MPICH recipe with another command, started by `run --local`."""
     shell = Shell(folder / "emulator", folder)
-    images.map_image(shell.home, "example/mpich:digits", environments.prefix("mpich"))
+    mapped_images.map_image(shell.home, "example/mpich:digits", environments.prefix("mpich"))
     with shell.start("run", str(copied(shell, "MPICH", command)), "--local") as process:
         try:
             yield shell, process

@@ -22,7 +22,7 @@ sys.path.insert(0, str(ROOT))
 import psutil  # noqa: E402
 
 import batchtrain as bt  # noqa: E402
-from batchtrain.emulator import images, server  # noqa: E402
+from batchtrain.emulator import mapped_images, server  # noqa: E402
 from tests.conftest import mpi_prefix  # noqa: E402
 
 SCRIPT = Path(sys.executable).parent / "batchtrain"
@@ -172,7 +172,7 @@ def gangs(place: Path, environment: dict[str, str]) -> None:
     """A 2x2 job on a standing pool, against the bare `mpirun` of the same line on the same nodes."""
     client = bt.connect(local=True)
     for label, name in MPIS.items():
-        images.map_image(place / "emulator", f"example/{label.lower()}:digits", mpi_prefix(name))
+        mapped_images.map_image(place / "emulator", f"example/{label.lower()}:digits", mpi_prefix(name))
         recipe = Path(shutil.copytree(ROOT / "recipes" / f"mpi4py-{label}", place / label))
         without = Path(shutil.copytree(recipe, place / f"{label}-bare"))
         jobs = without / "config" / "jobs.yaml"

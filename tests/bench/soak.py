@@ -31,7 +31,7 @@ import psutil  # noqa: E402
 
 from batchtrain.client import Client  # noqa: E402
 from batchtrain.config.types import Secret  # noqa: E402
-from batchtrain.emulator import images, server, steering  # noqa: E402
+from batchtrain.emulator import mapped_images, server, steering  # noqa: E402
 from batchtrain.errors import BatchtrainError  # noqa: E402
 from batchtrain.plan import Plan, Step  # noqa: E402
 from batchtrain.service import submit  # noqa: E402
@@ -190,7 +190,7 @@ def _agents(emulator: int) -> list[psutil.Process]:
 def runs(place: Path, count: int, rate: float, seed: int) -> None:
     """Real gangs, one after the other."""
     status = server.spawn(server.Settings(data_dir=place, port=0))
-    images.map_image(place, "example/mpich:digits", mpi_prefix("mpich"))
+    mapped_images.map_image(place, "example/mpich:digits", mpi_prefix("mpich"))
     environment = {**os.environ, "BATCHTRAIN_EMULATOR_DIR": str(place), "DOCKER_HOST": "unix:///no/engine"}
     client = Client(Account(status.endpoint, status.account, Secret(status.key), emulated=True))
     print(f"runs of 2x2 MPICH while {rate:.0%} of all answers are dropped:", flush=True)

@@ -24,7 +24,7 @@ from azure.batch import BatchClient
 from azure.core.credentials import AzureNamedKeyCredential
 from filelock import FileLock
 
-from batchtrain.emulator import http, identity, images, resource_manager, routes, server
+from batchtrain.emulator import http, identity, mapped_images, resource_manager, routes, server
 from batchtrain.emulator.faults import Fault
 from batchtrain.emulator.server import Emulator, Settings, Status
 from tests import environments, javascript, tunnel
@@ -185,7 +185,7 @@ def _snakemake(running: Running) -> None:
     if shutil.which("rsync") is None:
         raise environments.Missing("rsync is not installed, with which Snakemake's storage copies files")
     prefix, image = environments.prefix("snakemake"), "snakemake/snakemake:v9.27.1"
-    images.map_image(running.status.data_dir, image, prefix)
+    mapped_images.map_image(running.status.data_dir, image, prefix)
     (running.home / "Snakefile").write_text(SNAKEFILE)
     where = urlsplit(running.status.endpoint)
     (environments.ROOT / ".cache").mkdir(exist_ok=True)

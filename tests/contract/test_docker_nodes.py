@@ -22,8 +22,8 @@ from typing import Any
 import pytest
 from azure.batch import BatchClient, models
 
-from batchtrain.emulator import images, server
-from batchtrain.emulator.machine import engine as engines
+from batchtrain.emulator import mapped_images, server
+from batchtrain.emulator.machine import docker_engine as engines
 from batchtrain.emulator.server import Emulator, Settings
 from tests import containers
 from tests.contract.conftest import connect, eventually, job, pool, serves
@@ -598,7 +598,7 @@ def test_a_deleted_pool_leaves_no_container(image: str, tmp_path: Path) -> None:
 
 def test_an_image_that_is_mapped_wins_over_the_engine(tmp_path: Path, image: str) -> None:
     data_dir = tmp_path / "data"
-    images.map_image(data_dir, image, Path(sys.prefix))
+    mapped_images.map_image(data_dir, image, Path(sys.prefix))
     with Emulator(Settings(data_dir, port=0)) as emulator, connect(emulator) as client:
         account = Account(client, data_dir, image)
         client.create_pool(with_containers([image]))

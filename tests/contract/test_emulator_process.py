@@ -16,7 +16,7 @@ import pytest
 from azure.batch import models
 from azure.core.exceptions import AzureError
 
-from batchtrain.emulator import images, logfile, server
+from batchtrain.emulator import logfile, mapped_images, server
 from batchtrain.emulator.server import Settings
 from tests import needs
 from tests.contract.conftest import completed, connect, eventually, idle, job, pool, task
@@ -216,14 +216,14 @@ def test_an_image_is_a_local_environment_once_it_is_mapped(data_dir: Path, tmp_p
         client.create_job(job())
         client.create_task("job", task("unmapped", "train", container_settings=settings))
         assert completed(client, "unmapped").execution_info.failure_info.code == "ContainerInvalidImage"
-        images.map_image(data_dir, "example/train", prefix)
+        mapped_images.map_image(data_dir, "example/train", prefix)
         client.create_task("job", task("mapped", "train", container_settings=settings))
         assert completed(client, "mapped").execution_info.exit_code == 0
         assert b"".join(client.download_task_file("job", "mapped", "stdout.txt")) == b"trained\n"
         client.create_task("job", task("no-entrypoint", "", container_settings=settings))
         failure = completed(client, "no-entrypoint").execution_info.failure_info
         assert "--entrypoint CMD" in failure.message
-        images.map_image(data_dir, "example/train", prefix, "/bin/sh -c 'echo entered; train'")
+        mapped_images.map_image(data_dir, "example/train", prefix, "/bin/sh -c 'echo entered; train'")
         client.create_task("job", task("entrypoint", "", container_settings=settings))
         assert completed(client, "entrypoint").execution_info.exit_code == 0
         assert b"".join(client.download_task_file("job", "entrypoint", "stdout.txt")) == b"entered\ntrained\n"

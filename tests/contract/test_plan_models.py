@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from batchtrain.config.load import load
-from batchtrain.config.sources import read_sources
+from batchtrain.config.source_directory import read_sources
 from batchtrain.plan import plan_recipe
 from tests import judge
 

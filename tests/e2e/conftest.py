@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from batchtrain.emulator import images, server
+from batchtrain.emulator import mapped_images, server
 from tests.waiting import GUARD, until
 
 SCRIPT = Path(sys.executable).parent / "batchtrain"
@@ -92,5 +92,5 @@ def mpi() -> str:
 def trained(batchtrain: Shell, mpi: str, mpi_environment: Callable[[str], Path]) -> Shell:
     """The command line with the image of the recipe for `mpi` mapped to a real MPI."""
     image, name = IMAGES[mpi]
-    images.map_image(batchtrain.home, image, mpi_environment(name))
+    mapped_images.map_image(batchtrain.home, image, mpi_environment(name))
     return batchtrain

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from batchtrain.config.load import load
-from batchtrain.emulator import images
+from batchtrain.emulator import mapped_images
 from tests.waiting import until
 
 from .conftest import left_running
@@ -215,7 +215,7 @@ def mapped(home: Path, environment: Callable[[str], Path], recipe: str) -> str:
     """A recipe's directory, its images mapped to real environments."""
     directory = RECIPES / recipe
     for image in load(directory).recipe.resources.docker_images:
-        images.map_image(home, image, environment(ENVIRONMENTS[image]))
+        mapped_images.map_image(home, image, environment(ENVIRONMENTS[image]))
     return str(directory)
 
 

@@ -92,7 +92,7 @@ IMPURE = {
     "requests",
     "shutil",
 }
-READERS = {"load.py", "sources.py", "catalog_file.py", "__main__.py"}  # config's readers of files
+READERS = {"load.py", "source_directory.py", "catalog_file.py", "__main__.py"}  # config's readers of files
 
 
 SEEDED = {"factories.py": {"random"}, "injection.py": {"random"}}  # each of their numbers has a seed
@@ -151,7 +151,7 @@ def test_no_modules_import_each_other() -> None:
 EMULATOR = "batchtrain.emulator."
 EDGE = frozenset(
     {
-        "__main__", "alarms", "certificates", "connections", "control", "depot", "drive", "files", "http", "images",
+        "__main__", "alarms", "certificates", "connections", "control", "depot", "drive", "files", "http", "mapped_images",
         "logfile", "machine", "reference", "routes", "server", "steering", "store", "trust",
     }
 )  # fmt: skip

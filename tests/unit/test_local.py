@@ -11,7 +11,7 @@ import pytest
 
 from batchtrain import local
 from batchtrain.config.types import Secret
-from batchtrain.emulator import images
+from batchtrain.emulator import mapped_images
 from batchtrain.errors import PlanError
 from batchtrain.local import refuse
 from batchtrain.service.connect import Account
@@ -60,7 +60,7 @@ def mapped(account: Account, prefix: Path, *programs: str) -> None:
     (prefix / "bin").mkdir(parents=True)
     for program in ("python", *programs):
         (prefix / "bin" / program).touch(0o755)
-    images.map_image(Path(account.home), IMAGE, prefix)
+    mapped_images.map_image(Path(account.home), IMAGE, prefix)
 
 
 def test_open_mpi_across_plain_process_nodes_is_refused_with_the_reason(account: Account) -> None:
@@ -102,7 +102,7 @@ def test_nothing_is_refused_where_nodes_have_namespaces_or_the_account_is_azures
 
 
 def test_a_mapping_to_a_directory_that_is_gone_is_refused(account: Account, tmp_path: Path) -> None:
-    images.map_image(Path(account.home), IMAGE, tmp_path / "gone")
+    mapped_images.map_image(Path(account.home), IMAGE, tmp_path / "gone")
     with pytest.raises(
         PlanError, match=rf"image {IMAGE} is mapped to .*gone, which is not there: .*images unmap {IMAGE}"
     ):
@@ -140,7 +140,7 @@ def test_a_command_before_the_launch_that_brings_no_programs_changes_nothing(acc
 def test_what_is_no_environment_stands_for_no_image(tmp_path: Path, made: tuple[str, ...], problem: str) -> None:
     for name in made:
         (tmp_path / "env" / name).mkdir(parents=True)
-    assert problem in images.problem(tmp_path / "env")
+    assert problem in mapped_images.problem(tmp_path / "env")
 
 
 CONTAINED = {"command": "x", "docker_image": IMAGE}

@@ -15,7 +15,6 @@ from batchtrain.config.check import (
     environment,
     frameworks,
     gangs,
-    images,
     jobs,
     launches,
     networks,
@@ -24,6 +23,7 @@ from batchtrain.config.check import (
     preparation,
     sources,
     storage,
+    vm_images,
     windows,
 )
 from batchtrain.config.check.subject import Subject
@@ -35,7 +35,7 @@ __all__ = ["RULES", "Finding", "Found", "Rule", "run"]
 
 RULES: tuple[Rule, ...] = (
     *accounts.RULES,
-    *images.RULES,
+    *vm_images.RULES,
     *windows.RULES,
     *pools.RULES,
     *preparation.RULES,

@@ -6,8 +6,8 @@ from collections.abc import Collection, Iterator, Mapping
 from functools import cached_property
 from typing import NamedTuple
 
-from batchtrain.catalog.images import Image
 from batchtrain.catalog.sizes import VmSize
+from batchtrain.catalog.vm_images import Image
 from batchtrain.config import allotment
 from batchtrain.config.travel import Survey
 from batchtrain.config.types import (

@@ -21,16 +21,16 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from batchtrain.emulator.interface import Exit, Login, NodeLost, NodeSpec, NodeUnfit, NodeUp, Run
-from batchtrain.emulator.machine import engine as engines
-from batchtrain.emulator.machine import failures, handover, hold, network, run_options
+from batchtrain.emulator.machine import docker_engine as engines
+from batchtrain.emulator.machine import engine_failures, engine_network, handover, hold, run_options
 from batchtrain.emulator.machine.below import Below
 from batchtrain.emulator.machine.contained import Here, NodePaths, NotTheNodes, fits_a_line, has_device
+from batchtrain.emulator.machine.container_output import Copy
 from batchtrain.emulator.machine.docker_door import MACHINES, DockerDoor
+from batchtrain.emulator.machine.docker_engine import Engine, EngineError
 from batchtrain.emulator.machine.docker_view import View
-from batchtrain.emulator.machine.engine import Engine, EngineError
 from batchtrain.emulator.machine.image_store import ImageStore
 from batchtrain.emulator.machine.leftovers import LABEL, filters, make_volumes, remove, sweep, sweep_forgotten
-from batchtrain.emulator.machine.output import Copy
 
 logger = logging.getLogger("batchtrain.emulator.machine")
 
@@ -334,7 +334,7 @@ class ContainerNodes:
         async with self._setting_up:
             if not self._subnet:
                 first = int(spec.address.split(".")[1])
-                self._subnet = await network.make(engine, self._network, self._data_dir, first)
+                self._subnet = await engine_network.make(engine, self._network, self._data_dir, first)
         return ".".join([*self._subnet.split(".")[:2], *spec.address.split(".")[2:]])
 
     async def _hold_network(self, engine: Engine, spec: NodeSpec, address: str, root: Path) -> tuple[str, Joined]:
@@ -468,7 +468,7 @@ class ContainerNodes:
         except EngineError as error:
             if error.status == 0:
                 raise
-            raise _Failed(Exit(None, failures.INVALID_SETTINGS, str(error))) from None
+            raise _Failed(Exit(None, engine_failures.INVALID_SETTINGS, str(error))) from None
 
     async def _follow(self, scope: _Scope, here: Here, made: _Made) -> Exit:
         """A container's command, from its start to its end."""
@@ -491,7 +491,7 @@ class ContainerNodes:
             if error.status == 0:
                 raise
             self._ends.pop(made.id, None)
-            raise _Failed(Exit(None, failures.of_start(str(error)), failures.said(str(error)),
+            raise _Failed(Exit(None, engine_failures.of_start(str(error)), engine_failures.said(str(error)),
                                container=await self._info(made.id))) from None  # fmt: skip
 
     async def _in_held(self, node: _Node, scope: _Scope, here: Here, program: list[str], held: _Made | None) -> Exit:
@@ -521,8 +521,8 @@ class ContainerNodes:
         reason where its output goes."""
         message = copy.last.decode(errors="replace").strip()
         if code in (126, 127, 255, None) and "OCI runtime exec failed" in message:
-            failure = failures.of_start(message)
-            return Exit(None, failure, failures.said(message), container=await self._info(made.id))
+            failure = engine_failures.of_start(message)
+            return Exit(None, failure, engine_failures.said(message), container=await self._info(made.id))
         return await self._outcome(made, 255 if code is None else code)
 
     async def _outcome(self, made: _Made, code: int) -> Exit:
@@ -534,7 +534,7 @@ class ContainerNodes:
                 raise
             return Exit(code)  # the scope was ended
         state = about["State"]
-        message = failures.of_exit(code, state, about["HostConfig"].get("Memory", 0))
+        message = engine_failures.of_exit(code, state, about["HostConfig"].get("Memory", 0))
         return Exit(code, message=message, container=_info(made.id, state))
 
     async def _info(self, container: str) -> dict[str, str] | None:
@@ -579,7 +579,7 @@ class ContainerNodes:
         if process.returncode == 0:
             return out.decode().strip().rpartition("\n")[2]
         message = err.decode(errors="replace").strip()
-        raise _Failed(Exit(None, failures.of_create(message), failures.said(message)))
+        raise _Failed(Exit(None, engine_failures.of_create(message), engine_failures.said(message)))
 
     async def end(self, node_id: str, scope: str, grace: float) -> None:
         """End the containers of a scope and remove them."""
@@ -612,7 +612,7 @@ class ContainerNodes:
                 await self._gone(engine, made, grace)
         await remove(engine, made.id)
         if (end := self._ends.pop(made.id, None)) and not end.done():  # it never ran, so nobody says that it ended
-            end.set_result(failures.KILLED)
+            end.set_result(engine_failures.KILLED)
 
     async def _told(self, engine: Engine, made: _Made) -> bool:
         """Send SIGTERM to what runs; False when nothing does."""

@@ -21,8 +21,8 @@ from typing import Any, NamedTuple
 from batchtrain.emulator.machine import docker_view
 from batchtrain.emulator.machine.below import Below
 from batchtrain.emulator.machine.contained import NotTheNodes
+from batchtrain.emulator.machine.docker_engine import PATIENCE, Engine, EngineError
 from batchtrain.emulator.machine.docker_view import Asked, Known, Unknown, View
-from batchtrain.emulator.machine.engine import PATIENCE, Engine, EngineError
 from batchtrain.emulator.machine.leftovers import filters, make_volumes, remove
 
 logger = logging.getLogger("batchtrain.emulator.machine")

@@ -8,8 +8,8 @@ import logging
 from collections.abc import Iterable
 
 from batchtrain.emulator.interface import Login, NodeUnfit
-from batchtrain.emulator.machine import failures
-from batchtrain.emulator.machine.engine import Engine, EngineError, registry_header
+from batchtrain.emulator.machine import engine_failures
+from batchtrain.emulator.machine.docker_engine import Engine, EngineError, registry_header
 
 logger = logging.getLogger("batchtrain.emulator.machine")
 
@@ -47,9 +47,9 @@ class ImageStore:
         except EngineError as error:
             if error.status == 0:
                 raise  # it is the engine that fails, not the image
-            raise self._unfit(image, str(error), failures.of_pull(str(error))) from None
+            raise self._unfit(image, str(error), engine_failures.of_pull(str(error))) from None
         if found is None:
-            raise self._unfit(image, "it was fetched and is not there", failures.MISC)
+            raise self._unfit(image, "it was fetched and is not there", engine_failures.MISC)
         await self._check(image, found)
 
     async def _there(self, image: str) -> str | None:
@@ -79,17 +79,17 @@ class ImageStore:
                 self._architecture = (await self._engine.ask("GET", "/version")).get("Arch", "")
         if architecture and self._architecture and architecture != self._architecture:
             message = f"it is built for {architecture}, and the nodes are {self._architecture}"
-            raise self._unfit(image, message, failures.INVALID_IMAGE)
+            raise self._unfit(image, message, engine_failures.INVALID_IMAGE)
 
     def _unfit(self, image: str, message: str, code: str) -> NodeUnfit:
         step = _STEPS.get(code, "")
-        return NodeUnfit(code, f"The container image {image} cannot be used: {failures.said(message)}.{step}")
+        return NodeUnfit(code, f"The container image {image} cannot be used: {engine_failures.said(message)}.{step}")
 
 
 _ELSE = " On this machine it may also be built under that name, or mapped (batchtrain emulator images map)."
 _STEPS = {
-    failures.INVALID_IMAGE: f" Check its name and tag.{_ELSE}",
-    failures.INVALID_REGISTRY: f" Check the registry's address, user name and password.{_ELSE}",
+    engine_failures.INVALID_IMAGE: f" Check its name and tag.{_ELSE}",
+    engine_failures.INVALID_REGISTRY: f" Check the registry's address, user name and password.{_ELSE}",
 }
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from batchtrain.emulator.machine.engine import Engine, EngineError, compact
+from batchtrain.emulator.machine.docker_engine import Engine, EngineError, compact
 
 logger = logging.getLogger("batchtrain.emulator.machine")
 

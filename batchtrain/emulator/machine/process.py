@@ -25,7 +25,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from batchtrain.emulator import images, trust
+from batchtrain.emulator import mapped_images, trust
 from batchtrain.emulator.interface import Download, Exit, Mount, NodeLost, NodeSpec, NodeUnfit, NodeUp, Package, Run
 from batchtrain.emulator.machine import docker_door, hold, packages, pool_key, upload
 from batchtrain.emulator.machine.below import Below, LeadsOut
@@ -43,7 +43,7 @@ DIRECTORIES = ("applications", "fsmounts", "shared", "startup/wd", "volatile", "
 MARKER = "BATCHTRAIN_EMULATED_NODE"
 PLAIN = "BATCHTRAIN_EMULATED_PLAIN"
 """Why nodes share one host name, for the `ssh` stand-in; only where they do."""
-DEFAULT_PATH = images.MACHINES_PATH
+DEFAULT_PATH = mapped_images.MACHINES_PATH
 BOOT_SECONDS = 20.0
 BOOT_TRIES = 3
 END_SECONDS = 5.0
@@ -229,8 +229,8 @@ class ProcessMachine:
         """
         node = self._node(node_id)
         prefix = self._prefix(run.image)
-        if run.image and prefix and (problem := images.problem(Path(prefix))):
-            return Exit(None, "ContainerInvalidImage", images.told(run.image, prefix, problem))
+        if run.image and prefix and (problem := mapped_images.problem(Path(prefix))):
+            return Exit(None, "ContainerInvalidImage", mapped_images.told(run.image, prefix, problem))
         contained = run.image is not None and prefix is None
         if contained and not self._containers.has(node_id):
             return await self._refusal(node, run)
@@ -253,7 +253,7 @@ class ProcessMachine:
         """An environment that stands for an image may have an entry point, as the image has one."""
         if run.image is None or run.command_line.strip():
             return run.command_line
-        return images.entrypoint_of(self._data_dir, run.image)
+        return mapped_images.entrypoint_of(self._data_dir, run.image)
 
     async def _in_container(self, node: _Node, run: Run, program: list[str]) -> Exit:
         try:
@@ -394,7 +394,7 @@ class ProcessMachine:
         return Exit(
             None,
             "ContainerInvalidImage",
-            images.unserved(run.image or "", missing),
+            mapped_images.unserved(run.image or "", missing),
         )
 
     def _environment(self, node: _Node, run: Run) -> dict[str, str]:

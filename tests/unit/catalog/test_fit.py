@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from batchtrain.catalog import fit, images, sizes
-from batchtrain.catalog.images import IMAGES, Image
+from batchtrain.catalog import fit, sizes, vm_images
 from batchtrain.catalog.sizes import VmSize
+from batchtrain.catalog.vm_images import IMAGES, Image
 
 
 def size(name: str) -> VmSize:
@@ -44,7 +44,7 @@ def test_the_image_of_a_size_does_all_that_is_needed(name: str, more: dict[str, 
 
 
 def test_an_image_without_a_known_agent_is_not_proposed() -> None:
-    linux = Image("a", "b", "c", "", "linux", images.HPC)
+    linux = Image("a", "b", "c", "", "linux", vm_images.HPC)
     assert fit.image_for([linux], frozenset(), os="linux") is None
 
 
@@ -53,10 +53,10 @@ def test_a_series_of_generation_1_starts_no_other_image(family: str) -> None:
     """Azure: Support for generation 2 VMs, the table of series."""
     one = next(size for size in sizes.SIZES if size.family == family)
     assert fit.only_generation_1(one)
-    assert not fit.starts(one, images.SUPPORTED[0])
+    assert not fit.starts(one, vm_images.SUPPORTED[0])
 
 
 @pytest.mark.parametrize("name", ["D4s_v3", "D4_v4", "E4s_v3", "B2ms", "GS1", "L8s_v2", "F4s", "D4s_v5", "NC4as_T4_v3"])
 def test_a_series_of_both_generations_starts_both(name: str) -> None:
-    both = [image for image in images.SUPPORTED if image.offer == "ubuntu-24_04-lts"]
+    both = [image for image in vm_images.SUPPORTED if image.offer == "ubuntu-24_04-lts"]
     assert [fit.starts(size(name), image) for image in both] == [True, True]

@@ -7,12 +7,12 @@ from datetime import date
 
 import pytest
 
-from batchtrain.catalog import images
-from batchtrain.catalog.images import IMAGES, RETIRED, SUPPORTED, Image
+from batchtrain.catalog import vm_images
+from batchtrain.catalog.vm_images import IMAGES, RETIRED, SUPPORTED, Image
 
 
 def named(publisher: str, offer: str, sku: str) -> Image:
-    image = images.find(publisher, offer, sku)
+    image = vm_images.find(publisher, offer, sku)
     assert image is not None, (publisher, offer, sku)
     return image
 
@@ -42,7 +42,7 @@ def test_each_image_names_its_node_agent(reference: tuple[str, str, str], agent:
 
 
 def test_an_unknown_image_is_none() -> None:
-    assert images.find("OpenLogic", "CentOS-HPC", "9.0") is None
+    assert vm_images.find("OpenLogic", "CentOS-HPC", "9.0") is None
 
 
 def test_an_offer_is_not_found_by_another_that_begins_alike() -> None:
@@ -75,7 +75,7 @@ def test_names_stand_in_lower_case_and_once() -> None:
 
 def test_capabilities_are_said_in_the_service_s_words() -> None:
     image = named("microsoft-dsvm", "ubuntu-hpc", "2404")
-    assert images.service_words(image.capabilities) == (
+    assert vm_images.service_words(image.capabilities) == (
         "DockerCompatible", "Generation2VMImage", "NvidiaTeslaDriverInstalled", "SupportsRDMAOnly",
     )  # fmt: skip
-    assert "rocm" not in " ".join(images.service_words({"rocm", "docker"})).lower()
+    assert "rocm" not in " ".join(vm_images.service_words({"rocm", "docker"})).lower()

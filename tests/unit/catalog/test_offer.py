@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from batchtrain.catalog import images, sizes
-from batchtrain.catalog.images import Image
+from batchtrain.catalog import sizes, vm_images
 from batchtrain.catalog.offer import Catalog, matching_images, matching_sizes
 from batchtrain.catalog.sizes import VmSize
+from batchtrain.catalog.vm_images import Image
 
 OWN = VmSize("Standard_X9", "X", 9, 18)
 MINE = Image("me", "mine", "1", "batch.node.ubuntu 24.04")
@@ -16,7 +16,7 @@ MINE = Image("me", "mine", "1", "batch.node.ubuntu 24.04")
 def test_without_own_entries_it_is_the_tables() -> None:
     catalog = Catalog()
     assert catalog.size("nc24r") is sizes.find("nc24r")
-    assert catalog.image("microsoft-dsvm", "ubuntu-hpc", "2404") is images.SUPPORTED[0]
+    assert catalog.image("microsoft-dsvm", "ubuntu-hpc", "2404") is vm_images.SUPPORTED[0]
     assert catalog.sizes == sizes.SIZES
 
 
@@ -63,7 +63,7 @@ def test_sizes_are_found_by_a_part_of_the_name_or_by_a_pattern(pattern: str, nam
 
 
 def test_images_are_found_by_reference_and_by_node_agent() -> None:
-    by_name = matching_images(images.SUPPORTED, "UBUNTU-HPC")
-    by_agent = matching_images(images.SUPPORTED, "batch.node.el 9")
+    by_name = matching_images(vm_images.SUPPORTED, "UBUNTU-HPC")
+    by_agent = matching_images(vm_images.SUPPORTED, "batch.node.el 9")
     assert {image.offer for image in by_name} == {"ubuntu-hpc"}
     assert {image.sku for image in by_agent} == {"9-hpc-gen2", "9-gen2"}

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from batchtrain.config import sources
+from batchtrain.config import source_directory
 from batchtrain.config.load import examine
 from batchtrain.config.types import Recipe
 from batchtrain.emulator.machine.below import Below
@@ -31,7 +31,7 @@ def recipe(directory: Path, name: str = "src") -> Recipe:
 
 
 def names(directory: Path) -> list[str]:
-    return [file.name for file in sources.read_sources(recipe(directory))["src"]]
+    return [file.name for file in source_directory.read_sources(recipe(directory))["src"]]
 
 
 def told(directory: Path, more: Mapping[str, Any] | None = None, **task: Any) -> list[tuple[str, str]]:
@@ -40,7 +40,7 @@ def told(directory: Path, more: Mapping[str, Any] | None = None, **task: Any) ->
     data = {**BASE, **(more or {}), "job_specifications": [job]}
     found = examine(directory, {str(directory / "all.json"): msgspec.json.encode(data)})
     if found.valid:
-        plan_recipe(found.recipe, sources=sources.read_sources(found.recipe))
+        plan_recipe(found.recipe, sources=source_directory.read_sources(found.recipe))
     return [(one.rule, one.message) for one in found.problems if one.level == "error"]
 
 
@@ -61,21 +61,21 @@ def test_credentials_and_caches_stay_at_home(home: Path) -> None:
 def test_a_program_stays_executable(home: Path) -> None:
     (home / "src" / "run").write_text("x", encoding="utf-8")
     (home / "src" / "run").chmod(0o755)
-    assert sources.read_sources(recipe(home))["src"][0].mode == 0o755
+    assert source_directory.read_sources(recipe(home))["src"][0].mode == 0o755
 
 
 def test_an_empty_directory_is_refused(home: Path) -> None:
     (home / "src" / "__pycache__").mkdir()
     assert told(home)[0][0] == "source-empty"
     with pytest.raises(PlanError, match="has no file for the task"):
-        sources.read_sources(recipe(home))
+        source_directory.read_sources(recipe(home))
 
 
 @pytest.mark.parametrize("name", [" ", "nowhere", "x" * 300, "x/" * 3000, "\0"])
 def test_a_name_that_is_no_directory_is_refused(name: str, home: Path) -> None:
     assert [rule for rule, _ in told(home, source=name)] == ["source-missing"]
     with pytest.raises(PlanError):
-        sources.read_sources(recipe(home, name))
+        source_directory.read_sources(recipe(home, name))
 
 
 def test_a_file_that_nobody_may_read_is_refused(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -84,7 +84,7 @@ def test_a_file_that_nobody_may_read_is_refused(home: Path, monkeypatch: pytest.
     def denied(_: str) -> None:
         raise PermissionError(13, "Permission denied", "src/a.py")
 
-    monkeypatch.setattr(sources.os, "scandir", denied)
+    monkeypatch.setattr(source_directory.os, "scandir", denied)
     assert told(home) == [("source-unreadable", "`src/a.py` cannot be read: Permission denied.")]
 
 
@@ -143,7 +143,7 @@ def test_the_plan_refuses_a_large_source_too(home: Path) -> None:
     files = {str(home / "all.json"): msgspec.json.encode(data)}
     silenced = examine(home, files, ignore=["source-size"])
     with pytest.raises(PlanError, match="when packed"):
-        plan_recipe(silenced.recipe, sources=sources.read_sources(silenced.recipe))
+        plan_recipe(silenced.recipe, sources=source_directory.read_sources(silenced.recipe))
 
 
 def test_a_source_that_packs_well_or_goes_through_storage_may_be_large(home: Path) -> None:
@@ -156,11 +156,11 @@ def test_a_source_that_packs_well_or_goes_through_storage_may_be_large(home: Pat
 def test_a_data_directory_is_refused(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (home / "src" / "a").write_bytes(bytes(1000))
     (home / "src" / "b").write_bytes(bytes(1000))
-    monkeypatch.setattr(sources, "MOST_BYTES", 1999)
+    monkeypatch.setattr(source_directory, "MOST_BYTES", 1999)
     assert told(home, STORAGE)[0][0] == "source-huge"
-    monkeypatch.setattr(sources, "MOST_BYTES", 2000)
+    monkeypatch.setattr(source_directory, "MOST_BYTES", 2000)
     assert told(home, STORAGE) == []
-    monkeypatch.setattr(sources, "MOST_FILES", 1)
+    monkeypatch.setattr(source_directory, "MOST_FILES", 1)
     assert told(home, STORAGE)[0][0] == "source-huge"
 
 
@@ -168,7 +168,7 @@ def test_a_merge_tasks_source_travels_too(home: Path) -> None:
     (home / "src" / "a.py").touch()
     job = {"id": "j", "tasks": [{"command": "x"}], "merge_task": {"command": "x", "source": "src"}}
     made = msgspec.convert({"directory": str(home), "jobs": [job]}, Recipe)
-    assert list(sources.read_sources(made)) == ["src"]
+    assert list(source_directory.read_sources(made)) == ["src"]
 
 
 @pytest.mark.parametrize("gang", GANGS[:2])

@@ -17,7 +17,7 @@ import yaml
 
 from batchtrain.config import override, reference
 from batchtrain.config.load import examine
-from batchtrain.config.sources import read_sources
+from batchtrain.config.source_directory import read_sources
 from batchtrain.config.types import INSTANCES
 from batchtrain.custom import read_made
 from batchtrain.errors import PlanError, UsageError

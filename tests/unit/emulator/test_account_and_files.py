@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from batchtrain.emulator import applications, environment, jobs, mounts, nodes, pools, reports, tasks, usage
+from batchtrain.emulator import applications, jobs, mounts, nodes, pools, reports, task_environment, tasks, usage
 from batchtrain.emulator.faults import Fault
 from batchtrain.emulator.interface import Download, Exit, Mount, NodeUnfit, Package, Upload
-from batchtrain.emulator.machine import load, packages, upload
+from batchtrain.emulator.machine import host_load, packages, upload
 from batchtrain.emulator.machine.below import Below
 from batchtrain.emulator.reply import Call, Reply
 from batchtrain.emulator.scheduler import RunApplication
@@ -177,7 +177,7 @@ def test_references_to_what_is_not_there_are_refused(shop: Stage, references: li
 def test_a_pools_packages_are_unpacked_at_boot_and_named_in_the_environment(shop: Stage) -> None:
     (node,) = shop.pool(1, applicationPackageReferences=[{"applicationId": "blender"}])
     book = shop.world.pool("pool")
-    assert environment.node_spec(shop.world, book, node).packages == (Package("blender", "2.8"),)
+    assert task_environment.node_spec(shop.world, book, node).packages == (Package("blender", "2.8"),)
     shop.job()
     run = _run(shop, applicationPackageReferences=[{"applicationId": "ffmpeg-x", "version": "4"}])
     assert run.packages == (Package("ffmpeg-x", "4"),)
@@ -249,7 +249,7 @@ def test_a_directory_stands_for_each_mounted_file_system(stage: Stage) -> None:
         {"cifsMountConfiguration": CIFS},
     ]
     (node,) = stage.pool(1, mountConfiguration=wanted)
-    assert environment.node_spec(stage.world, stage.world.pool("pool"), node).mounts == (
+    assert task_environment.node_spec(stage.world, stage.world.pool("pool"), node).mounts == (
         Mount("blobs", "mounts/blob/acc/data"),
         Mount("nfs/home", "mounts/nfs/10.0.0.9/export/__/home"),
         Mount("share", "mounts/files/acc/share"),
@@ -301,7 +301,7 @@ def test_a_start_task_runs_as_one_of_its_pools_accounts(stage: Stage) -> None:
     assert code(stage, pools.create_pool, body={**POOL, "startTask": start}) == "InvalidPropertyValue"
     accounts = [{"name": "boss", "password": "x", "elevationLevel": "admin"}]
     (node,) = stage.pool(1, startTask=start, userAccounts=accounts)
-    assert environment.start_run(stage.world, stage.world.pool("pool"), node).elevated
+    assert task_environment.start_run(stage.world, stage.world.pool("pool"), node).elevated
 
 
 # Files in ------------------------------------------------------------------------------------------------------------
@@ -439,7 +439,7 @@ def test_a_failed_upload_fails_the_task_for_good(stage: Stage) -> None:
 
 def test_the_machines_numbers_are_read_once_in_half_a_minute(tmp_path: Path) -> None:
     moments = iter([0.0, 0.0, 29.0, 31.0, 31.0])
-    gauge = load.Gauge(tmp_path, lambda: next(moments))
+    gauge = host_load.Gauge(tmp_path, lambda: next(moments))
     first = gauge()
     assert first.memory > 0 and first.disk > 0
     assert gauge() is first
@@ -447,7 +447,7 @@ def test_the_machines_numbers_are_read_once_in_half_a_minute(tmp_path: Path) -> 
 
 
 def test_numbers_that_the_kernel_does_not_tell_are_0(tmp_path: Path) -> None:
-    found = load.read(tmp_path / "nowhere", tmp_path)
+    found = host_load.read(tmp_path / "nowhere", tmp_path)
     assert found == type(found)()
 
 
@@ -457,7 +457,7 @@ def test_disks_count_once_and_the_loopback_not_at_all(tmp_path: Path) -> None:
     (tmp_path / "diskstats").write_text("".join(f"{disk} 1 0 2 0 3 0 4 0\n" for disk in disks))
     (tmp_path / "net" / "dev").write_text("head\n lo: 9 0 0 0 0 0 0 0 9 0\n eth0: 5 0 0 0 0 0 0 0 7 0\n")
     (tmp_path / "meminfo").write_text("MemTotal: 10 kB\nMemAvailable: 4 kB\n")
-    found = load.read(tmp_path / "nowhere", tmp_path)
+    found = host_load.read(tmp_path / "nowhere", tmp_path)
     assert found == (6144, 0, 2 * 2 * 512, 2 * 4 * 512, 2, 6, 5, 7)
 
 
@@ -468,7 +468,7 @@ def _run(stage: Stage, **more: object) -> Any:
     task = stage.task(**more)
     (effect,) = stage.settle()
     assert isinstance(effect, RunApplication)
-    return environment.application_run(stage.world, stage.world.jobs["job"], task)
+    return task_environment.application_run(stage.world, stage.world.jobs["job"], task)
 
 
 def _zip(path: Path) -> Path:

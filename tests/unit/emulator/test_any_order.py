@@ -8,7 +8,18 @@ from collections.abc import Callable
 
 import pytest
 
-from batchtrain.emulator import autoscale, jobs, nodes, pools, preparation, reports, scheduler, schedules, states, tasks
+from batchtrain.emulator import (
+    autoscale,
+    job_preparation,
+    jobs,
+    nodes,
+    pools,
+    reports,
+    scheduler,
+    schedules,
+    states,
+    tasks,
+)
 from batchtrain.emulator.faults import Fault
 from batchtrain.emulator.interface import Exit
 from batchtrain.emulator.reply import Call, Reply
@@ -172,10 +183,10 @@ class Chaos:
             case scheduler.EndScope(task, run, number):
                 reports.scope_ended(world, task, run, number, now)
             case scheduler.RunOnNode(place, kind):
-                number = preparation.run_of(place, kind).run
-                preparation.ended(world, place, kind, number, outcome, now)
+                number = job_preparation.run_of(place, kind).run
+                job_preparation.ended(world, place, kind, number, outcome, now)
             case scheduler.EndOnNode(place, kind, number):
-                preparation.scope_ended(world, place, kind, number, now)
+                job_preparation.scope_ended(world, place, kind, number, now)
 
     def drain(self) -> None:
         """Let the machine answer everything."""

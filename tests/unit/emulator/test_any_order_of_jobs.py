@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from batchtrain.emulator import jobs, nodes, preparation, reports, scheduler, schedules, tasks
+from batchtrain.emulator import job_preparation, jobs, nodes, reports, scheduler, schedules, tasks
 from batchtrain.emulator.faults import Fault
 from batchtrain.emulator.records import Record
 from batchtrain.emulator.store import Store
@@ -116,7 +116,7 @@ def test_jobs_of_every_kind_share_a_pool_and_come_to_rest(seed: int) -> None:
         assert book.record.state in ("active", "disabled", "completed")
     for book in world.jobs.values():
         open_nodes = [
-            node for node in chaos.stage.nodes() if node.state == "idle" and not preparation.barred(book, node)
+            node for node in chaos.stage.nodes() if node.state == "idle" and not job_preparation.barred(book, node)
         ]
         if book.record.state == "active":
             assert not [task for task in book.ready.values() if len(open_nodes) >= max(task.gang, 1)]

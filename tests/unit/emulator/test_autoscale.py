@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from batchtrain.emulator import autoscale, nodes, pools, reports, wire
+from batchtrain.emulator.autoscale_samples import NUMBERS, PERIOD, History
 from batchtrain.emulator.faults import Fault
 from batchtrain.emulator.records import Pool
-from batchtrain.emulator.samples import NUMBERS, PERIOD, History
 from batchtrain.formula import METRICS
 from tests.emulation import POOL, START, Stage, document
 

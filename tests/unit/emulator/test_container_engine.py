@@ -14,8 +14,8 @@ from typing import Any, cast
 import pytest
 
 from batchtrain.emulator.interface import Login, NodeLost, NodeSpec, NodeUnfit
-from batchtrain.emulator.machine import docker, failures, hold, leftovers
-from batchtrain.emulator.machine.engine import Engine, EngineError, address, registry_header
+from batchtrain.emulator.machine import docker, engine_failures, hold, leftovers
+from batchtrain.emulator.machine.docker_engine import Engine, EngineError, address, registry_header
 from batchtrain.emulator.machine.image_store import ImageStore, login_for, reference, server_of
 
 # --- where it is ----------------------------------------------------------------------------------------------------
@@ -60,7 +60,7 @@ def test_an_engine_that_went_a_moment_ago_is_waited_for(
         nodes._awaited_until = asyncio.get_running_loop().time() + docker.RETURN_SECONDS - went_before
         return await nodes._find()
 
-    monkeypatch.setattr("batchtrain.emulator.machine.engine.find", find)
+    monkeypatch.setattr("batchtrain.emulator.machine.docker_engine.find", find)
     monkeypatch.setattr(docker, "RETURN_PAUSE", 0.0)
     assert (asyncio.run(whole())[0] is engine) == found
 
@@ -116,7 +116,7 @@ def test_a_node_that_boots_while_the_engine_goes_waits_for_it(
     ],
 )
 def test_why_an_image_cannot_be_had(message: str, code: str) -> None:
-    assert failures.of_pull(message) == code
+    assert engine_failures.of_pull(message) == code
 
 
 @pytest.mark.parametrize(
@@ -131,7 +131,7 @@ def test_why_an_image_cannot_be_had(message: str, code: str) -> None:
     ],
 )
 def test_why_a_container_does_not_start(message: str, code: str) -> None:
-    assert failures.of_start(message) == code
+    assert engine_failures.of_start(message) == code
 
 
 @pytest.mark.parametrize(
@@ -143,14 +143,16 @@ def test_why_a_container_does_not_start(message: str, code: str) -> None:
     ],
 )
 def test_what_docker_says_around_a_reason_is_left_out(message: str) -> None:
-    assert failures.said(message) == "it is so."
+    assert engine_failures.said(message) == "it is so."
 
 
 def test_exit_code_137_is_explained_with_the_limit_where_memory_was_the_cause() -> None:
-    assert "(--memory=64m) was used up" in failures.of_exit(137, {"OOMKilled": True}, 64 << 20)
-    assert "SIGKILL" in failures.of_exit(137, {"OOMKilled": False}, 0)
-    assert "(--memory=64m) was used up" in failures.of_exit(137, {"OOMKilled": False}, 64 << 20), "the engine missed it"
-    assert failures.of_exit(1, {}, 0) == ""
+    assert "(--memory=64m) was used up" in engine_failures.of_exit(137, {"OOMKilled": True}, 64 << 20)
+    assert "SIGKILL" in engine_failures.of_exit(137, {"OOMKilled": False}, 0)
+    assert "(--memory=64m) was used up" in engine_failures.of_exit(137, {"OOMKilled": False}, 64 << 20), (
+        "the engine missed it"
+    )
+    assert engine_failures.of_exit(1, {}, 0) == ""
 
 
 # --- images ---------------------------------------------------------------------------------------------------------

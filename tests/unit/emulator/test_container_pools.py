@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from batchtrain.emulator import documents, environment, jobs, pools, preparation, reports, tasks
+from batchtrain.emulator import documents, job_preparation, jobs, pools, reports, task_environment, tasks
 from batchtrain.emulator.interface import BindMount, Container, Containers, Exit, Login, NodeSpec, NodeUp, Run
 from batchtrain.emulator.machine import handover
 from batchtrain.emulator.machine.below import Below
@@ -36,12 +36,12 @@ def stage(**more: object) -> Stage:
 
 
 def spec(made: Stage) -> NodeSpec:
-    return environment.node_spec(made.world, made.world.pools["pool"], made.nodes()[0])
+    return task_environment.node_spec(made.world, made.world.pools["pool"], made.nodes()[0])
 
 
 def run_of(made: Stage, task: Task) -> Run:
     made.settle()
-    return environment.application_run(made.world, made.world.jobs["job"], task)
+    return task_environment.application_run(made.world, made.world.jobs["job"], task)
 
 
 def test_a_node_is_told_the_pools_images_and_logins() -> None:
@@ -89,16 +89,16 @@ def test_a_task_is_run_as_its_container_settings_say() -> None:
 
 
 def test_bind_mounts_that_are_not_given_are_all_and_an_empty_list_is_none() -> None:
-    assert environment.container({"containerSettings": {"imageName": "a"}}, {}) == Container("a")
+    assert task_environment.container({"containerSettings": {"imageName": "a"}}, {}) == Container("a")
     empty = {"containerSettings": {"imageName": "a", "containerHostBatchBindMounts": []}}
-    assert environment.container(empty, {}) == Container("a", mounts=())
+    assert task_environment.container(empty, {}) == Container("a", mounts=())
 
 
 def test_only_the_coordination_commands_container_stays() -> None:
     made = stage()
     task = made.gang(containerSettings={"imageName": IMAGE})
     made.settle()
-    assert environment.coordination_run(made.world, made.world.jobs["job"], task, 1).stays
+    assert task_environment.coordination_run(made.world, made.world.jobs["job"], task, 1).stays
     assert not run_of(made, task).stays
 
 
@@ -148,7 +148,9 @@ def test_container_info_is_shown_of_a_preparation_task() -> None:
     made.settle()
     book = made.world.jobs["job"]
     (place,) = book.nodes.values()
-    preparation.ended(made.world, place, preparation.PREPARATION, place.preparation.run, Exit(0, container=INFO), 0)
+    job_preparation.ended(
+        made.world, place, job_preparation.PREPARATION, place.preparation.run, Exit(0, container=INFO), 0
+    )
     assert place.preparation.container == INFO
 
 

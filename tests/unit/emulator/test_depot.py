@@ -11,8 +11,8 @@ import pytest
 
 from batchtrain.emulator import depot
 from batchtrain.emulator.depot import Depot
-from batchtrain.emulator.environment import here
 from batchtrain.emulator.faults import Fault
+from batchtrain.emulator.task_environment import here
 from batchtrain.emulator.wire import DEPOT
 
 ENDPOINT = "http://127.0.0.1:1"

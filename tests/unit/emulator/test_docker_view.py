@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from batchtrain.emulator import environment
+from batchtrain.emulator import task_environment
 from batchtrain.emulator.machine.docker_view import (
     Asked,
     Known,
@@ -264,7 +264,7 @@ def test_a_volume_that_is_a_directory_of_the_nodes_is_the_nodes() -> None:
 def own_docker(metadata: list[Any]) -> bool:
     made = Stage()
     made.pool(1, metadata=metadata)
-    return environment.node_spec(made.world, made.world.pools["pool"], made.nodes()[0]).own_docker
+    return task_environment.node_spec(made.world, made.world.pools["pool"], made.nodes()[0]).own_docker
 
 
 def test_nodes_of_a_pool_that_says_so_have_a_docker_of_their_own() -> None:

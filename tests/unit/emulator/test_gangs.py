@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from batchtrain.emulator import control, environment, pools, reports, scheduler, tasks
+from batchtrain.emulator import control, pools, reports, scheduler, task_environment, tasks
 from batchtrain.emulator.interface import Exit
 from batchtrain.emulator.records import Task
 from tests.emulation import Stage, document
@@ -139,7 +139,7 @@ def test_the_environment_names_the_gang_and_does_not_put_the_primary_first(stage
     task = running(stage, 3)
     job = stage.world.jobs["job"]
     primary, second, third = (
-        environment.coordination_run(stage.world, job, task, number).environment for number in range(3)
+        task_environment.coordination_run(stage.world, job, task, number).environment for number in range(3)
     )
     assert primary["AZ_BATCH_MASTER_NODE"] == "127.1.0.4:6000"
     assert primary["AZ_BATCH_HOST_LIST"] == "127.1.0.5,127.1.0.6,127.1.0.4"
@@ -155,7 +155,7 @@ def test_an_ordinary_task_sees_nothing_of_gangs(stage: Stage) -> None:
     own = [{"name": "A", "value": "task"}, {"name": "AZ_BATCH_TASK_ID", "value": "mine"}]
     task = stage.task(environmentSettings=own)
     stage.settle()
-    found = environment.application_run(stage.world, stage.world.jobs["job"], task).environment
+    found = task_environment.application_run(stage.world, stage.world.jobs["job"], task).environment
     assert (found["A"], found["B"], found["AZ_BATCH_TASK_ID"]) == ("task", "job", "task")
     assert "AZ_BATCH_HOST_LIST" not in found and "CCP_NODES" not in found
     assert found["AZ_BATCH_TASK_WORKING_DIR"] == "/mnt/workitems/job/job-1/task/wd"
@@ -172,8 +172,8 @@ def test_common_files_go_to_the_task_s_root_and_its_own_to_the_working_directory
     task = stage.task(multiInstanceSettings=settings, resourceFiles=own)
     stage.settle()
     job = stage.world.jobs["job"]
-    first = environment.coordination_run(stage.world, job, task, 0)
-    second = environment.application_run(stage.world, job, task)
+    first = task_environment.coordination_run(stage.world, job, task, 0)
+    second = task_environment.application_run(stage.world, job, task)
     assert (first.command_line, first.downloads_to, [one.path for one in first.downloads]) == ("coordinate", "", ["c"])
     assert (second.downloads_to, [(one.path, one.mode) for one in second.downloads]) == ("wd", [("o", "0644")])
     assert first.scope == second.scope
@@ -181,7 +181,7 @@ def test_common_files_go_to_the_task_s_root_and_its_own_to_the_working_directory
 
 def test_gpus_of_a_node_come_from_its_size(stage: Stage) -> None:
     (node,) = stage.pool(1, vmSize="STANDARD_NC24R")
-    assert environment.node_spec(stage.world, stage.world.pools["pool"], node).gpus == 4
+    assert task_environment.node_spec(stage.world, stage.world.pools["pool"], node).gpus == 4
 
 
 def test_hints_count_the_nodes_that_take_no_tasks(stage: Stage) -> None:

@@ -57,7 +57,7 @@ TRUSTED = {
     },
     "machine/download.py": {},
     "machine/handover.py": {},
-    "machine/output.py": {},
+    "machine/container_output.py": {},
     "machine/packages.py": {
         "found": "the packages, in the data directory",
         "_application": "the packages, in the data directory",

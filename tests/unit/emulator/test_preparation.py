@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from batchtrain.emulator import control, environment, jobs, nodes, preparation, reports, scheduler, tasks, wire
+from batchtrain.emulator import control, job_preparation, jobs, nodes, reports, scheduler, task_environment, tasks, wire
 from batchtrain.emulator.faults import Fault
 from batchtrain.emulator.interface import Exit
 from batchtrain.emulator.records import Node, Task
@@ -33,11 +33,11 @@ def status(stage: Stage) -> list[dict[str, Any]]:
 def on_node(stage: Stage, node: Node, kind: str, code: int | None = 0) -> list[scheduler.Effect]:
     """A preparation or release task ends, with all it left behind; returns what is due then."""
     place = stage.world.jobs_of_node[node.id][stage.world.jobs["job"].record.seq]
-    number = preparation.run_of(place, kind).run
+    number = job_preparation.run_of(place, kind).run
     outcome = Exit(code) if code is not None else Exit(None, "BlobNotFound", "no such blob")
-    preparation.ended(stage.world, place, kind, number, outcome, stage.now)
+    job_preparation.ended(stage.world, place, kind, number, outcome, stage.now)
     others = [effect for effect in stage.settle() if not isinstance(effect, scheduler.EndOnNode)]
-    preparation.scope_ended(stage.world, place, kind, number, stage.now)
+    job_preparation.scope_ended(stage.world, place, kind, number, stage.now)
     return others + stage.settle()
 
 
@@ -149,9 +149,9 @@ def test_a_preparation_past_its_wall_clock_is_ended_and_has_failed(stage: Stage)
     stage.later(61)
     assert names(stage.settle()) == ["EndOnNode"]
     place = stage.world.jobs["job"].nodes[node.id]
-    preparation.scope_ended(stage.world, place, "preparation", 1, stage.now)
+    job_preparation.scope_ended(stage.world, place, "preparation", 1, stage.now)
     stage.settle()
-    assert (task.state, preparation.barred(stage.world.jobs["job"], node)) == ("active", True)
+    assert (task.state, job_preparation.barred(stage.world.jobs["job"], node)) == ("active", True)
 
 
 @pytest.mark.parametrize(("again", "effect"), [(True, "RunOnNode"), (False, "RunApplication")])
@@ -247,7 +247,7 @@ def test_a_release_ends_after_its_wall_clock(stage: Stage) -> None:
     stage.settle()
     stage.later(15 * 60 + 1)
     assert names(stage.settle()) == ["EndOnNode"]
-    preparation.scope_ended(stage.world, stage.world.jobs["job"].nodes[node.id], "release", 1, stage.now)
+    job_preparation.scope_ended(stage.world, stage.world.jobs["job"].nodes[node.id], "release", 1, stage.now)
     stage.settle()
     assert stage.world.jobs["job"].record.state == "completed"
 
@@ -261,7 +261,7 @@ def test_a_job_that_ends_during_its_preparation_ends_that_first_and_then_release
     assert names(stage.end_scopes()) == ["EndOnNode"]
     assert task.state == "completed"
     place = stage.world.jobs["job"].nodes[node.id]
-    preparation.scope_ended(stage.world, place, "preparation", 1, stage.now)
+    job_preparation.scope_ended(stage.world, place, "preparation", 1, stage.now)
     assert [effect.kind for effect in stage.settle() if isinstance(effect, scheduler.RunOnNode)] == ["release"]
 
 
@@ -351,13 +351,13 @@ def test_tasks_and_the_release_find_the_preparation_s_directory(stage: Stage) ->
     stage.settle()
     book = stage.world.jobs["job"]
     place = book.nodes[node.id]
-    run = environment.node_run(stage.world, book, place, "preparation")
+    run = task_environment.node_run(stage.world, book, place, "preparation")
     directory = f"{node.root_inside}/workitems/job/job-1/jobpreparation"
     assert (run.command_line, run.directory) == ("prepare", "workitems/job/job-1/jobpreparation")
     assert (run.environment["A"], run.environment["B"]) == ("1", "2")
     assert run.environment["AZ_BATCH_TASK_ID"] == "jobpreparation"
     prepared(stage, node)
-    task = environment.application_run(stage.world, book, book.tasks["task"])
+    task = task_environment.application_run(stage.world, book, book.tasks["task"])
     assert task.environment["AZ_BATCH_JOB_PREP_DIR"] == directory
     assert task.environment["AZ_BATCH_JOB_PREP_WORKING_DIR"] == f"{directory}/wd"
 

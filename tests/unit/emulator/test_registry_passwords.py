@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from batchtrain.emulator import environment, jobs, schedules, tasks
+from batchtrain.emulator import jobs, schedules, task_environment, tasks
 from batchtrain.emulator.records import Task
 from tests.emulation import Stage, document
 
@@ -42,7 +42,7 @@ def stage() -> Stage:
 
 def password(stage: Stage, task: Task) -> str:
     job = stage.world.job_of[task.job]
-    run = environment.application_run(stage.world, job, task)
+    run = task_environment.application_run(stage.world, job, task)
     assert run.container is not None and run.container.login is not None
     return run.container.login.password
 
@@ -86,7 +86,7 @@ def test_preparation_and_release_log_in_with_theirs(stage: Stage) -> None:
     stage.settle()
     job = stage.world.jobs["job"]
     (place,) = job.nodes.values()
-    run = environment.node_run(stage.world, job, place, "preparation")
+    run = task_environment.node_run(stage.world, job, place, "preparation")
     assert run.container is not None and run.container.login is not None
     assert run.container.login.password == PASSWORD
 

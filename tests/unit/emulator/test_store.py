@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from batchtrain.emulator import images, jobs, pools, reports, scheduler, tasks
+from batchtrain.emulator import jobs, mapped_images, pools, reports, scheduler, tasks
 from batchtrain.emulator.interface import Exit
 from batchtrain.emulator.store import Store, UnknownSchema
 from batchtrain.emulator.world import Change, World
@@ -197,11 +197,14 @@ def test_changes_that_could_not_be_stored_go_with_the_next(tmp_path: Path) -> No
 
 
 def test_an_image_is_mapped_listed_and_unmapped(tmp_path: Path) -> None:
-    images.map_image(tmp_path, "docker.io/example/train", tmp_path / "env")
-    assert images.prefix_of(tmp_path, "example/train:latest") == str(tmp_path / "env")
-    assert images.prefix_of(tmp_path, "example/train:2") is None
-    assert images.list_images(tmp_path) == {"docker.io/example/train": images.Mapped(tmp_path / "env")}
-    assert (images.unmap(tmp_path, "example/train"), images.unmap(tmp_path, "example/train")) == (True, False)
+    mapped_images.map_image(tmp_path, "docker.io/example/train", tmp_path / "env")
+    assert mapped_images.prefix_of(tmp_path, "example/train:latest") == str(tmp_path / "env")
+    assert mapped_images.prefix_of(tmp_path, "example/train:2") is None
+    assert mapped_images.list_images(tmp_path) == {"docker.io/example/train": mapped_images.Mapped(tmp_path / "env")}
+    assert (mapped_images.unmap(tmp_path, "example/train"), mapped_images.unmap(tmp_path, "example/train")) == (
+        True,
+        False,
+    )
 
 
 def test_subtasks_of_a_run_that_was_ending_are_over(restart: Restart) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from batchtrain.frameworks.base import Fabric, Shape
-from batchtrain.launchers import nodes
+from batchtrain.launchers import node_launcher
 from batchtrain.launchers.types import Launch
 from tests.launching import launched
 from tests.unit.launchers.test_mpi_golden import compare
@@ -56,7 +56,7 @@ LAUNCHES: dict[str, Callable[[Shape], Launch]] = {
 
 def read(launch: Launch) -> str:
     """What a person looks at: the text of the primary, gang.json, and every decision."""
-    spec = [file.data.decode() for file in launch.files if file.name == nodes.SPEC]
+    spec = [file.data.decode() for file in launch.files if file.name == node_launcher.SPEC]
     decided = [f"{item.what} = {item.value}: {item.because} [{item.rule}]" for item in launch.implicit]
     return "\n".join([launch.application, *spec, *decided, ""])
 

@@ -10,7 +10,7 @@ import pytest
 from batchtrain.errors import PlanError
 from batchtrain.frameworks.base import Fabric, Shape
 from batchtrain.frameworks.mxnet import Rendezvous, rendezvous
-from batchtrain.launchers import environment, mpi, nodes, python, steps
+from batchtrain.launchers import mpi, node_launcher, python, steps, variables
 from batchtrain.launchers.types import Launch
 from tests.launching import launched
 
@@ -20,7 +20,7 @@ BENCH = "python tf_cnn_benchmarks.py"
 
 
 def spec(launch: Launch) -> Any:
-    [found] = [file.data for file in launch.files if file.name == nodes.SPEC]
+    [found] = [file.data for file in launch.files if file.name == node_launcher.SPEC]
     return json.loads(found)
 
 
@@ -92,7 +92,7 @@ def test_every_family_with_a_topology_is_one_of_the_catalogue() -> None:
     from batchtrain.catalog.sizes import SIZES
 
     known = {size.family for size in SIZES if size.rdma == "sr-iov"}
-    assert {*environment.TOPOLOGIES, *environment.RELAXED_ORDERING, *environment.OWN_AFFINITY} <= known
+    assert {*variables.TOPOLOGIES, *variables.RELAXED_ORDERING, *variables.OWN_AFFINITY} <= known
 
 
 def test_an_mpis_ranks_on_gpus_and_infiniband_are_told_of_nccl_too() -> None:

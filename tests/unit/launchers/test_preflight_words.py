@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from batchtrain.frameworks.base import Fabric, Shape
-from batchtrain.launchers import environment, nodes
+from batchtrain.launchers import node_launcher, variables
 from batchtrain.launchers.types import Launch
 from tests.launching import launched
 
@@ -33,7 +33,7 @@ def by_mpi(shape: Shape, **more: Any) -> str:
 
 
 def spec(launch: Launch) -> Any:
-    [found] = [file.data for file in launch.files if file.name == nodes.SPEC]
+    [found] = [file.data for file in launch.files if file.name == node_launcher.SPEC]
     return json.loads(found)
 
 
@@ -83,7 +83,7 @@ def test_horovod_over_an_mpi_may_leave_it_out_too() -> None:
 def notes(launch: Launch) -> bool:
     """Whether all that belongs to it is there; some of it alone would be a fault."""
     rules = {item.rule for item in launch.implicit}
-    told = launch.application + "".join(file.data.decode() for file in launch.files if file.name == nodes.SPEC)
+    told = launch.application + "".join(file.data.decode() for file in launch.files if file.name == node_launcher.SPEC)
     parts = {
         "nccl-transport" in rules,
         ".batchtrain/verdict.py" in [file.name for file in launch.files],
@@ -112,7 +112,7 @@ def test_nccl_notes_its_network_where_gpus_meet_infiniband_and_nowhere_else(of: 
 @pytest.mark.parametrize(
     "said",
     [
-        *({"own": frozenset((name,))} for name in environment.NOTES),
+        *({"own": frozenset((name,))} for name in variables.NOTES),
         {"pre_execution_command": "export NCCL_DEBUG=INFO"},
         {"command": "env NCCL_DEBUG=TRACE python t.py"},
     ],
@@ -125,7 +125,7 @@ def test_that_word_may_stand_in_the_mpis_options() -> None:
     assert not of_mpi(options=("-x NCCL_DEBUG=INFO",))
 
 
-@pytest.mark.parametrize("name", environment.NOTES)
+@pytest.mark.parametrize("name", variables.NOTES)
 def test_a_variable_in_leave_unset_leaves_it_out(name: str) -> None:
     assert not of_nodes(leave_unset=(name,))
 

@@ -10,7 +10,7 @@ import pytest
 
 from batchtrain.config import origin, override
 from batchtrain.config.load import Examined, examine, find, read
-from batchtrain.config.sources import read_sources
+from batchtrain.config.source_directory import read_sources
 from batchtrain.custom import read_made
 from batchtrain.errors import PlanError
 from batchtrain.launchers.rules import RULES

@@ -10,7 +10,7 @@ import pytest
 
 from batchtrain.frameworks import FRAMEWORKS
 from batchtrain.frameworks.base import Shape
-from batchtrain.launchers import nodes as node_launch
+from batchtrain.launchers import node_launcher as node_launch
 from batchtrain.runtime.launch.environment import defaults_of, environment_of
 from batchtrain.runtime.launch.frameworks import load
 from batchtrain.runtime.launch.placing import plan

@@ -11,10 +11,10 @@ from batchtrain.config import allotment
 from batchtrain.config.types import Task
 from batchtrain.errors import PlanError
 from batchtrain.frameworks.base import Shape
-from batchtrain.launchers import docker, shell
-from batchtrain.launchers.docker import Container
+from batchtrain.launchers import plain_docker, shell
+from batchtrain.launchers.plain_docker import Container
 from batchtrain.launchers.types import Implicit, Launch
-from batchtrain.plan import command, container, preparation, wire
+from batchtrain.plan import command, container, start_task, wire
 from batchtrain.plan.frame import Frame
 
 PLACES = {
@@ -36,7 +36,7 @@ def container_of(frame: Frame, task: Task, shape: Shape) -> tuple[Container, tup
     added = (*_network(task), *_root(task), *_mounts(settings), *_gpus(frame, task))
     made = Container(
         image=settings.image_name,
-        copy=preparation.copy_of(frame.recipe, settings.image_name),
+        copy=start_task.copy_of(frame.recipe, settings.image_name),
         options=(*(option for option, _ in added), *_without_entrypoint(settings.container_run_options, task, gang)),
         directory="" if settings.working_directory == "containerImageDefault" else "$AZ_BATCH_TASK_WORKING_DIR",
         own=tuple(sorted({*frame.job.environment_variables, *task.environment_variables})),
@@ -47,11 +47,11 @@ def container_of(frame: Frame, task: Task, shape: Shape) -> tuple[Container, tup
 def launch(made: Container, task: Task, inside: Launch | None) -> Launch:
     """What the host runs. inside: a gang's launch, as its containers have it; None for a task on one node."""
     if inside is not None:
-        return docker.gang(made, inside)
+        return plain_docker.gang(made, inside)
     text = (task.command or "").strip()
     if not command.speaks_for_itself(text, entrypoint=task.entrypoint is not None):
-        return docker.alone(made, text, as_it_is=False)
-    return docker.alone(made, " ".join(map(shell.word, _words(text))), as_it_is=True)
+        return plain_docker.alone(made, text, as_it_is=False)
+    return plain_docker.alone(made, " ".join(map(shell.word, _words(text))), as_it_is=True)
 
 
 def _words(text: str) -> list[str]:

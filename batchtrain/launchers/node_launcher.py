@@ -13,7 +13,7 @@ from batchtrain.errors import PlanError
 from batchtrain.frameworks import counts
 from batchtrain.frameworks.base import AUTO, NUMBER_OF_THREADS, Nodes, OverMpi, Role, Shape, Variable
 from batchtrain.frameworks.mpi import MPIS, MpiBlock
-from batchtrain.launchers import environment, mpi, preflight, python, shell, steps
+from batchtrain.launchers import mpi, preflight, python, shell, steps, variables
 from batchtrain.launchers.types import File, Implicit, Launch, MpiLaunch, Setup
 
 VERSION = 1
@@ -33,7 +33,7 @@ def launch(block: Nodes, setup: Setup, command: str, shape: Shape) -> Launch:
 def _over_mpi(block: Nodes, over: OverMpi, setup: Setup, command: str, shape: Shape) -> Launch:
     """The MPI's own launch; the ranks have the framework's variables, and are not bound to a core each."""
     unbound = "" if "bind-to" in " ".join(over.options) else MPIS[over.runtime].unbound
-    told = environment.wanted(over.environment, setup.own)
+    told = variables.wanted(over.environment, setup.own)
     ranks = MpiBlock(
         runtime=over.runtime,
         executable_path=over.executable_path,
@@ -44,16 +44,16 @@ def _over_mpi(block: Nodes, over: OverMpi, setup: Setup, command: str, shape: Sh
     made = mpi.launch(MpiLaunch(ranks, setup, words, misses_mpi4py=False), command, shape)
     because = "a process has threads for its GPU's data, and one core would be too few"
     free = (Implicit("mpi.options", unbound, because, "horovod-binding"),) if unbound else ()
-    return made._replace(implicit=(*made.implicit, *free, *environment.implicit(told)))
+    return made._replace(implicit=(*made.implicit, *free, *variables.implicit(told)))
 
 
 def _by_nodes(block: Nodes, setup: Setup, command: str, shape: Shape) -> Launch:
     roles, end = _ending(block, block.roles(command, shape.instances))
     each = processes(block, shape.instances)
-    here = environment.wanted((*_everywhere(block, shape), *block.defaults), setup.own)
+    here = variables.wanted((*_everywhere(block, shape), *block.defaults), setup.own)
     text = f"{setup.pre_execution_command or ''}\n{command}"
-    noted = environment.of_transport(shape, setup.own, text) if block.nccl else ()
-    fast = (*environment.wanted(_on_infiniband(block, shape), setup.own), *noted)
+    noted = variables.of_transport(shape, setup.own, text) if block.nccl else ()
+    fast = (*variables.wanted(_on_infiniband(block, shape), setup.own), *noted)
     looked = _preflight(setup, shape, each, memlock=bool(fast))
     spec = _spec(block, setup, shape, each, here, fast) | {
         "roles": [_role(role, setup) for role in roles],
@@ -74,9 +74,9 @@ def _by_nodes(block: Nodes, setup: Setup, command: str, shape: Shape) -> Launch:
         implicit=(
             *_implicit_processes(block, each, shape),
             *((_BOUND,) if block.binding == "auto" else ()),
-            *environment.implicit(_told(block, roles, setup, shape)),
-            *environment.implicit(here),
-            *environment.implicit(fast),
+            *variables.implicit(_told(block, roles, setup, shape)),
+            *variables.implicit(here),
+            *variables.implicit(fast),
             *((end,) if end else ()),
             *preflight.implicit(looked),
             *steps.implicit_sshd(shape, setup.coordination_command),
@@ -145,7 +145,7 @@ def _told(block: Nodes, roles: tuple[Role, ...], setup: Setup, shape: Shape) -> 
     told = (*block.told(), *_PLACE)
     if shape.gpus or not all(role.gpus for role in roles):
         told = (*told, _ALL_GPUS if block.each == AUTO else _OWN_GPUS)
-    hidden = {variable.name for variable in environment.on_infiniband(shape)} | set(block.leave_unset)
+    hidden = {variable.name for variable in variables.on_infiniband(shape)} | set(block.leave_unset)
     if shape.size and not shape.gpus:
         hidden.add("NCCL_SOCKET_IFNAME")
     each = (variable._replace(name=name) for variable in told for name in variable.names)
@@ -153,12 +153,12 @@ def _told(block: Nodes, roles: tuple[Role, ...], setup: Setup, shape: Shape) -> 
 
 
 def _everywhere(block: Nodes, shape: Shape) -> tuple[Variable, ...]:
-    known = environment.everywhere(shape)
+    known = variables.everywhere(shape)
     return known if block.threads else tuple(one for one in known if one is not NUMBER_OF_THREADS)
 
 
 def _on_infiniband(block: Nodes, shape: Shape) -> tuple[Variable, ...]:
-    return (environment.on_infiniband(shape) if block.nccl else ()) + (environment.of_ucx(shape) if block.ucx else ())
+    return (variables.on_infiniband(shape) if block.nccl else ()) + (variables.of_ucx(shape) if block.ucx else ())
 
 
 def processes(block: Nodes, instances: int) -> int | str:
@@ -193,9 +193,9 @@ def _spec(
         "pre_execution": setup.pre_execution_command,
         "barrier_seconds": block.barrier_seconds,
         "grace_seconds": block.grace_seconds,
-        "environment": environment.values(here),
+        "environment": variables.values(here),
         "rdma": bool(fast),
-        "rdma_environment": environment.values(fast),
+        "rdma_environment": variables.values(fast),
         "leave_unset": block.leave_unset,
         "binding": block.binding,
     }

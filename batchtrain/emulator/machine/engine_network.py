@@ -7,7 +7,7 @@ import ipaddress
 from collections.abc import Iterable
 from pathlib import Path
 
-from batchtrain.emulator.machine.engine import Engine, EngineError
+from batchtrain.emulator.machine.docker_engine import Engine, EngineError
 from batchtrain.emulator.machine.leftovers import LABEL, SEEN_FROM, seen_from
 
 MOST_TRIED = 64

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from batchtrain.catalog import fit, sizes
-from batchtrain.catalog.images import DOCKER, GEN2, NVIDIA, RDMA, ROCM, VOLTA, Image
 from batchtrain.catalog.sizes import VmSize
+from batchtrain.catalog.vm_images import DOCKER, GEN2, NVIDIA, RDMA, ROCM, VOLTA, Image
 from batchtrain.config.check.subject import IMAGE, IMAGE_KINDS, POOL, VM, Subject
 from batchtrain.config.check.table import ERROR, GLOBAL, INFO, JOBS, WARNING, Found, Rule
 from batchtrain.config.check.table import POOL as READS

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
-from batchtrain.emulator import applications, endpoints, mounts, preparation
+from batchtrain.emulator import applications, endpoints, job_preparation, mounts
 from batchtrain.emulator.documents import job_directory, task_directory
 from batchtrain.emulator.interface import BindMount, Container, Containers, Download, Login, NodeSpec, Run, Upload
 from batchtrain.emulator.records import JobNode, Node, Task
@@ -124,12 +124,12 @@ def application_run(world: World, job: JobBook, task: Task) -> Run:
 
 def node_run(world: World, job: JobBook, place: JobNode, kind: str) -> Run:
     """The job's preparation or release task on one node."""
-    spec = preparation.spec_of(job, kind) or {}
+    spec = job_preparation.spec_of(job, kind) or {}
     book = world.pool_of_node[place.id]
     node = book.nodes[place.id]
     directory = f"{job_directory(job.record)}/{spec['id']}"
     return Run(
-        scope=node_scope(place, kind, preparation.run_of(place, kind).run),
+        scope=node_scope(place, kind, job_preparation.run_of(place, kind).run),
         directory=directory,
         command_line=spec["commandLine"],
         environment={**_of_job(world, book, node, job, spec, directory), "AZ_BATCH_TASK_ID": spec["id"]},
@@ -154,7 +154,7 @@ def _of_job(world: World, book: PoolBook, node: Node, job: JobBook, spec: Docume
         **_directories(node, directory),
         "AZ_BATCH_JOB_ID": job.record.id,
     }
-    if before := preparation.spec_of(job, preparation.PREPARATION):
+    if before := job_preparation.spec_of(job, job_preparation.PREPARATION):
         prepared = f"{node.root_inside}/{job_directory(job.record)}/{before['id']}"
         found |= {"AZ_BATCH_JOB_PREP_DIR": prepared, "AZ_BATCH_JOB_PREP_WORKING_DIR": f"{prepared}/wd"}
     return found

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from batchtrain.emulator.samples import Load
+from batchtrain.emulator.autoscale_samples import Load
 
 FRESH_SECONDS = 30.0
 """How long one reading is good: autoscale's samples are that far apart."""
