@@ -151,7 +151,8 @@ def test_no_modules_import_each_other() -> None:
 EMULATOR = "batchtrain.emulator."
 EDGE = frozenset(
     {
-        "__main__", "alarms", "certificates", "connections", "control", "depot", "drive", "files", "http", "mapped_images",
+        "__main__", "alarms", "certificates", "connections", "control", "depot", "drive", "files", "http",
+        "mapped_images",
         "logfile", "machine", "reference", "routes", "server", "steering", "store", "trust",
     }
 )  # fmt: skip
