@@ -439,6 +439,7 @@ class Results(Block, frozen=True, kw_only=True, rename={"from_": "from"}):
         says(
             "Total size that is fetched without `jobs fetch --all`, with `k`, `m`, `g` or `t` for binary multiples.",
             "batchtrain: run directory",
+            example="500g",
         ),
     ] = "10g"
 
