@@ -106,6 +106,9 @@ class Status(NamedTuple):
     certificate: str = ""
     """A file of certificates that clients must trust; empty over http."""
 
+    def __repr__(self) -> str:
+        return f"Status(endpoint={self.endpoint!r}, account={self.account!r}, pid={self.pid}, data_dir={self.data_dir})"
+
     @property
     def environment(self) -> dict[str, str]:
         """The account in the variables that `az batch` reads, and many programs with it; what they need to trust it."""
