@@ -32,10 +32,7 @@ MISSING = {
     "pool_specification": "there is no pool: a pool.yaml with `pool_specification` is missing",
     "job_specifications": "there are no jobs: a jobs.yaml with `job_specifications` is missing",
 }
-EMPTY = {
-    "pool_specification": "describe the pool below it",
-    "job_specifications": "write the jobs below it as a list",
-}
+EMPTY = {"pool_specification": "describe the pool below it", "job_specifications": "write the jobs below it as a list"}
 """Sections that cannot be empty, with what to write."""
 NOT_LOCAL = frozenset({"source-size"})
 """Checks that the emulator does not need: it stores a large `source` itself."""
