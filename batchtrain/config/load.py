@@ -7,7 +7,6 @@ import os
 import re
 import shlex
 import stat
-import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -254,6 +253,8 @@ def _chosen(chosen: Mapping[str, str]) -> Iterator[Path]:
 
 def write(path: str, content: bytes) -> None:
     """Replace a configuration file atomically and keep its mode; follows a link."""
+    import tempfile  # 4 ms, which only a command that writes needs
+
     target = Path(path).resolve()
     handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
     try:
