@@ -140,8 +140,7 @@ def _random_faults(path: Path, wanted: RandomFactory) -> Faults:
         _draw(wanted, random.Random(0))()
     except (ValueError, ArithmeticError) as error:
         yield Fault(
-            (*path, "distribution"),
-            f"its numbers cannot be drawn ({error}); check the parameters of the distribution",
+            (*path, "distribution"), f"its numbers cannot be drawn ({error}); check the parameters of the distribution"
         )
 
 

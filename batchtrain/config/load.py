@@ -7,7 +7,6 @@ import os
 import re
 import shlex
 import stat
-import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -32,10 +31,7 @@ MISSING = {
     "pool_specification": "there is no pool: a pool.yaml with `pool_specification` is missing",
     "job_specifications": "there are no jobs: a jobs.yaml with `job_specifications` is missing",
 }
-EMPTY = {
-    "pool_specification": "describe the pool below it",
-    "job_specifications": "write the jobs below it as a list",
-}
+EMPTY = {"pool_specification": "describe the pool below it", "job_specifications": "write the jobs below it as a list"}
 """Sections that cannot be empty, with what to write."""
 NOT_LOCAL = frozenset({"source-size"})
 """Checks that the emulator does not need: it stores a large `source` itself."""
@@ -257,6 +253,8 @@ def _chosen(chosen: Mapping[str, str]) -> Iterator[Path]:
 
 def write(path: str, content: bytes) -> None:
     """Replace a configuration file atomically and keep its mode; follows a link."""
+    import tempfile  # 4 ms, which only a command that writes needs
+
     target = Path(path).resolve()
     handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
     try:

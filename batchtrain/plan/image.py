@@ -129,9 +129,7 @@ def containers(recipe: Recipe, pool: Pool) -> Containers:
     delayed = tuple(one for one in listed if delays and not _signed_in(recipe, one))
     kept = tuple(one for one in listed if one not in delayed)
     configuration = wire.ContainerConfiguration(
-        type=pool.vm_configuration.container_type,
-        container_image_names=kept,
-        container_registries=registries(recipe),
+        type=pool.vm_configuration.container_type, container_image_names=kept, container_registries=registries(recipe)
     )
     return Containers(configuration, delayed, _implicit(pool, kept if delays else ()))
 

@@ -105,10 +105,7 @@ def _whole(recipe: Recipe, pool: Pool) -> _Whole:
         mount_configuration=mounted.mounts,
         upgrade_policy=_upgrades(pool),
     )
-    told = Plan(
-        warnings=started.warnings,
-        implicit=containers.implicit + reached.implicit + started.implicit,
-    )
+    told = Plan(warnings=started.warnings, implicit=containers.implicit + reached.implicit + started.implicit)
     return _Whole(body, told)
 
 

@@ -152,10 +152,7 @@ def _unknown_registry(subject: Subject) -> Found:
 
 def _registry_login(subject: Subject) -> Found:
     credentials, resources = subject.recipe.credentials, subject.recipe.resources
-    for section, known in (
-        ("docker", credentials.docker_registry),
-        ("singularity", credentials.singularity_registry),
-    ):
+    for section, known in (("docker", credentials.docker_registry), ("singularity", credentials.singularity_registry)):
         for number, server in enumerate(getattr(resources.additional_registries, section)):
             if server not in known:
                 yield (

@@ -10,17 +10,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from batchtrain.config.check.subject import POOL, Path, Subject
-from batchtrain.config.check.table import (
-    CREDENTIALS,
-    GLOBAL,
-    INFO,
-    JOBS,
-    REPLICATION,
-    SETTINGS,
-    WARNING,
-    Found,
-    Rule,
-)
+from batchtrain.config.check.table import CREDENTIALS, GLOBAL, INFO, JOBS, REPLICATION, SETTINGS, WARNING, Found, Rule
 from batchtrain.config.check.table import POOL as READS
 from batchtrain.config.types import GONE, DataTransfer, Gone, Recipe, StorageInput, StorageOutput
 

@@ -23,10 +23,7 @@ NEEDED = {
     "cifs": ("source",),
     "custom_linux_mount": ("fstab_entry",),
 }
-SOURCE = {
-    "nfs": (r"[^\s:/]+:/\S*", "server:/path"),
-    "cifs": (r"//[^\s/]+/\S+", "//server/share"),
-}
+SOURCE = {"nfs": (r"[^\s:/]+:/\S*", "server:/path"), "cifs": (r"//[^\s/]+/\S+", "//server/share")}
 # Azure Storage: Naming and referencing containers; a share has the same rule.
 CONTAINER = r"[a-z0-9](?!.*--)[a-z0-9-]{1,61}[a-z0-9]|\$(root|web|logs)"
 BIND_OPTIONS = frozenset({

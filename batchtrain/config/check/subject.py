@@ -10,16 +10,7 @@ from batchtrain.catalog.sizes import VmSize
 from batchtrain.catalog.vm_images import Image
 from batchtrain.config import allotment
 from batchtrain.config.travel import Survey
-from batchtrain.config.types import (
-    Autoscale,
-    Job,
-    MultiInstance,
-    Pool,
-    Recipe,
-    StorageOutput,
-    Task,
-    TaskSettings,
-)
+from batchtrain.config.types import Autoscale, Job, MultiInstance, Pool, Recipe, StorageOutput, Task, TaskSettings
 
 Path = tuple[str | int, ...]
 POOL: Path = ("pool_specification",)

@@ -164,10 +164,7 @@ def _generation(subject: Subject) -> Found:
     if image is None or size is None:
         return
     if size.generation == 2 and GEN2 not in image.capabilities:
-        yield (
-            IMAGE,
-            f"this is a generation 1 image, {size.name} starts generation 2 images only; {_other(subject)}",
-        )
+        yield (IMAGE, f"this is a generation 1 image, {size.name} starts generation 2 images only; {_other(subject)}")
     elif _too_new(subject) and not sizes.gone(size):
         yield IMAGE, f"{_too_new(subject)}; {_other(subject)}, or use a size of a later series"
 
@@ -393,10 +390,7 @@ def _uefi(subject: Subject) -> Found:
         return
     for name in ("secure_boot", "vtpm"):
         if getattr(profile, name) is not None:
-            yield (
-                (*VM, "security_profile", name),
-                "this needs `security_type`: trustedLaunch or confidentialvm",
-            )
+            yield ((*VM, "security_profile", name), "this needs `security_type`: trustedLaunch or confidentialvm")
 
 
 def _trusted_generation(subject: Subject) -> Found:

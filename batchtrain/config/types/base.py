@@ -15,6 +15,8 @@ MOST_NODES = 100_000  # far above every quota
 ID = r"^[A-Za-z0-9_-]{1,64}$(?!\n)"  # `$` alone would let a newline stand at the end
 LINK = r"^[A-Za-z0-9]+$(?!\n)"
 SPAN = r"^([0-9]{1,6}\.)?[0-9]{1,3}:[0-9]{1,2}:[0-9]{1,2}$(?!\n)"
+IGNORED = "batchtrain: warning `gone`"
+"""The wire field of a property that has no effect."""
 
 
 Id = Annotated[str, Meta(pattern=ID)]
@@ -107,9 +109,7 @@ class StorageInput(Block, frozen=True, kw_only=True):
     exclude: Annotated[
         tuple[str, ...], says("Patterns of files to exclude.", "batchtrain: warning `filter-approximate`")
     ] = ()
-    blobxfer_extra_options: Annotated[
-        str | None, says("Options of a tool no longer used.", "batchtrain: warning `gone`")
-    ] = None
+    blobxfer_extra_options: Annotated[str | None, says("Options of a tool no longer used.", IGNORED)] = None
 
 
 class InputData(Block, frozen=True, kw_only=True):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from batchtrain.config.types.base import Block, Text, says
+from batchtrain.config.types.base import IGNORED, Block, Text, says
 from batchtrain.config.types.secret import Secret
 
 SIGN_IN = "batchtrain: sign-in with Microsoft Entra ID"
@@ -43,8 +43,8 @@ class Aad(Block, frozen=True, kw_only=True):
 
 
 class ApplicationInsights(Block, frozen=True, kw_only=True):
-    application_id: Annotated[str | None, says("Id of the resource.", "batchtrain: warning `gone`")] = None
-    instrumentation_key: Annotated[Secret | None, says("Its key.", "batchtrain: warning `gone`")] = None
+    application_id: Annotated[str | None, says("Id of the resource.", IGNORED)] = None
+    instrumentation_key: Annotated[Secret | None, says("Its key.", IGNORED)] = None
 
 
 class BatchCredentials(Block, frozen=True, kw_only=True):
@@ -64,7 +64,7 @@ class BatchCredentials(Block, frozen=True, kw_only=True):
         str | None, says("Resource group of the account.", "batchtrain: look-ups through Azure Resource Manager")
     ] = None
     aad: Annotated[Aad | None, says("Entra sign-in for Batch.")] = None
-    test_cluster: Annotated[bool, says("A cluster inside Microsoft.", "batchtrain: warning `gone`")] = False
+    test_cluster: Annotated[bool, says("A cluster inside Microsoft.", IGNORED)] = False
     application_insights: Annotated[ApplicationInsights | None, says("Batch Insights.")] = None
 
 
@@ -117,9 +117,9 @@ class KeyVault(Block, frozen=True, kw_only=True):
 
 
 class GrafanaAdmin(Block, frozen=True, kw_only=True):
-    username: Annotated[str | None, says("User name.", "batchtrain: warning `gone`")] = None
-    password: Annotated[Secret | None, says("Password.", "batchtrain: warning `gone`")] = None
-    password_keyvault_secret_id: Annotated[str | None, says("Secret.", "batchtrain: warning `gone`")] = None
+    username: Annotated[str | None, says("User name.", IGNORED)] = None
+    password: Annotated[Secret | None, says("Password.", IGNORED)] = None
+    password_keyvault_secret_id: Annotated[str | None, says("Secret.", IGNORED)] = None
 
 
 class Grafana(Block, frozen=True, kw_only=True):
@@ -131,7 +131,7 @@ class Monitoring(Block, frozen=True, kw_only=True):
 
 
 class Slurm(Block, frozen=True, kw_only=True):
-    db_password: Annotated[Secret | None, says("Password of Slurm's database.", "batchtrain: warning `gone`")] = None
+    db_password: Annotated[Secret | None, says("Password of Slurm's database.", IGNORED)] = None
 
 
 class AccountSecret(Block, frozen=True, kw_only=True):

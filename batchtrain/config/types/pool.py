@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta
 
 from batchtrain.config.types.base import (
+    IGNORED,
     MOST_NODES,
     ApplicationPackage,
     Block,
@@ -22,7 +23,6 @@ from batchtrain.config.types.base import (
 )
 from batchtrain.config.types.secret import Secret
 
-GONE = "batchtrain: warning `gone`"
 VM = "pool.virtualMachineConfiguration"
 NETWORK = "pool.networkConfiguration"
 START = "pool.startTask"
@@ -130,8 +130,7 @@ class DataDisk(Block, frozen=True, kw_only=True):
         StorageType | None, says("Kind of managed disk.", f"{VM}.dataDisks.managedDisk.storageAccountType")
     ] = None
     disk_encryption_set: Annotated[
-        str | None,
-        says("Resource id of a disk encryption set.", f"{VM}.dataDisks.managedDisk.diskEncryptionSet.id"),
+        str | None, says("Resource id of a disk encryption set.", f"{VM}.dataDisks.managedDisk.diskEncryptionSet.id")
     ] = None
 
 
@@ -342,10 +341,7 @@ class Autoscale(Block, frozen=True, kw_only=True):
     formula: Annotated[str | None, says("Your own formula. It overrides a scenario.", "pool.autoScaleFormula")] = None
     evaluation_interval: Annotated[
         Span | None,
-        says(
-            "Evaluation interval, 5 minutes to 7 days. Default: 15 minutes.",
-            "pool.autoScaleEvaluationInterval",
-        ),
+        says("Evaluation interval, 5 minutes to 7 days. Default: 15 minutes.", "pool.autoScaleEvaluationInterval"),
     ] = None
     scenario: Annotated[Scenario | None, says("A rule for which batchtrain writes the formula.")] = None
 
@@ -388,8 +384,8 @@ class Ssh(Block, frozen=True, kw_only=True):
     generated_file_export_path: Annotated[
         str, says("Directory for a new key pair if no key is given.", "batchtrain: a new key pair")
     ] = "."
-    generate_docker_tunnel_script: Annotated[bool, says("A script for tunnels to Docker.", GONE)] = False
-    hpn_server_swap: Annotated[bool, says("HPN-SSH in place of OpenSSH.", GONE)] = False
+    generate_docker_tunnel_script: Annotated[bool, says("A script for tunnels to Docker.", IGNORED)] = False
+    hpn_server_swap: Annotated[bool, says("HPN-SSH in place of OpenSSH.", IGNORED)] = False
     allow_docker_access: Annotated[bool, says("The login may use Docker.", f"{START}.commandLine")] = False
 
 
@@ -642,15 +638,13 @@ class NvidiaDriver(Block, frozen=True, kw_only=True):
 
 class Gpu(Block, frozen=True, kw_only=True):
     nvidia_driver: Annotated[NvidiaDriver, says("The driver.")] = NvidiaDriver()
-    ignore_warnings: Annotated[
-        bool, says("Continue with a GPU that reports a fault.", "batchtrain: warning `gone`")
-    ] = False
+    ignore_warnings: Annotated[bool, says("Continue with a GPU that reports a fault.", IGNORED)] = False
 
 
 class NodeExporter(Block, frozen=True, kw_only=True):
-    enabled: Annotated[bool, says("Run the exporter.", GONE)] = False
-    port: Annotated[Port | None, says("Port of the exporter.", GONE)] = None
-    options: Annotated[tuple[str, ...], says("Options of the exporter.", GONE)] = ()
+    enabled: Annotated[bool, says("Run the exporter.", IGNORED)] = False
+    port: Annotated[Port | None, says("Port of the exporter.", IGNORED)] = None
+    options: Annotated[tuple[str, ...], says("Options of the exporter.", IGNORED)] = ()
 
 
 class Prometheus(Block, frozen=True, kw_only=True):
@@ -663,9 +657,7 @@ class ContainerRuntimes(Block, frozen=True, kw_only=True):
         tuple[Literal["kata_containers", "runc", "singularity"], ...],
         says("What to install in addition to Docker. `singularity` installs Apptainer.", f"{START}.commandLine"),
     ] = ()
-    default: Annotated[
-        Literal["kata_containers", "runc"] | None, says("Default runtime of Docker.", "batchtrain: warning `gone`")
-    ] = None
+    default: Annotated[Literal["kata_containers", "runc"] | None, says("Default runtime of Docker.", IGNORED)] = None
 
 
 class Pool(Block, frozen=True, kw_only=True):
@@ -680,8 +672,7 @@ class Pool(Block, frozen=True, kw_only=True):
         int, says("Number of tasks that a node runs at once.", "pool.taskSlotsPerNode", ge=1, le=256)
     ] = 1
     inter_node_communication_enabled: Annotated[
-        bool,
-        says("Nodes can reach each other. Multi-instance tasks need it.", "pool.enableInterNodeCommunication"),
+        bool, says("Nodes can reach each other. Multi-instance tasks need it.", "pool.enableInterNodeCommunication")
     ] = False
     resize_timeout: Annotated[
         Span | None,
@@ -747,9 +738,9 @@ class Pool(Block, frozen=True, kw_only=True):
         bool, says("While waiting for the pool, reboot unusable nodes.", "batchtrain: reboots while waiting")
     ] = False
     upload_diagnostics_logs_on_unusable: Annotated[
-        bool, says("Upload Batch's logs of unusable nodes to storage.", "batchtrain: warning `gone`")
+        bool, says("Upload Batch's logs of unusable nodes to storage.", IGNORED)
     ] = False
-    certificates: Annotated[dict[str, Any] | None, says("Certificates of the Batch account.", GONE)] = None
-    per_job_auto_scratch: Annotated[bool, says("BeeOND over the nodes' disks.", GONE)] = False
-    batch_insights_enabled: Annotated[bool, says("Batch Insights.", GONE)] = False
+    certificates: Annotated[dict[str, Any] | None, says("Certificates of the Batch account.", IGNORED)] = None
+    per_job_auto_scratch: Annotated[bool, says("BeeOND over the nodes' disks.", IGNORED)] = False
+    batch_insights_enabled: Annotated[bool, says("Batch Insights.", IGNORED)] = False
     prometheus: Annotated[Prometheus | None, says("Metrics for Prometheus.")] = None
