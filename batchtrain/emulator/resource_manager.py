@@ -71,6 +71,9 @@ class Account(NamedTuple):
     host: str
     """Where the service answers, without the scheme."""
 
+    def __repr__(self) -> str:
+        return f"Account(name={self.name!r}, host={self.host!r})"
+
 
 class Identity(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The managed identities of a pool."""

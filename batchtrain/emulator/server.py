@@ -106,6 +106,9 @@ class Status(NamedTuple):
     certificate: str = ""
     """A file of certificates that clients must trust; empty over http."""
 
+    def __repr__(self) -> str:
+        return f"Status(endpoint={self.endpoint!r}, account={self.account!r}, pid={self.pid}, data_dir={self.data_dir})"
+
     @property
     def environment(self) -> dict[str, str]:
         """The account in the variables that `az batch` reads, and many programs with it; what they need to trust it."""
@@ -754,17 +757,25 @@ def ask(
     verb: str, to: Status, path: str, document: dict[str, Any] | None = None, content: bytes = b""
 ) -> dict[str, Any]:
     """One signed request to an emulator's own paths (`clock`, `faults`, …). Raises Refused, Busy, OSError."""
-    full = f"/_emulator/{path}"
     body = content if document is None else json.dumps(document).encode()
+    slow = CLOCK_SECONDS if path == "clock" else BUSY_SECONDS
+    try:
+        return signed(verb, to, f"/_emulator/{path}", body=body, timeout=slow)
+    except TimeoutError:
+        raise _busy(to) from None
+
+
+def signed(
+    verb: str, to: Status, path: str, query: str = "", *, body: bytes = b"", timeout: float = ANSWER_SECONDS
+) -> dict[str, Any]:
+    """One request signed with the account's key, without the SDK, which takes 0.25 s to import. Raises Refused,
+    OSError."""
     headers = {"ocp-date": formatdate(usegmt=True)}
     if verb != "GET":
         headers["content-length"] = str(len(body))
-    headers["authorization"] = wire.authorization(to.account, to.key, verb, full, "", headers)
-    slow = CLOCK_SECONDS if path == "clock" else BUSY_SECONDS
-    try:
-        return _request(verb, to.endpoint, full, headers, body, to.certificate, slow)
-    except TimeoutError:
-        raise _busy(to) from None
+    headers["authorization"] = wire.authorization(to.account, to.key, verb, path, query, headers)
+    target = f"{path}?{query}" if query else path
+    return _request(verb, to.endpoint, target, headers, body, to.certificate, timeout)
 
 
 def _request(

@@ -23,7 +23,8 @@ BATCH = ("https://batch.core.windows.net",)
 MANAGEMENT = ("https://management.azure.com", "https://management.core.windows.net")
 """What tokens are for, without the last slash, with which they come too."""
 TENANT = "00000000-0000-0000-0000-000000000001"
-LIFE_SECONDS = 3600
+LIFE_SECONDS, OWN_LIFE_SECONDS = 3600, 60
+"""The lifetime of a token that is given out, and of one that batchtrain issues to itself for its next request."""
 _PURPOSE = b"key of access tokens"
 _HEADER = {"typ": "JWT", "alg": "HS256"}
 

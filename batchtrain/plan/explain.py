@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import groupby
 from typing import Any, NamedTuple
 
 from batchtrain.config import reference, schema
@@ -60,7 +61,8 @@ class Explained(NamedTuple):
     settings: tuple[Setting, ...] = ()
 
     def __str__(self) -> str:
-        return "\n\n".join([*map(_decision_text, self.decisions), *map(_setting_text, self.settings)])
+        rules = (_rule_text(list(group)) for _, group in groupby(self.decisions, lambda item: item[3:]))
+        return "\n\n".join([*rules, *map(_setting_text, self.settings)])
 
 
 def decisions(implicit: Iterable[Implicit]) -> tuple[Decision, ...]:
@@ -347,14 +349,16 @@ def _distinct(values: Iterable[Any]) -> list[Any]:
 # --- for people -----------------------------------------------------------------------------------------------------
 
 
-def _decision_text(item: Decision) -> str:
-    lines = [f"{item.what} = {item.value}", f"  because {item.because}"]
-    if item.where:
-        more = f" and {item.times - len(item.where):,} more" if item.times > len(item.where) else ""
-        lines.append(f"  for {', '.join(item.where)}{more}")
-    lines += [f"  rule {item.rule}: {item.sentence}", f"  source: {item.source}"]
+def _rule_text(items: list[Decision]) -> str:
+    """Decisions by one rule for the same blocks: what each is and why, then once what they share."""
+    lines = [f"{item.what} = {item.value}\n  because {item.because}" for item in items]
+    shared = items[0]
+    if shared.where:
+        more = f" and {shared.times - len(shared.where):,} more" if shared.times > len(shared.where) else ""
+        lines.append(f"  for {', '.join(shared.where)}{more}")
+    lines += [f"  rule {shared.rule}: {shared.sentence}", f"  source: {shared.source}"]
     lines.append(
-        f"  to switch it off: {item.off}" if item.off else "  it cannot be switched off: nothing else could work"
+        f"  to switch it off: {shared.off}" if shared.off else "  it cannot be switched off: nothing else could work"
     )
     return "\n".join(lines)
 
