@@ -737,6 +737,7 @@ ROWS: dict[str, Row] = {
     f"{TASKS}.multi_instance.coordination_command": Row("my-coordination", effect=launched),
     f"{TASKS}.multi_instance.pre_execution_command": Row("source my-vars.sh", effect=launched),
     f"{TASKS}.multi_instance.preflight": Row(False, instead=True, shown=(), effect=launched),
+    f"{TASKS}.multi_instance.rank_logs": Row(False, instead=True, shown=(), effect=launched),
     f"{TASKS}.multi_instance.mpi.runtime": Row("openmpi", instead="mpich", shown=(), effect=launched),
     f"{TASKS}.multi_instance.mpi.executable_path": Row("/opt/my/mpirun", effect=launched),
     f"{TASKS}.multi_instance.mpi.options": Row(["-my-option"], effect=launched),
