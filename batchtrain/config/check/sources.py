@@ -157,9 +157,8 @@ def _listed(names: tuple[str, ...]) -> str:
 
 def _lengths(subject: Subject) -> Found:
     for path, job in subject.jobs:
-        for name in ("job_manager", "job_preparation", "job_release"):
-            part = getattr(job, name)
-            if part is not None and (wrong := travel.overlong(part.command)):
+        for name, part in job.parts:
+            if wrong := travel.overlong(part.command):
                 yield (*path, name, "command"), wrong
     if travel.through_storage(subject.recipe):
         return  # a task's commands travel with its files
