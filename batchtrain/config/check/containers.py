@@ -51,9 +51,8 @@ def _or(hint: str) -> str:
 
 def _docker_images(subject: Subject) -> Iterator[tuple[Path, Job, str]]:
     for path, job in subject.jobs:
-        for name in ("job_manager", "job_preparation", "job_release"):
-            part = getattr(job, name)
-            if part is not None and part.docker_image:
+        for name, part in job.parts:
+            if part.docker_image:
                 yield (*path, name, "docker_image"), job, part.docker_image
     for path, job, task in subject.tasks:
         if task.docker_image:
@@ -88,7 +87,7 @@ def _windows_singularity(subject: Subject) -> Found:
 
 
 def _host_tasks(subject: Subject) -> Found:
-    if not subject.containers or subject.pool is None or subject.pool.vm_configuration.plain_docker:
+    if not subject.containers or subject.vm.plain_docker:
         return
     for path, _, task in subject.tasks:
         if not task.docker_image:
@@ -311,7 +310,7 @@ def _gpus_too_many(subject: Subject) -> Found:
 
 
 def _own_options(subject: Subject) -> Found:
-    if subject.pool is not None and subject.pool.vm_configuration.plain_docker:
+    if subject.vm.plain_docker:
         return  # `plain-docker` says what is not for a person there
     for path, _, task in subject.tasks:
         for number, option in enumerate(task.additional_docker_run_options):
@@ -322,8 +321,8 @@ def _own_options(subject: Subject) -> Found:
 
 def _plain_docker(subject: Subject) -> Found:
     """Settings that are impossible if the Docker Engine of the nodes runs the containers."""
-    vm = subject.pool.vm_configuration if subject.pool else None
-    if vm is None or not vm.plain_docker:
+    vm = subject.vm
+    if not vm.plain_docker:
         return
     path_of_option = ("pool_specification", "vm_configuration", "plain_docker")
     if vm.native:
@@ -343,9 +342,8 @@ def _plain_docker(subject: Subject) -> Found:
                 " and a password",
             )
     for path, job in subject.jobs:
-        for name in ("job_manager", "job_preparation", "job_release"):
-            part = getattr(job, name)
-            if part is not None and part.docker_image:
+        for name, part in job.parts:
+            if part.docker_image:
                 yield (
                     (*path, name, "docker_image"),
                     "Batch runs this task, and with `plain_docker` Batch runs no containers; call `docker run` in the"
@@ -418,10 +416,8 @@ def _identities(subject: Subject) -> Iterator[tuple[Path, UserIdentity, Runs | N
     for path, job in subject.jobs:
         if job.user_identity is not None:
             yield (*path, "user_identity"), job.user_identity, None
-        for name, part in (
-            ("job_manager", job.job_manager), ("job_preparation", job.job_preparation), ("job_release", job.job_release)
-        ):  # fmt: skip
-            if part is not None and part.user_identity is not None:
+        for name, part in job.parts:
+            if part.user_identity is not None:
                 yield (*path, name, "user_identity"), part.user_identity, part
     for path, _, task in subject.tasks:
         if task.user_identity is not None:

@@ -106,9 +106,12 @@ def _scaling(subject: Subject) -> Found:
 
 
 def _alone(subject: Subject) -> Found:
-    for path, _, _, gang in subject.gangs:
-        if whole(gang.num_instances) == 1 and not any(isinstance(block, Nodes) for _, block in gang.launches):
-            yield (*path, "num_instances"), "one instance needs no multi-instance task; an ordinary task starts sooner"
+    for gang in subject.gangs:
+        if whole(gang.options.num_instances) == 1 and not gang.framework:
+            yield (
+                (*gang.path, "num_instances"),
+                "one instance needs no multi-instance task; an ordinary task starts sooner",
+            )
 
 
 # --- processes ------------------------------------------------------------------------------------------------------

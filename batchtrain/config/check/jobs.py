@@ -352,10 +352,8 @@ def _spans(subject: Subject) -> Iterator[tuple[Path, str]]:
         yield from ((path, span) for path, span in given if span)
     for path, job in subject.jobs:
         yield from _limits(path, job)
-        for name in ("job_manager", "job_preparation", "job_release"):
-            part = getattr(job, name)
-            if part is not None:
-                yield from _limits((*path, name), part)
+        for name, part in job.parts:
+            yield from _limits((*path, name), part)
         if job.recurrence is not None:
             for name in ("recurrence_interval", "start_window"):
                 span = getattr(job.recurrence.schedule, name)

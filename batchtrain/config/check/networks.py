@@ -358,10 +358,9 @@ def _entra(subject: Subject) -> Found:
 
 
 def _needs_entra(subject: Subject) -> Iterator[tuple[Path, str]]:
-    pool = subject.pool
+    pool, vm = subject.pool, subject.vm
     if pool is None:
         return
-    vm = pool.vm_configuration
     for kind in ("custom_image", "shared_gallery_image", "community_gallery_image"):
         if getattr(vm, kind) is not None:
             yield (*VM, kind), "a gallery image or a custom image"

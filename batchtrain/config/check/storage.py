@@ -290,9 +290,8 @@ def _resource_files(subject: Subject) -> Iterator[tuple[Path, ResourceFile]]:
     if subject.pool is not None:
         yield from _numbered((*POOL, "resource_files"), subject.pool.resource_files)
     for path, job in subject.jobs:
-        for name in ("job_manager", "job_preparation", "job_release"):
-            part = getattr(job, name)
-            if part is not None and part.resource_files:
+        for name, part in job.parts:
+            if part.resource_files:
                 yield from _numbered((*path, name, "resource_files"), part.resource_files)
     for path, _, task in subject.tasks:
         if task.resource_files:

@@ -538,3 +538,10 @@ class Job(TaskSettings, frozen=True, kw_only=True):
     auto_scratch: Annotated[AutoScratch | bool | None, says("A BeeOND file system over the nodes' disks.")] = None
     federation_constraints: Annotated[dict[str, Any] | None, says(
         "Which pools of a federation may run the job.", IGNORED)] = None
+
+    @property
+    def parts(self) -> tuple[tuple[str, JobManager | JobPreparation | JobRelease], ...]:
+        """The tasks that belong to the job itself, each with the name of its property."""
+        parts = (("job_manager", self.job_manager), ("job_preparation", self.job_preparation),
+                 ("job_release", self.job_release))
+        return tuple((name, part) for name, part in parts if part is not None)

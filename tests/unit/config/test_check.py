@@ -64,6 +64,7 @@ BASE: Parts = {
 }
 
 
+INTEL = {"num_instances": 2, "mpi": {"runtime": "intelmpi"}, "pre_execution_command": "source mpivars.sh"}
 SCRIPTS = Survey(("a.py", "lib/b.py"))
 
 
@@ -1110,6 +1111,23 @@ CASES = [
     Case("source-script", "task.command", "is not in the `source`",
          both(gang(), task(source="s", command="${AZ_BATCH_TASK_SHARED_DIR}/run.sh")),
          both(gang(), task(source="s", command="run.sh", docker_image="a/b")), {"s": SCRIPTS}, {"s": SCRIPTS}),
+    Case("source-script", "task.command", "write `$AZ_BATCH_TASK_SHARED_DIR/a.py`",
+         task(source="s", command="python src/a.py", docker_image=None),
+         task(source="s", command="python $AZ_BATCH_TASK_SHARED_DIR/a.py", docker_image=None),
+         {"s": SCRIPTS}, {"s": SCRIPTS}),
+    *(
+        Case("source-relative", "task.command", "write `$AZ_BATCH_TASK_SHARED_DIR/a.py`", wrong, right,
+             {"s": SCRIPTS}, {"s": SCRIPTS})
+        for wrong, right in (
+            (task(source="s", command="pip install x && python a.py"), task(source="s", command="cd x && python a.py")),
+            (task(source="s", command="python a.py", docker_image="a/b"),
+             task(source="s", command="python a.py", docker_image="a/b", default_working_dir="container")),
+            (both(gang(), task(source="s", command="torchrun ./a.py")),
+             both(gang(), task(source="s", command="python $AZ_BATCH_TASK_SHARED_DIR/a.py --out b.py"))),
+            (task(source="s", command="python a.py", multi_instance=INTEL),
+             task(source="s", command="python a.py", multi_instance={**INTEL, "pre_execution_command": "cd x"})),
+        )
+    ),
     Case("command-length", "task.command", "65,536 at most", task(command="x" * 65_537), task(command="x" * 65_536)),
     Case("command-length", "job.job_preparation.command", "at most", job(job_preparation={"command": "x" * 70_000}),
          job(job_preparation={"command": "x"})),
