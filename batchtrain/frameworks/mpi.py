@@ -37,8 +37,7 @@ class Mpi(NamedTuple):
     rank: str
     """The variable in which a rank finds its number; rank.sh reads it."""
     fabric: dict[Fabric, Settings]
-    """An MPI without an entry for plain Ethernet detects it; one without an entry for Network Direct does not support
-    it."""
+    """Without an entry for plain Ethernet the MPI detects it. Without one for Network Direct it uses tcp."""
     starts: frozenset[str]
     """Libraries whose programs its launcher can start."""
     in_names: tuple[str, ...] = ()
@@ -54,6 +53,9 @@ class Mpi(NamedTuple):
     may disappear during a job."""
     lost_peer: range = range(0)
     """Exit codes of a rank that ends because it lost another: an error class of the MPI, not the cause."""
+
+    def on(self, fabric: Fabric) -> Settings:
+        return self.fabric.get(fabric) or self.fabric.get(Fabric.ETHERNET, Settings())
 
 
 _HYDRA = '-hosts "$AZ_BATCH_HOST_LIST" -np {total} %s {each}'
@@ -132,7 +134,6 @@ MPIS: dict[str, Mpi] = {
         rank="OMPI_COMM_WORLD_RANK",
         fabric={
             Fabric.SR_IOV: _BY_UCX._replace(options=("--mca pml ucx", "--mca btl ^vader,tcp,openib")),
-            Fabric.NETWORK_DIRECT: _TCP,
             Fabric.ETHERNET: _TCP,
         },
         starts=frozenset({"Open MPI"}),
