@@ -171,7 +171,7 @@ class Application:
         own = self.control.identity
         host = own.host or urlsplit(self.driver.world.endpoint).netloc
         account = resource_manager.Account(own.account, self.key, host)
-        asked = resource_manager.Asked(request.verb, request.raw_path, dict(wire.query_pairs(request.query)),
+        asked = resource_manager.Request(request.verb, request.raw_path, dict(wire.query_pairs(request.query)),
                                        request.headers, b"", request.base, now)  # fmt: skip
         try:
             resource_manager.check_token(account, request.verb, request.headers, self._now())

@@ -337,7 +337,7 @@ def _world(settings: Settings, endpoint: str, seed: str) -> Any:
         network(settings.data_dir),
         size_of,
         Quotas(**{name.replace("-", "_"): most for name, most in settings.quotas.items()}),
-        lambda: packages.found(data_dir),
+        lambda: packages.installed(data_dir),
         host_load.Gauge(data_dir),
         PACES[settings.pace],
     )

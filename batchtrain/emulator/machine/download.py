@@ -40,10 +40,10 @@ def fetch(item: Download, directory: str, node: Below, called_off: Callable[[], 
     Once `called_off()` it leaves no file behind, and ends with the next bytes that come, or that do not.
     `ca`: certificates to trust beside the usual ones, where the file exists.
     """
-    for one in blobs_of(item) if item.container else (item,):
+    for blob in blobs_of(item) if item.container else (item,):
         if called_off():
             raise DownloadError("BlobDownloadMiscError", f"{shown(item.url)}: called off")
-        _fetch(one, directory, node, called_off, ca)
+        _fetch(blob, directory, node, called_off, ca)
 
 
 def _fetch(item: Download, directory: str, node: Below, called_off: Callable[[], bool], ca: Path | None) -> None:
@@ -104,9 +104,9 @@ def _names(item: Download) -> Iterator[str]:
 
 def _list_url(item: Download, marker: str) -> str:
     where = urlsplit(item.url)
-    asked = {"restype": "container", "comp": "list", "prefix": item.prefix, "marker": marker}
-    asked = {name: value for name, value in asked.items() if value}
-    return where._replace(query="&".join(filter(None, (where.query, urlencode(asked))))).geturl()
+    query = {"restype": "container", "comp": "list", "prefix": item.prefix, "marker": marker}
+    query = {name: value for name, value in query.items() if value}
+    return where._replace(query="&".join(filter(None, (where.query, urlencode(query))))).geturl()
 
 
 # One answer ----------------------------------------------------------------------------------------------------------

@@ -42,7 +42,7 @@ class UploadError(Exception):
         self.code = code
 
 
-class Place(NamedTuple):
+class Source(NamedTuple):
     """Where a task's files lie."""
 
     node: Below
@@ -59,30 +59,30 @@ def applies(upload: Upload, code: int | None) -> bool:
     return {"tasksuccess": code == 0, "taskfailure": code != 0}.get(upload.condition, True)
 
 
-def send(uploads: tuple[Upload, ...], place: Place, called_off: Callable[[], bool]) -> None:
+def send(uploads: tuple[Upload, ...], source: Source, called_off: Callable[[], bool]) -> None:
     """Send all that matches. Blocks. What fails does not keep the rest; the first failure is raised at the end."""
     first: UploadError | None = None
-    with _report(place, OUT) as out, _report(place, ERR) as err:
-        for one in uploads:
-            found = False
-            for path, name in matching(one, place):
-                found = True
+    with _report(source, OUT) as out, _report(source, ERR) as err:
+        for upload in uploads:
+            matched = False
+            for path, name in matching(upload, source):
+                matched = True
                 try:
-                    with _opened(place.node, path) as file:
-                        put(blob_url(one.container_url, name), file, dict(one.headers), called_off)
+                    with _opened(source.node, path) as file:
+                        put(blob_url(upload.container_url, name), file, dict(upload.headers), called_off)
                 except UploadError as error:
                     first = first or error
                     err.write(f"{name}: {error}\n")
                 else:
                     out.write(f"{name}\n")
-            if not found:
-                out.write(f"nothing matches {one.pattern}\n")
+            if not matched:
+                out.write(f"nothing matches {upload.pattern}\n")
     if first is not None:
         raise first
 
 
-def _report(place: Place, name: str) -> TextIO:
-    return open(place.node.append(f"{place.directory}/{name}"), "a", encoding="utf-8", errors="surrogateescape")
+def _report(source: Source, name: str) -> TextIO:
+    return open(source.node.append(f"{source.directory}/{name}"), "a", encoding="utf-8", errors="surrogateescape")
 
 
 @contextlib.contextmanager
@@ -99,23 +99,23 @@ def _opened(node: Below, path: str) -> Iterator[BinaryIO]:
 # What is sent --------------------------------------------------------------------------------------------------------
 
 
-def matching(upload: Upload, place: Place) -> Iterator[tuple[str, str]]:
+def matching(upload: Upload, source: Source) -> Iterator[tuple[str, str]]:
     """Each file that an upload means, as a path of the node, and its blob's name: `path` itself for a pattern without
     wildcards, else `path` and the file's name below the pattern's fixed directories."""
-    pattern = _VARIABLE.sub(lambda match: place.environment.get(match[1] or match[2], ""), upload.pattern)
-    start = [place.directory, "wd"]
-    if pattern == place.inside or pattern.startswith(f"{place.inside}/"):
-        pattern, start = pattern[len(place.inside) :].lstrip("/"), []
+    pattern = _VARIABLE.sub(lambda match: source.environment.get(match[1] or match[2], ""), upload.pattern)
+    start = [source.directory, "wd"]
+    if pattern == source.inside or pattern.startswith(f"{source.inside}/"):
+        pattern, start = pattern[len(source.inside) :].lstrip("/"), []
     if pattern.startswith("/"):
         return
     parts = [part for part in pattern.split("/") if part not in ("", ".")]
     if not _WILD.search(pattern):
-        if _is_file(place.node, path := "/".join([*start, *parts])):
+        if _is_file(source.node, path := "/".join([*start, *parts])):
             yield path, upload.path or parts[-1]
         return
     fixed = next(number for number, part in enumerate(parts) if _WILD.search(part))
     top = "/".join([*start, *parts[:fixed]])
-    for below in _below(place.node, top, parts[fixed:]):
+    for below in _below(source.node, top, parts[fixed:]):
         yield f"{top}/{below}".lstrip("/"), f"{upload.path.rstrip('/')}/{below}" if upload.path else below
 
 
@@ -134,15 +134,15 @@ def _fits(names: list[str], parts: list[str]) -> bool:
     """`**` stands for any directories, none included, at the end for files too. A wildcard takes no name that begins
     with a dot."""
     parts = [*parts, "*"] if parts[-1] == "**" else parts
-    places = {0}
+    indexes = {0}
     for name in names:
-        for place in sorted(places):
-            while parts[place : place + 1] == ["**"]:
-                places.add(place := place + 1)
-        places = {
-            place + (parts[place] != "**") for place in places if place < len(parts) and _takes(parts[place], name)
+        for index in sorted(indexes):
+            while parts[index : index + 1] == ["**"]:
+                indexes.add(index := index + 1)
+        indexes = {
+            index + (parts[index] != "**") for index in indexes if index < len(parts) and _takes(parts[index], name)
         }
-    return len(parts) in places
+    return len(parts) in indexes
 
 
 def _takes(part: str, name: str) -> bool:
