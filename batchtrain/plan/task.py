@@ -13,6 +13,7 @@ from batchtrain.launchers.plain_docker import Container
 from batchtrain.launchers.preparation import Moved
 from batchtrain.launchers.types import File, Implicit, Launch
 from batchtrain.plan import (
+    checkpoint,
     command,
     container,
     exits,
@@ -47,7 +48,7 @@ def build(frame: Frame, task: Task, task_id: str, place: str, *, acting: bool = 
     moved = tuple(Moved(one.below, one.wanted) for one in fetched if one.wanted)
     image = _apptainer(frame, task, shape)
     plain, by_docker = _plain_docker(frame, task, shape, where)
-    simple = not gang and not task.source and not moved and image is None and plain is None
+    simple = not (gang or task.source or moved or image or plain or task.checkpoint)
     if frame.windows and not simple:
         raise PlanError(f"{where}: {_LINUX_ONLY}")
     as_it_is = (
@@ -88,14 +89,13 @@ def build(frame: Frame, task: Task, task_id: str, place: str, *, acting: bool = 
     )
     inside = (*by_container, *_by_apptainer(frame, image, shape))
     decided = (*implicit, *launch.implicit, *inside, *by_identity, *_slots(task))
-    files = frame.sources.get(task.source, ()) if task.source else ()
     return Built(
         body,
         _text(task, launch),
         tuple(item._replace(where=place) for item in decided),
         (
             *warnings,
-            *frameworks.one_node(task, shape, files, where, place),
+            *frameworks.one_node(task, shape, _source(frame, task), where, place),
             *frameworks.notes(task, shape, where, place),
         ),
         uploads,
@@ -103,8 +103,8 @@ def build(frame: Frame, task: Task, task_id: str, place: str, *, acting: bool = 
 
 
 _LINUX_ONLY = (
-    "multi-instance tasks, `source`, Apptainer images and input data outside the working directory are for Linux nodes,"
-    " and this pool's run Windows; use a Linux image, or `resource_files` and a command of your own"
+    "multi-instance tasks, `source`, `checkpoint`, Apptainer images and input data outside the working directory are"
+    " for Linux nodes, and this pool's run Windows; use a Linux image, or `resource_files` and a command of your own"
 )
 
 
@@ -291,20 +291,26 @@ def _launch(
 def _launched(
     frame: Frame, task: Task, shape: Shape, image: apptainer.Apptainer | None, container_here: Container | None
 ) -> Launch:
-    gang = task.multi_instance
+    """With `plain_docker`, the variables of a task alone come from the host, those of a gang are set inside."""
+    gang, files = task.multi_instance, _source(frame, task)
     if gang is None and container_here is not None:
-        return plain_docker.launch(container_here, task, None)
+        return checkpoint.around(frame, task, shape, files, plain_docker.launch(container_here, task, None))
     if gang is None:
         text = (task.command or "").strip()
-        return plain.alone(apptainer.around(text, image) if image else text)
+        alone = plain.alone(apptainer.around(text, image) if image else text)
+        return checkpoint.around(frame, task, shape, files, alone)
     own = frozenset((*task.environment_variables, *frame.job.environment_variables))
-    inside = frameworks.launch(task, gang, shape, own, image)
+    inside = checkpoint.around(frame, task, shape, files, frameworks.launch(task, gang, shape, own, image))
     return inside if container_here is None else plain_docker.launch(container_here, task, inside)
+
+
+def _source(frame: Frame, task: Task) -> tuple[File, ...]:
+    return frame.sources.get(task.source, ()) if task.source else ()
 
 
 def _carrier(frame: Frame, task: Task, launch: Launch, where: str) -> tuple[payload.Carrier, tuple[Upload, ...]]:
     """How the task's own files and ours come to it; a task alone on its node needs nothing for a gang."""
-    files = frame.sources.get(task.source, ()) if task.source else ()
+    files = _source(frame, task)
     payload.refuse_reserved(files, where)
     ours = [File(f"{OURS}/launch.sh", launch.application.encode())]
     if task.multi_instance:
