@@ -1,7 +1,7 @@
 """File systems that a pool mounts: what may be asked for, and which local directory stands for each; pure.
 
 The emulator mounts nothing of anybody's: a directory of its own stands for each file system, shared by all nodes that
-mount the same one, whichever pool they are of.
+mount the same one, whichever pool they are of. That of a container of the account's own storage holds the same files.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import re
 from urllib.parse import urlsplit
 
 from batchtrain.emulator.faults import Fault, invalid_property
-from batchtrain.emulator.interface import Mount
+from batchtrain.emulator.interface import STORAGE_ACCOUNT, Mount
 from batchtrain.emulator.records import Document
 
 MOST = 10
@@ -66,7 +66,9 @@ def of_pool(spec: Document) -> tuple[Mount, ...]:
     found = []
     for configuration in spec.get("mountConfiguration", []):
         for kind, settings in configuration.items():
-            found.append(Mount(settings["relativeMountPath"], place(kind, settings)))
+            own = kind == KINDS[0] and settings["accountName"] == STORAGE_ACCOUNT
+            container = settings["containerName"] if own else ""
+            found.append(Mount(settings["relativeMountPath"], place(kind, settings), container))
     return tuple(found)
 
 

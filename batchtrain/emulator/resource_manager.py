@@ -16,6 +16,7 @@ import msgspec
 from batchtrain.emulator import models, pools, quotas, tokens, wire
 from batchtrain.emulator.documents import pool_document
 from batchtrain.emulator.faults import Fault, NeedsToken
+from batchtrain.emulator.interface import STORAGE_ACCOUNT
 from batchtrain.emulator.reply import Call, Reply
 from batchtrain.emulator.world import PoolBook, World
 
@@ -237,7 +238,7 @@ def _list_accounts(world: World, account: Account, asked: Asked, _: str, revisio
 
 def _get_account(world: World, account: Account, asked: Asked, _: str, revision: int) -> Reply:
     most, group = world.quotas, asked.path.partition("/providers/")[0]
-    storage = f"{group}/providers/Microsoft.Storage/storageAccounts/devstoreaccount1"
+    storage = f"{group}/providers/Microsoft.Storage/storageAccounts/{STORAGE_ACCOUNT}"
     properties = {
         "accountEndpoint": account.host,
         "nodeManagementEndpoint": account.host,
