@@ -160,12 +160,11 @@ def _is_file(node: Below, path: str) -> bool:
 # Sending -------------------------------------------------------------------------------------------------------------
 
 
-def put(url: str, file: BinaryIO, headers: Mapping[str, str], called_off: Callable[[], bool]) -> None:
-    """Make a blob of a file as long as it is now. Raises UploadError, OSError."""
+def put(url: str, file: BinaryIO, headers: Mapping[str, str], called_off: Callable[[], bool]) -> str:
+    """Make a blob of a file as long as it is now; gives its ETag. Raises UploadError, OSError."""
     size = os.fstat(file.fileno()).st_size
     if size <= BLOCK:
-        _request(url, _Part(file, 0, size, called_off), {"x-ms-blob-type": "BlockBlob", **headers})
-        return
+        return _request(url, _Part(file, 0, size, called_off), {"x-ms-blob-type": "BlockBlob", **headers})
     names: list[str] = []
     for start in range(0, size, BLOCK):
         names.append(base64.b64encode(f"{len(names):08d}".encode()).decode())
@@ -173,7 +172,7 @@ def put(url: str, file: BinaryIO, headers: Mapping[str, str], called_off: Callab
         _request(_asking(url, comp="block", blockid=names[-1]), part, {})
     listed = "".join(f"<Latest>{escape(name)}</Latest>" for name in names)
     whole = f'<?xml version="1.0" encoding="utf-8"?><BlockList>{listed}</BlockList>'.encode()
-    _request(_asking(url, comp="blocklist"), whole, _as_properties(headers))
+    return _request(_asking(url, comp="blocklist"), whole, _as_properties(headers))
 
 
 def put_text(url: str, text: bytes) -> None:
@@ -206,13 +205,13 @@ class _Part:
         return data
 
 
-def _request(url: str, body: _Part | bytes, headers: Mapping[str, str]) -> None:
-    """One PUT, tried again when the storage service has trouble of its own."""
+def _request(url: str, body: _Part | bytes, headers: Mapping[str, str]) -> str:
+    """One PUT, tried again when the storage service has trouble of its own; gives the ETag."""
     for left in reversed(range(TRIES)):
         if isinstance(body, _Part):
             body.rewind()
         try:
-            _put_once(url, body, headers)
+            return _put_once(url, body, headers)
         except urllib.error.HTTPError as error:
             error.close()
             if error.code < 500 or not left:
@@ -221,12 +220,11 @@ def _request(url: str, body: _Part | bytes, headers: Mapping[str, str]) -> None:
         except (OSError, HTTPException) as error:
             if not left:
                 raise UploadError("FileUploadMiscError", f"{shown(url)}: {error}") from None
-        else:
-            return
         time.sleep(PAUSE_SECONDS)
+    raise AssertionError("the last try returns or raises")
 
 
-def _put_once(url: str, body: _Part | bytes, headers: Mapping[str, str]) -> None:
+def _put_once(url: str, body: _Part | bytes, headers: Mapping[str, str]) -> str:
     given = {
         "x-ms-version": STORAGE_VERSION,
         "Content-Type": "application/octet-stream",
@@ -236,6 +234,7 @@ def _put_once(url: str, body: _Part | bytes, headers: Mapping[str, str]) -> None
     request = urllib.request.Request(url, data=body, headers=given, method="PUT")
     with opener(url).open(request, timeout=TIMEOUT_SECONDS) as answer:
         answer.read()
+        return (answer.headers.get("ETag") or "").strip('"')  # a list gives it without quotes
 
 
 def _asking(url: str, **query: str) -> str:
