@@ -33,8 +33,8 @@ MISSING = {
 }
 EMPTY = {"pool_specification": "describe the pool below it", "job_specifications": "write the jobs below it as a list"}
 """Sections that cannot be empty, with what to write."""
-NOT_LOCAL = frozenset({"source-size"})
-"""Checks that the emulator does not need: it stores a large `source` itself."""
+NOT_LOCAL = frozenset({"source-size", "storage-link"})
+"""Checks that the emulator does not need: it stores a large `source` itself, and has a storage account."""
 MOST = 100
 """Maximum number of problems to show; the others are counted."""
 SETTING = "--set"

@@ -1,5 +1,7 @@
-"""The ASGI application: turns requests into calls, replies into bytes, and faults into the service's error bodies. It
-uses ASGI directly, because routes match the raw path and every import delays the start."""
+"""The ASGI application: turns requests into calls, replies into bytes, and faults into the service's error bodies.
+
+It uses ASGI directly, because routes match the raw path and every import delays the start.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
-"""Mapped images: which local environment is used in place of a container image. Stored in a small file of the data
-directory."""
+"""Mapped images: which local environment is used in place of a container image.
+
+Stored in a small file of the data directory.
+"""
 
 from __future__ import annotations
 

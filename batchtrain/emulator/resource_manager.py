@@ -1,6 +1,8 @@
 """A small stand-in for Azure Resource Manager, for azure-mgmt-batch: the account with its keys, and its pools; pure.
+
 Any subscription and resource group leads to the one account. A pool is translated to the service's own request and
-back, so both sides see the same pools."""
+back, so both sides see the same pools.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +16,7 @@ import msgspec
 from batchtrain.emulator import models, pools, quotas, tokens, wire
 from batchtrain.emulator.documents import pool_document
 from batchtrain.emulator.faults import Fault, NeedsToken
+from batchtrain.emulator.interface import STORAGE_ACCOUNT
 from batchtrain.emulator.reply import Call, Reply
 from batchtrain.emulator.world import PoolBook, World
 
@@ -238,7 +241,7 @@ def _list_accounts(world: World, account: Account, asked: Request, _: str, revis
 
 def _get_account(world: World, account: Account, asked: Request, _: str, revision: int) -> Reply:
     most, group = world.quotas, asked.path.partition("/providers/")[0]
-    storage = f"{group}/providers/Microsoft.Storage/storageAccounts/devstoreaccount1"
+    storage = f"{group}/providers/Microsoft.Storage/storageAccounts/{STORAGE_ACCOUNT}"
     properties = {
         "accountEndpoint": account.host,
         "nodeManagementEndpoint": account.host,

@@ -328,6 +328,22 @@ class SingularityExecution(Block, frozen=True, kw_only=True):
     elevated: Annotated[bool, says("Run as root.", "task.userIdentity.autoUser.elevationLevel")] = False
 
 
+class Checkpoint(Block, frozen=True, kw_only=True):
+    """Where a task keeps its checkpoints, so that it continues after a retry or after the loss of a node."""
+
+    volume: Annotated[
+        Text,
+        says(
+            "Alias of `global_resources.volumes.shared_data_volumes`. `BATCHTRAIN_CHECKPOINT_DIR` is on this volume.",
+            "batchtrain: launch",
+            example="shared",
+        ),
+    ]
+    keep: Annotated[
+        int, says("Number of complete checkpoints to keep; older ones are removed.", "batchtrain: launch", ge=1)
+    ] = 2
+
+
 class BindMount(Block, frozen=True, kw_only=True):
     source: Annotated[Literal["Shared", "Startup", "VfsMounts", "Task", "JobPrep", "Applications"], says(
         "Directory of the node.", f"{CONTAINER}.containerHostBatchBindMounts.source")]
@@ -360,6 +376,7 @@ class Task(TaskSettings, frozen=True, kw_only=True):
         "Directory, relative to this file, that is copied to AZ_BATCH_TASK_SHARED_DIR of every instance.",
         "batchtrain: files of the task")] = None
     multi_instance: Annotated[MultiInstance | None, says("Run on several nodes at once.")] = None
+    checkpoint: Annotated[Checkpoint | None, says("Keep checkpoints on a shared volume.")] = None
     task_factory: Annotated[TaskFactory | None, says("Generate many tasks from this one.")] = None
     depends_on: Annotated[tuple[Id, ...], says("Ids of tasks that must succeed first.", "task.dependsOn.taskIds")] = ()
     depends_on_range: Annotated[tuple[int, int] | None, says(

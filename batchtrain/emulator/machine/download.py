@@ -10,6 +10,7 @@ import urllib.request
 from collections.abc import Callable, Iterator
 from http.client import HTTPException, HTTPResponse
 from pathlib import Path
+from typing import NamedTuple
 from urllib.parse import quote, urlencode, urlsplit
 
 from batchtrain.emulator import trust
@@ -73,7 +74,7 @@ class _TookTooLong(Exception):
 
 def blobs_of(item: Download) -> Iterator[Download]:
     """Each blob of a container whose name begins with the prefix, below the path of the item, by its full name."""
-    for name in _names(item):
+    for name in (blob.name for blob in listed(item)):
         path = f"{item.path.rstrip('/')}/{name}" if item.path else name
         yield Download(blob_url(item.url, name), path, item.mode)
 
@@ -84,9 +85,16 @@ def blob_url(container_url: str, name: str) -> str:
     return where._replace(path=f"{where.path.rstrip('/')}/{quote(name)}").geturl()
 
 
-def _names(item: Download) -> Iterator[str]:
-    """The blobs in the list of the container, page by page; the marker of a directory (an empty last name) is not a
-    file."""
+class Blob(NamedTuple):
+    """An entry in the list of a container."""
+
+    name: str
+    etag: str
+    changed: str
+
+
+def listed(item: Download) -> Iterator[Blob]:
+    """The list of a container, page by page, without markers of directories (an empty last name)."""
     from xml.etree import ElementTree  # slow to import, and only few tasks list a container
 
     marker = ""
@@ -97,8 +105,10 @@ def _names(item: Download) -> Iterator[str]:
             except (ElementTree.ParseError, OSError, HTTPException) as error:
                 message = f"{shown(item.url)}: the list of its blobs cannot be read: {error}"
                 raise DownloadError("BlobDownloadMiscError", message) from None
-        names = [name.text or "" for name in page.iterfind("./Blobs/Blob/Name")]
-        yield from (name for name in names if name and not name.endswith("/"))
+        for blob in page.iterfind("./Blobs/Blob"):
+            name = blob.findtext("./Name") or ""
+            if name and not name.endswith("/"):
+                yield Blob(name, *(blob.findtext(f"./Properties/{key}") or "" for key in ("Etag", "Last-Modified")))
         marker = page.findtext("./NextMarker") or ""
         if not marker:
             return

@@ -26,12 +26,24 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from batchtrain.emulator import mapped_images, trust
-from batchtrain.emulator.interface import Download, Exit, Mount, NodeLost, NodeSpec, NodeUnfit, NodeUp, Package, Run
+from batchtrain.emulator.interface import (
+    Download,
+    Exit,
+    Mount,
+    NodeLost,
+    NodeSpec,
+    NodeUnfit,
+    NodeUp,
+    Package,
+    Run,
+    StorageAccount,
+)
 from batchtrain.emulator.machine import docker_door, hold, packages, pool_key, upload
 from batchtrain.emulator.machine.below import Below, LeadsOut
 from batchtrain.emulator.machine.docker import ContainerNodes, Joined
 from batchtrain.emulator.machine.download import DownloadError, fetch
 from batchtrain.emulator.machine.forwarding import Door, ways
+from batchtrain.emulator.machine.own_storage import OwnStorage
 from batchtrain.emulator.machine.pool_key import HOME
 from batchtrain.emulator.machine.threads import in_daemon_thread
 
@@ -135,6 +147,7 @@ class ProcessMachine:
         self._removals = asyncio.Semaphore(PARALLEL_REMOVALS)
         self._going: set[Path] = set()
         """Directories that are being deleted because no record names them."""
+        self._storage = OwnStorage(data_dir, lambda: [node.spec for node in self._nodes.values()])
 
     async def boot(self, spec: NodeSpec, lost: Callable[[str], None]) -> NodeUp:
         """Start a node. Files of an earlier start stay in its directory. Raises NodeLost if it does not start, and
@@ -180,6 +193,7 @@ class ProcessMachine:
         files = files_of(up)
         await self._install(files, spec.packages)
         _mount_all(self._data_dir, files, spec.mounts)
+        await self._storage.mount(spec)
         if joined is not None:
             await asyncio.to_thread(pool_key.install, pool.keys, files)
         if spec.own_docker:
@@ -236,7 +250,9 @@ class ProcessMachine:
             await self._fetch(node, run)
         except (DownloadError, NodeUnfit) as error:
             return Exit(None, error.code, str(error))
+        await self._storage.copy(node.spec)
         outcome = await (self._in_container(node, run, program) if contained else self._on_host(node, run, program))
+        await self._storage.copy(node.spec)
         if outcome.code is None:
             return outcome
         return await self._send(node, run, outcome)
@@ -338,10 +354,16 @@ class ProcessMachine:
         """Upload the logs of a node. Raises UploadError."""
         await asyncio.to_thread(upload.send_logs, self._data_dir, _safe(node_id), container_url, directory)
 
+    async def storage(self) -> StorageAccount:
+        """The account's own storage, started at its first use. Raises StorageMissing."""
+        return await self._storage.account()
+
     async def close(self) -> None:
         """Shut down every node."""
+        specs = [node.spec for node in self._nodes.values()]
         await asyncio.gather(*(self.shutdown(node_id) for node_id in list(self._nodes)))
         await self._containers.close()
+        await self._storage.close(specs)
 
     def _node(self, node_id: str) -> _Node:
         if node_id not in self._nodes:
@@ -459,6 +481,7 @@ class ProcessMachine:
         return outcome
 
     async def _download(self, item: Download, target: str, files: Below) -> None:
+        item = await self._storage.addressed(item)
         called_off, ca = threading.Event(), trust.of(self._data_dir).ca
         async with self._slots:
             try:

@@ -162,12 +162,11 @@ def _is_file(node: Below, path: str) -> bool:
 # Sending -------------------------------------------------------------------------------------------------------------
 
 
-def put(url: str, file: BinaryIO, headers: Mapping[str, str], called_off: Callable[[], bool]) -> None:
-    """Upload a file with its current size. Raises UploadError, OSError."""
+def put(url: str, file: BinaryIO, headers: Mapping[str, str], called_off: Callable[[], bool]) -> str:
+    """Upload a file with its current size. Returns its ETag. Raises UploadError, OSError."""
     size = os.fstat(file.fileno()).st_size
     if size <= BLOCK:
-        _request(url, _Part(file, 0, size, called_off), {"x-ms-blob-type": "BlockBlob", **headers})
-        return
+        return _request(url, _Part(file, 0, size, called_off), {"x-ms-blob-type": "BlockBlob", **headers})
     names: list[str] = []
     for start in range(0, size, BLOCK):
         names.append(base64.b64encode(f"{len(names):08d}".encode()).decode())
@@ -175,7 +174,7 @@ def put(url: str, file: BinaryIO, headers: Mapping[str, str], called_off: Callab
         _request(_asking(url, comp="block", blockid=names[-1]), part, {})
     listed = "".join(f"<Latest>{escape(name)}</Latest>" for name in names)
     whole = f'<?xml version="1.0" encoding="utf-8"?><BlockList>{listed}</BlockList>'.encode()
-    _request(_asking(url, comp="blocklist"), whole, _as_properties(headers))
+    return _request(_asking(url, comp="blocklist"), whole, _as_properties(headers))
 
 
 def put_text(url: str, text: bytes) -> None:
@@ -208,13 +207,13 @@ class _Part:
         return data
 
 
-def _request(url: str, body: _Part | bytes, headers: Mapping[str, str]) -> None:
-    """One PUT, retried after transient faults of the storage service."""
+def _request(url: str, body: _Part | bytes, headers: Mapping[str, str]) -> str:
+    """One PUT, retried after transient faults of the storage service. Returns the ETag."""
     for left in reversed(range(TRIES)):
         if isinstance(body, _Part):
             body.rewind()
         try:
-            _put_once(url, body, headers)
+            return _put_once(url, body, headers)
         except urllib.error.HTTPError as error:
             error.close()
             if error.code < 500 or not left:
@@ -223,12 +222,11 @@ def _request(url: str, body: _Part | bytes, headers: Mapping[str, str]) -> None:
         except (OSError, HTTPException) as error:
             if not left:
                 raise UploadError("FileUploadMiscError", f"{shown(url)}: {error}") from None
-        else:
-            return
         time.sleep(PAUSE_SECONDS)
+    raise AssertionError("the last try returns or raises")
 
 
-def _put_once(url: str, body: _Part | bytes, headers: Mapping[str, str]) -> None:
+def _put_once(url: str, body: _Part | bytes, headers: Mapping[str, str]) -> str:
     given = {
         "x-ms-version": STORAGE_VERSION,
         "Content-Type": "application/octet-stream",
@@ -238,6 +236,7 @@ def _put_once(url: str, body: _Part | bytes, headers: Mapping[str, str]) -> None
     request = urllib.request.Request(url, data=body, headers=given, method="PUT")
     with opener(url).open(request, timeout=TIMEOUT_SECONDS) as answer:
         answer.read()
+        return (answer.headers.get("ETag") or "").strip('"')  # a list gives it without quotes
 
 
 def _asking(url: str, **query: str) -> str:
