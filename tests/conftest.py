@@ -73,6 +73,12 @@ def _no_engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) 
         monkeypatch.setenv("DOCKER_HOST", "unix:///no/engine")
 
 
+@pytest.fixture(autouse=True)
+def _runs(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run directories are made outside the repository."""
+    monkeypatch.setenv("BATCHTRAIN_RUNS_DIR", str(tmp_path_factory.getbasetemp() / "runs"))
+
+
 @pytest.fixture(scope="session")
 def root() -> Path:
     """The repository."""

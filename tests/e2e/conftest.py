@@ -28,7 +28,7 @@ class Shell:
         self.home, self.cwd = home, cwd
         self.through: tuple[str, ...] = ()
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("AZURE_", "BATCHTRAIN_"))}
-        self.environment = {**kept, "BATCHTRAIN_EMULATOR_DIR": str(home)}
+        self.environment = {**kept, "BATCHTRAIN_EMULATOR_DIR": str(home), "BATCHTRAIN_RUNS_DIR": str(cwd / "runs")}
 
     def start(self, *arguments: str, environment: Mapping[str, str] | None = None) -> subprocess.Popen[str]:
         """Start a command and come back at once."""

@@ -40,6 +40,7 @@ ALLOWED: dict[str, set[str]] = {
         "storage",
         "local",
         "foreseen",
+        "runs",
     },
     "client": {
         "errors",
@@ -50,10 +51,11 @@ ALLOWED: dict[str, set[str]] = {
         "foreseen",
         "operations",
         "run",
+        "runs",
     },
     "doctor": {"errors", "catalog", "checked", "config", "service"},
     "made": {"errors", "service", "operations"},
-    "run": {"errors", "config", "plan", "service", "operations", "foreseen", "made"},
+    "run": {"errors", "config", "plan", "service", "operations", "foreseen", "made", "runs"},
     "cli": {
         "made",
         "operations",
@@ -71,6 +73,7 @@ ALLOWED: dict[str, set[str]] = {
         "client",
         "local",
         "run",
+        "runs",
         "doctor",
         "containers",
         "emulator",

@@ -22,6 +22,7 @@ IGNORED = "batchtrain: warning `gone`"
 Id = Annotated[str, Meta(pattern=ID)]
 Span = Annotated[str, Meta(pattern=SPAN)]
 Retries = Annotated[int, Meta(ge=-1)]
+Size = Annotated[str, Meta(pattern=r"^[0-9]{1,12}[kmgtKMGT]?$(?!\n)")]
 Percentage = Annotated[float, Meta(ge=0, le=100)]
 Port = Annotated[int, Meta(ge=1, le=65535)]
 Path = tuple[str | int, ...]
@@ -37,6 +38,12 @@ def seconds_of(span: str) -> int:
     days, _, clock = span.rpartition(".")
     hours, minutes, seconds = (int(part) for part in clock.split(":"))
     return int(days or 0) * 86400 + hours * 3600 + minutes * 60 + seconds
+
+
+def bytes_of(size: str) -> int:
+    """`10g` in bytes."""
+    unit = "kmgt".find(size[-1].lower()) + 1
+    return int(size[:-1] if unit else size) << (10 * unit)
 
 
 class ResourceFile(Block, frozen=True, kw_only=True):

@@ -14,6 +14,7 @@ from batchtrain.config.types.base import (
     InputData,
     ResourceFile,
     Retries,
+    Size,
     Span,
     Text,
     says,
@@ -67,6 +68,10 @@ class MultiInstance(Launches, frozen=True, kw_only=True):
             "Check every node before the launch: GPUs, InfiniBand, memory, disk, clock, connections to other nodes.",
             "batchtrain: launch",
         ),
+    ] = True
+    rank_logs: Annotated[
+        bool,
+        says("Keep the output of each rank in a file of its own, `wd/ranks/` on its node.", "batchtrain: launch"),
     ] = True
 
 
@@ -413,6 +418,31 @@ class BindMount(Block, frozen=True, kw_only=True):
     ] = None
 
 
+class Results(Block, frozen=True, kw_only=True, rename={"from_": "from"}):
+    """Files of a task that `run` and `jobs fetch` bring to the run directory."""
+
+    include: Annotated[
+        tuple[Text, ...],
+        says(
+            "Patterns, relative to the working directory: `*` within a name, `**` over directories; a directory means"
+            " everything below it.",
+            "batchtrain: run directory",
+        ),
+    ] = ("output/**",)
+    exclude: Annotated[tuple[Text, ...], says("Patterns of files to leave out.", "batchtrain: run directory")] = ()
+    from_: Annotated[
+        Literal["primary", "all"],
+        says("Nodes to fetch from: that of the primary, or all of the task.", "batchtrain: run directory"),
+    ] = "primary"
+    max_size: Annotated[
+        Size,
+        says(
+            "Total size that is fetched without `jobs fetch --all`, with `k`, `m`, `g` or `t` for binary multiples.",
+            "batchtrain: run directory",
+        ),
+    ] = "10g"
+
+
 class Task(TaskSettings, frozen=True, kw_only=True):
     command: Annotated[
         str | None, says("The command. For a multi-instance task, it runs on the primary.", "task.commandLine")
@@ -448,6 +478,9 @@ class Task(TaskSettings, frozen=True, kw_only=True):
     ] = ()
     input_data: Annotated[InputData, says("Data to download before the command starts.")] = InputData()
     output_data: Annotated[OutputData, says("Results to upload when the task has ended.")] = OutputData()
+    results: Annotated[
+        Results | None, says("Files to fetch when the task has ended. Default: the directory `output`.")
+    ] = None
     application_packages: Annotated[
         tuple[ApplicationPackage, ...],
         says("Applications of the account to install on the node of the task.", max_length=10),
