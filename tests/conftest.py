@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from batchtrain.emulator.interface import StorageAccount
+from tests import azurite as azurites
 from tests import containers, environments, leftovers
 
 ROOT = environments.ROOT
@@ -25,6 +27,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell without job control started us in the background
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    azurites.share()
     if not hasattr(config, "workerinput"):  # pytest-xdist's workers inherit the mark
         leftovers.mark()
 
@@ -83,6 +86,13 @@ def _runs(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPa
 def root() -> Path:
     """The repository."""
     return ROOT
+
+
+@pytest.fixture(scope="session")
+def azurite(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StorageAccount]:
+    """A storage account on this machine, or the test is skipped with the reason."""
+    with azurites.serve(tmp_path_factory.mktemp("azurite")) as account:
+        yield account
 
 
 @pytest.fixture(scope="session")

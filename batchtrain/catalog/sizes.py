@@ -509,13 +509,13 @@ def nearest(name: str, among: Iterable[VmSize] | None = None) -> tuple[str, ...]
     """At most three names similar to `name`: fewest differences first, then equal length, then equal beginning."""
     wanted = key(name)
     most = MOST_MISTAKES if len(wanted) > 5 else 1
-    found = []
+    ranked = []
     for size in SIZES if among is None else among:
         known = key(size.name)
         if abs(len(known) - len(wanted)) <= most and (wrong := mistakes(wanted, known)) <= most:
             alike = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(known, wanted, strict=False)))
-            found.append((wrong, abs(len(known) - len(wanted)), -alike, size.name))
-    return tuple(name for *_, name in sorted(found)[:3])
+            ranked.append((wrong, abs(len(known) - len(wanted)), -alike, size.name))
+    return tuple(name for *_, name in sorted(ranked)[:3])
 
 
 def gone(size: VmSize) -> bool:
@@ -593,8 +593,8 @@ def today_for(size: VmSize) -> Successor:
         return Successor(size.name, None, "")
     today = _today(size)
     old_cuda = OLD_CUDA_SIZE if size.gpu_model in OLD_CUDA_GPUS else None
-    said = (_today_reason(today), OLD_CUDA_REASON if old_cuda else "")
-    return Successor(today, old_cuda, " ".join(filter(None, said)))
+    reasons = (_today_reason(today), OLD_CUDA_REASON if old_cuda else "")
+    return Successor(today, old_cuda, " ".join(filter(None, reasons)))
 
 
 def needed_cuda(size: VmSize) -> str | None:
@@ -619,7 +619,7 @@ def _today(size: VmSize) -> str | None:
         choice = TODAY_WITH_GPU.get(size.family, {})
         return choice.get(size.gpus, choice.get(0))
     families = CPU_TODAY.get(size.family, ("Dsv5", "Esv5"))
-    fitting = (one for one in FULL if one.family in families and _holds(one, size))
+    fitting = (candidate for candidate in FULL if candidate.family in families and _holds(candidate, size))
     return _smallest(fitting)
 
 
@@ -628,7 +628,7 @@ def _holds(size: VmSize, other: VmSize) -> bool:
 
 
 def _smallest(sizes: Iterable[VmSize]) -> str | None:
-    chosen = min(sizes, key=lambda one: (one.cores, one.memory_gib), default=None)
+    chosen = min(sizes, key=lambda size: (size.cores, size.memory_gib), default=None)
     return chosen.name if chosen else None
 
 

@@ -111,6 +111,7 @@ class Settings:
 
         credentials = loaded.recipe.credentials if loaded else load_credentials(self.configdir or ".", self.files)
         connected = client.connect(local=self.local, credentials=credentials)
+        connected.say = say
         retry.listen(lambda text: tell(Event("unreachable", "", text)))
         if connected.account.started and not ends_it:
             say("started the embedded Azure Batch; `batchtrain emulator stop` ends it")

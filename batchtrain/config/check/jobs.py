@@ -276,12 +276,12 @@ def _merge(subject: Subject) -> Found:
 def _factory(judge: Callable[[Task], factories.Faults]) -> Callable[[Subject], Found]:
     """A rule that the planner also applies to every factory."""
 
-    def found(subject: Subject) -> Found:
+    def find(subject: Subject) -> Found:
         for path, _, task in subject.tasks:
             if task.task_factory is not None:
                 yield from (((*path, *fault.path), fault.message) for fault in judge(task))
 
-    return found
+    return find
 
 
 # --- what a task takes ----------------------------------------------------------------------------------------------
@@ -352,10 +352,8 @@ def _spans(subject: Subject) -> Iterator[tuple[Path, str]]:
         yield from ((path, span) for path, span in given if span)
     for path, job in subject.jobs:
         yield from _limits(path, job)
-        for name in ("job_manager", "job_preparation", "job_release"):
-            part = getattr(job, name)
-            if part is not None:
-                yield from _limits((*path, name), part)
+        for name, part in job.parts:
+            yield from _limits((*path, name), part)
         if job.recurrence is not None:
             for name in ("recurrence_interval", "start_window"):
                 span = getattr(job.recurrence.schedule, name)
@@ -398,19 +396,19 @@ def _wall_time_order(subject: Subject) -> Found:
 
 
 def _retention(subject: Subject) -> Found:
-    said: set[Path] = set()
+    reported: set[Path] = set()
     for path, job, task in subject.tasks:
         kept = task.retention_time if task.retention_time is not None else job.retention_time
         if kept is None or job.max_wall_time is None or not 0 <= length(kept) < length(job.max_wall_time):
             continue
         at = (*path, "retention_time") if task.retention_time is not None else (*path[:2], "retention_time")
-        if at not in said:
+        if at not in reported:
             yield (
                 at,
                 f"the files of a task are deleted {kept} after its end, but the job may run for {job.max_wall_time}:"
                 " fetch or upload them before, or keep them longer",
             )
-        said.add(at)
+        reported.add(at)
 
 
 def _release_time(subject: Subject) -> Found:
@@ -441,16 +439,19 @@ def _schedule_times(subject: Subject) -> Found:
         if job.recurrence is None:
             continue
         schedule = job.recurrence.schedule
-        place = (*path, "recurrence", "schedule")
+        schedule_path = (*path, "recurrence", "schedule")
         moments: dict[str, datetime | None] = {}
         for name in ("do_not_run_until", "do_not_run_after"):
             given = getattr(schedule, name)
             moments[name] = moment(given) if given is not None else None
             if given is not None and moments[name] is None:
-                yield (*place, name), f"`{given}` is not a time; write it as 2027-01-31T18:00:00Z"
+                yield (*schedule_path, name), f"`{given}` is not a time; write it as 2027-01-31T18:00:00Z"
         first, last = moments["do_not_run_until"], moments["do_not_run_after"]
         if first is not None and last is not None and last <= first:
-            yield (*place, "do_not_run_after"), "this is not after `do_not_run_until`, so no job would ever start"
+            yield (
+                (*schedule_path, "do_not_run_after"),
+                "this is not after `do_not_run_until`, so no job would ever start",
+            )
 
 
 def _recurring(subject: Subject) -> Found:
@@ -499,10 +500,10 @@ def _conditions(subject: Subject) -> Iterator[tuple[Path, Job, ExitConditions]]:
 def _exit_codes(subject: Subject) -> Found:
     for path, _, conditions in _conditions(subject):
         seen: set[int] = set()
-        for number, one in enumerate(conditions.exit_codes):
-            if one.code in seen:
-                yield (*path, "exit_codes", number, "code"), f"the exit code {one.code} is listed twice"
-            seen.add(one.code)
+        for number, condition in enumerate(conditions.exit_codes):
+            if condition.code in seen:
+                yield (*path, "exit_codes", number, "code"), f"the exit code {condition.code} is listed twice"
+            seen.add(condition.code)
         for number, span in enumerate(conditions.exit_code_ranges):
             if span.start > span.end:
                 yield (
@@ -514,22 +515,22 @@ def _exit_codes(subject: Subject) -> Found:
 def _exit_actions(subject: Subject) -> Found:
     for path, job, conditions in _conditions(subject):
         if job.on_task_failure == "noaction":
-            for place, options in _options(path, conditions):
+            for options_path, options in _options(path, conditions):
                 if options.job_action is not None:
                     yield (
-                        (*place, "exit_options", "job_action"),
+                        (*options_path, "exit_options", "job_action"),
                         "the job has `on_task_failure: noaction`, with which the service refuses an action",
                     )
 
 
 def _options(path: Path, conditions: ExitConditions) -> Iterator[tuple[Path, ExitOptions]]:
     for name in ("default", "pre_processing_error", "file_upload_error"):
-        one = getattr(conditions, name)
-        if one is not None:
-            yield (*path, name), one.exit_options
+        condition = getattr(conditions, name)
+        if condition is not None:
+            yield (*path, name), condition.exit_options
     for name in ("exit_codes", "exit_code_ranges"):
-        for number, one in enumerate(getattr(conditions, name)):
-            yield (*path, name, number), one.exit_options
+        for number, condition in enumerate(getattr(conditions, name)):
+            yield (*path, name, number), condition.exit_options
 
 
 _JOB = "azure-batch 15.1, BatchJobCreateOptions"
