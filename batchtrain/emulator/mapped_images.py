@@ -80,7 +80,8 @@ def unserved(image: str, missing: str) -> str:
     """What to do about an image that nothing on this machine stands for. missing: why no container engine runs it."""
     return (
         f"No container engine runs the image {image} here: {missing}. Start a Docker Engine, or run its tasks"
-        f" in a local environment: `batchtrain emulator images map {image} PREFIX`"
+        f" in a local environment: `batchtrain images env DIR` makes that of a recipe of batchtrain,"
+        f" `batchtrain emulator images map {image} PREFIX` uses your own"
     )
 
 
