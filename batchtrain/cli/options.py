@@ -119,6 +119,7 @@ class Settings:
 
         credentials = loaded.recipe.credentials if loaded else load_credentials(self.configdir or ".", self.files)
         connected = client.connect(local=self.local, credentials=credentials)
+        connected.say = say
         retry.listen(lambda text: tell(Event("unreachable", "", text)))
         if connected.account.started and not ends_it:
             say("started the embedded Azure Batch; `batchtrain emulator stop` ends it")
@@ -196,9 +197,9 @@ def settings() -> Settings:
 @contextmanager
 def standing(client: Client) -> Iterator[Callable[[Event], None]]:
     """Collects the events of an `add` command; if it fails, reports what was added and the next commands."""
-    from batchtrain.made import Made
+    from batchtrain.made import KINDS, Made
 
-    made = Made(client, tell)
+    made = Made(client, tell, keep=KINDS.values())
     try:
         yield made.tell
     except BaseException as error:

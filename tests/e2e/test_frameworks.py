@@ -22,7 +22,8 @@ from tests.waiting import until
 from .conftest import left_running
 
 RECIPES = Path(__file__).resolve().parents[2] / "recipes"
-TASK = "job_specifications[0].tasks[0]"
+JOB = "job_specifications[0]"
+TASK = f"{JOB}.tasks[0]"
 GANG = f"{TASK}.multi_instance"
 COMMAND = f"{TASK}.command"
 SHARED = "$AZ_BATCH_TASK_SHARED_DIR"

@@ -12,7 +12,9 @@ from pathlib import Path
 import pytest
 from filelock import FileLock
 
-from tests import azurite, containers
+from batchtrain.emulator.interface import StorageAccount
+from tests import containers
+from tests.azurite import credentials
 
 from .conftest import Shell
 
@@ -292,15 +294,11 @@ def test_what_is_no_archive_is_refused(batchtrain: Shell, tmp_path: Path) -> Non
 
 
 def test_an_archive_on_storage_stands_in_for_a_registry(
-    batchtrain: Shell, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+    batchtrain: Shell, tmp_path: Path, azurite: StorageAccount
 ) -> None:
     (tmp_path / "file").write_text("x")
-    with (
-        azurite.serve(tmp_path_factory.mktemp("azurite")) as endpoint,
-        made("stored", "FROM scratch\nCOPY file /stored\n", tmp_path) as name,
-    ):
-        account = f"{{account: {azurite.ACCOUNT}, account_key: {azurite.KEY}, endpoint: {endpoint}}}"
-        (tmp_path / "credentials.yaml").write_text(f"credentials: {{storage: {{link: {account}}}}}\n")
+    with made("stored", "FROM scratch\nCOPY file /stored\n", tmp_path) as name:
+        (tmp_path / "credentials.yaml").write_text(credentials(azurite))
         place, here = "storage:link/images/stored.tar.gz", ("--configdir", str(tmp_path))
         batchtrain("images", "save", name, place, *here)
         containers.docker("rmi", name)

@@ -106,9 +106,12 @@ def _scaling(subject: Subject) -> Found:
 
 
 def _alone(subject: Subject) -> Found:
-    for path, _, _, gang in subject.gangs:
-        if whole(gang.num_instances) == 1 and not any(isinstance(block, Nodes) for _, block in gang.launches):
-            yield (*path, "num_instances"), "one instance needs no multi-instance task; an ordinary task starts sooner"
+    for gang in subject.gangs:
+        if whole(gang.options.num_instances) == 1 and not gang.framework:
+            yield (
+                (*gang.path, "num_instances"),
+                "one instance needs no multi-instance task; an ordinary task starts sooner",
+            )
 
 
 # --- processes ------------------------------------------------------------------------------------------------------
@@ -156,10 +159,7 @@ def _processes_nvidia(subject: Subject) -> Found:
 def _processes_gpus(subject: Subject) -> Found:
     for path, processes, gpus, name in _counted(subject):
         if gpus and processes > gpus and name == "mpi":  # of the others it is refused: `ranks-over-gpus`
-            yield (
-                path,
-                f"{processes} processes share the {gpus} GPUs of a node, so some processes share a GPU",
-            )
+            yield (path, f"{processes} processes share the {gpus} GPUs of a node, so some processes share a GPU")
 
 
 def _gpus_idle(subject: Subject) -> Found:
@@ -209,19 +209,16 @@ def _network_direct(subject: Subject) -> Found:
         return
     for path, job, task, gang in subject.gangs:
         wanted = task.infiniband if task.infiniband is not None else job.infiniband
-        if gang.mpi and not gang.mpi.runtime.startswith("intelmpi") and wanted is not False:
-            yield (
-                (*path, "mpi", "runtime"),
-                f"the InfiniBand of {size.name} (Network Direct) works only with Intel MPI up to 2018;"
-                f" {gang.mpi.runtime} uses tcp",
+        if wanted is False:
+            continue
+        slow: dict[tuple[str, ...], str] = {(name,): name for name, block in gang.launches if isinstance(block, Nodes)}
+        if gang.mpi and not gang.mpi.runtime.startswith("intelmpi"):
+            slow["mpi", "runtime"] = gang.mpi.runtime
+        for keys, name in slow.items():
+            text = (
+                f"the InfiniBand of {size.name} (Network Direct) works only with Intel MPI up to 2018; {name} uses tcp"
             )
-        for name, block in gang.launches:
-            if isinstance(block, Nodes) and wanted is not False:
-                yield (
-                    (*path, name),
-                    f"the InfiniBand of {size.name} (Network Direct) works only with Intel MPI up to 2018; {name}"
-                    " uses tcp",
-                )
+            yield (*path, *keys), text
 
 
 # --- launching ------------------------------------------------------------------------------------------------------

@@ -136,7 +136,7 @@ class View:
     def expose(self, path: str) -> None:
         """Show a directory that lies in what is covered, at its own path."""
         for cover in (self._house, self._tmp):
-            if path.startswith(f"{cover.place}/"):
+            if path.startswith(f"{cover.mount_point}/"):
                 cover.expose(path)
                 return
 
@@ -144,18 +144,18 @@ class View:
 class Cover:
     """A directory with something else mounted over it, and windows to what was there before."""
 
-    def __init__(self, place: str) -> None:
-        self.place = place
+    def __init__(self, mount_point: str) -> None:
+        self.mount_point = mount_point
         self.windows: list[str] = []
-        self._original = os.open(place, os.O_PATH | os.O_DIRECTORY)
+        self._original = os.open(mount_point, os.O_PATH | os.O_DIRECTORY)
 
     def expose(self, path: str) -> None:
         """Show a directory of the original; nothing to do twice, nor over another window."""
         outer = [window for window in self.windows if f"{path}/".startswith(f"{window}/")]
         inner = [window for window in self.windows if window.startswith(f"{path}/")]
         if not outer and not inner:
-            inside = path[len(self.place) + 1 :]
-            target = Below(os.path.realpath(self.place)).directory(inside, make=True)
+            inside = path[len(self.mount_point) + 1 :]
+            target = Below(os.path.realpath(self.mount_point)).directory(inside, make=True)
             try:
                 _bind(f"{_by_fd(self._original)}/{inside}", _by_fd(target))
             finally:
@@ -313,10 +313,10 @@ def descendants(ancestor: int) -> list[int]:
     for entry in os.listdir("/proc"):
         if entry.isdigit():
             below.setdefault(_parent(entry), []).append(int(entry))
-    found = list(below.get(ancestor, ()))
-    for pid in found:
-        found.extend(below.get(pid, ()))
-    return found
+    pids = list(below.get(ancestor, ()))
+    for pid in pids:
+        pids.extend(below.get(pid, ()))
+    return pids
 
 
 def children(parent: int) -> list[int]:
@@ -821,11 +821,11 @@ def _fork_init() -> int:
     one that both see, and in that the parent is not.
     """
     fds = _open_files()
-    tell, told = socket.socketpair()
+    writer, reader = socket.socketpair()
     pid = os.fork()
     if pid == 0:
-        return int(told.recv(16))
-    tell.send(str(pid).encode())
+        return int(reader.recv(16))
+    writer.send(str(pid).encode())
     _close(fds)
     os._exit(exit_code(os.waitpid(pid, 0)[1]))
 

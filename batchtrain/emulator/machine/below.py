@@ -55,8 +55,8 @@ class Below:
 
     def __init__(self, root: str | os.PathLike[str], names: Mapping[str, str | os.PathLike[str]] | None = None) -> None:
         self.root = os.fspath(root)
-        more = {name.rstrip("/"): os.fspath(place) for name, place in (names or {}).items()}
-        self._places = {name: place for name, place in {self.root: self.root, **more}.items() if name}
+        more = {name.rstrip("/"): os.fspath(directory) for name, directory in (names or {}).items()}
+        self._places = {name: directory for name, directory in {self.root: self.root, **more}.items() if name}
 
     # Reading -------------------------------------------------------------------------------------------------------
 
@@ -84,7 +84,7 @@ class Below:
         The last name may be missing.
         """
         with self._last(path) as (trail, name):
-            return "/".join([trail.place, *trail.names, *([] if name == "." else [name])])
+            return "/".join([trail.directory, *trail.names, *([] if name == "." else [name])])
 
     # Writing: a link that has the last name is replaced, removed or refused, and never followed ----------------------
 
@@ -184,9 +184,9 @@ class Below:
         """The names that a link's target puts in the link's place, last first."""
         if not target.startswith("/"):
             return _names(target)
-        for name, place in self._places.items():
+        for name, directory in self._places.items():
             if f"{target}/".startswith(f"{name}/"):
-                trail.begin(place)
+                trail.begin(directory)
                 return _names(target[len(name) :])
         raise _leads_out(path)
 
@@ -194,14 +194,14 @@ class Below:
 class _Trail:
     """A place below a directory: its handle, and the names that lead to it. None of them is a link."""
 
-    def __init__(self, place: str) -> None:
-        self.place, self.handle = place, os.open(place, _PASS)
+    def __init__(self, directory: str) -> None:
+        self.directory, self.handle = directory, os.open(directory, _PASS)
         self.names: list[str] = []
         self._entered = 0
 
-    def begin(self, place: str) -> None:
-        self._take(os.open(place, _PASS))
-        self.place, self.names = place, []
+    def begin(self, directory: str) -> None:
+        self._take(os.open(directory, _PASS))
+        self.directory, self.names = directory, []
 
     def enter(self, name: str, *, make: bool = False) -> None:
         self._entered += 1
@@ -218,7 +218,7 @@ class _Trail:
         if not self.names:
             raise _leads_out(path)
         names = self.names[:-1]
-        self.begin(self.place)
+        self.begin(self.directory)
         for name in names:
             self.enter(name)
 

@@ -34,7 +34,7 @@ SOURCES = {
 """What containerHostBatchBindMounts may name, and the variable that says where it is."""
 
 
-class Here:
+class Contained:
     """A run, in the words of its node's machine."""
 
     def __init__(self, run: Run, up: NodeUp, tmp: Path, data_dir: Path, mounts: Iterable[Mount] = ()) -> None:
@@ -42,7 +42,7 @@ class Here:
         self.run, self.up = run, up
         self.container: Container = run.container
         self.image = run.container.image
-        self.hold = hold.place(data_dir)
+        self.hold = hold.program_path(data_dir)
         self.files = Below(up.root, {up.root_inside: up.root})
         self.paths = NodePaths(up, tmp, data_dir, tuple(mounts))
         self.environment = {**ENVIRONMENT, **run.environment}
@@ -61,7 +61,7 @@ class Here:
     def binds(self) -> Iterable[tuple[Path, str, str]]:
         """(on the machine, in the container, options): all of the node's directory, or what was asked for."""
         wanted = self.container.mounts
-        if wanted is None or any(one.source == "VfsMounts" for one in wanted):
+        if wanted is None or any(mount.source == "VfsMounts" for mount in wanted):
             yield from ((mounted, str(mounted), "") for mounted in self.paths.mounted)  # where links of fsmounts lead
         if wanted is None:
             yield self.up.root, self.up.root_inside, ""
@@ -97,19 +97,19 @@ class NodePaths(NamedTuple):
     def on_machine(self, path: str) -> str:
         """What a node's processes call by this path, as one of this machine's, without the links in it: an engine would
         follow them as root. Raises NotTheNodes."""
-        found = self._without_links(self._translated(os.path.normpath(path) if path.startswith("/") else path))
-        real = os.path.realpath(found)
+        machine_path = self._without_links(self._translated(os.path.normpath(path) if path.startswith("/") else path))
+        real = os.path.realpath(machine_path)
         own = (self.up.root, self.tmp, *self.mounted)
         if _is_below(real, os.path.realpath(self.data_dir)) and not any(
-            _is_below(real, os.path.realpath(place)) for place in own
+            _is_below(real, os.path.realpath(directory)) for directory in own
         ):
             raise NotTheNodes(f"{path} is not the node's: it belongs to the emulator")
-        return found
+        return machine_path
 
     def _translated(self, path: str) -> str:
-        for inside, place in self._places().items():
+        for inside, directory in self._places().items():
             if _is_below(path, inside):
-                return f"{place}{path[len(inside) :]}"
+                return f"{directory}{path[len(inside) :]}"
         return path
 
     def _without_links(self, path: str) -> str:
@@ -123,7 +123,7 @@ class NodePaths(NamedTuple):
 
     def _names(self) -> dict[str, Path]:
         """What absolute links may begin with."""
-        return {**self._places(), **{str(place): place for place in self.mounted}}
+        return {**self._places(), **{str(directory): directory for directory in self.mounted}}
 
     def _places(self) -> dict[str, Path]:
         root = self.up.root

@@ -24,7 +24,7 @@ from batchtrain.emulator.interface import Exit, Login, NodeLost, NodeSpec, NodeU
 from batchtrain.emulator.machine import docker_engine as engines
 from batchtrain.emulator.machine import engine_failures, engine_network, handover, hold, run_options
 from batchtrain.emulator.machine.below import Below
-from batchtrain.emulator.machine.contained import Here, NodePaths, NotTheNodes, fits_a_line, has_device
+from batchtrain.emulator.machine.contained import Contained, NodePaths, NotTheNodes, fits_a_line, has_device
 from batchtrain.emulator.machine.container_output import Copy
 from batchtrain.emulator.machine.docker_door import MACHINES, DockerDoor
 from batchtrain.emulator.machine.docker_engine import Engine, EngineError
@@ -90,7 +90,7 @@ class _Node:
         self.scopes: dict[str, _Scope] = {}
         self.ended: set[str] = set()
         self.lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.said: set[str] = set()
+        self.warned_options: set[str] = set()
         self.door: DockerDoor | None = None
         """To its own Docker, where it has one."""
         self.has_volumes = False
@@ -153,9 +153,9 @@ class ContainerNodes:
     async def _find(self) -> tuple[Engine | None, str]:
         """The engine that answers; one that went a moment ago is waited for."""
         while True:
-            engine, said = await engines.find()
+            engine, address = await engines.find()
             if engine is not None or asyncio.get_running_loop().time() >= self._awaited_until:
-                return engine, said
+                return engine, address
             await asyncio.sleep(RETURN_PAUSE)
 
     async def _set_up(self, engine: Engine) -> None:
@@ -163,7 +163,7 @@ class ContainerNodes:
         await sweep_forgotten(engine)
         await _node_image(engine)
         self._subnet = ""
-        program = hold.place(self._data_dir)
+        program = hold.program_path(self._data_dir)
         program.parent.mkdir(mode=0o700, exist_ok=True)
         if not program.exists():
             program.write_bytes(hold.program())
@@ -281,7 +281,7 @@ class ContainerNodes:
                 return
             _settle(node.lost)
             ids = [made.id for scope in node.scopes.values() for made in scope.made]
-            await asyncio.gather(*(remove(self._engine, one) for one in ids))
+            await asyncio.gather(*(remove(self._engine, container) for container in ids))
             if node.door is not None or node.has_volumes:
                 with contextlib.suppress(EngineError):
                     await sweep(self._engine, self._label, f"{LABEL}.docker={node_id}")
@@ -293,10 +293,10 @@ class ContainerNodes:
         if os.getuid() == 0:
             return
         for _ in range(handover.MOST_ROUNDS):
-            found = await asyncio.to_thread(handover.foreign, Below(node.root), below)
-            if not found:
+            directories = await asyncio.to_thread(handover.foreign, Below(node.root), below)
+            if not directories:
                 return
-            packed = handover.archive(found)
+            packed = handover.archive(directories)
             with contextlib.suppress(EngineError):
                 await engine.ask("PUT", f"/containers/{node.container}/archive", packed, query={"path": NODE_ROOT})
                 continue
@@ -392,9 +392,9 @@ class ContainerNodes:
         scope ends. NodeLost when the node goes meanwhile."""
         node = self._node(node_id)
         scope = node.scopes.setdefault(run.scope, _Scope(run.directory))
-        here = Here(run, up, tmp, self._data_dir, node.spec.mounts)
+        contained = Contained(run, up, tmp, self._data_dir, node.spec.mounts)
         try:
-            return await self._first_of(node, self._execute(node, scope, here, program))
+            return await self._first_of(node, self._execute(node, scope, contained, program))
         except EngineError as error:
             if error.status == 0:
                 raise NodeLost(f"{node_id}: {error}") from None
@@ -415,28 +415,28 @@ class ContainerNodes:
         finally:
             task.cancel()
 
-    async def _execute(self, node: _Node, scope: _Scope, here: Here, program: list[str]) -> Exit:
-        run = here.run
+    async def _execute(self, node: _Node, scope: _Scope, contained: Contained, program: list[str]) -> Exit:
+        run = contained.run
         held = next((made for made in scope.made if made.held), None)
         assert node.spec.containers is not None
         if run.stays or (held is not None and node.spec.containers.one_for_gangs):
-            return await self._in_held(node, scope, here, program, held)
-        made = await self._make(node, scope, here, program, held=False)
-        return await self._follow(scope, here, made)
+            return await self._in_held(node, scope, contained, program, held)
+        made = await self._make(node, scope, contained, program, held=False)
+        return await self._follow(scope, contained, made)
 
-    async def _make(self, node: _Node, scope: _Scope, here: Here, program: list[str], *, held: bool) -> _Made:
+    async def _make(self, node: _Node, scope: _Scope, contained: Contained, program: list[str], *, held: bool) -> _Made:
         """Make a container and start it; a held one waits for what is executed in it. Raises _Failed."""
         assert self._engine is not None
-        run = here.run
+        run = contained.run
         async with scope.starting:
             if run.scope in node.ended:
                 raise _Failed(Exit(None, "TaskEnded", "the task ended before its command started"))
             prefix = self._prefix(node.spec.node_id)
             try:
                 fitted = run_options.fit(
-                    run.container.options if run.container else "", here.node(node.container, prefix)
+                    run.container.options if run.container else "", contained.node(node.container, prefix)
                 )
-                shown = tuple(here.arguments())
+                shown = tuple(contained.arguments())
             except (run_options.Refused, NotTheNodes) as error:
                 raise _Failed(Exit(None, "ContainerInvalidSettings", str(error))) from None
             _tell(node, fitted.left_out)
@@ -445,16 +445,16 @@ class ContainerNodes:
             name = f"{self._network}-{run.scope}-{next(self._numbers)}"
             entry: list[str] = []
             if held:
-                entry = [f"--entrypoint={HOLD}", f"--mount=type=bind,source={here.hold},target={HOLD},readonly"]
+                entry = [f"--entrypoint={HOLD}", f"--mount=type=bind,source={contained.hold},target={HOLD},readonly"]
             elif fitted.entrypoint is not None:
                 entry = [f"--entrypoint={fitted.entrypoint}"]
             arguments = [
                 f"--name={name}", "--log-driver=none", *gpus, *shown, *fitted.arguments, *entry,
                 f"--label={self._label}", f"--label={LABEL}.node={node.spec.node_id}",  # the last of a name counts
-                here.image, *([] if held else program),
+                contained.image, *([] if held else program),
             ]  # fmt: skip
-            container = await _tracked(self._engine, self._create(arguments, here.environment))
-            made = _Made(container, held, await self._entrypoint(here.image, fitted.entrypoint) if held else ())
+            container = await _tracked(self._engine, self._create(arguments, contained.environment))
+            made = _Made(container, held, await self._entrypoint(contained.image, fitted.entrypoint) if held else ())
             scope.made.append(made)
             if held:
                 await self._start(made)
@@ -470,14 +470,14 @@ class ContainerNodes:
                 raise
             raise _Failed(Exit(None, engine_failures.INVALID_SETTINGS, str(error))) from None
 
-    async def _follow(self, scope: _Scope, here: Here, made: _Made) -> Exit:
+    async def _follow(self, scope: _Scope, contained: Contained, made: _Made) -> Exit:
         """A container's command, from its start to its end."""
         assert self._engine is not None
         about = await self._engine.ask("GET", f"/containers/{made.id}/json")
         end = self._end_of(made.id)
         query = {"stream": "1", "stdout": "1", "stderr": "1"}
         reader, writer = await self._engine.stream("POST", f"/containers/{made.id}/attach", query=query)
-        copy = _copy(scope, here, reader, writer, framed=not about["Config"]["Tty"])
+        copy = _copy(scope, contained, reader, writer, framed=not about["Config"]["Tty"])
         await self._start(made)
         code = await end
         await copy.drained(DRAIN_SECONDS)
@@ -491,20 +491,27 @@ class ContainerNodes:
             if error.status == 0:
                 raise
             self._ends.pop(made.id, None)
-            raise _Failed(Exit(None, engine_failures.of_start(str(error)), engine_failures.said(str(error)),
+            raise _Failed(Exit(None, engine_failures.of_start(str(error)), engine_failures.cleaned(str(error)),
                                container=await self._info(made.id))) from None  # fmt: skip
 
-    async def _in_held(self, node: _Node, scope: _Scope, here: Here, program: list[str], held: _Made | None) -> Exit:
+    async def _in_held(
+        self, node: _Node, scope: _Scope, contained: Contained, program: list[str], held: _Made | None
+    ) -> Exit:
         """Execute a command in the scope's container that stays."""
         assert self._engine is not None
-        made = held or await self._make(node, scope, here, program, held=True)
+        made = held or await self._make(node, scope, contained, program, held=True)
         gone = self._end_of(made.id)  # with a container that ends, nobody says that what was executed in it did
-        body = {"AttachStdout": True, "AttachStderr": True, "Cmd": [*made.entrypoint, *program], "Env": here.pairs()}
+        body = {
+            "AttachStdout": True,
+            "AttachStderr": True,
+            "Cmd": [*made.entrypoint, *program],
+            "Env": contained.pairs(),
+        }
         command = (await self._engine.ask("POST", f"/containers/{made.id}/exec", body))["Id"]
         end = self._end_of(command)
         start = {"Detach": False, "Tty": False}
         reader, writer = await self._engine.stream("POST", f"/exec/{command}/start", start)
-        copy = _copy(scope, here, reader, writer, framed=True)
+        copy = _copy(scope, contained, reader, writer, framed=True)
         either: list[asyncio.Future[Any]] = [end, gone, copy.task]
         await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
         if not end.done() and not gone.done():
@@ -522,7 +529,7 @@ class ContainerNodes:
         message = copy.last.decode(errors="replace").strip()
         if code in (126, 127, 255, None) and "OCI runtime exec failed" in message:
             failure = engine_failures.of_start(message)
-            return Exit(None, failure, engine_failures.said(message), container=await self._info(made.id))
+            return Exit(None, failure, engine_failures.cleaned(message), container=await self._info(made.id))
         return await self._outcome(made, 255 if code is None else code)
 
     async def _outcome(self, made: _Made, code: int) -> Exit:
@@ -543,11 +550,11 @@ class ContainerNodes:
             return _info(container, (await self._engine.ask("GET", f"/containers/{container}/json"))["State"])
         return None
 
-    async def _entrypoint(self, image: str, said: str | None) -> tuple[str, ...]:
+    async def _entrypoint(self, image: str, given: str | None) -> tuple[str, ...]:
         """What the engine would put before the command."""
         assert self._engine is not None
-        if said is not None:
-            return (said,) if said else ()
+        if given is not None:
+            return (given,) if given else ()
         about = await self._engine.ask("GET", f"/images/{image}/json")
         return tuple(about["Config"].get("Entrypoint") or ())
 
@@ -579,7 +586,7 @@ class ContainerNodes:
         if process.returncode == 0:
             return out.decode().strip().rpartition("\n")[2]
         message = err.decode(errors="replace").strip()
-        raise _Failed(Exit(None, engine_failures.of_create(message), engine_failures.said(message)))
+        raise _Failed(Exit(None, engine_failures.of_create(message), engine_failures.cleaned(message)))
 
     async def end(self, node_id: str, scope: str, grace: float) -> None:
         """End the containers of a scope and remove them."""
@@ -608,13 +615,13 @@ class ContainerNodes:
 
     async def _end_one(self, engine: Engine, made: _Made, grace: float) -> None:
         with contextlib.suppress(EngineError):
-            if await self._told(engine, made) and grace > 0:
+            if await self._terminate(engine, made) and grace > 0:
                 await self._gone(engine, made, grace)
         await remove(engine, made.id)
         if (end := self._ends.pop(made.id, None)) and not end.done():  # it never ran, so nobody says that it ended
             end.set_result(engine_failures.KILLED)
 
-    async def _told(self, engine: Engine, made: _Made) -> bool:
+    async def _terminate(self, engine: Engine, made: _Made) -> bool:
         """Send SIGTERM to what runs; False when nothing does."""
         if not made.held:
             if made.id not in self._ends:
@@ -653,11 +660,11 @@ class _Failed(Exception):
 
 
 def _copy(
-    scope: _Scope, here: Here, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, framed: bool
+    scope: _Scope, contained: Contained, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, framed: bool
 ) -> Copy:
     """What a command prints goes to the task's files from now on. Raises _Failed."""
     try:
-        copy = Copy(reader, writer, here.files, here.run.directory, framed=framed)
+        copy = Copy(reader, writer, contained.files, contained.run.directory, framed=framed)
     except OSError as error:
         raise _Failed(Exit(None, "CommandLaunchFailed", str(error))) from None
     scope.copies.append(copy)
@@ -670,15 +677,15 @@ def _logins(spec: NodeSpec) -> tuple[Login, ...]:
 
 def _tell(node: _Node, left_out: Iterable[tuple[str, str]]) -> None:
     for option, why in left_out:
-        if option not in node.said:
-            node.said.add(option)
+        if option not in node.warned_options:
+            node.warned_options.add(option)
             logger.warning("%s: run option %s is left out: %s", node.spec.node_id, option, why)
 
 
 def _info(container: str, state: dict[str, Any]) -> dict[str, str]:
     """The wire's containerInfo: as `docker inspect` has it."""
-    found = {"containerId": container, "state": str(state.get("Status", ""))}
-    return {**found, "error": state["Error"]} if state.get("Error") else found
+    info = {"containerId": container, "state": str(state.get("Status", ""))}
+    return {**info, "error": state["Error"]} if state.get("Error") else info
 
 
 def _short(data_dir: Path) -> str:

@@ -22,7 +22,7 @@ from batchtrain.emulator.machine import docker_view
 from batchtrain.emulator.machine.below import Below
 from batchtrain.emulator.machine.contained import NotTheNodes
 from batchtrain.emulator.machine.docker_engine import PATIENCE, Engine, EngineError
-from batchtrain.emulator.machine.docker_view import Asked, Known, Unknown, View
+from batchtrain.emulator.machine.docker_view import Known, Request, Unknown, View
 from batchtrain.emulator.machine.leftovers import filters, make_volumes, remove
 
 logger = logging.getLogger("batchtrain.emulator.machine")
@@ -85,9 +85,11 @@ class DockerDoor:
         await self._made()
         with contextlib.suppress(EngineError):
             query = {"all": "1", "filters": filters(label=[*self._labels(), LOCK])}
-            found = await self._engine.ask("GET", "/containers/json", query=query)
-            ended = [one["Id"] for one in found if one["Labels"][LOCK].startswith(f"{directory}/")]
-            await asyncio.gather(*(remove(self._engine, one) for one in ended))
+            containers = await self._engine.ask("GET", "/containers/json", query=query)
+            ended = [
+                container["Id"] for container in containers if container["Labels"][LOCK].startswith(f"{directory}/")
+            ]
+            await asyncio.gather(*(remove(self._engine, container) for container in ended))
 
     async def _made(self) -> None:
         if self._making:
@@ -115,20 +117,20 @@ class DockerDoor:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         head = _read_head(await reader.readuntil(b"\r\n\r\n"))
         method, target, _ = head.first.split(" ", 2)
-        asked = docker_view.parse(method, target)
-        if why := docker_view.refusal(asked):
+        request = docker_view.parse(method, target)
+        if why := docker_view.refusal(request):
             writer.write(_answer(403, why))
             return
         try:
-            known = await self._known() if docker_view.needs_known(asked, self._ids) else Known(ids=self._ids)
+            known = await self._known() if docker_view.needs_known(request, self._ids) else Known(ids=self._ids)
             with _understanding():
-                meant = docker_view.translate(asked, self._view, known)
-            if not asked.is_short or head.get("upgrade"):
-                await self._pass_on(meant, head, reader, writer)
+                translated = docker_view.translate(request, self._view, known)
+            if not request.is_short or head.get("upgrade"):
+                await self._pass_on(translated, head, reader, writer)
             else:
-                writer.write(await self._short(asked, meant, head, known, reader))
+                writer.write(await self._short(request, translated, head, known, reader))
         except Unknown as unknown:  # of a 404 to `docker create` docker thinks that the image is not there
-            writer.write(_answer(400 if asked.makes else 404, str(unknown)))
+            writer.write(_answer(400 if request.makes else 404, str(unknown)))
         except EngineError as error:
             writer.write(_answer(error.status or 503, str(error)))
 
@@ -143,22 +145,22 @@ class DockerDoor:
         return known
 
     async def _short(
-        self, asked: Asked, meant: Asked, head: _Head, known: Known, reader: asyncio.StreamReader
+        self, request: Request, translated: Request, head: _Head, known: Known, reader: asyncio.StreamReader
     ) -> bytes:
         """The whole answer to a request, with the names that the node knows. Raises Unknown, EngineError."""
         data = await _body(head, reader)
-        if docker_view.takes_body(asked):
+        if docker_view.takes_body(request):
             with _understanding():
-                document = docker_view.body(asked, json.loads(data or b"{}"), self._view, known)
-            if asked.kind == "containers":
+                document = docker_view.body(request, json.loads(data or b"{}"), self._view, known)
+            if request.kind == "containers":
                 await make_volumes(self._engine, docker_view.volumes(document), self._view.labels)
             data = json.dumps(document).encode()
         lines = (*head.but(*_HOP, "expect"), ("Content-Length", str(len(data))))
-        request = asyncio.ensure_future(self._whole(f"{meant.method} {meant.target} HTTP/1.0", lines, data))
-        if asked.makes:
-            self._making.add(request)
-            request.add_done_callback(self._on_made)
-        return await asyncio.shield(request)
+        exchange = asyncio.ensure_future(self._whole(f"{translated.method} {translated.target} HTTP/1.0", lines, data))
+        if request.makes:
+            self._making.add(exchange)
+            exchange.add_done_callback(self._on_made)
+        return await asyncio.shield(exchange)
 
     def _on_made(self, request: asyncio.Future[bytes]) -> None:
         self._making.discard(request)
@@ -172,15 +174,15 @@ class DockerDoor:
         try:
             outer.write(_write_head(first, lines) + data)
             head = _read_head(await inner.readuntil(b"\r\n\r\n"))
-            said = (await inner.read()).replace(self._view.prefix.encode(), b"")
+            body = (await inner.read()).replace(self._view.prefix.encode(), b"")
         finally:
             outer.close()
         status = head.first.split(" ", 1)[1]
-        lines = (*head.but(*_HOP), ("Content-Length", str(len(said))), ("Connection", "close"))
-        return _write_head(f"HTTP/1.1 {status}", lines) + said
+        lines = (*head.but(*_HOP), ("Content-Length", str(len(body))), ("Connection", "close"))
+        return _write_head(f"HTTP/1.1 {status}", lines) + body
 
     async def _pass_on(
-        self, meant: Asked, head: _Head, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+        self, meant: Request, head: _Head, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
         """As it comes, both ways, until the engine has said all."""
         inner, outer = await asyncio.open_unix_connection(str(self._engine.socket), limit=1 << 20)
@@ -259,7 +261,7 @@ def _listen(path: Path) -> socket.socket:
 # --- what a node is told --------------------------------------------------------------------------------------------
 
 
-def place(data_dir: Path, node_id: str) -> Path:
+def folder_of(data_dir: Path, node_id: str) -> Path:
     """The private directory of a node's socket, created if needed."""
     folder = data_dir / "docker"
     folder.mkdir(exist_ok=True, mode=0o700)

@@ -35,7 +35,7 @@ class Address(NamedTuple):
     """What the machine's settings say of its engine: a socket, or why none can be used."""
 
     socket: Path | None
-    said: str
+    shown: str
     """For a message: the address, and where it is from."""
 
 
@@ -56,16 +56,16 @@ def address(environment: Mapping[str, str]) -> Address:
 
 
 def _local(host: str, why: str) -> Address:
-    said = f"{host or 'no address'} ({why})"
-    return Address(Path(host.removeprefix("unix://")), said) if host.startswith("unix://") else Address(None, said)
+    shown = f"{host or 'no address'} ({why})"
+    return Address(Path(host.removeprefix("unix://")), shown) if host.startswith("unix://") else Address(None, shown)
 
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        document = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return document if isinstance(document, dict) else {}
 
 
 class Engine:
@@ -132,8 +132,8 @@ class Engine:
             writer.write(_request(method, path, body, headers))
             status = _status(await reader.readuntil(b"\r\n\r\n"))
             if status >= 400:
-                said = _decoded(await reader.read())
-                message = said.get("message") if isinstance(said, dict) else None
+                message = _decoded(await reader.read())
+                message = message.get("message") if isinstance(message, dict) else None
                 raise EngineError(status, str(message or f"HTTP status {status}").strip())
         except (OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, ValueError) as error:
             writer.close()
@@ -193,20 +193,20 @@ def compact(value: object) -> str:
 
 async def find(environment: Mapping[str, str] | None = None) -> tuple[Engine | None, str]:
     """The engine that answers, or None; with it, for a message, where it is or why there is none."""
-    place = address(os.environ if environment is None else environment)
-    if place.socket is None:
-        return None, f"the Docker Engine at {place.said} is not one of this machine's by a unix socket"
-    engine = Engine(place.socket)
+    endpoint = address(os.environ if environment is None else environment)
+    if endpoint.socket is None:
+        return None, f"the Docker Engine at {endpoint.shown} is not one of this machine's by a unix socket"
+    engine = Engine(endpoint.socket)
     try:
         await engine.ask("GET", "/_ping", patience=FIRST_PATIENCE)
     except EngineError as error:
-        return None, f"no Docker Engine answers at {place.said}: {error}"
-    return engine, place.said
+        return None, f"no Docker Engine answers at {endpoint.shown}: {error}"
+    return engine, endpoint.shown
 
 
 async def missing() -> str:
     """Why no container can be run on this machine; empty where one can."""
-    engine, said = await find()
+    engine, reason = await find()
     if engine is None:
-        return said
+        return reason
     return "" if shutil.which("docker") else NO_COMMAND

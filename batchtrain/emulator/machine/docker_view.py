@@ -45,7 +45,7 @@ OF_THE_HOSTS_NETWORK = ("PortBindings", "PublishAllPorts", "Dns", "DnsOptions", 
 _VERSION = re.compile(r"v[0-9.]+")
 
 
-class Asked(NamedTuple):
+class Request(NamedTuple):
     """A request's first line."""
 
     method: str
@@ -109,7 +109,7 @@ class Unknown(Exception):
     """A container or network that the node does not have; the message is as the engine says it."""
 
 
-def parse(method: str, target: str) -> Asked:
+def parse(method: str, target: str) -> Request:
     """Read a request's target."""
     path, _, query = target.partition("?")
     words = [word for word in path.split("/") if word]  # however it is written, it is what the engine would make of it
@@ -117,72 +117,72 @@ def parse(method: str, target: str) -> Asked:
     kind, rest = unquote(words[0]) if words else "", words[1:]
     pairs = tuple(parse_qsl(query, keep_blank_values=True))
     if kind not in OWNED or "/".join(rest) in COLLECTION[kind]:
-        return Asked(method, version, kind, "", "/".join(rest), pairs)
-    return Asked(method, version, kind, unquote(rest[0]), "/".join(rest[1:]), pairs)
+        return Request(method, version, kind, "", "/".join(rest), pairs)
+    return Request(method, version, kind, unquote(rest[0]), "/".join(rest[1:]), pairs)
 
 
-def refusal(asked: Asked) -> str:
+def refusal(request: Request) -> str:
     """Why a node may not ask for this; empty where it may."""
-    if asked.method == "GET":
+    if request.method == "GET":
         return ""
-    return REFUSED.get((asked.kind, unquote(asked.tail))) or REFUSED.get((asked.kind, ""), "")
+    return REFUSED.get((request.kind, unquote(request.tail))) or REFUSED.get((request.kind, ""), "")
 
 
-def needs_known(asked: Asked, ids: Collection[str] = ()) -> bool:
+def needs_known(request: Request, ids: Collection[str] = ()) -> bool:
     """Whether names in a request must be looked up; `ids` are those of what the node is known to have made."""
-    if asked.kind in ("containers", "networks") and asked.name:
-        return asked.name not in ids or asked.tail in ("connect", "disconnect")
-    if (asked.method, asked.kind, asked.tail) in LISTED:
-        return any(name == "filters" for name, _ in asked.query)
-    return (asked.makes and asked.kind == "containers") or asked.kind in ("build", "commit")
+    if request.kind in ("containers", "networks") and request.name:
+        return request.name not in ids or request.tail in ("connect", "disconnect")
+    if (request.method, request.kind, request.tail) in LISTED:
+        return any(name == "filters" for name, _ in request.query)
+    return (request.makes and request.kind == "containers") or request.kind in ("build", "commit")
 
 
-def translate(asked: Asked, view: View, known: Known) -> Asked:
+def translate(request: Request, view: View, known: Known) -> Request:
     """A request for the engine. Raises Unknown."""
-    name = _name(asked, view, known)
-    query, changed = dict(asked.query), {}
-    if (asked.method, asked.kind, asked.tail) in LISTED and not asked.name:
-        changed["filters"] = _filtered(query.get("filters", ""), asked.kind, view, known)
-    if query.get("name") and asked.kind == "containers" and asked.tail in ("create", "rename"):
+    name = _name(request, view, known)
+    query, changed = dict(request.query), {}
+    if (request.method, request.kind, request.tail) in LISTED and not request.name:
+        changed["filters"] = _filtered(query.get("filters", ""), request.kind, view, known)
+    if query.get("name") and request.kind == "containers" and request.tail in ("create", "rename"):
         changed["name"] = view.prefix + query["name"].lstrip("/")
-    if asked.kind == "commit" and "container" in query:
+    if request.kind == "commit" and "container" in query:
         changed["container"] = _container(query["container"], view, known)
-    if asked.kind == "build" and query.get("networkmode"):
+    if request.kind == "build" and query.get("networkmode"):
         changed["networkmode"] = _mode(query["networkmode"], view, known, network=True)
-    return asked._replace(name=name, query=_with(asked.query, changed))
+    return request._replace(name=name, query=_with(request.query, changed))
 
 
 def _with(query: tuple[tuple[str, str], ...], changed: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
     """A word may come several times (`docker save a b`, `docker build -t a -t b`), and does so afterwards."""
-    told = {name for name, _ in query}
+    given = {name for name, _ in query}
     kept = ((name, changed.get(name, value)) for name, value in query)
-    return (*kept, *((name, value) for name, value in changed.items() if name not in told))
+    return (*kept, *((name, value) for name, value in changed.items() if name not in given))
 
 
-def _name(asked: Asked, view: View, known: Known) -> str:
-    if not asked.name or asked.name in known.ids:
-        return asked.name
-    if asked.kind == "containers":
-        return _container(asked.name, view, known)
-    if asked.kind == "networks":
-        return _network(asked.name, view, known)
-    return view.prefix + asked.name
+def _name(request: Request, view: View, known: Known) -> str:
+    if not request.name or request.name in known.ids:
+        return request.name
+    if request.kind == "containers":
+        return _container(request.name, view, known)
+    if request.kind == "networks":
+        return _network(request.name, view, known)
+    return view.prefix + request.name
 
 
 def _container(name: str, view: View, known: Known) -> str:
-    found = _find(name.lstrip("/"), view, known.containers)
-    if not found:
+    container = _find(name.lstrip("/"), view, known.containers)
+    if not container:
         raise Unknown(f"No such container: {name}")
-    return found
+    return container
 
 
 def _network(name: str, view: View, known: Known) -> str:
     if name in ENGINES_OWN:
         return name
-    found = _find(name, view, known.networks)
-    if not found:
+    network = _find(name, view, known.networks)
+    if not network:
         raise Unknown(f"network {name} not found")
-    return found
+    return network
 
 
 def _find(name: str, view: View, among: Iterable[tuple[str, tuple[str, ...]]]) -> str:
@@ -199,10 +199,10 @@ def _find(name: str, view: View, among: Iterable[tuple[str, tuple[str, ...]]]) -
 def _filtered(text: str, kind: str, view: View, known: Known) -> str:
     """The filters of a request, and the node's own. Both forms of them that the engine takes are understood."""
     try:
-        told = json.loads(text) if text else {}
+        given = json.loads(text) if text else {}
     except ValueError:
         return text  # the engine says what is wrong with it
-    filters = {key: {_filter(key, kind, one, view, known): True for one in values} for key, values in told.items()}
+    filters = {key: {_filter(key, kind, value, view, known): True for value in values} for key, values in given.items()}
     own = {f"{name}={value}": True for name, value in view.labels.items()}
     return json.dumps({**filters, "label": {**filters.get("label", {}), **own}})
 
@@ -223,26 +223,29 @@ def _filter(key: str, kind: str, value: str, view: View, known: Known) -> str:
 def known_of(containers: Iterable[Document], networks: Iterable[Document]) -> Known:
     """From the engine's lists."""
     return Known(
-        tuple((one["Id"], tuple(name.lstrip("/") for name in one.get("Names") or ())) for one in containers),
-        tuple((one["Id"], (one["Name"],)) for one in networks),
+        tuple(
+            (container["Id"], tuple(name.lstrip("/") for name in container.get("Names") or ()))
+            for container in containers
+        ),
+        tuple((network["Id"], (network["Name"],)) for network in networks),
     )
 
 
 # --- bodies ---------------------------------------------------------------------------------------------------------
 
 
-def takes_body(asked: Asked) -> bool:
+def takes_body(request: Request) -> bool:
     """Whether something in a request's body is the node's."""
-    return asked.makes or (asked.kind == "networks" and asked.tail in ("connect", "disconnect"))
+    return request.makes or (request.kind == "networks" and request.tail in ("connect", "disconnect"))
 
 
-def body(asked: Asked, document: Document, view: View, known: Known) -> Document:
+def body(request: Request, document: Document, view: View, known: Known) -> Document:
     """A request's body for the engine. Raises Unknown."""
-    if not asked.makes:
-        return _connected(document, asked.tail, view, known)
+    if not request.makes:
+        return _connected(document, request.tail, view, known)
     labelled = {**document, "Labels": {**(document.get("Labels") or {}), **view.labels}}
-    if asked.kind == "containers":
-        return _created(labelled, dict(asked.query).get("name", ""), view, known)
+    if request.kind == "containers":
+        return _created(labelled, dict(request.query).get("name", ""), view, known)
     if labelled.get("DriverOpts"):
         labelled["DriverOpts"] = _driven(labelled["DriverOpts"], view)
     return {**labelled, "Name": view.prefix + document["Name"]} if document.get("Name") else labelled
@@ -250,7 +253,7 @@ def body(asked: Asked, document: Document, view: View, known: Known) -> Document
 
 def volumes(document: Document) -> tuple[str, ...]:
     """The named volumes that a container's translated body binds: those the engine would make without a label."""
-    sources = (one.partition(":")[0] for one in _host(document).get("Binds") or () if ":" in one)
+    sources = (bind.partition(":")[0] for bind in _host(document).get("Binds") or () if ":" in bind)
     return tuple(source for source in sources if not source.startswith("/"))
 
 
@@ -259,12 +262,12 @@ def _host(document: Document) -> Document:
 
 
 def _connected(document: Document, tail: str, view: View, known: Known) -> Document:
-    found = _container(document.get("Container", ""), view, known)
-    names = next((names for number, names in known.containers if number == found), ())
+    container = _container(document.get("Container", ""), view, known)
+    names = next((names for number, names in known.containers if number == container), ())
     given = [name.removeprefix(view.prefix) for name in names if name.startswith(view.prefix)]
     if tail != "connect" or not given:
-        return {**document, "Container": found}
-    return {**document, "Container": found, "EndpointConfig": _called(document.get("EndpointConfig"), given[0])}
+        return {**document, "Container": container}
+    return {**document, "Container": container, "EndpointConfig": _called(document.get("EndpointConfig"), given[0])}
 
 
 def _called(end: Document | None, name: str) -> Document:
@@ -274,8 +277,8 @@ def _called(end: Document | None, name: str) -> Document:
 
 def _created(document: Document, name: str, view: View, known: Known) -> Document:
     host = _host(document)
-    binds = [_bind(one, view) for one in host.get("Binds") or ()]
-    mounts = [_mount(one, view) for one in host.get("Mounts") or ()]
+    binds = [_bind(bind, view) for bind in host.get("Binds") or ()]
+    mounts = [_mount(mount, view) for mount in host.get("Mounts") or ()]
     if _shows_fsmounts(host, view):
         binds += [f"{directory}:{directory}" for directory in view.links_lead_to]
     covers = {**(host.get("Tmpfs") or {}), **_covers(binds, mounts, view)}
@@ -284,20 +287,24 @@ def _created(document: Document, name: str, view: View, known: Known) -> Documen
         "Binds": binds,
         "Mounts": mounts,
         **({"Tmpfs": covers} if covers else {}),
-        "VolumesFrom": [_from(one, view, known) for one in host.get("VolumesFrom") or ()],
+        "VolumesFrom": [_from(source, view, known) for source in host.get("VolumesFrom") or ()],
         **({"Links": _links(host["Links"], view, known)} if host.get("Links") else {}),
         **{mode: _mode(host[mode], view, known) for mode in ("PidMode", "IpcMode") if host.get(mode)},
         **({"UTSMode": ""} if host.get("UTSMode") == "host" else {}),
-        "Devices": [one for one in host.get("Devices") or () if view.has_device(one.get("PathOnHost", ""))],
+        "Devices": [device for device in host.get("Devices") or () if view.has_device(device.get("PathOnHost", ""))],
         **({} if view.has_device(INFINIBAND) else {"Ulimits": _without_memlock(host)}),
-        **({} if view.gpus else {"DeviceRequests": [one for one in host.get("DeviceRequests") or () if not _gpu(one)]}),
+        **(
+            {}
+            if view.gpus
+            else {"DeviceRequests": [request for request in host.get("DeviceRequests") or () if not _gpu(request)]}
+        ),
     }
     return _joined({**document, "HostConfig": fitted}, name, view, known)
 
 
 def _without_memlock(host: Document) -> list[Document]:
     """As of a native pool's run options: it is for InfiniBand, and an engine without privileges fails to give it."""
-    return [one for one in host.get("Ulimits") or () if one.get("Name") != MEMLOCK]
+    return [limit for limit in host.get("Ulimits") or () if limit.get("Name") != MEMLOCK]
 
 
 def _joined(document: Document, name: str, view: View, known: Known) -> Document:
@@ -319,7 +326,7 @@ def _joined(document: Document, name: str, view: View, known: Known) -> Document
 
 def _links(links: Iterable[str], view: View, known: Known) -> list[str]:
     """`name[:alias]` of the engine's own network; in another, links are by the names that `_called` gives."""
-    pairs = (one.partition(":") for one in links)
+    pairs = (link.partition(":") for link in links)
     return [f"{_container(name, view, known)}:{alias or name}" for name, _, alias in pairs]
 
 
@@ -334,8 +341,8 @@ def _mode(mode: str, view: View, known: Known, *, network: bool = False) -> str:
 
 def _covers(binds: Iterable[str], mounts: Iterable[Document], view: View) -> dict[str, str]:
     """Empty file systems over what must not be seen of the directories that are bound."""
-    pairs = [(source, rest.partition(":")[0]) for source, _, rest in (one.partition(":") for one in binds)]
-    pairs += [(one.get("Source", ""), one.get("Target", "")) for one in mounts if one.get("Type") == "bind"]
+    pairs = [(source, rest.partition(":")[0]) for source, _, rest in (bind.partition(":") for bind in binds)]
+    pairs += [(mount.get("Source", ""), mount.get("Target", "")) for mount in mounts if mount.get("Type") == "bind"]
     hidden = ((target, view.hidden_in(source)) for source, target in pairs if source.startswith("/"))
     return {f"{target.rstrip('/')}/{relative}": "" for target, relative in hidden if relative}
 
@@ -369,8 +376,8 @@ def _driven(options: Document, view: View) -> Document:
 
 
 def _shows_fsmounts(host: Document, view: View) -> bool:
-    shown = [one.partition(":")[0] for one in host.get("Binds") or ()]
-    shown += [one.get("Source", "") for one in host.get("Mounts") or () if one.get("Type") == "bind"]
+    shown = [bind.partition(":")[0] for bind in host.get("Binds") or ()]
+    shown += [mount.get("Source", "") for mount in host.get("Mounts") or () if mount.get("Type") == "bind"]
     return any(f"{view.fsmounts}/".startswith(f"{source.rstrip('/')}/") for source in shown)
 
 

@@ -9,6 +9,7 @@ import urllib.request
 from collections.abc import Callable, Iterator
 from http.client import HTTPException, HTTPResponse
 from pathlib import Path
+from typing import NamedTuple
 from urllib.parse import quote, urlencode, urlsplit
 
 from batchtrain.emulator import trust
@@ -40,10 +41,10 @@ def fetch(item: Download, directory: str, node: Below, called_off: Callable[[], 
     Once `called_off()` it leaves no file behind, and ends with the next bytes that come, or that do not.
     `ca`: certificates to trust beside the usual ones, where the file exists.
     """
-    for one in blobs_of(item) if item.container else (item,):
+    for blob in blobs_of(item) if item.container else (item,):
         if called_off():
             raise DownloadError("BlobDownloadMiscError", f"{shown(item.url)}: called off")
-        _fetch(one, directory, node, called_off, ca)
+        _fetch(blob, directory, node, called_off, ca)
 
 
 def _fetch(item: Download, directory: str, node: Below, called_off: Callable[[], bool], ca: Path | None) -> None:
@@ -72,7 +73,7 @@ class _TookTooLong(Exception):
 
 def blobs_of(item: Download) -> Iterator[Download]:
     """Each blob of a container that begins with the prefix, below the item's path by its whole name."""
-    for name in _names(item):
+    for name in (blob.name for blob in listed(item)):
         path = f"{item.path.rstrip('/')}/{name}" if item.path else name
         yield Download(blob_url(item.url, name), path, item.mode)
 
@@ -83,7 +84,15 @@ def blob_url(container_url: str, name: str) -> str:
     return where._replace(path=f"{where.path.rstrip('/')}/{quote(name)}").geturl()
 
 
-def _names(item: Download) -> Iterator[str]:
+class Blob(NamedTuple):
+    """A blob as a container's list gives it."""
+
+    name: str
+    etag: str
+    changed: str
+
+
+def listed(item: Download) -> Iterator[Blob]:
     """As the container's list gives them, page by page; a directory's marker (an empty name's end) is no file."""
     from xml.etree import ElementTree  # slow to import, and few tasks list a container
 
@@ -95,8 +104,10 @@ def _names(item: Download) -> Iterator[str]:
             except (ElementTree.ParseError, OSError, HTTPException) as error:
                 message = f"{shown(item.url)}: the list of its blobs cannot be read: {error}"
                 raise DownloadError("BlobDownloadMiscError", message) from None
-        names = [name.text or "" for name in page.iterfind("./Blobs/Blob/Name")]
-        yield from (name for name in names if name and not name.endswith("/"))
+        for blob in page.iterfind("./Blobs/Blob"):
+            name = blob.findtext("./Name") or ""
+            if name and not name.endswith("/"):
+                yield Blob(name, *(blob.findtext(f"./Properties/{key}") or "" for key in ("Etag", "Last-Modified")))
         marker = page.findtext("./NextMarker") or ""
         if not marker:
             return
@@ -104,9 +115,9 @@ def _names(item: Download) -> Iterator[str]:
 
 def _list_url(item: Download, marker: str) -> str:
     where = urlsplit(item.url)
-    asked = {"restype": "container", "comp": "list", "prefix": item.prefix, "marker": marker}
-    asked = {name: value for name, value in asked.items() if value}
-    return where._replace(query="&".join(filter(None, (where.query, urlencode(asked))))).geturl()
+    query = {"restype": "container", "comp": "list", "prefix": item.prefix, "marker": marker}
+    query = {name: value for name, value in query.items() if value}
+    return where._replace(query="&".join(filter(None, (where.query, urlencode(query))))).geturl()
 
 
 # One answer ----------------------------------------------------------------------------------------------------------

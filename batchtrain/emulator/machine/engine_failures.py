@@ -68,7 +68,7 @@ def of_exit(code: int, state: dict[str, Any], memory: int) -> str:
     return ""
 
 
-def said(message: str) -> str:
+def cleaned(message: str) -> str:
     """The engine's words without what it says before and after all of them."""
     for noise in _NOISE:
         message = noise.sub("", message)

@@ -39,13 +39,13 @@ async def make(engine: Engine, name: str, data_dir: Path, first: int) -> str:
 
 async def taken(engine: Engine) -> list[Network]:
     """What the engine's networks and this machine's routes take up."""
-    found = [
+    subnets = [
         entry["Subnet"]
         for network in await engine.ask("GET", "/networks")
         for entry in (network.get("IPAM") or {}).get("Config") or []
         if ":" not in entry.get("Subnet", ":")
     ]
-    return [*map(Network, found), *routes()]
+    return [*map(Network, subnets), *routes()]
 
 
 def routes() -> Iterable[Network]:

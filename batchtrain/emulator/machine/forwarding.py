@@ -31,7 +31,7 @@ class Way(NamedTuple):
 def ways(address: str, forwards: Iterable[Forward], service: tuple[str, int] | None = None) -> tuple[Way, ...]:
     """A node's. service: where the service listens on this machine, which a node in a network of its own reaches
     under the same address; None for a node that is on the machine's network."""
-    inbound = tuple(Way(address, one.frontend, (address, one.backend)) for one in forwards)
+    inbound = tuple(Way(address, forward.frontend, (address, forward.backend)) for forward in forwards)
     return inbound + ((Way(*service, service),) if service else ())
 
 
@@ -42,10 +42,10 @@ class Door:
         self._servers: list[asyncio.Server] = []
         self._talks: set[asyncio.Task[None]] = set()
 
-    async def open(self, found: Iterable[Way], network: str = "") -> None:
+    async def open(self, ways: Iterable[Way], network: str = "") -> None:
         """Listen in a network namespace, or in this machine's; a port that another program has is passed over, with a
         warning."""
-        for way in found:
+        for way in ways:
             talk = partial(self._talk, *way.to)
             try:
                 self._servers.append(await asyncio.start_server(talk, sock=_listen(network, way.address, way.port)))

@@ -16,10 +16,10 @@ MOST_ROUNDS = 64
 def foreign(node: Below, below: str = "") -> list[Entry]:
     """The directories below a node's that belong to others, outermost first, as far as they can be read."""
     try:
-        found = Walk(node, below)
+        entries = Walk(node, below)
     except OSError:
         return []
-    folders = (entry for entry in found if stat.S_ISDIR(entry.status.st_mode) and entry.status.st_uid != os.getuid())
+    folders = (entry for entry in entries if stat.S_ISDIR(entry.status.st_mode) and entry.status.st_uid != os.getuid())
     return [Entry(f"{below}/{entry.path}" if below else entry.path, entry.status) for entry in folders]
 
 

@@ -19,7 +19,7 @@ _IGNORE = struct.pack("<4Q", 1, 0, 0, 0)
 """The kernel's `struct sigaction` of SIG_IGN."""
 
 
-def place(data_dir: Path) -> Path:
+def program_path(data_dir: Path) -> Path:
     """Where an emulator keeps the program for containers of tasks."""
     return data_dir / "docker" / NAME
 

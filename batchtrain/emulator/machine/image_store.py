@@ -40,17 +40,17 @@ class ImageStore:
 
     async def _fetch(self, image: str, login: Login | None) -> None:
         try:
-            found = await self._there(image)
-            if found is None:
+            image_id = await self._there(image)
+            if image_id is None:
                 await self._pull(image, login)
-                found = await self._there(image)
+                image_id = await self._there(image)
         except EngineError as error:
             if error.status == 0:
                 raise  # it is the engine that fails, not the image
             raise self._unfit(image, str(error), engine_failures.of_pull(str(error))) from None
-        if found is None:
+        if image_id is None:
             raise self._unfit(image, "it was fetched and is not there", engine_failures.MISC)
-        await self._check(image, found)
+        await self._check(image, image_id)
 
     async def _there(self, image: str) -> str | None:
         """The architecture of an image that is there."""
@@ -83,7 +83,7 @@ class ImageStore:
 
     def _unfit(self, image: str, message: str, code: str) -> NodeUnfit:
         step = _STEPS.get(code, "")
-        return NodeUnfit(code, f"The container image {image} cannot be used: {engine_failures.said(message)}.{step}")
+        return NodeUnfit(code, f"The container image {image} cannot be used: {engine_failures.cleaned(message)}.{step}")
 
 
 _ELSE = " On this machine it may also be built under that name, or mapped (batchtrain emulator images map)."
@@ -103,8 +103,8 @@ def server_of(image: str) -> str:
 def login_for(image: str, logins: Iterable[Login]) -> Login | None:
     """The login for an image's registry, if there is one with a password."""
     wanted = server_of(image).lower()
-    fitting = (one for one in logins if _host(one.server) == wanted)
-    return next((one for one in fitting if one.username or one.password), None)
+    fitting = (login for login in logins if _host(login.server) == wanted)
+    return next((login for login in fitting if login.username or login.password), None)
 
 
 def _host(server: str) -> str:

@@ -30,13 +30,13 @@ PAUSES = (0.1, 0.2, 0.4, 0.8, 1.6)
 
 async def remove(engine: Engine, container: str) -> None:
     """With its anonymous volumes, until it is gone: then its address and its network are free."""
-    said = ""
+    refusal = ""
     for pause in PAUSES:
-        said = await _refusal(engine, f"/containers/{container}")
-        if not said:
+        refusal = await _refusal(engine, f"/containers/{container}")
+        if not refusal:
             return
         await asyncio.sleep(pause)
-    logger.warning("the container %s could not be removed: %s", container, said)
+    logger.warning("the container %s could not be removed: %s", container, refusal)
 
 
 async def _refusal(engine: Engine, path: str) -> str:
@@ -57,14 +57,14 @@ async def _refusal(engine: Engine, path: str) -> str:
 async def sweep(engine: Engine, *labels: str) -> int:
     """Remove every container, network and volume with these labels; how many containers there were."""
     query = {"filters": filters(label=list(labels))}
-    found = await engine.ask("GET", "/containers/json", query={"all": "1", **query})
-    await asyncio.gather(*(remove(engine, one["Id"]) for one in found))
+    containers = await engine.ask("GET", "/containers/json", query={"all": "1", **query})
+    await asyncio.gather(*(remove(engine, container["Id"]) for container in containers))
     for network in await engine.ask("GET", "/networks", query=query):
         await _remove_network(engine, network)
     for volume in (await engine.ask("GET", "/volumes", query=query)).get("Volumes") or ():
         with contextlib.suppress(EngineError):
             await engine.ask("DELETE", f"/volumes/{volume['Name']}")
-    return len(found)
+    return len(containers)
 
 
 async def _remove_network(engine: Engine, network: dict[str, Any]) -> None:

@@ -22,7 +22,7 @@ NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 """Of an application or a version; others are passed over."""
 
 
-def found(data_dir: Path) -> tuple[Application, ...]:
+def installed(data_dir: Path) -> tuple[Application, ...]:
     """The applications of a data directory as they lie there now."""
     folder = data_dir / FOLDER
     if not folder.is_dir():

@@ -26,12 +26,24 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from batchtrain.emulator import mapped_images, trust
-from batchtrain.emulator.interface import Download, Exit, Mount, NodeLost, NodeSpec, NodeUnfit, NodeUp, Package, Run
+from batchtrain.emulator.interface import (
+    Download,
+    Exit,
+    Mount,
+    NodeLost,
+    NodeSpec,
+    NodeUnfit,
+    NodeUp,
+    Package,
+    Run,
+    StorageAccount,
+)
 from batchtrain.emulator.machine import docker_door, hold, packages, pool_key, upload
 from batchtrain.emulator.machine.below import Below, LeadsOut
 from batchtrain.emulator.machine.docker import ContainerNodes, Joined
 from batchtrain.emulator.machine.download import DownloadError, fetch
 from batchtrain.emulator.machine.forwarding import Door, ways
+from batchtrain.emulator.machine.own_storage import OwnStorage
 from batchtrain.emulator.machine.pool_key import HOME
 from batchtrain.emulator.machine.threads import in_daemon_thread
 
@@ -139,6 +151,7 @@ class ProcessMachine:
         self._removals = asyncio.Semaphore(PARALLEL_REMOVALS)
         self._going: set[Path] = set()
         """What is being deleted because no record knows it."""
+        self._storage = OwnStorage(data_dir, lambda: [node.spec for node in self._nodes.values()])
 
     async def boot(self, spec: NodeSpec, lost: Callable[[str], None]) -> NodeUp:
         """Bring a node up; what a former life of it left in its directory stays.
@@ -186,6 +199,7 @@ class ProcessMachine:
         files = files_of(up)
         await self._install(files, spec.packages)
         _mount_all(self._data_dir, files, spec.mounts)
+        await self._storage.mount(spec)
         if joined is not None:
             await asyncio.to_thread(pool_key.install, pool.keys, files)
         if spec.own_docker:
@@ -195,8 +209,8 @@ class ProcessMachine:
         try:
             message = _boot_message(spec, up, pool, self.isolation, joined)
             if spec.own_docker and joined is not None:
-                place = docker_door.place(self._data_dir, spec.node_id)
-                message["binds"] += [(str(place), str(place), False), *docker_door.binds(place)]
+                door = docker_door.folder_of(self._data_dir, spec.node_id)
+                message["binds"] += [(str(door), str(door), False), *docker_door.binds(door)]
             await node.start(message, pool.log(spec.node_id))
         except BaseException:
             node.kill()  # nobody else would close its control socket, without whose end it lives on
@@ -210,10 +224,10 @@ class ProcessMachine:
     async def _with_docker(self, spec: NodeSpec, up: NodeUp, pool: _Pool, joined: Joined | None) -> NodeUp:
         """A node with a Docker of its own; where no engine answers, one whose commands are told why."""
         if joined is None:
-            told = docker_door.environment_without(self._containers.missing)
-            return up._replace(environment={**up.environment, **told})
+            reason = docker_door.environment_without(self._containers.missing)
+            return up._replace(environment={**up.environment, **reason})
         try:
-            tmp, socket = pool.tmp(spec.node_id), docker_door.place(self._data_dir, spec.node_id)
+            tmp, socket = pool.tmp(spec.node_id), docker_door.folder_of(self._data_dir, spec.node_id)
             cli = await self._containers.give_docker(spec.node_id, up, tmp, socket)
             _write_program(pool.bin / "docker", docker_door.program(cli))
             own_tmp = self.isolation.kind == "namespaces"
@@ -244,7 +258,9 @@ class ProcessMachine:
             await self._fetch(node, run)
         except (DownloadError, NodeUnfit) as error:
             return Exit(None, error.code, str(error))
+        await self._storage.copy(node.spec)
         outcome = await (self._in_container(node, run, program) if contained else self._on_host(node, run, program))
+        await self._storage.copy(node.spec)
         if outcome.code is None:
             return outcome
         return await self._send(node, run, outcome)
@@ -311,7 +327,7 @@ class ProcessMachine:
         """End a node and everything on it; idempotent. Its directory stays."""
         node = self._nodes.get(node_id)
         if node is not None:
-            node.asked = True
+            node.shutdown_requested = True
             node.door.close()
             node.hang_up()
             try:
@@ -324,8 +340,8 @@ class ProcessMachine:
     async def remove(self, node_id: str) -> None:
         """Shut down and delete the node's directory, one of an earlier life of the emulator too."""
         await self.shutdown(node_id)
-        for place in ("nodes/*", "machine/*/nodes"):
-            for directory in self._data_dir.glob(f"{place}/{_safe(node_id)}"):
+        for folder in ("nodes/*", "machine/*/nodes"):
+            for directory in self._data_dir.glob(f"{folder}/{_safe(node_id)}"):
                 async with self._removals:
                     await in_daemon_thread(partial(_delete, directory))
 
@@ -346,10 +362,16 @@ class ProcessMachine:
         """Upload what there is to read of a node. Raises UploadError."""
         await asyncio.to_thread(upload.send_logs, self._data_dir, _safe(node_id), container_url, directory)
 
+    async def storage(self) -> StorageAccount:
+        """The account's own storage, started at its first use. Raises StorageMissing."""
+        return await self._storage.account()
+
     async def close(self) -> None:
         """Shut down every node."""
+        specs = [node.spec for node in self._nodes.values()]
         await asyncio.gather(*(self.shutdown(node_id) for node_id in list(self._nodes)))
         await self._containers.close()
+        await self._storage.close(specs)
 
     def _node(self, node_id: str) -> _Node:
         if node_id not in self._nodes:
@@ -445,14 +467,14 @@ class ProcessMachine:
     async def _send(self, node: _Node, run: Run, outcome: Exit) -> Exit:
         """Send the output files that are due; called off with the scope."""
         assert outcome.code is not None
-        due = tuple(one for one in run.uploads if upload.applies(one, outcome.code))
+        due = tuple(item for item in run.uploads if upload.applies(item, outcome.code))
         if not due or run.scope in node.ended:
             return outcome
         environment = self._environment(node, run)
         files = files_of(node.up, mounted_at(self._data_dir, node.spec))
-        place = upload.Place(files, node.up.root_inside, run.directory, environment)
+        source = upload.Source(files, node.up.root_inside, run.directory, environment)
         called_off = threading.Event()
-        wait = asyncio.ensure_future(in_daemon_thread(lambda: upload.send(due, place, called_off.is_set)))
+        wait = asyncio.ensure_future(in_daemon_thread(lambda: upload.send(due, source, called_off.is_set)))
         try:
             with node.calling_off(run.scope, [wait]):
                 await asyncio.wait([wait])
@@ -467,6 +489,7 @@ class ProcessMachine:
         return outcome
 
     async def _download(self, item: Download, target: str, files: Below) -> None:
+        item = await self._storage.addressed(item)
         called_off, ca = threading.Event(), trust.of(self._data_dir).ca
         async with self._slots:
             try:
@@ -476,7 +499,7 @@ class ProcessMachine:
 
     async def _on_end(self, node: _Node, lost: Callable[[str], None]) -> None:
         await self._gone(node)
-        if not node.asked:
+        if not node.shutdown_requested:
             logger.warning("%s: the node died", node.spec.node_id)
             lost(node.spec.node_id)  # before anything else is awaited: what ran here is not to be sent here again
             await self._containers.leave(node.spec.node_id)
@@ -484,7 +507,7 @@ class ProcessMachine:
     async def _gone(self, node: _Node) -> None:
         """Wait for a node's last process, then forget the node."""
         await node.wait()
-        if self.isolation.kind == "process" and not node.asked:
+        if self.isolation.kind == "process" and not node.shutdown_requested:
             await asyncio.to_thread(_sweep, f"{MARKER}={node.up.root_inside}")
         if self._nodes.get(node.spec.node_id) is node:
             del self._nodes[node.spec.node_id]
@@ -502,7 +525,7 @@ class _Node:
         self.spec = spec
         self.up = up
         self.files = files_of(up)
-        self.asked = False
+        self.shutdown_requested = False
         """Its end was asked for."""
         self.door = Door()
         self.said_elevated = False
@@ -556,7 +579,7 @@ class _Node:
         """Send a request and wait for its answer; NodeLost when the node goes meanwhile."""
         number = next(self._ids)
         answer: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
-        if self.gone.done() or self.asked:
+        if self.gone.done() or self.shutdown_requested:
             raise NodeLost(f"{self.spec.node_id}: the node is gone")
         self._answers[number] = answer
         try:
@@ -671,9 +694,9 @@ class _Pool:
             _link(self.peers / name, spec.address)
         if spec.gpus and shutil.which("nvidia-smi", path=DEFAULT_PATH) is None:
             _write_program(self.bin / "nvidia-smi", _nvidia_smi_program(spec))
-        place = self._dir / "nodes" / spec.node_id
-        place.mkdir(parents=True, exist_ok=True)
-        (place / "hostname").write_text(f"{spec.hostname}\n")
+        folder = self._dir / "nodes" / spec.node_id
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "hostname").write_text(f"{spec.hostname}\n")
         self._write_hosts()
 
     def empty_tmp(self, node_id: str) -> None:
@@ -705,7 +728,7 @@ class _Pool:
         places = {os.path.realpath(path), *(os.path.realpath(link.parent) for link in links)}
         if links:
             places.add(str(Path(os.path.realpath(links[-1])).parent.parent))
-        return sorted(place for place in places if place.startswith(("/tmp/", f"{self.house}/")))
+        return sorted(window for window in places if window.startswith(("/tmp/", f"{self.house}/")))
 
     def binds(self, spec: NodeSpec, root: Path) -> list[tuple[str, str, bool]]:
         """(what, over what, read-only) a node mounts; of the machine's files only over those that it has."""
@@ -713,8 +736,8 @@ class _Pool:
         if (self._dir / "passwd").exists():
             files.append((self._dir / "passwd", "/etc/passwd"))
         present = [(str(file), over, False) for file, over in files if Path(over).exists()]
-        shared = [(str(place), str(place), True) for place in (self.bin, self.peers)]
-        mounted = [(str(place), str(place), False) for place in mounted_at(self.house, spec)]
+        shared = [(str(directory), str(directory), True) for directory in (self.bin, self.peers)]
+        mounted = [(str(directory), str(directory), False) for directory in mounted_at(self.house, spec)]
         return [(str(root), str(self.mount_point), False), *shared, *mounted, *present]
 
     def resolver(self, spec: NodeSpec, text: str) -> list[tuple[str, str, bool]]:
@@ -883,9 +906,9 @@ def _probe(data_dir: Path, user_namespace: bool) -> str:
     ours, theirs = socket.socketpair()
     with ours, theirs, (data_dir / "probe").open("w+b") as output:
         agent = _start_agent(theirs, "probe", output)
-        place = str(data_dir)
+        house = str(data_dir)
         boot = {"op": "probe", "user_namespace": user_namespace, "hostname": "probe", "first_pid": 1000}
-        more = {"house": place, "tmp": "/tmp", "windows": [], "binds": [(place, f"{place}/mnt", True)]}
+        more = {"house": house, "tmp": "/tmp", "windows": [], "binds": [(house, f"{house}/mnt", True)]}
         body = json.dumps({**boot, **more}).encode()
         ours.sendall(struct.pack("!I", len(body)) + body)
         try:
@@ -918,7 +941,7 @@ def _program(command_line: str, *, may_be_empty: bool = False) -> list[str]:
 
 def files_of(up: NodeUp, mounted: Iterable[Path] = ()) -> Below:
     """What lies below a node's directory, and below `mounted`, the directories of its mounted file systems."""
-    return Below(up.root, {up.root_inside: up.root, **{str(place): place for place in mounted}})
+    return Below(up.root, {up.root_inside: up.root, **{str(directory): directory for directory in mounted}})
 
 
 def _prepare(files: Below, directory: str) -> None:
@@ -947,8 +970,8 @@ def _mount_all(data_dir: Path, files: Below, mounts: tuple[Mount, ...]) -> None:
 def _unknown(data_dir: Path, known: Mapping[str, Collection[str]]) -> Iterator[Path]:
     """What no record knows of the directories that pools, nodes and their Dockers have."""
     yield from data_dir.glob("mnt")  # an earlier version's: nodes have theirs in mounts of their own
-    for place, of_nodes in (("nodes", "."), ("machine", "nodes")):
-        for pool in data_dir.glob(f"{place}/*"):
+    for pools, of_nodes in (("nodes", "."), ("machine", "nodes")):
+        for pool in data_dir.glob(f"{pools}/*"):
             if pool.name not in known:
                 yield pool
                 continue
@@ -1024,14 +1047,14 @@ def _sweep(marker: str) -> None:
     """Kill what a plain-process node left behind when its agent was killed: all that have its marker."""
     wanted = marker.encode()
     for _ in range(SWEEP_ROUNDS):
-        found = [pid for pid in _own_processes() if wanted in _environment_of(pid)]
-        if not found:
+        pids = [pid for pid in _own_processes() if wanted in _environment_of(pid)]
+        if not pids:
             return
-        for pid in found:
+        for pid in pids:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)
-        _wait_for_end(found[0], SWEEP_SECONDS)
-    logger.warning("processes of a node that died cannot be killed: %s (%s)", ", ".join(map(str, found)), marker)
+        _wait_for_end(pids[0], SWEEP_SECONDS)
+    logger.warning("processes of a node that died cannot be killed: %s (%s)", ", ".join(map(str, pids)), marker)
 
 
 def _wait_for_end(pid: int, seconds: float) -> None:

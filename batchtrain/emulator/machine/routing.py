@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 
-from batchtrain.emulator.interface import Exit, Machine, NodeSpec, NodeUp, Run
+from batchtrain.emulator.interface import Exit, Machine, NodeSpec, NodeUp, Run, StorageAccount
 from batchtrain.emulator.machine.simulated import SimulatedMachine
 
 
@@ -38,6 +38,9 @@ class RoutingMachine:
 
     async def send_logs(self, node_id: str, container_url: str, directory: str) -> None:
         await self._of(node_id).send_logs(node_id, container_url, directory)
+
+    async def storage(self) -> StorageAccount:
+        return await self.real.storage()
 
     async def close(self) -> None:
         await self.simulated.close()

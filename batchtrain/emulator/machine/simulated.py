@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from batchtrain.emulator import wire
 from batchtrain.emulator.alarms import Alarms
-from batchtrain.emulator.interface import Exit, NodeLost, NodeSpec, NodeUp, Run
+from batchtrain.emulator.interface import Exit, NodeLost, NodeSpec, NodeUp, Run, StorageAccount, StorageMissing
 
 _SLEEP = re.compile(r"\bsleep\s+(\d+(?:\.\d+)?)([smhd]?)")
 _EXIT = re.compile(r"\bexit\s+(\d{1,3})\b")
@@ -99,6 +99,9 @@ class SimulatedMachine:
         from batchtrain.emulator.machine import upload  # slow to import, and few nodes' logs are asked for
 
         await asyncio.to_thread(upload.send_logs, self._root.parent, node_id, container_url, directory)
+
+    async def storage(self) -> StorageAccount:
+        raise StorageMissing("a machine that only keeps time has no storage")
 
     async def close(self) -> None:
         for node_id in tuple(self._lost):

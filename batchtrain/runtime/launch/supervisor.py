@@ -116,14 +116,14 @@ class Supervisor:
         self.running: "dict[int, Running]" = {}
         self.every: "list[Running]" = []
         self.ending = False
-        self.told: "set[int]" = set()
+        self.signalled: "set[int]" = set()
         self.deadline = 0.0
         self.environment: "Values" = {}
         self.directory = "/"
         self.heartbeat = 30.0
         self.loop.watch(guard.fileno(), lambda: self.on_guard(guard))
         self.loop.on(signal.SIGCHLD, lambda _: self.on_children())
-        self.loop.on(signal.SIGTERM, self.on_told)
+        self.loop.on(signal.SIGTERM, self.on_sigterm)
         self.channel.greet()
         self.channel.flush()
 
@@ -266,11 +266,11 @@ class Supervisor:
             running = self.running.pop(pid, None)
             if running is not None:
                 self.drain(running)
-                self.channel.send(do="ended", id=running.id, code=exit_code(status), at=now, ours=pid in self.told)
+                self.channel.send(do="ended", id=running.id, code=exit_code(status), at=now, ours=pid in self.signalled)
         if self.ending:
             self.check_left()
 
-    def on_told(self, number: int) -> None:
+    def on_sigterm(self, number: int) -> None:
         """Who ends a task may tell every process of it: the primary then says how long the ranks have."""
         why = f"its supervisor was ended by {signal.Signals(number).name}"
         self.loop.later(QUICK, lambda: None if self.ending else self.give_up(why))
@@ -301,8 +301,8 @@ class Supervisor:
             self.finish()
             return
         for child in tree.children.get(os.getpid(), ()):
-            for pid in tree.to_tell(child) if child not in self.told else ():
-                self.told.add(pid)
+            for pid in tree.to_tell(child) if child not in self.signalled else ():
+                self.signalled.add(pid)
                 send_signal(signal.SIGTERM, pid)
                 send_signal(signal.SIGCONT, pid)
 
@@ -311,7 +311,7 @@ class Supervisor:
             return
         left = left_of(self.mark)
         for pid in left:
-            self.told.add(pid)
+            self.signalled.add(pid)
             send_signal(signal.SIGKILL, pid)
         if not left:
             self.on_children()
@@ -361,7 +361,7 @@ class Supervisor:
         """A process that has been in state T for long: its others would wait for it for ever."""
         tree = Tree() if self.running else None
         for pid, running in self.running.items():
-            if tree and any(tree.state.get(one) == "T" for one in [pid, *tree.below(pid)]):
+            if tree and any(tree.state.get(member) == "T" for member in [pid, *tree.below(pid)]):
                 running.stopped_since = running.stopped_since or now
                 if now - running.stopped_since >= self.heartbeat / 3:
                     self.channel.send(do="stopped", id=running.id, seconds=round(now - running.stopped_since))
