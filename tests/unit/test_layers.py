@@ -23,7 +23,7 @@ ALLOWED: dict[str, set[str]] = {
     "service": {"errors", "plan", "config", "catalog", "version"},
     "storage": {"errors", "config", "launchers", "plan", "service"},
     "runs": {"errors", "config", "plan", "service", "version"},
-    "containers": {"errors", "checked", "config", "service"},
+    "containers": {"errors", "checked", "config", "service", "shipped"},
     "custom": {"errors", "config"},
     "emulator": {"catalog", "formula", "version"},
     "testing": {"emulator"},
@@ -98,7 +98,13 @@ IMPURE = {
     "requests",
     "shutil",
 }
-READERS = {"load.py", "source_directory.py", "catalog_file.py", "__main__.py"}  # config's readers of files
+READERS = {
+    "load.py",
+    "source_directory.py",
+    "catalog_file.py",
+    "user_settings.py",
+    "__main__.py",
+}  # config's readers of files
 
 
 SEEDED = {"factories.py": {"random"}, "injection.py": {"random"}}  # each of their numbers has a seed
