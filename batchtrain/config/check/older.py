@@ -117,10 +117,8 @@ def _file_shares(subject: Subject) -> Found:
             )
     for path, _, task in subject.tasks:
         if task.task_factory and task.task_factory.file and task.task_factory.file.azure_storage.is_file_share:
-            yield (
-                (*path, "task_factory", "file", "azure_storage", "is_file_share"),
-                "tasks are created from the blobs of a container; put the files there",
-            )
+            message = "tasks are created from the blobs of a container; put the files there"
+            yield (*path, "task_factory", "file", "azure_storage", "is_file_share"), message
 
 
 def _filters(subject: Subject) -> Found:

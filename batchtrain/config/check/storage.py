@@ -89,10 +89,8 @@ def _missing_links(subject: Subject) -> Found:
         seen.add(link)
     through = subject.recipe.settings.storage_account_settings
     if through and through not in seen and any(task.source for _, _, task in subject.tasks):
-        yield (
-            ("batchtrain", "storage_account_settings"),
-            f"credentials.yaml has no storage account `{through}`; the tasks' files travel inside the requests",
-        )
+        message = f"credentials.yaml has no storage account `{through}`; the tasks' files travel inside the requests"
+        yield ("batchtrain", "storage_account_settings"), message
 
 
 def _every_link(subject: Subject) -> Iterator[tuple[Path, str]]:
@@ -193,10 +191,8 @@ def _share_logins(subject: Subject) -> Found:
         secret = subject.recipe.credentials.shares.get(alias)
         named = secret is not None and bool(secret.password or secret.password_keyvault_secret_id)
         if volume.volume_driver == "cifs" and not named:
-            yield (
-                (*VOLUMES, "shared_data_volumes", alias),
-                f"credentials.yaml has no login for this share (`shares.{alias}`, with username and password)",
-            )
+            message = f"credentials.yaml has no login for this share (`shares.{alias}`, with username and password)"
+            yield (*VOLUMES, "shared_data_volumes", alias), message
 
 
 def _volume_names(subject: Subject) -> Found:

@@ -24,10 +24,16 @@ from .processes import (
     send_signal,
     spawn,
 )
-from .spec import QUICK, LaunchError, Message, Spec, Values
+from .spec import HERE, QUICK, LaunchError, Message, Spec, Values
 
 WINDOW = 256 * 1024
 """Output that a node may have on its way without the primary having taken it."""
+
+
+METRICS = ".metrics.jsonl"
+
+SAMPLES_BEGIN = 1.0
+"""Seconds until a node is sampled: a launch is not to be slower for it."""
 
 
 def guarded(reader: int, writer: int, mark: str) -> int:
@@ -82,6 +88,14 @@ def sweep(mark: str, seconds: float = 3) -> None:
             send_signal(signal.SIGKILL, pid)
         reap()
         time.sleep(0.005)
+
+
+def make_directory(path: str) -> None:
+    """What cannot be kept there is told by who opens a file in it."""
+    try:
+        os.makedirs(path, exist_ok=True)
+    except OSError:
+        pass
 
 
 def refuse(text: str) -> int:
@@ -154,13 +168,23 @@ class Supervisor:
     def on_start(self, message: "Message") -> None:
         folder = ranks_folder(self.directory)
         for name in names_in(folder):
-            if name.startswith("nccl."):  # an earlier try's
+            if name.startswith("nccl.") or name.endswith(METRICS):  # an earlier try's
                 os.unlink(os.path.join(folder, name))
+        make_directory(folder)  # programs write their metrics there
         shares = self.cpus(message) if message["bind"] else []
         for process in message["processes"]:
             slot = process["slot"]
             process["command"] = prepared(message["before"], process["command"])
             self.start(process, folder, shares[slot] if 0 <= slot < len(shares) else [])
+        self.loop.later(SAMPLES_BEGIN, lambda: self.sample(os.path.join(folder, "node" + METRICS)))
+
+    def sample(self, file: str) -> None:
+        """Start the sampler of this node. It is a child like the ranks, so it ends with them."""
+        if not self.ending and self.running:
+            null = os.open(os.devnull, os.O_RDWR)
+            program = ["bash", os.path.join(HERE, "node.sh"), "samples", file]
+            spawn(program, dict(self.environment, BATCHTRAIN_GANG=self.mark), "/", (null, null, null), [])
+            os.close(null)
 
     def cpus(self, message: "Message") -> "list[list[int]]":
         homes = gpu_homes()
@@ -173,6 +197,7 @@ class Supervisor:
         environment.update(self.environment)
         environment.update(process["environment"])
         environment["BATCHTRAIN_GANG"] = self.mark
+        environment["BATCHTRAIN_METRICS"] = os.path.join(folder, process["file"] + METRICS)
         past_proxies(environment, process["environment"]["BATCHTRAIN_HOST_LIST"])
         null = os.open(os.devnull, os.O_RDONLY)
         pipes = [os.pipe(), os.pipe()]
