@@ -97,7 +97,7 @@ class StorageInput(Block, frozen=True, kw_only=True):
         bool,
         says(
             "The path is in a file share. Not supported: mount the share as a volume.",
-            "batchtrain: warning `file-share`",
+            "batchtrain: error `file-share`",
         ),
     ] = False
     include: Annotated[
@@ -105,10 +105,14 @@ class StorageInput(Block, frozen=True, kw_only=True):
         says("Patterns of files to include. The text before the first wildcard limits the listing.", "*.blobPrefix"),
     ] = ()
     exclude: Annotated[
-        tuple[str, ...], says("Patterns of files to exclude.", "batchtrain: warning `filter-approximate`")
+        tuple[str, ...], says("Patterns of files to exclude.", "*.commandLine: filtered on the node")
     ] = ()
     blobxfer_extra_options: Annotated[
-        str | None, says("Options of a tool no longer used.", "batchtrain: warning `gone`")
+        str | None,
+        says(
+            "Only `--strip-components N`: remove N leading directories from the names of the blobs.",
+            "*.commandLine: moved on the node",
+        ),
     ] = None
 
 

@@ -174,7 +174,7 @@ class StorageOutput(Block, frozen=True, kw_only=True):
     upload_headers: Annotated[
         dict[str, str], says("HTTP headers of the uploads.", "*.outputFiles.destination.container.uploadHeaders")
     ] = {}
-    blobxfer_extra_options: Annotated[str | None, says("Options of a tool no longer used.", GONE)] = None
+    blobxfer_extra_options: Annotated[str | None, says("Not supported.", "batchtrain: error `transfer-options`")] = None
 
 
 class OutputData(Block, frozen=True, kw_only=True):

@@ -218,7 +218,13 @@ class DataTransfer(Block, frozen=True, kw_only=True):
         str | None, says("Container and path in it: `container/path`.", "batchtrain: `data ingress`")
     ] = None
     is_file_share: Annotated[bool, says("The path is in a file share.", "batchtrain: `data ingress`")] = False
-    blobxfer_extra_options: Annotated[str | None, says("Options of a tool no longer used.", GONE)] = None
+    blobxfer_extra_options: Annotated[
+        str | None,
+        says(
+            "Only `--strip-components N`: remove N leading directories, counting that of `source`; default 1.",
+            "batchtrain: `data ingress`",
+        ),
+    ] = None
 
 
 class FilesDestination(Block, frozen=True, kw_only=True):
