@@ -13,7 +13,7 @@ def moves(wanted: tuple[Moved, ...]) -> str:
     """The lines that do it; each user of the node may read what was moved."""
     if not wanted:
         return ""
-    return shell.block("Input data, to where it belongs:", *(_move(one) for one in wanted))
+    return shell.block("Input data, to where it belongs:", *(_move(item) for item in wanted))
 
 
 def _move(one: Moved) -> str:
