@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any, NamedTuple
 
 import msgspec
 
-from batchtrain.config.check.subject import POOL, Path, Subject
+from batchtrain.config.check.subject import Path, Subject
 from batchtrain.config.check.table import CREDENTIALS, GLOBAL, INFO, JOBS, REPLICATION, SETTINGS, WARNING, Found, Rule
 from batchtrain.config.check.table import POOL as READS
-from batchtrain.config.types import GONE, DataTransfer, Gone, Recipe, StorageInput, StorageOutput
+from batchtrain.config.types import GONE, DataTransfer, Gone, Recipe
 
 EVERYTHING = (*CREDENTIALS, *SETTINGS, *GLOBAL, *REPLICATION, *READS, *JOBS)
 _TRANSFERS = tuple(
@@ -94,22 +93,8 @@ def _holds(value: Any) -> bool:
 # --- what is done otherwise -----------------------------------------------------------------------------------------
 
 
-def _transfers(subject: Subject) -> Iterator[tuple[Path, StorageInput | StorageOutput]]:
-    """Every transfer to or from storage."""
-    if subject.pool is not None:
-        for number, transfer in enumerate(subject.pool.input_data.azure_storage):
-            yield (*POOL, "input_data", "azure_storage", number), transfer
-    for path, job in subject.jobs:
-        for number, transfer in enumerate(job.input_data.azure_storage):
-            yield (*path, "input_data", "azure_storage", number), transfer
-    for path, _, task in subject.tasks:
-        for number, transfer in enumerate(task.input_data.azure_storage):
-            yield (*path, "input_data", "azure_storage", number), transfer
-    yield from subject.outputs
-
-
 def _file_shares(subject: Subject) -> Found:
-    for path, transfer in _transfers(subject):
+    for path, transfer in subject.transfers:
         if transfer.is_file_share:
             yield (
                 (*path, "is_file_share"),
@@ -122,7 +107,7 @@ def _file_shares(subject: Subject) -> Found:
 
 
 def _filters(subject: Subject) -> Found:
-    for path, transfer in _transfers(subject):
+    for path, transfer in subject.transfers:
         if not transfer.exclude:
             continue
         what = (
@@ -132,12 +117,7 @@ def _filters(subject: Subject) -> Found:
 
 
 def _task_files(subject: Subject) -> Found:
-    where = [((*POOL, "input_data"), subject.pool.input_data)] if subject.pool else []
-    where += [((*path, "input_data"), job.input_data) for path, job in subject.jobs]
-    where += [
-        ((*path, "input_data"), task.input_data) for path, _, task in subject.tasks if task.input_data.azure_batch
-    ]
-    for path, data in where:
+    for path, data in subject.input_data:
         for number, files in enumerate(data.azure_batch):
             yield (
                 (*path, "azure_batch", number),
@@ -159,7 +139,7 @@ def _copies(subject: Subject) -> Found:
 
 
 def _stripped(subject: Subject) -> Found:
-    for path, transfer in _transfers(subject):
+    for path, transfer in subject.transfers:
         strips = _STRIPS.search(transfer.blobxfer_extra_options or "")
         if strips and int(strips[1]):
             yield (
