@@ -7,10 +7,10 @@ import shlex
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from batchtrain.config.types import Recipe
+from batchtrain.config.types import Recipe, StorageCredentials
 from batchtrain.errors import BatchtrainError, Differs, NotFound, PlanError, TaskFailed, UsageError
 from batchtrain.foreseen import Foreseen, foresee, gathered
-from batchtrain.local import Kept, refuse
+from batchtrain.local import Kept, refuse, storage
 from batchtrain.placeholders import Placeholders
 from batchtrain.plan import diff, plan_jobs, plan_pool
 from batchtrain.plan.job import needs_pool
@@ -45,6 +45,9 @@ class Operations:
         self.account = account
         self.batch = signing.connect(account)
         self.pace = watch.NEAR if signing.loopback(account.endpoint) else watch.FAR
+        self.say: Callable[[str], None] = lambda _: None
+        """Is told what takes long and happens once, such as an installation."""
+        self._own_storage: StorageCredentials | None = None
         self.pools = Pools(self)
         self.jobs = Jobs(self)
 
@@ -57,8 +60,17 @@ class Operations:
 
     def storage(self, recipe: Recipe) -> Connect:
         """Clients of the recipe's storage accounts by link; batchtrain signs in when the first one is needed."""
-        values = Placeholders(recipe, ca=self.account.ca)
+        values = self._values(recipe)
         return lambda link: values.connect(link)
+
+    def _values(self, recipe: Recipe) -> Placeholders:
+        return Placeholders(recipe, ca=self.account.ca, own=self.own_storage if self.account.home else None)
+
+    def own_storage(self) -> StorageCredentials:
+        """The storage account of the emulator, which stands for storage links without an account."""
+        if self._own_storage is None:
+            self._own_storage = storage(self.account, self.say)
+        return self._own_storage
 
     def creation(self, kind: str, name: str) -> Creation:
         """When a pool, a job or a job schedule was created. Raises NotFound."""
@@ -66,7 +78,7 @@ class Operations:
 
     def carry_out(self, todo: Plan, recipe: Recipe, tell: Tell) -> None:
         """Send a plan's requests in order."""
-        values = Placeholders(recipe, ca=self.account.ca)
+        values = self._values(recipe)
         others: submit.Others = {
             "files.upload": lambda step: _bring(step, recipe, values),
             "pool.identity": lambda step: _identify(step, recipe, self.account),

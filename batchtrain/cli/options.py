@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 import click
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
     from batchtrain.client import Client
     from batchtrain.config.load import Examined, Loaded
+    from batchtrain.config.types import Recipe
     from batchtrain.service.submit import Event
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -96,6 +98,12 @@ class Settings:
             most=self.most,
         )
 
+    def quietly(self, directory: str | Path) -> Recipe:
+        """The configuration of `directory` for a command that does not run it: warnings are not printed."""
+        from batchtrain.config import load
+
+        return load.load(directory, settings=self.values, ignore=self.ignore).recipe
+
     def connect(
         self, loaded: Loaded | None = None, *, changes: str = "", question: str = "", ends_it: bool = False
     ) -> Client:
@@ -111,6 +119,7 @@ class Settings:
 
         credentials = loaded.recipe.credentials if loaded else load_credentials(self.configdir or ".", self.files)
         connected = client.connect(local=self.local, credentials=credentials)
+        connected.say = say
         retry.listen(lambda text: tell(Event("unreachable", "", text)))
         if connected.account.started and not ends_it:
             say("started the embedded Azure Batch; `batchtrain emulator stop` ends it")

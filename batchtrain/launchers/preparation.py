@@ -405,7 +405,7 @@ def _moved(moved: tuple[Moved, ...]) -> str:
     if not moved:
         return ""
     lines = []
-    for one in moved:
-        source, target = shell.word(one.source), path_word(one.destination)
+    for item in moved:
+        source, target = shell.word(item.source), path_word(item.destination)
         lines += [f"mkdir -p {target}", f"[ ! -d {source} ] || {{ cp -a {source}/. {target}/ && rm -rf {source}; }}"]
     return shell.block("Data that Batch brought, to where it belongs:", *lines)

@@ -17,6 +17,7 @@ from batchtrain.launchers.plain_docker import Container
 from batchtrain.launchers.preparation import Moved
 from batchtrain.launchers.types import File, Implicit, Launch
 from batchtrain.plan import (
+    checkpoint,
     command,
     container,
     exits,
@@ -54,8 +55,10 @@ def build(frame: Frame, task: Task, task_id: str, path: str, *, acting: bool = F
         frame, task, way, carrier, wire.TaskCreate(id=task_id, command_line="", exit_conditions=ends)
     )
     decided = (*by_nodes, *launch.implicit, *by_request)
-    files = frame.sources.get(task.source, ()) if task.source else ()
-    remarks = (*frameworks.one_node(task, shape, files, where, path), *frameworks.notes(task, shape, where, path))
+    remarks = (
+        *frameworks.one_node(task, shape, _source(frame, task), where, path),
+        *frameworks.notes(task, shape, where, path),
+    )
     return Built(
         body, _text(task, launch), tuple(item._replace(where=path) for item in decided), (*warnings, *remarks), uploads
     )
@@ -92,7 +95,7 @@ def _way(frame: Frame, task: Task, shape: Shape, where: str) -> _Way:
     by_engine, by_docker = _plain_docker(frame, task, shape, where)
     fetched = inputs.fetched(frame.recipe, task.input_data.azure_storage, INPUT)
     way = _Way(shape, fetched, image, by_engine, by_docker, direct=False, bare=False)
-    if task.multi_instance or task.source or way.moved or image or by_engine:
+    if task.multi_instance or task.source or way.moved or image or by_engine or task.checkpoint:
         if frame.windows:
             raise PlanError(f"{where}: {_LINUX_ONLY}")
         return way
@@ -136,8 +139,8 @@ def _request(
 
 
 _LINUX_ONLY = (
-    "multi-instance tasks, `source`, Apptainer images and input data outside the working directory are for Linux nodes,"
-    " and this pool's run Windows; use a Linux image, or `resource_files` and a command of your own"
+    "multi-instance tasks, `source`, `checkpoint`, Apptainer images and input data outside the working directory are"
+    " for Linux nodes, and this pool's run Windows; use a Linux image, or `resource_files` and a command of your own"
 )
 
 
@@ -314,20 +317,27 @@ def _launch(frame: Frame, task: Task, way: _Way, where: str) -> Launch:
 
 
 def _launched(frame: Frame, task: Task, way: _Way) -> Launch:
-    gang = task.multi_instance
+    """With `plain_docker`, the variables of a task alone come from the host, those of a gang are set inside."""
+    gang, files = task.multi_instance, _source(frame, task)
     if gang is None and way.container is not None:
-        return plain_docker.launch(way.container, task, None)
+        return checkpoint.around(frame, task, way.shape, files, plain_docker.launch(way.container, task, None))
     if gang is None:
         text = (task.command or "").strip()
-        return plain.alone(apptainer.around(text, way.image) if way.image else text)
+        alone = plain.alone(apptainer.around(text, way.image) if way.image else text)
+        return checkpoint.around(frame, task, way.shape, files, alone)
     own = frozenset((*task.environment_variables, *frame.job.environment_variables))
     inside = frameworks.launch(task, gang, way.shape, own, way.image)
+    inside = checkpoint.around(frame, task, way.shape, files, inside)
     return inside if way.container is None else plain_docker.launch(way.container, task, inside)
+
+
+def _source(frame: Frame, task: Task) -> tuple[File, ...]:
+    return frame.sources.get(task.source, ()) if task.source else ()
 
 
 def _carrier(frame: Frame, task: Task, launch: Launch, where: str) -> tuple[payload.Carrier, tuple[Upload, ...]]:
     """How the task's own files and ours come to it; a task alone on its node needs nothing for a gang."""
-    files = frame.sources.get(task.source, ()) if task.source else ()
+    files = _source(frame, task)
     payload.refuse_reserved(files, where)
     ours = [File(f"{OURS}/launch.sh", launch.application.encode())]
     if task.multi_instance:

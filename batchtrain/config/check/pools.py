@@ -43,12 +43,14 @@ def _custom_image_nodes(subject: Subject) -> Found:
 
 
 def _spot_inter_node(subject: Subject) -> Found:
-    pool = subject.pool
+    pool, gangs = subject.pool, subject.gangs
+    if gangs and all(gang.task.checkpoint for gang in gangs):
+        return
     if pool and pool.inter_node_communication_enabled and subject.spot:
         yield (
             (*POOL, "vm_count") if pool.vm_count.low_priority else (*AUTOSCALE, "scenario", "maximum_vm_count"),
             "if Azure preempts a spot node, every multi-instance task on it restarts from the beginning; write"
-            " checkpoints, or use dedicated nodes",
+            " checkpoints (`checkpoint` of the task), or use dedicated nodes",
         )
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from batchtrain.config.check.subject import POOL, Path, Subject
 from batchtrain.config.check.table import CREDENTIALS, ERROR, GLOBAL, JOBS, SETTINGS, WARNING, Found, Rule
 from batchtrain.config.check.table import POOL as READS
-from batchtrain.config.types import DataVolume, Job, ResourceFile, SharedDataVolume, TaskSettings
+from batchtrain.config.types import DataVolume, Job, ResourceFile, SharedDataVolume, Task, TaskSettings
 
 ALL = (*GLOBAL, *READS, *JOBS)
 VOLUMES: Path = ("global_resources", "volumes")
@@ -258,6 +258,33 @@ def _mounted(subject: Subject, path: Path, owner: TaskSettings, job: Job) -> Ite
                 yield (*holder_path, "shared_data_volumes", number), alias, volume.container_path
 
 
+def _checkpoint_volumes(subject: Subject) -> Found:
+    """The volume is mounted by the pool, and a container sees where."""
+    volumes = subject.recipe.resources.volumes.shared_data_volumes
+    for path, job, task in subject.tasks:
+        if task.checkpoint is None:
+            continue
+        place, alias = (*path, "checkpoint", "volume"), task.checkpoint.volume
+        if subject.windows:
+            yield place, "checkpoints are prepared by a Linux shell, but the nodes run Windows"
+        elif alias not in volumes:
+            yield place, _no_volume(subject, alias, "shared_data_volumes")
+        elif volumes[alias].volume_driver in GONE_DRIVERS:
+            yield place, f"`{alias}` ({volumes[alias].volume_driver}) is not mounted; use another driver"
+        elif task.docker_image and not _sees_mounts(job, task):
+            yield (
+                place,
+                "the container does not see the volumes of the node; add `{source: VfsMounts}` to `bind_mounts`",
+            )
+
+
+def _sees_mounts(job: Job, task: Task) -> bool:
+    if task.bind_mounts:
+        return any(mount.source == "VfsMounts" and not mount.read_only for mount in task.bind_mounts)
+    only = task.restrict_default_bind_mounts
+    return not (job.restrict_default_bind_mounts if only is None else only)
+
+
 # --- resource files -------------------------------------------------------------------------------------------------
 
 
@@ -334,6 +361,8 @@ RULES = (
          _LINKS, _unknown_links),
     Rule("volume-unknown", ERROR, (*GLOBAL, *JOBS), "A volume that is used is defined.",
          "Batch Shipyard: volume aliases", _unknown_volumes),
+    Rule("checkpoint-volume", ERROR, (*GLOBAL, *READS, *JOBS), "Checkpoints are on a volume that every node mounts.",
+         "azure-batch 15.1, MountConfiguration", _checkpoint_volumes),
     Rule("volume-fields", ERROR, (*GLOBAL, *JOBS), "A volume has what its driver needs.", _MOUNT, _volume_fields),
     Rule("volume-driver", WARNING, GLOBAL, "The file system of a volume is one that Batch can mount.", _MOUNT,
          _volume_driver),

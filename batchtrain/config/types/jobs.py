@@ -15,6 +15,7 @@ from batchtrain.config.types.base import (
     InputData,
     ResourceFile,
     Retries,
+    Size,
     Slots,
     Span,
     Text,
@@ -31,6 +32,7 @@ AUTO_POOL = "job.poolInfo.autoPoolSpecification"
 MANAGER, PREPARATION, RELEASE = "job.jobManagerTask", "job.jobPreparationTask", "job.jobReleaseTask"
 SCHEDULED = "schedule.jobSpecification.jobManagerTask"
 EXIT = "task.exitConditions"
+DIRECTORY = "batchtrain: run directory"
 
 INSTANCES = (
     "pool_current_dedicated",
@@ -60,6 +62,8 @@ class MultiInstance(Launches, frozen=True, kw_only=True):
     preflight: Annotated[bool, says(
         "Check every node before the launch: GPUs, InfiniBand, memory, disk, clock, connections to other nodes.",
         "batchtrain: launch")] = True
+    rank_logs: Annotated[bool, says(
+        "Keep the output of each rank in a file of its own, `wd/ranks/` on its node.", "batchtrain: launch")] = True
 
 
 # --- who runs it, and what its end means ----------------------------------------------------------------------------
@@ -324,11 +328,41 @@ class SingularityExecution(Block, frozen=True, kw_only=True):
     elevated: Annotated[bool, says("Run as root.", "task.userIdentity.autoUser.elevationLevel")] = False
 
 
+class Checkpoint(Block, frozen=True, kw_only=True):
+    """Where a task keeps its checkpoints, so that it continues after a retry or after the loss of a node."""
+
+    volume: Annotated[
+        Text,
+        says(
+            "Alias of `global_resources.volumes.shared_data_volumes`. `BATCHTRAIN_CHECKPOINT_DIR` is on this volume.",
+            "batchtrain: launch",
+            example="shared",
+        ),
+    ]
+    keep: Annotated[
+        int, says("Number of complete checkpoints to keep; older ones are removed.", "batchtrain: launch", ge=1)
+    ] = 2
+
+
 class BindMount(Block, frozen=True, kw_only=True):
     source: Annotated[Literal["Shared", "Startup", "VfsMounts", "Task", "JobPrep", "Applications"], says(
         "Directory of the node.", f"{CONTAINER}.containerHostBatchBindMounts.source")]
     read_only: Annotated[bool | None, says(
         "Mount it read-only.", f"{CONTAINER}.containerHostBatchBindMounts.isReadOnly")] = None
+
+
+class Results(Block, frozen=True, kw_only=True, rename={"from_": "from"}):
+    """Files of a task that `run` and `jobs fetch` bring to the run directory."""
+
+    include: Annotated[tuple[Text, ...], says(
+        "Patterns, relative to the working directory: `*` within a name, `**` over directories; a directory means"
+        " everything below it.", DIRECTORY)] = ("output/**",)
+    exclude: Annotated[tuple[Text, ...], says("Patterns of files to leave out.", DIRECTORY)] = ()
+    from_: Annotated[Literal["primary", "all"], says(
+        "Nodes to fetch from: that of the primary, or all of the task.", DIRECTORY)] = "primary"
+    max_size: Annotated[Size, says(
+        "Total size that is fetched without `jobs fetch --all`, with `k`, `m`, `g` or `t` for binary multiples.",
+        DIRECTORY, example="500g")] = "10g"
 
 
 class Task(TaskSettings, frozen=True, kw_only=True):
@@ -342,6 +376,7 @@ class Task(TaskSettings, frozen=True, kw_only=True):
         "Directory, relative to this file, that is copied to AZ_BATCH_TASK_SHARED_DIR of every instance.",
         "batchtrain: files of the task")] = None
     multi_instance: Annotated[MultiInstance | None, says("Run on several nodes at once.")] = None
+    checkpoint: Annotated[Checkpoint | None, says("Keep checkpoints on a shared volume.")] = None
     task_factory: Annotated[TaskFactory | None, says("Generate many tasks from this one.")] = None
     depends_on: Annotated[tuple[Id, ...], says("Ids of tasks that must succeed first.", "task.dependsOn.taskIds")] = ()
     depends_on_range: Annotated[tuple[int, int] | None, says(
@@ -353,6 +388,8 @@ class Task(TaskSettings, frozen=True, kw_only=True):
         "Files for the working directory.", "task.resourceFiles")] = ()
     input_data: Annotated[InputData, says("Data to download before the command starts.")] = InputData()
     output_data: Annotated[OutputData, says("Results to upload when the task has ended.")] = OutputData()
+    results: Annotated[Results | None, says(
+        "Files to fetch when the task has ended. Default: the directory `output`.")] = None
     application_packages: Annotated[tuple[ApplicationPackage, ...], says(
         "Applications of the account to install on the node of the task.", max_length=10)] = ()
     name: Annotated[str | None, says("Name of the container.", IGNORED)] = None
