@@ -49,10 +49,10 @@ class Operations:
         self.account = account
         self.batch = signing.connect(account)
         self.pace = watch.NEAR if signing.loopback(account.endpoint) else watch.FAR
-        self.files = Service(self.batch, signing.patience(account.endpoint))
         self.say: Callable[[str], None] = lambda _: None
         """Is told what takes long and happens once, such as an installation."""
         self._own_storage: StorageCredentials | None = None
+        self.files = Service(self.batch, signing.patience(account.endpoint))
         self.pools = Pools(self)
         self.jobs = Jobs(self)
 
