@@ -1,7 +1,7 @@
-"""A plan against what stands: what would be made, what is the same, and what differs; values only.
+"""Compares a plan with the existing pools, jobs and tasks; values only.
 
-The service fills in what a request leaves out, writes some words its own way, and never gives a secret back; none of
-that is a difference.
+The service fills in defaults, changes the spelling of some values, and never returns a secret; none of that counts as a
+difference.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Document = Mapping[str, Any]
 
 
 class Living(NamedTuple):
-    """What was read of the service: documents by id, of tasks by job and id; what is not there is not in them."""
+    """The documents of the service: by id, those of tasks by job and id."""
 
     pools: Mapping[str, Document] = {}
     jobs: Mapping[str, Document] = {}
@@ -28,7 +28,7 @@ class Living(NamedTuple):
 
 
 class Difference(NamedTuple):
-    """One property that is not what the plan says."""
+    """One property that differs from the plan."""
 
     path: str
     living: Any
@@ -76,7 +76,7 @@ def but_for_counts(compared: Compared) -> Compared:
 
 
 def _veiled(compared: Compared, secrets: tuple[Secret, ...]) -> Compared:
-    """Without what is secret in it, on either side."""
+    """The same with secrets masked on both sides."""
     differences = tuple(
         difference._replace(
             living=_shown_as(difference, difference.living, secrets),
@@ -99,7 +99,7 @@ def _variable(difference: Difference) -> str:
 
 
 def _filled_in(kind: str, retries: int) -> Document:
-    """What the service gives back where a request said nothing; without constraints, a task's retries are its job's."""
+    """The service's defaults for omitted properties; without constraints, a task has the retries of its job."""
     filled = FILLED_IN[kind]
     if kind != "task" or not retries:
         return filled
@@ -107,7 +107,7 @@ def _filled_in(kind: str, retries: int) -> Document:
 
 
 def wanted(plan: Plan) -> Iterator[tuple[str, tuple[str, ...], dict[str, Any]]]:
-    """What a plan amounts to: kind, id (of a task its job's before its own), document."""
+    """What a plan creates: kind, id (for a task: the job's id, then its own), document."""
     changes = {(step.action, step.subject): step.document for step in plan.steps if step.action in CHANGES}
     for step in plan.steps:
         body, subject = step.document, step.subject
@@ -127,7 +127,7 @@ CHANGES = frozenset({"pool.resize", "pool.autoscale", "job.complete"})
 
 
 def _grown(body: dict[str, Any], pool_id: str, changes: Mapping[tuple[str, str], dict[str, Any]]) -> dict[str, Any]:
-    """A pool that is made empty and grows when it has its identities, as it will be then."""
+    """A pool that is created empty, as it is after it got its identities and nodes."""
     scaled = changes.get(("pool.autoscale", pool_id))
     return {
         **body,
