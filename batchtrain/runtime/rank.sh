@@ -14,7 +14,7 @@
 # dash knows numbers of one digit only: hence the named pipe. What is noted for sweep.sh, in ranks/ beside this file:
 #     R.pid     the rank's process, the supervisor's (it leads the rank's process group), and where this is, a line each
 #     R.lost    the launcher went first, or is ending its ranks
-#     R.told    the rank was ended from here: its end is no failure
+#     R.told    this script ended the rank: its end is no failure
 #     R.failed  when it failed, and the line above
 #     R.life    the pipe
 
@@ -76,7 +76,7 @@ let_report_through() {
   done
 }
 
-# Waiting keeps the shell from remarking on it later, and nothing is left when we are gone.
+# Waiting prevents a later message of the shell, and no process is left after this one.
 end_job() { # SIGNAL PROCESS
   kill -s "$1" "$2" 2>/dev/null
   wait "$2" 2>/dev/null
@@ -124,7 +124,7 @@ end_with_launcher() {
 }
 
 # The shell's own remark ("Killed") goes nowhere, if there is a descriptor to spare for COMMAND's stderr.
-# COMMAND stays in the foreground: in the background it would ignore SIGINT, and have no stdin.
+# COMMAND stays in the foreground: in the background it would ignore SIGINT and lack stdin.
 run() {
   for spare in 3 4 5 6 7 8 9 2; do
     [ -e "/proc/self/fd/$spare" ] || break
