@@ -14,6 +14,8 @@ class Setup(NamedTuple):
     coordination_command: str | None = None
     preflight: bool = True
     """The nodes are checked before anything starts."""
+    rank_logs: bool = True
+    """Each rank's output is also kept in files of its own."""
     inside: str = ""
     """The words before a command that runs inside an image (`apptainer.CALL`)."""
     own: frozenset[str] = frozenset()

@@ -24,10 +24,18 @@ from .processes import (
     send_signal,
     spawn,
 )
-from .spec import QUICK, LaunchError, Message, Spec, Values
+from .spec import HERE, QUICK, LaunchError, Message, Spec, Values
 
+MOST_KEPT = 64 << 20
+"""Bytes of a process's stdout, and of its stderr, that a file keeps."""
 WINDOW = 256 * 1024
 """Bytes of output that a node may send before the primary has accepted them."""
+
+
+METRICS = ".metrics.jsonl"
+
+SAMPLES_BEGIN = 1.0
+"""Seconds until a node is sampled: a launch is not to be slower for it."""
 
 
 def guarded(reader: int, writer: int, mark: str) -> int:
@@ -85,6 +93,14 @@ def sweep(mark: str, seconds: float = 3) -> None:
         time.sleep(0.005)
 
 
+def make_directory(path: str) -> None:
+    """What cannot be kept there is told by who opens a file in it."""
+    try:
+        os.makedirs(path, exist_ok=True)
+    except OSError:
+        pass
+
+
 def refuse(text: str) -> int:
     os.write(2, f"batchtrain: {text}\n".encode("utf-8", "replace"))
     return 1
@@ -99,6 +115,7 @@ class Running:
         self.readers = readers
         """Its stdout and stderr; -1 once ended."""
         self.files = files
+        self.kept = [0, 0]
         self.stopped_since = 0.0
 
 
@@ -116,6 +133,7 @@ class Supervisor:
         self.paused: "list[tuple[Running, int]]" = []
         self.running: "dict[int, Running]" = {}
         self.every: "list[Running]" = []
+        self.logs = True
         self.ending = False
         self.signalled: "set[int]" = set()
         self.deadline = 0.0
@@ -143,7 +161,9 @@ class Supervisor:
         there = message["directory"].replace(*roots) if roots[0] else message["directory"]
         self.directory = there if os.path.isdir(there) else own
         name = os.environ.get("AZ_BATCH_NODE_ID") or socket.gethostname()
-        faults = preflight(Spec(message["spec"]), message, self.environment)
+        spec = Spec(message["spec"])
+        self.logs = spec.rank_logs
+        faults = preflight(spec, message, self.environment)
         try:
             facts = look(message, self.environment, self.directory)
         except LaunchError as error:
@@ -155,13 +175,23 @@ class Supervisor:
     def on_start(self, message: "Message") -> None:
         folder = ranks_folder(self.directory)
         for name in names_in(folder):
-            if name.startswith("nccl."):  # of an earlier attempt
+            if name.startswith("nccl.") or name.endswith(METRICS):  # of an earlier attempt
                 os.unlink(os.path.join(folder, name))
+        make_directory(folder)  # programs write their metrics there
         shares = self.cpus(message) if message["bind"] else []
         for process in message["processes"]:
             slot = process["slot"]
             process["command"] = prepared(message["before"], process["command"])
             self.start(process, folder, shares[slot] if 0 <= slot < len(shares) else [])
+        self.loop.later(SAMPLES_BEGIN, lambda: self.sample(os.path.join(folder, "node" + METRICS)))
+
+    def sample(self, file: str) -> None:
+        """Start the sampler of this node. It is a child like the ranks, so it ends with them."""
+        if not self.ending and self.running:
+            null = os.open(os.devnull, os.O_RDWR)
+            program = ["bash", os.path.join(HERE, "node.sh"), "samples", file]
+            spawn(program, dict(self.environment, BATCHTRAIN_GANG=self.mark), "/", (null, null, null), [])
+            os.close(null)
 
     def cpus(self, message: "Message") -> "list[list[int]]":
         homes = gpu_homes()
@@ -174,6 +204,7 @@ class Supervisor:
         environment.update(self.environment)
         environment.update(process["environment"])
         environment["BATCHTRAIN_GANG"] = self.mark
+        environment["BATCHTRAIN_METRICS"] = os.path.join(folder, process["file"] + METRICS)
         past_proxies(environment, process["environment"]["BATCHTRAIN_HOST_LIST"])
         null = os.open(os.devnull, os.O_RDONLY)
         pipes = [os.pipe(), os.pipe()]
@@ -190,6 +221,8 @@ class Supervisor:
             self.resume(running, stream)
 
     def open_file(self, folder: str, process: str, stream: str) -> int:
+        if not self.logs:
+            return -1
         try:
             os.makedirs(folder, exist_ok=True)
             path = os.path.join(folder, f"{process}.{stream}.txt")
@@ -237,8 +270,10 @@ class Supervisor:
     def keep(self, running: Running, stream: int, data: bytes) -> None:
         if running.files[stream] < 0:
             return
+        room = MOST_KEPT - running.kept[stream]
+        running.kept[stream] += len(data)
         try:
-            os.write(running.files[stream], data)
+            os.write(running.files[stream], data[: max(room, 0)])
         except OSError as error:
             self.say(f"the output of a process is no longer kept in a file: {error.strerror}")
             os.close(running.files[stream])
