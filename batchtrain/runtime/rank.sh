@@ -156,7 +156,7 @@ copy() { # STREAM
   exec $new_session tee "$folder/rank-$rank.$1.txt" 2>/dev/null
 }
 
-# What the rank printed last comes before what is said of it. A process that it left may write on: 0.3 s.
+# The last output of the rank comes before the message about it. A process that it left may write on: wait 0.3 s.
 let_copies_end() {
   for _ in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15; do
     open=''
