@@ -81,7 +81,7 @@ class _Way(NamedTuple):
     @property
     def moved(self) -> tuple[Moved, ...]:
         """The data that the launch moves to where it belongs."""
-        return tuple(Moved(blobs.below, blobs.wanted) for blobs in self.fetched if blobs.wanted)
+        return inputs.moves(self.fetched)
 
     @property
     def native(self) -> bool:
