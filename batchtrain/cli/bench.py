@@ -99,7 +99,7 @@ def _recipe_of(data: dict[str, Any], file: Path) -> Path:
 def _folder(file: Path) -> Path:
     from batchtrain.runs.directory import check, root_of
 
-    root = root_of(None, os.environ)
+    root = root_of(settings().runs_dir, os.environ)
     check(root)
     return root / f"bench-{file.stem}"
 

@@ -30,7 +30,7 @@ def command() -> None:
 def _root() -> Path:
     from batchtrain.runs.directory import root_of
 
-    return root_of(None, os.environ)
+    return root_of(settings().runs_dir, os.environ)
 
 
 def _run(name: str) -> RunDirectory:

@@ -31,7 +31,10 @@ ALLOWED: dict[str, set[str]] = {
     "placeholders": {"errors", "config", "plan", "service", "storage"},
     "local": {"errors", "config", "plan", "service", "emulator", "placeholders"},
     "foreseen": {"config", "custom", "local", "plan", "service", "storage"},
+    "task_files": {"errors", "runs", "service"},
     "operations": {
+        "runs",
+        "task_files",
         "errors",
         "config",
         "plan",
@@ -40,7 +43,6 @@ ALLOWED: dict[str, set[str]] = {
         "storage",
         "local",
         "foreseen",
-        "runs",
     },
     "client": {
         "errors",

@@ -67,6 +67,7 @@ class Spec:
         self.roles = [Role(role) for role in values["roles"]]
         self.options: "Message" = values.get("options", {})
         self.leave_unset: "list[str]" = values.get("leave_unset", [])
+        self.rank_logs: bool = values.get("rank_logs", True)
         self.preflight: "list[str]" = values.get("preflight") or []
 
 

@@ -26,6 +26,8 @@ from .processes import (
 )
 from .spec import HERE, QUICK, LaunchError, Message, Spec, Values
 
+MOST_KEPT = 64 << 20
+"""Bytes of a process's stdout, and of its stderr, that a file keeps."""
 WINDOW = 256 * 1024
 """Output that a node may have on its way without the primary having taken it."""
 
@@ -112,6 +114,7 @@ class Running:
         self.readers = readers
         """Its stdout and stderr; -1 once ended."""
         self.files = files
+        self.kept = [0, 0]
         self.stopped_since = 0.0
 
 
@@ -129,6 +132,7 @@ class Supervisor:
         self.paused: "list[tuple[Running, int]]" = []
         self.running: "dict[int, Running]" = {}
         self.every: "list[Running]" = []
+        self.logs = True
         self.ending = False
         self.signalled: "set[int]" = set()
         self.deadline = 0.0
@@ -156,7 +160,9 @@ class Supervisor:
         there = message["directory"].replace(*roots) if roots[0] else message["directory"]
         self.directory = there if os.path.isdir(there) else own
         name = os.environ.get("AZ_BATCH_NODE_ID") or socket.gethostname()
-        faults = preflight(Spec(message["spec"]), message, self.environment)
+        spec = Spec(message["spec"])
+        self.logs = spec.rank_logs
+        faults = preflight(spec, message, self.environment)
         try:
             facts = look(message, self.environment, self.directory)
         except LaunchError as error:
@@ -214,6 +220,8 @@ class Supervisor:
             self.resume(running, stream)
 
     def open_file(self, folder: str, process: str, stream: str) -> int:
+        if not self.logs:
+            return -1
         try:
             os.makedirs(folder, exist_ok=True)
             path = os.path.join(folder, f"{process}.{stream}.txt")
@@ -261,8 +269,10 @@ class Supervisor:
     def keep(self, running: Running, stream: int, data: bytes) -> None:
         if running.files[stream] < 0:
             return
+        room = MOST_KEPT - running.kept[stream]
+        running.kept[stream] += len(data)
         try:
-            os.write(running.files[stream], data)
+            os.write(running.files[stream], data[: max(room, 0)])
         except OSError as error:
             self.say(f"the output of a process is no longer kept in a file: {error.strerror}")
             os.close(running.files[stream])
