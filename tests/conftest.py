@@ -70,8 +70,9 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 
 
 @pytest.fixture(autouse=True)
-def _no_engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only the tests of containers meet this machine's Docker Engine, if it has one."""
+def _alone(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No test meets the settings of this user; only those of containers meet a Docker Engine, if there is one."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", "/no/user")
     if request.node.get_closest_marker("docker") is None:
         monkeypatch.setenv("DOCKER_HOST", "unix:///no/engine")
 

@@ -6,7 +6,7 @@ Batch writes a task's files below its working directory alone; a directory elsew
 from __future__ import annotations
 
 from batchtrain.launchers import shell
-from batchtrain.launchers.preparation import Moved, path_word
+from batchtrain.launchers.preparation import Moved, path_word, selection
 
 
 def moves(wanted: tuple[Moved, ...]) -> str:
@@ -16,9 +16,9 @@ def moves(wanted: tuple[Moved, ...]) -> str:
     return shell.block("Input data, to where it belongs:", *(_move(item) for item in wanted))
 
 
-def _move(item: Moved) -> str:
-    source, target = shell.word(item.source), path_word(item.destination)
+def _move(one: Moved) -> str:
+    source, place = shell.word(one.source), path_word(one.destination)
+    act = f"cp -a {source}/. {place}/" if one.selected is None else selection(one)
     return (
-        f"[ ! -d {source} ] || {{ chmod -R a+rX {source} && mkdir -p {target} && cp -a {source}/. {target}/"
-        f" && rm -rf {source}; }} || exit 1"
+        f"[ ! -d {source} ] || {{ chmod -R a+rX {source} && mkdir -p {place} && {act} && rm -rf {source}; }} || exit 1"
     )

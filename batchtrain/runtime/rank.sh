@@ -17,14 +17,14 @@
 #     R.told    the rank was ended from here: its end is no failure
 #     R.failed  when it failed, and the line above
 #     R.life    the pipe
-#
-# BATCHTRAIN_METRICS names a file in ranks/ of the working directory: COMMAND may append lines of JSON to it. The guard
-# of the first rank of a node starts node.sh there, which samples the node.
 #     R.out, R.err  what COMMAND prints, on its way
 #
 # What COMMAND prints is also kept, up to 64 MiB for each stream, as rank-R.stdout.txt and rank-R.stderr.txt in ranks/
 # of the task's working directory. `tee` does it in a session of its own: it ends by itself when the last writer has
 # ended, and nothing waits for it but, for a moment, the report of a failure. `--plain COMMAND` keeps no such files.
+#
+# BATCHTRAIN_METRICS names a file in ranks/ of the working directory: COMMAND may append lines of JSON to it. The guard
+# of the first rank of a node starts node.sh there, which samples the node.
 
 rank=${PMI_RANK:-${OMPI_COMM_WORLD_RANK:-${PMIX_RANK:-${MV2_COMM_WORLD_RANK:-${MPIRUN_RANK:-}}}}}
 

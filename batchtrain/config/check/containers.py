@@ -186,10 +186,8 @@ def _registry_misspelt(subject: Subject) -> Found:
 def _fallback_name(subject: Subject) -> Found:
     registry = subject.recipe.settings.fallback_registry
     if registry and not is_registry(registry):
-        yield (
-            _FALLBACK,
-            f"`{registry}` is not a registry: write SERVER or SERVER/PATH, the path in lower case, without a tag",
-        )
+        message = f"`{registry}` is not a registry: write SERVER or SERVER/PATH, the path in lower case, without a tag"
+        yield _FALLBACK, message
 
 
 def _fallback_unused(subject: Subject) -> Found:
@@ -220,10 +218,8 @@ def _fallback_unused(subject: Subject) -> Found:
 def _shm_format(subject: Subject) -> Found:
     for path, owner in subject.owners:
         if owner.shm_size is not None and allotment.bytes_of(owner.shm_size) is None:
-            yield (
-                (*path, "shm_size"),
-                f"`{owner.shm_size}` is not a size; write a number and b, k, m or g, such as `256m`",
-            )
+            message = f"`{owner.shm_size}` is not a size; write a number and b, k, m or g, such as `256m`"
+            yield (*path, "shm_size"), message
 
 
 def _shm_small(subject: Subject) -> Found:
@@ -268,10 +264,8 @@ def _shm_twice(subject: Subject) -> Found:
         own = _option(task, "--shm-size") if task.additional_docker_run_options else None
         size = task.shm_size if task.shm_size is not None else job.shm_size
         if own is not None and size is not None:
-            yield (
-                (*path, "additional_docker_run_options"),
-                f"`--shm-size` is {own} here and overrides `shm_size: {size}`; keep one of them",
-            )
+            message = f"`--shm-size` is {own} here and overrides `shm_size: {size}`; keep one of them"
+            yield (*path, "additional_docker_run_options"), message
 
 
 # --- GPUs and options -----------------------------------------------------------------------------------------------
@@ -328,10 +322,8 @@ def _plain_docker(subject: Subject) -> Found:
     if vm.native:
         yield path_of_option, "`native: true` is set too, so that Batch runs the containers; keep one of them"
     if subject.windows:
-        yield (
-            path_of_option,
-            "the start task installs Docker on Linux only, but the nodes run Windows; use `native: true`",
-        )
+        message = "the start task installs Docker on Linux only, but the nodes run Windows; use `native: true`"
+        yield path_of_option, message
     if vm.container_type == "criCompatible":
         yield path_of_option, "`container_type: criCompatible` is for containers that Batch runs; remove it"
     for server, login in subject.recipe.credentials.docker_registry.items():
@@ -352,10 +344,8 @@ def _plain_docker(subject: Subject) -> Found:
     for path, _, task in subject.tasks:
         for number, option in enumerate(task.additional_docker_run_options):
             if allotment.PLANS_OPTIONS.intersection(allotment.option_names(option)):
-                yield (
-                    (*path, "additional_docker_run_options", number),
-                    f"`{option}` is set by the plan, to find and remove the container of a task; remove it",
-                )
+                message = f"`{option}` is set by the plan, to find and remove the container of a task; remove it"
+                yield (*path, "additional_docker_run_options", number), message
 
 
 def _gang_network(subject: Subject) -> Found:
@@ -443,19 +433,15 @@ def _known_user(subject: Subject) -> Found:
     known = tuple(account.name for account in subject.pool.user_accounts)
     for path, who, _ in _identities(subject):
         if who.username is not None and who.username not in known:
-            yield (
-                (*path, "username"),
-                f"the pool's `user_accounts` have no `{who.username}`{subject.nearest(who.username, known)}",
-            )
+            message = f"the pool's `user_accounts` have no `{who.username}`{subject.nearest(who.username, known)}"
+            yield (*path, "username"), message
 
 
 def _user_in_container(subject: Subject) -> Found:
     for path, who, task in _identities(subject):
         if who.specific_user is not None and task is not None and not task.docker_image:
-            yield (
-                (*path, "specific_user"),
-                "a user id applies to containers; this task has no container, so it has no effect",
-            )
+            message = "a user id applies to containers; this task has no container, so it has no effect"
+            yield (*path, "specific_user"), message
 
 
 _SETTINGS = "azure-batch 15.1, BatchTaskContainerSettings"

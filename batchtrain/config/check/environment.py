@@ -100,10 +100,8 @@ def _literal(subject: Subject) -> Found:
     for path, variables in _everywhere(subject):
         for name, value in variables.items():
             if "$" in value and name not in SEARCH_PATHS and re.search(EXPANDED, value):
-                yield (
-                    (*path, name),
-                    "Batch does not expand `$...` in values; the command may, where a shell reads it again",
-                )
+                message = "Batch does not expand `$...` in values; the command may, where a shell reads it again"
+                yield (*path, name), message
 
 
 def _own(subject: Subject) -> Iterator[tuple[Gang, Path, str, str]]:

@@ -84,10 +84,8 @@ def _nodes(subject: Subject) -> Found:
     for path, _, _, gang in subject.gangs:
         wanted, symbol = whole(gang.num_instances), str(gang.num_instances)
         if wanted is not None and most is not None and wanted > most:
-            yield (
-                (*path, "num_instances"),
-                f"{wanted} instances need {wanted} nodes, the pool has {most}; the task would wait for ever",
-            )
+            message = f"{wanted} instances need {wanted} nodes, the pool has {most}; the task would wait for ever"
+            yield (*path, "num_instances"), message
         if symbol in INSTANCES and allotment.instances(symbol, subject.pool) == 0:
             kind = allotment.kind_of(symbol)
             yield (*path, "num_instances"), f"the pool file has no {kind} nodes, so `{symbol}` is 0"
@@ -108,10 +106,8 @@ def _scaling(subject: Subject) -> Found:
 def _alone(subject: Subject) -> Found:
     for gang in subject.gangs:
         if whole(gang.options.num_instances) == 1 and not gang.framework:
-            yield (
-                (*gang.path, "num_instances"),
-                "one instance needs no multi-instance task; an ordinary task starts sooner",
-            )
+            message = "one instance needs no multi-instance task; an ordinary task starts sooner"
+            yield (*gang.path, "num_instances"), message
 
 
 # --- processes ------------------------------------------------------------------------------------------------------
@@ -246,10 +242,8 @@ def _counted_twice(subject: Subject) -> Found:
             for number, option in enumerate(block.options):
                 word = re.split(r"[\s=]", option.strip(), maxsplit=1)[0]
                 if word in COUNTS:
-                    yield (
-                        (*path, name, "options", number),
-                        f"`{word}` is also set by the launch, which has `processes_per_node`; remove one of them",
-                    )
+                    message = f"`{word}` is also set by the launch, which has `processes_per_node`; remove one of them"
+                    yield (*path, name, "options", number), message
 
 
 _MULTI = "Azure Batch: batch-mpi"

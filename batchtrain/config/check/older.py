@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any, NamedTuple
 
 import msgspec
 
+from batchtrain.config import places
 from batchtrain.config.check.subject import POOL, Path, Subject
-from batchtrain.config.check.table import CREDENTIALS, GLOBAL, INFO, JOBS, REPLICATION, SETTINGS, WARNING, Found, Rule
+from batchtrain.config.check.table import (
+    CREDENTIALS,
+    ERROR,
+    GLOBAL,
+    INFO,
+    JOBS,
+    REPLICATION,
+    SETTINGS,
+    WARNING,
+    Found,
+    Rule,
+)
 from batchtrain.config.check.table import POOL as READS
 from batchtrain.config.types import GONE, DataTransfer, Gone, Recipe, StorageInput, StorageOutput
 
@@ -117,20 +128,15 @@ def _file_shares(subject: Subject) -> Found:
             )
     for path, _, task in subject.tasks:
         if task.task_factory and task.task_factory.file and task.task_factory.file.azure_storage.is_file_share:
-            yield (
-                (*path, "task_factory", "file", "azure_storage", "is_file_share"),
-                "tasks are created from the blobs of a container; put the files there",
-            )
+            message = "tasks are created from the blobs of a container; put the files there"
+            yield (*path, "task_factory", "file", "azure_storage", "is_file_share"), message
 
 
 def _filters(subject: Subject) -> Found:
-    for path, transfer in _transfers(subject):
-        if not transfer.exclude:
-            continue
-        what = (
-            "uploads every file of the patterns" if path[-3] == "output_data" else "downloads every blob of the prefix"
-        )
-        yield (*path, "exclude"), f"Batch {what}: `exclude` is ignored; narrow `include` instead"
+    for path, one in subject.outputs:
+        if one.exclude:
+            message = "Batch uploads every file of the patterns, and cannot exclude any; narrow `include` instead"
+            yield (*path, "exclude"), message
 
 
 def _task_files(subject: Subject) -> Found:
@@ -160,18 +166,26 @@ def _copies(subject: Subject) -> Found:
                 )
 
 
-def _stripped(subject: Subject) -> Found:
-    for path, transfer in _transfers(subject):
-        strips = _STRIPS.search(transfer.blobxfer_extra_options or "")
-        if strips and int(strips[1]):
-            yield (
-                (*path, "blobxfer_extra_options"),
-                "Batch does not remove folders from the name of a blob: the files have their whole path below"
-                " `local_path`; write that path in the command",
-            )
+def _transfer_options(subject: Subject) -> Found:
+    told = [(path, one.blobxfer_extra_options, _strips(path, one)) for path, one in _transfers(subject)]
+    told += [
+        (("global_resources", "files", number, "destination", "data_transfer"), options, True)
+        for number, files in enumerate(subject.recipe.resources.files)
+        if (options := files.destination.data_transfer.blobxfer_extra_options)
+    ]
+    for path, options, strips in told:
+        left = " ".join((places.STRIPS.sub("", options) if strips else options).split()) if options else ""
+        if left:
+            only = "; only `--strip-components` is" if strips else ", or not with these patterns"
+            yield (*path, "blobxfer_extra_options"), f"`{left}` is not supported{only}: remove it"
 
 
-_STRIPS = re.compile(r"--strip-components[ =](\d{1,9})")
+def _strips(path: Path, one: StorageInput | StorageOutput) -> bool:
+    """Whether `--strip-components` does what it did. An output has no directories below those of its patterns then."""
+    if path[-3] != "output_data" or not one.blobxfer_extra_options:
+        return True
+    flat = bool(one.include) and not any("/" in pattern or "**" in pattern for pattern in one.include)
+    return flat and places.strips(one.blobxfer_extra_options) != 0
 
 
 def _ofa(subject: Subject) -> Found:
@@ -191,16 +205,17 @@ _PLANNER = "batchtrain.plan"
 
 RULES = (
     Rule("gone", WARNING, EVERYTHING, "A property is still effective.", _GONE, _gone),
-    Rule("file-share", WARNING, (*READS, *JOBS), "Files are transferred as blobs, not through a file share.",
+    Rule("file-share", ERROR, (*READS, *JOBS), "Files are transferred as blobs, not through a file share.",
          "azure-batch 15.1, ResourceFile, OutputFile", _file_shares),
-    Rule("filter-approximate", WARNING, (*READS, *JOBS), "A file filter has an exact equivalent in Batch.",
+    Rule("filter-approximate", ERROR, (*READS, *JOBS), "A file filter has an exact equivalent in Batch.",
          "azure-batch 15.1, OutputFile.filePattern", _filters),
-    Rule("task-file-input", WARNING, (*READS, *JOBS), "Files of other tasks are passed through storage.", _SHIPYARD,
+    Rule("task-file-input", ERROR, (*READS, *JOBS), "Files of other tasks are passed through storage.", _SHIPYARD,
          _task_files),
-    Rule("path-kept", WARNING, (*READS, *JOBS), "Files keep their path below the destination.", _SHIPYARD, _stripped),
+    Rule("transfer-options", ERROR, (*GLOBAL, *READS, *JOBS), "The options of a transfer are supported.", _SHIPYARD,
+         _transfer_options),
     Rule("mpi-ofa", WARNING, JOBS, "The MPI supports the requested fabric.", "Intel MPI 2019: release notes",
          _ofa),
-    Rule("copy-to-nodes", WARNING, GLOBAL, "Files are copied to the nodes through storage.", _SHIPYARD, _copies),
+    Rule("copy-to-nodes", ERROR, GLOBAL, "Files are copied to the nodes through storage.", _SHIPYARD, _copies),
     Rule("renamed", WARNING, EVERYTHING, "A property has its current name.", _LOADER),
     Rule("elsewhere", WARNING, (), "A file or section belongs to the configuration language.", _LOADER),
     Rule("variable-unset", WARNING, (*READS, *JOBS), "An environment variable in the files has a value.", _LOADER),

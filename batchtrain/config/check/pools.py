@@ -22,19 +22,15 @@ AUTOSCALE: tuple[str | int, ...] = (*POOL, "autoscale")
 def _mixed(subject: Subject) -> Found:
     pool = subject.pool
     if pool and pool.inter_node_communication_enabled and pool.vm_count.dedicated and pool.vm_count.low_priority:
-        yield (
-            (*POOL, "vm_count"),
-            "a pool with inter-node communication cannot mix dedicated and spot nodes; set one of them to 0",
-        )
+        message = "a pool with inter-node communication cannot mix dedicated and spot nodes; set one of them to 0"
+        yield (*POOL, "vm_count"), message
 
 
 def _too_many_nodes(subject: Subject) -> Found:
     pool, most = subject.pool, subject.most_nodes
     if pool and pool.inter_node_communication_enabled and most is not None and most > INTER_NODE_LIMIT:
-        yield (
-            (*POOL, "vm_count") if subject.scaling is None else (*AUTOSCALE, "scenario", "maximum_vm_count"),
-            f"{most} nodes are more than the {INTER_NODE_LIMIT} a pool with inter-node communication may have",
-        )
+        message = f"{most} nodes are more than the {INTER_NODE_LIMIT} a pool with inter-node communication may have"
+        yield (*POOL, "vm_count") if subject.scaling is None else (*AUTOSCALE, "scenario", "maximum_vm_count"), message
 
 
 def _custom_image_nodes(subject: Subject) -> Found:
@@ -222,10 +218,8 @@ def _packages(subject: Subject) -> Found:
 def _auto_pool_prefix(subject: Subject) -> Found:
     pool = subject.pool
     if pool and len(pool.id) > 20 and any(job.auto_pool for _, job in subject.jobs):
-        yield (
-            (*POOL, "id"),
-            f"the id of an automatic pool begins with this, which may have 20 characters; it has {len(pool.id)}",
-        )
+        message = f"the id of an automatic pool begins with this, which may have 20 characters; it has {len(pool.id)}"
+        yield (*POOL, "id"), message
 
 
 def _encryption_set(subject: Subject) -> Found:
@@ -234,10 +228,8 @@ def _encryption_set(subject: Subject) -> Found:
     disks = [((*VM, "data_disks", number), disk.disk_encryption_set) for number, disk in enumerate(machine.data_disks)]
     disks += [((*VM, "os_disk"), machine.os_disk.disk_encryption_set)] if machine.os_disk else []
     for path, _ in (disk for disk in disks if disk[1] is not None):
-        yield (
-            (*path, "disk_encryption_set"),
-            "this is refused unless the Batch account allocates in your own subscription (UserSubscription mode)",
-        )
+        message = "this is refused unless the Batch account allocates in your own subscription (UserSubscription mode)"
+        yield (*path, "disk_encryption_set"), message
 
 
 _BOTH = (*READS, *JOBS)

@@ -15,6 +15,8 @@ VOLUMES: Path = ("global_resources", "volumes")
 FILES: Path = ("global_resources", "files")
 MOST_MOUNTS = 10
 MOUNTED_BY_BATCH = ("azureblob", "azurefile", "nfs", "cifs")
+SCRATCH = "auto_scratch"
+"""Where Batch Shipyard mounted BeeOND, in a task's directory."""
 GONE_DRIVERS = ("glusterfs_on_compute", "storage_cluster")
 NEEDED = {
     "azureblob": ("storage_account_settings", "azure_blob_container_name"),
@@ -89,10 +91,8 @@ def _missing_links(subject: Subject) -> Found:
         seen.add(link)
     through = subject.recipe.settings.storage_account_settings
     if through and through not in seen and any(task.source for _, _, task in subject.tasks):
-        yield (
-            ("batchtrain", "storage_account_settings"),
-            f"credentials.yaml has no storage account `{through}`; the tasks' files travel inside the requests",
-        )
+        message = f"credentials.yaml has no storage account `{through}`; the tasks' files travel inside the requests"
+        yield ("batchtrain", "storage_account_settings"), message
 
 
 def _every_link(subject: Subject) -> Iterator[tuple[Path, str]]:
@@ -169,6 +169,31 @@ def _volume_driver(subject: Subject) -> Found:
             )
 
 
+def _volume_gone(subject: Subject) -> Found:
+    """Commands that name a path which nothing mounts any more."""
+    shared = subject.recipe.resources.volumes.shared_data_volumes
+    gone = [
+        (volume.container_path.rstrip("/"), f"volume `{alias}` ({volume.volume_driver})")
+        for alias, volume in shared.items()
+        if volume.volume_driver in GONE_DRIVERS and volume.container_path
+    ]
+    for path, text, scratch in _commands(subject):
+        for place, name in (*gone, *(((SCRATCH, "BeeOND file system (`auto_scratch`)"),) if scratch else ())):
+            if re.search(rf"{re.escape(place)}(?![\w.-])", text):
+                message = f"the command names `{place}` of the {name}, which is not mounted any more;"
+                yield path, f"{message} use a volume with driver `azurefile`, `nfs` or `azureblob`"
+
+
+def _commands(subject: Subject) -> Iterator[tuple[Path, str, bool]]:
+    """Every command of a task, and whether its job has a scratch file system over the nodes' disks."""
+    pool = subject.pool is not None and subject.pool.per_job_auto_scratch
+    for path, job, task in subject.tasks:
+        yield (*path, "command"), task.command or "", pool or bool(job.auto_scratch)
+        gang = task.multi_instance
+        for name in ("coordination_command", "pre_execution_command"):
+            yield (*path, "multi_instance", name), getattr(gang, name, None) or "", pool or bool(job.auto_scratch)
+
+
 def _mounts(subject: Subject) -> Found:
     shared = subject.recipe.resources.volumes.shared_data_volumes
     mounted = [alias for alias, volume in shared.items() if volume.volume_driver in MOUNTED_BY_BATCH]
@@ -193,10 +218,8 @@ def _share_logins(subject: Subject) -> Found:
         secret = subject.recipe.credentials.shares.get(alias)
         named = secret is not None and bool(secret.password or secret.password_keyvault_secret_id)
         if volume.volume_driver == "cifs" and not named:
-            yield (
-                (*VOLUMES, "shared_data_volumes", alias),
-                f"credentials.yaml has no login for this share (`shares.{alias}`, with username and password)",
-            )
+            message = f"credentials.yaml has no login for this share (`shares.{alias}`, with username and password)"
+            yield (*VOLUMES, "shared_data_volumes", alias), message
 
 
 def _volume_names(subject: Subject) -> Found:
@@ -391,6 +414,8 @@ RULES = (
     Rule("volume-fields", ERROR, (*GLOBAL, *JOBS), "A volume has what its driver needs.", _MOUNT, _volume_fields),
     Rule("volume-driver", WARNING, GLOBAL, "The file system of a volume is one that Batch can mount.", _MOUNT,
          _volume_driver),
+    Rule("volume-gone", ERROR, (*GLOBAL, *READS, *JOBS), "A command names no path of a volume that is not mounted.",
+         "Batch Shipyard: GlusterFS and BeeOND volumes", _volume_gone),
     Rule("volume-limit", ERROR, GLOBAL, f"A node mounts at most {MOST_MOUNTS} file systems.",
          "Azure Batch: virtual-file-mount", _mounts),
     Rule("volume-system", ERROR, (*GLOBAL, *READS), "The operating system of the nodes can mount a volume.",

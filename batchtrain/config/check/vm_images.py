@@ -73,20 +73,16 @@ def _node_agent(subject: Subject) -> Found:
     if wanted is None or image is None or not wanted.node_agent or not image.node_agent:
         return
     if wanted.node_agent.lower() != image.node_agent.lower():
-        yield (
-            (*IMAGE, "node_agent"),
-            f"`{wanted.node_agent}` is not the agent of this image; write `{image.node_agent}`, or remove it",
-        )
+        message = f"`{wanted.node_agent}` is not the agent of this image; write `{image.node_agent}`, or remove it"
+        yield (*IMAGE, "node_agent"), message
 
 
 def _unknown_agent(subject: Subject) -> Found:
     known = tuple(dict.fromkeys(image.node_agent for image in subject.catalog.images if image.node_agent))
     for kind, agent in _own_agents(subject):
         if agent not in known:
-            yield (
-                (*VM, kind, "node_agent"),
-                f"no image of the catalogue has the node agent `{agent}`{subject.nearest(agent, known)}",
-            )
+            message = f"no image of the catalogue has the node agent `{agent}`{subject.nearest(agent, known)}"
+            yield (*VM, kind, "node_agent"), message
 
 
 def _agent_retired(subject: Subject) -> Found:
@@ -94,10 +90,8 @@ def _agent_retired(subject: Subject) -> Found:
         ends = [image.retired for image in subject.catalog.images if image.node_agent == agent]
         last = max((end for end in ends if end is not None), default=None)
         if last is not None and None not in ends:
-            yield (
-                (*VM, kind, "node_agent"),
-                f"`{agent}`: Batch's support ends, or ended, on {last}; build a newer image",
-            )
+            message = f"`{agent}`: Batch's support ends, or ended, on {last}; build a newer image"
+            yield (*VM, kind, "node_agent"), message
 
 
 def _own_agents(subject: Subject) -> list[tuple[str, str]]:
@@ -253,10 +247,8 @@ def _uses_rdma(subject: Subject) -> bool:
 def _rdma_unused(subject: Subject) -> Found:
     size, pool = subject.size, subject.pool
     if size and pool and size.rdma and not pool.inter_node_communication_enabled:
-        yield (
-            (*POOL, "vm_size"),
-            f"{size.name} has InfiniBand, which works only with `inter_node_communication_enabled: true`",
-        )
+        message = f"{size.name} has InfiniBand, which works only with `inter_node_communication_enabled: true`"
+        yield (*POOL, "vm_size"), message
 
 
 def _other(subject: Subject, *wanted: str) -> str:
@@ -329,10 +321,8 @@ def _license(subject: Subject) -> Found:
         if image is None or image.license_type is None:
             continue
         if subject.linux:
-            yield (
-                (*VM, kind, "license_type"),
-                "an on-premises licence is for Windows, but the nodes run Linux: remove it",
-            )
+            message = "an on-premises licence is for Windows, but the nodes run Linux: remove it"
+            yield (*VM, kind, "license_type"), message
         elif image.license_type.lower() not in WINDOWS_LICENSES:
             yield (*VM, kind, "license_type"), f"`{image.license_type}` is none of Windows_Server, Windows_Client"
 
@@ -356,10 +346,8 @@ def _luns(subject: Subject) -> Found:
 def _ephemeral(subject: Subject) -> Found:
     disk = subject.vm.os_disk
     if disk is not None and disk.ephemeral and disk.caching not in (None, "readonly"):
-        yield (
-            (*VM, "os_disk", "caching"),
-            "an ephemeral disk is stored in the cache of the host: only `readonly` is possible",
-        )
+        message = "an ephemeral disk is stored in the cache of the host: only `readonly` is possible"
+        yield (*VM, "os_disk", "caching"), message
 
 
 def _confidential(subject: Subject) -> Found:
@@ -367,15 +355,11 @@ def _confidential(subject: Subject) -> Found:
     confidential = vm.security_profile is not None and vm.security_profile.security_type == "confidentialvm"
     encrypted = vm.os_disk is not None and vm.os_disk.security_encryption is not None
     if confidential and not encrypted:
-        yield (
-            (*VM, "security_profile", "security_type"),
-            "a confidential VM needs `os_disk.security_encryption`, such as VMGuestStateOnly",
-        )
+        message = "a confidential VM needs `os_disk.security_encryption`, such as VMGuestStateOnly"
+        yield (*VM, "security_profile", "security_type"), message
     if encrypted and not confidential:
-        yield (
-            (*VM, "os_disk", "security_encryption"),
-            "this is only for confidential VMs: it needs `security_profile.security_type: confidentialvm`",
-        )
+        message = "this is only for confidential VMs: it needs `security_profile.security_type: confidentialvm`"
+        yield (*VM, "os_disk", "security_encryption"), message
 
 
 def _uefi(subject: Subject) -> Found:
@@ -390,20 +374,16 @@ def _uefi(subject: Subject) -> Found:
 def _trusted_generation(subject: Subject) -> Found:
     profile = subject.vm.security_profile
     if profile and profile.security_type and subject.image and GEN2 not in subject.image.capabilities:
-        yield (
-            (*VM, "security_profile", "security_type"),
-            f"`{profile.security_type}` needs a generation 2 image; {_other(subject, GEN2)}",
-        )
+        message = f"`{profile.security_type}` needs a generation 2 image; {_other(subject, GEN2)}"
+        yield (*VM, "security_profile", "security_type"), message
 
 
 def _secure_boot(subject: Subject) -> Found:
     profile = subject.vm.security_profile
     size = subject.size
     if profile and profile.secure_boot and size and (size.gpus or size.rdma):
-        yield (
-            (*VM, "security_profile", "secure_boot"),
-            f"{size.name} has GPUs or InfiniBand, whose unsigned drivers do not load with secure boot",
-        )
+        message = f"{size.name} has GPUs or InfiniBand, whose unsigned drivers do not load with secure boot"
+        yield (*VM, "security_profile", "secure_boot"), message
 
 
 def _encryption(subject: Subject) -> Found:

@@ -96,14 +96,27 @@ class StorageInput(Block, frozen=True, kw_only=True):
     remote_path: Annotated[Text, says(
         "Container and prefix of the blobs' names: `container/prefix`.", "*.storageContainerUrl")]
     local_path: Annotated[str | None, says("Directory on the node.", "*.filePath")] = None
-    is_file_share: Annotated[bool, says(
-        "The path is in a file share. Not supported: mount the share as a volume.",
-        "batchtrain: warning `file-share`")] = False
-    include: Annotated[tuple[str, ...], says(
-        "Patterns of files to include. The text before the first wildcard limits the listing.", "*.blobPrefix")] = ()
-    exclude: Annotated[tuple[str, ...], says(
-        "Patterns of files to exclude.", "batchtrain: warning `filter-approximate`")] = ()
-    blobxfer_extra_options: Annotated[str | None, says("Options of a tool no longer used.", IGNORED)] = None
+    is_file_share: Annotated[
+        bool,
+        says(
+            "The path is in a file share. Not supported: mount the share as a volume.",
+            "batchtrain: error `file-share`",
+        ),
+    ] = False
+    include: Annotated[
+        tuple[str, ...],
+        says("Patterns of files to include. The text before the first wildcard limits the listing.", "*.blobPrefix"),
+    ] = ()
+    exclude: Annotated[
+        tuple[str, ...], says("Patterns of files to exclude.", "*.commandLine: filtered on the node")
+    ] = ()
+    blobxfer_extra_options: Annotated[
+        str | None,
+        says(
+            "Only `--strip-components N`: remove N leading directories from the names of the blobs.",
+            "*.commandLine: moved on the node",
+        ),
+    ] = None
 
 
 class InputData(Block, frozen=True, kw_only=True):

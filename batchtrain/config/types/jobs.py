@@ -124,26 +124,43 @@ class ExitConditions(Block, frozen=True, kw_only=True):
 
 
 class StorageOutput(Block, frozen=True, kw_only=True):
-    storage_account_settings: Annotated[Text, says(
-        "Name of the storage account in credentials.yaml.", f"{OUTPUT}.destination.container.containerUrl")]
-    remote_path: Annotated[Text, says(
-        "Container and path in it: `container/path`.", f"{OUTPUT}.destination.container.path")]
-    local_path: Annotated[str | None, says(
-        "Directory or file below the directory of the task. Default: everything.", f"{OUTPUT}.filePattern")] = None
-    is_file_share: Annotated[bool, says(
-        "The path is in a file share. Not supported: mount the share as a volume.",
-        "batchtrain: warning `file-share`")] = False
-    condition: Annotated[Literal["taskcompletion", "taskfailure", "tasksuccess"], says(
-        "When the files are uploaded.", f"{OUTPUT}.uploadOptions.uploadCondition")] = "tasksuccess"
-    include: Annotated[tuple[str, ...], says("Patterns of files to include.", f"{OUTPUT}.filePattern")] = ()
-    exclude: Annotated[tuple[str, ...], says(
-        "Patterns of files to exclude.", "batchtrain: warning `filter-approximate`")] = ()
-    identity: Annotated[str | None, says(
-        "Resource id of the managed identity that may write.",
-        f"{OUTPUT}.destination.container.identityReference.resourceId")] = None
-    upload_headers: Annotated[dict[str, str], says(
-        "HTTP headers of the uploads.", f"{OUTPUT}.destination.container.uploadHeaders")] = {}
-    blobxfer_extra_options: Annotated[str | None, says("Options of a tool no longer used.", IGNORED)] = None
+    storage_account_settings: Annotated[
+        Text,
+        says("Name of the storage account in credentials.yaml.", "*.outputFiles.destination.container.containerUrl"),
+    ]
+    remote_path: Annotated[
+        Text, says("Container and path in it: `container/path`.", "*.outputFiles.destination.container.path")
+    ]
+    local_path: Annotated[
+        str | None,
+        says("Directory or file below the directory of the task. Default: everything.", "*.outputFiles.filePattern"),
+    ] = None
+    is_file_share: Annotated[
+        bool,
+        says(
+            "The path is in a file share. Not supported: mount the share as a volume.",
+            "batchtrain: warning `file-share`",
+        ),
+    ] = False
+    condition: Annotated[
+        Literal["taskcompletion", "taskfailure", "tasksuccess"],
+        says("When the files are uploaded.", "*.outputFiles.uploadOptions.uploadCondition"),
+    ] = "tasksuccess"
+    include: Annotated[tuple[str, ...], says("Patterns of files to include.", "*.outputFiles.filePattern")] = ()
+    exclude: Annotated[
+        tuple[str, ...], says("Patterns of files to exclude.", "batchtrain: warning `filter-approximate`")
+    ] = ()
+    identity: Annotated[
+        str | None,
+        says(
+            "Resource id of the managed identity that may write.",
+            "*.outputFiles.destination.container.identityReference.resourceId",
+        ),
+    ] = None
+    upload_headers: Annotated[
+        dict[str, str], says("HTTP headers of the uploads.", "*.outputFiles.destination.container.uploadHeaders")
+    ] = {}
+    blobxfer_extra_options: Annotated[str | None, says("Not supported.", "batchtrain: error `transfer-options`")] = None
 
 
 class OutputData(Block, frozen=True, kw_only=True):
@@ -365,15 +382,12 @@ class Results(Block, frozen=True, kw_only=True, rename={"from_": "from"}):
         DIRECTORY, example="500g")] = "10g"
 
 
-MetricName = Annotated[str, Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_./-]{0,63}$(?!\n)")]
-
-
 class MetricPattern(Block, frozen=True, kw_only=True):
-    name: Annotated[MetricName, says("Name of the metric.", DIRECTORY, example="perplexity")]
+    name: Annotated[Text, says("Name of the metric.", DIRECTORY, example="perplexity")]
     pattern: Annotated[Text, says(
         "Regular expression for a line. The group `value`, or the first group, is the number; groups `step` and"
         " `epoch` place it.", DIRECTORY, example=r"step=(?P<step>\d+) ppl=(?P<value>\S+)")]
-    unit: Annotated[str, says("Unit for tables.", DIRECTORY)] = ""
+    unit: Annotated[str, says("Unit for tables.", DIRECTORY, example="images/s")] = ""
 
 
 class Task(TaskSettings, frozen=True, kw_only=True):

@@ -1,4 +1,5 @@
-"""Directories that root made in a container, given to the user who runs the emulator, who must delete them."""
+"""Changes the owner of directories that root created in a container to the user of the emulator, who must delete
+them."""
 
 from __future__ import annotations
 
@@ -14,7 +15,8 @@ MOST_ROUNDS = 64
 
 
 def foreign(node: Below, below: str = "") -> list[Entry]:
-    """The directories below a node's that belong to others, outermost first, as far as they can be read."""
+    """The directories below a directory of the node that belong to other users, outermost first, as far as they are
+    readable."""
     try:
         entries = Walk(node, below)
     except OSError:
@@ -24,9 +26,9 @@ def foreign(node: Below, below: str = "") -> list[Entry]:
 
 
 def archive(folders: list[Entry]) -> bytes:
-    """A tar archive of these directories without what is in them; unpacking it over them makes them ours.
+    """A tar archive of these directories without their content; unpacking it over them changes their owner.
 
-    The engine unpacks it in the node's own container: a link that took a directory's place leads out of neither.
+    The engine unpacks it in the node's own container: a link that replaced a directory cannot lead out of it.
     """
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w") as tar:
