@@ -48,7 +48,7 @@ def plan(recipe: Recipe) -> Plan:
                 "exclude": list(source.exclude),
             }
             body |= {} if strip is None else {"strip": strip}
-            steps.append(Step(ACTION, place, body))
+            steps.append(Step(ACTION, target, body))
     return Plan(steps=tuple(steps))
 
 

@@ -17,11 +17,11 @@ def preparation(frame: Frame) -> tuple[wire.JobPreparationTask | None, tuple[Imp
     job_preparation = frame.job.job_preparation
     if job_preparation is None and not fetched:
         return None, ()
-    told = job_preparation or JobPreparation()
+    task = job_preparation or JobPreparation()
     moved = inputs.moves(fetched)
     if frame.windows and moved:
         raise PlanError(
-            f"{frame.place}.input_data: on Windows nodes, data goes below the working directory, all of a prefix; give"
+            f"{frame.path}.input_data: on Windows nodes, data goes below the working directory, all of a prefix; give"
             " a relative `local_path`, and no patterns but those that end with `*`"
         )
     moves = placing.moves(moved)

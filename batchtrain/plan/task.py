@@ -46,19 +46,13 @@ def build(frame: Frame, task: Task, task_id: str, path: str, *, acting: bool = F
     acting, filling: what the job does with `exit_conditions`, as `exits.conditions` takes it.
     """
     where = f"{frame.job.id}/{task_id}"
-    gang = task.multi_instance
-    shape, implicit, warnings = _shape(frame, task, where, place)
-    fetched = inputs.fetched(frame.recipe, task.input_data.azure_storage, INPUT)
-    moved = inputs.moves(fetched)
-    image = _apptainer(frame, task, shape)
-    plain, by_docker = _plain_docker(frame, task, shape, where)
-    simple = not gang and not task.source and not moved and image is None and plain is None
-    if frame.windows and not simple:
-        raise PlanError(f"{where}: {_LINUX_ONLY}")
-    as_it_is = (
-        simple
-        and shape.container
-        and (frame.windows or command.speaks_for_itself(task.command or "", entrypoint=task.entrypoint is not None))
+    shape, by_nodes, warnings = _shape(frame, task, where, path)
+    way = _way(frame, task, shape, where)
+    launch = _launch(frame, task, way, where)
+    carrier, uploads = (payload.Carrier(), ()) if way.bare else _carrier(frame, task, launch, where)
+    ends = exits.conditions(either(task.exit_conditions, frame.job.exit_conditions), acting=acting, filling=filling)
+    body, by_request = _request(
+        frame, task, way, carrier, wire.TaskCreate(id=task_id, command_line="", exit_conditions=ends)
     )
     decided = (*by_nodes, *launch.implicit, *by_request)
     remarks = (
@@ -87,7 +81,7 @@ class _Way(NamedTuple):
     @property
     def moved(self) -> tuple[Moved, ...]:
         """The data that the launch moves to where it belongs."""
-        return tuple(Moved(blobs.below, blobs.wanted) for blobs in self.fetched if blobs.wanted)
+        return inputs.moves(self.fetched)
 
     @property
     def native(self) -> bool:
