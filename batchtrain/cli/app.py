@@ -21,6 +21,8 @@ GROUPS = {
     "doctor": "Check account, quota and size before you pay.",
     "emulator": "The embedded Azure Batch on this machine.",
     "run": "Run a recipe from start to end, and clean up.",
+    "runs": "What runs have left: list, show, compare, export.",
+    "bench": "Run a recipe with each combination of settings, and compare.",
     "help": "Pages of the documentation.",
 }
 MODULES = {"help": "pages"}

@@ -42,6 +42,7 @@ class Metric(msgspec.Struct, frozen=True, omit_defaults=True):
     last: float
     best: float
     step: int | None = None
+    unit: str = ""
 
 
 class Commit(msgspec.Struct, frozen=True):

@@ -24,6 +24,7 @@ UNITS = {
     "images_per_second": "images/s",
     "total_images_per_second": "images/s",
     "samples_per_second": "samples/s",
+    "total_samples_per_second": "samples/s",
     "results.throughput": "images/s",
     "results.time": "ms",
     "error_percent": "%",
@@ -170,8 +171,8 @@ def _point(found: Mapping[str, Any]) -> Point:
         counter = COUNTERS.get(name, name if name in ("t", "rank", "node") else "")
         if counter and _fits(counter, value):
             place[counter] = int(value) if counter in ("step", "rank") else value
-        elif isinstance(value, (int, float)) and not isinstance(value, bool):
-            values[name] = finite(value)
+        elif value is None or (isinstance(value, (int, float)) and not isinstance(value, bool)):
+            values[name] = None if value is None else finite(value)
     if not values:
         raise ValueError("it has no number")
     return Point(values, **place)
@@ -198,15 +199,6 @@ def lower_is_better(name: str) -> bool:
 
 
 # --- the user's patterns ---------------------------------------------------------------------------------------------
-
-
-def fault(pattern: str) -> str:
-    """Why a pattern of the user cannot be used; empty if it can."""
-    try:
-        compiled = re.compile(pattern)
-    except re.error as error:
-        return f"it is no regular expression: {error}"
-    return "" if compiled.groups else r"it has no group for the value: write `loss=(\S+)`"
 
 
 def _program_of(own: Pattern) -> Program:
@@ -305,7 +297,7 @@ def _tf_step(match: re.Match[str], source: Source) -> Point:
 
 
 def _cntk(match: re.Match[str], source: Source) -> Point:
-    values = {"loss": finite(match[3]), "samples_per_second": finite(match[8])}
+    values = {"loss": finite(match[3]), "total_samples_per_second": finite(match[8])}
     if match[5]:
         values["error_percent" if match[6] else "error"] = finite(match[5])
     return Point(values, epoch=int(match[1]))

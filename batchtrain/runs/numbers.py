@@ -1,13 +1,21 @@
-"""The numbers of a run: the place where the output of its tasks becomes metrics."""
+"""The numbers of a run: the output of its tasks, and the files of $BATCHTRAIN_METRICS, become metrics/TASK.jsonl."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+import time
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Protocol
+from typing import BinaryIO, Protocol
 
 from batchtrain.config.types import Job
-from batchtrain.runs.directory import Metric, RunDirectory
+from batchtrain.runs.directory import Metric, RunDirectory, line_of, replace
+from batchtrain.runs.extract import Extractor, Pattern, Point, of_json
+from batchtrain.runs.summary import Summary
+
+MOST_BYTES = 64 << 20
+"""Bytes of a file of $BATCHTRAIN_METRICS that are read; of a longer one, every k-th line."""
+_RANK = re.compile(r"\d+")
 
 
 class Numbers(Protocol):
@@ -19,17 +27,141 @@ class Numbers(Protocol):
     def end(self, files: Mapping[str, tuple[Path, ...]]) -> dict[str, Metric]:
         """All output has come. files: the fetched files of $BATCHTRAIN_METRICS, by task. Gives the summary."""
 
-
-class NoNumbers:
-    """Keeps none."""
-
-    def line(self, task: str, stream: str, text: str) -> None:
-        pass
-
-    def end(self, files: Mapping[str, tuple[Path, ...]]) -> dict[str, Metric]:
-        return {}
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What to know about the numbers: sampled, refused or not finite."""
 
 
 def numbers_of(run: RunDirectory, job: Job | None) -> Numbers:
     """What makes the metrics of a run. job: its settings, if they are known."""
-    return NoNumbers()
+    return Recorded(run, job)
+
+
+class Recorded:
+    """Writes the metrics of the tasks of one job."""
+
+    def __init__(self, run: RunDirectory, job: Job | None, clock: Callable[[], float] = time.time) -> None:
+        self._run, self._job, self._clock = run, job, clock
+        self._tasks: dict[str, _Task] = {}
+
+    def line(self, task: str, stream: str, text: str) -> None:
+        """Write what a line says."""
+        self._task(task).line(text, self._clock())
+
+    def end(self, files: Mapping[str, tuple[Path, ...]]) -> dict[str, Metric]:
+        """Add the programs' own metrics, and sum up. Names of several tasks begin with the task."""
+        for task, paths in files.items():
+            self._task(task).add(paths, self._clock())
+        found = {name: task.end() for name, task in self._tasks.items()}
+        spoken = {name: summary for name, summary in found.items() if summary}
+        if len(spoken) == 1:
+            return next(iter(spoken.values()))
+        return {f"{task}/{name}": metric for task, summary in spoken.items() for name, metric in summary.items()}
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Of all tasks."""
+        return tuple(f"{name}: {note}" for name, task in self._tasks.items() for note in task.notes)
+
+    def _task(self, name: str) -> _Task:
+        if name not in self._tasks:
+            self._tasks[name] = _Task(self._run.metrics(name), _patterns(self._job, name))
+        return self._tasks[name]
+
+
+def _patterns(job: Job | None, task_id: str) -> tuple[Pattern, ...]:
+    """The `metrics` of a task; those of a generated task are its template's."""
+    tasks = job.tasks if job else ()
+    own = [task for task in tasks if task.id == task_id] or [task for task in tasks if task.task_factory is not None]
+    return tuple(Pattern(metric.name, metric.pattern, metric.unit) for metric in own[0].metrics) if own else ()
+
+
+class _Task:
+    """The metrics of one task: a file, and its summary."""
+
+    def __init__(self, path: Path, patterns: tuple[Pattern, ...]) -> None:
+        self.notes: list[str] = []
+        self._path, self._patterns = path, patterns
+        self._extractor = Extractor(patterns)
+        self._file: BinaryIO | None = None
+        self._now = 0.0
+
+    def line(self, text: str, now: float) -> None:
+        for point in self._extractor.feed((text,), now):
+            self._write(point, now)
+
+    def _write(self, point: Point, now: float) -> None:
+        if self._file is None:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = self._path.open("wb")  # the whole output is read again by a later `jobs fetch`
+        self._file.write(line_of(point.line(now)))
+
+    def add(self, paths: tuple[Path, ...], now: float) -> None:
+        """The program's own values replace those of the same name in its output."""
+        points = [point for path in paths for point in self._read(path)]
+        own = {name for point in points for name in point.values}
+        self._drop(own)
+        for point in points:
+            self._write(point, now)
+
+    def _drop(self, names: set[str]) -> None:
+        if self._file is None or not names:
+            return
+        self._file.close()
+        kept = []
+        for line in self._path.read_bytes().splitlines(keepends=True):
+            point = of_json(line)
+            if point is not None and not names.intersection(point.values):
+                kept.append(line)
+            elif point is not None and (rest := {k: v for k, v in point.values.items() if k not in names}):
+                kept.append(line_of(point._replace(values=rest).line(0)))
+        replace(self._path, b"".join(kept))
+        self._file = self._path.open("ab")
+
+    def _read(self, path: Path) -> Iterator[Point]:
+        rank = int(path.stem) if _RANK.fullmatch(path.stem) else None
+        every = path.stat().st_size // MOST_BYTES + 1
+        if every > 1:
+            self.notes.append(f"metrics of {path.stem}: every {every}. line was read, because they are very many")
+        refused, first = 0, ""
+        with path.open("rb") as file:
+            for number, line in enumerate(file):
+                if number % every:
+                    continue
+                try:
+                    point = of_json(line)
+                except ValueError as error:
+                    refused, first = refused + 1, first or f"line {number + 1}: {error}"
+                    continue
+                if point is not None:
+                    yield point if point.rank is not None or point.node else point._replace(rank=rank)
+        if refused:
+            self.notes.append(f"metrics of {path.stem}: {refused} lines were ignored ({first})")
+
+    def end(self) -> dict[str, Metric]:
+        """Close the file, and read it once for the summary."""
+        if self._file is None:
+            return {}
+        self._file.close()
+        self._file = None
+        if self._extractor.skipped:
+            self.notes.append(f"{self._extractor.skipped:,} lines came too fast and were not searched for metrics")
+        summary = Summary({pattern.name: pattern.unit for pattern in self._patterns})
+        for point in read(self._path):
+            summary.add(point)
+        self.notes.extend(summary.notes)
+        return summary.metrics()
+
+
+def read(path: Path) -> Iterator[Point]:
+    """The points of a metrics file; a line that was cut off is skipped."""
+    if not path.exists():
+        return
+    with path.open("rb") as file:
+        for line in file:
+            try:
+                point = of_json(line)
+            except ValueError:
+                continue
+            if point is not None:
+                yield point

@@ -250,6 +250,7 @@ class Recording:
         for reason, paths in reasons.items():
             of = f"{paths[0]} was" if len(paths) == 1 and paths[0] else f"{_counted(len(paths))} were"
             lines.append(f"{of} not fetched: {reason}")
+        lines.extend(self._numbers.notes)
         return "\n  ".join(lines)
 
 

@@ -27,7 +27,9 @@ from batchtrain.placeholders import Placeholders
 from batchtrain.plan import Facts, ingress, plan_recipe, render
 from batchtrain.plan.wire import Placeholder
 from batchtrain.runs import results
+from batchtrain.runs.extract import Extractor, Pattern
 from batchtrain.runs.results import Part
+from batchtrain.runs.summary import Summary
 from batchtrain.service import downloads, entra, vault
 from batchtrain.service.connect import account_of
 from batchtrain.service.seen import Endpoint
@@ -130,6 +132,10 @@ GENERATE = "def generate(*args, word='made'):\n    yield (args[0] if args else w
 MODULE = {"mine_a.py": GENERATE, "pack_a/__init__.py": "", "pack_a/inner.py": GENERATE.replace("made", "packed")}
 
 CONTEXT: dict[str, dict[str, Any]] = {
+    "job_specifications.tasks.metrics": {
+        f"{TASK}.metrics[0].name": "perplexity",
+        f"{TASK}.metrics[0].pattern": r"ppl=(\S+)",
+    },
     "credentials.docker_registry": REGISTRY,
     "credentials.singularity_registry": {
         "global_resources.singularity_images.unsigned": [{"image": "docker://reg.example.org/a:1"}],
@@ -345,6 +351,16 @@ def brought(seen: Seen) -> list[str]:
     files = [(node, downloads.FileSeen(f"wd/{name}", 2000)) for node in nodes for name in ("output/a", "output/b", "c")]
     (task, *_) = seen.recipe.jobs[0].tasks
     return [name for _, _, name in results.select("train", task.results or Results(), files).wanted]
+
+
+def measured(seen: Seen) -> list[str]:
+    """The metrics of two lines, and their units."""
+    (task, *_) = seen.recipe.jobs[0].tasks
+    patterns = [Pattern(metric.name, metric.pattern, metric.unit) for metric in task.metrics]
+    summary = Summary({pattern.name: pattern.unit for pattern in patterns})
+    for point in Extractor(patterns).feed(("step=4 ppl=2.5", "speed 3"), 0.0):
+        summary.add(point)
+    return [text for name, one in summary.metrics().items() for text in (f"{name}={one.last}", one.unit)]
 
 
 def ids(seen: Seen) -> list[str]:
@@ -733,6 +749,9 @@ ROWS: dict[str, Row] = {
         "library://a/b:1", beside={k: v for k, v in APPTAINER.items() if "tasks" not in k}
     ),
     f"{TASKS}.source": Row("src", shown="train.py", effect=arrived, files=SOURCE),
+    f"{TASKS}.metrics.name": Row("mine", shown="mine=2.5", effect=measured),
+    f"{TASKS}.metrics.pattern": Row(r"speed (\S+)", shown="perplexity=3.0", effect=measured),
+    f"{TASKS}.metrics.unit": Row("km/h", shown="km/h", effect=measured),
     f"{TASKS}.results.include": Row(["c"], shown="outputs/train/c", effect=brought),
     f"{TASKS}.results.exclude": Row(["**/b"], instead=["nothing"], shown=(), effect=brought),
     f"{TASKS}.results.from": Row("all", shown="outputs/train/n1/a", effect=brought),

@@ -20,6 +20,25 @@ MOST_NAMES = 20
 PREPARATION, RELEASE = "jobpreparation", "jobrelease"
 
 
+# --- metrics --------------------------------------------------------------------------------------------------------
+
+
+def _metric_patterns(subject: Subject) -> Found:
+    for path, job in subject.jobs:
+        for number, task in enumerate(job.tasks):
+            for index, metric in enumerate(task.metrics):
+                if wrong := _pattern_fault(metric.pattern):
+                    yield (*path, "tasks", number, "metrics", index, "pattern"), wrong
+
+
+def _pattern_fault(pattern: str) -> str:
+    try:
+        compiled = re.compile(pattern)
+    except re.error as error:
+        return f"it is not a regular expression: {error}"
+    return "" if compiled.groups else r"it has no group for the value; write `loss=(\S+)`"
+
+
 # --- ids ------------------------------------------------------------------------------------------------------------
 
 
@@ -557,6 +576,8 @@ RULES = (
          "Batch Shipyard: task factories; Python: str.format", _factory(factories.command_faults)),
     Rule("required-slots", ERROR, (*READS, *JOBS), "A task needs at most the slots of a node, and a gang exactly 1.",
          f"{_TASK}.requiredSlots; Azure/Batch issue 117", _required_slots),
+    Rule("metric-patterns", ERROR, JOBS, "The pattern of a metric is a regular expression with a group.",
+         "Python's re", _metric_patterns),
     Rule("task-packages", ERROR, JOBS, "An application package is listed once.",
          f"{_TASK}.applicationPackageReferences", _task_packages),
     Rule("affinity", WARNING, JOBS, "The affinity id of a task is a node of its pool.",

@@ -382,6 +382,14 @@ class Results(Block, frozen=True, kw_only=True, rename={"from_": "from"}):
         DIRECTORY, example="500g")] = "10g"
 
 
+class MetricPattern(Block, frozen=True, kw_only=True):
+    name: Annotated[Text, says("Name of the metric.", DIRECTORY, example="perplexity")]
+    pattern: Annotated[Text, says(
+        "Regular expression for a line. The group `value`, or the first group, is the number; groups `step` and"
+        " `epoch` place it.", DIRECTORY, example=r"step=(?P<step>\d+) ppl=(?P<value>\S+)")]
+    unit: Annotated[str, says("Unit for tables.", DIRECTORY, example="images/s")] = ""
+
+
 class Task(TaskSettings, frozen=True, kw_only=True):
     command: Annotated[str | None, says(
         "The command. For a multi-instance task, it runs on the primary.", "task.commandLine")] = None
@@ -407,6 +415,8 @@ class Task(TaskSettings, frozen=True, kw_only=True):
     output_data: Annotated[OutputData, says("Results to upload when the task has ended.")] = OutputData()
     results: Annotated[Results | None, says(
         "Files to fetch when the task has ended. Default: the directory `output`.")] = None
+    metrics: Annotated[tuple[MetricPattern, ...], says(
+        "Numbers in the output of the task, beside those that batchtrain knows.")] = ()
     application_packages: Annotated[tuple[ApplicationPackage, ...], says(
         "Applications of the account to install on the node of the task.", max_length=10)] = ()
     name: Annotated[str | None, says("Name of the container.", IGNORED)] = None

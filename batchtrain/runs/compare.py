@@ -1,0 +1,139 @@
+"""Runs beside one another: the settings that differ, and the values of their metrics."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from batchtrain.runs.directory import Metric, RunDirectory, RunRecord
+from batchtrain.runs.extract import Point
+from batchtrain.runs.numbers import read
+
+
+class RunRow(NamedTuple):
+    """A run in `runs list`."""
+
+    run: str
+    state: str
+    started: datetime
+    seconds: float | None
+    nodes: int
+    vm_size: str
+    results: str
+
+
+class MetricRow(NamedTuple):
+    """A metric in `runs show`."""
+
+    metric: str
+    last: str
+    best: str
+    step: int | None
+    unit: str
+
+
+class Difference(NamedTuple):
+    """A setting or metric in `runs compare`: one value for each run."""
+
+    name: str
+    values: tuple[str, ...]
+
+
+def row(record: RunRecord) -> RunRow:
+    """A run in one line."""
+    results = [f"{name} {metric.last:.4g}" for name, metric in ranked(record.summary)][:3]
+    return RunRow(
+        record.id, record.state, record.started, seconds(record), record.nodes, record.vm_size, ", ".join(results)
+    )
+
+
+def seconds(record: RunRecord) -> float | None:
+    """How long a run took."""
+    return (record.ended - record.started).total_seconds() if record.ended else None
+
+
+MAIN = ("throughput", "test_accuracy", "accuracy", "loss")
+
+
+def ranked(summary: dict[str, Metric]) -> list[tuple[str, Metric]]:
+    """The metrics that people look for first, then the others."""
+    names = sorted(summary, key=lambda name: (MAIN.index(name) if name in MAIN else len(MAIN), name))
+    return [(name, summary[name]) for name in names]
+
+
+def metric_rows(record: RunRecord) -> list[MetricRow]:
+    """All metrics of a run."""
+    return [
+        MetricRow(name, f"{metric.last:.6g}", f"{metric.best:.6g}", metric.step, metric.unit)
+        for name, metric in ranked(record.summary)
+    ]
+
+
+def phases(run: RunDirectory) -> Iterator[tuple[str, float]]:
+    """The events of a run with the seconds since its start."""
+    started = run.record().started
+    for event in run.events():
+        yield event.text, (event.t - started).total_seconds()
+
+
+def compare(records: Sequence[RunRecord]) -> list[Difference]:
+    """The settings that differ, and all metrics with their last values."""
+    rows = [_difference(name, records, read_setting) for name, read_setting in _SETTINGS.items()]
+    names = dict.fromkeys(name for record in records for name in record.settings)
+    rows += [Difference(name, tuple(record.settings.get(name, "") for record in records)) for name in names]
+    found = [one for one in rows if len(set(one.values)) > 1]
+    metrics = dict.fromkeys(name for record in records for name, _ in ranked(record.summary))
+    return found + [Difference(name, tuple(_text(record.summary.get(name)) for record in records)) for name in metrics]
+
+
+_SETTINGS: dict[str, Any] = {
+    "state": lambda record: record.state,
+    "job": lambda record: record.job,
+    "nodes": lambda record: str(record.nodes),
+    "vm_size": lambda record: record.vm_size,
+    "commit": lambda record: record.commit.id[:12] if record.commit else "",
+    "seconds": lambda record: f"{seconds(record):.1f}" if record.ended else "",
+}
+
+
+def _difference(name: str, records: Sequence[RunRecord], read_setting: Any) -> Difference:
+    return Difference(name, tuple(read_setting(record) for record in records))
+
+
+def _text(metric: Metric | None) -> str:
+    if metric is None:
+        return ""
+    best = "" if metric.best == metric.last else f" (best {metric.best:.4g})"
+    return f"{metric.last:.4g}{best}"
+
+
+# --- statistics ------------------------------------------------------------------------------------------------------
+
+
+class Statistics(NamedTuple):
+    """Of the values of a metric in one run, without the first, which has the warm-up in it."""
+
+    mean: float
+    median: float
+    p95: float
+    deviation: float
+
+
+def statistics_of(values: Iterable[float]) -> Statistics | None:
+    """None if there is no value."""
+    every = list(values)
+    rest = sorted(every[1:] or every)
+    if not rest:
+        return None
+    p95 = rest[min(len(rest) - 1, max(0, -(-95 * len(rest) // 100) - 1))]
+    return Statistics(statistics.fmean(rest), statistics.median(rest), p95, statistics.pstdev(rest))
+
+
+def points(run: RunDirectory) -> Iterator[tuple[str, Point]]:
+    """All points of a run, with their tasks."""
+    folder = run.path / "metrics"
+    for path in sorted(folder.glob("*.jsonl")):
+        for point in read(path):
+            yield path.stem, point

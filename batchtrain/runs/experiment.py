@@ -1,0 +1,130 @@
+"""An experiment: a recipe with a matrix of settings, expanded. Pure."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+import msgspec
+
+from batchtrain.errors import UsageError
+
+Scalar = str | int | float | bool
+NODES = "nodes"
+COUNT = "pool_specification.vm_count.dedicated"
+COMMAND = "job_specifications[0].tasks[0].command"
+RECIPES = {"mxnet": "MXNet-Benchmark", "tensorflow": "TensorFlow-Benchmarks-CPU"}
+"""The recipes that take the parameters of DLBS, by `exp.framework`."""
+PASSED = (
+    "exp.model", "exp.replica_batch", "exp.num_batches", "exp.num_warmup_batches", "exp.gpus", "exp.dtype",
+    "exp.phase", "exp.data", "exp.device_type", "exp.num_local_gpus", "mxnet.kv_store",
+)  # fmt: skip
+"""The parameters of DLBS that these recipes read (docs/reference/dlbs.md)."""
+
+
+class Experiment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The file of `batchtrain bench`."""
+
+    recipe: str
+    matrix: dict[str, tuple[Scalar, ...]]
+    """Values by variable: `nodes`, a path of --set, or a word that `command` has in braces."""
+    command: str = ""
+    """Replaces the command of the first task; `{NAME}` is the value of a variable."""
+    set: dict[str, Scalar] = {}
+    """Settings of all runs, as --set."""
+    metric: str = "throughput"
+
+
+class Case(NamedTuple):
+    """One run of an experiment."""
+
+    values: tuple[tuple[str, str], ...]
+    settings: tuple[tuple[str, str], ...]
+
+    @property
+    def name(self) -> str:
+        return " ".join(f"{name}={value}" for name, value in self.values)
+
+    @property
+    def nodes(self) -> int | None:
+        return next((int(value) for name, value in self.values if name == NODES), None)
+
+
+def experiment_of(data: Any, place: str) -> Experiment:
+    """Read an experiment. Raises UsageError with the place of what is wrong."""
+    try:
+        found = msgspec.convert(data, Experiment)
+    except msgspec.ValidationError as error:
+        raise UsageError(f"{place}: {error}") from None
+    empty = [name for name, values in found.matrix.items() if not values]
+    if not found.matrix or empty:
+        raise UsageError(f"{place}: `matrix` needs a list of values for {empty[0] if empty else 'at least one name'}")
+    for name in found.matrix:
+        _check_name(name, found, place)
+    return found
+
+
+def _check_name(name: str, experiment: Experiment, place: str) -> None:
+    if name == NODES:
+        wrong = [value for value in experiment.matrix[name] if not isinstance(value, int) or value < 1]
+        if wrong:
+            raise UsageError(f"{place}: matrix.nodes: {wrong[0]} is not a number of nodes")
+    elif "." not in name and f"{{{name}}}" not in experiment.command:
+        raise UsageError(f"{place}: matrix.{name} changes nothing: write {{{name}}} in `command`, or a path of --set")
+
+
+def cases(experiment: Experiment) -> Iterator[Case]:
+    """Every combination, the first variable slowest."""
+    names = tuple(experiment.matrix)
+    for combination in itertools.product(*experiment.matrix.values()):
+        values = {name: _text(value) for name, value in zip(names, combination, strict=True)}
+        settings = {path: _text(value) for path, value in experiment.set.items()}
+        for name, value in values.items():
+            if name == NODES or "." in name:
+                settings[COUNT if name == NODES else name] = value
+        if experiment.command:
+            settings[COMMAND] = _filled(experiment.command, values)
+        yield Case(tuple(values.items()), tuple(settings.items()))
+
+
+def _filled(command: str, values: Mapping[str, str]) -> str:
+    for name, value in values.items():
+        command = command.replace(f"{{{name}}}", value)
+    return command
+
+
+def _text(value: Scalar) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+# --- DLBS ------------------------------------------------------------------------------------------------------------
+
+
+def of_dlbs(data: Mapping[str, Any], command: str, recipe: str, place: str) -> tuple[Experiment, tuple[str, ...]]:
+    """An experimenter's config.json, and what of it does not apply. command: that of the recipe."""
+    left: list[str] = []
+    words: list[str] = []
+    matrix: dict[str, Any] = {}
+    if data.get("extensions"):
+        left.append("extensions: they are not evaluated")
+    for name, given in {**data.get("parameters", {}), **data.get("variables", {})}.items():
+        is_variable = name in data.get("variables", {})
+        value = given["val"] if isinstance(given, Mapping) else given
+        values = tuple(value) if is_variable and isinstance(value, list) else (value,)
+        if name == "exp.framework":
+            continue
+        if any(isinstance(item, str) and ("${" in item or "$(" in item) for item in values):
+            left.append(f"{name}: an expression, which only DLBS evaluates")
+        elif name == "exp.num_nodes":
+            matrix[NODES] = values
+        elif name not in PASSED:
+            left.append(f"{name}: the recipe has no such parameter")
+        else:
+            key = name.rpartition(".")[2]
+            matrix[key] = tuple(json.dumps(item) for item in values)
+            words.append(f"-P{name}='{{{key}}}'")
+    filled = " ".join((command, *words))
+    made = {"recipe": recipe, "matrix": matrix or {NODES: (1,)}, "command": filled}
+    return experiment_of(made, place), tuple(left)

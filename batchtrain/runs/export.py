@@ -1,0 +1,148 @@
+"""A run for other programs: CSV, DLBS logs, TensorBoard event files."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+import re
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, TextIO
+
+from batchtrain.errors import UsageError
+from batchtrain.runs.compare import points
+from batchtrain.runs.directory import RunDirectory, replace
+from batchtrain.runs.extract import split
+from batchtrain.runs.names import safe_path
+
+_KEY = re.compile(r"^[ \t]*__(.+?)__[ \t]*=(.+)")
+HEADS = ("task", "t", "rank", "node", "step", "epoch", "metric", "value")
+
+
+def write_csv(run: RunDirectory, file: TextIO) -> int:
+    """Write one line per value; returns their number. A value that is NaN or infinite is empty."""
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow(HEADS)
+    count = 0
+    for task, point in points(run):
+        for name, value in point.values.items():
+            writer.writerow((task, point.t, point.rank, point.node, point.step, point.epoch, name, value))
+            count += 1
+    return count
+
+
+# --- DLBS ------------------------------------------------------------------------------------------------------------
+
+
+def write_dlbs(run: RunDirectory, target: Path) -> list[Path]:
+    """Write rank_N.log files, whose lines begin with `__`; returns them. Raises UsageError if no rank printed such.
+
+    A program that prints none, but has a throughput, gets the keys that DLBS's reports need.
+    """
+    ranks: dict[int, dict[str, Any]] = {}
+    for path in sorted((run.path / "logs").glob("*/stdout.txt")):
+        for rank, name, value in _keys(path):
+            ranks.setdefault(rank, {})[name] = value
+    if not ranks and (found := _keys_of_summary(run)):
+        ranks[0] = found
+    if not ranks:
+        raise UsageError(
+            f"{run.path} has nothing for DLBS: no line `__name__=value` in logs/, and no throughput in run.json"
+        )
+    target.mkdir(parents=True, exist_ok=True)
+    written = []
+    for rank, values in sorted(ranks.items()):
+        file = target / f"rank_{rank}.log"
+        file.write_text("".join(f"__{name}__={json.dumps(value)}\n" for name, value in values.items()))
+        written.append(file)
+    return written
+
+
+def _keys(path: Path) -> Iterator[tuple[int, str, Any]]:
+    """The keys of a log; DLBS's parser stops at a value that is no JSON, so such lines are left out."""
+    with path.open(encoding="utf-8", errors="replace") as file:
+        for text in file:
+            rank, line = split(text)
+            match = _KEY.match(line)
+            if match is None:
+                continue
+            try:
+                yield rank or 0, match[1].strip(), json.loads(match[2])
+            except ValueError:
+                continue
+
+
+def _keys_of_summary(run: RunDirectory) -> dict[str, Any]:
+    record = run.record()
+    rate = record.summary.get("throughput")
+    if rate is None:
+        return {}
+    found: dict[str, Any] = {"exp.id": record.id, "exp.status": "ok", "exp.num_nodes": record.nodes}
+    found["exp.num_gpus"] = record.nodes
+    found["results.throughput"] = rate.last
+    for name in ("exp.model", "exp.replica_batch"):
+        if name in record.settings:
+            found[name] = record.settings[name]
+    return found
+
+
+# --- TensorBoard: records of protocol buffers, each with checksums --------------------------------------------------
+
+
+def write_tensorboard(run: RunDirectory, target: Path) -> int:
+    """Write one event file per task and rank; returns the number of values. NaN stands for what is not finite."""
+    files: dict[str, bytearray] = {}
+    count = 0
+    for number, (task, point) in enumerate(points(run)):
+        place = f"{task}/{point.node or f'rank_{point.rank or 0}'}"
+        step = point.step if point.step is not None else int(point.epoch if point.epoch is not None else number)
+        summary = b"".join(
+            _bytes(1, _bytes(1, name.encode()) + b"\x15" + struct.pack("<f", math.nan if value is None else value))
+            for name, value in point.values.items()
+        )
+        event = b"\x09" + struct.pack("<d", point.t or 0.0) + b"\x10" + _varint(step) + _bytes(5, summary)
+        files.setdefault(place, bytearray(_record(b"\x09" + bytes(8) + _bytes(3, b"brain.Event:2")))).extend(
+            _record(event)
+        )
+        count += len(point.values)
+    for place, content in files.items():
+        replace(target / safe_path(place) / f"events.out.tfevents.0.{run.name}", bytes(content))
+    return count
+
+
+def _bytes(field: int, content: bytes) -> bytes:
+    return _varint(field << 3 | 2) + _varint(len(content)) + content
+
+
+def _varint(number: int) -> bytes:
+    number &= (1 << 64) - 1
+    found = bytearray()
+    while number > 127:
+        found.append(number & 127 | 128)
+        number >>= 7
+    return bytes((*found, number))
+
+
+def _record(content: bytes) -> bytes:
+    length = struct.pack("<Q", len(content))
+    return length + _checksum(length) + content + _checksum(content)
+
+
+def _checksum(content: bytes) -> bytes:
+    """CRC-32C, rotated and shifted as the format of TFRecord wants."""
+    value = 0xFFFFFFFF
+    for byte in content:
+        value = _CRC[(value ^ byte) & 255] ^ (value >> 8)
+    value ^= 0xFFFFFFFF
+    return struct.pack("<I", ((value >> 15 | value << 17) + 0xA282EAD8) & 0xFFFFFFFF)
+
+
+def _crc(byte: int) -> int:
+    for _ in range(8):
+        byte = byte >> 1 ^ (0x82F63B78 if byte & 1 else 0)
+    return byte
+
+
+_CRC = tuple(map(_crc, range(256)))

@@ -1,0 +1,84 @@
+"""The summary of metrics: last and best value, and the throughput after warm-up. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from batchtrain.runs.directory import Metric
+from batchtrain.runs.extract import UNITS, Point, lower_is_better
+
+TOTAL_RATES = ("total_images_per_second", "results.throughput", "total_samples_per_second")
+"""Rates of the whole job; the first that is there counts."""
+OWN_RATES = ("images_per_second", "samples_per_second")
+"""Rates of one rank; those of all ranks are added."""
+
+
+class _Seen(NamedTuple):
+    last: float
+    best: float
+    step: int | None
+
+
+class Summary:
+    """Collects the points of a task."""
+
+    def __init__(self, units: Mapping[str, str] | None = None) -> None:
+        self._units = {**UNITS, **(units or {})}
+        self._seen: dict[str, dict[int, _Seen]] = {}
+        self._rates: dict[str, dict[int, list[float]]] = {}
+        self._undefined: dict[str, str] = {}
+
+    def add(self, point: Point) -> None:
+        """Take one point. Samples of nodes are no results."""
+        if point.node:
+            return
+        rank = -1 if point.rank is None else point.rank
+        for name, value in point.values.items():
+            if value is None:
+                self._undefined.setdefault(name, _place(point))
+                continue
+            before = self._seen.setdefault(name, {}).get(rank)
+            best = value if before is None else (min if lower_is_better(name) else max)(value, before.best)
+            self._seen[name][rank] = _Seen(value, best, point.step)
+            if name in TOTAL_RATES or name in OWN_RATES:
+                self._rates.setdefault(name, {}).setdefault(rank, []).append(value)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Which metrics were NaN or infinite, and where first."""
+        return tuple(f"{name} was NaN or infinite, first at {place}" for name, place in self._undefined.items())
+
+    def metrics(self) -> dict[str, Metric]:
+        """The values of the lowest rank that has a metric, and `throughput`."""
+        found = {}
+        for name, ranks in self._seen.items():
+            seen = ranks[min(ranks)]
+            found[name] = Metric(seen.last, seen.best, seen.step, self._units.get(name, ""))
+        if rate := throughput(self._rates):
+            found["throughput"] = Metric(rate[0], rate[0], unit=self._units.get(rate[1], ""))
+        return found
+
+
+def throughput(rates: Mapping[str, Mapping[int, Sequence[float]]]) -> tuple[float, str] | None:
+    """The mean rate after the first value of each rank, and the metric it is of."""
+    for name in TOTAL_RATES:
+        if name in rates:
+            return after_warm_up(rates[name][min(rates[name])]), name
+    for name in OWN_RATES:
+        if name in rates:
+            return sum(map(after_warm_up, rates[name].values())), name
+    return None
+
+
+def after_warm_up(values: Sequence[float]) -> float:
+    """The harmonic mean without the first value, which has the warm-up in it. A rate of 0 counts as such."""
+    rest = values[1:] or values
+    if min(rest) <= 0:
+        return sum(rest) / len(rest)
+    return len(rest) / sum(1 / value for value in rest)
+
+
+def _place(point: Point) -> str:
+    parts = {"step": point.step, "epoch": point.epoch, "rank": point.rank}
+    return ", ".join(f"{name} {value:g}" for name, value in parts.items() if value is not None) or "an unknown step"

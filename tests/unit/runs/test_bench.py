@@ -1,0 +1,200 @@
+"""Experiments: expanded, measured, compared; and the exports of a run."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from batchtrain.errors import UsageError
+from batchtrain.runs import compare, directory, export, scaling
+from batchtrain.runs.compare import Statistics, statistics_of
+from batchtrain.runs.directory import Metric, RunDirectory, RunRecord
+from batchtrain.runs.experiment import COMMAND, COUNT, cases, experiment_of, of_dlbs
+from batchtrain.runs.scaling import Measured
+
+START = datetime(2026, 11, 22, tzinfo=timezone.utc)
+
+
+def test_a_matrix_is_the_product_of_its_values() -> None:
+    data = {
+        "recipe": "r", "command": "train --batch {batch}", "set": {"a.b": True},
+        "matrix": {"nodes": [1, 2], "batch": [16, 32], "job_specifications[0].priority": [3]},
+    }  # fmt: skip
+    found = list(cases(experiment_of(data, "e.yaml")))
+    assert [case.name for case in found][:2] == [
+        "nodes=1 batch=16 job_specifications[0].priority=3",
+        "nodes=1 batch=32 job_specifications[0].priority=3",
+    ]
+    assert dict(found[3].settings) == {
+        "a.b": "true", COUNT: "2", "job_specifications[0].priority": "3", COMMAND: "train --batch 32",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"matrix": {}}, "`matrix` needs a list of values for at least one name"),
+        ({"matrix": {"nodes": []}}, "`matrix` needs a list of values for nodes"),
+        ({"matrix": {"nodes": [0]}}, "0 is not a number of nodes"),
+        ({"matrix": {"batch": [1]}}, "matrix.batch changes nothing"),
+        ({"matrx": 1}, "matrx"),
+        ({"recipe": 3}, "recipe"),
+    ],
+)
+def test_a_wrong_experiment_says_where(change: dict[str, Any], words: str) -> None:
+    with pytest.raises(UsageError, match=re.escape(words)) as raised:
+        experiment_of({"recipe": "r", "matrix": {"nodes": [1]}, **change}, "e.yaml")
+    assert str(raised.value).startswith("e.yaml: ")
+
+
+def test_a_config_of_dlbs_gives_its_matrix_and_what_does_not_apply() -> None:
+    data = {
+        "parameters": {
+            "exp.framework": "mxnet", "exp.model": {"val": "alexnet", "type": "str"}, "exp.docker": True,
+            "exp.id": "${exp.model}",
+        },
+        "variables": {"exp.num_nodes": [1, 2], "exp.replica_batch": [16, 32]},
+        "extensions": [{"condition": {}, "parameters": {}}],
+    }  # fmt: skip
+    found, left = of_dlbs(data, "python b.py", "r", "config.json")
+    assert found.matrix == {"model": ('"alexnet"',), "nodes": (1, 2), "replica_batch": ("16", "32")}
+    settings = dict(next(cases(found)).settings)
+    assert settings[COMMAND] == """python b.py -Pexp.model='"alexnet"' -Pexp.replica_batch='16'"""
+    assert [text.partition(":")[0] for text in left] == ["extensions", "exp.docker", "exp.id"]
+
+
+def measured(nodes: int, rate: float | None, batch: int = 8) -> Measured:
+    return Measured((("nodes", str(nodes)), ("batch", str(batch))), nodes, rate, f"run{nodes}")
+
+
+def test_weak_scaling_is_against_the_smallest_run() -> None:
+    table = scaling.rows([measured(4, 270.0), measured(1, 100.0), measured(2, 180.0)])
+    assert [(row.nodes, row.speedup, row.efficiency) for row in table if row.scaling == "weak"] == [
+        (1, 1.0, 100.0), (2, 1.8, 90.0), (4, 2.7, 67.5),
+    ]  # fmt: skip
+
+
+def test_strong_scaling_is_among_runs_of_the_same_batch_of_all_nodes() -> None:
+    table = scaling.rows([measured(1, 100.0, 16), measured(2, 150.0, 8), measured(2, 180.0, 16)])
+    strong = [row for row in table if row.scaling == "strong"]
+    assert [(row.case, row.nodes, row.efficiency) for row in strong] == [
+        ("effective_batch=16", 1, 100.0), ("effective_batch=16", 2, 75.0),
+    ]  # fmt: skip
+
+
+def test_a_run_without_a_rate_has_an_empty_line() -> None:
+    (row, other) = scaling.rows([measured(1, None), measured(2, 50.0)])[:2]
+    assert (row.speedup, other.speedup, other.efficiency) == (None, 1.0, 100.0)
+
+
+def test_the_report_is_csv_and_one_page_without_network() -> None:
+    table = scaling.rows([measured(1, 100.0), measured(2, 180.0)])
+    assert scaling.as_csv(table).splitlines()[1].startswith("weak,batch=8,1,100.0,1.0,100.0,")
+    page = scaling.as_html("<x>", "images/s", table)
+    assert page.count("<svg") == 1 and "&lt;x&gt;" in page and "http" not in page.replace("http-equiv", "")
+
+
+def test_statistics_leave_the_warm_up_out() -> None:
+    assert statistics_of([999.0, 1.0, 2.0, 3.0, 4.0]) == Statistics(2.5, 2.5, 4.0, pytest.approx(1.118, abs=0.001))
+    assert statistics_of([]) is None
+
+
+# --- runs that have ended -------------------------------------------------------------------------------------------
+
+
+def made(root: Path, job: str, batch: int, **summary: Metric) -> RunDirectory:
+    run = directory.make(root, job, START)
+    run.write(
+        RunRecord(
+            id=run.name,
+            state="completed",
+            started=START,
+            ended=START + timedelta(seconds=90),
+            job=job,
+            nodes=2,
+            settings={"batch": str(batch)},
+            summary=summary,
+        )
+    )
+    return run
+
+
+def test_runs_of_four_batch_sizes_are_compared(tmp_path: Path) -> None:
+    sizes = (8, 16, 32, 64)
+    runs = [made(tmp_path, "same", size, loss=Metric(1 / size, 0.01), only=Metric(1, 1)) for size in sizes]
+    rows = {row.name: row.values for row in compare.compare([run.record() for run in runs])}
+    assert rows["batch"] == ("8", "16", "32", "64")
+    assert rows["loss"][0] == "0.125 (best 0.01)"
+    assert "nodes" not in rows
+
+
+def test_a_run_is_one_line_with_its_main_results(tmp_path: Path) -> None:
+    row = compare.row(made(tmp_path, "j", 8, zeta=Metric(1, 1), throughput=Metric(909, 909)).record())
+    assert (row.seconds, row.results) == (90.0, "throughput 909, zeta 1")
+
+
+def dlbs_parse(text: str) -> dict[str, Any]:
+    """DLBS's own rules: anchored at the line's start, the shortest key, the value is JSON or the parse ends."""
+    found = {}
+    for line in text.splitlines():
+        if match := re.match(r"[ \t]*__(.+?)__[ \t]*=(.+)", line):
+            found[match[1].strip()] = json.loads(match[2].strip() or "null")
+    return found
+
+
+def test_the_export_for_dlbs_is_read_by_its_rules(tmp_path: Path) -> None:
+    run = made(tmp_path, "j", 8)
+    log = run.path / "logs/train/stdout.txt"
+    log.parent.mkdir(parents=True)
+    log.write_text(
+        "[0:0] __exp.model__=\"alexnet\"\n[0:0] __results.time__=12.3 ms\n[0:0] __results.time__=103.7\n"
+        "[1:1] __exp.status__=\"failure\"\n[0:0] __results.throughput__= 909\nhello\n"
+    )  # fmt: skip
+    written = export.write_dlbs(run, tmp_path / "out")
+    assert [path.name for path in written] == ["rank_0.log", "rank_1.log"]
+    assert all(line.startswith("__") for path in written for line in path.read_text().splitlines())
+    assert dlbs_parse(written[0].read_text()) == {
+        "exp.model": "alexnet", "results.time": 103.7, "results.throughput": 909,
+    }  # fmt: skip
+
+
+def test_a_run_without_lines_of_dlbs_exports_its_throughput_or_says_that_there_is_nothing(tmp_path: Path) -> None:
+    run = made(tmp_path, "j", 8, throughput=Metric(10.5, 10.5))
+    (written,) = export.write_dlbs(run, tmp_path / "out")
+    assert dlbs_parse(written.read_text())["results.throughput"] == 10.5
+    with pytest.raises(UsageError, match="nothing for DLBS"):
+        export.write_dlbs(made(tmp_path, "k", 8), tmp_path / "none")
+    assert not (tmp_path / "none").exists()
+
+
+def metrics(run: RunDirectory) -> None:
+    path = run.metrics("train")
+    path.parent.mkdir(parents=True)
+    path.write_text('{"t": 5.5, "rank": 1, "step": 300, "loss": 0.5}\n{"t": 6, "rank": 1, "step": 301, "loss": null}\n')
+
+
+def test_the_export_to_csv_has_a_line_for_each_value(tmp_path: Path) -> None:
+    run, file = made(tmp_path, "j", 8), io.StringIO()
+    metrics(run)
+    assert export.write_csv(run, file) == 2
+    assert file.getvalue().splitlines() == [
+        "task,t,rank,node,step,epoch,metric,value", "train,5.5,1,,300,,loss,0.5", "train,6,1,,301,,loss,",
+    ]  # fmt: skip
+
+
+def test_the_export_to_tensorboard_is_records_with_checksums(tmp_path: Path) -> None:
+    run = made(tmp_path, "j", 8)
+    metrics(run)
+    assert export.write_tensorboard(run, tmp_path / "tb") == 2
+    (file,) = (tmp_path / "tb/train/rank_1").iterdir()
+    assert b"brain.Event:2" in file.read_bytes() and b"loss" in file.read_bytes()
+    # the check value of CRC-32C for these digits is e3069283; rotated and masked as TFRecord has it
+    crc = 0xE3069283
+    masked = ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
+    assert export._checksum(b"123456789") == masked.to_bytes(4, "little")
