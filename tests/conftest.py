@@ -50,7 +50,10 @@ LEFT = pytest.StashKey[list[str]]()
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    """Skips by reason, and the processes that were left."""
+    """Skips by reason, tests that failed at their first try, and the processes that were left."""
+    for report in terminalreporter.getreports("rerun"):
+        terminalreporter.section(f"failed at first: {report.nodeid}", sep="_")
+        report.toterminal(terminalreporter._tw)
     reports = terminalreporter.getreports("skipped")
     skips = Counter(str(report.longrepr[2]).removeprefix("Skipped: ") for report in reports)
     if skips:

@@ -188,9 +188,9 @@ def settings() -> Settings:
 @contextmanager
 def standing(client: Client) -> Iterator[Callable[[Event], None]]:
     """Collects the events of an `add` command; if it fails, reports what was added and the next commands."""
-    from batchtrain.made import Made
+    from batchtrain.made import KINDS, Made
 
-    made = Made(client, tell)
+    made = Made(client, tell, keep=KINDS.values())
     try:
         yield made.tell
     except BaseException as error:

@@ -92,7 +92,7 @@ class Step(NamedTuple):
             "build",
             *(("--pull",) if fresh else ()),
             *(("--network", network) if network else ()),
-            *(f"--build-arg={one}" for one in given),
+            *(f"--build-arg={argument}" for argument in given),
             f"--tag={self.tag}",
             str(self.directory),
         )

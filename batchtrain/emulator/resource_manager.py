@@ -1,8 +1,6 @@
-"""A small stand-in of Azure Resource Manager for azure-mgmt-batch: the account with its keys, and its pools; pure.
-
-Any subscription and resource group lead to the one account. A pool is translated to the service's own request and back,
-so both sides see the same pools.
-"""
+"""A small stand-in for Azure Resource Manager, for azure-mgmt-batch: the account with its keys, and its pools; pure.
+Any subscription and resource group leads to the one account. A pool is translated to the service's own request and
+back, so both sides see the same pools."""
 
 from __future__ import annotations
 
@@ -30,7 +28,7 @@ VERSIONS: Mapping[str, int] = {
     "2024-07-01": 20,
     "2025-06-01": 21,
 }
-"""API version -> revision of the service's tables whose properties it has."""
+"""API version -> the revision of the service's tables that it corresponds to."""
 RENAMED = {
     "nodeAgentSkuId": "nodeAgentSKUId",
     "userName": "username",
@@ -50,11 +48,11 @@ WORDS = {word.lower(): word for word in (
     "Simplified", "Spread", "StandardSSD_LRS", "Standard_LRS", "Steady", "Stopping", "TCP", "Task", "UDP",
     "UserManaged", "ContainerImageDefault", "TaskWorkingDirectory",
 )}  # fmt: skip
-"""Values of enumerations, which Resource Manager writes with capitals."""
+"""Enumeration values, which Resource Manager capitalizes."""
 ENUMERATED = ("access", "caching", "elevationLevel", "nodeFillType", "protocol", "provision", "scope", "type",
               "storageAccountType", "targetNodeCommunicationMode", "currentNodeCommunicationMode", "workingDirectory",
               "dynamicVnetAssignmentScope")  # fmt: skip
-"""The properties that have them."""
+"""The properties with these values."""
 POLL_SECONDS = "1"
 """Retry-After of a running deletion."""
 _ACCOUNTS = r"/subscriptions/[^/]+(?:/resourceGroups/[^/]+)?/providers/Microsoft\.Batch/batchAccounts"
@@ -64,12 +62,15 @@ _ACCOUNT = (
 
 
 class Account(NamedTuple):
-    """What Resource Manager tells of the account."""
+    """The account as Resource Manager shows it."""
 
     name: str
     key: str
     host: str
-    """Where the service answers, without the scheme."""
+    """The host name of the service, without the scheme."""
+
+    def __repr__(self) -> str:
+        return f"Account(name={self.name!r}, host={self.host!r})"
 
 
 class Identity(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -82,14 +83,14 @@ class Identity(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Deployment(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What a pool's nodes are."""
+    """The deployment configuration of a pool's nodes."""
 
     virtualMachineConfiguration: Document | None = None
     cloudServiceConfiguration: Document | None = None
 
 
 class FixedScale(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How many nodes a pool has."""
+    """The scale settings of a pool."""
 
     targetDedicatedNodes: int | None = None
     targetLowPriorityNodes: int | None = None
@@ -98,14 +99,14 @@ class FixedScale(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class AutoScale(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The formula that says how many nodes a pool has."""
+    """Autoscale settings."""
 
     formula: str
     evaluationInterval: str | None = None
 
 
 class Scale(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One of the two."""
+    """Exactly one of the two."""
 
     fixedScale: FixedScale = FixedScale()
     autoScale: AutoScale | None = None
@@ -119,7 +120,7 @@ class Package(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
 
 
 class Properties(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A pool as it is sent: what is `Any` goes to the service as it is, or is only read."""
+    """A pool as clients send it. Fields of type `Any` go to the service unchanged, or are read-only."""
 
     deploymentConfiguration: Deployment = Deployment()
     scaleSettings: Scale = Scale()
@@ -153,7 +154,7 @@ class Properties(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_d
 
 
 class PoolBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The body of a PUT; clients send back what they were given."""
+    """The body of a PUT. Clients send back properties that they received."""
 
     properties: Properties = Properties()
     identity: Identity | None = None
@@ -165,7 +166,7 @@ class PoolBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Asked(NamedTuple):
-    """One request, its token already checked."""
+    """One request whose token is checked."""
 
     verb: str
     path: str
@@ -177,12 +178,12 @@ class Asked(NamedTuple):
 
 
 def is_path(raw_path: str) -> bool:
-    """Whether a path is Resource Manager's: the service has none that begins so."""
+    """Whether a path belongs to Resource Manager: no path of the service starts so."""
     return raw_path == PREFIX or raw_path.startswith(f"{PREFIX}/")
 
 
 def check_token(account: Account, verb: str, headers: Mapping[str, str], now: int) -> None:
-    """Only tokens open Resource Manager. Raises NeedsToken, Fault."""
+    """Check the token; Resource Manager accepts no shared keys. Raises NeedsToken, Fault."""
     tokens.check(account.name, account.key, verb, headers, tokens.MANAGEMENT, now)
 
 
@@ -261,12 +262,12 @@ def _get_account(world: World, account: Account, asked: Asked, _: str, revision:
 
 
 def _limit(most: int | None) -> int:
-    """A quota without a limit is a large number: programs compare it."""
+    """No limit is shown as a large number, because programs compare it."""
     return quotas.MOST if most is None else most
 
 
 def _list_keys(world: World, account: Account, asked: Asked, _: str, revision: int) -> Reply:
-    """The emulator has one key."""
+    """The emulator has one key, shown as both."""
     return Reply(200, {"accountName": account.name, "primary": account.key, "secondary": account.key})
 
 
@@ -296,7 +297,7 @@ def _list_pools(world: World, account: Account, asked: Asked, _: str, revision: 
 
 
 def _delete_pool(world: World, account: Account, asked: Asked, pool_id: str, revision: int) -> Reply:
-    """202 and where to ask for the end; 204 for a pool that is not there."""
+    """202 with the address that reports the end; 204 for a pool that does not exist."""
     book = world.pools.get(pool_id.lower())
     if book is None:
         return Reply(204)
@@ -320,7 +321,7 @@ def _pool(book: PoolBook, asked: Asked, revision: int) -> Reply:
 
 
 def request(wanted: Properties) -> Document:
-    """The service's own request of a pool in Resource Manager's form."""
+    """The service's own request for a pool in Resource Manager's form."""
     passed = msgspec.to_builtins(wanted)
     packages = [{**_only(one, "version"), "applicationId": str(one["id"]).rpartition("/")[2]}
                 for one in passed.get("applicationPackages") or ()]  # fmt: skip
@@ -336,7 +337,7 @@ def request(wanted: Properties) -> Document:
 
 
 def _machine(deployment: Deployment) -> Document:
-    """The machine with its image under the service's own name."""
+    """The virtual machine configuration, with its image under the service's name."""
     found = msgspec.to_builtins(deployment)
     machine = found.get("virtualMachineConfiguration")
     if machine is not None and isinstance(machine.get("imageReference"), dict):
@@ -355,7 +356,7 @@ def _scale(scale: Scale) -> Document:
 
 
 def _identity(identity: Identity | None) -> Document | None:
-    """As the service itself shows it."""
+    """The pool as the service shows it."""
     if identity is None or identity.type == "None":
         return None
     assigned = identity.userAssignedIdentities or {}
@@ -407,7 +408,7 @@ def _only(document: Document, name: str) -> Document:
 
 
 def _renamed(value: Any, names: Mapping[str, str]) -> Any:
-    """With other names of properties, at any depth."""
+    """The document with renamed properties, at any depth."""
     if isinstance(value, list):
         return [_renamed(one, names) for one in value]
     if not isinstance(value, dict):
@@ -416,7 +417,7 @@ def _renamed(value: Any, names: Mapping[str, str]) -> Any:
 
 
 def _spelled(value: Any, name: str = "") -> Any:
-    """With the values of enumerations as Resource Manager writes them."""
+    """The document with capitalized enumeration values."""
     if isinstance(value, list):
         return [_spelled(one, name) for one in value]
     if isinstance(value, dict):

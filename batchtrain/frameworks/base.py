@@ -91,6 +91,8 @@ class Runner(NamedTuple):
     """The same as a module, for the Python that the command starts with."""
     options: tuple[str, ...]
     """Shell words; the command comes after them."""
+    file: str = ""
+    """A file of `runtime` that this Python runs in place of the module."""
     before: str = ""
     """Shell words that set variables for it."""
     takes_command: bool = True

@@ -68,6 +68,7 @@ def _by_nodes(block: Nodes, setup: Setup, command: str, shape: Shape) -> Launch:
             steps.SSH,
             *steps.node_launcher(block.name),
             *((steps.ENDS,) if end else ()),
+            *(steps.TORCHRUN for role in roles if role.runner and role.runner.file),
             *_beside(looked, noted),
             _file(spec),
         ),
@@ -223,7 +224,8 @@ def _run(role: Role) -> str:
         return f"{own or 'python3'} -c {shell.word(role.first)} || exit\n{role.command}"
     if runner is None:
         return role.command
-    program = f"{own} -m {runner.module}" if own else runner.program
+    module = f'"$AZ_BATCH_TASK_SHARED_DIR/.batchtrain/{runner.file}"' if runner.file else f"-m {runner.module}"
+    program = f"{own} {module}" if own else runner.program
     one = role.command if shell.is_simple(role.command) else f"/bin/bash -c {shell.word(role.command)}"
     words = (runner.before, program, *runner.options, one if runner.takes_command else "")
     return " ".join(word for word in words if word)

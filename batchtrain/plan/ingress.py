@@ -37,20 +37,20 @@ def plan(recipe: Recipe) -> Plan:
     """
     steps = []
     for number, files in enumerate(recipe.resources.files):
-        place = _place(recipe, f"global_resources.files[{number}]", files)
-        if isinstance(place, str):
+        target = _place(recipe, f"global_resources.files[{number}]", files)
+        if isinstance(target, str):
             source = files.source
             body = {"source": source.path, "include": list(source.include), "exclude": list(source.exclude)}
-            steps.append(Step(ACTION, place, body))
+            steps.append(Step(ACTION, target, body))
     return Plan(steps=tuple(steps))
 
 
 def left_out(recipe: Recipe) -> Iterator[LeftOut]:
     """The entries of which `plan` brings nothing anywhere."""
     for number, files in enumerate(recipe.resources.files):
-        place = _place(recipe, f"global_resources.files[{number}]", files)
-        if isinstance(place, LeftOut):
-            yield place
+        target = _place(recipe, f"global_resources.files[{number}]", files)
+        if isinstance(target, LeftOut):
+            yield target
 
 
 def _place(recipe: Recipe, path: str, files: Files) -> str | LeftOut:

@@ -36,16 +36,16 @@ INPUT = ".batchtrain-input"
 """Where in the working directory data is brought that belongs elsewhere on the node."""
 
 
-def build(frame: Frame, task: Task, task_id: str, place: str, *, acting: bool = False, filling: bool = False) -> Built:
+def build(frame: Frame, task: Task, task_id: str, path: str, *, acting: bool = False, filling: bool = False) -> Built:
     """One task's request; `place` is its path in the configuration. Raises PlanError for what could never run.
 
     acting, filling: what the job does with `exit_conditions`, as `exits.conditions` takes it.
     """
     where = f"{frame.job.id}/{task_id}"
     gang = task.multi_instance
-    shape, implicit, warnings = _shape(frame, task, where, place)
+    shape, implicit, warnings = _shape(frame, task, where, path)
     fetched = inputs.fetched(frame.recipe, task.input_data.azure_storage, INPUT)
-    moved = tuple(Moved(one.below, one.wanted) for one in fetched if one.wanted)
+    moved = tuple(Moved(blobs.below, blobs.wanted) for blobs in fetched if blobs.wanted)
     image = _apptainer(frame, task, shape)
     plain, by_docker = _plain_docker(frame, task, shape, where)
     simple = not (gang or task.source or moved or image or plain or task.checkpoint)
@@ -71,7 +71,7 @@ def build(frame: Frame, task: Task, task_id: str, place: str, *, acting: bool = 
         ),
         container_settings=settings,
         resource_files=inputs.resource_files(task.resource_files)
-        + tuple(file for one in fetched for file in one.files)
+        + tuple(file for blobs in fetched for file in blobs.files)
         + (() if gang else carrier.resource_files),
         output_files=outputs.outputs(frame.recipe, task.output_data.azure_storage),
         environment_settings=inputs.environment(
@@ -92,11 +92,11 @@ def build(frame: Frame, task: Task, task_id: str, place: str, *, acting: bool = 
     return Built(
         body,
         _text(task, launch),
-        tuple(item._replace(where=place) for item in decided),
+        tuple(item._replace(where=path) for item in decided),
         (
             *warnings,
-            *frameworks.one_node(task, shape, _source(frame, task), where, place),
-            *frameworks.notes(task, shape, where, place),
+            *frameworks.one_node(task, shape, _source(frame, task), where, path),
+            *frameworks.notes(task, shape, where, path),
         ),
         uploads,
     )
@@ -111,8 +111,8 @@ _LINUX_ONLY = (
 # --- what is known of the nodes -------------------------------------------------------------------------------------
 
 
-def _shape(frame: Frame, task: Task, where: str, place: str) -> tuple[Shape, tuple[Implicit, ...], tuple[Problem, ...]]:
-    instances, warnings = _instances(frame, task, where, place)
+def _shape(frame: Frame, task: Task, where: str, path: str) -> tuple[Shape, tuple[Implicit, ...], tuple[Problem, ...]]:
+    instances, warnings = _instances(frame, task, where, path)
     fabric, implicit = _fabric(frame, task)
     return (
         _with_size(Shape(instances, fabric, task.docker_image is not None), frame, task),
@@ -130,7 +130,7 @@ def _with_size(shape: Shape, frame: Frame, task: Task) -> Shape:
     return shape._replace(size=size.name, family=size.family, gpus=gpus, gpu_vendor=size.gpu_vendor)
 
 
-def _instances(frame: Frame, task: Task, where: str, place: str) -> tuple[int, tuple[Problem, ...]]:
+def _instances(frame: Frame, task: Task, where: str, path: str) -> tuple[int, tuple[Problem, ...]]:
     """How many nodes; symbols are resolved from the pool file, or for `pool_current_*` from the living pool."""
     if task.multi_instance is None:
         return 1, ()
@@ -152,7 +152,7 @@ def _instances(frame: Frame, task: Task, where: str, place: str) -> tuple[int, t
         "offline-count",
         f"{where}: `{wanted}` is taken as the pool file's {count};"
         " the living pool's count is used when the job is added",
-        path=f"{place}.multi_instance.num_instances",
+        path=f"{path}.multi_instance.num_instances",
         level="info",
     )
     return count, (note,)
@@ -236,13 +236,13 @@ def _apptainer(frame: Frame, task: Task, shape: Shape) -> apptainer.Apptainer | 
     size, gpus = frame.size, ""
     if size is not None and allotment.gpus(frame.job, task, size):
         gpus = "--rocm" if size.gpu_vendor == "amd" else "--nv"
-    found = binds(frame, task)
+    mounts = binds(frame, task)
     return apptainer.Apptainer(
         task.singularity_image,
         task.singularity_execution.cmd,
         gpus,
-        tuple(str(bind) for bind in found if bind.host),
-        tuple(bind.inside for bind in found if not bind.host),
+        tuple(str(bind) for bind in mounts if bind.host),
+        tuple(bind.inside for bind in mounts if not bind.host),
         task.additional_singularity_options,
         variables.TOPOLOGY_FOLDER if container.described_gpus(frame, task, shape) else "",
     )
@@ -316,10 +316,10 @@ def _carrier(frame: Frame, task: Task, launch: Launch, where: str) -> tuple[payl
     if task.multi_instance:
         ours.append(File(f"{OURS}/coordinate.sh", launch.coordination.encode()))
     packed = travel.archive((*files, *ours, *launch.files))
-    place = _place(frame, task, files, packed, where)
-    if place is None:
+    directory = _place(frame, task, files, packed, where)
+    if directory is None:
         return payload.inside_request(packed, where), ()
-    path = f"{place}/{payload.blob_name(packed)}"
+    path = f"{directory}/{payload.blob_name(packed)}"
     url = wire.later("sas", f"{path}?days={inputs.sas_days(frame.recipe)}")
     carrier = payload.through_storage(url, everywhere=task.multi_instance is not None)
     return carrier, (Upload(path, packed),)
@@ -385,9 +385,9 @@ def _text(task: Task, launch: Launch) -> str:
 
 def _identity(frame: Frame, task: Task) -> tuple[wire.UserIdentity, tuple[Implicit, ...]]:
     """A user of the pool by name, an automatic one, or by itself the pool's: administrator in a container."""
-    said = user_identity.said(either(task.user_identity, frame.job.user_identity))
-    if said is not None:
-        return said, ()
+    chosen = user_identity.chosen(either(task.user_identity, frame.job.user_identity))
+    if chosen is not None:
+        return chosen, ()
     if _elevated(task):
         return wire.POOL_ADMIN, ()
     if task.docker_image is not None:

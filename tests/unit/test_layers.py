@@ -22,6 +22,7 @@ ALLOWED: dict[str, set[str]] = {
     "plan": {"errors", "catalog", "launchers", "frameworks", "config"},
     "service": {"errors", "plan", "config", "catalog", "version"},
     "storage": {"errors", "config", "launchers", "plan", "service"},
+    "runs": {"errors", "config", "plan", "service", "version"},
     "containers": {"errors", "checked", "config", "service"},
     "custom": {"errors", "config"},
     "emulator": {"catalog", "formula", "version"},

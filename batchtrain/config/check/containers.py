@@ -62,7 +62,7 @@ def _docker_images(subject: Subject) -> Iterator[tuple[Path, Job, str]]:
 
 def _singularity_listed(subject: Subject) -> Found:
     images = subject.recipe.resources.singularity_images
-    known = frozenset(one.image for one in (*images.unsigned, *images.signed))
+    known = frozenset(listed.image for listed in (*images.unsigned, *images.signed))
     for path, job, task in subject.tasks:
         image = task.singularity_image
         if image and image not in known and not job.allow_run_on_missing_image:
@@ -113,7 +113,7 @@ def _gang_directory(subject: Subject) -> Found:
     for path, _, task in subject.tasks:
         if not task.docker_image or task.multi_instance is None or not task.bind_mounts:
             continue
-        if not any(one.source == "Task" and not one.read_only for one in task.bind_mounts):
+        if not any(mount.source == "Task" and not mount.read_only for mount in task.bind_mounts):
             yield (
                 (*path, "bind_mounts"),
                 "the launch of a multi-instance task needs the task's directory, which its containers do not have"
@@ -152,10 +152,7 @@ def _unknown_registry(subject: Subject) -> Found:
 
 def _registry_login(subject: Subject) -> Found:
     credentials, resources = subject.recipe.credentials, subject.recipe.resources
-    for section, known in (
-        ("docker", credentials.docker_registry),
-        ("singularity", credentials.singularity_registry),
-    ):
+    for section, known in (("docker", credentials.docker_registry), ("singularity", credentials.singularity_registry)):
         for number, server in enumerate(getattr(resources.additional_registries, section)):
             if server not in known:
                 yield (
@@ -182,7 +179,7 @@ def _registry_misspelt(subject: Subject) -> Found:
         if server in seen:
             continue
         seen.add(server)
-        near = next((one for one in known if mistakes(one.lower(), server.lower()) <= MOST_MISTAKES), None)
+        near = next((name for name in known if mistakes(name.lower(), server.lower()) <= MOST_MISTAKES), None)
         if near is not None:
             yield path, f"credentials.yaml has no login for `{server}`, but one for `{near}`; is one of them misspelt?"
 
@@ -263,18 +260,18 @@ def _shm(path: Path, job: Job, task: Task) -> tuple[str | None, Path]:
 def _option(task: Task, name: str) -> str | None:
     """The value of a task's option, joined to the option or in the next word; the last one counts."""
     words = " ".join(task.additional_docker_run_options).replace("=", " ").split()
-    found = [words[number + 1] for number, word in enumerate(words[:-1]) if word == name]
-    return found[-1] if found else None
+    values = [words[number + 1] for number, word in enumerate(words[:-1]) if word == name]
+    return values[-1] if values else None
 
 
 def _shm_twice(subject: Subject) -> Found:
     for path, job, task in subject.tasks:
         own = _option(task, "--shm-size") if task.additional_docker_run_options else None
-        said = task.shm_size if task.shm_size is not None else job.shm_size
-        if own is not None and said is not None:
+        size = task.shm_size if task.shm_size is not None else job.shm_size
+        if own is not None and size is not None:
             yield (
                 (*path, "additional_docker_run_options"),
-                f"`--shm-size` is {own} here and overrides `shm_size: {said}`; keep one of them",
+                f"`--shm-size` is {own} here and overrides `shm_size: {size}`; keep one of them",
             )
 
 
@@ -328,13 +325,16 @@ def _plain_docker(subject: Subject) -> Found:
     vm = subject.pool.vm_configuration if subject.pool else None
     if vm is None or not vm.plain_docker:
         return
-    here = ("pool_specification", "vm_configuration", "plain_docker")
+    path_of_option = ("pool_specification", "vm_configuration", "plain_docker")
     if vm.native:
-        yield here, "`native: true` is set too, so that Batch runs the containers; keep one of them"
+        yield path_of_option, "`native: true` is set too, so that Batch runs the containers; keep one of them"
     if subject.windows:
-        yield here, "the start task installs Docker on Linux only, but the nodes run Windows; use `native: true`"
+        yield (
+            path_of_option,
+            "the start task installs Docker on Linux only, but the nodes run Windows; use `native: true`",
+        )
     if vm.container_type == "criCompatible":
-        yield here, "`container_type: criCompatible` is for containers that Batch runs; remove it"
+        yield path_of_option, "`container_type: criCompatible` is for containers that Batch runs; remove it"
     for server, login in subject.recipe.credentials.docker_registry.items():
         if login.identity:
             yield (
@@ -390,18 +390,18 @@ def _gang_user(subject: Subject) -> Found:
 
 
 def _specific_user(path: Path, job: Job, task: Task) -> tuple[str | None, Path]:
-    here = task.user_identity is not None
-    who = task.user_identity if here else job.user_identity
+    own = task.user_identity is not None
+    who = task.user_identity if own else job.user_identity
     if who is None or who.specific_user is None:
         return None, path
-    return str(who.specific_user.uid), (*(path if here else path[:2]), "user_identity", "specific_user")
+    return str(who.specific_user.uid), (*(path if own else path[:2]), "user_identity", "specific_user")
 
 
 def _ports(subject: Subject) -> Found:
     for path, _, task in subject.tasks:
         for number, given in enumerate(task.ports):
             fine = re.fullmatch(PUBLISHED, given) is not None
-            if not fine or any(int(one) > LAST_PORT for one in re.findall(r"[0-9]{5,}", given)):
+            if not fine or any(int(port) > LAST_PORT for port in re.findall(r"[0-9]{5,}", given)):
                 yield (
                     (*path, "ports", number),
                     f"`{given}` is not a port; write PORT, PORT:PORT (the node's, then the container's) or PORT/udp",

@@ -112,10 +112,10 @@ def _ranks(subject: Subject) -> Found:
     for path, job, task, gang in subject.gangs:
         if any(isinstance(block, Nodes) for _, block in gang.launches):
             continue  # `environment-reserved` refuses them
-        for place, owner in ((path[:-1], task.environment_variables), (path[:2], job.environment_variables)):
+        for owner_path, owner in ((path[:-1], task.environment_variables), (path[:2], job.environment_variables)):
             for name in RANKS.intersection(owner):
                 yield (
-                    (*place, "environment_variables", name),
+                    (*owner_path, "environment_variables", name),
                     f"`{name}` would be the same in every process of the task, but each needs its own value; let the"
                     " launcher set it",
                 )
@@ -125,11 +125,11 @@ def _launch(subject: Subject) -> Found:
     for path, job, task, gang in subject.gangs:
         if any(isinstance(block, Nodes) for _, block in gang.launches):
             continue  # `environment-reserved` refuses them
-        for place, owner in ((path[:-1], task.environment_variables), (path[:2], job.environment_variables)):
+        for owner_path, owner in ((path[:-1], task.environment_variables), (path[:2], job.environment_variables)):
             for name in owner:
-                said = _decided(name) if gang.mpi is not None else ""
-                if said:
-                    yield (*place, "environment_variables", name), said
+                fault = _decided(name) if gang.mpi is not None else ""
+                if fault:
+                    yield (*owner_path, "environment_variables", name), fault
 
 
 def _decided(name: str) -> str:
@@ -150,10 +150,10 @@ def _port(subject: Subject) -> Found:
     for path, job, task, gang in subject.gangs:
         if any(isinstance(block, Nodes) for _, block in gang.launches):
             continue  # `environment-reserved` refuses it
-        for place, owner in ((path[:-1], task.environment_variables), (path[:2], job.environment_variables)):
+        for owner_path, owner in ((path[:-1], task.environment_variables), (path[:2], job.environment_variables)):
             if owner.get("MASTER_PORT", "").strip() == BATCHS_PORT:
                 yield (
-                    (*place, "environment_variables", "MASTER_PORT"),
+                    (*owner_path, "environment_variables", "MASTER_PORT"),
                     f"Batch uses port {BATCHS_PORT} on the primary; use another, such as 29500",
                 )
 

@@ -156,10 +156,7 @@ def _processes_nvidia(subject: Subject) -> Found:
 def _processes_gpus(subject: Subject) -> Found:
     for path, processes, gpus, name in _counted(subject):
         if gpus and processes > gpus and name == "mpi":  # of the others it is refused: `ranks-over-gpus`
-            yield (
-                path,
-                f"{processes} processes share the {gpus} GPUs of a node, so some processes share a GPU",
-            )
+            yield (path, f"{processes} processes share the {gpus} GPUs of a node, so some processes share a GPU")
 
 
 def _gpus_idle(subject: Subject) -> Found:

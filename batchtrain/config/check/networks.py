@@ -85,7 +85,9 @@ def _nat_frontend(subject: Subject) -> Found:
 def _nat_overlap(subject: Subject) -> Found:
     taken: list[Ports] = []
     for ports in _frontends(subject):
-        other = next((one for one in taken if ports.first <= one.last and one.first <= ports.last), None)
+        other = next(
+            (earlier for earlier in taken if ports.first <= earlier.last and earlier.first <= ports.last), None
+        )
         if other is not None:
             yield (
                 ports.path,
@@ -235,14 +237,14 @@ def _made_network(subject: Subject) -> Found:
 
 def _making(network: VirtualNetwork) -> str:
     """The command that creates the network of the file."""
-    said = {
+    options = {
         "-g": network.resource_group or "GROUP",
         "-n": network.name or "NAME",
         "--address-prefixes": network.address_space or "10.0.0.0/16",
         "--subnet-name": network.subnet.name or "SUBNET",
         "--subnet-prefixes": network.subnet.address_prefix or "10.0.0.0/24",
     }
-    return shlex.join(["az", "network", "vnet", "create", *(word for pair in said.items() for word in pair)])
+    return shlex.join(["az", "network", "vnet", "create", *(word for pair in options.items() for word in pair)])
 
 
 def _job_network(subject: Subject) -> Found:

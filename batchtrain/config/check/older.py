@@ -10,17 +10,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from batchtrain.config.check.subject import POOL, Path, Subject
-from batchtrain.config.check.table import (
-    CREDENTIALS,
-    GLOBAL,
-    INFO,
-    JOBS,
-    REPLICATION,
-    SETTINGS,
-    WARNING,
-    Found,
-    Rule,
-)
+from batchtrain.config.check.table import CREDENTIALS, GLOBAL, INFO, JOBS, REPLICATION, SETTINGS, WARNING, Found, Rule
 from batchtrain.config.check.table import POOL as READS
 from batchtrain.config.types import GONE, DataTransfer, Gone, Recipe, StorageInput, StorageOutput
 
@@ -107,20 +97,20 @@ def _holds(value: Any) -> bool:
 def _transfers(subject: Subject) -> Iterator[tuple[Path, StorageInput | StorageOutput]]:
     """Every transfer to or from storage."""
     if subject.pool is not None:
-        for number, one in enumerate(subject.pool.input_data.azure_storage):
-            yield (*POOL, "input_data", "azure_storage", number), one
+        for number, transfer in enumerate(subject.pool.input_data.azure_storage):
+            yield (*POOL, "input_data", "azure_storage", number), transfer
     for path, job in subject.jobs:
-        for number, one in enumerate(job.input_data.azure_storage):
-            yield (*path, "input_data", "azure_storage", number), one
+        for number, transfer in enumerate(job.input_data.azure_storage):
+            yield (*path, "input_data", "azure_storage", number), transfer
     for path, _, task in subject.tasks:
-        for number, one in enumerate(task.input_data.azure_storage):
-            yield (*path, "input_data", "azure_storage", number), one
+        for number, transfer in enumerate(task.input_data.azure_storage):
+            yield (*path, "input_data", "azure_storage", number), transfer
     yield from subject.outputs
 
 
 def _file_shares(subject: Subject) -> Found:
-    for path, one in _transfers(subject):
-        if one.is_file_share:
+    for path, transfer in _transfers(subject):
+        if transfer.is_file_share:
             yield (
                 (*path, "is_file_share"),
                 "Batch downloads blobs, not the files of a share; mount the share as a volume with driver `azurefile`",
@@ -134,8 +124,8 @@ def _file_shares(subject: Subject) -> Found:
 
 
 def _filters(subject: Subject) -> Found:
-    for path, one in _transfers(subject):
-        if not one.exclude:
+    for path, transfer in _transfers(subject):
+        if not transfer.exclude:
             continue
         what = (
             "uploads every file of the patterns" if path[-3] == "output_data" else "downloads every blob of the prefix"
@@ -150,10 +140,10 @@ def _task_files(subject: Subject) -> Found:
         ((*path, "input_data"), task.input_data) for path, _, task in subject.tasks if task.input_data.azure_batch
     ]
     for path, data in where:
-        for number, one in enumerate(data.azure_batch):
+        for number, files in enumerate(data.azure_batch):
             yield (
                 (*path, "azure_batch", number),
-                f"the files of task `{one.task_id}` are not fetched from its node; have that task upload them with"
+                f"the files of task `{files.task_id}` are not fetched from its node; have that task upload them with"
                 " `output_data`, and read them here with `azure_storage`",
             )
 
@@ -171,8 +161,8 @@ def _copies(subject: Subject) -> Found:
 
 
 def _stripped(subject: Subject) -> Found:
-    for path, one in _transfers(subject):
-        strips = _STRIPS.search(one.blobxfer_extra_options or "")
+    for path, transfer in _transfers(subject):
+        strips = _STRIPS.search(transfer.blobxfer_extra_options or "")
         if strips and int(strips[1]):
             yield (
                 (*path, "blobxfer_extra_options"),

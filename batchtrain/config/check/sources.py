@@ -29,10 +29,10 @@ _OWN = re.compile(r"AZ_BATCH_TASK_(?:SHARED|WORKING)_DIR")
 
 
 def _breaking(rule: str) -> Callable[[Subject], Found]:
-    def found(subject: Subject) -> Found:
+    def find(subject: Subject) -> Found:
         return ((path, survey.message) for path, survey in subject.brought if survey.rule == rule)
 
-    return found
+    return find
 
 
 def _size(subject: Subject) -> Found:

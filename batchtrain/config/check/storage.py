@@ -23,10 +23,7 @@ NEEDED = {
     "cifs": ("source",),
     "custom_linux_mount": ("fstab_entry",),
 }
-SOURCE = {
-    "nfs": (r"[^\s:/]+:/\S*", "server:/path"),
-    "cifs": (r"//[^\s/]+/\S+", "//server/share"),
-}
+SOURCE = {"nfs": (r"[^\s:/]+:/\S*", "server:/path"), "cifs": (r"//[^\s/]+/\S+", "//server/share")}
 # Azure Storage: Naming and referencing containers; a share has the same rule.
 CONTAINER = r"[a-z0-9](?!.*--)[a-z0-9-]{1,61}[a-z0-9]|\$(root|web|logs)"
 BIND_OPTIONS = frozenset({
@@ -52,8 +49,8 @@ def _links(subject: Subject) -> Iterator[tuple[Path, str]]:
             path = (*FILES, number, "destination", "storage_account_settings")
             yield path, files.destination.storage_account_settings
     for path, data in _inputs(subject):
-        for number, one in enumerate(data.azure_storage):
-            yield (*path, "azure_storage", number, "storage_account_settings"), one.storage_account_settings
+        for number, blobs in enumerate(data.azure_storage):
+            yield (*path, "azure_storage", number, "storage_account_settings"), blobs.storage_account_settings
     for path, output in subject.outputs:
         yield (*path, "storage_account_settings"), output.storage_account_settings
     for path, _, task in subject.tasks:
@@ -225,8 +222,8 @@ def _no_container(name: str) -> str:
 
 def _remote_paths(subject: Subject) -> Iterator[tuple[Path, str]]:
     for path, data in _inputs(subject):
-        for number, one in enumerate(data.azure_storage):
-            yield (*path, "azure_storage", number, "remote_path"), one.remote_path
+        for number, blobs in enumerate(data.azure_storage):
+            yield (*path, "azure_storage", number, "remote_path"), blobs.remote_path
     for path, output in subject.outputs:
         yield (*path, "remote_path"), output.remote_path
 
@@ -275,15 +272,15 @@ def _volumes_meet(subject: Subject) -> Found:
 def _mounted(subject: Subject, path: Path, owner: TaskSettings, job: Job) -> Iterator[tuple[Path, str, str]]:
     """The mounts of the job, then of the owner: the path in the files, the alias, and the path in the containers."""
     volumes = subject.recipe.resources.volumes
-    for place, one in ((path[:2], job), (path, owner)) if len(path) > 2 else ((path, owner),):
-        for number, alias in enumerate(one.data_volumes):
+    for holder_path, holder in ((path[:2], job), (path, owner)) if len(path) > 2 else ((path, owner),):
+        for number, alias in enumerate(holder.data_volumes):
             data = volumes.data_volumes.get(alias)
             if data is not None and (data.container_path or data.host_path):
-                yield (*place, "data_volumes", number), alias, data.container_path or data.host_path or ""
-        for number, alias in enumerate(one.shared_data_volumes):
+                yield (*holder_path, "data_volumes", number), alias, data.container_path or data.host_path or ""
+        for number, alias in enumerate(holder.shared_data_volumes):
             volume = volumes.shared_data_volumes.get(alias)
             if volume is not None and volume.container_path:
-                yield (*place, "shared_data_volumes", number), alias, volume.container_path
+                yield (*holder_path, "shared_data_volumes", number), alias, volume.container_path
 
 
 def _checkpoint_volumes(subject: Subject) -> Found:

@@ -10,16 +10,7 @@ from batchtrain.catalog.sizes import VmSize
 from batchtrain.catalog.vm_images import Image
 from batchtrain.config import allotment
 from batchtrain.config.travel import Survey
-from batchtrain.config.types import (
-    Autoscale,
-    Job,
-    MultiInstance,
-    Pool,
-    Recipe,
-    StorageOutput,
-    Task,
-    TaskSettings,
-)
+from batchtrain.config.types import Autoscale, Job, MultiInstance, Pool, Recipe, StorageOutput, Task, TaskSettings
 
 Path = tuple[str | int, ...]
 POOL: Path = ("pool_specification",)
@@ -94,11 +85,11 @@ class Subject:
     @cached_property
     def outputs(self) -> tuple[tuple[Path, StorageOutput], ...]:
         """Every upload of results: of tasks, and of jobs' managers."""
-        told = [(path, task.output_data) for path, _, task in self.tasks if task.output_data.azure_storage]
-        told += [((*path, "job_manager"), job.job_manager.output_data) for path, job in self.jobs if job.job_manager]
+        owners = [(path, task.output_data) for path, _, task in self.tasks if task.output_data.azure_storage]
+        owners += [((*path, "job_manager"), job.job_manager.output_data) for path, job in self.jobs if job.job_manager]
         return tuple(
             ((*path, "output_data", "azure_storage", number), output)
-            for path, data in told
+            for path, data in owners
             for number, output in enumerate(data.azure_storage)
         )
 
@@ -209,7 +200,7 @@ class Subject:
         self._comparisons -= len(known)
         import difflib  # only where something is wrong
 
-        plain = {one.lower(): one for one in known}
+        plain = {candidate.lower(): candidate for candidate in known}
         near = difflib.get_close_matches(name.lower(), plain, n=1, cutoff=0.5)
         return f"; did you mean `{plain[near[0]]}`?" if near else ""
 

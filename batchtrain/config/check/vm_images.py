@@ -63,8 +63,8 @@ def successor(subject: Subject, image: Image) -> str:
     if size is not None and size.retired is not None:
         size = subject.catalog.size(sizes.today_for(size).today or "") or size
     needed = fit.needs(size, os=image.os, containers=subject.containers, rdma=bool(subject.gangs))
-    one = fit.image_for(subject.catalog.images, needed, os=image.os, size=size, like=image)
-    return ":".join(one[:3]) if one is not None else image.replacement
+    fitting = fit.image_for(subject.catalog.images, needed, os=image.os, size=size, like=image)
+    return ":".join(fitting[:3]) if fitting is not None else image.replacement
 
 
 def _node_agent(subject: Subject) -> Found:
@@ -164,10 +164,7 @@ def _generation(subject: Subject) -> Found:
     if image is None or size is None:
         return
     if size.generation == 2 and GEN2 not in image.capabilities:
-        yield (
-            IMAGE,
-            f"this is a generation 1 image, {size.name} starts generation 2 images only; {_other(subject)}",
-        )
+        yield (IMAGE, f"this is a generation 1 image, {size.name} starts generation 2 images only; {_other(subject)}")
     elif _too_new(subject) and not sizes.gone(size):
         yield IMAGE, f"{_too_new(subject)}; {_other(subject)}, or use a size of a later series"
 
@@ -269,19 +266,19 @@ def _other(subject: Subject, *wanted: str) -> str:
     needed = fit.needs(
         subject.size, os=_system(subject), containers=subject.containers, rdma=_uses_rdma(subject)
     ) | frozenset(wanted)
-    one = _fitting(subject, needed, subject.size)
-    if one:
-        return f"use a suitable image, such as {one}"
+    reference = _fitting(subject, needed, subject.size)
+    if reference:
+        return f"use a suitable image, such as {reference}"
     size = subject.size
-    said = f"no {_system(subject)} image of the catalogue does that{f' on {size.name}' if size else ''}"
+    none = f"no {_system(subject)} image of the catalogue does that{f' on {size.name}' if size else ''}"
     later = subject.catalog.size(sizes.today_for(size).today or "") if size else None
-    one = _fitting(subject, needed, later) if later != size else ""
-    return f"{said}; on {later.name}, use {one}" if later is not None and one else said
+    reference = _fitting(subject, needed, later) if later != size else ""
+    return f"{none}; on {later.name}, use {reference}" if later is not None and reference else none
 
 
 def _fitting(subject: Subject, needed: frozenset[str], size: VmSize | None) -> str:
-    one = fit.image_for(subject.catalog.images, needed, os=_system(subject), size=size, like=subject.image)
-    return ":".join(one[:3]) if one is not None else ""
+    image = fit.image_for(subject.catalog.images, needed, os=_system(subject), size=size, like=subject.image)
+    return ":".join(image[:3]) if image is not None else ""
 
 
 def _system(subject: Subject) -> str:
@@ -295,8 +292,8 @@ def _containers_native(subject: Subject) -> Found:
     pool, image = subject.pool, subject.image
     if image is not None and DOCKER not in image.capabilities:
         return  # `image-without-docker` says more
-    told = pool.vm_configuration if pool is not None else None
-    if told is not None and subject.containers and not (told.native or told.plain_docker):
+    vm = pool.vm_configuration if pool is not None else None
+    if vm is not None and subject.containers and not (vm.native or vm.plain_docker):
         yield (
             VM,
             "Batch runs the containers here, so the pool is planned as with `native: true`; the image of the nodes"
@@ -393,10 +390,7 @@ def _uefi(subject: Subject) -> Found:
         return
     for name in ("secure_boot", "vtpm"):
         if getattr(profile, name) is not None:
-            yield (
-                (*VM, "security_profile", name),
-                "this needs `security_type`: trustedLaunch or confidentialvm",
-            )
+            yield ((*VM, "security_profile", name), "this needs `security_type`: trustedLaunch or confidentialvm")
 
 
 def _trusted_generation(subject: Subject) -> Found:

@@ -37,8 +37,8 @@ def _places(subject: Subject) -> Found:
 
 
 def _beyond(path: Path, data: InputData) -> Found:
-    for number, one in enumerate(data.azure_storage):
-        if not one.is_file_share and places.beyond(one.local_path):
+    for number, blobs in enumerate(data.azure_storage):
+        if not blobs.is_file_share and places.beyond(blobs.local_path):
             yield (
                 (*path, "input_data", "azure_storage", number, "local_path"),
                 "on Windows nodes data must be below the working directory; give a relative path",
