@@ -16,6 +16,8 @@ class Setup(NamedTuple):
     """The nodes are looked at before anything is started."""
     inside: str = ""
     """What stands before a command to run it inside an image (`apptainer.CALL`)."""
+    preemption: str | None = None
+    """An announced preemption is passed on: with this signal, or with an empty one by a file alone. None: it is not."""
     own: frozenset[str] = frozenset()
     """Names of variables that the task or its job sets: their values stand, and no rule is named for them."""
 

@@ -2,8 +2,8 @@
 
 Nothing here imports the rest of batchtrain; the files themselves need a POSIX shell (rank.sh, sweep.sh, ssh.sh) or
 bash 4.2 (gang.sh, node.sh, preflight.sh, docker.sh, engine.sh) and the usual small commands, and no Python but for
-launch/, verdict.py, ends.py, batchtrain_checkpoint.py and torchrun.py (3.6 or later; only torchrun.py imports more:
-PyTorch).
+launch/, verdict.py, ends.py, batchtrain_checkpoint.py, preemption.py and torchrun.py (3.6 or later; only torchrun.py
+imports more: PyTorch).
 """
 
 from __future__ import annotations
@@ -50,6 +50,8 @@ CHECKPOINT = _read("batchtrain_checkpoint.py")
 """The module by which a program finds, writes and completes its checkpoints."""
 TORCHRUN = _read("torchrun.py")
 """Runs torchrun, and keeps its store until every node is done."""
+PREEMPTION = _read("preemption.py")
+"""Waits until Azure announces the preemption of a node, and passes it on."""
 DOCKER = _read("docker.sh")
 """Functions of the host's shell that run a task's container in the node's own Docker Engine."""
 ENGINE = _read("engine.sh")

@@ -119,6 +119,9 @@ def become_subreaper() -> None:
         pass
 
 
+SHELLS = ("bash", "sh", "dash", "ash", "busybox")
+
+
 class Tree:
     """The processes of this machine, by parent."""
 
@@ -145,10 +148,14 @@ class Tree:
             at += 1
         return found
 
+    def programs(self, pid: int) -> "list[int]":
+        """The process and its descendants, without shells, which a signal would end."""
+        return [one for one in [pid, *self.below(pid)] if self.name.get(one, "") not in ("", *SHELLS)]
+
     def to_tell(self, pid: int) -> "list[int]":
         """Whom SIGTERM is for: the process, and below a shell, which passes no signal on, its children."""
         found = [pid]
-        if self.name.get(pid) in ("bash", "sh", "dash", "ash", "busybox"):
+        if self.name.get(pid) in SHELLS:
             for child in self.children.get(pid, ()):
                 found += self.to_tell(child)
         return found

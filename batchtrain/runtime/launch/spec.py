@@ -68,6 +68,8 @@ class Spec:
         self.options: "Message" = values.get("options", {})
         self.leave_unset: "list[str]" = values.get("leave_unset", [])
         self.preflight: "list[str]" = values.get("preflight") or []
+        self.preemption: "str | None" = values.get("preemption")
+        """The signal of an announced preemption; empty for none; None where it is not passed on."""
 
 
 class Node:
