@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from batchtrain.catalog.offer import Catalog
 from batchtrain.catalog.sizes import VmSize, key, today_for
 from batchtrain.checked import FAIL, NOT_CHECKED, OK, WARN, Check
+from batchtrain.config.image_names import EXAMPLE
 from batchtrain.config.types import PlatformImage, Pool, Recipe
 from batchtrain.errors import BatchtrainError, Unreachable, UsageError
 from batchtrain.service import arm, look
@@ -62,6 +63,8 @@ class Facts(NamedTuple):
     recipe: Recipe | None = None
     catalog: Catalog = Catalog()
     schedules: tuple[ScheduleSeen, ...] | Unknown = ()
+    registry: str = ""
+    """Where the user has the images of recipes."""
 
     @property
     def unreachable(self) -> bool:
@@ -79,6 +82,7 @@ def examine(
     catalog: Catalog,
     clock: Callable[[], datetime],
     environment: Mapping[str, str],
+    registry: str = "",
 ) -> Facts:
     """Look up everything; failed look-ups become Unknown. Changes nothing."""
     pools = _try(lambda: look.pools(client))
@@ -96,6 +100,7 @@ def examine(
         recipe=recipe,
         catalog=catalog,
         schedules=pools if isinstance(pools, Unknown) else _try(lambda: look.schedules(client)),
+        registry=registry,
     )
 
 
@@ -247,6 +252,18 @@ def _offered(facts: Facts, name: str, wanted: PlatformImage, seen: ImageSeen) ->
     return Check("image", OK, f"{name} with {agent}" + (f", supported until {end}" if end else ""))
 
 
+def _registry(facts: Facts) -> Check:
+    if facts.registry:
+        return Check("registry", OK, f"images of recipes come from {facts.registry}")
+    if facts.recipe is None:
+        return Check("registry", NOT_CHECKED, "not set: batchtrain config set registry NAME")
+    named = next((image for image in facts.recipe.resources.docker_images if image.startswith(EXAMPLE)), "")
+    if not named or facts.account.emulated:
+        return Check("registry", OK, "not set, and not needed here")
+    step = "build the image, push it and name its registry: batchtrain config set registry NAME"
+    return Check("registry", WARN, f"{named} is in no registry: `example` is a place for the name of yours", step)
+
+
 def _size(facts: Facts) -> Check:
     pool = _pool(facts)
     if pool is None:
@@ -376,5 +393,5 @@ def _same(seen: ImageSeen, wanted: Any) -> bool:
 
 
 CHECKS: tuple[Callable[[Facts], Check], ...] = (
-    _signed_in, _clock, _pools, _jobs, _image, _size, _settings, _sold, _dedicated, _spot,
+    _signed_in, _clock, _pools, _jobs, _image, _registry, _size, _settings, _sold, _dedicated, _spot,
 )  # fmt: skip

@@ -125,11 +125,11 @@ def parse(file: str, content: bytes) -> tuple[Document, tuple[Problem, ...]]:
         document = Document(file, None, text, readable=False)
         return document, (Problem(broken.rule, broken.message, file, *position),)
     return Document(file, data, text, nulls=tuple(builder.nulls)), tuple(
-        _told(file, fault, source, ruler) for fault in faults
+        _problem(file, fault, source, ruler) for fault in faults
     )
 
 
-def _told(file: str, fault: _Told, source: _Source, ruler: Ruler) -> Problem:
+def _problem(file: str, fault: _Fault, source: _Source, ruler: Ruler) -> Problem:
     line, column = ruler.position(source.offset(fault.start))
     end_line, end_column = ruler.position(source.offset(fault.end))
     if end_line != line:
@@ -228,7 +228,7 @@ _BEGINS = frozenset({"a quote is not closed", KEY_WITHOUT_COLON, "a `[` is not c
 # --- events to data -------------------------------------------------------------------------------------------------
 
 
-class _Told(NamedTuple):
+class _Fault(NamedTuple):
     """A problem with its offsets, and those of the value that it contradicts."""
 
     rule: str
@@ -261,87 +261,108 @@ class _Builder:
     def __init__(self, source: _Source) -> None:
         self._get = source.next_event()
         self.nulls: list[tuple[dict[str, Any], str]] = []
-        self._found: list[_Told] = []
+        self._faults: list[_Fault] = []
         self._anchors: dict[str, tuple[Any, int] | None] = {}  # None: still open
         self._names: dict[str, str] = {}  # one text a name, however often it is written
+        self._root = self._current = _Open([], None, False)
+        self._outer: list[_Open] = []
+        self._documents = 0
         self._nodes = 0
         self._aliased = 0
 
-    def build(self) -> tuple[Any, list[_Told]]:
-        get, names = self._get, self._names
-        root = current = _Open([], None, False)
-        outer: list[_Open] = []
-        documents = 0
-        while True:
-            event = get()
-            kind = type(event)
-            weight = 1
-            if kind is ScalarEvent:
-                self._nodes += 1
-                if event.tag is not None and event.tag not in _KNOWN_TAGS:
-                    self._tell(event, "tag", "a tag (`!…`) is not supported")
-                value: Any = event.value
-                if current.seen is not None and current.key is None:
-                    current.key = self._key(current, event, names.setdefault(value, value))
-                    continue
-                if not event.style and value in _NULL:
-                    value = None
-                if event.anchor is not None:
-                    self._anchors[event.anchor] = (value, 1)
-            elif kind is MappingStartEvent or kind is SequenceStartEvent:
-                if len(outer) >= DEEPEST:
-                    raise Broken("syntax", f"YAML is nested deeper than {DEEPEST} levels", event.start_mark.index)
-                outer.append(current)
-                as_key = current.seen is not None and current.key is None
-                if as_key:
-                    self._tell(event, "key", "a key must be plain text")
-                if event.tag is not None and event.tag not in _KNOWN_TAGS:
-                    self._tell(event, "tag", "a tag (`!…`) is not supported")
-                if event.anchor is not None:
-                    self._anchors[event.anchor] = None
-                current = _Open({} if kind is MappingStartEvent else [], event.anchor, as_key)
-                continue
-            elif kind is MappingEndEvent or kind is SequenceEndEvent:
-                self._nodes += 1
-                closed, current = current, outer.pop()
-                if closed.merges:
-                    _merge(closed)
-                value, weight = closed.data, closed.weight
-                if closed.anchor is not None:
-                    self._anchors[closed.anchor] = (value, weight)
-                if closed.as_key:
-                    current.key = _DROPPED
-                    continue
-            elif kind is AliasEvent:
-                value, weight = self._stands_for(event)
-                if current.seen is not None and current.key is None:
-                    current.key = self._key(current, event, value) if isinstance(value, str) else self._odd(event)
-                    continue
-            elif kind is DocumentStartEvent:
-                documents += 1
-                if documents > 1:
-                    raise Broken(
-                        "syntax", "a second document starts here; write one document per file", event.start_mark.index
-                    )
-                continue
-            elif kind is StreamEndEvent:
-                break
-            else:
-                continue
-            current.weight += weight
-            if current.seen is None:
-                current.data.append(value)
-            else:
-                if current.key is _MERGE:
-                    self._merging(current, event, value)
-                elif value is None and current.key is not _DROPPED:
-                    self.nulls.append((current.data, current.key))
-                elif current.key is not _DROPPED:
-                    current.data[current.key] = value
-                current.key = None
-        if not documents or root.data == [None]:
+    def build(self) -> tuple[Any, list[_Fault]]:
+        """The data of all events, and its faults. Raises Broken."""
+        take: dict[type, Callable[[Any], None]] = {
+            ScalarEvent: self._scalar,
+            MappingStartEvent: self._opened,
+            SequenceStartEvent: self._opened,
+            MappingEndEvent: self._closed,
+            SequenceEndEvent: self._closed,
+            AliasEvent: self._alias,
+            DocumentStartEvent: self._document,
+        }
+        get = self._get
+        while (kind := type(event := get())) is not StreamEndEvent:
+            if handle := take.get(kind):
+                handle(event)
+        if not self._documents or self._root.data == [None]:
             raise Broken("empty-file", "the file is empty", 0)
-        return root.data[0], self._found
+        return self._root.data[0], self._faults
+
+    def _document(self, event: Any) -> None:
+        self._documents += 1
+        if self._documents > 1:
+            message = "a second document starts here; write one document per file"
+            raise Broken("syntax", message, event.start_mark.index)
+
+    def _scalar(self, event: Any) -> None:
+        self._nodes += 1
+        if event.tag is not None:
+            self._judge_tag(event)
+        value: Any = event.value
+        current = self._current
+        if current.key is None and current.seen is not None:
+            current.key = self._key(current, event, self._names.setdefault(value, value))
+            return
+        if not event.style and value in _NULL:
+            value = None
+        if event.anchor is not None:
+            self._anchors[event.anchor] = (value, 1)
+        self._add(event, value, 1)
+
+    def _opened(self, event: Any) -> None:
+        if len(self._outer) >= DEEPEST:
+            raise Broken("syntax", f"YAML is nested deeper than {DEEPEST} levels", event.start_mark.index)
+        as_key = self._current.seen is not None and self._current.key is None
+        if as_key:
+            self._tell(event, "key", "a key must be plain text")
+        if event.tag is not None:
+            self._judge_tag(event)
+        if event.anchor is not None:
+            self._anchors[event.anchor] = None
+        self._outer.append(self._current)
+        self._current = _Open({} if type(event) is MappingStartEvent else [], event.anchor, as_key)
+
+    def _closed(self, event: Any) -> None:
+        self._nodes += 1
+        closed, self._current = self._current, self._outer.pop()
+        if closed.merges:
+            _merge(closed)
+        if closed.anchor is not None:
+            self._anchors[closed.anchor] = (closed.data, closed.weight)
+        if closed.as_key:
+            self._current.key = _DROPPED
+        else:
+            self._add(event, closed.data, closed.weight)
+
+    def _alias(self, event: Any) -> None:
+        value, weight = self._stands_for(event)
+        current = self._current
+        if current.seen is not None and current.key is None:
+            current.key = self._key(current, event, value) if isinstance(value, str) else self._odd(event)
+        else:
+            self._add(event, value, weight)
+
+    def _add(self, event: Any, value: Any, weight: int) -> None:
+        """Put a value into the collection that is being parsed, at its key or at the end."""
+        current = self._current
+        current.weight += weight
+        if current.seen is None:
+            current.data.append(value)
+            return
+        key, current.key = current.key, None
+        if key is _MERGE:
+            self._merging(current, event, value)
+        elif key is _DROPPED:
+            return
+        elif value is None:
+            self.nulls.append((current.data, key))
+        else:
+            current.data[key] = value
+
+    def _judge_tag(self, event: Any) -> None:
+        if event.tag not in _KNOWN_TAGS:
+            self._tell(event, "tag", "a tag (`!…`) is not supported")
 
     def _merging(self, mapping: _Open, event: Any, value: Any) -> None:
         sources = value if isinstance(value, list) else [value]
@@ -381,7 +402,7 @@ class _Builder:
 
     def _tell(self, event: Any, rule: str, message: str, first: int = -1) -> None:
         start, end = event.start_mark.index, event.end_mark.index
-        self._found.append(_Told(rule, message, start, max(end, start + 1), first))
+        self._faults.append(_Fault(rule, message, start, max(end, start + 1), first))
 
 
 def _merge(closed: _Open) -> None:

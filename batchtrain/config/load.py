@@ -15,11 +15,12 @@ from typing import Any, NamedTuple
 import msgspec
 
 from batchtrain.catalog.offer import Catalog
-from batchtrain.config import catalog_file, check, document, override, schema, source_directory
+from batchtrain.config import catalog_file, check, document, override, schema, source_directory, user_settings
 from batchtrain.config.check import Finding
 from batchtrain.config.dialect import OLD_SECTIONS, renamed, today
 from batchtrain.config.document import Document
 from batchtrain.config.filled import CREDENTIALS, filled_in, placeholders
+from batchtrain.config.image_names import in_registry
 from batchtrain.config.schema import Flaw, Verdict, dotted
 from batchtrain.config.types import ELSEWHERE, ELSEWHERE_FILES, SECRETS, Credentials, Recipe, convert
 from batchtrain.config.veil import veiled_line
@@ -33,8 +34,8 @@ MISSING = {
 }
 EMPTY = {"pool_specification": "describe the pool below it", "job_specifications": "write the jobs below it as a list"}
 """Sections that cannot be empty, with what to write."""
-NOT_LOCAL = frozenset({"source-size"})
-"""Checks that the emulator does not need: it stores a large `source` itself."""
+NOT_LOCAL = frozenset({"source-size", "storage-link"})
+"""Checks that the emulator does not need: it stores a large `source` itself, and has a storage account."""
 MOST = 100
 """Maximum number of problems to show; the others are counted."""
 SETTING = "--set"
@@ -111,11 +112,12 @@ def examined(
 ) -> Examined:
     """As `load`, with where everything was read; `most`: how many problems are shown."""
     folder = find(directory, files)
-    catalog = catalog_file.load(folder)
+    catalog, registry = catalog_file.load(folder), user_settings.load().registry
     contents = read(folder, files)
     seen = examine(
-        folder, contents, settings=settings, needs=needs, ignore=ignore, catalog=catalog, local=local, most=most
-    )
+        folder, contents, settings=settings, needs=needs, ignore=ignore, catalog=catalog, local=local, most=most,
+        registry=registry,
+    )  # fmt: skip
     if not seen.valid:
         raise ConfigError(seen.problems)
     return seen._replace(recipe=msgspec.structs.replace(seen.recipe, warnings=seen.problems))
@@ -131,11 +133,12 @@ def examine(
     catalog: Catalog | None = None,
     most: int = MOST,
     local: bool = False,
+    registry: str = "",
 ) -> Examined:
     """Check files by their contents.
 
     place: their directory. catalog: sizes and images, by default those of the tables. most: the number of problems to
-    show. local: the files are for the emulator.
+    show. local: the files are for the emulator. registry: replaces `example` in names of images.
     """
     with _unhurried_collector(files):
         reading = Reading(folder)
@@ -143,6 +146,8 @@ def examine(
             reading.take(file, content)
         reading.rename()
         reading.override(settings or {})
+        if registry:
+            reading.choose_registry(registry)
         values = {name: reading.convert(name, most) for name in reading.sections}
         if not reading.flawed:  # a file that cannot be read is said already, and may be the one that is missed
             reading.require(needs)
@@ -395,6 +400,11 @@ class Reading:
             path = today((head, *override.joined(head, words[1:], section.data)))
             self.settings[path] = name
             self.sections[head] = section._replace(data=override.put(section.data, path[1:], self._value(path, text)))
+
+    def choose_registry(self, registry: str) -> None:
+        """Take the images of recipes from the user's registry."""
+        for name, section in self.sections.items():
+            self.sections[name] = section._replace(data=in_registry(section.data, registry))
 
     def _value(self, path: _At, text: str) -> Any:
         """A list or a mapping is written as YAML (`[a, b]`); everything else is taken as it is."""

@@ -1,5 +1,7 @@
-"""Waits for moments of the account's clock. A future is done when the clock reaches its moment, however the clock is
-changed meanwhile."""
+"""Waits for moments of the account's clock.
+
+A future is done when the clock reaches its moment, however the clock is changed meanwhile.
+"""
 
 from __future__ import annotations
 

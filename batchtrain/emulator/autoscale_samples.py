@@ -1,5 +1,7 @@
-"""The samples that an autoscale formula reads: a pool's numbers every half minute of the account's time; pure. They are
-stored as steps, one for each half minute with a change, so that an idle pool costs nothing."""
+"""The samples that an autoscale formula reads: a pool's numbers every half minute of the account's time; pure.
+
+They are stored as steps, one for each half minute with a change, so that an idle pool costs nothing.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,8 @@
-"""The emulator's certificate authority. It signs one certificate for this machine and discards its own key, so that
-no other certificate can be signed that the emulator's clients would trust."""
+"""The emulator's certificate authority.
+
+It signs one certificate for this machine and discards its own key, so that no other certificate can be signed that the
+emulator's clients would trust.
+"""
 
 from __future__ import annotations
 

@@ -56,15 +56,12 @@ def _check_resource_file(file: Document, place: str) -> None:
     if len(given) != 1:
         raise invalid_property(place, given, f"Exactly one of {', '.join(SOURCES)} is needed.")
     refuse_identity(file, place)
-    if given == ["autoStorageContainerName"]:
-        name = file["autoStorageContainerName"]
-        reason = "The account has no auto-storage account; the emulator's never has one."
-        raise invalid_property(f"{place}/autoStorageContainerName", name, reason)
     if given == ["httpUrl"] and not file.get("filePath"):
         raise Fault("MissingRequiredProperty", PropertyName=f"{place}/filePath")
     if given == ["httpUrl"] and "blobPrefix" in file:
         raise invalid_property(f"{place}/blobPrefix", file["blobPrefix"], "A prefix goes with a container only.")
-    check_url(file[given[0]], f"{place}/{given[0]}")
+    if given != ["autoStorageContainerName"]:
+        check_url(file[given[0]], f"{place}/{given[0]}")
     if not _MODE.fullmatch(file.get("fileMode", "0770")):
         raise invalid_property(f"{place}/fileMode", file["fileMode"], "A mode is an octal number such as 0770.")
 

@@ -1,6 +1,8 @@
-"""The account's time: the machine's time, a multiple of it, or a stopped time that is stepped by hand. It never goes
-back, except in an empty account, because recorded times stay in the past. Signatures are checked against the machine's
-time, which the clients use."""
+"""The account's time: the machine's time, a multiple of it, or a stopped time that is stepped by hand.
+
+It never goes back, except in an empty account, because recorded times stay in the past. Signatures are checked against
+the machine's time, which the clients use.
+"""
 
 from __future__ import annotations
 

@@ -13,6 +13,7 @@ import msgspec
 from batchtrain.emulator import injection, job_preparation, wire
 from batchtrain.emulator.drive import Driver
 from batchtrain.emulator.faults import Fault
+from batchtrain.emulator.interface import StorageMissing
 from batchtrain.emulator.machine import docker_engine
 from batchtrain.emulator.reply import Reply
 from batchtrain.emulator.world import JobBook, World
@@ -48,6 +49,8 @@ class Control:
                 return Reply(200, self.status())
             case "GET", "engine":
                 return Reply(200, {"missing": await docker_engine.missing()})
+            case "POST", "storage":
+                return await self._storage()
             case "GET", "hints":
                 return Reply(200, {"value": hints(self.driver.world)})
             case "POST", "reset":
@@ -96,6 +99,14 @@ class Control:
         reading = clock.reading
         ahead = (clock() - clock.machine_time()) / wire.SECOND
         return {"now": wire.timestamp(clock()), "mode": reading.mode, "times": reading.times, "aheadSeconds": ahead}
+
+    async def _storage(self) -> Reply:
+        """The account's storage, started if it is not running."""
+        try:
+            account = await self.driver.machine.storage()
+        except StorageMissing as missing:
+            raise Fault("InvalidPropertyValue", Reason=str(missing)) from None
+        return Reply(200, account._asdict())
 
     async def _turn(self, wanted: Mapping[str, Any]) -> Reply:
         """Change the clock: `mode` and `times` set how it runs, `advance` (a duration) moves it. Each step waits up to

@@ -1,6 +1,8 @@
-"""Files of tasks that do not fit into a request. They are kept per job, given to nodes by signed links, and deleted
-with the job. On Azure they go through storage; on the emulator a training needs no storage. Only the account's own
-client can add files."""
+"""Files of tasks that do not fit into a request.
+
+They are kept per job, given to nodes by signed links, and deleted with the job. On Azure they go through storage; on
+the emulator a training needs no storage. Only the account's own client can add files.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
-"""Carries out what is due. Only this module connects the world, its store and the machine. One event loop runs
-everything, so there are no locks: a change is recorded and stored, then the machine acts, and its report is the next
-change."""
+"""Carries out what is due.
+
+Only this module connects the world, its store and the machine. One event loop runs everything, so there are no locks: a
+change is recorded and stored, then the machine acts, and its report is the next change.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
-"""The files of nodes and tasks: list, read in ranges, delete; nothing outside the node's directory is touched. Slow
-work (a list, the deletion of a directory) is returned as `Work`, which the server runs off its event loop."""
+"""The files of nodes and tasks: list, read in ranges, delete; nothing outside the node's directory is touched.
+
+Slow work (a list, the deletion of a directory) is returned as `Work`, which the server runs off its event loop.
+"""
 
 from __future__ import annotations
 

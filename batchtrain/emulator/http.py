@@ -1,5 +1,7 @@
-"""The ASGI application: turns requests into calls, replies into bytes, and faults into the service's error bodies. It
-uses ASGI directly, because routes match the raw path and every import delays the start."""
+"""The ASGI application: turns requests into calls, replies into bytes, and faults into the service's error bodies.
+
+It uses ASGI directly, because routes match the raw path and every import delays the start.
+"""
 
 from __future__ import annotations
 
@@ -171,7 +173,7 @@ class Application:
         own = self.control.identity
         host = own.host or urlsplit(self.driver.world.endpoint).netloc
         account = resource_manager.Account(own.account, self.key, host)
-        asked = resource_manager.Asked(request.verb, request.raw_path, dict(wire.query_pairs(request.query)),
+        asked = resource_manager.Request(request.verb, request.raw_path, dict(wire.query_pairs(request.query)),
                                        request.headers, b"", request.base, now)  # fmt: skip
         try:
             resource_manager.check_token(account, request.verb, request.headers, self._now())

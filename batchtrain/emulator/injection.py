@@ -1,5 +1,7 @@
-"""Injected faults: the faults of an account, and whether one strikes now; pure. Each fault has its own seeded random
-source, so the same requests meet the same faults again."""
+"""Injected faults: the faults of an account, and whether one strikes now; pure.
+
+Each fault has its own seeded random source, so the same requests meet the same faults again.
+"""
 
 from __future__ import annotations
 

@@ -6,6 +6,9 @@ from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
+STORAGE_ACCOUNT = "batchtrainlocal"
+"""The name of the account's own storage, which is its auto-storage too."""
+
 
 class Package(NamedTuple):
     """A version of an application, unpacked to `applications/ID/VERSION` below a node's root."""
@@ -23,6 +26,8 @@ class Mount(NamedTuple):
 
     path: str
     place: str
+    container: str = ""
+    """The container of the account's own storage with the same files; empty for other file systems."""
 
 
 class Login(NamedTuple):
@@ -127,7 +132,25 @@ class Download(NamedTuple):
     container: bool = False
     """`url` is that of a storage container: all its blobs with the prefix are downloaded, each to its own name below
     `path`."""
+    own: bool = False
+    """`url` is only the name of a container of the account's own storage."""
     prefix: str = ""
+
+
+class StorageAccount(NamedTuple):
+    """The storage account of the emulator. Its `repr` has no key."""
+
+    account: str
+    key: str
+    endpoint: str
+    """The URL of its blob service."""
+
+    def __repr__(self) -> str:
+        return f"StorageAccount({self.account!r}, {self.endpoint!r})"
+
+
+class StorageMissing(Exception):
+    """There is no storage on this machine; the message says why and what to do."""
 
 
 class Upload(NamedTuple):
@@ -225,6 +248,9 @@ class Machine(Protocol):
 
     async def send_logs(self, node_id: str, container_url: str, directory: str) -> None:
         """Upload the logs of a node below `directory` of a storage container."""
+
+    async def storage(self) -> StorageAccount:
+        """The account's own storage, started at its first use. Raises StorageMissing."""
 
     async def close(self) -> None:
         """Shut down every node."""

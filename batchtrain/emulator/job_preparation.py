@@ -1,6 +1,9 @@
-"""Job preparation and release tasks; pure. A node runs the preparation task before its first task of the job, and the
-release task after the last. A task waits in state `preparing` until the preparation of its node has ended. Release
-tasks run on all these nodes when the job ends, before the job is `completed` or deleted."""
+"""Job preparation and release tasks; pure.
+
+A node runs the preparation task before its first task of the job, and the release task after the last. A task waits in
+state `preparing` until the preparation of its node has ended. Release tasks run on all these nodes when the job ends,
+before the job is `completed` or deleted.
+"""
 
 from __future__ import annotations
 

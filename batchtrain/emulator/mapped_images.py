@@ -1,5 +1,7 @@
-"""Mapped images: which local environment is used in place of a container image. Stored in a small file of the data
-directory."""
+"""Mapped images: which local environment is used in place of a container image.
+
+Stored in a small file of the data directory.
+"""
 
 from __future__ import annotations
 
@@ -81,7 +83,8 @@ def unserved(image: str, missing: str) -> str:
     """How to run an image without a mapping. missing: why no container engine runs it."""
     return (
         f"No container engine runs the image {image} here: {missing}. Start a Docker Engine, or run its tasks"
-        f" in a local environment: `batchtrain emulator images map {image} PREFIX`"
+        f" in a local environment: `batchtrain images env DIR` makes that of a recipe of batchtrain,"
+        f" `batchtrain emulator images map {image} PREFIX` uses your own"
     )
 
 

@@ -1,7 +1,10 @@
-"""Reads request bodies and shows answers by the tables of `properties`; pure. Input is lenient in form, because other
-clients need it: numbers and truth values may be strings (as the Azure CLI sends them), enum values may have any case,
-and null stands for a missing property. It is strict in content: a property that the request's service version does not
-have is refused. The result is canonical, in the form of the current service version."""
+"""Reads request bodies and shows answers by the tables of `properties`; pure.
+
+Input is lenient in form, because other clients need it: numbers and truth values may be strings (as the Azure CLI sends
+them), enum values may have any case, and null stands for a missing property. It is strict in content: a property that
+the request's service version does not have is refused. The result is canonical, in the form of the current service
+version.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,9 @@
-"""File systems that a pool mounts: their settings, and the local directory in place of each; pure. The emulator mounts
-no remote file system. It uses one directory for each file system, which all nodes that mount it share, whatever their
-pool is."""
+"""File systems that a pool mounts: their settings, and the local directory in place of each; pure.
+
+The emulator mounts no remote file system. It uses one directory for each file system, which all nodes that mount it
+share, whatever their pool is. The directory of a container of the account's own storage holds the files of that
+container.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ import re
 from urllib.parse import urlsplit
 
 from batchtrain.emulator.faults import Fault, invalid_property
-from batchtrain.emulator.interface import Mount
+from batchtrain.emulator.interface import STORAGE_ACCOUNT, Mount
 from batchtrain.emulator.records import Document
 
 MOST = 10
@@ -64,7 +67,9 @@ def of_pool(spec: Document) -> tuple[Mount, ...]:
     found = []
     for configuration in spec.get("mountConfiguration", []):
         for kind, settings in configuration.items():
-            found.append(Mount(settings["relativeMountPath"], place(kind, settings)))
+            own = kind == KINDS[0] and settings["accountName"] == STORAGE_ACCOUNT
+            container = settings["containerName"] if own else ""
+            found.append(Mount(settings["relativeMountPath"], place(kind, settings), container))
     return tuple(found)
 
 

@@ -168,7 +168,7 @@ BatchTaskContainerSettings
     containerRunOptions:str imageName:str! registry:ContainerRegistryReference
     workingDirectory:ContainerWorkingDirectory containerHostBatchBindMounts:ContainerHostBatchBindMountEntry*@20
 ResourceFile
-    autoStorageContainerName:str=refused storageContainerUrl:str httpUrl:str blobPrefix:str filePath:str
+    autoStorageContainerName:str storageContainerUrl:str httpUrl:str blobPrefix:str filePath:str
     fileMode:str identityReference:BatchNodeIdentityReference@14=refused
 OutputFile
     filePattern:str! destination:OutputFileDestination! uploadOptions:OutputFileUploadConfiguration!

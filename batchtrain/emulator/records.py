@@ -1,6 +1,8 @@
-"""The records of the emulator: one struct per pool, node, job, task and so on, stored as it is. `spec` is the client's
-document in canonical form with the service's defaults; the other fields are the later state. Times are ticks (see
-`wire`). Structs compare by identity."""
+"""The records of the emulator: one struct per pool, node, job, task and so on, stored as it is.
+
+`spec` is the client's document in canonical form with the service's defaults; the other fields are the later state.
+Times are ticks (see `wire`). Structs compare by identity.
+"""
 
 from __future__ import annotations
 

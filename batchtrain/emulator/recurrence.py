@@ -1,6 +1,8 @@
-"""When a job schedule creates its jobs; pure. A job is due at `doNotRunUntil` (at once if it is not given) and then at
-every `recurrenceInterval`. An occurrence is skipped if the previous job still runs after `startWindow`, or if the
-schedule was disabled."""
+"""When a job schedule creates its jobs; pure.
+
+A job is due at `doNotRunUntil` (at once if it is not given) and then at every `recurrenceInterval`. An occurrence is
+skipped if the previous job still runs after `startWindow`, or if the schedule was disabled.
+"""
 
 from __future__ import annotations
 

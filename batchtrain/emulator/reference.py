@@ -1,5 +1,7 @@
-"""Makes the page about the emulator's operations from the tables that the service uses; pure. `python -m
-batchtrain.emulator.reference` prints it."""
+"""Makes the page about the emulator's operations from the tables that the service uses; pure.
+
+`python -m batchtrain.emulator.reference` prints it.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
-"""Records the start of each effect and the machine's reports; pure. A report names its run. A late report, of a run
-that was given up, changes nothing."""
+"""Records the start of each effect and the machine's reports; pure.
+
+A report names its run. A late report, of a run that was given up, changes nothing.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
 """A small stand-in for Azure Resource Manager, for azure-mgmt-batch: the account with its keys, and its pools; pure.
+
 Any subscription and resource group leads to the one account. A pool is translated to the service's own request and
-back, so both sides see the same pools."""
+back, so both sides see the same pools.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +16,7 @@ import msgspec
 from batchtrain.emulator import models, pools, quotas, tokens, wire
 from batchtrain.emulator.documents import pool_document
 from batchtrain.emulator.faults import Fault, NeedsToken
+from batchtrain.emulator.interface import STORAGE_ACCOUNT
 from batchtrain.emulator.reply import Call, Reply
 from batchtrain.emulator.world import PoolBook, World
 
@@ -165,7 +168,7 @@ class PoolBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     tags: Any = None
 
 
-class Asked(NamedTuple):
+class Request(NamedTuple):
     """One request whose token is checked."""
 
     verb: str
@@ -187,7 +190,7 @@ def check_token(account: Account, verb: str, headers: Mapping[str, str], now: in
     tokens.check(account.name, account.key, verb, headers, tokens.MANAGEMENT, now)
 
 
-def answer(world: World, account: Account, asked: Asked) -> Reply:
+def answer(world: World, account: Account, asked: Request) -> Reply:
     """Carry out a request. Raises Fault."""
     for verb, path, operation in ROUTES:
         if verb == asked.verb and (found := path.fullmatch(asked.path)):
@@ -212,7 +215,7 @@ def refusal(fault: Fault) -> Reply:
     return Reply(fault.status, {"error": {"code": code, "message": f"{fault.text}{details}"}}, headers)
 
 
-def _revision(asked: Asked) -> int:
+def _revision(asked: Request) -> int:
     given = asked.query.get("api-version", "")
     if given not in VERSIONS:
         reason = f"The API version '{given}' is not supported. Use one of {', '.join(VERSIONS)}."
@@ -229,16 +232,16 @@ def _not_found(text: str) -> Fault:
 # The account ---------------------------------------------------------------------------------------------------------
 
 
-def _list_accounts(world: World, account: Account, asked: Asked, _: str, revision: int) -> Reply:
+def _list_accounts(world: World, account: Account, asked: Request, _: str, revision: int) -> Reply:
     group = f"{PREFIX}/{tokens.TENANT}/resourceGroups/emulator"
     where = asked._replace(path=f"{group}/providers/Microsoft.Batch/batchAccounts/{account.name}")
     shown = _get_account(world, account, where, "", revision)
     return Reply(200, {"value": [shown.document]})
 
 
-def _get_account(world: World, account: Account, asked: Asked, _: str, revision: int) -> Reply:
+def _get_account(world: World, account: Account, asked: Request, _: str, revision: int) -> Reply:
     most, group = world.quotas, asked.path.partition("/providers/")[0]
-    storage = f"{group}/providers/Microsoft.Storage/storageAccounts/devstoreaccount1"
+    storage = f"{group}/providers/Microsoft.Storage/storageAccounts/{STORAGE_ACCOUNT}"
     properties = {
         "accountEndpoint": account.host,
         "nodeManagementEndpoint": account.host,
@@ -266,7 +269,7 @@ def _limit(most: int | None) -> int:
     return quotas.MOST if most is None else most
 
 
-def _list_keys(world: World, account: Account, asked: Asked, _: str, revision: int) -> Reply:
+def _list_keys(world: World, account: Account, asked: Request, _: str, revision: int) -> Reply:
     """The emulator has one key, shown as both."""
     return Reply(200, {"accountName": account.name, "primary": account.key, "secondary": account.key})
 
@@ -274,7 +277,7 @@ def _list_keys(world: World, account: Account, asked: Asked, _: str, revision: i
 # Pools ---------------------------------------------------------------------------------------------------------------
 
 
-def _put_pool(world: World, account: Account, asked: Asked, pool_id: str, revision: int) -> Reply:
+def _put_pool(world: World, account: Account, asked: Request, pool_id: str, revision: int) -> Reply:
     try:
         given = msgspec.json.decode(asked.body, type=PoolBody)
     except msgspec.DecodeError as error:
@@ -287,16 +290,16 @@ def _put_pool(world: World, account: Account, asked: Asked, pool_id: str, revisi
     return _pool(world.pool(pool_id), asked, revision)
 
 
-def _get_pool(world: World, account: Account, asked: Asked, pool_id: str, revision: int) -> Reply:
+def _get_pool(world: World, account: Account, asked: Request, pool_id: str, revision: int) -> Reply:
     return _pool(world.pool(pool_id), asked, revision)
 
 
-def _list_pools(world: World, account: Account, asked: Asked, _: str, revision: int) -> Reply:
+def _list_pools(world: World, account: Account, asked: Request, _: str, revision: int) -> Reply:
     found = sorted(world.pools.values(), key=lambda book: book.record.seq)
     return Reply(200, {"value": [shown(book, asked, revision) for book in found]})
 
 
-def _delete_pool(world: World, account: Account, asked: Asked, pool_id: str, revision: int) -> Reply:
+def _delete_pool(world: World, account: Account, asked: Request, pool_id: str, revision: int) -> Reply:
     """202 with the address that reports the end; 204 for a pool that does not exist."""
     book = world.pools.get(pool_id.lower())
     if book is None:
@@ -306,17 +309,17 @@ def _delete_pool(world: World, account: Account, asked: Asked, pool_id: str, rev
     return _going_on(asked, book.record.id)
 
 
-def _deletion(world: World, account: Account, asked: Asked, pool_id: str, revision: int) -> Reply:
+def _deletion(world: World, account: Account, asked: Request, pool_id: str, revision: int) -> Reply:
     return _going_on(asked, pool_id) if pool_id.lower() in world.pools else Reply(200)
 
 
-def _going_on(asked: Asked, pool_id: str) -> Reply:
+def _going_on(asked: Request, pool_id: str) -> Reply:
     version = asked.query["api-version"]
     where = f"{asked.base}{asked.path}/poolOperationResults/{pool_id}?api-version={version}"
     return Reply(202, headers={"Location": where, "Retry-After": POLL_SECONDS})
 
 
-def _pool(book: PoolBook, asked: Asked, revision: int) -> Reply:
+def _pool(book: PoolBook, asked: Request, revision: int) -> Reply:
     return Reply(200, shown(book, asked, revision), {"ETag": book.record.etag})
 
 
@@ -363,7 +366,7 @@ def _identity(identity: Identity | None) -> Document | None:
     return {"type": "UserAssigned", "userAssignedIdentities": [{"resourceId": name} for name in assigned]}
 
 
-def shown(book: PoolBook, asked: Asked, revision: int) -> Document:
+def shown(book: PoolBook, asked: Request, revision: int) -> Document:
     """A pool in Resource Manager's form."""
     found = models.shown("BatchPool", pool_document(book, asked.base), revision)
     back = {new: old for old, new in RENAMED.items()}
@@ -425,7 +428,7 @@ def _spelled(value: Any, name: str = "") -> Any:
     return WORDS.get(value.lower(), value) if name in ENUMERATED and isinstance(value, str) else value
 
 
-Operation = Callable[[World, Account, Asked, str, int], Reply]
+Operation = Callable[[World, Account, Request, str, int], Reply]
 
 
 def _route(verb: str, path: str, operation: Operation) -> tuple[str, re.Pattern[str], Operation]:

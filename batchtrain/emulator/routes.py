@@ -1,5 +1,7 @@
-"""The routes: verb and path of the service's 72 operations, and which of them the emulator has; pure. Paths are matched
-as received, percent-encoded, so that the `%2F` of a file's path stays in its segment."""
+"""The routes: verb and path of the service's 72 operations, and which of them the emulator has; pure.
+
+Paths are matched as received, percent-encoded, so that the `%2F` of a file's path stays in its segment.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,8 @@
-"""The scheduler: reads the changed records and names the next effects; pure. It does not change the world. Each effect
-is first recorded (`reports.begin`) and stored, then the machine acts on those that need one."""
+"""The scheduler: reads the changed records and names the next effects; pure.
+
+It does not change the world. Each effect is first recorded (`reports.begin`) and stored, then the machine acts on those
+that need one.
+"""
 
 from __future__ import annotations
 

@@ -53,8 +53,8 @@ START_SECONDS = 20.0
 CONNECTIONS = 65_536
 GARBAGE = (10_000, 10, 100)
 """Python's garbage collection thresholds. With a million tasks in memory, the default took a third of the time."""
-CLOCK_SECONDS = 600.0
-"""Seconds for an advance of the clock by weeks, which may handle many events."""
+SLOW_SECONDS = 600.0
+"""Seconds for an advance of the clock by weeks, which may handle many events, or for the installation of storage."""
 
 logger = logging.getLogger("batchtrain.emulator")
 
@@ -337,7 +337,7 @@ def _world(settings: Settings, endpoint: str, seed: str) -> Any:
         network(settings.data_dir),
         size_of,
         Quotas(**{name.replace("-", "_"): most for name, most in settings.quotas.items()}),
-        lambda: packages.found(data_dir),
+        lambda: packages.installed(data_dir),
         host_load.Gauge(data_dir),
         PACES[settings.pace],
     )
@@ -761,7 +761,7 @@ def ask(
 ) -> dict[str, Any]:
     """One signed request to an emulator's own paths (`clock`, `faults`, …). Raises Refused, Busy, OSError."""
     body = content if document is None else json.dumps(document).encode()
-    slow = CLOCK_SECONDS if path == "clock" else BUSY_SECONDS
+    slow = SLOW_SECONDS if path in ("clock", "storage") else BUSY_SECONDS
     try:
         return signed(verb, to, f"/_emulator/{path}", body=body, timeout=slow)
     except TimeoutError:

@@ -1,5 +1,7 @@
 """The result of `$expand=stats` for jobs, job schedules and tasks, computed on request from the existing records; pure.
-Processor time and I/O are not measured: they are 0. Integers of 64 bits are strings on the wire, as in the service."""
+
+Processor time and I/O are not measured: they are 0. Integers of 64 bits are strings on the wire, as in the service.
+"""
 
 from __future__ import annotations
 

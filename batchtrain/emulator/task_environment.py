@@ -250,7 +250,9 @@ def _download(file: Document, endpoint: str) -> Download:
     path, mode = file.get("filePath", ""), file.get("fileMode", "0770")
     if url := file.get("httpUrl"):
         return Download(here(url, endpoint), path, mode)
-    return Download(file["storageContainerUrl"], path, mode, container=True, prefix=file.get("blobPrefix", ""))
+    own = file.get("autoStorageContainerName", "")
+    url, prefix = own or file["storageContainerUrl"], file.get("blobPrefix", "")
+    return Download(url, path, mode, container=True, prefix=prefix, own=bool(own))
 
 
 def uploads(files: list[Document]) -> tuple[Upload, ...]:

@@ -1,5 +1,7 @@
-"""Access tokens in place of Microsoft Entra ID's, and how a request was signed; pure. A token is a JSON Web Token
-(HS256). Its key is derived from the account's key, so there is only one secret to keep."""
+"""Access tokens in place of Microsoft Entra ID's, and how a request was signed; pure.
+
+A token is a JSON Web Token (HS256). Its key is derived from the account's key, so there is only one secret to keep.
+"""
 
 from __future__ import annotations
 

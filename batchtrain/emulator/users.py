@@ -1,5 +1,8 @@
-"""User accounts of single nodes, and log-in settings; pure. An account is a name with an expiry time. It cannot be used
-to log in, because a node runs no sshd. Its password and key are not stored."""
+"""User accounts of single nodes, and log-in settings; pure.
+
+An account is a name with an expiry time. It cannot be used to log in, because a node runs no sshd. Its password and key
+are not stored.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
-"""The service versions that the emulator answers: those of the tested clients; pure. Requests and answers of each are
-translated by the tables of `properties`, which count versions by their revision."""
+"""The service versions that the emulator answers: those of the tested clients; pure.
+
+Requests and answers of each are translated by the tables of `properties`, which count versions by their revision.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
-"""The formats of the wire: time stamps, durations, ETags, error bodies and the shared-key signature; pure. Times are
-ticks: hundreds of nanoseconds since year 1, the unit of the service's times and ETags."""
+"""The formats of the wire: time stamps, durations, ETags, error bodies and the shared-key signature; pure.
+
+Times are ticks: hundreds of nanoseconds since year 1, the unit of the service's times and ETags.
+"""
 
 from __future__ import annotations
 

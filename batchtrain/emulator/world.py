@@ -1,6 +1,8 @@
-"""The emulated account: records with their indices, and the journal of changes; pure. The operations are in `pools`,
-`jobs` and `tasks`, the machine's reports in `reports`. This module uses no clock, socket or file: time is an argument,
-and ids come from a counter that is stored with the rest."""
+"""The emulated account: records with their indices, and the journal of changes; pure.
+
+The operations are in `pools`, `jobs` and `tasks`, the machine's reports in `reports`. This module uses no clock, socket
+or file: time is an argument, and ids come from a counter that is stored with the rest.
+"""
 
 from __future__ import annotations
 

@@ -11,10 +11,10 @@ import re
 from collections.abc import Iterator
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
-import msgspec
 from msgspec import Meta
 
 from batchtrain.frameworks import counts
+from batchtrain.frameworks.block import Block as Block
 
 LAUNCH = "batchtrain: launch"
 BATCHS_PORT = 6000
@@ -38,10 +38,6 @@ def says(description: str, wire: str = "", *, example: Any = None, **bounds: int
     if example is not None:
         known["examples"] = [example]
     return Meta(**known)
-
-
-class Block(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A mapping of the language: immutable, and no unknown keys."""
 
 
 Text = Annotated[str, Meta(min_length=1)]
@@ -286,7 +282,7 @@ class Nodes(Block, frozen=True, kw_only=True):
         """Further input of the node launcher besides the roles."""
         return {name: getattr(self, name) for name in self.passed_on}
 
-    def told(self) -> tuple[Variable, ...]:
+    def shown_variables(self) -> tuple[Variable, ...]:
         """The entries of `variables` that this launch sets, for display."""
         return tuple(variable for variable in map(self._chosen, self.variables) if variable.value)
 
@@ -322,10 +318,10 @@ class Nodes(Block, frozen=True, kw_only=True):
     def why_reserved(cls) -> dict[str, str]:
         """Patterns of the names that no recipe may set, each with what to do instead."""
         own = {
-            name: one.instead
-            for one in cls.variables
-            for name in one.names
-            if not one.keeps and re.fullmatch(r"[A-Z]\w+", name)
+            name: variable.instead
+            for variable in cls.variables
+            for name in variable.names
+            if not variable.keeps and re.fullmatch(r"[A-Z]\w+", name)
         }
         return own | dict(cls.reserved)
 

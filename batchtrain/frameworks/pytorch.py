@@ -134,9 +134,9 @@ class PyTorchBlock(Torch, frozen=True, kw_only=True):
     def defaults(self) -> tuple[Variable, ...]:
         return (_OWN_STORE,) if self.launcher == "torchrun" and self.rendezvous == "c10d" else ()
 
-    def told(self) -> tuple[Variable, ...]:
+    def shown_variables(self) -> tuple[Variable, ...]:
         if self.launcher != "torchrun":
-            return super().told()
+            return super().shown_variables()
         return (_TORCHRUN, NUMBER_OF_THREADS._replace(keeps=True), *ENVIRONMENT[len(MEETING) :])
 
     def roles(self, command: str, instances: int) -> tuple[Role, ...]:

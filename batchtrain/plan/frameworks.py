@@ -30,10 +30,11 @@ def launch(
     setup = Setup(
         gang.pre_execution_command,
         gang.coordination_command,
-        gang.preflight,
-        apptainer.CALL if image else "",
-        task.checkpoint.signal or "" if task.checkpoint else None,
-        own,
+        preflight=gang.preflight,
+        rank_logs=gang.rank_logs,
+        inside=apptainer.CALL if image else "",
+        own=own,
+        preemption=task.checkpoint.signal or "" if task.checkpoint else None,
     )
     for _, block in gang.launches:
         if isinstance(block, MpiBlock):

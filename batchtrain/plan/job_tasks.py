@@ -5,7 +5,6 @@ from __future__ import annotations
 from batchtrain.config.types import JobManager, JobPreparation, JobRelease
 from batchtrain.errors import PlanError
 from batchtrain.launchers import inputs as placing
-from batchtrain.launchers.preparation import Moved
 from batchtrain.launchers.types import Implicit
 from batchtrain.plan import command, container, inputs, names, outputs, user_identity, wire
 from batchtrain.plan.frame import Frame
@@ -19,12 +18,13 @@ def preparation(frame: Frame) -> tuple[wire.JobPreparationTask | None, tuple[Imp
     if job_preparation is None and not fetched:
         return None, ()
     task = job_preparation or JobPreparation()
-    if frame.windows and any(blobs.wanted for blobs in fetched):
+    moved = inputs.moves(fetched)
+    if frame.windows and moved:
         raise PlanError(
-            f"{frame.path}.input_data: on Windows nodes, data goes below the working directory; give a relative"
-            " `local_path`"
+            f"{frame.path}.input_data: on Windows nodes, data goes below the working directory, all of a prefix; give"
+            " a relative `local_path`, and no patterns but those that end with `*`"
         )
-    moves = placing.moves(tuple(Moved(blobs.below, blobs.wanted) for blobs in fetched if blobs.wanted))
+    moves = placing.moves(moved)
     nothing = "ver" if frame.windows else ":"
     text = "\n".join(part for part in (moves, (task.command or "").strip()) if part) or nothing
     line, carried = command.carried(text, on_windows=frame.windows)

@@ -72,10 +72,8 @@ def refuse_parts(frame: Frame) -> None:
     job = frame.job
     if not frame.plain_docker:
         return
-    for name, part in (
-        ("job_manager", job.job_manager), ("job_preparation", job.job_preparation), ("job_release", job.job_release)
-    ):  # fmt: skip
-        if part is not None and part.docker_image:
+    for name, part in job.parts:
+        if part.docker_image:
             raise PlanError(
                 f"{frame.path}.{name}: `docker_image` needs a pool whose containers Batch runs; take `plain_docker`"
                 " away from the pool, or call `docker run` in the command, which runs on the host"

@@ -10,7 +10,7 @@ from batchtrain.config.image_names import below
 from batchtrain.config.types import Pool, Recipe, SingularityImage
 from batchtrain.errors import PlanError, Problem
 from batchtrain.launchers import preparation
-from batchtrain.launchers.preparation import Engine, Fstab, Image, Login, Moved, Preparation, Sif
+from batchtrain.launchers.preparation import Engine, Fstab, Image, Login, Preparation, Sif
 from batchtrain.launchers.types import Implicit
 from batchtrain.plan import inputs, wire
 
@@ -108,7 +108,7 @@ def _own(
         docker_images=tuple(Image(name, copy_of(recipe, name)) for name in images),
         logins=logins if sifs or recipe.resources.additional_registries.singularity else (),
         images=sifs,
-        moved=tuple(Moved(item.below, item.wanted) for item in data if item.wanted),
+        moved=inputs.moves(data),
         fallback=bool(recipe.settings.fallback_registry),
     )
     return todo, (passwords if todo.logins else ()) + keys + more

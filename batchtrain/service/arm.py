@@ -1,7 +1,9 @@
-"""Azure Resource Manager: quotas, the VM sizes of a region, an account's settings, a pool's identity. Raw REST, so that
-no management SDK is needed; untested on Azure (untested-on-azure.md). Sources: Azure/azure-rest-api-specs,
-specification/batch/resource-manager (2025-06-01, with its examples) and specification/compute (ResourceSkus
-2021-07-01); MicrosoftDocs articles/batch/managed-identity-pools.md."""
+"""Azure Resource Manager: quotas, the VM sizes of a region, an account's settings, a pool's identity.
+
+Raw REST, so that no management SDK is needed; untested on Azure (untested-on-azure.md). Sources:
+Azure/azure-rest-api-specs, specification/batch/resource-manager (2025-06-01, with its examples) and
+specification/compute (ResourceSkus 2021-07-01); MicrosoftDocs articles/batch/managed-identity-pools.md.
+"""
 
 from __future__ import annotations
 

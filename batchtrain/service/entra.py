@@ -1,5 +1,7 @@
-"""Sign-in with Microsoft Entra ID: the user's settings become a SignIn, and that becomes a credential. Reads no YAML.
-Only `credential` imports `azure.identity`, which takes 0.17 s."""
+"""Sign-in with Microsoft Entra ID: the user's settings become a SignIn, and that becomes a credential.
+
+Reads no YAML. Only `credential` imports `azure.identity`, which takes 0.17 s.
+"""
 
 from __future__ import annotations
 

@@ -17,7 +17,17 @@ from batchtrain.plan.diff import Living
 from batchtrain.plan.types import PoolFacts
 from batchtrain.service.faults import faults
 from batchtrain.service.requests import API_VERSION
-from batchtrain.service.seen import Endpoint, ImageSeen, JobSeen, NodeSeen, PoolSeen, ScheduleSeen, TaskSeen, node_hours
+from batchtrain.service.seen import (
+    Endpoint,
+    ImageSeen,
+    JobSeen,
+    NodeSeen,
+    PlaceSeen,
+    PoolSeen,
+    ScheduleSeen,
+    TaskSeen,
+    node_hours,
+)
 
 Value = TypeVar("Value")
 
@@ -140,6 +150,20 @@ def tasks(client: BatchClient, job_id: str) -> tuple[TaskSeen, ...]:
     """The tasks of a job. Raises NotFound."""
     with faults(f"list tasks of job {job_id}"):
         return tuple(_task(item) for item in client.list_tasks(job_id, select=_TASK))
+
+
+def places(client: BatchClient, job_id: str, task_id: str) -> tuple[PlaceSeen, ...]:
+    """Where a task ran, its primary first; empty for a task that has not run. Raises NotFound."""
+    with faults(f"look at task {job_id}/{task_id}"):
+        task = client.get_task(job_id, task_id, select=["id", "nodeInfo", "multiInstanceSettings"])
+        found = [task.node_info]
+        if task.multi_instance_settings:
+            found += [subtask.node_info for subtask in client.list_subtasks(job_id, task_id)]
+    return tuple(
+        PlaceSeen(info.node_id, info.pool_id or "", info.task_root_directory or "")
+        for info in found
+        if info is not None and info.node_id
+    )
 
 
 # --- whole documents, to be held against a plan ----------------------------------------------------------------------

@@ -106,6 +106,14 @@ class TaskSeen(NamedTuple):
     requeues: int = 0
 
 
+class PlaceSeen(NamedTuple):
+    """A node that a task ran on, and the directory of the task there."""
+
+    node: str
+    pool: str
+    directory: str
+
+
 def node_hours(nodes: Iterable[NodeSeen], now: datetime) -> float:
     """The hours for which the nodes have existed, which are billed whether tasks run or not."""
     lived = (now - node.allocated for node in nodes if node.allocated)

@@ -1,5 +1,8 @@
 """Secrets from Azure Key Vault, by the secret ids in the files; raw REST. Source: the Key Vault REST reference, Get
-Secret (7.4). Untested on Azure (untested-on-azure.md)."""
+Secret (7.4).
+
+Untested on Azure (untested-on-azure.md).
+"""
 
 from __future__ import annotations
 

@@ -28,12 +28,18 @@ def _duplicate_ids(subject: Subject) -> Found:
     for path, job in subject.jobs:
         first = seen.get(job.id.lower())
         if first is not None:
-            yield (
-                (*path, "id"),
-                f"another job is called `{first}` (ids do not differ by case, and schedules count too)",
-            )
+            message = f"another job is called `{first}` (ids do not differ by case, and schedules count too)"
+            yield (*path, "id"), message
         seen.setdefault(job.id.lower(), job.id)
         yield from _duplicate_tasks(path, job)
+
+
+def _results_outside(subject: Subject) -> Found:
+    for path, _, task in subject.tasks:
+        for name in ("include", "exclude") if task.results is not None else ():
+            for number, pattern in enumerate(getattr(task.results, name)):
+                if pattern.startswith(("/", "$")) or ".." in pattern.split("/"):
+                    yield (*path, "results", name, number), "the pattern leads out of the working directory"
 
 
 def _duplicate_tasks(path: Path, job: Job) -> Found:
@@ -108,10 +114,8 @@ def _dependencies(subject: Subject) -> Found:
             for index, wanted in enumerate(task.depends_on):
                 if wanted not in known and not (made and made.fullmatch(wanted)):
                     hint = subject.nearest(wanted, known)
-                    yield (
-                        (*path, "tasks", number, "depends_on", index),
-                        f"no task of this job is called `{wanted}`{hint}",
-                    )
+                    message = f"no task of this job is called `{wanted}`{hint}"
+                    yield (*path, "tasks", number, "depends_on", index), message
 
 
 def _made_pattern(recipe: Recipe, job: Job) -> re.Pattern[str] | None:
@@ -235,10 +239,8 @@ def _range_order(subject: Subject) -> Found:
     for path, _, task in subject.tasks:
         first, last = task.depends_on_range or (0, 0)
         if not 0 <= first <= last:
-            yield (
-                (*path, "depends_on_range"),
-                f"{first} to {last} is not a range: write the lower number first, both 0 or more",
-            )
+            message = f"{first} to {last} is not a range: write the lower number first, both 0 or more"
+            yield (*path, "depends_on_range"), message
 
 
 # --- commands -------------------------------------------------------------------------------------------------------
@@ -264,10 +266,8 @@ def _merge(subject: Subject) -> Found:
             continue
         for name in ("multi_instance", "task_factory", "depends_on", "depends_on_range"):
             if getattr(merge, name):
-                yield (
-                    (*path, "merge_task", name),
-                    "a merge task is one task on one node after all others; remove this",
-                )
+                message = "a merge task is one task on one node after all others; remove this"
+                yield (*path, "merge_task", name), message
 
 
 # --- factories ------------------------------------------------------------------------------------------------------
@@ -327,10 +327,8 @@ def _affinity(subject: Subject) -> Found:
 def _parallel(subject: Subject) -> Found:
     for path, job in subject.jobs:
         if job.max_parallel_tasks == 0:
-            yield (
-                (*path, "max_parallel_tasks"),
-                "with 0 no task would run; write a number from 1 up, or -1 for no limit",
-            )
+            message = "with 0 no task would run; write a number from 1 up, or -1 for no limit"
+            yield (*path, "max_parallel_tasks"), message
 
 
 # --- times ----------------------------------------------------------------------------------------------------------
@@ -352,10 +350,8 @@ def _spans(subject: Subject) -> Iterator[tuple[Path, str]]:
         yield from ((path, span) for path, span in given if span)
     for path, job in subject.jobs:
         yield from _limits(path, job)
-        for name in ("job_manager", "job_preparation", "job_release"):
-            part = getattr(job, name)
-            if part is not None:
-                yield from _limits((*path, name), part)
+        for name, part in job.parts:
+            yield from _limits((*path, name), part)
         if job.recurrence is not None:
             for name in ("recurrence_interval", "start_window"):
                 span = getattr(job.recurrence.schedule, name)
@@ -450,10 +446,8 @@ def _schedule_times(subject: Subject) -> Found:
                 yield (*schedule_path, name), f"`{given}` is not a time; write it as 2027-01-31T18:00:00Z"
         first, last = moments["do_not_run_until"], moments["do_not_run_after"]
         if first is not None and last is not None and last <= first:
-            yield (
-                (*schedule_path, "do_not_run_after"),
-                "this is not after `do_not_run_until`, so no job would ever start",
-            )
+            message = "this is not after `do_not_run_until`, so no job would ever start"
+            yield (*schedule_path, "do_not_run_after"), message
 
 
 def _recurring(subject: Subject) -> Found:
@@ -462,15 +456,11 @@ def _recurring(subject: Subject) -> Found:
             continue
         count = sum(map(factories.count_of, job.tasks)) + (job.merge_task is not None)
         if job.job_manager is not None and count:
-            yield (
-                (*path, "tasks"),
-                f"the jobs of a schedule begin with their `job_manager`, which adds the tasks itself; {LATER}",
-            )
+            message = f"the jobs of a schedule begin with their `job_manager`, which adds the tasks itself; {LATER}"
+            yield (*path, "tasks"), message
         elif job.job_manager is None and count > 1:
-            yield (
-                (*path, "tasks"),
-                f"a job of a schedule can only start with one task; {count - 1} more cannot be added; {LATER}",
-            )
+            message = f"a job of a schedule can only start with one task; {count - 1} more cannot be added; {LATER}"
+            yield (*path, "tasks"), message
         elif job.job_manager is None and not count:
             yield path, f"a job of a schedule needs a task, but there is none; {LATER}"
         elif job.tasks and job.tasks[0].multi_instance is not None:
@@ -508,10 +498,8 @@ def _exit_codes(subject: Subject) -> Found:
             seen.add(condition.code)
         for number, span in enumerate(conditions.exit_code_ranges):
             if span.start > span.end:
-                yield (
-                    (*path, "exit_code_ranges", number),
-                    f"{span.start} to {span.end} is not a range; write the lower number first",
-                )
+                message = f"{span.start} to {span.end} is not a range; write the lower number first"
+                yield (*path, "exit_code_ranges", number), message
 
 
 def _exit_actions(subject: Subject) -> Found:
@@ -519,10 +507,8 @@ def _exit_actions(subject: Subject) -> Found:
         if job.on_task_failure == "noaction":
             for options_path, options in _options(path, conditions):
                 if options.job_action is not None:
-                    yield (
-                        (*options_path, "exit_options", "job_action"),
-                        "the job has `on_task_failure: noaction`, with which the service refuses an action",
-                    )
+                    message = "the job has `on_task_failure: noaction`, with which the service refuses an action"
+                    yield (*options_path, "exit_options", "job_action"), message
 
 
 def _options(path: Path, conditions: ExitConditions) -> Iterator[tuple[Path, ExitOptions]]:
@@ -576,6 +562,8 @@ RULES = (
     Rule("affinity", WARNING, JOBS, "The affinity id of a task is a node of its pool.",
          "azure-batch 15.1, BatchAffinityInfo",
          _affinity),
+    Rule("results-outside", ERROR, JOBS, "Results are below the working directory.",
+         "batchtrain: the run directory has paths relative to it", _results_outside),
     Rule("max-parallel-tasks", ERROR, JOBS, "The number of parallel tasks is 1 or more.", f"{_JOB}.maxParallelTasks",
          _parallel),
     Rule("span", ERROR, (*READS, *JOBS), "A duration has the form [days.]HH:MM:SS.",

@@ -76,7 +76,7 @@ def _reserved(subject: Subject) -> Found:
     for gang, block in _frameworks(subject):
         names = block.why_reserved()
         pattern = "|".join(names)
-        for path, variable in _variables(gang):
+        for path, variable, _ in gang.variables:
             if re.fullmatch(pattern, variable):
                 yield path, _why(variable, block.name, names)
         for path, text in _texts(gang):
@@ -87,12 +87,6 @@ def _reserved(subject: Subject) -> Found:
 
 _BEFORE = r"(?:^|[;&|(\n][ \t]*|(?<!\S)(?:export|env)[ \t]+)(?:\w+=[^\s;&|(]*[ \t]+)*"
 """Where a shell may set a variable: before a command, behind others, with export or env. It takes linear time."""
-
-
-def _variables(gang: Gang) -> Iterator[tuple[Path, str]]:
-    for path, owner in ((gang.task_path, gang.task), (gang.path[:2], gang.job)):
-        for variable in owner.environment_variables:
-            yield (*path, "environment_variables", variable), variable
 
 
 def _texts(gang: Gang) -> Iterator[tuple[Path, str]]:

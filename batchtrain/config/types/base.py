@@ -25,6 +25,7 @@ Span = Annotated[str, Meta(pattern=SPAN)]
 Retries = Annotated[int, Meta(ge=-1)]
 DisplayName = Annotated[str, Meta(max_length=1024)]
 Slots = Annotated[int, Meta(ge=1, le=256)]
+Size = Annotated[str, Meta(pattern=r"^[0-9]{1,12}[kmgtKMGT]?$(?!\n)")]
 Percentage = Annotated[float, Meta(ge=0, le=100)]
 Port = Annotated[int, Meta(ge=1, le=65535)]
 Path = tuple[str | int, ...]
@@ -40,6 +41,12 @@ def seconds_of(span: str) -> int:
     days, _, clock = span.rpartition(".")
     hours, minutes, seconds = (int(part) for part in clock.split(":"))
     return int(days or 0) * 86400 + hours * 3600 + minutes * 60 + seconds
+
+
+def bytes_of(size: str) -> int:
+    """`10g` in bytes."""
+    unit = "kmgt".find(size[-1].lower()) + 1
+    return int(size[:-1] if unit else size) << (10 * unit)
 
 
 # Tables of properties: the formatter would spread a row over up to nine lines.
@@ -89,14 +96,27 @@ class StorageInput(Block, frozen=True, kw_only=True):
     remote_path: Annotated[Text, says(
         "Container and prefix of the blobs' names: `container/prefix`.", "*.storageContainerUrl")]
     local_path: Annotated[str | None, says("Directory on the node.", "*.filePath")] = None
-    is_file_share: Annotated[bool, says(
-        "The path is in a file share. Not supported: mount the share as a volume.",
-        "batchtrain: warning `file-share`")] = False
-    include: Annotated[tuple[str, ...], says(
-        "Patterns of files to include. The text before the first wildcard limits the listing.", "*.blobPrefix")] = ()
-    exclude: Annotated[tuple[str, ...], says(
-        "Patterns of files to exclude.", "batchtrain: warning `filter-approximate`")] = ()
-    blobxfer_extra_options: Annotated[str | None, says("Options of a tool no longer used.", IGNORED)] = None
+    is_file_share: Annotated[
+        bool,
+        says(
+            "The path is in a file share. Not supported: mount the share as a volume.",
+            "batchtrain: error `file-share`",
+        ),
+    ] = False
+    include: Annotated[
+        tuple[str, ...],
+        says("Patterns of files to include. The text before the first wildcard limits the listing.", "*.blobPrefix"),
+    ] = ()
+    exclude: Annotated[
+        tuple[str, ...], says("Patterns of files to exclude.", "*.commandLine: filtered on the node")
+    ] = ()
+    blobxfer_extra_options: Annotated[
+        str | None,
+        says(
+            "Only `--strip-components N`: remove N leading directories from the names of the blobs.",
+            "*.commandLine: moved on the node",
+        ),
+    ] = None
 
 
 class InputData(Block, frozen=True, kw_only=True):

@@ -15,6 +15,7 @@ from batchtrain.config.types.base import (
     InputData,
     ResourceFile,
     Retries,
+    Size,
     Slots,
     Span,
     Text,
@@ -31,6 +32,7 @@ AUTO_POOL = "job.poolInfo.autoPoolSpecification"
 MANAGER, PREPARATION, RELEASE = "job.jobManagerTask", "job.jobPreparationTask", "job.jobReleaseTask"
 SCHEDULED = "schedule.jobSpecification.jobManagerTask"
 EXIT = "task.exitConditions"
+DIRECTORY = "batchtrain: run directory"
 
 INSTANCES = (
     "pool_current_dedicated",
@@ -60,6 +62,8 @@ class MultiInstance(Launches, frozen=True, kw_only=True):
     preflight: Annotated[bool, says(
         "Check every node before the launch: GPUs, InfiniBand, memory, disk, clock, connections to other nodes.",
         "batchtrain: launch")] = True
+    rank_logs: Annotated[bool, says(
+        "Keep the output of each rank in a file of its own, `wd/ranks/` on its node.", "batchtrain: launch")] = True
 
 
 # --- who runs it, and what its end means ----------------------------------------------------------------------------
@@ -120,26 +124,43 @@ class ExitConditions(Block, frozen=True, kw_only=True):
 
 
 class StorageOutput(Block, frozen=True, kw_only=True):
-    storage_account_settings: Annotated[Text, says(
-        "Name of the storage account in credentials.yaml.", f"{OUTPUT}.destination.container.containerUrl")]
-    remote_path: Annotated[Text, says(
-        "Container and path in it: `container/path`.", f"{OUTPUT}.destination.container.path")]
-    local_path: Annotated[str | None, says(
-        "Directory or file below the directory of the task. Default: everything.", f"{OUTPUT}.filePattern")] = None
-    is_file_share: Annotated[bool, says(
-        "The path is in a file share. Not supported: mount the share as a volume.",
-        "batchtrain: warning `file-share`")] = False
-    condition: Annotated[Literal["taskcompletion", "taskfailure", "tasksuccess"], says(
-        "When the files are uploaded.", f"{OUTPUT}.uploadOptions.uploadCondition")] = "tasksuccess"
-    include: Annotated[tuple[str, ...], says("Patterns of files to include.", f"{OUTPUT}.filePattern")] = ()
-    exclude: Annotated[tuple[str, ...], says(
-        "Patterns of files to exclude.", "batchtrain: warning `filter-approximate`")] = ()
-    identity: Annotated[str | None, says(
-        "Resource id of the managed identity that may write.",
-        f"{OUTPUT}.destination.container.identityReference.resourceId")] = None
-    upload_headers: Annotated[dict[str, str], says(
-        "HTTP headers of the uploads.", f"{OUTPUT}.destination.container.uploadHeaders")] = {}
-    blobxfer_extra_options: Annotated[str | None, says("Options of a tool no longer used.", IGNORED)] = None
+    storage_account_settings: Annotated[
+        Text,
+        says("Name of the storage account in credentials.yaml.", "*.outputFiles.destination.container.containerUrl"),
+    ]
+    remote_path: Annotated[
+        Text, says("Container and path in it: `container/path`.", "*.outputFiles.destination.container.path")
+    ]
+    local_path: Annotated[
+        str | None,
+        says("Directory or file below the directory of the task. Default: everything.", "*.outputFiles.filePattern"),
+    ] = None
+    is_file_share: Annotated[
+        bool,
+        says(
+            "The path is in a file share. Not supported: mount the share as a volume.",
+            "batchtrain: warning `file-share`",
+        ),
+    ] = False
+    condition: Annotated[
+        Literal["taskcompletion", "taskfailure", "tasksuccess"],
+        says("When the files are uploaded.", "*.outputFiles.uploadOptions.uploadCondition"),
+    ] = "tasksuccess"
+    include: Annotated[tuple[str, ...], says("Patterns of files to include.", "*.outputFiles.filePattern")] = ()
+    exclude: Annotated[
+        tuple[str, ...], says("Patterns of files to exclude.", "batchtrain: warning `filter-approximate`")
+    ] = ()
+    identity: Annotated[
+        str | None,
+        says(
+            "Resource id of the managed identity that may write.",
+            "*.outputFiles.destination.container.identityReference.resourceId",
+        ),
+    ] = None
+    upload_headers: Annotated[
+        dict[str, str], says("HTTP headers of the uploads.", "*.outputFiles.destination.container.uploadHeaders")
+    ] = {}
+    blobxfer_extra_options: Annotated[str | None, says("Not supported.", "batchtrain: error `transfer-options`")] = None
 
 
 class OutputData(Block, frozen=True, kw_only=True):
@@ -354,6 +375,20 @@ class BindMount(Block, frozen=True, kw_only=True):
         "Mount it read-only.", f"{CONTAINER}.containerHostBatchBindMounts.isReadOnly")] = None
 
 
+class Results(Block, frozen=True, kw_only=True, rename={"from_": "from"}):
+    """Files of a task that `run` and `jobs fetch` bring to the run directory."""
+
+    include: Annotated[tuple[Text, ...], says(
+        "Patterns, relative to the working directory: `*` within a name, `**` over directories; a directory means"
+        " everything below it.", DIRECTORY)] = ("output/**",)
+    exclude: Annotated[tuple[Text, ...], says("Patterns of files to leave out.", DIRECTORY)] = ()
+    from_: Annotated[Literal["primary", "all"], says(
+        "Nodes to fetch from: that of the primary, or all of the task.", DIRECTORY)] = "primary"
+    max_size: Annotated[Size, says(
+        "Total size that is fetched without `jobs fetch --all`, with `k`, `m`, `g` or `t` for binary multiples.",
+        DIRECTORY, example="500g")] = "10g"
+
+
 class Task(TaskSettings, frozen=True, kw_only=True):
     command: Annotated[str | None, says(
         "The command. For a multi-instance task, it runs on the primary.", "task.commandLine")] = None
@@ -377,6 +412,8 @@ class Task(TaskSettings, frozen=True, kw_only=True):
         "Files for the working directory.", "task.resourceFiles")] = ()
     input_data: Annotated[InputData, says("Data to download before the command starts.")] = InputData()
     output_data: Annotated[OutputData, says("Results to upload when the task has ended.")] = OutputData()
+    results: Annotated[Results | None, says(
+        "Files to fetch when the task has ended. Default: the directory `output`.")] = None
     application_packages: Annotated[tuple[ApplicationPackage, ...], says(
         "Applications of the account to install on the node of the task.", max_length=10)] = ()
     name: Annotated[str | None, says("Name of the container.", IGNORED)] = None
@@ -542,3 +579,10 @@ class Job(TaskSettings, frozen=True, kw_only=True):
     auto_scratch: Annotated[AutoScratch | bool | None, says("A BeeOND file system over the nodes' disks.")] = None
     federation_constraints: Annotated[dict[str, Any] | None, says(
         "Which pools of a federation may run the job.", IGNORED)] = None
+
+    @property
+    def parts(self) -> tuple[tuple[str, JobManager | JobPreparation | JobRelease], ...]:
+        """The tasks that belong to the job itself, each with the name of its property."""
+        parts = (("job_manager", self.job_manager), ("job_preparation", self.job_preparation),
+                 ("job_release", self.job_release))
+        return tuple((name, part) for name, part in parts if part is not None)
