@@ -79,6 +79,7 @@ if path is None:
     open(os.path.join(half, "manifest.json"), "w").write('{"version": 1, "files": {"weights": 4')
     print("writing", flush=True)
     signal.pause()
+print("." * 80)  # what the first attempt printed is passed over in the file of the second
 print("continues from", os.path.basename(path), "of", *sorted(os.listdir(checkpoint.directory())))
 print(open(os.path.join(path, "weights")).read())
 """
@@ -95,7 +96,7 @@ def test_a_checkpoint_that_was_half_written_at_the_kill_is_not_continued_from(ba
                     befall(batchtrain.home, "preempt", number)
         _, errors = process.communicate()
     assert process.returncode == 0, errors
-    assert printed[-2:] == ["continues from step-1 of step-1 step-2", "whole"]
+    assert printed[-2:] == ["continues from step-1 of step-1 step-2", "whole"], printed
 
 
 HEARS = """
