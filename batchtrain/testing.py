@@ -150,9 +150,12 @@ class Faults:
         """Remove one fault, or all."""
         steering.clear_faults(self._status, number)
 
-    def preempt(self, node_id: str, seconds: float | None = None) -> None:
-        """Preempt a spot node; it comes back after a number of seconds of the account's clock, or never."""
-        steering.befall(self._status, node_id, "preempt", seconds)
+    def preempt(self, node_id: str, seconds: float | None = None, notice: float | None = None) -> None:
+        """Preempt a spot node; it comes back after a number of seconds of the account's clock, or never.
+
+        With `notice`, its processes hear of it so many seconds before.
+        """
+        steering.befall(self._status, node_id, "preempt", seconds, notice)
 
     def lose(self, node_id: str) -> None:
         """Fail a node; it reboots, and its tasks are requeued."""

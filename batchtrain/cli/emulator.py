@@ -298,14 +298,15 @@ def clear_faults(number: int | None, data_dir: str | None) -> None:
 @click.argument("act", type=click.Choice(["preempt", "lose", "break"]))
 @_data_dir
 @click.option("--seconds", type=float, help="Time until a preempted node comes back. Default: never.")
+@click.option("--notice", type=float, help="Seconds before the preemption that the node hears of it. Default: 0.")
 @common
-def befall(node: str, act: str, data_dir: str | None, seconds: float | None) -> None:
+def befall(node: str, act: str, data_dir: str | None, seconds: float | None, notice: float | None) -> None:
     """Make a NODE preempted, lost or unusable now."""
     from batchtrain.emulator import steering
 
     with _faults():
-        steering.befall(_running(data_dir), node, act, seconds)
-    show({"node": node, "act": act}, f"{act}: {node}")
+        steering.befall(_running(data_dir), node, act, seconds, notice)
+    show({"node": node, "act": act}, f"{act}: {node}" + (f" in {notice:g} s" if notice else ""))
 
 
 def _faults() -> AbstractContextManager[None]:

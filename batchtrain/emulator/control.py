@@ -151,6 +151,11 @@ class Control:
             raise Fault("NodeNotFound")
         if act == "preempt" and book.nodes[node_id].dedicated:
             raise Fault("OperationNotValidOnNode", Reason="only a spot node is preempted")
+        if notice := document.get("notice"):
+            if act != "preempt" or not (isinstance(notice, (int, float)) and 0 < notice < math.inf):
+                raise Fault("InvalidPropertyValue", Reason="notice is a number of seconds before a node is preempted")
+            await self.driver.announce(node_id, seconds, notice)
+            return Reply(202)
         await self.driver.befall(node_id, act, seconds)
         return Reply(202)
 

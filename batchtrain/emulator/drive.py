@@ -12,7 +12,9 @@ import json
 import logging
 import os
 import sqlite3
+import time
 from collections.abc import Awaitable, Callable, Coroutine
+from email.utils import formatdate
 from typing import Any, TypeVar
 
 from batchtrain.emulator import job_preparation, reports, scheduler, task_environment
@@ -371,6 +373,24 @@ class Driver:
         await self.machine.shutdown(node_id)
         self._report(reports.node_down, node_id)
 
+    async def announce(self, node_id: str, seconds: float | None, notice: float) -> None:
+        """A node is preempted after `notice` seconds, of which its processes hear now. A restart of the emulator
+        forgets it."""
+        _announce(self._root_of(node_id), node_id, notice)
+        self._spawn(self._preempt_later(node_id, seconds, notice))
+
+    async def _preempt_later(self, node_id: str, seconds: float | None, notice: float) -> None:
+        await self.alarms.sleep(notice)
+        if root := self._root_of(node_id):
+            with contextlib.suppress(OSError):  # a task may have removed it
+                Below(root).remove(EVENTS)
+            await self.befall(node_id, "preempt", seconds)
+
+    def _root_of(self, node_id: str) -> str:
+        """The directory of a node; empty for one that is gone or never was up."""
+        book = self.world.pool_of_node.get(node_id)
+        return book.nodes[node_id].root if book else ""
+
     # Time ----------------------------------------------------------------------------------------------------------
 
     def turned(self) -> None:
@@ -452,6 +472,21 @@ async def _all(waits: Any) -> None:
     waiting: list[Awaitable[Any]] = list(waits)
     if waiting:
         await asyncio.gather(*waiting, return_exceptions=True)
+
+
+EVENTS = "volatile/scheduledevents.json"
+"""Below a node's directory: what Azure's Instance Metadata Service would answer about scheduled events."""
+
+
+def _announce(root: str, node_id: str, notice: float) -> None:
+    if root:
+        moment = formatdate(time.time() + notice, usegmt=True)
+        event = {
+            "EventId": node_id[-36:], "EventType": "Preempt", "ResourceType": "VirtualMachine", "Resources": [node_id],
+            "EventStatus": "Scheduled", "NotBefore": moment, "Description": "", "EventSource": "Platform",
+            "DurationInSeconds": -1,
+        }  # fmt: skip
+        Below(root).write(EVENTS, json.dumps({"DocumentIncarnation": 1, "Events": [event]}).encode())
 
 
 def _move_away(root: str, directory: str) -> str:

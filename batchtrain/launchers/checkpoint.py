@@ -3,16 +3,34 @@
 from __future__ import annotations
 
 from batchtrain import runtime
-from batchtrain.launchers import shell
+from batchtrain.launchers import shell, steps
+from batchtrain.launchers.node_launcher import SPEC
 from batchtrain.launchers.types import File, Launch
 
 MODULE = File(".batchtrain/python/batchtrain_checkpoint.py", runtime.CHECKPOINT)
 
 
-def around(launch: Launch, alias: str, digest: str, keep: int) -> Launch:
-    """The launch with the variables of checkpoints set for every process of it."""
+def around(launch: Launch, alias: str, digest: str, keep: int, signal: str) -> Launch:
+    """The launch with the variables of checkpoints set for every process of it.
+
+    The node launcher watches every node for an announced preemption; any other launch, the node where it runs.
+    """
+    watched = any(file.name == SPEC for file in launch.files)
+    files = (MODULE,) if watched else (MODULE, steps.PREEMPTION)
+    before = (_variables(alias, digest, keep), "" if watched else _watch(signal))
     return launch._replace(
-        application=f"{_variables(alias, digest, keep)}\n\n{launch.application}", files=(*launch.files, MODULE)
+        application="\n\n".join((*filter(None, before), launch.application)), files=(*launch.files, *files)
+    )
+
+
+def _watch(signal: str) -> str:
+    """In the background of another shell, so that a `wait` of the command does not wait for it."""
+    return shell.block(
+        "On a spot node, an announced preemption is passed on:",
+        '[ "${AZ_BATCH_NODE_IS_DEDICATED-}" != false ] ||',
+        '  (python3 -I -S "$AZ_BATCH_TASK_SHARED_DIR/.batchtrain/preemption.py" "$BATCHTRAIN_PREEMPTION"'
+        f" $$ {signal}".rstrip()
+        + " </dev/null >/dev/null 2>&1 &)",
     )
 
 
@@ -25,6 +43,8 @@ def _variables(alias: str, digest: str, keep: int) -> str:
         f'BATCHTRAIN_CHECKPOINT_DIR="$bt_volume/checkpoints/${{AZ_BATCH_JOB_ID//:/_}}/$AZ_BATCH_TASK_ID/{digest}"',
         f'mkdir -p "$BATCHTRAIN_CHECKPOINT_DIR" || {{ {_say(_NOT_WRITABLE.format(alias))}; exit 1; }}',
         f"export BATCHTRAIN_CHECKPOINT_DIR BATCHTRAIN_CHECKPOINT_KEEP={keep}",
+        'export BATCHTRAIN_PREEMPTION="$AZ_BATCH_TASK_DIR/.batchtrain-preemption.json"',
+        'rm -f "$BATCHTRAIN_PREEMPTION"',
         'export PYTHONPATH="$AZ_BATCH_TASK_SHARED_DIR/.batchtrain/python${PYTHONPATH:+:$PYTHONPATH}"',
     )
 

@@ -61,6 +61,8 @@ def _by_nodes(block: Nodes, setup: Setup, command: str, shape: Shape) -> Launch:
         "options": {**block.meeting, **block.settings()},
         "preflight": looked,
     }
+    if setup.preemption is not None:
+        spec["preemption"] = setup.preemption
     return Launch(
         coordination=steps.coordination(shape, setup.coordination_command),
         application=_application(setup, command, shape),
@@ -69,6 +71,7 @@ def _by_nodes(block: Nodes, setup: Setup, command: str, shape: Shape) -> Launch:
             steps.SSH,
             *steps.node_launcher(block.name),
             *((steps.ENDS,) if end else ()),
+            *(() if setup.preemption is None else (steps.PREEMPTION,)),
             *(steps.TORCHRUN for role in roles if role.runner and role.runner.file),
             *_beside(looked, noted),
             _file(spec),

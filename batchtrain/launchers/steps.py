@@ -19,6 +19,7 @@ SWEEP = File(".batchtrain/sweep.sh", runtime.SWEEP, 0o755)
 SSH = File(".batchtrain/bin/ssh", runtime.SSH, 0o755)
 PREFLIGHT = File(".batchtrain/preflight.sh", runtime.PREFLIGHT)
 VERDICT = File(".batchtrain/verdict.py", runtime.VERDICT)
+PREEMPTION = File(".batchtrain/preemption.py", runtime.PREEMPTION)
 ENDS = File(".batchtrain/ends.py", runtime.ENDS)
 TORCHRUN = File(".batchtrain/torchrun.py", runtime.TORCHRUN)
 

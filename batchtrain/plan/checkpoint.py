@@ -25,7 +25,8 @@ def around(frame: Frame, task: Task, shape: Shape, files: tuple[File, ...], laun
     volume = frame.recipe.resources.volumes.shared_data_volumes.get(alias)
     if volume is None or not mounts.host_path(alias, volume):
         raise PlanError(f"`checkpoint.volume` is `{alias}`, which is no volume that the pool mounts")
-    return checkpoint.around(launch, alias, digest(frame, task, shape, files), task.checkpoint.keep)
+    wanted = task.checkpoint
+    return checkpoint.around(launch, alias, digest(frame, task, shape, files), wanted.keep, wanted.signal or "")
 
 
 def digest(frame: Frame, task: Task, shape: Shape, files: tuple[File, ...]) -> str:

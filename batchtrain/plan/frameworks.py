@@ -34,6 +34,7 @@ def launch(
         rank_logs=gang.rank_logs,
         inside=apptainer.CALL if image else "",
         own=own,
+        preemption=task.checkpoint.signal or "" if task.checkpoint else None,
     )
     for _, block in gang.launches:
         if isinstance(block, MpiBlock):

@@ -2,7 +2,7 @@
 
 Nothing here imports the rest of batchtrain. The files need a POSIX shell (rank.sh, sweep.sh, ssh.sh) or bash 4.2
 (gang.sh, node.sh, preflight.sh, docker.sh, engine.sh) and common commands. Only launch/, verdict.py, ends.py,
-torchrun.py and batchtrain_checkpoint.py need Python (3.6 or later); torchrun.py also needs PyTorch.
+torchrun.py, batchtrain_checkpoint.py and preemption.py need Python (3.6 or later); torchrun.py also needs PyTorch.
 """
 
 from __future__ import annotations
@@ -49,6 +49,8 @@ TORCHRUN = _read("torchrun.py")
 """Runs torchrun, and keeps its store until every node is done."""
 CHECKPOINT = _read("batchtrain_checkpoint.py")
 """The module by which a program finds, writes and completes its checkpoints."""
+PREEMPTION = _read("preemption.py")
+"""Waits until Azure announces the preemption of a node, and passes it on."""
 DOCKER = _read("docker.sh")
 """Functions of the host's shell that run a task's container in the node's own Docker Engine."""
 ENGINE = _read("engine.sh")

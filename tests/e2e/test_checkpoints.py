@@ -1,4 +1,4 @@
-"""A training that loses a node goes on from its newest complete checkpoint."""
+"""A training that loses a node continues from its newest complete checkpoint."""
 
 from __future__ import annotations
 
@@ -8,38 +8,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from batchtrain.emulator import server, steering
 
-from .test_frameworks import COMMAND, JOB, SHARED, mapped, started
+from .test_frameworks import COMMAND, JOB, SHARED, befall, interrupted, mapped, started
 
 pytestmark = pytest.mark.process
 LANGUAGE_MODEL = "PyTorch-Language-Model"
 WEIGHTS = re.compile(r"rank (\d) of 2 host \S+ loss \S+ weights ([0-9a-f]{64})")
-
-
-def preempt(home: Path, number: int) -> None:
-    """Take a node of the only pool away; another one takes its place at once."""
-    status = server.status(home)
-    assert status is not None
-    nodes = sorted(path.name for path in home.glob("nodes/*/*_p"))
-    steering.befall(status, nodes[number], "preempt", 0.0)
-
-
-def run(batchtrain: Any, directory: str, job: str, preempted: tuple[tuple[str, int], ...] = (), *more: str) -> str:
-    """What a run prints, which must end well; at each of the lines, in this order, a node is preempted."""
-    words = ("--set", f"{JOB}.id={job}", *more)
-    with started(batchtrain, "run", directory, "--local", *words) as process:
-        printed = []
-        left = list(preempted)
-        for line in process.stdout:
-            printed.append(line)
-            if left and left[0][0] in line:
-                preempt(batchtrain.home, left.pop(0)[1])
-        _, errors = process.communicate()
-    assert process.returncode == 0, "".join(printed) + errors
-    assert not left, printed
-    return "".join(printed)
 
 
 @pytest.mark.framework
@@ -47,16 +24,117 @@ def test_a_training_that_is_preempted_three_times_ends_with_the_weights_of_an_un
     batchtrain: Any, framework_environment: Callable[[str], Path]
 ) -> None:
     directory = mapped(batchtrain.home, framework_environment, LANGUAGE_MODEL)
-    command = f"{COMMAND}=python -u {SHARED}/train.py --steps 60 --save-every 10"
-    undisturbed = run(batchtrain, directory, "undisturbed", (), "--set", command)
-    at = (("checkpoint step 10", 1), ("step 30 ", 0), ("checkpoint step 40", 1))  # at step 30 its checkpoint is written
-    preempted = run(batchtrain, directory, "preempted", at, "--set", command)
+    command = (COMMAND, f"python -u {SHARED}/train.py --steps 60 --save-every 10")
+    undisturbed = interrupted(batchtrain, directory, (command, (f"{JOB}.id", "undisturbed")), ())
+    faults = (("checkpoint step 10", "preempt", 1), ("step 30 ", "preempt", 0), ("checkpoint step 40", "preempt", 1))
+    preempted = interrupted(batchtrain, directory, (command, (f"{JOB}.id", "preempted")), faults)
     begun = [int(step) for step in re.findall(r"begins at step (\d+)", preempted)]
-    assert begun[0] == 0
-    assert begun == sorted(begun)
-    assert begun[1] >= 10
-    assert begun[2] in (20, 30)
-    assert begun[3] >= 40
     assert len(begun) == 4
+    assert begun == sorted(begun)
+    assert begun[0] == 0
+    assert begun[1] >= 10
+    assert begun[2] in (20, 30)  # the checkpoint of step 30 was being written
+    assert begun[3] >= 40
     assert sorted(WEIGHTS.findall(preempted)) == sorted(WEIGHTS.findall(undisturbed))
     assert len({weights for _, weights in WEIGHTS.findall(undisturbed)}) == 1
+
+
+def recipe(directory: Path, script: str, **task: Any) -> str:
+    """A task on two spot nodes that runs a Python script with checkpoints."""
+    checkpoint = {"volume": "shared", **task.pop("checkpoint", {})}
+    volumes = {"shared_data_volumes": {"shared": {"volume_driver": "nfs", "source": "server:/shared"}}}
+    pool = {
+        "id": "spot",
+        "vm_size": "STANDARD_D4S_V5",
+        "vm_count": {"low_priority": 2},
+        "inter_node_communication_enabled": True,
+        "vm_configuration": {
+            "platform_image": {"publisher": "microsoft-dsvm", "offer": "ubuntu-hpc", "sku": "2404"},
+        },
+    }
+    train = {"command": f"python3 {SHARED}/train.py", "source": "src", "checkpoint": checkpoint, **task}
+    files = {
+        "config": {"global_resources": {"volumes": volumes}},
+        "pool": {"pool_specification": pool},
+        "jobs": {"job_specifications": [{"id": "training", "auto_complete": True, "tasks": [train]}]},
+    }
+    (directory / "recipe" / "src").mkdir(parents=True)
+    (directory / "recipe" / "src" / "train.py").write_text(script)
+    for name, content in files.items():
+        (directory / "recipe" / f"{name}.yaml").write_text(yaml.safe_dump(content))
+    return str(directory / "recipe")
+
+
+HALF_WRITTEN = """
+import os, signal
+import batchtrain_checkpoint as checkpoint
+
+path = checkpoint.newest()
+if path is None:
+    done = checkpoint.begin(1)
+    open(os.path.join(done, "weights"), "w").write("whole")
+    checkpoint.complete(done)
+    half = checkpoint.begin(2)
+    open(os.path.join(half, "weights"), "w").write("ha")
+    open(os.path.join(half, "manifest.json"), "w").write('{"version": 1, "files": {"weights": 4')
+    print("writing", flush=True)
+    signal.pause()
+print("." * 80)  # what the first attempt printed is passed over in the file of the second
+print("continues from", os.path.basename(path), "of", *sorted(os.listdir(checkpoint.directory())))
+print(open(os.path.join(path, "weights")).read())
+"""
+
+
+def test_a_checkpoint_that_was_half_written_at_the_kill_is_not_continued_from(batchtrain: Any, tmp_path: Path) -> None:
+    printed, waits = [], True
+    with started(batchtrain, "run", recipe(tmp_path, HALF_WRITTEN), "--local") as process:
+        for line in process.stdout:
+            printed.append(line.strip())
+            if waits and "writing" in line:
+                waits = False
+                for number in (0, 1):  # it runs on one of them
+                    befall(batchtrain.home, "preempt", number)
+        _, errors = process.communicate()
+    assert process.returncode == 0, errors
+    assert printed[-2:] == ["continues from step-1 of step-1 step-2", "whole"], printed
+
+
+HEARS = """
+import signal
+import batchtrain_checkpoint as checkpoint
+
+signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})
+print("ready", flush=True)
+signal.sigwait({signal.SIGUSR1})
+print("heard", 0 < checkpoint.preempted() <= 3600)
+"""
+
+
+@pytest.mark.parametrize(
+    ("task", "hearing"),
+    [({}, 1), ({"multi_instance": {"num_instances": 2, "pytorch": {"processes_per_node": 1}}}, 2)],
+    ids=["alone", "gang"],
+)
+def test_an_announced_preemption_reaches_every_process_of_the_task(
+    task: dict[str, Any], hearing: int, batchtrain: Any, tmp_path: Path
+) -> None:
+    directory = recipe(tmp_path, HEARS, checkpoint={"signal": "SIGUSR1"}, **task)
+    with started(batchtrain, "run", directory, "--local") as process:
+        printed: list[str] = []
+        for line in process.stdout:
+            printed.append(line)
+            if "ready" in line and sum("ready" in one for one in printed) == hearing:
+                announce(batchtrain.home, nodes=1 if hearing > 1 else 2)
+        _, errors = process.communicate()
+    assert process.returncode == 0, errors
+    assert sum("heard True" in line for line in printed) == hearing, printed
+    if hearing > 1:
+        assert re.search(r"Azure announces the preemption of node tvmps_", errors), errors
+
+
+def announce(home: Path, nodes: int) -> None:
+    """So many nodes of the only pool are to be preempted in an hour."""
+    status = server.status(home)
+    assert status is not None
+    for path in sorted(home.glob("nodes/*/*_p"))[-nodes:]:
+        steering.befall(status, path.name, "preempt", notice=3600)

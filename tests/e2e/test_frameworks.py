@@ -16,7 +16,7 @@ import pytest
 
 from batchtrain.config.load import load
 from batchtrain.containers.recipe_images import behind
-from batchtrain.emulator import mapped_images
+from batchtrain.emulator import mapped_images, server, steering
 from tests import recipe_readmes
 from tests.conftest import framework_prefix
 from tests.waiting import until
@@ -28,6 +28,7 @@ JOB = "job_specifications[0]"
 TASK = f"{JOB}.tasks[0]"
 GANG = f"{TASK}.multi_instance"
 COMMAND = f"{TASK}.command"
+VOLUMES = "global_resources.volumes.shared_data_volumes"
 SHARED = "$AZ_BATCH_TASK_SHARED_DIR"
 TOLERANCE = 0.06
 """How much less than a mode's accuracy will do: a sum in another order, or workers at another pace."""
@@ -62,6 +63,8 @@ class Mode(NamedTuple):
     hosts: int = 2
     equal: bool = True
     """All processes end with the same weights."""
+    resumes: bool = False
+    """It fails once amid the training, and a retry continues from a checkpoint."""
 
 
 def command(script: str, *arguments: str) -> tuple[tuple[str, str], ...]:
@@ -79,7 +82,7 @@ MODES: Mapping[str, Mode] = {
     "PyTorch DDP by torchrun": Mode("PyTorch-CPU", 0.97, settings=((f"{GANG}.pytorch.launcher", "torchrun"),)),
     "Accelerate": Mode("Accelerate", 0.97, says="precision bf16"),
     "DeepSpeed ZeRO 2": Mode("DeepSpeed", 0.97, says="stage 2"),
-    "JAX": Mode("JAX", 0.97, says="devices 4"),
+    "JAX": Mode("JAX", 0.97, says="devices 4", resumes=True),
     "Ray": Mode("Ray", 0.97, says="nodes 2 cpus 4"),
     "Horovod over gloo": Mode("Horovod-PyTorch", 0.97, says="over gloo"),
     "Horovod over MPI": Mode(
@@ -88,8 +91,8 @@ MODES: Mapping[str, Mode] = {
         settings=((f"{GANG}.horovod.over", "mpi"), (f"{GANG}.horovod.runtime", "openmpi")),
         says="over mpi",
     ),
-    "MXNet dist_sync": Mode("MXNet-CPU", 0.97, says="kv-store dist_sync"),
-    "TensorFlow collective": Mode("TensorFlow-Distributed-CPU", 0.96),
+    "MXNet dist_sync": Mode("MXNet-CPU", 0.97, says="kv-store dist_sync", resumes=True),
+    "TensorFlow collective": Mode("TensorFlow-Distributed-CPU", 0.96, resumes=True),
     "TensorFlow parameter server": Mode(
         "TensorFlow-Distributed-CPU",
         0.97,
@@ -122,12 +125,17 @@ MODES: Mapping[str, Mode] = {
         says="AllReduce:   collective",
     ),
     "CNTK 32-bit": Mode(
-        "CNTK-CPU-OpenMPI", 0.96, settings=command("train.py", "--epochs 10", "-q 32"), says="learner 32-bit"
+        "CNTK-CPU-OpenMPI",
+        0.96,
+        settings=command("train.py", "--epochs 10", "-q 32"),
+        says="learner 32-bit",
+        resumes=True,
     ),
     "CNTK 1-bit SGD": Mode("CNTK-CPU-OpenMPI", 0.95, says="learner 1-bit"),
     "CNTK block momentum": Mode(
         "CNTK-CPU-OpenMPI", 0.93, settings=command("train.py", "--epochs 10", "-b 768"), says="learner block-momentum"
     ),
+    "Keras in TensorFlow": Mode("Keras+TensorFlow", 0.97, resumes=True),
     "Keras over MXNet": Mode("Keras+MXNet", 0.98, says="backend mxnet"),
     "Keras over CNTK": Mode("Keras+CNTK", 0.97, says="backend cntk"),
     "Keras over MXNet, convolutions": Mode("Keras+MXNet", 0.96, settings=CONVOLUTIONS, says="backend mxnet"),
@@ -171,7 +179,6 @@ MORE_MODES: Mapping[str, Mode] = {
     "Horovod with TensorFlow over MPI": Mode("Horovod-TensorFlow", 0.95, says="over mpi"),
     "Keras over PyTorch": Mode("Keras+PyTorch", 0.97, says="backend torch"),
     "Keras over JAX": Mode("Keras+JAX", 0.97, says="backend jax"),
-    "Keras in TensorFlow": Mode("Keras+TensorFlow", 0.97),
 }
 """Other ways of the same frameworks, which cost minutes more: only when asked for."""
 
@@ -202,6 +209,45 @@ def run(batchtrain: Any, directory: str, settings: tuple[tuple[str, str], ...] =
         filled = tuple((name, value.replace("SHARED_BY_NODES", shared)) for name, value in settings)
         done = batchtrain("run", directory, "--local", *words(filled))
     return str(done.stdout + done.stderr if errors else done.stdout)
+
+
+def failing_once(directory: str, settings: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
+    """The settings with a command that fails after the fourth epoch; a retry continues from the checkpoint."""
+    (task,) = load(directory, settings=dict(settings)).recipe.jobs[0].tasks
+    again = f'[ -e "$BATCHTRAIN_CHECKPOINT_DIR/step-4" ] && exec {task.command} --epochs 10 --verify'
+    return (
+        *settings,
+        (COMMAND, f"sh -c '{again}; {task.command} --epochs 4 && exit 7'"),
+        (f"{TASK}.max_task_retries", "1"),
+        (f"{TASK}.checkpoint.volume", "shared"),
+        (f"{VOLUMES}.shared.volume_driver", "nfs"),
+        (f"{VOLUMES}.shared.source", "server:/shared"),
+    )
+
+
+def interrupted(
+    batchtrain: Any, directory: str, settings: tuple[tuple[str, str], ...], faults: tuple[tuple[str, str, int], ...]
+) -> str:
+    """What a run prints, which must end well. At each of these lines, in this order, a node of the pool is lost."""
+    with started(batchtrain, "run", directory, "--local", *words(settings)) as process:
+        printed, left = [], list(faults)
+        for line in process.stdout:
+            printed.append(line)
+            if left and left[0][0] in line:
+                _, act, number = left.pop(0)
+                befall(batchtrain.home, act, number)
+        _, errors = process.communicate()
+    assert process.returncode == 0, "".join(printed) + errors
+    assert not left, printed
+    return "".join(printed)
+
+
+def befall(home: Path, act: str, number: int) -> None:
+    """A node of the only pool dies or is preempted, and is back at once."""
+    status = server.status(home)
+    assert status is not None
+    nodes = sorted(path.name for path in home.glob("nodes/*/tvmps_*"))
+    steering.befall(status, nodes[number], act, 0.0 if act == "preempt" else None)
 
 
 def words(settings: tuple[tuple[str, str], ...]) -> list[str]:
@@ -238,7 +284,9 @@ def test_a_variant_trains_on_two_nodes_too(mode: str, batchtrain: Any, prepared:
 
 
 def check(mode: Mode, batchtrain: Any, prepared: Callable[[str], str]) -> None:
-    settings = verified(str(RECIPES / mode.recipe), mode.settings) if mode.equal else mode.settings
+    directory = str(RECIPES / mode.recipe)
+    settings = verified(directory, mode.settings) if mode.equal else mode.settings
+    settings = failing_once(directory, mode.settings) if mode.resumes else settings
     if mode.settings in ((), (TWO_GPUS,)):  # as the README has it
         printed = recipe_readmes.follow(batchtrain, framework_prefix, mode.recipe, *words(settings))
     else:
@@ -248,6 +296,7 @@ def check(mode: Mode, batchtrain: Any, prepared: Callable[[str], str]) -> None:
     assert len({one.host for one in results}) == mode.hosts
     assert min(one.accuracy for one in results) >= max(0.9, mode.accuracy - TOLERANCE)
     assert mode.says in printed
+    assert not mode.resumes or re.search(r"continues after epoch [34]$", printed, flags=re.M), printed
     if mode.equal:
         assert len({one.weights for one in results}) == 1
         assert results[0].weights is not None

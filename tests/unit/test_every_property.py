@@ -742,6 +742,7 @@ ROWS: dict[str, Row] = {
     f"{TASKS}.checkpoint.volume": Row(
         "other", shown='"$AZ_BATCH_NODE_MOUNTS_DIR"/other', effect=launched, beside={OTHER_VOLUME: NFS}
     ),
+    f"{TASKS}.checkpoint.signal": Row("SIGUSR1", effect=launched),
     f"{TASKS}.checkpoint.keep": Row(3, shown="BATCHTRAIN_CHECKPOINT_KEEP=3", effect=launched),
     f"{TASKS}.shared_data_volumes": Row(["share"], shown="/share", beside={**CONTAINER, VOLUME: BLOB_SHARE}),
     f"{TASKS}.docker_image": Row("busybox", beside=LISTED),

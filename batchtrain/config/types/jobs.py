@@ -359,6 +359,13 @@ class Checkpoint(Block, frozen=True, kw_only=True):
     keep: Annotated[
         int, says("Number of complete checkpoints to keep; older ones are removed.", "batchtrain: launch", ge=1)
     ] = 2
+    signal: Annotated[
+        Literal["SIGTERM", "SIGUSR1", "SIGUSR2"] | None,
+        says(
+            "Signal that every process of the task gets when Azure announces the preemption of a spot node.",
+            "batchtrain: launch",
+        ),
+    ] = None
 
 
 class BindMount(Block, frozen=True, kw_only=True):

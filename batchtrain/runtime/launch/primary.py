@@ -131,6 +131,9 @@ class Session:
         """The supervisor ends by itself, and reports its end later."""
         self.primary.lose(self, message["why"])
 
+    def on_preempted(self, message: "Message") -> None:
+        self.primary.on_preempted(self, message["line"])
+
     def on_nccl(self, message: "Message") -> None:
         self.heard = message["heard"]
 
@@ -428,6 +431,13 @@ class Primary:
         if self.gang is None:
             return None
         return self.framework.failure(self.gang, process, self.screen.last[process.id], ended)
+
+    def on_preempted(self, session: Session, line: str) -> None:
+        """Every node is told: the gang ends with this one."""
+        self.screen.say(f"Azure announces the preemption of {session}")
+        for other in self.sessions:
+            if other.channel and other.channel.open:
+                other.channel.send(do="preempt", line=line)
 
     def on_process_stopped(self, identity: int, seconds: int) -> None:
         process = self.alive.get(identity)

@@ -121,6 +121,9 @@ def become_subreaper() -> None:
         pass
 
 
+SHELLS = ("bash", "sh", "dash", "ash", "busybox")
+
+
 class Tree:
     """The processes of this machine, by parent."""
 
@@ -147,10 +150,14 @@ class Tree:
             at += 1
         return pids
 
+    def programs(self, pid: int) -> "list[int]":
+        """The process and its descendants, without shells, which a signal would end."""
+        return [one for one in [pid, *self.below(pid)] if self.name.get(one, "") not in ("", *SHELLS)]
+
     def to_tell(self, pid: int) -> "list[int]":
         """The processes that get SIGTERM: the process, and the children of a shell, which passes no signal on."""
         pids = [pid]
-        if self.name.get(pid) in ("bash", "sh", "dash", "ash", "busybox"):
+        if self.name.get(pid) in SHELLS:
             for child in self.children.get(pid, ()):
                 pids += self.to_tell(child)
         return pids

@@ -4,6 +4,7 @@ import os
 import select
 import signal
 import socket
+import sys
 import time
 
 from .channel import Channel, Loop
@@ -140,6 +141,7 @@ class Supervisor:
         self.environment: "Values" = {}
         self.directory = "/"
         self.heartbeat = 30.0
+        self.preemption: "str | None" = None
         self.loop.watch(guard.fileno(), lambda: self.on_guard(guard))
         self.loop.on(signal.SIGCHLD, lambda _: self.on_children())
         self.loop.on(signal.SIGTERM, self.on_sigterm)
@@ -162,6 +164,7 @@ class Supervisor:
         self.directory = there if os.path.isdir(there) else own
         name = os.environ.get("AZ_BATCH_NODE_ID") or socket.gethostname()
         spec = Spec(message["spec"])
+        self.preemption = spec.preemption
         self.logs = spec.rank_logs
         faults = preflight(spec, message, self.environment)
         try:
@@ -178,6 +181,8 @@ class Supervisor:
             if name.startswith("nccl.") or name.endswith(METRICS):  # of an earlier attempt
                 os.unlink(os.path.join(folder, name))
         make_directory(folder)  # programs write their metrics there
+        if self.preemption is not None:
+            self.watch_preemption()
         shares = self.cpus(message) if message["bind"] else []
         for process in message["processes"]:
             slot = process["slot"]
@@ -244,6 +249,44 @@ class Supervisor:
 
     def on_end(self, message: "Message") -> None:
         self.end(message["grace"])
+
+    # preemption
+
+    def watch_preemption(self) -> None:
+        """On a spot node, a program waits for the announcement, and prints it. What an earlier try left is removed."""
+        try:
+            os.unlink(self.environment["BATCHTRAIN_PREEMPTION"])
+        except FileNotFoundError:
+            pass
+        if self.environment.get("AZ_BATCH_NODE_IS_DEDICATED") != "false":
+            return
+        reader, writer = os.pipe()
+        null = os.open(os.devnull, os.O_RDWR)
+        line = [sys.executable, "-I", "-S", os.path.join(HERE, "preemption.py")]
+        spawn(line, self.environment, "/", (null, writer, null), [])
+        os.close(null)
+        os.close(writer)
+        self.loop.watch(reader, lambda: self.on_announced(reader))
+
+    def on_announced(self, reader: int) -> None:
+        line = os.read(reader, 65536).decode()
+        self.loop.forget(reader)
+        os.close(reader)
+        if line:
+            self.channel.send(do="preempted", line=line)
+
+    def on_preempt(self, message: "Message") -> None:
+        """Of this node or another: the processes find it in a file, and get the signal that the task asks for."""
+        path = self.environment["BATCHTRAIN_PREEMPTION"]
+        with open(path + ".new", "w", encoding="utf-8") as file:
+            file.write(message["line"])
+        os.replace(path + ".new", path)
+        if not self.preemption:
+            return
+        tree = Tree()
+        for running in self.running.values():
+            for pid in tree.programs(running.pid):
+                send_signal(getattr(signal, self.preemption), pid)
 
     # output
 

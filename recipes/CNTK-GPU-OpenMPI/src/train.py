@@ -6,8 +6,11 @@
 
 The letters are those of CNTK's own distributed examples.
 
+With `checkpoint` on the task, CNTK's own checkpoint is written after each epoch, and the training continues from it.
+
 What it prints (the words are stable, so that a program may read them):
 
+    continues after epoch 4                                                 rank 0, from a checkpoint
     epoch 1 accuracy 0.9000                                                 rank 0, every epoch
     test accuracy 0.9617                                                    rank 0, at the end
     rank 3 of 4 host n2 learner 1-bit accuracy 0.9617 weights 3f2a9c01d4…   every rank, at the end, with --verify
@@ -33,6 +36,11 @@ from cntk.train.distributed import (
     block_momentum_distributed_learner,
     data_parallel_distributed_learner,
 )
+
+try:
+    import batchtrain_checkpoint as checkpoint  # comes with a task that has `checkpoint`
+except ImportError:
+    checkpoint = None
 
 BATCH = 64  # images a step, over all ranks
 TEST_IMAGES = 261
@@ -63,10 +71,13 @@ def train(options):
     loss, error = C.cross_entropy_with_softmax(network, digits), C.classification_error(network, digits)
     how, learner = distributed(C.momentum_sgd(network.parameters, 0.3, 0.9, minibatch_size=BATCH), options)
     trainer = C.Trainer(network, (loss, error), [learner])
+    done = restore(trainer)
+    if done and rank == 0:
+        say("continues after epoch {}".format(done))
     if rank == 0:
         warn_of_a_broken_block(options, len(labels) // BATCH * BATCH * options.epochs)
 
-    for epoch in range(1, options.epochs + 1):
+    for epoch in range(done + 1, options.epochs + 1):
         order = np.random.RandomState(epoch).permutation(len(labels))  # the same on every rank
         for start in range(0, len(labels), BATCH):
             own = order[start : start + BATCH]
@@ -75,12 +86,32 @@ def train(options):
             trainer.train_minibatch({pixels: images[own], digits: labels[own]})
         if rank == 0:
             say("epoch {} accuracy {:.4f}".format(epoch, accuracy(network, test_images, test_labels)))
+        save(trainer, epoch, rank)
     final = accuracy(network, test_images, test_labels)
     if options.verify:
         place = "rank {} of {} host {} learner {}".format(rank, size, socket.gethostname(), how)
         say("{} accuracy {:.4f} weights {}".format(place, final, digest(network)))
     if rank == 0:
         say("test accuracy {:.4f}".format(final))
+
+
+def restore(trainer):
+    """The epoch of the newest complete checkpoint, which is loaded; 0 without one."""
+    path = checkpoint.newest() if checkpoint else None
+    if path is None:
+        return 0
+    trainer.restore_from_checkpoint(os.path.join(path, "model"))
+    return checkpoint.step_of(path)
+
+
+def save(trainer, epoch, rank):
+    """Every rank calls `save_checkpoint`, and rank 0 writes."""
+    if checkpoint is None:
+        return
+    path = checkpoint.begin(epoch) if rank == 0 else checkpoint.directory()
+    trainer.save_checkpoint(os.path.join(path, "model"))
+    if rank == 0:
+        checkpoint.complete(path)
 
 
 def warn_of_a_broken_block(options, samples):

@@ -4,8 +4,11 @@ Every process gives its part of each batch; the parameters are one array that al
 puts the all-reduce of the gradients into the compiled step by itself. Who is who comes from JAX_COORDINATOR_ADDRESS,
 JAX_NUM_PROCESSES and JAX_PROCESS_ID, which batchtrain sets.
 
+With `checkpoint` on the task, process 0 writes the state after each epoch, and the training continues from it.
+
 What it prints (the words are stable, so that a program may read them):
 
+    continues after epoch 4                                                    process 0, from a checkpoint
     epoch 1 loss 1.2345                                                        process 0, every epoch
     test accuracy 0.9617                                                       process 0, at the end
     rank 3 of 4 host n2 devices 4 accuracy 0.9617 weights 3f2a9c01d4…          every process, at the end, with --verify
@@ -23,6 +26,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+try:
+    import batchtrain_checkpoint as checkpoint  # comes with a task that has `checkpoint`
+except ImportError:
+    checkpoint = None
 
 BATCH = 64
 """Images a step, over all processes."""
@@ -54,9 +62,12 @@ def train(epochs: int, verify: bool) -> None:
     mesh = Mesh(np.array(jax.devices()), ("devices",))
     split, whole = NamedSharding(mesh, PartitionSpec("devices")), NamedSharding(mesh, PartitionSpec())
 
-    weights = jax.tree.map(lambda part: jax.make_array_from_process_local_data(whole, part), first_weights())
-    velocity = jax.tree.map(jnp.zeros_like, weights)
-    for epoch in range(1, epochs + 1):
+    start = first_weights()
+    state, done = restored((start, jax.tree.map(np.zeros_like, start)))
+    weights, velocity = jax.tree.map(lambda part: jax.make_array_from_process_local_data(whole, part), state)
+    if done and rank == 0:
+        say(f"continues after epoch {done}")
+    for epoch in range(done + 1, epochs + 1):
         order = np.random.default_rng(epoch).permutation(len(labels))  # the same on every process
         for start in range(0, len(labels), BATCH):
             own = order[start : start + BATCH][rank::size]
@@ -64,6 +75,7 @@ def train(epochs: int, verify: bool) -> None:
             weights, velocity, loss = step(weights, velocity, *batch)
         if rank == 0:
             say(f"epoch {epoch} loss {float(loss):.4f}")
+            save((weights, velocity), epoch)
 
     here = jax.tree.map(lambda part: np.asarray(part.addressable_data(0)), weights)
     accuracy = float((np.asarray(scores(here, test_images)).argmax(1) == test_labels).mean())
@@ -72,6 +84,24 @@ def train(epochs: int, verify: bool) -> None:
         say(f"{place} accuracy {accuracy:.4f} weights {digest(here)}")
     if rank == 0:
         say(f"test accuracy {accuracy:.4f}")
+
+
+def restored(state):
+    """The state of the newest complete checkpoint and its epoch; the state as it is, and 0, without one."""
+    path = checkpoint.newest() if checkpoint else None
+    if path is None:
+        return state, 0
+    with np.load(os.path.join(path, "state.npz")) as arrays:
+        parts = [arrays[name] for name in arrays]
+    return jax.tree.unflatten(jax.tree.structure(state), parts), checkpoint.step_of(path)
+
+
+def save(state, epoch: int) -> None:
+    """Process 0 has a copy of every array."""
+    if checkpoint:
+        path = checkpoint.begin(epoch)
+        np.savez(os.path.join(path, "state.npz"), *(part.addressable_data(0) for part in jax.tree.leaves(state)))
+        checkpoint.complete(path)
 
 
 @jax.jit

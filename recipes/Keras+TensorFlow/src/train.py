@@ -4,8 +4,11 @@ Keras 2 (TensorFlow up to 2.15, or `tf_keras` with TF_USE_LEGACY_KERAS=1) trains
 MultiWorkerMirroredStrategy by plain `compile` and `fit`; Keras 3 does not know that strategy. TF_CONFIG, which
 batchtrain sets, says who is who.
 
+With `checkpoint` on the task, worker 0 writes weights and optimizer after each epoch, and `fit` continues from them.
+
 What it prints (the words are stable, so that a program may read them):
 
+    continues after epoch 4                                                    worker 0, from a checkpoint
     epoch 1 loss 1.2345                                                        worker 0, every epoch
     test accuracy 0.9617                                                       worker 0, at the end
     worker 1 of 2 host n2 accuracy 0.9617 weights 3f2a9c01d4…                  every worker, at the end, with --verify
@@ -23,6 +26,11 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 import numpy as np
 import tensorflow as tf
+
+try:
+    import batchtrain_checkpoint as checkpoint  # comes with a task that has `checkpoint`
+except ImportError:
+    checkpoint = None
 
 BATCH = 64
 """Images a step, over all workers."""
@@ -48,11 +56,15 @@ def train(epochs: int, verify: bool, strategy: tf.distribute.MultiWorkerMirrored
         )
         entropy = tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True)
         model.compile(tf.keras.optimizers.SGD(0.1, momentum=0.9), entropy)
+        done = restore(model)
+    if done and index == 0:
+        say(f"continues after epoch {done}")
     sharding = tf.data.Options()
     sharding.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.DATA
     data = tf.data.Dataset.from_tensor_slices((images, labels)).batch(BATCH).repeat().with_options(sharding)
-    shown = [each_epoch()] if index == 0 else []
-    model.fit(data, epochs=epochs, steps_per_epoch=len(labels) // BATCH, verbose=0, callbacks=shown)
+    calls = [each_epoch(model)] if index == 0 else []
+    steps = len(labels) // BATCH
+    model.fit(data, initial_epoch=done, epochs=epochs, steps_per_epoch=steps, verbose=0, callbacks=calls)
 
     weights = model.get_weights()
     accuracy = float((scores(weights, test_images).argmax(1) == test_labels).mean())
@@ -64,11 +76,37 @@ def train(epochs: int, verify: bool, strategy: tf.distribute.MultiWorkerMirrored
     meet(strategy)
 
 
-def each_epoch() -> tf.keras.callbacks.Callback:
-    """Prints the loss after each epoch."""
-    return tf.keras.callbacks.LambdaCallback(
-        on_epoch_end=lambda epoch, logs: say(f"epoch {epoch + 1} loss {logs['loss']:.4f}")
-    )
+def each_epoch(model: tf.keras.Model) -> tf.keras.callbacks.Callback:
+    """Prints the loss after each epoch, and writes a checkpoint."""
+
+    def ended(epoch: int, logs: dict[str, float]) -> None:
+        say(f"epoch {epoch + 1} loss {logs['loss']:.4f}")
+        save(model, epoch + 1)
+
+    return tf.keras.callbacks.LambdaCallback(on_epoch_end=ended)
+
+
+def state_of(model: tf.keras.Model) -> list[tf.Variable]:
+    model.optimizer.build(model.trainable_variables)
+    return [*model.variables, *model.optimizer.variables]
+
+
+def save(model: tf.keras.Model, epoch: int) -> None:
+    if checkpoint:
+        path = checkpoint.begin(epoch)
+        np.savez(os.path.join(path, "state.npz"), *(variable.numpy() for variable in state_of(model)))
+        checkpoint.complete(path)
+
+
+def restore(model: tf.keras.Model) -> int:
+    """The epoch of the newest complete checkpoint, which the model gets; 0 without one."""
+    path = checkpoint.newest() if checkpoint else None
+    if path is None:
+        return 0
+    with np.load(os.path.join(path, "state.npz")) as arrays:
+        for variable, name in zip(state_of(model), arrays):
+            variable.assign(arrays[name])
+    return checkpoint.step_of(path)
 
 
 def meet(strategy: tf.distribute.Strategy) -> None:

@@ -7,8 +7,12 @@
 The same command runs as scheduler, server and worker: DMLC_ROLE says which. For the first two, importing MXNet is all
 there is to do; they come back when the workers are done.
 
+With `checkpoint` on the task, worker 0 writes the parameters after each epoch, and the training continues from them.
+The momentum is in the servers, which do not save it: it begins again.
+
 What it prints (the words are stable, so that a program may read them):
 
+    continues after epoch 4                                                    worker 0, from a checkpoint
     epoch 1 loss 1.2345                                                        worker 0, every epoch
     test accuracy 0.9617                                                       worker 0, at the end
     rank 1 of 2 host n2 kv-store dist_sync accuracy 0.9617 weights 3f2a9c…     every worker, at the end, with --verify
@@ -25,6 +29,11 @@ import sys
 import mxnet as mx  # a scheduler or a server stays in here until the workers are done
 import numpy as np
 from mxnet import autograd, gluon
+
+try:
+    import batchtrain_checkpoint as checkpoint  # comes with a task that has `checkpoint`
+except ImportError:
+    checkpoint = None
 
 BATCH = 64  # images a step, over all workers
 TEST_IMAGES = 261
@@ -57,12 +66,15 @@ def train(options, store, contexts):
     net = gluon.nn.HybridSequential()
     net.add(gluon.nn.Dense(64, activation="relu"), gluon.nn.Dense(10))
     net.initialize(mx.init.Xavier(), ctx=contexts)
+    done = restore(net, contexts)
+    if done and rank == 0:
+        say("continues after epoch {}".format(done))
     # An asynchronous worker meets weights that others moved meanwhile: momentum would push twice.
     momentum = 0.0 if "async" in options.kv_store else 0.9
     trainer = gluon.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.1, "momentum": momentum}, kvstore=store)
     entropy = gluon.loss.SoftmaxCrossEntropyLoss()
 
-    for epoch in range(1, options.epochs + 1):
+    for epoch in range(done + 1, options.epochs + 1):
         order = np.random.RandomState(epoch).permutation(len(labels))  # the same on every worker
         for start in range(0, len(labels), BATCH):
             own = order[start : start + BATCH][rank::size]
@@ -73,6 +85,7 @@ def train(options, store, contexts):
             trainer.step(BATCH if "async" not in options.kv_store else len(own))
         if rank == 0:
             say("epoch {} loss {:.4f}".format(epoch, losses[0].mean().asscalar()))
+            save(net, epoch)
 
     guesses = net(mx.nd.array(test_images, ctx=contexts[0])).argmax(1).asnumpy()
     accuracy = (guesses == test_labels).mean()
@@ -81,6 +94,22 @@ def train(options, store, contexts):
         say("{} accuracy {:.4f} weights {}".format(place, accuracy, digest(net, contexts[0])))
     if rank == 0:
         say("test accuracy {:.4f}".format(accuracy))
+
+
+def restore(net, contexts):
+    """The epoch of the newest complete checkpoint, whose parameters are loaded; 0 without one."""
+    path = checkpoint.newest() if checkpoint else None
+    if path is None:
+        return 0
+    net.load_parameters(os.path.join(path, "net.params"), ctx=contexts)
+    return checkpoint.step_of(path)
+
+
+def save(net, epoch):
+    if checkpoint:
+        path = checkpoint.begin(epoch)
+        net.save_parameters(os.path.join(path, "net.params"))
+        checkpoint.complete(path)
 
 
 def load():

@@ -7,8 +7,11 @@ TF_CONFIG, which batchtrain sets, says who is who and so also how to train:
                                  own pace, and the parameter servers keep the variables
     an evaluator beside either   it reads each checkpoint, and says how good it is
 
+With `checkpoint` on the task, collective training continues from the newest checkpoint of worker 0.
+
 What it prints (the words are stable, so that a program may read them):
 
+    continues after epoch 4                                                    worker 0, from a checkpoint
     epoch 1 loss 1.2345                                                        worker 0 or the chief, every epoch
     evaluator host n1 epoch 1 accuracy 0.8774                                  the evaluator, of each checkpoint it finds
     test accuracy 0.9617                                                       worker 0 or the chief, at the end
@@ -34,6 +37,11 @@ if "ps" in CLUSTER:
 
 import numpy as np
 import tensorflow as tf
+
+try:
+    import batchtrain_checkpoint as checkpoint  # comes with a task that has `checkpoint`
+except ImportError:
+    checkpoint = None
 
 BATCH = 64
 """Images a step, over all workers."""
@@ -73,6 +81,9 @@ def together(options: argparse.Namespace) -> None:
     train_set, test_set = load()
     with strategy.scope():
         variables = first_variables()
+    done = restore(variables)
+    if done and index == 0:
+        say(f"continues after epoch {done}")
     data = iter(strategy.experimental_distribute_dataset(shuffled(*train_set).repeat()))
 
     @tf.function
@@ -88,7 +99,7 @@ def together(options: argparse.Namespace) -> None:
 
         return strategy.run(own, args=(images, labels))
 
-    for epoch in range(1, options.epochs + 1):
+    for epoch in range(done + 1, options.epochs + 1):
         for _ in range(len(train_set[1]) // BATCH):
             loss = step(*next(data))
         loss = strategy.reduce("sum", loss, axis=None)  # of the last step, on every worker
@@ -153,7 +164,24 @@ def asynchronously(options: argparse.Namespace) -> None:
 def save(variables: list[tf.Variable], epoch: int, directory: str) -> None:
     """A checkpoint of copies: those of a strategy would be written where they are kept, on nodes of the servers."""
     copies = [tf.Variable(variable.numpy()) for variable in variables]
-    tf.train.Checkpoint(variables=copies, epoch=tf.Variable(epoch)).save(os.path.join(directory, f"epoch-{epoch}"))
+    saved = tf.train.Checkpoint(variables=copies, epoch=tf.Variable(epoch))
+    saved.save(os.path.join(directory, f"epoch-{epoch}"))
+    if checkpoint:
+        path = checkpoint.begin(epoch)
+        saved.write(os.path.join(path, "model"))
+        checkpoint.complete(path)
+
+
+def restore(variables: list[tf.Variable]) -> int:
+    """The epoch of the newest complete checkpoint, whose values the variables get; 0 without one."""
+    path = checkpoint.newest() if checkpoint else None
+    if path is None:
+        return 0
+    copies = first_variables()
+    tf.train.Checkpoint(variables=copies).read(os.path.join(path, "model")).expect_partial()
+    for variable, copy in zip(variables, copies):
+        variable.assign(copy.numpy())
+    return checkpoint.step_of(path)
 
 
 def evaluate(epochs: int, directory: str) -> None:

@@ -81,3 +81,27 @@ def test_a_task_alone_with_checkpoints_runs_our_script() -> None:
 def test_a_volume_that_is_not_there_is_named() -> None:
     with pytest.raises(PlanError, match=r"`checkpoint.volume` is `share`, which is no volume that the pool mounts"):
         plan(task=CHECKPOINT)
+
+
+SIGNAL = {"checkpoint": {"volume": "share", "signal": "SIGUSR1"}}
+
+
+def test_the_node_launcher_is_told_the_signal_of_a_preemption() -> None:
+    ((_, text),) = plan(task={**SIGNAL, **GANG}, **VOLUME).launch
+    assert '"preemption": "SIGUSR1"' in text
+
+
+def test_without_a_signal_a_preemption_is_passed_on_by_a_file_alone() -> None:
+    ((_, text),) = plan(task={**CHECKPOINT, **GANG}, **VOLUME).launch
+    assert '"preemption": ""' in text
+
+
+def test_a_task_alone_watches_for_a_preemption_in_the_background() -> None:
+    ((_, text),) = plan(task=SIGNAL, **VOLUME).launch
+    assert '"$BATCHTRAIN_PREEMPTION" $$ SIGUSR1 </dev/null >/dev/null 2>&1 &)' in text
+
+
+def test_a_task_without_checkpoints_is_launched_as_ever() -> None:
+    ((_, text),) = plan(task=GANG).launch
+    assert "# ---- .batchtrain/preemption.py" not in text
+    assert '"preemption"' not in text.partition("# ---- .batchtrain/gang.json")[2]

@@ -1,0 +1,127 @@
+"""preemption.py [FILE PROCESS [SIGNAL]]: waits until Azure announces that this virtual machine is preempted.
+
+It asks Azure's Instance Metadata Service for the scheduled events of the machine, every second. Then it prints one
+line: {"node": "tvmps_…", "not_before": 1764000000.0} (seconds since 1970, UTC). With PROCESS it writes the line to FILE
+instead, sends SIGNAL to every process below PROCESS except shells, and ends when PROCESS has ended.
+
+The emulator has no such service. It writes the same document to a file of the node. Standard library, Python 3.6 or
+later.
+"""
+
+import calendar
+import email.utils
+import http.client
+import json
+import os
+import signal
+import sys
+import time
+
+HOST = "169.254.169.254"
+EVENTS = "/metadata/scheduledevents?api-version=2020-07-01"
+NAME = "/metadata/instance/compute/name?api-version=2021-02-01&format=text"
+PATIENCE = 150
+"""Seconds. The first request switches the events on, which takes up to two minutes."""
+EMULATED = "volatile/scheduledevents.json"
+"""Below the directory of an emulated node."""
+SHELLS = ("bash", "sh", "dash", "ash", "busybox")
+
+
+def announced(document: "dict[str, object]", name: str) -> "float | None":
+    """When the machine of this name is preempted at the earliest; None for a document that does not say so."""
+    events = document.get("Events")
+    moments = [
+        moment(event.get("NotBefore"))
+        for event in (events if isinstance(events, list) else [])
+        if event.get("EventType") == "Preempt" and (not name or name in event.get("Resources", []))
+    ]
+    return min(moments) if moments else None
+
+
+def moment(text: "str | None") -> float:
+    """`Mon, 19 Sep 2016 18:29:47 GMT`; an event that has begun has none."""
+    fields = email.utils.parsedate(text or "")
+    return float(calendar.timegm(fields)) if fields else time.time()
+
+
+def asked(path: str) -> bytes:
+    """The answer of the metadata service, past any proxy."""
+    connection = http.client.HTTPConnection(HOST, timeout=PATIENCE)
+    try:
+        connection.request("GET", path, headers={"Metadata": "true"})
+        answer = connection.getresponse()
+        if answer.status != 200:
+            raise OSError(f"status {answer.status}")
+        return answer.read()
+    finally:
+        connection.close()
+
+
+def events() -> "tuple[bytes, str]":
+    """The document of the scheduled events, and the machine's name in it; no name on an emulated node."""
+    if not os.environ.get("BATCHTRAIN_EMULATED_NODE"):
+        return asked(EVENTS), asked(NAME).decode().strip()
+    with open(os.path.join(os.environ["AZ_BATCH_NODE_ROOT_DIR"], EMULATED), "rb") as file:
+        return file.read(), ""
+
+
+def wait(process: int) -> "float | None":
+    """Until a preemption is announced, or the process has ended."""
+    while not process or os.path.exists(f"/proc/{process}"):
+        try:
+            at = announced(*_read(*events()))
+            if at is not None:
+                return at
+        except (OSError, ValueError, http.client.HTTPException):  # not there yet, or cut off: asked again
+            pass
+        time.sleep(1)
+    return None
+
+
+def _read(document: bytes, name: str) -> "tuple[dict[str, object], str]":
+    return json.loads(document.decode()), name
+
+
+def write(path: str, line: str) -> None:
+    with open(path + ".new", "w") as file:
+        file.write(line + "\n")
+    os.replace(path + ".new", path)
+
+
+def tell(process: int, number: int) -> None:
+    children: "dict[int, list[int]]" = {}
+    names: "dict[int, str]" = {}
+    for entry in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{entry}/stat", errors="replace") as file:
+                head, _, tail = file.read().rpartition(") ")
+        except OSError:
+            continue
+        names[int(entry)] = head.partition("(")[2]
+        children.setdefault(int(tail.split()[1]), []).append(int(entry))
+    below = list(children.get(process, []))
+    for pid in below:
+        below.extend(children.get(pid, []))
+        if names[pid] not in SHELLS:
+            try:
+                os.kill(pid, number)
+            except OSError:  # it has ended
+                pass
+
+
+def main(arguments: "list[str]") -> None:
+    process = int(arguments[1]) if arguments else 0
+    at = wait(process)
+    if at is None:
+        return
+    line = json.dumps({"node": os.environ.get("AZ_BATCH_NODE_ID", ""), "not_before": at})
+    if not arguments:
+        os.write(1, line.encode() + b"\n")
+        return
+    write(arguments[0], line)
+    if len(arguments) > 2:
+        tell(process, getattr(signal, arguments[2]))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
