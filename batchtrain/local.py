@@ -7,7 +7,7 @@ import fcntl
 import os
 import re
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,7 +17,16 @@ from batchtrain.config.travel import DEPOT
 from batchtrain.errors import NotFound, PlanError, ServiceError, Unreachable, UsageError
 
 if TYPE_CHECKING:  # slow to import, and completion needs only to know where the service is
-    from batchtrain.config.types import Job, JobManager, JobPreparation, JobRelease, Recipe, Secret, Task
+    from batchtrain.config.types import (
+        Job,
+        JobManager,
+        JobPreparation,
+        JobRelease,
+        Recipe,
+        Secret,
+        StorageCredentials,
+        Task,
+    )
     from batchtrain.emulator.server import Status
     from batchtrain.placeholders import Placeholders
     from batchtrain.plan.wire import Placeholder
@@ -61,10 +70,11 @@ def emulated(environment: Mapping[str, str]) -> Account:
 
 def issued(key: str, account: str) -> AccessToken:
     """A token of the emulator for Batch. Some operations need one: for a pool with a subnet, for example, neither Azure
-    nor the emulator accepts a shared key."""
+    nor the emulator accepts a shared key. It is short-lived, because it travels over http to any process that has the
+    emulator's port."""
     from batchtrain.emulator import server, tokens, wire  # only the embedded service needs it
 
-    expires = server.clock() + tokens.LIFE_SECONDS * wire.SECOND
+    expires = server.clock() + tokens.OWN_LIFE_SECONDS * wire.SECOND
     return AccessToken(tokens.issue(key, account, wire.AUDIENCE, expires), tokens.seconds(expires))
 
 
@@ -121,6 +131,23 @@ def emulator_faults() -> Iterator[None]:
         raise Unreachable(str(error), operation="ask the emulator") from None
     except server.NotRunning as error:
         raise NotFound(f"{error}; `batchtrain emulator start` starts it") from None
+
+
+def storage(account: Account, say: Callable[[str], None]) -> StorageCredentials:
+    """The storage account of the emulator: Azurite, installed and started at its first use. Raises UsageError, with the
+    reason, where this machine cannot run it. say: is told of an installation."""
+    from batchtrain.config.types import Secret, StorageCredentials  # see above
+    from batchtrain.emulator import server
+    from batchtrain.emulator.interface import StorageMissing
+    from batchtrain.emulator.machine import azurite
+
+    try:
+        azurite.install(azurite.find_node(), say)
+    except StorageMissing as missing:
+        raise UsageError(str(missing)) from None
+    with emulator_faults():
+        found = server.ask("POST", server.at(Path(account.home)), "storage")
+    return StorageCredentials(account=found["account"], account_key=Secret(found["key"]), endpoint=found["endpoint"])
 
 
 def depot(account: Account) -> str:

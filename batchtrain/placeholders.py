@@ -1,6 +1,6 @@
 """The values of a plan's placeholders, resolved when a request is sent: secrets, links, keys and times.
 
-A plan holds none of them. Nothing is read or created before the first request that needs it.
+A plan contains none of them. Nothing is read or created before the first request that needs it.
 """
 
 from __future__ import annotations
@@ -13,18 +13,17 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from batchtrain.config.filled import require_credentials
 from batchtrain.config.types import AccountSecret, Credentials, Recipe, RegistryCredentials, Secret, StorageCredentials
 from batchtrain.errors import UsageError
 from batchtrain.plan.wire import Placeholder
 
 if TYPE_CHECKING:
-    from batchtrain.storage.blob import Connect
+    from batchtrain.storage.blob import Connect, Own
 
 Value = TypeVar("Value", bound=str | Secret)
 
 KEY_NAME = "id_ed25519_batchtrain"
-"""The file of a key pair that we make."""
+"""The name of a key pair that batchtrain creates."""
 
 
 def _now() -> datetime:
@@ -41,9 +40,11 @@ class Placeholders:
         now: Callable[[], datetime] = _now,
         directory: Path | None = None,
         ca: str | None = None,
+        own: Own | None = None,
     ) -> None:
-        """directory: the base of relative paths. ca: a file of certificates that sign-ins trust."""
-        self._recipe, self._now, self._ca = recipe, now, ca
+        """directory: the base of relative paths. ca: a file of certificates that sign-ins trust. own: the emulator's
+        storage account."""
+        self._recipe, self._now, self._ca, self._own = recipe, now, ca, own
         self._here = directory or Path.cwd()
         self._kinds: Mapping[str, Callable[[str], str | Secret]] = {
             "registry": self._registry,
@@ -104,7 +105,7 @@ class Placeholders:
         return _given(value, f"the share `{alias}` has no {what}", f"shares.{alias}")
 
     def _in_options(self, alias: str, what: str) -> str | None:
-        """A login inside the mount options, as in older files; it never reaches a plan."""
+        """The login inside the mount options, as in older files; it never appears in a plan."""
         volume = self._recipe.resources.volumes.shared_data_volumes.get(alias)
         if volume is None:
             return None
@@ -136,7 +137,7 @@ class Placeholders:
         from batchtrain.storage import blob  # 0.28 s, and only where files travel through storage
 
         known = self._credentials
-        return blob.accounts(known, lambda: entra.credential(entra.storage_sign_in(known), ca=self._ca))
+        return blob.accounts(known, lambda: entra.credential(entra.storage_sign_in(known), ca=self._ca), self._own)
 
     def upload(self, path: str, data: bytes) -> None:
         """Put bytes at `link/container/name`."""
@@ -146,7 +147,7 @@ class Placeholders:
         blob.upload(self.connect(link), container, name, data)
 
     def _link(self, rest: str) -> str:
-        """`link/container[/blob][?write&days=N]` as a URL that carries its own permission."""
+        """`link/container[/blob][?write&days=N]` as a URL with a signature."""
         from batchtrain.storage import blob  # see above
 
         path, _, query = rest.partition("?")
@@ -170,11 +171,9 @@ class Placeholders:
         return _given(account.account_key, f"the storage account `{link}` has no key", f"storage.{link}")
 
     def _account(self, link: str) -> StorageCredentials:
-        known = self._credentials.storage.get(link)
-        if known is None:
-            raise UsageError(f"there is no storage account `{link}`; write `storage.{link}` in credentials.yaml")
-        require_credentials(self._credentials, part=("storage", link))
-        return known
+        from batchtrain.storage import blob  # see above
+
+        return blob.account_of(self._credentials, link, self._own)
 
     # --- keys and files ---------------------------------------------------------------------------------------------
 
@@ -205,7 +204,7 @@ class Placeholders:
         raise UsageError(f"`{place}` names {path}, which is not a file here or in {self._recipe.directory}")
 
     def _moment(self, span: str) -> str:
-        """`P30D`: that many days from now."""
+        """`P30D`: the time that many days from now."""
         return (self._now() + timedelta(days=int(span[1:-1]))).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 

@@ -1,55 +1,46 @@
-"""A real Azurite, the storage service on one machine, for as long as a test needs it."""
+"""One Azurite for all tests of a session, started as the emulator starts its own."""
 
 from __future__ import annotations
 
-import socket
-import subprocess
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from filelock import FileLock
+import pytest
 
-from tests import needs
-from tests.waiting import until
+from batchtrain.emulator.interface import StorageAccount, StorageMissing
+from batchtrain.emulator.machine import azurite
+from tests import environments
 
-ROOT = Path(__file__).resolve().parents[1]
-AZURITE = "azurite@3.37.0"
-ACCOUNT = "devstoreaccount1"
-KEY = (
-    "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="  # Azurite's own, public
-)
+INSTALLED = environments.home() / f"azurite-{azurite.VERSION}"
+
+
+def share() -> None:
+    """Let the emulators of all tests use one installation."""
+    os.environ[azurite.DIRECTORY_VARIABLE] = str(INSTALLED)
+
+
+def require() -> None:
+    """Install Azurite, or skip the test with the reason."""
+    try:
+        azurite.install(azurite.find_node(), lambda _: None)
+    except StorageMissing as missing:
+        pytest.skip(str(missing))
 
 
 @contextmanager
-def serve(location: Path) -> Iterator[str]:
-    """The blob endpoint of an Azurite that keeps everything in `location`; installed below .cache/ at first use."""
-    needs.program("npm")  # Azurite comes from npm
-    home = ROOT / ".cache" / "azurite"
-    home.mkdir(parents=True, exist_ok=True)
-    program = home / "node_modules" / "azurite" / "dist" / "src" / "azurite.js"
-    with FileLock(home / "lock"):
-        if not program.exists():
-            subprocess.run(["npm", "install", "--silent", "--prefix", home, AZURITE], check=True)
-    ports = [_free_port() for _ in range(3)]
-    words = [f"--{kind}Port={port}" for kind, port in zip(("blob", "queue", "table"), ports, strict=True)]
-    process = subprocess.Popen(
-        ["node", program, "--silent", "--skipApiVersionCheck", "--loose", f"--location={location}", *words]
-    )
+def serve(location: Path) -> Iterator[StorageAccount]:
+    """An account whose data are below `location`."""
+    require()
+    running = azurite.Azurite(location)
     try:
-        until(lambda: _answers(ports[0]))
-        yield f"http://127.0.0.1:{ports[0]}/{ACCOUNT}"
+        yield running.ensure()
     finally:
-        process.kill()  # its servers close at once, the process itself takes its time
-        process.wait()
+        running.close()
 
 
-def _free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
-
-
-def _answers(port: int) -> bool:
-    with socket.socket() as knock:
-        return knock.connect_ex(("127.0.0.1", port)) == 0
+def credentials(account: StorageAccount, link: str = "link") -> str:
+    """A credentials.yaml with the account behind a link."""
+    told = f"{{account: {account.account}, account_key: {account.key}, endpoint: {account.endpoint}}}"
+    return f"credentials: {{storage: {{{link}: {told}}}}}\n"

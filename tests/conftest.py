@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from batchtrain.emulator.interface import StorageAccount
+from tests import azurite as azurites
 from tests import containers, environments, leftovers
 
 ROOT = environments.ROOT
@@ -25,6 +27,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell without job control started us in the background
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    azurites.share()
     if not hasattr(config, "workerinput"):  # pytest-xdist's workers inherit the mark
         leftovers.mark()
 
@@ -50,7 +53,10 @@ LEFT = pytest.StashKey[list[str]]()
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    """Skips by reason, and the processes that were left."""
+    """Skips by reason, tests that failed at their first try, and the processes that were left."""
+    for report in terminalreporter.getreports("rerun"):
+        terminalreporter.section(f"failed at first: {report.nodeid}", sep="_")
+        report.toterminal(terminalreporter._tw)
     reports = terminalreporter.getreports("skipped")
     skips = Counter(str(report.longrepr[2]).removeprefix("Skipped: ") for report in reports)
     if skips:
@@ -64,16 +70,30 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 
 
 @pytest.fixture(autouse=True)
-def _no_engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only the tests of containers meet this machine's Docker Engine, if it has one."""
+def _alone(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No test meets the settings of this user; only those of containers meet a Docker Engine, if there is one."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", "/no/user")
     if request.node.get_closest_marker("docker") is None:
         monkeypatch.setenv("DOCKER_HOST", "unix:///no/engine")
+
+
+@pytest.fixture(autouse=True)
+def _runs(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run directories are made outside the repository."""
+    monkeypatch.setenv("BATCHTRAIN_RUNS_DIR", str(tmp_path_factory.getbasetemp() / "runs"))
 
 
 @pytest.fixture(scope="session")
 def root() -> Path:
     """The repository."""
     return ROOT
+
+
+@pytest.fixture(scope="session")
+def azurite(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StorageAccount]:
+    """A storage account on this machine, or the test is skipped with the reason."""
+    with azurites.serve(tmp_path_factory.mktemp("azurite")) as account:
+        yield account
 
 
 @pytest.fixture(scope="session")

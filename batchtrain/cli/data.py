@@ -17,6 +17,7 @@ from batchtrain.cli.output import show, show_rows
 from batchtrain.errors import NotFound, UsageError
 
 if TYPE_CHECKING:
+    from batchtrain.config.load import Loaded
     from batchtrain.config.types import Credentials
     from batchtrain.storage.blob import Connect
     from batchtrain.storage.ingress import Progress
@@ -45,7 +46,7 @@ def ingress(directory: str | None) -> None:
         say(f"{entry.path}: left out: {entry.reason}")
     if not todo.steps:
         raise UsageError("nothing in `global_resources.files` goes to a container")
-    connect = _accounts(recipe.credentials)
+    connect = _accounts(recipe.credentials, loaded)
     show_rows(carrying.carry_out(todo, recipe, connect, _tell))
 
 
@@ -105,22 +106,27 @@ def _target(name: str, path: str, destination: Path) -> Path:
 
 def _credentials() -> Credentials:
     from batchtrain.config.load import load_credentials
+    from batchtrain.config.types import Credentials
 
     directory = settings().configdir or "."
     found = load_credentials(directory, settings().files)
+    if found is None and settings().local:
+        return Credentials()
     if found is None:
         raise UsageError(f"{directory} has no credentials.yaml, so no storage account is known; see --configdir")
     return found
 
 
-def _accounts(credentials: Credentials) -> Connect:
+def _accounts(credentials: Credentials, loaded: Loaded | None = None) -> Connect:
+    """Clients by link; with --local, the emulator's account for links without one."""
     from batchtrain.service import entra, vault
     from batchtrain.service.connect import CA_VARIABLE
     from batchtrain.storage import blob
 
     ca = os.environ.get(CA_VARIABLE)
     known = vault.resolved(credentials, ca=ca)
-    return blob.accounts(known, lambda: entra.credential(entra.storage_sign_in(known), ca=ca))
+    own = settings().connect(loaded).own_storage if settings().local else None
+    return blob.accounts(known, lambda: entra.credential(entra.storage_sign_in(known), ca=ca), own)
 
 
 def _tell(progress: Progress) -> None:

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 import click
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
     from batchtrain.client import Client
     from batchtrain.config.load import Examined, Loaded
+    from batchtrain.config.types import Recipe
+    from batchtrain.runs.recording import Origin
     from batchtrain.service.submit import Event
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -46,6 +49,8 @@ class Settings:
     verbose: bool = False
     directory: str = ""
     """The directory that the command itself names, and that was read."""
+    runs_dir: str | None = None
+    """The directory of the runs."""
     rest: str = ""
     """Where to find the full output behind a failure message. Default: the log of the task."""
 
@@ -96,6 +101,12 @@ class Settings:
             most=self.most,
         )
 
+    def quietly(self, directory: str | Path) -> Recipe:
+        """The configuration of `directory` for a command that does not run it: warnings are not printed."""
+        from batchtrain.config import load
+
+        return load.load(directory, settings=self.values, ignore=self.ignore).recipe
+
     def connect(
         self, loaded: Loaded | None = None, *, changes: str = "", question: str = "", ends_it: bool = False
     ) -> Client:
@@ -111,6 +122,7 @@ class Settings:
 
         credentials = loaded.recipe.credentials if loaded else load_credentials(self.configdir or ".", self.files)
         connected = client.connect(local=self.local, credentials=credentials)
+        connected.say = say
         retry.listen(lambda text: tell(Event("unreachable", "", text)))
         if connected.account.started and not ends_it:
             say("started the embedded Azure Batch; `batchtrain emulator stop` ends it")
@@ -121,6 +133,16 @@ class Settings:
         if changes:
             say(f"{changes} on {place}")
         return connected
+
+    def origin(self, directory: str | None = None) -> Origin:
+        """Where the run directory is made, and what it says about its beginning."""
+        from batchtrain.config import load
+        from batchtrain.runs.directory import root_of
+        from batchtrain.runs.recording import Origin
+
+        files = load.read(load.find(directory, self.files), self.files) if directory else {}
+        command = ("batchtrain", *sys.argv[1:])
+        return Origin(root_of(self.runs_dir, os.environ), command, dict(self.values), files)
 
     def confirm(self, question: str) -> None:
         """Ask before something is destroyed; without a terminal that is an error at once."""
@@ -186,11 +208,22 @@ def settings() -> Settings:
 
 
 @contextmanager
+def results_last() -> Iterator[Callable[[Event], None]]:
+    """Prints the events, and where the results are as the last of all."""
+    held: list[Event] = []
+    try:
+        yield lambda event: held.append(event) if event.kind == "results" else tell(event)
+    finally:
+        for event in held:
+            say(event.text)
+
+
+@contextmanager
 def standing(client: Client) -> Iterator[Callable[[Event], None]]:
     """Collects the events of an `add` command; if it fails, reports what was added and the next commands."""
-    from batchtrain.made import Made
+    from batchtrain.made import KINDS, Made
 
-    made = Made(client, tell)
+    made = Made(client, tell, keep=KINDS.values())
     try:
         yield made.tell
     except BaseException as error:
@@ -310,6 +343,8 @@ _OPTIONS: tuple[tuple[str, tuple[str, ...], dict[str, Any]], ...] = (
         "shell_complete": _check_names}),
     ("OUTPUT", ("-o", "--output"), {
         "type": click.Choice(FORMATS), "help": "Output format.", "callback": _store("output")}),
+    ("RUNS_DIR", ("--runs-dir",), {
+        "metavar": "DIR", "help": "Directory of the runs. Default: runs.", "callback": _store("runs_dir")}),
     ("YES", ("-y", "--yes"), {"is_flag": True, "help": "Do not ask for confirmation.", "callback": _store("yes")}),
     ("VERBOSE", ("-v", "--verbose"), {
         "is_flag": True, "help": "Print each step with its time.", "callback": _store("verbose")}),

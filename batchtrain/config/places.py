@@ -25,3 +25,12 @@ def beyond(path: str | None) -> str:
     wanted = below(path)
     reachable = not wanted.startswith(("/", "~")) and "$" not in wanted and ".." not in wanted.split("/")
     return "" if reachable else wanted
+
+
+STRIPS = re.compile(r"--strip-components[ =](\d{1,2})(?!\S)")
+
+
+def strips(options: str | None) -> int | None:
+    """The number of `--strip-components`, the one option of Batch Shipyard's transfers that has a meaning here."""
+    found = STRIPS.search(options or "")
+    return int(found[1]) if found else None

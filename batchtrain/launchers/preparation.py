@@ -69,11 +69,24 @@ class Sif(NamedTuple):
     """Its URI in another registry."""
 
 
+class Selected(NamedTuple):
+    """Which files of a download are kept, and how they are named. Patterns are those of fnmatch: `*` takes `/` too."""
+
+    below: str = ""
+    """The directory to which the patterns are relative."""
+    include: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+    strip: int = 0
+    """Leading directories that are removed from each name."""
+
+
 class Moved(NamedTuple):
     """Data that was brought to `source` in the working directory, and belongs to `destination`."""
 
     source: str
     destination: str
+    selected: Selected | None = None
+    """None is everything."""
 
 
 class Engine(NamedTuple):
@@ -407,5 +420,30 @@ def _moved(moved: tuple[Moved, ...]) -> str:
     lines = []
     for one in moved:
         source, target = shell.word(one.source), path_word(one.destination)
-        lines += [f"mkdir -p {target}", f"[ ! -d {source} ] || {{ cp -a {source}/. {target}/ && rm -rf {source}; }}"]
+        act = f"cp -a {source}/. {target}/" if one.selected is None else selection(one)
+        lines += [f"mkdir -p {target}", f"[ ! -d {source} ] || {{ {act} && rm -rf {source}; }}"]
     return shell.block("Data that Batch brought, to where it belongs:", *lines)
+
+
+def selection(one: Moved) -> str:
+    """One compound command that moves the selected files, each with the name that is left of its own."""
+    selected, source, target = one.selected or Selected(), shell.word(one.source), path_word(one.destination)
+    kept = "|".join(_case(pattern) for pattern in selected.include) or "*"
+    lines = [
+        f"find {source} -type f -print0 | {{ while IFS= read -r -d '' bt_file; do",
+        f"  bt_name=${{bt_file#{source}/}}; bt_to=$bt_name",
+        f"  bt_name=${{bt_name#{shell.word(selected.below)}/}}" if selected.below else "",
+        f"  case $bt_name in {kept}) ;; *) continue ;; esac",
+        f"  case $bt_name in {'|'.join(map(_case, selected.exclude))}) continue ;; esac" if selected.exclude else "",
+        *["  bt_to=${bt_to#*/}"] * selected.strip,
+        f'  case $bt_to in */*) mkdir -p {target}/"${{bt_to%/*}}" || exit 1 ;; esac',
+        f'  mv -f "$bt_file" {target}/"$bt_to" || exit 1',
+        "done; }",
+    ]
+    return "\n".join(line for line in lines if line)
+
+
+def _case(pattern: str) -> str:
+    """A pattern for `case`, with nothing in it that the shell would take for anything else."""
+    parts = re.split(r"(\*|\?|\[[^\]]+\])", pattern)
+    return "".join(part if number % 2 else shell.word(part) for number, part in enumerate(parts) if part) or "''"

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from batchtrain.config import places
 from batchtrain.config.types import Files, Recipe
 from batchtrain.errors import PlanError
 from batchtrain.plan.step import Step
@@ -37,20 +38,26 @@ def plan(recipe: Recipe) -> Plan:
     """
     steps = []
     for number, files in enumerate(recipe.resources.files):
-        place = _place(recipe, f"global_resources.files[{number}]", files)
-        if isinstance(place, str):
+        target = _place(recipe, f"global_resources.files[{number}]", files)
+        if isinstance(target, str):
             source = files.source
-            body = {"source": source.path, "include": list(source.include), "exclude": list(source.exclude)}
-            steps.append(Step(ACTION, place, body))
+            strip = places.strips(files.destination.data_transfer.blobxfer_extra_options)
+            body: dict[str, Any] = {
+                "source": source.path,
+                "include": list(source.include),
+                "exclude": list(source.exclude),
+            }
+            body |= {} if strip is None else {"strip": strip}
+            steps.append(Step(ACTION, target, body))
     return Plan(steps=tuple(steps))
 
 
 def left_out(recipe: Recipe) -> Iterator[LeftOut]:
     """The entries of which `plan` brings nothing anywhere."""
     for number, files in enumerate(recipe.resources.files):
-        place = _place(recipe, f"global_resources.files[{number}]", files)
-        if isinstance(place, LeftOut):
-            yield place
+        target = _place(recipe, f"global_resources.files[{number}]", files)
+        if isinstance(target, LeftOut):
+            yield target
 
 
 def _place(recipe: Recipe, path: str, files: Files) -> str | LeftOut:

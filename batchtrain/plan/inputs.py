@@ -10,21 +10,23 @@ from typing import NamedTuple
 
 from batchtrain.config import places
 from batchtrain.config.types import ApplicationPackage, Recipe, ResourceFile, StorageCredentials, StorageInput
+from batchtrain.launchers.preparation import Moved, Selected
 from batchtrain.plan import wire
 
 SAS_DAYS = 30
 """How long the links of a pool and of tasks' data are good, where `generated_sas_expiry_days` says nothing."""
 
 _WILD = re.compile(r"[*?\[]")
+_BEGINS = re.compile(r"[^*?\[]*\*")
+"""A pattern that a prefix says as well."""
 
 
 class Fetched(NamedTuple):
-    """Blobs that Batch downloads to `below` (a path in the working directory), and their destination."""
+    """Blobs that Batch downloads, and what the node does with them then."""
 
     files: tuple[wire.ResourceFile, ...]
-    below: str
-    wanted: str = ""
-    """A path that Batch cannot write to (absolute, or with a variable); empty where `below` is the place itself."""
+    moved: Moved | None = None
+    """None where Batch itself brings them where they belong."""
 
 
 def environment(
@@ -65,7 +67,7 @@ def identity(resource_id: str | None) -> wire.IdentityReference | None:
 
 def packages(wanted: tuple[ApplicationPackage, ...]) -> tuple[wire.ApplicationPackage, ...]:
     """Applications of the account."""
-    return tuple(wire.ApplicationPackage(application_id=one.id, version=one.version) for one in wanted)
+    return tuple(wire.ApplicationPackage(application_id=package.id, version=package.version) for package in wanted)
 
 
 def sas_days(recipe: Recipe) -> int:
@@ -89,27 +91,45 @@ def fetched(recipe: Recipe, data: tuple[StorageInput, ...], own_directory: str) 
     """Blobs by prefix, which is all the service can filter by: the text of a pattern before its first wildcard.
 
     Blobs keep their names below the directory. What goes to an absolute path, or one with a variable, is brought below
-    `own_directory` first. A file share cannot be read so; a check says that.
+    `own_directory` first, and so is what the node must filter or rename. A file share cannot be read so; a check says
+    that.
     """
     return tuple(
         _one(recipe, item, f"{own_directory}/{number}") for number, item in enumerate(data) if not item.is_file_share
     )
 
 
+def moves(fetched: tuple[Fetched, ...]) -> tuple[Moved, ...]:
+    """What the node itself moves."""
+    return tuple(blobs.moved for blobs in fetched if blobs.moved is not None)
+
+
 def _one(recipe: Recipe, item: StorageInput, own: str) -> Fetched:
     container, _, path = item.remote_path.strip("/").partition("/")
-    wanted = places.beyond(item.local_path)
-    below = own if wanted else places.below(item.local_path).strip("/").removeprefix("./")
+    wanted, selected = places.beyond(item.local_path), _selected(item, path)
+    directory = places.below(item.local_path).strip("/").removeprefix("./")
+    moved = Moved(own, wanted or directory or ".", selected) if wanted or selected else None
+    below = own if moved else directory
     url = container_link(recipe, item.storage_account_settings, container)
     files = tuple(
         wire.ResourceFile(storage_container_url=url, blob_prefix=prefix or None, file_path=below or None)
         for prefix in _prefixes(path, item.include)
     )
-    return Fetched(files, below, wanted)
+    return Fetched(files, moved)
+
+
+def _selected(item: StorageInput, path: str) -> Selected | None:
+    """What prefixes alone do not say."""
+    strip = places.strips(item.blobxfer_extra_options) or 0
+    if not strip and not item.exclude and all(_BEGINS.fullmatch(pattern) for pattern in item.include):
+        return None
+    return Selected(path, item.include, item.exclude, strip)
 
 
 def _prefixes(path: str, include: tuple[str, ...]) -> tuple[str, ...]:
     """What the blobs' names begin with, one for each pattern; no prefix that another one covers."""
     base = f"{path}/" if path and include else path
-    found = sorted({base + _WILD.split(pattern, maxsplit=1)[0] for pattern in include or ("",)})
-    return tuple(one for one in found if not any(one != other and one.startswith(other) for other in found))
+    prefixes = sorted({base + _WILD.split(pattern, maxsplit=1)[0] for pattern in include or ("",)})
+    return tuple(
+        prefix for prefix in prefixes if not any(prefix != other and prefix.startswith(other) for other in prefixes)
+    )

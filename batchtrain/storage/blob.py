@@ -21,7 +21,7 @@ from azure.storage.blob import (
     generate_container_sas,
 )
 
-from batchtrain.config.filled import require_credentials
+from batchtrain.config.filled import is_unfilled, require_credentials
 from batchtrain.config.types import Credentials, StorageCredentials
 from batchtrain.errors import NotAllowed, NotFound, ServiceError, Unreachable, UsageError
 from batchtrain.service.connect import patience
@@ -77,19 +77,32 @@ class _Retries(RetryPolicy):
         return response
 
 
-def accounts(credentials: Credentials, sign_in: Callable[[], TokenCredential]) -> Connect:
-    """Clients of the accounts of credentials.yaml, each made once; `sign_in` gives a token for those without a key.
+Own = Callable[[], StorageCredentials]
+"""Gives the emulator's storage account, which stands for every link without an account."""
 
-    A link that is not there is a UsageError, one that is not filled in a ConfigError.
-    """
+
+def account_of(credentials: Credentials, link: str, own: Own | None = None) -> StorageCredentials:
+    """The account behind a link. A link that is not there is a UsageError, one that is not filled in a ConfigError,
+    unless there is an account of the emulator's."""
+    known = credentials.storage.get(link)
+    if own is not None and (known is None or is_unfilled(known.account)):
+        return own()
+    if known is None:
+        names = ", ".join(credentials.storage) or "none"
+        raise UsageError(
+            f"credentials.yaml has no storage account called `{link}` (it has: {names}); write `storage.{link}` there"
+        )
+    require_credentials(credentials, part=("storage", link))
+    return known
+
+
+def accounts(credentials: Credentials, sign_in: Callable[[], TokenCredential], own: Own | None = None) -> Connect:
+    """Clients of the accounts of credentials.yaml, each made once; `sign_in` gives a token for those without a key."""
     made: dict[str, BlobServiceClient] = {}
 
     def client_of(link: str) -> BlobServiceClient:
-        if link not in credentials.storage:
-            known = ", ".join(credentials.storage) or "none"
-            raise UsageError(f"credentials.yaml has no storage account called `{link}` (it has: {known})")
         if link not in made:
-            account = require_credentials(credentials, part=("storage", link)).storage[link]
+            account = account_of(credentials, link, own)
             made[link] = connect(link, account, None if account.account_key else sign_in())
         return made[link]
 

@@ -10,7 +10,7 @@ from datetime import datetime, timezone
 from fnmatch import fnmatchcase
 from itertools import islice
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from azure.storage.blob import BlobServiceClient
 
@@ -70,7 +70,7 @@ def carry_out(todo: Plan, recipe: Recipe, connect: blob.Connect, tell: Tell = la
     return tuple(totals)
 
 
-def local_files(source: Path, wanted: Mapping[str, Sequence[str]]) -> list[Local]:
+def local_files(source: Path, wanted: Mapping[str, Any]) -> list[Local]:
     """The file, or those below the directory, that fit `include` (or all) and no `exclude`; links to directories are
     not followed. Raises UsageError when there is none."""
     if not source.exists():
@@ -83,7 +83,23 @@ def local_files(source: Path, wanted: Mapping[str, Sequence[str]]) -> list[Local
     ]
     if not found:
         raise UsageError(f"no file of {source} fits its `include` and `exclude`")
-    return found
+    return _stripped(source, found, wanted.get("strip", 1))
+
+
+def _stripped(source: Path, files: list[Local], strip: int) -> list[Local]:
+    """With the names that `--strip-components` leaves: the first component is the directory itself. Raises UsageError
+    where two files would have one name."""
+    named: dict[str, Local] = {}
+    for file in files:
+        parts = file.name.split("/") if source.is_file() else [source.resolve().name, *file.name.split("/")]
+        name = "/".join(parts[min(strip, len(parts) - 1) :])
+        if name in named:
+            both = f"{named[name].path} and {file.path}"
+            raise UsageError(
+                f"with `--strip-components {strip}`, {both} would both become {name}; use a smaller number"
+            )
+        named[name] = file._replace(name=name)
+    return list(named.values())
 
 
 def _walk(source: Path) -> Iterator[tuple[Path, str]]:

@@ -13,19 +13,18 @@ import pytest
 from azure.storage.blob import BlobServiceClient
 
 from batchtrain.config.types import Recipe, Secret, StorageCredentials, convert
+from batchtrain.emulator.interface import StorageAccount
 from batchtrain.errors import NotAllowed, NotFound, Unreachable, UsageError
 from batchtrain.plan import Facts, factory, ingress
 from batchtrain.storage import blob, source
 from batchtrain.storage.ingress import Progress, Total, carry_out
-from tests.azurite import ACCOUNT, KEY, serve
 
 pytestmark = pytest.mark.process
 
 
 @pytest.fixture(scope="module")
-def account(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StorageCredentials]:
-    with serve(tmp_path_factory.mktemp("azurite")) as endpoint:
-        yield StorageCredentials(account=ACCOUNT, account_key=Secret(KEY), endpoint=endpoint)
+def account(azurite: StorageAccount) -> StorageCredentials:
+    return StorageCredentials(account=azurite.account, account_key=Secret(azurite.key), endpoint=azurite.endpoint)
 
 
 @pytest.fixture
@@ -206,7 +205,7 @@ def test_a_wrong_key_is_refused_with_the_next_step(account: StorageCredentials) 
 
 
 def test_an_account_that_does_not_answer_is_said_so_soon_and_with_the_next_step() -> None:
-    gone = StorageCredentials(account="a", account_key=Secret(KEY), endpoint="http://127.0.0.1:9/a")
+    gone = StorageCredentials(account="a", account_key=Secret("a2V5"), endpoint="http://127.0.0.1:9/a")
     with blob.connect("link", gone) as client, pytest.raises(Unreachable, match=r"and `endpoint` in credentials\.yaml"):
         list(blob.stored(client, "boxes"))
 

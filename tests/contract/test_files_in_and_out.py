@@ -13,9 +13,12 @@ import pytest
 from azure.batch import BatchClient, models
 from azure.storage.blob import BlobServiceClient, ContainerClient, ContainerSasPermissions, generate_container_sas
 
+from batchtrain.emulator import server
+from batchtrain.emulator.interface import STORAGE_ACCOUNT, StorageAccount
+from batchtrain.emulator.machine import own_storage as own_storage_module
 from batchtrain.emulator.machine import upload
 from batchtrain.emulator.server import Emulator, Settings
-from tests.azurite import ACCOUNT, KEY, serve
+from tests.azurite import require
 from tests.contract.conftest import completed, connect, eventually, idle, job, pool, serves, task
 
 pytestmark = pytest.mark.process
@@ -24,11 +27,10 @@ DENIED = "FileUploadAccessDenied"
 
 
 @pytest.fixture(scope="module")
-def storage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BlobServiceClient]:
-    with serve(tmp_path_factory.mktemp("azurite")) as endpoint:
-        credential = {"account_name": ACCOUNT, "account_key": KEY}
-        with BlobServiceClient(endpoint, credential=credential) as client:
-            yield client
+def storage(azurite: StorageAccount) -> Iterator[BlobServiceClient]:
+    credential = {"account_name": azurite.account, "account_key": azurite.key}
+    with BlobServiceClient(azurite.endpoint, credential=credential) as client:
+        yield client
 
 
 @pytest.fixture
@@ -41,7 +43,10 @@ def signed(box: ContainerClient, **permissions: bool) -> str:
     """Its URL, good for what is permitted."""
     allowed = ContainerSasPermissions(**permissions)
     end = datetime.now(timezone.utc) + timedelta(hours=1)
-    sas = generate_container_sas(ACCOUNT, box.container_name, account_key=KEY, permission=allowed, expiry=end)
+    known = box.credential
+    sas = generate_container_sas(
+        known.account_name, box.container_name, account_key=known.account_key, permission=allowed, expiry=end
+    )
     return f"{box.url}?{sas}"
 
 
@@ -163,6 +168,24 @@ def test_a_containers_blobs_are_resource_files(client: BatchClient, box: Contain
     assert said(client).splitlines() == ["./got/in/a.txt", "./got/in/deep/b.txt", "./other.txt"]
 
 
+def own_storage(real: Emulator) -> BlobServiceClient:
+    """A client of the emulator's own storage account."""
+    require()
+    found = server.ask("POST", real.status, "storage")
+    credential = {"account_name": found["account"], "account_key": found["key"]}
+    return BlobServiceClient(found["endpoint"], credential=credential)
+
+
+def test_a_container_of_auto_storage_is_resource_files(real: Emulator, client: BatchClient) -> None:
+    with own_storage(real) as storage:
+        storage.create_container("box").upload_blob("in/a.txt", "a")
+    begin(client)
+    files = [models.ResourceFile(auto_storage_container_name="box", blob_prefix="in/", file_path="got")]
+    client.create_task("job", task(command="cat got/in/a.txt", resource_files=files))
+    completed(client)
+    assert said(client) == "a"
+
+
 def test_a_container_that_may_not_be_listed_is_a_preprocessing_error(client: BatchClient, box: ContainerClient) -> None:
     begin(client)
     files = [models.ResourceFile(storage_container_url=signed(box, write=True))]
@@ -241,6 +264,26 @@ def test_nodes_share_what_stands_for_a_mounted_file_system(real: Emulator, clien
     client.create_task("job", task("second", command="bash -c 'cat $AZ_BATCH_NODE_MOUNTS_DIR/home/y'"))
     completed(client, "second")
     assert b"".join(client.download_task_file("job", "second", "stdout.txt")) == b"from outside"
+
+
+def test_what_a_running_task_writes_to_a_mounted_container_reaches_it(
+    real: Emulator, client: BatchClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(own_storage_module, "EVERY_SECONDS", 0.05)
+    mount = models.AzureBlobFileSystemConfiguration(
+        account_name=STORAGE_ACCOUNT, container_name="box", account_key="a2V5", relative_mount_path="blobs"
+    )
+    with own_storage(real) as storage:
+        begin(client, mount_configuration=[models.MountConfiguration(azure_blob_file_system_configuration=mount)])
+        box = storage.get_container_client("box")
+        command = (
+            "cd $AZ_BATCH_NODE_MOUNTS_DIR/blobs; echo 1 >written; until test -e go; do sleep 0.05; done; rm written"
+        )
+        client.create_task("job", task(command=f"bash -c '{command}'"))
+        eventually(lambda: box.get_blob_client("written").exists())
+        box.upload_blob("go", "")
+        assert completed(client).execution_info.result == "success"
+        assert [*box.list_blob_names()] == ["go"]
 
 
 # Nodes ---------------------------------------------------------------------------------------------------------------

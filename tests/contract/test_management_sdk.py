@@ -46,7 +46,7 @@ def test_the_account_and_pools_are_what_the_sdk_expects(tmp_path: Path, version:
     assert json.loads(done.stdout) == {
         "account": ["batchtrain", "Succeeded", 2**31 - 1],
         "endpoint": emulator.endpoint.removeprefix("https://"),
-        "storage": "devstoreaccount1",
+        "storage": "batchtrainlocal",
         "key": emulator.key,
         "accounts": ["batchtrain"],
         "created": ["pool", "Succeeded"],

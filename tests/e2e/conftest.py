@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 
 from batchtrain.emulator import mapped_images, server
+from batchtrain.emulator.machine.azurite import DIRECTORY_VARIABLE
+from tests.azurite import INSTALLED
 from tests.waiting import GUARD, until
 
 SCRIPT = Path(sys.executable).parent / "batchtrain"
@@ -28,7 +30,13 @@ class Shell:
         self.home, self.cwd = home, cwd
         self.through: tuple[str, ...] = ()
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("AZURE_", "BATCHTRAIN_"))}
-        self.environment = {**kept, "BATCHTRAIN_EMULATOR_DIR": str(home)}
+        own = {
+            "BATCHTRAIN_EMULATOR_DIR": str(home),
+            "BATCHTRAIN_RUNS_DIR": str(cwd / "runs"),
+            "XDG_CONFIG_HOME": str(cwd / "user"),
+            DIRECTORY_VARIABLE: str(INSTALLED),
+        }
+        self.environment = {**kept, **own}
 
     def start(self, *arguments: str, environment: Mapping[str, str] | None = None) -> subprocess.Popen[str]:
         """Start a command and come back at once."""

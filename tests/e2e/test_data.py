@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.azurite import ACCOUNT, KEY, serve
+from batchtrain.emulator.interface import StorageAccount
+from tests.azurite import credentials
 
 from .conftest import Shell
 
@@ -42,32 +42,24 @@ JOBS = """job_specifications:
 """
 
 
-@pytest.fixture(scope="module")
-def azurite(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with serve(tmp_path_factory.mktemp("azurite")) as endpoint:
-        yield endpoint
-
-
 @pytest.fixture
-def box(azurite: str, tmp_path: Path, request: pytest.FixtureRequest) -> str:
+def box(azurite: StorageAccount, tmp_path: Path, request: pytest.FixtureRequest) -> str:
     """A configuration in the working directory, and the name of its container."""
     name = request.node.name.replace("_", "-")[-40:].strip("-")
     (tmp_path / "data").mkdir()
     for file, text in (("a.txt", "one\n"), ("b.txt", "two\n"), ("c.bin", "three\n")):
         (tmp_path / "data" / file).write_text(text, encoding="utf-8")
-    account = f"{{account: {ACCOUNT}, account_key: {KEY}, endpoint: {azurite}}}"
-    credentials = f"credentials: {{storage: {{link: {account}}}}}\n"
-    contents = {"config": CONFIG, "pool": POOL, "jobs": JOBS, "credentials": credentials}
+    contents = {"config": CONFIG, "pool": POOL, "jobs": JOBS, "credentials": credentials(azurite)}
     for file, text in contents.items():
         (tmp_path / f"{file}.yaml").write_text(text.replace("%(box)s", name), encoding="utf-8")
     return name
 
 
-def test_ingress_brings_files_and_says_what_it_leaves_out(batchtrain: Shell, box: str) -> None:
+def test_ingress_brings_files_and_says_what_it_leaves_out(batchtrain: Shell, box: str, azurite: StorageAccount) -> None:
     first = batchtrain("data", "ingress", "-o", "json")
     assert json.loads(first.stdout) == [{"place": f"link/{box}/in", "files": 2, "sent": 2, "unchanged": 0, "bytes": 8}]
     assert "global_resources.files[1].destination.shared_data_volume: left out" in first.stderr
-    assert KEY not in first.stdout + first.stderr
+    assert azurite.key not in first.stdout + first.stderr
     second = batchtrain("data", "ingress", "-o", "json")
     assert json.loads(second.stdout)[0]["sent"] == 0
 

@@ -4,38 +4,27 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.azurite import KEY, serve
+from batchtrain.emulator.interface import StorageAccount
+from tests.azurite import credentials
 
 ROOT = Path(__file__).resolve().parents[2]
 pytestmark = [pytest.mark.slow, pytest.mark.mpi, pytest.mark.process]
 
 
-@pytest.fixture(scope="session")
-def azurite(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The blob endpoint of an Azurite."""
-    with serve(tmp_path_factory.mktemp("azurite")) as endpoint:
-        yield endpoint
-
-
 @pytest.fixture
-def recipe(azurite: str, tmp_path: Path) -> Path:
+def recipe(azurite: StorageAccount, tmp_path: Path) -> Path:
     """The MPICH recipe with a storage account, and more source than a request could carry."""
     place = Path(shutil.copytree(ROOT / "recipes" / "mpi4py-MPICH", tmp_path / "recipe"))
     config = place / "config" / "config.yaml"
     config.write_text(
         config.read_text(encoding="utf-8") + "batchtrain: {storage_account_settings: link}\n", encoding="utf-8"
     )
-    (place / "config" / "credentials.yaml").write_text(
-        "credentials:\n  storage:\n    link:\n      account: devstoreaccount1\n"
-        f"      account_key: {KEY}\n      endpoint: {azurite}\n",
-        encoding="utf-8",
-    )
+    (place / "config" / "credentials.yaml").write_text(credentials(azurite), encoding="utf-8")
     (place / "src" / "large.bin").write_bytes(os.urandom(400_000))
     return place
 
@@ -46,8 +35,8 @@ def test_every_instance_gets_files_too_large_for_a_request(recipe: Path, trained
     assert [line.split()[0] for line in done.stdout.splitlines()] == ["400000"] * 4
 
 
-def test_a_plan_shows_neither_the_key_nor_a_link(recipe: Path, trained: Any) -> None:
+def test_a_plan_shows_neither_the_key_nor_a_link(recipe: Path, trained: Any, azurite: StorageAccount) -> None:
     shown = trained("config", "plan", str(recipe), "-o", "json").stdout
-    assert KEY not in shown
+    assert azurite.key not in shown
     assert "sig=" not in shown
     assert "{{sas:link/batchtrain-files/" in shown

@@ -22,7 +22,8 @@ ALLOWED: dict[str, set[str]] = {
     "plan": {"errors", "catalog", "launchers", "frameworks", "config"},
     "service": {"errors", "plan", "config", "catalog", "version"},
     "storage": {"errors", "config", "launchers", "plan", "service"},
-    "containers": {"errors", "checked", "config", "service"},
+    "runs": {"errors", "config", "plan", "service", "version"},
+    "containers": {"errors", "checked", "config", "service", "shipped"},
     "custom": {"errors", "config"},
     "emulator": {"catalog", "formula", "version"},
     "testing": {"emulator"},
@@ -30,7 +31,10 @@ ALLOWED: dict[str, set[str]] = {
     "placeholders": {"errors", "config", "plan", "service", "storage"},
     "local": {"errors", "config", "plan", "service", "emulator", "placeholders"},
     "foreseen": {"config", "custom", "local", "plan", "service", "storage"},
+    "task_files": {"errors", "runs", "service"},
     "operations": {
+        "runs",
+        "task_files",
         "errors",
         "config",
         "plan",
@@ -49,11 +53,12 @@ ALLOWED: dict[str, set[str]] = {
         "foreseen",
         "operations",
         "run",
+        "runs",
     },
     "described": {"errors", "config", "frameworks"},
     "doctor": {"errors", "catalog", "checked", "config", "service"},
     "made": {"errors", "service", "operations"},
-    "run": {"errors", "config", "plan", "service", "operations", "foreseen", "made"},
+    "run": {"errors", "config", "plan", "service", "operations", "foreseen", "made", "runs"},
     "cli": {
         "made",
         "operations",
@@ -71,6 +76,7 @@ ALLOWED: dict[str, set[str]] = {
         "client",
         "local",
         "run",
+        "runs",
         "doctor",
         "containers",
         "emulator",
@@ -93,7 +99,8 @@ IMPURE = {
     "requests",
     "shutil",
 }
-READERS = {"load.py", "saving.py", "source_directory.py", "catalog_file.py", "__main__.py"}  # config's edge: files
+READERS = {"load.py", "saving.py", "source_directory.py", "catalog_file.py", "user_settings.py", "__main__.py"}
+"""The modules of config that read or write files."""
 
 
 SEEDED = {"factories.py": {"random"}, "injection.py": {"random"}}  # each of their numbers has a seed

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any, NamedTuple
 
 import msgspec
 
-from batchtrain.config.check.subject import POOL, Path, Subject
+from batchtrain.config import places
+from batchtrain.config.check.subject import Path, Subject
 from batchtrain.config.check.table import (
     CREDENTIALS,
+    ERROR,
     GLOBAL,
     INFO,
     JOBS,
@@ -104,56 +104,32 @@ def _holds(value: Any) -> bool:
 # --- what is done otherwise -----------------------------------------------------------------------------------------
 
 
-def _transfers(subject: Subject) -> Iterator[tuple[Path, StorageInput | StorageOutput]]:
-    """Every transfer to or from storage."""
-    if subject.pool is not None:
-        for number, one in enumerate(subject.pool.input_data.azure_storage):
-            yield (*POOL, "input_data", "azure_storage", number), one
-    for path, job in subject.jobs:
-        for number, one in enumerate(job.input_data.azure_storage):
-            yield (*path, "input_data", "azure_storage", number), one
-    for path, _, task in subject.tasks:
-        for number, one in enumerate(task.input_data.azure_storage):
-            yield (*path, "input_data", "azure_storage", number), one
-    yield from subject.outputs
-
-
 def _file_shares(subject: Subject) -> Found:
-    for path, one in _transfers(subject):
-        if one.is_file_share:
+    for path, transfer in subject.transfers:
+        if transfer.is_file_share:
             yield (
                 (*path, "is_file_share"),
                 "Batch downloads blobs, not the files of a share; mount the share as a volume with driver `azurefile`",
             )
     for path, _, task in subject.tasks:
         if task.task_factory and task.task_factory.file and task.task_factory.file.azure_storage.is_file_share:
-            yield (
-                (*path, "task_factory", "file", "azure_storage", "is_file_share"),
-                "tasks are created from the blobs of a container; put the files there",
-            )
+            message = "tasks are created from the blobs of a container; put the files there"
+            yield (*path, "task_factory", "file", "azure_storage", "is_file_share"), message
 
 
 def _filters(subject: Subject) -> Found:
-    for path, one in _transfers(subject):
-        if not one.exclude:
-            continue
-        what = (
-            "uploads every file of the patterns" if path[-3] == "output_data" else "downloads every blob of the prefix"
-        )
-        yield (*path, "exclude"), f"Batch {what}: `exclude` is ignored; narrow `include` instead"
+    for path, transfer in subject.transfers:
+        if transfer.exclude and path[-3] == "output_data":
+            message = "Batch uploads every file of the patterns, and cannot exclude any; narrow `include` instead"
+            yield (*path, "exclude"), message
 
 
 def _task_files(subject: Subject) -> Found:
-    where = [((*POOL, "input_data"), subject.pool.input_data)] if subject.pool else []
-    where += [((*path, "input_data"), job.input_data) for path, job in subject.jobs]
-    where += [
-        ((*path, "input_data"), task.input_data) for path, _, task in subject.tasks if task.input_data.azure_batch
-    ]
-    for path, data in where:
-        for number, one in enumerate(data.azure_batch):
+    for path, data in subject.input_data:
+        for number, files in enumerate(data.azure_batch):
             yield (
                 (*path, "azure_batch", number),
-                f"the files of task `{one.task_id}` are not fetched from its node; have that task upload them with"
+                f"the files of task `{files.task_id}` are not fetched from its node; have that task upload them with"
                 " `output_data`, and read them here with `azure_storage`",
             )
 
@@ -170,18 +146,26 @@ def _copies(subject: Subject) -> Found:
                 )
 
 
-def _stripped(subject: Subject) -> Found:
-    for path, one in _transfers(subject):
-        strips = _STRIPS.search(one.blobxfer_extra_options or "")
-        if strips and int(strips[1]):
-            yield (
-                (*path, "blobxfer_extra_options"),
-                "Batch does not remove folders from the name of a blob: the files have their whole path below"
-                " `local_path`; write that path in the command",
-            )
+def _transfer_options(subject: Subject) -> Found:
+    given = [(path, transfer.blobxfer_extra_options, _strips(path, transfer)) for path, transfer in subject.transfers]
+    given += [
+        (("global_resources", "files", number, "destination", "data_transfer"), options, True)
+        for number, files in enumerate(subject.recipe.resources.files)
+        if (options := files.destination.data_transfer.blobxfer_extra_options)
+    ]
+    for path, options, strips in given:
+        left = " ".join((places.STRIPS.sub("", options) if strips else options).split()) if options else ""
+        if left:
+            only = "; only `--strip-components` is" if strips else ", or not with these patterns"
+            yield (*path, "blobxfer_extra_options"), f"`{left}` is not supported{only}: remove it"
 
 
-_STRIPS = re.compile(r"--strip-components[ =](\d{1,9})")
+def _strips(path: Path, transfer: StorageInput | StorageOutput) -> bool:
+    """Whether `--strip-components` does what it did. An output has no directories below those of its patterns then."""
+    if path[-3] != "output_data" or not transfer.blobxfer_extra_options:
+        return True
+    flat = bool(transfer.include) and not any("/" in pattern or "**" in pattern for pattern in transfer.include)
+    return flat and places.strips(transfer.blobxfer_extra_options) != 0
 
 
 def _ofa(subject: Subject) -> Found:
@@ -201,16 +185,17 @@ _PLANNER = "batchtrain.plan"
 
 RULES = (
     Rule("gone", WARNING, EVERYTHING, "A property is still effective.", _GONE, _gone),
-    Rule("file-share", WARNING, (*READS, *JOBS), "Files are transferred as blobs, not through a file share.",
+    Rule("file-share", ERROR, (*READS, *JOBS), "Files are transferred as blobs, not through a file share.",
          "azure-batch 15.1, ResourceFile, OutputFile", _file_shares),
-    Rule("filter-approximate", WARNING, (*READS, *JOBS), "A file filter has an exact equivalent in Batch.",
+    Rule("filter-approximate", ERROR, (*READS, *JOBS), "A file filter has an exact equivalent in Batch.",
          "azure-batch 15.1, OutputFile.filePattern", _filters),
-    Rule("task-file-input", WARNING, (*READS, *JOBS), "Files of other tasks are passed through storage.", _SHIPYARD,
+    Rule("task-file-input", ERROR, (*READS, *JOBS), "Files of other tasks are passed through storage.", _SHIPYARD,
          _task_files),
-    Rule("path-kept", WARNING, (*READS, *JOBS), "Files keep their path below the destination.", _SHIPYARD, _stripped),
+    Rule("transfer-options", ERROR, (*GLOBAL, *READS, *JOBS), "The options of a transfer are supported.", _SHIPYARD,
+         _transfer_options),
     Rule("mpi-ofa", WARNING, JOBS, "The MPI supports the requested fabric.", "Intel MPI 2019: release notes",
          _ofa),
-    Rule("copy-to-nodes", WARNING, GLOBAL, "Files are copied to the nodes through storage.", _SHIPYARD, _copies),
+    Rule("copy-to-nodes", ERROR, GLOBAL, "Files are copied to the nodes through storage.", _SHIPYARD, _copies),
     Rule("renamed", WARNING, EVERYTHING, "A property has its current name.", _LOADER),
     Rule("elsewhere", WARNING, (), "A file or section belongs to the configuration language.", _LOADER),
     Rule("variable-unset", WARNING, (*READS, *JOBS), "An environment variable in the files has a value.", _LOADER),

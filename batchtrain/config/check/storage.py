@@ -8,13 +8,15 @@ from collections.abc import Iterator
 from batchtrain.config.check.subject import POOL, Path, Subject
 from batchtrain.config.check.table import CREDENTIALS, ERROR, GLOBAL, JOBS, SETTINGS, WARNING, Found, Rule
 from batchtrain.config.check.table import POOL as READS
-from batchtrain.config.types import DataVolume, InputData, Job, ResourceFile, SharedDataVolume, TaskSettings
+from batchtrain.config.types import DataVolume, Job, ResourceFile, SharedDataVolume, Task, TaskSettings
 
 ALL = (*GLOBAL, *READS, *JOBS)
 VOLUMES: Path = ("global_resources", "volumes")
 FILES: Path = ("global_resources", "files")
 MOST_MOUNTS = 10
 MOUNTED_BY_BATCH = ("azureblob", "azurefile", "nfs", "cifs")
+SCRATCH = "auto_scratch"
+"""Where Batch Shipyard mounted BeeOND, in a task's directory."""
 GONE_DRIVERS = ("glusterfs_on_compute", "storage_cluster")
 NEEDED = {
     "azureblob": ("storage_account_settings", "azure_blob_container_name"),
@@ -23,10 +25,7 @@ NEEDED = {
     "cifs": ("source",),
     "custom_linux_mount": ("fstab_entry",),
 }
-SOURCE = {
-    "nfs": (r"[^\s:/]+:/\S*", "server:/path"),
-    "cifs": (r"//[^\s/]+/\S+", "//server/share"),
-}
+SOURCE = {"nfs": (r"[^\s:/]+:/\S*", "server:/path"), "cifs": (r"//[^\s/]+/\S+", "//server/share")}
 # Azure Storage: Naming and referencing containers; a share has the same rule.
 CONTAINER = r"[a-z0-9](?!.*--)[a-z0-9-]{1,61}[a-z0-9]|\$(root|web|logs)"
 BIND_OPTIONS = frozenset({
@@ -51,27 +50,14 @@ def _links(subject: Subject) -> Iterator[tuple[Path, str]]:
         if files.destination.storage_account_settings:
             path = (*FILES, number, "destination", "storage_account_settings")
             yield path, files.destination.storage_account_settings
-    for path, data in _inputs(subject):
-        for number, one in enumerate(data.azure_storage):
-            yield (*path, "azure_storage", number, "storage_account_settings"), one.storage_account_settings
-    for path, output in subject.outputs:
-        yield (*path, "storage_account_settings"), output.storage_account_settings
+    for path, transfer in subject.transfers:
+        yield (*path, "storage_account_settings"), transfer.storage_account_settings
     for path, _, task in subject.tasks:
         if task.task_factory and task.task_factory.file:
             yield (
                 (*path, "task_factory", "file", "azure_storage", "storage_account_settings"),
                 task.task_factory.file.azure_storage.storage_account_settings,
             )
-
-
-def _inputs(subject: Subject) -> Iterator[tuple[Path, InputData]]:
-    if subject.pool is not None:
-        yield (*POOL, "input_data"), subject.pool.input_data
-    for path, job in subject.jobs:
-        yield (*path, "input_data"), job.input_data
-    for path, _, task in subject.tasks:
-        if task.input_data.azure_storage or task.input_data.azure_batch:
-            yield (*path, "input_data"), task.input_data
 
 
 def _unknown_links(subject: Subject) -> Found:
@@ -92,10 +78,8 @@ def _missing_links(subject: Subject) -> Found:
         seen.add(link)
     through = subject.recipe.settings.storage_account_settings
     if through and through not in seen and any(task.source for _, _, task in subject.tasks):
-        yield (
-            ("batchtrain", "storage_account_settings"),
-            f"credentials.yaml has no storage account `{through}`; the tasks' files travel inside the requests",
-        )
+        message = f"credentials.yaml has no storage account `{through}`; the tasks' files travel inside the requests"
+        yield ("batchtrain", "storage_account_settings"), message
 
 
 def _every_link(subject: Subject) -> Iterator[tuple[Path, str]]:
@@ -172,6 +156,31 @@ def _volume_driver(subject: Subject) -> Found:
             )
 
 
+def _volume_gone(subject: Subject) -> Found:
+    """Commands that name a path which nothing mounts any more."""
+    shared = subject.recipe.resources.volumes.shared_data_volumes
+    gone = [
+        (volume.container_path.rstrip("/"), f"volume `{alias}` ({volume.volume_driver})")
+        for alias, volume in shared.items()
+        if volume.volume_driver in GONE_DRIVERS and volume.container_path
+    ]
+    for path, text, scratch in _commands(subject):
+        for place, name in (*gone, *(((SCRATCH, "BeeOND file system (`auto_scratch`)"),) if scratch else ())):
+            if re.search(rf"{re.escape(place)}(?![\w.-])", text):
+                message = f"the command names `{place}` of the {name}, which is not mounted any more;"
+                yield path, f"{message} use a volume with driver `azurefile`, `nfs` or `azureblob`"
+
+
+def _commands(subject: Subject) -> Iterator[tuple[Path, str, bool]]:
+    """Every command of a task, and whether its job has a scratch file system over the nodes' disks."""
+    pool = subject.pool is not None and subject.pool.per_job_auto_scratch
+    for path, job, task in subject.tasks:
+        yield (*path, "command"), task.command or "", pool or bool(job.auto_scratch)
+        gang = task.multi_instance
+        for name in ("coordination_command", "pre_execution_command"):
+            yield (*path, "multi_instance", name), getattr(gang, name, None) or "", pool or bool(job.auto_scratch)
+
+
 def _mounts(subject: Subject) -> Found:
     shared = subject.recipe.resources.volumes.shared_data_volumes
     mounted = [alias for alias, volume in shared.items() if volume.volume_driver in MOUNTED_BY_BATCH]
@@ -196,10 +205,8 @@ def _share_logins(subject: Subject) -> Found:
         secret = subject.recipe.credentials.shares.get(alias)
         named = secret is not None and bool(secret.password or secret.password_keyvault_secret_id)
         if volume.volume_driver == "cifs" and not named:
-            yield (
-                (*VOLUMES, "shared_data_volumes", alias),
-                f"credentials.yaml has no login for this share (`shares.{alias}`, with username and password)",
-            )
+            message = f"credentials.yaml has no login for this share (`shares.{alias}`, with username and password)"
+            yield (*VOLUMES, "shared_data_volumes", alias), message
 
 
 def _volume_names(subject: Subject) -> Found:
@@ -209,26 +216,18 @@ def _volume_names(subject: Subject) -> Found:
             if value and not re.fullmatch(CONTAINER, value):
                 yield (*VOLUMES, "shared_data_volumes", alias, name), _no_container(value)
     sound: set[str] = set()
-    for path, remote in _remote_paths(subject):
-        container = remote.strip("/").split("/", 1)[0]
+    for path, transfer in subject.transfers:
+        container = transfer.remote_path.strip("/").split("/", 1)[0]
         if container in sound:
             continue
         if re.fullmatch(CONTAINER, container) or set(container) & set("${}<>"):
             sound.add(container)
         else:
-            yield path, _no_container(container)
+            yield (*path, "remote_path"), _no_container(container)
 
 
 def _no_container(name: str) -> str:
     return f"`{name}` is not a container name: use 3 to 63 lower-case letters, digits and single `-`"
-
-
-def _remote_paths(subject: Subject) -> Iterator[tuple[Path, str]]:
-    for path, data in _inputs(subject):
-        for number, one in enumerate(data.azure_storage):
-            yield (*path, "azure_storage", number, "remote_path"), one.remote_path
-    for path, output in subject.outputs:
-        yield (*path, "remote_path"), output.remote_path
 
 
 def _bind_options(subject: Subject) -> Found:
@@ -275,15 +274,42 @@ def _volumes_meet(subject: Subject) -> Found:
 def _mounted(subject: Subject, path: Path, owner: TaskSettings, job: Job) -> Iterator[tuple[Path, str, str]]:
     """The mounts of the job, then of the owner: the path in the files, the alias, and the path in the containers."""
     volumes = subject.recipe.resources.volumes
-    for place, one in ((path[:2], job), (path, owner)) if len(path) > 2 else ((path, owner),):
-        for number, alias in enumerate(one.data_volumes):
+    for holder_path, holder in ((path[:2], job), (path, owner)) if len(path) > 2 else ((path, owner),):
+        for number, alias in enumerate(holder.data_volumes):
             data = volumes.data_volumes.get(alias)
             if data is not None and (data.container_path or data.host_path):
-                yield (*place, "data_volumes", number), alias, data.container_path or data.host_path or ""
-        for number, alias in enumerate(one.shared_data_volumes):
+                yield (*holder_path, "data_volumes", number), alias, data.container_path or data.host_path or ""
+        for number, alias in enumerate(holder.shared_data_volumes):
             volume = volumes.shared_data_volumes.get(alias)
             if volume is not None and volume.container_path:
-                yield (*place, "shared_data_volumes", number), alias, volume.container_path
+                yield (*holder_path, "shared_data_volumes", number), alias, volume.container_path
+
+
+def _checkpoint_volumes(subject: Subject) -> Found:
+    """The volume is mounted by the pool, and a container sees where."""
+    volumes = subject.recipe.resources.volumes.shared_data_volumes
+    for path, job, task in subject.tasks:
+        if task.checkpoint is None:
+            continue
+        place, alias = (*path, "checkpoint", "volume"), task.checkpoint.volume
+        if subject.windows:
+            yield place, "checkpoints are prepared by a Linux shell, but the nodes run Windows"
+        elif alias not in volumes:
+            yield place, _no_volume(subject, alias, "shared_data_volumes")
+        elif volumes[alias].volume_driver in GONE_DRIVERS:
+            yield place, f"`{alias}` ({volumes[alias].volume_driver}) is not mounted; use another driver"
+        elif task.docker_image and not _sees_mounts(job, task):
+            yield (
+                place,
+                "the container does not see the volumes of the node; add `{source: VfsMounts}` to `bind_mounts`",
+            )
+
+
+def _sees_mounts(job: Job, task: Task) -> bool:
+    if task.bind_mounts:
+        return any(mount.source == "VfsMounts" and not mount.read_only for mount in task.bind_mounts)
+    only = task.restrict_default_bind_mounts
+    return not (job.restrict_default_bind_mounts if only is None else only)
 
 
 # --- resource files -------------------------------------------------------------------------------------------------
@@ -293,9 +319,8 @@ def _resource_files(subject: Subject) -> Iterator[tuple[Path, ResourceFile]]:
     if subject.pool is not None:
         yield from _numbered((*POOL, "resource_files"), subject.pool.resource_files)
     for path, job in subject.jobs:
-        for name in ("job_manager", "job_preparation", "job_release"):
-            part = getattr(job, name)
-            if part is not None and part.resource_files:
+        for name, part in job.parts:
+            if part.resource_files:
                 yield from _numbered((*path, name, "resource_files"), part.resource_files)
     for path, _, task in subject.tasks:
         if task.resource_files:
@@ -363,9 +388,13 @@ RULES = (
          _LINKS, _unknown_links),
     Rule("volume-unknown", ERROR, (*GLOBAL, *JOBS), "A volume that is used is defined.",
          "Batch Shipyard: volume aliases", _unknown_volumes),
+    Rule("checkpoint-volume", ERROR, (*GLOBAL, *READS, *JOBS), "Checkpoints are on a volume that every node mounts.",
+         "azure-batch 15.1, MountConfiguration", _checkpoint_volumes),
     Rule("volume-fields", ERROR, (*GLOBAL, *JOBS), "A volume has what its driver needs.", _MOUNT, _volume_fields),
     Rule("volume-driver", WARNING, GLOBAL, "The file system of a volume is one that Batch can mount.", _MOUNT,
          _volume_driver),
+    Rule("volume-gone", ERROR, (*GLOBAL, *READS, *JOBS), "A command names no path of a volume that is not mounted.",
+         "Batch Shipyard: GlusterFS and BeeOND volumes", _volume_gone),
     Rule("volume-limit", ERROR, GLOBAL, f"A node mounts at most {MOST_MOUNTS} file systems.",
          "Azure Batch: virtual-file-mount", _mounts),
     Rule("volume-system", ERROR, (*GLOBAL, *READS), "The operating system of the nodes can mount a volume.",

@@ -67,14 +67,13 @@ SIGN_INS: tuple[Pattern, ...] = (
 _CERTIFICATES = (
     "Batch took certificates away (February 2024); keep secrets in Key Vault and read them with a managed identity"
 )
-_BLOBXFER = "blobs travel by Batch itself, which has no such options"
 _INSIGHTS = "Batch Insights is archived; use the Azure Monitor agent as an extension of the pool"
 _GLUSTER = "GlusterFS is not set up on nodes; use `nfs`, `azurefile` or `azureblob`"
 
 GONE: tuple[Gone, ...] = (
     *(
-        Gone((*place, "x509_cert_sha1_thumbprint"), "it is read from the file of `rsa_private_key_pem`")
-        for place in SIGN_INS
+        Gone((*path, "x509_cert_sha1_thumbprint"), "it is read from the file of `rsa_private_key_pem`")
+        for path in SIGN_INS
     ),
     Gone(("credentials", "aad", "endpoint"), "each service's own `aad` may have it"),
     Gone(("credentials", "storage_aad", "endpoint"), "`endpoint` of the storage account says where it is"),
@@ -96,7 +95,6 @@ GONE: tuple[Gone, ...] = (
     Gone(("global_resources", "singularity_images", "signed", "*", "encryption"), _CERTIFICATES),
     Gone(("global_resources", "volumes", "shared_data_volumes", "*", "volume_type"), _GLUSTER),
     Gone(("global_resources", "volumes", "shared_data_volumes", "*", "volume_options"), _GLUSTER),
-    Gone(("global_resources", "files", "*", "destination", "data_transfer", "blobxfer_extra_options"), _BLOBXFER),
     Gone((*POOL, "certificates"), _CERTIFICATES),
     Gone((*POOL, "per_job_auto_scratch"), "BeeOND is not set up; use the node's own disk, or a share as a volume"),
     Gone((*POOL, "batch_insights_enabled"), _INSIGHTS),
@@ -107,18 +105,11 @@ GONE: tuple[Gone, ...] = (
     Gone((*POOL, "gpu", "ignore_warnings"), "nodes are not refused for what `nvidia-smi` warns of"),
     Gone((*POOL, "upload_diagnostics_logs_on_unusable"), "ask for them with `az batch node service-logs upload`"),
     *(
-        Gone((*place, "azure_storage", "*", "blobxfer_extra_options"), _BLOBXFER)
-        for place in (
-            (*POOL, "input_data"), (*JOB, "input_data"), (*TASK, "input_data"), (*TASK, "output_data"),
-            (*MERGE, "input_data"), (*MERGE, "output_data"), (*JOB, "job_manager", "output_data"),
-        )
-    ),
-    *(
         Gone((*place, "remove_container_after_exit"), "Batch always removes a task's container", only=False)
         for place in (JOB, TASK, MERGE)
     ),
-    *(Gone((*place, "gpu"), "write `gpus: all` or `gpus: disable`") for place in (JOB, TASK, MERGE)),
-    *(Gone((*place, "name"), "Batch names a task's container itself") for place in (TASK, MERGE)),
+    *(Gone((*path, "gpu"), "write `gpus: all` or `gpus: disable`") for path in (JOB, TASK, MERGE)),
+    *(Gone((*path, "name"), "Batch names a task's container itself") for path in (TASK, MERGE)),
     Gone((*JOB, "auto_scratch"), "BeeOND is not set up; use the node's own disk, or a share as a volume"),
     Gone((*JOB, "federation_constraints"), "there are no federations of pools; add the job to the pool that fits"),
 )  # fmt: skip

@@ -1,15 +1,15 @@
-"""Several kinds of machines behind one interface: a node is booted by the kind its pool asks for."""
+"""Several kinds of machines behind one interface: the pool of a node selects the kind."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 
-from batchtrain.emulator.interface import Exit, Machine, NodeSpec, NodeUp, Run
+from batchtrain.emulator.interface import Exit, Machine, NodeSpec, NodeUp, Run, StorageAccount
 from batchtrain.emulator.machine.simulated import SimulatedMachine
 
 
 class RoutingMachine:
-    """Sends each node's calls to the machine it lives on."""
+    """Sends the calls of each node to its machine."""
 
     def __init__(self, real: Machine, simulated: SimulatedMachine) -> None:
         self.real, self.simulated = real, simulated
@@ -38,6 +38,9 @@ class RoutingMachine:
 
     async def send_logs(self, node_id: str, container_url: str, directory: str) -> None:
         await self._of(node_id).send_logs(node_id, container_url, directory)
+
+    async def storage(self) -> StorageAccount:
+        return await self.real.storage()
 
     async def close(self) -> None:
         await self.simulated.close()

@@ -1,4 +1,4 @@
-"""A node's side: the guard, and the supervisor that starts the node's processes and ends them."""
+"""A node's side: the guard, and the supervisor that starts and ends the processes of the node."""
 
 import os
 import select
@@ -24,14 +24,23 @@ from .processes import (
     send_signal,
     spawn,
 )
-from .spec import QUICK, LaunchError, Message, Spec, Values
+from .spec import HERE, QUICK, LaunchError, Message, Spec, Values
 
+MOST_KEPT = 64 << 20
+"""Bytes of a process's stdout, and of its stderr, that a file keeps."""
 WINDOW = 256 * 1024
-"""Output that a node may have on its way without the primary having taken it."""
+"""Bytes of output that a node may send before the primary has accepted them."""
+
+
+METRICS = ".metrics.jsonl"
+
+SAMPLES_BEGIN = 1.0
+"""Seconds until a node is sampled: a launch is not to be slower for it."""
 
 
 def guarded(reader: int, writer: int, mark: str) -> int:
-    """Fork the supervisor and ensure that nothing outlives it. In the process that ssh, or the primary, started."""
+    """Fork the supervisor and ensure that no process outlives it. Runs in the process that ssh, or the primary,
+    started."""
     become_subreaper()
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGPIPE):
         signal.signal(number, signal.SIG_IGN)
@@ -43,7 +52,7 @@ def guarded(reader: int, writer: int, mark: str) -> int:
             guards.close()
             Supervisor(reader, writer, supervisors, mark).loop.run()
             code = 0
-        except Exception as error:  # noqa: BLE001 - whatever it is, its node is lost, and why is told
+        except Exception as error:  # noqa: BLE001 - whatever it is, its node is lost, and the reason is reported
             refuse(f"its supervisor failed: {error!r}")
         finally:
             os._exit(code)
@@ -55,7 +64,7 @@ def guarded(reader: int, writer: int, mark: str) -> int:
 
 
 def stand_guard(pid: int, life: socket.socket, channel: int) -> None:
-    """Until the supervisor is gone; one that does not go when its primary has gone (it was stopped) is killed."""
+    """Wait for the end of the supervisor. If it stays after its primary is gone (it was stopped), kill it."""
     poll = select.poll()
     poll.register(life, select.POLLIN)
     poll.register(channel, getattr(select, "POLLRDHUP", 0x2000))
@@ -72,7 +81,7 @@ def stand_guard(pid: int, life: socket.socket, channel: int) -> None:
 
 
 def sweep(mark: str, seconds: float = 3) -> None:
-    """SIGKILL for all that is left, until nothing is."""
+    """SIGKILL all remaining processes until none is left."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         left = left_of(mark)
@@ -84,13 +93,21 @@ def sweep(mark: str, seconds: float = 3) -> None:
         time.sleep(0.005)
 
 
+def make_directory(path: str) -> None:
+    """What cannot be kept there is told by who opens a file in it."""
+    try:
+        os.makedirs(path, exist_ok=True)
+    except OSError:
+        pass
+
+
 def refuse(text: str) -> int:
     os.write(2, f"batchtrain: {text}\n".encode("utf-8", "replace"))
     return 1
 
 
 class Running:
-    """A process of the gang on its supervisor's side."""
+    """A process of the gang, as its supervisor sees it."""
 
     def __init__(self, identity: int, pid: int, readers: "list[int]", files: "list[int]") -> None:
         self.id = identity
@@ -98,11 +115,12 @@ class Running:
         self.readers = readers
         """Its stdout and stderr; -1 once ended."""
         self.files = files
+        self.kept = [0, 0]
         self.stopped_since = 0.0
 
 
 class Supervisor:
-    """One node's processes: starts them, forwards their output, tells their ends, and ends them."""
+    """Starts the processes of one node, forwards their output, reports their ends, and ends them."""
 
     def __init__(self, reader: int, writer: int, guard: socket.socket, mark: str) -> None:
         become_subreaper()
@@ -115,15 +133,16 @@ class Supervisor:
         self.paused: "list[tuple[Running, int]]" = []
         self.running: "dict[int, Running]" = {}
         self.every: "list[Running]" = []
+        self.logs = True
         self.ending = False
-        self.told: "set[int]" = set()
+        self.signalled: "set[int]" = set()
         self.deadline = 0.0
         self.environment: "Values" = {}
         self.directory = "/"
         self.heartbeat = 30.0
         self.loop.watch(guard.fileno(), lambda: self.on_guard(guard))
         self.loop.on(signal.SIGCHLD, lambda _: self.on_children())
-        self.loop.on(signal.SIGTERM, self.on_told)
+        self.loop.on(signal.SIGTERM, self.on_sigterm)
         self.channel.greet()
         self.channel.flush()
 
@@ -133,7 +152,7 @@ class Supervisor:
         getattr(self, "on_" + message["do"])(message)
 
     def on_look(self, message: "Message") -> None:
-        """The first: what is to run, and the primary's environment."""
+        """The first message: what is to run, and the environment of the primary."""
         emulated = os.environ.get("BATCHTRAIN_EMULATED_NODE", "")
         roots = (message["root"], emulated if emulated.startswith("/") else message["root"])
         self.environment = carried(message["environment"], own_environment(), roots)
@@ -142,7 +161,9 @@ class Supervisor:
         there = message["directory"].replace(*roots) if roots[0] else message["directory"]
         self.directory = there if os.path.isdir(there) else own
         name = os.environ.get("AZ_BATCH_NODE_ID") or socket.gethostname()
-        faults = preflight(Spec(message["spec"]), message, self.environment)
+        spec = Spec(message["spec"])
+        self.logs = spec.rank_logs
+        faults = preflight(spec, message, self.environment)
         try:
             facts = look(message, self.environment, self.directory)
         except LaunchError as error:
@@ -154,13 +175,23 @@ class Supervisor:
     def on_start(self, message: "Message") -> None:
         folder = ranks_folder(self.directory)
         for name in names_in(folder):
-            if name.startswith("nccl."):  # an earlier try's
+            if name.startswith("nccl.") or name.endswith(METRICS):  # of an earlier attempt
                 os.unlink(os.path.join(folder, name))
+        make_directory(folder)  # programs write their metrics there
         shares = self.cpus(message) if message["bind"] else []
         for process in message["processes"]:
             slot = process["slot"]
             process["command"] = prepared(message["before"], process["command"])
             self.start(process, folder, shares[slot] if 0 <= slot < len(shares) else [])
+        self.loop.later(SAMPLES_BEGIN, lambda: self.sample(os.path.join(folder, "node" + METRICS)))
+
+    def sample(self, file: str) -> None:
+        """Start the sampler of this node. It is a child like the ranks, so it ends with them."""
+        if not self.ending and self.running:
+            null = os.open(os.devnull, os.O_RDWR)
+            program = ["bash", os.path.join(HERE, "node.sh"), "samples", file]
+            spawn(program, dict(self.environment, BATCHTRAIN_GANG=self.mark), "/", (null, null, null), [])
+            os.close(null)
 
     def cpus(self, message: "Message") -> "list[list[int]]":
         homes = gpu_homes()
@@ -169,10 +200,11 @@ class Supervisor:
     def start(self, process: "Message", folder: str, cpus: "list[int]") -> None:
         environment = dict(process["defaults"])
         if any(name in self.environment for name in NCCLS_NOTES):
-            environment = without(environment, NCCLS_NOTES)  # a person's own word is not to end in our file
+            environment = without(environment, NCCLS_NOTES)  # the user's own NCCL log must not go to our file
         environment.update(self.environment)
         environment.update(process["environment"])
         environment["BATCHTRAIN_GANG"] = self.mark
+        environment["BATCHTRAIN_METRICS"] = os.path.join(folder, process["file"] + METRICS)
         past_proxies(environment, process["environment"]["BATCHTRAIN_HOST_LIST"])
         null = os.open(os.devnull, os.O_RDONLY)
         pipes = [os.pipe(), os.pipe()]
@@ -189,6 +221,8 @@ class Supervisor:
             self.resume(running, stream)
 
     def open_file(self, folder: str, process: str, stream: str) -> int:
+        if not self.logs:
+            return -1
         try:
             os.makedirs(folder, exist_ok=True)
             path = os.path.join(folder, f"{process}.{stream}.txt")
@@ -217,7 +251,7 @@ class Supervisor:
         self.loop.watch(running.readers[stream], lambda: self.forward(running, stream))
 
     def forward(self, running: Running, stream: int) -> None:
-        """One read of what a process printed."""
+        """Forward one read of the output of a process."""
         fd = running.readers[stream]
         try:
             data = os.read(fd, 16384)
@@ -236,8 +270,10 @@ class Supervisor:
     def keep(self, running: Running, stream: int, data: bytes) -> None:
         if running.files[stream] < 0:
             return
+        room = MOST_KEPT - running.kept[stream]
+        running.kept[stream] += len(data)
         try:
-            os.write(running.files[stream], data)
+            os.write(running.files[stream], data[: max(room, 0)])
         except OSError as error:
             self.say(f"the output of a process is no longer kept in a file: {error.strerror}")
             os.close(running.files[stream])
@@ -253,7 +289,7 @@ class Supervisor:
         running.readers[stream] = running.files[stream] = -1
 
     def drain(self, running: Running) -> None:
-        """What a dead process left in its pipes, which hold little; an orphan that writes on is not waited for."""
+        """Forward what a dead process left in its pipes, which hold little; an orphan may continue to write."""
         for stream in (0, 1) * 8:
             if running.readers[stream] >= 0:
                 self.forward(running, stream)
@@ -266,12 +302,13 @@ class Supervisor:
             running = self.running.pop(pid, None)
             if running is not None:
                 self.drain(running)
-                self.channel.send(do="ended", id=running.id, code=exit_code(status), at=now, ours=pid in self.told)
+                self.channel.send(do="ended", id=running.id, code=exit_code(status), at=now, ours=pid in self.signalled)
         if self.ending:
             self.check_left()
 
-    def on_told(self, number: int) -> None:
-        """Who ends a task may tell every process of it: the primary then says how long the ranks have."""
+    def on_sigterm(self, number: int) -> None:
+        """A signal that ends the task may go to all its processes; then the primary decides how much time the ranks
+        have."""
         why = f"its supervisor was ended by {signal.Signals(number).name}"
         self.loop.later(QUICK, lambda: None if self.ending else self.give_up(why))
 
@@ -280,12 +317,13 @@ class Supervisor:
         self.give_up("its supervisor's guard was ended")
 
     def give_up(self, why: str) -> None:
-        """End by ourselves; the primary is told before a process of another node can fail of it."""
+        """End by itself; the primary must know before a process of another node fails because of it."""
         self.channel.send(do="lost", why=why)
         self.end(QUICK)
 
     def end(self, grace: float) -> None:
-        """SIGTERM, and after the grace SIGKILL for all that is left; a shorter grace than before holds."""
+        """SIGTERM, and after the grace period SIGKILL for all remaining processes; a shorter period than before
+        wins."""
         deadline = time.monotonic() + grace
         if self.ending and deadline >= self.deadline:
             return
@@ -295,14 +333,14 @@ class Supervisor:
             self.on_children()
 
     def check_left(self) -> None:
-        """Each child that is ours now, orphans included, is told once."""
+        """Signal each child of ours, including orphans, once."""
         tree = Tree()
         if not tree.below(os.getpid()) and not marked(self.mark):
             self.finish()
             return
         for child in tree.children.get(os.getpid(), ()):
-            for pid in tree.to_tell(child) if child not in self.told else ():
-                self.told.add(pid)
+            for pid in tree.to_tell(child) if child not in self.signalled else ():
+                self.signalled.add(pid)
                 send_signal(signal.SIGTERM, pid)
                 send_signal(signal.SIGCONT, pid)
 
@@ -311,18 +349,19 @@ class Supervisor:
             return
         left = left_of(self.mark)
         for pid in left:
-            self.told.add(pid)
+            self.signalled.add(pid)
             send_signal(signal.SIGKILL, pid)
         if not left:
             self.on_children()
         elif time.monotonic() < self.deadline + 3:
             self.loop.later(0.01, self.kill)
         else:
-            self.say("could not be rid of process {}".format(", ".join(map(str, left))))
+            self.say("could not kill process {}".format(", ".join(map(str, left))))
             self.finish()
 
     def finish(self) -> None:
-        """Nothing is left: the last output, and the last word. Then the primary, or its end, closes the channel."""
+        """No process is left: send the last output and the last message. Then the primary closes the channel, or
+        ends."""
         if not self.loop.running:
             return
         for running in self.every:
@@ -336,7 +375,8 @@ class Supervisor:
         self.loop.running = False
 
     def tell_of_nccl(self) -> None:
-        """What NCCL noted of its network here, where it did. No fault of ours may stand in the way of the end."""
+        """Send what NCCL noted about its network on this node, if it did. A fault in this code must not prevent the
+        end."""
         folder = ranks_folder(self.directory)
         if not self.every or not any(name.startswith("nccl.") for name in names_in(folder)):
             return
@@ -358,10 +398,10 @@ class Supervisor:
         self.loop.later(self.heartbeat / 6, self.beat)
 
     def look_for_stopped(self, now: float) -> None:
-        """A process that has been in state T for long: its others would wait for it for ever."""
+        """Report a process that has been in state T for long: the other processes would wait for it for ever."""
         tree = Tree() if self.running else None
         for pid, running in self.running.items():
-            if tree and any(tree.state.get(one) == "T" for one in [pid, *tree.below(pid)]):
+            if tree and any(tree.state.get(member) == "T" for member in [pid, *tree.below(pid)]):
                 running.stopped_since = running.stopped_since or now
                 if now - running.stopped_since >= self.heartbeat / 3:
                     self.channel.send(do="stopped", id=running.id, seconds=round(now - running.stopped_since))

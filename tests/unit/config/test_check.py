@@ -64,6 +64,7 @@ BASE: Parts = {
 }
 
 
+INTEL = {"num_instances": 2, "mpi": {"runtime": "intelmpi"}, "pre_execution_command": "source mpivars.sh"}
 SCRIPTS = Survey(("a.py", "lib/b.py"))
 
 
@@ -134,6 +135,12 @@ def job(**more: Any) -> Parts:
     return {"job": more}
 
 
+def uploaded(options: str) -> Parts:
+    transfer = {"remote_path": "x", "blobxfer_extra_options": options}
+    destination = {"storage_account_settings": "link", "data_transfer": transfer}
+    return {"global": {"files": [{"source": {"path": "."}, "destination": destination}]}}
+
+
 def gang(num_instances: int | str = 2, **mpi: Any) -> Parts:
     return task(multi_instance={"num_instances": num_instances, "mpi": {"runtime": "openmpi", **mpi}})
 
@@ -174,6 +181,11 @@ NFS = shared(volume_driver="nfs", source="server:/export")
 FILE = {"file_path": "f", "blob_source": "https://example.com/f"}
 STORED = {"storage_account_settings": "link", "remote_path": "box/in"}
 KNOWN_LINK = {"credentials": {"storage": {"link": {"account": "a"}}}}
+GLUSTER: Parts = {
+    "global": {
+        "volumes": {"shared_data_volumes": {"v": {"volume_driver": "glusterfs_on_compute", "container_path": "/gfs"}}}
+    }
+}
 FACTORY = task(id=None, task_factory={"repeat": 2})
 SCENARIO = {"name": "pending_tasks", "maximum_vm_count": {"dedicated": 4}}
 SPOT = {"dedicated": 0, "low_priority": 2}
@@ -329,6 +341,8 @@ CASES = [
          pool(vm_count={"low_priority": 1001})),
     Case("spot-inter-node", "pool.vm_count", "checkpoints", pool(vm_count=SPOT),
          pool(vm_count=SPOT, inter_node_communication_enabled=False)),
+    Case("spot-inter-node", "pool.vm_count", "`checkpoint` of the task", both(pool(vm_count=SPOT), gang()),
+         both(pool(vm_count=SPOT), gang(), NFS, task(checkpoint={"volume": "v"}))),
     Case("pool-empty", "pool.vm_count", "no nodes", pool(vm_count={"dedicated": 0}),
          pool(vm_count={"dedicated": 0}, autoscale={"scenario": SCENARIO})),
     Case("slots-limit", "pool.task_slots_per_node", "at most 16", pool(task_slots_per_node=17),
@@ -508,6 +522,20 @@ CASES = [
          both(NFS, task(shared_data_volumes=["vv"])), both(NFS, task(shared_data_volumes=["v"]))),
     Case("volume-unknown", "job.data_volumes[0]", "one of `shared_data_volumes`", both(NFS, job(data_volumes=["v"])),
          both(NFS, job(shared_data_volumes=["v"]))),
+    Case("checkpoint-volume", "task.checkpoint.volume", "did you mean `v`?",
+         both(NFS, task(checkpoint={"volume": "vv"})), both(NFS, task(checkpoint={"volume": "v"}))),
+    Case("checkpoint-volume", "task.checkpoint.volume", "is not mounted; use another driver",
+         both(shared(volume_driver="glusterfs_on_compute"), task(checkpoint={"volume": "v"})),
+         both(NFS, task(checkpoint={"volume": "v"}))),
+    Case("checkpoint-volume", "task.checkpoint.volume", "add `{source: VfsMounts}` to `bind_mounts`",
+         both(NFS, job(restrict_default_bind_mounts=True), task(docker_image="x", checkpoint={"volume": "v"})),
+         both(NFS, job(restrict_default_bind_mounts=True),
+              task(docker_image="x", checkpoint={"volume": "v"}, bind_mounts=[{"source": "VfsMounts"}]))),
+    Case("checkpoint-volume", "task.checkpoint.volume", "the nodes run Windows",
+         both(shared(volume_driver="azurefile", storage_account_settings="link", azure_file_share_name="box"),
+              task(checkpoint={"volume": "v"}), pool(**image(WINDOWS))),
+         both(shared(volume_driver="azurefile", storage_account_settings="link", azure_file_share_name="box"),
+              task(checkpoint={"volume": "v"}))),
     Case("volume-fields", "global.volumes.shared_data_volumes.v", "`azure_blob_container_name`",
          shared(volume_driver="azureblob", storage_account_settings="link"),
          shared(volume_driver="azureblob", storage_account_settings="link", azure_blob_container_name="box")),
@@ -786,6 +814,8 @@ CASES = [
          task(application_packages=[{"id": "a"}, {"id": "a"}]),
          task(application_packages=[{"id": "a"}, {"id": "b"}])),
     Case("affinity", "task.affinity_id", "TVM:", task(affinity_id="tvmps_1_d"), task(affinity_id="TVM:tvmps_1_d")),
+    Case("results-outside", "task.results.include[1]", "out of the working directory",
+         task(results={"include": ["a/**", "../x"]}), task(results={"include": ["a..b/**"], "exclude": ["*.tmp"]})),
     Case("max-parallel-tasks", "job.max_parallel_tasks", "no task would run", job(max_parallel_tasks=0),
          job(max_parallel_tasks=-1)),
     Case("span", "task.max_wall_time", "`99:99:99`", task(max_wall_time="99:99:99"), task(max_wall_time="99:59:59")),
@@ -1063,9 +1093,6 @@ CASES = [
          pool(batch_insights_enabled=False)),
     Case("gone", "job.remove_container_after_exit", "always removes", job(remove_container_after_exit=False),
          job(remove_container_after_exit=True)),
-    Case("gone", "task.output_data.azure_storage[0].blobxfer_extra_options", "no such options",
-         task(output_data={"azure_storage": [STORED | {"blobxfer_extra_options": "-x"}]}),
-         task(output_data={"azure_storage": [STORED]})),
     Case("gone", "data_replication", "Batch fetches", {"replication": {}}, {}),
     Case("gone", "pool.prometheus", "exporters", pool(prometheus={"node_exporter": {"enabled": True}}),
          pool(prometheus={"node_exporter": {"enabled": False}})),
@@ -1078,9 +1105,20 @@ CASES = [
     Case("task-file-input", "job.input_data.azure_batch[0]", "`output_data`",
          job(input_data={"azure_batch": [{"job_id": "j", "task_id": "t"}]}),
          job(input_data={"azure_storage": [STORED]})),
-    Case("path-kept", "task.input_data.azure_storage[0].blobxfer_extra_options", "whole path below `local_path`",
-         task(input_data={"azure_storage": [STORED | {"blobxfer_extra_options": "--strip-components 2"}]}),
-         task(input_data={"azure_storage": [STORED | {"blobxfer_extra_options": "--strip-components 0"}]})),
+    Case("transfer-options", "task.input_data.azure_storage[0].blobxfer_extra_options", "`--delete` is not supported",
+         task(input_data={"azure_storage": [STORED | {"blobxfer_extra_options": "--strip-components 2 --delete"}]}),
+         task(input_data={"azure_storage": [STORED | {"blobxfer_extra_options": "--strip-components=2"}]})),
+    Case("transfer-options", "task.output_data.azure_storage[0].blobxfer_extra_options", "not with these patterns",
+         task(output_data={"azure_storage": [STORED | {"blobxfer_extra_options": "--strip-components 2"}]}),
+         task(output_data={"azure_storage": [STORED | {"blobxfer_extra_options": "--strip-components 2",
+                                                       "include": ["*.log"]}]})),
+    Case("transfer-options", "global.files[0].destination.data_transfer.blobxfer_extra_options", "`-x` is not",
+         uploaded("-x"), uploaded("--strip-components 0")),
+    Case("volume-gone", "task.command", "`/gfs` of the volume `v` (glusterfs_on_compute)",
+         task(command="ls /gfs/data") | GLUSTER, task(command="ls /gfs2 /data") | GLUSTER),
+    Case("volume-gone", "task.command", "BeeOND",
+         job(auto_scratch=True) | task(command="ls $AZ_BATCH_TASK_DIR/auto_scratch"),
+         task(command="ls $AZ_BATCH_TASK_DIR/auto_scratch")),
     Case("mpi-ofa", "task.multi_instance.mpi.runtime", "else write `intelmpi`", gang(runtime="intelmpi-ofa"),
          gang(runtime="intelmpi")),
     Case("copy-to-nodes", "global.files[0].destination.data_transfer.method", "data ingress",
@@ -1110,6 +1148,23 @@ CASES = [
     Case("source-script", "task.command", "is not in the `source`",
          both(gang(), task(source="s", command="${AZ_BATCH_TASK_SHARED_DIR}/run.sh")),
          both(gang(), task(source="s", command="run.sh", docker_image="a/b")), {"s": SCRIPTS}, {"s": SCRIPTS}),
+    Case("source-script", "task.command", "write `$AZ_BATCH_TASK_SHARED_DIR/a.py`",
+         task(source="s", command="python src/a.py", docker_image=None),
+         task(source="s", command="python $AZ_BATCH_TASK_SHARED_DIR/a.py", docker_image=None),
+         {"s": SCRIPTS}, {"s": SCRIPTS}),
+    *(
+        Case("source-relative", "task.command", "write `$AZ_BATCH_TASK_SHARED_DIR/a.py`", wrong, right,
+             {"s": SCRIPTS}, {"s": SCRIPTS})
+        for wrong, right in (
+            (task(source="s", command="pip install x && python a.py"), task(source="s", command="cd x && python a.py")),
+            (task(source="s", command="python a.py", docker_image="a/b"),
+             task(source="s", command="python a.py", docker_image="a/b", default_working_dir="container")),
+            (both(gang(), task(source="s", command="torchrun ./a.py")),
+             both(gang(), task(source="s", command="python $AZ_BATCH_TASK_SHARED_DIR/a.py --out b.py"))),
+            (task(source="s", command="python a.py", multi_instance=INTEL),
+             task(source="s", command="python a.py", multi_instance={**INTEL, "pre_execution_command": "cd x"})),
+        )
+    ),
     Case("command-length", "task.command", "65,536 at most", task(command="x" * 65_537), task(command="x" * 65_536)),
     Case("command-length", "job.job_preparation.command", "at most", job(job_preparation={"command": "x" * 70_000}),
          job(job_preparation={"command": "x"})),
@@ -1206,10 +1261,7 @@ def test_our_own_recipes_have_no_errors(directory: Path) -> None:
 
 # --- properties that are gone ---------------------------------------------------------------------------------------
 
-_TRANSFER = {"azure_storage": [STORED | {"blobxfer_extra_options": "-x"}]}
 _GONE_TASK = {
-    "input_data": _TRANSFER,
-    "output_data": _TRANSFER,
     "remove_container_after_exit": False,
     "gpu": True,
     "name": "n",
@@ -1237,18 +1289,15 @@ EVERYTHING_GONE: Parts = {
             "unsigned": [{**_SIGNATURE, "signing_key": {"fingerprint": "AB12"}}], "signed": [_SIGNATURE]},
         "volumes": {"shared_data_volumes": {"v": {
             "volume_driver": "glusterfs_on_compute", "volume_type": "replica", "volume_options": ["o"]}}},
-        "files": [{"source": {"path": "."}, "destination": {"data_transfer": {"blobxfer_extra_options": "-x"}}}],
     },
     "pool": {
         "certificates": {"sha1": {}}, "per_job_auto_scratch": True, "batch_insights_enabled": True,
         "prometheus": {"cadvisor": {"enabled": True}}, "container_runtimes": {"default": "kata_containers"},
         "ssh": {"username": "u", "generate_docker_tunnel_script": True, "hpn_server_swap": True},
-        "gpu": {"ignore_warnings": True}, "upload_diagnostics_logs_on_unusable": True, "input_data": _TRANSFER,
-    },
+        "gpu": {"ignore_warnings": True}, "upload_diagnostics_logs_on_unusable": True, },
     "job": {
-        "input_data": _TRANSFER, "remove_container_after_exit": False, "gpu": True, "auto_scratch": True,
+        "remove_container_after_exit": False, "gpu": True, "auto_scratch": True,
         "federation_constraints": {"pool": {"location": "x"}}, "merge_task": _GONE_TASK,
-        "job_manager": {"command": "x", "output_data": _TRANSFER},
     },
     "task": _GONE_TASK,
 }  # fmt: skip

@@ -292,7 +292,7 @@ def test_a_failed_dependency_blocks_unless_its_exit_condition_says_otherwise(sta
         ({"resourceFiles": [{"httpUrl": "http://x"}]}, "MissingRequiredProperty"),
         ({"resourceFiles": [{"httpUrl": "http://x", "filePath": "x", "blobPrefix": "y"}]}, "InvalidPropertyValue"),
         ({"resourceFiles": [{"storageContainerUrl": "ftp://x/y"}]}, "InvalidPropertyValue"),
-        ({"resourceFiles": [{"autoStorageContainerName": "x"}]}, "InvalidPropertyValue"),
+        ({"resourceFiles": [{"autoStorageContainerName": "x", "httpUrl": "http://x"}]}, "InvalidPropertyValue"),
         ({"userIdentity": {}}, "InvalidPropertyValue"),
         ({"userIdentity": {"username": "me", "autoUser": {}}}, "InvalidPropertyValue"),
         ({"resourceFiles": [{"httpUrl": "http://x", "filePath": "x", "fileMode": "rwx"}]}, "InvalidPropertyValue"),

@@ -370,9 +370,20 @@ def test_resource_files_come_in_every_form() -> None:
 
 
 def test_input_data_is_fetched_by_prefix_into_the_working_directory() -> None:
-    assert inputs(local_path="$AZ_BATCH_TASK_WORKING_DIR/in", include=["train/*.bin"]) == [
+    assert inputs(local_path="$AZ_BATCH_TASK_WORKING_DIR/in", include=["train/*"]) == [
         {"storageContainerUrl": "{{sas:data/c?days=30}}", "blobPrefix": "sets/train/", "filePath": "in"}
     ]
+
+
+def test_input_data_that_a_prefix_cannot_select_is_selected_on_the_node() -> None:
+    options = {"include": ["t*/*.bin"], "exclude": ["*x*"], "blobxfer_extra_options": "--strip-components 2"}
+    data = {"storage_account_settings": "data", "remote_path": "c/sets", "local_path": "in", **options}
+    made = plan(task={"input_data": {"azure_storage": [data]}}, **STORAGE)
+    assert sent_task(made)["resourceFiles"][0]["blobPrefix"] == "sets/t"
+    assert sent_task(made)["resourceFiles"][0]["filePath"] == ".batchtrain-input/0"
+    text = files_of(sent_task(made))[".batchtrain/launch.sh"]
+    assert "case $bt_name in t*/*.bin) ;;" in text
+    assert text.count("bt_to=${bt_to#*/}") == 2
 
 
 def test_input_data_for_a_place_elsewhere_is_moved_before_the_command() -> None:

@@ -1,11 +1,11 @@
-"""Accelerate: PyTorch's env://, and what `accelerate launch` would set."""
+"""Accelerate: PyTorch's env://, and the variables that `accelerate launch` sets."""
 
 from ..spec import Gang, Process, Values
 from .base import Framework, env, torch_defaults
 
 
 class Accelerate(Framework):
-    def told(self, gang: Gang, process: Process) -> Values:
+    def variables(self, gang: Gang, process: Process) -> Values:
         return env(gang, process)
 
     def defaults(self, gang: Gang, process: Process) -> Values:

