@@ -247,7 +247,7 @@ def _checked(job: Job, pool: Pool, ignore: Iterable[str], remarks: Iterable[Prob
 
 
 def _without_place(problem: Problem) -> Problem:
-    """The path says where it is; nobody has the lines of the files."""
+    """The path says where it is; the lines are those of files that do not exist."""
     return problem._replace(file="command", line=0, column=0, end_line=0, end_column=0, source="", fix="")
 
 

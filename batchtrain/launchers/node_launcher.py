@@ -131,6 +131,8 @@ def _ended(command: str, settles: bool) -> str:
 
 _PLACE = (
     Variable("BATCHTRAIN_*", "role, number, rank, nodes, addresses, ports", "a command of any framework may use them"),
+    Variable("AZUREML_CR_NODE_RANK", "number of the node", "programs for Azure ML read it"),
+    Variable("AZ_BATCHAI_MPI_MASTER_NODE", "the primary's address", "programs for Azure ML read it"),
     Variable("AZ_BATCH_HOST_LIST", "the primary first", "all nodes have the same order", "primary-first"),
 )
 _GPUS = "CUDA_VISIBLE_DEVICES"

@@ -19,7 +19,7 @@ class Setup(NamedTuple):
     inside: str = ""
     """The words before a command that runs inside an image (`apptainer.CALL`)."""
     preemption: str | None = None
-    """How an announced preemption reaches the task: a file and this signal, only the file (empty), or not at all (None)."""
+    """How an announced preemption reaches the task: a file and this signal, the file alone (empty), or not (None)."""
     own: frozenset[str] = frozenset()
     """Names of variables that the task or its job sets: their values win, and no rule is named for them."""
 

@@ -65,6 +65,17 @@ own_address() {
   fi
 }
 
+# Programs that were written for MPI jobs of Azure ML read these.
+tell_azure_mls_words() { # ADDRESS
+  [ -n "${BATCHTRAIN_HOST_LIST-}" ] || return 0
+  export AZ_BATCHAI_MPI_MASTER_NODE="${BATCHTRAIN_HOST_LIST%%,*}"
+  number=0
+  for host in $(echo "$BATCHTRAIN_HOST_LIST" | tr , ' '); do
+    [ "$host" != "$1" ] || export AZUREML_CR_NODE_RANK="$number"
+    number=$((number + 1))
+  done
+}
+
 # Holds the pipe open for as long as this process and the launcher's daemon live, and passes on the SIGTERM that a
 # launcher sends to the rank's process group.
 guard() {
@@ -126,11 +137,13 @@ wait_for_supervisor() {
   rm -f "$record".*
   prepare_metrics
   mkfifo "$record.life" 2>/dev/null || exec "$@" # nowhere to note anything: an unknown image's user, perhaps
+  address=$(own_address)
+  tell_azure_mls_words "$address"
   new_session=setsid
   command -v setsid >/dev/null 2>&1 || new_session=
   guard >"$record.life" </dev/null 2>/dev/null &
   trap : TERM # the guard passes it on
-  $new_session sh "$0" --supervise "$record" "$(own_address)" "$@"
+  $new_session sh "$0" --supervise "$record" "$address" "$@"
   code=$?
   end_job USR1 $!
   [ ! -e "$record.failed" ] || let_report_through

@@ -20,6 +20,8 @@ def environment_of(gang: Gang, process: Process) -> "Values":
         "BATCHTRAIN_BACKEND": backend(gang),
         "BATCHTRAIN_HOST_LIST": ",".join(node.address for node in gang.nodes),
         "AZ_BATCH_HOST_LIST": ",".join(node.address for node in gang.nodes),
+        "AZ_BATCHAI_MPI_MASTER_NODE": gang.address,
+        "AZUREML_CR_NODE_RANK": str(process.node.index),
     }
     if process.rank >= 0:
         values["BATCHTRAIN_RANK"] = str(process.rank)

@@ -23,7 +23,9 @@ EVERYTHING: dict[str, dict[str, Any]] = {
     "accelerate": {"mixed_precision": "bf16", "gradient_accumulation_steps": 2},
 }
 """Properties without which a block leaves some of its variables out."""
-GENERAL = re.compile("BATCHTRAIN_.*|AZ_BATCH_HOST_LIST|CUDA_VISIBLE_DEVICES")
+GENERAL = re.compile(
+    "BATCHTRAIN_.*|AZ_BATCH_HOST_LIST|AZ_BATCHAI_MPI_MASTER_NODE|AZUREML_CR_NODE_RANK|CUDA_VISIBLE_DEVICES"
+)
 
 
 def gangs(name: str) -> list[Gang]:
