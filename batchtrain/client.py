@@ -18,6 +18,8 @@ from batchtrain.plan import diff, plan_recipe
 from batchtrain.plan.diff import Compared
 from batchtrain.plan.types import Plan
 from batchtrain.run import run
+from batchtrain.runs.directory import root_of
+from batchtrain.runs.recording import Origin
 from batchtrain.service import connect as signing
 from batchtrain.service import look, vault
 from batchtrain.service.connect import Account
@@ -102,14 +104,17 @@ class Client(Operations):
         tell: Tell = lambda _: None,
         timeout: float | None = None,
         reuse: bool = False,
+        runs_dir: str | Path | None = None,
     ) -> Table[TaskSeen]:
-        """Creates the pool and the jobs, waits, and deletes what this call created. Raises TaskFailed if a task failed,
-        and the error of a failed deletion.
+        """Creates the pool and the jobs, waits, fetches the results, and deletes what this call created. Raises
+        TaskFailed if a task failed, and the error of a failed deletion.
 
         timeout: seconds for each wait; by default what the wall-clock limits need, otherwise 24 hours. reuse: use the
-        existing pool, or create it, and keep it; raises Differs if it differs from the plan.
+        existing pool, or create it, and keep it; raises Differs if it differs from the plan. runs_dir: where the run
+        directory is made; by default BATCHTRAIN_RUNS_DIR or `runs`.
         """
-        outcome = run(self, recipe, tell=tell, timeout=timeout, reuse=reuse)
+        origin = Origin(root_of(str(runs_dir) if runs_dir else None, os.environ))
+        outcome = run(self, recipe, tell=tell, timeout=timeout, reuse=reuse, origin=origin)
         if error := outcome.failure or outcome.standing:
             raise error
         return outcome.tasks

@@ -17,11 +17,9 @@ from batchtrain.errors import UsageError
 
 
 def read_made(recipe: Recipe) -> dict[tuple[str, int], tuple[tuple[Any, ...], ...]]:
-    """What the recipe's custom factories give, for `Facts.made`; this runs the user's own Python.
-
-    Modules are found beside the configuration, in the directory above, and where Python looks.
-    Raises UsageError for a module that cannot be imported, or whose `generate` fails.
-    """
+    """The tasks of the recipe's custom factories, for `Facts.made`; this runs the user's own Python. Modules are
+    searched beside the configuration, in the directory above, and on Python's path. Raises UsageError for a module that
+    cannot be imported, or whose `generate` fails."""
     made = {}
     for job in recipe.jobs:
         for number, task in enumerate(job.tasks):
@@ -46,7 +44,7 @@ def _generated(custom: CustomFactory, directory: Path, where: str) -> tuple[tupl
 
 
 def _line_of(error: BaseException) -> str:
-    """Where the user's code failed; empty when it was never entered."""
+    """The position of the failure in the user's code; empty if the code was never entered."""
     step = error.__traceback__
     while step is not None and step.tb_next is not None:
         step = step.tb_next
@@ -57,11 +55,8 @@ def _line_of(error: BaseException) -> str:
 
 @contextmanager
 def _found_beside(directory: Path) -> Iterator[None]:
-    """The configuration's directory and the one above, first where modules are looked for.
-
-    What is imported from there is forgotten afterwards: another recipe may have a module of the same name, and a
-    notebook reads the file again that was just changed.
-    """
+    """The configuration's directory and its parent, first on the module path. Modules from there are unloaded
+    afterwards: another recipe may have a module of the same name, and a notebook must read a changed file again."""
     places = [str(directory.absolute()), str(directory.absolute().parent)]
     before = set(sys.modules)
     sys.path[:0] = places
@@ -79,7 +74,7 @@ def _found_beside(directory: Path) -> Iterator[None]:
 
 
 def _stands_in(module: ModuleType, places: Collection[str]) -> bool:
-    """Whether a module is a file, or a package, right in one of the directories."""
+    """Whether a module is a file or a package directly in one of the directories."""
     if "." in module.__name__ or not getattr(module, "__file__", None):
         return False
     file = Path(str(module.__file__))

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from batchtrain.catalog.offer import Catalog
 from batchtrain.catalog.sizes import VmSize, key, today_for
 from batchtrain.checked import FAIL, NOT_CHECKED, OK, WARN, Check
+from batchtrain.config.image_names import EXAMPLE
 from batchtrain.config.types import PlatformImage, Pool, Recipe
 from batchtrain.errors import BatchtrainError, Unreachable, UsageError
 from batchtrain.service import arm, look
@@ -62,6 +63,8 @@ class Facts(NamedTuple):
     recipe: Recipe | None = None
     catalog: Catalog = Catalog()
     schedules: tuple[ScheduleSeen, ...] | Unknown = ()
+    registry: str = ""
+    """Where the user has the images of recipes."""
 
     @property
     def unreachable(self) -> bool:
@@ -79,6 +82,7 @@ def examine(
     catalog: Catalog,
     clock: Callable[[], datetime],
     environment: Mapping[str, str],
+    registry: str = "",
 ) -> Facts:
     """Look up everything; failed look-ups become Unknown. Changes nothing."""
     pools = _try(lambda: look.pools(client))
@@ -96,6 +100,7 @@ def examine(
         recipe=recipe,
         catalog=catalog,
         schedules=pools if isinstance(pools, Unknown) else _try(lambda: look.schedules(client)),
+        registry=registry,
     )
 
 
@@ -114,14 +119,18 @@ def _region(account: Account, recipe: Recipe | None, environment: Mapping[str, s
     wanted = recipe.pool.vm_size if recipe is not None and recipe.pool is not None else ""
 
     def ask() -> Region:
-        asked = arm.reach(credentials, environment, account.endpoint)
-        seen = arm.account(asked, account.endpoint, subscription)
+        reached = arm.reach(credentials, environment, account.endpoint)
+        seen = arm.account(reached, account.endpoint, subscription)
         if seen is None:
             raise UsageError("no readable subscription has this account; ask for the role Reader on it")
-        batch = {key(one.name): one for one in arm.batch_sizes(asked, seen.subscription, seen.location)}
-        sold = {key(one.name): one for one in arm.compute_sizes(asked, seen.subscription, seen.location)}
+        batch = {
+            key(sold_size.name): sold_size for sold_size in arm.batch_sizes(reached, seen.subscription, seen.location)
+        }
+        sold = {
+            key(sold_size.name): sold_size for sold_size in arm.compute_sizes(reached, seen.subscription, seen.location)
+        }
         blocked = sold[key(wanted)].blocked if key(wanted) in sold else ""
-        families = {name: one.family for name, one in batch.items()}
+        families = {name: sold_size.family for name, sold_size in batch.items()}
         return Region(seen, batch.get(key(wanted)), blocked, families)
 
     return _try(ask)
@@ -137,11 +146,11 @@ def checks(facts: Facts) -> tuple[Check, ...]:
 
 def _signed_in(facts: Facts) -> Check:
     account = facts.account
-    place = "the embedded Azure Batch" if account.emulated else f"account {account.name}"
+    account_name = "the embedded Azure Batch" if account.emulated else f"account {account.name}"
     how = "token" if account.token is not None else "shared key" if account.key is not None else account.sign_in.mode
     if isinstance(facts.pools, Unknown):
         return Check("account", FAIL, facts.pools.why, "fix this first: the other checks need it")
-    return Check("account", OK, f"{place} at {account.endpoint}, signed in by {how}")
+    return Check("account", OK, f"{account_name} at {account.endpoint}, signed in by {how}")
 
 
 def _clock(facts: Facts) -> Check:
@@ -150,11 +159,11 @@ def _clock(facts: Facts) -> Check:
             "clock", NOT_CHECKED, "the service does not report its time" if facts.skew is None else "see account"
         )
     off = abs(facts.skew)
-    said = f"this machine's clock is {off:.0f} s {'ahead of' if facts.skew > 0 else 'behind'} the service's"
+    text = f"this machine's clock is {off:.0f} s {'ahead of' if facts.skew > 0 else 'behind'} the service's"
     if off < SKEW_WARNS:
-        return Check("clock", OK, said if off >= 2 else "the clock of this machine matches the service")
+        return Check("clock", OK, text if off >= 2 else "the clock of this machine matches the service")
     step = "set the clock (chronyc makestep, or timedatectl set-ntp true)"
-    return Check("clock", FAIL if off >= SKEW_FAILS else WARN, f"{said}; signatures fail at 15 minutes", step)
+    return Check("clock", FAIL if off >= SKEW_FAILS else WARN, f"{text}; signatures fail at 15 minutes", step)
 
 
 def _pools(facts: Facts) -> Check:
@@ -163,13 +172,13 @@ def _pools(facts: Facts) -> Check:
     quota = facts.region.account.pools if isinstance(facts.region, Region) else None
     pool = facts.recipe.pool if facts.recipe is not None else None
     count = len(facts.pools)
-    said = f"{count} pool{'s' if count != 1 else ''}" + (f" of at most {quota}" if quota is not None else "")
-    if pool is not None and any(one.id == pool.id for one in facts.pools):
+    text = f"{count} pool{'s' if count != 1 else ''}" + (f" of at most {quota}" if quota is not None else "")
+    if pool is not None and any(existing.id == pool.id for existing in facts.pools):
         step = f"use it as it is, or delete it first: batchtrain pool del {pool.id}{facts.account.option}"
-        return Check("pools", WARN, f"{said}; pool {pool.id} is there already", step)
+        return Check("pools", WARN, f"{text}; pool {pool.id} is there already", step)
     if quota is not None and count >= quota:
-        return Check("pools", FAIL, said, "delete a pool, or ask for a higher quota (account, Quotas)")
-    return Check("pools", OK, said)
+        return Check("pools", FAIL, text, "delete a pool, or ask for a higher quota (account, Quotas)")
+    return Check("pools", OK, text)
 
 
 def _jobs(facts: Facts) -> Check:
@@ -178,19 +187,19 @@ def _jobs(facts: Facts) -> Check:
     quota = facts.region.account.jobs if isinstance(facts.region, Region) else None
     schedules = () if isinstance(facts.schedules, Unknown) else facts.schedules
     both: tuple[JobSeen | ScheduleSeen, ...] = (*facts.jobs, *schedules)  # one quota holds for both
-    active = [one for one in both if one.state != "completed"]
+    active = [existing for existing in both if existing.state != "completed"]
     what = "jobs and schedules " if schedules else ""
-    said = f"{len(active)} {what}not completed" + (f" of at most {quota}" if quota is not None else "")
+    text = f"{len(active)} {what}not completed" + (f" of at most {quota}" if quota is not None else "")
     names = {job.id for job in facts.recipe.jobs} if facts.recipe is not None else set()
-    there = sorted(names & {one.id for one in both})
+    there = sorted(names & {existing.id for existing in both})
     if there:
         step = f"batchtrain jobs del {there[0]}{facts.account.option}"
         return Check(
-            "jobs", WARN, f"{said}; {', '.join(there)} {'is' if len(there) == 1 else 'are'} there already", step
+            "jobs", WARN, f"{text}; {', '.join(there)} {'is' if len(there) == 1 else 'are'} there already", step
         )
     if quota is not None and len(active) + len(names) > quota:
-        return Check("jobs", FAIL, said, "complete or delete jobs, or ask for a higher quota (account, Quotas)")
-    return Check("jobs", OK, said)
+        return Check("jobs", FAIL, text, "complete or delete jobs, or ask for a higher quota (account, Quotas)")
+    return Check("jobs", OK, text)
 
 
 def _image(facts: Facts) -> Check:
@@ -203,7 +212,7 @@ def _image(facts: Facts) -> Check:
     if isinstance(facts.images, Unknown):
         return Check("image", NOT_CHECKED, "see account")
     name = f"{wanted.publisher}:{wanted.offer}:{wanted.sku}"
-    seen = next((one for one in facts.images if _same(one, wanted)), None)
+    seen = next((image for image in facts.images if _same(image, wanted)), None)
     if seen is None:
         known = facts.catalog.image(wanted.publisher, wanted.offer, wanted.sku)
         instead = known.replacement if known else ""
@@ -213,15 +222,15 @@ def _image(facts: Facts) -> Check:
 
 
 def _own_image(facts: Facts, pool: Pool) -> Check:
-    said = "a custom image: only the pool itself shows whether it starts"
-    told = pool.vm_configuration
-    image = told.custom_image or told.shared_gallery_image or told.community_gallery_image
+    text = "a custom image: only the pool itself shows whether it starts"
+    vm = pool.vm_configuration
+    image = vm.custom_image or vm.shared_gallery_image or vm.community_gallery_image
     agent = image.node_agent if image is not None else None
     if agent is None or isinstance(facts.images, Unknown) or not facts.images:
-        return Check("image", NOT_CHECKED, said)
-    known = sorted({one.node_agent for one in facts.images})
+        return Check("image", NOT_CHECKED, text)
+    known = sorted({supported.node_agent for supported in facts.images})
     if agent.lower() in map(str.lower, known):
-        return Check("image", NOT_CHECKED, f"{said}; the account supports its node agent")
+        return Check("image", NOT_CHECKED, f"{text}; the account supports its node agent")
     return Check(
         "image", FAIL, f"the account does not support the node agent {agent}", f"write one of {', '.join(known)}"
     )
@@ -243,6 +252,18 @@ def _offered(facts: Facts, name: str, wanted: PlatformImage, seen: ImageSeen) ->
     return Check("image", OK, f"{name} with {agent}" + (f", supported until {end}" if end else ""))
 
 
+def _registry(facts: Facts) -> Check:
+    if facts.registry:
+        return Check("registry", OK, f"images of recipes come from {facts.registry}")
+    if facts.recipe is None:
+        return Check("registry", NOT_CHECKED, "not set: batchtrain config set registry NAME")
+    named = next((image for image in facts.recipe.resources.docker_images if image.startswith(EXAMPLE)), "")
+    if not named or facts.account.emulated:
+        return Check("registry", OK, "not set, and not needed here")
+    step = "build the image, push it and name its registry: batchtrain config set registry NAME"
+    return Check("registry", WARN, f"{named} is in no registry: `example` is a place for the name of yours", step)
+
+
 def _size(facts: Facts) -> Check:
     pool = _pool(facts)
     if pool is None:
@@ -255,8 +276,8 @@ def _size(facts: Facts) -> Check:
     if size.retired is None:
         return Check("VM size", OK, _described(size))
     gone = size.retired <= facts.today
-    said = f"{size.name} {'was retired on' if gone else 'retires on'} {size.retired}"
-    return Check("VM size", FAIL if gone else WARN, said, today_for(size).reason)
+    text = f"{size.name} {'was retired on' if gone else 'retires on'} {size.retired}"
+    return Check("VM size", FAIL if gone else WARN, text, today_for(size).reason)
 
 
 def _described(size: VmSize) -> str:
@@ -282,17 +303,19 @@ def _sold(facts: Facts) -> Check:
     pool, region = _pool(facts), facts.region
     if isinstance(region, Unknown) or pool is None:
         return Check("region", NOT_CHECKED, region.why if isinstance(region, Unknown) else NO_RECIPE)
-    place = region.account.location
+    location = region.account.location
     if region.size is None:
-        step = f"another region or size; az batch location list-skus --location {place} shows what there is"
-        return Check("region", FAIL, f"Batch does not support {pool.vm_size} in {place}", step)
+        step = f"another region or size; az batch location list-skus --location {location} shows what there is"
+        return Check("region", FAIL, f"Batch does not support {pool.vm_size} in {location}", step)
     if region.blocked:
-        step = f"ask for access to the size in {place} (a support request, Subscription limits)"
-        return Check("region", FAIL, f"this subscription cannot use {pool.vm_size} in {place}: {region.blocked}", step)
+        step = f"ask for access to the size in {location} (a support request, Subscription limits)"
+        return Check(
+            "region", FAIL, f"this subscription cannot use {pool.vm_size} in {location}: {region.blocked}", step
+        )
     if region.size.ends is not None and region.size.ends - facts.today < SOON:
         result = FAIL if region.size.ends < facts.today else WARN
         return Check("region", result, f"Batch supports {pool.vm_size} until {region.size.ends}", "choose a newer size")
-    return Check("region", OK, f"Batch supports {region.size.name} in {place}; its present capacity is unknown")
+    return Check("region", OK, f"Batch supports {region.size.name} in {location}; its present capacity is unknown")
 
 
 def _dedicated(facts: Facts) -> Check:
@@ -321,12 +344,12 @@ def _spot(facts: Facts) -> Check:
 
 def _most(pool: Pool, *, spot: bool) -> int:
     """The maximum number of nodes of the pool; for a custom formula only the initial number is known."""
-    said = pool.vm_count.low_priority if spot else pool.vm_count.dedicated
+    count = pool.vm_count.low_priority if spot else pool.vm_count.dedicated
     scenario = pool.autoscale.scenario if pool.autoscale is not None and not pool.autoscale.formula else None
     if scenario is None:
-        return said
+        return count
     most = scenario.maximum_vm_count
-    return max(said, (most.low_priority if spot else most.dedicated) or 0)
+    return max(count, (most.low_priority if spot else most.dedicated) or 0)
 
 
 def _compared(name: str, facts: Facts, nodes: int, quota: int, of: str, *, spot: bool) -> Check:
@@ -340,15 +363,15 @@ def _compared(name: str, facts: Facts, nodes: int, quota: int, of: str, *, spot:
     same = region.families.get(key(pool.vm_size)) if not spot and region.account.by_family else None
     others = facts.pools if not isinstance(facts.pools, Unknown) else ()
     used = sum(
-        _nodes(one, spot) * (_cores(facts, one.vm_size) or 0)
-        for one in others
-        if one.id != pool.id and (same is None or region.families.get(key(one.vm_size)) == same)
+        _nodes(other, spot) * (_cores(facts, other.vm_size) or 0)
+        for other in others
+        if other.id != pool.id and (same is None or region.families.get(key(other.vm_size)) == same)
     )
     needed = nodes * cores
-    said = f"{needed} cores needed, {used} of {quota} used ({of})"
+    text = f"{needed} cores needed, {used} of {quota} used ({of})"
     if needed + used <= quota:
-        return Check(name, OK, said)
-    return Check(name, FAIL, said, f"fewer nodes, or ask for {needed + used} cores (account, Quotas, Request increase)")
+        return Check(name, OK, text)
+    return Check(name, FAIL, text, f"fewer nodes, or ask for {needed + used} cores (account, Quotas, Request increase)")
 
 
 def _cores(facts: Facts, name: str) -> int | None:
@@ -370,5 +393,5 @@ def _same(seen: ImageSeen, wanted: Any) -> bool:
 
 
 CHECKS: tuple[Callable[[Facts], Check], ...] = (
-    _signed_in, _clock, _pools, _jobs, _image, _size, _settings, _sold, _dedicated, _spot,
+    _signed_in, _clock, _pools, _jobs, _image, _registry, _size, _settings, _sold, _dedicated, _spot,
 )  # fmt: skip

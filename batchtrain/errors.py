@@ -1,4 +1,4 @@
-"""Every error a user can meet, cut by what the reader does next; each knows its exit code."""
+"""Every error of batchtrain, grouped by what the user does next; each has its exit code."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import ClassVar, NamedTuple
 
 
 class Problem(NamedTuple):
-    """One problem or remark about a configuration, with its position."""
+    """One problem of a configuration, with its position."""
 
     rule: str
     message: str
@@ -19,7 +19,7 @@ class Problem(NamedTuple):
     hint: str = ""
     end_line: int = 0
     end_column: int = 0
-    """One past the last character of what is meant."""
+    """One past the last character of the problem."""
     fix: str = ""
     """The replacement for the text from `line:column` to `end_line:end_column`, if there is exactly one."""
     see: str = ""
@@ -56,7 +56,7 @@ class Problem(NamedTuple):
 
 
 def topic_of(page: str) -> str:
-    """A page as `batchtrain help` takes it: config#vm_size for docs/reference/config.md#vm_size."""
+    """The topic of the page for `batchtrain help`: config#vm_size for docs/reference/config.md#vm_size."""
     path, hash_, anchor = page.partition("#")
     return path.rpartition("/")[2].removesuffix(".md") + hash_ + anchor
 
@@ -67,7 +67,7 @@ _EDITORS = {"end_line": "endLine", "end_column": "endColumn"}
 # --- a line with a caret --------------------------------------------------------------------------------------------
 
 WIDEST = 100
-"""Columns of a source line that are shown."""
+"""The maximum number of columns of a source line that are shown."""
 _COLORS = {"error": "31", "warning": "33", "info": "36"}
 _ESCAPES = {"\t": "    ", "\n": "\\n", "\r": "\\r"}
 
@@ -119,7 +119,7 @@ def _cut(line: str, start: int, end: int) -> tuple[str, str, str]:
 
 
 def _width(text: str) -> int:
-    """Columns a terminal needs."""
+    """The width of a text on a terminal, in columns."""
     if text.isascii():
         return len(text)
     from unicodedata import combining, east_asian_width  # rare, and costs a millisecond
@@ -161,10 +161,8 @@ class PlanError(BatchtrainError):
 
 
 class ServiceError(BatchtrainError):
-    """The service answered with an error.
-
-    `operation` is what was asked, `code` the service's own error code, `request_id` what support asks for.
-    """
+    """The service answered with an error. `operation` is the request, `code` the service's own error code, `request_id`
+    the id that support asks for."""
 
     exit_code = 4
 
@@ -184,7 +182,7 @@ class AlreadyExists(ServiceError):
 
 
 class NotAllowed(ServiceError):
-    """Signing in failed, or the account may not do this."""
+    """The sign-in failed, or the account may not do this."""
 
 
 class QuotaReached(ServiceError):

@@ -1,4 +1,4 @@
-"""What a recipe becomes, worked out whole before the first request that makes anything."""
+"""The complete plan of a recipe, computed before the first request that creates anything."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Foreseen(NamedTuple):
-    """What was read for a recipe, and the requests that follow from it."""
+    """The inputs of a plan, and its requests."""
 
     facts: Facts
     sources: Sources
@@ -32,7 +32,7 @@ class Foreseen(NamedTuple):
 def gathered(
     recipe: Recipe, account: Account, connect: Connect, *, pool: PoolFacts | None = None, listed: bool = True
 ) -> tuple[Facts, Sources]:
-    """All that a recipe's tasks need of the outside. listed: also list storage, for tasks that are made of files."""
+    """Read everything that a recipe's tasks need from outside. listed: also list storage, for tasks made from files."""
     facts = Facts(
         pool=pool,
         listings=read_listings(recipe, connect) if listed else {},
@@ -43,10 +43,8 @@ def gathered(
 
 
 def foresee(recipe: Recipe, account: Account, connect: Connect, *, listed: bool = True) -> Foreseen:
-    """Plan a whole recipe against its pool as the pool file makes it.
-
-    Makes nothing. Raises PlanError and UsageError for what could never run.
-    """
+    """Plan a whole recipe with its pool as in the pool file. Creates nothing. Raises PlanError and UsageError for a
+    recipe that can never run."""
     refuse(recipe, account)
     pool = facts_of(recipe) if listed and needs_pool(recipe) else None
     facts, sources = gathered(recipe, account, connect, pool=pool, listed=listed)

@@ -116,20 +116,20 @@ _WORDS = re.compile(
 
 
 def _words(text: str) -> list[Token]:
-    found, at, line, start = [], 0, 1, 0
+    words, at, line, start = [], 0, 1, 0
     while at < len(text):
         match = _WORDS.match(text, at)
         if match is None:
             raise FormulaError(f"`{text[at]}` is not valid here", line, at - start + 1, syntax=True)
         kind = str(match.lastgroup)
         if kind != "space":
-            found.append(Token(kind, match[0], line, at - start + 1))
+            words.append(Token(kind, match[0], line, at - start + 1))
         breaks = match[0].count("\n")
         if breaks:
             line, start = line + breaks, at + match[0].rindex("\n") + 1
         at = match.end()
-    found.append(Token("end", "the end", line, at - start + 1))
-    return found
+    words.append(Token("end", "the end", line, at - start + 1))
+    return words
 
 
 class Node(NamedTuple):
@@ -175,14 +175,14 @@ class _Reader:
         self.words, self._at, self._depth = words, 0, 0
 
     def statements(self) -> tuple[Statement, ...]:
-        found = []
+        statements = []
         while self._peek().kind != "end":
             if self._take(";"):
                 continue
-            found.append(self._statement())
+            statements.append(self._statement())
             if self._peek().kind != "end":
                 self._expect(";")
-        return tuple(found)
+        return tuple(statements)
 
     def _statement(self) -> Statement:
         token = self._peek()
@@ -247,12 +247,12 @@ class _Reader:
 
     def _arguments(self) -> tuple[Node, ...]:
         self._expect("(")
-        found: list[Node] = []
+        arguments: list[Node] = []
         while not self._take(")"):
-            if found and self._take(",") is None:
+            if arguments and self._take(",") is None:
                 raise self._error(f"`,` or `)` is missing before `{self._peek().text}`", self._peek())
-            found.append(self._ternary())
-        return tuple(found)
+            arguments.append(self._ternary())
+        return tuple(arguments)
 
     def _peek(self) -> Token:
         return self.words[self._at]
@@ -285,23 +285,23 @@ def judge(text: str) -> tuple[FormulaError, ...]:
         statements = parse(text)
     except FormulaError as error:
         return (error,)
-    found: list[FormulaError] = []
+    errors: list[FormulaError] = []
     known = {*METRICS, *TARGETS, OPTION, *OPTIONS, *(f"TimeInterval_{name}" for name in _INTERVALS)}
     targets = 0
     for target, value in statements:
-        found += _unknown(value, known)
+        errors += _unknown(value, known)
         if target is None:
             continue
         if target.text in METRICS:
-            found.append(_error(target, f"{target.text} can only be read{_meant(target.text, TARGETS)}"))
+            errors.append(_error(target, f"{target.text} can only be read{_meant(target.text, TARGETS)}"))
         elif target.text.startswith("$") and target.text not in known:  # one's own variables may begin with a $, too
             meant = _meant(target.text, (*TARGETS, OPTION), 0.85)
-            found += [_error(target, f"the service has no variable {target.text}{meant}")] if meant else []
+            errors += [_error(target, f"the service has no variable {target.text}{meant}")] if meant else []
         targets += target.text in TARGETS
         known.add(target.text)
-    if not targets and not found:
-        found.append(FormulaError("it sets no target, such as $TargetDedicatedNodes", 1, 1, syntax=False))
-    return tuple(found)
+    if not targets and not errors:
+        errors.append(FormulaError("it sets no target, such as $TargetDedicatedNodes", 1, 1, syntax=False))
+    return tuple(errors)
 
 
 def _unknown(node: Node, known: set[str]) -> Iterator[FormulaError]:
@@ -617,15 +617,15 @@ def _numbers(mark: str, left: float | Vector, right: float | Vector) -> float | 
 
 def _list(values: list[Any]) -> Vector:
     """Numbers and vectors as one vector."""
-    found: list[float] = []
+    numbers: list[float] = []
     for value in values:
         if isinstance(value, tuple):
-            found.extend(value)
+            numbers.extend(value)
         elif isinstance(value, float):
-            found.append(value)
+            numbers.append(value)
         else:
             raise _Unfit(f"numbers are expected here, not {kind_of(value)}")
-    return tuple(found)
+    return tuple(numbers)
 
 
 def _some(function: Callable[[Vector], float]) -> Callable[[list[Any]], float]:
@@ -639,15 +639,15 @@ def _some(function: Callable[[Vector], float]) -> Callable[[list[Any]], float]:
 
 
 def _logarithm(base: float) -> Callable[[list[Any]], float | Vector]:
-    def one(number: float) -> float:
+    def logarithm(number: float) -> float:
         if number > 0:
             return math.log(number) / math.log(base)
         return -math.inf if number == 0 else math.nan
 
     def apply(values: list[Any]) -> float | Vector:
         if len(values) == 1 and isinstance(values[0], float):
-            return one(values[0])
-        return tuple(one(number) for number in _list(values))
+            return logarithm(values[0])
+        return tuple(logarithm(number) for number in _list(values))
 
     return apply
 
@@ -689,13 +689,13 @@ FUNCTIONS = (*_FUNCTIONS, "rand", "stop", "time")
 
 def _moment(text: str) -> datetime:
     try:
-        found = datetime.fromisoformat(text.replace("Z", "+00:00"))
+        moment = datetime.fromisoformat(text.replace("Z", "+00:00"))
     except ValueError:
         try:
-            found = parsedate_to_datetime(text)
+            moment = parsedate_to_datetime(text)
         except ValueError:
             raise _Unfit(f"`{text}` is not a time of the form 2027-01-31T12:00:00Z or of RFC 1123") from None
-    return found.replace(tzinfo=timezone.utc) if found.tzinfo is None else found.astimezone(timezone.utc)
+    return moment.replace(tzinfo=timezone.utc) if moment.tzinfo is None else moment.astimezone(timezone.utc)
 
 
 # --- samples --------------------------------------------------------------------------------------------------------

@@ -70,10 +70,11 @@ def emulated(environment: Mapping[str, str]) -> Account:
 
 def issued(key: str, account: str) -> AccessToken:
     """A token of the emulator for Batch. Some operations need one: for a pool with a subnet, for example, neither Azure
-    nor the emulator accepts a shared key."""
+    nor the emulator accepts a shared key. It is short-lived, because it travels over http to any process that has the
+    emulator's port."""
     from batchtrain.emulator import server, tokens, wire  # only the embedded service needs it
 
-    expires = server.clock() + tokens.LIFE_SECONDS * wire.SECOND
+    expires = server.clock() + tokens.OWN_LIFE_SECONDS * wire.SECOND
     return AccessToken(tokens.issue(key, account, wire.AUDIENCE, expires), tokens.seconds(expires))
 
 

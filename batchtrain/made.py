@@ -40,10 +40,10 @@ class Thing(NamedTuple):
 def left(
     things: Sequence[Thing], option: str, *, waits: Iterable[Thing] = (), files: Iterable[Thing] = (), cost: str = ""
 ) -> str:
-    """What is kept, and the commands that wait, show files and delete it, one per line."""
+    """What is kept, and the commands that wait, fetch files and delete it, one per line."""
     head = f"left as {'it is' if len(things) == 1 else 'they are'}: {', '.join(thing.name for thing in things)}{cost}"
     lines = [f"wait: {thing.command('wait', option)}" for thing in waits]
-    lines += [f"show files: {thing.command('logs', option)} --file wd/FILE" for thing in files]
+    lines += [f"fetch files: {thing.command('fetch', option)}" for thing in files]
     lines += [f"delete: {thing.command('del', option)}" for thing in things]
     return "\n  ".join((head, *lines))
 

@@ -1,6 +1,6 @@
 """The values of a plan's placeholders, resolved when a request is sent: secrets, links, keys and times.
 
-A plan holds none of them. Nothing is read or created before the first request that needs it.
+A plan contains none of them. Nothing is read or created before the first request that needs it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 Value = TypeVar("Value", bound=str | Secret)
 
 KEY_NAME = "id_ed25519_batchtrain"
-"""The file of a key pair that we make."""
+"""The name of a key pair that batchtrain creates."""
 
 
 def _now() -> datetime:
@@ -105,7 +105,7 @@ class Placeholders:
         return _given(value, f"the share `{alias}` has no {what}", f"shares.{alias}")
 
     def _in_options(self, alias: str, what: str) -> str | None:
-        """A login inside the mount options, as in older files; it never reaches a plan."""
+        """The login inside the mount options, as in older files; it never appears in a plan."""
         volume = self._recipe.resources.volumes.shared_data_volumes.get(alias)
         if volume is None:
             return None
@@ -147,7 +147,7 @@ class Placeholders:
         blob.upload(self.connect(link), container, name, data)
 
     def _link(self, rest: str) -> str:
-        """`link/container[/blob][?write&days=N]` as a URL that carries its own permission."""
+        """`link/container[/blob][?write&days=N]` as a URL with a signature."""
         from batchtrain.storage import blob  # see above
 
         path, _, query = rest.partition("?")
@@ -204,7 +204,7 @@ class Placeholders:
         raise UsageError(f"`{place}` names {path}, which is not a file here or in {self._recipe.directory}")
 
     def _moment(self, span: str) -> str:
-        """`P30D`: that many days from now."""
+        """`P30D`: the time that many days from now."""
         return (self._now() + timedelta(days=int(span[1:-1]))).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 

@@ -1,9 +1,9 @@
-"""`run`: runs a recipe from start to end, streams its output, and deletes what it created."""
+"""`run`: runs a recipe from start to end, streams its output, fetches its results, and deletes what it created."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from batchtrain.config.types import Job as JobSettings
@@ -19,6 +19,9 @@ from batchtrain.errors import (
 )
 from batchtrain.made import Made
 from batchtrain.plan.job import needs_pool
+from batchtrain.runs import directory
+from batchtrain.runs.directory import RunDirectory
+from batchtrain.runs.recording import QUIET, Origin, Progress, Recording, begin
 from batchtrain.service import files, watch
 from batchtrain.service.deadlines import JOB_SECONDS, POOL_SECONDS
 from batchtrain.service.faults import failure
@@ -35,11 +38,13 @@ GONE = frozenset({"PoolNotFound", "JobNotFound", "TaskNotFound"})
 
 
 class Outcome(NamedTuple):
-    """The result of a recipe: its tasks, the failure of the first failed task, and why something was not deleted."""
+    """The result of a recipe: its tasks, the failure of the first failed task, why something was not deleted, and the
+    run directories."""
 
     tasks: Table[TaskSeen]
     failure: TaskFailed | None = None
     standing: BaseException | None = None
+    runs: tuple[RunDirectory, ...] = ()
 
 
 def run(
@@ -50,29 +55,122 @@ def run(
     timeout: float | None = None,
     keep: bool = False,
     reuse: bool = False,
+    origin: Origin | None = None,
+    progress: Progress = QUIET,
 ) -> Outcome:
-    """Create the pool and the jobs, follow them to their end, and delete what was created (also after Ctrl-C).
+    """Create the pool and the jobs, follow them to their end, fetch their results, and delete what was created (also
+    after Ctrl-C).
 
-    Raises the error that stopped the work, and UsageError for work without an end. Nothing is deleted after a deadline
-    or if the service cannot be reached. With `keep`, everything is kept. With `reuse`, an existing pool that matches
-    the plan is used, and the pool is kept; a completed job of the same id is replaced. timeout: seconds for each wait;
-    by default what `seconds_for` says.
+    Raises the error that stopped the work, and UsageError for work without an end. Nothing is deleted after a deadline,
+    if the service cannot be reached, or if results are still on a node. With `keep`, everything is kept. With `reuse`,
+    an existing pool that matches the plan is used, and the pool is kept; a completed job of the same id is replaced.
+    timeout: seconds for each wait; by default what `seconds_for` says. origin: where the run directories are made; none
+    without it.
     """
     _refuse_endless(recipe)
     foreseen = client.foresee(recipe)
+    if origin is not None:
+        directory.check(origin.root)
     replaced = _refuse_standing(client, recipe, reuse=reuse)
-    made = Made(client, tell, keep=("pool",) if reuse else ())
+    kept = Recorder(client, recipe, foreseen, tell, origin, progress)
+    made = Made(client, kept.tell, keep=("pool",) if reuse else ())
     try:
-        outcome = _work(client, recipe, foreseen, made, replaced, timeout)
+        outcome = _work(client, recipe, foreseen, made, replaced, timeout, kept)
+        kept.end_all("failed" if outcome.failure else "completed", outcome.failure)
     except BaseException as error:
         made.settle(error)
-        if not keep and not leaves(error, added=made.added, submitted=made.submitted):
+        left = keep or leaves(error, added=made.added, submitted=made.submitted)
+        unsaved = kept.stop(error, made.submitted, ask=not isinstance(error, (TimedOut, Unreachable)))
+        if not left and not unsaved:
             made.clean_up(successful=False)
         made.say_left(error)
+        kept.say()
         raise
-    standing = None if keep else made.clean_up(successful=outcome.failure is None)
+    standing = None if keep or kept.unsaved else made.clean_up(successful=outcome.failure is None)
     made.say_left()
-    return outcome._replace(standing=standing)
+    kept.say()
+    return outcome._replace(standing=standing, runs=kept.runs)
+
+
+class Recorder:
+    """The run directories of the jobs of one recipe; without an origin there are none."""
+
+    def __init__(
+        self,
+        client: Operations,
+        recipe: Recipe,
+        foreseen: Foreseen,
+        tell: Tell,
+        origin: Origin | None,
+        progress: Progress = QUIET,
+    ) -> None:
+        self._client, self._tell, self._progress = client, tell, progress
+        self._recordings: dict[str, Recording] = {}
+        self._ended: set[str] = set()
+        for job in recipe.jobs if origin else ():
+            assert origin is not None
+            steps = (*foreseen.pool.steps, *foreseen.jobs.steps)
+            plan = foreseen.jobs._replace(steps=steps)
+            self._recordings[job.id] = begin(client.batch, client.account, recipe, job, plan, origin)
+
+    @property
+    def runs(self) -> tuple[RunDirectory, ...]:
+        """The directories, in the order of the jobs."""
+        return tuple(recording.run for recording in self._recordings.values())
+
+    @property
+    def unsaved(self) -> bool:
+        """Whether results are on a node that could not be fetched now, but may be later."""
+        return any(recording.unsaved for recording in self._recordings.values())
+
+    def tell(self, event: Event) -> None:
+        """Note an event in the directories, and pass it on."""
+        for recording in self._recordings.values():
+            recording.tell(event)
+        self._tell(event)
+
+    def line(self, job_id: str, task_id: str, stream: str, text: str) -> None:
+        """A line of the output of a task."""
+        if job_id in self._recordings:
+            self._recordings[job_id].line(task_id, stream, text)
+
+    def fetch(self, job_id: str, tasks: Iterable[TaskSeen]) -> None:
+        """Fetch the results of a job."""
+        if job_id in self._recordings:
+            self._recordings[job_id].fetch(tasks, progress=self._progress)
+
+    def end(self, job_id: str, state: str, error: BaseException | None) -> None:
+        """Write the end of a job's run."""
+        if job_id in self._recordings and job_id not in self._ended:
+            self._ended.add(job_id)
+            self._recordings[job_id].end(state, error)
+
+    def end_all(self, state: str, error: BaseException | None) -> None:
+        """Write the end of all runs that have none yet."""
+        for job_id in self._recordings:
+            self.end(job_id, state, error)
+
+    def stop(self, error: BaseException, submitted: bool, *, ask: bool) -> bool:
+        """Fetch what there is after an error; returns whether results are still on a node.
+
+        ask: whether the service is asked. Another Ctrl-C ends the fetching, and nothing is kept for it.
+        """
+        state, unsaved = "interrupted" if isinstance(error, KeyboardInterrupt) else "failed", False
+        try:
+            for job_id in self._recordings if ask and submitted else ():
+                if job_id not in self._ended:
+                    with contextlib.suppress(BatchtrainError):
+                        self.fetch(job_id, self._client.jobs.handle(job_id).tasks)
+            unsaved = self.unsaved
+        except KeyboardInterrupt:
+            self._tell(Event("results.skipped", "", "fetching was interrupted; what is not here yet is lost"))
+        self.end_all(state, error)
+        return unsaved
+
+    def say(self) -> None:
+        """Say where the results are."""
+        for recording in self._recordings.values():
+            self._tell(Event("results", recording.job_id, recording.said()))
 
 
 def _work(
@@ -82,6 +180,7 @@ def _work(
     made: Made,
     replaced: Mapping[str, str],
     timeout: float | None,
+    kept: Recorder,
 ) -> Outcome:
     starts = POOL_SECONDS if timeout is None else timeout
     if needs_pool(recipe):
@@ -95,25 +194,28 @@ def _work(
     failures: list[TaskFailed] = []
     for number, settings in enumerate(recipe.jobs, 1):
         job = client.jobs.handle(settings.id)
-        tasks = _followed(client, job, settings, made.tell, timeout)
+        tasks = _followed(client, job, settings, made.tell, timeout, kept)
         made.ended.add(job.id)
         ended.extend(tasks)
+        kept.fetch(job.id, tasks)
         try:
             job.raise_failed(tasks)
         except TaskFailed as failure:  # made now, while the task's files can still be read
             failures.append(failure)
+            kept.end(job.id, "failed", failure)
             if number < len(recipe.jobs):
                 made.tell(Event("job.failed", job.id, f"{failure}; the next jobs continue"))
+        kept.end(job.id, "completed", None)
     return Outcome(Table(ended), failures[0] if failures else None)
 
 
 def _followed(
-    client: Operations, job: Job, settings: JobSettings, tell: Tell, timeout: float | None
+    client: Operations, job: Job, settings: JobSettings, tell: Tell, timeout: float | None, kept: Recorder
 ) -> tuple[TaskSeen, ...]:
     """Show the output of a job's tasks until all have ended; returns the tasks."""
     seconds = seconds_for(settings) if timeout is None else timeout
     deadline = watch.Deadline(seconds, watch.tasks_of(job.id), tell)
-    follow = Follow(client, job, deadline.tell, named=len(settings.tasks) > 1)
+    follow = Follow(client, job, deadline.tell, named=len(settings.tasks) > 1, line=kept.line)
     return watch.tasks_ended(client.batch, job.id, deadline, client.pace, follow.look)
 
 
@@ -204,8 +306,16 @@ def _refuse_endless(recipe: Recipe) -> None:
 class Follow:
     """Shows the output of a job's running tasks: events of kind `stdout` and `stderr`."""
 
-    def __init__(self, client: Operations, job: Job, tell: Tell, *, named: bool) -> None:
-        self._client, self._job, self._tell, self._named = client, job, tell, named
+    def __init__(
+        self,
+        client: Operations,
+        job: Job,
+        tell: Tell,
+        *,
+        named: bool,
+        line: Callable[[str, str, str, str], None] = lambda *_: None,
+    ) -> None:
+        self._client, self._job, self._tell, self._named, self._line = client, job, tell, named, line
         self._open: dict[str, list[tuple[str, files.Follower]]] = {}
         self._closed: set[str] = set()
 
@@ -219,6 +329,7 @@ class Follow:
         ended = task.state == "completed"
         for file, follower in self._open.setdefault(task.id, self._followers(task.id)):
             for line in follower.new_lines(last=ended):
+                self._line(self._job.id, task.id, file.removesuffix(".txt"), line)
                 text = f"{task.id}: {line}" if self._named else line
                 self._tell(Event(file.removesuffix(".txt"), task.id, text))
         if ended:

@@ -53,7 +53,10 @@ LEFT = pytest.StashKey[list[str]]()
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    """Skips by reason, and the processes that were left."""
+    """Skips by reason, tests that failed at their first try, and the processes that were left."""
+    for report in terminalreporter.getreports("rerun"):
+        terminalreporter.section(f"failed at first: {report.nodeid}", sep="_")
+        report.toterminal(terminalreporter._tw)
     reports = terminalreporter.getreports("skipped")
     skips = Counter(str(report.longrepr[2]).removeprefix("Skipped: ") for report in reports)
     if skips:
@@ -67,10 +70,17 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 
 
 @pytest.fixture(autouse=True)
-def _no_engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only the tests of containers meet this machine's Docker Engine, if it has one."""
+def _alone(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No test meets the settings of this user; only those of containers meet a Docker Engine, if there is one."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", "/no/user")
     if request.node.get_closest_marker("docker") is None:
         monkeypatch.setenv("DOCKER_HOST", "unix:///no/engine")
+
+
+@pytest.fixture(autouse=True)
+def _runs(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run directories are made outside the repository."""
+    monkeypatch.setenv("BATCHTRAIN_RUNS_DIR", str(tmp_path_factory.getbasetemp() / "runs"))
 
 
 @pytest.fixture(scope="session")

@@ -150,14 +150,14 @@ def _build(name: str) -> None:
         base, archive = f"{name}-base", Path(scratch, "tree.tar")
         _run(["tar", "-C", str(tree), "-cf", str(archive), "."])
         docker("import", str(archive), base)
-        _wheels(context / "wheels")
+        wheels(context / "wheels")
         (context / "Dockerfile").write_text(DOCKERFILE)
         without_buildkit = {**os.environ, "DOCKER_BUILDKIT": "0"}
         docker("build", "--quiet", "--network=none", f"--build-arg=BASE={base}", f"--tag={name}", str(context),
                env=without_buildkit)  # fmt: skip
 
 
-def _wheels(folder: Path) -> None:
+def wheels(folder: Path) -> None:
     """For the image's Python, not ours."""
     old = [f"--platform=manylinux_2_{minor}_x86_64" for minor in (36, 34, 31, 28, 27, 24, 17, 12, 5)]
     old += [f"--platform=manylinux{year}_x86_64" for year in ("2014", "2010", "1")]

@@ -150,7 +150,7 @@ def entra(tenant: str, endpoint: str, token: Callable[[str], str]) -> Answers:
     }
 
 
-class Asked(NamedTuple):
+class Request(NamedTuple):
     """One request."""
 
     verb: str
@@ -164,7 +164,7 @@ class Management(NamedTuple):
     """A running stand-in: where, and what it was asked."""
 
     endpoint: str
-    asked: list[Asked]
+    asked: list[Request]
 
 
 class FixedToken:
@@ -181,7 +181,7 @@ class FixedToken:
 @contextmanager
 def serve(known: Answers, certificates: Certificates) -> Iterator[Management]:
     """Answer GET by path (404 for others); a PATCH gives back what was sent. An int is a refusal with that status."""
-    asked: list[Asked] = []
+    asked: list[Request] = []
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -192,7 +192,7 @@ def serve(known: Answers, certificates: Certificates) -> Iterator[Management]:
         def do_POST(self) -> None:
             form = parse_qs(self.rfile.read(int(self.headers["Content-Length"])).decode())
             where = urlsplit(self.path)
-            asked.append(Asked(self.command, where.path, parse_qs(where.query), "", form))
+            asked.append(Request(self.command, where.path, parse_qs(where.query), "", form))
             self._send(200, known[f"POST {where.path}"](form))
 
         def do_PATCH(self) -> None:
@@ -201,7 +201,7 @@ def serve(known: Answers, certificates: Certificates) -> Iterator[Management]:
         def _answer(self, body: Any) -> None:
             where = urlsplit(self.path)
             asked.append(
-                Asked(self.command, where.path, parse_qs(where.query), self.headers.get("Authorization", ""), body)
+                Request(self.command, where.path, parse_qs(where.query), self.headers.get("Authorization", ""), body)
             )
             found = body if body is not None else known.get(where.path, 404)
             if isinstance(found, int):

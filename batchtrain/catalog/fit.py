@@ -46,10 +46,10 @@ def needs(size: VmSize | None, *, os: str, containers: bool, rdma: bool) -> froz
 
     containers, rdma: whether tasks run in containers, and whether they use the size's InfiniBand.
     """
-    found = {DOCKER} if containers else set()
+    needed = {DOCKER} if containers else set()
     if size is not None and os == "linux":
-        found |= driver(size) | ({RDMA} if rdma and size.rdma else set())
-    return frozenset(found)
+        needed |= driver(size) | ({RDMA} if rdma and size.rdma else set())
+    return frozenset(needed)
 
 
 def image_for(

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 
-def mistakes(one: str, other: str) -> int:
+def mistakes(name: str, other: str) -> int:
     """The number of letters omitted, added, replaced or swapped with their neighbour (optimal string alignment)."""
     before: list[int] = []
     row = list(range(len(other) + 1))
-    for i, letter in enumerate(one, 1):
+    for i, letter in enumerate(name, 1):
         earlier, before, row = before, row, [i]
         for j, wanted in enumerate(other, 1):
             cost = min(before[j] + 1, row[j - 1] + 1, before[j - 1] + (letter != wanted))
-            if i > 1 and j > 1 and letter == other[j - 2] and one[i - 2] == wanted:
+            if i > 1 and j > 1 and letter == other[j - 2] and name[i - 2] == wanted:
                 cost = min(cost, earlier[j - 2] + 1)
             row.append(cost)
     return row[-1]

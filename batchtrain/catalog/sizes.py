@@ -69,13 +69,29 @@ Row = tuple[Any, ...]
 
 def _series(family: str, *rows: Row, **common: Any) -> tuple[VmSize, ...]:
     """Sizes that differ in their numbers only; the shared values are given once."""
-    return tuple(_size(family, row, common) for row in rows)
+    shared = VmSize("", family, 0, 0, **common)
+    return tuple(_size(shared, *row) for row in rows)
 
 
-def _size(family: str, row: Row, common: dict[str, Any]) -> VmSize:
-    name, cores, memory, *gpu = row
-    own = dict(zip(("gpus", "gpu_memory_gib"), gpu, strict=False))
-    return VmSize(f"Standard_{name}", family, cores, memory, **(common | own))
+def _size(
+    shared: VmSize, name: str, cores: int, memory: float, gpus: int = 0, gpu_memory: float | None = None
+) -> VmSize:
+    memory_of_gpu = gpu_memory or shared.gpu_memory_gib
+    return VmSize(  # by position: keywords would take 4 ms for all sizes
+        f"Standard_{name}", shared.family, cores, memory, gpus, shared.gpu_model, memory_of_gpu, *shared[7:]
+    )
+
+
+def _by_cores(
+    family: str, name: str, memory: int, counts: tuple[int, ...], common: dict[str, Any]
+) -> tuple[VmSize, ...]:
+    """Sizes with so many GiB a core; `{}` in the name stands for the cores."""
+    return _series(family, *((name.format(cores), cores, cores * memory) for cores in counts), **common)
+
+
+def _name_of(family: str) -> str:
+    """The names of a series, with `{}` for the cores: D{}s_v5 for Dsv5."""
+    return re.sub(r"(v\d)$", r"_\1", re.sub(r"^([A-Z]+)", r"\1{}", family))
 
 
 NVIDIA, AMD = {"gpu_vendor": "nvidia"}, {"gpu_vendor": "amd"}
@@ -320,138 +336,70 @@ MEMORY = (
              ("M176bds_4_v3", 176, 3892), generation=2),
 )  # fmt: skip
 
-# Ordinary sizes that follow a rule: (family, name with the cores, GiB a core, cores, what all share).
+# Ordinary sizes that follow a rule: (families, GiB a core, cores, what all share).
 # sizes/general-purpose/**, compute-optimized/**, memory-optimized/**; dates: retired-sizes-list.md.
 TO_16, TO_48, TO_64 = (1, 2, 4, 8, 16), (2, 4, 8, 16, 20, 32, 48), (2, 4, 8, 16, 32, 48, 64)
 TO_32, TO_96, TO_128, E_TO_64 = (2, 4, 8, 16, 32), (*TO_64, 96), (*TO_64, 96, 128), (*TO_48, 64)
 TO_160, TO_372, L_TO_80 = (*TO_128, 160), (*TO_128, 192, 248, 372), (8, 16, 32, 48, 64, 80)
 FX_TO_64, CC_TO_96 = (2, 4, 8, 12, 16, 24, 32, 48, 64), (4, 8, 16, 32, 48, 64, 96)
-BY_RULE: tuple[tuple[str, str, int, tuple[int, ...], dict[str, Any]], ...] = (
-    ("F", "F{}", 2, TO_16, {"retired": AV2}),
-    ("Fs", "F{}s", 2, TO_16, {"retired": AV2}),
-    ("Fsv2", "F{}s_v2", 2, (*TO_64, 72), {"retired": AV2}),
-    ("Dv3", "D{}_v3", 4, TO_64, {"retired": DV3}),
-    ("Dsv3", "D{}s_v3", 4, TO_64, {"retired": DV3}),
-    ("Ev3", "E{}_v3", 8, TO_48, {"retired": DV3}),
-    ("Esv3", "E{}s_v3", 8, TO_48, {"retired": DV3}),
-    ("Dv4", "D{}_v4", 4, TO_64, {}),
-    ("Dsv4", "D{}s_v4", 4, TO_64, {}),
-    ("Ddv4", "D{}d_v4", 4, TO_64, {}),
-    ("Ddsv4", "D{}ds_v4", 4, TO_64, {}),
-    ("Dav4", "D{}a_v4", 4, TO_96, {}),
-    ("Dasv4", "D{}as_v4", 4, TO_96, {}),
-    ("Ev4", "E{}_v4", 8, TO_48, {}),
-    ("Esv4", "E{}s_v4", 8, TO_48, {}),
-    ("Edv4", "E{}d_v4", 8, TO_48, {}),
-    ("Edsv4", "E{}ds_v4", 8, TO_48, {}),
-    ("Easv4", "E{}as_v4", 8, E_TO_64, {}),
-    ("Dv5", "D{}_v5", 4, TO_96, {}),
-    ("Dsv5", "D{}s_v5", 4, TO_96, {}),
-    ("Ddv5", "D{}d_v5", 4, TO_96, {}),
-    ("Ddsv5", "D{}ds_v5", 4, TO_96, {}),
-    ("Dasv5", "D{}as_v5", 4, TO_96, {}),
-    ("Dadsv5", "D{}ads_v5", 4, TO_96, {}),
-    ("Dpsv5", "D{}ps_v5", 4, TO_64, ARM),
-    ("Dpdsv5", "D{}pds_v5", 4, TO_64, ARM),
-    ("Esv5", "E{}s_v5", 8, E_TO_64, {}),
-    ("Edsv5", "E{}ds_v5", 8, E_TO_64, {}),
-    ("Easv5", "E{}as_v5", 8, E_TO_64, {}),
-    ("Eadsv5", "E{}ads_v5", 8, E_TO_64, {}),
-    ("Dsv6", "D{}s_v6", 4, TO_128, GEN2),
-    ("Ddsv6", "D{}ds_v6", 4, TO_128, GEN2),
-    ("Dasv6", "D{}as_v6", 4, TO_96, GEN2),
-    ("Dadsv6", "D{}ads_v6", 4, TO_96, GEN2),
-    ("Dpsv6", "D{}ps_v6", 4, TO_96, ARM),
-    ("Dpdsv6", "D{}pds_v6", 4, TO_96, ARM),
-    ("Fasv6", "F{}as_v6", 4, TO_64, GEN2),
-    ("Falsv6", "F{}als_v6", 2, TO_64, GEN2),
-    ("Esv6", "E{}s_v6", 8, E_TO_64, GEN2),
-    ("Easv6", "E{}as_v6", 8, E_TO_64, GEN2),
-    ("Bsv2", "B{}s_v2", 4, TO_32, {}),
+BY_RULE: tuple[tuple[str, int, tuple[int, ...], dict[str, Any]], ...] = (
+    ("F Fs", 2, TO_16, {"retired": AV2}),
+    ("Fsv2", 2, (*TO_64, 72), {"retired": AV2}),
+    ("Dv3 Dsv3", 4, TO_64, {"retired": DV3}),
+    ("Ev3 Esv3", 8, TO_48, {"retired": DV3}),
+    ("Dv4 Dsv4 Ddv4 Ddsv4", 4, TO_64, {}),
+    ("Dav4 Dasv4 Dv5 Dsv5 Ddv5 Ddsv5 Dasv5 Dadsv5", 4, TO_96, {}),
+    ("Ev4 Esv4 Edv4 Edsv4", 8, TO_48, {}),
+    ("Easv4 Esv5 Edsv5 Easv5 Eadsv5 Eav4 Ev5 Edv5", 8, E_TO_64, {}),
+    ("Dpsv5 Dpdsv5", 4, TO_64, ARM),
+    ("Dsv6 Ddsv6 DCesv6 DCedsv6", 4, TO_128, GEN2),
+    ("Dasv6 Dadsv6 DCasv5 DCadsv5 DCesv5 DCedsv5 DCasv6 DCadsv6", 4, TO_96, GEN2),
+    ("Dpsv6 Dpdsv6", 4, TO_96, ARM),
+    ("Fasv6 Fasv7 Fadsv7", 4, TO_64, GEN2),
+    ("Falsv6 Falsv7 Faldsv7", 2, TO_64, GEN2),
+    ("Esv6 Easv6 Eadsv6 ECasv5 ECadsv5 ECesv5 ECedsv5", 8, E_TO_64, GEN2),
+    ("Bsv2 Basv2", 4, TO_32, {}),
+    ("Bpsv2", 4, (2, 4, 8, 16), ARM),
+    ("Dlsv5 Dldsv5", 2, TO_96, {}),
+    ("Dplsv5 Dpldsv5", 2, TO_64, ARM),
+    ("Dlsv6 Dldsv6 Dlsv7 Dldsv7", 2, TO_128, GEN2),
+    ("Dalsv6 Daldsv6", 2, TO_96, GEN2),
+    ("Dplsv6 Dpldsv6", 2, TO_96, ARM),
+    ("Dsv7 Ddsv7", 4, TO_372, GEN2),
+    ("Dasv7 Dadsv7", 4, TO_160, GEN2),
+    ("Dalsv7 Daldsv7", 2, TO_160, GEN2),
+    ("Ebsv5 Ebdsv5", 8, TO_64, {}),
+    ("Epsv5 Epdsv5", 8, (2, 4, 8, 16, 20), ARM),
+    ("Esv6", 8, (96, 128), GEN2),
+    ("Edsv6", 8, (*E_TO_64, 96, 128), GEN2),
+    ("Easv6 Eadsv6", 7, (96,), GEN2),
+    ("Epsv6 Epdsv6", 8, TO_64, ARM),
+    ("Esv7 Edsv7", 8, (*TO_128, 192, 248), GEN2),
+    ("Easv7 Eadsv7", 8, TO_160, GEN2),
+    ("Famsv6 Famsv7 Famdsv7 ECasv6 ECadsv6 ECesv6 ECedsv6", 8, TO_64, GEN2),
+    ("FXmsv2 FXmdsv2", 21, FX_TO_64, GEN2),
+    ("Ls", 8, (4, 8, 16, 32), {"retired": DV2}),
+    ("Lsv2", 8, L_TO_80, {"retired": AV2}),
+    ("Lsv3 Lasv3", 8, L_TO_80, {}),
+    ("Lsv4 Lasv4", 8, TO_96, GEN2),
+    ("Laosv4", 8, (2, 4, 8, 12, 16, 24, 32), GEN2),
+    ("DCsv3 DCdsv3", 8, (1, 2, 4, 8, 16, 24, 32, 48), {"retired": DCSV3, **GEN2}),
+)  # fmt: skip
+"""Series whose names and memory follow from their cores: `Dsv5` with 4 cores is D4s_v5."""
+NAMED_OTHERWISE: tuple[tuple[str, str, int, tuple[int, ...], dict[str, Any]], ...] = (
     ("Bsv2", "B{}ls_v2", 2, TO_32, {}),
-    ("Basv2", "B{}as_v2", 4, TO_32, {}),
     ("Basv2", "B{}als_v2", 2, TO_32, {}),
-    ("Bpsv2", "B{}ps_v2", 4, (2, 4, 8, 16), ARM),
     ("Bpsv2", "B{}pls_v2", 2, (2, 4, 8, 16), ARM),
-    ("Dlsv5", "D{}ls_v5", 2, TO_96, {}),
-    ("Dldsv5", "D{}lds_v5", 2, TO_96, {}),
-    ("Dplsv5", "D{}pls_v5", 2, TO_64, ARM),
-    ("Dpldsv5", "D{}plds_v5", 2, TO_64, ARM),
-    ("Dlsv6", "D{}ls_v6", 2, TO_128, GEN2),
-    ("Dldsv6", "D{}lds_v6", 2, TO_128, GEN2),
-    ("Dalsv6", "D{}als_v6", 2, TO_96, GEN2),
-    ("Daldsv6", "D{}alds_v6", 2, TO_96, GEN2),
-    ("Dplsv6", "D{}pls_v6", 2, TO_96, ARM),
-    ("Dpldsv6", "D{}plds_v6", 2, TO_96, ARM),
-    ("Dsv7", "D{}s_v7", 4, TO_372, GEN2),
-    ("Ddsv7", "D{}ds_v7", 4, TO_372, GEN2),
-    ("Dlsv7", "D{}ls_v7", 2, TO_128, GEN2),
-    ("Dldsv7", "D{}lds_v7", 2, TO_128, GEN2),
-    ("Dasv7", "D{}as_v7", 4, TO_160, GEN2),
-    ("Dadsv7", "D{}ads_v7", 4, TO_160, GEN2),
-    ("Dalsv7", "D{}als_v7", 2, TO_160, GEN2),
-    ("Daldsv7", "D{}alds_v7", 2, TO_160, GEN2),
-    ("Eav4", "E{}a_v4", 8, E_TO_64, {}),
-    ("Ev5", "E{}_v5", 8, E_TO_64, {}),
-    ("Edv5", "E{}d_v5", 8, E_TO_64, {}),
-    ("Ebsv5", "E{}bs_v5", 8, TO_64, {}),
-    ("Ebdsv5", "E{}bds_v5", 8, TO_64, {}),
-    ("Epsv5", "E{}ps_v5", 8, (2, 4, 8, 16, 20), ARM),
-    ("Epdsv5", "E{}pds_v5", 8, (2, 4, 8, 16, 20), ARM),
-    ("Esv6", "E{}s_v6", 8, (96, 128), GEN2),
-    ("Edsv6", "E{}ds_v6", 8, (*E_TO_64, 96, 128), GEN2),
-    ("Easv6", "E{}as_v6", 7, (96,), GEN2),
-    ("Eadsv6", "E{}ads_v6", 8, E_TO_64, GEN2),
-    ("Eadsv6", "E{}ads_v6", 7, (96,), GEN2),
-    ("Epsv6", "E{}ps_v6", 8, TO_64, ARM),
-    ("Epdsv6", "E{}pds_v6", 8, TO_64, ARM),
-    ("Esv7", "E{}s_v7", 8, (*TO_128, 192, 248), GEN2),
-    ("Edsv7", "E{}ds_v7", 8, (*TO_128, 192, 248), GEN2),
-    ("Easv7", "E{}as_v7", 8, TO_160, GEN2),
-    ("Eadsv7", "E{}ads_v7", 8, TO_160, GEN2),
-    ("Famsv6", "F{}ams_v6", 8, TO_64, GEN2),
-    ("Fasv7", "F{}as_v7", 4, TO_64, GEN2),
-    ("Fadsv7", "F{}ads_v7", 4, TO_64, GEN2),
-    ("Falsv7", "F{}als_v7", 2, TO_64, GEN2),
-    ("Faldsv7", "F{}alds_v7", 2, TO_64, GEN2),
-    ("Famsv7", "F{}ams_v7", 8, TO_64, GEN2),
-    ("Famdsv7", "F{}amds_v7", 8, TO_64, GEN2),
     ("FX", "FX{}mds", 21, (4, 12, 24, 36, 48), GEN2),
-    ("FXmsv2", "FX{}ms_v2", 21, FX_TO_64, GEN2),
-    ("FXmdsv2", "FX{}mds_v2", 21, FX_TO_64, GEN2),
-    ("Ls", "L{}s", 8, (4, 8, 16, 32), {"retired": DV2}),
-    ("Lsv2", "L{}s_v2", 8, L_TO_80, {"retired": AV2}),
-    ("Lsv3", "L{}s_v3", 8, L_TO_80, {}),
-    ("Lasv3", "L{}as_v3", 8, L_TO_80, {}),
-    ("Lsv4", "L{}s_v4", 8, TO_96, GEN2),
-    ("Lasv4", "L{}as_v4", 8, TO_96, GEN2),
-    ("Laosv4", "L{}aos_v4", 8, (2, 4, 8, 12, 16, 24, 32), GEN2),
-    ("DCsv3", "DC{}s_v3", 8, (1, 2, 4, 8, 16, 24, 32, 48), {"retired": DCSV3, **GEN2}),
-    ("DCdsv3", "DC{}ds_v3", 8, (1, 2, 4, 8, 16, 24, 32, 48), {"retired": DCSV3, **GEN2}),
-    ("DCasv5", "DC{}as_v5", 4, TO_96, GEN2),
-    ("DCadsv5", "DC{}ads_v5", 4, TO_96, GEN2),
     ("DCas_cc_v5", "DC{}as_cc_v5", 4, CC_TO_96, {"retired": DC_CC, **GEN2}),
     ("DCads_cc_v5", "DC{}ads_cc_v5", 4, CC_TO_96, {"retired": DC_CC, **GEN2}),
-    ("DCesv5", "DC{}es_v5", 4, TO_96, GEN2),
-    ("DCedsv5", "DC{}eds_v5", 4, TO_96, GEN2),
-    ("DCasv6", "DC{}as_v6", 4, TO_96, GEN2),
-    ("DCadsv6", "DC{}ads_v6", 4, TO_96, GEN2),
-    ("DCesv6", "DC{}es_v6", 4, TO_128, GEN2),
-    ("DCedsv6", "DC{}eds_v6", 4, TO_128, GEN2),
-    ("ECasv5", "EC{}as_v5", 8, E_TO_64, GEN2),
-    ("ECadsv5", "EC{}ads_v5", 8, E_TO_64, GEN2),
-    ("ECesv5", "EC{}es_v5", 8, E_TO_64, GEN2),
-    ("ECedsv5", "EC{}eds_v5", 8, E_TO_64, GEN2),
-    ("ECasv6", "EC{}as_v6", 8, TO_64, GEN2),
-    ("ECadsv6", "EC{}ads_v6", 8, TO_64, GEN2),
-    ("ECesv6", "EC{}es_v6", 8, TO_64, GEN2),
-    ("ECedsv6", "EC{}eds_v6", 8, TO_64, GEN2),
 )
 
 FULL: tuple[VmSize, ...] = (
     *ND, *ND_UNLISTED, *NC_NV, *HPC, *GPU_GONE, *HPC_GONE, *ORDINARY, *CONFIDENTIAL, *MEMORY,
-    *(size for family, name, memory, counts, common in BY_RULE
-      for size in _series(family, *((name.format(n), n, n * memory) for n in counts), **common)),
+    *(size for families, memory, counts, common in BY_RULE for family in families.split()
+      for size in _by_cores(family, _name_of(family), memory, counts, common)),
+    *(size for row in NAMED_OTHERWISE for size in _by_cores(*row)),
 )  # fmt: skip
 
 # Sizes of which some cores are switched off (constrained-vcpu.md): the full size, and the cores left. The E, F and FX
@@ -505,13 +453,13 @@ def nearest(name: str, among: Iterable[VmSize] | None = None) -> tuple[str, ...]
     """At most three names similar to `name`: fewest differences first, then equal length, then equal beginning."""
     wanted = key(name)
     most = MOST_MISTAKES if len(wanted) > 5 else 1
-    found = []
+    ranked = []
     for size in SIZES if among is None else among:
         known = key(size.name)
         if abs(len(known) - len(wanted)) <= most and (wrong := mistakes(wanted, known)) <= most:
             alike = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(known, wanted, strict=False)))
-            found.append((wrong, abs(len(known) - len(wanted)), -alike, size.name))
-    return tuple(name for *_, name in sorted(found)[:3])
+            ranked.append((wrong, abs(len(known) - len(wanted)), -alike, size.name))
+    return tuple(name for *_, name in sorted(ranked)[:3])
 
 
 def gone(size: VmSize) -> bool:
@@ -589,8 +537,8 @@ def today_for(size: VmSize) -> Successor:
         return Successor(size.name, None, "")
     today = _today(size)
     old_cuda = OLD_CUDA_SIZE if size.gpu_model in OLD_CUDA_GPUS else None
-    said = (_today_reason(today), OLD_CUDA_REASON if old_cuda else "")
-    return Successor(today, old_cuda, " ".join(filter(None, said)))
+    reasons = (_today_reason(today), OLD_CUDA_REASON if old_cuda else "")
+    return Successor(today, old_cuda, " ".join(filter(None, reasons)))
 
 
 def needed_cuda(size: VmSize) -> str | None:
@@ -615,7 +563,7 @@ def _today(size: VmSize) -> str | None:
         choice = TODAY_WITH_GPU.get(size.family, {})
         return choice.get(size.gpus, choice.get(0))
     families = CPU_TODAY.get(size.family, ("Dsv5", "Esv5"))
-    fitting = (one for one in FULL if one.family in families and _holds(one, size))
+    fitting = (candidate for candidate in FULL if candidate.family in families and _holds(candidate, size))
     return _smallest(fitting)
 
 
@@ -624,7 +572,7 @@ def _holds(size: VmSize, other: VmSize) -> bool:
 
 
 def _smallest(sizes: Iterable[VmSize]) -> str | None:
-    chosen = min(sizes, key=lambda one: (one.cores, one.memory_gib), default=None)
+    chosen = min(sizes, key=lambda size: (size.cores, size.memory_gib), default=None)
     return chosen.name if chosen else None
 
 

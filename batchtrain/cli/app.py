@@ -17,7 +17,7 @@ GROUPS = {
     "data": "Upload files to storage, and download them.",
     "recipe": "Recipes that come with batchtrain.",
     "catalog": "VM sizes and images, and replacements for retired ones.",
-    "images": "Container images: build, check, mirror, save, load.",
+    "images": "Container images and local environments of recipes.",
     "doctor": "Check account, quota and size before you pay.",
     "emulator": "The embedded Azure Batch on this machine.",
     "run": "Run a recipe from start to end, and clean up.",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Collection
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
@@ -37,7 +37,7 @@ command.add_command(explain)
 @common
 def validate(directory: str | None, fix: bool) -> int:
     """Report every problem of every file, with its place."""
-    from batchtrain.config import load
+    from batchtrain.config import load, user_settings
 
     place = _place(directory)
     files = load.read(place, settings().files)
@@ -51,6 +51,7 @@ def validate(directory: str | None, fix: bool) -> int:
         catalog=_catalog(place),
         local=bool(chosen.local),
         most=chosen.most,
+        registry=user_settings.load().registry,
     )
     if chosen.output == "table":
         _report(place, files, found)
@@ -174,8 +175,6 @@ def _tell_migrated(done: mend.Mended, left: list[Problem], write: bool) -> None:
 @common
 def checks() -> None:
     """List the checks by name; `--ignore NAME` silences one."""
-    from typing import NamedTuple
-
     from batchtrain.config.check import RULES
 
     class Check(NamedTuple):
@@ -196,3 +195,43 @@ def schema(name: str) -> None:
     from batchtrain.config.editor import rendered
 
     click.echo(rendered(name).decode(), nl=False)
+
+
+class Setting(NamedTuple):
+    """A setting of the user."""
+
+    name: str
+    value: str
+
+
+@command.command("set", cls=Command)
+@click.argument("name")
+@click.argument("value")
+@common
+def set_(name: str, value: str) -> None:
+    """Store a setting of this user. `set registry NAME`: recipes take their images from NAME instead of `example`.
+
+    An empty VALUE removes the setting.
+    """
+    from batchtrain.config import user_settings
+
+    place = user_settings.store(name, value)
+    stored = Setting(name, getattr(user_settings.load(), name))
+    show(stored, f"{name} is {stored.value or 'not set'} (in {place})")
+
+
+@command.command(cls=Command)
+@click.argument("name", required=False)
+@common
+def get(name: str | None) -> None:
+    """Print the settings of this user, or the value of one."""
+    import msgspec
+
+    from batchtrain.config import user_settings
+
+    found = msgspec.structs.asdict(user_settings.load())
+    if name is None:
+        show_rows([Setting(*pair) for pair in found.items()])
+        return
+    user_settings.checked(name, "")
+    show(Setting(name, found[name]), found[name])

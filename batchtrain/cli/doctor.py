@@ -29,15 +29,16 @@ def command(directory: str | None) -> int:
 
     from batchtrain import doctor
     from batchtrain.checked import FAIL
-    from batchtrain.config import catalog_file
+    from batchtrain.config import catalog_file, user_settings
 
     loaded = _loaded(directory)
     recipe = loaded.recipe if loaded else None
     catalog = catalog_file.load(recipe.directory if recipe else None)
     client = settings().connect(loaded)
     facts = doctor.examine(
-        client.account, client.batch, recipe, catalog, lambda: datetime.now(timezone.utc), os.environ
-    )
+        client.account, client.batch, recipe, catalog, lambda: datetime.now(timezone.utc), os.environ,
+        user_settings.load().registry,
+    )  # fmt: skip
     found = doctor.checks(facts)
     show_rows(found)
     if facts.unreachable:

@@ -28,7 +28,7 @@ class Mapped(NamedTuple):
     entrypoint: str = ""
 
 
-class Asked(NamedTuple):
+class Request(NamedTuple):
     """An injected fault."""
 
     id: int
@@ -276,7 +276,7 @@ def list_faults(data_dir: str | None) -> None:
     from batchtrain.emulator import steering
 
     found = steering.faults(_running(data_dir))
-    rows = [Asked(one["id"], one["kind"], one["operation"], one["resource"], one["struck"]) for one in found]
+    rows = [Request(one["id"], one["kind"], one["operation"], one["resource"], one["struck"]) for one in found]
     show_rows(rows, empty="no faults")
 
 

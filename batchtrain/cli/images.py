@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
+from batchtrain.cli import shipped_recipes
 from batchtrain.cli.help import Command, Group
 from batchtrain.cli.options import common, say, settings
 from batchtrain.cli.output import show, show_rows
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from azure.storage.blob import BlobServiceClient
 
     from batchtrain.config.types import Credentials, RegistryCredentials
+    from batchtrain.containers.images import Step
 
 STORAGE = "storage:"
 ARCHITECTURE = click.option(
@@ -41,6 +43,15 @@ class BaseRow(NamedTuple):
     on: str
     base: str
     about: str
+
+
+class EnvironmentRow(NamedTuple):
+    """An image of a recipe and its local environment."""
+
+    image: str
+    environment: str
+    prefix: str
+    ready: bool
 
 
 class CheckRow(NamedTuple):
@@ -73,31 +84,80 @@ def list_(bases: bool) -> None:
 
 
 @command.command(cls=Command)
-@click.argument("name", metavar="NAME|DIRECTORY")
-@click.option("--on", default="cpu", show_default=True, help="The base. `images list --bases` lists the bases.")
+@click.argument("name", metavar="NAME|RECIPE|DIRECTORY")
+@click.option(
+    "--on", default="", help="The base, listed by `images list --bases`. Default: cpu, or that of the recipe."
+)
 @click.option("--base", default="", metavar="IMAGE", help="An image to use instead of the base.")
-@click.option("--tag", default="", metavar="IMAGE", help="Name of the image. Default: batchtrain/NAME:ON.")
+@click.option(
+    "--tag", default="", metavar="IMAGE", help="Name of the image. Default: batchtrain/NAME:ON, or that of the recipe."
+)
 @click.option("--build-arg", "arguments", multiple=True, metavar="A=B", help="A build argument for every build.")
 @click.option("--network", default="", metavar="NET", help="Network of the build commands, such as host.")
 @click.option("--pull", is_flag=True, help="Pull the base again.")
 @common
 def build(name: str, on: str, base: str, tag: str, arguments: tuple[str, ...], network: str, pull: bool) -> None:
-    """Build an image of docker/ with its base images, or a DIRECTORY with a Dockerfile."""
+    """Build an image of docker/ with its base images, the image of a RECIPE, or a DIRECTORY with a Dockerfile."""
     from batchtrain.containers import build as building
-    from batchtrain.containers import engine, images
+    from batchtrain.containers import engine
 
     for one in arguments:
         if "=" not in one:
             raise UsageError(f"--build-arg {one}: write NAME=VALUE")
+    steps = _steps(name, on, base, tag, arguments)
+    built = building.run(engine.find(), steps, say, network=network, fresh=pull)
+    show(built, f"{built.image}: {built.id}, {built.size / 1e9:.2f} GB")
+
+
+def _steps(name: str, on: str, base: str, tag: str, arguments: tuple[str, ...]) -> tuple[Step, ...]:
+    """The builds of what NAME is. Raises UsageError."""
+    from batchtrain.containers import images, recipe_images
+
     place = Path(name)
     if (place / "Dockerfile").is_file():
         if not tag:
             raise UsageError(f"{name} is a directory of your own; name its image with --tag")
-        steps: tuple[images.Step, ...] = (images.Step(place, tag, base, arguments),)
-    else:
-        steps = images.chain(name, shipped("docker"), on=on, base=base, tag=tag, arguments=arguments)
-    built = building.run(engine.find(), steps, say, network=network, fresh=pull)
-    show(built, f"{built.image}: {built.id}, {built.size / 1e9:.2f} GB")
+        return (images.Step(place, tag, base, arguments),)
+    recipe = None if name in images.IMAGES else shipped_recipes.directory_or_none(name)
+    if recipe is None:
+        return images.chain(name, shipped("docker"), on=on or images.CPU, base=base, tag=tag, arguments=arguments)
+    image = shipped_recipes.image_of(recipe, settings().quietly(recipe))
+    known = recipe_images.behind(image)
+    if "/" in known.build:
+        return (images.Step(shipped("recipes") / known.build, tag or image, base, arguments),)
+    return images.chain(
+        known.build, shipped("docker"), on=on or known.on, base=base, tag=tag or image, arguments=arguments
+    )
+
+
+@command.command("env", cls=Command)
+@click.argument("name", metavar="RECIPE|DIRECTORY", shell_complete=shipped_recipes.offered)
+@click.option("--dry-run", is_flag=True, help="Only print what would be installed.")
+@click.option("--data-dir", envvar="BATCHTRAIN_EMULATOR_DIR", metavar="DIR", help="The data directory of the emulator.")
+@common
+def env(name: str, dry_run: bool, data_dir: str | None) -> None:
+    """Make the local environment of a recipe and use it in place of the recipe's image.
+
+    The emulator then runs the recipe without a container engine. First prints what is downloaded and installed. An
+    environment is made once, in the data directory (BATCHTRAIN_ENVIRONMENTS_DIR names another one); recipes with the
+    same packages share it. Prints the directory of the environment.
+    """
+    from batchtrain.containers import make_environment, recipe_images
+    from batchtrain.emulator import mapped_images
+    from batchtrain.local import emulator_directory
+
+    data = Path(data_dir).absolute() if data_dir else emulator_directory()
+    recipe = shipped_recipes.directory_of(name)
+    image = shipped_recipes.image_of(recipe, settings().quietly(recipe))
+    wanted = recipe_images.environment_of(image)
+    intended = make_environment.intend(*wanted, make_environment.home(data, os.environ))
+    for line in () if intended.ready else intended.told:
+        say(line)
+    if not dry_run:
+        make_environment.make(intended, say)
+        mapped_images.map_image(data, image, intended.prefix)
+        say(f"{image} is mapped to the environment {intended.name}")
+    show(EnvironmentRow(image, intended.name, str(intended.prefix), intended.ready), str(intended.prefix))
 
 
 @command.command(cls=Command)

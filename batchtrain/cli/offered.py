@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable, Iterable
-from email.utils import formatdate
 from pathlib import Path
 from threading import Thread
 
@@ -69,23 +68,12 @@ def _of_account(kind: str, chosen: Settings) -> list[str]:
 
 
 def _of_emulator(kind: str) -> Callable[[], list[str]]:
-    """Uses a plain request, because importing the SDK takes longer than a shell should wait. The time limit excludes
-    imports."""
-    import json
-    from http.client import HTTPConnection
-    from urllib.parse import urlsplit
-
-    from batchtrain.emulator import server, wire
+    """Does without the SDK, whose import takes longer than a shell should wait. The time limit excludes imports."""
+    from batchtrain.emulator import server
     from batchtrain.local import emulator_directory
 
     def look() -> list[str]:
         to = server.status(emulator_directory())
-        if to is None:
-            return []
-        headers = {"ocp-date": formatdate(usegmt=True)}
-        headers["authorization"] = wire.authorization(to.account, to.key, "GET", f"/{kind}", QUESTION, headers)
-        connection = HTTPConnection(urlsplit(to.endpoint).netloc, timeout=NEAR)
-        connection.request("GET", f"/{kind}?{QUESTION}", headers=headers)
-        return [one["id"] for one in json.load(connection.getresponse())["value"]]
+        return [] if to is None else [item["id"] for item in server.signed("GET", to, f"/{kind}", QUESTION)["value"]]
 
     return look

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 import click
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
     from batchtrain.client import Client
     from batchtrain.config.load import Examined, Loaded
+    from batchtrain.config.types import Recipe
     from batchtrain.service.submit import Event
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -95,6 +97,12 @@ class Settings:
             local=bool(self.local),
             most=self.most,
         )
+
+    def quietly(self, directory: str | Path) -> Recipe:
+        """The configuration of `directory` for a command that does not run it: warnings are not printed."""
+        from batchtrain.config import load
+
+        return load.load(directory, settings=self.values, ignore=self.ignore).recipe
 
     def connect(
         self, loaded: Loaded | None = None, *, changes: str = "", question: str = "", ends_it: bool = False
@@ -189,9 +197,9 @@ def settings() -> Settings:
 @contextmanager
 def standing(client: Client) -> Iterator[Callable[[Event], None]]:
     """Collects the events of an `add` command; if it fails, reports what was added and the next commands."""
-    from batchtrain.made import Made
+    from batchtrain.made import KINDS, Made
 
-    made = Made(client, tell)
+    made = Made(client, tell, keep=KINDS.values())
     try:
         yield made.tell
     except BaseException as error:

@@ -10,10 +10,11 @@ from typing import NamedTuple
 
 import click
 
+from batchtrain.cli import shipped_recipes
 from batchtrain.cli.help import Command, Group
-from batchtrain.cli.options import common, directories
+from batchtrain.cli.options import common, completed, directories, settings
 from batchtrain.cli.output import show, show_rows
-from batchtrain.errors import NotFound, UsageError
+from batchtrain.errors import UsageError
 from batchtrain.shipped import shipped
 
 
@@ -22,13 +23,22 @@ class Listed(NamedTuple):
 
     name: str
     about: str
+    environment: str
+    """What `images env` makes; empty if the recipe needs hardware that this machine does not have."""
+    megabytes: int
+    minutes: int
+    """To make the environment and train once."""
 
 
-def _names(_ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
-    return [place.name for place in _all() if place.name.startswith(incomplete)]
+class New(NamedTuple):
+    """A copied recipe, and the commands that run it."""
+
+    recipe: str
+    directory: str
+    next: tuple[str, ...]
 
 
-recipe_name = click.argument("name", shell_complete=_names)
+recipe_name = click.argument("name", shell_complete=shipped_recipes.offered)
 
 
 @click.group(cls=Group)
@@ -39,8 +49,35 @@ def command() -> None:
 @command.command("list", cls=Command)
 @common
 def list_() -> None:
-    """List the recipes."""
-    show_rows([Listed(place.name, _about(place)) for place in _all()])
+    """List the recipes, and what each needs on this machine."""
+    rows = [_listed(place) for place in shipped_recipes.every()]
+    if settings().output == "table":
+        print("\n".join(line for row in rows for line in _lines(row)))
+    else:
+        show_rows(rows)
+
+
+def _listed(place: Path) -> Listed:
+    from batchtrain.containers.recipe_images import behind, environment_of
+
+    image = shipped_recipes.image_of(place, settings().quietly(place))
+    if not behind(image).environment:
+        return Listed(place.name, _about(place), "", 0, 0)
+    name, environment = environment_of(image)
+    return Listed(place.name, _about(place), name, environment.megabytes, environment.minutes)
+
+
+WIDEST = 80
+
+
+def _lines(row: Listed) -> tuple[str, str]:
+    """Two lines that fit a narrow terminal."""
+    if not row.environment:
+        return f"{row.name}: plan only, needs GPUs or InfiniBand", f" {row.about}"
+    minutes = "1 minute" if row.minutes == 1 else f"{row.minutes} minutes"
+    cost = f"{row.megabytes / 1000:.1f} GB, {minutes}"
+    short = f"{row.name}: runs here in {row.environment} ({cost})"
+    return short if len(short) <= WIDEST else f"{row.name}: runs here ({cost})", f" {row.about}"
 
 
 @command.command("show", cls=Command)
@@ -48,7 +85,7 @@ def list_() -> None:
 @common
 def show_(name: str) -> None:
     """Print a recipe's README."""
-    place = _find(name)
+    place = shipped_recipes.find(name)
     text = (place / "README.md").read_text(encoding="utf-8")
     files = [str(file.relative_to(place)) for file in sorted(place.rglob("*")) if file.is_file()]
     show({"name": name, "readme": text, "files": files}, text.rstrip("\n"))
@@ -56,13 +93,16 @@ def show_(name: str) -> None:
 
 @command.command(cls=Command)
 @recipe_name
-@click.argument("directory", metavar="DIR", shell_complete=directories)
+@click.argument("directory", metavar="[DIR]", required=False, shell_complete=directories)
 @common
-def new(name: str, directory: str) -> None:
-    """Copy a recipe to a new directory."""
-    place, target = _find(name), Path(directory)
+def new(name: str, directory: str | None) -> None:
+    """Copy a recipe to a new directory; by default one with its name."""
+    place = shipped_recipes.find(name)
+    target = Path(directory or name)
+    if target.exists() and not target.is_dir():
+        raise UsageError(f"{target} is a file; name a new directory")
     if target.exists() and any(target.iterdir()):
-        raise UsageError(f"{target} exists and is not empty; name a new directory")
+        raise UsageError(f"{target} exists and is not empty; name a new directory: `batchtrain recipe new {name} DIR`")
     was_there = target.exists()
     try:
         _copy(place, target)
@@ -70,8 +110,15 @@ def new(name: str, directory: str) -> None:
         for made in target.iterdir() if was_there else [target]:
             shutil.rmtree(made, ignore_errors=True)
         raise
-    run = f"`batchtrain run {shlex.quote(directory)} --local`"
-    show({"recipe": name, "directory": str(target)}, f"{name} is in {target}; run it: {run}")
+    following = _following(shlex.quote(str(target)), bool(_listed(place).environment))
+    lines = (f"{name} is in {target}. Next:", *(completed(f"  {line}") for line in following))
+    show(New(name, str(target), following), "\n".join(lines))
+
+
+def _following(directory: str, runs_here: bool) -> tuple[str, ...]:
+    if runs_here:
+        return f"batchtrain images env {directory}", f"batchtrain run {directory} --local"
+    return f"batchtrain config validate {directory}", f"batchtrain config plan {directory}"
 
 
 def _copy(place: Path, target: Path) -> None:
@@ -80,21 +127,6 @@ def _copy(place: Path, target: Path) -> None:
     for file in (target / "config").glob("*.yaml"):  # editors must still find the schemas from there
         text = file.read_text(encoding="utf-8")
         file.write_text(text.replace("../../../schemas", "../.schemas"), encoding="utf-8")
-
-
-def _all() -> list[Path]:
-    return sorted(place for place in shipped("recipes").iterdir() if (place / "config").is_dir())
-
-
-def _find(name: str) -> Path:
-    import difflib
-
-    names = {place.name: place for place in _all()}
-    if name in names:
-        return names[name]
-    near = difflib.get_close_matches(name, list(names), n=1, cutoff=0.4)
-    hint = f"did you mean {near[0]}?" if near else "`batchtrain recipe list` shows them"
-    raise NotFound(f"there is no recipe {name}; {hint}")
 
 
 def _about(place: Path) -> str:

@@ -64,9 +64,9 @@ def gpus_seen(word: str | None) -> tuple[str, ...] | None:
         return ()
     number = whole(word)
     if number is not None:
-        return tuple(str(one) for one in range(min(number, MOST_GPUS)))
+        return tuple(str(gpu) for gpu in range(min(number, MOST_GPUS)))
     listed = word.removeprefix('"').removesuffix('"').removeprefix("device=")
-    return tuple(one for one in listed.split(",") if one)
+    return tuple(gpu for gpu in listed.split(",") if gpu)
 
 
 def gpus(job: Job, task: Task, size: VmSize | None) -> int:

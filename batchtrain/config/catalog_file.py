@@ -74,10 +74,10 @@ def load(directory: str | Path | None = None, environment: Mapping[str, str] | N
     Raises ConfigError with every problem of the files, UsageError if BATCHTRAIN_CATALOG does not name a file.
     """
     known = os.environ if environment is None else environment
-    found = Catalog()
+    catalog = Catalog()
     for file in files(directory, known):
-        found = read(file).above(found)
-    return found
+        catalog = read(file).above(catalog)
+    return catalog
 
 
 def files(directory: str | Path | None, environment: Mapping[str, str]) -> tuple[Path, ...]:
@@ -102,8 +102,8 @@ def _in(directory: Path) -> tuple[Path, ...]:
 
 def read(file: Path) -> Catalog:
     """The entries of one file. Raises ConfigError with every problem, each with its place."""
-    parsed, found = document.parse(str(file), file.read_bytes())
-    problems = list(found)
+    parsed, faults = document.parse(str(file), file.read_bytes())
+    problems = list(faults)
     catalog = Catalog()
     if not problems:
         catalog = _catalog(parsed, problems)
@@ -143,8 +143,8 @@ def _catalog(parsed: Document, problems: list[Problem]) -> Catalog:
         problems.append(_problem(parsed, (), "type", "the file must be a mapping with `sizes` and `images`"))
         return Catalog()
     problems.extend(_unknown(parsed, (), key, _KINDS) for key in parsed.data if key not in _KINDS)
-    sizes = tuple(filter(None, (_size(one, problems) for one in _entries(parsed, "sizes", problems))))
-    images = tuple(filter(None, (_image(one, problems) for one in _entries(parsed, "images", problems))))
+    sizes = tuple(filter(None, (_size(entry, problems) for entry in _entries(parsed, "sizes", problems))))
+    images = tuple(filter(None, (_image(entry, problems) for entry in _entries(parsed, "images", problems))))
     return Catalog(sizes, images)
 
 
@@ -196,8 +196,8 @@ def _flaws(given: dict[str, Any], entry: type[Any]) -> Iterator[tuple[document.P
 
 
 def _sentence(error: msgspec.ValidationError) -> str:
-    said = str(error).partition(" - at ")[0].replace(" | null", "")
-    return f"{said[:1].lower()}{said[1:]}"
+    message = str(error).partition(" - at ")[0].replace(" | null", "")
+    return f"{message[:1].lower()}{message[1:]}"
 
 
 def _size(read: _Read, problems: list[Problem]) -> VmSize | None:
@@ -241,14 +241,14 @@ def _image(read: _Read, problems: list[Problem]) -> Image | None:
 
 def _changes(read: _Read, problems: list[Problem]) -> dict[str, Any]:
     """The values of an entry, with `retired` as a date (or None for `never`)."""
-    said = {name: value for name, value in msgspec.structs.asdict(read.entry).items() if value is not None}
-    if "retired" in said:
+    changes = {name: value for name, value in msgspec.structs.asdict(read.entry).items() if value is not None}
+    if "retired" in changes:
         try:
-            said["retired"] = None if said["retired"] == NEVER else date.fromisoformat(said["retired"])
+            changes["retired"] = None if changes["retired"] == NEVER else date.fromisoformat(changes["retired"])
         except ValueError:
-            message = f"`{said['retired']}` is neither a date such as 2027-05-31 nor `{NEVER}`"
+            message = f"`{changes['retired']}` is neither a date such as 2027-05-31 nor `{NEVER}`"
             problems.append(_problem(read.document, (*read.path, "retired"), "value", message))
-    return said
+    return changes
 
 
 def _unknown(parsed: Document, path: document.Path, key: str, known: Iterable[str]) -> Problem:
@@ -256,25 +256,25 @@ def _unknown(parsed: Document, path: document.Path, key: str, known: Iterable[st
 
     near = get_close_matches(key, list(known), n=1, cutoff=0.6)
     hint = f"did you mean `{near[0]}`?" if near else f"known here: {', '.join(known)}."
-    where = parsed.place((*path, key), key=True)
+    where = parsed.position((*path, key), key=True)
     return _problem(parsed, (*path, key), "unknown-key", f"`{key}` is not known here.", where)._replace(hint=hint)
 
 
 def _problem(
-    parsed: Document, path: document.Path, rule: str, message: str, place: document.Place | None = None
+    parsed: Document, path: document.Path, rule: str, message: str, position: document.Position | None = None
 ) -> Problem:
-    where = place or parsed.place(path)
+    at = position or parsed.position(path)
     return Problem(
         rule,
         message,
         parsed.file,
-        where.line,
-        where.column,
+        at.line,
+        at.column,
         _dotted(path),
-        end_line=where.end_line,
-        end_column=where.end_column,
+        end_line=at.end_line,
+        end_column=at.end_column,
         see=SEE,
-        source="".join(parsed.text.splitlines()[where.line - 1 : where.line]),
+        source="".join(parsed.text.splitlines()[at.line - 1 : at.line]),
     )
 
 

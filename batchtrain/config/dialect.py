@@ -81,8 +81,8 @@ class _Renaming:
         if not isinstance(data, dict):
             return data
         for step, below in words.below.items():
-            here = list(data.items()) if step == "*" else [(step, data[step])] if step in data else []
-            data = self._changed(data, here, below, path)
+            items = list(data.items()) if step == "*" else [(step, data[step])] if step in data else []
+            data = self._changed(data, items, below, path)
         for step, below in words.below.items():
             if below.renamed is not None and step in data:
                 data = self._renamed(data, below.renamed, path)
@@ -90,9 +90,9 @@ class _Renaming:
         self._lifted = [waiting for waiting in self._lifted if waiting[0] != path]
         return {**data, **{name: value for name, value in lifted if name not in data}} if lifted else data
 
-    def _changed(self, data: Any, here: Iterable[tuple[Any, Any]], below: _Words, path: Path) -> Any:
+    def _changed(self, data: Any, items: Iterable[tuple[Any, Any]], below: _Words, path: Path) -> Any:
         changes = {}
-        for step, value in here:
+        for step, value in items:
             changed = self.walk(value, below, (*path, step))
             if changed is not value:
                 changes[step] = changed

@@ -49,7 +49,7 @@ class _Loader(_Base):  # type: ignore[misc]  # the base is chosen at run time
     yaml_implicit_resolvers: ClassVar[dict[str, Any]] = {}
 
 
-class Place(NamedTuple):
+class Position(NamedTuple):
     """A position: lines and columns counted from 1, `start` and `end` from 0 in the file's text.
 
     It covers the first line of the value, without the text after it.
@@ -81,13 +81,13 @@ class Document(NamedTuple):
     def __repr__(self) -> str:  # the text may hold secrets
         return f"Document({self.file!r})"
 
-    def place(self, path: Path, *, key: bool = False) -> Place:
+    def position(self, path: Path, *, key: bool = False) -> Position:
         """The position of a value, or of its key; of the key of its nearest parent if it does not exist."""
-        return self.places([(path, key)])[path, key]
+        return self.positions([(path, key)])[path, key]
 
-    def places(self, wanted: Iterable[tuple[Path, bool]]) -> dict[tuple[Path, bool], Place]:
+    def positions(self, wanted: Iterable[tuple[Path, bool]]) -> dict[tuple[Path, bool], Position]:
         """The places of many (path, whether its key is meant), in one pass over the text."""
-        return _places(self, list(wanted))
+        return _positions(self, list(wanted))
 
     def ruler(self) -> Ruler:
         """What turns offsets into lines and columns."""
@@ -112,32 +112,32 @@ def parse(file: str, content: bytes) -> tuple[Document, tuple[Problem, ...]]:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         before = content[: error.start].decode("utf-8-sig", "replace")
-        place = Ruler(before).place(len(before))
+        position = Ruler(before).position(len(before))
         message = f"this is not UTF-8 (byte {error.start}); save the file as UTF-8"
-        return _unread(file, "encoding", message, *place)
+        return _unread(file, "encoding", message, *position)
     source = _Source(file, text)
     ruler = Ruler(text)
     try:
         builder = _Builder(source)
-        data, found = builder.build()
+        data, faults = builder.build()
     except Broken as broken:
-        place = ruler.place(source.offset(broken.offset))
+        position = ruler.position(source.offset(broken.offset))
         document = Document(file, None, text, readable=False)
-        return document, (Problem(broken.rule, broken.message, file, *place),)
+        return document, (Problem(broken.rule, broken.message, file, *position),)
     return Document(file, data, text, nulls=tuple(builder.nulls)), tuple(
-        _told(file, told, source, ruler) for told in found
+        _problem(file, fault, source, ruler) for fault in faults
     )
 
 
-def _told(file: str, told: _Told, source: _Source, ruler: Ruler) -> Problem:
-    line, column = ruler.place(source.offset(told.start))
-    end_line, end_column = ruler.place(source.offset(told.end))
+def _problem(file: str, fault: _Fault, source: _Source, ruler: Ruler) -> Problem:
+    line, column = ruler.position(source.offset(fault.start))
+    end_line, end_column = ruler.position(source.offset(fault.end))
     if end_line != line:
         end_line, end_column = line, column + 1
-    message = told.message
-    if told.first >= 0:
-        message += f", first in line {ruler.place(source.offset(told.first))[0]}"
-    return Problem(told.rule, message, file, line, column, end_line=end_line, end_column=end_column)
+    message = fault.message
+    if fault.first >= 0:
+        message += f", first in line {ruler.position(source.offset(fault.first))[0]}"
+    return Problem(fault.rule, message, file, line, column, end_line=end_line, end_column=end_column)
 
 
 def too_large(file: str) -> tuple[Document, tuple[Problem, ...]]:
@@ -193,19 +193,19 @@ class _Source:
             return Broken("syntax", f"the character U+{ord(odd[0]):04X} is not allowed in YAML; remove it", odd.start())
         if not isinstance(error, yaml.MarkedYAMLError):
             return Broken("syntax", "YAML cannot be read", 0)
-        said = ", ".join(part for part in (error.context, error.problem) if part)
-        advice = next((text for sign, text in _ADVICE if sign in said), "")
+        reason = ", ".join(part for part in (error.context, error.problem) if part)
+        advice = next((text for sign, text in _ADVICE if sign in reason), "")
         begins = error.context_mark if advice in _BEGINS else None  # it is noticed where the next thing stands
         mark = begins or error.problem_mark or error.context_mark
         offset = mark.index if mark else 0
         above = self.text[: self.text.rfind("\n", 0, offset) + 1]
-        if "mapping values" in said and (bare := _BARE_KEY.search(above)):
+        if "mapping values" in reason and (bare := _BARE_KEY.search(above)):
             offset, advice = bare.start(1), KEY_WITHOUT_COLON
         if not self.text[offset:].strip():  # the end, where no line is to be shown
             offset = max(len(self.text.rstrip()) - 1, 0)
         if self.text[offset : offset + 1] == "\t":
             advice = "a tab cannot indent YAML; use spaces"
-        return Broken("syntax", f"YAML cannot be read: {said}{'; ' if advice else ''}{advice}", offset)
+        return Broken("syntax", f"YAML cannot be read: {reason}{'; ' if advice else ''}{advice}", offset)
 
 
 KEY_WITHOUT_COLON = "a key needs `: ` after it"
@@ -228,7 +228,7 @@ _BEGINS = frozenset({"a quote is not closed", KEY_WITHOUT_COLON, "a `[` is not c
 # --- events to data -------------------------------------------------------------------------------------------------
 
 
-class _Told(NamedTuple):
+class _Fault(NamedTuple):
     """A problem with its offsets, and those of the value that it contradicts."""
 
     rule: str
@@ -261,103 +261,124 @@ class _Builder:
     def __init__(self, source: _Source) -> None:
         self._get = source.next_event()
         self.nulls: list[tuple[dict[str, Any], str]] = []
-        self._found: list[_Told] = []
+        self._faults: list[_Fault] = []
         self._anchors: dict[str, tuple[Any, int] | None] = {}  # None: still open
         self._names: dict[str, str] = {}  # one text a name, however often it is written
+        self._root = self._current = _Open([], None, False)
+        self._outer: list[_Open] = []
+        self._documents = 0
         self._nodes = 0
         self._aliased = 0
 
-    def build(self) -> tuple[Any, list[_Told]]:
-        get, names = self._get, self._names
-        root = here = _Open([], None, False)
-        outer: list[_Open] = []
-        documents = 0
-        while True:
-            event = get()
-            kind = type(event)
-            weight = 1
-            if kind is ScalarEvent:
-                self._nodes += 1
-                if event.tag is not None and event.tag not in _KNOWN_TAGS:
-                    self._tell(event, "tag", "a tag (`!…`) is not supported")
-                value: Any = event.value
-                if here.seen is not None and here.key is None:
-                    here.key = self._key(here, event, names.setdefault(value, value))
-                    continue
-                if not event.style and value in _NULL:
-                    value = None
-                if event.anchor is not None:
-                    self._anchors[event.anchor] = (value, 1)
-            elif kind is MappingStartEvent or kind is SequenceStartEvent:
-                if len(outer) >= DEEPEST:
-                    raise Broken("syntax", f"YAML is nested deeper than {DEEPEST} levels", event.start_mark.index)
-                outer.append(here)
-                as_key = here.seen is not None and here.key is None
-                if as_key:
-                    self._tell(event, "key", "a key must be plain text")
-                if event.tag is not None and event.tag not in _KNOWN_TAGS:
-                    self._tell(event, "tag", "a tag (`!…`) is not supported")
-                if event.anchor is not None:
-                    self._anchors[event.anchor] = None
-                here = _Open({} if kind is MappingStartEvent else [], event.anchor, as_key)
-                continue
-            elif kind is MappingEndEvent or kind is SequenceEndEvent:
-                self._nodes += 1
-                closed, here = here, outer.pop()
-                if closed.merges:
-                    _merge(closed)
-                value, weight = closed.data, closed.weight
-                if closed.anchor is not None:
-                    self._anchors[closed.anchor] = (value, weight)
-                if closed.as_key:
-                    here.key = _DROPPED
-                    continue
-            elif kind is AliasEvent:
-                value, weight = self._stands_for(event)
-                if here.seen is not None and here.key is None:
-                    here.key = self._key(here, event, value) if isinstance(value, str) else self._odd(event)
-                    continue
-            elif kind is DocumentStartEvent:
-                documents += 1
-                if documents > 1:
-                    raise Broken(
-                        "syntax", "a second document starts here; write one document per file", event.start_mark.index
-                    )
-                continue
-            elif kind is StreamEndEvent:
-                break
-            else:
-                continue
-            here.weight += weight
-            if here.seen is None:
-                here.data.append(value)
-            else:
-                if here.key is _MERGE:
-                    self._merging(here, event, value)
-                elif value is None and here.key is not _DROPPED:
-                    self.nulls.append((here.data, here.key))
-                elif here.key is not _DROPPED:
-                    here.data[here.key] = value
-                here.key = None
-        if not documents or root.data == [None]:
+    def build(self) -> tuple[Any, list[_Fault]]:
+        """The data of all events, and its faults. Raises Broken."""
+        take: dict[type, Callable[[Any], None]] = {
+            ScalarEvent: self._scalar,
+            MappingStartEvent: self._opened,
+            SequenceStartEvent: self._opened,
+            MappingEndEvent: self._closed,
+            SequenceEndEvent: self._closed,
+            AliasEvent: self._alias,
+            DocumentStartEvent: self._document,
+        }
+        get = self._get
+        while (kind := type(event := get())) is not StreamEndEvent:
+            if handle := take.get(kind):
+                handle(event)
+        if not self._documents or self._root.data == [None]:
             raise Broken("empty-file", "the file is empty", 0)
-        return root.data[0], self._found
+        return self._root.data[0], self._faults
 
-    def _merging(self, here: _Open, event: Any, value: Any) -> None:
+    def _document(self, event: Any) -> None:
+        self._documents += 1
+        if self._documents > 1:
+            message = "a second document starts here; write one document per file"
+            raise Broken("syntax", message, event.start_mark.index)
+
+    def _scalar(self, event: Any) -> None:
+        self._nodes += 1
+        if event.tag is not None:
+            self._judge_tag(event)
+        value: Any = event.value
+        current = self._current
+        if current.key is None and current.seen is not None:
+            current.key = self._key(current, event, self._names.setdefault(value, value))
+            return
+        if not event.style and value in _NULL:
+            value = None
+        if event.anchor is not None:
+            self._anchors[event.anchor] = (value, 1)
+        self._add(event, value, 1)
+
+    def _opened(self, event: Any) -> None:
+        if len(self._outer) >= DEEPEST:
+            raise Broken("syntax", f"YAML is nested deeper than {DEEPEST} levels", event.start_mark.index)
+        as_key = self._current.seen is not None and self._current.key is None
+        if as_key:
+            self._tell(event, "key", "a key must be plain text")
+        if event.tag is not None:
+            self._judge_tag(event)
+        if event.anchor is not None:
+            self._anchors[event.anchor] = None
+        self._outer.append(self._current)
+        self._current = _Open({} if type(event) is MappingStartEvent else [], event.anchor, as_key)
+
+    def _closed(self, event: Any) -> None:
+        self._nodes += 1
+        closed, self._current = self._current, self._outer.pop()
+        if closed.merges:
+            _merge(closed)
+        if closed.anchor is not None:
+            self._anchors[closed.anchor] = (closed.data, closed.weight)
+        if closed.as_key:
+            self._current.key = _DROPPED
+        else:
+            self._add(event, closed.data, closed.weight)
+
+    def _alias(self, event: Any) -> None:
+        value, weight = self._stands_for(event)
+        current = self._current
+        if current.seen is not None and current.key is None:
+            current.key = self._key(current, event, value) if isinstance(value, str) else self._odd(event)
+        else:
+            self._add(event, value, weight)
+
+    def _add(self, event: Any, value: Any, weight: int) -> None:
+        """Put a value into the collection that is being parsed, at its key or at the end."""
+        current = self._current
+        current.weight += weight
+        if current.seen is None:
+            current.data.append(value)
+            return
+        key, current.key = current.key, None
+        if key is _MERGE:
+            self._merging(current, event, value)
+        elif key is _DROPPED:
+            return
+        elif value is None:
+            self.nulls.append((current.data, key))
+        else:
+            current.data[key] = value
+
+    def _judge_tag(self, event: Any) -> None:
+        if event.tag not in _KNOWN_TAGS:
+            self._tell(event, "tag", "a tag (`!…`) is not supported")
+
+    def _merging(self, mapping: _Open, event: Any, value: Any) -> None:
         sources = value if isinstance(value, list) else [value]
         if sources and all(isinstance(source, dict) for source in sources):
-            here.merges.append(value)
+            mapping.merges.append(value)
         else:
             self._tell(event, "key", "`<<` needs a mapping or a list of mappings")
 
-    def _key(self, here: _Open, event: Any, name: str) -> Any:
-        assert here.seen is not None
+    def _key(self, mapping: _Open, event: Any, name: str) -> Any:
+        assert mapping.seen is not None
         if name == "<<" and not event.style:
             return _MERGE
-        if name in here.seen:
-            self._tell(event, "duplicate-key", f"`{name}` is set twice", here.seen[name])
+        if name in mapping.seen:
+            self._tell(event, "duplicate-key", f"`{name}` is set twice", mapping.seen[name])
             return _DROPPED
-        here.seen[name] = event.start_mark.index
+        mapping.seen[name] = event.start_mark.index
         return name
 
     def _stands_for(self, event: Any) -> tuple[Any, int]:
@@ -381,7 +402,7 @@ class _Builder:
 
     def _tell(self, event: Any, rule: str, message: str, first: int = -1) -> None:
         start, end = event.start_mark.index, event.end_mark.index
-        self._found.append(_Told(rule, message, start, max(end, start + 1), first))
+        self._faults.append(_Fault(rule, message, start, max(end, start + 1), first))
 
 
 def _merge(closed: _Open) -> None:
@@ -405,7 +426,7 @@ class Ruler:
         self._text = text
         self._starts = [0, *(end.end() for end in _LINE_END.finditer(text))]
 
-    def place(self, offset: int) -> tuple[int, int]:
+    def position(self, offset: int) -> tuple[int, int]:
         """Line and column, counted from 1."""
         line = bisect_right(self._starts, offset)
         return line, offset - self._starts[line - 1] + 1
@@ -451,25 +472,25 @@ class _Watched:
         self.skip = False  # its value is a key, which has no place
 
 
-def _places(document: Document, wanted: list[tuple[Path, bool]]) -> dict[tuple[Path, bool], Place]:
+def _positions(document: Document, wanted: list[tuple[Path, bool]]) -> dict[tuple[Path, bool], Position]:
     if not document.readable:
-        return dict.fromkeys(wanted, Place(1, 1, exact=False))
+        return dict.fromkeys(wanted, Position(1, 1, exact=False))
     source, ruler = _Source(document.file, document.text), Ruler(document.text)
     root = _Finder(source, [path for path, _ in wanted]).find()
-    found = {(path, key): _span(root, path, key) for path, key in wanted}
-    return {what: _placed(document.text, source, ruler, *span) for what, span in found.items()}
+    spans = {(path, key): _span(root, path, key) for path, key in wanted}
+    return {what: _position(document.text, source, ruler, *span) for what, span in spans.items()}
 
 
-def _placed(text: str, source: _Source, ruler: Ruler, start: int, end: int, style: str, exact: bool) -> Place:
+def _position(text: str, source: _Source, ruler: Ruler, start: int, end: int, style: str, exact: bool) -> Position:
     start, end = source.offset(start), source.offset(end)
     if end > start:
         end = start + len(text[start:end].rstrip())  # a block ends where the next thing starts
     else:
         word = _WORD.match(text, start)
         end = word.end() if word else start
-    line, column = ruler.place(start)
+    line, column = ruler.position(start)
     width = len(re.split(r"[\r\n]", text[start:end], maxsplit=1)[0].rstrip())
-    return Place(line, column, line, column + max(width, 1), start, end, exact, style)
+    return Position(line, column, line, column + max(width, 1), start, end, exact, style)
 
 
 def _span(root: _Node | None, path: Path, key: bool) -> tuple[int, int, str, bool]:
@@ -499,9 +520,9 @@ def _below(node: _Node, step: str | int) -> tuple[tuple[int, int, str] | None, _
     if step in node.items:
         return node.items[step]
     for merged in node.merges:
-        found = _below(merged, step)
-        if found is not None:
-            return found
+        item = _below(merged, step)
+        if item is not None:
+            return item
     return None
 
 
@@ -525,98 +546,98 @@ class _Finder:
 
     def find(self) -> _Node | None:
         root = _Node(0, 0, "[")
-        here = _Watched(root, {0: self._want}, mapping=False)
+        current = _Watched(root, {0: self._want}, mapping=False)
         outer: list[_Watched] = []
         get = self._get
         while True:
             event = get()
             kind = type(event)
             if kind is ScalarEvent:
-                if here.index < 0 and here.key is None:
-                    here.key = event
+                if current.index < 0 and current.key is None:
+                    current.key = event
                     continue
-                node, below = self._start(here, event, event.style or "")
+                node, below = self._start(current, event, event.style or "")
                 if below is not None:
-                    self._keep(here, node)
+                    self._keep(current, node)
                     self._met(below)
-                self._next(here)
+                self._next(current)
             elif kind is MappingStartEvent or kind is SequenceStartEvent:
-                node, below = self._start(here, event, "{" if kind is MappingStartEvent else "[")
+                node, below = self._start(current, event, "{" if kind is MappingStartEvent else "[")
                 if below is None and not self._has_anchors:
                     _skip(get)
-                    self._next(here)
+                    self._next(current)
                     continue
-                outer.append(here)
-                here = _Watched(node, {} if below is None else below, kind is MappingStartEvent)
-                here.skip = below is None
+                outer.append(current)
+                current = _Watched(node, {} if below is None else below, kind is MappingStartEvent)
+                current.skip = below is None
             elif kind is MappingEndEvent or kind is SequenceEndEvent:
-                closed, here = here, outer.pop()
+                closed, current = current, outer.pop()
                 closed.node.end = event.end_mark.index
                 if not closed.skip:
-                    self._keep(here, closed.node)
+                    self._keep(current, closed.node)
                     self._met(closed.want)
-                self._next(here)
+                self._next(current)
             elif kind is AliasEvent:
-                if here.index < 0 and here.key is None:
-                    here.key = event
+                if current.index < 0 and current.key is None:
+                    current.key = event
                     continue
-                if event.anchor in self._anchors and self._wanted(here) is not None:
-                    self._keep(here, self._anchors[event.anchor])
-                self._next(here)
+                if event.anchor in self._anchors and self._wanted(current) is not None:
+                    self._keep(current, self._anchors[event.anchor])
+                self._next(current)
             elif kind is StreamEndEvent:
                 break
             if self._left <= 0 and not self._has_anchors:
                 break
-        return root.items[0][1] if 0 in root.items else self._partial(outer, here)
+        return root.items[0][1] if 0 in root.items else self._partial(outer, current)
 
-    def _partial(self, outer: list[_Watched], here: _Watched) -> _Node | None:
+    def _partial(self, outer: list[_Watched], innermost: _Watched) -> _Node | None:
         """The tree when the rest of the text was not needed: what is still open is kept as it is."""
-        for parent, child in reversed(list(zip(outer, [*outer[1:], here], strict=True))):
+        for parent, child in reversed(list(zip(outer, [*outer[1:], innermost], strict=True))):
             self._keep(parent, child.node)
-        first = outer[0].node if outer else here.node
+        first = outer[0].node if outer else innermost.node
         return first.items[0][1] if 0 in first.items else None
 
-    def _start(self, here: _Watched, event: Any, style: str) -> tuple[_Node, dict[Any, Any] | None]:
+    def _start(self, parent: _Watched, event: Any, style: str) -> tuple[_Node, dict[Any, Any] | None]:
         """A node for a value that starts here, and what is wanted below it; None: nothing."""
         node = _Node(event.start_mark.index, event.end_mark.index, style)
         if event.anchor is not None:
             self._anchors[event.anchor] = node
             return node, _ALL
-        return node, self._wanted(here)
+        return node, self._wanted(parent)
 
-    def _wanted(self, here: _Watched) -> dict[Any, Any] | None:
-        if here.want is _ALL or _merging(here):
+    def _wanted(self, parent: _Watched) -> dict[Any, Any] | None:
+        if parent.want is _ALL or _merging(parent):
             return _ALL
-        step = self._step(here)
-        return None if step in here.node.items else here.want.get(step)  # of a doubled key the first counts
+        step = self._step(parent)
+        return None if step in parent.node.items else parent.want.get(step)  # of a doubled key the first counts
 
     def _met(self, below: dict[Any, Any]) -> None:
         if not below and below is not _ALL:
             self._left -= 1
 
-    def _step(self, here: _Watched) -> str | int:
-        return here.index if here.index >= 0 else getattr(here.key, "value", "")
+    def _step(self, parent: _Watched) -> str | int:
+        return parent.index if parent.index >= 0 else getattr(parent.key, "value", "")
 
-    def _keep(self, here: _Watched, node: _Node) -> None:
-        if _merging(here):
-            here.node.merges.append(node)
-        elif here.index >= 0:
-            here.node.items[here.index] = (None, node)
-        elif here.key is not None and self._step(here) not in here.node.items:
-            key = here.key
-            here.node.items[self._step(here)] = ((key.start_mark.index, key.end_mark.index, key.style or ""), node)
+    def _keep(self, parent: _Watched, node: _Node) -> None:
+        if _merging(parent):
+            parent.node.merges.append(node)
+        elif parent.index >= 0:
+            parent.node.items[parent.index] = (None, node)
+        elif parent.key is not None and self._step(parent) not in parent.node.items:
+            key = parent.key
+            parent.node.items[self._step(parent)] = ((key.start_mark.index, key.end_mark.index, key.style or ""), node)
 
-    def _next(self, here: _Watched) -> None:
-        if here.index >= 0:
-            here.index += 1
-        elif here.key is None:
-            here.key = _DROPPED  # a collection stands as a key; its value comes next
+    def _next(self, parent: _Watched) -> None:
+        if parent.index >= 0:
+            parent.index += 1
+        elif parent.key is None:
+            parent.key = _DROPPED  # a collection stands as a key; its value comes next
         else:
-            here.key = None
+            parent.key = None
 
 
-def _merging(here: _Watched) -> bool:
-    return here.index < 0 and getattr(here.key, "value", "") == "<<" and not here.key.style
+def _merging(collection: _Watched) -> bool:
+    return collection.index < 0 and getattr(collection.key, "value", "") == "<<" and not collection.key.style
 
 
 def _leaves(want: dict[Any, Any]) -> int:

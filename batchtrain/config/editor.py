@@ -67,53 +67,53 @@ def _as_loaded(value: Any) -> Any:
     return made
 
 
-def _or_nothing(said: dict[str, Any]) -> None:
+def _or_nothing(definition: dict[str, Any]) -> None:
     """A key without a value counts as absent."""
-    if "anyOf" in said:
-        if {"type": "null"} not in said["anyOf"]:
-            said["anyOf"] = [*said["anyOf"], {"type": "null"}]
-    elif "$ref" in said:
-        said["anyOf"] = [{"$ref": said.pop("$ref")}, {"type": "null"}]
-    elif "enum" in said:
-        said["enum"] = [*said["enum"], None]
-    elif "type" in said:
-        kinds = said["type"] if isinstance(said["type"], list) else [said["type"]]
-        said["type"] = [*kinds, "null"]
+    if "anyOf" in definition:
+        if {"type": "null"} not in definition["anyOf"]:
+            definition["anyOf"] = [*definition["anyOf"], {"type": "null"}]
+    elif "$ref" in definition:
+        definition["anyOf"] = [{"$ref": definition.pop("$ref")}, {"type": "null"}]
+    elif "enum" in definition:
+        definition["enum"] = [*definition["enum"], None]
+    elif "type" in definition:
+        kinds = definition["type"] if isinstance(definition["type"], list) else [definition["type"]]
+        definition["type"] = [*kinds, "null"]
 
 
 def _tell(definition: dict[str, Any], block: reference.BlockOf) -> None:
     """What is gone, values of older files, and that nothing may stand where nothing must."""
     for item in block.properties:
-        place = (*block.places[0], item.name)
-        said = definition["properties"][item.name]
+        pattern = (*block.places[0], item.name)
+        described = definition["properties"][item.name]
         if item.example is not None:
-            said["examples"] = [item.example]
-        instead = reference.gone(place)
+            described["examples"] = [item.example]
+        instead = reference.gone(pattern)
         if instead:
-            said["deprecated"] = True
-            said["description"] = f"{item.description} No effect: {instead}."
-        for old, new in reference.older_values(place):
-            if "enum" in said:
+            described["deprecated"] = True
+            described["description"] = f"{item.description} No effect: {instead}."
+        for old, new in reference.older_values(pattern):
+            if "enum" in described:
                 old_value = {
                     "const": old,
                     "deprecated": True,
                     "description": f"Today: `{new}`.",
                     "$comment": schema.OLDER,
                 }
-                said["anyOf"] = [{"enum": said.pop("enum")}, old_value]
+                described["anyOf"] = [{"enum": described.pop("enum")}, old_value]
         if not item.required:
-            _or_nothing(said)
+            _or_nothing(described)
 
 
 def _allow_older(definitions: dict[str, Any], rule: types.Renamed) -> None:
     for block in reference.blocks():
         if block.name not in definitions:
             continue
-        for place in block.places:
-            if reference.pattern(place) == rule.path[:-1]:
+        for pattern in block.places:
+            if reference.pattern(pattern) == rule.path[:-1]:
                 known = definitions[block.name]["properties"]
                 known[rule.path[-1]] = _older(known[rule.new], rule.new)
-            elif rule.new.startswith("../") and reference.pattern(place) == rule.path[:-2]:
+            elif rule.new.startswith("../") and reference.pattern(pattern) == rule.path[:-2]:
                 known = definitions[block.name]["properties"]
                 map_of = known[rule.path[-2]]
                 map_of["properties"] = {rule.path[-1]: _older(known[rule.new[3:]], rule.new[3:])}

@@ -140,8 +140,7 @@ def _random_faults(path: Path, wanted: RandomFactory) -> Faults:
         _draw(wanted, random.Random(0))()
     except (ValueError, ArithmeticError) as error:
         yield Fault(
-            (*path, "distribution"),
-            f"its numbers cannot be drawn ({error}); check the parameters of the distribution",
+            (*path, "distribution"), f"its numbers cannot be drawn ({error}); check the parameters of the distribution"
         )
 
 
@@ -150,9 +149,9 @@ def size_faults(task: Task) -> Faults:
     factory = _clear(task)
     count = counted(factory) if factory is not None and not any(value_faults(task)) else None
     if count is not None and count > MOST_TASKS:
-        told = f"{count:,}" if count < 10**18 else "more than 10^18"
+        shown = f"{count:,}" if count < 10**18 else "more than 10^18"
         path = (*FACTORY, kind(factory) or "") if factory else FACTORY
-        yield Fault(path, f"the factory creates {told} tasks, but at most {MOST_TASKS:,} are allowed; split the job")
+        yield Fault(path, f"the factory creates {shown} tasks, but at most {MOST_TASKS:,} are allowed; split the job")
 
 
 def command_faults(task: Task) -> Faults:
@@ -306,7 +305,7 @@ def _draw(wanted: RandomFactory, source: random.Random) -> Callable[[], float]:
     """A source of numbers. Raises ValueError or ArithmeticError, also when called, if numbers cannot be drawn."""
     if (steps := wanted.integer) is not None:
         return lambda: source.randrange(steps.start, steps.stop, steps.step)
-    name, shape = next((name, one) for name in DRAWS if (one := getattr(wanted.distribution, name)) is not None)
+    name, shape = next((name, chosen) for name in DRAWS if (chosen := getattr(wanted.distribution, name)) is not None)
     draw = getattr(source, DRAWS[name])
     parameters = [getattr(shape, field) for field in shape.__struct_fields__]
     return lambda: float(draw(*parameters))

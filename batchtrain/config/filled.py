@@ -56,8 +56,8 @@ def require_credentials(
     whole: Any = msgspec.to_builtins(credentials, enc_hook=lambda secret: "" if is_unfilled(secret) else MASK)
     for step in part:
         whole = (whole or {}).get(step)
-    found = placeholders(whole, (*CREDENTIALS, *part))
-    unfilled = {dotted(flaw.path): flaw.path[-1] for flaw in found if not _BESIDES & set(flaw.path)}
+    flaws = placeholders(whole, (*CREDENTIALS, *part))
+    unfilled = {dotted(flaw.path): flaw.path[-1] for flaw in flaws if not _BESIDES & set(flaw.path)}
     problems = tuple(
         placed.get(at, Problem("placeholder", "", path=at))._replace(
             level="error", message=f"`{name}` is a placeholder, but it is needed to sign in."

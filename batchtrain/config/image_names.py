@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 # distribution/reference: the grammar of a reference.
 _COMPONENT = r"[a-z0-9]+(?:(?:\.|__?|-+)[a-z0-9]+)*"
@@ -36,6 +37,29 @@ def server_of(name: str) -> str:
     """The registry an image comes from, as credentials.yaml names it (`hub` for Docker Hub)."""
     first, slash, _ = name.partition("/")
     return first if slash and (first == "localhost" or "." in first or ":" in first) else HUB
+
+
+EXAMPLE = "example/"
+"""The beginning of image names in recipes: no registry, but a place for the user's."""
+
+
+def in_registry(data: Any, registry: str) -> Any:
+    """A section of the configuration whose images of recipes (`example/…`) are in a registry."""
+    if isinstance(data, dict):
+        return {key: _image_in(value, registry) if key in _IMAGES else in_registry(value, registry)
+                for key, value in data.items()}  # fmt: skip
+    return [in_registry(item, registry) for item in data] if isinstance(data, list) else data
+
+
+_IMAGES = ("docker_image", "docker_images")
+
+
+def _image_in(value: Any, registry: str) -> Any:
+    if isinstance(value, list):
+        return [_image_in(item, registry) for item in value]
+    if isinstance(value, str) and value.startswith(EXAMPLE):
+        return f"{registry}/{value.removeprefix(EXAMPLE)}"
+    return value
 
 
 def _path(name: str) -> str:

@@ -46,8 +46,7 @@ LEFT_OUT = (
         "The command starts in the working directory of the task and sees every Batch directory of the node.",
     ),
     LeftOut(
-        ("job.jobPreparationTask.id", "job.jobReleaseTask.id"),
-        "The ids are always `jobpreparation` and `jobrelease`.",
+        ("job.jobPreparationTask.id", "job.jobReleaseTask.id"), "The ids are always `jobpreparation` and `jobrelease`."
     ),
     LeftOut(("job.poolInfo.poolId",), "The `id` in pool.yaml."),
     LeftOut(("job.poolInfo.autoPoolSpecification.autoPoolIdPrefix",), "The beginning of the `id` in pool.yaml."),

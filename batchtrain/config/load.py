@@ -7,7 +7,6 @@ import os
 import re
 import shlex
 import stat
-import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,11 +15,12 @@ from typing import Any, NamedTuple
 import msgspec
 
 from batchtrain.catalog.offer import Catalog
-from batchtrain.config import catalog_file, check, document, override, schema, source_directory
+from batchtrain.config import catalog_file, check, document, override, schema, source_directory, user_settings
 from batchtrain.config.check import Finding
 from batchtrain.config.dialect import OLD_SECTIONS, renamed, today
 from batchtrain.config.document import Document
 from batchtrain.config.filled import CREDENTIALS, filled_in, placeholders
+from batchtrain.config.image_names import in_registry
 from batchtrain.config.schema import Flaw, Verdict, dotted
 from batchtrain.config.types import ELSEWHERE, ELSEWHERE_FILES, SECRETS, Credentials, Recipe, convert
 from batchtrain.config.veil import veiled_line
@@ -32,10 +32,7 @@ MISSING = {
     "pool_specification": "there is no pool: a pool.yaml with `pool_specification` is missing",
     "job_specifications": "there are no jobs: a jobs.yaml with `job_specifications` is missing",
 }
-EMPTY = {
-    "pool_specification": "describe the pool below it",
-    "job_specifications": "write the jobs below it as a list",
-}
+EMPTY = {"pool_specification": "describe the pool below it", "job_specifications": "write the jobs below it as a list"}
 """Sections that cannot be empty, with what to write."""
 NOT_LOCAL = frozenset({"source-size", "storage-link"})
 """Checks that the emulator does not need: it stores a large `source` itself, and has a storage account."""
@@ -99,8 +96,8 @@ def load(
     (`jobs`: jobs-other.yaml). local: it is for the embedded service, which takes more. Raises ConfigError with all
     problems of all files, UsageError when there is nothing to read.
     """
-    found = examined(directory, settings=settings, needs=needs, ignore=ignore, files=files, local=local)
-    return Loaded(found.recipe, found.problems)
+    seen = examined(directory, settings=settings, needs=needs, ignore=ignore, files=files, local=local)
+    return Loaded(seen.recipe, seen.problems)
 
 
 def examined(
@@ -114,19 +111,20 @@ def examined(
     most: int = MOST,
 ) -> Examined:
     """As `load`, with where everything was read; `most`: how many problems are shown."""
-    place = find(directory, files)
-    catalog = catalog_file.load(place)
-    contents = read(place, files)
-    found = examine(
-        place, contents, settings=settings, needs=needs, ignore=ignore, catalog=catalog, local=local, most=most
-    )
-    if not found.valid:
-        raise ConfigError(found.problems)
-    return found._replace(recipe=msgspec.structs.replace(found.recipe, warnings=found.problems))
+    folder = find(directory, files)
+    catalog, registry = catalog_file.load(folder), user_settings.load().registry
+    contents = read(folder, files)
+    seen = examine(
+        folder, contents, settings=settings, needs=needs, ignore=ignore, catalog=catalog, local=local, most=most,
+        registry=registry,
+    )  # fmt: skip
+    if not seen.valid:
+        raise ConfigError(seen.problems)
+    return seen._replace(recipe=msgspec.structs.replace(seen.recipe, warnings=seen.problems))
 
 
 def examine(
-    place: Path,
+    folder: Path,
     files: Mapping[str, bytes],
     *,
     settings: Mapping[str, str] | None = None,
@@ -135,23 +133,26 @@ def examine(
     catalog: Catalog | None = None,
     most: int = MOST,
     local: bool = False,
+    registry: str = "",
 ) -> Examined:
     """Check files by their contents.
 
     place: their directory. catalog: sizes and images, by default those of the tables. most: the number of problems to
-    show. local: the files are for the emulator.
+    show. local: the files are for the emulator. registry: replaces `example` in names of images.
     """
     with _unhurried_collector(files):
-        reading = Reading(place)
+        reading = Reading(folder)
         for file, content in files.items():
             reading.take(file, content)
         reading.rename()
         reading.override(settings or {})
+        if registry:
+            reading.choose_registry(registry)
         values = {name: reading.convert(name, most) for name in reading.sections}
         if not reading.flawed:  # a file that cannot be read is said already, and may be the one that is missed
             reading.require(needs)
         recipe = Recipe(
-            directory=str(place),
+            directory=str(folder),
             catalog=catalog or Catalog(),
             **{FIELDS[name]: value for name, value in values.items() if value is not None},
         )
@@ -169,21 +170,21 @@ def load_credentials(directory: str | Path, files: Mapping[str, str] | None = No
     Raises ConfigError if that part cannot be read.
     """
     try:
-        place = find(directory, files or {})
+        folder = find(directory, files or {})
     except UsageError:
         return None
-    reading = Reading(place)
-    for file, content in read(place, files or {}).items():
+    reading = Reading(folder)
+    for file, content in read(folder, files or {}).items():
         reading.take(file, content)
     if "credentials" not in reading.sections:
         return None
     reading.only("credentials")
     reading.rename()
-    found: Credentials | None = reading.convert("credentials")
+    credentials: Credentials | None = reading.convert("credentials")
     problems = reading.problems(frozenset())
     if any(problem.level == "error" for problem in problems):
         raise ConfigError(problems)
-    return found
+    return credentials
 
 
 def _known_checks(names: Iterable[str]) -> frozenset[str]:
@@ -219,27 +220,27 @@ def find(directory: str | Path, chosen: Mapping[str, str] | None = None) -> Path
 
     chosen: files that are named by themselves; with one of them the directory need not hold any.
     """
-    place = Path(directory)
-    if not place.is_dir():
-        raise UsageError(f"{place} is not a directory; give a recipe directory or its config directory")
-    for candidate in (place, place / "config"):
+    folder = Path(directory)
+    if not folder.is_dir():
+        raise UsageError(f"{folder} is not a directory; give a recipe directory or its config directory")
+    for candidate in (folder, folder / "config"):
         if any(_files(candidate, NAMES)):
             return candidate
     if chosen:
-        return place
+        return folder
     raise UsageError(
-        f"{place} holds no configuration: expected pool.yaml and jobs.yaml there or in {place / 'config'};"
+        f"{folder} holds no configuration: expected pool.yaml and jobs.yaml there or in {folder / 'config'};"
         " `batchtrain recipe new NAME DIR` makes one"
     )
 
 
-def read(place: Path, chosen: Mapping[str, str] | None = None) -> dict[str, bytes]:
+def read(folder: Path, chosen: Mapping[str, str] | None = None) -> dict[str, bytes]:
     """The contents of the files by path; only the beginning of a file that is too large.
 
     chosen: replacements for files, by part. Raises UsageError if one does not exist.
     """
     own = chosen or {}
-    files = [*_chosen(own), *_files(place, (*(name for name in NAMES if name not in own), *ELSEWHERE_FILES))]
+    files = [*_chosen(own), *_files(folder, (*(name for name in NAMES if name not in own), *ELSEWHERE_FILES))]
     contents = {}
     for file in files:
         with file.open("rb") as stream:
@@ -257,6 +258,8 @@ def _chosen(chosen: Mapping[str, str]) -> Iterator[Path]:
 
 def write(path: str, content: bytes) -> None:
     """Replace a configuration file atomically and keep its mode; follows a link."""
+    import tempfile  # 4 ms, which only a command that writes needs
+
     target = Path(path).resolve()
     handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
     try:
@@ -271,10 +274,10 @@ def write(path: str, content: bytes) -> None:
         raise
 
 
-def _files(place: Path, names: Iterable[str]) -> Iterator[Path]:
+def _files(folder: Path, names: Iterable[str]) -> Iterator[Path]:
     for name in names:
         for suffix in SUFFIXES:
-            file = place / (name + suffix)
+            file = folder / (name + suffix)
             if file.is_file():
                 yield file
             elif file.is_symlink() or file.exists():
@@ -299,12 +302,12 @@ FIELDS = {
 class Reading:
     """The data read so far and its problems; positions are looked up at the end, all at once."""
 
-    def __init__(self, place: Path) -> None:
+    def __init__(self, folder: Path) -> None:
         self.sections: dict[str, Section] = {}
         self.documents: dict[str, Document] = {}
         self.settings: dict[_At, str] = {}
         """Values given on the command line: the path, and the words it was given in."""
-        self._place = place
+        self._place = folder
         self._written: dict[_At, _At] = {}  # a path of today: the path in the words of its file
         self._pruned: dict[str, _Pruned] = {}  # by section
         self._unjudged = 0  # parts with mistakes, beside those in `_flaws`
@@ -315,7 +318,7 @@ class Reading:
     @property
     def flawed(self) -> bool:
         """Whether something is an error so far."""
-        return any(one.level == "error" for found in (self._told, self._flaws, self._top) for one in found)
+        return any(flaw.level == "error" for flaws in (self._told, self._flaws, self._top) for flaw in flaws)
 
     def take(self, file: str, content: bytes) -> None:
         """Read one file; each top-level key stands in one file only."""
@@ -323,13 +326,13 @@ class Reading:
         if section:
             self._told.append(Problem("elsewhere", f"{ELSEWHERE[section]}.", file, 1, 1, section, "warning"))
             return
-        parsed, found = document.parse(file, content)
+        parsed, faults = document.parse(file, content)
         self.documents[file] = parsed
-        self._told.extend(found)
+        self._told.extend(faults)
         if not parsed.readable:
             return
         if not isinstance(parsed.data, dict):
-            self._told.append(Problem("type", "the file must be a mapping.", file, *parsed.place(())[:2]))
+            self._told.append(Problem("type", "the file must be a mapping.", file, *parsed.position(())[:2]))
             return
         for key, data in parsed.data.items():
             self._section(parsed, key, data)
@@ -398,6 +401,11 @@ class Reading:
             self.settings[path] = name
             self.sections[head] = section._replace(data=override.put(section.data, path[1:], self._value(path, text)))
 
+    def choose_registry(self, registry: str) -> None:
+        """Take the images of recipes from the user's registry."""
+        for name, section in self.sections.items():
+            self.sections[name] = section._replace(data=in_registry(section.data, registry))
+
     def _value(self, path: _At, text: str) -> Any:
         """A list or a mapping is written as YAML (`[a, b]`); everything else is taken as it is."""
         if text == "null":
@@ -405,8 +413,8 @@ class Reading:
         kind = schema.shape_of(path) if text[:1] in ("[", "{") else None
         if kind is None or not schema.is_nested(kind):
             return text
-        parsed, found = document.parse(SETTING, text.encode("utf-8", "surrogateescape"))
-        self._told.extend(Problem(p.rule, p.message, SETTING, path=dotted(path)) for p in found)
+        parsed, faults = document.parse(SETTING, text.encode("utf-8", "surrogateescape"))
+        self._told.extend(Problem(p.rule, p.message, SETTING, path=dotted(path)) for p in faults)
         return parsed.data
 
     # --- data to values ---
@@ -430,9 +438,9 @@ class Reading:
         self._unjudged += verdict.unjudged
         return None if verdict.unjudged else self._rest(name, data, verdict.flaws)
 
-    def _rest(self, name: str, data: Any, found: Iterable[Flaw]) -> Any:
+    def _rest(self, name: str, data: Any, flaws: Iterable[Flaw]) -> Any:
         """A section without its mistakes; None if too much depends on them."""
-        wrong = {_property_of(flaw.path) for flaw in found}
+        wrong = {_property_of(flaw.path) for flaw in flaws}
         if any(len(path) < 2 or path[-1] == "id" for path in wrong):  # names are looked for by other rules
             return None
         kept = override.without(data, (path[1:] for path in wrong))
@@ -490,48 +498,54 @@ class Reading:
         """The findings without those of silenced rules, with positions, sorted; the first are shown, the others are
         counted."""
         everything: list[Problem | Flaw] = [*self._told, *self._top, *self._flaws]
-        found = sorted((item for item in everything if item.rule not in silent), key=lambda item: _LEVELS[item.level])
-        shown = list(self._in_place(found[:most]))
+        kept = sorted((item for item in everything if item.rule not in silent), key=lambda item: _LEVELS[item.level])
+        shown = list(self._in_place(kept[:most]))
         once = {problem._replace(path=""): problem for problem in reversed(shown)}  # aliases lead to one place
-        more = len(found) - len(shown) + self._unjudged
-        rest = [self._more(more, found[most:])] if more else []
+        more = len(kept) - len(shown) + self._unjudged
+        rest = [self._more(more, kept[most:])] if more else []
         return (*sorted(once.values(), key=_order), *rest)
 
-    def _more(self, count: int, found: list[Problem | Flaw]) -> Problem:
+    def _more(self, count: int, others: list[Problem | Flaw]) -> Problem:
         """The summary of the problems that are not shown."""
         about = f"at least {count:,}" if self._unjudged else f"{count:,}"
         message = f"and {about} more; `batchtrain config validate {shlex.quote(str(self._place))} -o json` shows all."
-        return Problem("more", message, level="error" if self._unjudged else found[0].level)
+        return Problem("more", message, level="error" if self._unjudged else others[0].level)
 
-    def _in_place(self, found: Iterable[Problem | Flaw]) -> Iterator[Problem]:
+    def _in_place(self, findings: Iterable[Problem | Flaw]) -> Iterator[Problem]:
         """Problems with their positions and lines; each file is read once."""
         by_file: dict[str, list[Any]] = {}
-        for one in found:
-            by_file.setdefault(self._file_of(one), []).append(one)
-        for file, here in by_file.items():
+        for finding in findings:
+            by_file.setdefault(self._file_of(finding), []).append(finding)
+        for file, of_file in by_file.items():
             if file not in self.documents:
-                yield from (one if isinstance(one, Problem) else self._unplaced(one) for one in here)
+                yield from (finding if isinstance(finding, Problem) else self._unplaced(finding) for finding in of_file)
                 continue
             parsed = self.documents[file]
             ruler = parsed.ruler()
-            wanted = {(self._path_of(one), one.at_key) for one in here if not isinstance(one, Problem)}
-            places = parsed.places(wanted) if wanted else {}
-            for one in here:
-                problem = one if isinstance(one, Problem) else self._at(parsed, one, places)
-                yield self._veiled(parsed, problem, ruler, isinstance(one, Problem))
+            wanted = {
+                (self._path_of(finding), finding.at_key) for finding in of_file if not isinstance(finding, Problem)
+            }
+            positions = parsed.positions(wanted) if wanted else {}
+            for finding in of_file:
+                problem = finding if isinstance(finding, Problem) else self._at(parsed, finding, positions)
+                yield self._veiled(parsed, problem, ruler, isinstance(finding, Problem))
 
-    def _file_of(self, one: Problem | Flaw) -> str:
-        if one.file or isinstance(one, Problem):
-            return one.file
-        section = self.sections.get(str(one.path[0])) if one.path and not self.setting(one.path) else None
+    def _file_of(self, finding: Problem | Flaw) -> str:
+        if finding.file or isinstance(finding, Problem):
+            return finding.file
+        section = self.sections.get(str(finding.path[0])) if finding.path and not self.setting(finding.path) else None
         return section.document.file if section and section.document.readable else ""
 
     def _path_of(self, flaw: Flaw) -> _At:
         return flaw.path if flaw.file else self.written(flaw.path)
 
     def _unplaced(self, flaw: Flaw) -> Problem:
-        told = _sentence(flaw, flaw.path)
-        return told._replace(file=SETTING) if self.setting(flaw.path) or flaw.path[:1] in self._from_settings else told
+        problem = _sentence(flaw, flaw.path)
+        return (
+            problem._replace(file=SETTING)
+            if self.setting(flaw.path) or flaw.path[:1] in self._from_settings
+            else problem
+        )
 
     @property
     def _from_settings(self) -> set[_At]:
@@ -542,13 +556,13 @@ class Reading:
         """The text of a value on the command line; empty without one."""
         return next((self.settings[path[:n]] for n in range(len(path), 0, -1) if path[:n] in self.settings), "")
 
-    def _at(self, parsed: Document, flaw: Flaw, places: Mapping[tuple[_At, bool], document.Place]) -> Problem:
+    def _at(self, parsed: Document, flaw: Flaw, positions: Mapping[tuple[_At, bool], document.Position]) -> Problem:
         path = self._path_of(flaw)
-        where = places[path, flaw.at_key]
+        position = positions[path, flaw.at_key]
         problem = _sentence(flaw, path)
         return problem._replace(
-            file=parsed.file, line=where.line, column=where.column, end_line=where.end_line,
-            end_column=where.end_column, fix=_as_written(problem.fix, where),
+            file=parsed.file, line=position.line, column=position.column, end_line=position.end_line,
+            end_column=position.end_column, fix=_as_written(problem.fix, position),
         )  # fmt: skip
 
     def written(self, path: _At) -> _At:
@@ -611,7 +625,7 @@ def _sentence(flaw: Flaw, path: _At) -> Problem:
     return Problem(flaw.rule, message, path=dotted(where), level=flaw.level, hint=hint, fix=fix, see=see)
 
 
-def _as_written(fix: str, where: document.Place) -> str:
+def _as_written(fix: str, where: document.Position) -> str:
     """The replacement of the text at a position, with its quotes; empty if it cannot be replaced."""
     if not fix or not where.exact or where.style not in ("", "'", '"'):
         return ""

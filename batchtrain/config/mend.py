@@ -16,7 +16,7 @@ from batchtrain.config import document, schema
 from batchtrain.config.check.subject import IMAGE_KINDS, Subject
 from batchtrain.config.check.vm_images import successor
 from batchtrain.config.dialect import OLD_SECTIONS
-from batchtrain.config.document import Document, Place
+from batchtrain.config.document import Document, Position
 from batchtrain.config.load import Examined, Section
 from batchtrain.config.types import Path, Recipe
 from batchtrain.errors import Problem
@@ -77,11 +77,11 @@ def migrate(files: Files, judge: Judge) -> Mended:
 
 def _about_programs(before: Examined, done: Mended) -> tuple[Problem, ...]:
     """The remarks about a GPU size that do not apply to its replacement."""
-    if not any(one.rule == "size-retired" for one in done.mends):
+    if not any(item.rule == "size-retired" for item in done.mends):
         return ()
     pool = before.recipe.pool
     size = before.recipe.catalog.size(pool.vm_size) if pool is not None else None
-    return tuple(one for one in before.problems if one.rule == "size-retired") if size and size.gpus else ()
+    return tuple(item for item in before.problems if item.rule == "size-retired") if size and size.gpus else ()
 
 
 def difference(before: Files, after: Files, secrets: Iterable[str] = ()) -> str:
@@ -135,7 +135,7 @@ def _edited(parsed: Document, content: bytes, edits: Iterable[_Edit]) -> tuple[b
         if edit.start < end or old == edit.text:
             continue
         added = edit.text.strip(", \r\n")
-        done.append(Mend(parsed.file, *ruler.place(edit.start), _bare(old), _bare(added), edit.rule))
+        done.append(Mend(parsed.file, *ruler.position(edit.start), _bare(old), _bare(added), edit.rule))
         parts += [text[end : edit.start], edit.text]
         end = edit.end
     mark = b"\xef\xbb\xbf" if content.startswith(b"\xef\xbb\xbf") else b""
@@ -153,8 +153,8 @@ def _bare(word: str) -> str:
 
 def _fixes(seen: Examined) -> dict[str, list[_Edit]]:
     edits = _answers(seen)
-    for file, found in _quoted(seen).items():
-        edits[file] = _without_quarrels([*edits.get(file, ()), *found])
+    for file, quoted in _quoted(seen).items():
+        edits[file] = _without_quarrels([*edits.get(file, ()), *quoted])
     return edits
 
 
@@ -164,16 +164,16 @@ def _quoted(seen: Examined) -> dict[str, list[_Edit]]:
     for name, section in seen.reading.sections.items():
         if not section.document.readable:
             continue
-        found = {
+        numbers = {
             (seen.reading.written(path), False): text
             for path, text in schema.numbers(name, section.data)
             if _NUMBER.fullmatch(text) and not seen.reading.setting(path)
         }
-        places = section.document.places(found) if found else {}
+        positions = section.document.positions(numbers) if numbers else {}
         edits.setdefault(section.document.file, []).extend(
-            _Edit(place.start, place.end, found[where], "quoted")
-            for where, place in places.items()
-            if place.exact and place.style in ("'", '"')
+            _Edit(position.start, position.end, numbers[where], "quoted")
+            for where, position in positions.items()
+            if position.exact and position.style in ("'", '"')
         )
     return edits
 
@@ -214,8 +214,8 @@ def _older(seen: Examined) -> dict[str, list[_Edit]]:
     edits = _answers(renamed)
     for name, section in seen.reading.sections.items():
         if section.document.readable and section.key in OLD_SECTIONS:
-            place = section.document.place((section.key,), key=True)
-            edits.setdefault(section.document.file, []).append(_replaced(place, name, "renamed"))
+            position = section.document.position((section.key,), key=True)
+            edits.setdefault(section.document.file, []).append(_replaced(position, name, "renamed"))
     pool = seen.reading.sections.get("pool_specification")
     if pool is not None and pool.document.readable and isinstance(pool.data, dict):
         edits.setdefault(pool.document.file, []).extend(
@@ -230,9 +230,9 @@ def _size(pool: Section, catalog: Catalog) -> Iterator[_Edit]:
     today = sizes.today_for(size).today if size else None
     if size is None or size.retired is None or today is None:
         return
-    place = pool.document.place((pool.key, "vm_size"))
-    if place.exact:
-        yield _replaced(place, today.upper() if name.isupper() else today, "size-retired")
+    position = pool.document.position((pool.key, "vm_size"))
+    if position.exact:
+        yield _replaced(position, today.upper() if name.isupper() else today, "size-retired")
 
 
 def _image(pool: Section, recipe: Recipe) -> Iterator[_Edit]:
@@ -245,11 +245,11 @@ def _image(pool: Section, recipe: Recipe) -> Iterator[_Edit]:
     path = (pool.key, "vm_configuration", "platform_image")
     if str(_below(pool.data, path[1:]).get("version", "latest")) != "latest":
         news["version"] = "latest"  # of the other image there is no such version
-    places = pool.document.places(((*path, name), False) for name in news)
-    if any(not place.exact for place in places.values()):
+    positions = pool.document.positions(((*path, name), False) for name in news)
+    if any(not position.exact for position in positions.values()):
         return
-    for ((*_, name), _), place in places.items():
-        yield _replaced(place, news[str(name)], "image-retired")
+    for ((*_, name), _), position in positions.items():
+        yield _replaced(position, news[str(name)], "image-retired")
 
 
 def _native(pool: Section, recipe: Recipe) -> Iterator[_Edit]:
@@ -259,11 +259,11 @@ def _native(pool: Section, recipe: Recipe) -> Iterator[_Edit]:
         return
     for kind in IMAGE_KINDS:
         path = (pool.key, "vm_configuration", kind)
-        said = _below(pool.data, path[1:])
-        if "native" in said:
-            yield _replaced(pool.document.place((*path, "native")), "true", NATIVE)
-        elif said:
-            yield _before(pool.document, (*path, next(iter(said))), "native", "true")
+        image = _below(pool.data, path[1:])
+        if "native" in image:
+            yield _replaced(pool.document.position((*path, "native")), "true", NATIVE)
+        elif image:
+            yield _before(pool.document, (*path, next(iter(image))), "native", "true")
 
 
 NATIVE = "containers-native"
@@ -278,17 +278,17 @@ def _below(data: Any, path: Path) -> dict[str, Any]:
 
 def _before(parsed: Document, path: Path, key: str, value: str) -> _Edit:
     """One more property before another of its mapping, written as that one is."""
-    place = parsed.place(path, key=True)
-    quote = place.style if place.style in ("'", '"') else ""
-    line = parsed.text.rfind("\n", 0, place.start) + 1
-    indent = parsed.text[line : place.start]
+    position = parsed.position(path, key=True)
+    quote = position.style if position.style in ("'", '"') else ""
+    line = parsed.text.rfind("\n", 0, position.start) + 1
+    indent = parsed.text[line : position.start]
     end = "\r\n" if parsed.text[:line].endswith("\r\n") else "\n"
     after = f"{end}{indent}" if line and not indent.strip() else " "
     comma = "," if after == " " or quote == '"' else ""
-    return _Edit(place.start, place.start, f"{quote}{key}{quote}: {value}{comma}{after}", NATIVE)
+    return _Edit(position.start, position.start, f"{quote}{key}{quote}: {value}{comma}{after}", NATIVE)
 
 
-def _replaced(place: Place, text: str, rule: str) -> _Edit:
+def _replaced(position: Position, text: str, rule: str) -> _Edit:
     """The edit of a scalar; a number that must be a text gets quotes."""
-    quote = place.style if place.style in ("'", '"') else "'" if re.fullmatch(r"[0-9.eE_+-]+", text) else ""
-    return _Edit(place.start, place.end, f"{quote}{text}{quote}", rule)
+    quote = position.style if position.style in ("'", '"') else "'" if re.fullmatch(r"[0-9.eE_+-]+", text) else ""
+    return _Edit(position.start, position.end, f"{quote}{text}{quote}", rule)

@@ -43,13 +43,13 @@ def view(seen: Examined, *, defaults: bool = True, environment: Collection[str] 
 
 def secrets(seen: Examined) -> tuple[str, ...]:
     """Every text that must not be shown: values of secret properties, and other texts of the credentials."""
-    found = []
+    texts = []
     for name, section in seen.reading.sections.items():
         for path, value in _texts(section.data, (name,)):
             named = VARIABLES in path[-2:-1] and is_secret(str(path[-1]))
             if named or not SECRETS.isdisjoint(path) or (name == "credentials" and len(value) >= LIKELY):
-                found.append(value)
-    return tuple(found)
+                texts.append(value)
+    return tuple(texts)
 
 
 LIKELY = 16
@@ -88,24 +88,24 @@ def _masked(path: At, value: Any) -> Any:
 
 
 def _origins(reading: Reading, leaves: Collection[At], environment: Collection[str]) -> dict[At, str]:
-    found: dict[At, str] = {}
-    asked: dict[str, list[At]] = {}
+    origins: dict[At, str] = {}
+    by_file: dict[str, list[At]] = {}
     for path in leaves:
         words = reading.setting(path)
         if words:
-            found[path] = "BATCHTRAIN_SET" if words in environment else "--set"
+            origins[path] = "BATCHTRAIN_SET" if words in environment else "--set"
             continue
         section = reading.sections.get(str(path[0]))
         if section is None or not section.document.readable:
-            found[path] = DEFAULT
+            origins[path] = DEFAULT
         else:
-            asked.setdefault(section.document.file, []).append(path)
-    for file, paths in asked.items():
-        places = reading.documents[file].places((reading.written(path), False) for path in paths)
+            by_file.setdefault(section.document.file, []).append(path)
+    for file, paths in by_file.items():
+        positions = reading.documents[file].positions((reading.written(path), False) for path in paths)
         for path in paths:
-            place = places[reading.written(path), False]
-            found[path] = f"{Path(file).name}:{place.line}" if place.exact else DEFAULT
-    return found
+            position = positions[reading.written(path), False]
+            origins[path] = f"{Path(file).name}:{position.line}" if position.exact else DEFAULT
+    return origins
 
 
 def _tree(leaves: dict[At, Any]) -> Any:

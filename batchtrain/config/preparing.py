@@ -15,7 +15,7 @@ BETWEEN = len(" && ")
 
 def overlong(commands: PrepCommands) -> str:
     """Why the commands cannot be sent; empty if they can."""
-    size = sum(len(one.encode()) + BETWEEN for one in (*commands.pre, *commands.post))
+    size = sum(len(command.encode()) + BETWEEN for command in (*commands.pre, *commands.post))
     if size <= MOST_COMMANDS:
         return ""
     return (

@@ -48,17 +48,17 @@ class BlockOf(NamedTuple):
 @lru_cache(maxsize=1)
 def blocks() -> tuple[BlockOf, ...]:
     """Every block, in the order of the files; the first of each file is the file itself."""
-    found: dict[type, list[Place]] = {}
+    by_type: dict[type, list[Place]] = {}
     files: dict[type, str] = {}
     for file, cls in schema.FILES.items():
         from msgspec import inspect  # 4 ms, and only needed when asked for
 
         for block, place in _structs(inspect.type_info(cls), ()):
             files.setdefault(block, f"{file}.yaml")
-            found.setdefault(block, []).append(place)
+            by_type.setdefault(block, []).append(place)
     return tuple(
         BlockOf(cls.__name__, (cls.__dict__.get("__doc__") or "").strip(), files[cls], tuple(places), _properties(cls))
-        for cls, places in found.items()
+        for cls, places in by_type.items()
     )
 
 
@@ -157,16 +157,16 @@ def _properties(cls: type) -> tuple[Property, ...]:
 
 
 def _property(field: Any, block: str) -> Property:
-    said: dict[str, Any] = field.type.extra_json_schema or {}
+    json_schema: dict[str, Any] = field.type.extra_json_schema or {}
     extra: dict[str, Any] = field.type.extra or {}
     return Property(
         name=field.encode_name,
-        description=said.get("description", ""),
+        description=json_schema.get("description", ""),
         type=_type(field.type),
         constraint="; ".join(dict.fromkeys(_constraints(field.type))),
         required=field.required,
         default=_default(field.default),
-        example=said["examples"][0] if "examples" in said else examples.example(block, field.encode_name),
+        example=json_schema["examples"][0] if "examples" in json_schema else examples.example(block, field.encode_name),
         wire=extra.get("wire", ""),
     )
 
@@ -249,14 +249,14 @@ def page() -> str:
     """The reference page, whole, as Markdown."""
     parts = [_HEAD]
     for file in dict.fromkeys(block.file for block in blocks()):
-        here = [block for block in blocks() if block.file == file]
-        parts += [f"## {file}\n", *(_section(block) for block in here)]
+        of_file = [block for block in blocks() if block.file == file]
+        parts += [f"## {file}\n", *(_section(block) for block in of_file)]
     return "\n".join([*parts, _left_out()])
 
 
 def _left_out() -> str:
     """The fields of the service without a property."""
-    rows = [f"| {', '.join(f'`{field}`' for field in one.fields)} | {one.reason} |" for one in LEFT_OUT]
+    rows = [f"| {', '.join(f'`{field}`' for field in entry.fields)} | {entry.reason} |" for entry in LEFT_OUT]
     head = (
         "## Fields of the service without a property\n\nEvery other field of the requests that create pools, jobs, job"
         " schedules and tasks (API 2025-06-01) has a property.\n"

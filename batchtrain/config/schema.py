@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from batchtrain.catalog.likeness import mistakes
 from batchtrain.config import types
 from batchtrain.shipped import shipped
 
@@ -117,11 +118,11 @@ NOT_EMPTY = {"source": "name a directory, such as `../src`, or remove the key"}
 @cache
 def definitions() -> dict[str, Json]:
     """Every block of the language by its name, without names and values of older files: `$defs` of `schemas/*.json`."""
-    found: dict[str, Json] = {}
+    blocks: dict[str, Json] = {}
     for name in FILES:
         content = (shipped("schemas") / f"{name}.json").read_bytes()
-        found |= _of_today(msgspec.json.decode(content, type=Json)["$defs"])
-    return found
+        blocks |= _of_today(msgspec.json.decode(content, type=Json)["$defs"])
+    return blocks
 
 
 def _of_today(schema: Any) -> Any:
@@ -217,13 +218,13 @@ def _kinds(shape: Json) -> tuple[str, ...]:
 
 def _below(shape: Json, step: str | int) -> Json | None:
     for option in _options(shape):
-        found: Json | None = free_keys(option)
+        below: Json | None = free_keys(option)
         if isinstance(step, int):
-            found = option.get("items") or None
+            below = option.get("items") or None
         elif _is_block(option):
-            found = option["properties"].get(step)
-        if found is not None:
-            return found
+            below = option["properties"].get(step)
+        if below is not None:
+            return below
     return None
 
 
@@ -302,23 +303,11 @@ def _flat(word: str) -> str:
     return re.sub(r"[-_ .]", "", word).lower()
 
 
-def _distance(one: str, other: str) -> int:
-    """Letters to change, add, drop, or exchange with their neighbour."""
-    if one == other:
-        return 0
-    if abs(len(one) - len(other)) > max(len(one), len(other)) // 3 + 1:
-        return max(len(one), len(other))
-    above: list[int] = []
-    last = list(range(len(other) + 1))
-    for row, letter in enumerate(one, 1):
-        line = [row]
-        for column, against in enumerate(other, 1):
-            cost = min(last[column] + 1, line[-1] + 1, last[column - 1] + (letter != against))
-            if row > 1 and column > 1 and letter == other[column - 2] and one[row - 2] == against:
-                cost = min(cost, above[column - 2] + 1)
-            line.append(cost)
-        above, last = last, line
-    return last[-1]
+def _distance(name: str, other: str) -> int:
+    """The number of mistakes between two names; for lengths that differ much, a number that is too large for both."""
+    if abs(len(name) - len(other)) > max(len(name), len(other)) // 3 + 1:
+        return max(len(name), len(other))
+    return mistakes(name, other)
 
 
 _NOUNS = {

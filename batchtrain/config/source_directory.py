@@ -89,35 +89,35 @@ def _unreadable(error: OSError) -> _Unfit:
 
 def _files(directory: Path, source: str) -> list[_Found]:
     """The files to send, in order. Raises _Unfit, OSError."""
-    place = directory / source
+    folder = directory / source
     if not source.strip():
         raise _Unfit("source-missing", "it does not name a directory; write one such as `../src`, or remove the key")
-    if "\0" in source or not os.path.isdir(place):  # noqa: PTH112 - Path.is_dir raises for a name that is too long
+    if "\0" in source or not os.path.isdir(folder):  # noqa: PTH112 - Path.is_dir raises for a name that is too long
         raise _Unfit("source-missing", f"the directory `{shortened(source)}` does not exist beside this file")
-    found: list[_Found] = []
+    files: list[_Found] = []
     total = 0
-    for entry in _walk(str(place)):
+    for entry in _walk(str(folder)):
         status = entry.stat()
         total += status.st_size
-        if total > MOST_BYTES or len(found) == MOST_FILES:
+        if total > MOST_BYTES or len(files) == MOST_FILES:
             most = f"{MOST_BYTES >> 20} MiB" if total > MOST_BYTES else f"{MOST_FILES:,} files"
             raise _Unfit(
                 "source-huge",
                 f"it has more than {most}, which every task would carry; send data with `input_data` or"
                 " `resource_files`",
             )
-        name = os.path.relpath(entry.path, place).replace(os.sep, "/")
-        found.append(_Found(entry.path, name, status.st_size, status.st_mode))
-    if not found:
+        name = os.path.relpath(entry.path, folder).replace(os.sep, "/")
+        files.append(_Found(entry.path, name, status.st_size, status.st_mode))
+    if not files:
         ignored = ", ".join(sorted(LEFT_OUT | SECRET))
         raise _Unfit(
             "source-empty",
             f"`{shortened(source)}` has no file for the task; put the program there, or remove `source`"
             f" (ignored: {ignored})",
         )
-    if wrong := travel.reserved(file.name for file in found):
+    if wrong := travel.reserved(file.name for file in files):
         raise _Unfit("source-reserved", wrong)
-    return sorted(found, key=lambda file: file.name)
+    return sorted(files, key=lambda file: file.name)
 
 
 def _walk(directory: str) -> Iterator[os.DirEntry[str]]:

@@ -34,8 +34,8 @@ def secrets_in(recipe: Recipe) -> tuple[Secret, ...]:
     """Every secret that is written in a recipe, once each, longest first."""
     held = _secrets((recipe.credentials, recipe.pool, recipe.settings))
     named = (Secret(value) for name, value in _variables(recipe) if is_secret(name) and len(value) >= LIKELY)
-    found = dict.fromkeys((*(secret for secret in held if len(secret) >= SHORTEST), *named))
-    return tuple(sorted(found, key=len, reverse=True))
+    distinct = dict.fromkeys((*(secret for secret in held if len(secret) >= SHORTEST), *named))
+    return tuple(sorted(distinct, key=len, reverse=True))
 
 
 def _variables(recipe: Recipe) -> Iterator[tuple[str, str]]:

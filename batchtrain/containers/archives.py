@@ -45,9 +45,9 @@ def save(engine: Engine, names: Sequence[str], file: Path) -> Saved:
     try:
         with part.open("wb") as target, _packed(target, file) as packed:
             shutil.copyfileobj(process.stdout, packed, PART)
-        said = process.stderr.read().decode(errors="replace").strip()
+        output = process.stderr.read().decode(errors="replace").strip()
         if (code := process.wait()) != 0:
-            raise ServiceError(f"`docker save` ended with code {code}: {said[-WORDS:]}")
+            raise ServiceError(f"`docker save` ended with code {code}: {output[-WORDS:]}")
         part.replace(whole)
     finally:
         part.unlink(missing_ok=True)
@@ -68,11 +68,11 @@ def _packed(target: IO[bytes], file: Path) -> Iterator[IO[bytes]]:
 
 
 def _md5(file: Path) -> bytes:
-    found = hashlib.md5(usedforsecurity=False)
+    md5 = hashlib.md5(usedforsecurity=False)
     with file.open("rb") as content:
         while block := content.read(PART):
-            found.update(block)
-    return found.digest()
+            md5.update(block)
+    return md5.digest()
 
 
 def load(engine: Engine, file: Path) -> tuple[str, ...]:
@@ -80,5 +80,5 @@ def load(engine: Engine, file: Path) -> tuple[str, ...]:
     with file.open("rb"):  # as OSError, with its name
         done = engine.ask("load", "--input", str(file), patience=None)
     if done.code != 0:
-        raise ServiceError(f"{file} was not taken: {done.said[-WORDS:]}")
+        raise ServiceError(f"{file} was not taken: {done.error[-WORDS:]}")
     return tuple(line.partition(": ")[2] for line in done.out.splitlines() if line.startswith("Loaded image"))

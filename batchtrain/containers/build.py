@@ -29,9 +29,9 @@ def run(
     for number, step in enumerate(steps, 1):
         say(f"{number} of {len(steps)}: {step.tag}" + (f" on {step.base}" if step.base else ""))
         engine.follow(*step.words(network=network, fresh=fresh and number == 1))
-    found = engine.image(steps[-1].tag)
-    if found is None:
+    image = engine.image(steps[-1].tag)
+    if image is None:
         raise ServiceError(
             f"{steps[-1].tag} was built and is not on the engine; does this builder keep its images elsewhere?"
         )
-    return Built(steps[-1].tag, str(found.get("Id", "")), int(found.get("Size") or 0))
+    return Built(steps[-1].tag, str(image.get("Id", "")), int(image.get("Size") or 0))

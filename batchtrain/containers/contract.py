@@ -140,13 +140,13 @@ def _user(outside: Outside) -> Check:
 def _entrypoint(outside: Outside, passes: bool | None) -> Check:
     if not outside.entrypoint:
         return Check("entry point", OK, "none")
-    said = " ".join(outside.entrypoint)
+    words = " ".join(outside.entrypoint)
     if passes:
-        return Check("entry point", OK, f"{said}; it runs what it is given")
+        return Check("entry point", OK, f"{words}; it runs what it is given")
     if passes is None:
-        return Check("entry point", NOT_CHECKED, said)
+        return Check("entry point", NOT_CHECKED, words)
     return Check(
-        "entry point", FAIL, f"{said}: it does not run a task's command", "write ENTRYPOINT [] in the Dockerfile"
+        "entry point", FAIL, f"{words}: it does not run a task's command", "write ENTRYPOINT [] in the Dockerfile"
     )
 
 
@@ -218,7 +218,7 @@ def _launch(seen: Inside, purpose: str) -> tuple[Check, ...]:
     if purpose == FRAMEWORK:
         return (python, mpi._replace(result=WARN) if mpi.result == FAIL else mpi)
     if FAIL in (python.result, mpi.result) and python.result != mpi.result:
-        python, mpi = (one._replace(result=WARN) if one.result == FAIL else one for one in (python, mpi))
+        python, mpi = (check._replace(result=WARN) if check.result == FAIL else check for check in (python, mpi))
     return (mpi, python)
 
 
@@ -241,8 +241,8 @@ def _mpi(seen: Inside) -> Check:
 
 def _python(seen: Inside) -> Check:
     if not seen.python:
-        said = "no python3: sh alone, which will do for MPI tasks; frameworks' blocks need 3.6"
-        return Check("python", FAIL, said, "install python3")
+        text = "no python3: sh alone, which will do for MPI tasks; frameworks' blocks need 3.6"
+        return Check("python", FAIL, text, "install python3")
     if _version(seen.python) < OLDEST_PYTHON:
         return Check("python", FAIL, f"{seen.python}; the node launcher needs 3.6", "install a newer python3")
     return Check("python", OK, seen.python)

@@ -23,13 +23,13 @@ class Done(NamedTuple):
 
     code: int
     out: str
-    said: str
+    error: str
 
     @property
     def sentence(self) -> str:
         """The last of what it said, with a stop behind it."""
-        said = self.said[-WORDS:]
-        return said if said.endswith((".", "?", "!")) else f"{said}."
+        text = self.error[-WORDS:]
+        return text if text.endswith((".", "?", "!")) else f"{text}."
 
 
 class Engine:
@@ -84,8 +84,8 @@ class Engine:
     def image(self, name: str) -> dict[str, Any] | None:
         """What the engine knows of an image of its own; None when it has none of that name."""
         done = self.ask("image", "inspect", "--", name)
-        found = json.loads(done.out) if done.code == 0 else []
-        return dict(found[0]) if found else None
+        images = json.loads(done.out) if done.code == 0 else []
+        return dict(images[0]) if images else None
 
     def fetch(self, name: str, architecture: str) -> None:
         """Pull an image. Raises NotFound with the engine's words: a registry does not say which it is."""

@@ -23,15 +23,15 @@ def look(engine: Engine, name: str, *, architecture: str = "amd64", deep: bool =
 
     Pulls an image that the engine does not have, unless told not to. Raises NotFound, ServiceError.
     """
-    found = engine.image(name)
-    if found is None and fetch:
+    image = engine.image(name)
+    if image is None and fetch:
         engine.fetch(name, architecture)
-        found = engine.image(name)
-    if found is None:
+        image = engine.image(name)
+    if image is None:
         from batchtrain.errors import NotFound
 
         raise NotFound(f"{name} is not on this engine; build it (`batchtrain images build`), or let it be pulled")
-    outside = _outside(name, found)
+    outside = _outside(name, image)
     keys = layers.keys(engine, name) if deep else None
     if (outside.system, outside.architecture) != ("linux", architecture):
         return Looked(outside, why_not=f"not tried: it is for {outside.system}/{outside.architecture}", layer_keys=keys)
@@ -46,28 +46,28 @@ def look(engine: Engine, name: str, *, architecture: str = "amd64", deep: bool =
     return Looked(outside, inside(done.out), passes=passes, layer_keys=keys)
 
 
-def _outside(name: str, found: dict[str, Any]) -> Outside:
-    config = found.get("Config") or {}
+def _outside(name: str, image: dict[str, Any]) -> Outside:
+    config = image.get("Config") or {}
     return Outside(
         name=name,
-        system=str(found.get("Os", "")),
-        architecture=str(found.get("Architecture", "")),
+        system=str(image.get("Os", "")),
+        architecture=str(image.get("Architecture", "")),
         user=str(config.get("User") or ""),
         entrypoint=tuple(config.get("Entrypoint") or ()),
-        size=int(found.get("Size") or 0),
+        size=int(image.get("Size") or 0),
     )
 
 
 def _why(done: Done) -> str:
-    said = done.said.splitlines()
-    return f"its /bin/sh could not be run: {(said[-1] if said else f'code {done.code}')[-WORDS:]}"
+    lines = done.error.splitlines()
+    return f"its /bin/sh could not be run: {(lines[-1] if lines else f'code {done.code}')[-WORDS:]}"
 
 
 def _passes(engine: Engine, name: str) -> bool:
     """Whether the entry point runs the command it is given, as a task's is; one that prints it knows no sum."""
-    one, other = secrets.randbelow(10**8), secrets.randbelow(10**8)
-    done = _run(engine, name, after=("/bin/sh", "-c", f"echo $(({one} + {other}))"), patience=QUICK)
-    return done.code == 0 and str(one + other) in done.out.split()
+    first, second = secrets.randbelow(10**8), secrets.randbelow(10**8)
+    done = _run(engine, name, after=("/bin/sh", "-c", f"echo $(({first} + {second}))"), patience=QUICK)
+    return done.code == 0 and str(first + second) in done.out.split()
 
 
 def _run(

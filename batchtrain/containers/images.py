@@ -6,9 +6,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+from batchtrain.containers.environments import ENVIRONMENTS
 from batchtrain.errors import UsageError
 
 CPU = "cpu"
+NGC = "ngc-tf1"
 
 
 class Base(NamedTuple):
@@ -35,10 +37,15 @@ BASES: Mapping[str, Base] = {
         "@sha256:8f9dd0d09d3ad3900357a1cf7f887888b5b74056636cd6ef03c160c3cd4b1d95",
         "CUDA 11.8, cuDNN 8, NCCL, Ubuntu 22.04, Python 3.10; V100 to H100",
     ),
+    NGC: Base(
+        "nvcr.io/nvidia/tensorflow:23.03-tf1-py3",
+        "NVIDIA's TensorFlow 1.15, CUDA 12.1, Ubuntu 20.04, Python 3.8; V100 to H100",
+    ),
 }
-"""By the name that `--on` takes. A tag can be made anew, a digest cannot: what has CUDA is pinned."""
+"""By the name that `--on` takes. A digest cannot be made anew, as a tag can; NVIDIA's tag of a month stays as it is."""
 
 ANY: Mapping[str, tuple[str, ...]] = dict.fromkeys(BASES, ())
+CUDA_13 = "cuda13.0"
 
 
 class Image(NamedTuple):
@@ -51,6 +58,13 @@ class Image(NamedTuple):
     about: str
 
 
+def _packages(environment: str, *left_out: str) -> tuple[str, ...]:
+    """The build argument for the packages that a local environment has, without those of the parent."""
+    wanted = (one for one in ENVIRONMENTS[environment].packages if one.partition("=")[0] not in left_out)
+    return (f"PACKAGES={' '.join(wanted)}",)
+
+
+_OF_PYTORCH = ("torch", "numpy", "scikit-learn")
 IMAGES: Mapping[str, Image] = {
     "base": Image("base", "", ANY, "sshd on port 23, Python in /opt/venv, InfiniBand's user libraries"),
     "openmpi": Image("openmpi", "base", ANY, "Open MPI 5, mpi4py"),
@@ -72,7 +86,24 @@ IMAGES: Mapping[str, Image] = {
     "horovod-pytorch": Image("horovod", "pytorch", {CPU: (), "cuda13.0": ()}, "Horovod 0.28 for PyTorch"),
     "horovod-tensorflow": Image("horovod", "tensorflow", {CPU: (), "cuda12.4": ()}, "Horovod 0.28 for TensorFlow"),
     "horovod-mxnet": Image("horovod", "mxnet", {CPU: ()}, "Horovod 0.28 for MXNet, without MPI"),
-}
+    "accelerate": Image(
+        "packages", "pytorch", dict.fromkeys((CPU, CUDA_13), _packages("pytorch", *_OF_PYTORCH, "keras")), "Accelerate"
+    ),
+    "keras-pytorch": Image(
+        "packages", "pytorch", dict.fromkeys((CPU, CUDA_13), _packages("pytorch", *_OF_PYTORCH, "accelerate")),
+        "Keras 3 on PyTorch",
+    ),
+    "deepspeed": Image("deepspeed", "pytorch", {CPU: (), CUDA_13: ("ACCELERATOR=cuda",)}, "DeepSpeed 0.19"),
+    "jax": Image("packages", "base", {CPU: _packages("jax")}, "JAX 0.10, Keras 3"),
+    "ray": Image("packages", "base", {CPU: _packages("ray")}, "Ray 2.60"),
+    "tensorflow1": Image("python37", "base", {CPU: _packages("tensorflow1")}, "TensorFlow 1.15, Python 3.7"),
+    "keras-mxnet": Image("python37", "base", {CPU: _packages("mxnet")}, "MXNet 1.9.1, Keras 2.2, Python 3.7"),
+    "nccl-tests": Image("nccl-tests", "openmpi", {CUDA_13: ()}, "NVIDIA's nccl-tests with Open MPI"),
+    "osu-mvapich": Image("osu-mvapich", "base", {CPU: ()}, "MVAPICH 3.0, OSU micro-benchmarks 7.0"),
+    "tensorflow1-benchmarks": Image(
+        "tensorflow1-benchmarks", "base", {NGC: ()}, "TensorFlow 1.15 for GPUs, tf_cnn_benchmarks"
+    ),
+}  # fmt: skip
 
 
 class Step(NamedTuple):
@@ -92,7 +123,7 @@ class Step(NamedTuple):
             "build",
             *(("--pull",) if fresh else ()),
             *(("--network", network) if network else ()),
-            *(f"--build-arg={one}" for one in given),
+            *(f"--build-arg={argument}" for argument in given),
             f"--tag={self.tag}",
             str(self.directory),
         )

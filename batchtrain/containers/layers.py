@@ -21,19 +21,19 @@ def keys(engine: Engine, name: str) -> tuple[str, ...]:
     process = engine.started("save", name)
     assert process.stdout is not None and process.stderr is not None
     try:
-        found = tuple(dict.fromkeys(in_archive(process.stdout)))
+        paths = tuple(dict.fromkeys(in_archive(process.stdout)))
         while process.stdout.read(1 << 20):
             pass
     except tarfile.TarError:
-        found = ()
+        paths = ()
     finally:
         process.stdout.close()
-        said = process.stderr.read().decode(errors="replace").strip()
+        output = process.stderr.read().decode(errors="replace").strip()
         process.stderr.close()
         code = process.wait()
     if code != 0:
-        raise ServiceError(f"`docker save {name}` ended with code {code}: {said[-WORDS:]}")
-    return found
+        raise ServiceError(f"`docker save {name}` ended with code {code}: {output[-WORDS:]}")
+    return paths
 
 
 def in_archive(stream: IO[bytes]) -> Iterator[str]:

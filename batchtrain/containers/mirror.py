@@ -57,7 +57,7 @@ def copy_of(image: str, to: str) -> str:
 
 def logins(known: Mapping[str, RegistryCredentials], environment: Mapping[str, str], target: str) -> dict[str, Login]:
     """The sign-ins by server: those of credentials.yaml, and for the registry written to that of the environment."""
-    found = {
+    by_server = {
         _server(server): Login(entry.username, entry.password)
         for server, entry in known.items()
         if entry.username and entry.password
@@ -65,9 +65,9 @@ def logins(known: Mapping[str, RegistryCredentials], environment: Mapping[str, s
     username, password = environment.get(USERNAME, ""), environment.get(PASSWORD, "")
     if bool(username) != bool(password):
         raise UsageError(f"set both {USERNAME} and {PASSWORD}, or neither")
-    if username and target not in found:
-        found[target] = Login(username, Secret(password))
-    return found
+    if username and target not in by_server:
+        by_server[target] = Login(username, Secret(password))
+    return by_server
 
 
 def _server(name: str) -> str:
@@ -113,12 +113,12 @@ def signed_in(engine: Engine, given: Mapping[str, Login]) -> Iterator[Engine]:
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        config = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return {}
     except (OSError, ValueError) as error:
         raise UsageError(f"{path} cannot be read: {error}") from None
-    return found if isinstance(found, dict) else {}
+    return config if isinstance(config, dict) else {}
 
 
 def mirror(engine: Engine, image: str, copy: str, architecture: str, say: Callable[[str], None]) -> Mirrored:
@@ -145,11 +145,11 @@ def _must(engine: Engine, *arguments: str) -> None:
     if done.code != 0:
         step = f"sign in: credentials.yaml (docker_registry), {USERNAME} and {PASSWORD}, or `docker login`"
         raise NotAllowed(
-            f"`docker {' '.join(arguments)}` was refused: {done.said[-WORDS:]}. Is the registry reached? If so, {step}"
+            f"`docker {' '.join(arguments)}` was refused: {done.error[-WORDS:]}. Is the registry reached? If so, {step}"
         )
 
 
 def _pinned(engine: Engine, copy: str) -> str:
-    found = engine.image(copy) or {}
+    image = engine.image(copy) or {}
     repository = copy.rpartition(":")[0] if "/" not in copy.rpartition(":")[2] else copy
-    return next((one for one in found.get("RepoDigests") or () if one.startswith(f"{repository}@")), "")
+    return next((digest for digest in image.get("RepoDigests") or () if digest.startswith(f"{repository}@")), "")

@@ -1,4 +1,7 @@
-"""Waiting by the account's clock: futures that are done at a moment, however the clock is turned meanwhile."""
+"""Waits for moments of the account's clock.
+
+A future is done when the clock reaches its moment, however the clock is changed meanwhile.
+"""
 
 from __future__ import annotations
 
@@ -11,11 +14,11 @@ from batchtrain.emulator import wire
 from batchtrain.emulator.clock import Clock
 
 LONGEST = 3600.0
-"""Seconds after which we look again in any case: a loop's own clock need not count days ahead."""
+"""The longest sleep in seconds: an event loop's own clock need not handle longer ones."""
 
 
 class Alarms:
-    """Everything that waits for a moment of one clock."""
+    """All futures that wait for a moment of one clock."""
 
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
@@ -23,22 +26,22 @@ class Alarms:
         self._numbers = itertools.count()
         self._timer: asyncio.TimerHandle | None = None
         self.told: Callable[[], None] = lambda: None
-        """Called when one more waits."""
+        """Called when a future is added."""
 
     @property
     def next(self) -> int | None:
-        """The next moment somebody waits for."""
+        """The earliest moment that a future waits for."""
         while self._heap and self._heap[0][2].done():
             heapq.heappop(self._heap)
         return self._heap[0][0] if self._heap else None
 
     @property
     def waiting(self) -> int:
-        """How many wait."""
+        """The number of waiting futures."""
         return sum(not future.done() for _, _, future in self._heap)
 
     def at(self, moment: int) -> asyncio.Future[None]:
-        """Done when the clock shows `moment`; a caller that gives up cancels it."""
+        """A future that is done when the clock shows `moment`. The caller may cancel it."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         heapq.heappush(self._heap, (moment, next(self._numbers), future))
         self.look()
@@ -46,11 +49,12 @@ class Alarms:
         return future
 
     async def sleep(self, seconds: float) -> None:
-        """Seconds of the account's clock."""
+        """The account's clock in seconds."""
         await self.at(self.clock() + int(seconds * wire.SECOND))
 
     def look(self) -> None:
-        """Wake whose moment has come, and look again at the next; to be called when the clock was turned."""
+        """Complete every future whose moment has come, and schedule the next check. Call it when the clock was
+        changed."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -61,7 +65,7 @@ class Alarms:
             self._timer = asyncio.get_running_loop().call_later(min(seconds, LONGEST), self.look)
 
     def close(self) -> None:
-        """Cancels all alarms."""
+        """Cancel all futures."""
         if self._timer is not None:
             self._timer.cancel()
         for _, _, future in self._heap:

@@ -1,4 +1,5 @@
-"""Applications, whose packages are zip files of the data directory, and references to them; pure."""
+"""Applications, whose packages are zip files in the data directory, and the references of pools and tasks to them;
+pure."""
 
 from __future__ import annotations
 
@@ -37,13 +38,13 @@ def _document(application: Application) -> Document:
 
 
 def _find(world: World, application_id: str) -> Application | None:
-    """Ids are case-insensitive."""
+    """Application ids are case-insensitive."""
     wanted = application_id.lower()
     return next((one for one in world.applications() if one.id.lower() == wanted), None)
 
 
 def check_references(world: World, references: list[Document]) -> None:
-    """Each names a package that is there; raises Fault 400 or 409."""
+    """Check that every reference names an existing package. Raises Fault 400 or 409."""
     if len(references) > MOST_REFERENCES:
         raise invalid_property(PLACE, len(references), f"At most {MOST_REFERENCES} packages can be referred to.")
     ids = [(one["applicationId"].lower(), one.get("version", "")) for one in references]
@@ -57,14 +58,14 @@ def check_references(world: World, references: list[Document]) -> None:
 
 
 def resolve(world: World, reference: Document) -> Package | None:
-    """The package that a reference means now."""
+    """The package that a reference currently means."""
     found = _find(world, reference["applicationId"])
     version = reference.get("version") or (found.default if found else "")
     return Package(found.id, version) if found and version in found.versions else None
 
 
 def packages(world: World, references: list[Document]) -> tuple[Package, ...]:
-    """The packages that references mean; one that is gone by now is still asked for, and fails where it is missed."""
+    """The packages that references mean. A deleted package is kept in the list; the node then reports it as missing."""
     if not references:
         return ()
     found = (resolve(world, one) or Package(one["applicationId"], one.get("version", "")) for one in references)
@@ -72,7 +73,7 @@ def packages(world: World, references: list[Document]) -> tuple[Package, ...]:
 
 
 def environment(world: World, references: list[Document], root: str) -> dict[str, str]:
-    """AZ_BATCH_APP_PACKAGE_ID_VERSION of each, as written and in lower case; without a version where the reference
+    """AZ_BATCH_APP_PACKAGE_ID_VERSION of each package, as written and in lower case; without a version if the reference
     names none."""
     if not references:
         return {}

@@ -1,4 +1,4 @@
-"""Pools that size themselves: their formula is checked, evaluated on its interval, and carried out; pure."""
+"""Autoscale: checks a pool's formula, evaluates it on its interval, and applies the result; pure."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ Document = dict[str, Any]
 INTERVAL = "PT15M"
 SHORTEST, LONGEST = 300 * wire.SECOND, 168 * 3600 * wire.SECOND
 PAUSE = 30 * wire.SECOND
-"""Between two enablings of one pool."""
+"""The minimum time between two enablings for one pool."""
 PROPERTIES = ("autoScaleFormula", "autoScaleEvaluationInterval")
 
 
 def check(document: Document) -> None:
-    """A pool's settings as it is made; raises Fault 400."""
+    """The autoscale settings of a new pool. Raises Fault 400."""
     if not document.get("enableAutoScale"):
         for name in PROPERTIES:
             if name in document:
@@ -59,7 +59,7 @@ def _check_formula(text: str) -> None:
 
 
 def enable(world: World, call: Call) -> Reply:
-    """Turn it on, or give it another formula or interval; what is left out stays as it is."""
+    """Enable autoscale, or change its formula or interval. Settings that are not given are kept."""
     document = call.read("BatchPoolEnableAutoScaleOptions")
     book = resizing.changeable(world, call)
     pool = book.record
@@ -79,7 +79,7 @@ def enable(world: World, call: Call) -> Reply:
 
 
 def disable(world: World, call: Call) -> Reply:
-    """The pool keeps the nodes it has."""
+    """Disable autoscale; the pool keeps its nodes."""
     book = resizing.changeable(world, call)
     pool = book.record
     pool.spec = {name: value for name, value in pool.spec.items() if name not in PROPERTIES} | {
@@ -93,7 +93,7 @@ def disable(world: World, call: Call) -> Reply:
 
 
 def evaluate(world: World, call: Call) -> Reply:
-    """What a formula would say now; nothing is changed."""
+    """Evaluate a formula without applying the result."""
     document = call.read("BatchPoolEvaluateAutoScaleOptions")
     book = resizing.changeable(world, call)
     if not book.record.spec["enableAutoScale"]:
@@ -107,7 +107,7 @@ def evaluate(world: World, call: Call) -> Reply:
 
 
 def start(world: World, book: PoolBook, now: int) -> None:
-    """Evaluate at once, and from now on after each interval."""
+    """Evaluate now, and again after each interval."""
     book.history = book.history or History()
     _tick(world, book, now)
 
@@ -131,7 +131,7 @@ def _tick(world: World, book: PoolBook, now: int) -> None:
 
 
 def _carry_out(world: World, book: PoolBook, result: formula.Result, now: int) -> None:
-    """The targets of a formula; a running resize continues with them."""
+    """Apply the targets of a formula. A running resize continues with the new targets."""
     pool = book.record
     if (pool.target_dedicated, pool.target_spot) == (result.dedicated, result.low_priority):
         return
@@ -143,7 +143,7 @@ def _carry_out(world: World, book: PoolBook, result: formula.Result, now: int) -
 
 
 def _run(world: World, book: PoolBook, text: str, now: int) -> tuple[Document, formula.Result | None]:
-    """The wire's autoScaleRun, and the result where there is one that the pool can have."""
+    """The wire's autoScaleRun, and the targets if the pool can have them."""
     pool = book.record
     run: Document = {"timestamp": wire.timestamp(now)}
     try:
@@ -167,7 +167,7 @@ def _error(code: str, reason: str) -> Document:
 
 
 def seen(world: World, book: PoolBook, text: str, now: int) -> formula.Seen:
-    """What a formula looks at: of the numbers, only those that it names."""
+    """The samples that a formula can read: only the variables that it names."""
     pool = book.record
     history = book.history or History()
     history.note(now, world.numbers(book))

@@ -1,6 +1,6 @@
-"""What an autoscale formula sees of a pool: its numbers at every half minute of the account's time; pure.
+"""The samples that an autoscale formula reads: a pool's numbers every half minute of the account's time; pure.
 
-They are kept as steps, one for each half minute in which they changed, so that a pool at rest costs nothing.
+They are stored as steps, one for each half minute with a change, so that an idle pool costs nothing.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from batchtrain.emulator import wire
 
 PERIOD = 30 * wire.SECOND
 KEPT = 2880
-"""Samples that are kept: of a day."""
+"""Samples are kept for one day."""
 
 
 class Load(NamedTuple):
-    """What the machine that the nodes share has in use, in bytes and operations since it started."""
+    """Resource use of the machine that all nodes share: bytes, and operations since its start."""
 
     memory: float = 0
     disk: float = 0
@@ -39,17 +39,17 @@ NUMBERS = (
     "$CurrentLowPriorityNodes", "$PreemptedNodeCount", "$UsableNodeCount", "$TaskSlotsPerNode",
 )  # fmt: skip
 Numbers = tuple[float, ...]
-"""One for each of NUMBERS."""
+"""The value of each of NUMBERS."""
 
 
 class History:
-    """The numbers of one pool: half minutes (counted from year 1) and what held from each on."""
+    """The numbers of one pool: half minutes (counted from year 1), and the values from each on."""
 
     def __init__(self) -> None:
         self._steps: deque[tuple[int, Numbers]] = deque()
 
     def note(self, now: int, numbers: Numbers) -> None:
-        """From now on these hold; what held before within the same half minute is never seen."""
+        """Record values that hold from now on. They replace earlier values of the same half minute."""
         mark = -(-now // PERIOD)
         if self._steps and self._steps[-1][1] == numbers:
             return
@@ -60,7 +60,7 @@ class History:
             self._steps.popleft()
 
     def samples(self, names: Iterable[str], now: int) -> Mapping[str, tuple[tuple[datetime, float], ...]]:
-        """Of each name, the samples of the last day in order of time; the last is taken now."""
+        """For each name, the samples of the last day in order of time. The last sample is taken now."""
         wanted = {name: NUMBERS.index(name) for name in names}
         if not wanted or not self._steps:
             return {}

@@ -1,6 +1,7 @@
-"""The emulator's certificate authority: signs one certificate for this machine, and forgets its own key.
+"""The emulator's certificate authority.
 
-So no one else can sign a certificate that the clients of the emulator would trust.
+It signs one certificate for this machine and discards its own key, so that no other certificate can be signed that the
+emulator's clients would trust.
 """
 
 from __future__ import annotations
@@ -20,13 +21,14 @@ from batchtrain.emulator import mapped_images, trust
 from batchtrain.emulator.trust import VARIABLES, Certificates
 
 ALWAYS = ("localhost", "127.0.0.1", "::1")
-"""Names that every certificate has."""
+"""Names in every certificate."""
 LIFE, RENEWED_BEFORE = timedelta(days=365), timedelta(days=30)
 CA_NAME = "batchtrain emulator, on this machine only"
 
 
 def ensure(data_dir: Path, names: Iterable[str], environment: Mapping[str, str]) -> Certificates:
-    """Those of the last start where they have all the names and last a month; else new ones of a new authority."""
+    """The certificates of the last start if they have all the names and are valid for a month; otherwise new ones from
+    a new authority."""
     files = trust.of(data_dir)
     wanted = (*ALWAYS, *names)
     if not _serves(files, wanted):
@@ -36,7 +38,7 @@ def ensure(data_dir: Path, names: Iterable[str], environment: Mapping[str, str])
 
 
 def issue(data_dir: Path, names: Iterable[str] = ALWAYS) -> Certificates:
-    """A new authority and a certificate of it."""
+    """A new authority, and a certificate signed by it."""
     ca_key, key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
     identifier = x509.SubjectKeyIdentifier.from_public_key(ca_key.public_key())
     ca = (
@@ -62,7 +64,7 @@ def _written(
     files: Certificates, own: x509.Certificate, key: ec.EllipticCurvePrivateKey, ca: x509.Certificate
 ) -> Certificates:
     files.ca.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    files.certificate.unlink(missing_ok=True)  # written last: where it is, the others belong to it
+    files.certificate.unlink(missing_ok=True)  # written last: if this file exists, the others are complete
     pem, form = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
     secret = key.private_bytes(pem, form, serialization.NoEncryption())
     mapped_images.write_atomically(files.private_key, secret.decode())
@@ -82,7 +84,7 @@ def _serves(files: Certificates, names: Iterable[str]) -> bool:
 
 
 def _usual(own: Path, environment: Mapping[str, str]) -> bytes:
-    """The authorities that are trusted without the emulator: of the user's own choice, else certifi's."""
+    """The certificate authorities that are trusted anyway: the user's own file, or certifi's."""
     chosen = (environment.get(name) for name in VARIABLES)
     for path in filter(None, chosen):
         if Path(path).is_file() and not (own.exists() and own.samefile(path)):
@@ -111,7 +113,7 @@ def _begun(subject: str, issuer: str, key: ec.EllipticCurvePrivateKey) -> x509.C
 
 
 def _usage(*, signs: bool) -> x509.KeyUsage:
-    """An authority signs certificates, a server only its connections."""
+    """The key usage of an authority (it signs certificates) or of a server (it signs connections)."""
     return x509.KeyUsage(
         digital_signature=not signs, content_commitment=False, key_encipherment=False, data_encipherment=False,
         key_agreement=False, key_cert_sign=signs, crl_sign=signs, encipher_only=False, decipher_only=False,

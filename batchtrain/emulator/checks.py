@@ -1,4 +1,4 @@
-"""What several kinds of document are checked for; pure."""
+"""Checks that several kinds of documents share; pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
 def check_content_type(headers: Mapping[str, str]) -> None:
-    """A body is JSON, and the client says so; raises Fault 400."""
+    """Check that the body is JSON and declared as JSON. Raises Fault 400."""
     given = headers.get("content-type", "")
     if not given:
         raise Fault("MissingRequiredHeader", HeaderName="Content-Type")
@@ -31,18 +31,18 @@ def check_id(document: Document, place: str = "id") -> str:
 
 
 def scrub_registry(document: Document) -> None:
-    """Passwords are never echoed."""
+    """Replace passwords, which answers never contain."""
     document.get("containerSettings", {}).get("registry", {}).pop("password", None)
 
 
 def passwords(registries: list[Document]) -> dict[str, str]:
-    """The passwords of registries by server, before they are scrubbed."""
-    given = (one for one in registries if one.get("password", "*") != "*")  # an auto pool's are not kept
+    """Registry passwords by server, taken before they are replaced."""
+    given = (one for one in registries if one.get("password", "*") != "*")  # an auto pool's are not stored
     return {one.get("registryServer", ""): one["password"] for one in given}
 
 
 def check_resource_files(files: list[Document], place: str) -> None:
-    """Exactly one source each, and what goes with it; raises Fault 400."""
+    """Check that each resource file has exactly one source and the properties that belong to it. Raises Fault 400."""
     for index, file in enumerate(files):
         _check_resource_file(file, f"{place}[{index}]")
 
@@ -67,7 +67,7 @@ def _check_resource_file(file: Document, place: str) -> None:
 
 
 def check_output_files(files: list[Document], place: str) -> None:
-    """Each goes from somewhere to a container; raises Fault 400."""
+    """Check that each output file has a pattern and a container. Raises Fault 400."""
     for index, file in enumerate(files):
         container = file["destination"].get("container")
         if container is None:
@@ -79,7 +79,7 @@ def check_output_files(files: list[Document], place: str) -> None:
 
 
 def check_url(url: str, place: str) -> None:
-    """Its query stays out of the refusal: it may hold a signature."""
+    """The URL without its query, which may hold a signature."""
     try:
         where = urlsplit(url)
         known = where.scheme.lower() in ("http", "https") and bool(where.hostname)
@@ -90,7 +90,7 @@ def check_url(url: str, place: str) -> None:
 
 
 def refuse_identity(document: Document, place: str) -> None:
-    """There is no managed identity to read or write with; Fault 501."""
+    """Refuse managed identities for reading and writing. Raises Fault 501."""
     if "identityReference" in document:
         raise not_implemented(f"managed identities ({place}/identityReference): use a URL with a signature")
 
@@ -99,7 +99,7 @@ MOST_NAME = 20
 
 
 def check_accounts(accounts: list[Document]) -> None:
-    """A pool's user accounts; raises Fault 400."""
+    """Check a pool's user accounts. Raises Fault 400."""
     names: set[str] = set()
     for index, account in enumerate(accounts):
         name, place = account["name"], f"userAccounts[{index}]"
@@ -114,7 +114,8 @@ def check_accounts(accounts: list[Document]) -> None:
 
 
 def check_identity(document: Document, place: str, names: list[str] | None = None) -> None:
-    """Who runs a command: an automatic user, or one of the pool's accounts where their names are known; Fault 400."""
+    """Check who runs a command: an automatic user, or one of the pool's accounts if their names are known. Raises Fault
+    400."""
     identity = document.get("userIdentity")
     if identity is None:
         return

@@ -1,7 +1,7 @@
-"""The account's time: the machine's own, a multiple of it, or one that stands until it is stepped by hand.
+"""The account's time: the machine's time, a multiple of it, or a stopped time that is stepped by hand.
 
-Whatever it is turned to, it never goes back (but in an empty account): what was written down stays in the past.
-Signatures are judged by the machine's own time, which is the clients'.
+It never goes back, except in an empty account, because recorded times stay in the past. Signatures are checked against
+the machine's time, which the clients use.
 """
 
 from __future__ import annotations
@@ -14,22 +14,22 @@ from batchtrain.emulator import wire
 MODES = ("real", "scaled", "stepped")
 MOST_TIMES = 1_000_000.0
 FASTEST = 0.001
-"""Seconds of the machine's time below which nothing is waited for."""
+"""The shortest wait, in seconds of the machine's time."""
 
 
 class Reading(NamedTuple):
-    """The state of a clock, as a restart needs it."""
+    """The state of a clock that a restart needs."""
 
     mode: str = "real"
     times: float = 1.0
-    """Seconds of the account's time a second of the machine's takes; 0 where it stands."""
+    """Seconds of the account's time per second of the machine's time; 0 if the clock is stopped."""
     shift: int = 0
-    """Ticks the account's time is ahead of the machine's, at the moment `at` of the machine's."""
+    """The ticks by which the account's time is ahead, at the machine's moment `at`."""
     at: int = 0
 
 
 class Clock:
-    """Gives the account's time in ticks; `machine_time` gives the machine's."""
+    """Returns the account's time in ticks; `machine_time` returns the machine's."""
 
     def __init__(self, machine_time: Callable[[], int], reading: Reading | None = None) -> None:
         self.machine_time = machine_time
@@ -45,12 +45,12 @@ class Clock:
 
     @property
     def reading(self) -> Reading:
-        """How it stands, with the present moment as its base."""
+        """The current state, based on the present moment."""
         account, now = self(), self.machine_time()
         return self._reading._replace(shift=account - now, at=now)
 
     def turn(self, mode: str, times: float = 1.0) -> None:
-        """From now on run so. Raises ValueError."""
+        """Change how the clock runs from now on. Raises ValueError."""
         if mode not in MODES:
             raise ValueError(f"a clock is {', '.join(MODES)}, not {mode}")
         if mode == "scaled" and not 0 < times <= MOST_TIMES:
@@ -59,7 +59,7 @@ class Clock:
         self._reading = self.reading._replace(mode=mode, times=speed)
 
     def reset(self) -> None:
-        """Back to the machine's time: only for an account in which nothing is written down."""
+        """Return to the machine's time; only for an account without records."""
         self._reading, self._last = Reading(), 0
 
     def advance(self, ticks: int) -> None:
@@ -70,7 +70,7 @@ class Clock:
         self._reading = reading._replace(shift=reading.shift + ticks)
 
     def seconds_to(self, at: int) -> float | None:
-        """Seconds of the machine's time until the account's is `at`; None when only a step leads there."""
+        """Seconds of the machine's time until the account's time is `at`; None if only a step leads there."""
         left = at - self()
         if left <= 0:
             return 0.0

@@ -1,4 +1,4 @@
-"""A client's connection, as far as uvicorn leaves something to say: how long it may wait, and how it ends."""
+"""Client connections, where uvicorn's behaviour is changed: timeouts, and how a connection ends."""
 
 from __future__ import annotations
 
@@ -9,25 +9,26 @@ import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 REQUEST_SECONDS = 30.0
-"""How long a request may take to arrive, and a connection to say nothing at first; uvicorn would wait for ever."""
+"""How long a new connection may be silent, and how long a request may take to arrive; uvicorn would wait forever."""
 
 
 class Connection(H11Protocol):
-    """As uvicorn's, but a request that does not come to its end ends the connection, a client that has closed only its
-    own half still gets its answers, and the application may end it without an answer (a fault on request)."""
+    """uvicorn's protocol with three changes: an incomplete request ends the connection, a client that has closed only
+    its own half still gets its answers, and the application can close a connection without an answer (an injected
+    fault)."""
 
     open: dict[Any, asyncio.BaseTransport]
-    """The open connections by the client's address; set by `of`."""
+    """The open connections by client address; set by `of`."""
     _late: asyncio.TimerHandle | None = None
     _ended = False
-    """The client says nothing more."""
+    """The client sends nothing more."""
 
     @classmethod
     def of(cls, connections: dict[Any, asyncio.BaseTransport]) -> type[Connection]:
-        """Connections that note themselves there."""
+        """A protocol class whose connections are added to `connections`."""
         return type("Connection", (cls,), {"open": connections})
 
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as in uvicorn
         super().connection_made(transport)
         self.open[self.client] = transport
         self._expect()
@@ -44,8 +45,8 @@ class Connection(H11Protocol):
         else:
             self._expect_nothing()
 
-    def eof_received(self) -> bool:  # type: ignore[override]  # uvicorn never keeps a connection here
-        """Whether the connection stays open: only as long as an answer is due."""
+    def eof_received(self) -> bool:  # type: ignore[override]  # uvicorn never keeps such a connection
+        """Whether to keep the connection open: only while an answer is due."""
         self._ended = self._is_answering()
         return self._ended
 
@@ -55,7 +56,7 @@ class Connection(H11Protocol):
             self.transport.close()
 
     def _is_answering(self) -> bool:
-        """Whether a whole request still waits for the end of its answer."""
+        """Whether a complete request is still being answered."""
         return self.cycle is not None and not self.cycle.response_complete and not self.cycle.more_body
 
     def _expect(self) -> None:

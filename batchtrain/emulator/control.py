@@ -1,4 +1,4 @@
-"""The emulator's own paths, outside the service's: what it is, why tasks wait, its clock, faults, its end."""
+"""The emulator's own paths, outside the Batch API: health, hints, clock, faults and shutdown."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from batchtrain.emulator.world import JobBook, World
 
 PREFIX = "/_emulator/"
 PATIENCE = 2.0
-"""Seconds that each step of an advancing clock waits for commands that really run."""
+"""Seconds for which each step of an advancing clock waits for running commands."""
 ACTS = ("preempt", "lose", "break")
 
 
 class Identity(NamedTuple):
-    """What `health` tells anyone who asks."""
+    """The answer of `health`, which needs no signature."""
 
     version: str
     pid: int
     account: str
     host: str = ""
-    """Where clients find the account, without the scheme; empty for the endpoint's own."""
+    """The host name and port that clients use; empty if it is the endpoint's own."""
 
 
 class Control:
@@ -42,7 +42,7 @@ class Control:
         self._since = time.monotonic()
 
     async def answer(self, verb: str, path: str, body: bytes) -> Reply:
-        """`path` without the prefix. Raises Fault."""
+        """Answer a request; `path` has no prefix. Raises Fault."""
         name, _, rest = path.partition("/")
         match verb, name:
             case "GET", "status":
@@ -74,7 +74,7 @@ class Control:
         raise Fault("ResourceNotFound")
 
     def status(self) -> dict[str, Any]:
-        """What runs, how much of it, and what it takes."""
+        """What is running, the number of pools, jobs, nodes and tasks, and the memory in use."""
         world = self.driver.world
         books = world.jobs.values()
         return {
@@ -94,7 +94,7 @@ class Control:
         }
 
     def clock(self) -> dict[str, Any]:
-        """The account's time, and how it runs."""
+        """The account's time, and how its clock runs."""
         clock = self.driver.clock
         reading = clock.reading
         ahead = (clock() - clock.machine_time()) / wire.SECOND
@@ -109,7 +109,8 @@ class Control:
         return Reply(200, account._asdict())
 
     async def _turn(self, wanted: Mapping[str, Any]) -> Reply:
-        """`mode` and `times` turn it, `advance` (a duration) moves it; each step waits `patience`."""
+        """Change the clock: `mode` and `times` set how it runs, `advance` (a duration) moves it. Each step waits up to
+        `patience` seconds."""
         try:
             ticks = wire.parse_duration(str(wanted["advance"])) if "advance" in wanted else 0
             patience = float(wanted.get("patience", PATIENCE))
@@ -173,7 +174,7 @@ def _memory_mb() -> float:
 
 
 def hints(world: World) -> list[dict[str, str]]:
-    """Why tasks stay active; Azure does not report it."""
+    """Why tasks stay active. Azure does not report the reason."""
     found = []
     for book in world.jobs.values():
         waiting = book.ready.values() if world.hints else ()

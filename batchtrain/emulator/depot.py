@@ -1,6 +1,7 @@
-"""Files of tasks that do not fit into a request: kept for a job, given to nodes by a signed link, gone with the job.
+"""Files of tasks that do not fit into a request.
 
-On Azure they travel through storage; here a training needs none. Only the account's own client puts files in.
+They are kept per job, given to nodes by signed links, and deleted with the job. On Azure they go through storage; on
+the emulator a training needs no storage. Only the account's own client can add files.
 """
 
 from __future__ import annotations
@@ -22,20 +23,20 @@ from batchtrain.emulator.wire import DEPOT
 FOLDER = "depot"
 MOST_BYTES = 128 * 1024 * 1024
 LIFE_SECONDS = 30 * 86_400
-"""How long a link is good: a task may wait long for its nodes, and be retried."""
+"""The lifetime of a link: a task may wait long for its nodes, and be retried."""
 _PATH = re.compile(r"(?P<job>[A-Za-z0-9_-]{1,64})/(?P<name>[A-Za-z0-9_-][A-Za-z0-9_.-]{0,99})")
 
 
 class Depot:
-    """The files of an emulator's jobs, by `JOB/NAME`; a job schedule's are those of its jobs."""
+    """The files of all jobs, by `JOB/NAME`. The jobs of a job schedule share its files."""
 
     def __init__(self, data_dir: Path, key: str) -> None:
         self._home, self._key = data_dir / FOLDER, key
         self._awaited: set[str] = set()
-        """Jobs whose files came before them."""
+        """Jobs whose files arrived before the job."""
 
     def link(self, endpoint: str, path: str, now: float) -> str:
-        """The address at which nodes fetch a file."""
+        """The URL from which nodes download a file."""
         end = str(int(now) + LIFE_SECONDS)
         return f"{endpoint}{DEPOT}{path}?se={end}&sig={self._signature(path, end)}"
 
@@ -43,10 +44,8 @@ class Depot:
         return hmac.new(base64.b64decode(self._key), f"GET\n{path}\n{end}".encode(), hashlib.sha256).hexdigest()
 
     async def keep(self, path: str, parts: AsyncIterator[bytes], known: Collection[str]) -> None:
-        """Store a file, whole or not at all; `known` as `sweep` takes it.
-
-        Raises Fault for a name that is none, and for a file that is too large.
-        """
+        """Store a file completely or not at all; `known` as for `sweep`. Raises Fault for an invalid name or a file
+        that is too large."""
         place, job = self._place(path)
         if job not in known:
             self._awaited.add(job)
@@ -64,7 +63,7 @@ class Depot:
             raise
 
     def give(self, path: str, query: Mapping[str, str], now: float) -> Slice:
-        """A file by its link. Raises Fault for one that was not signed, is over, or leads to nothing."""
+        """The file of a link. Raises Fault if the link has no valid signature, is expired, or leads to no file."""
         end, place = query.get("se", ""), self._place(path)[0]
         signed = hmac.compare_digest(self._signature(path, end).encode(), query.get("sig", "").encode())
         if not signed or float(end) < now:
@@ -76,7 +75,7 @@ class Depot:
         return Slice(file, 0, os.fstat(file.fileno()).st_size)
 
     def sweep(self, known: Collection[str]) -> None:
-        """Delete the files of jobs that are gone. known: the ids of jobs and job schedules, in lower case."""
+        """Delete the files of deleted jobs. known: the ids of all jobs and job schedules, in lower case."""
         self._awaited -= set(known)
         if self._home.is_dir():
             for folder in self._home.iterdir():

@@ -1,4 +1,4 @@
-"""Records as the documents the service answers with; pure."""
+"""Makes the documents of the service's answers from records; pure."""
 
 from __future__ import annotations
 
@@ -56,13 +56,13 @@ def schedule_url(base: str, schedule: JobSchedule) -> str:
 
 
 def job_directory(job: Job) -> str:
-    """Where a job lives below its nodes' roots: `workitems/JOB/job-1`, or by its schedule and its number there."""
+    """The directory of a job on its nodes: `workitems/JOB/job-1`, or by its job schedule and its number there."""
     name, _, number = job.id.partition(":")
     return f"workitems/{name}/{number or 'job-1'}"
 
 
 def task_directory(job: Job, task: Task) -> str:
-    """Where a task lives below its node's root."""
+    """The directory of a task on its node."""
     return f"{job_directory(job)}/{task.id}"
 
 
@@ -93,7 +93,7 @@ FORMER: Mapping[str, Any] = {
     "targetNodeCommunicationMode": "default",
     "currentNodeCommunicationMode": "simplified",
 }
-"""What every pool has where an older service version is asked for."""
+"""Properties that every pool has in answers of older service versions."""
 
 
 def node_document(world: World, book: PoolBook, node: Node, base: str) -> Document:
@@ -153,7 +153,7 @@ def _recent_tasks(world: World, node: Node, base: str) -> Iterable[Document]:
 
 
 def node_counts(nodes: Iterable[Node]) -> Document:
-    """How many nodes stand in each state."""
+    """The number of nodes by state."""
     counted = Counter(node.state for node in nodes)
     return {**{name: counted[name.lower()] for name in NODE_STATES}, "total": counted.total()}
 
@@ -177,14 +177,14 @@ SECRETS = frozenset({"password", "sshPrivateKey", "accountKey", "sasKey", "prote
 
 
 def _shown(spec: Document) -> Document:
-    """A job's specification without what is secret in the pool that is made for it."""
+    """A job's specification without the secrets of its auto pool."""
     if "autoPoolSpecification" not in spec["poolInfo"]:
         return spec
     return {**spec, "poolInfo": without_secrets(spec["poolInfo"])}
 
 
 def without_secrets(value: Any) -> Any:
-    """A document without what no answer shows."""
+    """A document without the properties that no answer contains."""
     if isinstance(value, list):
         return [without_secrets(one) for one in value]
     if not isinstance(value, dict):
@@ -193,7 +193,7 @@ def without_secrets(value: Any) -> Any:
 
 
 def schedule_document(book: ScheduleBook, base: str, next_run: int) -> Document:
-    """`next_run` is when its next job is due; 0 when none is."""
+    """`next_run` is when the next job is due; 0 if no job is due."""
     schedule = book.record
     execution: Document = {}
     if next_run and schedule.state in ("active", "disabled"):
@@ -213,7 +213,7 @@ def schedule_document(book: ScheduleBook, base: str, next_run: int) -> Document:
 
 
 def job_node_document(book: JobBook, place: JobNode, base: str) -> Document:
-    """How the job's preparation, and its release, went on one node."""
+    """The state of a job's preparation and release tasks on one node."""
     url = node_url(base, place.pool, place.id)
     spec = book.record.spec
     document: Document = {
@@ -248,7 +248,7 @@ def _node_run(book: JobBook, spec: Document, run: NodeRun, url: str) -> Document
 
 
 def _outcome(run: NodeRun | Instance) -> Document:
-    """How something that is over ended."""
+    """The result of a command that has ended."""
     document: Document = {}
     if run.exit_code is not None:
         document["exitCode"] = run.exit_code
@@ -283,7 +283,7 @@ TASK_PARTS: Mapping[str, Callable[[JobBook, Task, str], Any]] = {
     "stateTransitionTime": lambda book, task, base: wire.timestamp(task.state_time),
     "executionInfo": lambda book, task, base: task_execution(task),
 }
-"""What can be told of a task without a look at the client's document, which is stored as text."""
+"""The properties of a task that are known without parsing the client's document, which is stored as text."""
 
 
 def task_part(book: JobBook, task: Task, base: str, names: Iterable[str]) -> Document:
@@ -315,7 +315,7 @@ def task_execution(task: Task) -> Document:
 
 
 def subtask_documents(book: JobBook, task: Task, base: str) -> list[Document]:
-    """All instances but the primary."""
+    """All instances except the primary."""
     return [
         {"id": number, **_subtask(book, task, instance, base)}
         for number, instance in enumerate(task.instances)

@@ -1,7 +1,7 @@
-"""Carries out what is due: the one place where the world, its store and the machine meet.
+"""Carries out what is due.
 
-One event loop runs everything, so there are no locks: a change is written down and stored, then the machine acts, then
-its report is the next change.
+Only this module connects the world, its store and the machine. One event loop runs everything, so there are no locks: a
+change is recorded and stored, then the machine acts, and its report is the next change.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from batchtrain.emulator.world import LogUpload, World
 logger = logging.getLogger("batchtrain.emulator")
 
 GRACE = 0.5
-"""Seconds between SIGTERM and SIGKILL for what a task left behind."""
+"""Seconds between SIGTERM and SIGKILL for processes that a task left running."""
 GIVE_BACK_AFTER, GIVE_BACK_AGAIN = 1.0, 0.05
-"""Seconds after a commit that deleted something, and from one step to the next."""
+"""Seconds after a commit that deleted something, and between the steps that shrink the file."""
 STORE_AGAIN = 1.0
-"""Seconds after which a commit that failed (the disk is full, the file is locked) is tried again."""
+"""Seconds until a failed commit (full disk, locked file) is tried again."""
 
 T = TypeVar("T")
 
@@ -60,19 +60,19 @@ class Driver:
             scheduler.EndOnNode: self._end_on_node,
         }
         self._begun: list[scheduler.Effect] = []
-        """Written down, but not stored yet: the machine must not act on them before."""
+        """Changes that are recorded and not stored yet: the machine must not act on them before."""
         self._unstored = False
         self._running: set[asyncio.Task[None]] = set()
         self._timer: asyncio.TimerHandle | None = None
         self._giving_back: asyncio.TimerHandle | None = None
         self._moved = asyncio.Event()
-        """Set whenever something was done: waiters for quiet check again."""
+        """Set after every action; those that wait for quiet then check again."""
         alarms.told = self._moved.set
         self._settling = False
         self._stopped = False
 
     def wake(self) -> None:
-        """Take up what an earlier life left."""
+        """Restore the state that an earlier process left."""
         for kind, owner, key, _ in self.world.restore(self.store.load()):
             logger.error("stored %s %s of %s belongs to nothing: passed over", kind, key, owner)
         self.world.last_seq = max(self.world.last_seq, self.store.last_seq())
@@ -83,15 +83,15 @@ class Driver:
         self.settle_soon()
 
     def change(self, operation: Callable[[], T]) -> T:
-        """Run a client's operation; what it changed is stored before this returns."""
+        """Run a client's operation. Its changes are stored before it returns."""
         try:
             return operation()
         finally:
-            self.settle_soon()  # first, because a commit that fails is tried again there
+            self.settle_soon()  # first: a failed commit is tried again there
             self.commit()
 
     def commit(self) -> None:
-        """Store what changed. What the database could not take goes with the next commit; raises sqlite3.Error."""
+        """Store the changes. Changes that the database refused go with the next commit. Raises sqlite3.Error."""
         if changes := self.world.take_changes():
             self._unstored = True
             try:
@@ -104,12 +104,12 @@ class Driver:
             self._giving_back = asyncio.get_running_loop().call_later(GIVE_BACK_AFTER, self._give_back)
 
     def _give_back(self) -> None:
-        """Let the database's file shrink, a little at a time, between the requests."""
+        """Shrink the database's file step by step between requests."""
         self._giving_back = None
         self._sweep_depot()
         try:
             more = self.store.give_back()
-        except sqlite3.Error as error:  # the disk is full, or the file is read elsewhere: the next deletion asks again
+        except sqlite3.Error as error:  # full disk or locked file: the next deletion tries again
             logger.warning("the database gives no space back: %s", error)
             return
         if more:
@@ -125,7 +125,7 @@ class Driver:
         return frozenset((*self.world.jobs, *self.world.schedules))
 
     def settle_soon(self) -> None:
-        """Look at what is due once the present answer is out: clients must see the passage, not only its end."""
+        """Check what is due after the present answer is sent: clients must see the transition, not only its result."""
         if not self._settling and not self._stopped:
             self._settling = True
             asyncio.get_running_loop().call_soon(self._settle)
@@ -140,16 +140,16 @@ class Driver:
                 whole = self._begin(effects)
                 self._carry_out()
                 if not whole:
-                    break  # what could not begin may be due again at once
+                    break  # what could not start may be due again at once
         except sqlite3.Error as error:
             logger.error("what changed is not stored yet: %s; it is tried again in %g s", error, STORE_AGAIN)
-        except Exception:  # the outer door of everything that is not a request
+        except Exception:  # the outer door of all work that is not a request
             logger.exception("internal error")
         self._set_timer()
         self._moved.set()
 
     def _begin(self, effects: tuple[scheduler.Effect, ...]) -> bool:
-        """Write the effects down; False when one could not be, which must not cost the others."""
+        """Record the effects. Returns False if one failed; the others are still recorded."""
         begun = [effect for effect in effects if self._begin_one(effect)]
         self._begun += begun
         return len(begun) == len(effects)
@@ -163,7 +163,7 @@ class Driver:
         return True
 
     def _carry_out(self) -> None:
-        """Store what has begun, then let the machine act; raises sqlite3.Error with all of it still to do."""
+        """Store the started work, then let the machine act. Raises sqlite3.Error and keeps all of it to do."""
         self.commit()
         self._sweep()
         wanted, self.world.log_uploads = self.world.log_uploads, []
@@ -193,7 +193,7 @@ class Driver:
             self._timer = None
         if self._stopped:
             return
-        # The loop's own clock may not count days ahead; looking once an hour is no polling worth the name.
+        # An event loop's own clock may not handle days; one check per hour is cheap.
         delays = [3600.0]
         if (at := self.world.next_deadline()) is not None:
             waiting = self.clock.seconds_to(at)
@@ -204,7 +204,7 @@ class Driver:
             self._timer = asyncio.get_running_loop().call_later(min(delays), self._settle)
 
     def _sweep(self) -> None:
-        """Move rubbish out of the way at once, for a new task may get the directory's name, and delete it in time."""
+        """Rename deleted directories at once, because a new task may get the same name, and delete them later."""
         rubbish, self.world.rubbish = self.world.rubbish, []
         if moved := [(root, away) for root, directory in rubbish if (away := _move_away(root, directory))]:
             self._spawn(in_daemon_thread(lambda: _delete_all(moved)))
@@ -212,7 +212,7 @@ class Driver:
     # The machine's part --------------------------------------------------------------------------------------------
 
     def _report(self, report: Callable[..., None], *arguments: Any) -> None:
-        """Write down what a machine says; many reports of one moment are stored together."""
+        """Record the machine's reports; reports of the same moment are stored together."""
         if self._stopped:
             return
         try:
@@ -241,7 +241,7 @@ class Driver:
         self._report(reports.node_up, effect.node, up)
 
     async def _take(self, seconds: float) -> None:
-        """Let a step last as long as the account's pace says."""
+        """Delay a step as the account's pace requires."""
         if seconds:
             await self.alarms.sleep(seconds)
 
@@ -259,7 +259,7 @@ class Driver:
             else:
                 outcome = await self._attempt(effect.node, task_environment.start_run(self.world, book, node))
         except NodeLost:
-            return  # `lost` says so
+            return  # reported by `lost`
         if (outcome.code, outcome.failure) != (0, None):
             logger.warning("start task failed on %s: %s", effect.node, _words(outcome))
         self._report(reports.start_task_ended, effect.node, boot, outcome)
@@ -269,7 +269,7 @@ class Driver:
         self._report(reports.node_down, effect.node)
 
     async def _wipe(self, effect: scheduler.WipeNode) -> None:
-        """Shut down, and nothing of its directory is left."""
+        """The node is shut down and its directory is deleted."""
         await self.machine.remove(effect.node)
         self._report(reports.node_wiped, effect.node)
 
@@ -288,7 +288,7 @@ class Driver:
         await self._sweep_machine()
 
     async def _sweep_machine(self) -> None:
-        """Whatever no record knows goes: of a pool that is gone, and what a killed emulator did not come to remove."""
+        """Delete everything without a record: nodes of deleted pools, and what a killed emulator could not delete."""
         books = self.world.pools.values()
         await self.machine.sweep({book.record.id: frozenset(book.nodes) for book in books})
 
@@ -318,7 +318,7 @@ class Driver:
             return None
 
     async def _attempt(self, node_id: str, command: Run) -> Exit:
-        """Run a command; a machine that cannot even try is the command's failure, never a task that hangs."""
+        """Run a command. If the machine cannot start it, the command fails; the task never hangs."""
         if struck := self._struck("node-slow", node_id):
             await self.alarms.sleep(struck.seconds)
         try:
@@ -338,7 +338,7 @@ class Driver:
         self._report(reports.scope_ended, task, effect.run, number)
 
     async def _run_on_node(self, effect: scheduler.RunOnNode) -> None:
-        """A job's preparation or release task."""
+        """Run a job's preparation or release task."""
         place, kind = effect.place, effect.kind
         number, job = job_preparation.run_of(place, kind).run, self.world.job_of.get(place.job)
         if job is None or place.id not in self.world.pool_of_node:
@@ -365,8 +365,8 @@ class Driver:
         return self.world.injections.strike((kind,), place)
 
     async def befall(self, node_id: str, act: str, seconds: float | None = None) -> None:
-        """A node dies (`lose`, it boots again), is taken away (`preempt`, it comes back after `seconds`, or never) or
-        breaks (`break`, it stays unusable); what ran there is requeued."""
+        """Inject a fault: the node is rebooted (`lose`), is taken away (`preempt`; it returns after `seconds`, or
+        never) or becomes unusable (`break`). Its tasks are requeued."""
         self._report(reports.node_struck, node_id, act, seconds)
         await self.machine.shutdown(node_id)
         self._report(reports.node_down, node_id)
@@ -374,16 +374,14 @@ class Driver:
     # Time ----------------------------------------------------------------------------------------------------------
 
     def turned(self) -> None:
-        """The clock was turned: it is written down, and what is due by it now is looked at."""
+        """Store a change of the clock, and check what is due by it."""
         self.store.note("clock", json.dumps(self.clock.reading))
         self.alarms.look()
         self.settle_soon()
 
     async def advance(self, ticks: int, patience: float) -> None:
-        """Advance the account's clock by a duration, from event to event.
-
-        After each, what follows from it is waited for: up to `patience` seconds where commands really run.
-        """
+        """Advance the account's clock by a duration, from event to event. After each event, wait up to `patience`
+        seconds for running commands."""
         goal = self.clock() + ticks
         while True:
             await self.quiet(patience)
@@ -396,7 +394,7 @@ class Driver:
                 return
 
     async def quiet(self, patience: float) -> None:
-        """Until nothing happens but what waits for the clock, or `patience` seconds are over."""
+        """Wait until only the clock could cause a change, for up to `patience` seconds."""
         end = asyncio.get_running_loop().time() + patience
         while (self._settling or len(self._running) > self.alarms.waiting) and not self._stopped:
             left = end - asyncio.get_running_loop().time()
@@ -409,7 +407,7 @@ class Driver:
     # Ending --------------------------------------------------------------------------------------------------------
 
     async def reset(self) -> None:
-        """Delete every node, job and pool, forget the faults, and let the clock be the machine's again."""
+        """Delete every node, job and pool, remove injected faults, and return the clock to the machine's time."""
         nodes = [node.id for book in self.world.pools.values() for node in book.nodes.values()]
         self.world.forget_all()
         self.world.injections.clear()
@@ -423,7 +421,7 @@ class Driver:
         self.commit()
 
     async def stop(self) -> None:
-        """Shut every node down; what runs is requeued at the next start."""
+        """Shut down every node. Running tasks are requeued at the next start."""
         self._stopped = True
         for timer in (self._timer, self._giving_back):
             if timer is not None:
@@ -431,14 +429,14 @@ class Driver:
         await self._abandon()
         try:
             self.store.note("clock", json.dumps(self.clock.reading))
-        except sqlite3.Error as error:  # its disk is full, or gone: the nodes must end all the same
+        except sqlite3.Error as error:  # full or missing disk: the nodes must still end
             logger.error("the clock's reading is not stored: %s", error)
         self.alarms.close()
         await self.machine.close()
         self.store.close()
 
     async def _abandon(self) -> None:
-        """No caller waits any longer for what the machine is doing."""
+        """Tell all waiting callers that the machine's work is cancelled."""
         for task in tuple(self._running):
             task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
@@ -446,7 +444,7 @@ class Driver:
 
 
 def _over(task: Task, run: int, number: int, phase: str) -> bool:
-    """Whether the world went on before the machine could act."""
+    """Whether the state changed before the machine could act."""
     return run != task.run or len(task.instances) <= number or task.instances[number].phase != phase
 
 
@@ -457,7 +455,7 @@ async def _all(waits: Any) -> None:
 
 
 def _move_away(root: str, directory: str) -> str:
-    """Where a directory of a node went; empty when it is not there."""
+    """The path that a node's directory is moved to; empty if it does not exist."""
     away = f"volatile/trash-{os.urandom(8).hex()}"
     try:
         Below(root).rename(directory, away)
@@ -478,7 +476,7 @@ def _delete(root: str, path: str) -> None:
     try:
         Below(root).remove(path)
     except FileNotFoundError:
-        pass  # its node is gone
+        pass  # its node is deleted
     except OSError as error:
         logger.warning("could not delete %s of %s: %s", path, root, error)
 

@@ -1,4 +1,4 @@
-"""How a task's run and a job end: from the decision, over the last process gone, to what follows; pure."""
+"""How a task's run and a job end: the decision, the end of the last process, and what follows; pure."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from batchtrain.emulator.world import Deadline, JobBook, World, task_document
 Document = dict[str, Any]
 
 RECENT_TASKS = 10
-"""Tasks a node remembers."""
+"""The number of tasks that a node lists."""
 
 
 def task_ended(message: str = "The task was ended by user request.") -> Document:
-    """The failure of a task that was stopped from outside."""
+    """The failure of a task that was ended by the user or the service."""
     return {"category": "UserError", "code": "TaskEnded", "message": message, "details": []}
 
 
 def failed_to_run(code: str, message: str, category: str = "UserError") -> Document:
-    """The failure of a task whose command never ran (or could not be followed)."""
+    """The failure of a task whose command never ran, or could not be observed."""
     return {
         "category": category,
         "code": code,
@@ -31,7 +31,7 @@ def failed_to_run(code: str, message: str, category: str = "UserError") -> Docum
 
 
 def exited_with(code: int, why: str = "") -> Document:
-    """The failure of a command that exited with a code other than 0; `why` is what is known besides."""
+    """The failure of a command with a nonzero exit code; `why` is an additional reason."""
     return {
         "category": "UserError",
         "code": "FailureExitCode",
@@ -44,22 +44,20 @@ def exited_with(code: int, why: str = "") -> Document:
 
 
 def failure_of(outcome: Exit) -> Document | None:
-    """The failureInfo of a command's end; None of a success."""
+    """The failureInfo of a run's end; None after success."""
     if outcome.failure is not None:
         return failed_to_run(outcome.failure, outcome.message, outcome.category)
     return None if outcome.code == 0 else exited_with(outcome.code or 0, outcome.message)
 
 
 def container_of(outcome: Exit) -> Document | None:
-    """The containerInfo of a command's end; None where it ran in no container."""
+    """The containerInfo of a run's end; None if it ran without a container."""
     return None if outcome.container is None else dict(outcome.container)
 
 
 def condemn(world: World, task: Task, verdict: str, now: int, failure: Document | None = None) -> None:
-    """Decide how the current run is to end; its processes still have to be ended.
-
-    The first decision stands, but a task that was to run again can still be terminated.
-    """
+    """Decide how the current run ends; its processes are still running. The first decision is final, except that a task
+    to be run again can still be terminated."""
     overruled = verdict == "terminate" and task.verdict in ("requeue", "retry", "unprepared")
     if task.state not in states.UNDER_WAY or (task.verdict and not overruled):
         return
@@ -78,7 +76,7 @@ def condemn_all(world: World, book: JobBook, verdict: str, now: int) -> None:
 
 
 def conclude(world: World, book: JobBook, task: Task, now: int) -> None:
-    """Nothing of the run is left on any node: free the nodes, then retry, requeue or complete the task."""
+    """The run has left nothing on any node: free the nodes, then retry, requeue or complete the task."""
     release(world, book, task, now)
     verdict, task.verdict = task.verdict, ""
     if book.tasks.get(task.id.lower()) is not task:
@@ -114,15 +112,15 @@ LONGEST_REST = 60 * wire.SECOND
 
 
 def _rest(task: Task) -> int:
-    """Ticks until a task that is tried again without limit gets in line: the first few times at once, then 1, 2, 4
-    and so on up to 60 seconds, so that a command that can only fail does not keep a node busy for ever."""
+    """Ticks until a task with unlimited retries is queued again: at once for the first retries, then after 1, 2, 4 … up
+    to 60 seconds. A command that always fails therefore does not keep a node busy forever."""
     if task.max_retries >= 0 or task.retries <= AT_ONCE:
         return 0
     return min(wire.SECOND << min(task.retries - AT_ONCE - 1, 10), LONGEST_REST)
 
 
 def rested(world: World, deadline: Deadline, now: int) -> None:
-    """A task that rested is in line again, if nothing happened to it meanwhile."""
+    """Queue a task again after its delay, if its state has not changed."""
     book = world.jobs.get(deadline.key)
     task = book.tasks.get(deadline.task) if book else None
     if book is None or task is None or (task.seq, task.run, task.state) != (deadline.seq, deadline.run, "active"):
@@ -133,7 +131,8 @@ def rested(world: World, deadline: Deadline, now: int) -> None:
 
 
 def _leave_nothing(world: World, book: JobBook, task: Task) -> None:
-    """The run of a deleted task is over; a job whose end was forced may be gone already, with its directories."""
+    """The run of a deleted task has ended. If the end of its job was forced, the job and its directories may be deleted
+    already."""
     if world.jobs.get(book.key) is book:
         discard_files(world, book, task)
     elif not book.running:
@@ -141,7 +140,7 @@ def _leave_nothing(world: World, book: JobBook, task: Task) -> None:
 
 
 def forget_run(task: Task) -> None:
-    """What a run left in the record, before the next one."""
+    """Remove the results of a run from the record before the next run."""
     task.start = task.end = 0
     task.exit_code = task.failure = None
     task.instances = []
@@ -149,7 +148,7 @@ def forget_run(task: Task) -> None:
 
 
 def discard_files(world: World, book: JobBook, task: Task) -> None:
-    """A deleted task's directories go, once nothing writes there any more."""
+    """Delete the directories of a deleted task, once no process writes there."""
     if task.seq in book.running:
         return
     directory = documents.task_directory(book.record, task)
@@ -160,7 +159,7 @@ def discard_files(world: World, book: JobBook, task: Task) -> None:
 
 
 def release(world: World, book: JobBook, task: Task, now: int) -> None:
-    """Give a run's slots back."""
+    """Release the slots of a run."""
     book.running.pop(task.seq, None)
     for number, instance in enumerate(task.instances):
         pool = world.pool_of_node.get(instance.node)
@@ -175,7 +174,7 @@ def release(world: World, book: JobBook, task: Task, now: int) -> None:
 
 
 def _remember(book: JobBook, task: Task, number: int, node: Node) -> None:
-    """A node knows how many tasks it ran, and the last of them."""
+    """Update a node's number of tasks and its list of recent tasks."""
     node.total_run += 1
     if task.verdict in ("exit", "retry"):
         node.losses = 0
@@ -193,7 +192,7 @@ def complete(
     failure: Document | None = None,
     exit_code: int | None = None,
 ) -> None:
-    """A task is over; its dependants and its job take notice."""
+    """A task is complete: update the tasks that depend on it, and its job."""
     result = "success" if failure is None and exit_code == 0 else "failure"
     task.end = task.end or now
     task.failure, task.exit_code = failure, exit_code
@@ -216,12 +215,12 @@ def complete(
 
 
 def _withdrawn(task: Task) -> bool:
-    """Whether its user ended a task that never ran: it has not failed, so nothing happens to its job."""
+    """Whether the user ended a task that never ran. It has not failed, so its job's exit conditions do not apply."""
     return not task.start and task.failure is not None and task.failure["code"] == "TaskEnded"
 
 
 def retain(world: World, book: JobBook, task: Task) -> None:
-    """The files of a completed task stay for its retention time; nodes that only keep time have none."""
+    """Keep the files of a completed task for its retention time. Simulated nodes have no files."""
     pools = (world.pool_of_node.get(instance.node) for instance in task.instances)
     if task.cleaned or all(pool is None or pool.simulated for pool in pools):
         return
@@ -231,7 +230,7 @@ def retain(world: World, book: JobBook, task: Task) -> None:
 
 
 def retained(world: World, deadline: Deadline, now: int) -> None:
-    """A retention time is over: the task's directories go."""
+    """Delete the directories of a task after its retention time."""
     book = world.jobs.get(deadline.key)
     task = book.tasks.get(deadline.task) if book else None
     if book is None or task is None or (task.seq, task.run, task.state) != (deadline.seq, deadline.run, "completed"):
@@ -242,7 +241,7 @@ def retained(world: World, deadline: Deadline, now: int) -> None:
 
 
 def exit_options(conditions: Document, exit_code: int | None, failure: Document | None) -> Document:
-    """What follows from an outcome: the task's own rule for it, else the service's."""
+    """The action after an outcome: the task's own exit condition, or the service's default."""
     succeeded = exit_code == 0 and failure is None
     standard = (
         {"jobAction": "none", "dependencyAction": "satisfy"}
@@ -262,7 +261,7 @@ def _rule(conditions: Document, exit_code: int | None, failure: Document | None)
             return dict(mapping["exitOptions"])
     if failure is not None and failure["code"].startswith(UPLOAD_FAILED):
         return dict(conditions.get("fileUploadError", default))
-    if exit_code is None and failure is not None and failure["code"] != "TaskEnded":  # a user's end is no error of its
+    if exit_code is None and failure is not None and failure["code"] != "TaskEnded":  # ended by the user: not a failure
         return dict(conditions.get("preProcessingError", default))
     return {} if exit_code == 0 else default
 
@@ -275,14 +274,14 @@ def _act_on_job(world: World, book: JobBook, action: str, now: int) -> None:
 
 
 def delete(world: World, book: JobBook, now: int) -> None:
-    """A job is to go, with its tasks and their files."""
+    """Delete a job with its tasks and their files."""
     world.move(book.record, states.JOB, "delete", now)
     condemn_all(world, book, "terminate", now)
     world.save_job(book)
 
 
 def terminate(world: World, book: JobBook, reason: str, now: int) -> None:
-    """Running tasks are ended; active ones stay active for good, as in the service."""
+    """End the running tasks of a job. Active tasks stay active, as in the service."""
     if not states.allows(states.JOB, book.record.state, "terminate"):
         return
     world.move(book.record, states.JOB, "terminate", now)
@@ -292,7 +291,7 @@ def terminate(world: World, book: JobBook, reason: str, now: int) -> None:
 
 
 def disable(world: World, book: JobBook, action: str, now: int) -> None:
-    """Running tasks are requeued, terminated, or waited for; a disabled job stays as it is."""
+    """Requeue, terminate or wait for the running tasks of a job; a disabled job is not changed."""
     world.move(book.record, states.JOB, "disable", now)
     book.record.tasks_action = action
     if action != "wait":

@@ -1,4 +1,4 @@
-"""The ports of a pool's nodes that are reached from outside: what may be asked for, and which a node has; pure."""
+"""Inbound endpoints: the ports of a pool's nodes that clients reach from outside, as requested and per node; pure."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ PLACE = "networkConfiguration/endpointConfiguration/inboundNATPools"
 MOST_POOLS, MOST_RULES, MOST_CHARACTERS, LEAST_PORTS = 5, 25, 77, 40
 LAST_PORT = 65_534
 RESERVED = range(50_000, 55_001)
-"""Frontend ports that Batch keeps for itself."""
+"""Frontend ports that Batch reserves."""
 AGENT_PORTS = (29_876, 29_877)
 PRIORITIES = range(150, 4097)
 
 
 def nat_pools(spec: Document) -> list[Document]:
-    """What a pool asks for."""
+    """The endpoint settings of a pool."""
     network: Document = spec.get("networkConfiguration", {})
     return list(network.get("endpointConfiguration", {}).get("inboundNATPools", []))
 
 
 def ipv6_address(book: PoolBook, node: Node) -> str:
-    """A node's IPv6 address; empty unless its pool is dual-stack. It is the IPv6 form of the node's IPv4 address, so
-    that connections to it reach the node."""
+    """A node's IPv6 address; empty unless the pool is dual-stack. It is the IPv6 form of the node's IPv4 address, so
+    that connections reach the node."""
     addresses: Document = book.record.spec.get("networkConfiguration", {}).get("publicIPAddressConfiguration", {})
     return f"::ffff:{node.address}" if "IPv6" in addresses.get("ipFamilies", []) else ""
 
 
 def of_node(book: PoolBook, node: Node) -> list[Document]:
-    """A node's inbound endpoints: one of each NAT pool and address family, as far as the pool's ports go."""
+    """A node's inbound endpoints: one for each NAT pool and address family, within the port range of the pool."""
     families = [("", node.address), (".IPv6", ipv6_address(book, node))]
     return [
         {
@@ -49,7 +49,7 @@ def of_node(book: PoolBook, node: Node) -> list[Document]:
 
 
 def forwards(book: PoolBook, node: Node) -> tuple[Forward, ...]:
-    """Those of its endpoints that the machine serves: TCP, where the two ports differ. The kernel passes on IPv6."""
+    """The endpoints that the machine forwards: TCP, where the two ports differ. The kernel forwards IPv6."""
     return tuple(
         Forward(endpoint["frontendPort"], endpoint["backendPort"])
         for endpoint in of_node(book, node)
@@ -60,11 +60,11 @@ def forwards(book: PoolBook, node: Node) -> tuple[Forward, ...]:
 
 
 LOGIN_PORTS = (22, 3389)
-"""Of ssh on Linux and of Remote Desktop on Windows."""
+"""The ports of ssh on Linux and of Remote Desktop on Windows."""
 
 
 def login(book: PoolBook, node: Node) -> Document:
-    """Where to log in: the endpoint of the log-in port; where the pool maps none, the port of the node itself."""
+    """The log-in address: the endpoint of the log-in port, or the node's own port if the pool maps none."""
     windows = "windows" in book.record.spec["virtualMachineConfiguration"]["nodeAgentSKUId"].lower()
     ports = sorted(LOGIN_PORTS, reverse=windows)
     tcp = [endpoint for endpoint in of_node(book, node) if endpoint["protocol"] == "tcp"]
@@ -77,7 +77,7 @@ def login(book: PoolBook, node: Node) -> Document:
 
 
 def check(spec: Document) -> None:
-    """The public addresses, and the bounds of NAT pools and their rules; raises Fault 400."""
+    """Check the public addresses, NAT pools and their rules. Raises Fault 400."""
     _check_addresses(spec["networkConfiguration"].get("publicIPAddressConfiguration", {}))
     pools = nat_pools(spec)
     if len(pools) > MOST_POOLS:

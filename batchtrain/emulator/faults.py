@@ -1,4 +1,4 @@
-"""What the service answers when it refuses: a fault is a status, a code, a text and details."""
+"""The refusals of the service: a fault has a status, a code, a text and details."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ FAULTS: Mapping[str, Code] = {
     "ServerBusy": (503, "The server is currently unable to receive requests. Please retry your request."),
     "NotImplementedByEmulator": (501, "The emulator does not implement this operation."),
 }
-"""Code -> status and the service's own text (the emulator's own last line excepted)."""
+"""Code -> status, and the service's own text (the last line has the emulator's own)."""
 
 
 class Fault(Exception):
@@ -127,7 +127,7 @@ class Fault(Exception):
 
 
 class NeedsToken(Fault):
-    """401: no token, or one that is not (or no longer) good; the answer names where to sign in."""
+    """401: the token is missing, invalid or expired. The answer names the sign-in address."""
 
     def __init__(self, detail: str) -> None:
         super().__init__("AuthenticationFailed", AuthenticationErrorDetail=detail)
@@ -135,7 +135,7 @@ class NeedsToken(Fault):
 
 
 class NotModified(Exception):
-    """A conditional GET whose answer is 304."""
+    """A conditional GET that is answered with 304."""
 
 
 def invalid_property(name: str, value: object, reason: str) -> Fault:
@@ -144,5 +144,5 @@ def invalid_property(name: str, value: object, reason: str) -> Fault:
 
 
 def not_implemented(what: str) -> Fault:
-    """501, naming what was asked for: silence would look like success."""
+    """501 that names the unsupported feature; ignoring it would look like success."""
     return Fault("NotImplementedByEmulator", text=f"The emulator does not implement {what}.", Operation=what)

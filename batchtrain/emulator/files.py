@@ -1,6 +1,6 @@
-"""The files of nodes and tasks: listed, read in ranges, deleted; never anything outside the node's directory.
+"""The files of nodes and tasks: list, read in ranges, delete; nothing outside the node's directory is touched.
 
-What takes long (a list, the deletion of a directory) is `Work`, which the server carries out off its event loop.
+Slow work (a list, the deletion of a directory) is returned as `Work`, which the server runs off its event loop.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ Document = dict[str, Any]
 
 
 REACHABLE = ("up", "starting")
-"""What a machine does for a node whose files can be read: a node that is down does not answer."""
+"""What the machine must do before files of a node can be read. A node that is down does not answer."""
 STILL_ACTIVE = "The files of the specified task cannot be accessed as the task state is still active"
 STEP = 500
-"""Entries of a directory that one step of a list looks at."""
+"""Directory entries per step of a list."""
 _WALKS = Walks()
-"""Lists that were sent in part."""
+"""Lists whose later pages have not been requested yet."""
 
 
 class Tree(NamedTuple):
     """A directory of a node as the API shows it."""
 
     node: Below
-    """The node's directory: nothing outside it is ever touched."""
+    """The node's directory. Nothing outside it is touched."""
     top: str
-    """The directory below it that names are relative to; empty for itself."""
+    """The directory that names are relative to, below `root`; empty for `root` itself."""
     url: str
     """Prefix of the files' URLs."""
 
@@ -48,7 +48,7 @@ class Tree(NamedTuple):
 
 
 def node_tree(world: World, call: Call) -> Tree:
-    """All of a node."""
+    """All files of a node."""
     book, node = world.node(*call.path[:2])
     if not node.root or node.phase not in REACHABLE:
         raise nodes.refusal(node)
@@ -56,7 +56,7 @@ def node_tree(world: World, call: Call) -> Tree:
 
 
 def task_tree(world: World, call: Call) -> Tree:
-    """A task's directory, on the primary's node."""
+    """A task's directory on the primary's node."""
     book, task = world.task(*call.path[:2])
     if task.cleaned:
         raise Fault("TaskFilesCleanedup")
@@ -78,7 +78,7 @@ def _below(node: Node) -> Below:
 
 
 def locate(tree: Tree, name: str) -> str:
-    """The path of a name below a tree; Fault 404 for every name that is made to lead elsewhere."""
+    """The path of a name below a tree. Raises Fault 404 for a name that leads outside."""
     if not _is_name(name):
         raise Fault("FileNotFound")
     return tree.path(name)
@@ -104,7 +104,7 @@ def _list(tree: Tree, call: Call) -> Work:
 
 
 def _pages(tree: Tree, call: Call, page: Page) -> Iterator[Reply | None]:
-    """One page, in steps. The walk waits for the next page at the token that this one ends with."""
+    """One page, in steps. The walk is kept for the next page, under the token at the end of this one."""
     recursive = call.flag("recursive")
     key = (tree.url, tree.node.root, recursive)
     token = call.query.get("$skiptoken", "")
@@ -124,7 +124,7 @@ def _pages(tree: Tree, call: Call, page: Page) -> Iterator[Reply | None]:
 
 
 def _walk(tree: Tree, token: str, *, recursive: bool) -> Walk | None:
-    """None where nothing is there yet."""
+    """None if the directory does not exist yet."""
     after = os.fsdecode(unquote_to_bytes(token))
     if token and not _is_name(after):
         raise Fault("InvalidQueryParameterValue", QueryParameterName="$skiptoken", QueryParameterValue=token)
@@ -137,7 +137,7 @@ def _walk(tree: Tree, token: str, *, recursive: bool) -> Walk | None:
 
 
 def _row(tree: Tree, entry: Entry) -> Row | None:
-    """None for a link that leads nowhere, or out of the node. Other links are shown as what they lead to."""
+    """None for a link whose target is missing or outside the node. Other links are shown as their targets."""
     status = entry.status
     if stat.S_ISLNK(status.st_mode):
         try:
@@ -148,7 +148,7 @@ def _row(tree: Tree, entry: Entry) -> Row | None:
 
 
 def _printable(name: str) -> str:
-    """A name that is no UTF-8 cannot be asked for, but it must not spoil the list."""
+    """The name for the URL. A name that is not UTF-8 cannot be requested, and must not break the list."""
     return name.encode(errors="surrogateescape").decode(errors="replace")
 
 
@@ -170,7 +170,7 @@ def _url(tree: Tree, name: str) -> str:
 
 
 def content_type(name: str) -> str:
-    """The service looks no further than at the name."""
+    """The type of file by its name alone, as in the service."""
     return "text/plain" if name.endswith((".txt", ".log", ".out", ".err")) else "application/octet-stream"
 
 
@@ -195,7 +195,7 @@ def _read(tree: Tree, call: Call) -> Reply:
     except BaseException:
         file.close()
         raise
-    # 200 even for a part of the file: the official SDK takes a 206 for an error.
+    # 200 even for a part of the file: the official SDK treats 206 as an error.
     return Reply(200, headers=_headers(tree, name, status), content=Slice(file, start, length))
 
 
@@ -245,7 +245,7 @@ def _headers(tree: Tree, name: str, status: os.stat_result) -> dict[str, str]:
 
 
 def byte_range(header: str | None, size: int) -> tuple[int, int]:
-    """Start and length of `bytes=a-b`, `bytes=a-` or `bytes=-n`; Fault 416 when it begins past the end."""
+    """Start and length of `bytes=a-b`, `bytes=a-` or `bytes=-n`. Raises Fault 416 if the range starts past the end."""
     if not header:
         return 0, size
     unit, _, span = header.partition("=")

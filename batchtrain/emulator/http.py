@@ -1,6 +1,6 @@
-"""The ASGI application: a request becomes a call, a reply becomes bytes, a fault becomes the service's error body.
+"""The ASGI application: turns requests into calls, replies into bytes, and faults into the service's error bodies.
 
-It is written against ASGI itself: routes go by the raw path, and every import counts towards the start.
+It uses ASGI directly, because routes match the raw path and every import delays the start.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ Send = Callable[[Message], Awaitable[None]]
 
 MAX_BODY = 1_048_576
 DRAINED = 64 * MAX_BODY
-"""What is read and thrown away of a body that is too large, so that the refusal arrives."""
+"""How many bytes of a body that is too large are read and discarded, so that the client receives the refusal."""
 CHUNK = 262_144
 WORKERS = 2
-"""Threads for replies that take a while. More would take processor time from the event loop."""
+"""Threads for slow replies. More would take processor time from the event loop."""
 JSON = "application/json;odata=minimalmetadata"
 
 
@@ -62,7 +62,7 @@ class Request(NamedTuple):
 
 
 class Disconnected(Exception):
-    """The client went away before it had said all."""
+    """The client disconnected before its request was complete."""
 
 
 class Application:
@@ -72,7 +72,7 @@ class Application:
         self.driver, self.key = driver, key
         self.control = control.Control(driver, identity, stop)
         self.connections: dict[Any, asyncio.BaseTransport] = {}
-        """The open connections by the client's address."""
+        """The open connections by client address."""
         self.ids = uuid.uuid4
         self._working = asyncio.Semaphore(WORKERS)
 
@@ -89,12 +89,12 @@ class Application:
         except Fault as fault:
             reply = self._refusal(fault, request, request_id, now)
         except Disconnected:
-            return  # a request that did not come to its end asks for nothing
+            return  # an incomplete request is dropped
         except sqlite3.Error as error:
             logger.error("%s %s was not stored: %s (request %s)", request.verb, request.raw_path, error, request_id)
             busy = Fault("ServerBusy", Reason=f"The emulator could not write to its data directory: {error}.")
             reply = self._refusal(busy, request, request_id, now)
-        except Exception:  # the outer door: a bug is logged, and answered in the service's own words
+        except Exception:  # the outer door: a bug is logged, and answered with the service's error body
             logger.exception("internal error in %s %s (request %s)", request.verb, request.raw_path, request_id)
             reply = self._refusal(Fault("InternalError"), request, request_id, now)
         if reply.cut is not None:
@@ -130,7 +130,7 @@ class Application:
         try:
             route, path = routes.find(request.verb, request.raw_path)
         except Fault:
-            self._authenticate(request, 0.0)  # a stranger is not told what there is
+            self._authenticate(request, 0.0)  # an unsigned request must not learn which paths exist
             raise
         signed_by = await self._befall(request, route.name)
         asked = dict(wire.query_pairs(request.query))
@@ -157,7 +157,7 @@ class Application:
         return self._cut_short(request, route.name, _translated(reply, route.answer, revision))
 
     async def _of_depot(self, kept: depot.Depot, request: Request, receive: Receive) -> Reply:
-        """A file of a task, uploaded by a client of the account, for any holder of its link."""
+        """Receive a file of a task from any client that has its signed link."""
         path = request.raw_path.removeprefix(wire.DEPOT)
         now = time.time()
         if request.verb == "GET":
@@ -169,11 +169,11 @@ class Application:
         return Reply(201, {"url": kept.link(self.driver.world.endpoint, path, now)})
 
     async def _of_resource_manager(self, request: Request, receive: Receive, now: int) -> Reply:
-        """The account and its pools for azure-mgmt-batch, refusals in that service's form."""
+        """Answer azure-mgmt-batch: the account and its pools, with refusals in the form of Resource Manager."""
         own = self.control.identity
         host = own.host or urlsplit(self.driver.world.endpoint).netloc
         account = resource_manager.Account(own.account, self.key, host)
-        asked = resource_manager.Asked(request.verb, request.raw_path, dict(wire.query_pairs(request.query)),
+        asked = resource_manager.Request(request.verb, request.raw_path, dict(wire.query_pairs(request.query)),
                                        request.headers, b"", request.base, now)  # fmt: skip
         try:
             resource_manager.check_token(account, request.verb, request.headers, self._now())
@@ -183,7 +183,7 @@ class Application:
             return resource_manager.refusal(fault)
 
     async def _carry_out(self, work: Work) -> Reply:
-        """Step by step, so that one long list does not keep others waiting."""
+        """Step by step, so that a long list does not delay other requests."""
         while True:
             async with self._working:
                 reply = await asyncio.to_thread(next, work.steps)
@@ -191,7 +191,7 @@ class Application:
                 return reply
 
     async def _befall(self, request: Request, operation: str) -> str:
-        """How the request was signed; raises the faults that strike before anything is done."""
+        """How the request was signed; raises the injected faults that strike before the operation."""
         skew = self._strikes("skew", request, operation)
         signed_by = self._authenticate(request, skew.seconds if skew else 0.0)
         if late := self._strikes("latency", request, operation):
@@ -203,7 +203,7 @@ class Application:
         return signed_by
 
     def _cut_short(self, request: Request, operation: str, reply: Reply) -> Reply:
-        """The faults that strike when it is done already: the answer is lost, or half of it."""
+        """The injected faults that strike after the operation: the answer is lost or truncated."""
         if self._strikes("drop", request, operation):
             return reply._replace(cut=0.0)
         if half := self._strikes("truncate", request, operation):
@@ -216,17 +216,17 @@ class Application:
         return tokens.signed_by(self.control.identity.account, self.key, *request[:4], now)
 
     def _now(self) -> int:
-        """The clients' time, by which signatures and tokens go, not the account's."""
+        """The machine's time, against which signatures and tokens are checked, not the account's."""
         return self.driver.clock.machine_time()
 
     def _strikes(self, kind: str, request: Request, operation: str) -> Injection | None:
-        """A fault on request, for this operation on this resource."""
+        """An injected fault for this operation on this resource."""
         injections = self.driver.world.injections
         return injections.strike((kind,), unquote(request.raw_path.strip("/")), operation) if injections else None
 
 
 def _translated(reply: Reply, model: str, revision: int) -> Reply:
-    """An answer in the words of the client's service version; `model` is that of each entry of a list."""
+    """An answer in the form of the client's service version; `model` is that of each entry of a list."""
     document = reply.document
     if not model or document is None or (revision == versions.CURRENT and not models.changed(model)):
         return reply
@@ -246,7 +246,7 @@ def _request(scope: Mapping[str, Any]) -> Request:
 
 
 async def _parts(receive: Receive) -> AsyncIterator[bytes]:
-    """A body as it comes. Raises Disconnected."""
+    """The chunks of a body. Raises Disconnected."""
     more = True
     while more:
         message = await receive()
@@ -257,7 +257,7 @@ async def _parts(receive: Receive) -> AsyncIterator[bytes]:
 
 
 async def _body(receive: Receive) -> bytes:
-    """The whole body; Fault 413 past the limit, after the rest was read away. Raises Disconnected."""
+    """The whole body. Raises Fault 413 past the limit, after reading the rest, and Disconnected."""
     parts: list[bytes] = []
     size = 0
     more = True
@@ -300,7 +300,7 @@ async def _send(reply: Reply, request: Request, request_id: str, receive: Receiv
 
 
 def _cut(send: Send, fraction: float, connection: asyncio.BaseTransport | None) -> Send:
-    """Sends the beginning of an answer, then ends the connection."""
+    """Sends the beginning of an answer, then closes the connection."""
     abort = getattr(connection, "abort", lambda: None)
 
     async def part(message: Message) -> None:
@@ -309,7 +309,7 @@ def _cut(send: Send, fraction: float, connection: asyncio.BaseTransport | None) 
         elif message["type"] == "http.response.body":
             body = message.get("body", b"")
             await send({**message, "body": body[: int(len(body) * fraction)], "more_body": True})
-            await asyncio.sleep(0.01)  # what was written should still reach the client
+            await asyncio.sleep(0.01)  # the client should still receive the part that was written
             abort()
         else:
             await send(message)
@@ -318,7 +318,8 @@ def _cut(send: Send, fraction: float, connection: asyncio.BaseTransport | None) 
 
 
 async def _send_slice(content: Slice, receive: Receive, send: Send) -> None:
-    """The bytes promised: a file that shrank meanwhile is made up with zeros rather than a broken answer."""
+    """Exactly the announced number of bytes: zeros replace what a shrinking file lost, because a short answer would
+    break the connection."""
     gone = asyncio.ensure_future(_disconnected(receive))
     try:
         await _send_parts(content, gone, send)
@@ -327,7 +328,7 @@ async def _send_slice(content: Slice, receive: Receive, send: Send) -> None:
 
 
 async def _disconnected(receive: Receive) -> None:
-    """Until the client has gone: the server takes what is sent then without a word."""
+    """Wait until the client has disconnected; the server silently drops what is sent after that."""
     while (await receive())["type"] != "http.disconnect":
         pass
 
@@ -341,6 +342,6 @@ async def _send_parts(content: Slice, gone: asyncio.Future[None], send: Send) ->
             part = part or bytes(min(left, CHUNK))
             left -= len(part)
             await send({"type": "http.response.body", "body": part, "more_body": left > 0})
-            await asyncio.sleep(0)  # a send that need not wait gives nobody else a turn
+            await asyncio.sleep(0)  # sending without waiting never yields to other tasks
         if not content.length:
             await send({"type": "http.response.body", "body": b""})

@@ -1,4 +1,4 @@
-"""The managed identity of programs on this machine: the endpoint that Azure App Service gives its programs."""
+"""The managed identity of programs on this machine: the endpoint that Azure App Service offers to its programs."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ _PURPOSE = b"header of the managed identity"
 
 
 def variables(endpoint: str, key: str) -> dict[str, str]:
-    """What azure-identity and its like look for."""
+    """The variables that azure-identity and similar libraries read."""
     return {"IDENTITY_ENDPOINT": f"{endpoint}{PATH}", "IDENTITY_HEADER": _secret(key)}
 
 
 def answer(account: str, key: str, headers: Mapping[str, str], query: Mapping[str, str], now: int) -> Reply:
-    """A token for the resource that was asked for. Raises Fault for a request without the header."""
+    """A token for the requested resource. Raises Fault if the header is missing or wrong."""
     if not hmac.compare_digest(headers.get("x-identity-header", "").encode(), _secret(key).encode()):
         raise Fault("AuthenticationFailed", AuthenticationErrorDetail="X-IDENTITY-HEADER is not that of the identity.")
     resource = query.get("resource", "")

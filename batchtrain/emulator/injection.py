@@ -1,6 +1,6 @@
-"""Faults on request: which of them an account has been given, and whether one strikes now; pure.
+"""Injected faults: the faults of an account, and whether one strikes now; pure.
 
-Each draws from its own seeded source, so the same requests meet the same faults again.
+Each fault has its own seeded random source, so the same requests meet the same faults again.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from typing import Any
 import msgspec
 
 ANSWERS = ("error", "latency", "drop", "truncate", "skew")
-"""What can befall a request: refused, late, never answered, half answered, judged by a clock that is off."""
+"""The kinds of faults of a request: refused, delayed, never answered, answered in part, checked against a wrong
+clock."""
 ALLOCATION = ("allocation-refused", "allocation-partial", "allocation-slow")
 NODES = ("boot-fails", "start-task-fails", "node-slow")
 KINDS = (*ANSWERS, *ALLOCATION, *NODES)
@@ -21,37 +22,37 @@ KINDS = (*ANSWERS, *ALLOCATION, *NODES)
 STATUSES: Mapping[str, int] = {
     "TooManyRequests": 429, "InternalError": 500, "OperationTimedOut": 500, "ServerBusy": 503,
 }  # fmt: skip
-"""Refusals that `error` can give, by the service's code."""
+"""The refusals of `error`, by the service's code."""
 
 
 class Injection(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One fault: what strikes, where, how often, and with what numbers. Seconds are of the account's clock, but for
-    `latency` and `retry_after`, which are the machine's."""
+    """One fault: what it affects, where, how often, and its numbers. Seconds are of the account's clock; those of
+    `latency` and `retry_after` are the machine's."""
 
     kind: str
     operation: str = "*"
-    """Names of operations, as the SDK has them (`create_task`, `list_*`)."""
+    """Names of operations, as in the SDK (`create_task`, `list_*`)."""
     resource: str = "*"
-    """Path of what it is about: `pools/POOL`, `pools/POOL/nodes/NODE`, `jobs/JOB/tasks/TASK`; `*` is any text."""
+    """Path of the resource: `pools/POOL`, `pools/POOL/nodes/NODE`, `jobs/JOB/tasks/TASK`; `*` matches any text."""
     rate: float = 1.0
     """Probability of the fault, 0 to 1."""
     count: int | None = None
-    """How often it strikes at most."""
+    """The maximum number of strikes."""
     seed: int = 0
     code: str = "ServerBusy"
     """error, allocation-refused: the service's code."""
     retry_after: float | None = None
     """error: seconds in the answer's Retry-After."""
     seconds: float = 1.0
-    """latency, skew, allocation-slow, node-slow."""
+    """Seconds of latency, skew, allocation-slow and node-slow."""
     fraction: float = 0.5
-    """allocation-partial, truncate: the share that comes."""
+    """allocation-partial, truncate: the share that is delivered."""
     exit_code: int = 1
-    """start-task-fails."""
+    """start-task-fails: the exit code."""
 
 
 def read(document: Mapping[str, Any]) -> Injection:
-    """A fault as a client gives it. Raises ValueError with what is wrong."""
+    """A fault from a client's settings. Raises ValueError with the reason."""
     try:
         found = msgspec.convert(dict(document), Injection)
     except msgspec.ValidationError as error:
@@ -68,7 +69,7 @@ def read(document: Mapping[str, Any]) -> Injection:
 
 
 class Injections:
-    """The faults of an account, each with its source of chance and how often it struck."""
+    """The faults of an account, each with its random source and its number of strikes."""
 
     def __init__(self, injections: Iterable[Injection] = ()) -> None:
         self._all: dict[int, tuple[Injection, random.Random]] = {}
@@ -81,14 +82,14 @@ class Injections:
         return len(self._all)
 
     def add(self, injection: Injection) -> int:
-        """Its number."""
+        """Add a fault and return its number."""
         self._last += 1
         self._all[self._last] = (injection, random.Random(injection.seed))
         self._struck[self._last] = 0
         return self._last
 
     def remove(self, number: int) -> bool:
-        """Whether it was there."""
+        """Remove a fault; returns whether it existed."""
         self._struck.pop(number, None)
         return self._all.pop(number, None) is not None
 
@@ -97,14 +98,14 @@ class Injections:
         self._struck.clear()
 
     def documents(self) -> list[dict[str, Any]]:
-        """All of them, with number and how often each struck."""
+        """All faults with their numbers and their numbers of strikes."""
         return [
             {"id": number, "struck": self._struck[number], **msgspec.to_builtins(injection)}
             for number, (injection, _) in self._all.items()
         ]
 
     def strike(self, kinds: Iterable[str], resource: str, operation: str = "") -> Injection | None:
-        """The first fault of these kinds that strikes here and now; it counts."""
+        """The first fault of these kinds that strikes now; the strike is counted."""
         if not self._all:
             return None
         for number, (injection, chance) in self._all.items():

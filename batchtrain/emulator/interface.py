@@ -1,4 +1,4 @@
-"""The small interface between the emulated service and what really runs a node's commands."""
+"""The interface between the emulated service and the machine that runs the commands of nodes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ STORAGE_ACCOUNT = "batchtrainlocal"
 
 
 class Package(NamedTuple):
-    """A version of an application: unpacked to `applications/ID/VERSION` below a node's root."""
+    """A version of an application, unpacked to `applications/ID/VERSION` below a node's root."""
 
     application: str
     version: str
@@ -22,7 +22,7 @@ class Package(NamedTuple):
 
 
 class Mount(NamedTuple):
-    """A file system: `path` below `fsmounts` shows the directory `place` of the machine's data directory."""
+    """A mounted file system: `path` below `fsmounts` shows the directory `place` of the machine's data directory."""
 
     path: str
     place: str
@@ -31,7 +31,7 @@ class Mount(NamedTuple):
 
 
 class Login(NamedTuple):
-    """Who asks a registry for its images. Its `repr` has no password."""
+    """A registry's credentials. The `repr` has no password."""
 
     server: str = ""
     """Empty for Docker Hub."""
@@ -43,17 +43,17 @@ class Login(NamedTuple):
 
 
 class Containers(NamedTuple):
-    """What a pool says of its containers."""
+    """The container settings of a pool."""
 
     images: tuple[str, ...] = ()
-    """Fetched before a node is ready."""
+    """Images that are pulled before a node is ready."""
     logins: tuple[Login, ...] = ()
     one_for_gangs: bool = False
     """The application command of a multi-instance task runs in the container of its coordination command."""
 
 
 class BindMount(NamedTuple):
-    """A directory of the node's that a container sees: `source` is Batch's word for it."""
+    """A directory of the node that is mounted into a container; `source` is Batch's name for it."""
 
     source: str
     read_only: bool = False
@@ -64,13 +64,13 @@ class Container(NamedTuple):
 
     image: str
     options: str = ""
-    """Batch's containerRunOptions: words for `docker create`."""
+    """Batch's containerRunOptions: options for `docker create`."""
     image_directory: bool = False
-    """It begins in the image's own working directory, not in the task's."""
+    """Whether the task starts in the image's working directory instead of its own."""
     mounts: tuple[BindMount, ...] | None = None
-    """What it sees of the node; None is all."""
+    """The directories of the node that are mounted; None for all."""
     login: Login | None = None
-    """For its registry, beside those of the pool."""
+    """Credentials of the image's registry, in addition to those of the pool."""
 
 
 class Forward(NamedTuple):
@@ -92,44 +92,46 @@ class NodeSpec(NamedTuple):
     vm_size: str
     gpus: int = 0
     simulated: bool = False
-    """It only keeps time; see `simulated`."""
+    """The node runs no commands; see `simulated`."""
     packages: tuple[Package, ...] = ()
     """Application packages of the pool."""
     mounts: tuple[Mount, ...] = ()
-    """What stands for the pool's mounted file systems."""
+    """The directories in place of the pool's mounted file systems."""
     forwards: tuple[Forward, ...] = ()
     containers: Containers | None = None
-    """Its tasks run in containers."""
+    """The node's tasks run in containers."""
     own_docker: bool = False
-    """Its commands find a Docker Engine of the node's own."""
+    """Commands of the node have a Docker Engine."""
     service: tuple[str, int] | None = None
-    """The address and port where the service listens on this machine."""
+    """The address and port of the service on this machine."""
 
 
 class NodeUp(NamedTuple):
-    """A node that booted."""
+    """A node that has booted."""
 
     root: Path
     """Its directory on this machine; the files of the API are below it."""
     root_inside: str
-    """The same directory as the node's processes see it (AZ_BATCH_NODE_ROOT_DIR); the same on all nodes of a
-    pool where the kernel lets us mount."""
+    """The same directory as the node's processes see it (AZ_BATCH_NODE_ROOT_DIR). All nodes of a pool have the same
+    path if the kernel allows mounts."""
     environment: Mapping[str, str]
-    """Node-wide environment every task of it starts from (PATH, HOME, the emulator's marker, MPI yielding)."""
+    """The node's environment, from which every task starts (PATH, HOME, the emulator's marker, MPI yielding)."""
     isolation: str
-    """`namespaces` (own host name, process tree, mounts), `process` (plain processes) or `docker` (a network too)."""
+    """`namespaces` (own host name, process tree, mounts), `process` (plain processes) or `docker` (own network,
+    too)."""
     address: str = ""
-    """The address that it has, where that is not the one it was given."""
+    """The node's address, if it differs from the requested one."""
 
 
 class Download(NamedTuple):
-    """One resource file: fetched from `url` to `path` below the run's resource directory."""
+    """One resource file: downloaded from `url` to `path` below the run's resource directory."""
 
     url: str
     path: str
     mode: str = "0770"
     container: bool = False
-    """`url` is a storage container's: all its blobs that begin with `prefix`, each below `path` by its own name."""
+    """`url` is that of a storage container: all its blobs with the prefix are downloaded, each to its own name below
+    `path`."""
     own: bool = False
     """`url` is only the name of a container of the account's own storage."""
     prefix: str = ""
@@ -152,34 +154,31 @@ class StorageMissing(Exception):
 
 
 class Upload(NamedTuple):
-    """One output file request: what matches `pattern` goes to a storage container when its condition holds."""
+    """One output file request: files that match `pattern` are uploaded to a container if the condition holds."""
 
     pattern: str
-    """Relative to `wd`, `$NAME` expanded."""
+    """Relative to `wd`; `$NAME` is expanded."""
     container_url: str
-    """With the signature that may write there."""
+    """Including a signature that allows writing."""
     path: str = ""
-    """The blob's name for a pattern without wildcards, else what the names begin with."""
+    """The blob's name for a pattern without wildcards, otherwise the prefix of the names."""
     condition: str = "taskcompletion"
     """tasksuccess, taskfailure or taskcompletion."""
     headers: tuple[tuple[str, str], ...] = ()
 
 
 class Run(NamedTuple):
-    """One command on one node.
-
-    Runs of the same `scope` belong together (a task instance's coordination and application command, with all
-    they left in the background): they share one supervisor and end together with `Machine.end`.
-    """
+    """One command on one node. Runs of the same `scope` belong together: a task instance's coordination command, its
+    application command, and their background processes. They have one supervisor and end together by `Machine.end`."""
 
     scope: str
     directory: str
-    """Relative to the node's root, e.g. `workitems/job/job-1/task`; `wd/`, stdout.txt and stderr.txt are made in it.
-    A second run of a scope appends to the same stdout.txt and stderr.txt."""
+    """Relative to the node's root, e.g. `workitems/job/job-1/task`. It contains `wd/`, stdout.txt and stderr.txt; a
+    second run of a scope appends to these."""
     command_line: str
-    """As Batch takes it: split by shell quoting rules, run without a shell, variables not expanded."""
+    """As in Batch: split by shell quoting rules, run without a shell, variables not expanded."""
     environment: Mapping[str, str]
-    """Complete, except for what the node-wide environment gives."""
+    """Complete, except for the node's environment."""
     downloads: tuple[Download, ...] = ()
     downloads_to: str = "wd"
     """`wd` for a task's own resource files, `` for common resource files (the task's root directory)."""
@@ -188,15 +187,15 @@ class Run(NamedTuple):
     packages: tuple[Package, ...] = ()
     """Unpacked on the node before the command starts."""
     uploads: tuple[Upload, ...] = ()
-    """Carried out when the command has ended by itself."""
+    """Uploaded after the command has ended by itself."""
     container: Container | None = None
-    """More of `image`, for a node with containers."""
+    """Container settings of `image`, on nodes with containers."""
     stays: bool = False
-    """What it leaves in the background lives on until the scope ends: a coordination command."""
+    """Whether its background processes live until the scope ends: a coordination command."""
 
 
 class Exit(NamedTuple):
-    """How a run ended: an exit code, or a failure of the machine's with Batch's own code."""
+    """How a run ended: an exit code, or a failure of the machine with Batch's code."""
 
     code: int | None
     failure: str | None = None
@@ -208,15 +207,15 @@ class Exit(NamedTuple):
 
 
 UPLOAD_FAILED = "FileUpload"
-"""What the failure codes of output files begin with: such a failure is not tried again, whatever the exit code."""
+"""The prefixes of the failure codes of output files. Such a failure is not retried, whatever the exit code is."""
 
 
 class NodeLost(Exception):
-    """The node died under a run (its process tree is gone)."""
+    """The node died during a run (its process tree is gone)."""
 
 
 class NodeUnfit(Exception):
-    """A node that cannot become usable: `code` is Batch's, such as ApplicationPackageError."""
+    """A node cannot become usable: `code` is Batch's, such as ApplicationPackageError."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)
@@ -224,34 +223,31 @@ class NodeUnfit(Exception):
 
 
 class Machine(Protocol):
-    """Drives real nodes. Every method may be called concurrently for different nodes; all are on one event loop."""
+    """Drives real nodes. Every method may be called concurrently for different nodes; all use one event loop."""
 
     plain_nodes: str
-    """Why its nodes are plain processes of this machine, and what changes that; empty where they are not."""
+    """Why nodes are plain processes of this machine, and how to change that; empty if they are not."""
 
     async def boot(self, spec: NodeSpec, lost: Callable[[str], None]) -> NodeUp:
-        """Bring a node up; `lost(node_id)` is called once if it dies without `shutdown` having been asked.
-
-        Raises NodeUnfit.
-        """
+        """Boot a node. `lost(node_id)` is called once if the node dies without `shutdown`. Raises NodeUnfit."""
 
     async def run(self, node_id: str, run: Run) -> Exit:
-        """Run one command to its end. Raises NodeLost when the node dies meanwhile."""
+        """Run one command to its end. Raises NodeLost if the node dies meanwhile."""
 
     async def end(self, node_id: str, scope: str, grace: float = 0.0) -> None:
-        """End every process of a scope: SIGTERM, after `grace` seconds SIGKILL, until none is left."""
+        """End every process of a scope: SIGTERM, and SIGKILL after `grace` seconds. Returns when none is left."""
 
     async def shutdown(self, node_id: str) -> None:
-        """End a node and everything on it; idempotent. Its directory stays."""
+        """End a node and all its processes; idempotent. Its directory is kept."""
 
     async def remove(self, node_id: str) -> None:
-        """Shut down and delete the node's directory."""
+        """Shut the node down and delete its directory."""
 
     async def sweep(self, known: Mapping[str, Collection[str]]) -> None:
-        """Delete the directories of all pools and nodes but these: the ids of each pool's nodes by its own."""
+        """Delete the directories of all pools and nodes except these: node ids by pool id."""
 
     async def send_logs(self, node_id: str, container_url: str, directory: str) -> None:
-        """Upload what there is to read of a node, below `directory` of a storage container."""
+        """Upload the logs of a node below `directory` of a storage container."""
 
     async def storage(self) -> StorageAccount:
         """The account's own storage, started at its first use. Raises StorageMissing."""

@@ -1,7 +1,8 @@
-"""Job preparation and release tasks: what a node runs before a job's first task there, and after its last; pure.
+"""Job preparation and release tasks; pure.
 
-A task that comes to a node where its job was never prepared waits there (`preparing`) and starts the preparation task;
-the release task runs on each of these nodes when the job is over, before the job is `completed` or gone.
+A node runs the preparation task before its first task of the job, and the release task after the last. A task waits in
+state `preparing` until the preparation of its node has ended. Release tasks run on all these nodes when the job ends,
+before the job is `completed` or deleted.
 """
 
 from __future__ import annotations
@@ -19,9 +20,9 @@ Document = dict[str, Any]
 PREPARATION, RELEASE = "preparation", "release"
 SPECS = {PREPARATION: "jobPreparationTask", RELEASE: "jobReleaseTask"}
 UP = ("idle", "running", "offline")
-"""States of a node that can run a job's release task."""
+"""Node states in which the release task can run."""
 COMING = ("creating", "starting", "waitingforstarttask", "unknown", "rebooting", "reimaging")
-"""States of a node that will be able to: it is waited for."""
+"""Node states that lead to one of those, so the release task waits."""
 
 
 def spec_of(book: JobBook, kind: str) -> Document | None:
@@ -31,7 +32,7 @@ def spec_of(book: JobBook, kind: str) -> Document | None:
 
 
 def run_of(place: JobNode, kind: str) -> NodeRun:
-    """One of a place's two; a release task must have been begun."""
+    """The preparation or release task of one node; a release task must have been started."""
     run = place.preparation if kind == PREPARATION else place.release
     if run is None:
         raise LookupError(f"nothing of {kind} on node {place.id}")
@@ -48,7 +49,7 @@ def runs_of(place: JobNode) -> Iterator[tuple[str, NodeRun]]:
 
 
 def prepared(book: JobBook, node: Node) -> bool:
-    """Whether a task of the job may run on a node at once."""
+    """Whether a task of the job may start on a node now."""
     if spec_of(book, PREPARATION) is None:
         return True
     place = book.nodes.get(node.id)
@@ -56,7 +57,7 @@ def prepared(book: JobBook, node: Node) -> bool:
 
 
 def barred(book: JobBook, node: Node) -> bool:
-    """Whether the preparation failed on a node since it last booted: no task of the job runs there."""
+    """Whether the preparation failed on a node since its last boot. No task of the job runs there."""
     place = book.nodes.get(node.id)
     if place is None:
         return False
@@ -70,14 +71,14 @@ def _passed(book: JobBook, run: NodeRun) -> bool:
 
 
 def _outdated(book: JobBook, run: NodeRun, node: Node) -> bool:
-    """Whether a reboot makes it run again; one that failed always does."""
+    """Whether it runs again after a reboot; a failed one always does."""
     spec = spec_of(book, PREPARATION) or {}
     again = spec.get("rerunOnNodeRebootAfterSuccess", True) or run.failure is not None
     return run.boot != node.boots and again
 
 
 def request(world: World, book: JobBook, node: Node, now: int) -> None:
-    """A task waits on a node for its preparation: it is due, if it is not under way."""
+    """A task waits on a node for its preparation, which becomes due unless it is running."""
     place = book.nodes.get(node.id)
     if place is None:
         pool = world.pool_of_node[node.id].record.id
@@ -108,7 +109,7 @@ def _again(run: NodeRun) -> None:
 
 
 def next_step(world: World, book: JobBook, place: JobNode) -> str:
-    """What a job that is over still does on a node: `stop` the preparation, `wait`, `start` the release, `done`."""
+    """What a node still does for an ending job: `stop` the preparation, `wait`, `start` the release, `done`."""
     before, after = place.preparation, place.release
     if before.phase in ("due", "running"):
         return "stop"
@@ -123,7 +124,7 @@ def next_step(world: World, book: JobBook, place: JobNode) -> str:
 
 
 def release(world: World, book: JobBook, now: int) -> None:
-    """Take the next step on every node of a job that is over."""
+    """Take the next step on every node of an ending job."""
     for place in book.nodes.values():
         step = next_step(world, book, place)
         if step == "stop":
@@ -161,13 +162,13 @@ def begin(world: World, place: JobNode, kind: str, now: int) -> None:
 
 
 def _wall_clock(spec: Document) -> int:
-    """Ticks; 0 is no limit."""
+    """The maximum wall clock time in ticks; 0 for no limit."""
     text = spec.get("maxWallClockTime") or spec.get("constraints", {}).get("maxWallClockTime", wire.INFINITE)
     return 0 if text == wire.INFINITE else wire.parse_duration(text)
 
 
 def time_up(world: World, deadline: Deadline, now: int) -> None:
-    """A preparation or release task ran too long: it is ended, and has failed."""
+    """A preparation or release task exceeded its wall clock time: it is ended as failed."""
     for place in world.jobs_of_node.get(deadline.key, {}).values():
         if place.seq == deadline.seq:
             run = run_of(place, deadline.task)
@@ -178,14 +179,14 @@ def time_up(world: World, deadline: Deadline, now: int) -> None:
 
 
 def _is(world: World, place: JobNode, kind: str, run_number: int, phase: str) -> bool:
-    """Whether a report is of the present attempt, and of a node and a job that are still there."""
+    """Whether a report belongs to the current attempt, node and job."""
     run = run_of(place, kind)
     known = world.jobs_of_node.get(place.id, {}).get(place.job) is place
     return known and (run.run, run.phase) == (run_number, phase)
 
 
 def ended(world: World, place: JobNode, kind: str, run_number: int, outcome: Exit, now: int) -> None:
-    """The command came to its end."""
+    """The command has ended."""
     run = run_of(place, kind)
     if not _is(world, place, kind, run_number, "running"):
         return
@@ -196,7 +197,7 @@ def ended(world: World, place: JobNode, kind: str, run_number: int, outcome: Exi
 
 
 def end_scope(world: World, place: JobNode, kind: str, run_number: int) -> None:
-    """What it left behind is being ended."""
+    """Its background processes are being ended."""
     run = run_of(place, kind)
     if _is(world, place, kind, run_number, "exited"):
         run.phase = states.after(states.NODE_RUN, run.phase, "end")
@@ -204,7 +205,7 @@ def end_scope(world: World, place: JobNode, kind: str, run_number: int) -> None:
 
 
 def scope_ended(world: World, place: JobNode, kind: str, run_number: int, now: int) -> None:
-    """Nothing of it is left on the node."""
+    """All its processes on the node have ended."""
     if not _is(world, place, kind, run_number, "ending"):
         return
     book, run = world.job_of[place.job], run_of(place, kind)
@@ -216,7 +217,7 @@ def scope_ended(world: World, place: JobNode, kind: str, run_number: int, now: i
 
 
 def _conclude(world: World, book: JobBook, place: JobNode, now: int) -> None:
-    """Retried, or the tasks that wait for it continue or are requeued."""
+    """Retry it; otherwise start or requeue the tasks that wait for it."""
     run = place.preparation
     most = (spec_of(book, PREPARATION) or {}).get("constraints", {}).get("maxTaskRetryCount", 0)
     failed = run.failure is not None and run.exit_code is not None
@@ -253,7 +254,7 @@ def _admit(world: World, book: JobBook, task: Task, number: int, now: int) -> No
 
 
 def started(world: World, book: JobBook, task: Task, now: int) -> None:
-    """A task runs from now on: its wall clock begins."""
+    """A task starts running, and with it its wall clock time."""
     task.start = now
     if task.wall_clock:
         world.add_deadline(Deadline(now + task.wall_clock, task.seq, "task", book.key, task.id.lower(), task.run))
@@ -263,7 +264,7 @@ def started(world: World, book: JobBook, task: Task, now: int) -> None:
 
 
 def node_lost(world: World, node_id: str) -> None:
-    """A node died, or is being shut down: what runs there for its jobs is lost, and is due again when it is needed."""
+    """A node died or is shut down: its preparation and release tasks are lost, and run again when they are needed."""
     for place in world.jobs_of_node.get(node_id, {}).values():
         for kind, _ in runs_of(place):
             lost(world, place, kind)

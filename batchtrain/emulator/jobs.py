@@ -1,4 +1,4 @@
-"""What a client may do to jobs; pure."""
+"""Operations on jobs; pure."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def list_jobs_from_schedule(world: World, call: Call) -> Reply:
 
 
 def listed(call: Call, books: Iterable[JobBook], filters: str = "jobs") -> Reply:
-    """One page of jobs, the oldest first."""
+    """One page of jobs, oldest first."""
 
     def rows(token: str) -> Iterator[Row]:
         after = number(token)
@@ -62,18 +62,18 @@ def get_job(world: World, call: Call) -> Reply:
 
 
 def update_job(world: World, call: Call) -> Reply:
-    """PATCH: what is given changes, the rest stays."""
+    """PATCH: change the given properties, keep the others."""
     document = call.read("BatchJobUpdateOptions")
     book = _changeable(world, call)
     return _respecified(world, call, book, {**book.record.spec, **document}, document)
 
 
 RESET = ("priority", "maxParallelTasks", "allowTaskPreemption", "onAllTasksComplete")
-"""What a PUT gives its default where the client says nothing."""
+"""The properties that a PUT resets to their defaults."""
 
 
 def replace_job(world: World, call: Call) -> Reply:
-    """PUT: what is not given falls back to its default."""
+    """PUT: properties that are not given get their defaults."""
     document = call.read("BatchJobReplaceOptions")
     book = _changeable(world, call)
     kept = {name: value for name, value in book.record.spec.items() if name not in ("constraints", "metadata")}
@@ -95,7 +95,7 @@ def _respecified(world: World, call: Call, book: JobBook, spec: Document, given:
 
 
 def _pool_info(book: JobBook, before: Document, wanted: Document) -> Document:
-    """A job moves to another pool only while it is disabled; of a pool made for it only keepAlive can change."""
+    """Move a job to another pool, which needs a disabled job. Of an auto pool only keepAlive can change."""
     auto = before.get("autoPoolSpecification")
     if auto is not None:
         given: Document = wanted.get("autoPoolSpecification", {})
@@ -117,7 +117,7 @@ def _pool_info(book: JobBook, before: Document, wanted: Document) -> Document:
 
 
 def _check_same(given: Document, auto: Document) -> None:
-    """Of what a job's pool was made by only keepAlive can change. Secrets are ignored, because they are never shown."""
+    """Check that only keepAlive of the auto pool changes. Secrets are ignored, because answers never contain them."""
     for name in given.keys() - {"keepAlive"}:
         if documents.without_secrets(given[name]) != documents.without_secrets(auto.get(name)):
             place = f"poolInfo/autoPoolSpecification/{name}"
@@ -136,7 +136,7 @@ def delete_job(world: World, call: Call) -> Reply:
 
 
 def disable_job(world: World, call: Call) -> Reply:
-    """One that is disabled already stays so; one that waits for its tasks may be told not to."""
+    """Disable a job. A disabled job is not changed, but a job that waits for its tasks can get another option."""
     options = call.read("BatchJobDisableOptions")
     book = _changeable(world, call)
     endings.disable(world, book, options["disableTasks"], call.now)
@@ -152,7 +152,7 @@ def enable_job(world: World, call: Call) -> Reply:
 
 
 def terminate_job(world: World, call: Call) -> Reply:
-    """`force` ends it without waiting for its nodes, even when it is terminating already."""
+    """Terminate a job. `force` ends it without waiting for its nodes, even if it is terminating already."""
     options = call.read("BatchJobTerminateOptions")
     force = call.flag("force")
     book = _existing(world, call)
@@ -171,7 +171,7 @@ def task_counts(world: World, call: Call) -> Reply:
 
 
 def list_preparation_and_release(world: World, call: Call) -> Reply:
-    """How the preparation and release tasks of a job went on each of its nodes."""
+    """The state of the job's preparation and release tasks on each of its nodes."""
     book = world.job(call.path[0])
     if "jobPreparationTask" not in book.record.spec:
         raise Fault("JobPreparationTaskNotSpecified")

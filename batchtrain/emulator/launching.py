@@ -1,4 +1,4 @@
-"""How a job comes to be, by a client's request or a schedule's: its specification, its pool, its job manager; pure."""
+"""How a client's request or a schedule creates a job: its specification, its pool and its job manager task; pure."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ RELEASE: Mapping[str, Any] = {
     "retentionTime": tasks.RETENTION,
 }
 MANAGER: Mapping[str, Any] = {"killJobOnCompletion": True, "runExclusive": True, "allowLowPriorityNode": True}
-"""What the service fills in."""
+"""Properties with defaults of the service."""
 LONGEST_RELEASE = 15 * 60 * wire.SECOND
 LONGEST_NAME = 1024
 PREFIX = re.compile(r"[A-Za-z0-9_-]{0,20}")
@@ -50,13 +50,13 @@ SPECIAL_TASKS = ("jobPreparationTask", "jobReleaseTask", "jobManagerTask")
 
 
 def logins(document: Document) -> dict[str, str] | None:
-    """The passwords of a job's special tasks' registries, taken before `specification` forgets them."""
+    """Registry passwords of a job's special tasks, taken before `specification` removes them."""
     settings = [document.get(name, {}).get("containerSettings", {}) for name in SPECIAL_TASKS]
     return passwords([one["registry"] for one in settings if "registry" in one]) or None
 
 
 def specification(world: World, document: Document, *, scheduled: bool = False) -> Document:
-    """A job's document (of a request, or a schedule's) with the service's defaults, checked; raises Fault."""
+    """A job's document (of a request or a schedule) with the service's defaults, checked. Raises Fault."""
     spec = {name: value for name, value in {**DEFAULTS, **document}.items() if name != "id"}
     checked(spec)
     _check_pool(world, spec["poolInfo"], scheduled=scheduled)
@@ -71,7 +71,7 @@ def specification(world: World, document: Document, *, scheduled: bool = False) 
 
 
 def checked(spec: Document) -> None:
-    """What may also be changed later: bounds, and the defaults of the constraints; raises Fault 400."""
+    """Properties that can also be changed later: limits, and the defaults of the constraints. Raises Fault 400."""
     constraints = spec["constraints"] = {**CONSTRAINTS, **spec.get("constraints", {})}
     if not -1000 <= spec["priority"] <= 1000:
         raise invalid_property("priority", spec["priority"], "The value must be between -1000 and 1000.")
@@ -85,7 +85,7 @@ def checked(spec: Document) -> None:
 
 
 def check_name(spec: Document) -> None:
-    """The display name of a job or a job schedule; raises Fault 400."""
+    """The display name of a job or a job schedule. Raises Fault 400."""
     if len(spec.get("displayName", "")) > LONGEST_NAME:
         reason = f"A display name has at most {LONGEST_NAME} characters."
         raise invalid_property("displayName", len(spec["displayName"]), reason)
@@ -121,13 +121,13 @@ def _check_command(document: Document, place: str) -> None:
 
 
 def _manager(world: World, spec: Document) -> Document:
-    """What is a task's has a task's defaults: its retries may be the job's."""
+    """A job manager task has a task's defaults; its number of retries can be the job's."""
     document = spec["jobManagerTask"]
     return {**MANAGER, **document, **tasks.checked(world, spec, _task_of(document))}
 
 
 def _task_of(manager: Document) -> Document:
-    """What a job manager task has as every task has it."""
+    """The properties that a job manager task has in common with other tasks."""
     return {name: value for name, value in manager.items() if name not in MANAGER}
 
 
@@ -146,7 +146,7 @@ def _check_ids(spec: Document) -> None:
 
 
 def _check_pool(world: World, info: Document, *, scheduled: bool) -> None:
-    """One of the client's or one to be made; that the client's is there is not asked."""
+    """Check that the job names a pool or has an auto pool. It is not checked whether the named pool exists."""
     auto = info.get("autoPoolSpecification")
     if info.get("poolId") and auto is not None:
         raise invalid_property("poolInfo", info["poolId"], "Either poolId or autoPoolSpecification is given.")
@@ -169,7 +169,8 @@ def _check_pool(world: World, info: Document, *, scheduled: bool) -> None:
 
 
 def _mask(document: Document) -> None:
-    """Secrets are not kept: that there was one is all that the pool's making asks. Those of registries are used."""
+    """The auto pool's specification without secrets: only their presence matters to the new pool. Registry passwords
+    are used."""
     for name, value in document.items():
         if name in documents.SECRETS:
             document[name] = SECRET
@@ -185,7 +186,7 @@ def _auto_pool(spec: Document) -> Document:
 
 
 def _make_pool(world: World, job: Job, schedule: ScheduleBook | None, now: int) -> None:
-    """The pool of a job that wants one made; one that cannot be had is the job's scheduling error."""
+    """The auto pool of a job. If it cannot be created, the reason is the job's scheduling error."""
     auto = _auto_pool(job.spec)
     if not auto:
         return
@@ -217,14 +218,14 @@ def _guid(world: World) -> str:
 
 
 def end_pool(world: World, book: JobBook, now: int) -> None:
-    """The pool that was made for a job goes with it, unless it is to be kept or is its schedule's."""
+    """Delete a job's auto pool, unless it is kept alive or belongs to the schedule."""
     auto = _auto_pool(book.record.spec)
     if auto.get("poolLifetimeOption") == "job" and not auto["keepAlive"]:
         _end(world, book.record.auto_pool, now)
 
 
 def end_shared_pool(world: World, book: ScheduleBook, now: int) -> None:
-    """The pool that a schedule's jobs shared goes with the schedule, unless it is to be kept."""
+    """Delete the auto pool of a schedule's jobs, unless it is kept alive."""
     if not _auto_pool(book.record.spec["jobSpecification"]).get("keepAlive"):
         _end(world, book.record.auto_pool, now)
 
@@ -246,7 +247,7 @@ def make(
     schedule: ScheduleBook | None = None,
     logins: dict[str, str] | None = None,
 ) -> JobBook:
-    """A new job with its pool and its job manager task, by a checked specification; raises Fault."""
+    """A new job with its pool and its job manager task, by a checked specification. Raises Fault."""
     job = Job(
         id=job_id,
         seq=world.new_seq(),
@@ -267,7 +268,7 @@ def make(
 
 
 def _make_manager(world: World, book: JobBook, now: int) -> None:
-    """What was right when the specification was checked may be wrong by the time a schedule comes back to it."""
+    """Check again: the specification of a schedule may have become invalid since it was added."""
     document = book.record.spec["jobManagerTask"]
     try:
         task = tasks.add(world, book, copy.deepcopy(_task_of(document)), now)

@@ -1,4 +1,4 @@
-"""A job's line: which active tasks wait for nodes, and which still wait for other tasks; pure."""
+"""A job's queue: which active tasks wait for nodes, and which wait for other tasks; pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Document = dict[str, Any]
 
 
 def enqueue(book: JobBook, task: Task, spec: Document, *, first: bool = False) -> None:
-    """Put an active task in line, or on its list of things to wait for."""
+    """Put an active task into the queue, or on the lists of the tasks it depends on."""
     depends = spec.get("dependsOn")
     unmet = _register(book, task, depends) if depends else 0
     if unmet:
@@ -21,7 +21,7 @@ def enqueue(book: JobBook, task: Task, spec: Document, *, first: bool = False) -
 
 
 def enqueue_again(book: JobBook, task: Task, spec: Document) -> None:
-    """In line once more, and on each list no more than once: it may have been ended while it still waited."""
+    """Queue a task again, and list it no more than once: it may have been ended while it waited."""
     for key in map(dependency_key, spec.get("dependsOn", {}).get("taskIds", [])):
         if waiting := book.dependants.get(key):
             book.dependants[key] = [one for one in waiting if one is not task]
@@ -30,7 +30,7 @@ def enqueue_again(book: JobBook, task: Task, spec: Document) -> None:
 
 
 def line_up(book: JobBook, task: Task, *, first: bool = False) -> None:
-    """At the end of the job's line; what lost its node goes to the front again."""
+    """Append to the job's queue. A task that lost its node goes to the front."""
     book.ready[task.seq] = task
     book.ready.move_to_end(task.seq, last=not first)
 
@@ -52,12 +52,12 @@ def _register(book: JobBook, task: Task, depends: Document) -> int:
 
 
 def satisfy(book: JobBook, task: Task) -> None:
-    """A task lets its dependants start."""
+    """A task completes the dependencies of other tasks."""
     satisfy_key(book, dependency_key(task.id))
 
 
 def satisfy_key(book: JobBook, key: str) -> None:
-    """A dependency is met: the tasks with nothing else to wait for get in line. In most jobs it is not needed."""
+    """A dependency is satisfied: tasks without further dependencies are queued. Most jobs have no dependencies."""
     if key in book.satisfied or not book.record.spec.get("usesTaskDependencies"):
         return
     book.satisfied.add(key)

@@ -1,4 +1,4 @@
-"""The emulator's log: its standard error in a file, whose size is bounded, whatever process writes to it."""
+"""The emulator's log: its standard error in a file of limited size, whichever process writes to it."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ import os
 from pathlib import Path
 
 LIMIT = 8 * 1024 * 1024
-"""Bytes. What was written before is kept once more, in `emulator.log.1`."""
+"""Bytes. The previous content is kept once, in `emulator.log.1`."""
 BEFORE = ".1"
 
 
 class Bounded(logging.Handler):
-    """Cuts the log when it is full. It is emptied in place, because child processes write to the same open file."""
+    """Truncates the log when it is full. The file is emptied in place, because child processes write to the same open
+    file."""
 
     def __init__(self, path: Path, descriptor: int = 2) -> None:
         super().__init__()
@@ -21,22 +22,22 @@ class Bounded(logging.Handler):
 
     @property
     def is_written(self) -> bool:
-        """Whether the descriptor leads to the log, and not to a terminal."""
+        """Whether the descriptor is the log and not a terminal."""
         try:
             return os.path.samestat(os.fstat(self._descriptor), self._path.stat())
         except OSError:
             return False
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Called for every line that is logged; a file's size costs a microsecond."""
+        """Called for every logged line; reading a file's size takes a microsecond."""
         self.cut()
 
     def cut(self) -> None:
-        """Keep the last LIMIT bytes as the former log, and begin anew, if there are more."""
+        """Move the last LIMIT bytes to the previous log, and start again, if the log is full."""
         size = os.fstat(self._descriptor).st_size
         if size <= LIMIT:
             return
-        with contextlib.suppress(OSError):  # the disk is full: then there is all the more reason to empty the log
+        with contextlib.suppress(OSError):  # a full disk is one more reason to empty the log
             self._keep(size - LIMIT)
         os.ftruncate(self._descriptor, 0)
 

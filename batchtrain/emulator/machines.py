@@ -1,4 +1,4 @@
-"""The virtual machines that a pool asks for: one image, and what Batch keeps for itself; pure."""
+"""A pool's virtual machine configuration: its image, and what Batch reserves; pure."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ PLACE = "virtualMachineConfiguration"
 MARKETPLACE = ("publisher", "offer", "sku")
 IMAGES = ("virtualMachineImageId", "sharedGalleryImageId", "communityGalleryImageId")
 RESERVED = "customscript"
-"""The type of the extension by which Batch itself sets up its nodes."""
+"""The type of the extension with which Batch itself sets up its nodes."""
 
 
 def check(machine: Document, identity: object = None) -> None:
-    """Defaults in, secrets out; raises Fault 400. `identity` is the pool's, which only Resource Manager can give."""
+    """The configuration with defaults and without secrets. Raises Fault 400. `identity` is the pool's; only Resource
+    Manager can set it."""
     _check_image(machine["imageReference"])
     if "customerManagedKey" in machine.get("diskEncryptionConfiguration", {}) and not identity:
         place = f"{PLACE}/diskEncryptionConfiguration/customerManagedKey"
@@ -26,7 +27,7 @@ def check(machine: Document, identity: object = None) -> None:
 
 
 def _check_image(image: Document) -> None:
-    """A marketplace image with all its names, or the id of one of a gallery."""
+    """A marketplace image with all its names, or the id of a gallery image."""
     place = f"{PLACE}/imageReference"
     ids = [name for name in IMAGES if name in image]
     if ids and len(image) > 1:

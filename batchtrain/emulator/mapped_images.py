@@ -1,4 +1,7 @@
-"""Which local environment stands for a container image: a small file in the data directory."""
+"""Mapped images: which local environment is used in place of a container image.
+
+Stored in a small file of the data directory.
+"""
 
 from __future__ import annotations
 
@@ -11,19 +14,19 @@ from typing import NamedTuple
 
 FILE = "images.json"
 MACHINES_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-"""Where a node's commands find programs beside those of the environment; Debian's default."""
+"""The default PATH of Debian: where commands of a node find programs besides those of the environment."""
 
 
 class Mapped(NamedTuple):
-    """What stands for an image."""
+    """The environment of a mapped image."""
 
     prefix: Path
     entrypoint: str = ""
-    """The command of container tasks that give none."""
+    """The command of container tasks without a command line."""
 
 
 def list_images(data_dir: Path) -> dict[str, Mapped]:
-    """What stands for each image."""
+    """All mapped images, with their environments."""
     try:
         found = json.loads((data_dir / FILE).read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -32,17 +35,17 @@ def list_images(data_dir: Path) -> dict[str, Mapped]:
 
 
 def _mapped(stored: str | Mapping[str, str]) -> Mapped:
-    """A prefix alone is as older versions wrote it, and as it is written without an entry point."""
+    """Reads both forms of an entry: the prefix alone (older versions, or without an entry point), and an object."""
     return Mapped(Path(stored)) if isinstance(stored, str) else Mapped(Path(stored["prefix"]), stored["entrypoint"])
 
 
 def map_image(data_dir: Path, image: str, prefix: Path, entrypoint: str = "") -> None:
-    """Let an environment stand for an image; also while the emulator runs."""
+    """Map an image to an environment; also while the emulator runs."""
     _write(data_dir, {**_others(data_dir, image), image: Mapped(prefix, entrypoint)})
 
 
 def unmap(data_dir: Path, image: str) -> bool:
-    """Forget an image; False when nothing stood for it."""
+    """Remove the mapping of an image; returns False if there was none."""
     others = _others(data_dir, image)
     if len(others) == len(list_images(data_dir)):
         return False
@@ -51,13 +54,13 @@ def unmap(data_dir: Path, image: str) -> bool:
 
 
 def prefix_of(data_dir: Path, image: str) -> str | None:
-    """The environment for an image, if one stands for it."""
+    """The environment of an image, or None."""
     found = _find(data_dir, image)
     return str(found.prefix) if found else None
 
 
 def entrypoint_of(data_dir: Path, image: str) -> str:
-    """What runs where a container task has an empty command line; empty where nothing was named."""
+    """The command of a container task with an empty command line; empty if the mapping has none."""
     found = _find(data_dir, image)
     return found.entrypoint if found else ""
 
@@ -68,7 +71,7 @@ def _find(data_dir: Path, image: str) -> Mapped | None:
 
 
 def problem(prefix: Path) -> str:
-    """Why a directory can stand for no image; empty where it can."""
+    """Why a directory cannot be used in place of an image; empty if it can."""
     if not prefix.is_dir():
         return "is not there"
     if not (prefix / "bin").is_dir():
@@ -77,15 +80,16 @@ def problem(prefix: Path) -> str:
 
 
 def unserved(image: str, missing: str) -> str:
-    """What to do about an image that nothing on this machine stands for. missing: why no container engine runs it."""
+    """How to run an image without a mapping. missing: why no container engine runs it."""
     return (
         f"No container engine runs the image {image} here: {missing}. Start a Docker Engine, or run its tasks"
-        f" in a local environment: `batchtrain emulator images map {image} PREFIX`"
+        f" in a local environment: `batchtrain images env DIR` makes that of a recipe of batchtrain,"
+        f" `batchtrain emulator images map {image} PREFIX` uses your own"
     )
 
 
 def told(image: str, prefix: str, problem: str) -> str:
-    """What is wrong with a mapping, and what to do."""
+    """The problem of a mapping, and the next step."""
     return (
         f"image {image} is mapped to {prefix}, which {problem}: map it to another environment,"
         f" `batchtrain emulator images map {image} PREFIX`, or forget it, `batchtrain emulator images unmap {image}`"
@@ -115,7 +119,7 @@ def _write(data_dir: Path, images: Mapping[str, Mapped]) -> None:
 
 
 def write_atomically(path: Path, text: str, mode: int = 0o600) -> None:
-    """The old file or the new one, never half of either."""
+    """Replace the file by rename, so that it is never incomplete."""
     descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     with os.fdopen(descriptor, "w", encoding="utf-8") as file:
         os.fchmod(descriptor, mode)

@@ -1,9 +1,9 @@
-"""Reads request bodies and shows answers as the tables of `properties` say; pure.
+"""Reads request bodies and shows answers by the tables of `properties`; pure.
 
-Input is lenient in form, as other clients need it: numbers and truth values may be strings (the Azure CLI sends them
-so), enum values may have any case, and null stands for a property that is not given. It is strict in content: a
-property that the request's service version does not know is refused. What is read comes back canonical, in the form
-of the current service version.
+Input is lenient in form, because other clients need it: numbers and truth values may be strings (as the Azure CLI sends
+them), enum values may have any case, and null stands for a missing property. It is strict in content: a property that
+the request's service version does not have is refused. The result is canonical, in the form of the current service
+version.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ class Field(NamedTuple):
     since: int
     until: int
     into: tuple[str, ...]
-    """Where the current version has it; empty for under its own name."""
+    """Its name in the current version; empty if it is the same."""
     effect: str
 
 
 def decode(body: bytes) -> Document:
-    """A body as a JSON object; an empty one is `{}`; raises Fault 400."""
+    """A body as a JSON object; `{}` if it is empty. Raises Fault 400."""
     if not body.strip():
         return {}
     try:
@@ -52,7 +52,7 @@ def decode(body: bytes) -> Document:
 
 
 def read(model: str, document: object, place: str = "", revision: int = CURRENT) -> Document:
-    """A document in canonical form; raises Fault 400 naming the property."""
+    """A document in canonical form. Raises Fault 400 that names the property."""
     if not isinstance(document, dict):
         raise Fault("InvalidRequestBody", PropertyName=place or model, Reason="An object was expected.")
     shape = shapes(revision)[model]
@@ -90,7 +90,7 @@ def _unknown(model: str, name: str, place: str, revision: int) -> Fault:
 
 
 def _move(shape: Shape, document: Document) -> None:
-    """What older versions gave goes to where it is now; what was retired goes nowhere."""
+    """Move properties of older versions to their current names, and drop retired ones."""
     for name, path in shape.moved.items():
         if name in document:
             value = document.pop(name)
@@ -103,7 +103,8 @@ def _move(shape: Shape, document: Document) -> None:
 
 
 def shown(model: str, document: Document, revision: int) -> Document:
-    """An answer as a service version gives it: without what it does not know, with what it calls otherwise."""
+    """An answer in the form of a service version: without properties that it does not have, with its names for renamed
+    ones."""
     shape = shapes(revision)[model]
     found = {
         name: _shown(shape.kinds.get(name, ""), value, revision)
@@ -129,7 +130,7 @@ def _shown(kind: str, value: Any, revision: int) -> Any:
 
 @functools.cache
 def changed(model: str) -> bool:
-    """Whether answers may hold what only older versions show, at any depth."""
+    """Whether answers may contain properties that only older versions show, at any depth."""
     return any(
         (field.until < CURRENT and not field.into and field.kind != "retired")
         or (field.kind in fields() and changed(field.kind))
@@ -150,7 +151,7 @@ def links(model: str, document: Document) -> Iterator[str]:
 
 @functools.cache
 def _linking(model: str) -> tuple[Field, ...]:
-    """The properties that refer to such a resource, or hold one that does."""
+    """The properties that refer to such a resource, or contain one that does."""
     return tuple(field for field in fields().get(model, ()) if field.kind in LINKS or _linking(field.kind))
 
 
@@ -162,25 +163,25 @@ def field_at(model: str, path: str) -> Field | None:
 
 
 ANNOTATION = "odata."
-"""How names of annotations begin: the SDK sends them back with what it got, and they say nothing."""
+"""The prefix of annotations. The SDK sends them back as it received them, and they have no meaning."""
 RETIRED = {
     "applicationLicenses": "Application licenses were retired in February 2024.",
     "authenticationTokenSettings": "Authentication tokens of tasks were retired in September 2024.",
     "certificateReferences": "Certificates were retired in February 2024.",
     "cloudServiceConfiguration": "Cloud Services were retired in February 2024: use virtualMachineConfiguration.",
 }
-"""What older versions of the service had, and nothing can have any more. Empty ones do no harm."""
+"""Retired properties of older versions. Empty values are accepted."""
 IMPLIED: Mapping[str, Document] = {"publicIPs": {"provision": "usermanaged"}}
-"""What an older version's property says besides its value."""
+"""Information that an older version's property carries besides its value."""
 
 
 class Link(NamedTuple):
     """A reference to an Azure resource outside Batch."""
 
     kind: str
-    """What the service calls such resources when it refuses a request."""
+    """The service's name for such resources in its refusals."""
     form: str = "..."
-    """What its id looks like; `...` is any text."""
+    """The form of its id; `...` is any text."""
 
 
 _GROUP = "/subscriptions/.../resourceGroups/.../providers/"
@@ -190,7 +191,7 @@ LINKS: Mapping[str, Link] = {
     "image": Link("Compute", f"{_GROUP}Microsoft.Compute/galleries/.../images/...[/versions/...]"),
     "gallery": Link("Compute"),
 }
-"""By type."""
+"""Readers by type."""
 
 
 # Readers: one a type --------------------------------------------------------------------------------------------------
@@ -198,7 +199,7 @@ LINKS: Mapping[str, Link] = {
 Reader = Callable[[Any, str], Any]
 
 MOST = 2**31 - 1
-"""The service's whole numbers are 32 bits wide; a longer one could not even be stored."""
+"""The service's integers have 32 bits; longer ones could not be stored."""
 
 
 def _mistyped(place: str, kind: str) -> Fault:
@@ -256,7 +257,7 @@ def _map(value: Any, place: str) -> dict[str, str]:
 
 
 def _object(value: Any, place: str) -> Document:
-    """What an extension is told, in whatever form; only numbers that cannot be stored are refused."""
+    """The settings of an extension, in any form. Only numbers that cannot be stored are refused."""
     if not isinstance(value, dict):
         raise Fault("InvalidRequestBody", PropertyName=place, Reason="An object was expected.")
     try:
@@ -321,7 +322,7 @@ class Shape(NamedTuple):
     required: tuple[str, ...]
     kinds: Mapping[str, str]
     moved: Mapping[str, tuple[str, ...]]
-    """Properties that the current version has elsewhere, or nowhere."""
+    """Properties that the current version has under another name, or no longer has."""
 
 
 _SCALARS: Mapping[str, Reader] = {
@@ -353,7 +354,7 @@ def fields() -> Mapping[str, tuple[Field, ...]]:
 
 
 def _entries(table: str, separator: str) -> list[tuple[str, str]]:
-    """Name and text of each entry: an unindented line and the indented ones that continue it."""
+    """Name and text of each entry: an unindented line and the indented lines that continue it."""
     joined = table.strip().replace("\n    ", " ")
     lines = (line.partition(" ") for line in joined.splitlines())
     return [(name.removesuffix(separator), text) for name, _, text in lines]

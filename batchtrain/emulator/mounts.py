@@ -1,7 +1,8 @@
-"""File systems that a pool mounts: what may be asked for, and which local directory stands for each; pure.
+"""File systems that a pool mounts: their settings, and the local directory in place of each; pure.
 
-The emulator mounts nothing of anybody's: a directory of its own stands for each file system, shared by all nodes that
-mount the same one, whichever pool they are of. That of a container of the account's own storage holds the same files.
+The emulator mounts no remote file system. It uses one directory for each file system, which all nodes that mount it
+share, whatever their pool is. The directory of a container of the account's own storage holds the files of that
+container.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ SECRETS = ("accountKey", "sasKey", "password")
 
 
 def check(configurations: list[Document]) -> None:
-    """One file system each, at a path of its own; raises Fault 400."""
+    """One file system each, at a path of its own. Raises Fault 400."""
     if len(configurations) > MOST:
         raise invalid_property(PLACE, len(configurations), f"A pool mounts at most {MOST} file systems.")
     seen: set[str] = set()
@@ -54,7 +55,7 @@ def _check_blob(settings: Document, place: str) -> None:
 
 
 def scrub(configurations: list[Document]) -> None:
-    """Keys are never echoed, nor kept: nothing is mounted with them."""
+    """Remove the keys, which answers never contain; the emulator does not need them."""
     for configuration in configurations:
         for settings in configuration.values():
             for name in SECRETS:
@@ -62,7 +63,7 @@ def scrub(configurations: list[Document]) -> None:
 
 
 def of_pool(spec: Document) -> tuple[Mount, ...]:
-    """Each mount's path below `fsmounts`, and the directory below the data directory that stands for it."""
+    """Each mount's path below `fsmounts`, and its directory below the data directory."""
     found = []
     for configuration in spec.get("mountConfiguration", []):
         for kind, settings in configuration.items():
@@ -73,7 +74,7 @@ def of_pool(spec: Document) -> tuple[Mount, ...]:
 
 
 def place(kind: str, settings: Document) -> str:
-    """Below the data directory: `mounts/KIND/...`, the same for the same source."""
+    """A path below the data directory: `mounts/KIND/...`, the same for the same source."""
     match kind:
         case "azureBlobFileSystemConfiguration":
             parts = ["blob", settings["accountName"], settings["containerName"]]
@@ -90,6 +91,6 @@ def place(kind: str, settings: Document) -> str:
 
 
 def _word(text: str) -> str:
-    """One name of a path; dots alone would lead elsewhere."""
+    """One component of a path; dots alone would lead outside."""
     word = re.sub(r"[^A-Za-z0-9_.\-$]", "_", text)
     return word.replace(".", "_") if set(word) <= {"."} else word

@@ -1,4 +1,4 @@
-"""What a client may do to nodes, and how nodes leave; pure."""
+"""Operations on nodes, and how nodes leave their pool; pure."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from batchtrain.emulator.reply import Call, Reply, element
 from batchtrain.emulator.world import LogUpload, PoolBook, World, task_document
 
 VERDICTS: Mapping[str, str] = {"requeue": "requeue", "terminate": "terminate"}
-"""What becomes of a task whose node goes; with taskcompletion and retaineddata the node waits for it."""
+"""What happens to the tasks of a leaving node. With taskcompletion and retaineddata the node waits for them."""
 
 
 def leave(world: World, book: PoolBook, node: Node, option: str, now: int) -> None:
-    """A node is to go; its tasks first, as the option says. One that waits for them may be told not to."""
+    """Make a node leave. Its tasks end first, as the option says. A node that waits for them can get another option."""
     if node.state != "leavingpool":
         world.move(node, states.NODE, "leave", now)
     evict(world, book, node, option, now)
@@ -25,7 +25,7 @@ def leave(world: World, book: PoolBook, node: Node, option: str, now: int) -> No
 
 
 def evict(world: World, book: PoolBook, node: Node, option: str, now: int) -> None:
-    """End what runs on a node, if the option does not let it finish; with retaineddata its files are waited for too."""
+    """End the tasks on a node, unless the option lets them finish; retaineddata also waits for their files."""
     node.hold = "retaineddata" if option == "retaineddata" else ""
     if verdict := VERDICTS.get(option):
         for task in tuple(book.running[node.id].values()):
@@ -33,7 +33,7 @@ def evict(world: World, book: PoolBook, node: Node, option: str, now: int) -> No
 
 
 def retained_until(world: World, node: Node) -> int:
-    """The end of the longest retention time of the tasks that ran on a node; 0 where nothing is retained."""
+    """The end of the longest retention time of the tasks that ran on a node; 0 if none has one."""
     ends = [0]
     for book in world.jobs.values():
         for task in book.tasks.values():
@@ -73,11 +73,11 @@ REFUSALS: Mapping[str, str] = {
     "reimaging": "NodeBeingReimaged",
     "unusable": "NodeStateUnusable",
 }
-"""Why a node in a state does not do what it is asked to; OperationNotValidOnNode in all others."""
+"""Why a node in this state refuses the operation; OperationNotValidOnNode in all other states."""
 
 
 def refusal(node: Node) -> Fault:
-    """The 409 of a node that cannot do what was asked in its state."""
+    """The 409 of a node whose state does not allow the operation."""
     return Fault(REFUSALS.get(node.state, "OperationNotValidOnNode"), NodeState=node.state)
 
 
@@ -87,13 +87,13 @@ def reboot_node(world: World, call: Call) -> Reply:
 
 
 def reimage_node(world: World, call: Call) -> Reply:
-    """All that lies on the node is deleted, and it boots as new."""
+    """Reimage: delete all data of the node, and boot it as new."""
     options = call.read("BatchNodeReimageOptions")
     return _take_down(world, call, "reimage", options.get("nodeReimageOption", "requeue"))
 
 
 def deallocate_node(world: World, call: Call) -> Reply:
-    """The node stays in the pool, costs nothing, and keeps its directory until it is started again."""
+    """Deallocate: the node stays in the pool, costs nothing, and keeps its directory until it is started again."""
     options = call.read("BatchNodeDeallocateOptions")
     return _take_down(world, call, "deallocate", options.get("nodeDeallocateOption", "requeue"))
 
@@ -112,7 +112,7 @@ def _take_down(world: World, call: Call, event: str, option: str) -> Reply:
 
 
 def start_node(world: World, call: Call) -> Reply:
-    """Only a deallocated node is started."""
+    """Start a deallocated node."""
     book, node = world.node(*call.path[:2])
     if not states.allows(states.NODE, node.state, "start"):
         raise refusal(node)
@@ -162,7 +162,7 @@ SERVICES_OWN: Mapping[str, object] = {
 
 
 def list_extensions(world: World, call: Call) -> Reply:
-    """The pool's extensions, as this node has them, and the service's own."""
+    """The pool's extensions as this node has them, and the service's own."""
     book, node = world.node(*call.path[:2])
 
     def rows(token: str) -> Iterator[Row]:
@@ -204,11 +204,11 @@ def _extension(node: Node, extension: Document) -> Document:
 # Logs ----------------------------------------------------------------------------------------------------------------
 
 LOG_FILES = ("agent.log", "events.log")
-"""What is uploaded of a node: its agent's own log, and the emulator's lines that name it."""
+"""The uploaded logs of a node: its agent's log, and the emulator's lines that name it."""
 
 
 def upload_logs(world: World, call: Call) -> Reply:
-    """Answers what will be uploaded; the upload itself runs in the background, as in the service."""
+    """Answers how many files will be uploaded; the upload runs in the background, as in the service."""
     document = call.read("UploadBatchServiceLogsOptions")
     book, node = world.node(*call.path[:2])
     refuse_identity(document, "")

@@ -1,4 +1,4 @@
-"""What a client may do to pools; pure."""
+"""Operations on pools; pure."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ DEFAULTS: Mapping[str, Any] = {
     "taskSlotsPerNode": 1,
     "taskSchedulingPolicy": {"nodeFillType": "Spread"},
 }
-"""What the service fills in."""
+"""Properties with defaults of the service."""
 
 ALWAYS_CHANGEABLE = ("startTask", "metadata", "applicationPackageReferences", "upgradePolicy")
 """Properties a PATCH may change while a pool has nodes."""
@@ -64,12 +64,12 @@ def create_pool(world: World, call: Call, identity: Document | None = None) -> R
 
 
 def check(world: World, document: Document) -> None:
-    """Whether a pool could be made so; raises Fault. The document stays as it is."""
+    """Check whether a pool could be created from a document, which is not changed. Raises Fault."""
     specification(world, copy.deepcopy(document))
 
 
 def make(world: World, pool_id: str, document: Document, now: int) -> Pool:
-    """A new pool by a document that was read (of a request, or an auto pool's specification); raises Fault."""
+    """A new pool from a document in canonical form (of a request, or an auto pool's specification). Raises Fault."""
     logins = _logins(document)
     spec = specification(world, document)
     quotas.check_pool(world)
@@ -96,7 +96,7 @@ def make(world: World, pool_id: str, document: Document, now: int) -> Pool:
 
 
 def _logins(document: Document) -> dict[str, str]:
-    """The passwords of a pool's registries, which no document keeps."""
+    """The passwords of a pool's registries, which no document contains."""
     own = document.get("virtualMachineConfiguration", {}).get("containerConfiguration", {})
     registry = document.get("startTask", {}).get("containerSettings", {}).get("registry")
     return passwords([*own.get("containerRegistries", []), *([registry] if registry else [])])
@@ -116,7 +116,7 @@ def specification(world: World, document: Document) -> Document:
 
 
 def _canonical(world: World, spec: Document) -> Document:
-    """Defaults inside, secrets out, bounds checked."""
+    """Add defaults, remove secrets, and check the limits."""
     spec["vmSize"] = spec["vmSize"].lower()
     machine = spec["virtualMachineConfiguration"]
     machines.check(machine, spec.get("identity"))
@@ -213,7 +213,7 @@ def update_pool(world: World, call: Call) -> Reply:
 
 
 def replace_pool_properties(world: World, call: Call) -> Reply:
-    """Start task, packages and metadata as given; an omitted start task is removed."""
+    """Replace start task, packages and metadata; an omitted start task is removed."""
     document = call.read("BatchPoolReplaceOptions")
     book = changeable(world, call)
     replaced = ("startTask", "metadata", "applicationPackageReferences")
@@ -236,7 +236,7 @@ def delete_pool(world: World, call: Call) -> Reply:
 
 
 def end(world: World, book: PoolBook, now: int) -> None:
-    """A pool is to go, with all its nodes."""
+    """Delete a pool with all its nodes."""
     world.move(book.record, states.POOL, "delete", now)
     allocate(book.record, "delete", now)
     book.record.target_dedicated = book.record.target_spot = 0
@@ -281,7 +281,7 @@ def _steady(world: World, call: Call) -> PoolBook:
 
 
 def stop_pool_resize(world: World, call: Call) -> Reply:
-    """The targets become what there is."""
+    """Stop the resize: the targets become the current numbers."""
     book = changeable(world, call)
     pool = book.record
     if pool.allocation != "resizing":

@@ -294,7 +294,7 @@ NetworkSecurityGroupRule
 OutputFileUploadHeader
     name:str! value:str
 """
-"""What request bodies hold."""
+"""The models of request bodies."""
 
 ENTITIES = """
 BatchPool
@@ -388,7 +388,7 @@ BatchNodeRemoteLoginSettings
 BatchPoolUsageMetrics
     poolId:str startTime:time endTime:time vmSize:str totalCoreHours:float
 """
-"""What answers hold; `any` is what no filter looks into and no version changed."""
+"""The models of answers; `any` marks properties that no filter reads and no version changed."""
 
 ENUMS = """
 AllocationState: steady resizing stopping
@@ -438,4 +438,4 @@ SecurityTypes: trustedLaunch confidentialvm
 StorageAccountType: standard_lrs premium_lrs standardssd_lrs
 UpgradeMode: automatic manual rolling
 """
-"""The values in the case in which the service answers them."""
+"""The enum values as the service writes them."""

@@ -38,7 +38,7 @@ _MAX_DEPTH = 50
 
 
 LITERALS: Mapping[str, str] = {"time": "time", "int": "number", "bool": "name"}
-"""What a property of a type is compared with; a text in quotes for all others."""
+"""The type of literal that a property of a type is compared with; a quoted text for all other types."""
 
 
 class _Token(NamedTuple):
@@ -47,11 +47,11 @@ class _Token(NamedTuple):
 
 
 class Filters(NamedTuple):
-    """What a list can be filtered by."""
+    """A property that the list can be filtered by."""
 
     model: str
     operators: Mapping[str, frozenset[str]]
-    """By property."""
+    """The filters of a list, by property."""
 
 
 SETS: Mapping[str, str] = {
@@ -106,13 +106,13 @@ FILTERS: Mapping[str, Filters] = {
     "poolnodecounts": _filters("BatchPoolNodeCounts", "poolId:eq"),
     "poolusagemetrics": _filters("BatchPoolUsageMetrics", "poolId:startswith,eq,ge,gt,le,lt"),
 }
-"""What the lists can be filtered by, as the page "OData filters in Azure Batch" says; nothing else is taken."""
+"""The filters of each list, as on the page "OData filters in Azure Batch"; others are refused."""
 ALIASES: Mapping[str, str] = {"lastModifiedTime": "lastModified"}
-"""What the page calls otherwise than the answers do."""
+"""Properties whose name on that page differs from their name in the answers."""
 
 
 def parse_filter(text: str, filters: Filters | None = None) -> Predicate:
-    """A predicate over wire documents; raises Fault 400 for what is not in the grammar or not among the filters."""
+    """A predicate over wire documents. Raises Fault 400 for a syntax error or an unknown filter."""
     parser = _Parser(text, filters)
     predicate = parser.disjunction(0)
     if parser.peek().kind != "end":
@@ -121,7 +121,7 @@ def parse_filter(text: str, filters: Filters | None = None) -> Predicate:
 
 
 class _Parser:
-    """Recursive descent; `or` binds weaker than `and`."""
+    """A recursive descent parser; `and` binds tighter than `or`."""
 
     def __init__(self, text: str, filters: Filters | None) -> None:
         self.filters = filters
@@ -154,7 +154,7 @@ class _Parser:
         return token
 
     def word(self, text: str) -> bool:
-        """Take a keyword if it comes next."""
+        """Take a keyword if it is next."""
         if self.peek().kind == "name" and self.peek().text.lower() == text:
             self.at += 1
             return True
@@ -206,7 +206,7 @@ class _Parser:
         return _comparison(path, word, self.typed(path, kind, self.literal()), kind == "time")
 
     def allowed(self, name: str, word: str) -> str:
-        """The place of a property that the list can be filtered by with this operator."""
+        """The name of a property that the list can be filtered by with this operator."""
         if self.filters is not None:
             operators = self.filters.operators.get(name, frozenset())
             if word not in operators:
@@ -215,7 +215,7 @@ class _Parser:
         return ALIASES.get(name, name)
 
     def typed(self, path: str, kind: str, value: Any) -> Any:
-        """A literal as the property's type has it: enum values in the case of the answers."""
+        """A literal of the property's type; enum values in the case of the answers."""
         field = models.field_at(self.filters.model, path) if self.filters else None
         if field is None or value is None:
             return value
@@ -265,7 +265,7 @@ def _comparison(name: str, word: str, wanted: Any, is_time: bool) -> Predicate:
 
 
 def _time(text: str) -> int | None:
-    """The ticks of a property that holds a time; None for any other text, which no time compares to."""
+    """The ticks of a time property; None for any other text, which is not comparable with a time."""
     try:
         return wire.parse_timestamp(text)
     except ValueError:
@@ -273,7 +273,7 @@ def _time(text: str) -> int | None:
 
 
 def value_at(document: Document, path: str) -> Any:
-    """The value under a nested name such as `executionInfo/exitCode`; None when any part is missing."""
+    """The value of a nested name such as `executionInfo/exitCode`; None if any part is missing."""
     value: Any = document
     for name in path.split("/"):
         if not isinstance(value, Mapping):
@@ -283,7 +283,7 @@ def value_at(document: Document, path: str) -> Any:
 
 
 def selected(document: dict[str, Any], select: str) -> dict[str, Any]:
-    """Only the properties $select names (all without one)."""
+    """Only the properties in $select; all without a $select."""
     names = selection(select)
     if not names:
         return document
@@ -291,7 +291,7 @@ def selected(document: dict[str, Any], select: str) -> dict[str, Any]:
 
 
 def selection(select: str) -> frozenset[str]:
-    """The properties that $select names."""
+    """The properties in $select."""
     return frozenset(name.strip().partition("/")[0] for name in select.split(",") if name.strip())
 
 
@@ -302,7 +302,7 @@ COMMON = ("api-version", "timeOut")
 
 
 def checked(names: tuple[str, ...], model: str, asked: Mapping[str, str], revision: int) -> dict[str, str]:
-    """A query in canonical form: names in one case, properties as the current version calls them; raises Fault 400."""
+    """A query in canonical form: lower-case names, properties as in the current version. Raises Fault 400."""
     known = {name.lower(): name for name in (*COMMON, *names)}
     found = {}
     for name, value in asked.items():
@@ -354,14 +354,14 @@ MOST_SHOWN = 1024
 
 
 class Row(NamedTuple):
-    """One entry of a list; `token` is where the next page starts."""
+    """One entry of a list; `token` marks where the next page starts."""
 
     token: str
     document: dict[str, Any]
 
 
 class Page:
-    """One page of a list in the making."""
+    """Collects one page of a list."""
 
     def __init__(self, call: Call, kind: str, limit: int = MAX_PAGE, filters: str = "") -> None:
         self._call, self._kind, self._size = call, kind, page_size(call, limit)
@@ -369,11 +369,11 @@ class Page:
         self._keep = parse_filter(wanted, FILTERS[filters or kind]) if wanted else None
         self._rows: list[dict[str, Any]] = []
         self.last = ""
-        """The token of the last row in it."""
+        """The token of the last row of the page."""
         self.more = False
 
     def add(self, row: Row) -> bool:
-        """Add a row if the filter keeps it; False for one that belongs to the next page."""
+        """Add a row if the filter accepts it; returns False for a row of the next page."""
         if self._keep is not None and not self._keep(row.document):
             return True
         if len(self._rows) == self._size:
@@ -393,7 +393,7 @@ class Page:
 def listing(
     call: Call, kind: str, rows: Callable[[str], Iterable[Row]], limit: int = MAX_PAGE, filters: str = ""
 ) -> Reply:
-    """One page. `rows(token)` gives the rows after a token ("" is the beginning), in a stable order."""
+    """One page. `rows(token)` gives the rows after a token ("" is the start), in a stable order."""
     page = Page(call, kind, limit, filters)
     for row in rows(call.query.get("$skiptoken", "")):
         if not page.add(row):
@@ -402,19 +402,19 @@ def listing(
 
 
 def is_whole(text: str) -> bool:
-    """Whether a text is a whole number: `isdigit` alone takes `\u00b2` too, and Python reads 4300 digits, no more."""
+    """Whether a text is a whole number. `isdigit` alone also accepts `²`, and Python reads at most 4300 digits."""
     return text.isascii() and text.isdigit() and len(text) <= MAX_DIGITS
 
 
 def number(token: str) -> int:
-    """The number after which a page starts; raises Fault 400 for an unknown token."""
+    """The number after which a page starts. Raises Fault 400 for an unknown token."""
     if token and not is_whole(token):
         raise Fault("InvalidQueryParameterValue", QueryParameterName="$skiptoken", QueryParameterValue=token)
     return int(token or 0)
 
 
 def page_size(call: Call, limit: int = MAX_PAGE) -> int:
-    """`maxresults`, or the largest page; raises Fault 400 out of range."""
+    """`maxresults`, or the largest page size. Raises Fault 400 if it is out of range."""
     text = call.query.get("maxresults", "")
     if not text:
         return limit
@@ -429,7 +429,7 @@ def page_size(call: Call, limit: int = MAX_PAGE) -> int:
 
 
 def next_link(call: Call, token: str) -> str:
-    """Absolute, and complete: the client adds nothing to it."""
+    """The absolute URL of the next page; the client adds nothing to it."""
     asked = (call.asked or call.query).items()
     kept = {name: value for name, value in asked if name.lower() not in ("$skiptoken", "timeout")}
     pairs = {**kept, "$skiptoken": token}

@@ -1,4 +1,4 @@
-"""What the account may have at once, and the service's words where that is reached; pure."""
+"""The account's quotas, and the service's messages when one is reached; pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ ENDED_JOBS = ("completed",)
 
 
 class Room(NamedTuple):
-    """How many more nodes of each kind, and of both, a pool may get."""
+    """How many more nodes of each kind, and of both together, a pool can get."""
 
     dedicated: int
     spot: int
@@ -27,14 +27,14 @@ class Reached(NamedTuple):
 
 
 def check_pool(world: World) -> None:
-    """Room for one more pool; Fault 409."""
+    """Check the quota of pools. Raises Fault 409."""
     most = world.quotas.pools
     if most is not None and len(world.pools) >= most:
         raise Fault("PoolQuotaReached", MaxLimit=str(most))
 
 
 def check_active_job(world: World, schedules: int = 0) -> None:
-    """Room for one more job or schedule that is active, beside so many active schedules; Fault 409."""
+    """Check the quota of active jobs and job schedules. Raises Fault 409."""
     most = world.quotas.active_jobs
     if most is None:
         return
@@ -44,7 +44,7 @@ def check_active_job(world: World, schedules: int = 0) -> None:
 
 
 def room(world: World, book: PoolBook) -> Room:
-    """What is left of the account's nodes and cores for a pool."""
+    """The account's remaining nodes and cores for a pool."""
     cores = cores_of(world, book)
     nodes = max(world.quotas.nodes - len(world.pool_of_node), 0)
     return Room(
@@ -55,7 +55,7 @@ def room(world: World, book: PoolBook) -> Room:
 
 
 def reached(world: World, left: Room, *, dedicated: bool) -> Reached:
-    """Why a pool that wants nodes gets none."""
+    """Why a pool gets no nodes."""
     if not left.nodes:
         message = f"The specified account has reached its quota of {world.quotas.nodes} nodes."
         return Reached("AccountCoreQuotaReached", message)
@@ -67,7 +67,7 @@ def reached(world: World, left: Room, *, dedicated: bool) -> Reached:
 
 
 def cores_of(world: World, book: PoolBook) -> int:
-    """Cores of a pool's nodes; 1 for an unknown size."""
+    """Cores of each node of a pool; 1 for an unknown size."""
     return max(world.size_of(book.record.spec["vmSize"]).cores, 1)
 
 

@@ -1,7 +1,7 @@
-"""What the emulator remembers of a pool, a node, a job, a task and their like: one struct each, stored as it stands.
+"""The records of the emulator: one struct per pool, node, job, task and so on, stored as it is.
 
-`spec` is the document the client gave, canonical and with the service's defaults; the rest is what happened since.
-Times are ticks (see `wire`). Structs compare by identity: a record is a thing, not a value.
+`spec` is the client's document in canonical form with the service's defaults; the other fields are the later state.
+Times are ticks (see `wire`). Structs compare by identity.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ Document = dict[str, Any]
 
 
 class Record(msgspec.Struct, omit_defaults=True, eq=False, kw_only=True, gc=False):
-    """What every record has; `seq` orders records of a kind and is never used again."""
+    """Fields of every record; `seq` orders the records of a kind and is never reused."""
 
     id: str
     seq: int
@@ -34,10 +34,10 @@ class Pool(Record):
     target_dedicated: int = 0
     target_spot: int = 0
     deallocation: str = "requeue"
-    """What becomes of the tasks on nodes that a resize takes away."""
+    """What happens to the tasks on nodes that a resize removes."""
     resize_errors: list[Document] = []
     core_time: int = 0
-    """Ticks of dedicated cores that are gone."""
+    """Ticks of dedicated cores of deleted nodes."""
     autoscale_since: int = 0
     """When autoscale was last enabled."""
     autoscale_next: int = 0
@@ -45,12 +45,12 @@ class Pool(Record):
     autoscale_run: Document = {}
     """The wire's autoScaleRun."""
     logins: dict[str, str] = {}
-    """Passwords of its registries, by server; no document has them."""
+    """Passwords of its registries by server, which no document contains."""
 
 
 class Node(Record):
-    """`phase` is what the machine is doing for it: down, unwiped (down, and its directory is to go), booting, up,
-    starting (its start task), stopping, removing."""
+    """`phase` is the machine's current activity for the node: down, unwiped (down, and its directory must be deleted),
+    booting, up, starting (its start task), stopping, removing."""
 
     pool: str
     """Key of its pool."""
@@ -60,9 +60,9 @@ class Node(Record):
     scheduling: bool = True
     phase: str = "down"
     leave: str = "requeue"
-    """What becomes of its tasks when it leaves or reboots: requeue, terminate or taskcompletion."""
+    """What happens to its tasks when it leaves or reboots: requeue, terminate or taskcompletion."""
     not_before: int = 0
-    """The moment before which it does not boot: allocation is slow, or it was preempted."""
+    """The earliest time of its boot, if allocation is slow or it was preempted."""
     booted: int = 0
     boots: int = 0
     losses: int = 0
@@ -76,26 +76,27 @@ class Node(Record):
     """The boot it belongs to."""
     errors: list[Document] = []
     recent: list[tuple[str, str, int]] = []
-    """The last tasks run here: job id, task id, subtask."""
+    """The last tasks that ran here: job id, task id, subtask."""
     total_run: int = 0
     total_succeeded: int = 0
     billed: int = 0
-    """Since when its present life counts as used; 0 is since it was created."""
+    """The start of the current usage interval; 0 for the node's creation."""
     place: int = 0
-    """Its number in the pool, the lowest that was free: its frontend ports go by it."""
+    """Its number in the pool, the lowest free one: it determines the frontend ports."""
     hold: str = ""
-    """Before it goes it waits: `retaineddata` until its tasks have ended, `holding` for what they retain."""
+    """What it waits for before it leaves: `retaineddata` until its tasks have ended, `holding` for their retained
+    files."""
     users: dict[str, int] = {}
     """Names of its own user accounts -> when each expires."""
 
 
 class Usage(Record):
-    """The hours that nodes of one size had in a pool, kept when both are gone; `id` is the pool's."""
+    """The hours of nodes of one size in a pool, kept after both are deleted; `id` is the pool's."""
 
     vm_size: str
     cores: int = 1
     spans: dict[int, int] = {}
-    """Begin of each interval -> ticks that nodes lived in it."""
+    """Start of each interval -> ticks of nodes in it."""
 
 
 class Job(Record):
@@ -106,15 +107,15 @@ class Job(Record):
     tasks_action: str = "requeue"
     """What disabling does to running tasks."""
     schedule: int = 0
-    """`seq` of the schedule it comes from; 0 for a job by itself."""
+    """`seq` of its job schedule; 0 for a job without one."""
     auto_pool: str = ""
-    """Id of the pool that was made for it."""
+    """Id of its auto pool."""
     error: Document | None = None
-    """Why it could not be started: the wire's schedulingError."""
+    """Why it could not start: the wire's schedulingError."""
     forced: bool = False
     """It ends without waiting for its nodes."""
     logins: dict[str, str] | None = None
-    """Passwords of its special tasks' registries, by server; no document has them."""
+    """Passwords of its special tasks' registries by server, which no document contains."""
 
 
 class JobSchedule(Record):
@@ -122,17 +123,17 @@ class JobSchedule(Record):
 
     spec: Document
     next_run: int = 0
-    """The next moment at which a job is due; 0 when none is any more."""
+    """When the next job is due; 0 if no more jobs are due."""
     last_run: int = 0
-    """The moment at which the latest job was due."""
+    """When the latest job was due."""
     made: int = 0
-    """How many jobs it has made; the latest is `ID:job-MADE`."""
+    """The number of jobs it has created; the latest is `ID:job-MADE`."""
     ended: int = 0
     auto_pool: str = ""
     """Id of the pool that its jobs share."""
     forced: bool = False
     logins: dict[str, str] | None = None
-    """What its jobs have as theirs."""
+    """Passwords of its jobs."""
 
 
 class NodeRun(msgspec.Struct, omit_defaults=True, eq=False, kw_only=True, gc=False):
@@ -140,9 +141,9 @@ class NodeRun(msgspec.Struct, omit_defaults=True, eq=False, kw_only=True, gc=Fal
 
     phase: str = "due"
     run: int = 0
-    """Counts attempts; what a machine reports of an earlier one is stale."""
+    """Counts attempts; a report of an earlier attempt is ignored."""
     boot: int = 0
-    """The node's boot in which it last ran."""
+    """The boot of the node in which it last ran."""
     start: int = 0
     end: int = 0
     exit_code: int | None = None
@@ -153,7 +154,7 @@ class NodeRun(msgspec.Struct, omit_defaults=True, eq=False, kw_only=True, gc=Fal
 
 
 class JobNode(Record):
-    """What a job did on a node beside its tasks: its preparation there, and its release. `id` is the node's."""
+    """The preparation and release tasks of a job on a node. `id` is the node's."""
 
     job: int
     """`seq` of its job."""
@@ -164,7 +165,7 @@ class JobNode(Record):
 
 
 class Met(Record):
-    """A dependency that stays met although its task was deleted; `id` is its key (see `world.dependency_key`)."""
+    """A satisfied dependency whose task was deleted; `id` is its key (see `world.dependency_key`)."""
 
     job: int
 
@@ -187,19 +188,19 @@ class Task(Record):
     job: int
     """`seq` of its job."""
     spec: bytes
-    """The document as JSON: a million tasks have to fit in memory."""
+    """The document as JSON: a million tasks must fit in memory."""
     slots: int = 1
     gang: int = 0
-    """Instances of a multi-instance task; 0 for an ordinary one."""
+    """Instances of a multi-instance task; 0 for a task without instances."""
     container: bool = False
     max_retries: int = 0
     wall_clock: int = 0
-    """Longest run in ticks; 0 is no limit."""
+    """Maximum run time in ticks; 0 for no limit."""
     run: int = 0
-    """Counts assignments to nodes; what a machine reports of an earlier run is stale."""
+    """Counts assignments to nodes; a report of an earlier run is ignored."""
     instances: list[Instance] = []
     verdict: str = ""
-    """How the current run is to end: exit, retry, requeue or terminate; empty while it may continue."""
+    """How the current run must end: exit, retry, requeue or terminate; empty while it continues."""
     start: int = 0
     end: int = 0
     exit_code: int | None = None
@@ -210,16 +211,16 @@ class Task(Record):
     requeues: int = 0
     last_requeue: int = 0
     satisfies: bool = False
-    """Whether dependants may start."""
+    """Whether its dependants can start."""
     node_pool: str = ""
     """Id of the pool it last ran on."""
     manager: bool = False
     """Whether it is its job's job manager task."""
     exclusive: bool = False
-    """Whether nothing else runs on its node meanwhile."""
+    """Whether it needs its node for itself."""
     logins: dict[str, str] | None = None
-    """The password of its registry, by server; no document has it."""
+    """Passwords of its registry by server, which no document contains."""
     affinity: str = ""
-    """Id of the node it would like best."""
+    """Id of the node that it prefers."""
     cleaned: bool = False
-    """Whether its retention time is over and its files are gone."""
+    """Whether its retention time is over and its files are deleted."""

@@ -1,7 +1,7 @@
-"""When a job schedule makes its jobs: the moments, and what it does at one of them; pure.
+"""When a job schedule creates its jobs; pure.
 
-A job is due at `doNotRunUntil` (at once without one) and then at every `recurrenceInterval`. An opportunity that
-passes, because the previous job still runs for longer than `startWindow` or because the schedule was disabled, is lost.
+A job is due at `doNotRunUntil` (at once if it is not given) and then at every `recurrenceInterval`. An occurrence is
+skipped if the previous job still runs after `startWindow`, or if the schedule was disabled.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ Document = dict[str, Any]
 
 
 def first_run(schedule: JobSchedule) -> int:
-    """The moment at which the first job (or, after a change, the next) is due."""
+    """When the first job is due, or the next one after a change."""
     times = schedule.spec.get("schedule", {})
     begin = max(_moment(times, "doNotRunUntil"), schedule.created)
     if not schedule.made:
@@ -25,7 +25,7 @@ def first_run(schedule: JobSchedule) -> int:
 
 
 def next_step(schedule: JobSchedule, now: int) -> str:
-    """With no job of it active: `make` one, `end` the schedule, or `wait`."""
+    """The next step while no job is active: `make` a job, `end` the schedule, or `wait`."""
     times = schedule.spec.get("schedule", {})
     last = _moment(times, "doNotRunAfter") or wire.FOREVER
     slot = opportunity(schedule, now)
@@ -35,7 +35,7 @@ def next_step(schedule: JobSchedule, now: int) -> str:
 
 
 def opportunity(schedule: JobSchedule, now: int) -> int:
-    """The moment of the job that is due now, or else of the next one; 0 when there is none any more."""
+    """When the current or otherwise the next job is due; 0 if no more jobs are due."""
     times = schedule.spec.get("schedule", {})
     every, slot = _span(times, "recurrenceInterval"), schedule.next_run
     if not slot or slot > now:
@@ -48,13 +48,13 @@ def opportunity(schedule: JobSchedule, now: int) -> int:
 
 
 def after(schedule: JobSchedule, slot: int) -> int:
-    """The moment that follows one; 0 without a recurrence."""
+    """The next occurrence after this one; 0 without a recurrence."""
     every = _span(schedule.spec.get("schedule", {}), "recurrenceInterval")
     return slot + every if every else 0
 
 
 def following(schedule: JobSchedule, now: int) -> int:
-    """The next moment after now at which a job may be due; 0 when there is none."""
+    """The next time after now at which a job may be due; 0 if there is none."""
     slot = opportunity(schedule, now)
     slot = slot if not slot or slot > now else after(schedule, slot)
     last = _moment(schedule.spec.get("schedule", {}), "doNotRunAfter")
@@ -62,7 +62,7 @@ def following(schedule: JobSchedule, now: int) -> int:
 
 
 def deadline(schedule: JobSchedule, now: int) -> int:
-    """When to look at it again; 0 when only its job's end is worth a look."""
+    """When to check the schedule again; 0 if only the end of its job matters."""
     last = _moment(schedule.spec.get("schedule", {}), "doNotRunAfter")
     coming = [at for at in (following(schedule, now), last + 1 if last else 0) if at > now]
     return min(coming, default=0)

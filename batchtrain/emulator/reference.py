@@ -1,4 +1,4 @@
-"""The page about the emulator's operations, written from the tables that the service goes by; pure.
+"""Makes the page about the emulator's operations from the tables that the service uses; pure.
 
 `python -m batchtrain.emulator.reference` prints it.
 """
@@ -62,7 +62,7 @@ def page() -> str:
 
 
 def bodies(*, effects: tuple[str, ...] = tuple(EFFECTS)) -> tuple[str, ...]:
-    """The models that request bodies are made of, in the order of their tables; below these effects only."""
+    """The models of request bodies in the order of their tables, and below them only these effects."""
     found: set[str] = set()
     waiting = [route.body for route in routes.ROUTES if route.body]
     while waiting:
@@ -74,7 +74,7 @@ def bodies(*, effects: tuple[str, ...] = tuple(EFFECTS)) -> tuple[str, ...]:
 
 
 def effect(model: str, field: Field) -> str:
-    """What becomes of a property: with what is kept all that is below it is kept."""
+    """What the emulator does with a property. A kept property is kept with everything in it."""
     return field.effect or ("" if model in bodies(effects=("",)) else "kept")
 
 
@@ -134,7 +134,7 @@ TYPES = {
 
 
 def _span(field: Field) -> str:
-    """The service versions that have a property, where not all do."""
+    """The service versions that have a property, if not all of them have it."""
     first = f"since {versions.name(field.since)}" if field.since else ""
     last = f"until {versions.name(field.until)}" if field.until < versions.CURRENT else ""
     return f" ({' '.join(filter(None, (first, last)))})" if first or last else ""

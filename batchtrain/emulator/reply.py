@@ -1,4 +1,4 @@
-"""What goes into an operation and what comes out: a call and a reply, free of any HTTP library."""
+"""The input and output of an operation: a call and a reply, independent of any HTTP library."""
 
 from __future__ import annotations
 
@@ -17,34 +17,34 @@ NOT_BY_KEY = (
 
 
 class Call(NamedTuple):
-    """One request, its path already matched and decoded, its body not yet read."""
+    """One request: its path is matched and decoded, its body not read yet."""
 
     path: tuple[str, ...]
     query: Mapping[str, str]
     headers: Mapping[str, str]
-    """Names in lower case."""
+    """Header names in lower case."""
     body: bytes
     raw_path: str
-    """The path as it came, percent-encoded."""
+    """The path as received, percent-encoded."""
     base: str
-    """`http://host:port` as the client wrote it: links go back the way the request came."""
+    """`http://host:port` as the client wrote it, for links in the answer."""
     now: int
     revision: int = CURRENT
-    """Of the service version that the client speaks."""
+    """The revision of the client's service version."""
     asked: Mapping[str, str] = {}
-    """The query as it came, for the link to the next page; `query` where that says the same."""
+    """The query as received, for the link to the next page; empty if `query` says the same."""
     signed_by: str = SHARED_KEY
-    """SHARED_KEY or TOKEN: some things need a sign-in with Microsoft Entra ID."""
+    """SHARED_KEY or TOKEN: some operations need a token of Microsoft Entra ID."""
 
     def read(self, model: str) -> models.Document:
-        """The body in canonical form; raises Fault 400, and 403 where a shared key is not enough for it."""
+        """The body in canonical form. Raises Fault 400, and 403 if a shared key is not enough for it."""
         document = models.read(model, models.decode(self.body), revision=self.revision)
         if self.signed_by == SHARED_KEY and (kind := next(models.links(model, document), "")):
             raise Fault("AuthenticationFailed", AuthenticationErrorDetail=NOT_BY_KEY.format(kind=kind))
         return document
 
     def check(self, record: Record, *, reading: bool = False) -> None:
-        """The conditional headers against a record; raises Fault 412 or NotModified."""
+        """Check the conditional headers against a record. Raises Fault 412 or NotModified."""
         wire.check_conditions(self.headers, record.etag, record.modified, reading=reading)
 
     def flag(self, name: str) -> bool:
@@ -53,7 +53,7 @@ class Call(NamedTuple):
 
 
 class Slice(NamedTuple):
-    """Part of an open file: the file is closed when it has been sent."""
+    """Part of an open file, which is closed after it was sent."""
 
     file: BinaryIO
     start: int
@@ -61,18 +61,18 @@ class Slice(NamedTuple):
 
 
 class Reply(NamedTuple):
-    """One answer; `document` is sent as JSON, `content` as bytes of a file."""
+    """One answer; `document` is sent as JSON, `content` as the bytes of a file."""
 
     status: int
     document: dict[str, Any] | None = None
     headers: Mapping[str, str] = {}
     content: Slice | None = None
     cut: float | None = None
-    """A fault on request: only this share of the answer is sent, then the connection ends."""
+    """An injected fault: only this share of the answer is sent before the connection closes."""
 
 
 class Work(NamedTuple):
-    """A reply that takes a while: each step is made off the event loop and gives None, the last one the reply."""
+    """A reply in steps that run off the event loop: each gives None, the last one the reply."""
 
     steps: Iterator[Reply | None]
 

@@ -1,6 +1,6 @@
-"""What is written down when an effect begins and when a machine reports how it went; pure.
+"""Records the start of each effect and the machine's reports; pure.
 
-A report names the run it is about; one that comes late, of a run that was given up, changes nothing.
+A report names its run. A late report, of a run that was given up, changes nothing.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ from batchtrain.emulator.world import (
 )
 
 MAX_LOSSES = 5
-"""Deaths in a row, with no command that came to its end between them, after which a node is given up."""
+"""After this many deaths without a completed command between them, a node is given up."""
 
 # Effects begin -------------------------------------------------------------------------------------------------------
 
 
 def begin(world: World, effect: scheduler.Effect, now: int) -> None:
-    """Write down that an effect is under way (or, where no machine is needed, done)."""
+    """Record that an effect has started, or is done if it needs no machine."""
     _BEGIN[type(effect)](world, effect, now)
 
 
@@ -72,7 +72,7 @@ NOT_ALLOCATED = "Desired number of dedicated nodes could not be allocated"
 
 
 def _make_nodes(world: World, book: PoolBook, kinds: Iterable[bool], now: int, delay: float) -> None:
-    """New nodes, dedicated ones where a kind is true; they boot at once, or after `delay` seconds."""
+    """Add nodes, dedicated where a kind is true. They boot at once, or after `delay` seconds."""
     not_before = now + int(delay * wire.SECOND) if delay else 0
     if not_before:
         world.add_deadline(Deadline(not_before, book.record.seq, "boot", book.key))
@@ -106,7 +106,7 @@ def _drop_nodes(world: World, effect: scheduler.DropNodes, now: int) -> None:
 def _settle_pool(world: World, effect: scheduler.SettlePool, now: int) -> None:
     book = world.pools[effect.pool]
     if book.record.state == "deleting":
-        return  # by an effect before this one: with its job
+        return  # by an earlier effect: with its job
     if book.record.allocation == "stopping":
         book.record.target_dedicated = book.current(dedicated=True)
         book.record.target_spot = book.current(dedicated=False)
@@ -116,7 +116,7 @@ def _settle_pool(world: World, effect: scheduler.SettlePool, now: int) -> None:
 
 
 def _fail_resize(world: World, effect: scheduler.FailResize, now: int) -> None:
-    """The pool settles for what it has."""
+    """Stop resizing: the pool keeps what it has."""
     book = world.pools[effect.pool]
     if book.record.state == "deleting":
         return
@@ -154,7 +154,7 @@ def _shutdown_node(world: World, effect: scheduler.ShutdownNode, now: int) -> No
 
 
 def _wipe_node(world: World, effect: scheduler.WipeNode, now: int) -> None:
-    """What was on it is gone: its tasks' files, its users."""
+    """The node's disk is lost: files of its tasks, and its users."""
     node = world.pools[effect.pool].nodes[effect.node]
     node.users, node.recent = {}, []
     world.forget_preparations(node.id)
@@ -162,7 +162,7 @@ def _wipe_node(world: World, effect: scheduler.WipeNode, now: int) -> None:
 
 
 def _hold_node(world: World, effect: scheduler.HoldNode, now: int) -> None:
-    """It goes when nothing is retained on it any more."""
+    """Remove a node whose retained files are no longer needed."""
     node = world.pools[effect.pool].nodes[effect.node]
     until = nodes.retained_until(world, node)
     node.hold = "holding" if until > now else ""
@@ -211,7 +211,7 @@ def _assign(world: World, effect: scheduler.Assign, now: int) -> None:
 
 
 def _instance(world: World, book: JobBook, node_id: str, now: int) -> Instance:
-    """One node's part; where the job was not prepared yet, it waits for that."""
+    """Start one node's part; it waits if the job is not prepared there yet."""
     node = world.pool_of_node[node_id].nodes[node_id]
     if job_preparation.prepared(book, node):
         return Instance(node=node_id, phase_time=now)
@@ -220,7 +220,7 @@ def _instance(world: World, book: JobBook, node_id: str, now: int) -> Instance:
 
 
 def _still_possible(world: World, book: JobBook, task: Task, node_ids: tuple[str, ...]) -> bool:
-    """An effect before this one may have ended the job or taken a node."""
+    """The job or node may have ended by an earlier effect."""
     usable = all(world.pool_of_node[one].nodes[one].state in USABLE for one in node_ids)
     return usable and book.record.state == "active" and task.state == "active"
 
@@ -241,7 +241,7 @@ def _run_coordination(world: World, effect: scheduler.RunCoordination, now: int)
 
 
 def _run_application(world: World, effect: scheduler.RunApplication, now: int) -> None:
-    """The subtasks run nothing of their own from here on."""
+    """From here on, the subtasks run no command of their own."""
     _step(world, effect.task, effect.instance, "run", now)
     instance = effect.task.instances[effect.instance]
     instance.start = instance.start or now
@@ -300,13 +300,13 @@ def _task_time_up(world: World, deadline: Deadline, now: int) -> None:
     task = book.tasks.get(deadline.task) if book else None
     if task is None or (task.seq, task.run) != (deadline.seq, deadline.run):
         return
-    if task.wall_clock and task.start + task.wall_clock <= now:  # the limit may have been changed meanwhile
+    if task.wall_clock and task.start + task.wall_clock <= now:  # the limit may have changed
         message = "The task exceeded its maximum wall clock time and was ended."
         endings.condemn(world, task, "terminate", now, endings.task_ended(message))
 
 
 def _resize_time_up(world: World, deadline: Deadline, now: int) -> None:
-    """A resize that took too long: nodes that are not there yet are given up."""
+    """A resize exceeded its timeout: nodes that are not allocated yet are given up."""
     book = world.pools.get(deadline.key)
     if book is None or book.record.seq != deadline.seq or book.record.state != "active":
         return
@@ -322,7 +322,7 @@ def _resize_time_up(world: World, deadline: Deadline, now: int) -> None:
 def _hold_over(world: World, deadline: Deadline, now: int) -> None:
     found = _node(world, deadline.key)
     if found is not None and found[1].hold == "holding":
-        found[1].hold = "retaineddata"  # what it held for may have changed meanwhile: it is looked at again
+        found[1].hold = "retaineddata"  # the retention may have changed: check again
         world.save_node(found[1])
 
 
@@ -361,7 +361,7 @@ def _settle_job(world: World, effect: scheduler.SettleJob, now: int) -> None:
         return
     previous = job.previous, job.previous_time
     world.move(job, states.JOB, "settle", now)
-    # The service does not show the passage: after `disabled` the previous state is `active`.
+    # The service hides the transition: after `disabled` the previous state is `active`.
     job.previous, job.previous_time = previous
     if job.state == "completed":
         job.ended = now
@@ -409,7 +409,7 @@ _BEGIN: dict[type, Callable[[World, Any, int], None]] = {
 
 
 def node_up(world: World, node_id: str, up: NodeUp, now: int) -> None:
-    """A node booted: its start task comes next, or work."""
+    """A node booted: start its start task, or make it available."""
     found = _node(world, node_id)
     if found is None or found[1].phase != "booting":
         return
@@ -426,7 +426,7 @@ def node_up(world: World, node_id: str, up: NodeUp, now: int) -> None:
 
 
 def node_failed(world: World, node_id: str, message: str, now: int) -> None:
-    """A node did not boot: a new one is given up and the resize fails, an old one is unusable."""
+    """A node did not boot: a new node is given up and the resize fails; an old one becomes unusable."""
     found = _node(world, node_id)
     if found is None or found[1].phase != "booting":
         return
@@ -446,7 +446,7 @@ def node_failed(world: World, node_id: str, message: str, now: int) -> None:
 
 
 def node_unfit(world: World, node_id: str, code: str, message: str, now: int) -> None:
-    """A node came up but can never take a task: an application package of its pool cannot be had."""
+    """A node booted but can never run a task: an application package of its pool is not available."""
     found = _node(world, node_id)
     if found is None or found[1].phase != "booting":
         return
@@ -459,7 +459,7 @@ def node_unfit(world: World, node_id: str, code: str, message: str, now: int) ->
 
 
 def node_lost(world: World, node_id: str, now: int) -> None:
-    """A node died by itself: what ran on it is requeued, and it boots again."""
+    """A node died: its tasks are requeued, and it boots again."""
     found = _node(world, node_id)
     if found is None or found[1].phase in ("down", "unwiped", "removing", "stopping"):
         return
@@ -482,7 +482,7 @@ def node_lost(world: World, node_id: str, now: int) -> None:
 
 
 def node_preempted(world: World, node_id: str, seconds: float | None, now: int) -> None:
-    """A spot node was taken away: it stays listed and comes back after `seconds`, or only when it is asked to."""
+    """A spot node was preempted: it stays listed, and returns after `seconds` or only on request."""
     node_lost(world, node_id, now)
     found = _node(world, node_id)
     if found is None or not states.allows(states.NODE, found[1].state, "preempt"):
@@ -499,15 +499,15 @@ def node_preempted(world: World, node_id: str, seconds: float | None, now: int) 
 
 
 def node_broken(world: World, node_id: str, now: int) -> None:
-    """A node became unusable by itself."""
+    """A node became unusable."""
     node_lost(world, node_id, now)
     if (found := _node(world, node_id)) and found[1].state != "leavingpool":
         _unusable(world, found[1], "The node is unusable: the emulator was asked to break it.", now)
 
 
 def node_struck(world: World, node_id: str, act: str, seconds: float | None, now: int) -> None:
-    """A node is preempted, dies (`lose`) or breaks on request. All that ran on it is lost now; the machine shuts it
-    down next, and no task is assigned to it meanwhile."""
+    """An injected fault preempts a node, kills it (`lose`) or breaks it. All its runs are lost now; the machine shuts
+    it down next, and it gets no tasks meanwhile."""
     found = _node(world, node_id)
     alive = found is not None and found[1].phase in ("booting", "up", "starting")
     if act == "preempt":
@@ -519,13 +519,13 @@ def node_struck(world: World, node_id: str, act: str, seconds: float | None, now
 
 
 def node_wiped(world: World, node_id: str, now: int) -> None:
-    """A node was shut down and nothing of its directory is left."""
+    """A node was shut down and its directory deleted."""
     if found := _node(world, node_id):
         _phase(world, found[0].key, node_id, "down")
 
 
 def node_down(world: World, node_id: str, now: int) -> None:
-    """A node was shut down, to boot again or to be deallocated. One that is reimaged is wiped next."""
+    """A node was shut down, to boot again or to be deallocated. A reimaged node is wiped next."""
     if found := _node(world, node_id):
         book, node = found
         node.phase = "unwiped" if node.state == "reimaging" else "down"
@@ -536,7 +536,7 @@ def node_down(world: World, node_id: str, now: int) -> None:
 
 
 def node_removed(world: World, node_id: str, now: int) -> None:
-    """Nothing of a node is left."""
+    """Remove the records of a node."""
     if found := _node(world, node_id):
         book, node = found
         usage.keep(world, book, node, now)
@@ -545,7 +545,7 @@ def node_removed(world: World, node_id: str, now: int) -> None:
 
 
 def start_task_ended(world: World, node_id: str, boot: int, outcome: Exit, now: int) -> None:
-    """The start task's end: retried, waited for in vain, or the node is ready."""
+    """The start task ended: it is retried, the node failed, or the node is ready."""
     found = _node(world, node_id)
     if found is None or found[1].boots != boot or found[1].phase != "starting":
         return
@@ -598,7 +598,7 @@ def _node(world: World, node_id: str) -> tuple[PoolBook, Node] | None:
 
 
 def coordination_ended(world: World, task: Task, run: int, number: int, outcome: Exit, now: int) -> None:
-    """One instance's coordination command: any failure fails the whole task."""
+    """One instance's coordination command ended; any failure fails the whole task."""
     if _stale(task, run, number, "coordinating"):
         return
     _step(world, task, number, "exit", now)
@@ -617,7 +617,7 @@ def coordination_ended(world: World, task: Task, run: int, number: int, outcome:
 
 
 def application_ended(world: World, task: Task, run: int, outcome: Exit, now: int) -> None:
-    """The primary's command is the task's: its exit code is the task's, and the subtasks end with it."""
+    """The primary's command ended: its exit code is the task's, and the subtasks end with it."""
     if _stale(task, run, 0, "running"):
         return
     _step(world, task, 0, "exit", now)
@@ -628,11 +628,11 @@ def application_ended(world: World, task: Task, run: int, outcome: Exit, now: in
 
 
 def _end_run(world: World, task: Task, code: int | None, failure: dict[str, Any] | None, ran: bool, now: int) -> None:
-    """What a command's end means for the task. Only a command that ran and failed is tried again."""
+    """The result of a command for the task. Only a command that ran and failed is retried."""
     if task.verdict:
         return
     if failure is not None and failure["code"].startswith(UPLOAD_FAILED):
-        ran = False  # its output files could not be uploaded: running it again is no help
+        ran = False  # its output files could not be uploaded: a retry does not help
     retry = failure is not None and ran and (task.max_retries < 0 or task.retries < task.max_retries)
     task.verdict = "retry" if retry else "exit"
     task.exit_code, task.failure, task.end = code, failure, now
@@ -641,7 +641,7 @@ def _end_run(world: World, task: Task, code: int | None, failure: dict[str, Any]
 
 
 def scope_ended(world: World, task: Task, run: int, number: int, now: int) -> None:
-    """Nothing of one instance is left on its node."""
+    """One instance has ended on its node."""
     if _stale(task, run, number, "ending"):
         return
     _step(world, task, number, "ended", now)
@@ -649,7 +649,7 @@ def scope_ended(world: World, task: Task, run: int, number: int, now: int) -> No
 
 
 def run_lost(world: World, task: Task, run: int, number: int, now: int) -> None:
-    """The node died under a run."""
+    """The node died during a run."""
     if run != task.run or not task.instances or task.instances[number].phase == "ended":
         return
     _step(world, task, number, "lost", now)
@@ -668,7 +668,7 @@ def _step(world: World, task: Task, number: int, event: str, now: int) -> None:
 
 
 def _gone(instance: Instance, now: int) -> None:
-    """Its node died, and all of the instance with it."""
+    """The node of an instance died."""
     if instance.phase != "ended":
         instance.phase, instance.phase_time = "ended", now
         instance.end = instance.end or now
@@ -689,11 +689,11 @@ def _conclude_if_over(world: World, task: Task, now: int) -> None:
 # Waking up -----------------------------------------------------------------------------------------------------------
 
 STAYING = ("creating", "leavingpool", "unusable", "reimaging", "deallocated", "preempted")
-"""States that a node is still in after the emulator was down."""
+"""States that a node keeps while the emulator is down."""
 
 
 def wake(world: World, now: int) -> None:
-    """After a start, no process of any node lives: nodes boot again, and what ran is requeued once."""
+    """After a start, no process of any node is alive: nodes boot again, and running tasks are requeued once."""
     for book in world.pools.values():
         for node in book.nodes.values():
             node.phase = "unwiped" if node.state == "reimaging" else "down"

@@ -1,4 +1,4 @@
-"""How a pool comes to another number of nodes: the targets it may have, the resize that goes there; pure."""
+"""Resizing: the targets of a pool, and the steps to reach them; pure."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ INTER_NODE_LIMIT = 100
 
 
 def changeable(world: World, call: Call) -> PoolBook:
-    """The pool of a request that changes it; Fault 404, 409 or 412."""
+    """The pool of a request that changes it. Raises Fault 404, 409 or 412."""
     book = world.pool(call.path[0])
     call.check(book.record)
     if book.record.state == "deleting":
@@ -26,7 +26,7 @@ def changeable(world: World, call: Call) -> PoolBook:
 
 
 def check_targets(spec: Document, dedicated: int, spot: int) -> None:
-    """The numbers of nodes a pool may be asked for; raises Fault 400."""
+    """The requested numbers of nodes. Raises Fault 400."""
     for name, count in zip(TARGETS, (dedicated, spot), strict=True):
         if count < 0:
             raise invalid_property(name, count, "The value cannot be negative.")
@@ -44,7 +44,7 @@ def check_targets(spec: Document, dedicated: int, spot: int) -> None:
 
 
 def begin(world: World, book: PoolBook, now: int) -> None:
-    """Go to the pool's targets, and give up when its resize timeout is over."""
+    """Resize to the pool's targets; give up after its resize timeout."""
     pool = book.record
     if pool.allocation == "steady":
         allocate(pool, "resize", now)

@@ -1,7 +1,7 @@
-"""A small stand-in of Azure Resource Manager for azure-mgmt-batch: the account with its keys, and its pools; pure.
+"""A small stand-in for Azure Resource Manager, for azure-mgmt-batch: the account with its keys, and its pools; pure.
 
-Any subscription and resource group lead to the one account. A pool is translated to the service's own request and back,
-so both sides see the same pools.
+Any subscription and resource group leads to the one account. A pool is translated to the service's own request and
+back, so both sides see the same pools.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ VERSIONS: Mapping[str, int] = {
     "2024-07-01": 20,
     "2025-06-01": 21,
 }
-"""API version -> revision of the service's tables whose properties it has."""
+"""API version -> the revision of the service's tables that it corresponds to."""
 RENAMED = {
     "nodeAgentSkuId": "nodeAgentSKUId",
     "userName": "username",
@@ -51,11 +51,11 @@ WORDS = {word.lower(): word for word in (
     "Simplified", "Spread", "StandardSSD_LRS", "Standard_LRS", "Steady", "Stopping", "TCP", "Task", "UDP",
     "UserManaged", "ContainerImageDefault", "TaskWorkingDirectory",
 )}  # fmt: skip
-"""Values of enumerations, which Resource Manager writes with capitals."""
+"""Enumeration values, which Resource Manager capitalizes."""
 ENUMERATED = ("access", "caching", "elevationLevel", "nodeFillType", "protocol", "provision", "scope", "type",
               "storageAccountType", "targetNodeCommunicationMode", "currentNodeCommunicationMode", "workingDirectory",
               "dynamicVnetAssignmentScope")  # fmt: skip
-"""The properties that have them."""
+"""The properties with these values."""
 POLL_SECONDS = "1"
 """Retry-After of a running deletion."""
 _ACCOUNTS = r"/subscriptions/[^/]+(?:/resourceGroups/[^/]+)?/providers/Microsoft\.Batch/batchAccounts"
@@ -65,12 +65,15 @@ _ACCOUNT = (
 
 
 class Account(NamedTuple):
-    """What Resource Manager tells of the account."""
+    """The account as Resource Manager shows it."""
 
     name: str
     key: str
     host: str
-    """Where the service answers, without the scheme."""
+    """The host name of the service, without the scheme."""
+
+    def __repr__(self) -> str:
+        return f"Account(name={self.name!r}, host={self.host!r})"
 
 
 class Identity(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -83,14 +86,14 @@ class Identity(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Deployment(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What a pool's nodes are."""
+    """The deployment configuration of a pool's nodes."""
 
     virtualMachineConfiguration: Document | None = None
     cloudServiceConfiguration: Document | None = None
 
 
 class FixedScale(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How many nodes a pool has."""
+    """The scale settings of a pool."""
 
     targetDedicatedNodes: int | None = None
     targetLowPriorityNodes: int | None = None
@@ -99,14 +102,14 @@ class FixedScale(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class AutoScale(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The formula that says how many nodes a pool has."""
+    """Autoscale settings."""
 
     formula: str
     evaluationInterval: str | None = None
 
 
 class Scale(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One of the two."""
+    """Exactly one of the two."""
 
     fixedScale: FixedScale = FixedScale()
     autoScale: AutoScale | None = None
@@ -120,7 +123,7 @@ class Package(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
 
 
 class Properties(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A pool as it is sent: what is `Any` goes to the service as it is, or is only read."""
+    """A pool as clients send it. Fields of type `Any` go to the service unchanged, or are read-only."""
 
     deploymentConfiguration: Deployment = Deployment()
     scaleSettings: Scale = Scale()
@@ -154,7 +157,7 @@ class Properties(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_d
 
 
 class PoolBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The body of a PUT; clients send back what they were given."""
+    """The body of a PUT. Clients send back properties that they received."""
 
     properties: Properties = Properties()
     identity: Identity | None = None
@@ -165,8 +168,8 @@ class PoolBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     tags: Any = None
 
 
-class Asked(NamedTuple):
-    """One request, its token already checked."""
+class Request(NamedTuple):
+    """One request whose token is checked."""
 
     verb: str
     path: str
@@ -178,16 +181,16 @@ class Asked(NamedTuple):
 
 
 def is_path(raw_path: str) -> bool:
-    """Whether a path is Resource Manager's: the service has none that begins so."""
+    """Whether a path belongs to Resource Manager: no path of the service starts so."""
     return raw_path == PREFIX or raw_path.startswith(f"{PREFIX}/")
 
 
 def check_token(account: Account, verb: str, headers: Mapping[str, str], now: int) -> None:
-    """Only tokens open Resource Manager. Raises NeedsToken, Fault."""
+    """Check the token; Resource Manager accepts no shared keys. Raises NeedsToken, Fault."""
     tokens.check(account.name, account.key, verb, headers, tokens.MANAGEMENT, now)
 
 
-def answer(world: World, account: Account, asked: Asked) -> Reply:
+def answer(world: World, account: Account, asked: Request) -> Reply:
     """Carry out a request. Raises Fault."""
     for verb, path, operation in ROUTES:
         if verb == asked.verb and (found := path.fullmatch(asked.path)):
@@ -212,7 +215,7 @@ def refusal(fault: Fault) -> Reply:
     return Reply(fault.status, {"error": {"code": code, "message": f"{fault.text}{details}"}}, headers)
 
 
-def _revision(asked: Asked) -> int:
+def _revision(asked: Request) -> int:
     given = asked.query.get("api-version", "")
     if given not in VERSIONS:
         reason = f"The API version '{given}' is not supported. Use one of {', '.join(VERSIONS)}."
@@ -229,14 +232,14 @@ def _not_found(text: str) -> Fault:
 # The account ---------------------------------------------------------------------------------------------------------
 
 
-def _list_accounts(world: World, account: Account, asked: Asked, _: str, revision: int) -> Reply:
+def _list_accounts(world: World, account: Account, asked: Request, _: str, revision: int) -> Reply:
     group = f"{PREFIX}/{tokens.TENANT}/resourceGroups/emulator"
     where = asked._replace(path=f"{group}/providers/Microsoft.Batch/batchAccounts/{account.name}")
     shown = _get_account(world, account, where, "", revision)
     return Reply(200, {"value": [shown.document]})
 
 
-def _get_account(world: World, account: Account, asked: Asked, _: str, revision: int) -> Reply:
+def _get_account(world: World, account: Account, asked: Request, _: str, revision: int) -> Reply:
     most, group = world.quotas, asked.path.partition("/providers/")[0]
     storage = f"{group}/providers/Microsoft.Storage/storageAccounts/{STORAGE_ACCOUNT}"
     properties = {
@@ -262,19 +265,19 @@ def _get_account(world: World, account: Account, asked: Asked, _: str, revision:
 
 
 def _limit(most: int | None) -> int:
-    """A quota without a limit is a large number: programs compare it."""
+    """No limit is shown as a large number, because programs compare it."""
     return quotas.MOST if most is None else most
 
 
-def _list_keys(world: World, account: Account, asked: Asked, _: str, revision: int) -> Reply:
-    """The emulator has one key."""
+def _list_keys(world: World, account: Account, asked: Request, _: str, revision: int) -> Reply:
+    """The emulator has one key, shown as both."""
     return Reply(200, {"accountName": account.name, "primary": account.key, "secondary": account.key})
 
 
 # Pools ---------------------------------------------------------------------------------------------------------------
 
 
-def _put_pool(world: World, account: Account, asked: Asked, pool_id: str, revision: int) -> Reply:
+def _put_pool(world: World, account: Account, asked: Request, pool_id: str, revision: int) -> Reply:
     try:
         given = msgspec.json.decode(asked.body, type=PoolBody)
     except msgspec.DecodeError as error:
@@ -287,17 +290,17 @@ def _put_pool(world: World, account: Account, asked: Asked, pool_id: str, revisi
     return _pool(world.pool(pool_id), asked, revision)
 
 
-def _get_pool(world: World, account: Account, asked: Asked, pool_id: str, revision: int) -> Reply:
+def _get_pool(world: World, account: Account, asked: Request, pool_id: str, revision: int) -> Reply:
     return _pool(world.pool(pool_id), asked, revision)
 
 
-def _list_pools(world: World, account: Account, asked: Asked, _: str, revision: int) -> Reply:
+def _list_pools(world: World, account: Account, asked: Request, _: str, revision: int) -> Reply:
     found = sorted(world.pools.values(), key=lambda book: book.record.seq)
     return Reply(200, {"value": [shown(book, asked, revision) for book in found]})
 
 
-def _delete_pool(world: World, account: Account, asked: Asked, pool_id: str, revision: int) -> Reply:
-    """202 and where to ask for the end; 204 for a pool that is not there."""
+def _delete_pool(world: World, account: Account, asked: Request, pool_id: str, revision: int) -> Reply:
+    """202 with the address that reports the end; 204 for a pool that does not exist."""
     book = world.pools.get(pool_id.lower())
     if book is None:
         return Reply(204)
@@ -306,22 +309,22 @@ def _delete_pool(world: World, account: Account, asked: Asked, pool_id: str, rev
     return _going_on(asked, book.record.id)
 
 
-def _deletion(world: World, account: Account, asked: Asked, pool_id: str, revision: int) -> Reply:
+def _deletion(world: World, account: Account, asked: Request, pool_id: str, revision: int) -> Reply:
     return _going_on(asked, pool_id) if pool_id.lower() in world.pools else Reply(200)
 
 
-def _going_on(asked: Asked, pool_id: str) -> Reply:
+def _going_on(asked: Request, pool_id: str) -> Reply:
     version = asked.query["api-version"]
     where = f"{asked.base}{asked.path}/poolOperationResults/{pool_id}?api-version={version}"
     return Reply(202, headers={"Location": where, "Retry-After": POLL_SECONDS})
 
 
-def _pool(book: PoolBook, asked: Asked, revision: int) -> Reply:
+def _pool(book: PoolBook, asked: Request, revision: int) -> Reply:
     return Reply(200, shown(book, asked, revision), {"ETag": book.record.etag})
 
 
 def request(wanted: Properties) -> Document:
-    """The service's own request of a pool in Resource Manager's form."""
+    """The service's own request for a pool in Resource Manager's form."""
     passed = msgspec.to_builtins(wanted)
     packages = [{**_only(one, "version"), "applicationId": str(one["id"]).rpartition("/")[2]}
                 for one in passed.get("applicationPackages") or ()]  # fmt: skip
@@ -337,7 +340,7 @@ def request(wanted: Properties) -> Document:
 
 
 def _machine(deployment: Deployment) -> Document:
-    """The machine with its image under the service's own name."""
+    """The virtual machine configuration, with its image under the service's name."""
     found = msgspec.to_builtins(deployment)
     machine = found.get("virtualMachineConfiguration")
     if machine is not None and isinstance(machine.get("imageReference"), dict):
@@ -356,14 +359,14 @@ def _scale(scale: Scale) -> Document:
 
 
 def _identity(identity: Identity | None) -> Document | None:
-    """As the service itself shows it."""
+    """The pool as the service shows it."""
     if identity is None or identity.type == "None":
         return None
     assigned = identity.userAssignedIdentities or {}
     return {"type": "UserAssigned", "userAssignedIdentities": [{"resourceId": name} for name in assigned]}
 
 
-def shown(book: PoolBook, asked: Asked, revision: int) -> Document:
+def shown(book: PoolBook, asked: Request, revision: int) -> Document:
     """A pool in Resource Manager's form."""
     found = models.shown("BatchPool", pool_document(book, asked.base), revision)
     back = {new: old for old, new in RENAMED.items()}
@@ -408,7 +411,7 @@ def _only(document: Document, name: str) -> Document:
 
 
 def _renamed(value: Any, names: Mapping[str, str]) -> Any:
-    """With other names of properties, at any depth."""
+    """The document with renamed properties, at any depth."""
     if isinstance(value, list):
         return [_renamed(one, names) for one in value]
     if not isinstance(value, dict):
@@ -417,7 +420,7 @@ def _renamed(value: Any, names: Mapping[str, str]) -> Any:
 
 
 def _spelled(value: Any, name: str = "") -> Any:
-    """With the values of enumerations as Resource Manager writes them."""
+    """The document with capitalized enumeration values."""
     if isinstance(value, list):
         return [_spelled(one, name) for one in value]
     if isinstance(value, dict):
@@ -425,7 +428,7 @@ def _spelled(value: Any, name: str = "") -> Any:
     return WORDS.get(value.lower(), value) if name in ENUMERATED and isinstance(value, str) else value
 
 
-Operation = Callable[[World, Account, Asked, str, int], Reply]
+Operation = Callable[[World, Account, Request, str, int], Reply]
 
 
 def _route(verb: str, path: str, operation: Operation) -> tuple[str, re.Pattern[str], Operation]:

@@ -1,6 +1,6 @@
-"""Verb and path to operation: the service's 72 operations, and which of them the emulator has; pure.
+"""The routes: verb and path of the service's 72 operations, and which of them the emulator has; pure.
 
-Paths are matched as they come, percent-encoded, so that the `%2F` of a file's path stays inside its segment.
+Paths are matched as received, percent-encoded, so that the `%2F` of a file's path stays in its segment.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ Operation = Callable[[World, Call], Reply | Work]
 class Route(NamedTuple):
     verb: str
     path: str
-    """`{}` takes one segment, a final `{file}` all that follow."""
+    """`{}` matches one segment, a final `{file}` all that follow."""
     name: str
     operation: Operation | None = None
     body: str = ""
     """The model of the request's body in `properties`."""
     answer: str = ""
-    """The model of the answer, or of each entry of a list; empty where it is the same in all service versions."""
+    """The model of the answer, or of each entry of a list; empty if all service versions have the same."""
     query: tuple[str, ...] = ()
-    """Parameters, besides those that every operation takes."""
+    """Parameters in addition to those of every operation."""
     until: int = CURRENT
-    """The last revision of the service that has it."""
+    """The last revision of the service with this operation."""
 
 
 PAGES = ("maxresults", "$skiptoken")
@@ -167,7 +167,7 @@ class Found(NamedTuple):
 
 
 def find(verb: str, raw_path: str) -> Found:
-    """The operation for a request and the decoded segments of its path; Fault 404 or 405."""
+    """The operation of a request, and the decoded segments of its path. Raises Fault 404 or 405."""
     segments = raw_path.strip("/").split("/")
     shapes = _table().get(segments[0], ())
     matching = [(route, found) for route, shape in shapes if (found := _match(shape, segments)) is not None]

@@ -1,7 +1,7 @@
-"""What is due: looks at the records that changed and names what has to happen next; pure.
+"""The scheduler: reads the changed records and names the next effects; pure.
 
-Nothing here changes the world. Each effect is first written down (`reports.begin`) and stored, then the machine acts
-on those that need one.
+It does not change the world. Each effect is first recorded (`reports.begin`) and stored, then the machine acts on those
+that need one.
 """
 
 from __future__ import annotations
@@ -52,21 +52,21 @@ class RunStartTask(NamedTuple):
 
 
 class ShutdownNode(NamedTuple):
-    """Before a reboot, or for as long as it is deallocated."""
+    """Shut a node down, before a reboot or for deallocation."""
 
     pool: str
     node: str
 
 
 class WipeNode(NamedTuple):
-    """Shut down with its directory deleted, before a reimaged node boots."""
+    """Shut a node down and delete its directory, before a reimaged node boots."""
 
     pool: str
     node: str
 
 
 class HoldNode(NamedTuple):
-    """A node that goes only when its tasks' retention times are over, and whose tasks have ended."""
+    """Remove a node whose tasks have ended when their retention times are over."""
 
     pool: str
     node: str
@@ -78,7 +78,7 @@ class RemoveNode(NamedTuple):
 
 
 class Assign(NamedTuple):
-    """A task gets its nodes, the primary's first."""
+    """Assign nodes to a task, the primary first."""
 
     job: str
     task: str
@@ -86,7 +86,7 @@ class Assign(NamedTuple):
 
 
 class Refuse(NamedTuple):
-    """A task that fails before it runs."""
+    """Fail a task before it runs."""
 
     job: str
     task: str
@@ -95,7 +95,7 @@ class Refuse(NamedTuple):
 
 
 class Hint(NamedTuple):
-    """Why a task stays active, which the service never says."""
+    """Record why a task stays active, which the service does not report."""
 
     job: str
     task: str
@@ -121,21 +121,21 @@ class EndScope(NamedTuple):
 
 
 class Preempt(NamedTuple):
-    """A task gives its slots to a more urgent job's."""
+    """Preempt a task for a job of higher priority."""
 
     task: Task
     run: int
 
 
 class RunOnNode(NamedTuple):
-    """A job's preparation or release task (`kind`) on one node."""
+    """Run a job's preparation or release task (`kind`) on one node."""
 
     place: JobNode
     kind: str
 
 
 class EndOnNode(NamedTuple):
-    """What a preparation or release task left behind is ended."""
+    """End the background processes of a preparation or release task."""
 
     place: JobNode
     kind: str
@@ -143,19 +143,19 @@ class EndOnNode(NamedTuple):
 
 
 class ReleaseJob(NamedTuple):
-    """A job that is over takes leave of its nodes."""
+    """Release an ending job's nodes."""
 
     job: str
 
 
 class MakeJob(NamedTuple):
-    """A job schedule makes its next job."""
+    """Create the next job of a job schedule."""
 
     schedule: str
 
 
 class EndSchedule(NamedTuple):
-    """A job schedule has nothing more to do."""
+    """Complete a job schedule."""
 
     schedule: str
 
@@ -209,7 +209,7 @@ Effect = (
 
 
 def due(world: World, touched: Touched) -> tuple[Effect, ...]:
-    """What follows from a change; applying it may make more due."""
+    """The effects of a change; applying them may cause more."""
     return (
         *(TimeUp(deadline) for deadline in touched.expired),
         *(effect for task in touched.tasks for effect in task_due(task)),
@@ -257,7 +257,8 @@ def task_due(task: Task) -> Iterator[Effect]:
 
 
 def job_due(world: World, book: JobBook) -> Iterator[Effect]:
-    """A job in passage settles when nothing of it runs; a job that ends with its tasks ends."""
+    """The next step of a job in transition: it settles when none of its tasks runs; a job that ends with its tasks
+    ends."""
     job = book.record
     if job.state in ("terminating", "deleting"):
         yield from _job_over(world, book)
@@ -268,7 +269,7 @@ def job_due(world: World, book: JobBook) -> Iterator[Effect]:
 
 
 def _job_over(world: World, book: JobBook) -> Iterator[Effect]:
-    """Its tasks end first, then it is released on every node it was prepared on."""
+    """End its tasks first, then release every node that it was prepared on."""
     if book.record.forced:
         yield SettleJob(book.key)
     elif not book.running:
@@ -289,7 +290,7 @@ def job_node_due(place: JobNode) -> Iterator[Effect]:
 
 
 def schedule_due(book: ScheduleBook, now: int) -> Iterator[Effect]:
-    """What a job schedule does now: make a job, end, or be gone with its last job."""
+    """The next step of a job schedule: create a job, end, or be deleted after its last job."""
     key, state = book.key, book.record.state
     if (state == "terminating" and book.active_job is None) or (state == "deleting" and not book.jobs):
         yield SettleSchedule(key)
@@ -302,7 +303,7 @@ def schedule_due(book: ScheduleBook, now: int) -> Iterator[Effect]:
 
 
 def all_complete(book: JobBook) -> bool:
-    """Whether no task of a job waits or runs (true of a job without tasks)."""
+    """Whether no task of a job waits or runs (true for a job without tasks)."""
     return book.counts["active"] == 0 and book.counts["running"] == 0
 
 
@@ -354,7 +355,7 @@ def _grow(world: World, book: PoolBook, dedicated: int, spot: int) -> Effect:
 
 
 def _surplus(book: PoolBook, missing: dict[bool, int]) -> tuple[str, ...]:
-    """The nodes a smaller target gives up: idle ones first, then the youngest."""
+    """The nodes that a smaller target removes: idle nodes first, then the youngest."""
     chosen: list[str] = []
     for dedicated, count in missing.items():
         staying = [n for n in book.nodes.values() if n.dedicated == dedicated and n.state != "leavingpool"]
@@ -367,7 +368,7 @@ GOING = ("leavingpool", "rebooting", "reimaging", "deallocating")
 
 
 def node_due(book: PoolBook, node: Node) -> Iterator[Effect]:
-    """The next thing the machine must do for a node."""
+    """The machine's next step for a node."""
     busy = bool(book.running[node.id])
     if node.hold and node.state in GOING:
         if node.hold == "retaineddata" and not busy:
@@ -391,42 +392,42 @@ def node_due(book: PoolBook, node: Node) -> Iterator[Effect]:
 # Who runs where ------------------------------------------------------------------------------------------------------
 
 LOOK_AHEAD = 32
-"""Tasks per job that are looked at for a reason why they can never start, when every slot is taken."""
+"""The number of tasks per job that are checked for a reason why they can never start, if every slot is taken."""
 
 
 MISSES = 256
-"""Tasks per job that find no room, after which those behind them are not looked at: they have to wait their turn."""
+"""The number of tasks per job without room after which the tasks behind them wait unchecked."""
 
 
 class Free:
-    """The free slots of a pool's nodes that take tasks, as they are given away."""
+    """The free slots of a pool's nodes during assignment."""
 
     def __init__(self, slots: dict[str, int]) -> None:
         self.slots = slots
         self.open = sum(slots.values())
         self.given: set[int] = set()
-        """Numbers of the tasks that got some."""
+        """Numbers of the tasks that got slots."""
         self.leaving: set[int] = set()
-        """Numbers of the tasks that are to give way."""
+        """Numbers of the tasks to preempt."""
         self._coming: dict[str, int] = {}
         self._levels: dict[int, dict[str, None]] = {}
         for node, count in slots.items():
             self._levels.setdefault(count, {})[node] = None
 
     def take(self, task: Task, nodes: tuple[str, ...]) -> None:
-        """A task gets its slots."""
+        """Assign its slots to a task."""
         for node in nodes:
             self._leave(node, 0 if task.exclusive else self.slots[node] - task.slots)
         self.given.add(task.seq)
 
     def coming(self, book: PoolBook, node: str) -> int:
-        """Slots of a node that are about to become free and are not reserved."""
+        """Slots of a node that will become free and are not reserved."""
         if node not in self._coming:
             self._coming[node] = _coming(book, node)
         return self._coming[node]
 
     def claim(self, task: Task, node: str, victims: list[Task]) -> None:
-        """A task will get its slots of a node: what is free, and what is about to be."""
+        """Reserve slots of a node for a task: the free ones, and those that will become free."""
         at_once = min(self.slots[node], task.slots)
         self._leave(node, self.slots[node] - at_once)
         self._coming[node] += sum(victim.slots for victim in victims) - (task.slots - at_once)
@@ -440,18 +441,19 @@ class Free:
         self.open -= count - left
 
     def close(self) -> None:
-        """What is left is kept for a task that waits for more."""
+        """Reserve the remaining slots for a task that waits for more."""
         self.open = 0
 
     def fitting(self, slots: int, *, pack: bool) -> Iterator[str]:
-        """The nodes with so many free slots: the emptiest first, or (pack) the fullest."""
+        """The nodes with this many free slots: the emptiest first, or (pack) the fullest."""
         for level in sorted(self._levels, reverse=not pack):
             if level >= slots:
                 yield from self._levels[level]
 
 
 def assignments(world: World, book: PoolBook) -> Iterator[Effect]:
-    """Give waiting tasks the free slots: jobs by priority, tasks in order; a gang gets all its nodes at once."""
+    """Assign free slots to waiting tasks: jobs by priority, tasks in order; a multi-instance task gets all its nodes at
+    once."""
     jobs = world.waiting_jobs(book.key)
     if not jobs:
         return
@@ -476,7 +478,7 @@ def _ranks(book: PoolBook, jobs: list[JobBook]) -> Iterator[list[JobBook]]:
 
 
 def _in_turns(lines: list[Iterator[Effect]]) -> Iterator[Effect]:
-    """One assignment of each in turn."""
+    """One assignment of each job in turn."""
     waiting = deque(lines)
     while waiting:
         line = waiting.popleft()
@@ -488,7 +490,7 @@ def _in_turns(lines: list[Iterator[Effect]]) -> Iterator[Effect]:
 
 
 def free_slots(book: PoolBook) -> dict[str, int]:
-    """Free slots of each node that takes tasks."""
+    """Free slots of each node that accepts tasks."""
     slots = int(book.record.spec["taskSlotsPerNode"])
     return {
         node.id: max(slots - book.claimed(node.id), 0)
@@ -523,22 +525,20 @@ def _assign_job(world: World, book: PoolBook, job: JobBook, free: Free) -> Itera
             room -= 1
             yield Assign(job.key, task.id.lower(), nodes)
         elif task.gang and _could_have(book, job, task, free):
-            free.close()  # else a stream of smaller tasks would keep it waiting for ever
+            free.close()  # otherwise a stream of smaller tasks would delay it forever
         else:
             misses += 1
 
 
 def _ids_still_ending(job: JobBook) -> set[str]:
-    """Deleted tasks whose runs are ending: one made anew under such an id would share their directory."""
+    """Deleted tasks whose runs are ending: a new task with the same id would share their directory."""
     ids = ((task, task.id.lower()) for task in job.running.values())
     return {task_id for task, task_id in ids if job.tasks.get(task_id) is not task}
 
 
 def choose(book: PoolBook, job: JobBook, task: Task, free: Free) -> tuple[str, ...]:
-    """The nodes for one task, or none.
-
-    A gang gets idle ones; a task the one it has an affinity to, else the emptiest (spread) or fullest (pack) with room.
-    """
+    """The nodes for one task, or none. A multi-instance task gets idle nodes; another task gets the node of its
+    affinity, otherwise the emptiest (spread) or fullest (pack) with room."""
     takes = _taker(book, job, task)
     if task.gang:
         idle = [node for node in free.fitting(1, pack=False) if not book.running[node] and takes(node)]
@@ -564,7 +564,8 @@ def _taker(book: PoolBook, job: JobBook, task: Task) -> Callable[[str], bool]:
 
 
 def _could_have(book: PoolBook, job: JobBook, task: Task, free: Free) -> bool:
-    """Whether there are enough nodes for a gang, were they idle; a job manager may wait for it, so not its node."""
+    """Whether the pool has enough nodes for a multi-instance task, idle or not; not the node of a job manager, which
+    may wait for it."""
     takes = _taker(book, job, task)
     managed = {node for node in free.slots if any(one.manager for one in book.running[node].values())}
     return sum(takes(node) for node in free.slots if node not in managed) >= task.gang
@@ -574,16 +575,14 @@ def _could_have(book: PoolBook, job: JobBook, task: Task, free: Free) -> bool:
 
 
 def _yielding(world: World, book: PoolBook) -> list[JobBook]:
-    """The jobs of a pool whose tasks give way to more urgent ones."""
+    """The jobs of a pool whose tasks can be preempted."""
     on_pool = world.jobs_of_pool.get(book.key, {}).values()
     return [job for job in on_pool if job.record.spec.get("allowTaskPreemption") and (job.running or job.ready)]
 
 
 def _claims(book: PoolBook, job: JobBook, yielding: list[JobBook], free: Free) -> Iterator[Effect]:
-    """Tasks of less urgent jobs give way to those of one that still wait.
-
-    What becomes free by that is kept for them: else it would go back to the less urgent, to be taken again.
-    """
+    """Preempt tasks of lower-priority jobs for a waiting job. The slots that become free are reserved for it; otherwise
+    the lower-priority job would get them back."""
     lower = {other.record.seq: other for other in yielding if _priority(other) < _priority(job)}
     if not lower:
         return
@@ -601,7 +600,7 @@ def _claims(book: PoolBook, job: JobBook, yielding: list[JobBook], free: Free) -
 
 
 def _may_start(job: JobBook, free: Free) -> int:
-    """How many more of a job's tasks may run, as far as its maxParallelTasks go."""
+    """How many more tasks of a job may run under maxParallelTasks."""
     most = job.record.spec.get("maxParallelTasks", -1)
     given = sum(seq in free.given for seq in job.ready) if most >= 0 else 0
     return max(most - len(job.running) - given, 0) if most >= 0 else LOOK_AHEAD
@@ -612,14 +611,14 @@ def _priority(job: JobBook) -> int:
 
 
 def _coming(book: PoolBook, node: str) -> int:
-    """Slots of a node that are about to become free."""
+    """Slots of a node that will become free."""
     return sum(task.slots for task in book.running[node].values() if task.verdict)
 
 
 def _offers(
     book: PoolBook, job: JobBook, task: Task, lower: dict[int, JobBook], free: Free
 ) -> dict[str, list[Task]] | None:
-    """The nodes on which a task can start, each with the tasks to requeue there; None when even that does not help."""
+    """The nodes on which a task can start, each with the tasks to requeue there; None if even that is not enough."""
     takes, wanted = _taker(book, job, task), task.gang or 1
     offers = {
         node: victims
@@ -631,7 +630,7 @@ def _offers(
 
 
 def _victims(book: PoolBook, node: str, slots: int, lower: dict[int, JobBook], free: Free) -> list[Task] | None:
-    """The least urgent, latest started tasks of a node that have to go for so many slots."""
+    """The tasks of a node to requeue for so many slots: lowest priority first, then latest start."""
     missing = slots - free.slots[node] - free.coming(book, node)
     if missing <= 0:
         return []
@@ -649,7 +648,7 @@ def _victims(book: PoolBook, node: str, slots: int, lower: dict[int, JobBook], f
 
 
 def never_fits(book: PoolBook, task: Task) -> str:
-    """Why a task cannot start on this pool as it is; the service leaves it active without a word."""
+    """Why a task can never start on this pool; the service leaves it active without a message."""
     pool, spec = book.record, book.record.spec
     if task.slots > spec["taskSlotsPerNode"]:
         return f"it needs {task.slots} slots, and a node of pool {pool.id} has {spec['taskSlotsPerNode']}"
@@ -669,8 +668,8 @@ def never_fits(book: PoolBook, task: Task) -> str:
 
 
 def unfit(book: PoolBook, job: JobBook, task: Task) -> Refuse | None:
-    """Why a task fails when a node would start it: its pool has no such user, or it must have container settings if,
-    and only if, its pool runs containers."""
+    """Why a task would fail on a node: its pool does not have its user, or it has container settings and its pool runs
+    no containers, or the reverse."""
     if (user := _user(task)) and user not in (account["name"] for account in book.record.spec.get("userAccounts", [])):
         message = f"The command could not be launched: the pool has no user account {user}."
         return Refuse(job.key, task.id.lower(), "CommandLaunchFailed", message)

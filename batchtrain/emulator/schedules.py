@@ -1,4 +1,4 @@
-"""What a client may do to job schedules, and how they make their jobs; pure."""
+"""Operations on job schedules, and how these create their jobs; pure."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def create_schedule(world: World, call: Call) -> Reply:
 
 
 def active(world: World) -> int:
-    """How many schedules count towards the account's quota of active jobs and schedules."""
+    """The number of schedules that count towards the account's quota of active jobs and schedules."""
     return sum(book.record.state != "completed" for book in world.schedules.values())
 
 
@@ -101,7 +101,7 @@ def schedule_exists(world: World, call: Call) -> Reply:
 
 
 def update_schedule(world: World, call: Call) -> Reply:
-    """PATCH: what is given changes, the rest stays. Jobs that are there stay as they are."""
+    """PATCH: change the given properties, keep the others. Existing jobs are not changed."""
     document = call.read("BatchJobScheduleUpdateOptions")
     book = _changeable(world, call)
     return _respecified(world, call, book, {**book.record.spec, **document}, document)
@@ -127,7 +127,7 @@ def _respecified(world: World, call: Call, book: ScheduleBook, spec: Document, g
 
 
 def disable_schedule(world: World, call: Call) -> Reply:
-    """It creates no more jobs; its running job continues."""
+    """Disable: no more jobs are created; the running job continues."""
     book = _changeable(world, call)
     world.move(book.record, states.SCHEDULE, "disable", call.now)
     return _changed(world, call, book, 204)
@@ -157,7 +157,7 @@ def terminate_schedule(world: World, call: Call) -> Reply:
 
 
 def delete_schedule(world: World, call: Call) -> Reply:
-    """With all its jobs."""
+    """Delete it with all its jobs."""
     book = _existing(world, call)
     force = call.flag("force")
     if book.record.state == "deleting" and not force:
@@ -196,7 +196,7 @@ def _changed(world: World, call: Call, book: ScheduleBook, status: int = 202) ->
 
 
 def remind(world: World, book: ScheduleBook, now: int) -> None:
-    """Look at a schedule again when its next job is due, or its last moment has passed."""
+    """Check a schedule again when its next job is due, or its end is reached."""
     if at := recurrence.deadline(book.record, now):
         world.add_deadline(Deadline(at, book.record.seq, "schedule", book.key))
 
@@ -210,7 +210,7 @@ def time_up(world: World, deadline: Deadline, now: int) -> None:
 
 
 def make_job(world: World, book: ScheduleBook, now: int) -> None:
-    """The job that is due now."""
+    """Create the job that is due now."""
     schedule = book.record
     slot = recurrence.opportunity(schedule, now)
     schedule.made += 1
@@ -221,13 +221,13 @@ def make_job(world: World, book: ScheduleBook, now: int) -> None:
 
 
 def end(world: World, book: ScheduleBook, now: int) -> None:
-    """It has nothing more to do."""
+    """Complete the schedule."""
     world.move(book.record, states.SCHEDULE, "terminate", now)
     world.save_schedule(book)
 
 
 def settle(world: World, book: ScheduleBook, now: int) -> None:
-    """Its last job is over, or all of them are gone."""
+    """Its last job is completed, or all its jobs are deleted."""
     launching.end_shared_pool(world, book, now)
     if book.record.state == "deleting":
         for pool in world.pools.values():

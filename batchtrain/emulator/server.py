@@ -41,20 +41,20 @@ if TYPE_CHECKING:
 
 LOG, STATUS_FILE, KEY_FILE, LOCK_FILE, DATABASE = "emulator.log", "emulator.json", "key", "lock", "world.sqlite3"
 OURS = {LOG, STATUS_FILE, KEY_FILE, LOCK_FILE, DATABASE, mapped_images.FILE}
-"""Any of these makes a directory an emulator's."""
+"""Each of these files shows that a directory is an emulator's."""
 LOG_TAIL = 20
 LOG_SECONDS = 60.0
 LOCK_TRIES, LOCK_PAUSE = 5, 0.02
 ANSWER_SECONDS = 5.0
-"""How long one question to a service waits for its answer, before it is asked again."""
+"""Seconds for one answer, after which the question is repeated."""
 BUSY_SECONDS = 60.0
-"""How long a service that lives and does not answer is asked."""
+"""Seconds for which a service that runs and does not answer is asked."""
 START_SECONDS = 20.0
 CONNECTIONS = 65_536
 GARBAGE = (10_000, 10, 100)
-"""Python looks for garbage this seldom: with a million tasks in memory its usual rounds took a third of the time."""
+"""Python's garbage collection thresholds. With a million tasks in memory, the default took a third of the time."""
 SLOW_SECONDS = 600.0
-"""A clock that advances by weeks may have many events to handle, and storage may have to be installed."""
+"""Seconds for an advance of the clock by weeks, which may handle many events, or for the installation of storage."""
 
 logger = logging.getLogger("batchtrain.emulator")
 
@@ -62,23 +62,23 @@ OpenMachine = Callable[[Path], Awaitable[Machine]]
 
 
 class Settings(NamedTuple):
-    """Where an emulator keeps everything and where it listens; port 0 takes any free one."""
+    """Where an emulator keeps its data and listens; port 0 takes any free port."""
 
     data_dir: Path
     host: str = "127.0.0.1"
     port: int = 10010
     account: str = "batchtrain"
     certificate: Path | None = None
-    """A PEM file: with it the emulator speaks https."""
+    """A PEM file: with it the emulator uses https."""
     private_key: Path | None = None
     quotas: Mapping[str, int] = {}
-    """What the account may have at most, by the names of QUOTAS."""
+    """The quotas of the account, by the names of QUOTAS."""
     https: bool = False
-    """Speak https with a certificate of the emulator's own authority."""
+    """Use https with a certificate of the emulator's own authority."""
     names: tuple[str, ...] = ()
     """More host names of that certificate, such as NAME.REGION.batch.azure.com."""
     pace: str = "instant"
-    """How long nodes take to come and go, by the names of `pace.PACES`."""
+    """How long nodes take to boot and to leave, by the names of `pace.PACES`."""
 
     @property
     def base(self) -> str:
@@ -88,8 +88,8 @@ class Settings(NamedTuple):
 
 
 QUOTAS = ("pools", "dedicated-cores", "low-priority-cores", "active-jobs", "nodes")
-"""`active-jobs` counts jobs that are not completed and active job schedules together; all but `nodes` (256) are without
-limit unless one is given."""
+"""The names of quotas. `active-jobs` counts uncompleted jobs and active job schedules together. Only `nodes` (256) has
+a default limit."""
 
 
 class Status(NamedTuple):
@@ -102,14 +102,18 @@ class Status(NamedTuple):
     data_dir: Path
     log: Path
     plain_nodes: str = ""
-    """Why its nodes are plain processes of this machine, and what changes that; empty where they are not."""
+    """Why its nodes are plain processes of this machine, and how to change that; empty if they are not."""
     certificate: str = ""
     """A file of certificates that clients must trust; empty over http."""
 
+    def __repr__(self) -> str:
+        return f"Status(endpoint={self.endpoint!r}, account={self.account!r}, pid={self.pid}, data_dir={self.data_dir})"
+
     @property
     def environment(self) -> dict[str, str]:
-        """The account in the variables that `az batch` reads, and many programs with it; what they need to trust it."""
-        from batchtrain.emulator import identity  # few who ask for a status need what it imports
+        """The variables of the account that `az batch` and other programs read, and those that make them trust the
+        emulator."""
+        from batchtrain.emulator import identity  # only some callers need this import
 
         own = trust.of(self.data_dir)
         trusted = own.variables if self.certificate == str(own.ca) else {}
@@ -123,7 +127,7 @@ class Status(NamedTuple):
 
 
 class Hint(NamedTuple):
-    """Why a job's task (or all that wait, with an empty `task_id`) stays active."""
+    """Why a job's task (or all waiting tasks, if `task_id` is empty) stays active."""
 
     job_id: str
     task_id: str
@@ -131,7 +135,7 @@ class Hint(NamedTuple):
 
 
 class StartFailed(Exception):
-    """The emulator did not start; the message says why and, where there is one, ends with its log."""
+    """The emulator did not start. The message has the reason, and the end of its log if there is one."""
 
 
 class Unsafe(StartFailed):
@@ -139,11 +143,11 @@ class Unsafe(StartFailed):
 
 
 class PortTaken(StartFailed):
-    """Another program listens there."""
+    """Another program listens on the port."""
 
 
 class AlreadyRunning(StartFailed):
-    """Another emulator has this data directory."""
+    """Another emulator uses this data directory."""
 
 
 class NotRunning(Exception):
@@ -151,18 +155,18 @@ class NotRunning(Exception):
 
 
 class Busy(Exception):
-    """The emulator lives and has not answered for a long time."""
+    """The emulator runs and has not answered for a long time."""
 
 
 class Refused(OSError):
-    """The emulator does not do what it was asked; the message says why."""
+    """The emulator refuses the request; the message has the reason."""
 
 
 # In the foreground ---------------------------------------------------------------------------------------------------
 
 
 def serve(settings: Settings, ready: Callable[[Status], None] = lambda status: None) -> None:
-    """Run until SIGTERM or SIGINT; returns when every node is down. Raises StartFailed."""
+    """Run until SIGTERM or SIGINT. Returns when every node is down. Raises StartFailed."""
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s", level=logging.INFO)
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
     gc.set_threshold(*GARBAGE)
@@ -177,7 +181,7 @@ def serve(settings: Settings, ready: Callable[[Status], None] = lambda status: N
 
 
 def _bound(log: logfile.Bounded) -> None:
-    """Keep the log below its bound: at each line that is logged, and now and then for what others write to it."""
+    """Keep the log below its limit: checked at each logged line, and regularly for what other processes write to it."""
     if log.is_written:
         logging.getLogger().addHandler(log)
         loop = asyncio.get_running_loop()
@@ -190,7 +194,7 @@ def _bound(log: logfile.Bounded) -> None:
 
 
 def _allow_connections() -> None:
-    """As many open files as there may be: a connection is one, and the usual limit is 1,024."""
+    """Raise the limit of open files: each connection needs one, and the usual limit is 1,024."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     most = CONNECTIONS if hard == resource.RLIM_INFINITY else min(hard, CONNECTIONS)
     if soft < most:
@@ -223,8 +227,8 @@ async def _serve(
     stop: _Stop,
     open_machine: OpenMachine | None = None,
 ) -> None:
-    """The whole life of a server, everything closed again at its end."""
-    # Not at the top of the file: whoever only asks for a status or stops an emulator needs none of these.
+    """Serve until the end, and close everything that was opened."""
+    # Not at the top of the file: asking for the status or stopping an emulator needs none of these imports.
     from batchtrain.emulator.alarms import Alarms
     from batchtrain.emulator.clock import Clock
     from batchtrain.emulator.control import Identity
@@ -268,7 +272,7 @@ async def _serve(
 
 
 def _make_directory(data_dir: Path) -> None:
-    """Make the data directory, for its owner alone. One that holds only others' files is refused as it is."""
+    """Make the data directory, readable by its owner only. A directory with other programs' files is refused."""
     data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
     _check_owner(data_dir)
     found = {path.name for path in data_dir.iterdir()}
@@ -299,7 +303,7 @@ def _check_writers(data_dir: Path) -> None:
 
 @contextlib.contextmanager
 def _writing(data_dir: Path) -> Iterator[None]:
-    """A disk that is full or read-only is reported in one sentence."""
+    """Report a full or read-only disk in one sentence."""
     import sqlite3  # slow to import, as above
 
     try:
@@ -310,7 +314,7 @@ def _writing(data_dir: Path) -> Iterator[None]:
 
 
 def clock() -> int:
-    """The present time in ticks."""
+    """The current time in ticks."""
     return wire.from_unix_ns(time.time_ns())
 
 
@@ -333,14 +337,14 @@ def _world(settings: Settings, endpoint: str, seed: str) -> Any:
         network(settings.data_dir),
         size_of,
         Quotas(**{name.replace("-", "_"): most for name, most in settings.quotas.items()}),
-        lambda: packages.found(data_dir),
+        lambda: packages.installed(data_dir),
         host_load.Gauge(data_dir),
         PACES[settings.pace],
     )
 
 
 def quotas_of(texts: Iterable[str]) -> dict[str, int]:
-    """`NAME=NUMBER` of each. Raises ValueError."""
+    """The quotas of `NAME=NUMBER` texts. Raises ValueError."""
     found = {}
     for text in texts:
         name, _, number = text.partition("=")
@@ -351,13 +355,13 @@ def quotas_of(texts: Iterable[str]) -> dict[str, int]:
 
 
 def network(data_dir: Path) -> int:
-    """The second octet of its nodes' addresses: each data directory has its own, as far as 254 of them go."""
+    """The second octet of its nodes' addresses. Each data directory has its own, up to 254 of them."""
     digest = hashlib.sha256(str(data_dir.absolute()).encode()).digest()
     return 1 + int.from_bytes(digest[:4], "big") % 254
 
 
 def _reading(store: Any) -> Any:
-    """How the account's clock stood when the emulator was last up."""
+    """The state of the account's clock when the emulator last ran."""
     from batchtrain.emulator.clock import Reading
 
     noted = store.meta("clock", "")
@@ -379,7 +383,7 @@ def _check_files(settings: Settings) -> None:
 
 
 def _with_certificates(settings: Settings) -> Settings:
-    """The same settings with a certificate of the emulator's own, where they ask for https and have none."""
+    """The same settings, with a certificate of the emulator's own if https was requested without a certificate."""
     if not settings.https or settings.certificate:
         return settings
     from batchtrain.emulator import certificates  # slow to import, and only https needs it
@@ -390,7 +394,7 @@ def _with_certificates(settings: Settings) -> Settings:
 
 
 def _trusted(settings: Settings) -> str:
-    """What clients must trust: the emulator's own authority, or the certificate that was given."""
+    """The file that clients must trust: the emulator's own authority, or the given certificate."""
     own = trust.of(settings.data_dir.absolute())
     if settings.certificate == own.certificate:
         return str(own.ca)
@@ -398,7 +402,7 @@ def _trusted(settings: Settings) -> str:
 
 
 def _host(settings: Settings, endpoint: str) -> str:
-    """The account's address as Azure Resource Manager tells it: by its own name, if it was given one."""
+    """The account's host name for Azure Resource Manager: its own name if it has one."""
     where = urlsplit(endpoint)
     own = (name for name in settings.names if name.startswith(f"{settings.account}.") and "*" not in name)
     host = next(own, None)
@@ -415,7 +419,7 @@ async def _run_http(
     class Server(uvicorn.Server):
         @contextlib.contextmanager
         def capture_signals(self) -> Iterator[None]:
-            yield  # the signals are ours: after an orderly stop the exit status is 0
+            yield  # the signals are ours: the exit status of an orderly stop is 0
 
         async def startup(self, sockets: list[socket.socket] | None = None) -> None:
             await super().startup(sockets)
@@ -454,9 +458,9 @@ def _announce(status: Status, ready: Callable[[Status], None], *, own: bool) -> 
 
 @contextlib.contextmanager
 def _locked(data_dir: Path) -> Iterator[None]:
-    """One emulator a data directory; the lock goes with the process, however it ends."""
+    """The lock of a data directory, which has one emulator. It is released when the process ends in any way."""
     with (data_dir / LOCK_FILE).open("w") as file:
-        for _ in range(LOCK_TRIES):  # a client that only looks whether an emulator lives has it for a moment
+        for _ in range(LOCK_TRIES):  # a client that checks whether an emulator runs has it for a moment
             if _try_lock(file):
                 break
             time.sleep(LOCK_PAUSE)
@@ -466,7 +470,7 @@ def _locked(data_dir: Path) -> Iterator[None]:
 
 
 def _is_locked(data_dir: Path) -> bool:
-    """Whether an emulator lives on a data directory, whatever it is doing."""
+    """Whether an emulator runs on a data directory, in any state."""
     try:
         with (data_dir / LOCK_FILE).open("r") as file:
             return not _try_lock(file)
@@ -513,14 +517,14 @@ def _bind(listener: socket.socket, address: str, wanted: int, otherwise: int) ->
 
 
 def _former_port(data_dir: Path) -> int:
-    """The port of an emulator that was killed: its clients still wait for it there. 0 if it was stopped."""
+    """The port of an emulator that was killed, where its clients still try to reach it; 0 if it was stopped."""
     with contextlib.suppress(OSError, ValueError, KeyError):
         return urlsplit(_noted(data_dir).endpoint).port or 0
     return 0
 
 
 def _key(data_dir: Path) -> str:
-    """The account's key, made at the first start and readable by its owner alone."""
+    """The account's key, created at the first start and readable by its owner only."""
     path = data_dir / KEY_FILE
     if path.exists():
         path.chmod(0o600)
@@ -533,8 +537,8 @@ def _key(data_dir: Path) -> str:
 
 
 def ensure(settings: Settings) -> tuple[Status, bool]:
-    """The emulator of a data directory, and whether it had to be started. One that is just starting or ending is waited
-    for. Raises StartFailed, Busy."""
+    """The emulator of a data directory, and whether it had to be started. Waits for one that is starting or ending.
+    Raises StartFailed, Busy."""
     end = time.monotonic() + START_SECONDS
     while True:
         running = status(settings.data_dir)
@@ -549,7 +553,7 @@ def ensure(settings: Settings) -> tuple[Status, bool]:
 
 
 def spawn(settings: Settings, timeout: float = START_SECONDS) -> Status:
-    """Start an emulator that outlives its starter and wait until it answers. Raises StartFailed."""
+    """Start an emulator that outlives this process, and wait until it answers. Raises StartFailed."""
     data_dir = settings.data_dir.absolute()
     _make_directory(data_dir)
     reader, writer = os.pipe()
@@ -579,7 +583,7 @@ READY_FD = 3
 
 
 def _start_process(settings: Settings, data_dir: Path, ready: int) -> int:
-    """A session of its own, its output in the log, one pipe to say that it is up."""
+    """A session of its own with its output in the log, and one pipe that reports the start."""
     certificate, private_key = (file and file.absolute() for file in (settings.certificate, settings.private_key))
     told = settings._replace(data_dir=data_dir, certificate=certificate, private_key=private_key)
     command = [sys.executable, "-m", "batchtrain.emulator", msgspec.json.encode(told, enc_hook=str).decode()]
@@ -603,11 +607,11 @@ def _start_process(settings: Settings, data_dir: Path, ready: int) -> int:
 
 SECRETS = ("AZURE_BATCH_ACCESS_KEY", "AZURE_CLIENT_SECRET", "AZURE_STORAGE_KEY", "AZURE_STORAGE_CONNECTION_STRING",
            "IDENTITY_HEADER")  # fmt: skip
-"""What the emulator has no use for and a task of a plain process node could read in /proc."""
+"""Variables that the emulator does not use, and that a task of a plain process node could read in /proc."""
 
 
 def _importable(environment: dict[str, str]) -> dict[str, str]:
-    """The child must find this very package, installed or not."""
+    """The child must import this package, installed or not."""
     here = str(Path(__file__).parents[2])
     known = environment.get("PYTHONPATH")
     environment = {name: value for name, value in environment.items() if name not in SECRETS}
@@ -615,7 +619,7 @@ def _importable(environment: dict[str, str]) -> dict[str, str]:
 
 
 def _first_line(reader: int, timeout: float) -> dict[str, str]:
-    """What the child says of its start; nothing when it died in silence or took too long."""
+    """The child's report of its start; empty if it died without one or took too long."""
     text = b""
     end = time.monotonic() + timeout
     while not text.endswith(b"\n"):
@@ -636,14 +640,14 @@ def _tail(log: Path) -> str:
 
 
 def _reap(pid: int, *, wait: bool = False) -> None:
-    """If it was our child, leave no zombie."""
+    """Reap the process if it is our child."""
     with contextlib.suppress(ChildProcessError):
         os.waitpid(pid, 0 if wait else os.WNOHANG)
 
 
 def status(data_dir: Path) -> Status | None:
-    """The emulator of a data directory, if one answers there and proves that it has the account's key. Raises Unsafe,
-    and Busy for one that lives and does not answer."""
+    """The emulator of a data directory, if it answers and proves that it has the account's key. Raises Unsafe, and Busy
+    if it runs and does not answer."""
     data_dir = data_dir.absolute()
     try:
         found = _noted(data_dir)
@@ -662,7 +666,7 @@ def status(data_dir: Path) -> Status | None:
 
 
 def _noted(data_dir: Path) -> Status:
-    """What an emulator wrote down when it came up. Raises OSError, ValueError, KeyError."""
+    """What an emulator recorded at its start. Raises OSError, ValueError, KeyError."""
     noted = json.loads((data_dir / STATUS_FILE).read_text(encoding="utf-8"))
     key = (data_dir / KEY_FILE).read_text(encoding="ascii").strip()
     return Status(noted["endpoint"], noted["account"], key, noted["pid"], data_dir, data_dir / LOG,
@@ -670,7 +674,7 @@ def _noted(data_dir: Path) -> Status:
 
 
 def _answered(to: Status, path: str) -> dict[str, Any]:
-    """The answer to a question, asked again as long as the emulator lives. Raises Busy, OSError, ValueError."""
+    """The answer to a question, repeated while the emulator runs. Raises Busy, OSError, ValueError."""
     end = time.monotonic() + BUSY_SECONDS
     while True:
         with contextlib.suppress(TimeoutError):
@@ -689,7 +693,7 @@ def _busy(emulator: Status) -> Busy:
 
 
 def stop(data_dir: Path, timeout: float = 15.0) -> bool:
-    """End the emulator of a data directory and all its nodes; False when none was running. Raises Unsafe."""
+    """End the emulator of a data directory and all its nodes. Returns False if none was running. Raises Unsafe."""
     data_dir = data_dir.absolute()
     own = _is_own_process(data_dir)
     try:
@@ -703,9 +707,11 @@ def stop(data_dir: Path, timeout: float = 15.0) -> bool:
         end = time.monotonic() + timeout
         while not _try_lock(file):
             if time.monotonic() > end:
-                os.kill(running.pid, signal.SIGKILL)  # its nodes see their sockets end, and go too
+                os.kill(running.pid, signal.SIGKILL)  # its nodes notice the closed sockets and end, too
             time.sleep(0.02)
-    while own and _lives(running.pid):  # the lock goes a little before the process: threads may still be at work
+    while own and _lives(
+        running.pid
+    ):  # the lock is released a little before the process ends: threads may still be running
         if time.monotonic() > end:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(running.pid, signal.SIGKILL)
@@ -715,7 +721,7 @@ def stop(data_dir: Path, timeout: float = 15.0) -> bool:
 
 
 def _is_own_process(data_dir: Path) -> bool:
-    """Whether the emulator is all that its process does, and not a thread of a test."""
+    """Whether the emulator has a process of its own, and is not a thread of a test."""
     try:
         return bool(json.loads((data_dir / STATUS_FILE).read_text(encoding="utf-8")).get("ownProcess"))
     except (OSError, ValueError):
@@ -723,7 +729,7 @@ def _is_own_process(data_dir: Path) -> bool:
 
 
 def _lives(pid: int) -> bool:
-    """Whether a process still runs; a zombie does not."""
+    """Whether a process is alive; a zombie is not."""
     try:
         state = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()[0]
     except (FileNotFoundError, ProcessLookupError):
@@ -754,17 +760,25 @@ def ask(
     verb: str, to: Status, path: str, document: dict[str, Any] | None = None, content: bytes = b""
 ) -> dict[str, Any]:
     """One signed request to an emulator's own paths (`clock`, `faults`, …). Raises Refused, Busy, OSError."""
-    full = f"/_emulator/{path}"
     body = content if document is None else json.dumps(document).encode()
+    slow = SLOW_SECONDS if path in ("clock", "storage") else BUSY_SECONDS
+    try:
+        return signed(verb, to, f"/_emulator/{path}", body=body, timeout=slow)
+    except TimeoutError:
+        raise _busy(to) from None
+
+
+def signed(
+    verb: str, to: Status, path: str, query: str = "", *, body: bytes = b"", timeout: float = ANSWER_SECONDS
+) -> dict[str, Any]:
+    """One request signed with the account's key, without the SDK, which takes 0.25 s to import. Raises Refused,
+    OSError."""
     headers = {"ocp-date": formatdate(usegmt=True)}
     if verb != "GET":
         headers["content-length"] = str(len(body))
-    headers["authorization"] = wire.authorization(to.account, to.key, verb, full, "", headers)
-    slow = SLOW_SECONDS if path in ("clock", "storage") else BUSY_SECONDS
-    try:
-        return _request(verb, to.endpoint, full, headers, body, to.certificate, slow)
-    except TimeoutError:
-        raise _busy(to) from None
+    headers["authorization"] = wire.authorization(to.account, to.key, verb, path, query, headers)
+    target = f"{path}?{query}" if query else path
+    return _request(verb, to.endpoint, target, headers, body, to.certificate, timeout)
 
 
 def _request(
@@ -776,7 +790,7 @@ def _request(
     certificate: str = "",
     timeout: float = ANSWER_SECONDS,
 ) -> dict[str, Any]:
-    from http.client import HTTPException  # slow to import, and no server needs it
+    from http.client import HTTPException  # slow to import, and the server does not need it
 
     connection = _connection(endpoint, certificate, timeout)
     try:
@@ -804,7 +818,7 @@ def _connection(endpoint: str, certificate: str, timeout: float) -> HTTPConnecti
     import ssl
 
     context = ssl.create_default_context(cafile=certificate)
-    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # the file may hold no more than the emulator's own
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # the file may contain only the emulator's own fields
     return HTTPSConnection(host, where.port, timeout=timeout, context=context)
 
 
@@ -825,7 +839,7 @@ class Emulator:
 
     @property
     def status(self) -> Status:
-        """Where it is; only while it runs."""
+        """Its status; only while it runs."""
         assert self._status is not None, "the emulator is not running"
         return self._status
 
@@ -874,7 +888,7 @@ class Emulator:
 
 
 def main(told: str) -> int:
-    """The process that `spawn` starts with its settings; one line of JSON at READY_FD says how the start went."""
+    """The process that `spawn` starts with its settings. One line of JSON at READY_FD reports the start."""
     settings = msgspec.json.decode(told, type=Settings, dec_hook=lambda _, path: Path(path))
     try:
         serve(settings, lambda status: _say({"endpoint": status.endpoint}))

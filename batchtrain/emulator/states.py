@@ -1,4 +1,4 @@
-"""The life cycles as tables: (state, event) -> next state. What is not in a table cannot happen; pure."""
+"""The life cycles as tables: (state, event) -> next state. A transition that is not in a table is a bug; pure."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ JOB_OVER: Mapping[str, str] = {
     "terminating": "JobBeingTerminated",
     "deleting": "JobBeingDeleted",
 }
-"""The refusal of a change to a job that is over."""
+"""The refusal of a change to a completed job."""
 
 SCHEDULE: Table = {
     ("active", "disable"): "disabled",
@@ -112,7 +112,7 @@ SCHEDULE_OVER: Mapping[str, str] = {
     "terminating": "JobScheduleBeingTerminated",
     "deleting": "JobScheduleBeingDeleted",
 }
-"""The refusal of a change to a job schedule that is over."""
+"""The refusal of a change to a completed job schedule."""
 
 TASK: Table = {
     ("active", "assign"): "running",
@@ -143,8 +143,8 @@ INSTANCE: Table = {
         for phase in ("preparing", "assigned", "coordinating", "coordinated", "running", "exited", "ending")
     },
 }
-"""One node's part in a task's run: it may wait for the job's preparation of its node; then its commands (coordination,
-then on the primary the application), then the end of all it left behind."""
+"""One node's part in a task's run: it waits for the job's preparation of its node if necessary, then runs its commands
+(the coordination command, then on the primary the application command), then ends all background processes."""
 
 NODE_RUN: Table = {
     ("due", "run"): "running",
@@ -155,14 +155,14 @@ NODE_RUN: Table = {
     **{(phase, "lost"): "lost" for phase in ("due", "running", "exited", "ending")},
     **{(phase, "again"): "due" for phase in ("ended", "lost")},
 }
-"""A preparation or release task on one node: the command, then the end of all it left behind."""
+"""A preparation or release task on one node: the command, then the end of its background processes."""
 
 SUBTASK_STATE: Mapping[str, str] = {"preparing": "preparing", "assigned": "preparing", "ended": "completed"}
-"""What the wire calls an instance's phase; all others are `running`."""
+"""The wire's words for an instance's phase; all other phases are `running`."""
 
 
 def after(table: Table, state: str, event: str) -> str:
-    """The next state; raises KeyError naming both when there is none."""
+    """The next state. Raises KeyError with both names if there is none."""
     try:
         return table[state, event]
     except KeyError:

@@ -1,7 +1,6 @@
-"""What `$expand=stats` adds to jobs, job schedules and tasks: counted when it is asked for, from what is there; pure.
+"""The result of `$expand=stats` for jobs, job schedules and tasks, computed on request from the existing records; pure.
 
-Times of processors and what is read and written are not measured: they are 0. Whole numbers of 64 bits are strings on
-the wire, as the service has them.
+Processor time and I/O are not measured: they are 0. Integers of 64 bits are strings on the wire, as in the service.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ Document = dict[str, Any]
 
 
 def asked(call: Call) -> bool:
-    """Whether a request wants them."""
+    """Whether a request asks for statistics."""
     expand = call.query.get("$expand")
     return expand is not None and "stats" in (name.strip() for name in expand.split(","))
 
@@ -28,14 +27,14 @@ def of_job(book: JobBook, base: str, now: int) -> Document:
 
 
 def of_account(world: World, call: Call) -> Reply:
-    """What older service versions answer about all jobs together: of those that are still there."""
+    """The answer of older service versions about all jobs that still exist."""
     books = list(world.jobs.values())
     start = min((book.record.created for book in books), default=call.now)
     return element("jobstats", call.base, _of_jobs(books, f"{call.base}/lifetimejobstats", start, call.now))
 
 
 def of_schedule(book: ScheduleBook, base: str, now: int) -> Document:
-    """Of the jobs that are still there."""
+    """The statistics of the existing jobs."""
     url = f"{documents.schedule_url(base, book.record)}/lifetimestats"
     return _of_jobs(book.jobs.values(), url, book.record.created, now)
 

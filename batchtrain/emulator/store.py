@@ -1,4 +1,4 @@
-"""The world in SQLite: every change is committed before anyone hears of it, and survives `kill -9`."""
+"""The world in SQLite: every change is committed before it is reported to anyone, and survives `kill -9`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ logger = logging.getLogger("batchtrain.emulator")
 
 SCHEMA_VERSION = 1
 INCREMENTAL = 2
-"""SQLite's number of the `auto_vacuum` that waits to be asked."""
+"""SQLite's value of `auto_vacuum` for vacuuming on request."""
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -36,7 +36,7 @@ _TYPES: dict[str, type[Record]] = {
     "task": Task,
     "usage": Usage,
 }
-"""In the order in which they are read back: what holds others comes before them."""
+"""In the order of reading: containers of records first."""
 
 _Row = tuple[str, str, str, bytes]
 """Kind, owner, key and data of a record."""
@@ -47,32 +47,33 @@ class UnknownSchema(Exception):
 
 
 MOST_TO_REWRITE = 256 * 1024 * 1024
-"""Bytes in use. A database of an earlier version gives nothing back before it is rewritten, which takes a second for
-100 MB; a larger one is left as it is."""
+"""Bytes in use. A database of an earlier version must be rewritten before it can shrink, which takes a second per 100
+MB; a larger one is not rewritten."""
 SPARE_PAGES = 256
-"""Free pages (1 MB) that the file keeps, because the next records need them."""
+"""Free pages (1 MB) that the file keeps for the next records."""
 STEP_PAGES = 512
-"""Pages that one step gives back: some milliseconds."""
+"""Pages to release per step, which takes some milliseconds."""
 LONGEST_WAL = 4 * 1024 * 1024
 
 
 class Store:
-    """One database file, one writer."""
+    """One database file with one writer."""
 
     def __init__(self, path: Path) -> None:
         self.has_deleted = False
-        """Since the last call of `give_back` that found nothing to do."""
+        """Whether something was deleted since the last `give_back` with nothing to do."""
         self._database = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
         self._be_able_to_shrink(path)
         self._database.execute("PRAGMA journal_mode = WAL")
         self._database.execute(f"PRAGMA journal_size_limit = {LONGEST_WAL}")
-        # A commit reaches the operating system before it returns: a dead process loses nothing, a dead machine may.
+        # After a commit, data survives the death of the process, not of the machine.
         self._database.execute("PRAGMA synchronous = NORMAL")
         self._database.executescript(_SCHEMA)
         self._check_version(path)
 
     def _be_able_to_shrink(self, path: Path) -> None:
-        """New files can from the beginning; others once they are rewritten, if there is room for that."""
+        """New files can shrink from the beginning; older ones after they are rewritten, if the disk has room for
+        that."""
         if self._number("auto_vacuum") == INCREMENTAL:
             return
         self._database.execute(f"PRAGMA auto_vacuum = {INCREMENTAL}")
@@ -84,9 +85,9 @@ class Store:
                 logger.info("%s was rewritten, so that it can give space back", path.name)
 
     def give_back(self) -> bool:
-        """Give some unused space back to the disk; whether there is more. What is left is about SPARE_PAGES."""
+        """Release some unused space to the disk. Returns whether there is more; about SPARE_PAGES are kept."""
         if self._number("auto_vacuum") == INCREMENTAL and self._number("freelist_count") > SPARE_PAGES:
-            self._database.executescript(f"PRAGMA incremental_vacuum({STEP_PAGES})")  # `execute` takes one page of them
+            self._database.executescript(f"PRAGMA incremental_vacuum({STEP_PAGES})")  # each `execute` releases one page
             return True
         self._database.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
         self.has_deleted = False
@@ -104,13 +105,13 @@ class Store:
             )
 
     def meta(self, name: str, otherwise: str) -> str:
-        """A setting that lives as long as the data; `otherwise` is written down when it is new."""
+        """A setting that is kept with the data; a new one gets the value `otherwise`."""
         self._database.execute("INSERT OR IGNORE INTO meta VALUES (?, ?)", (name, otherwise))
         value = self._database.execute("SELECT value FROM meta WHERE name = ?", (name,)).fetchone()[0]
         return str(value)
 
     def note(self, name: str, value: str) -> None:
-        """Write a setting down."""
+        """Store a setting."""
         self._database.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (name, value))
 
     def load(self) -> Iterator[Change]:
@@ -122,7 +123,7 @@ class Store:
                 yield Change(kind, owner, key, decoder.decode(data))
 
     def last_seq(self) -> int:
-        """The highest number ever given."""
+        """The highest number that was used."""
         return int(self.meta("last_seq", "0"))
 
     def commit(self, changes: Iterable[Change], last_seq: int) -> None:
@@ -134,7 +135,7 @@ class Store:
             for change in changes:
                 if change.record is not None:
                     written.append((change.kind, change.owner, change.key, encode(change.record)))
-                else:  # in order: what was written before its job was deleted goes with it
+                else:  # in order: what was written before its job was deleted is deleted with it
                     self._write(written)
                     written = []
                     self._delete(change)
@@ -142,7 +143,7 @@ class Store:
             self._database.execute("INSERT OR REPLACE INTO meta VALUES ('last_seq', ?)", (str(last_seq),))
             self._database.execute("COMMIT")
         except BaseException:
-            if self._database.in_transaction:  # a full disk has rolled it back already
+            if self._database.in_transaction:  # a full disk has already rolled it back
                 self._database.execute("ROLLBACK")
             raise
 

@@ -1,4 +1,4 @@
-"""The AZ_BATCH_* environment of tasks and start tasks, and the commands the machine is given; pure."""
+"""The AZ_BATCH_* environment of tasks and start tasks, and the commands for the machine; pure."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from batchtrain.emulator.world import JobBook, PoolBook, World, task_document
 Document = dict[str, Any]
 
 MASTER_PORT = 6000
-"""The port that Batch uses on the primary; nothing listens there."""
+"""The port that Batch uses on the primary; the emulator does not listen there."""
 START_DIRECTORY = "startup"
 
 
 def node_spec(world: World, book: PoolBook, node: Node) -> NodeSpec:
-    """A node as the machine boots it."""
+    """A node for the machine to boot."""
     size = world.size_of(book.record.spec["vmSize"])
     return NodeSpec(
         book.record.id,
@@ -41,20 +41,20 @@ def node_spec(world: World, book: PoolBook, node: Node) -> NodeSpec:
 
 
 def _service(endpoint: str) -> tuple[str, int]:
-    """Where the service listens; `localhost` is the first of the addresses that the name has."""
+    """The address of the service on this machine; of `localhost` the first address."""
     where = urlsplit(endpoint)
     host = where.hostname or "localhost"
     return "127.0.0.1" if host == "localhost" else host, where.port or 0
 
 
 OWN_DOCKER = "batchtrain-docker"
-"""Name of the metadata item that, with the value `own`, gives a pool's nodes a Docker Engine each."""
+"""Metadata item: with the value `own`, each node of the pool has its own Docker Engine."""
 GANG_CONTAINERS = "batchtrain-gang-containers"
-"""Name of the metadata item that, with the value `one`, lets a gang's commands share a container on each node."""
+"""Metadata item: with the value `one`, all commands of a multi-instance task share a container on each node."""
 
 
 def _containers(book: PoolBook) -> Containers | None:
-    """What a pool says of its containers; None for a pool without."""
+    """The container settings of a pool; None if it has none."""
     spec = book.record.spec
     found = spec["virtualMachineConfiguration"].get("containerConfiguration")
     if found is None:
@@ -68,7 +68,7 @@ def _containers(book: PoolBook) -> Containers | None:
 
 
 def container(spec: Document, passwords: Mapping[str, str]) -> Container | None:
-    """How a command runs in its image; None for one on the node itself."""
+    """How a command runs in its image; None for a command directly on the node."""
     found = spec.get("containerSettings")
     if found is None:
         return None
@@ -141,12 +141,12 @@ def node_run(world: World, job: JobBook, place: JobNode, kind: str) -> Run:
 
 
 def node_scope(place: JobNode, kind: str, run: int) -> str:
-    """Names one attempt of a job's preparation or release task on a node, for ever."""
+    """A name for one attempt of a job's preparation or release task on a node, never reused."""
     return f"j{place.seq}-{kind[0]}{run}"
 
 
 def _of_job(world: World, book: PoolBook, node: Node, job: JobBook, spec: Document, directory: str) -> dict[str, str]:
-    """What every command of a job sees on a node."""
+    """Variables of every command of a job on a node."""
     found = {
         **settings({"environmentSettings": job.record.spec.get("commonEnvironmentSettings", [])}),
         **settings(spec),
@@ -161,7 +161,7 @@ def _of_job(world: World, book: PoolBook, node: Node, job: JobBook, spec: Docume
 
 
 def scope(task: Task, run: int, number: int) -> str:
-    """Names one instance of one run, for ever."""
+    """A name for one instance of one run, never reused."""
     return f"t{task.seq}-r{run}-i{number}"
 
 
@@ -191,7 +191,7 @@ def _run(world: World, job: JobBook, task: Task, number: int, spec: Document) ->
 
 
 def settings(spec: Document) -> dict[str, str]:
-    """What the client set."""
+    """The environment settings of the client."""
     return {one["name"]: one.get("value", "") for one in spec.get("environmentSettings", [])}
 
 
@@ -222,10 +222,8 @@ def _directories(node: Node, directory: str) -> dict[str, str]:
 
 
 def gang_environment(world: World, task: Task, number: int) -> dict[str, str]:
-    """What every instance of a multi-instance task sees.
-
-    The service promises no order for AZ_BATCH_HOST_LIST; here the primary is last, so that no program relies on it.
-    """
+    """Variables of every instance of a multi-instance task. The service guarantees no order for AZ_BATCH_HOST_LIST;
+    here the primary is last, so that no program relies on its position."""
     addresses = []
     cores = []
     for instance in task.instances:
@@ -244,7 +242,7 @@ def gang_environment(world: World, task: Task, number: int) -> dict[str, str]:
 
 
 def downloads(files: list[Document], endpoint: str) -> tuple[Download, ...]:
-    """Resource files as the machine fetches them: single ones, or those of a container that begin with a prefix."""
+    """Resource files for the machine: single files, or the blobs of a container with a prefix."""
     return tuple(_download(file, endpoint) for file in files)
 
 
@@ -258,7 +256,7 @@ def _download(file: Document, endpoint: str) -> Download:
 
 
 def uploads(files: list[Document]) -> tuple[Upload, ...]:
-    """Output files as the machine sends them."""
+    """Output files for the machine."""
     return tuple(_upload(file, file["destination"]["container"]) for file in files)
 
 
@@ -269,7 +267,7 @@ def _upload(file: Document, container: Document) -> Upload:
 
 
 def _elevated(spec: Document, book: PoolBook) -> bool:
-    """By its automatic user, or by the pool's account that it runs as."""
+    """The automatic user, or the account of the pool that runs the command."""
     identity = spec.get("userIdentity", {})
     if name := identity.get("username"):
         accounts = book.record.spec.get("userAccounts", [])
@@ -278,7 +276,7 @@ def _elevated(spec: Document, book: PoolBook) -> bool:
 
 
 def here(url: str, endpoint: str) -> str:
-    """A link to a file that the emulator keeps, at the address where it listens now; any other link as it is."""
+    """The current link of a file that the emulator keeps; any other link is unchanged."""
     where = urlsplit(url)
     if not where.path.startswith(DEPOT):
         return url

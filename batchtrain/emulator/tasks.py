@@ -1,4 +1,4 @@
-"""What a client may do to tasks; pure."""
+"""Operations on tasks; pure."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SPECIAL: Mapping[str, str] = {
     "jobPreparationTask": "TaskIdSameAsJobPreparationTask",
     "jobReleaseTask": "TaskIdSameAsJobReleaseTask",
 }
-"""The refusal of a task with the id of one of these."""
+"""Refused ids of tasks."""
 IDENTITY: Mapping[str, Any] = {"autoUser": {"scope": "pool", "elevationLevel": "nonadmin"}}
 
 # Creating ------------------------------------------------------------------------------------------------------------
@@ -45,7 +45,7 @@ def create_task(world: World, call: Call) -> Reply:
 
 
 def create_task_collection(world: World, call: Call) -> Reply:
-    """Up to 100 tasks; each succeeds or fails by itself, once all of the body is syntactically valid."""
+    """Add up to 100 tasks. Each succeeds or fails by itself, if the whole body is syntactically valid."""
     book = _open_job(world, call.path[0])
     entries = _entries(call)
     read = [_read_one(entry, index, call) for index, entry in enumerate(entries)]
@@ -56,7 +56,7 @@ def create_task_collection(world: World, call: Call) -> Reply:
 def _entries(call: Call) -> list[Any]:
     body = models.decode(call.body)
     entries = body.pop("value", None)
-    models.read("BatchTaskGroup", {"value": [], **body}, revision=call.revision)  # nothing else is known
+    models.read("BatchTaskGroup", {"value": [], **body}, revision=call.revision)  # only the ids are known
     if entries is None:
         raise Fault("MissingRequiredProperty", PropertyName="value")
     if not isinstance(entries, list):
@@ -67,13 +67,13 @@ def _entries(call: Call) -> list[Any]:
 
 
 def _read_one(entry: object, index: int, call: Call) -> Document | Fault:
-    """A task of a collection, or why it cannot be added; raises Fault where the whole body is refused."""
+    """A task of a collection, or why it cannot be added. Raises Fault if the whole body is refused."""
     try:
         return models.read("BatchTaskCreateOptions", entry, revision=call.revision)
     except Fault as fault:
         if fault.code != "InvalidRequestBody":
             return fault
-        models.read("BatchTaskCreateOptions", entry, f"value[{index}]", call.revision)  # refused with its place
+        models.read("BatchTaskCreateOptions", entry, f"value[{index}]", call.revision)  # refused with its position
         raise
 
 
@@ -103,7 +103,7 @@ def _open_job(world: World, job_id: str) -> JobBook:
 
 
 def add(world: World, book: JobBook, document: Document, now: int) -> Task:
-    """A new task by a document that was read; raises Fault."""
+    """A new task from a document in canonical form. Raises Fault."""
     task_id = check_id(document)
     if task_id.lower() in book.tasks:
         raise Fault("TaskExists")
@@ -142,7 +142,7 @@ AFFINITY = "TVM:"
 
 
 def _node_of(affinity: str) -> str:
-    """The node that an affinity id stands for; it need not exist."""
+    """The node of an affinity id; it need not exist."""
     return affinity.removeprefix(AFFINITY).lower()
 
 
@@ -175,7 +175,7 @@ def checked(world: World, job_spec: Document, document: Document) -> Document:
 
 
 def constraints_of(job_spec: Document, given: Document | None) -> Document:
-    """A task without constraints takes its retries from the job."""
+    """A task without constraints takes its number of retries from the job."""
     retries = job_spec["constraints"]["maxTaskRetryCount"] if given is None else 0
     constraints = {
         "maxWallClockTime": wire.INFINITE,
@@ -220,7 +220,7 @@ def _check_dependencies(job_spec: Document, depends: Document) -> None:
 
 
 def _check_exit_conditions(job_spec: Document, conditions: Document) -> None:
-    """A job action means nothing, and is refused, where the job does not act on failures."""
+    """A job action is refused if the job does not act on task failures."""
     if job_spec["onTaskFailure"] == "performexitoptionsjobaction":
         return
     for options in _all_options(conditions):
@@ -267,7 +267,7 @@ def get_task(world: World, call: Call) -> Reply:
 
 
 def replace_task(world: World, call: Call) -> Reply:
-    """PUT replaces the constraints; one that is not given falls back to its default."""
+    """PUT replaces the constraints; constraints that are not given get their defaults."""
     given = call.read("BatchTaskReplaceOptions").get("constraints")
     book, task = _existing(world, call)
     if task.state == "completed":
@@ -306,7 +306,7 @@ def terminate_task(world: World, call: Call) -> Reply:
 
 
 def reactivate_task(world: World, call: Call) -> Reply:
-    """Only a task that failed, in a job that continues."""
+    """Only a failed task in a job that continues can be reactivated."""
     book, task = _existing(world, call)
     _open_job(world, call.path[0])
     if task.state != "completed":

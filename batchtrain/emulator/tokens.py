@@ -1,6 +1,6 @@
 """Access tokens in place of Microsoft Entra ID's, and how a request was signed; pure.
 
-A token is a JSON Web Token (HS256) whose key is derived from the account's, so that there is one secret to keep.
+A token is a JSON Web Token (HS256). Its key is derived from the account's key, so there is only one secret to keep.
 """
 
 from __future__ import annotations
@@ -16,14 +16,15 @@ from batchtrain.emulator import wire
 from batchtrain.emulator.faults import Fault, NeedsToken
 
 SHARED_KEY, TOKEN = "SharedKey", "AAD"
-"""How a request was signed, in the words of an account's `allowedAuthenticationModes`."""
+"""How a request was signed, as in an account's `allowedAuthenticationModes`."""
 READ, WRITE = "read", "write"
-"""What a token allows: GET and HEAD, or everything. They stand for the roles that Entra ID's tokens get from Azure."""
+"""The permissions of a token: reading (GET and HEAD), or everything. They replace the roles of Entra ID's tokens."""
 BATCH = ("https://batch.core.windows.net",)
 MANAGEMENT = ("https://management.azure.com", "https://management.core.windows.net")
-"""What tokens are for, without the last slash, with which they come too."""
+"""Audiences of tokens, without the trailing slash that some clients send."""
 TENANT = "00000000-0000-0000-0000-000000000001"
-LIFE_SECONDS = 3600
+LIFE_SECONDS, OWN_LIFE_SECONDS = 3600, 60
+"""The lifetime of a token that is given out, and of one that batchtrain issues to itself for its next request."""
 _PURPOSE = b"key of access tokens"
 _HEADER = {"typ": "JWT", "alg": "HS256"}
 
@@ -31,7 +32,7 @@ _HEADER = {"typ": "JWT", "alg": "HS256"}
 def signed_by(
     account: str, key: str, method: str, raw_path: str, query: str, headers: Mapping[str, str], now: int
 ) -> str:
-    """How a request to Batch was signed: SHARED_KEY or TOKEN. Raises Fault for a signature that is not good."""
+    """How a request to Batch was signed: SHARED_KEY or TOKEN. Raises Fault for an invalid signature."""
     if headers.get("authorization", "").startswith("Bearer "):
         check(account, key, method, headers, BATCH, now)
         return TOKEN
@@ -40,7 +41,7 @@ def signed_by(
 
 
 def issue(key: str, account: str, resource: str, expires: int, allows: str = WRITE) -> str:
-    """A token for a resource such as `https://batch.core.windows.net/`, good until `expires` (ticks)."""
+    """A token for a resource such as `https://batch.core.windows.net/`, valid until `expires` (ticks)."""
     ends = seconds(expires)
     claims = {"aud": resource, "iss": f"https://sts.windows.net/{TENANT}/", "iat": ends - LIFE_SECONDS,
               "nbf": ends - LIFE_SECONDS, "exp": ends, "tid": TENANT, "oid": account, "sub": account,
@@ -52,7 +53,7 @@ def issue(key: str, account: str, resource: str, expires: int, allows: str = WRI
 def check(
     account: str, key: str, method: str, headers: Mapping[str, str], audiences: tuple[str, ...], now: int
 ) -> None:
-    """Raise NeedsToken unless the request has a good token, Fault 403 unless the token allows the request."""
+    """Raise NeedsToken unless the request has a valid token, and Fault 403 unless the token allows the request."""
     scheme, _, given = headers.get("authorization", "").partition(" ")
     body, _, signature = given.strip().rpartition(".")
     if scheme != "Bearer" or not body:
@@ -72,12 +73,12 @@ def check(
 
 
 def seconds(ticks: int) -> int:
-    """Seconds since 1970, in which tokens count."""
+    """Ticks as seconds since 1970, the unit of tokens."""
     return (ticks - wire.UNIX_EPOCH) // wire.SECOND
 
 
 def derived(key: str, purpose: bytes) -> bytes:
-    """A key for one purpose: it opens nothing else, and does not give the account's away."""
+    """A key for one purpose. It does not reveal the account's key."""
     return hmac.new(base64.b64decode(key), purpose, hashlib.sha256).digest()
 
 

@@ -1,4 +1,4 @@
-"""What clients of an emulator over https must trust: which files, which variables, which names."""
+"""The certificates that clients of an emulator over https must trust: files, variables and names."""
 
 from __future__ import annotations
 
@@ -10,34 +10,34 @@ from typing import NamedTuple
 
 FOLDER = "certificates"
 VARIABLES = ("REQUESTS_CA_BUNDLE", "SSL_CERT_FILE")
-"""Of Python's clients: a file of all that is trusted."""
+"""Variables of Python's clients: a file with all trusted authorities."""
 _NAME = re.compile(r"(?:\*\.)?[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?(\.[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)*")
 
 
 class Certificates(NamedTuple):
-    """Files: what a server shows, its key, and what a client must trust."""
+    """Files of a server's certificate: the certificate, its key, and what a client must trust."""
 
     certificate: Path
     private_key: Path
     ca: Path
     """The authority's certificate alone, for clients that add it to what they trust."""
     bundle: Path
-    """The same with the usual authorities, for clients that trust this file in place of theirs."""
+    """The same with the usual authorities, for clients that use this file instead of their own."""
 
     @property
     def variables(self) -> dict[str, str]:
-        """What lets Python's and JavaScript's clients trust the server."""
+        """Variables that make Python's and JavaScript's clients trust the server."""
         return {**dict.fromkeys(VARIABLES, str(self.bundle)), "NODE_EXTRA_CA_CERTS": str(self.ca)}
 
 
 def of(data_dir: Path) -> Certificates:
-    """Where an emulator keeps them."""
+    """The directory of an emulator's certificates."""
     files = ("certificate.pem", "private-key.pem", "ca.pem", "bundle.pem")
     return Certificates(*(data_dir / FOLDER / name for name in files))
 
 
 def checked(name: str) -> str:
-    """A host name, in lower case, or an address. Raises ValueError."""
+    """A host name in lower case, or an address. Raises ValueError."""
     with contextlib.suppress(ValueError):
         return str(ipaddress.ip_address(name))
     if not _NAME.fullmatch(name.lower()) or len(name) > 253:
@@ -46,7 +46,7 @@ def checked(name: str) -> str:
 
 
 def loopback(host: str) -> bool:
-    """Whether a host is this machine's alone."""
+    """Whether a host name always means this machine."""
     with contextlib.suppress(ValueError):
         return ipaddress.ip_address(host).is_loopback
     return host == "localhost"

@@ -1,4 +1,4 @@
-"""The hours that pools' nodes were there, by half hours, as the account's usage lists them; pure."""
+"""The hours of pools' nodes by half hours, as the account's usage lists them; pure."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ABSENT = ("deallocated",)
 
 
 def keep(world: World, book: PoolBook, node: Node, now: int) -> None:
-    """Write down what a node used until now: it goes, or is deallocated."""
+    """Record the usage of a node that leaves or is deallocated."""
     if node.state in ABSENT:
         return
     spec = book.record.spec
@@ -43,7 +43,7 @@ def _core_time(node: Node, cores: int, now: int) -> int:
 
 
 def _spans(start: int, end: int) -> Iterator[tuple[int, int]]:
-    """The half hours that a time touches, and how much of it lies in each."""
+    """The half hours that an interval touches, and how much of it is in each."""
     while start < end:
         begin = start - start % INTERVAL
         stop = min(begin + INTERVAL, end)
@@ -52,7 +52,7 @@ def _spans(start: int, end: int) -> Iterator[tuple[int, int]]:
 
 
 def list_usage(world: World, call: Call) -> Reply:
-    """Each pool's core hours by half hours; without times, those of the last half hour that is over."""
+    """Each pool's core hours by half hours; without an interval, those of the last complete half hour."""
     last = call.now - call.now % INTERVAL
     start = _time(call, "starttime", last - INTERVAL)
     end = _time(call, "endtime", last if "starttime" not in _times(call) else call.now)
@@ -73,7 +73,7 @@ def list_usage(world: World, call: Call) -> Reply:
 
 
 def _times(call: Call) -> dict[str, str]:
-    """The query's times; clients do not agree on the case of their names."""
+    """The query's interval; clients differ in the case of the names."""
     return {name.lower(): value for name, value in call.query.items() if value}
 
 
@@ -122,12 +122,12 @@ GIB = 2.0**30
 
 
 def statistics(world: World, book: PoolBook, base: str, now: int) -> Document:
-    """What `$expand=stats` adds to a pool: what its nodes used, and the present load of the machine they share."""
+    """The result of `$expand=stats` for a pool: its usage, and the current load of the machine that all nodes share."""
     return _statistics(world, [book], f"{documents.pool_url(base, book.record)}/lifetimestats", now)
 
 
 def of_account(world: World, call: Call) -> Reply:
-    """What older service versions answer about all pools together: of those that are still there."""
+    """The answer of older service versions about all pools that still exist."""
     url = f"{call.base}/lifetimepoolstats"
     return element("poolstats", call.base, _statistics(world, list(world.pools.values()), url, call.now))
 
@@ -159,6 +159,6 @@ def _statistics(world: World, books: list[PoolBook], url: str, now: int) -> Docu
 
 
 def _present(world: World, book: PoolBook, now: int) -> int:
-    """The core time of the nodes that are there."""
+    """The core time of the existing nodes."""
     cores = quotas.cores_of(world, book)
     return sum(_core_time(node, cores, now) for node in book.nodes.values() if node.state not in ABSENT)

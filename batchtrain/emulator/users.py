@@ -1,7 +1,7 @@
-"""User accounts of single nodes, and where to log in; pure.
+"""User accounts of single nodes, and log-in settings; pure.
 
-An account is a name that lasts until its time is over. It cannot be used to log in: a node runs no sshd. Its password
-and key are not even kept.
+An account is a name with an expiry time. It cannot be used to log in, because a node runs no sshd. Its password and key
+are not stored.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ LIFE = wire.DAY
 OPEN_TO_USERS = ("idle", "running")
 """States in which a node's accounts can be changed."""
 REACHED_BY_USERS = (*OPEN_TO_USERS, "offline", "starting", "waitingforstarttask", "starttaskfailed")
-"""States in which a node's log-in settings are told."""
+"""States in which a node's log-in settings are available."""
 
 
 def create_user(world: World, call: Call) -> Reply:
@@ -72,7 +72,7 @@ def _keep(world: World, node: Node, name: str, document: Document, now: int) -> 
 
 
 def time_up(world: World, deadline: Deadline, now: int) -> None:
-    """Accounts whose time is over go."""
+    """Remove expired accounts."""
     book = world.pool_of_node.get(deadline.key)
     if book is not None:
         node = book.nodes[deadline.key]
@@ -81,7 +81,7 @@ def time_up(world: World, deadline: Deadline, now: int) -> None:
 
 
 def remote_login_settings(world: World, call: Call) -> Reply:
-    """Where a user logs in to a node."""
+    """The log-in address of a node."""
     book, node = world.node(*call.path[:2])
     if node.state not in REACHED_BY_USERS:
         raise nodes.refusal(node)

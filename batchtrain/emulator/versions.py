@@ -1,4 +1,4 @@
-"""The service versions that the emulator answers: those of the clients that were tried with it; pure.
+"""The service versions that the emulator answers: those of the tested clients; pure.
 
 Requests and answers of each are translated by the tables of `properties`, which count versions by their revision.
 """
@@ -22,7 +22,8 @@ REVISIONS: Mapping[str, int] = {
     "2024-07-01.20.0": 20,
     "2025-06-01": 21,
 }
-"""Service version -> revision: the middle number of its name, and the next one for the first version without."""
+"""Service version -> revision: the middle number of its name, and the next one for the first version without such a
+number."""
 CURRENT = max(REVISIONS.values())
 
 
@@ -32,7 +33,7 @@ def name(revision: int) -> str:
 
 
 def check(query: Mapping[str, str]) -> int:
-    """The revision that a request asks for; raises Fault 400."""
+    """The revision that a request asks for. Raises Fault 400."""
     given = next((value for name, value in query.items() if name.lower() == "api-version"), "")
     if not given:
         raise Fault("MissingRequiredQueryParameter", QueryParameterName="api-version")

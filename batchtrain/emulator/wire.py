@@ -1,6 +1,6 @@
-"""The wire's small change: time stamps, durations, ETags, error bodies and the shared-key signature; pure.
+"""The formats of the wire: time stamps, durations, ETags, error bodies and the shared-key signature; pure.
 
-Times are ticks: hundreds of nanoseconds since year 1, the unit in which the service prints times and makes its ETags.
+Times are ticks: hundreds of nanoseconds since year 1, the unit of the service's times and ETags.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ DAY = 86_400 * SECOND
 UNIX_EPOCH = 621_355_968_000_000_000
 """1 January 1970 in ticks."""
 LAST_MOMENT = 3_155_378_975_999_999_999
-"""The end of the year 9999: no time is later, however long the duration that leads there."""
+"""The end of the year 9999: the latest time, whatever duration is added."""
 INFINITE = "P10675199DT2H48M5.4775807S"
-"""The longest duration there is, which the service prints for "no limit"."""
+"""The longest duration, which the service prints for "no limit"."""
 FOREVER = 2**63 - 1
 """The same in ticks."""
 DEPOT = "/_emulator/depot/"
-"""Begins the paths of files that the emulator itself keeps for tasks."""
+"""The prefix of paths of files that the emulator itself keeps for tasks."""
 MAX_SKEW = 15 * 60 * SECOND
 
 _YEAR_ONE = datetime(1, 1, 1, tzinfo=timezone.utc)
@@ -57,7 +57,7 @@ def as_datetime(ticks: int) -> datetime:
 
 
 def timestamp(ticks: int) -> str:
-    """`2026-11-21T10:00:00.1234567Z`, trailing zeros of the fraction trimmed as the service does."""
+    """`2026-11-21T10:00:00.1234567Z`; trailing zeros of the fraction are removed as in the service."""
     ticks = min(ticks, LAST_MOMENT)
     whole = as_datetime(ticks).isoformat()[:19]  # strftime writes the year 1 as `1`
     fraction = f"{ticks % SECOND:07d}".rstrip("0")
@@ -65,7 +65,7 @@ def timestamp(ticks: int) -> str:
 
 
 def parse_timestamp(text: str) -> int:
-    """The ticks of an ISO time stamp; raises ValueError."""
+    """The ticks of an ISO time stamp. Raises ValueError."""
     match = _TIMESTAMP.fullmatch(text.strip())
     if not match:
         raise ValueError(f"not a time stamp: {text}")
@@ -85,7 +85,7 @@ def http_date(ticks: int) -> str:
 
 
 def parse_http_date(text: str) -> int:
-    """The ticks of an RFC 1123 date; raises ValueError."""
+    """The ticks of an RFC 1123 date. Raises ValueError."""
     try:
         moment = parsedate_to_datetime(text)
     except OverflowError as error:
@@ -96,7 +96,7 @@ def parse_http_date(text: str) -> int:
 
 
 def parse_duration(text: str) -> int:
-    """The ticks of an ISO 8601 duration or of .NET's `[d.]hh:mm:ss`; raises ValueError."""
+    """The ticks of an ISO 8601 duration or of .NET's `[d.]hh:mm:ss`. Raises ValueError."""
     text = text.strip()
     if clock := _CLOCK.fullmatch(text):
         days, hours, minutes, seconds, fraction = (part or "0" for part in clock.groups())
@@ -135,10 +135,8 @@ def etag(ticks: int) -> str:
 
 
 def check_conditions(headers: Mapping[str, str], tag: str, modified: int, *, reading: bool) -> None:
-    """Raise Fault 412 or NotModified (304, reading only) as the four conditional headers ask.
-
-    The SDK quotes the ETag it sends, the service does not quote the one it gives: quotes are dropped.
-    """
+    """Raise Fault 412 or NotModified (304, only for reading) as the four conditional headers ask. The SDK quotes the
+    ETag that it sends, and the service does not quote the one that it returns: quotes are removed."""
     seconds = modified - modified % SECOND
     if (wanted := headers.get("if-match")) and not _names(wanted, tag):
         raise Fault("ConditionNotMet")
@@ -197,7 +195,7 @@ _SIGNED_HEADERS = (
 
 
 def string_to_sign(method: str, raw_path: str, query: str, headers: Mapping[str, str], account: str) -> str:
-    """What the Python SDK signs. The path stays percent-encoded as it came; query values are decoded."""
+    """The text that the Python SDK signs. The path stays percent-encoded as received; query values are decoded."""
     return _text_to_sign(method, raw_path, next(_query_forms(query)), headers, account)
 
 
@@ -249,7 +247,8 @@ def authenticate(
 
 
 def _query_forms(query: str) -> Iterator[list[tuple[str, str]]]:
-    """Python leaves empty values out; JavaScript and Java keep them; .NET and Java write names in lower case."""
+    """The variants of the query: Python omits empty values; JavaScript and Java keep them; .NET and Java write names in
+    lower case."""
     pairs = list(query_pairs(query))
     full = [(name, value) for name, value in pairs if value]
     yield full
@@ -260,7 +259,8 @@ def _query_forms(query: str) -> Iterator[list[tuple[str, str]]]:
 
 
 def _header_forms(headers: Mapping[str, str]) -> Iterator[Mapping[str, str]]:
-    """As received first; an empty body's length is `0` for some and nothing for others, a Date beside ocp-date too."""
+    """The variants of the headers, as received first: an empty body's length is `0` for some clients and empty for
+    others; some send Date besides ocp-date."""
     yield headers
     date, length = headers.get("date", ""), headers.get("content-length", "")
     dates = [date, ""] if date and headers.get("ocp-date") else [date]
@@ -287,16 +287,16 @@ def _denied(detail: str) -> Fault:
 
 
 PROOF = b"the emulator that has this key"
-"""Begins what a proof is made of; no text that a client signs begins so."""
+"""The prefix of the text of a proof; no text that a client signs starts with it."""
 
 
 def proof(key: str, endpoint: str, challenge: str) -> str:
-    """What only a service with the account's key can answer to a client's challenge. Another one cannot pass it on:
-    the proof names the endpoint that was asked."""
+    """The answer to a client's challenge, which needs the account's key. Another service cannot pass it on: the proof
+    contains the endpoint of the request."""
     text = b"\n".join([PROOF, endpoint.encode(), challenge.encode()])
     return hmac.new(base64.b64decode(key), text, hashlib.sha256).hexdigest()
 
 
 SIGN_IN = "https://login.microsoftonline.com/common"
 AUDIENCE = "https://batch.core.windows.net/"
-"""What a refusal names to a client without a token."""
+"""The reason in a refusal of a client without a token."""

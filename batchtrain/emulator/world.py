@@ -1,7 +1,7 @@
-"""Everything the emulated account holds: records with their indices, and the journal of what changed; pure.
+"""The emulated account: records with their indices, and the journal of changes; pure.
 
-The operations on it are in `pools`, `jobs` and `tasks`, what machines report in `reports`. Nothing here knows a clock,
-a socket or a file: time is an argument and ids come from a counter that is stored with the rest.
+The operations are in `pools`, `jobs` and `tasks`, the machine's reports in `reports`. This module uses no clock, socket
+or file: time is an argument, and ids come from a counter that is stored with the rest.
 """
 
 from __future__ import annotations
@@ -23,32 +23,32 @@ from batchtrain.emulator.pace import PACES, Pace
 from batchtrain.emulator.records import Document, Job, JobNode, JobSchedule, Met, Node, Pool, Record, Task, Usage
 
 FIRST_HOST = 4
-"""Azure keeps the first three addresses of a subnet for itself; nodes start at .4."""
+"""Azure reserves the first addresses of a subnet; nodes start at .4."""
 
 
 class Quotas(NamedTuple):
-    """What the account may have at once; None is no limit."""
+    """Quotas of the account; None for no limit."""
 
     pools: int | None = None
     dedicated_cores: int | None = None
     low_priority_cores: int | None = None
     active_jobs: int | None = None
-    """Jobs that are not completed and active job schedules, together."""
+    """Uncompleted jobs and active job schedules, together."""
     nodes: int = 256
-    """Nodes of all pools; a resize past it ends with AccountCoreQuotaReached, as on an account."""
+    """Nodes of all pools. A resize beyond it ends with AccountCoreQuotaReached, as on an account."""
 
 
 class Application(NamedTuple):
-    """An application whose packages lie in the data directory."""
+    """An application with packages in the data directory."""
 
     id: str
     versions: tuple[str, ...]
     default: str = ""
-    """The version of a reference that names none; empty where there is none to take."""
+    """The version of a reference without one; empty if there is none."""
 
 
 class LogUpload(NamedTuple):
-    """What the emulator knows of a node is to go to a storage container, below `directory`."""
+    """A node's logs that must be uploaded to a container, below `directory`."""
 
     node: str
     container_url: str
@@ -56,21 +56,21 @@ class LogUpload(NamedTuple):
 
 
 SIMULATED = "batchtrain-nodes"
-"""Name of the metadata item that, with the value `simulated`, makes a pool's nodes only keep time."""
+"""Metadata item: with the value `simulated`, nodes of the pool run no commands."""
 
 
 EVERY_SLOT = 1 << 16
 
 
 class Size(NamedTuple):
-    """What a VM size gives."""
+    """The properties of a VM size."""
 
     cores: int = 0
     gpus: int = 0
 
 
 class Change(NamedTuple):
-    """One row to write or, without a record, to delete. `owner` is the pool's key or the job's number."""
+    """One row to write, or to delete if it has no record. `owner` is the pool's key or the job's number."""
 
     kind: str
     owner: str
@@ -79,10 +79,8 @@ class Change(NamedTuple):
 
 
 class Deadline(NamedTuple):
-    """A moment at which something is due: `what`, of the record with number `seq` and with this key.
-
-    It may come late or be obsolete: its handler checks whether it still applies.
-    """
+    """A time at which something is due: `what`, for the record with number `seq` and this key. It may be late or
+    obsolete: its handler checks whether it still applies."""
 
     at: int
     seq: int
@@ -93,14 +91,14 @@ class Deadline(NamedTuple):
 
 
 class PoolBook:
-    """A pool, its nodes, and which tasks run on which."""
+    """A pool, its nodes, and the tasks on each."""
 
     __slots__ = ("history", "nodes", "record", "running")
 
     def __init__(self, record: Pool) -> None:
         self.record = record
         self.history: History | None = History() if record.spec.get("enableAutoScale") else None
-        """What its formula sees; None without autoscale."""
+        """What its formula reads; None without autoscale."""
         self.nodes: dict[str, Node] = {}
         self.running: dict[str, dict[int, Task]] = {}
 
@@ -110,7 +108,7 @@ class PoolBook:
 
     @property
     def simulated(self) -> bool:
-        """Whether its nodes only keep time: asked for by the pool's metadata, which every client can write."""
+        """Whether its nodes run no commands: set by the pool's metadata, which every client can write."""
         return {"name": SIMULATED, "value": "simulated"} in self.record.spec.get("metadata", [])
 
     def used(self, node_id: str) -> int:
@@ -118,7 +116,7 @@ class PoolBook:
         return sum(task.slots for task in self.running[node_id].values())
 
     def claimed(self, node_id: str) -> int:
-        """Slots of a node that no other task can have: more than all where one has the node for itself."""
+        """The reserved slots of a node: more than it has if a task needs the node for itself."""
         return sum(EVERY_SLOT if task.exclusive else task.slots for task in self.running[node_id].values())
 
     def current(self, *, dedicated: bool) -> int:
@@ -127,7 +125,7 @@ class PoolBook:
 
 
 class JobBook:
-    """A job, its tasks in order, those ready to run, and the counts of each state."""
+    """A job, its tasks in order, its queue, and the number of tasks in each state."""
 
     __slots__ = (
         "counts",
@@ -151,20 +149,20 @@ class JobBook:
         self.tasks: dict[str, Task] = {}
         self.order: list[Task] = []
         self.ready: OrderedDict[int, Task] = OrderedDict()
-        """Active tasks with nothing left to wait for but nodes, in the order in which they get them."""
+        """Active tasks that wait only for nodes, in queue order."""
         self.running: dict[int, Task] = {}
         self.unmet: dict[int, int] = {}
-        """Task number -> how many of its dependencies are not met yet."""
+        """Task number -> how many of its dependencies are not satisfied."""
         self.dependants: dict[str, list[Task]] = {}
         self.range_dependants: list[tuple[int, int, Task]] = []
         self.gangs = False
         """Whether any of its tasks is a multi-instance task."""
         self.satisfied: set[str] = set()
-        """Keys of tasks that let their dependants start."""
+        """Keys of tasks whose dependants can start."""
         self.met: list[str] = []
         """Those of them whose tasks were deleted."""
         self.nodes: dict[str, JobNode] = {}
-        """Where its preparation task ran, by node id; empty without one."""
+        """Its preparation and release tasks by node id; empty if it has none."""
         self.counts = dict.fromkeys(COUNTED, 0)
         self.slot_counts = dict.fromkeys(COUNTED, 0)
 
@@ -174,7 +172,7 @@ class JobBook:
 
     @property
     def pool_id(self) -> str:
-        """The pool it runs on: the client's, or the one made for it; empty as long as there is none."""
+        """Its pool: the client's or the auto pool; empty as long as there is none."""
         return self.record.auto_pool or str(self.record.spec.get("poolInfo", {}).get("poolId", ""))
 
     @property
@@ -182,13 +180,13 @@ class JobBook:
         return self.pool_id.lower()
 
     def count(self, task: Task, by: int) -> None:
-        """Count a task in (+1) or out (-1) under its present state."""
+        """Add a task (+1) to the counts of its state, or remove it (-1)."""
         for name in count_names(task):
             self.counts[name] += by
             self.slot_counts[name] += by * task.slots
 
     def live_tasks(self, after: int = 0) -> Iterator[Task]:
-        """The tasks added after number `after`, in order; deleted ones are passed over."""
+        """The tasks after number `after`, in order, without deleted ones."""
         start = _first_after(self.order, after)
         for index in range(start, len(self.order)):
             task = self.order[index]
@@ -200,7 +198,7 @@ COUNTED = ("active", "running", "completed", "succeeded", "failed")
 
 
 def count_names(task: Task) -> tuple[str, ...]:
-    """The counters of taskcounts in which a task stands."""
+    """The counters of taskcounts for a task."""
     if task.state != "completed":
         return ("active",) if task.state == "active" else ("running",)
     return ("completed", "succeeded" if task.result == "success" else "failed")
@@ -218,7 +216,7 @@ def _first_after(tasks: list[Task], seq: int) -> int:
 
 
 class ScheduleBook:
-    """A job schedule and the jobs it made, in order."""
+    """A job schedule and its jobs, in order."""
 
     __slots__ = ("jobs", "record")
 
@@ -232,13 +230,13 @@ class ScheduleBook:
 
     @property
     def active_job(self) -> JobBook | None:
-        """Its one job that is not over."""
+        """Its active job."""
         latest = next(reversed(self.jobs.values()), None)
         return latest if latest is not None and latest.record.state != "completed" else None
 
 
 class Touched(NamedTuple):
-    """What to look at after a change."""
+    """What to check after a change."""
 
     pools: tuple[str, ...]
     jobs: tuple[str, ...]
@@ -250,7 +248,7 @@ class Touched(NamedTuple):
 
 
 class World:
-    """One account. `network` is the second octet of its nodes' addresses, `seed` makes its node ids its own."""
+    """One account. `network` is the second octet of its nodes' addresses; `seed` makes its node ids unique."""
 
     def __init__(
         self,
@@ -272,19 +270,19 @@ class World:
         self.schedules: dict[str, ScheduleBook] = {}
         self.schedule_of: dict[int, ScheduleBook] = {}
         self.jobs_of_node: dict[str, dict[int, JobNode]] = {}
-        """By node id and job number: the preparations that ran there."""
+        """By node id and job number: the preparation and release tasks there."""
         self.jobs_of_pool: dict[str, dict[str, JobBook]] = {}
         self.pool_of_node: dict[str, PoolBook] = {}
         self.job_of: dict[int, JobBook] = {}
         self.hints: dict[int, str] = {}
-        """Why an active task (by number) cannot start: what the service keeps to itself."""
+        """Why an active task (by number) cannot start, which the service does not report."""
         self.rubbish: list[tuple[str, str]] = []
         """Directories to delete: a node's root and a path below it."""
         self.log_uploads: list[LogUpload] = []
         self.usage: dict[tuple[str, str], Usage] = {}
-        """By pool id and VM size: the hours of nodes that are gone."""
+        """By pool id and VM size: the hours of deleted nodes."""
         self.injections = Injections()
-        """Faults that tests ask for."""
+        """Injected faults."""
         self.last_seq = 0
         self._last_tag = 0
         self._changes: dict[tuple[str, str, str], Change] = {}
@@ -330,7 +328,7 @@ class World:
         raise Fault("TaskNotFound")
 
     def waiting_jobs(self, pool_key: str) -> list[JobBook]:
-        """The active jobs of a pool with tasks that wait for nothing but nodes, the most urgent first."""
+        """The active jobs of a pool with tasks that wait only for nodes, the highest priority first."""
         books = self.jobs_of_pool.get(pool_key, {}).values()
         waiting = [book for book in books if book.ready and book.record.state == "active"]
         return sorted(waiting, key=lambda book: (-book.record.spec.get("priority", 0), book.record.seq))
@@ -348,7 +346,7 @@ class World:
         return f"tvmps_{digest}_{'d' if dedicated else 'p'}"
 
     def new_address(self) -> str:
-        """The lowest address no node has; one on a network of containers keeps the last two bytes of its own."""
+        """The lowest free address; a node on a container network keeps the last two bytes of its own."""
         taken = {node.address.split(".", 2)[2] for book in self.pools.values() for node in book.nodes.values()}
         return next(address for address in self._addresses() if address.split(".", 2)[2] not in taken)
 
@@ -383,7 +381,7 @@ class World:
         return book
 
     def drop_job(self, book: JobBook) -> None:
-        """The job and all its tasks; where its end was forced, runs may still be ending (see `endings.conclude`)."""
+        """Delete a job and all its tasks. If its end was forced, runs may still be ending (see `endings.conclude`)."""
         self.jobs.pop(book.key)
         self.jobs_of_pool.get(book.pool_key, {}).pop(book.key, None)
         for task in book.tasks.values():
@@ -413,7 +411,7 @@ class World:
         self.save_job_node(place)
 
     def forget_preparations(self, node_id: str) -> None:
-        """A node is gone, or its disk is: no job is prepared there any more."""
+        """A node or its disk is lost: no job is prepared there any more."""
         for seq, place in self.jobs_of_node.pop(node_id, {}).items():
             book = self.job_of[seq]
             book.nodes.pop(node_id, None)
@@ -421,7 +419,7 @@ class World:
             self.touch_job(book.key)
 
     def move_job(self, book: JobBook, spec: Document) -> None:
-        """Give a job another specification, perhaps on another pool."""
+        """Give a job another specification, possibly with another pool."""
         self.jobs_of_pool.get(book.pool_key, {}).pop(book.key, None)
         book.record.spec = spec
         self.jobs_of_pool.setdefault(book.pool_key, {})[book.key] = book
@@ -444,14 +442,14 @@ class World:
             book.order = list(book.live_tasks())
 
     def _keep_met(self, book: JobBook, task: Task) -> None:
-        """A dependency that was met stays so, after a restart too."""
+        """A satisfied dependency stays satisfied, also after a restart."""
         if task.satisfies and book.record.spec.get("usesTaskDependencies"):
             met = Met(id=dependency_key(task.id), seq=task.seq, state="", state_time=0, job=task.job)
             book.met.append(met.id)
             self._change("met", str(task.job), met.id, met)
 
     def forget_all(self) -> None:
-        """An empty account; numbers continue, so that late reports name nothing."""
+        """Empty the account. Numbers continue, so that late reports match no record."""
         self.pools, self.jobs, self.jobs_of_pool, self.pool_of_node, self.job_of = {}, {}, {}, {}, {}
         self.hints, self._changes, self._deadlines = {}, {}, []
         self.schedules, self.schedule_of, self.jobs_of_node = {}, {}, {}
@@ -461,19 +459,19 @@ class World:
     # Changing ------------------------------------------------------------------------------------------------------
 
     def move(self, record: Record, table: states.Table, event: str, now: int) -> None:
-        """One step of a life cycle."""
+        """One transition of a life cycle."""
         previous, record.state = record.state, states.after(table, record.state, event)
         if record.state != previous:
             record.previous, record.previous_time = previous, record.state_time
             record.state_time = now
 
     def stamp(self, record: Record, now: int) -> None:
-        """A change a user made: a new ETag (the service's own transitions leave it alone)."""
+        """A change by the user: it gets a new ETag, unlike the service's own transitions."""
         self._last_tag = max(now, self._last_tag + 1)
         record.modified, record.etag = now, wire.etag(self._last_tag)
 
     def set_task_state(self, book: JobBook, task: Task, event: str, now: int, result: str = "") -> None:
-        """One step of a task, with the job's counts kept."""
+        """One transition of a task; updates the job's counts."""
         book.count(task, -1)
         self.move(task, states.TASK, event, now)
         task.result = result
@@ -502,7 +500,7 @@ class World:
         self.touch_schedule(book.key)
 
     def save_job_node(self, place: JobNode) -> None:
-        """Store it, unless its node or job is gone."""
+        """Store it, unless its node or job is deleted."""
         if self.jobs_of_node.get(place.id, {}).get(place.job) is place:
             self._change("jobnode", str(place.job), place.id, place)
             self._job_nodes[place] = None
@@ -521,12 +519,12 @@ class World:
         self._changes[where] = Change(kind, owner, key, record)
 
     def take_changes(self) -> list[Change]:
-        """What to store since the last call, in order."""
+        """The changes to store since the last call, in order."""
         changes, self._changes = list(self._changes.values()), {}
         return changes
 
     def put_back(self, changes: list[Change]) -> None:
-        """Changes that could not be stored: they go with the next ones."""
+        """Changes that could not be stored go with the next ones."""
         newer, self._changes = self._changes, {change[:3]: change for change in changes}
         for where, change in newer.items():
             self._changes.pop(where, None)
@@ -555,7 +553,7 @@ class World:
         return self._deadlines[0].at if self._deadlines else None
 
     def take_touched(self, now: int) -> Touched:
-        """What changed since the last look, and the deadlines that have passed."""
+        """What changed since the last call, and the deadlines that have passed."""
         expired = []
         while self._deadlines and self._deadlines[0].at <= now:
             expired.append(heapq.heappop(self._deadlines))
@@ -574,22 +572,20 @@ class World:
         return touched
 
     def _sample(self, pool_key: str, now: int) -> None:
-        """Note the numbers of a pool with autoscale."""
+        """Record the numbers of a pool with autoscale."""
         book = self.pools.get(pool_key)
         if book is not None and book.history is not None:
             book.history.note(now, self.numbers(book))
 
     def numbers(self, book: PoolBook) -> Numbers:
-        """What an autoscale formula would see of a pool now."""
+        """What an autoscale formula of the pool would read now."""
         return _numbers(book, self.jobs_of_pool.get(book.key, {}).values(), self.load())
 
     # Waking up -----------------------------------------------------------------------------------------------------
 
     def restore(self, changes: Iterator[Change]) -> list[Change]:
-        """Take in stored records (pools before nodes, jobs before tasks) and rebuild every index.
-
-        Returns the orphans, which were passed over: nodes without a pool and tasks without a job.
-        """
+        """Restore stored records (pools before nodes, jobs before tasks) and rebuild every index. Returns the orphans,
+        which are not restored: nodes without a pool and tasks without a job."""
         orphans = []
         for change in changes:
             record = change.record
@@ -674,7 +670,7 @@ class World:
     def _index_task(self, book: JobBook, task: Task) -> None:
         book.gangs = book.gangs or task.gang > 0
         key = task.id.lower()
-        book.tasks[task.id if task.id == key else key] = task  # mostly one string serves for both
+        book.tasks[task.id if task.id == key else key] = task  # mostly one string can serve for both
         book.order.append(task)
         book.count(task, +1)
 
@@ -683,10 +679,8 @@ USABLE = ("idle", "running")
 
 
 def _numbers(book: PoolBook, jobs: Iterable[JobBook], load: Load) -> Numbers:
-    """A pool's numbers now, in the order of samples.NUMBERS.
-
-    A task that waits for others does not count as active, a multi-instance task counts once an instance.
-    """
+    """A pool's current numbers, in the order of samples.NUMBERS. A task that waits for other tasks does not count as
+    active; each instance of a multi-instance task counts."""
     slots = int(book.record.spec["taskSlotsPerNode"])
     usable = [node.id for node in book.nodes.values() if node.state in USABLE]
     used = sum(book.used(node) for node in usable)
@@ -716,7 +710,7 @@ def _numbers(book: PoolBook, jobs: Iterable[JobBook], load: Load) -> Numbers:
 
 
 def _share(task: Task) -> None:
-    """A million tasks read back would each have its own copy of the same few words."""
+    """The same string object for equal words: a million restored tasks would otherwise each have copies."""
     task.state, task.previous, task.result = intern(task.state), intern(task.previous), intern(task.result)
     task.node_pool = intern(task.node_pool)
     for instance in task.instances:
@@ -724,12 +718,12 @@ def _share(task: Task) -> None:
 
 
 def resize_end(pool: Pool) -> int:
-    """The time at which a running resize is given up."""
+    """When a running resize exceeds its timeout."""
     return pool.allocation_time + wire.parse_duration(pool.spec["resizeTimeout"])
 
 
 def job_wall_clock(job: Job) -> int:
-    """The job's longest life in ticks; 0 is no limit."""
+    """The job's maximum wall clock time in ticks; 0 for no limit."""
     text = job.spec.get("constraints", {}).get("maxWallClockTime", wire.INFINITE)
     ticks = wire.parse_duration(text)
     return 0 if ticks >= wire.parse_duration(wire.INFINITE) else ticks
@@ -741,6 +735,6 @@ def dependency_key(task_id: str) -> str:
 
 
 def task_document(task: Task) -> Document:
-    """The document a client gave for a task."""
+    """The client's document of a task."""
     document: Document = msgspec.json.decode(task.spec)
     return document

@@ -91,6 +91,8 @@ class Runner(NamedTuple):
     """The same as a module, for the Python that the command starts with."""
     options: tuple[str, ...]
     """Shell words; the command comes after them."""
+    file: str = ""
+    """A file of `runtime` that this Python runs in place of the module."""
     before: str = ""
     """Shell words that set variables for it."""
     takes_command: bool = True
@@ -284,7 +286,7 @@ class Nodes(Block, frozen=True, kw_only=True):
         """Further input of the node launcher besides the roles."""
         return {name: getattr(self, name) for name in self.passed_on}
 
-    def told(self) -> tuple[Variable, ...]:
+    def shown_variables(self) -> tuple[Variable, ...]:
         """The entries of `variables` that this launch sets, for display."""
         return tuple(variable for variable in map(self._chosen, self.variables) if variable.value)
 
@@ -320,10 +322,10 @@ class Nodes(Block, frozen=True, kw_only=True):
     def why_reserved(cls) -> dict[str, str]:
         """Patterns of the names that no recipe may set, each with what to do instead."""
         own = {
-            name: one.instead
-            for one in cls.variables
-            for name in one.names
-            if not one.keeps and re.fullmatch(r"[A-Z]\w+", name)
+            name: variable.instead
+            for variable in cls.variables
+            for name in variable.names
+            if not variable.keeps and re.fullmatch(r"[A-Z]\w+", name)
         }
         return own | dict(cls.reserved)
 

@@ -32,13 +32,12 @@ class Mpi(NamedTuple):
 
     library: str
     """The name that its library reports."""
-    place: str
+    rank_options: str
     """The launcher's options for the ranks: {total} in total, {each} per node."""
     rank: str
     """The variable in which a rank finds its number; rank.sh reads it."""
     fabric: dict[Fabric, Settings]
-    """An MPI without an entry for plain Ethernet detects it; one without an entry for Network Direct does not support
-    it."""
+    """Without an entry for plain Ethernet the MPI detects it. Without one for Network Direct it uses tcp."""
     starts: frozenset[str]
     """Libraries whose programs its launcher can start."""
     in_names: tuple[str, ...] = ()
@@ -54,6 +53,9 @@ class Mpi(NamedTuple):
     may disappear during a job."""
     lost_peer: range = range(0)
     """Exit codes of a rank that ends because it lost another: an error class of the MPI, not the cause."""
+
+    def on(self, fabric: Fabric) -> Settings:
+        return self.fabric.get(fabric) or self.fabric.get(Fabric.ETHERNET, Settings())
 
 
 _HYDRA = '-hosts "$AZ_BATCH_HOST_LIST" -np {total} %s {each}'
@@ -79,7 +81,7 @@ _DAPL = Settings(
 )
 _INTEL = Mpi(
     library="Intel(R) MPI",
-    place=_HYDRA % "-perhost",
+    rank_options=_HYDRA % "-perhost",
     rank="PMI_RANK",
     # I_MPI_FALLBACK went in 2019, before the provider mlx came, which fails by itself where it cannot be; a newer Intel
     # MPI warns of it on every start. mlx is libfabric's way to UCX.
@@ -105,7 +107,7 @@ MPIS: dict[str, Mpi] = {
     ),
     "mpich": Mpi(
         library="MPICH",
-        place=_HYDRA % "-ppn",
+        rank_options=_HYDRA % "-ppn",
         rank="PMI_RANK",
         fabric={Fabric.SR_IOV: _BY_UCX},
         starts=_PMI,
@@ -116,7 +118,7 @@ MPIS: dict[str, Mpi] = {
     ),
     "mvapich": Mpi(
         library="MVAPICH",
-        place=_HYDRA % "-ppn",
+        rank_options=_HYDRA % "-ppn",
         rank="PMI_RANK",
         fabric={Fabric.SR_IOV: _BY_UCX},
         starts=_PMI,
@@ -128,11 +130,10 @@ MPIS: dict[str, Mpi] = {
     "openmpi": Mpi(
         library="Open MPI",
         # A bare host list means one slot a host, hence --oversubscribe.
-        place='--oversubscribe -host "$AZ_BATCH_HOST_LIST" -np {total} --map-by ppr:{each}:node',
+        rank_options='--oversubscribe -host "$AZ_BATCH_HOST_LIST" -np {total} --map-by ppr:{each}:node',
         rank="OMPI_COMM_WORLD_RANK",
         fabric={
             Fabric.SR_IOV: _BY_UCX._replace(options=("--mca pml ucx", "--mca btl ^vader,tcp,openib")),
-            Fabric.NETWORK_DIRECT: _TCP,
             Fabric.ETHERNET: _TCP,
         },
         starts=frozenset({"Open MPI"}),

@@ -44,7 +44,8 @@ ENVIRONMENT = (*MEETING, *SOCKETS, BACKEND, CPU)
 _TORCHRUN = Variable(
     "torchrun",
     "--nnodes --nproc-per-node --node-rank --rdzv-backend",
-    "the node launcher starts it once a node, and it sets the variables of its processes itself",
+    "the node launcher starts it once per node, and keeps its store until all nodes are done; it sets the variables of"
+    " its processes itself",
 )
 _OWN_STORE = Variable(
     "TORCH_DISABLE_SHARE_RDZV_TCP_STORE",
@@ -133,9 +134,9 @@ class PyTorchBlock(Torch, frozen=True, kw_only=True):
     def defaults(self) -> tuple[Variable, ...]:
         return (_OWN_STORE,) if self.launcher == "torchrun" and self.rendezvous == "c10d" else ()
 
-    def told(self) -> tuple[Variable, ...]:
+    def shown_variables(self) -> tuple[Variable, ...]:
         if self.launcher != "torchrun":
-            return super().told()
+            return super().shown_variables()
         return (_TORCHRUN, NUMBER_OF_THREADS._replace(keeps=True), *ENVIRONMENT[len(MEETING) :])
 
     def roles(self, command: str, instances: int) -> tuple[Role, ...]:
@@ -149,7 +150,7 @@ class PyTorchBlock(Torch, frozen=True, kw_only=True):
         host = (_HOST,) if self.rendezvous == "c10d" else ()
         options = ("$BATCHTRAIN_TORCHRUN", *host, "--no-python")
         threads = "" if "OMP_NUM_THREADS" in self.leave_unset else _THREADS
-        runner = Runner("torchrun", "torch.distributed.run", options, before=threads)
+        runner = Runner("torchrun", "torch.distributed.run", options, "torchrun.py", threads)
         return (Role("torchrun", command, per_node=1, ranked=False, runner=runner),)
 
     def faults(self, command: str, instances: int | None) -> Iterator[Fault]:

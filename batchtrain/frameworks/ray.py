@@ -65,9 +65,9 @@ class RayBlock(Nodes, frozen=True, kw_only=True):
 
     def faults(self, command: str, instances: int | None) -> Iterator[Fault]:
         yield from super().faults(command, instances)
-        if found := _OWN_CLUSTER.search(command):
+        if match := _OWN_CLUSTER.search(command):
             text = (
-                f"`ray {found[1]}` in the command: `ray` of multi_instance starts and ends the cluster; write the"
+                f"`ray {match[1]}` in the command: `ray` of multi_instance starts and ends the cluster; write the"
                 " program alone, such as `python train.py`, which calls `ray.init()`"
             )
             yield Fault("ray-launch", COMMAND, text)

@@ -84,7 +84,7 @@ class TensorFlowBlock(Nodes, frozen=True, kw_only=True):
                       "TensorFlow: Distributed training; tensorflow/benchmarks: benchmark_cnn.py"),
     )  # fmt: skip
 
-    def told(self) -> tuple[Variable, ...]:
+    def shown_variables(self) -> tuple[Variable, ...]:
         return (_FLAGS if self.mode == "flags" else _CONFIG,)
 
     def roles(self, command: str, instances: int) -> tuple[Role, ...]:

@@ -17,16 +17,14 @@ _NAMES = {Fabric.SR_IOV: "InfiniBand (SR-IOV)", Fabric.NETWORK_DIRECT: "InfiniBa
 
 def prologue(block: MpiBlock, fabric: Fabric) -> str:
     """The choice of fabric, before pre_execution_command."""
-    settings = block.mpi.fabric.get(fabric)
-    if settings is None:
-        return _note(block, fabric)
+    settings = block.mpi.on(fabric)
     return _rdma(block, fabric, settings) if settings.device else _ethernet(block, settings)
 
 
 def check(block: MpiBlock, fabric: Fabric) -> str:
     """After pre_execution_command, when the MPI is on PATH: can this version use the fabric at all?"""
-    settings = block.mpi.fabric.get(fabric)
-    if settings is None or not settings.removed:
+    settings = block.mpi.on(fabric)
+    if not settings.removed:
         return ""
     return shell.block(
         f"Intel MPI has {settings.removed} up to 2018; a newer one would talk over tcp in silence:",
@@ -36,29 +34,22 @@ def check(block: MpiBlock, fabric: Fabric) -> str:
 
 def on_line(block: MpiBlock, fabric: Fabric) -> str:
     """What of it stands on the launcher's line."""
-    settings = block.mpi.fabric.get(fabric, Settings())
-    return '"${bt_fabric[@]}"' if _wanted(block, settings) else ""
+    return '"${bt_fabric[@]}"' if _wanted(block, block.mpi.on(fabric)) else ""
 
 
 def needs_device(block: MpiBlock, fabric: Fabric) -> bool:
     """Whether the dialect is told to use InfiniBand."""
-    return block.mpi.fabric.get(fabric, Settings()).device
+    return block.mpi.on(fabric).device
 
 
 def implicit(block: MpiBlock, fabric: Fabric) -> tuple[Implicit, ...]:
     """What the dialect is told without the user having asked."""
-    settings = block.mpi.fabric.get(fabric, Settings())
+    settings = block.mpi.on(fabric)
     value = " ".join((*settings.environment, *_wanted(block, settings)))
     if not value:
         return ()
     because = f"the VM size has {_NAMES[fabric]}" if settings.device else "the nodes of a pool talk over eth0"
     return (Implicit(f"{block.runtime} fabric", value, because, "mpi-fabric"),)
-
-
-def _note(block: MpiBlock, fabric: Fabric) -> str:
-    if fabric is not Fabric.NETWORK_DIRECT:
-        return ""
-    return shell.block(f"Fabric: tcp. Only Intel MPI up to 2018 reaches Network Direct, {block.runtime} does not.")
 
 
 def _rdma(block: MpiBlock, fabric: Fabric, settings: Settings) -> str:

@@ -13,12 +13,12 @@ def moves(wanted: tuple[Moved, ...]) -> str:
     """The lines that do it; each user of the node may read what was moved."""
     if not wanted:
         return ""
-    return shell.block("Input data, to where it belongs:", *(_move(one) for one in wanted))
+    return shell.block("Input data, to where it belongs:", *(_move(item) for item in wanted))
 
 
-def _move(one: Moved) -> str:
-    source, place = shell.word(one.source), path_word(one.destination)
-    act = f"cp -a {source}/. {place}/" if one.selected is None else selection(one)
+def _move(item: Moved) -> str:
+    source, place = shell.word(item.source), path_word(item.destination)
+    act = f"cp -a {source}/. {place}/" if item.selected is None else selection(item)
     return (
         f"[ ! -d {source} ] || {{ chmod -R a+rX {source} && mkdir -p {place} && {act} && rm -rf {source}; }} || exit 1"
     )

@@ -94,8 +94,8 @@ def ranks_of(options: MpiLaunch, instances: int) -> Ranks:
     if wanted is None and _places_ranks(options):
         return Ranks("", "", "")
     if wanted is None:
-        said = "bt_say 'processes_per_node is not set: 1 rank on each node'"
-        return Ranks(shell.block("Ranks on each node:", said), "1", str(instances))
+        note = "bt_say 'processes_per_node is not set: 1 rank on each node'"
+        return Ranks(shell.block("Ranks on each node:", note), "1", str(instances))
     if wrong := counts.fault(wanted):
         raise PlanError(wrong)
     if (number := counts.number(wanted)) is not None:
@@ -200,7 +200,7 @@ def _line(options: MpiLaunch, payload: python.Payload, ranks: Ranks, shape: Shap
     line = shell.continued(
         f"bt_gang {options.block.executable_path}",
         " ".join(options.block.options),
-        _place(options, ranks),
+        _rank_options(options, ranks),
         _openmpi_options(options, shape),
         fabric.on_line(options.block, shape.fabric),
         RANK,
@@ -217,10 +217,10 @@ def _line(options: MpiLaunch, payload: python.Payload, ranks: Ranks, shape: Shap
     )
 
 
-def _place(options: MpiLaunch, ranks: Ranks) -> str:
+def _rank_options(options: MpiLaunch, ranks: Ranks) -> str:
     if not ranks.each:
         return ""
-    return options.block.mpi.place.format(total=ranks.total, each=ranks.each)
+    return options.block.mpi.rank_options.format(total=ranks.total, each=ranks.each)
 
 
 def _openmpi_options(options: MpiLaunch, shape: Shape) -> str:
@@ -256,27 +256,27 @@ def _needs_prefix(options: MpiLaunch) -> bool:
 
 
 def _implicit(options: MpiLaunch, payload: python.Payload, ranks: Ranks, shape: Shape) -> tuple[Implicit, ...]:
-    found = list(fabric.implicit(options.block, shape.fabric))
-    found += variables.implicit(variables.of_ranks(shape, options.setup.own))
-    found += variables.implicit(_noted(options, payload, shape))
-    found += preflight.implicit(_preflight(options, shape))
+    decisions = list(fabric.implicit(options.block, shape.fabric))
+    decisions += variables.implicit(variables.of_ranks(shape, options.setup.own))
+    decisions += variables.implicit(_noted(options, payload, shape))
+    decisions += preflight.implicit(_preflight(options, shape))
     if options.block.processes_per_node is None:
-        found.append(_implicit_ranks(options))
+        decisions.append(_implicit_ranks(options))
     if ranks.each:
-        placed = _place(options, ranks).removeprefix("--oversubscribe ")
+        placed = _rank_options(options, ranks).removeprefix("--oversubscribe ")
         because = "the ranks run on this task's nodes, on each as many as are asked for"
-        found.append(Implicit(f"{options.block.runtime} ranks", placed, because, "ranks-on-nodes"))
+        decisions.append(Implicit(f"{options.block.runtime} ranks", placed, because, "ranks-on-nodes"))
     abort = options.block.mpi.abort
     if abort and abort not in options.setup.own:
-        found.append(Implicit(abort, "1", "MPI_Abort is to end its rank so that the launch sees it", "mpich-abort"))
+        decisions.append(Implicit(abort, "1", "MPI_Abort is to end its rank so that the launch sees it", "mpich-abort"))
     if options.block.runtime == "openmpi":
-        found += _implicit_openmpi(options, ranks, shape)
+        decisions += _implicit_openmpi(options, ranks, shape)
     if payload.hooked:
         because = "a rank with an exception would wait for the other ranks for ever; where mpi4py is installed"
-        found.append(Implicit("-m mpi4py", "true", because, "mpi4py-abort"))
-    found += steps.implicit_sshd(shape, options.setup.coordination_command)
-    found.append(Implicit("AZ_BATCH_HOST_LIST", "the primary first", "rank 0 belongs there", "primary-first"))
-    return (*found, steps.OWN_SSH)
+        decisions.append(Implicit("-m mpi4py", "true", because, "mpi4py-abort"))
+    decisions += steps.implicit_sshd(shape, options.setup.coordination_command)
+    decisions.append(Implicit("AZ_BATCH_HOST_LIST", "the primary first", "rank 0 belongs there", "primary-first"))
+    return (*decisions, steps.OWN_SSH)
 
 
 def _implicit_openmpi(options: MpiLaunch, ranks: Ranks, shape: Shape) -> Iterator[Implicit]:

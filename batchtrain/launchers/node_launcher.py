@@ -33,29 +33,29 @@ def launch(block: Nodes, setup: Setup, command: str, shape: Shape) -> Launch:
 def _over_mpi(block: Nodes, over: OverMpi, setup: Setup, command: str, shape: Shape) -> Launch:
     """The MPI's own launch; the ranks have the framework's variables, and are not bound to a core each."""
     unbound = "" if "bind-to" in " ".join(over.options) else MPIS[over.runtime].unbound
-    told = variables.wanted(over.environment, setup.own)
+    given = variables.wanted(over.environment, setup.own)
     ranks = MpiBlock(
         runtime=over.runtime,
         executable_path=over.executable_path,
         options=(*over.options, *filter(None, (unbound,))),
         processes_per_node=processes(block, shape.instances),
     )
-    words = tuple(f"{variable.name}={variable.value}" for variable in told)
+    words = tuple(f"{variable.name}={variable.value}" for variable in given)
     made = mpi.launch(MpiLaunch(ranks, setup, words, misses_mpi4py=False), command, shape)
     because = "a process has threads for its GPU's data, and one core would be too few"
     free = (Implicit("mpi.options", unbound, because, "horovod-binding"),) if unbound else ()
-    return made._replace(implicit=(*made.implicit, *free, *variables.implicit(told)))
+    return made._replace(implicit=(*made.implicit, *free, *variables.implicit(given)))
 
 
 def _by_nodes(block: Nodes, setup: Setup, command: str, shape: Shape) -> Launch:
     roles, end = _ending(block, block.roles(command, shape.instances))
     each = processes(block, shape.instances)
-    here = variables.wanted((*_everywhere(block, shape), *block.defaults), setup.own)
+    everywhere = variables.wanted((*_everywhere(block, shape), *block.defaults), setup.own)
     text = f"{setup.pre_execution_command or ''}\n{command}"
     noted = variables.of_transport(shape, setup.own, text) if block.nccl else ()
     fast = (*variables.wanted(_on_infiniband(block, shape), setup.own), *noted)
     looked = _preflight(setup, shape, each, memlock=bool(fast))
-    spec = _spec(block, setup, shape, each, here, fast) | {
+    spec = _spec(block, setup, shape, each, everywhere, fast) | {
         "roles": [_role(role, setup) for role in roles],
         "options": {**block.meeting, **block.settings()},
         "preflight": looked,
@@ -68,14 +68,15 @@ def _by_nodes(block: Nodes, setup: Setup, command: str, shape: Shape) -> Launch:
             steps.SSH,
             *steps.node_launcher(block.name),
             *((steps.ENDS,) if end else ()),
+            *(steps.TORCHRUN for role in roles if role.runner and role.runner.file),
             *_beside(looked, noted),
             _file(spec),
         ),
         implicit=(
             *_implicit_processes(block, each, shape),
             *((_BOUND,) if block.binding == "auto" else ()),
-            *variables.implicit(_told(block, roles, setup, shape)),
-            *variables.implicit(here),
+            *variables.implicit(_shown_variables(block, roles, setup, shape)),
+            *variables.implicit(everywhere),
             *variables.implicit(fast),
             *((end,) if end else ()),
             *preflight.implicit(looked),
@@ -141,20 +142,24 @@ _BOUND = Implicit(
 )
 
 
-def _told(block: Nodes, roles: tuple[Role, ...], setup: Setup, shape: Shape) -> tuple[Variable, ...]:
-    told = (*block.told(), *_PLACE)
+def _shown_variables(block: Nodes, roles: tuple[Role, ...], setup: Setup, shape: Shape) -> tuple[Variable, ...]:
+    shown = (*block.shown_variables(), *_PLACE)
     if shape.gpus or not all(role.gpus for role in roles):
-        told = (*told, _ALL_GPUS if block.each == AUTO else _OWN_GPUS)
+        shown = (*shown, _ALL_GPUS if block.each == AUTO else _OWN_GPUS)
     hidden = {variable.name for variable in variables.on_infiniband(shape)} | set(block.leave_unset)
     if shape.size and not shape.gpus:
         hidden.add("NCCL_SOCKET_IFNAME")
-    each = (variable._replace(name=name) for variable in told for name in variable.names)
-    return tuple(one for one in each if one.name not in hidden and not (one.keeps and one.name in setup.own))
+    each = (variable._replace(name=name) for variable in shown for name in variable.names)
+    return tuple(
+        variable
+        for variable in each
+        if variable.name not in hidden and not (variable.keeps and variable.name in setup.own)
+    )
 
 
 def _everywhere(block: Nodes, shape: Shape) -> tuple[Variable, ...]:
     known = variables.everywhere(shape)
-    return known if block.threads else tuple(one for one in known if one is not NUMBER_OF_THREADS)
+    return known if block.threads else tuple(variable for variable in known if variable is not NUMBER_OF_THREADS)
 
 
 def _on_infiniband(block: Nodes, shape: Shape) -> tuple[Variable, ...]:
@@ -182,7 +187,7 @@ def _spec(
     setup: Setup,
     shape: Shape,
     each: int | str,
-    here: tuple[Variable, ...],
+    everywhere: tuple[Variable, ...],
     fast: tuple[Variable, ...],
 ) -> dict[str, Any]:
     return {
@@ -193,7 +198,7 @@ def _spec(
         "pre_execution": setup.pre_execution_command,
         "barrier_seconds": block.barrier_seconds,
         "grace_seconds": block.grace_seconds,
-        "environment": variables.values(here),
+        "environment": variables.values(everywhere),
         "rdma": bool(fast),
         "rdma_environment": variables.values(fast),
         "leave_unset": block.leave_unset,
@@ -223,9 +228,10 @@ def _run(role: Role) -> str:
         return f"{own or 'python3'} -c {shell.word(role.first)} || exit\n{role.command}"
     if runner is None:
         return role.command
-    program = f"{own} -m {runner.module}" if own else runner.program
-    one = role.command if shell.is_simple(role.command) else f"/bin/bash -c {shell.word(role.command)}"
-    words = (runner.before, program, *runner.options, one if runner.takes_command else "")
+    module = f'"$AZ_BATCH_TASK_SHARED_DIR/.batchtrain/{runner.file}"' if runner.file else f"-m {runner.module}"
+    program = f"{own} {module}" if own else runner.program
+    word = role.command if shell.is_simple(role.command) else f"/bin/bash -c {shell.word(role.command)}"
+    words = (runner.before, program, *runner.options, word if runner.takes_command else "")
     return " ".join(word for word in words if word)
 
 

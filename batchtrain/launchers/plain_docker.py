@@ -42,7 +42,7 @@ def alone(container: Container, command: str, *, as_it_is: bool) -> Launch:
     inside = shell.verbatim(command.strip()) if as_it_is else f"/bin/bash -c {shell.word(command.strip())}"
     text = shell.script(
         _begin(container),
-        _found(container),
+        _find_image(container),
         shell.block(
             "The container, until it ends; it goes with this shell:",
             shell.continued(
@@ -75,7 +75,7 @@ def _begin(container: Container) -> str:
     )
 
 
-def _found(container: Container) -> str:
+def _find_image(container: Container) -> str:
     if not container.copy:
         return ""
     names = f"{shell.word(container.image)} {shell.word(container.copy)}"
@@ -93,7 +93,7 @@ def _directory(container: Container) -> str:
 def _coordination(container: Container) -> str:
     return shell.script(
         _begin(container),
-        _found(container),
+        _find_image(container),
         shell.block(
             "This node's container, in which the ranks run; it stays until the primary is done:",
             shell.continued(f"bt_start_gang {_image(container)}", *container.options),

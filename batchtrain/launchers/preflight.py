@@ -40,7 +40,7 @@ def implicit(words: tuple[str, ...]) -> tuple[Implicit, ...]:
     if not words:
         return ()
     pairs = (word.partition("=") for word in words)
-    found = [_NAMES[name].format(value) for name, _, value in pairs if name in _NAMES]
-    value = ", ".join((*found, "shared memory", "disk", "clock"))
+    checks = [_NAMES[name].format(value) for name, _, value in pairs if name in _NAMES]
+    value = ", ".join((*checks, "shared memory", "disk", "clock"))
     because = "checks every node before the launch and reports the faulty ones"
     return (Implicit("preflight", value, because, "preflight"),)

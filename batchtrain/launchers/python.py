@@ -40,11 +40,11 @@ def with_mpi4py(command: str) -> Payload:
     words = _first_words(command)
     if not words or not _is_python(words[0][0]):
         return Payload(command, note=_hidden_python(command))
-    place = _script(words)
+    script = _script(words)
     hooked = before_script(command, HOOK)
-    if place is None or hooked is None:
+    if script is None or hooked is None:
         return Payload(command, note=f"`-m mpi4py` has no place in `{command[:LONGEST_SHOWN]}`: {_CONSEQUENCE}")
-    if words[place][0] == "-m" and len(words) > place + 1 and words[place + 1][0].split(".")[0] == "mpi4py":
+    if words[script][0] == "-m" and len(words) > script + 1 and words[script + 1][0].split(".")[0] == "mpi4py":
         return Payload(command)
     return Payload(hooked, interpreter=words[0][0])
 
@@ -52,10 +52,10 @@ def with_mpi4py(command: str) -> Payload:
 def before_script(command: str, text: str) -> str | None:
     """The command with a text before its script, `-m` or `-c`, when it starts with Python and has a place for it."""
     words = _first_words(command)
-    place = _script(words) if words and _is_python(words[0][0]) else None
-    if place is None:
+    script = _script(words) if words and _is_python(words[0][0]) else None
+    if script is None:
         return None
-    word, end = words[place]
+    word, end = words[script]
     start = end - len(word)
     return f"{command[:start]}{text} {command[start:]}"
 

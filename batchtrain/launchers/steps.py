@@ -20,6 +20,7 @@ SSH = File(".batchtrain/bin/ssh", runtime.SSH, 0o755)
 PREFLIGHT = File(".batchtrain/preflight.sh", runtime.PREFLIGHT)
 VERDICT = File(".batchtrain/verdict.py", runtime.VERDICT)
 ENDS = File(".batchtrain/ends.py", runtime.ENDS)
+TORCHRUN = File(".batchtrain/torchrun.py", runtime.TORCHRUN)
 
 OWN_SSH = Implicit("PATH", ".batchtrain/bin first", "ssh between the nodes takes the gang's port and keys", "gang-ssh")
 

@@ -36,14 +36,14 @@ OWN_AFFINITY = frozenset({"NDv2", *RELAXED_ORDERING})
 
 def everywhere(shape: Shape) -> tuple[Variable, ...]:
     """What every process of a framework gets, on any node of this size."""
-    found = [NUMBER_OF_THREADS, UNBUFFERED]
+    variables = [NUMBER_OF_THREADS, UNBUFFERED]
     if shape.gpus:
         because = f"{shape.size} has GPUs, and NCCL does not report why it fails by default"
-        found.append(Variable("NCCL_DEBUG", "WARN", because, "nccl-warnings"))
+        variables.append(Variable("NCCL_DEBUG", "WARN", because, "nccl-warnings"))
     if shape.gpus and shape.gpu_vendor == "nvidia":
         because = "GPU 0 is then the same for CUDA, nvidia-smi and NCCL's topology"
-        found.append(Variable("CUDA_DEVICE_ORDER", "PCI_BUS_ID", because, "cuda-device-order"))
-    return tuple(found)
+        variables.append(Variable("CUDA_DEVICE_ORDER", "PCI_BUS_ID", because, "cuda-device-order"))
+    return tuple(variables)
 
 
 def on_infiniband(shape: Shape) -> tuple[Variable, ...]:
@@ -51,25 +51,25 @@ def on_infiniband(shape: Shape) -> tuple[Variable, ...]:
     if shape.fabric is not Fabric.SR_IOV or not shape.gpus:
         return ()
     because = "the processes find each other over the pool's Ethernet; NCCL would take the first interface named ib*"
-    found = [Variable("NCCL_SOCKET_IFNAME", AUTO, because, "nccl-bootstrap")]
+    variables = [Variable("NCCL_SOCKET_IFNAME", AUTO, because, "nccl-bootstrap")]
     because = "only active InfiniBand ports: the card of the accelerated Ethernet looks like one of them to NCCL"
-    found.append(Variable("NCCL_IB_HCA", AUTO, because, "nccl-cards"))
+    variables.append(Variable("NCCL_IB_HCA", AUTO, because, "nccl-cards"))
     if shape.family in RELAXED_ORDERING:
         because = f"{shape.family} reaches its cards' full bandwidth from GPU memory only with relaxed PCI ordering"
-        found.append(Variable("NCCL_IB_PCI_RELAXED_ORDERING", "1", because, "nccl-relaxed-ordering"))
+        variables.append(Variable("NCCL_IB_PCI_RELAXED_ORDERING", "1", because, "nccl-relaxed-ordering"))
     if shape.family in TOPOLOGIES:
         because = f"a virtual machine hides which GPU of {shape.family} is near which card; the HPC images describe it"
         path = TOPOLOGY.format(TOPOLOGIES[shape.family])
-        found.append(Variable("NCCL_TOPO_FILE", path, because, "nccl-topology"))
+        variables.append(Variable("NCCL_TOPO_FILE", path, because, "nccl-topology"))
     if shape.family in OWN_AFFINITY:
         because = f"the cores that {shape.family} reports as near a GPU are those of the virtual machine's numbering"
-        found.append(Variable("NCCL_IGNORE_CPU_AFFINITY", "1", because, "nccl-cpu-affinity"))
-    return tuple(found)
+        variables.append(Variable("NCCL_IGNORE_CPU_AFFINITY", "1", because, "nccl-cpu-affinity"))
+    return tuple(variables)
 
 
 def topology(shape: Shape) -> Variable | None:
     """The description of the node's GPUs and cards, which a container sees only where TOPOLOGY_FOLDER is mounted."""
-    return next((one for one in on_infiniband(shape) if one.rule == "nccl-topology"), None)
+    return next((variable for variable in on_infiniband(shape) if variable.rule == "nccl-topology"), None)
 
 
 def of_ucx(shape: Shape) -> tuple[Variable, ...]:
@@ -115,7 +115,7 @@ def wanted(variables: Iterable[Variable], own: Collection[str]) -> tuple[Variabl
 
 def values(variables: Iterable[Variable]) -> dict[str, str]:
     """Names and values, as gang.json has them."""
-    return {one.name: one.value for one in variables}
+    return {variable.name: variable.value for variable in variables}
 
 
 def implicit(variables: Iterable[Variable]) -> tuple[Implicit, ...]:
@@ -126,7 +126,9 @@ def implicit(variables: Iterable[Variable]) -> tuple[Implicit, ...]:
 def of_ranks(shape: Shape, own: frozenset[str]) -> tuple[Variable, ...]:
     """The NCCL variables of an MPI's ranks: the program is unknown, so only for GPUs with InfiniBand. The primary
     detects them, and its MPI exports them to the other nodes, which have the same size."""
-    known = (one._replace(value=_ON_THE_PRIMARY.get(one.name, one.value)) for one in on_infiniband(shape))
+    known = (
+        variable._replace(value=_ON_THE_PRIMARY.get(variable.name, variable.value)) for variable in on_infiniband(shape)
+    )
     return wanted(known, own)
 
 
@@ -139,13 +141,17 @@ def block(variables: tuple[Variable, ...]) -> str:
     """The same as lines of a launch text, decided by the node itself."""
     if not variables:
         return ""
-    plain = " ".join(f"{one.name}={_word(one.value)}" for one in variables if not one.file)
+    plain = " ".join(f"{variable.name}={_word(variable.value)}" for variable in variables if not variable.file)
     return shell.block(
         "NCCL on InfiniBand; variables that are set already keep their value:",
         "if [ -e /dev/infiniband ]; then",
-        "  bt_find_ports" if any(one.value == CARDS for one in variables) else "",
+        "  bt_find_ports" if any(variable.value == CARDS for variable in variables) else "",
         f"  bt_default {plain}" if plain else "",
-        *(f"  [ ! -r {one.value} ] || bt_default {one.name}={one.value}" for one in variables if one.file),
+        *(
+            f"  [ ! -r {variable.value} ] || bt_default {variable.name}={variable.value}"
+            for variable in variables
+            if variable.file
+        ),
         "fi",
     )
 
@@ -158,9 +164,9 @@ def notes(variables: tuple[Variable, ...]) -> str:
     """What `of_transport` found as lines of a launch text."""
     if not variables:
         return ""
-    said = "".join(f"${{{name}-}}" for name in NOTES)
+    given = "".join(f"${{{name}-}}" for name in NOTES)
     return shell.block(
         "NCCL notes which network it takes; not where any of these is set already:",
-        f'[ ! -e /dev/infiniband ] || [ -n "{said}" ] ||',
-        "  bt_default " + " ".join(f'{one.name}="{one.value}"' for one in variables),
+        f'[ ! -e /dev/infiniband ] || [ -n "{given}" ] ||',
+        "  bt_default " + " ".join(f'{variable.name}="{variable.value}"' for variable in variables),
     )

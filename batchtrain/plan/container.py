@@ -47,13 +47,13 @@ def settings(frame: Frame, task: Task, shape: Shape) -> tuple[wire.ContainerSett
     return built, by_size + by_device + by_gang + by_default
 
 
-def of_a_job(told: JobManager | JobPreparation | JobRelease) -> wire.ContainerSettings | None:
+def of_a_job(part: JobManager | JobPreparation | JobRelease) -> wire.ContainerSettings | None:
     """The container of a task that is part of a job; None where it runs on the host."""
-    if told.docker_image is None:
+    if part.docker_image is None:
         return None
-    options = (*user_identity.in_container(told.user_identity), *told.additional_docker_run_options)
+    options = (*user_identity.in_container(part.user_identity), *part.additional_docker_run_options)
     return wire.ContainerSettings(
-        image_name=told.docker_image,
+        image_name=part.docker_image,
         container_run_options=" ".join(options) or None,
         working_directory="taskWorkingDirectory",
     )
@@ -64,56 +64,58 @@ def of_a_job(told: JobManager | JobPreparation | JobRelease) -> wire.ContainerSe
 
 def _shared_memory(frame: Frame, task: Task) -> tuple[str | None, tuple[Implicit, ...]]:
     """The size to ask for; none where the task's own options say it, for the engine takes the last."""
-    said, own = either(task.shm_size, frame.job.shm_size), task.additional_docker_run_options
-    if frame.windows or any(option.startswith("--shm-size") for option in own):  # a Windows engine has no such option
+    size, options = either(task.shm_size, frame.job.shm_size), task.additional_docker_run_options
+    if frame.windows or any(
+        option.startswith("--shm-size") for option in options
+    ):  # a Windows engine has no such option
         return None, ()
-    if said is not None:
-        return shlex.quote(allotment.plain_size(said)), ()
+    if size is not None:
+        return shlex.quote(allotment.plain_size(size)), ()
     needed = allotment.shared_memory(frame.job, task, frame.size)
-    if any(option.startswith(_OWN_SHM) for option in own):
+    if any(option.startswith(_OWN_SHM) for option in options):
         return None, ()
     value = allotment.mib(needed.chosen)
     return value, (Implicit("--shm-size", value, needed.because, "shm-size"),)
 
 
 def _devices(frame: Frame, task: Task, shape: Shape) -> tuple[tuple[str, ...], tuple[Implicit, ...]]:
-    found: list[tuple[tuple[str, ...], Implicit]] = []
+    added: list[tuple[tuple[str, ...], Implicit]] = []
     flags: tuple[str, ...]
     if shape.fabric is not Fabric.ETHERNET:
         flags = ("--ulimit", "memlock=-1:-1", "--device=/dev/infiniband")
         because = "the task uses InfiniBand, which pins memory"
-        found.append((flags, Implicit("containerRunOptions", " ".join(flags), because, "infiniband-container")))
+        added.append((flags, Implicit("containerRunOptions", " ".join(flags), because, "infiniband-container")))
     if (described := described_gpus(frame, task, shape)) is not None:
         folder = variables.TOPOLOGY_FOLDER
         flags = (f"-v {folder}:{folder}:ro",)
-        found.append((flags, Implicit("containerRunOptions", " ".join(flags), described.because, described.rule)))
+        added.append((flags, Implicit("containerRunOptions", " ".join(flags), described.because, described.rule)))
     size = frame.size
     if size is not None and size.gpus and size.gpu_vendor == "amd" and allotment.gpus(frame.job, task, size):
         flags = ("--device=/dev/kfd", "--device=/dev/dri")
         because = f"{size.name} has AMD GPUs, which the service adds to no container"
-        found.append((flags, Implicit("containerRunOptions", " ".join(flags), because, "rocm-devices")))
-    return tuple(flag for flags, _ in found for flag in flags), tuple(entry for _, entry in found)
+        added.append((flags, Implicit("containerRunOptions", " ".join(flags), because, "rocm-devices")))
+    return tuple(flag for flags, _ in added for flag in flags), tuple(entry for _, entry in added)
 
 
 def described_gpus(frame: Frame, task: Task, shape: Shape) -> Variable | None:
     """What NCCL is told to read in a gang's container; None where the person mounts that folder otherwise, or has
     another file, or none, read: an image's own folder of that name would be hidden for nothing."""
     own = (*(bind.inside for bind in binds(frame, task)), *task.additional_docker_run_options)
-    if task.multi_instance is None or any(variables.TOPOLOGY_FOLDER in one for one in own):
+    if task.multi_instance is None or any(variables.TOPOLOGY_FOLDER in option for option in own):
         return None
     described = variables.topology(shape)
     if described is None or any(
         described.name in block.leave_unset for _, block in task.multi_instance.launches if isinstance(block, Nodes)
     ):
         return None
-    said = {**frame.job.environment_variables, **task.environment_variables}.get(described.name)
-    return described if said is None or said.startswith(variables.TOPOLOGY_FOLDER) else None
+    value = {**frame.job.environment_variables, **task.environment_variables}.get(described.name)
+    return described if value is None or value.startswith(variables.TOPOLOGY_FOLDER) else None
 
 
 def _pool_key(frame: Frame, task: Task) -> tuple[tuple[str, ...], tuple[Implicit, ...]]:
     """The key with which a gang's containers log in to each other is on the host; Batch shows it to no container."""
     own = (*binds(frame, task), *task.additional_docker_run_options)
-    if frame.windows or task.multi_instance is None or any(POOL_KEY in one for one in own):
+    if frame.windows or task.multi_instance is None or any(POOL_KEY in option for option in own):
         return (), ()
     option = f"-v {POOL_KEY}:{POOL_KEY}:ro"
     because = "the containers of a gang log in to each other with the pool's own key"
@@ -124,9 +126,9 @@ def _pool_key(frame: Frame, task: Task) -> tuple[tuple[str, ...], tuple[Implicit
 
 
 def _working_directory(frame: Frame, task: Task) -> tuple[str, tuple[Implicit, ...]]:
-    said = either(task.default_working_dir, frame.job.default_working_dir)
-    if said is not None:
-        return ("containerImageDefault" if said == "container" else "taskWorkingDirectory"), ()
+    choice = either(task.default_working_dir, frame.job.default_working_dir)
+    if choice is not None:
+        return ("containerImageDefault" if choice == "container" else "taskWorkingDirectory"), ()
     because = "the task's files are there"
     return "taskWorkingDirectory", (Implicit("default_working_dir", "batch", because, "working-directory"),)
 

@@ -158,12 +158,12 @@ def _compared(
 ) -> Compared:
     if standing is None:
         return Compared(kind, "/".join(name), "make")
-    found = tuple(
+    differences = tuple(
         Difference(path, before, after, how(kind, path))
         for path, before, after in _differences(standing, planned, filled)
         if not _may_be(before, after, open_texts)
     )
-    return Compared(kind, "/".join(name), "differs" if found else "same", found)
+    return Compared(kind, "/".join(name), "differs" if differences else "same", differences)
 
 
 def _may_be(before: Any, after: Any, open_texts: Mapping[str, Template]) -> bool:
@@ -336,8 +336,8 @@ def _objects(standing: Document, planned: Document, filled: Document, path: str)
     for key in dict.fromkeys((*planned, *standing)):
         if key in READ_ONLY or key in NEVER_GIVEN_BACK:
             continue
-        here = f"{path}.{key}" if path else key
-        yield from _values(standing.get(key), planned.get(key), filled.get(key), here, key)
+        below = f"{path}.{key}" if path else key
+        yield from _values(standing.get(key), planned.get(key), filled.get(key), below, key)
 
 
 def _values(before: Any, after: Any, filled: Any, path: str, key: str) -> Iterator[tuple[str, Any, Any]]:

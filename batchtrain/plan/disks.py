@@ -60,11 +60,11 @@ def data_disk(disk: DataDisk) -> wire.DataDisk:
     )
 
 
-def encryption(told: DiskEncryption) -> wire.DiskEncryption:
+def encryption(settings: DiskEncryption) -> wire.DiskEncryption:
     """Which disks are encrypted, and by whose key."""
-    key = told.customer_managed_key
+    key = settings.customer_managed_key
     return wire.DiskEncryption(
-        targets=told.targets,
+        targets=settings.targets,
         customer_managed_key=(
             wire.CustomerManagedKey(
                 key_url=key.key_url,
@@ -77,16 +77,16 @@ def encryption(told: DiskEncryption) -> wire.DiskEncryption:
     )
 
 
-def security(told: SecurityProfile) -> wire.SecurityProfile:
+def security(profile: SecurityProfile) -> wire.SecurityProfile:
     """Trusted launch, confidential VMs, the metadata security protocol."""
-    firmware = told.secure_boot is not None or told.vtpm is not None
+    firmware = profile.secure_boot is not None or profile.vtpm is not None
     return wire.SecurityProfile(
-        security_type=told.security_type,
-        encryption_at_host=told.encryption_at_host,
+        security_type=profile.security_type,
+        encryption_at_host=profile.encryption_at_host,
         uefi_settings=(
-            wire.UefiSettings(secure_boot_enabled=told.secure_boot, vtpm_enabled=told.vtpm) if firmware else None
+            wire.UefiSettings(secure_boot_enabled=profile.secure_boot, vtpm_enabled=profile.vtpm) if firmware else None
         ),
-        proxy_agent_settings=_proxy_agent(told.proxy_agent) if told.proxy_agent else None,
+        proxy_agent_settings=_proxy_agent(profile.proxy_agent) if profile.proxy_agent else None,
     )
 
 
@@ -104,15 +104,15 @@ def _endpoint(endpoint: HostEndpoint) -> wire.HostEndpoint:
     )
 
 
-def extension(told: Extension) -> wire.Extension:
+def extension(vm_extension: Extension) -> wire.Extension:
     """One VM extension."""
     return wire.Extension(
-        name=told.name,
-        publisher=told.publisher,
-        type=told.type,
-        type_handler_version=told.type_handler_version,
-        auto_upgrade_minor_version=told.auto_upgrade_minor_version,
-        enable_automatic_upgrade=told.enable_automatic_upgrade,
-        settings=told.settings,
-        provision_after_extensions=told.provision_after,
+        name=vm_extension.name,
+        publisher=vm_extension.publisher,
+        type=vm_extension.type,
+        type_handler_version=vm_extension.type_handler_version,
+        auto_upgrade_minor_version=vm_extension.auto_upgrade_minor_version,
+        enable_automatic_upgrade=vm_extension.enable_automatic_upgrade,
+        settings=vm_extension.settings,
+        provision_after_extensions=vm_extension.provision_after,
     )

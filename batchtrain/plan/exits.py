@@ -29,8 +29,8 @@ def conditions(mine: ExitConditions | None, *, acting: bool, filling: bool) -> w
             for code in mine.exit_codes
         ),
         exit_code_ranges=tuple(
-            wire.ExitCodeRange(start=one.start, end=one.end, exit_options=_given(one.exit_options, acting, filling))
-            for one in mine.exit_code_ranges
+            wire.ExitCodeRange(start=span.start, end=span.end, exit_options=_given(span.exit_options, acting, filling))
+            for span in mine.exit_code_ranges
         ),
         pre_processing_error=_options(mine.pre_processing_error, acting, filling),
         file_upload_error=_options(mine.file_upload_error, acting, filling),
@@ -39,7 +39,7 @@ def conditions(mine: ExitConditions | None, *, acting: bool, filling: bool) -> w
     return None if built == wire.ExitConditions() else built
 
 
-def mode(job: Job, tasks: Iterable[Task], place: str) -> tuple[str | None, tuple[Implicit, ...]]:
+def mode(job: Job, tasks: Iterable[Task], path: str) -> tuple[str | None, tuple[Implicit, ...]]:
     """The job's `onTaskFailure`: as it was said, or switched on by a task whose end acts on the job."""
     if job.on_task_failure is not None:
         return job.on_task_failure, ()
@@ -47,7 +47,7 @@ def mode(job: Job, tasks: Iterable[Task], place: str) -> tuple[str | None, tuple
         return None, ()
     because = "an `exit_conditions` of the job or its tasks ends or disables the job"
     return "performexitoptionsjobaction", (
-        Implicit("on_task_failure", "performexitoptionsjobaction", because, "job-action", place),
+        Implicit("on_task_failure", "performexitoptionsjobaction", because, "job-action", path),
     )
 
 
@@ -60,7 +60,7 @@ def _all(conditions: ExitConditions) -> Iterator[ExitOptions]:
         if single is not None:
             yield single.exit_options
     yield from (code.exit_options for code in conditions.exit_codes)
-    yield from (one.exit_options for one in conditions.exit_code_ranges)
+    yield from (span.exit_options for span in conditions.exit_code_ranges)
 
 
 def _options(default: ExitDefault | None, acting: bool, filling: bool) -> wire.ExitOptions | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import groupby
 from typing import Any, NamedTuple
 
 from batchtrain.config import reference, schema
@@ -60,7 +61,8 @@ class Explained(NamedTuple):
     settings: tuple[Setting, ...] = ()
 
     def __str__(self) -> str:
-        return "\n\n".join([*map(_decision_text, self.decisions), *map(_setting_text, self.settings)])
+        rules = (_rule_text(list(group)) for _, group in groupby(self.decisions, lambda item: item[3:]))
+        return "\n\n".join([*rules, *map(_setting_text, self.settings)])
 
 
 def decisions(implicit: Iterable[Implicit]) -> tuple[Decision, ...]:
@@ -71,48 +73,48 @@ def decisions(implicit: Iterable[Implicit]) -> tuple[Decision, ...]:
     return tuple(_decision(kind, places) for kind, places in groups.items())
 
 
-def _decision(kind: tuple[str, str, str, str], places: list[str]) -> Decision:
+def _decision(kind: tuple[str, str, str, str], paths: list[str]) -> Decision:
     rule = RULES[kind[3]]
-    shown = tuple(place for place in dict.fromkeys(places) if place)[:SHOWN]
-    return Decision(*kind, rule.sentence, rule.source, rule.off, shown, len(places))
+    shown = tuple(path for path in dict.fromkeys(paths) if path)[:SHOWN]
+    return Decision(*kind, rule.sentence, rule.source, rule.off, shown, len(paths))
 
 
-def explain(plan: Plan, recipe: Recipe, values: Any, origins: Any, asked: str = "") -> Explained:
+def explain(plan: Plan, recipe: Recipe, values: Any, origins: Any, query: str = "") -> Explained:
     """What was decided, and what was set, at a path or of a name; without one every decision.
 
     values, origins: the merged view of the files and of the same shape where each value came from
     (`config.origin.view`). A path may leave out the numbers of items: `job_specifications.tasks.command`, and what
     stands before `tasks`.
     """
-    if not asked:
+    if not query:
         return Explained(decisions(plan.implicit))
-    steps = _from_the_top(_steps(asked), values)
+    steps = _from_the_top(_steps(query), values)
     if _beyond(steps, values):
         return Explained(())
-    found = decisions(item for item in plan.implicit if _is_about(item, asked, steps))
+    decided = decisions(item for item in plan.implicit if _is_about(item, query, steps))
     leaves = list(_leaves(values, origins, ()))
-    here = [leaf for leaf in leaves if _leads_to(steps, leaf[0]) or _is_named(leaf[0], asked)]
-    wanted = [leaf for leaf in here if leaf[2] != DEFAULT] or _of_the_job(steps, leaves)
-    wanted = wanted or (here if len(here) <= SHOWN else here[:1])
+    matching = [leaf for leaf in leaves if _leads_to(steps, leaf[0]) or _is_named(leaf[0], query)]
+    wanted = [leaf for leaf in matching if leaf[2] != DEFAULT] or _of_the_job(steps, leaves)
+    wanted = wanted or (matching if len(matching) <= SHOWN else matching[:1])
     settings = _grouped(plan, recipe, wanted)
-    if not found and not settings:
-        settings = tuple(_absent(place, item) for place, item in _properties_called(asked, steps))
-    return Explained(found, settings)
+    if not decided and not settings:
+        settings = tuple(_absent(pattern, item) for pattern, item in _properties_called(query, steps))
+    return Explained(decided, settings)
 
 
-def hint(plan: Plan, asked: str, values: Any) -> str:
+def hint(plan: Plan, query: str, values: Any) -> str:
     """The nearest name to one that nothing is known of, or what there is instead of an item that is not there."""
-    if beyond := _beyond(_from_the_top(_steps(asked), values), values):
+    if beyond := _beyond(_from_the_top(_steps(query), values), values):
         return beyond
     names = {item.what for item in plan.implicit} | set(RULES)
     names |= {item.name for item in reference.properties().values()}
-    last = str(_steps(asked)[-1]) if _steps(asked) else asked
-    if last == asked:
-        return schema.did_you_mean(asked, tuple(sorted(names)))
-    if _steps(asked)[0] not in schema.SECTIONS:
+    last = str(_steps(query)[-1]) if _steps(query) else query
+    if last == query:
+        return schema.did_you_mean(query, tuple(sorted(names)))
+    if _steps(query)[0] not in schema.SECTIONS:
         return f"A path begins with one of {', '.join(schema.SECTIONS)}."
     near, _ = schema.nearest(
-        reference.anchor(_place(_steps(asked))), tuple(map(reference.anchor, reference.properties()))
+        reference.anchor(_place(_steps(query))), tuple(map(reference.anchor, reference.properties()))
     )
     return f"Did you mean `{near}`?" if near else schema.did_you_mean(last, tuple(sorted(names)))
 
@@ -123,10 +125,10 @@ DEFAULT = "default"
 # --- which ones are meant -------------------------------------------------------------------------------------------
 
 
-def _steps(asked: str) -> Path:
+def _steps(query: str) -> Path:
     from batchtrain.config import override  # its words for paths are those of --set
 
-    return tuple(override.steps(asked))
+    return tuple(override.steps(query))
 
 
 def _from_the_top(steps: Path, values: Any) -> Path:
@@ -144,15 +146,15 @@ def _item_of(section: str) -> Any:
 
 def _beyond(steps: Path, values: Any) -> str:
     """What there is where a number is beyond the end of its list; empty where it is not."""
-    here = values
+    value = values
     for number, step in enumerate(steps):
-        if isinstance(here, dict) and step in here:
-            here = here[step]
-        elif isinstance(here, list) and isinstance(step, int):
-            if step >= len(here):
-                last = dotted((*steps[:number], len(here) - 1))
-                return f"`{dotted(steps[:number])}` has {len(here)}, the last is {last}."
-            here = here[step]
+        if isinstance(value, dict) and step in value:
+            value = value[step]
+        elif isinstance(value, list) and isinstance(step, int):
+            if step >= len(value):
+                last = dotted((*steps[:number], len(value) - 1))
+                return f"`{dotted(steps[:number])}` has {len(value)}, the last is {last}."
+            value = value[step]
         else:
             return ""  # the numbers are left out, or nothing stands there
     return ""
@@ -171,8 +173,8 @@ def _place(steps: Path) -> reference.Place:
     return tuple(reference.ITEM if isinstance(step, int) else step for step in steps)
 
 
-def _is_about(item: Implicit, asked: str, steps: Path) -> bool:
-    if asked in (item.what, item.rule):
+def _is_about(item: Implicit, query: str, steps: Path) -> bool:
+    if query in (item.what, item.rule):
         return True
     block = _steps(item.where)
     return bool(block) and (_leads_to(steps, block) or _leads_to(steps, (*block, item.what)))
@@ -191,15 +193,15 @@ def _leads_to(steps: Path, path: Path) -> bool:
     return not left
 
 
-def _is_named(path: Path, asked: str) -> bool:
-    return asked in path and _property_path(path)[-1] == asked
+def _is_named(path: Path, query: str) -> bool:
+    return query in path and _property_path(path)[-1] == query
 
 
-def _properties_called(asked: str, steps: Path) -> Iterator[tuple[reference.Place, reference.Property]]:
+def _properties_called(query: str, steps: Path) -> Iterator[tuple[reference.Place, reference.Property]]:
     """Properties that are not set, by place or by name."""
-    place = _place(steps)
+    wanted = _place(steps)
     for known, item in reference.properties().items():
-        if reference.anchor(known) == reference.anchor(place) or item.name == asked:
+        if reference.anchor(known) == reference.anchor(wanted) or item.name == query:
             yield known, item
 
 
@@ -234,15 +236,15 @@ def _property_path(path: Path) -> Path:
 
 
 def _setting(plan: Plan, recipe: Recipe, path: Path, members: list[tuple[Path, Any, str]]) -> Setting:
-    place = reference.place_of(path)
-    item = reference.properties().get(place)
+    pattern = reference.place_of(path)
+    item = reference.properties().get(pattern)
     if item is None:
         return Setting(dotted(path), _value(path, members), members[0][2], "", "", (), 0, schema.anchor(path))
     planned = [] if _is_secret(path) else _distinct(on_wire(plan, recipe, path, item.wire))
     planned = _of_the_volume(recipe, path, planned)
     return Setting(
         dotted(path), _value(path, members), members[0][2], item.description, item.wire, tuple(planned[:SHOWN]),
-        len(planned), schema.anchor(path), reference.gone(place),
+        len(planned), schema.anchor(path), reference.gone(pattern),
     )  # fmt: skip
 
 
@@ -252,16 +254,16 @@ def _of_the_volume(recipe: Recipe, path: Path, planned: list[Any]) -> list[Any]:
         case ("global_resources", "volumes", str(kind), str(name), *_):
             volume = getattr(recipe.resources.volumes, kind).get(name)
             inside = getattr(volume, "container_path", None)
-            return [one for one in planned if not isinstance(one, str) or not inside or inside in one]
+            return [value for value in planned if not isinstance(value, str) or not inside or inside in value]
     return planned
 
 
-def _absent(place: reference.Place, item: reference.Property) -> Setting:
+def _absent(pattern: reference.Place, item: reference.Property) -> Setting:
     value = item.default or None
-    see = f"{reference.PAGE}#{reference.anchor(place)}"
+    see = f"{reference.PAGE}#{reference.anchor(pattern)}"
     return Setting(
-        reference.written(place), value, DEFAULT if value else "not set", item.description, item.wire, (), 0, see,
-        reference.gone(place),
+        reference.written(pattern), value, DEFAULT if value else "not set", item.description, item.wire, (), 0, see,
+        reference.gone(pattern),
     )  # fmt: skip
 
 
@@ -296,9 +298,9 @@ def _bodies(plan: Plan, recipe: Recipe, path: Path, request: str) -> Iterator[di
             continue
         body = veiled(step.document, plan.hidden)
         several = body.get("value")
-        for one in several if several is not None else [body]:
-            if task is None or step.action != "task.add" or one.get("id", task) == task:
-                yield one
+        for task_body in several if several is not None else [body]:
+            if task is None or step.action != "task.add" or task_body.get("id", task) == task:
+                yield task_body
 
 
 def _owner(recipe: Recipe, path: Path) -> tuple[str | None, str | None]:
@@ -338,23 +340,25 @@ def _below(value: Any, steps: tuple[str, ...], *, anywhere: bool) -> Iterator[An
 
 
 def _distinct(values: Iterable[Any]) -> list[Any]:
-    found: dict[str, Any] = {}
+    distinct: dict[str, Any] = {}
     for value in values:
-        found.setdefault(repr(value), value)
-    return list(found.values())
+        distinct.setdefault(repr(value), value)
+    return list(distinct.values())
 
 
 # --- for people -----------------------------------------------------------------------------------------------------
 
 
-def _decision_text(item: Decision) -> str:
-    lines = [f"{item.what} = {item.value}", f"  because {item.because}"]
-    if item.where:
-        more = f" and {item.times - len(item.where):,} more" if item.times > len(item.where) else ""
-        lines.append(f"  for {', '.join(item.where)}{more}")
-    lines += [f"  rule {item.rule}: {item.sentence}", f"  source: {item.source}"]
+def _rule_text(items: list[Decision]) -> str:
+    """Decisions by one rule for the same blocks: what each is and why, then once what they share."""
+    lines = [f"{item.what} = {item.value}\n  because {item.because}" for item in items]
+    shared = items[0]
+    if shared.where:
+        more = f" and {shared.times - len(shared.where):,} more" if shared.times > len(shared.where) else ""
+        lines.append(f"  for {', '.join(shared.where)}{more}")
+    lines += [f"  rule {shared.rule}: {shared.sentence}", f"  source: {shared.source}"]
     lines.append(
-        f"  to switch it off: {item.off}" if item.off else "  it cannot be switched off: nothing else could work"
+        f"  to switch it off: {shared.off}" if shared.off else "  it cannot be switched off: nothing else could work"
     )
     return "\n".join(lines)
 

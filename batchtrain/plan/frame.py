@@ -19,7 +19,7 @@ class Frame(NamedTuple):
 
     recipe: Recipe
     job: Job
-    place: str
+    path: str
     """The job's path in the configuration."""
     pool: PoolFacts | None
     """The living pool; None offline, and for a pool that is made with the job."""
@@ -38,14 +38,14 @@ class Frame(NamedTuple):
         return self.recipe.pool is not None and self.recipe.pool.vm_configuration.plain_docker
 
 
-def frame(recipe: Recipe, job: Job, place: str, facts: Facts, sources: Sources) -> Frame:
+def frame(recipe: Recipe, job: Job, path: str, facts: Facts, sources: Sources) -> Frame:
     """The frame of a job; a pool of its own is known from the pool file alone."""
     pool = None if job.auto_pool is not None else facts.pool
     vm_size = pool.vm_size if pool else recipe.pool.vm_size if recipe.pool else ""
     return Frame(
         recipe,
         job,
-        place,
+        path,
         pool,
         recipe.catalog.size(vm_size),
         pool.inter_node if pool else bool(recipe.pool and recipe.pool.inter_node_communication_enabled),

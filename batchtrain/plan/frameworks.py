@@ -49,11 +49,11 @@ _EVERYTHING = Shape(2, Fabric.SR_IOV, size="any", family="ND A100 v4", gpus=8, g
 """A node on which every variable is set that there is for GPUs and InfiniBand."""
 
 
-def notes(task: Task, shape: Shape, where: str, place: str) -> tuple[Problem, ...]:
+def notes(task: Task, shape: Shape, where: str, path: str) -> tuple[Problem, ...]:
     """Warnings of a framework's block: a name in `leave_unset` that nothing sets, InfiniBand that nothing uses."""
     launches = task.multi_instance.launches if task.multi_instance else ()
     problems = [
-        Problem(rule, f"{where}: {text}", path=f"{place}.multi_instance.{name}{key}", level="warning")
+        Problem(rule, f"{where}: {text}", path=f"{path}.multi_instance.{name}{key}", level="warning")
         for name, block in launches
         if isinstance(block, Nodes)
         for rule, key, text in (*_left_in_vain(block, task, shape.instances), *_left_idle(block, shape))
@@ -68,8 +68,8 @@ def _left_in_vain(block: Nodes, task: Task, instances: int) -> Iterator[tuple[st
     gang = task.multi_instance
     setup = Setup(gang.pre_execution_command, gang.coordination_command)
     made = node_launcher.launch(all_set, setup, (task.command or "").strip(), _EVERYTHING._replace(instances=instances))
-    told = (what for item in made.implicit for what in item.what.split(", "))
-    known = tuple(dict.fromkeys(what for what in told if re.fullmatch(r"[A-Z]\w+", what)))
+    words = (what for item in made.implicit for what in item.what.split(", "))
+    known = tuple(dict.fromkeys(what for what in words if re.fullmatch(r"[A-Z]\w+", what)))
     for name in block.leave_unset:
         if name not in known and not name.startswith("BATCHTRAIN_"):
             near = schema.nearest(name, known)[0]
@@ -104,7 +104,7 @@ _ONE_NODE = (
 """What a program calls for the GPUs of one node, what it would also have for several, and both names."""
 
 
-def one_node(task: Task, shape: Shape, files: Iterable[File], where: str, place: str) -> tuple[Problem, ...]:
+def one_node(task: Task, shape: Shape, files: Iterable[File], where: str, path: str) -> tuple[Problem, ...]:
     """A warning for a program of the task's own files that trains on one node alone, in a task of several."""
     if task.multi_instance is None or shape.instances < 2:
         return ()
@@ -116,7 +116,7 @@ def one_node(task: Task, shape: Shape, files: Iterable[File], where: str, place:
             "one-node-strategy",
             f"{where}: `{file.name}` uses {name}, which is for the GPUs of one node, so each of the {shape.instances}"
             f" nodes would train alone; use {instead}, or an ordinary task on one node",
-            path=f"{place}.command",
+            path=f"{path}.command",
             level="warning",
         )
         for file in files

@@ -24,26 +24,26 @@ class Containers(NamedTuple):
 
 def machine(recipe: Recipe, pool: Pool, containers: Containers) -> wire.VmConfiguration:
     """The virtual machines of a pool. Raises PlanError where the image or its node agent is not known."""
-    image, told = image_of(pool), pool.vm_configuration
+    image, vm = image_of(pool), pool.vm_configuration
     return wire.VmConfiguration(
         image_reference=_reference(image),
         node_agent_sku_id=node_agent(image, recipe.catalog),
         license_type=image.license_type,
         container_configuration=containers.configuration,
         windows_configuration=(
-            wire.WindowsConfiguration(enable_automatic_updates=told.windows_automatic_updates)
-            if told.windows_automatic_updates is not None
+            wire.WindowsConfiguration(enable_automatic_updates=vm.windows_automatic_updates)
+            if vm.windows_automatic_updates is not None
             else None
         ),
-        os_disk=disks.os_disk(told.os_disk) if told.os_disk else None,
-        data_disks=tuple(disks.data_disk(disk) for disk in told.data_disks),
-        disk_encryption_configuration=disks.encryption(told.disk_encryption) if told.disk_encryption else None,
-        security_profile=disks.security(told.security_profile) if told.security_profile else None,
+        os_disk=disks.os_disk(vm.os_disk) if vm.os_disk else None,
+        data_disks=tuple(disks.data_disk(disk) for disk in vm.data_disks),
+        disk_encryption_configuration=disks.encryption(vm.disk_encryption) if vm.disk_encryption else None,
+        security_profile=disks.security(vm.security_profile) if vm.security_profile else None,
         node_placement_configuration=(
-            wire.NodePlacement(policy=told.node_placement) if told.node_placement is not None else None
+            wire.NodePlacement(policy=vm.node_placement) if vm.node_placement is not None else None
         ),
-        extensions=tuple(disks.extension(extension) for extension in told.extensions),
-        service_artifact_reference=wire.ServiceArtifact(id=told.service_artifact) if told.service_artifact else None,
+        extensions=tuple(disks.extension(extension) for extension in vm.extensions),
+        service_artifact_reference=wire.ServiceArtifact(id=vm.service_artifact) if vm.service_artifact else None,
     )
 
 
@@ -54,9 +54,9 @@ def image_of(pool: Pool) -> Image:
     """The pool's one image. Raises PlanError for none, or several."""
     named = pool.vm_configuration.images
     if len(named) != 1:
-        said = "names no image" if not named else "names several images"
+        fault = "names no image" if not named else "names several images"
         raise PlanError(
-            f"pool {pool.id} {said}; give one of `platform_image`, `custom_image`, `shared_gallery_image` and"
+            f"pool {pool.id} {fault}; give one of `platform_image`, `custom_image`, `shared_gallery_image` and"
             " `community_gallery_image`"
         )
     return named[0]
@@ -126,12 +126,10 @@ def containers(recipe: Recipe, pool: Pool) -> Containers:
     if pool.vm_configuration.plain_docker:
         return _plain(recipe, pool, listed)
     delays = recipe.settings.delay_docker_image_preload and not is_windows(pool, recipe.catalog)
-    delayed = tuple(one for one in listed if delays and not _signed_in(recipe, one))
-    kept = tuple(one for one in listed if one not in delayed)
+    delayed = tuple(name for name in listed if delays and not _signed_in(recipe, name))
+    kept = tuple(name for name in listed if name not in delayed)
     configuration = wire.ContainerConfiguration(
-        type=pool.vm_configuration.container_type,
-        container_image_names=kept,
-        container_registries=registries(recipe),
+        type=pool.vm_configuration.container_type, container_image_names=kept, container_registries=registries(recipe)
     )
     return Containers(configuration, delayed, _implicit(pool, kept if delays else ()))
 

@@ -38,26 +38,23 @@ def plan(recipe: Recipe) -> Plan:
     """
     steps = []
     for number, files in enumerate(recipe.resources.files):
-        place = _place(recipe, f"global_resources.files[{number}]", files)
-        if isinstance(place, str):
+        target = _place(recipe, f"global_resources.files[{number}]", files)
+        if isinstance(target, str):
             source = files.source
             strip = places.strips(files.destination.data_transfer.blobxfer_extra_options)
-            body: dict[str, Any] = {
-                "source": source.path,
-                "include": list(source.include),
-                "exclude": list(source.exclude),
-            }
+            body: dict[str, Any] = {"source": source.path}
+            body |= {"include": list(source.include), "exclude": list(source.exclude)}
             body |= {} if strip is None else {"strip": strip}
-            steps.append(Step(ACTION, place, body))
+            steps.append(Step(ACTION, target, body))
     return Plan(steps=tuple(steps))
 
 
 def left_out(recipe: Recipe) -> Iterator[LeftOut]:
     """The entries of which `plan` brings nothing anywhere."""
     for number, files in enumerate(recipe.resources.files):
-        place = _place(recipe, f"global_resources.files[{number}]", files)
-        if isinstance(place, LeftOut):
-            yield place
+        target = _place(recipe, f"global_resources.files[{number}]", files)
+        if isinstance(target, LeftOut):
+            yield target
 
 
 def _place(recipe: Recipe, path: str, files: Files) -> str | LeftOut:

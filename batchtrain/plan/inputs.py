@@ -67,7 +67,7 @@ def identity(resource_id: str | None) -> wire.IdentityReference | None:
 
 def packages(wanted: tuple[ApplicationPackage, ...]) -> tuple[wire.ApplicationPackage, ...]:
     """Applications of the account."""
-    return tuple(wire.ApplicationPackage(application_id=one.id, version=one.version) for one in wanted)
+    return tuple(wire.ApplicationPackage(application_id=package.id, version=package.version) for package in wanted)
 
 
 def sas_days(recipe: Recipe) -> int:
@@ -129,5 +129,7 @@ def _selected(item: StorageInput, path: str) -> Selected | None:
 def _prefixes(path: str, include: tuple[str, ...]) -> tuple[str, ...]:
     """What the blobs' names begin with, one for each pattern; no prefix that another one covers."""
     base = f"{path}/" if path and include else path
-    found = sorted({base + _WILD.split(pattern, maxsplit=1)[0] for pattern in include or ("",)})
-    return tuple(one for one in found if not any(one != other and one.startswith(other) for other in found))
+    prefixes = sorted({base + _WILD.split(pattern, maxsplit=1)[0] for pattern in include or ("",)})
+    return tuple(
+        prefix for prefix in prefixes if not any(prefix != other and prefix.startswith(other) for other in prefixes)
+    )

@@ -17,29 +17,29 @@ def preparation(frame: Frame) -> tuple[wire.JobPreparationTask | None, tuple[Imp
     job_preparation = frame.job.job_preparation
     if job_preparation is None and not fetched:
         return None, ()
-    told = job_preparation or JobPreparation()
+    task = job_preparation or JobPreparation()
     moved = inputs.moves(fetched)
     if frame.windows and moved:
         raise PlanError(
-            f"{frame.place}.input_data: on Windows nodes, data goes below the working directory, all of a prefix; give"
+            f"{frame.path}.input_data: on Windows nodes, data goes below the working directory, all of a prefix; give"
             " a relative `local_path`, and no patterns but those that end with `*`"
         )
     moves = placing.moves(moved)
     nothing = "ver" if frame.windows else ":"
-    text = "\n".join(part for part in (moves, (told.command or "").strip()) if part) or nothing
+    text = "\n".join(part for part in (moves, (task.command or "").strip()) if part) or nothing
     line, carried = command.carried(text, on_windows=frame.windows)
-    where = f"{frame.place}.job_preparation" if job_preparation else f"{frame.place}.input_data"
-    identity, by_identity = _admin(told, "what prepares a node installs and mounts", where)
+    where = f"{frame.path}.job_preparation" if job_preparation else f"{frame.path}.input_data"
+    identity, by_identity = _admin(task, "what prepares a node installs and mounts", where)
     built = wire.JobPreparationTask(
         command_line=line,
-        container_settings=container.of_a_job(told),
-        resource_files=inputs.resource_files(told.resource_files)
-        + tuple(file for one in fetched for file in one.files),
-        environment_settings=inputs.environment(told.environment_variables, carried),
-        constraints=_constraints(told),
-        wait_for_success=told.wait_for_success,
+        container_settings=container.of_a_job(task),
+        resource_files=inputs.resource_files(task.resource_files)
+        + tuple(file for blobs in fetched for file in blobs.files),
+        environment_settings=inputs.environment(task.environment_variables, carried),
+        constraints=_constraints(task),
+        wait_for_success=task.wait_for_success,
         user_identity=identity,
-        rerun_on_node_reboot_after_success=told.rerun_on_node_reboot,
+        rerun_on_node_reboot_after_success=task.rerun_on_node_reboot,
     )
     because = "the job has `input_data`, which every node needs before its first task"
     by_input = () if job_preparation else (Implicit("job_preparation", "made", because, "prep-for-input", where),)
@@ -52,7 +52,7 @@ def release(frame: Frame) -> tuple[wire.JobReleaseTask | None, tuple[Implicit, .
     if job_release is None:
         return None, ()
     line, carried = command.carried(job_release.command, on_windows=frame.windows)
-    path = f"{frame.place}.job_release"
+    path = f"{frame.path}.job_release"
     identity, by_identity = _admin(job_release, "what cleans up a node undoes what root did", path)
     built = wire.JobReleaseTask(
         command_line=line,
@@ -72,7 +72,7 @@ def manager(frame: Frame) -> tuple[wire.JobManagerTask | None, tuple[Implicit, .
     if job_manager is None:
         return None, ()
     line, carried = command.carried(job_manager.command, on_windows=frame.windows)
-    identity, by_identity = _leader(job_manager, f"{frame.place}.job_manager")
+    identity, by_identity = _leader(job_manager, f"{frame.path}.job_manager")
     built = wire.JobManagerTask(
         id=job_manager.id,
         display_name=job_manager.display_name,
@@ -91,32 +91,32 @@ def manager(frame: Frame) -> tuple[wire.JobManagerTask | None, tuple[Implicit, .
     return built, by_identity
 
 
-def _leader(told: JobManager, where: str) -> tuple[wire.UserIdentity, tuple[Implicit, ...]]:
+def _leader(task: JobManager, where: str) -> tuple[wire.UserIdentity, tuple[Implicit, ...]]:
     """The user's choice, otherwise the default of tasks: the administrator only in a container."""
-    said = user_identity.said(told.user_identity)
-    if said is not None:
-        return said, ()
-    because = "a container's processes are root" if told.docker_image else "it adds tasks, and asks for nothing more"
-    value = "pool, admin" if told.docker_image else "pool, nonadmin"
-    identity = wire.POOL_ADMIN if told.docker_image else wire.POOL_NONADMIN
+    chosen = user_identity.chosen(task.user_identity)
+    if chosen is not None:
+        return chosen, ()
+    because = "a container's processes are root" if task.docker_image else "it adds tasks, and asks for nothing more"
+    value = "pool, admin" if task.docker_image else "pool, nonadmin"
+    identity = wire.POOL_ADMIN if task.docker_image else wire.POOL_NONADMIN
     return identity, (Implicit("user_identity", value, because, "user-identity", where),)
 
 
 def _admin(
-    told: JobPreparation | JobRelease, because: str, where: str
+    task: JobPreparation | JobRelease, because: str, where: str
 ) -> tuple[wire.UserIdentity, tuple[Implicit, ...]]:
     """The user's choice, otherwise the administrator."""
-    said = user_identity.said(told.user_identity)
-    if said is not None:
-        return said, ()
+    chosen = user_identity.chosen(task.user_identity)
+    if chosen is not None:
+        return chosen, ()
     return wire.POOL_ADMIN, (Implicit("user_identity", "pool, admin", because, "user-identity", where),)
 
 
-def _constraints(told: JobManager | JobPreparation) -> wire.TaskConstraints | None:
-    if told.max_wall_time is None and told.max_task_retries is None and told.retention_time is None:
+def _constraints(task: JobManager | JobPreparation) -> wire.TaskConstraints | None:
+    if task.max_wall_time is None and task.max_task_retries is None and task.retention_time is None:
         return None
     return wire.TaskConstraints(
-        max_wall_clock_time=names.duration(told.max_wall_time) if told.max_wall_time else None,
-        retention_time=names.duration(told.retention_time) if told.retention_time else None,
-        max_task_retry_count=told.max_task_retries,
+        max_wall_clock_time=names.duration(task.max_wall_time) if task.max_wall_time else None,
+        retention_time=names.duration(task.retention_time) if task.retention_time else None,
+        max_task_retry_count=task.max_task_retries,
     )

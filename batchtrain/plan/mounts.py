@@ -110,8 +110,8 @@ def _nfs(alias: str, source: str, options: tuple[str, ...]) -> wire.NfsMount:
 
 def _cifs(recipe: Recipe, alias: str, source: str, options: tuple[str, ...]) -> wire.CifsMount:
     login = recipe.credentials.shares.get(alias)
-    said = dict(option.split("=", 1) for option in options if "=" in option)
-    user = (login.username if login else None) or said.get("username") or said.get("user")
+    values = dict(option.split("=", 1) for option in options if "=" in option)
+    user = (login.username if login else None) or values.get("username") or values.get("user")
     return wire.CifsMount(
         username=user or wire.later("share", f"{alias}:username"),
         source=source,

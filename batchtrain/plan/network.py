@@ -27,13 +27,13 @@ def network(recipe: Recipe, pool: Pool, *, windows: bool) -> Network:
     """The network of a pool; nothing where the file says nothing. Raises PlanError for half an answer."""
     ports, opened = _ports(pool, windows=windows)
     addresses, provided = _addresses(pool)
-    told = pool.network
+    settings = pool.network
     built = wire.NetworkConfiguration(
         subnet_id=_subnet(recipe, pool.virtual_network) if pool.virtual_network else None,
-        dynamic_vnet_assignment_scope=told.dynamic_vnet_assignment_scope,
+        dynamic_vnet_assignment_scope=settings.dynamic_vnet_assignment_scope,
         endpoint_configuration=wire.EndpointConfiguration(inbound_nat_pools=ports) if ports else None,
         public_ip_address_configuration=addresses,
-        enable_accelerated_networking=told.accelerated_networking,
+        enable_accelerated_networking=settings.accelerated_networking,
     )
     configuration = None if built == wire.NetworkConfiguration() else built
     return Network(configuration, opened + provided)
@@ -42,24 +42,24 @@ def network(recipe: Recipe, pool: Pool, *, windows: bool) -> Network:
 # --- the subnet -----------------------------------------------------------------------------------------------------
 
 
-def _subnet(recipe: Recipe, told: VirtualNetwork) -> wire.Text:
+def _subnet(recipe: Recipe, network: VirtualNetwork) -> wire.Text:
     """The subnet's resource id; one given by name is put together. What is not known yet is asked for when it is sent;
     checks say so before."""
-    if told.arm_subnet_id:
-        return told.arm_subnet_id
-    if not told.name:
+    if network.arm_subnet_id:
+        return network.arm_subnet_id
+    if not network.name:
         raise PlanError("`virtual_network` names no network; give `arm_subnet_id`, or `name` and `subnet.name`")
-    if not told.subnet.name:
-        raise PlanError(f"`virtual_network` {told.name} names no subnet; give `subnet.name`, or `arm_subnet_id`")
+    if not network.subnet.name:
+        raise PlanError(f"`virtual_network` {network.name} names no subnet; give `subnet.name`, or `arm_subnet_id`")
     management, batch = recipe.credentials.management, recipe.credentials.batch
     subscription = management.subscription_id if management else None
-    group = told.resource_group or (batch.resource_group if batch else None)
+    group = network.resource_group or (batch.resource_group if batch else None)
     return wire.Template(
         "/subscriptions/",
         subscription or wire.Placeholder("management", "subscription_id"),
         "/resourceGroups/",
         group or wire.Placeholder("management", "resource_group"),
-        f"/providers/Microsoft.Network/virtualNetworks/{told.name}/subnets/{told.subnet.name}",
+        f"/providers/Microsoft.Network/virtualNetworks/{network.name}/subnets/{network.subnet.name}",
     )
 
 
@@ -67,13 +67,13 @@ def _subnet(recipe: Recipe, told: VirtualNetwork) -> wire.Text:
 
 
 def _addresses(pool: Pool) -> tuple[wire.PublicIpAddressConfiguration | None, tuple[Implicit, ...]]:
-    told = pool.network
-    given = bool(pool.public_ips) and told.public_ip is None
+    settings = pool.network
+    given = bool(pool.public_ips) and settings.public_ip is None
     built = wire.PublicIpAddressConfiguration(
-        provision="usermanaged" if given else told.public_ip,
-        ip_families=told.ip_families,
+        provision="usermanaged" if given else settings.public_ip,
+        ip_families=settings.ip_families,
         ip_address_ids=pool.public_ips,
-        ip_tags=tuple(wire.IpTag(ip_tag_type=tag.type, tag=tag.tag) for tag in told.ip_tags),
+        ip_tags=tuple(wire.IpTag(ip_tag_type=tag.type, tag=tag.tag) for tag in settings.ip_tags),
     )
     because = "`public_ips` gives addresses, and the service takes them only so"
     implicit = (Implicit("network.public_ip", "usermanaged", because, "addresses-of-your-own", WHERE),) if given else ()
@@ -84,12 +84,12 @@ def _addresses(pool: Pool) -> tuple[wire.PublicIpAddressConfiguration | None, tu
 
 
 def _ports(pool: Pool, *, windows: bool) -> tuple[tuple[wire.InboundNatPool, ...], tuple[Implicit, ...]]:
-    own = tuple(_nat_pool(one) for one in pool.network.inbound_nat_pools)
+    own = tuple(_nat_pool(nat) for nat in pool.network.inbound_nat_pools)
     backend, name = (RDP_PORT, "rdp") if windows else (SSH_PORT, "ssh")
     login = pool.rdp if windows else pool.ssh
     if login is None or pool.network.public_ip == "nopublicipaddresses":
         return own, ()
-    if any(one.protocol == "tcp" and one.backend_port == backend for one in own):
+    if any(nat.protocol == "tcp" and nat.backend_port == backend for nat in own):
         return own, ()
     remote_access_control = pool.remote_access_control or RemoteAccessControl()
     first = remote_access_control.starting_port

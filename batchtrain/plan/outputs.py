@@ -17,7 +17,7 @@ _FILE = re.compile(r"[^/]\.[A-Za-z0-9]{1,8}$")
 
 def outputs(recipe: Recipe, wanted: tuple[StorageOutput, ...]) -> tuple[wire.OutputFile, ...]:
     """Each output of a task. A file share cannot be written so; a check says that."""
-    return tuple(built for one in wanted if not one.is_file_share for built in _one(recipe, one))
+    return tuple(built for output in wanted if not output.is_file_share for built in _one(recipe, output))
 
 
 def _one(recipe: Recipe, output: StorageOutput) -> tuple[wire.OutputFile, ...]:

@@ -57,10 +57,10 @@ def inside_request(packed: bytes, where: str) -> Carrier:
 
 def through_storage(url: wire.Text, *, everywhere: bool) -> Carrier:
     """The archive as a resource file: a common one lands in the task directory, a task's own in `wd`."""
-    place = "$AZ_BATCH_TASK_SHARED_DIR" if everywhere else "$AZ_BATCH_TASK_WORKING_DIR"
+    directory = "$AZ_BATCH_TASK_SHARED_DIR" if everywhere else "$AZ_BATCH_TASK_WORKING_DIR"
     return Carrier(
         resource_files=(wire.ResourceFile(http_url=url, file_path=ARCHIVE),),
-        unpack=f'tar -xzf "{place}/{ARCHIVE}" -C "$AZ_BATCH_TASK_SHARED_DIR"',
+        unpack=f'tar -xzf "{directory}/{ARCHIVE}" -C "$AZ_BATCH_TASK_SHARED_DIR"',
         forget=":",
     )
 

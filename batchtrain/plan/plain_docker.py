@@ -72,12 +72,10 @@ def refuse_parts(frame: Frame) -> None:
     job = frame.job
     if not frame.plain_docker:
         return
-    for name, part in (
-        ("job_manager", job.job_manager), ("job_preparation", job.job_preparation), ("job_release", job.job_release)
-    ):  # fmt: skip
-        if part is not None and part.docker_image:
+    for name, part in job.parts:
+        if part.docker_image:
             raise PlanError(
-                f"{frame.place}.{name}: `docker_image` needs a pool whose containers Batch runs; take `plain_docker`"
+                f"{frame.path}.{name}: `docker_image` needs a pool whose containers Batch runs; take `plain_docker`"
                 " away from the pool, or call `docker run` in the command, which runs on the host"
             )
 
@@ -106,12 +104,12 @@ def _mounts(settings: wire.ContainerSettings) -> tuple[tuple[str, Implicit], ...
     if not chosen:
         option = '-v "$AZ_BATCH_NODE_ROOT_DIR:$AZ_BATCH_NODE_ROOT_DIR"'
         return ((option, Implicit("docker run", option, because, "docker-mounts")),)
-    found = []
-    for one in chosen:
-        place = PLACES[str(one.source)]
-        option = f'-v "{place}:{place}{":ro" if one.is_read_only else ""}"'
-        found.append((option, Implicit("docker run", option, because, "docker-mounts")))
-    return tuple(found)
+    mounts = []
+    for mount in chosen:
+        directory = PLACES[str(mount.source)]
+        option = f'-v "{directory}:{directory}{":ro" if mount.is_read_only else ""}"'
+        mounts.append((option, Implicit("docker run", option, because, "docker-mounts")))
+    return tuple(mounts)
 
 
 def _gpus(frame: Frame, task: Task) -> tuple[tuple[str, Implicit], ...]:

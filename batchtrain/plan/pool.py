@@ -105,11 +105,8 @@ def _whole(recipe: Recipe, pool: Pool) -> _Whole:
         mount_configuration=mounted.mounts,
         upgrade_policy=_upgrades(pool),
     )
-    told = Plan(
-        warnings=started.warnings,
-        implicit=containers.implicit + reached.implicit + started.implicit,
-    )
-    return _Whole(body, told)
+    remarks = Plan(warnings=started.warnings, implicit=containers.implicit + reached.implicit + started.implicit)
+    return _Whole(body, remarks)
 
 
 def _metadata(pool: Pool) -> dict[str, str]:

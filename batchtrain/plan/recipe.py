@@ -17,5 +17,5 @@ def plan(recipe: Recipe, facts: Facts = OFFLINE, sources: Sources | None = None)
         whole = whole.joined(pool.plan(recipe))
     if recipe.jobs:
         whole = whole.joined(job.plan(recipe, facts, sources))
-    told = tuple(warning for warning in whole.warnings if warning.rule not in recipe.silent)
-    return whole._replace(warnings=told, hidden=veil.secrets_in(recipe))
+    shown = tuple(warning for warning in whole.warnings if warning.rule not in recipe.silent)
+    return whole._replace(warnings=shown, hidden=veil.secrets_in(recipe))

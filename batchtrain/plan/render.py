@@ -36,13 +36,13 @@ class Shown(Protocol):
 
 def as_document(plan: Shown) -> dict[str, Any]:
     """`steps`, `warnings`, `implicit` and `launch`; bodies are the wire documents, but for what is secret."""
-    found = {
+    parts = {
         "steps": [step_document(step) for step in plan.steps],
         "warnings": [warning.document for warning in plan.warnings],
         "implicit": [item._asdict() for item in plan.implicit],
         "launch": dict(plan.launch),
     }
-    return {name: veiled(part, plan.hidden) for name, part in found.items()}
+    return {name: veiled(part, plan.hidden) for name, part in parts.items()}
 
 
 def step_document(step: Step) -> dict[str, Any]:
@@ -110,17 +110,17 @@ def _counted(others: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]]) -> s
     return f"{len(others):,} like these, {first} to {last}" if len(others) > 1 else f"{first}, like these"
 
 
-def _alike(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    return one.keys() == other.keys() and len(_differing(one, other)) <= FEW
+def _alike(task: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    return task.keys() == other.keys() and len(_differing(task, other)) <= FEW
 
 
-def _differing(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
-    return [key for key, value in one.items() if key != "id" and other.get(key) != value]
+def _differing(task: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
+    return [key for key, value in task.items() if key != "id" and other.get(key) != value]
 
 
 def _but(like: Mapping[str, Any], task: Mapping[str, Any]) -> str:
-    said = [f"{key} {_line(task[key])}" for key in _differing(like, task)]
-    return f", but {', '.join(said)}" if said else ""
+    differences = [f"{key} {_line(task[key])}" for key in _differing(like, task)]
+    return f", but {', '.join(differences)}" if differences else ""
 
 
 def _line(value: Any) -> str:

@@ -25,7 +25,7 @@ def body(frame: Frame, specification: wire.JobSpecification) -> wire.JobSchedule
     return wire.JobScheduleCreate(
         id=frame.job.id,
         display_name=frame.job.display_name,
-        schedule=_schedule(recurrence, f"{frame.place}.recurrence.schedule"),
+        schedule=_schedule(recurrence, f"{frame.path}.recurrence.schedule"),
         job_specification=specification,
         metadata=specification.metadata,
     )
@@ -51,7 +51,7 @@ def only(frame: Frame, tasks: tuple[Task, ...]) -> Task | None:
     return tasks[0]
 
 
-def manager(frame: Frame, task: wire.TaskCreate, place: str) -> tuple[wire.JobManagerTask, tuple[Implicit, ...]]:
+def manager(frame: Frame, task: wire.TaskCreate, path: str) -> tuple[wire.JobManagerTask, tuple[Implicit, ...]]:
     """The one task as each job's job manager task."""
     recurrence = frame.job.recurrence
     assert recurrence is not None
@@ -66,17 +66,17 @@ def manager(frame: Frame, task: wire.TaskCreate, place: str) -> tuple[wire.JobMa
         run_exclusive=recurrence.job_manager.run_exclusive,
         allow_low_priority_node=recurrence.job_manager.allow_low_priority_node,
     )
-    implicit = [Implicit("job_manager", task.id, "it is the schedule's one task", "schedule-task", place)]
+    implicit = [Implicit("job_manager", task.id, "it is the schedule's one task", "schedule-task", path)]
     if not stays and not completes:
         because = "the schedule's next job waits for the end of this one"
-        implicit.append(Implicit("kill_job_on_completion", "true", because, "schedule-job-ends", frame.place))
+        implicit.append(Implicit("kill_job_on_completion", "true", because, "schedule-job-ends", frame.path))
     return built, tuple(implicit)
 
 
-def remarks(frame: Frame, task: wire.TaskCreate, place: str) -> tuple[Problem, ...]:
+def remarks(frame: Frame, task: wire.TaskCreate, path: str) -> tuple[Problem, ...]:
     """What is lost on the way, and what will end before the schedule does."""
     problems = [
-        Problem("recurrence-tasks", f"a schedule's task has no `{name}`; it is left out", path=place, level="warning")
+        Problem("recurrence-tasks", f"a schedule's task has no `{name}`; it is left out", path=path, level="warning")
         for name in ("exit_conditions", "affinity_info")
         if getattr(task, name) is not None
     ]
@@ -87,7 +87,7 @@ def remarks(frame: Frame, task: wire.TaskCreate, place: str) -> tuple[Problem, .
                 "schedule-links",
                 f"the links to storage that the schedule carries end {days or 30} days after it is added; raise"
                 " `batchtrain.generated_sas_expiry_days`, or read and write with an `identity`",
-                path=place,
+                path=path,
                 level="warning",
             )
         )
@@ -109,4 +109,4 @@ def _schedule(recurrence: Recurrence, where: str) -> wire.Schedule:
 
 
 def _error(frame: Frame, reason: str) -> PlanError:
-    return PlanError(f"{frame.place}: job schedule {frame.job.id} cannot be: {reason}; {INSTEAD} [recurrence-tasks]")
+    return PlanError(f"{frame.path}: job schedule {frame.job.id} cannot be: {reason}; {INSTEAD} [recurrence-tasks]")

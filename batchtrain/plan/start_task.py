@@ -40,12 +40,12 @@ def start_task(
     todo, given = _own(recipe, pool, images, mounts, data) if not windows else (Preparation(), ())
     ours = preparation.own(todo)
     files = inputs.resource_files(pool.resource_files) + tuple(file for item in data for file in item.files)
-    told = (*prep.commands.pre, *prep.commands.post)
-    if not (told or ours or files):
+    commands = (*prep.commands.pre, *prep.commands.post)
+    if not (commands or ours or files):
         return Started()
     _refuse_reserved(prep.environment_variables)
     text = _text(pool, own=bool(ours), windows=windows)
-    waits, implicit = _waits(pool, own=bool(told or files or _more_than_images(todo)))
+    waits, implicit = _waits(pool, own=bool(commands or files or _more_than_images(todo)))
     task = wire.StartTask(
         command_line=preparation.WINDOWS if windows else preparation.LINUX,
         user_identity=wire.POOL_ADMIN,
@@ -241,8 +241,8 @@ def _apptainer_by_itself(todo: Preparation) -> tuple[Implicit, ...]:
 
 def _warnings(todo: Preparation) -> tuple[Problem, ...]:
     return tuple(
-        _password(logins, place)
-        for logins, place in (
+        _password(logins, path)
+        for logins, path in (
             (todo.logins, "global_resources.singularity_images"),
             (todo.engine.logins if todo.engine is not None else (), "global_resources.docker_images"),
         )
@@ -250,11 +250,11 @@ def _warnings(todo: Preparation) -> tuple[Problem, ...]:
     )
 
 
-def _password(logins: tuple[Login, ...], place: str) -> Problem:
+def _password(logins: tuple[Login, ...], path: str) -> Problem:
     servers = ", ".join(login.server for login in logins)
     text = (
         f"the password of {servers} is in the environment of the start task; every user who can read the pool can read"
         " it"
     )
     hint = "Use a token that can only pull, and that ends."
-    return Problem("password-on-nodes", text, level="warning", path=place, hint=hint)
+    return Problem("password-on-nodes", text, level="warning", path=path, hint=hint)

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
+import msgspec
+
 from batchtrain.config import allotment, travel
 from batchtrain.config.places import OURS
 from batchtrain.config.types import MultiInstance, Task
@@ -13,6 +17,7 @@ from batchtrain.launchers.plain_docker import Container
 from batchtrain.launchers.preparation import Moved
 from batchtrain.launchers.types import File, Implicit, Launch
 from batchtrain.plan import (
+    checkpoint,
     command,
     container,
     exits,
@@ -35,47 +40,91 @@ INPUT = ".batchtrain-input"
 """Where in the working directory data is brought that belongs elsewhere on the node."""
 
 
-def build(frame: Frame, task: Task, task_id: str, place: str, *, acting: bool = False, filling: bool = False) -> Built:
-    """One task's request; `place` is its path in the configuration. Raises PlanError for what could never run.
+def build(frame: Frame, task: Task, task_id: str, path: str, *, acting: bool = False, filling: bool = False) -> Built:
+    """One task's request; `path` is its path in the configuration. Raises PlanError for what could never run.
 
     acting, filling: what the job does with `exit_conditions`, as `exits.conditions` takes it.
     """
     where = f"{frame.job.id}/{task_id}"
-    gang = task.multi_instance
-    shape, implicit, warnings = _shape(frame, task, where, place)
-    fetched = inputs.fetched(frame.recipe, task.input_data.azure_storage, INPUT)
-    moved = inputs.moves(fetched)
-    image = _apptainer(frame, task, shape)
-    plain, by_docker = _plain_docker(frame, task, shape, where)
-    simple = not gang and not task.source and not moved and image is None and plain is None
-    if frame.windows and not simple:
-        raise PlanError(f"{where}: {_LINUX_ONLY}")
-    as_it_is = (
-        simple
-        and shape.container
-        and (frame.windows or command.speaks_for_itself(task.command or "", entrypoint=task.entrypoint is not None))
+    shape, by_nodes, warnings = _shape(frame, task, where, path)
+    way = _way(frame, task, shape, where)
+    launch = _launch(frame, task, way, where)
+    carrier, uploads = (payload.Carrier(), ()) if way.bare else _carrier(frame, task, launch, where)
+    ends = exits.conditions(either(task.exit_conditions, frame.job.exit_conditions), acting=acting, filling=filling)
+    body, by_request = _request(
+        frame, task, way, carrier, wire.TaskCreate(id=task_id, command_line="", exit_conditions=ends)
     )
-    bare = as_it_is or (simple and (frame.windows or command.fits(task.command or "")))
-    launch = _launch(frame, task, shape, image, moved, where, plain)
-    carrier, uploads = (payload.Carrier(), ()) if bare else _carrier(frame, task, launch, where)
+    decided = (*by_nodes, *launch.implicit, *by_request)
+    remarks = (
+        *frameworks.one_node(task, shape, _source(frame, task), where, path),
+        *frameworks.notes(task, shape, where, path),
+    )
+    return Built(
+        body, _text(task, launch), tuple(item._replace(where=path) for item in decided), (*warnings, *remarks), uploads
+    )
+
+
+class _Way(NamedTuple):
+    """How a task runs."""
+
+    shape: Shape
+    fetched: tuple[inputs.Fetched, ...]
+    image: apptainer.Apptainer | None
+    container: Container | None
+    """The container that the node's own Docker Engine runs; None if Batch runs it, or if there is none."""
+    by_docker: tuple[Implicit, ...]
+    direct: bool
+    """The service gets the command as the user wrote it."""
+    bare: bool
+    """No file of batchtrain travels with the task."""
+
+    @property
+    def moved(self) -> tuple[Moved, ...]:
+        """The data that the launch moves to where it belongs."""
+        return inputs.moves(self.fetched)
+
+    @property
+    def native(self) -> bool:
+        """Whether Batch runs the task in a container."""
+        return self.shape.container and self.container is None
+
+
+def _way(frame: Frame, task: Task, shape: Shape, where: str) -> _Way:
+    """Raises PlanError for what needs Linux nodes on a pool of Windows nodes."""
+    image = _apptainer(frame, task, shape)
+    by_engine, by_docker = _plain_docker(frame, task, shape, where)
+    fetched = inputs.fetched(frame.recipe, task.input_data.azure_storage, INPUT)
+    way = _Way(shape, fetched, image, by_engine, by_docker, direct=False, bare=False)
+    if task.multi_instance or task.source or way.moved or image or by_engine or task.checkpoint:
+        if frame.windows:
+            raise PlanError(f"{where}: {_LINUX_ONLY}")
+        return way
+    text = task.command or ""
+    speaks = frame.windows or command.speaks_for_itself(text, entrypoint=task.entrypoint is not None)
+    direct = shape.container and speaks
+    return way._replace(direct=direct, bare=direct or frame.windows or command.fits(text))
+
+
+def _request(
+    frame: Frame, task: Task, way: _Way, carrier: payload.Carrier, begun: wire.TaskCreate
+) -> tuple[wire.TaskCreate, tuple[Implicit, ...]]:
+    """The whole request; `begun` has the id and the exit conditions."""
+    gang, shape = task.multi_instance, way.shape
     identity, by_identity = _identity(frame, task)
-    native = shape.container and plain is None
-    settings, by_container = container.settings(frame, task, shape) if native else (None, by_docker)
-    body = wire.TaskCreate(
-        id=task_id,
-        command_line=(task.command or "").strip() if as_it_is else _command_line(frame, task, carrier, bare=bare),
+    settings, by_container = container.settings(frame, task, shape) if way.native else (None, way.by_docker)
+    hides_gpus = way.native or (way.container and shape.gpu_vendor == "amd")
+    body = msgspec.structs.replace(
+        begun,
+        command_line=(task.command or "").strip() if way.direct else _command_line(frame, task, carrier, bare=way.bare),
         display_name=task.display_name,
-        exit_conditions=exits.conditions(
-            either(task.exit_conditions, frame.job.exit_conditions), acting=acting, filling=filling
-        ),
         container_settings=settings,
         resource_files=inputs.resource_files(task.resource_files)
-        + tuple(file for one in fetched for file in one.files)
+        + tuple(file for blobs in way.fetched for file in blobs.files)
         + (() if gang else carrier.resource_files),
         output_files=outputs.outputs(frame.recipe, task.output_data.azure_storage),
         environment_settings=inputs.environment(
             task.environment_variables,
-            (_gpus_seen(frame, task) if native or (plain and shape.gpu_vendor == "amd") else ()) + carrier.environment,
+            (_gpus_seen(frame, task) if hides_gpus else ()) + carrier.environment,
             vault_id=task.environment_variables_keyvault_secret_id,
         ),
         affinity_info=wire.Affinity(affinity_id=task.affinity_id) if task.affinity_id else None,
@@ -86,33 +135,20 @@ def build(frame: Frame, task: Task, task_id: str, place: str, *, acting: bool = 
         depends_on=_dependencies(task),
         application_package_references=inputs.packages(task.application_packages),
     )
-    inside = (*by_container, *_by_apptainer(frame, image, shape))
-    decided = (*implicit, *launch.implicit, *inside, *by_identity, *_slots(task))
-    files = frame.sources.get(task.source, ()) if task.source else ()
-    return Built(
-        body,
-        _text(task, launch),
-        tuple(item._replace(where=place) for item in decided),
-        (
-            *warnings,
-            *frameworks.one_node(task, shape, files, where, place),
-            *frameworks.notes(task, shape, where, place),
-        ),
-        uploads,
-    )
+    return body, (*by_container, *_by_apptainer(frame, way.image, shape), *by_identity, *_slots(task))
 
 
 _LINUX_ONLY = (
-    "multi-instance tasks, `source`, Apptainer images and input data outside the working directory are for Linux nodes,"
-    " and this pool's run Windows; use a Linux image, or `resource_files` and a command of your own"
+    "multi-instance tasks, `source`, `checkpoint`, Apptainer images and input data outside the working directory are"
+    " for Linux nodes, and this pool's run Windows; use a Linux image, or `resource_files` and a command of your own"
 )
 
 
 # --- what is known of the nodes -------------------------------------------------------------------------------------
 
 
-def _shape(frame: Frame, task: Task, where: str, place: str) -> tuple[Shape, tuple[Implicit, ...], tuple[Problem, ...]]:
-    instances, warnings = _instances(frame, task, where, place)
+def _shape(frame: Frame, task: Task, where: str, path: str) -> tuple[Shape, tuple[Implicit, ...], tuple[Problem, ...]]:
+    instances, warnings = _instances(frame, task, where, path)
     fabric, implicit = _fabric(frame, task)
     return (
         _with_size(Shape(instances, fabric, task.docker_image is not None), frame, task),
@@ -130,7 +166,7 @@ def _with_size(shape: Shape, frame: Frame, task: Task) -> Shape:
     return shape._replace(size=size.name, family=size.family, gpus=gpus, gpu_vendor=size.gpu_vendor)
 
 
-def _instances(frame: Frame, task: Task, where: str, place: str) -> tuple[int, tuple[Problem, ...]]:
+def _instances(frame: Frame, task: Task, where: str, path: str) -> tuple[int, tuple[Problem, ...]]:
     """How many nodes; symbols are resolved from the pool file, or for `pool_current_*` from the living pool."""
     if task.multi_instance is None:
         return 1, ()
@@ -152,7 +188,7 @@ def _instances(frame: Frame, task: Task, where: str, place: str) -> tuple[int, t
         "offline-count",
         f"{where}: `{wanted}` is taken as the pool file's {count};"
         " the living pool's count is used when the job is added",
-        path=f"{place}.multi_instance.num_instances",
+        path=f"{path}.multi_instance.num_instances",
         level="info",
     )
     return count, (note,)
@@ -236,13 +272,13 @@ def _apptainer(frame: Frame, task: Task, shape: Shape) -> apptainer.Apptainer | 
     size, gpus = frame.size, ""
     if size is not None and allotment.gpus(frame.job, task, size):
         gpus = "--rocm" if size.gpu_vendor == "amd" else "--nv"
-    found = binds(frame, task)
+    mounts = binds(frame, task)
     return apptainer.Apptainer(
         task.singularity_image,
         task.singularity_execution.cmd,
         gpus,
-        tuple(str(bind) for bind in found if bind.host),
-        tuple(bind.inside for bind in found if not bind.host),
+        tuple(str(bind) for bind in mounts if bind.host),
+        tuple(bind.inside for bind in mounts if not bind.host),
         task.additional_singularity_options,
         variables.TOPOLOGY_FOLDER if container.described_gpus(frame, task, shape) else "",
     )
@@ -268,52 +304,49 @@ _APPTAINER_MOUNTS = Implicit(
 )
 
 
-def _launch(
-    frame: Frame,
-    task: Task,
-    shape: Shape,
-    image: apptainer.Apptainer | None,
-    moved: tuple[Moved, ...],
-    where: str,
-    plain: Container | None,
-) -> Launch:
+def _launch(frame: Frame, task: Task, way: _Way, where: str) -> Launch:
     try:
-        built = _launched(frame, task, shape, image, plain)
+        built = _launched(frame, task, way)
     except PlanError as error:
         raise PlanError(f"{where}: {error}") from None
-    if image is not None:
-        built = built._replace(files=(*built.files, apptainer.script(image)))
-    if moved:
-        built = built._replace(application=f"{placing.moves(moved)}\n\n{built.application}")
+    if way.image is not None:
+        built = built._replace(files=(*built.files, apptainer.script(way.image)))
+    if way.moved:
+        built = built._replace(application=f"{placing.moves(way.moved)}\n\n{built.application}")
     return built
 
 
-def _launched(
-    frame: Frame, task: Task, shape: Shape, image: apptainer.Apptainer | None, container_here: Container | None
-) -> Launch:
-    gang = task.multi_instance
-    if gang is None and container_here is not None:
-        return plain_docker.launch(container_here, task, None)
+def _launched(frame: Frame, task: Task, way: _Way) -> Launch:
+    """With `plain_docker`, the variables of a task alone come from the host, those of a gang are set inside."""
+    gang, files = task.multi_instance, _source(frame, task)
+    if gang is None and way.container is not None:
+        return checkpoint.around(frame, task, way.shape, files, plain_docker.launch(way.container, task, None))
     if gang is None:
         text = (task.command or "").strip()
-        return plain.alone(apptainer.around(text, image) if image else text)
+        alone = plain.alone(apptainer.around(text, way.image) if way.image else text)
+        return checkpoint.around(frame, task, way.shape, files, alone)
     own = frozenset((*task.environment_variables, *frame.job.environment_variables))
-    inside = frameworks.launch(task, gang, shape, own, image)
-    return inside if container_here is None else plain_docker.launch(container_here, task, inside)
+    inside = frameworks.launch(task, gang, way.shape, own, way.image)
+    inside = checkpoint.around(frame, task, way.shape, files, inside)
+    return inside if way.container is None else plain_docker.launch(way.container, task, inside)
+
+
+def _source(frame: Frame, task: Task) -> tuple[File, ...]:
+    return frame.sources.get(task.source, ()) if task.source else ()
 
 
 def _carrier(frame: Frame, task: Task, launch: Launch, where: str) -> tuple[payload.Carrier, tuple[Upload, ...]]:
     """How the task's own files and ours come to it; a task alone on its node needs nothing for a gang."""
-    files = frame.sources.get(task.source, ()) if task.source else ()
+    files = _source(frame, task)
     payload.refuse_reserved(files, where)
     ours = [File(f"{OURS}/launch.sh", launch.application.encode())]
     if task.multi_instance:
         ours.append(File(f"{OURS}/coordinate.sh", launch.coordination.encode()))
     packed = travel.archive((*files, *ours, *launch.files))
-    place = _place(frame, task, files, packed, where)
-    if place is None:
+    directory = _place(frame, task, files, packed, where)
+    if directory is None:
         return payload.inside_request(packed, where), ()
-    path = f"{place}/{payload.blob_name(packed)}"
+    path = f"{directory}/{payload.blob_name(packed)}"
     url = wire.later("sas", f"{path}?days={inputs.sas_days(frame.recipe)}")
     carrier = payload.through_storage(url, everywhere=task.multi_instance is not None)
     return carrier, (Upload(path, packed),)
@@ -379,9 +412,9 @@ def _text(task: Task, launch: Launch) -> str:
 
 def _identity(frame: Frame, task: Task) -> tuple[wire.UserIdentity, tuple[Implicit, ...]]:
     """A user of the pool by name, an automatic one, or by itself the pool's: administrator in a container."""
-    said = user_identity.said(either(task.user_identity, frame.job.user_identity))
-    if said is not None:
-        return said, ()
+    chosen = user_identity.chosen(either(task.user_identity, frame.job.user_identity))
+    if chosen is not None:
+        return chosen, ()
     if _elevated(task):
         return wire.POOL_ADMIN, ()
     if task.docker_image is not None:

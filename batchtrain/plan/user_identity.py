@@ -6,7 +6,7 @@ from batchtrain.config.types import UserIdentity
 from batchtrain.plan import wire
 
 
-def said(identity: UserIdentity | None) -> wire.UserIdentity | None:
+def chosen(identity: UserIdentity | None) -> wire.UserIdentity | None:
     """A user of the pool by name, an automatic one, or the pool's administrator; None by default."""
     if identity is None:
         return None

@@ -30,10 +30,10 @@ class Bind(NamedTuple):
         return ":".join(_with_variable(part) for part in self if part)
 
 
-def _with_variable(place: str) -> str:
-    variable = re.match(r"\$\w+|\$\{\w+\}", place)
+def _with_variable(path: str) -> str:
+    variable = re.match(r"\$\w+|\$\{\w+\}", path)
     first = variable[0] if variable else ""
-    return first + (shlex.quote(place[len(first) :]) if place[len(first) :] else "")
+    return first + (shlex.quote(path[len(first) :]) if path[len(first) :] else "")
 
 
 def binds(frame: Frame, task: Task) -> tuple[Bind, ...]:
@@ -41,21 +41,21 @@ def binds(frame: Frame, task: Task) -> tuple[Bind, ...]:
     known = frame.recipe.resources.volumes
     if not (frame.job.data_volumes or frame.job.shared_data_volumes or task.data_volumes or task.shared_data_volumes):
         return ()
-    found = []
+    bound = []
     for alias in dict.fromkeys((*frame.job.data_volumes, *task.data_volumes)):
         volume = known.data_volumes.get(alias)
         if volume is None:
             raise PlanError(_unknown(frame, "data_volumes", alias, known.data_volumes))
         inside = volume.container_path or volume.host_path or ""
-        found.append(Bind(volume.host_path or "", inside, volume.bind_options or ""))
+        bound.append(Bind(volume.host_path or "", inside, volume.bind_options or ""))
     for alias in dict.fromkeys((*frame.job.shared_data_volumes, *task.shared_data_volumes)):
         shared = known.shared_data_volumes.get(alias)
         if shared is None:
             raise PlanError(_unknown(frame, "shared_data_volumes", alias, known.shared_data_volumes))
         host = mounts.host_path(alias, shared)
         if host:
-            found.append(Bind(host, shared.container_path or host, shared.bind_options or ""))
-    return tuple(bind for bind in found if bind.inside)
+            bound.append(Bind(host, shared.container_path or host, shared.bind_options or ""))
+    return tuple(bind for bind in bound if bind.inside)
 
 
 def _unknown(frame: Frame, kind: str, alias: str, known: dict[str, object] | object) -> str:

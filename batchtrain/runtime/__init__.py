@@ -2,7 +2,8 @@
 
 Nothing here imports the rest of batchtrain; the files themselves need a POSIX shell (rank.sh, sweep.sh, ssh.sh) or
 bash 4.2 (gang.sh, node.sh, preflight.sh, docker.sh, engine.sh) and the usual small commands, and no Python but for
-launch/, verdict.py and ends.py (3.6 or later, standard library).
+launch/, verdict.py, ends.py, batchtrain_checkpoint.py and torchrun.py (3.6 or later; only torchrun.py imports more
+than the standard library: PyTorch).
 """
 
 from __future__ import annotations
@@ -45,6 +46,10 @@ LAUNCH = dict(_package("launch"))
 """The node launcher: the processes of a framework without MPI, on all nodes, from gang.json; files of its package."""
 ENDS = _read("ends.py")
 """Runs a Python program whose interpreter would wait for the others before it ended by an exception."""
+TORCHRUN = _read("torchrun.py")
+"""Runs torchrun, and keeps its store until every node is done."""
+CHECKPOINT = _read("batchtrain_checkpoint.py")
+"""The module by which a program finds, writes and completes its checkpoints."""
 DOCKER = _read("docker.sh")
 """Functions of the host's shell that run a task's container in the node's own Docker Engine."""
 ENGINE = _read("engine.sh")

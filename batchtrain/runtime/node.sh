@@ -3,6 +3,7 @@
 #
 #     gpus          `gpu NAME` for each GPU, as CUDA_VISIBLE_DEVICES names it; `driver` first where device files are there
 #     infiniband    `infiniband PORTS [KEY]` where a port is active: mlx5_ib0:1,... and the partition key
+#     samples FILE  writes a line of JSON every 10 s: processors, memory, network, GPUs; until its caller has ended
 #     hosts COUNT   AZ_BATCH_HOST_LIST with the primary, which this node is, first; fails where it cannot be right
 
 # The device files tell of GPUs sooner than nvidia-smi, which takes seconds on a node with eight. It is asked where GPUs
@@ -65,6 +66,68 @@ hosts() { # COUNT
   echo "$own$rest"
 }
 
+# Counters of the kernel become rates between two looks. BATCHTRAIN_SAMPLE_SECONDS changes the interval; 0: no samples.
+samples() { # FILE
+  local caller=$PPID seconds=${BATCHTRAIN_SAMPLE_SECONDS:-10} line before now
+  [ "$seconds" -gt 0 ] 2>/dev/null || return 0
+  unset TMOUT
+  exec 9<> <(:)
+  mapfile -t before < <(counters)
+  while read -r -t "$seconds" -u 9 line; [ -d "/proc/$caller" ]; do
+    mapfile -t now < <(counters)
+    line=$(sample $((now[0] > before[0] ? now[0] - before[0] : 1)) && gpu_sample) || return 0
+    printf '{"t": %s, "node": "%s", %s}\n' "${now[0]}" "${AZ_BATCH_NODE_ID:-$(uname -n)}" "${line//$'\n'/}" >>"$1" ||
+      return 0
+    before=("${now[@]}")
+  done
+}
+
+# Seconds, busy and all processor time, bytes received and sent, memory in use: a line each.
+counters() {
+  local name total='' free='' rest user nice system idle wait irq soft steal received=0 sent=0 fields
+  printf '%(%s)T\n' -1
+  read -r name user nice system idle wait irq soft steal rest </proc/stat
+  rest=$((user + nice + system + irq + soft + ${steal:-0}))
+  printf '%s\n' "$rest" "$((rest + idle + wait))"
+  while read -r name rest; do
+    case $name in
+      lo:* | *\|*) ;;
+      *:*)
+        read -r -a fields <<<"${name#*:} $rest"
+        received=$((received + fields[0])) sent=$((sent + fields[8]))
+        ;;
+    esac
+  done </proc/net/dev
+  printf '%s\n' "$received" "$sent"
+  while read -r name rest _; do
+    case $name in MemTotal:) total=$rest ;; MemAvailable:) free=$rest ;; esac
+  done </proc/meminfo
+  echo "$((total - ${free:-0}))"
+}
+
+sample() { # SECONDS
+  local all=$((now[2] - before[2]))
+  printf '"cpu_percent": %s' "$(hundredths $((all > 0 ? 10000 * (now[1] - before[1]) / all : 0)))"
+  printf ', "memory_gib": %s' "$(hundredths $((now[5] * 100 / 1048576)))"
+  printf ', "network_in_mb": %s' "$(hundredths $(((now[3] - before[3]) / 10000 / $1)))"
+  printf ', "network_out_mb": %s' "$(hundredths $(((now[4] - before[4]) / 10000 / $1)))"
+}
+
+hundredths() { printf '%d.%02d' $(($1 / 100)) $(($1 % 100)); }
+
+# The mean use of the GPUs and the memory that is used on all of them.
+gpu_sample() {
+  local use memory count=0 uses=0 memories=0
+  type -P nvidia-smi >/dev/null || return 0
+  while IFS=', ' read -r use memory; do
+    case $use$memory in '' | *[!0-9]*) continue ;; esac
+    count=$((count + 1)) uses=$((uses + use)) memories=$((memories + memory))
+  done < <(timeout 5 nvidia-smi --query-gpu=utilization.gpu,memory.used --format=csv,noheader,nounits 2>/dev/null)
+  [ "$count" -gt 0 ] || return 0
+  printf ', "gpu_percent": %s' "$(hundredths $((uses * 100 / count)))"
+  printf ', "gpu_memory_gib": %s' "$(hundredths $((memories * 100 / 1024)))"
+}
+
 refuse() {
   echo "batchtrain: $*" >&2
   exit 1
@@ -73,6 +136,6 @@ refuse() {
 for word; do
   case $word in
     gpus | infiniband) "$word" ;;
-    hosts) hosts "$2" ;;
+    hosts | samples) "$word" "$2" && exit ;;
   esac
 done

@@ -17,6 +17,9 @@
 #     R.told    the rank was ended from here: its end is no failure
 #     R.failed  when it failed, and the line above
 #     R.life    the pipe
+#
+# BATCHTRAIN_METRICS names a file in ranks/ of the working directory: COMMAND may append lines of JSON to it. The guard
+# of the first rank of a node starts node.sh there, which samples the node.
 
 rank=${PMI_RANK:-${OMPI_COMM_WORLD_RANK:-${PMIX_RANK:-${MV2_COMM_WORLD_RANK:-${MPIRUN_RANK:-}}}}}
 
@@ -60,12 +63,39 @@ own_address() {
 # Holds the pipe open for as long as this process and the launcher's daemon live, and passes on the SIGTERM that a
 # launcher sends to the rank's process group.
 guard() {
-  trap 'end_job KILL $!; exit' USR1 # the rank has ended; below nohup a trap of HUP does nothing
-  trap 'end_job KILL $!; echo TERM; exit' TERM
+  sampler=
+  trap 'end_job KILL $!; end_sampler; exit' USR1 # the rank has ended; below nohup a trap of HUP does nothing
+  trap 'end_job KILL $!; end_sampler; echo TERM; exit' TERM
   while kill -0 "$PPID" && kill -0 "$$"; do
     sleep 1 >/dev/null &
     wait $!
+    [ -n "$sampler" ] || start_sampler
   done
+  end_sampler
+}
+
+# A second after the start, so that a launch is not slower for it.
+start_sampler() {
+  sampler=none
+  if mkdir "$here/ranks/sampled" && [ -n "$metrics" ]; then
+    rm -f "$metrics/node.metrics.jsonl"
+    bash "$here/node.sh" samples "$metrics/node.metrics.jsonl" >/dev/null &
+    sampler=$!
+  fi
+}
+
+end_sampler() {
+  case $sampler in [0-9]*) kill -s TERM "$sampler" ;; esac
+}
+
+# A rank without a place for its metrics has none.
+prepare_metrics() {
+  metrics=${AZ_BATCH_TASK_WORKING_DIR:-$here}/ranks
+  if mkdir -p "$metrics" 2>/dev/null && rm -f "$metrics/rank-${rank:-$$}.metrics.jsonl" 2>/dev/null; then
+    export BATCHTRAIN_METRICS="$metrics/rank-${rank:-$$}.metrics.jsonl"
+  else
+    metrics=
+  fi
 }
 
 # A launcher that sees a failure begins to kill, and may drop what it has not passed on: 0.3 s, or until swept.
@@ -89,6 +119,7 @@ wait_for_supervisor() {
   record=$here/ranks/${rank:-$$}
   mkdir -p "$here/ranks" 2>/dev/null
   rm -f "$record".*
+  prepare_metrics
   mkfifo "$record.life" 2>/dev/null || exec "$@" # nowhere to note anything: an unknown image's user, perhaps
   new_session=setsid
   command -v setsid >/dev/null 2>&1 || new_session=

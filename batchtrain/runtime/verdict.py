@@ -47,12 +47,12 @@ REASONS = (
 
 def read(folder: str) -> "list[Heard]":
     """What each of a node's processes noted in a file `nccl.*` of this folder."""
-    found = []
+    processes = []
     for name in sorted(os.listdir(folder)):
         if name.startswith("nccl."):
             with open(os.path.join(folder, name), "rb") as file:
-                found.append(hear(file.read(MOST).decode("utf-8", "replace").split("\n")))
-    return found
+                processes.append(hear(file.read(MOST).decode("utf-8", "replace").split("\n")))
+    return processes
 
 
 def hear(lines: "Iterable[str]") -> "Heard":
@@ -102,9 +102,9 @@ def judge(nodes: "list[tuple[str, list[Heard]]]") -> "list[str]":
     nodes: what each is called ("node tvm-2 (10.0.0.5)"), and what was heard there.
     """
     every = [(node, heard) for node, processes in nodes for heard in processes]
-    words = ["NCCL on {}: {}".format(of(*one), text) for one in every for text in one[1]["warnings"]][:6]
-    known = [one for one in every if one[1]["network"]]
-    slow = [one for one in known if one[1]["network"] == SLOW]
+    words = ["NCCL on {}: {}".format(of(*pair), text) for pair in every for text in pair[1]["warnings"]][:6]
+    known = [pair for pair in every if pair[1]["network"]]
+    slow = [pair for pair in known if pair[1]["network"] == SLOW]
     if slow:
         return [*words, slowly(slow, len(known))]
     return [*words, fast(known)] if known else words
@@ -112,11 +112,11 @@ def judge(nodes: "list[tuple[str, list[Heard]]]") -> "list[str]":
 
 def slowly(slow: "list[tuple[str, Heard]]", count: int) -> str:
     """The first that has a reason to show stands for all."""
-    one = next((one for one in slow if one[1]["why"]), slow[0])
-    why = one[1]["why"]
+    pair = next((pair for pair in slow if pair[1]["why"]), slow[0])
+    why = pair[1]["why"]
     advice = next((advice for sign, advice in REASONS if sign in why), REASONS[-1][1])
     return 'warning: NCCL used {} on an RDMA pool ({}{}; {} of {} processes): {}'.format(
-        SLOW, of(*one), f': "{why}"' if why else "", len(slow), count, advice
+        SLOW, of(*pair), f': "{why}"' if why else "", len(slow), count, advice
     )  # fmt: skip
 
 
@@ -129,7 +129,7 @@ def fast(known: "list[tuple[str, Heard]]") -> str:
     least, most = min(cards.values()), max(cards.values())
     if most:
         text += f" on {most} HCA{'s' * (most > 1)}"
-    without = [one for one in known if one[1]["direct"] is False]
+    without = [pair for pair in known if pair[1]["direct"] is False]
     if without:
         text += " without GPUDirect RDMA ({}): data goes through the nodes' memory; is nvidia_peermem loaded?".format(
             of(*without[0])
@@ -151,8 +151,8 @@ def collected(text: str) -> "tuple[str, list[Heard]]":
     node, _, rest = text.partition("\n")
     files = {}  # type: dict[str, list[str]]
     for line in rest.split("\n"):
-        name, _, said = line.partition(":")
-        files.setdefault(name, []).append(said)
+        name, _, note = line.partition(":")
+        files.setdefault(name, []).append(note)
     return node, [hear(lines) for name, lines in sorted(files.items()) if name]
 
 
@@ -161,7 +161,7 @@ def main(paths: "list[str]") -> int:
     for path in paths:
         with open(path, "rb") as file:
             nodes.append(collected(file.read().decode("utf-8", "replace")))
-    for sentence in judge([one for one in nodes if one[0]]):
+    for sentence in judge([node for node in nodes if node[0]]):
         os.write(2, f"batchtrain: {sentence}\n".encode("utf-8", "replace"))
     return 0
 

@@ -1,7 +1,7 @@
-"""What only Azure Resource Manager knows: quotas, what a region sells, an account's own settings, a pool's identity.
+"""Azure Resource Manager: quotas, the VM sizes of a region, an account's settings, a pool's identity.
 
-Raw REST, so that no management SDK has to be installed; untested on Azure (untested-on-azure.md).
-Sources: Azure/azure-rest-api-specs, specification/batch/resource-manager (2025-06-01, with its examples) and
+Raw REST, so that no management SDK is needed; untested on Azure (untested-on-azure.md). Sources:
+Azure/azure-rest-api-specs, specification/batch/resource-manager (2025-06-01, with its examples) and
 specification/compute (ResourceSkus 2021-07-01); MicrosoftDocs articles/batch/managed-identity-pools.md.
 """
 
@@ -31,7 +31,7 @@ Json = Mapping[str, Any]
 
 
 class AccountSeen(NamedTuple):
-    """A Batch account as Azure Resource Manager shows it; a quota is None where the subscription's own holds."""
+    """A Batch account as Azure Resource Manager shows it. A quota is None if the subscription's own applies."""
 
     name: str
     subscription: str
@@ -39,18 +39,18 @@ class AccountSeen(NamedTuple):
     location: str
     endpoint: str
     allocation: str
-    """BatchService, or UserSubscription: then nodes count against the subscription's quotas."""
+    """BatchService, or UserSubscription, whose nodes count against the subscription's quotas."""
     public_network: str
     """Enabled, Disabled or SecuredByPerimeter."""
     sign_ins: tuple[str, ...]
-    """SharedKey, AAD, TaskAuthenticationToken: what the account accepts."""
+    """SharedKey, AAD, TaskAuthenticationToken: the sign-ins that the account accepts."""
     dedicated_cores: int | None
     spot_cores: int | None
     pools: int | None
     jobs: int | None
     """Active jobs and job schedules."""
     by_family: bool
-    """Whether dedicated cores are counted by family of sizes (`families`), and `dedicated_cores` does not hold."""
+    """Whether dedicated cores are limited by family of sizes (`families`) and not by `dedicated_cores`."""
     families: tuple[tuple[str, int], ...]
     """Azure's name of a family of sizes (standardNDSH100v5Family), and its cores."""
 
@@ -61,14 +61,14 @@ class AccountSeen(NamedTuple):
         return f"{group}/providers/Microsoft.Batch/batchAccounts/{quote(self.name)}"
 
     def cores_of(self, family: str) -> int | None:
-        """The dedicated cores of a family; None where nothing says."""
+        """The dedicated cores of a family; None if they are not listed."""
         if not self.by_family:
             return self.dedicated_cores
         return next((cores for name, cores in self.families if name.lower() == family.lower()), None)
 
 
 class Restriction(NamedTuple):
-    """Why a size cannot be had: of a whole region, or of some of its zones."""
+    """Why a size is not available: in a whole region, or in some of its zones."""
 
     reason: str
     kind: str
@@ -76,7 +76,7 @@ class Restriction(NamedTuple):
 
 
 class Sold(NamedTuple):
-    """A VM size as a region's list shows it."""
+    """A VM size in a region's list."""
 
     name: str
     family: str
@@ -88,13 +88,13 @@ class Sold(NamedTuple):
     architecture: str = "x64"
     spot: bool = True
     ends: date | None = None
-    """The end of Batch's support, in Batch's list."""
+    """The end of Batch's support, from Batch's list."""
     restrictions: tuple[Restriction, ...] = ()
-    """In the compute service's list."""
+    """The same from the compute service's list."""
 
     @property
     def blocked(self) -> str:
-        """Why this subscription cannot have it in the region at all; empty when it can."""
+        """Why this subscription cannot use it anywhere in the region; empty if it can."""
         return next((restriction.reason for restriction in self.restrictions if restriction.kind == "Location"), "")
 
 
@@ -106,10 +106,8 @@ class Region(NamedTuple):
 
 
 def reach(credentials: Credentials | None, environment: Mapping[str, str], endpoint: str = "") -> Rest:
-    """Azure Resource Manager as credentials.yaml says (`management.aad`, else `aad`), in the cloud of `endpoint`.
-
-    Raises UsageError for a sign-in that cannot work.
-    """
+    """Azure Resource Manager with the sign-in of credentials.yaml (`management.aad`, otherwise `aad`), in the cloud of
+    `endpoint`. Raises UsageError for a sign-in that cannot work."""
     management = credentials.management if credentials is not None else None
     own, general = management.aad if management else None, credentials.aad if credentials is not None else None
     sign_in = entra.sign_in_of(own, general, endpoint=endpoint)
@@ -119,7 +117,7 @@ def reach(credentials: Credentials | None, environment: Mapping[str, str], endpo
 
 
 def connect(credential: TokenCredential, endpoint: str = PUBLIC.management, *, ca: str | None = None) -> Rest:
-    """Azure Resource Manager of a cloud. `ca`: a file of certificates to trust in place of the usual ones."""
+    """Azure Resource Manager of a cloud. `ca`: a file of certificates to trust instead of the usual ones."""
     return Rest(endpoint, credential, scope_of(endpoint.rstrip("/")), ca=ca)
 
 
@@ -127,7 +125,7 @@ def connect(credential: TokenCredential, endpoint: str = PUBLIC.management, *, c
 
 
 def region(arm: Rest, endpoint: str, subscription: str | None, location: str | None) -> Region:
-    """What is given, the rest from the Batch account that answers at `endpoint`. Raises UsageError when that fails."""
+    """Complete the given values from the Batch account at `endpoint`. Raises UsageError if that fails."""
     if subscription and location:
         return Region(subscription, location)
     if not endpoint:
@@ -144,7 +142,7 @@ def region(arm: Rest, endpoint: str, subscription: str | None, location: str | N
 
 
 def account(arm: Rest, endpoint: str, subscription: str | None = None) -> AccountSeen | None:
-    """The Batch account that answers at `endpoint`, looked for in one subscription, else in all that may be read."""
+    """The Batch account at `endpoint`, searched in one subscription or in all readable ones."""
     host = urlsplit(endpoint).hostname or ""
     for one in [subscription] if subscription else subscriptions(arm):
         for found in accounts(arm, one):
@@ -154,7 +152,7 @@ def account(arm: Rest, endpoint: str, subscription: str | None = None) -> Accoun
 
 
 def subscriptions(arm: Rest) -> tuple[str, ...]:
-    """The ids of the subscriptions that may be read."""
+    """The ids of the readable subscriptions."""
     return tuple(item["subscriptionId"] for item in arm.listed("/subscriptions", "list subscriptions", SUBSCRIPTIONS))
 
 
@@ -166,14 +164,14 @@ def accounts(arm: Rest, subscription: str) -> Iterator[AccountSeen]:
 
 
 def batch_sizes(arm: Rest, subscription: str, location: str) -> tuple[Sold, ...]:
-    """The sizes that Batch takes in a region."""
+    """The sizes that Batch supports in a region."""
     region = f"locations/{quote(location, safe='')}/virtualMachineSkus"
     path = f"/subscriptions/{quote(subscription, safe='')}/providers/Microsoft.Batch/{region}"
     return tuple(sold_of(item) for item in arm.listed(path, f"list Batch's VM sizes in {location}", BATCH))
 
 
 def compute_sizes(arm: Rest, subscription: str, location: str) -> tuple[Sold, ...]:
-    """The sizes that a region sells, with what this subscription may not have."""
+    """The sizes of a region, with those that this subscription cannot use."""
     if not location.replace("-", "").isalnum():
         raise UsageError(f"`{location}` is no name of a region; `az account list-locations` lists them")
     path = f"/subscriptions/{quote(subscription, safe='')}/providers/Microsoft.Compute/skus"
@@ -183,10 +181,8 @@ def compute_sizes(arm: Rest, subscription: str, location: str) -> tuple[Sold, ..
 
 
 def set_pool_identity(arm: Rest, where: AccountSeen, pool_id: str, identities: Iterable[str]) -> tuple[str, ...]:
-    """Give a pool its user-assigned managed identities (resource ids); gives those it has then.
-
-    Nodes that are there already do not get them: do it while the pool has none. Raises NotFound, NotAllowed.
-    """
+    """Assign user-assigned managed identities (resource ids) to a pool; returns all of its identities. Existing nodes
+    do not get them, so call it while the pool has no nodes. Raises NotFound, NotAllowed."""
     wanted = {identity: {} for identity in identities}  # type: dict[str, dict[str, str]]
     body = {"identity": {"type": "UserAssigned", "userAssignedIdentities": wanted} if wanted else {"type": "None"}}
     path = f"{where.path}/pools/{quote(pool_id, safe='')}"
@@ -221,7 +217,7 @@ def account_of(item: Json) -> AccountSeen:
 
 
 def sold_of(item: Json) -> Sold:
-    """A size from its document; Batch's list and the compute service's have nearly the same one."""
+    """A size from its document; Batch's list and the compute service's have nearly the same format."""
     can = {one["name"]: str(one["value"]) for one in item.get("capabilities") or ()}
     end = item.get("batchSupportEndOfLife")
     return Sold(
@@ -245,11 +241,9 @@ def _restriction(item: Json) -> Restriction:
 
 
 def corrected(sold: Sold, known: VmSize | None) -> VmSize | None:
-    """What the table should say of a size that is sold; None where it says so already.
-
-    The lists name no GPU and no InfiniBand: a new size's GPU is read from its name, and the kind of its network stays
-    open. A retirement that the table knows stays; Batch's own end of support is earlier or as good.
-    """
+    """The table row for an available size; None if the table has the same. The lists contain no GPU model and no
+    InfiniBand: a new size's GPU is read from its name, and the kind of its network stays unknown. A known retirement
+    date is kept, unless Batch's own end of support is earlier."""
     if known is None:
         return _new(sold)
     numbers = known._replace(cores=sold.cores, memory_gib=sold.memory_gib, gpus=sold.gpus or known.gpus)
@@ -260,7 +254,7 @@ def corrected(sold: Sold, known: VmSize | None) -> VmSize | None:
 
 
 def corrections(sold: Iterable[Sold], catalog: Catalog) -> Catalog:
-    """Of all that is sold, what a catalogue does not have, or has otherwise."""
+    """The available sizes that a catalogue does not have, or describes differently."""
     return Catalog(own_sizes=tuple(filter(None, (corrected(one, catalog.size(one.name)) for one in sold))))
 
 

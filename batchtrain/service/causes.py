@@ -1,4 +1,4 @@
-"""What ended a task, read from its stderr: the rank that failed, and the exception it failed with. Pure."""
+"""The cause of a task's failure, read from its stderr: the failed rank and its exception. Pure."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ REPORT = re.compile(
     r"(?:.*\] )?batchtrain: (?P<who>[a-z][a-z ]*?(?: (?P<number>\d+))?) on node (?P<node>\S+) \([^)]*\)"
     r" (?P<ending>exited with code|was killed by signal) (?P<value>\d+)(?P<more>.*)"
 )
-"""What rank.sh, gang.sh and the node launcher print when a process of a gang fails."""
+"""Lines of rank.sh, gang.sh and the node launcher when a process of a gang fails."""
 PREFIX = re.compile(r"^(?:\[\d+:(?P<label>[^\]]+)\] )?(?:\[rank(?P<rank>\d+)\]: ?)?(?P<text>.*)$")
-"""What the node launcher, and below it PyTorch, put before a line of a rank."""
+"""The prefix of a rank's line, from the node launcher and from PyTorch."""
 TRACEBACK = "Traceback (most recent call last):"
 FRAME = re.compile(r'\s+File "[^"]*/workitems/[^/"]+/[^/"]+/[^/"]+/(?P<file>[^"]+)", line (?P<line>\d+)')
 """A line of a traceback in a file of the task's directory."""
@@ -21,27 +21,24 @@ LONGEST = 200
 
 
 class Cause(NamedTuple):
-    """Why a task failed; what the task's stderr does not tell is empty."""
+    """Why a task failed; fields that stderr does not tell are empty."""
 
     who: str = ""
-    """The process that failed, as `rank 3`."""
+    """The failed process, such as `rank 3`."""
     rank: int | None = None
     node: str = ""
     ending: str = ""
-    """How it ended, as `exited with code 7`."""
+    """How it ended, such as `exited with code 7`."""
     signal: int | None = None
     exception: str = ""
-    """The last line of its traceback, as `ValueError: no such file`."""
+    """The last line of its traceback, such as `ValueError: no such file`."""
     raised: str = ""
-    """The innermost line of that traceback in a file of the task's directory, as `train.py:208`."""
+    """The innermost line of that traceback in a file of the task's directory, such as `train.py:208`."""
 
 
 def cause(lines: Sequence[str], exit_code: int | None) -> Cause:
-    """The failure that a task's stderr tells of.
-
-    Several processes may report a failure. The one that the task's exit code belongs to is the cause; the others are
-    consequences of it, or how the same process went on to die.
-    """
+    """The failure in a task's stderr. Several processes may report a failure. The one with the task's exit code is the
+    cause; the others are its consequences, or later reports of the same process."""
     reports = [(index, match) for index, line in enumerate(lines) if (match := REPORT.match(line))]
     if not reports:
         exception, raised = _exception(lines)
@@ -61,12 +58,12 @@ def cause(lines: Sequence[str], exit_code: int | None) -> Cause:
 
 
 def _code(report: re.Match[str]) -> int:
-    """A process's end as shells give it."""
+    """The end of a process as shells report it."""
     return int(report["value"]) + (128 if "signal" in report["ending"] else 0)
 
 
 def _of(lines: Iterable[str], who: str, number: str | None) -> Iterator[str]:
-    """The lines of one process, without what stands before them; a line that names no process may be anybody's."""
+    """The lines of one process without their prefixes; lines without a process may belong to any."""
     for line in lines:
         match = PREFIX.match(line)
         assert match is not None  # it matches every line
@@ -76,7 +73,7 @@ def _of(lines: Iterable[str], who: str, number: str | None) -> Iterator[str]:
 
 
 def _exception(lines: Iterable[str]) -> tuple[str, str]:
-    """The line that ends the last traceback, and where in the task's directory that was raised."""
+    """The last line of the last traceback, and the place in the task's directory where it was raised."""
     found, raised, inner, inside = "", "", "", False
     for line in lines:
         text = line.rstrip()

@@ -1,8 +1,8 @@
-"""How long each wait lasts at most by itself, in seconds; imports nothing, for the command line's door."""
+"""The default deadline of each wait in seconds. Imports nothing, because the command line needs it at its start."""
 
 POOL_SECONDS = 3600.0
-"""For a pool to take tasks, or to stop growing."""
+"""Until a pool's nodes accept tasks, or a pool stops growing."""
 JOB_SECONDS = 24 * 3600.0
-"""For the tasks of a job that have no wall-clock limit."""
+"""Until the tasks of a job end that have no wall clock limit."""
 GONE_SECONDS = 600.0
-"""For a deletion: to be accepted, and then for the thing to be gone."""
+"""Until a deletion is accepted, and then until the object is gone."""

@@ -1,7 +1,6 @@
-"""Sign-in with Microsoft Entra ID: the user's settings become a SignIn, and that becomes a credential; it reads no
-YAML.
+"""Sign-in with Microsoft Entra ID: the user's settings become a SignIn, and that becomes a credential.
 
-`azure.identity` takes 0.17 s to import, so only `credential` does, when somebody signs in.
+Reads no YAML. Only `credential` imports `azure.identity`, which takes 0.17 s.
 """
 
 from __future__ import annotations
@@ -20,19 +19,19 @@ from batchtrain.errors import UsageError
 
 
 class Cloud(NamedTuple):
-    """One of Azure's clouds: where to sign in, and what its tokens are for."""
+    """One of Azure's clouds: its sign-in service and the audiences of its tokens."""
 
     name: str
     authority: str
     """Host of the sign-in service."""
     domain: str
-    """What the names of Batch accounts end with."""
+    """The suffix of Batch accounts' host names."""
     batch: str
-    """The resource that a token for Batch is for; its last slash is part of it."""
+    """The audience of tokens for Batch; its trailing slash is part of it."""
     management: str
     """Azure Resource Manager."""
     vault: str
-    """What the names of key vaults end with."""
+    """The suffix of key vaults' host names."""
     older_authorities: tuple[str, ...] = ()
 
 
@@ -55,26 +54,27 @@ PASSWORD_NOTE = (
 
 
 class SignIn(NamedTuple):
-    """How to get a token, decided; its secret is never shown."""
+    """How to get a token. The secret is never shown."""
 
     mode: str
     """client secret, certificate, device code or default (environment, managed identity, `az login`, …)."""
     authority: str = PUBLIC.authority
     tenant: str | None = None
     client: str | None = None
-    """A service principal's id; of the default mode, a user-assigned managed identity's."""
+    """A service principal's id; in the default mode, a user-assigned managed identity's."""
     secret: Secret | None = None
     certificate: str | None = None
     """Path of a PEM file with the private key and its certificate."""
     user: str | None = None
     cache: str | None = None
-    """Name under which the user's sign-in is kept between commands; None keeps nothing."""
+    """The name under which the user's sign-in is kept between commands; None if it is not kept."""
     note: str = ""
-    """What is worth saying to the person who signs in."""
+    """A warning for the user who signs in."""
 
 
 def cloud_of(authority: str | None, endpoint: str = "") -> Cloud:
-    """The cloud of a sign-in service's URL, else that of a Batch account's or key vault's URL, else the public one."""
+    """The cloud of a sign-in service's URL, otherwise of a Batch account's or key vault's URL, otherwise the public
+    one."""
     host, domain = _host(authority or ""), _host(endpoint)
     for cloud in CLOUDS:
         if host in (cloud.authority, *cloud.older_authorities):
@@ -91,15 +91,13 @@ def storage_sign_in(credentials: Credentials) -> SignIn:
 
 
 def scope_of(resource: str) -> str:
-    """The scope of tokens for a resource: of Batch's with a double slash, because its own last slash counts."""
+    """The scope of tokens for a resource. Batch's has a double slash, because its audience ends with one."""
     return f"{resource}/.default"
 
 
 def sign_in_of(own: Aad | None, general: Aad | None = None, *, endpoint: str = "") -> SignIn:
-    """The sign-in that a section's own `aad` block asks for, else the general one's.
-
-    Raises UsageError for one that cannot work: a secret without its application, or two secrets.
-    """
+    """The sign-in of a section's own `aad` block, otherwise the general one. Raises UsageError for an invalid one: a
+    secret without its application, or two secrets."""
     chosen = own if own is not None and _identifies(own) else general or own or Aad()
     cache = own.token_cache if own is not None and own.token_cache != TokenCache() else chosen.token_cache
     authority = _host(chosen.authority_url or "") or cloud_of(None, endpoint).authority
@@ -121,7 +119,7 @@ def sign_in_of(own: Aad | None, general: Aad | None = None, *, endpoint: str = "
 
 
 def _identifies(aad: Aad) -> bool:
-    """Whether the block says who signs in, and not only where or what is kept."""
+    """Whether the block names an identity, and not only a place or what to keep."""
     return any((aad.directory_id, aad.application_id, aad.auth_key, aad.rsa_private_key_pem, aad.user))
 
 
@@ -134,7 +132,7 @@ def _host(url: str) -> str:
 
 
 def credential(sign_in: SignIn, *, ca: str | None = None) -> TokenCredential:
-    """The credential of azure-identity; `ca` as an Account has it. Raises UsageError for an unreadable certificate."""
+    """The credential of azure-identity; `ca` as in Account. Raises UsageError for an unreadable certificate."""
     from azure import identity  # 0.17 s, and only needed where somebody signs in
 
     known = _options(sign_in, ca)
@@ -157,7 +155,7 @@ def credential(sign_in: SignIn, *, ca: str | None = None) -> TokenCredential:
 
 
 def _options(sign_in: SignIn, ca: str | None) -> dict[str, Any]:
-    """What every credential is told; a sign-in service that is no cloud's is not looked up in the public one's list."""
+    """Options of every credential. A sign-in service of no known cloud is not looked up in the public cloud's list."""
     known: dict[str, Any] = {"authority": f"https://{sign_in.authority}"}
     if all(sign_in.authority not in (cloud.authority, *cloud.older_authorities) for cloud in CLOUDS):
         known["disable_instance_discovery"] = True
@@ -167,10 +165,8 @@ def _options(sign_in: SignIn, ca: str | None) -> dict[str, Any]:
 
 
 class _Remembered:
-    """A device code's credential that keeps the person's sign-in between commands, as far as this machine can.
-
-    The tokens are kept by azure-identity, encrypted; what is kept here is who signed in, which is no secret.
-    """
+    """A device code's credential that keeps the user's sign-in between commands if this machine can. azure-identity
+    keeps the tokens, encrypted; this file keeps only who signed in, which is not secret."""
 
     def __init__(self, sign_in: SignIn, environment: Mapping[str, str], options: Mapping[str, Any]) -> None:
         from azure import identity
@@ -190,7 +186,7 @@ class _Remembered:
         self._inner = self._make(**known)
 
     def get_token(self, *scopes: str, **options: Any) -> AccessToken:
-        """A token for the scopes; asks the person once."""
+        """A token for the scopes; asks the user once."""
         if self._record is not None and "authentication_record" not in self._known:
             self._ask(self._record, scopes)
         return self._inner.get_token(*scopes, **options)
@@ -198,7 +194,7 @@ class _Remembered:
     def _ask(self, record: Path, scopes: tuple[str, ...]) -> None:
         try:
             found = self._inner.authenticate(scopes=list(scopes))
-        except (ImportError, ValueError):  # no place here that keeps tokens encrypted: this sign-in is not kept
+        except (ImportError, ValueError):  # this machine cannot keep tokens encrypted: the sign-in is not kept
             self._record = None
             self._inner = self._make(**{k: v for k, v in self._known.items() if k != "cache_persistence_options"})
             return

@@ -1,4 +1,4 @@
-"""A failed task as one message: who failed, with which exception or exit code, and what that means. Pure."""
+"""A failed task as one message: the failed rank, its exception or exit code, and the meaning. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MEANINGS = {
 }
 """The meaning of exit codes in shells, used if there is no better message."""
 SHOWN_LINES, SEARCHED_LINES = 20, 2000
-"""The last lines of a failed task's stderr: how many are shown, and in how many its cause is looked for."""
+"""The last lines of a failed task's stderr: how many are shown, and how many are searched for the cause."""
 
 
 def failed(job_id: str, task: TaskSeen, lines: tuple[str, ...]) -> TaskFailed:

@@ -1,4 +1,4 @@
-"""The service's faults as ours, matched by code; the only place that knows them."""
+"""The service's faults as errors of batchtrain, matched by code; only this module knows the codes."""
 
 from __future__ import annotations
 
@@ -57,12 +57,12 @@ NEXT_STEPS = {
 }
 
 NO_CONNECTION = "NoConnection"
-"""The code of an Unreachable where Batch has never taken a connection, so that it can have done nothing."""
+"""The code of an Unreachable if Batch never accepted a connection, so the request had no effect."""
 
 
 @contextmanager
 def faults(operation: str, host: str = "") -> Iterator[None]:
-    """Turn what the SDK raises into ServiceErrors that name the operation. host: of a service other than Batch."""
+    """Turn errors of the SDK into ServiceErrors that name the operation. host: of a service other than Batch."""
     try:
         yield
     except azure.ClientAuthenticationError as error:
@@ -76,9 +76,8 @@ def faults(operation: str, host: str = "") -> Iterator[None]:
 
 
 def _no_answer(operation: str, error: azure.AzureError, host: str) -> Unreachable:
-    """No answer, or one that cannot be read. NO_CONNECTION is about Batch alone: another service may not be reached
-    after Batch has made something.
-    """
+    """No answer, or an unreadable one. NO_CONNECTION refers to Batch only: another service may be unreachable after
+    Batch has created something."""
     never = isinstance(error, retry.NoConnection)
     step = f"; check {'' if host else 'the endpoint, and '}this machine's network" if never else ""
     text = f"{operation}: {host or 'the service'} does not answer: {retry.reason(error)}{step}"
@@ -91,24 +90,24 @@ def _not_signed_in(operation: str, error: azure.ClientAuthenticationError) -> Se
 
 
 def code_of(error: azure.HttpResponseError) -> str:
-    """The service's own error code, or the HTTP status as text."""
+    """The service's error code, or the HTTP status as text."""
     said = _said(error)
     return str((said and said.code) or error.status_code or "")
 
 
 def _next_step(code: str, operation: str) -> str:
-    """What to do about a fault; the thing it is about is the last word of the operation."""
+    """The next step after a fault; the object's name is the last word of the operation."""
     return NEXT_STEPS.get(code, "").replace(" ID", f" {operation.rpartition(' ')[2]}")
 
 
 def _said(error: azure.HttpResponseError) -> models.BatchError | None:
-    """The service's own error document, where the SDK could read one."""
+    """The service's error document, if the SDK could read one."""
     found = getattr(error, "model", None)
     return found if isinstance(found, models.BatchError) else None
 
 
 def failure(operation: str, code: str, message: str, request_id: str = "", *, status: int = 0) -> ServiceError:
-    """The error for a fault code, or for an HTTP status where the code is not known."""
+    """The error for a fault code, or for the HTTP status of an unknown code."""
     return _error(_kind(code, status), operation, code, message, request_id, status)
 
 
@@ -132,7 +131,8 @@ def _error(
 
 
 def _message(error: azure.HttpResponseError) -> str:
-    """The service's sentence with the property it is about; without request id and time, which have their own place."""
+    """The service's message with the property that it concerns, without request id and time, which are shown
+    elsewhere."""
     said = _said(error)
     sentence = said.message.value if said and said.message else None
     first = str(sentence).split("\nRequestId", 1)[0].strip().rstrip(".") if sentence else _first_line(error)

@@ -1,4 +1,4 @@
-"""Questions to the service: what pools, nodes, jobs and tasks there are now."""
+"""Queries: the pools, nodes, jobs and tasks that currently exist."""
 
 from __future__ import annotations
 
@@ -17,7 +17,17 @@ from batchtrain.plan.diff import Living
 from batchtrain.plan.types import PoolFacts
 from batchtrain.service.faults import faults
 from batchtrain.service.requests import API_VERSION
-from batchtrain.service.seen import Endpoint, ImageSeen, JobSeen, NodeSeen, PoolSeen, ScheduleSeen, TaskSeen, node_hours
+from batchtrain.service.seen import (
+    Endpoint,
+    ImageSeen,
+    JobSeen,
+    NodeSeen,
+    PlaceSeen,
+    PoolSeen,
+    ScheduleSeen,
+    TaskSeen,
+    node_hours,
+)
 
 Value = TypeVar("Value")
 
@@ -43,7 +53,7 @@ def pool(client: BatchClient, pool_id: str) -> PoolSeen:
 
 
 def facts_of(seen: PoolSeen) -> PoolFacts:
-    """What planning needs to know of a living pool."""
+    """The properties of an existing pool that planning needs."""
     return PoolFacts(seen.id, seen.vm_size.upper(), seen.dedicated, seen.spot, seen.inter_node, seen.slots)
 
 
@@ -54,7 +64,7 @@ def nodes(client: BatchClient, pool_id: str) -> tuple[NodeSeen, ...]:
 
 
 def endpoints(client: BatchClient, pool_id: str, port: int) -> tuple[Endpoint, ...]:
-    """Where a port of each node is reached from outside; nothing for nodes that are not."""
+    """The outside address of a port of each node; nodes without one are omitted."""
     with faults(f"list the endpoints of pool {pool_id}"):
         found = tuple(client.list_nodes(pool_id, select=["id", "endpointConfiguration"]))
     return tuple(
@@ -67,7 +77,7 @@ def endpoints(client: BatchClient, pool_id: str, port: int) -> tuple[Endpoint, .
 
 
 def with_node_hours(client: BatchClient, seen: Iterable[PoolSeen], now: datetime) -> tuple[PoolSeen, ...]:
-    """The pools with their node-hours; one call for each that has nodes, none for the others."""
+    """The pools with their node hours: one request for each pool with nodes."""
     return tuple(
         pool._replace(node_hours=node_hours(nodes(client, pool.id), now) if pool.dedicated + pool.spot else 0.0)
         for pool in seen
@@ -75,16 +85,14 @@ def with_node_hours(client: BatchClient, seen: Iterable[PoolSeen], now: datetime
 
 
 def images(client: BatchClient) -> tuple[ImageSeen, ...]:
-    """The images that the account can start nodes from."""
+    """The images from which the account can start nodes."""
     with faults("list supported images"):
         return tuple(_image(item) for item in client.list_supported_images())
 
 
 def clock_skew(client: BatchClient, clock: Callable[[], datetime]) -> float | None:
-    """Seconds this machine's clock is ahead of the service's, to about a second; None when the service has no date.
-
-    The service's own refusal still tells its time, so this answers also where signing in fails.
-    """
+    """Seconds that this machine's clock is ahead of the service's, to about a second; None if the service sends no
+    date. A refusal has a date too, so this also works if the sign-in fails."""
     request = HttpRequest("GET", "/pools", params={"api-version": API_VERSION, "maxresults": "1"})
     told: list[str] = []
 
@@ -134,7 +142,7 @@ def job_state(client: BatchClient, job_id: str) -> tuple[str, str]:
 
 
 def job_or_none(client: BatchClient, job_id: str) -> tuple[str, str] | None:
-    """A job's state and its pool; None when there is none."""
+    """A job's state and its pool; None if the job does not exist."""
     return _if_there(lambda: job_state(client, job_id))
 
 
@@ -144,16 +152,30 @@ def tasks(client: BatchClient, job_id: str) -> tuple[TaskSeen, ...]:
         return tuple(_task(item) for item in client.list_tasks(job_id, select=_TASK))
 
 
+def places(client: BatchClient, job_id: str, task_id: str) -> tuple[PlaceSeen, ...]:
+    """Where a task ran, its primary first; empty for a task that has not run. Raises NotFound."""
+    with faults(f"look at task {job_id}/{task_id}"):
+        task = client.get_task(job_id, task_id, select=["id", "nodeInfo", "multiInstanceSettings"])
+        found = [task.node_info]
+        if task.multi_instance_settings:
+            found += [subtask.node_info for subtask in client.list_subtasks(job_id, task_id)]
+    return tuple(
+        PlaceSeen(info.node_id, info.pool_id or "", info.task_root_directory or "")
+        for info in found
+        if info is not None and info.node_id
+    )
+
+
 # --- whole documents, to be held against a plan ----------------------------------------------------------------------
 
 
 def pool_or_none(client: BatchClient, pool_id: str) -> PoolSeen | None:
-    """One pool; None when there is none."""
+    """One pool; None if it does not exist."""
     return _if_there(lambda: pool(client, pool_id))
 
 
 def living(client: BatchClient, wanted: Iterable[tuple[str, tuple[str, ...], Any]]) -> Living:
-    """What stands of a plan's pools, jobs, schedules and tasks (`plan.diff.wanted`), as the service's JSON."""
+    """The existing pools, jobs, job schedules and tasks of a plan (`plan.diff.wanted`), as the service's JSON."""
     names: dict[str, dict[str, None]] = {}
     for kind, name, _ in wanted:
         names.setdefault(kind, {})[name[0]] = None
@@ -168,7 +190,7 @@ def living(client: BatchClient, wanted: Iterable[tuple[str, tuple[str, ...], Any
 
 
 def _each(names: Iterable[str], read: Callable[[str], dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    """The documents of those that are there."""
+    """The documents of the existing ones."""
     found = ((name, _if_there(functools.partial(read, name))) for name in names)
     return {name: body for name, body in found if body is not None}
 
@@ -205,7 +227,7 @@ def task_documents(client: BatchClient, job_id: str) -> dict[str, dict[str, Any]
 
 
 def _document(item: Any) -> dict[str, Any]:
-    """The JSON a model was made of."""
+    """The JSON of a model."""
     built: dict[str, Any] = item.as_dict()
     return built
 
@@ -298,5 +320,5 @@ def _task(item: models.BatchTask) -> TaskSeen:
 
 
 def _word(value: Any) -> str:
-    """An enum's or a text's value as text."""
+    """The value of an enum or a text, as text."""
     return str(getattr(value, "value", value) or "")

@@ -1,4 +1,4 @@
-"""Sign-ins to container registries as Docker's own files have them."""
+"""Credentials of container registries in the format of Docker's own files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One request through the SDK's pipeline, for what the SDK's own methods cannot do; and whether it arrived."""
+"""Requests through the SDK's pipeline that the SDK's own methods cannot express, and whether they took effect."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from batchtrain.service.retry import Attempts
 
 API_VERSION = "2025-06-01"
 CLOCK_STEP = 2.0
-"""Seconds by which two times of the service may be off: its dates have whole seconds."""
+"""The precision in seconds of the service's dates, which have whole seconds."""
 
 Body = Mapping[str, Any]
 Done = Callable[[Body], bool]
-"""Whether a pool, job, task or node is as a request would have made it."""
+"""Whether a pool, job, task or node is as the request would have made it."""
 
 
 def quoted(name: str) -> str:
-    """An id or a path as one segment of a URL. Raises UsageError for what would be none."""
+    """An id or a path as one segment of a URL. Raises UsageError if it cannot be one."""
     if not name:
         raise UsageError("an empty id names nothing")
     return quote(name, safe="")
@@ -42,9 +42,8 @@ def ask(
     *,
     done: Done | None = None,
 ) -> None:
-    """Send one request. Raises ServiceError, unless an earlier attempt of this call has done it (`done`, of what the
-    path is about) and only its answer was lost.
-    """
+    """Send one request. Raises ServiceError, unless an earlier attempt of this call took effect (`done`, checked on
+    what exists at the path) and only its answer was lost."""
     attempts = Attempts()
     try:
         _send(client, method, path, operation, body, attempts)
@@ -58,9 +57,8 @@ def ask(
 
 
 def made(client: BatchClient, path: str, body: Body, attempts: Attempts) -> bool:
-    """Whether an earlier attempt of a call that adds `body` made what stands at `path`: what stands has its values, and
-    is not older than the call by the service's own clock. A pool of yesterday with the same body is not it.
-    """
+    """Whether an earlier attempt of a call that adds `body` created the object at `path`: it has the same values, and
+    is not older than the call by the service's own clock. A pool of yesterday with the same body does not count."""
     if not attempts.unsure:
         return False
     response = _send(client, "GET", path, f"look at {path}")
@@ -70,21 +68,21 @@ def made(client: BatchClient, path: str, body: Body, attempts: Attempts) -> bool
 
 
 class Creation(NamedTuple):
-    """When something was created, and how many seconds before the service's answer that was (None if not known)."""
+    """When something was created, and how many seconds before the service's answer that was (None if unknown)."""
 
     time: str
     age: float | None
 
 
 def creation(client: BatchClient, path: str) -> Creation:
-    """When what stands at `path` was created. Raises NotFound."""
+    """When the object at `path` was created. Raises NotFound."""
     response = _send(client, "GET", path, f"look at {path}")
     standing = response.json()
     return Creation(standing.get("creationTime", ""), _age(standing, response.headers.get("Date")))
 
 
 def has(standing: Body, body: Body) -> bool:
-    """Whether a document has the words, numbers and switches that a request asked for, where it has them at all."""
+    """Whether a document agrees with a request in every text, number and truth value that both have."""
     return all(
         same(standing[key], value, key)
         for key, value in body.items()
@@ -105,7 +103,7 @@ def _was_done(client: BatchClient, method: str, path: str, operation: str, error
 
 
 def _age(standing: Body, date: str | None) -> float | None:
-    """Seconds from its creation to the service's answer; None where either is not known."""
+    """Seconds from its creation to the service's answer; None if either is unknown."""
     if not date or "creationTime" not in standing:
         return None
     created = datetime.fromisoformat(standing["creationTime"].partition(".")[0].rstrip("Z") + "+00:00")

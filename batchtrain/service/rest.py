@@ -1,4 +1,4 @@
-"""JSON over https with an Entra token, for the services that Batch's own SDK does not reach; knows none of them."""
+"""JSON over https with an Entra token, for services that Batch's own SDK does not cover."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Json = dict[str, Any]
 
 
 class Rest:
-    """One service: its URL, and who asks. Tokens go to that host over https, and nowhere else."""
+    """One service: its URL and the credential. Tokens are sent only to that host, over https."""
 
     def __init__(self, base: str, credential: TokenCredential, scope: str, *, ca: str | None = None) -> None:
         if urlsplit(base).scheme != "https":
@@ -42,7 +42,7 @@ class Rest:
         return self._send(HttpRequest("GET", self._base + path, params=dict(query)), operation)
 
     def patch(self, path: str, operation: str, query: Mapping[str, str], body: Json) -> Json:
-        """Change a document; gives what it is then. Raises as `get` does."""
+        """Change a document; returns the new one. Raises as `get` does."""
         return self._send(HttpRequest("PATCH", self._base + path, params=dict(query), json=body), operation)
 
     def listed(self, path: str, operation: str, query: Mapping[str, str]) -> Iterator[Json]:
@@ -58,7 +58,7 @@ class Rest:
             page = self._send(HttpRequest("GET", link), operation)
 
     def close(self) -> None:
-        """End its connections."""
+        """Close its connections."""
         self._client.close()
 
     def _send(self, request: HttpRequest, operation: str) -> Json:

@@ -1,4 +1,4 @@
-"""The one retry policy for every request: what is transient, how long to pause, when to give up."""
+"""The retry policy of every request: which faults are transient, how long to pause, when to give up."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Response = PipelineResponse[Any, Any]
 
 
 class Clock(NamedTuple):
-    """Time as the policy sees it; tests pass their own."""
+    """The policy's clock; tests pass their own."""
 
     now: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
@@ -38,34 +38,35 @@ CLOCK = Clock()
 
 
 class Patience(NamedTuple):
-    """The seconds of one call. Pauses are random (full jitter): up to `first`, then up to twice as long each time."""
+    """The time limits of one call in seconds. Pauses are random (full jitter): up to `first`, then up to twice as long
+    each time."""
 
     first: float
     most: float
     """The longest pause, unless Retry-After asks for a longer one."""
     budget: float
-    """A call ends within this time, whatever happens."""
+    """The time limit of a call."""
     refused: float
-    """The same for a client without any successful connection: its endpoint may be wrong."""
+    """The time limit of a client that never had a connection: its endpoint may be wrong."""
     connect: float
     read: float
-    """One attempt: for a connection, and without a byte of the answer."""
+    """The limits of one attempt: for connecting, and without receiving a byte."""
 
 
 FAR = Patience(first=1.0, most=20.0, budget=120.0, refused=120.0, connect=10.0, read=60.0)
 NEAR = Patience(first=0.02, most=1.0, budget=60.0, refused=2.0, connect=2.0, read=10.0)
-"""Loopback: where nothing listens, there is no use in waiting."""
+"""For loopback: if no program listens there, waiting does not help."""
 LEAST = 0.5
-"""Seconds that the last attempt of a call gets."""
+"""Seconds for the last attempt of a call."""
 QUIET, EVERY = 5.0, 60.0
-"""Seconds of an outage before it is reported, and between two reports."""
+"""Seconds of an outage until it is reported, and between two reports."""
 
 
 # --- what is transient ----------------------------------------------------------------------------------------------
 
 
 def transient_status(status: int) -> bool:
-    """Whether an HTTP status says that a later attempt may succeed; 501 and 505 say that it will not."""
+    """Whether an HTTP status is transient; 501 and 505 are not."""
     return status in (408, 429) or (status >= 500 and status not in (501, 505))
 
 
@@ -81,7 +82,7 @@ def transient(error: BaseException) -> bool:
 
 
 def causes(error: BaseException) -> Iterator[BaseException]:
-    """An error and what it came from, each once."""
+    """An error and its causes, each once."""
     waiting, seen = [error], set()
     while waiting:
         found = waiting.pop(0)
@@ -94,7 +95,7 @@ def causes(error: BaseException) -> Iterator[BaseException]:
 
 
 def reason(error: BaseException) -> str:
-    """Why there was no answer, in a few words; the libraries' own sentences are nested three deep."""
+    """Why there was no answer, in a few words; the libraries' own messages are nested three deep."""
     found = list(causes(error))
     names = {type(cause).__name__ for cause in found}
     for name, words in _REASONS.items():
@@ -118,22 +119,23 @@ _REASONS = {
 
 
 class NoConnection(ServiceRequestError):
-    """Nothing has ever taken a connection at the endpoint."""
+    """No connection to the endpoint ever succeeded."""
 
 
 # --- what a caller adds ---------------------------------------------------------------------------------------------
 
 
 class Attempts:
-    """The attempts of one call: pass it to the SDK as `attempts=` to know whether an earlier one may have arrived."""
+    """The attempts of one call. Pass it to the SDK as `attempts=` to know whether an earlier attempt may have
+    arrived."""
 
     def __init__(self) -> None:
         self.began = time.monotonic()
         self.unsure = False
 
     def note(self, outcome: Response | BaseException) -> None:
-        """An attempt is repeated; it certainly had no effect if the connection failed, or if the service refused it as
-        one too many."""
+        """An attempt is repeated. It certainly had no effect if the connection failed, or if the service throttled
+        it."""
         if isinstance(outcome, PipelineResponse):
             self.unsure |= outcome.http_response.status_code != 429
         else:
@@ -142,7 +144,7 @@ class Attempts:
 
 class _Wait(NamedTuple):
     end: float | None
-    """Until when transient faults are retried, in place of the call's own budget."""
+    """The time until which transient faults are retried, instead of the call's own limit."""
     tell: Tell
 
 
@@ -152,7 +154,8 @@ _WAIT: ContextVar[_Wait] = ContextVar("wait", default=_ALONE)
 
 @contextlib.contextmanager
 def until(end: float, tell: Tell | None = None) -> Iterator[None]:
-    """Retry the transient faults of every call inside until `end` (of the policy's clock); `tell` hears of outages."""
+    """Retry the transient faults of every call in the block until `end` (of the policy's clock); `tell` receives
+    outages."""
     token = _WAIT.set(_Wait(end, tell or _WAIT.get().tell))
     try:
         yield
@@ -161,7 +164,7 @@ def until(end: float, tell: Tell | None = None) -> Iterator[None]:
 
 
 def listen(tell: Tell) -> None:
-    """Report outages to `tell` from now on, for calls that no `until` surrounds."""
+    """Report outages to `tell` from now on, for calls outside `until`."""
     _WAIT.set(_WAIT.get()._replace(tell=tell))
 
 
@@ -169,17 +172,17 @@ def listen(tell: Tell) -> None:
 
 
 class RetryPolicy(HTTPPolicy[Any, Any]):
-    """Repeats requests inside an SDK pipeline, before they are signed: each attempt has a date of its own."""
+    """Repeats requests inside an SDK pipeline before they are signed, because each attempt needs its own date."""
 
     def __init__(self, patience: Patience, clock: Clock = CLOCK) -> None:
         super().__init__()
         self.patience, self.clock = patience, clock
         self.outage = Outage(clock)
         self.met = False
-        """Whether anything has taken a connection yet."""
+        """Whether a connection ever succeeded."""
 
     def send(self, request: PipelineRequest[Any]) -> Response:
-        """The first answer that is not transient, else what the last attempt gave."""
+        """The first answer that is not transient, or the result of the last attempt."""
         return _Call(self, request).outcome()
 
     def attempt(self, request: PipelineRequest[Any]) -> Response:
@@ -200,7 +203,7 @@ class RetryPolicy(HTTPPolicy[Any, Any]):
         return response
 
     def is_transient(self, outcome: Response | BaseException) -> bool:
-        """Whether the next attempt may succeed. Once something has answered, that holds for a failed sign-in too."""
+        """Whether the next attempt may succeed. After the first answer, that includes a failed sign-in."""
         if isinstance(outcome, PipelineResponse):
             return transient_status(outcome.http_response.status_code)
         lost = isinstance(outcome, ClientAuthenticationError) and outcome.response is None
@@ -272,7 +275,7 @@ class _Call:
 
 
 class Outage:
-    """Since when there has been no answer, and when that was last reported."""
+    """The start of an outage, and its last report."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -280,11 +283,11 @@ class Outage:
         self._reported: float | None = None
 
     def begin(self, when: float) -> None:
-        """An attempt that began then had no answer."""
+        """An attempt that started at this time had no answer."""
         self._since = when if self._since is None else self._since
 
     def report(self, why: str, pause: float, tell: Tell) -> None:
-        """Say so: once it has lasted, then every minute."""
+        """Report the outage: after a while, then every minute."""
         now = self._clock.now()
         if self._since is None or now - self._since < QUIET:
             return
@@ -304,7 +307,7 @@ class Outage:
 
 
 def span(seconds: float) -> str:
-    """A time for people: 35 s, 4 min, 2 h 5 min."""
+    """A duration as text: 35 s, 4 min, 2 h 5 min."""
     minutes = round(seconds / 60)
     if seconds < 100:
         return f"{seconds:.0f} s"
@@ -314,7 +317,7 @@ def span(seconds: float) -> str:
 def repeated(
     work: Callable[[], Value], again: Callable[[Value | BaseException], bool], patience: Patience, clock: Clock = CLOCK
 ) -> Value:
-    """What `work` gives or raises once `again` does not ask for another try, or the budget is spent."""
+    """The result or error of `work`, repeated as long as `again` asks for another attempt within the time limit."""
     end = clock.now() + patience.budget
     retrying = Retrying(
         retry=lambda state: again(_outcome(state)),
@@ -327,13 +330,13 @@ def repeated(
 
 
 def _outcome(state: RetryCallState) -> Any:
-    """What an attempt gave, or the error that it raised."""
+    """The result of an attempt, or the error that it raised."""
     assert state.outcome is not None
     return state.outcome.exception() or state.outcome.result()
 
 
 def _retry_after(outcome: Any) -> float | None:
-    """The seconds that an answer asks to wait: a number, or a date; None where it says nothing that can be read."""
+    """The seconds of a Retry-After: a number or a date; None if there is none or it is invalid."""
     header = outcome.http_response.headers.get("Retry-After") if isinstance(outcome, PipelineResponse) else None
     if not header:
         return None
@@ -352,5 +355,5 @@ def _words(outcome: Any) -> str:
 
 
 def _position(body: Any) -> int | None:
-    """Where a body that is read as it is sent begins."""
+    """The start of a body that is read while it is sent."""
     return body.tell() if hasattr(body, "seek") and hasattr(body, "tell") else None

@@ -1,4 +1,4 @@
-"""What was seen of the service, as frozen values that show themselves as tables."""
+"""Objects of the service as frozen values that print as tables."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ Row = TypeVar("Row")
 
 
 def nodes_called(name: str, ids: Iterable[str]) -> list[str]:
-    """The ids that a name stands for: itself, or those that it is short for."""
+    """The ids that a name matches: itself, or those that it abbreviates."""
     return [full for full in ids if name in (full, shortened(full))]
 
 
 class PoolSeen(NamedTuple):
-    """A pool as it was when looked at."""
+    """A pool at the time of the query."""
 
     id: str
     state: str
@@ -32,11 +32,11 @@ class PoolSeen(NamedTuple):
     slots: int = 1
     resize_errors: tuple[str, ...] = ()
     node_hours: float | None = None
-    """Hours its present nodes have existed, added up; None if they were not looked up."""
+    """The total hours of its current nodes; None if they were not queried."""
 
 
 class NodeSeen(NamedTuple):
-    """A node as it was when looked at."""
+    """A node at the time of the query."""
 
     id: str
     state: str
@@ -47,7 +47,7 @@ class NodeSeen(NamedTuple):
 
 
 class Endpoint(NamedTuple):
-    """Where a port of a node is reached from outside."""
+    """The outside address of a port of a node."""
 
     node: str
     address: str
@@ -55,7 +55,7 @@ class Endpoint(NamedTuple):
 
 
 class ImageSeen(NamedTuple):
-    """An image that the account can start nodes from."""
+    """An image from which the account can start nodes."""
 
     publisher: str
     offer: str
@@ -68,7 +68,7 @@ class ImageSeen(NamedTuple):
 
 
 class JobSeen(NamedTuple):
-    """A job as it was when looked at."""
+    """A job at the time of the query."""
 
     id: str
     state: str
@@ -83,7 +83,7 @@ class JobSeen(NamedTuple):
 
 
 class ScheduleSeen(NamedTuple):
-    """A job schedule as it was when looked at; `job` is the last one it made."""
+    """A job schedule at the time of the query; `job` is the last one that it created."""
 
     id: str
     state: str
@@ -93,7 +93,7 @@ class ScheduleSeen(NamedTuple):
 
 
 class TaskSeen(NamedTuple):
-    """A task as it was when looked at; `seconds` is how long its last run took."""
+    """A task at the time of the query; `seconds` is the duration of its last run."""
 
     id: str
     state: str
@@ -106,14 +106,22 @@ class TaskSeen(NamedTuple):
     requeues: int = 0
 
 
+class PlaceSeen(NamedTuple):
+    """A node that a task ran on, and the directory of the task there."""
+
+    node: str
+    pool: str
+    directory: str
+
+
 def node_hours(nodes: Iterable[NodeSeen], now: datetime) -> float:
-    """Hours the nodes have existed, added up: what is paid for, whether anything runs or not."""
+    """The hours for which the nodes have existed, which are billed whether tasks run or not."""
     lived = (now - node.allocated for node in nodes if node.allocated)
     return sum((max(span.total_seconds(), 0.0) for span in lived), 0.0) / 3600
 
 
 class Table(tuple[Row, ...], Generic[Row]):
-    """Rows of one kind: a tuple that prints as text and shows as HTML in a notebook."""
+    """Rows of one kind: a tuple that prints as text and displays as HTML in a notebook."""
 
     def _repr_html_(self) -> str:
         if not self:
@@ -140,7 +148,7 @@ def columns(rows: Iterable[Any]) -> tuple[str, ...]:
 
 
 def cells(row: Any) -> tuple[str, ...]:
-    """A row's values as people read them."""
+    """A row's values as text."""
     return tuple(_cell(value) for value in row)
 
 

@@ -1,4 +1,4 @@
-"""A plan carried out, step by step; each step done is an Event, and a task that is refused stops it."""
+"""Carries out a plan step by step; each finished step is an Event, and a refused task stops it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from batchtrain.service.requests import ask, has, in_state, made, quoted
 from batchtrain.service.retry import Attempts
 
 NOT_NOW = retry.Patience(first=0.2, most=10.0, budget=120.0, refused=0.0, connect=0.0, read=0.0)
-"""How long the service is asked again after it answered that it cannot do it now."""
+"""How long a request is repeated after the service answered that it cannot do it now."""
 
 
 Fill = Callable[[wire.Placeholder], str | Secret]
@@ -26,7 +26,7 @@ Fill = Callable[[wire.Placeholder], str | Secret]
 
 
 class Event(NamedTuple):
-    """Something that was done, or is seen: what kind, of what, and a sentence for people."""
+    """Something that was done or seen: its kind, its object, and a sentence for the user."""
 
     kind: str
     subject: str
@@ -34,7 +34,7 @@ class Event(NamedTuple):
 
 
 Others = Mapping[str, Callable[[Step], Event]]
-"""Carries out the steps that are no requests to Batch, by their action."""
+"""Carries out steps that are not requests to Batch, by their action."""
 
 ADDING = {"pool.add": "pool.adding", "job.add": "job.adding", "schedule.add": "schedule.adding"}
 """Events reported before the request: after an interrupt the user must know what may exist."""
@@ -47,7 +47,7 @@ def submit(
     upload: Callable[[str, bytes], None],
     others: Others | None = None,
 ) -> Iterator[Event]:
-    """Carry out every step in order. Raises ServiceError at the first one that is refused."""
+    """Carry out every step in order. Raises ServiceError at the first refusal."""
     files = {item.path: item.data for item in plan.uploads}
     for step in plan.steps:
         if step.action == "blob.upload":
@@ -64,7 +64,7 @@ def submit(
 
 
 def filled(body: Any, fill: Fill) -> dict[str, Any]:
-    """The document of a request with its placeholders filled; this is where secrets enter it."""
+    """The document of a request with its placeholders filled; here the secrets enter it."""
 
     def text(placeholder: wire.Placeholder) -> str:
         value = fill(placeholder)
@@ -94,7 +94,8 @@ def _add_schedule(client: BatchClient, step: Step, body: dict[str, Any]) -> Even
 def _add(
     client: BatchClient, operation: str, path: str, body: dict[str, Any], create: Callable[[Attempts], object]
 ) -> None:
-    """Add what names its own id: that it exists is a success where an earlier attempt of this very call made it."""
+    """Add an object that names its own id. If it exists already because an earlier attempt of this call created it,
+    that is a success."""
     sent = Attempts()
     try:
         with faults(operation):
@@ -125,7 +126,7 @@ def _add_tasks(client: BatchClient, step: Step, body: dict[str, Any]) -> Event:
 
 
 def _add_collection(client: BatchClient, job_id: str, tasks: Mapping[str, Any]) -> list[str]:
-    """One collection; returns the ids that stand now. Raises for the first task that the service refused."""
+    """Add one collection; returns the ids that exist now. Raises for the first task that the service refuses."""
     sent = Attempts()
     with faults(f"add tasks to {job_id}"):
         group = models.BatchTaskGroup({"value": list(tasks.values())})
@@ -157,7 +158,7 @@ def _complete_job(client: BatchClient, step: Step, body: dict[str, Any]) -> Even
 
 
 def _resize_pool(client: BatchClient, step: Step, body: dict[str, Any]) -> Event:
-    """Nodes for a pool that was made without; it is steady a moment after that, and says until then that it is not."""
+    """Resize a pool that was created without nodes. It is steady a moment later, and refuses the resize until then."""
     pool_id = step.subject
     operation = f"{step.action.removeprefix('pool.')} pool {pool_id}"
 
@@ -169,7 +170,7 @@ def _resize_pool(client: BatchClient, step: Step, body: dict[str, Any]) -> Event
 
 
 def _add_user(client: BatchClient, step: Step, body: dict[str, Any]) -> Event:
-    """A login on every node there is; on a node that has it already it is brought up to date."""
+    """Create a login on every current node; an existing login is updated."""
     pool_id = step.subject
     with faults(f"list nodes of pool {pool_id}"):
         names = [node.id for node in client.list_nodes(pool_id, select=["id"])]
@@ -203,22 +204,20 @@ _ACTIONS: dict[str, Callable[[BatchClient, Step, dict[str, Any]], Event]] = {
 
 
 def delete_pool(client: BatchClient, pool_id: str) -> None:
-    """Ask for the end of a pool. Raises NotFound."""
+    """Delete a pool. Raises NotFound."""
     ask(client, "DELETE", f"/pools/{quoted(pool_id)}", f"delete pool {pool_id}", done=in_state("deleting"))
 
 
 def reboot_node(client: BatchClient, pool_id: str, node_id: str) -> None:
-    """Ask for a node to be rebooted; its start task runs again. Raises ServiceError for one that cannot be."""
+    """Reboot a node; its start task runs again. Raises ServiceError if its state does not allow it."""
     path, body = f"/pools/{quoted(pool_id)}/nodes/{quoted(node_id)}/reboot", {"nodeRebootOption": "requeue"}
     boots = in_state("rebooting", "starting", "waitingforstarttask")
     ask(client, "POST", path, f"reboot node {node_id}", body, done=boots)
 
 
 def resize_pool(client: BatchClient, pool_id: str, dedicated: int | None, spot: int | None, leaving: str) -> None:
-    """Ask for other numbers of nodes; None keeps a kind's. Raises NotFound, NotAllowed for a pool that scales itself.
-
-    leaving: what becomes of the tasks of nodes that go (`requeue`, `terminate`, `taskcompletion`).
-    """
+    """Resize a pool; None keeps the number of a kind. Raises NotFound, and NotAllowed for a pool with autoscale.
+    leaving: what happens to the tasks of removed nodes (`requeue`, `terminate`, `taskcompletion`)."""
     wanted = {"targetDedicatedNodes": dedicated, "targetLowPriorityNodes": spot}
     counts = {name: count for name, count in wanted.items() if count is not None}
     path, body = f"/pools/{quoted(pool_id)}/resize", {**counts, "nodeDeallocationOption": leaving}
@@ -226,30 +225,31 @@ def resize_pool(client: BatchClient, pool_id: str, dedicated: int | None, spot: 
 
 
 def delete_job(client: BatchClient, job_id: str) -> None:
-    """Ask for the end of a job with all its tasks. Raises NotFound."""
+    """Delete a job with all its tasks. Raises NotFound."""
     ask(client, "DELETE", f"/jobs/{quoted(job_id)}", f"delete job {job_id}", done=in_state("deleting"))
 
 
 def delete_schedule(client: BatchClient, schedule_id: str) -> None:
-    """Ask for the end of a job schedule with all its jobs. Raises NotFound."""
+    """Delete a job schedule with all its jobs. Raises NotFound."""
     path = f"/jobschedules/{quoted(schedule_id)}"
     ask(client, "DELETE", path, f"delete job schedule {schedule_id}", done=in_state("deleting"))
 
 
 def terminate_schedule(client: BatchClient, schedule_id: str) -> None:
-    """Ask for a job schedule to make no more jobs, and to end the one that runs. Raises NotFound."""
+    """Terminate a job schedule: it creates no more jobs, and its running job is terminated. Raises NotFound."""
     path = f"/jobschedules/{quoted(schedule_id)}/terminate"
     ask(client, "POST", path, f"terminate job schedule {schedule_id}", done=in_state("terminating", "completed"))
 
 
 def terminate_job(client: BatchClient, job_id: str, reason: str = "UserTerminate") -> None:
-    """Ask for a job's tasks to be ended. Raises NotFound."""
+    """Terminate the tasks of a job. Raises NotFound."""
     path, body = f"/jobs/{quoted(job_id)}/terminate", {"terminateReason": reason}
     ask(client, "POST", path, f"terminate job {job_id}", body, done=in_state("terminating", "completed"))
 
 
 def disable_job(client: BatchClient, job_id: str, running: str) -> None:
-    """Ask for a job to start nothing more. running: what becomes of its tasks (`requeue`, `terminate`, `wait`)."""
+    """Disable a job: it starts no more tasks. running: what happens to its running tasks (`requeue`, `terminate`,
+    `wait`)."""
     path, body = f"/jobs/{quoted(job_id)}/disable", {"disableTasks": running}
     ask(client, "POST", path, f"disable job {job_id}", body, done=in_state("disabling", "disabled"))
 

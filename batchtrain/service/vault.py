@@ -1,6 +1,7 @@
-"""Secrets out of Azure Key Vault, by the ids that stand in place of values in the files; raw REST.
+"""Secrets from Azure Key Vault, by the secret ids in the files; raw REST. Source: the Key Vault REST reference, Get
+Secret (7.4).
 
-Source: the Key Vault REST reference, Get Secret (7.4). Untested on Azure (untested-on-azure.md).
+Untested on Azure (untested-on-azure.md).
 """
 
 from __future__ import annotations
@@ -24,16 +25,16 @@ from batchtrain.service.rest import Rest
 
 VERSION = {"api-version": "7.4"}
 LARGEST = 4 * 1024 * 1024
-"""Bytes of a credentials file; a secret has 25 KB at most, but compressed text may be any length."""
+"""The largest credentials file in bytes; a secret has 25 KB at most, but compressed text can be of any length."""
 
 Read = Callable[[str], str]
-"""Gives a secret's value by its id, or by its name in the vault of `keyvault.uri`."""
+"""Returns a secret's value by its id, or by its name in the vault of `keyvault.uri`."""
 
 Block = TypeVar("Block", bound=Any)
 
 
 def reader(credentials: Credentials, *, ca: str | None = None) -> Read:
-    """Reads secrets as the files say to sign in; signs in at the first one, and requests each only once."""
+    """Reads secrets with the sign-in of the files; signs in at the first one, and requests each only once."""
     keyvault = credentials.keyvault or KeyVault()
     known: dict[str, str] = {}
     signed_in: list[TokenCredential] = []
@@ -51,7 +52,7 @@ def reader(credentials: Credentials, *, ca: str | None = None) -> Read:
 
 
 def id_of(name: str, uri: str | None) -> str:
-    """The id of a secret that is named by its id, or by its name in a vault. Raises UsageError for a name alone."""
+    """The id of a secret, given its id or its name in a vault. Raises UsageError for a name without a vault."""
     if "://" in name:
         return name
     if not uri:
@@ -60,11 +61,9 @@ def id_of(name: str, uri: str | None) -> str:
 
 
 def secret(credential: TokenCredential, secret_id: str, *, ca: str | None = None, domain: str = "") -> str:
-    """The value of a secret (`https://NAME.vault.azure.net/secrets/KEY[/VERSION]`).
-
-    `domain` allows another vault service than the clouds' own. Raises UsageError for what is no such id, so that no
-    token goes anywhere else; NotFound, NotAllowed, Unreachable.
-    """
+    """The value of a secret (`https://NAME.vault.azure.net/secrets/KEY[/VERSION]`). `domain` allows a vault service
+    outside the known clouds. Raises UsageError for any other URL, so that no token is sent elsewhere; NotFound,
+    NotAllowed, Unreachable."""
     parts = urlsplit(secret_id)
     name = parts.path.strip("/").split("/")
     vault = next((one for one in (*(cloud.vault for cloud in CLOUDS), domain) if one and _is_in(parts.netloc, one)), "")
@@ -89,11 +88,9 @@ def _is_in(host: str, domain: str) -> bool:
 
 
 def resolved(credentials: Credentials, read: Read | None = None, *, ca: str | None = None) -> Credentials:
-    """The credentials with every value that a secret stands for; the same when there is none.
-
-    What a file says itself wins over the vault. ca: a file of certificates to trust in place of the usual ones.
-    Raises UsageError, ConfigError, ServiceError.
-    """
+    """The credentials with the values of all referenced secrets; unchanged if there are none. A value in the file wins
+    over the vault. ca: a file of certificates to trust instead of the usual ones. Raises UsageError, ConfigError,
+    ServiceError."""
     if not needed(credentials):
         return credentials
     get = read or reader(credentials, ca=ca)
@@ -112,7 +109,7 @@ def resolved(credentials: Credentials, read: Read | None = None, *, ca: str | No
 
 
 def needed(credentials: Credentials) -> bool:
-    """Whether a secret stands for any value."""
+    """Whether any value refers to a secret."""
     if credentials.keyvault is not None and credentials.keyvault.credentials_secret_id:
         return True
     blocks: list[tuple[Any, str]] = [(credentials.batch, "account_key")] if credentials.batch else []
@@ -124,7 +121,7 @@ def needed(credentials: Credentials) -> bool:
 
 
 def _stands_for(block: Any, name: str) -> str | None:
-    """The secret that stands for a value which the file does not have."""
+    """The secret that a missing value refers to."""
     found: str | None = getattr(block, f"{name}_keyvault_secret_id")
     return None if getattr(block, name) else found
 
@@ -142,7 +139,7 @@ def _each(blocks: dict[str, Block], name: str, read: Read) -> dict[str, Block]:
 
 
 def _over(own: Credentials, vault: Credentials) -> Credentials:
-    """The vault's credentials, under what the file says itself."""
+    """The vault's credentials, overridden by the values in the file."""
     said = {}
     for name in own.__struct_fields__:
         mine, theirs = getattr(own, name), getattr(vault, name)
@@ -154,11 +151,9 @@ def _over(own: Credentials, vault: Credentials) -> Credentials:
 
 
 def document(text: str, secret_id: str) -> Credentials:
-    """A whole credentials file out of a secret: text, or what Batch Shipyard's `keyvault add` wrote (zlib, base64).
-
-    Raises ConfigError for what is none; no message has a word of it.
-    """
-    from batchtrain.config.load import examine  # only for files that stand in a vault
+    """A whole credentials file from a secret: text, or the output of Batch Shipyard's `keyvault add` (zlib, base64).
+    Raises ConfigError if it is neither; no message contains any of it."""
+    from batchtrain.config.load import examine  # only for files that are kept in a vault
 
     place = Path(urlsplit(secret_id).path or secret_id)
     found = examine(place, {f"{place}/credentials.yaml": _unpacked(text).encode()})  # never opened
@@ -168,12 +163,9 @@ def document(text: str, secret_id: str) -> Credentials:
 
 
 def mapping(read: Read, secret_id: str) -> dict[str, str]:
-    """The environment that a secret holds, a YAML or JSON mapping (`environment_variables_keyvault_secret_id`); a name
-    without a value is left out.
-
-    Raises ConfigError for what is none; no message has a word of it.
-    """
-    from batchtrain.config import document as yaml  # only for environments that stand in a vault
+    """The environment in a secret, a YAML or JSON mapping (`environment_variables_keyvault_secret_id`); a name without
+    a value is omitted. Raises ConfigError if it is not a mapping; no message contains any of it."""
+    from batchtrain.config import document as yaml  # only for environments that are kept in a vault
 
     parsed, problems = yaml.parse(f"{secret_id}/credentials.yaml", _unpacked(read(secret_id)).encode())
     data = parsed.data if parsed.readable else None
@@ -184,7 +176,7 @@ def mapping(read: Read, secret_id: str) -> dict[str, str]:
 
 
 def _unpacked(text: str) -> str:
-    """Text, or the text that zlib and base64 made of it."""
+    """The text itself, or the text that was compressed with zlib and base64."""
     try:
         packed = base64.b64decode("".join(text.split()), validate=True)
         plain = zlib.decompressobj().decompress(packed, LARGEST)

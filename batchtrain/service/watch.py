@@ -1,4 +1,4 @@
-"""Waits: each has a deadline, says what it waits for, and asks at a pace that fits the service."""
+"""Waits: each has a deadline, reports what it waits for, and polls at a pace that suits the service."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ READY = frozenset({"idle", "running"})
 BROKEN = frozenset({"starttaskfailed", "unusable"})
 START_TASK_LINES = 40
 MOST_REBOOTS = 5
-JOB_TURNS = 8  # looks at the tasks for one look at their job
+JOB_TURNS = 8  # queries of the tasks per query of their job
 
 
 class Pace(NamedTuple):
-    """Seconds between two questions: from `first`, growing by `factor`, to `most`."""
+    """Seconds between two queries: from `first`, growing by `factor`, to `most`."""
 
     first: float
     most: float
@@ -39,7 +39,7 @@ class Pace(NamedTuple):
 
 
 NEAR = Pace(0.01, 0.1, 1.1)
-FAR = Pace(1.0, 10.0)  # the service answers 429 to quick callers
+FAR = Pace(1.0, 10.0)  # the service answers 429 to frequent requests
 
 
 class Deadline:
@@ -72,17 +72,17 @@ class Deadline:
         self._inside.close()
 
     def tell(self, event: Event) -> None:
-        """Pass an event on; the next word about the wait itself comes a minute later."""
+        """Pass an event on, which postpones the next message about the wait by a minute."""
         self.news()
         if self._tell is not None:
             self._tell(event)
 
     def news(self) -> None:
-        """The user has just been shown something."""
+        """A message was just printed."""
         self._said = self._clock.now()
 
     def pause(self, seconds: float, state: str = "") -> None:
-        """Sleep, or raise TimedOut when the time is up. After a minute without an event, say what is waited for."""
+        """Sleep, or raise TimedOut after the deadline. After a minute without an event, report what the wait is for."""
         now = self._clock.now()
         left = self._began + self._seconds - now
         if left <= 0:
@@ -95,14 +95,14 @@ class Deadline:
 
 
 class Reboots:
-    """Reboots broken nodes of a pool, each at most MOST_REBOOTS times; `states` are those it may mend."""
+    """Reboots broken nodes of a pool, each at most MOST_REBOOTS times; `states` are those in which it may."""
 
     def __init__(self, client: BatchClient, pool_id: str, states: frozenset[str], tell: Callable[[str], None]) -> None:
         self._client, self._pool_id, self._states, self._tell = client, pool_id, states, tell
         self._done: dict[str, int] = {}
 
     def mend(self, node: NodeSeen) -> bool:
-        """Whether the node was asked to reboot (or does so already)."""
+        """Whether a reboot of the node was requested, or is running."""
         count = self._done.get(node.id, 0) + 1
         if node.state not in self._states or count > MOST_REBOOTS:
             return False
@@ -123,11 +123,9 @@ def pool_ready(
     tell: Tell | None = None,
     mend: Callable[[NodeSeen], bool] = lambda _: False,
 ) -> tuple[NodeSeen, ...]:
-    """Wait until a pool has the nodes it should have and all take tasks; returns them. `mend` may mend a broken node.
-
-    Raises QuotaReached or ServiceError for resize errors, failed start tasks (with their last lines) and unusable
-    nodes, TimedOut at the deadline.
-    """
+    """Wait until a pool has its target number of nodes and all accept tasks; returns them. `mend` may reboot a broken
+    node. Raises QuotaReached or ServiceError for resize errors, failed start tasks (with their last lines) and unusable
+    nodes, and TimedOut at the deadline."""
     said = ""
     with Deadline(seconds, f"pool {pool_id} to be ready", tell) as deadline:
         for pause in pace.steps():
@@ -148,7 +146,7 @@ def pool_ready(
 
 
 def pool_steady(client: BatchClient, pool_id: str, seconds: float, pace: Pace, tell: Tell | None = None) -> PoolSeen:
-    """Wait until a growing pool has stopped growing; its counts can be planned with."""
+    """Wait until a pool has stopped growing, so that its node counts can be planned with."""
     with Deadline(seconds, f"pool {pool_id} to stop growing", tell) as deadline:
         for pause in pace.steps():
             seen = look.pool(client, pool_id)
@@ -204,7 +202,8 @@ def tasks_ended(
     pace: Pace,
     show: Callable[[tuple[TaskSeen, ...]], None] = lambda _: None,
 ) -> tuple[TaskSeen, ...]:
-    """Wait until every task of a job has ended; returns them. `show` gets each look at the tasks, the last one too."""
+    """Wait until every task of a job has ended; returns them. `show` receives every list of tasks, including the
+    last."""
     with deadline:
         for turn, pause in enumerate(pace.steps(), 1):
             tasks = look.tasks(client, job_id)
@@ -220,12 +219,12 @@ def tasks_ended(
 
 
 def tasks_of(job_id: str) -> str:
-    """What a wait for a job's tasks waits for."""
+    """The purpose of a wait for a job's tasks, as text."""
     return f"the tasks of job {job_id}"
 
 
 def _will_not_go_on(client: BatchClient, job_id: str) -> bool:
-    """Whether somebody ended the job (what was active stays active). Raises NotFound when its pool is gone."""
+    """Whether the job was terminated (its active tasks stay active). Raises NotFound if its pool is deleted."""
     state, pool_id = look.job_state(client, job_id)
     if state == "completed":
         return True
@@ -247,7 +246,7 @@ def _task_state(tasks: tuple[TaskSeen, ...]) -> str:
 
 
 def gone(question: Callable[[], object], seconds: float, pace: Pace, what: str, tell: Tell | None = None) -> None:
-    """Wait until a question is answered with NotFound."""
+    """Wait until a query is answered with NotFound."""
     with Deadline(seconds, f"{what} to be gone", tell) as deadline:
         for pause in pace.steps():
             try:

@@ -228,6 +228,22 @@ def test_output_is_also_kept_in_a_file_a_rank_byte_for_byte(nodes: Nodes) -> Non
     assert (nodes.wd(1) / "ranks/rank-3.stderr.txt").read_bytes() == b"problem\n"
 
 
+def test_a_rank_has_a_file_for_its_metrics_that_a_new_try_empties(nodes: Nodes) -> None:
+    (nodes.wd(1) / "ranks").mkdir()
+    (nodes.wd(1) / "ranks/rank-3.metrics.jsonl").write_text("older")
+    nodes.run("""[ $RANK = 2 ] || echo "{\\"loss\\": $RANK}" >>"$BATCHTRAIN_METRICS" """)
+    found = {path.name: path.read_text() for path in (nodes.wd(1) / "ranks").glob("*.jsonl")}
+    assert found == {"rank-3.metrics.jsonl": '{"loss": 3}\n'}
+
+
+def test_a_node_is_sampled_while_its_ranks_run(nodes: Nodes) -> None:
+    done = nodes.run(
+        "until grep -q cpu_percent ${BATCHTRAIN_METRICS%/*}/node.metrics.jsonl; do sleep 0.1; done 2>/dev/null",
+        {"BATCHTRAIN_SAMPLE_SECONDS": "1"},
+    )
+    assert done.code == 0
+
+
 def test_output_that_is_not_utf8_comes_through_unchanged(nodes: Nodes) -> None:
     done = nodes.run(r"printf '\377\376 %s\n' $RANK")
     assert "[1:3] \udcff\udcfe 3\n" in done.stdout

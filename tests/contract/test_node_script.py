@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 from collections.abc import Callable
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from batchtrain import runtime
+from tests.waiting import until
 
 pytestmark = pytest.mark.process
 
@@ -25,7 +27,15 @@ class Machine:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         text = runtime.NODE.decode()
-        for part in ("/dev/nvidia", "/dev/kfd", "/sys/class/", "/proc/driver/"):
+        for part in (
+            "/proc/stat",
+            "/proc/net/dev",
+            "/proc/meminfo",
+            "/dev/nvidia",
+            "/dev/kfd",
+            "/sys/class/",
+            "/proc/driver/",
+        ):
             text = text.replace(part, f"{folder}{part}")
         (folder / "bin").mkdir()
         (folder / "node.sh").write_text(text)
@@ -135,3 +145,55 @@ def test_hosts_that_cannot_be_are_refused(values: dict[str, str], said: str, mac
     done = machine.ask("hosts", "2", **values)
     assert (done.returncode, done.stdout) == (1, "")
     assert said in done.stderr
+
+
+# --- samples --------------------------------------------------------------------------------------------------------
+
+
+def counters(machine: Machine, busy: int, idle: int, received: int, sent: int) -> None:
+    machine.write("proc/stat", f"cpu  {busy} 0 0 {idle} 0 0 0 0 0 0\ncpu0 1 1 1 1\n")
+    machine.write("proc/meminfo", "MemTotal: 4194304 kB\nMemFree: 1 kB\nMemAvailable:    1048576 kB\n")
+    head = "Inter-| Receive | Transmit\n face |bytes packets|bytes packets\n    lo: 9 9 9 9 9 9 9 9 9 9\n"
+    machine.write("proc/net/dev", f"{head}  eth0:{received} 1 0 0 0 0 0 0 {sent} 1 0 0 0 0 0 0\n")
+
+
+def samples(machine: Machine, **variables: str) -> subprocess.Popen[bytes]:
+    values = {"PATH": f"{machine.folder}/bin:{os.environ['PATH']}", "BATCHTRAIN_SAMPLE_SECONDS": "1", **variables}
+    program = ["bash", str(machine.folder / "node.sh"), "samples", str(machine.folder / "samples.jsonl")]
+    return subprocess.Popen(program, env=values, stderr=subprocess.PIPE)
+
+
+def lines(machine: Machine) -> list[dict[str, object]]:
+    file = machine.folder / "samples.jsonl"
+    return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+
+
+def test_a_node_is_sampled_between_two_looks(machine: Machine) -> None:
+    counters(machine, 100, 100, 10_000_000, 0)
+    machine.nvidia_smi("90, 1024\n30, 512\n")
+    sampler = samples(machine, AZ_BATCH_NODE_ID="tvm-1")
+    try:
+        until(lambda: lines(machine) != [])
+        first = len(lines(machine))
+        counters(machine, 175, 125, 10_000_000_000_000, 5)
+        until(lambda: len(lines(machine)) >= first + 2)
+    finally:
+        sampler.terminate()
+        sampler.communicate()
+    quiet, busy = lines(machine)[0], next(line for line in lines(machine) if line["cpu_percent"])
+    assert (quiet["cpu_percent"], quiet["network_in_mb"], quiet["node"]) == (0, 0, "tvm-1")
+    assert (busy["cpu_percent"], busy["memory_gib"], busy["network_out_mb"]) == (75, 3, 0)
+    assert isinstance(busy["network_in_mb"], float) and busy["network_in_mb"] > 0
+    assert (busy["gpu_percent"], busy["gpu_memory_gib"]) == (60, 1.5)
+
+
+def test_samples_can_be_switched_off(machine: Machine) -> None:
+    sampler = samples(machine, BATCHTRAIN_SAMPLE_SECONDS="0")
+    assert (sampler.wait(), lines(machine)) == (0, [])
+
+
+def test_samples_end_when_their_caller_has_ended(machine: Machine) -> None:
+    counters(machine, 1, 1, 1, 1)
+    text = f"BATCHTRAIN_SAMPLE_SECONDS=1 bash {machine.folder}/node.sh samples {machine.folder}/samples.jsonl & echo $!"
+    shell = subprocess.run(["bash", "-c", text], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=True)
+    until(lambda: not Path(f"/proc/{int(shell.stdout)}").exists())

@@ -114,6 +114,23 @@ def test_success_says_nothing_and_leaves_nothing(node: Node) -> None:
     assert node.processes() == []
 
 
+def test_a_rank_has_a_file_for_its_metrics(node: Node) -> None:
+    metrics = node.task / "wd/ranks/rank-3.metrics.jsonl"
+    node.keep({"AZ_BATCH_TASK_WORKING_DIR": str(node.task / "wd")})
+    for _ in range(2):  # a second try begins with an empty file
+        done = node.run("sh", "-c", """echo '{"loss": 0.5}' >>"$BATCHTRAIN_METRICS" """)
+        assert (done.returncode, metrics.read_text()) == (0, '{"loss": 0.5}\n')
+
+
+def test_the_node_of_a_rank_is_sampled_until_the_rank_ends(node: Node) -> None:
+    (node.task / ".batchtrain/node.sh").write_bytes(runtime.NODE)
+    node.keep({"AZ_BATCH_TASK_WORKING_DIR": str(node.task / "wd")})
+    samples = "wd/ranks/node.metrics.jsonl"
+    done = node.run("sh", "-c", f"until [ -s {samples} ]; do sleep 0.1; done", BATCHTRAIN_SAMPLE_SECONDS="1")
+    assert done.returncode == 0
+    assert '"cpu_percent"' in (node.task / samples).read_text()
+
+
 def test_a_variable_that_limits_what_shells_read_ends_no_rank(node: Node) -> None:
     """Hardened images set TMOUT, and bash's `read` obeys it."""
     done = node.run("sh", "-c", "sleep 1.5; echo $TMOUT", TMOUT="1")

@@ -30,7 +30,11 @@ class Shell:
         self.home, self.cwd = home, cwd
         self.through: tuple[str, ...] = ()
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("AZURE_", "BATCHTRAIN_"))}
-        own = {"BATCHTRAIN_EMULATOR_DIR": str(home), DIRECTORY_VARIABLE: str(INSTALLED)}
+        own = {
+            "BATCHTRAIN_EMULATOR_DIR": str(home),
+            "BATCHTRAIN_RUNS_DIR": str(cwd / "runs"),
+            DIRECTORY_VARIABLE: str(INSTALLED),
+        }
         self.environment = {**kept, **own}
 
     def start(self, *arguments: str, environment: Mapping[str, str] | None = None) -> subprocess.Popen[str]:

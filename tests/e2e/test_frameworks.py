@@ -15,45 +15,20 @@ from typing import Any, NamedTuple
 import pytest
 
 from batchtrain.config.load import load
+from batchtrain.containers.recipe_images import behind
 from batchtrain.emulator import mapped_images
 from tests.waiting import until
 
 from .conftest import left_running
 
 RECIPES = Path(__file__).resolve().parents[2] / "recipes"
-TASK = "job_specifications[0].tasks[0]"
+JOB = "job_specifications[0]"
+TASK = f"{JOB}.tasks[0]"
 GANG = f"{TASK}.multi_instance"
 COMMAND = f"{TASK}.command"
 SHARED = "$AZ_BATCH_TASK_SHARED_DIR"
 TOLERANCE = 0.06
 """How much less than a mode's accuracy will do: a sum in another order, or workers at another pace."""
-
-ENVIRONMENTS: Mapping[str, str] = {
-    "example/accelerate:cpu": "torch",
-    "alfpark/cntk:2.1-gpu-1bitsgd-py36-cuda8-cudnn6-intelmpi-refdata": "cntk-intelmpi",
-    "example/cntk:2.7-cpu-openmpi": "cntk",
-    "example/cntk:2.7-gpu-openmpi": "cntk",
-    "example/deepspeed:cpu": "torch",
-    "example/horovod:pytorch-cpu": "torch",
-    "example/horovod:tensorflow-cpu": "horovod-tensorflow",
-    "example/intelmpi:digits": "impi-rt",
-    "example/jax:cpu": "jax",
-    "example/keras:cntk-cpu": "cntk",
-    "example/keras:jax-cpu": "jax",
-    "example/keras:mxnet-cpu": "mxnet",
-    "example/keras:pytorch-cpu": "torch",
-    "example/mpich:digits": "mpich",
-    "example/mxnet:1.9.1-cu112": "mxnet",
-    "example/mxnet:cpu": "mxnet",
-    "example/openmpi:digits": "openmpi",
-    "example/pytorch:cpu": "torch",
-    "example/pytorch:gpu": "torch",
-    "example/ray:cpu": "ray",
-    "example/tensorflow:1.15-cpu": "tensorflow1",
-    "example/tensorflow:cpu": "tensorflow",
-    "example/tensorflow:gpu": "tensorflow",
-}
-"""Which real environment stands for a recipe's image."""
 
 RESULT = re.compile(
     r"^(?:\[\d+:[\w ]*\d+\] )?(?:rank|worker|chief) (\d+) of (\d+) .*?"
@@ -215,7 +190,7 @@ def mapped(home: Path, environment: Callable[[str], Path], recipe: str) -> str:
     """A recipe's directory, its images mapped to real environments."""
     directory = RECIPES / recipe
     for image in load(directory).recipe.resources.docker_images:
-        mapped_images.map_image(home, image, environment(ENVIRONMENTS[image]))
+        mapped_images.map_image(home, image, environment(behind(image).environment))
     return str(directory)
 
 

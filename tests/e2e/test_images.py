@@ -171,31 +171,44 @@ def test_a_build_that_fails_says_why_and_exits_with_4(batchtrain: Shell, tmp_pat
     assert "nothing" in said
 
 
-def test_the_base_of_all_images_is_built_and_passes(batchtrain: Shell, good: str) -> None:
-    """On Debian, with Debian's packages; the other images need PyPI from inside a container."""
-    tag = containers.name_of("base-of-all")
-    done = subprocess.run(
-        [
-            "docker",
-            "run",
-            "--rm",
-            "--network=host",
-            good,
-            "sh",
-            "-c",
-            "apt-get update -qq && apt-cache policy libibverbs1",
-        ],
-        capture_output=True,
-        text=True,
-    )
+@pytest.fixture
+def with_packages(good: str) -> str:
+    """A good image from inside which Debian's packages can be had, or the test is skipped."""
+    command = "apt-get update -qq && apt-cache policy libibverbs1"
+    container = ["docker", "run", "--rm", "--network=host", good, "sh", "-c", command]
+    done = subprocess.run(container, capture_output=True, text=True)
     if "Candidate: 4" not in done.stdout:
         pytest.skip(f"a container has no way to Debian's packages here: {done.stderr[-200:]}")
+    return good
+
+
+def test_the_base_of_all_images_is_built_and_passes(batchtrain: Shell, with_packages: str) -> None:
+    """On Debian, with Debian's packages; the other images need PyPI from inside a container."""
+    tag = containers.name_of("base-of-all")
     try:
-        batchtrain("images", "build", "base", "--base", good, "--tag", tag, "--network", "host")
+        batchtrain("images", "build", "base", "--base", with_packages, "--tag", tag, "--network", "host")
         rows = found(batchtrain, "--for", "framework", tag, code=0)
         assert {row["result"] for row in rows.values()} == {"ok"}
     finally:
         containers.docker("rmi", "--force", tag)
+
+
+def test_the_image_of_a_recipe_is_built_under_the_recipe_s_name_and_passes(
+    batchtrain: Shell, with_packages: str, tmp_path: Path
+) -> None:
+    """With the packages of PyPI in the base, because pip may not reach PyPI from inside a container."""
+    batchtrain("config", "set", "registry", "batchtrain-test")
+    containers.wheels(tmp_path / "wheels")
+    lines = (f"FROM {with_packages}-base", "COPY wheels /wheels", "ENV PIP_NO_INDEX=1 PIP_FIND_LINKS=/wheels", "")
+    with made("with-wheels", "\n".join(lines), tmp_path) as base:
+        name = "batchtrain-test/openmpi:digits"
+        try:
+            built = batchtrain("images", "build", "mpi4py-OpenMPI", "--base", base, "--network", "host")
+            assert built.stdout.startswith(f"{name}: sha256:")
+            rows = found(batchtrain, "--for", "mpi", name, code=0)
+            assert {row["result"] for row in rows.values()} <= {"ok", "warn"}
+        finally:
+            containers.docker("rmi", "--force", name)
 
 
 # --- mirror ---------------------------------------------------------------------------------------------------------

@@ -71,7 +71,19 @@ def check(name: str, seen: Facts) -> Check:
 
 def test_a_recipe_that_fits_passes_every_check() -> None:
     assert {one.check: one.result for one in doctor.checks(facts())} == dict.fromkeys(
-        ("account", "clock", "pools", "jobs", "image", "VM size", "account settings", "region", "quota", "spot quota"),
+        (
+            "account",
+            "clock",
+            "pools",
+            "jobs",
+            "image",
+            "registry",
+            "VM size",
+            "account settings",
+            "region",
+            "quota",
+            "spot quota",
+        ),
         "ok",
     )
 
@@ -79,7 +91,7 @@ def test_a_recipe_that_fits_passes_every_check() -> None:
 def test_without_a_recipe_the_account_alone_is_checked() -> None:
     found = {one.check: one.result for one in doctor.checks(facts(recipe=None))}
     assert [name for name, result in found.items() if result == "not checked"] == [
-        "image", "VM size", "region", "quota", "spot quota",
+        "image", "registry", "VM size", "region", "quota", "spot quota",
     ]  # fmt: skip
 
 
@@ -256,3 +268,13 @@ def test_the_node_agent_of_an_image_of_ones_own_is_one_that_the_account_knows(ag
     assert seen.pool is not None
     found = check("image", facts(recipe=structs.replace(seen, pool=structs.replace(seen.pool, vm_configuration=own))))
     assert found.result == result
+
+
+def test_an_image_that_is_in_no_registry_is_a_warning_with_the_command() -> None:
+    images = structs.replace(recipe().resources, docker_images=("example/pytorch:cpu",))
+    named = structs.replace(recipe(), resources=images)
+    found = check("registry", facts(recipe=named))
+    assert (found.result, found.found.partition(" is ")[0]) == ("warn", "example/pytorch:cpu")
+    assert found.next_step.endswith("batchtrain config set registry NAME")
+    stored = check("registry", facts(recipe=named, registry="mine.azurecr.io"))
+    assert stored.found == "images of recipes come from mine.azurecr.io"

@@ -22,7 +22,8 @@ ALLOWED: dict[str, set[str]] = {
     "plan": {"errors", "catalog", "launchers", "frameworks", "config"},
     "service": {"errors", "plan", "config", "catalog", "version"},
     "storage": {"errors", "config", "launchers", "plan", "service"},
-    "containers": {"errors", "checked", "config", "service"},
+    "runs": {"errors", "config", "plan", "service", "version"},
+    "containers": {"errors", "checked", "config", "service", "shipped"},
     "custom": {"errors", "config"},
     "emulator": {"catalog", "formula", "version"},
     "testing": {"emulator"},
@@ -39,6 +40,7 @@ ALLOWED: dict[str, set[str]] = {
         "storage",
         "local",
         "foreseen",
+        "runs",
     },
     "client": {
         "errors",
@@ -49,10 +51,11 @@ ALLOWED: dict[str, set[str]] = {
         "foreseen",
         "operations",
         "run",
+        "runs",
     },
     "doctor": {"errors", "catalog", "checked", "config", "service"},
     "made": {"errors", "service", "operations"},
-    "run": {"errors", "config", "plan", "service", "operations", "foreseen", "made"},
+    "run": {"errors", "config", "plan", "service", "operations", "foreseen", "made", "runs"},
     "cli": {
         "made",
         "operations",
@@ -70,6 +73,7 @@ ALLOWED: dict[str, set[str]] = {
         "client",
         "local",
         "run",
+        "runs",
         "doctor",
         "containers",
         "emulator",
@@ -92,7 +96,13 @@ IMPURE = {
     "requests",
     "shutil",
 }
-READERS = {"load.py", "source_directory.py", "catalog_file.py", "__main__.py"}  # config's readers of files
+READERS = {
+    "load.py",
+    "source_directory.py",
+    "catalog_file.py",
+    "user_settings.py",
+    "__main__.py",
+}  # config's readers of files
 
 
 SEEDED = {"factories.py": {"random"}, "injection.py": {"random"}}  # each of their numbers has a seed

@@ -11,7 +11,7 @@ import pytest
 
 from batchtrain import local
 from batchtrain.config.types import Secret
-from batchtrain.emulator import mapped_images
+from batchtrain.emulator import mapped_images, server, tokens
 from batchtrain.errors import PlanError
 from batchtrain.local import refuse
 from batchtrain.service.connect import Account
@@ -158,3 +158,13 @@ def test_an_image_that_nothing_stands_for_is_refused_where_no_engine_runs(
     refuse(recipe(job, pool={"metadata": {"batchtrain-nodes": "simulated"}}), account)
     mapped(account, tmp_path / "environment")
     refuse(recipe(job), account)
+
+
+def test_the_key_of_a_running_emulator_is_not_in_its_repr(tmp_path: Path) -> None:
+    status = server.Status("http://127.0.0.1:1", "batchtrain", "c2VjcmV0", 1, tmp_path, tmp_path / "log")
+    assert "c2VjcmV0" not in f"{status!r} {status}"
+
+
+def test_a_token_that_batchtrain_issues_to_itself_ends_within_a_minute() -> None:
+    token = local.issued("c2VjcmV0", "batchtrain")
+    assert token.expires_on <= tokens.seconds(server.clock()) + 60

@@ -220,7 +220,7 @@ def test_what_ends_a_wait_deletes_nothing_and_says_how_to_go_on(
     assert said[-1].text.splitlines() == [
         "left as they are: job j, pool p",
         "  wait: batchtrain jobs wait j --local",
-        "  show files: batchtrain jobs logs j --local --file wd/FILE",
+        "  fetch files: batchtrain jobs fetch j --local",
         "  delete: batchtrain jobs del j --local",
         "  delete: batchtrain pool del p --local",
     ]

@@ -41,19 +41,22 @@ def _keys(subject: Subject) -> Found:
     pairs: list[tuple[Path, Secret | None]] = []
     if known.batch:
         pairs.append((("credentials", "batch", "account_key"), known.batch.account_key))
-    pairs += [(("credentials", "storage", link, "account_key"), one.account_key) for link, one in known.storage.items()]
+    pairs += [
+        (("credentials", "storage", link, "account_key"), account.account_key)
+        for link, account in known.storage.items()
+    ]
     for path, key in pairs:
         if key and not is_unfilled(key) and not key.like(_BASE64):
             yield path, "an account key is base64; copy it whole from the account's Keys page"
 
 
 def _storage(subject: Subject) -> Found:
-    for link, one in subject.recipe.credentials.storage.items():
+    for link, account in subject.recipe.credentials.storage.items():
         path = ("credentials", "storage", link)
-        if not is_unfilled(one.account) and not _NAME.fullmatch(one.account):
+        if not is_unfilled(account.account) and not _NAME.fullmatch(account.account):
             yield (*path, "account"), "a storage account's name has 3 to 24 lower-case letters and digits"
-        host = one.endpoint.rpartition("://")[2].partition("/")[0]
-        if not is_unfilled(one.endpoint) and not (_HOST.fullmatch(host) or _LOOPBACK.fullmatch(host)):
+        host = account.endpoint.rpartition("://")[2].partition("/")[0]
+        if not is_unfilled(account.endpoint) and not (_HOST.fullmatch(host) or _LOOPBACK.fullmatch(host)):
             yield (*path, "endpoint"), "this is not a host name; write a suffix such as core.windows.net, or a URL"
 
 

@@ -51,9 +51,8 @@ def _or(hint: str) -> str:
 
 def _docker_images(subject: Subject) -> Iterator[tuple[Path, Job, str]]:
     for path, job in subject.jobs:
-        for name in ("job_manager", "job_preparation", "job_release"):
-            part = getattr(job, name)
-            if part is not None and part.docker_image:
+        for name, part in job.parts:
+            if part.docker_image:
                 yield (*path, name, "docker_image"), job, part.docker_image
     for path, job, task in subject.tasks:
         if task.docker_image:
@@ -62,7 +61,7 @@ def _docker_images(subject: Subject) -> Iterator[tuple[Path, Job, str]]:
 
 def _singularity_listed(subject: Subject) -> Found:
     images = subject.recipe.resources.singularity_images
-    known = frozenset(one.image for one in (*images.unsigned, *images.signed))
+    known = frozenset(listed.image for listed in (*images.unsigned, *images.signed))
     for path, job, task in subject.tasks:
         image = task.singularity_image
         if image and image not in known and not job.allow_run_on_missing_image:
@@ -88,7 +87,7 @@ def _windows_singularity(subject: Subject) -> Found:
 
 
 def _host_tasks(subject: Subject) -> Found:
-    if not subject.containers or subject.pool is None or subject.pool.vm_configuration.plain_docker:
+    if not subject.containers or subject.vm.plain_docker:
         return
     for path, _, task in subject.tasks:
         if not task.docker_image:
@@ -113,7 +112,7 @@ def _gang_directory(subject: Subject) -> Found:
     for path, _, task in subject.tasks:
         if not task.docker_image or task.multi_instance is None or not task.bind_mounts:
             continue
-        if not any(one.source == "Task" and not one.read_only for one in task.bind_mounts):
+        if not any(mount.source == "Task" and not mount.read_only for mount in task.bind_mounts):
             yield (
                 (*path, "bind_mounts"),
                 "the launch of a multi-instance task needs the task's directory, which its containers do not have"
@@ -152,10 +151,7 @@ def _unknown_registry(subject: Subject) -> Found:
 
 def _registry_login(subject: Subject) -> Found:
     credentials, resources = subject.recipe.credentials, subject.recipe.resources
-    for section, known in (
-        ("docker", credentials.docker_registry),
-        ("singularity", credentials.singularity_registry),
-    ):
+    for section, known in (("docker", credentials.docker_registry), ("singularity", credentials.singularity_registry)):
         for number, server in enumerate(getattr(resources.additional_registries, section)):
             if server not in known:
                 yield (
@@ -182,7 +178,7 @@ def _registry_misspelt(subject: Subject) -> Found:
         if server in seen:
             continue
         seen.add(server)
-        near = next((one for one in known if mistakes(one.lower(), server.lower()) <= MOST_MISTAKES), None)
+        near = next((name for name in known if mistakes(name.lower(), server.lower()) <= MOST_MISTAKES), None)
         if near is not None:
             yield path, f"credentials.yaml has no login for `{server}`, but one for `{near}`; is one of them misspelt?"
 
@@ -190,10 +186,8 @@ def _registry_misspelt(subject: Subject) -> Found:
 def _fallback_name(subject: Subject) -> Found:
     registry = subject.recipe.settings.fallback_registry
     if registry and not is_registry(registry):
-        yield (
-            _FALLBACK,
-            f"`{registry}` is not a registry: write SERVER or SERVER/PATH, the path in lower case, without a tag",
-        )
+        message = f"`{registry}` is not a registry: write SERVER or SERVER/PATH, the path in lower case, without a tag"
+        yield _FALLBACK, message
 
 
 def _fallback_unused(subject: Subject) -> Found:
@@ -224,10 +218,8 @@ def _fallback_unused(subject: Subject) -> Found:
 def _shm_format(subject: Subject) -> Found:
     for path, owner in subject.owners:
         if owner.shm_size is not None and allotment.bytes_of(owner.shm_size) is None:
-            yield (
-                (*path, "shm_size"),
-                f"`{owner.shm_size}` is not a size; write a number and b, k, m or g, such as `256m`",
-            )
+            message = f"`{owner.shm_size}` is not a size; write a number and b, k, m or g, such as `256m`"
+            yield (*path, "shm_size"), message
 
 
 def _shm_small(subject: Subject) -> Found:
@@ -263,19 +255,17 @@ def _shm(path: Path, job: Job, task: Task) -> tuple[str | None, Path]:
 def _option(task: Task, name: str) -> str | None:
     """The value of a task's option, joined to the option or in the next word; the last one counts."""
     words = " ".join(task.additional_docker_run_options).replace("=", " ").split()
-    found = [words[number + 1] for number, word in enumerate(words[:-1]) if word == name]
-    return found[-1] if found else None
+    values = [words[number + 1] for number, word in enumerate(words[:-1]) if word == name]
+    return values[-1] if values else None
 
 
 def _shm_twice(subject: Subject) -> Found:
     for path, job, task in subject.tasks:
         own = _option(task, "--shm-size") if task.additional_docker_run_options else None
-        said = task.shm_size if task.shm_size is not None else job.shm_size
-        if own is not None and said is not None:
-            yield (
-                (*path, "additional_docker_run_options"),
-                f"`--shm-size` is {own} here and overrides `shm_size: {said}`; keep one of them",
-            )
+        size = task.shm_size if task.shm_size is not None else job.shm_size
+        if own is not None and size is not None:
+            message = f"`--shm-size` is {own} here and overrides `shm_size: {size}`; keep one of them"
+            yield (*path, "additional_docker_run_options"), message
 
 
 # --- GPUs and options -----------------------------------------------------------------------------------------------
@@ -314,7 +304,7 @@ def _gpus_too_many(subject: Subject) -> Found:
 
 
 def _own_options(subject: Subject) -> Found:
-    if subject.pool is not None and subject.pool.vm_configuration.plain_docker:
+    if subject.vm.plain_docker:
         return  # `plain-docker` says what is not for a person there
     for path, _, task in subject.tasks:
         for number, option in enumerate(task.additional_docker_run_options):
@@ -325,16 +315,17 @@ def _own_options(subject: Subject) -> Found:
 
 def _plain_docker(subject: Subject) -> Found:
     """Settings that are impossible if the Docker Engine of the nodes runs the containers."""
-    vm = subject.pool.vm_configuration if subject.pool else None
-    if vm is None or not vm.plain_docker:
+    vm = subject.vm
+    if not vm.plain_docker:
         return
-    here = ("pool_specification", "vm_configuration", "plain_docker")
+    path_of_option = ("pool_specification", "vm_configuration", "plain_docker")
     if vm.native:
-        yield here, "`native: true` is set too, so that Batch runs the containers; keep one of them"
+        yield path_of_option, "`native: true` is set too, so that Batch runs the containers; keep one of them"
     if subject.windows:
-        yield here, "the start task installs Docker on Linux only, but the nodes run Windows; use `native: true`"
+        message = "the start task installs Docker on Linux only, but the nodes run Windows; use `native: true`"
+        yield path_of_option, message
     if vm.container_type == "criCompatible":
-        yield here, "`container_type: criCompatible` is for containers that Batch runs; remove it"
+        yield path_of_option, "`container_type: criCompatible` is for containers that Batch runs; remove it"
     for server, login in subject.recipe.credentials.docker_registry.items():
         if login.identity:
             yield (
@@ -343,9 +334,8 @@ def _plain_docker(subject: Subject) -> Found:
                 " and a password",
             )
     for path, job in subject.jobs:
-        for name in ("job_manager", "job_preparation", "job_release"):
-            part = getattr(job, name)
-            if part is not None and part.docker_image:
+        for name, part in job.parts:
+            if part.docker_image:
                 yield (
                     (*path, name, "docker_image"),
                     "Batch runs this task, and with `plain_docker` Batch runs no containers; call `docker run` in the"
@@ -354,10 +344,8 @@ def _plain_docker(subject: Subject) -> Found:
     for path, _, task in subject.tasks:
         for number, option in enumerate(task.additional_docker_run_options):
             if allotment.PLANS_OPTIONS.intersection(allotment.option_names(option)):
-                yield (
-                    (*path, "additional_docker_run_options", number),
-                    f"`{option}` is set by the plan, to find and remove the container of a task; remove it",
-                )
+                message = f"`{option}` is set by the plan, to find and remove the container of a task; remove it"
+                yield (*path, "additional_docker_run_options", number), message
 
 
 def _gang_network(subject: Subject) -> Found:
@@ -390,18 +378,18 @@ def _gang_user(subject: Subject) -> Found:
 
 
 def _specific_user(path: Path, job: Job, task: Task) -> tuple[str | None, Path]:
-    here = task.user_identity is not None
-    who = task.user_identity if here else job.user_identity
+    own = task.user_identity is not None
+    who = task.user_identity if own else job.user_identity
     if who is None or who.specific_user is None:
         return None, path
-    return str(who.specific_user.uid), (*(path if here else path[:2]), "user_identity", "specific_user")
+    return str(who.specific_user.uid), (*(path if own else path[:2]), "user_identity", "specific_user")
 
 
 def _ports(subject: Subject) -> Found:
     for path, _, task in subject.tasks:
         for number, given in enumerate(task.ports):
             fine = re.fullmatch(PUBLISHED, given) is not None
-            if not fine or any(int(one) > LAST_PORT for one in re.findall(r"[0-9]{5,}", given)):
+            if not fine or any(int(port) > LAST_PORT for port in re.findall(r"[0-9]{5,}", given)):
                 yield (
                     (*path, "ports", number),
                     f"`{given}` is not a port; write PORT, PORT:PORT (the node's, then the container's) or PORT/udp",
@@ -418,10 +406,8 @@ def _identities(subject: Subject) -> Iterator[tuple[Path, UserIdentity, Runs | N
     for path, job in subject.jobs:
         if job.user_identity is not None:
             yield (*path, "user_identity"), job.user_identity, None
-        for name, part in (
-            ("job_manager", job.job_manager), ("job_preparation", job.job_preparation), ("job_release", job.job_release)
-        ):  # fmt: skip
-            if part is not None and part.user_identity is not None:
+        for name, part in job.parts:
+            if part.user_identity is not None:
                 yield (*path, name, "user_identity"), part.user_identity, part
     for path, _, task in subject.tasks:
         if task.user_identity is not None:
@@ -447,19 +433,15 @@ def _known_user(subject: Subject) -> Found:
     known = tuple(account.name for account in subject.pool.user_accounts)
     for path, who, _ in _identities(subject):
         if who.username is not None and who.username not in known:
-            yield (
-                (*path, "username"),
-                f"the pool's `user_accounts` have no `{who.username}`{subject.nearest(who.username, known)}",
-            )
+            message = f"the pool's `user_accounts` have no `{who.username}`{subject.nearest(who.username, known)}"
+            yield (*path, "username"), message
 
 
 def _user_in_container(subject: Subject) -> Found:
     for path, who, task in _identities(subject):
         if who.specific_user is not None and task is not None and not task.docker_image:
-            yield (
-                (*path, "specific_user"),
-                "a user id applies to containers; this task has no container, so it has no effect",
-            )
+            message = "a user id applies to containers; this task has no container, so it has no effect"
+            yield (*path, "specific_user"), message
 
 
 _SETTINGS = "azure-batch 15.1, BatchTaskContainerSettings"

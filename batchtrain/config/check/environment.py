@@ -5,10 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from batchtrain.config.check.subject import POOL, Path, Subject
+from batchtrain.config.check.subject import POOL, Gang, Path, Subject
 from batchtrain.config.check.table import ERROR, INFO, JOBS, WARNING, Found, Rule
 from batchtrain.config.check.table import POOL as READS
-from batchtrain.frameworks.base import Nodes
 
 ALL = (*READS, *JOBS)
 POSSIBLE = r"[^=\s\x00]+"
@@ -44,9 +43,8 @@ def _everywhere(subject: Subject) -> Iterator[tuple[Path, dict[str, str]]]:
     for path, job in subject.jobs:
         if job.environment_variables:
             yield (*path, "environment_variables"), job.environment_variables
-        for name in ("job_manager", "job_preparation", "job_release"):
-            part = getattr(job, name)
-            if part is not None and part.environment_variables:
+        for name, part in job.parts:
+            if part.environment_variables:
                 yield (*path, name, "environment_variables"), part.environment_variables
     for path, _, task in subject.tasks:
         if task.environment_variables:
@@ -102,34 +100,31 @@ def _literal(subject: Subject) -> Found:
     for path, variables in _everywhere(subject):
         for name, value in variables.items():
             if "$" in value and name not in SEARCH_PATHS and re.search(EXPANDED, value):
-                yield (
-                    (*path, name),
-                    "Batch does not expand `$...` in values; the command may, where a shell reads it again",
-                )
+                message = "Batch does not expand `$...` in values; the command may, where a shell reads it again"
+                yield (*path, name), message
+
+
+def _own(subject: Subject) -> Iterator[tuple[Gang, Path, str, str]]:
+    """The variables of gangs without a framework's block, for which `environment-reserved` reports them."""
+    for gang in subject.gangs:
+        if not gang.framework:
+            yield from ((gang, *variable) for variable in gang.variables)
 
 
 def _ranks(subject: Subject) -> Found:
-    for path, job, task, gang in subject.gangs:
-        if any(isinstance(block, Nodes) for _, block in gang.launches):
-            continue  # `environment-reserved` refuses them
-        for place, owner in ((path[:-1], task.environment_variables), (path[:2], job.environment_variables)):
-            for name in RANKS.intersection(owner):
-                yield (
-                    (*place, "environment_variables", name),
-                    f"`{name}` would be the same in every process of the task, but each needs its own value; let the"
-                    " launcher set it",
-                )
+    for _, path, name, _ in _own(subject):
+        if name in RANKS:
+            yield (
+                path,
+                f"`{name}` would be the same in every process of the task, but each needs its own value; let the"
+                " launcher set it",
+            )
 
 
 def _launch(subject: Subject) -> Found:
-    for path, job, task, gang in subject.gangs:
-        if any(isinstance(block, Nodes) for _, block in gang.launches):
-            continue  # `environment-reserved` refuses them
-        for place, owner in ((path[:-1], task.environment_variables), (path[:2], job.environment_variables)):
-            for name in owner:
-                said = _decided(name) if gang.mpi is not None else ""
-                if said:
-                    yield (*place, "environment_variables", name), said
+    for gang, path, name, _ in _own(subject):
+        if gang.options.mpi is not None and (fault := _decided(name)):
+            yield path, fault
 
 
 def _decided(name: str) -> str:
@@ -147,15 +142,9 @@ def _decided(name: str) -> str:
 
 
 def _port(subject: Subject) -> Found:
-    for path, job, task, gang in subject.gangs:
-        if any(isinstance(block, Nodes) for _, block in gang.launches):
-            continue  # `environment-reserved` refuses it
-        for place, owner in ((path[:-1], task.environment_variables), (path[:2], job.environment_variables)):
-            if owner.get("MASTER_PORT", "").strip() == BATCHS_PORT:
-                yield (
-                    (*place, "environment_variables", "MASTER_PORT"),
-                    f"Batch uses port {BATCHS_PORT} on the primary; use another, such as 29500",
-                )
+    for _, path, name, value in _own(subject):
+        if name == "MASTER_PORT" and value.strip() == BATCHS_PORT:
+            yield path, f"Batch uses port {BATCHS_PORT} on the primary; use another, such as 29500"
 
 
 def _too_large(subject: Subject) -> Found:

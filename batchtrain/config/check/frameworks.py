@@ -132,16 +132,11 @@ def _mxnet_roles(subject: Subject) -> Found:
             yield at, f"`DMLC_ROLE={role}` is none of scheduler, server, worker"
         store = re.search(KVSTORE, command)
         if store and "dist" in store[1] and re.search(SERVERS, command):
-            yield (
-                (*path, "command"),
-                f"kv-store `{store[1]}` needs parameter servers, but `launch.py` starts none",
-            )
+            yield ((*path, "command"), f"kv-store `{store[1]}` needs parameter servers, but `launch.py` starts none")
         van = _variable(placed, "DMLC_PS_VAN_TYPE")[1]
         if store and van == "p3" and "async" in store[1]:
-            yield (
-                (*path, "command"),
-                f"kv-store `{store[1]}` does not work with `DMLC_PS_VAN_TYPE=p3`; use a `_sync` one",
-            )
+            message = f"kv-store `{store[1]}` does not work with `DMLC_PS_VAN_TYPE=p3`; use a `_sync` one"
+            yield (*path, "command"), message
 
 
 def _mxnet_local(subject: Subject) -> Found:

@@ -84,10 +84,8 @@ def _nodes(subject: Subject) -> Found:
     for path, _, _, gang in subject.gangs:
         wanted, symbol = whole(gang.num_instances), str(gang.num_instances)
         if wanted is not None and most is not None and wanted > most:
-            yield (
-                (*path, "num_instances"),
-                f"{wanted} instances need {wanted} nodes, the pool has {most}; the task would wait for ever",
-            )
+            message = f"{wanted} instances need {wanted} nodes, the pool has {most}; the task would wait for ever"
+            yield (*path, "num_instances"), message
         if symbol in INSTANCES and allotment.instances(symbol, subject.pool) == 0:
             kind = allotment.kind_of(symbol)
             yield (*path, "num_instances"), f"the pool file has no {kind} nodes, so `{symbol}` is 0"
@@ -106,9 +104,10 @@ def _scaling(subject: Subject) -> Found:
 
 
 def _alone(subject: Subject) -> Found:
-    for path, _, _, gang in subject.gangs:
-        if whole(gang.num_instances) == 1 and not any(isinstance(block, Nodes) for _, block in gang.launches):
-            yield (*path, "num_instances"), "one instance needs no multi-instance task; an ordinary task starts sooner"
+    for gang in subject.gangs:
+        if whole(gang.options.num_instances) == 1 and not gang.framework:
+            message = "one instance needs no multi-instance task; an ordinary task starts sooner"
+            yield (*gang.path, "num_instances"), message
 
 
 # --- processes ------------------------------------------------------------------------------------------------------
@@ -156,10 +155,7 @@ def _processes_nvidia(subject: Subject) -> Found:
 def _processes_gpus(subject: Subject) -> Found:
     for path, processes, gpus, name in _counted(subject):
         if gpus and processes > gpus and name == "mpi":  # of the others it is refused: `ranks-over-gpus`
-            yield (
-                path,
-                f"{processes} processes share the {gpus} GPUs of a node, so some processes share a GPU",
-            )
+            yield (path, f"{processes} processes share the {gpus} GPUs of a node, so some processes share a GPU")
 
 
 def _gpus_idle(subject: Subject) -> Found:
@@ -209,19 +205,16 @@ def _network_direct(subject: Subject) -> Found:
         return
     for path, job, task, gang in subject.gangs:
         wanted = task.infiniband if task.infiniband is not None else job.infiniband
-        if gang.mpi and not gang.mpi.runtime.startswith("intelmpi") and wanted is not False:
-            yield (
-                (*path, "mpi", "runtime"),
-                f"the InfiniBand of {size.name} (Network Direct) works only with Intel MPI up to 2018;"
-                f" {gang.mpi.runtime} uses tcp",
+        if wanted is False:
+            continue
+        slow: dict[tuple[str, ...], str] = {(name,): name for name, block in gang.launches if isinstance(block, Nodes)}
+        if gang.mpi and not gang.mpi.runtime.startswith("intelmpi"):
+            slow["mpi", "runtime"] = gang.mpi.runtime
+        for keys, name in slow.items():
+            text = (
+                f"the InfiniBand of {size.name} (Network Direct) works only with Intel MPI up to 2018; {name} uses tcp"
             )
-        for name, block in gang.launches:
-            if isinstance(block, Nodes) and wanted is not False:
-                yield (
-                    (*path, name),
-                    f"the InfiniBand of {size.name} (Network Direct) works only with Intel MPI up to 2018; {name}"
-                    " uses tcp",
-                )
+            yield (*path, *keys), text
 
 
 # --- launching ------------------------------------------------------------------------------------------------------
@@ -249,10 +242,8 @@ def _counted_twice(subject: Subject) -> Found:
             for number, option in enumerate(block.options):
                 word = re.split(r"[\s=]", option.strip(), maxsplit=1)[0]
                 if word in COUNTS:
-                    yield (
-                        (*path, name, "options", number),
-                        f"`{word}` is also set by the launch, which has `processes_per_node`; remove one of them",
-                    )
+                    message = f"`{word}` is also set by the launch, which has `processes_per_node`; remove one of them"
+                    yield (*path, name, "options", number), message
 
 
 _MULTI = "Azure Batch: batch-mpi"

@@ -76,23 +76,17 @@ def _reserved(subject: Subject) -> Found:
     for gang, block in _frameworks(subject):
         names = block.why_reserved()
         pattern = "|".join(names)
-        for place, variable in _variables(gang):
+        for path, variable, _ in gang.variables:
             if re.fullmatch(pattern, variable):
-                yield place, _why(variable, block.name, names)
-        for place, text in _texts(gang):
+                yield path, _why(variable, block.name, names)
+        for path, text in _texts(gang):
             match = re.search(rf"{_BEFORE}({pattern})=", text)
             if match:
-                yield place, _why(match[1], block.name, names)
+                yield path, _why(match[1], block.name, names)
 
 
 _BEFORE = r"(?:^|[;&|(\n][ \t]*|(?<!\S)(?:export|env)[ \t]+)(?:\w+=[^\s;&|(]*[ \t]+)*"
 """Where a shell may set a variable: before a command, behind others, with export or env. It takes linear time."""
-
-
-def _variables(gang: Gang) -> Iterator[tuple[Path, str]]:
-    for place, owner in ((gang.task_path, gang.task), (gang.path[:2], gang.job)):
-        for variable in owner.environment_variables:
-            yield (*place, "environment_variables", variable), variable
 
 
 def _texts(gang: Gang) -> Iterator[tuple[Path, str]]:
@@ -143,8 +137,8 @@ def _faults(rule: str, subject: Subject) -> Found:
     for gang, block in _frameworks(subject):
         for fault in block.faults(command_of(gang.task), subject.instances(gang)):
             if fault.rule == rule:
-                place = (*gang.path, block.name, *filter(None, (fault.key,)))
-                yield (*gang.task_path, "command") if fault.key == COMMAND else place, fault.text
+                path = (*gang.path, block.name, *filter(None, (fault.key,)))
+                yield (*gang.task_path, "command") if fault.key == COMMAND else path, fault.text
 
 
 def _one_node(subject: Subject) -> Found:

@@ -44,10 +44,8 @@ def _nat_names(subject: Subject) -> Found:
         if len(nat.name) > LONGEST_NAME:
             yield path, f"the name has {len(nat.name)} characters, at most {LONGEST_NAME} are allowed"
         elif not re.fullmatch(NAT_NAME, nat.name):
-            yield (
-                path,
-                f"`{nat.name}`: letters, digits, `_`, `.` and `-`, a letter or digit first and no `.` or `-` last",
-            )
+            message = f"`{nat.name}`: letters, digits, `_`, `.` and `-`, a letter or digit first and no `.` or `-` last"
+            yield path, message
         if nat.name.lower() in seen:
             yield path, f"another endpoint is called `{nat.name}`"
         seen.add(nat.name.lower())
@@ -70,10 +68,8 @@ def _nat_frontend(subject: Subject) -> Found:
         if not 1 <= first <= last <= LAST_PORT:
             yield ports.path, f"{first} to {last} is not a range of ports between 1 and {LAST_PORT}"
         elif last - first + 1 < FEWEST_PORTS:
-            yield (
-                ports.path,
-                f"{first} to {last} are {last - first + 1} ports, the service needs {FEWEST_PORTS} or more",
-            )
+            message = f"{first} to {last} are {last - first + 1} ports, the service needs {FEWEST_PORTS} or more"
+            yield ports.path, message
         elif first <= RESERVED_FRONTEND[1] and last >= RESERVED_FRONTEND[0]:
             low, high = RESERVED_FRONTEND
             yield (
@@ -85,12 +81,12 @@ def _nat_frontend(subject: Subject) -> Found:
 def _nat_overlap(subject: Subject) -> Found:
     taken: list[Ports] = []
     for ports in _frontends(subject):
-        other = next((one for one in taken if ports.first <= one.last and one.first <= ports.last), None)
+        other = next(
+            (earlier for earlier in taken if ports.first <= earlier.last and earlier.first <= ports.last), None
+        )
         if other is not None:
-            yield (
-                ports.path,
-                f"{ports.first} to {ports.last} overlaps {other.first} to {other.last} of {other.taken_by}",
-            )
+            message = f"{ports.first} to {ports.last} overlaps {other.first} to {other.last} of {other.taken_by}"
+            yield ports.path, message
         taken.append(ports)
 
 
@@ -142,10 +138,8 @@ def _addresses(subject: Subject) -> Found:
             except ValueError:
                 fine = False
             if not fine:
-                yield (
-                    (*ACCESS, name, number),
-                    f"`{address}` is not an address; write one such as 203.0.113.0/24, or `*`",
-                )
+                message = f"`{address}` is not an address; write one such as 203.0.113.0/24, or `*`"
+                yield (*ACCESS, name, number), message
 
 
 def _unreachable(subject: Subject) -> Found:
@@ -163,10 +157,8 @@ def _public_ips(subject: Subject) -> Found:
         return
     wanted = pool.network.public_ip
     if pool.public_ips and wanted not in (None, "usermanaged"):
-        yield (
-            (*NETWORK, "public_ip"),
-            f"`public_ips` need user-managed provisioning; write `usermanaged`, not `{wanted}`",
-        )
+        message = f"`public_ips` need user-managed provisioning; write `usermanaged`, not `{wanted}`"
+        yield (*NETWORK, "public_ip"), message
     if wanted == "usermanaged" and not pool.public_ips:
         yield (*NETWORK, "public_ip"), "`usermanaged` needs the ids of the addresses in `pool_specification.public_ips`"
 
@@ -178,10 +170,8 @@ def _few_public_ips(subject: Subject) -> Found:
     most = NODES_AN_ADDRESS * len(pool.public_ips)
     nodes = max(pool.vm_count.dedicated, pool.vm_count.low_priority)
     if nodes > most:
-        yield (
-            (*POOL, "public_ips"),
-            f"{len(pool.public_ips)} addresses serve {most} nodes of a kind, the pool has {nodes}",
-        )
+        message = f"{len(pool.public_ips)} addresses serve {most} nodes of a kind, the pool has {nodes}"
+        yield (*POOL, "public_ips"), message
 
 
 def _families(subject: Subject) -> Found:
@@ -235,24 +225,22 @@ def _made_network(subject: Subject) -> Found:
 
 def _making(network: VirtualNetwork) -> str:
     """The command that creates the network of the file."""
-    said = {
+    options = {
         "-g": network.resource_group or "GROUP",
         "-n": network.name or "NAME",
         "--address-prefixes": network.address_space or "10.0.0.0/16",
         "--subnet-name": network.subnet.name or "SUBNET",
         "--subnet-prefixes": network.subnet.address_prefix or "10.0.0.0/24",
     }
-    return shlex.join(["az", "network", "vnet", "create", *(word for pair in said.items() for word in pair)])
+    return shlex.join(["az", "network", "vnet", "create", *(word for pair in options.items() for word in pair)])
 
 
 def _job_network(subject: Subject) -> Found:
     pool = subject.pool
     for path, job in subject.jobs:
         if job.network is not None and pool and pool.network.dynamic_vnet_assignment_scope != "job":
-            yield (
-                (*path, "network"),
-                "a job can only have its own network in a pool with `network.dynamic_vnet_assignment_scope: job`",
-            )
+            message = "a job can only have its own network in a pool with `network.dynamic_vnet_assignment_scope: job`"
+            yield (*path, "network"), message
 
 
 # --- ids of Azure's resources, and who may use them -----------------------------------------------------------------
@@ -356,10 +344,9 @@ def _entra(subject: Subject) -> Found:
 
 
 def _needs_entra(subject: Subject) -> Iterator[tuple[Path, str]]:
-    pool = subject.pool
+    pool, vm = subject.pool, subject.vm
     if pool is None:
         return
-    vm = pool.vm_configuration
     for kind in ("custom_image", "shared_gallery_image", "community_gallery_image"):
         if getattr(vm, kind) is not None:
             yield (*VM, kind), "a gallery image or a custom image"

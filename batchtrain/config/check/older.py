@@ -108,35 +108,33 @@ def _holds(value: Any) -> bool:
 def _transfers(subject: Subject) -> Iterator[tuple[Path, StorageInput | StorageOutput]]:
     """Every transfer to or from storage."""
     if subject.pool is not None:
-        for number, one in enumerate(subject.pool.input_data.azure_storage):
-            yield (*POOL, "input_data", "azure_storage", number), one
+        for number, transfer in enumerate(subject.pool.input_data.azure_storage):
+            yield (*POOL, "input_data", "azure_storage", number), transfer
     for path, job in subject.jobs:
-        for number, one in enumerate(job.input_data.azure_storage):
-            yield (*path, "input_data", "azure_storage", number), one
+        for number, transfer in enumerate(job.input_data.azure_storage):
+            yield (*path, "input_data", "azure_storage", number), transfer
     for path, _, task in subject.tasks:
-        for number, one in enumerate(task.input_data.azure_storage):
-            yield (*path, "input_data", "azure_storage", number), one
+        for number, transfer in enumerate(task.input_data.azure_storage):
+            yield (*path, "input_data", "azure_storage", number), transfer
     yield from subject.outputs
 
 
 def _file_shares(subject: Subject) -> Found:
-    for path, one in _transfers(subject):
-        if one.is_file_share:
+    for path, transfer in _transfers(subject):
+        if transfer.is_file_share:
             yield (
                 (*path, "is_file_share"),
                 "Batch downloads blobs, not the files of a share; mount the share as a volume with driver `azurefile`",
             )
     for path, _, task in subject.tasks:
         if task.task_factory and task.task_factory.file and task.task_factory.file.azure_storage.is_file_share:
-            yield (
-                (*path, "task_factory", "file", "azure_storage", "is_file_share"),
-                "tasks are created from the blobs of a container; put the files there",
-            )
+            message = "tasks are created from the blobs of a container; put the files there"
+            yield (*path, "task_factory", "file", "azure_storage", "is_file_share"), message
 
 
 def _filters(subject: Subject) -> Found:
-    for path, one in subject.outputs:
-        if one.exclude:
+    for path, transfer in subject.outputs:
+        if transfer.exclude:
             message = "Batch uploads every file of the patterns, and cannot exclude any; narrow `include` instead"
             yield (*path, "exclude"), message
 
@@ -148,10 +146,10 @@ def _task_files(subject: Subject) -> Found:
         ((*path, "input_data"), task.input_data) for path, _, task in subject.tasks if task.input_data.azure_batch
     ]
     for path, data in where:
-        for number, one in enumerate(data.azure_batch):
+        for number, files in enumerate(data.azure_batch):
             yield (
                 (*path, "azure_batch", number),
-                f"the files of task `{one.task_id}` are not fetched from its node; have that task upload them with"
+                f"the files of task `{files.task_id}` are not fetched from its node; have that task upload them with"
                 " `output_data`, and read them here with `azure_storage`",
             )
 
@@ -169,7 +167,7 @@ def _copies(subject: Subject) -> Found:
 
 
 def _transfer_options(subject: Subject) -> Found:
-    told = [(path, one.blobxfer_extra_options, _strips(path, one)) for path, one in _transfers(subject)]
+    told = [(path, transfer.blobxfer_extra_options, _strips(path, transfer)) for path, transfer in _transfers(subject)]
     told += [
         (("global_resources", "files", number, "destination", "data_transfer"), options, True)
         for number, files in enumerate(subject.recipe.resources.files)
@@ -182,12 +180,12 @@ def _transfer_options(subject: Subject) -> Found:
             yield (*path, "blobxfer_extra_options"), f"`{left}` is not supported{only}: remove it"
 
 
-def _strips(path: Path, one: StorageInput | StorageOutput) -> bool:
+def _strips(path: Path, transfer: StorageInput | StorageOutput) -> bool:
     """Whether `--strip-components` does what it did. An output has no directories below those of its patterns then."""
-    if path[-3] != "output_data" or not one.blobxfer_extra_options:
+    if path[-3] != "output_data" or not transfer.blobxfer_extra_options:
         return True
-    flat = bool(one.include) and not any("/" in pattern or "**" in pattern for pattern in one.include)
-    return flat and places.strips(one.blobxfer_extra_options) != 0
+    flat = bool(transfer.include) and not any("/" in pattern or "**" in pattern for pattern in transfer.include)
+    return flat and places.strips(transfer.blobxfer_extra_options) != 0
 
 
 def _ofa(subject: Subject) -> Found:

@@ -22,19 +22,15 @@ AUTOSCALE: tuple[str | int, ...] = (*POOL, "autoscale")
 def _mixed(subject: Subject) -> Found:
     pool = subject.pool
     if pool and pool.inter_node_communication_enabled and pool.vm_count.dedicated and pool.vm_count.low_priority:
-        yield (
-            (*POOL, "vm_count"),
-            "a pool with inter-node communication cannot mix dedicated and spot nodes; set one of them to 0",
-        )
+        message = "a pool with inter-node communication cannot mix dedicated and spot nodes; set one of them to 0"
+        yield (*POOL, "vm_count"), message
 
 
 def _too_many_nodes(subject: Subject) -> Found:
     pool, most = subject.pool, subject.most_nodes
     if pool and pool.inter_node_communication_enabled and most is not None and most > INTER_NODE_LIMIT:
-        yield (
-            (*POOL, "vm_count") if subject.scaling is None else (*AUTOSCALE, "scenario", "maximum_vm_count"),
-            f"{most} nodes are more than the {INTER_NODE_LIMIT} a pool with inter-node communication may have",
-        )
+        message = f"{most} nodes are more than the {INTER_NODE_LIMIT} a pool with inter-node communication may have"
+        yield (*POOL, "vm_count") if subject.scaling is None else (*AUTOSCALE, "scenario", "maximum_vm_count"), message
 
 
 def _custom_image_nodes(subject: Subject) -> Found:
@@ -47,12 +43,14 @@ def _custom_image_nodes(subject: Subject) -> Found:
 
 
 def _spot_inter_node(subject: Subject) -> Found:
-    pool = subject.pool
+    pool, gangs = subject.pool, subject.gangs
+    if gangs and all(gang.task.checkpoint for gang in gangs):
+        return
     if pool and pool.inter_node_communication_enabled and subject.spot:
         yield (
             (*POOL, "vm_count") if pool.vm_count.low_priority else (*AUTOSCALE, "scenario", "maximum_vm_count"),
             "if Azure preempts a spot node, every multi-instance task on it restarts from the beginning; write"
-            " checkpoints, or use dedicated nodes",
+            " checkpoints (`checkpoint` of the task), or use dedicated nodes",
         )
 
 
@@ -81,26 +79,26 @@ def _resize_timeout(subject: Subject) -> Found:
 
 
 def _autoscale_kind(subject: Subject) -> Found:
-    scaling = subject.pool.autoscale if subject.pool else None
+    scaling = subject.autoscale
     if scaling is not None and not scaling.formula and scaling.scenario is None:
         yield AUTOSCALE, "neither a `formula` nor a `scenario` is given, so the pool does not scale"
 
 
 def _autoscale_both(subject: Subject) -> Found:
-    scaling = subject.pool.autoscale if subject.pool else None
+    scaling = subject.autoscale
     if scaling is not None and scaling.formula and scaling.scenario is not None:
         yield (*AUTOSCALE, "scenario"), "the `formula` overrides it; remove one of them"
 
 
 def _autoscale_interval(subject: Subject) -> Found:
-    scaling = subject.pool.autoscale if subject.pool else None
+    scaling = subject.autoscale
     given = scaling.evaluation_interval if scaling else None
     if given is not None and length(given) >= 0 and not 5 * MINUTE <= length(given) <= 168 * HOUR:
         yield (*AUTOSCALE, "evaluation_interval"), f"`{given}` is not between 5 minutes and 7 days"
 
 
 def _autoscale_formula(subject: Subject) -> Found:
-    scaling = subject.pool.autoscale if subject.pool else None
+    scaling = subject.autoscale
     if scaling is None or not scaling.formula:
         return
     from batchtrain import formula  # only where there is one
@@ -129,7 +127,7 @@ def _autoscale_nothing(subject: Subject) -> Found:
 
 def _scenario(subject: Subject) -> Scenario | None:
     """The scenario in force."""
-    given = subject.pool.autoscale if subject.pool else None
+    given = subject.autoscale
     return given.scenario if given is not None and not given.formula else None
 
 
@@ -158,7 +156,7 @@ def _upgrade(subject: Subject) -> Found:
 
 def _user_names(subject: Subject) -> Found:
     seen: set[str] = set()
-    for number, account in enumerate(subject.pool.user_accounts if subject.pool else ()):
+    for number, account in enumerate(subject.accounts):
         path = (*POOL, "user_accounts", number, "name")
         if len(account.name) > USER_NAME_LIMIT:
             yield path, f"`{account.name}` has {len(account.name)} characters, a user name at most {USER_NAME_LIMIT}"
@@ -168,14 +166,14 @@ def _user_names(subject: Subject) -> Found:
 
 
 def _user_ids(subject: Subject) -> Found:
-    for number, account in enumerate(subject.pool.user_accounts if subject.pool else ()):
+    for number, account in enumerate(subject.accounts):
         if (account.uid is None) != (account.gid is None):
             given, lacking = ("uid", "gid") if account.gid is None else ("gid", "uid")
             yield (*POOL, "user_accounts", number, given), f"`{lacking}` is missing: give both or neither"
 
 
 def _user_system(subject: Subject) -> Found:
-    for number, account in enumerate(subject.pool.user_accounts if subject.pool else ()):
+    for number, account in enumerate(subject.accounts):
         path = (*POOL, "user_accounts", number)
         if subject.windows and account.uid is not None:
             yield (*path, "uid"), "Windows nodes have no user ids; remove `uid` and `gid`"
@@ -185,7 +183,7 @@ def _user_system(subject: Subject) -> Found:
 
 def _user_passwords(subject: Subject) -> Found:
     known = subject.recipe.credentials.user_accounts
-    for number, account in enumerate(subject.pool.user_accounts if subject.pool else ()):
+    for number, account in enumerate(subject.accounts):
         secret = known.get(account.name)
         if secret is None or not (secret.password or secret.password_keyvault_secret_id):
             yield (
@@ -220,24 +218,18 @@ def _packages(subject: Subject) -> Found:
 def _auto_pool_prefix(subject: Subject) -> Found:
     pool = subject.pool
     if pool and len(pool.id) > 20 and any(job.auto_pool for _, job in subject.jobs):
-        yield (
-            (*POOL, "id"),
-            f"the id of an automatic pool begins with this, which may have 20 characters; it has {len(pool.id)}",
-        )
+        message = f"the id of an automatic pool begins with this, which may have 20 characters; it has {len(pool.id)}"
+        yield (*POOL, "id"), message
 
 
 def _encryption_set(subject: Subject) -> Found:
     """A disk encryption set needs an account that allocates in the user's own subscription."""
-    machine = subject.pool.vm_configuration if subject.pool else None
-    if machine is None:
-        return
+    machine = subject.vm
     disks = [((*VM, "data_disks", number), disk.disk_encryption_set) for number, disk in enumerate(machine.data_disks)]
     disks += [((*VM, "os_disk"), machine.os_disk.disk_encryption_set)] if machine.os_disk else []
     for path, _ in (disk for disk in disks if disk[1] is not None):
-        yield (
-            (*path, "disk_encryption_set"),
-            "this is refused unless the Batch account allocates in your own subscription (UserSubscription mode)",
-        )
+        message = "this is refused unless the Batch account allocates in your own subscription (UserSubscription mode)"
+        yield (*path, "disk_encryption_set"), message
 
 
 _BOTH = (*READS, *JOBS)

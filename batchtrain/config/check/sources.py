@@ -9,8 +9,8 @@ from itertools import islice
 
 from batchtrain.config import travel
 from batchtrain.config.check.subject import Subject, command_of
-from batchtrain.config.check.table import CREDENTIALS, ERROR, JOBS, POOL, SETTINGS, Found, Rule
-from batchtrain.config.types import Task
+from batchtrain.config.check.table import CREDENTIALS, ERROR, JOBS, POOL, SETTINGS, WARNING, Found, Rule
+from batchtrain.config.types import Job, Task
 from batchtrain.launchers import shell
 
 MOST_NAMES = 10
@@ -29,10 +29,10 @@ _OWN = re.compile(r"AZ_BATCH_TASK_(?:SHARED|WORKING)_DIR")
 
 
 def _breaking(rule: str) -> Callable[[Subject], Found]:
-    def found(subject: Subject) -> Found:
+    def find(subject: Subject) -> Found:
         return ((path, survey.message) for path, survey in subject.brought if survey.rule == rule)
 
-    return found
+    return find
 
 
 def _size(subject: Subject) -> Found:
@@ -78,13 +78,57 @@ def _unsupplied(subject: Subject, task: Task, script: re.Match[str]) -> str:
     if survey is None or survey.rule:
         return ""
     if name not in survey.names:
-        return f"`{name}` is not in the `source` {task.source}, which has {_listed(survey.names)}"
+        near = [known for known in survey.names if posixpath.basename(known) == posixpath.basename(name)]
+        instead = f"; write `${SHARED}/{near[0]}`" if len(near) == 1 else ""
+        return f"`{name}` is not in the `source` {task.source}, which has {_listed(survey.names)}{instead}"
     if root == SHARED:
         return ""
     start = "" if root else ", in which a command starts"
     return (
         f"`{name}` of the `source` lies in ${SHARED}, not in $AZ_BATCH_TASK_WORKING_DIR{start}; write"
         f" `${SHARED}/{name}`"
+    )
+
+
+def _relative(subject: Subject) -> Found:
+    """Warns where `_scripts` cannot be certain: in containers, in later commands, behind launchers."""
+    if subject.windows:
+        return
+    for path, job, task in subject.tasks:
+        survey = subject.sources.get(task.source or "")
+        command = command_of(task)
+        if survey is None or survey.rule or not re.search(r"\.(py|sh)\b", command) or _may_start_elsewhere(job, task):
+            continue
+        script = script_of(command)
+        if script is not None and not _has_image(task) and _unsupplied(subject, task, script):
+            continue  # `source-script` reports it
+        names = (posixpath.normpath(match[1]) for match in _RELATIVE.finditer(command))
+        name = next((name for name in names if name in survey.names), None)
+        if name is not None:
+            yield (
+                (*path, "command"),
+                f"`{name}` of the `source` lies in ${SHARED}, but the command starts in $AZ_BATCH_TASK_WORKING_DIR;"
+                f" write `${SHARED}/{name}`",
+            )
+
+
+_RELATIVE = re.compile(r"(?<![^\s\"'=(;&|])(?:\./)?(\w[\w./+-]*\.(?:py|sh))(?![^\s\"');&|<>])")
+_MOVES = re.compile(r"(?<![\w./-])(?:cd|pushd|cp|ln|mv|rsync|tar|unzip|git|curl|wget|--chdir|--wdir|-wdir)(?![\w./-])")
+"""A word that changes the directory of a command, or brings files to it."""
+
+
+def _may_start_elsewhere(job: Job, task: Task) -> bool:
+    """Whether the command may run in another directory than the working directory, or find other files there."""
+    gang, factory, blobs = task.multi_instance, task.task_factory, task.input_data.azure_storage
+    before = f"{gang.pre_execution_command} {gang.coordination_command}" if gang is not None else ""
+    return bool(
+        task.resource_files
+        or task.input_data.azure_batch
+        or any(not item.local_path for item in blobs)
+        or (factory is not None and factory.file is not None)
+        or (gang is not None and gang.resource_files)
+        or (task.docker_image and (task.default_working_dir or job.default_working_dir) == "container")
+        or _MOVES.search(f"{before} {command_of(task)}")
     )
 
 
@@ -113,9 +157,8 @@ def _listed(names: tuple[str, ...]) -> str:
 
 def _lengths(subject: Subject) -> Found:
     for path, job in subject.jobs:
-        for name in ("job_manager", "job_preparation", "job_release"):
-            part = getattr(job, name)
-            if part is not None and (wrong := travel.overlong(part.command)):
+        for name, part in job.parts:
+            if wrong := travel.overlong(part.command):
                 yield (*path, name, "command"), wrong
     if travel.through_storage(subject.recipe):
         return  # a task's commands travel with its files
@@ -142,6 +185,8 @@ RULES = (
          "Azure Batch: 413 RequestBodyTooLarge (1 MB)", _size),
     Rule("source-script", ERROR, (*POOL, *JOBS), "The script that a command starts is sent to the node.", _TRAVELS,
          _scripts),
+    Rule("source-relative", WARNING, (*POOL, *JOBS), "A command names a script of its source with its directory.",
+         _TRAVELS, _relative),
     Rule("command-length", ERROR, (*SETTINGS, *CREDENTIALS, *JOBS), "A command fits into a request.",
          "execve(2): MAX_ARG_STRLEN; Azure Batch: 413 RequestBodyTooLarge (1 MB)", _lengths),
 )  # fmt: skip

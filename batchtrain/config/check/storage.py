@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from batchtrain.config.check.subject import POOL, Path, Subject
 from batchtrain.config.check.table import CREDENTIALS, ERROR, GLOBAL, JOBS, SETTINGS, WARNING, Found, Rule
 from batchtrain.config.check.table import POOL as READS
-from batchtrain.config.types import DataVolume, InputData, Job, ResourceFile, SharedDataVolume, TaskSettings
+from batchtrain.config.types import DataVolume, InputData, Job, ResourceFile, SharedDataVolume, Task, TaskSettings
 
 ALL = (*GLOBAL, *READS, *JOBS)
 VOLUMES: Path = ("global_resources", "volumes")
@@ -25,10 +25,7 @@ NEEDED = {
     "cifs": ("source",),
     "custom_linux_mount": ("fstab_entry",),
 }
-SOURCE = {
-    "nfs": (r"[^\s:/]+:/\S*", "server:/path"),
-    "cifs": (r"//[^\s/]+/\S+", "//server/share"),
-}
+SOURCE = {"nfs": (r"[^\s:/]+:/\S*", "server:/path"), "cifs": (r"//[^\s/]+/\S+", "//server/share")}
 # Azure Storage: Naming and referencing containers; a share has the same rule.
 CONTAINER = r"[a-z0-9](?!.*--)[a-z0-9-]{1,61}[a-z0-9]|\$(root|web|logs)"
 BIND_OPTIONS = frozenset({
@@ -54,8 +51,8 @@ def _links(subject: Subject) -> Iterator[tuple[Path, str]]:
             path = (*FILES, number, "destination", "storage_account_settings")
             yield path, files.destination.storage_account_settings
     for path, data in _inputs(subject):
-        for number, one in enumerate(data.azure_storage):
-            yield (*path, "azure_storage", number, "storage_account_settings"), one.storage_account_settings
+        for number, blobs in enumerate(data.azure_storage):
+            yield (*path, "azure_storage", number, "storage_account_settings"), blobs.storage_account_settings
     for path, output in subject.outputs:
         yield (*path, "storage_account_settings"), output.storage_account_settings
     for path, _, task in subject.tasks:
@@ -94,10 +91,8 @@ def _missing_links(subject: Subject) -> Found:
         seen.add(link)
     through = subject.recipe.settings.storage_account_settings
     if through and through not in seen and any(task.source for _, _, task in subject.tasks):
-        yield (
-            ("batchtrain", "storage_account_settings"),
-            f"credentials.yaml has no storage account `{through}`; the tasks' files travel inside the requests",
-        )
+        message = f"credentials.yaml has no storage account `{through}`; the tasks' files travel inside the requests"
+        yield ("batchtrain", "storage_account_settings"), message
 
 
 def _every_link(subject: Subject) -> Iterator[tuple[Path, str]]:
@@ -223,10 +218,8 @@ def _share_logins(subject: Subject) -> Found:
         secret = subject.recipe.credentials.shares.get(alias)
         named = secret is not None and bool(secret.password or secret.password_keyvault_secret_id)
         if volume.volume_driver == "cifs" and not named:
-            yield (
-                (*VOLUMES, "shared_data_volumes", alias),
-                f"credentials.yaml has no login for this share (`shares.{alias}`, with username and password)",
-            )
+            message = f"credentials.yaml has no login for this share (`shares.{alias}`, with username and password)"
+            yield (*VOLUMES, "shared_data_volumes", alias), message
 
 
 def _volume_names(subject: Subject) -> Found:
@@ -252,8 +245,8 @@ def _no_container(name: str) -> str:
 
 def _remote_paths(subject: Subject) -> Iterator[tuple[Path, str]]:
     for path, data in _inputs(subject):
-        for number, one in enumerate(data.azure_storage):
-            yield (*path, "azure_storage", number, "remote_path"), one.remote_path
+        for number, blobs in enumerate(data.azure_storage):
+            yield (*path, "azure_storage", number, "remote_path"), blobs.remote_path
     for path, output in subject.outputs:
         yield (*path, "remote_path"), output.remote_path
 
@@ -302,15 +295,42 @@ def _volumes_meet(subject: Subject) -> Found:
 def _mounted(subject: Subject, path: Path, owner: TaskSettings, job: Job) -> Iterator[tuple[Path, str, str]]:
     """The mounts of the job, then of the owner: the path in the files, the alias, and the path in the containers."""
     volumes = subject.recipe.resources.volumes
-    for place, one in ((path[:2], job), (path, owner)) if len(path) > 2 else ((path, owner),):
-        for number, alias in enumerate(one.data_volumes):
+    for holder_path, holder in ((path[:2], job), (path, owner)) if len(path) > 2 else ((path, owner),):
+        for number, alias in enumerate(holder.data_volumes):
             data = volumes.data_volumes.get(alias)
             if data is not None and (data.container_path or data.host_path):
-                yield (*place, "data_volumes", number), alias, data.container_path or data.host_path or ""
-        for number, alias in enumerate(one.shared_data_volumes):
+                yield (*holder_path, "data_volumes", number), alias, data.container_path or data.host_path or ""
+        for number, alias in enumerate(holder.shared_data_volumes):
             volume = volumes.shared_data_volumes.get(alias)
             if volume is not None and volume.container_path:
-                yield (*place, "shared_data_volumes", number), alias, volume.container_path
+                yield (*holder_path, "shared_data_volumes", number), alias, volume.container_path
+
+
+def _checkpoint_volumes(subject: Subject) -> Found:
+    """The volume is mounted by the pool, and a container sees where."""
+    volumes = subject.recipe.resources.volumes.shared_data_volumes
+    for path, job, task in subject.tasks:
+        if task.checkpoint is None:
+            continue
+        place, alias = (*path, "checkpoint", "volume"), task.checkpoint.volume
+        if subject.windows:
+            yield place, "checkpoints are prepared by a Linux shell, but the nodes run Windows"
+        elif alias not in volumes:
+            yield place, _no_volume(subject, alias, "shared_data_volumes")
+        elif volumes[alias].volume_driver in GONE_DRIVERS:
+            yield place, f"`{alias}` ({volumes[alias].volume_driver}) is not mounted; use another driver"
+        elif task.docker_image and not _sees_mounts(job, task):
+            yield (
+                place,
+                "the container does not see the volumes of the node; add `{source: VfsMounts}` to `bind_mounts`",
+            )
+
+
+def _sees_mounts(job: Job, task: Task) -> bool:
+    if task.bind_mounts:
+        return any(mount.source == "VfsMounts" and not mount.read_only for mount in task.bind_mounts)
+    only = task.restrict_default_bind_mounts
+    return not (job.restrict_default_bind_mounts if only is None else only)
 
 
 # --- resource files -------------------------------------------------------------------------------------------------
@@ -320,9 +340,8 @@ def _resource_files(subject: Subject) -> Iterator[tuple[Path, ResourceFile]]:
     if subject.pool is not None:
         yield from _numbered((*POOL, "resource_files"), subject.pool.resource_files)
     for path, job in subject.jobs:
-        for name in ("job_manager", "job_preparation", "job_release"):
-            part = getattr(job, name)
-            if part is not None and part.resource_files:
+        for name, part in job.parts:
+            if part.resource_files:
                 yield from _numbered((*path, name, "resource_files"), part.resource_files)
     for path, _, task in subject.tasks:
         if task.resource_files:
@@ -390,6 +409,8 @@ RULES = (
          _LINKS, _unknown_links),
     Rule("volume-unknown", ERROR, (*GLOBAL, *JOBS), "A volume that is used is defined.",
          "Batch Shipyard: volume aliases", _unknown_volumes),
+    Rule("checkpoint-volume", ERROR, (*GLOBAL, *READS, *JOBS), "Checkpoints are on a volume that every node mounts.",
+         "azure-batch 15.1, MountConfiguration", _checkpoint_volumes),
     Rule("volume-fields", ERROR, (*GLOBAL, *JOBS), "A volume has what its driver needs.", _MOUNT, _volume_fields),
     Rule("volume-driver", WARNING, GLOBAL, "The file system of a volume is one that Batch can mount.", _MOUNT,
          _volume_driver),

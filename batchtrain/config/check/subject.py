@@ -19,12 +19,16 @@ from batchtrain.config.types import (
     StorageOutput,
     Task,
     TaskSettings,
+    UserAccount,
+    VmConfiguration,
 )
+from batchtrain.frameworks.base import Nodes
 
 Path = tuple[str | int, ...]
 POOL: Path = ("pool_specification",)
 VM: Path = (*POOL, "vm_configuration")
 IMAGE: Path = (*VM, "platform_image")
+NO_VM = VmConfiguration()
 IMAGE_KINDS = ("platform_image", "custom_image", "shared_gallery_image", "community_gallery_image")
 
 
@@ -56,6 +60,18 @@ class Gang(NamedTuple):
     def task_path(self) -> Path:
         return self.path[:-1]
 
+    @property
+    def framework(self) -> bool:
+        """Whether the node launcher starts it, and not mpirun."""
+        return any(isinstance(block, Nodes) for _, block in self.options.launches)
+
+    @property
+    def variables(self) -> Iterator[tuple[Path, str, str]]:
+        """The environment variables of the task, then those of its job: path, name and value."""
+        for path, owner in ((self.task_path, self.task), (self.path[:2], self.job)):
+            for name, value in owner.environment_variables.items():
+                yield (*path, "environment_variables", name), name, value
+
 
 class Subject:
     """A recipe as the rules see it; everything below is worked out when it is first asked for."""
@@ -69,6 +85,20 @@ class Subject:
     @property
     def pool(self) -> Pool | None:
         return self.recipe.pool
+
+    @property
+    def vm(self) -> VmConfiguration:
+        """The machines of the pool; an empty configuration without a pool."""
+        return self.pool.vm_configuration if self.pool else NO_VM
+
+    @property
+    def autoscale(self) -> Autoscale | None:
+        return self.pool.autoscale if self.pool else None
+
+    @property
+    def accounts(self) -> tuple[UserAccount, ...]:
+        """The user accounts of the pool."""
+        return self.pool.user_accounts if self.pool else ()
 
     @cached_property
     def jobs(self) -> tuple[tuple[Path, Job], ...]:
@@ -94,11 +124,11 @@ class Subject:
     @cached_property
     def outputs(self) -> tuple[tuple[Path, StorageOutput], ...]:
         """Every upload of results: of tasks, and of jobs' managers."""
-        told = [(path, task.output_data) for path, _, task in self.tasks if task.output_data.azure_storage]
-        told += [((*path, "job_manager"), job.job_manager.output_data) for path, job in self.jobs if job.job_manager]
+        owners = [(path, task.output_data) for path, _, task in self.tasks if task.output_data.azure_storage]
+        owners += [((*path, "job_manager"), job.job_manager.output_data) for path, job in self.jobs if job.job_manager]
         return tuple(
             ((*path, "output_data", "azure_storage", number), output)
-            for path, data in told
+            for path, data in owners
             for number, output in enumerate(data.azure_storage)
         )
 
@@ -129,16 +159,14 @@ class Subject:
     @cached_property
     def image(self) -> Image | None:
         """The catalogue's entry of the pool's marketplace image."""
-        wanted = self.pool.vm_configuration.platform_image if self.pool else None
+        wanted = self.vm.platform_image
         return self.catalog.image(wanted.publisher, wanted.offer, wanted.sku) if wanted else None
 
     @cached_property
     def node_agent(self) -> str:
         """The node agent of the pool's image; empty if it is unknown."""
-        named = self.pool.vm_configuration.images if self.pool else ()
-        return next(
-            (image.node_agent for image in named if image.node_agent), self.image.node_agent if self.image else ""
-        )
+        known = self.image.node_agent if self.image else ""
+        return next((image.node_agent for image in self.vm.images if image.node_agent), known)
 
     @property
     def windows(self) -> bool:
@@ -155,13 +183,13 @@ class Subject:
         """Whether the pool runs containers: it says `native`, or there are images to run."""
         if self.pool is None:
             return False
-        listed = self.pool.vm_configuration.native or bool(self.recipe.resources.docker_images)
+        listed = self.vm.native or bool(self.recipe.resources.docker_images)
         return listed or any(task.docker_image is not None for _, _, task in self.tasks)
 
     @cached_property
     def scaling(self) -> Autoscale | None:
         """The autoscale scenario or formula of the pool; None without autoscale, or if neither is given."""
-        given = self.pool.autoscale if self.pool else None
+        given = self.autoscale
         return given if given is not None and (given.formula or given.scenario is not None) else None
 
     @cached_property
@@ -209,7 +237,7 @@ class Subject:
         self._comparisons -= len(known)
         import difflib  # only where something is wrong
 
-        plain = {one.lower(): one for one in known}
+        plain = {candidate.lower(): candidate for candidate in known}
         near = difflib.get_close_matches(name.lower(), plain, n=1, cutoff=0.5)
         return f"; did you mean `{plain[near[0]]}`?" if near else ""
 

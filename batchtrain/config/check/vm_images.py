@@ -22,7 +22,7 @@ REFUSED_SIZES = frozenset({"Standard_A0"})
 def _one_image(subject: Subject) -> Found:
     if subject.pool is None:
         return
-    given = [kind for kind in IMAGE_KINDS if getattr(subject.pool.vm_configuration, kind) is not None]
+    given = [kind for kind in IMAGE_KINDS if getattr(subject.vm, kind) is not None]
     if not given:
         yield VM, "no image is named; give `platform_image`, or one of " + _ticked(IMAGE_KINDS[1:])
     elif len(given) > 1:
@@ -30,7 +30,7 @@ def _one_image(subject: Subject) -> Found:
 
 
 def _unknown(subject: Subject) -> Found:
-    wanted = subject.pool.vm_configuration.platform_image if subject.pool else None
+    wanted = subject.vm.platform_image
     if wanted is None or wanted.node_agent or (subject.image is not None and subject.image.node_agent):
         return
     reference = f"{wanted.publisher}:{wanted.offer}:{wanted.sku}"
@@ -48,9 +48,9 @@ def _unknown(subject: Subject) -> Found:
 
 def _retired(subject: Subject) -> Found:
     image = subject.image
-    if image is None or image.retired is None or subject.pool is None:
+    if image is None or image.retired is None:
         return
-    wanted = subject.pool.vm_configuration.platform_image
+    wanted = subject.vm.platform_image
     today = successor(subject, image)
     reference = f"{wanted.publisher}:{wanted.offer}:{wanted.sku}" if wanted else ""
     yield IMAGE, f"{reference}: Batch's support ends, or ended, on {image.retired}{f'; use {today}' if today else ''}"
@@ -63,30 +63,26 @@ def successor(subject: Subject, image: Image) -> str:
     if size is not None and size.retired is not None:
         size = subject.catalog.size(sizes.today_for(size).today or "") or size
     needed = fit.needs(size, os=image.os, containers=subject.containers, rdma=bool(subject.gangs))
-    one = fit.image_for(subject.catalog.images, needed, os=image.os, size=size, like=image)
-    return ":".join(one[:3]) if one is not None else image.replacement
+    fitting = fit.image_for(subject.catalog.images, needed, os=image.os, size=size, like=image)
+    return ":".join(fitting[:3]) if fitting is not None else image.replacement
 
 
 def _node_agent(subject: Subject) -> Found:
-    wanted = subject.pool.vm_configuration.platform_image if subject.pool else None
+    wanted = subject.vm.platform_image
     image = subject.image
     if wanted is None or image is None or not wanted.node_agent or not image.node_agent:
         return
     if wanted.node_agent.lower() != image.node_agent.lower():
-        yield (
-            (*IMAGE, "node_agent"),
-            f"`{wanted.node_agent}` is not the agent of this image; write `{image.node_agent}`, or remove it",
-        )
+        message = f"`{wanted.node_agent}` is not the agent of this image; write `{image.node_agent}`, or remove it"
+        yield (*IMAGE, "node_agent"), message
 
 
 def _unknown_agent(subject: Subject) -> Found:
     known = tuple(dict.fromkeys(image.node_agent for image in subject.catalog.images if image.node_agent))
     for kind, agent in _own_agents(subject):
         if agent not in known:
-            yield (
-                (*VM, kind, "node_agent"),
-                f"no image of the catalogue has the node agent `{agent}`{subject.nearest(agent, known)}",
-            )
+            message = f"no image of the catalogue has the node agent `{agent}`{subject.nearest(agent, known)}"
+            yield (*VM, kind, "node_agent"), message
 
 
 def _agent_retired(subject: Subject) -> Found:
@@ -94,16 +90,13 @@ def _agent_retired(subject: Subject) -> Found:
         ends = [image.retired for image in subject.catalog.images if image.node_agent == agent]
         last = max((end for end in ends if end is not None), default=None)
         if last is not None and None not in ends:
-            yield (
-                (*VM, kind, "node_agent"),
-                f"`{agent}`: Batch's support ends, or ended, on {last}; build a newer image",
-            )
+            message = f"`{agent}`: Batch's support ends, or ended, on {last}; build a newer image"
+            yield (*VM, kind, "node_agent"), message
 
 
 def _own_agents(subject: Subject) -> list[tuple[str, str]]:
     """The node agents in the files, by kind of image; without those of known marketplace images."""
-    vm = subject.pool.vm_configuration if subject.pool else None
-    named = [(kind, getattr(vm, kind)) for kind in IMAGE_KINDS if vm is not None]
+    named = [(kind, getattr(subject.vm, kind)) for kind in IMAGE_KINDS]
     return [
         (kind, image.node_agent)
         for kind, image in named
@@ -164,10 +157,7 @@ def _generation(subject: Subject) -> Found:
     if image is None or size is None:
         return
     if size.generation == 2 and GEN2 not in image.capabilities:
-        yield (
-            IMAGE,
-            f"this is a generation 1 image, {size.name} starts generation 2 images only; {_other(subject)}",
-        )
+        yield (IMAGE, f"this is a generation 1 image, {size.name} starts generation 2 images only; {_other(subject)}")
     elif _too_new(subject) and not sizes.gone(size):
         yield IMAGE, f"{_too_new(subject)}; {_other(subject)}, or use a size of a later series"
 
@@ -232,10 +222,10 @@ def _gpu_driver(subject: Subject) -> Found:
 
 
 def _rdma_driver(subject: Subject) -> Found:
-    image, size, pool = subject.image, subject.size, subject.pool
-    if image is None or size is None or pool is None or not _uses_rdma(subject):
+    image, size = subject.image, subject.size
+    if image is None or size is None or not _uses_rdma(subject):
         return
-    if RDMA not in image.capabilities and not pool.vm_configuration.extensions:
+    if RDMA not in image.capabilities and not subject.vm.extensions:
         yield (
             IMAGE,
             f"{size.name} has InfiniBand, but the image has no drivers for it; {_other(subject)},"
@@ -257,10 +247,8 @@ def _uses_rdma(subject: Subject) -> bool:
 def _rdma_unused(subject: Subject) -> Found:
     size, pool = subject.size, subject.pool
     if size and pool and size.rdma and not pool.inter_node_communication_enabled:
-        yield (
-            (*POOL, "vm_size"),
-            f"{size.name} has InfiniBand, which works only with `inter_node_communication_enabled: true`",
-        )
+        message = f"{size.name} has InfiniBand, which works only with `inter_node_communication_enabled: true`"
+        yield (*POOL, "vm_size"), message
 
 
 def _other(subject: Subject, *wanted: str) -> str:
@@ -269,19 +257,19 @@ def _other(subject: Subject, *wanted: str) -> str:
     needed = fit.needs(
         subject.size, os=_system(subject), containers=subject.containers, rdma=_uses_rdma(subject)
     ) | frozenset(wanted)
-    one = _fitting(subject, needed, subject.size)
-    if one:
-        return f"use a suitable image, such as {one}"
+    reference = _fitting(subject, needed, subject.size)
+    if reference:
+        return f"use a suitable image, such as {reference}"
     size = subject.size
-    said = f"no {_system(subject)} image of the catalogue does that{f' on {size.name}' if size else ''}"
+    none = f"no {_system(subject)} image of the catalogue does that{f' on {size.name}' if size else ''}"
     later = subject.catalog.size(sizes.today_for(size).today or "") if size else None
-    one = _fitting(subject, needed, later) if later != size else ""
-    return f"{said}; on {later.name}, use {one}" if later is not None and one else said
+    reference = _fitting(subject, needed, later) if later != size else ""
+    return f"{none}; on {later.name}, use {reference}" if later is not None and reference else none
 
 
 def _fitting(subject: Subject, needed: frozenset[str], size: VmSize | None) -> str:
-    one = fit.image_for(subject.catalog.images, needed, os=_system(subject), size=size, like=subject.image)
-    return ":".join(one[:3]) if one is not None else ""
+    image = fit.image_for(subject.catalog.images, needed, os=_system(subject), size=size, like=subject.image)
+    return ":".join(image[:3]) if image is not None else ""
 
 
 def _system(subject: Subject) -> str:
@@ -292,11 +280,10 @@ def _system(subject: Subject) -> str:
 
 
 def _containers_native(subject: Subject) -> Found:
-    pool, image = subject.pool, subject.image
+    image = subject.image
     if image is not None and DOCKER not in image.capabilities:
         return  # `image-without-docker` says more
-    told = pool.vm_configuration if pool is not None else None
-    if told is not None and subject.containers and not (told.native or told.plain_docker):
+    if subject.containers and not (subject.vm.native or subject.vm.plain_docker):
         yield (
             VM,
             "Batch runs the containers here, so the pool is planned as with `native: true`; the image of the nodes"
@@ -305,8 +292,8 @@ def _containers_native(subject: Subject) -> Found:
 
 
 def _without_engine(subject: Subject) -> Found:
-    image, pool = subject.image, subject.pool
-    if pool is not None and pool.vm_configuration.plain_docker:
+    image = subject.image
+    if subject.vm.plain_docker:
         return  # the start task installs one
     if image is not None and subject.containers and DOCKER not in image.capabilities:
         yield (
@@ -317,8 +304,7 @@ def _without_engine(subject: Subject) -> Found:
 
 
 def _container_type(subject: Subject) -> Found:
-    vm = subject.pool.vm_configuration if subject.pool else None
-    if vm is not None and vm.container_type == "criCompatible":
+    if subject.vm.container_type == "criCompatible":
         yield (
             (*VM, "container_type"),
             "GPUs, InfiniBand and `shm_size` use options of Docker, which a `criCompatible` node may not support;"
@@ -331,21 +317,18 @@ def _container_type(subject: Subject) -> Found:
 
 def _license(subject: Subject) -> Found:
     for kind in IMAGE_KINDS:
-        image = getattr(subject.pool.vm_configuration, kind) if subject.pool else None
+        image = getattr(subject.vm, kind)
         if image is None or image.license_type is None:
             continue
         if subject.linux:
-            yield (
-                (*VM, kind, "license_type"),
-                "an on-premises licence is for Windows, but the nodes run Linux: remove it",
-            )
+            message = "an on-premises licence is for Windows, but the nodes run Linux: remove it"
+            yield (*VM, kind, "license_type"), message
         elif image.license_type.lower() not in WINDOWS_LICENSES:
             yield (*VM, kind, "license_type"), f"`{image.license_type}` is none of Windows_Server, Windows_Client"
 
 
 def _windows_updates(subject: Subject) -> Found:
-    vm = subject.pool.vm_configuration if subject.pool else None
-    if vm is not None and vm.windows_automatic_updates is not None and subject.linux:
+    if subject.vm.windows_automatic_updates is not None and subject.linux:
         yield (*VM, "windows_automatic_updates"), "the nodes run Linux; remove it"
 
 
@@ -354,72 +337,57 @@ def _windows_updates(subject: Subject) -> Found:
 
 def _luns(subject: Subject) -> Found:
     seen: set[int] = set()
-    for number, disk in enumerate(subject.pool.vm_configuration.data_disks if subject.pool else ()):
+    for number, disk in enumerate(subject.vm.data_disks):
         if disk.lun in seen:
             yield (*VM, "data_disks", number, "lun"), f"another disk has the unit number {disk.lun}; give each its own"
         seen.add(disk.lun)
 
 
 def _ephemeral(subject: Subject) -> Found:
-    disk = subject.pool.vm_configuration.os_disk if subject.pool else None
+    disk = subject.vm.os_disk
     if disk is not None and disk.ephemeral and disk.caching not in (None, "readonly"):
-        yield (
-            (*VM, "os_disk", "caching"),
-            "an ephemeral disk is stored in the cache of the host: only `readonly` is possible",
-        )
+        message = "an ephemeral disk is stored in the cache of the host: only `readonly` is possible"
+        yield (*VM, "os_disk", "caching"), message
 
 
 def _confidential(subject: Subject) -> Found:
-    vm = subject.pool.vm_configuration if subject.pool else None
-    if vm is None:
-        return
+    vm = subject.vm
     confidential = vm.security_profile is not None and vm.security_profile.security_type == "confidentialvm"
     encrypted = vm.os_disk is not None and vm.os_disk.security_encryption is not None
     if confidential and not encrypted:
-        yield (
-            (*VM, "security_profile", "security_type"),
-            "a confidential VM needs `os_disk.security_encryption`, such as VMGuestStateOnly",
-        )
+        message = "a confidential VM needs `os_disk.security_encryption`, such as VMGuestStateOnly"
+        yield (*VM, "security_profile", "security_type"), message
     if encrypted and not confidential:
-        yield (
-            (*VM, "os_disk", "security_encryption"),
-            "this is only for confidential VMs: it needs `security_profile.security_type: confidentialvm`",
-        )
+        message = "this is only for confidential VMs: it needs `security_profile.security_type: confidentialvm`"
+        yield (*VM, "os_disk", "security_encryption"), message
 
 
 def _uefi(subject: Subject) -> Found:
-    profile = subject.pool.vm_configuration.security_profile if subject.pool else None
+    profile = subject.vm.security_profile
     if profile is None or profile.security_type is not None:
         return
     for name in ("secure_boot", "vtpm"):
         if getattr(profile, name) is not None:
-            yield (
-                (*VM, "security_profile", name),
-                "this needs `security_type`: trustedLaunch or confidentialvm",
-            )
+            yield ((*VM, "security_profile", name), "this needs `security_type`: trustedLaunch or confidentialvm")
 
 
 def _trusted_generation(subject: Subject) -> Found:
-    profile = subject.pool.vm_configuration.security_profile if subject.pool else None
+    profile = subject.vm.security_profile
     if profile and profile.security_type and subject.image and GEN2 not in subject.image.capabilities:
-        yield (
-            (*VM, "security_profile", "security_type"),
-            f"`{profile.security_type}` needs a generation 2 image; {_other(subject, GEN2)}",
-        )
+        message = f"`{profile.security_type}` needs a generation 2 image; {_other(subject, GEN2)}"
+        yield (*VM, "security_profile", "security_type"), message
 
 
 def _secure_boot(subject: Subject) -> Found:
-    profile = subject.pool.vm_configuration.security_profile if subject.pool else None
+    profile = subject.vm.security_profile
     size = subject.size
     if profile and profile.secure_boot and size and (size.gpus or size.rdma):
-        yield (
-            (*VM, "security_profile", "secure_boot"),
-            f"{size.name} has GPUs or InfiniBand, whose unsigned drivers do not load with secure boot",
-        )
+        message = f"{size.name} has GPUs or InfiniBand, whose unsigned drivers do not load with secure boot"
+        yield (*VM, "security_profile", "secure_boot"), message
 
 
 def _encryption(subject: Subject) -> Found:
-    wanted = subject.pool.vm_configuration.disk_encryption if subject.pool else None
+    wanted = subject.vm.disk_encryption
     if wanted is None:
         return
     targets, path = set(wanted.targets), (*VM, "disk_encryption", "targets")
@@ -431,7 +399,7 @@ def _encryption(subject: Subject) -> Found:
 
 def _zonal(subject: Subject) -> Found:
     pool, size = subject.pool, subject.size
-    zonal = pool is not None and pool.vm_configuration.node_placement == "zonal"
+    zonal = subject.vm.node_placement == "zonal"
     if zonal and pool and pool.inter_node_communication_enabled and size and size.rdma:
         yield (
             (*VM, "node_placement"),
@@ -440,7 +408,7 @@ def _zonal(subject: Subject) -> Found:
 
 
 def _extensions(subject: Subject) -> Found:
-    given = subject.pool.vm_configuration.extensions if subject.pool else ()
+    given = subject.vm.extensions
     names = [extension.name for extension in given]
     for number, extension in enumerate(given):
         path = (*VM, "extensions", number)

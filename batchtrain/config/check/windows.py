@@ -22,10 +22,8 @@ def _sources(subject: Subject) -> Found:
     if subject.windows:
         for path, _, task in subject.tasks:
             if task.source is not None:
-                yield (
-                    (*path, "source"),
-                    "it is unpacked by a Linux shell, but the nodes run Windows; use `resource_files`",
-                )
+                message = "it is unpacked by a Linux shell, but the nodes run Windows; use `resource_files`"
+                yield (*path, "source"), message
 
 
 def _places(subject: Subject) -> Found:
@@ -37,12 +35,10 @@ def _places(subject: Subject) -> Found:
 
 
 def _beyond(path: Path, data: InputData) -> Found:
-    for number, one in enumerate(data.azure_storage):
-        if not one.is_file_share and places.beyond(one.local_path):
-            yield (
-                (*path, "input_data", "azure_storage", number, "local_path"),
-                "on Windows nodes data must be below the working directory; give a relative path",
-            )
+    for number, blobs in enumerate(data.azure_storage):
+        if not blobs.is_file_share and places.beyond(blobs.local_path):
+            message = "on Windows nodes data must be below the working directory; give a relative path"
+            yield (*path, "input_data", "azure_storage", number, "local_path"), message
 
 
 RULES = (

@@ -15,11 +15,17 @@ MOST_NODES = 100_000  # far above every quota
 ID = r"^[A-Za-z0-9_-]{1,64}$(?!\n)"  # `$` alone would let a newline stand at the end
 LINK = r"^[A-Za-z0-9]+$(?!\n)"
 SPAN = r"^([0-9]{1,6}\.)?[0-9]{1,3}:[0-9]{1,2}:[0-9]{1,2}$(?!\n)"
+IGNORED = "batchtrain: warning `gone`"
+"""The wire field of a property that has no effect."""
+TASK_FILES = "batchtrain: error `task-file-input`"
 
 
 Id = Annotated[str, Meta(pattern=ID)]
 Span = Annotated[str, Meta(pattern=SPAN)]
 Retries = Annotated[int, Meta(ge=-1)]
+DisplayName = Annotated[str, Meta(max_length=1024)]
+Slots = Annotated[int, Meta(ge=1, le=256)]
+Size = Annotated[str, Meta(pattern=r"^[0-9]{1,12}[kmgtKMGT]?$(?!\n)")]
 Percentage = Annotated[float, Meta(ge=0, le=100)]
 Port = Annotated[int, Meta(ge=1, le=65535)]
 Path = tuple[str | int, ...]
@@ -37,83 +43,69 @@ def seconds_of(span: str) -> int:
     return int(days or 0) * 86400 + hours * 3600 + minutes * 60 + seconds
 
 
+def bytes_of(size: str) -> int:
+    """`10g` in bytes."""
+    unit = "kmgt".find(size[-1].lower()) + 1
+    return int(size[:-1] if unit else size) << (10 * unit)
+
+
+# Tables of properties: the formatter would spread a row over up to nine lines.
+# fmt: off
+
+
 class ResourceFile(Block, frozen=True, kw_only=True):
     """A file, or the blobs of a container, that Batch downloads to the node. Give exactly one source."""
 
-    file_path: Annotated[
-        str | None,
-        says("Path on the node, relative to the directory of the files. For a container: a directory.", "*.filePath"),
-    ] = None
+    file_path: Annotated[str | None, says(
+        "Path on the node, relative to the directory of the files. For a container: a directory.", "*.filePath")] = None
     blob_source: Annotated[str | None, says("HTTP(S) URL of the file.", "*.httpUrl")] = None
-    storage_container_url: Annotated[
-        str | None, says("URL of a blob container to download, with a SAS or an `identity`.", "*.storageContainerUrl")
-    ] = None
-    auto_storage_container_name: Annotated[
-        str | None, says("Container in the storage account of the Batch account.", "*.autoStorageContainerName")
-    ] = None
+    storage_container_url: Annotated[str | None, says(
+        "URL of a blob container to download, with a SAS or an `identity`.", "*.storageContainerUrl")] = None
+    auto_storage_container_name: Annotated[str | None, says(
+        "Container in the storage account of the Batch account.", "*.autoStorageContainerName")] = None
     blob_prefix: Annotated[str | None, says("Prefix of the blobs to download.", "*.blobPrefix")] = None
-    file_mode: Annotated[
-        str | None, says("Octal mode of the file. Default of the service: 0770.", "*.fileMode", example="0755")
-    ] = None
-    identity: Annotated[
-        str | None, says("Resource id of the managed identity that may read it.", "*.identityReference.resourceId")
-    ] = None
+    file_mode: Annotated[str | None, says(
+        "Octal mode of the file. Default of the service: 0770.", "*.fileMode", example="0755")] = None
+    identity: Annotated[str | None, says(
+        "Resource id of the managed identity that may read it.", "*.identityReference.resourceId")] = None
 
 
 class ApplicationPackage(Block, frozen=True, kw_only=True):
     """An application of the Batch account, which Batch installs on the node."""
 
     id: Annotated[Text, says("Id of the application.", "*.applicationId")]
-    version: Annotated[str | None, says("Version of the application. Default: that of the account.", "*.version")] = (
-        None
-    )
+    version: Annotated[str | None, says(
+        "Version of the application. Default: that of the account.", "*.version")] = None
 
 
 class AzureBatchInput(Block, frozen=True, kw_only=True):
     """Files of another task, from the node where it ran."""
 
-    job_id: Annotated[Text, says("Job of the task.", "batchtrain: warning `task-file-input`")]
-    task_id: Annotated[Text, says("The task.", "batchtrain: warning `task-file-input`")]
-    include: Annotated[
-        tuple[str, ...], says("Patterns of files to include.", "batchtrain: warning `task-file-input`")
-    ] = ()
-    exclude: Annotated[
-        tuple[str, ...], says("Patterns of files to exclude.", "batchtrain: warning `task-file-input`")
-    ] = ()
-    destination: Annotated[str | None, says("Directory on the node.", "batchtrain: warning `task-file-input`")] = None
+    job_id: Annotated[Text, says("Job of the task.", TASK_FILES)]
+    task_id: Annotated[Text, says("The task.", TASK_FILES)]
+    include: Annotated[tuple[str, ...], says("Patterns of files to include.", TASK_FILES)] = ()
+    exclude: Annotated[tuple[str, ...], says("Patterns of files to exclude.", TASK_FILES)] = ()
+    destination: Annotated[str | None, says("Directory on the node.", TASK_FILES)] = None
 
 
 class StorageInput(Block, frozen=True, kw_only=True):
     """Blobs that are downloaded before the command starts."""
 
-    storage_account_settings: Annotated[
-        Text, says("Name of the storage account in credentials.yaml.", "*.storageContainerUrl")
-    ]
-    remote_path: Annotated[
-        Text, says("Container and prefix of the blobs' names: `container/prefix`.", "*.storageContainerUrl")
-    ]
+    storage_account_settings: Annotated[Text, says(
+        "Name of the storage account in credentials.yaml.", "*.storageContainerUrl")]
+    remote_path: Annotated[Text, says(
+        "Container and prefix of the blobs' names: `container/prefix`.", "*.storageContainerUrl")]
     local_path: Annotated[str | None, says("Directory on the node.", "*.filePath")] = None
-    is_file_share: Annotated[
-        bool,
-        says(
-            "The path is in a file share. Not supported: mount the share as a volume.",
-            "batchtrain: error `file-share`",
-        ),
-    ] = False
-    include: Annotated[
-        tuple[str, ...],
-        says("Patterns of files to include. The text before the first wildcard limits the listing.", "*.blobPrefix"),
-    ] = ()
-    exclude: Annotated[
-        tuple[str, ...], says("Patterns of files to exclude.", "*.commandLine: filtered on the node")
-    ] = ()
-    blobxfer_extra_options: Annotated[
-        str | None,
-        says(
-            "Only `--strip-components N`: remove N leading directories from the names of the blobs.",
-            "*.commandLine: moved on the node",
-        ),
-    ] = None
+    is_file_share: Annotated[bool, says(
+        "The path is in a file share. Not supported: mount the share as a volume.",
+        "batchtrain: error `file-share`")] = False
+    include: Annotated[tuple[str, ...], says(
+        "Patterns of files to include. The text before the first wildcard limits the listing.", "*.blobPrefix")] = ()
+    exclude: Annotated[tuple[str, ...], says(
+        "Patterns of files to exclude.", "*.commandLine: filtered on the node")] = ()
+    blobxfer_extra_options: Annotated[str | None, says(
+        "Only `--strip-components N`: remove N leading directories from the names of the blobs.",
+        "*.commandLine: moved on the node")] = None
 
 
 class InputData(Block, frozen=True, kw_only=True):

@@ -72,8 +72,8 @@ _GLUSTER = "GlusterFS is not set up on nodes; use `nfs`, `azurefile` or `azurebl
 
 GONE: tuple[Gone, ...] = (
     *(
-        Gone((*place, "x509_cert_sha1_thumbprint"), "it is read from the file of `rsa_private_key_pem`")
-        for place in SIGN_INS
+        Gone((*path, "x509_cert_sha1_thumbprint"), "it is read from the file of `rsa_private_key_pem`")
+        for path in SIGN_INS
     ),
     Gone(("credentials", "aad", "endpoint"), "each service's own `aad` may have it"),
     Gone(("credentials", "storage_aad", "endpoint"), "`endpoint` of the storage account says where it is"),
@@ -105,11 +105,11 @@ GONE: tuple[Gone, ...] = (
     Gone((*POOL, "gpu", "ignore_warnings"), "nodes are not refused for what `nvidia-smi` warns of"),
     Gone((*POOL, "upload_diagnostics_logs_on_unusable"), "ask for them with `az batch node service-logs upload`"),
     *(
-        Gone((*place, "remove_container_after_exit"), "Batch always removes a task's container", only=False)
-        for place in (JOB, TASK, MERGE)
+        Gone((*path, "remove_container_after_exit"), "Batch always removes a task's container", only=False)
+        for path in (JOB, TASK, MERGE)
     ),
-    *(Gone((*place, "gpu"), "write `gpus: all` or `gpus: disable`") for place in (JOB, TASK, MERGE)),
-    *(Gone((*place, "name"), "Batch names a task's container itself") for place in (TASK, MERGE)),
+    *(Gone((*path, "gpu"), "write `gpus: all` or `gpus: disable`") for path in (JOB, TASK, MERGE)),
+    *(Gone((*path, "name"), "Batch names a task's container itself") for path in (TASK, MERGE)),
     Gone((*JOB, "auto_scratch"), "BeeOND is not set up; use the node's own disk, or a share as a volume"),
     Gone((*JOB, "federation_constraints"), "there are no federations of pools; add the job to the pool that fits"),
 )  # fmt: skip

@@ -7,9 +7,11 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta
 
 from batchtrain.config.types.base import (
+    IGNORED,
     MOST_NODES,
     ApplicationPackage,
     Block,
+    DisplayName,
     Id,
     InputData,
     Percentage,
@@ -22,10 +24,21 @@ from batchtrain.config.types.base import (
 )
 from batchtrain.config.types.secret import Secret
 
-GONE = "batchtrain: warning `gone`"
 VM = "pool.virtualMachineConfiguration"
+DISK_KEY = f"{VM}.diskEncryptionConfiguration.customerManagedKey"
+SECURITY = f"{VM}.securityProfile"
 NETWORK = "pool.networkConfiguration"
+NAT = f"{NETWORK}.endpointConfiguration.inboundNATPools"
+RULES = f"{NAT}.networkSecurityGroupRules"
+ADDRESS = f"{NETWORK}.publicIPAddressConfiguration"
+BY_NAME = "batchtrain: warning `network-by-name`"
 START = "pool.startTask"
+FORMULA = "pool.autoScaleFormula"
+ROLLING = "pool.upgradePolicy.rollingUpgradePolicy"
+OS_UPGRADE = "pool.upgradePolicy.automaticOSUpgradePolicy"
+
+# Tables of properties: the formatter would spread a row over up to nine lines.
+# fmt: off
 
 
 # --- the image ------------------------------------------------------------------------------------------------------
@@ -36,56 +49,42 @@ class PlatformImage(Block, frozen=True, kw_only=True):
     offer: Annotated[Text, says("Offer of the marketplace image.", f"{VM}.imageReference.offer")]
     sku: Annotated[Text, says("SKU of the marketplace image.", f"{VM}.imageReference.sku")]
     version: Annotated[str, says("Version of the image.", f"{VM}.imageReference.version")] = "latest"
-    node_agent: Annotated[
-        str | None, says("Node agent SKU id. Default: the one in the catalogue.", f"{VM}.nodeAgentSKUId")
-    ] = None
-    native: Annotated[bool, says("Batch itself runs the tasks in containers.", f"{VM}.containerConfiguration.type")] = (
-        False
-    )
-    license_type: Annotated[str | None, says("On-premises licence to apply (Windows only).", f"{VM}.licenseType")] = (
-        None
-    )
+    node_agent: Annotated[str | None, says(
+        "Node agent SKU id. Default: the one in the catalogue.", f"{VM}.nodeAgentSKUId")] = None
+    native: Annotated[bool, says(
+        "Batch itself runs the tasks in containers.", f"{VM}.containerConfiguration.type")] = False
+    license_type: Annotated[str | None, says(
+        "On-premises licence to apply (Windows only).", f"{VM}.licenseType")] = None
 
 
 class CustomImage(Block, frozen=True, kw_only=True):
-    arm_image_id: Annotated[
-        Text,
-        says(
-            "Resource id of a managed or gallery image; needs Entra sign-in.",
-            f"{VM}.imageReference.virtualMachineImageId",
-        ),
-    ]
-    node_agent: Annotated[
-        Text, says("Node agent SKU id that fits the image.", f"{VM}.nodeAgentSKUId", example="batch.node.ubuntu 24.04")
-    ]
-    native: Annotated[bool, says("Batch itself runs the tasks in containers.", f"{VM}.containerConfiguration.type")] = (
-        False
-    )
-    license_type: Annotated[str | None, says("On-premises licence to apply (Windows only).", f"{VM}.licenseType")] = (
-        None
-    )
+    arm_image_id: Annotated[Text, says(
+        "Resource id of a managed or gallery image; needs Entra sign-in.",
+        f"{VM}.imageReference.virtualMachineImageId")]
+    node_agent: Annotated[Text, says(
+        "Node agent SKU id that fits the image.", f"{VM}.nodeAgentSKUId", example="batch.node.ubuntu 24.04")]
+    native: Annotated[bool, says(
+        "Batch itself runs the tasks in containers.", f"{VM}.containerConfiguration.type")] = False
+    license_type: Annotated[str | None, says(
+        "On-premises licence to apply (Windows only).", f"{VM}.licenseType")] = None
 
 
 class SharedGalleryImage(Block, frozen=True, kw_only=True):
     id: Annotated[Text, says("Id of an image in a shared gallery.", f"{VM}.imageReference.sharedGalleryImageId")]
     node_agent: Annotated[Text, says("Node agent SKU id that fits the image.", f"{VM}.nodeAgentSKUId")]
-    native: Annotated[bool, says("Batch itself runs the tasks in containers.", f"{VM}.containerConfiguration.type")] = (
-        False
-    )
-    license_type: Annotated[str | None, says("On-premises licence to apply (Windows only).", f"{VM}.licenseType")] = (
-        None
-    )
+    native: Annotated[bool, says(
+        "Batch itself runs the tasks in containers.", f"{VM}.containerConfiguration.type")] = False
+    license_type: Annotated[str | None, says(
+        "On-premises licence to apply (Windows only).", f"{VM}.licenseType")] = None
 
 
 class CommunityGalleryImage(Block, frozen=True, kw_only=True):
     id: Annotated[Text, says("Id of an image in a community gallery.", f"{VM}.imageReference.communityGalleryImageId")]
     node_agent: Annotated[Text, says("Node agent SKU id that fits the image.", f"{VM}.nodeAgentSKUId")]
-    native: Annotated[bool, says("Batch itself runs the tasks in containers.", f"{VM}.containerConfiguration.type")] = (
-        False
-    )
-    license_type: Annotated[str | None, says("On-premises licence to apply (Windows only).", f"{VM}.licenseType")] = (
-        None
-    )
+    native: Annotated[bool, says(
+        "Batch itself runs the tasks in containers.", f"{VM}.containerConfiguration.type")] = False
+    license_type: Annotated[str | None, says(
+        "On-premises licence to apply (Windows only).", f"{VM}.licenseType")] = None
 
 
 Image = PlatformImage | CustomImage | SharedGalleryImage | CommunityGalleryImage
@@ -95,114 +94,72 @@ StorageType = Literal["standard_lrs", "premium_lrs", "standardssd_lrs"]
 
 
 class OsDisk(Block, frozen=True, kw_only=True):
-    ephemeral: Annotated[
-        bool,
-        says(
-            "The operating system disk is on the cache of the host: fast, and lost with the node.",
-            f"{VM}.osDisk.ephemeralOSDiskSettings.placement",
-        ),
-    ] = False
+    ephemeral: Annotated[bool, says(
+        "The operating system disk is on the cache of the host: fast, and lost with the node.",
+        f"{VM}.osDisk.ephemeralOSDiskSettings.placement")] = False
     caching: Annotated[Caching | None, says("Host caching.", f"{VM}.osDisk.caching")] = None
-    size_gb: Annotated[
-        Annotated[int, Meta(ge=1, le=4095)] | None,
-        says("Size in GB, at least that of the image.", f"{VM}.osDisk.diskSizeGB"),
-    ] = None
-    storage_account_type: Annotated[
-        StorageType | None, says("Kind of managed disk.", f"{VM}.osDisk.managedDisk.storageAccountType")
-    ] = None
-    security_encryption: Annotated[
-        Literal["DiskWithVMGuestState", "NonPersistedTPM", "VMGuestStateOnly"] | None,
-        says("What a confidential VM encrypts.", f"{VM}.osDisk.managedDisk.securityProfile.securityEncryptionType"),
-    ] = None
-    disk_encryption_set: Annotated[
-        str | None, says("Resource id of a disk encryption set.", f"{VM}.osDisk.managedDisk.diskEncryptionSet.id")
-    ] = None
-    write_accelerator: Annotated[
-        bool | None, says("Write accelerator (M series).", f"{VM}.osDisk.writeAcceleratorEnabled")
-    ] = None
+    size_gb: Annotated[Annotated[int, Meta(ge=1, le=4095)] | None, says(
+        "Size in GB, at least that of the image.", f"{VM}.osDisk.diskSizeGB")] = None
+    storage_account_type: Annotated[StorageType | None, says(
+        "Kind of managed disk.", f"{VM}.osDisk.managedDisk.storageAccountType")] = None
+    security_encryption: Annotated[Literal["DiskWithVMGuestState", "NonPersistedTPM", "VMGuestStateOnly"] | None, says(
+        "What a confidential VM encrypts.", f"{VM}.osDisk.managedDisk.securityProfile.securityEncryptionType")] = None
+    disk_encryption_set: Annotated[str | None, says(
+        "Resource id of a disk encryption set.", f"{VM}.osDisk.managedDisk.diskEncryptionSet.id")] = None
+    write_accelerator: Annotated[bool | None, says(
+        "Write accelerator (M series).", f"{VM}.osDisk.writeAcceleratorEnabled")] = None
 
 
 class DataDisk(Block, frozen=True, kw_only=True):
     lun: Annotated[int, says("Logical unit number, unique for each disk.", f"{VM}.dataDisks.lun", ge=0, le=63)]
     size_gb: Annotated[int, says("Size in GB.", f"{VM}.dataDisks.diskSizeGB", ge=1, le=32767)]
     caching: Annotated[Caching | None, says("Host caching.", f"{VM}.dataDisks.caching")] = None
-    storage_account_type: Annotated[
-        StorageType | None, says("Kind of managed disk.", f"{VM}.dataDisks.managedDisk.storageAccountType")
-    ] = None
-    disk_encryption_set: Annotated[
-        str | None,
-        says("Resource id of a disk encryption set.", f"{VM}.dataDisks.managedDisk.diskEncryptionSet.id"),
-    ] = None
+    storage_account_type: Annotated[StorageType | None, says(
+        "Kind of managed disk.", f"{VM}.dataDisks.managedDisk.storageAccountType")] = None
+    disk_encryption_set: Annotated[str | None, says(
+        "Resource id of a disk encryption set.", f"{VM}.dataDisks.managedDisk.diskEncryptionSet.id")] = None
 
 
 AGENT = f"{VM}.securityProfile.proxyAgentSettings"
 
 
 class HostEndpoint(Block, frozen=True, kw_only=True):
-    mode: Annotated[
-        Literal["Audit", "Enforce"] | None,
-        says("Mode of the proxy agent.", f"{AGENT}.imds.mode, {AGENT}.wireServer.mode"),
-    ] = None
-    access_control_profile: Annotated[
-        str | None,
-        says(
-            "Resource id of the access rules.",
-            f"{AGENT}.imds.inVMAccessControlProfileReferenceId, {AGENT}.wireServer.inVMAccessControlProfileReferenceId",
-        ),
-    ] = None
+    mode: Annotated[Literal["Audit", "Enforce"] | None, says(
+        "Mode of the proxy agent.", f"{AGENT}.imds.mode, {AGENT}.wireServer.mode")] = None
+    access_control_profile: Annotated[str | None, says(
+        "Resource id of the access rules.", f"{AGENT}.imds.inVMAccessControlProfileReferenceId,"
+        f" {AGENT}.wireServer.inVMAccessControlProfileReferenceId")] = None
 
 
 class ProxyAgent(Block, frozen=True, kw_only=True):
-    enabled: Annotated[
-        bool, says("Enable the metadata security protocol.", f"{VM}.securityProfile.proxyAgentSettings.enabled")
-    ] = True
+    enabled: Annotated[bool, says("Enable the metadata security protocol.", f"{AGENT}.enabled")] = True
     imds: Annotated[HostEndpoint | None, says("The instance metadata service.")] = None
     wire_server: Annotated[HostEndpoint | None, says("The wire server.")] = None
 
 
 class SecurityProfile(Block, frozen=True, kw_only=True):
-    security_type: Annotated[
-        Literal["trustedLaunch", "confidentialvm"] | None, says("Kind of VM.", f"{VM}.securityProfile.securityType")
-    ] = None
-    encryption_at_host: Annotated[
-        bool | None, says("Also encrypt the disks on the host.", f"{VM}.securityProfile.encryptionAtHost")
-    ] = None
-    secure_boot: Annotated[
-        bool | None,
-        says(
-            "Secure boot; unsigned GPU and InfiniBand drivers do not load.",
-            f"{VM}.securityProfile.uefiSettings.secureBootEnabled",
-        ),
-    ] = None
-    vtpm: Annotated[bool | None, says("Virtual TPM.", f"{VM}.securityProfile.uefiSettings.vTpmEnabled")] = None
+    security_type: Annotated[Literal["trustedLaunch", "confidentialvm"] | None, says(
+        "Kind of VM.", f"{SECURITY}.securityType")] = None
+    encryption_at_host: Annotated[bool | None, says(
+        "Also encrypt the disks on the host.", f"{SECURITY}.encryptionAtHost")] = None
+    secure_boot: Annotated[bool | None, says(
+        "Secure boot; unsigned GPU and InfiniBand drivers do not load.",
+        f"{SECURITY}.uefiSettings.secureBootEnabled")] = None
+    vtpm: Annotated[bool | None, says("Virtual TPM.", f"{SECURITY}.uefiSettings.vTpmEnabled")] = None
     proxy_agent: Annotated[ProxyAgent | None, says("Metadata security protocol.")] = None
 
 
 class CustomerManagedKey(Block, frozen=True, kw_only=True):
-    key_url: Annotated[
-        Text, says("URL of the Key Vault key.", f"{VM}.diskEncryptionConfiguration.customerManagedKey.keyUrl")
-    ]
-    identity: Annotated[
-        Text,
-        says(
-            "Resource id of the identity that may use the key.",
-            f"{VM}.diskEncryptionConfiguration.customerManagedKey.identityReference.resourceId",
-        ),
-    ]
-    rotation: Annotated[
-        bool | None,
-        says(
-            "Use the latest version of the key.",
-            f"{VM}.diskEncryptionConfiguration.customerManagedKey.rotationToLatestKeyVersionEnabled",
-        ),
-    ] = None
+    key_url: Annotated[Text, says("URL of the Key Vault key.", f"{DISK_KEY}.keyUrl")]
+    identity: Annotated[Text, says(
+        "Resource id of the identity that may use the key.", f"{DISK_KEY}.identityReference.resourceId")]
+    rotation: Annotated[bool | None, says(
+        "Use the latest version of the key.", f"{DISK_KEY}.rotationToLatestKeyVersionEnabled")] = None
 
 
 class DiskEncryption(Block, frozen=True, kw_only=True):
-    targets: Annotated[
-        tuple[Literal["osdisk", "temporarydisk"], ...],
-        says("Disks to encrypt.", f"{VM}.diskEncryptionConfiguration.targets"),
-    ] = ()
+    targets: Annotated[tuple[Literal["osdisk", "temporarydisk"], ...], says(
+        "Disks to encrypt.", f"{VM}.diskEncryptionConfiguration.targets")] = ()
     customer_managed_key: Annotated[CustomerManagedKey | None, says("A customer-managed key.")] = None
 
 
@@ -211,17 +168,13 @@ class Extension(Block, frozen=True, kw_only=True):
     publisher: Annotated[Text, says("Publisher.", f"{VM}.extensions.publisher")]
     type: Annotated[Text, says("Type.", f"{VM}.extensions.type", example="AzureMonitorLinuxAgent")]
     type_handler_version: Annotated[str | None, says("Version.", f"{VM}.extensions.typeHandlerVersion")] = None
-    auto_upgrade_minor_version: Annotated[
-        bool | None, says("Install the newest minor version.", f"{VM}.extensions.autoUpgradeMinorVersion")
-    ] = None
-    enable_automatic_upgrade: Annotated[
-        bool | None, says("Upgrade the extension automatically.", f"{VM}.extensions.enableAutomaticUpgrade")
-    ] = None
+    auto_upgrade_minor_version: Annotated[bool | None, says(
+        "Install the newest minor version.", f"{VM}.extensions.autoUpgradeMinorVersion")] = None
+    enable_automatic_upgrade: Annotated[bool | None, says(
+        "Upgrade the extension automatically.", f"{VM}.extensions.enableAutomaticUpgrade")] = None
     settings: Annotated[dict[str, str], says("Settings of the extension.", f"{VM}.extensions.settings")] = {}
-    provision_after: Annotated[
-        tuple[str, ...],
-        says("Extensions that are installed before this one.", f"{VM}.extensions.provisionAfterExtensions"),
-    ] = ()
+    provision_after: Annotated[tuple[str, ...], says(
+        "Extensions that are installed before this one.", f"{VM}.extensions.provisionAfterExtensions")] = ()
 
 
 class VmConfiguration(Block, frozen=True, kw_only=True):
@@ -229,36 +182,23 @@ class VmConfiguration(Block, frozen=True, kw_only=True):
     custom_image: Annotated[CustomImage | None, says("Your own image. Give exactly one kind of image.")] = None
     shared_gallery_image: Annotated[SharedGalleryImage | None, says("An image in a shared gallery.")] = None
     community_gallery_image: Annotated[CommunityGalleryImage | None, says("An image in a community gallery.")] = None
-    container_type: Annotated[
-        Literal["dockerCompatible", "criCompatible"],
-        says("Container technology of a native pool.", f"{VM}.containerConfiguration.type"),
-    ] = "dockerCompatible"
-    plain_docker: Annotated[
-        bool,
-        says(
-            "The nodes' own Docker Engine runs the containers, not Batch: the start task installs it where it is"
-            " missing, signs in and pulls.",
-            "pool.startTask.commandLine",
-        ),
-    ] = False
+    container_type: Annotated[Literal["dockerCompatible", "criCompatible"], says(
+        "Container technology of a native pool.", f"{VM}.containerConfiguration.type")] = "dockerCompatible"
+    plain_docker: Annotated[bool, says(
+        "The nodes' own Docker Engine runs the containers, not Batch: the start task installs it where it is"
+        " missing, signs in and pulls.", "pool.startTask.commandLine")] = False
     os_disk: Annotated[OsDisk | None, says("The operating system disk.")] = None
     data_disks: Annotated[tuple[DataDisk, ...], says("Empty disks. The start task must format and mount them.")] = ()
     security_profile: Annotated[SecurityProfile | None, says("Trusted launch and confidential VMs.")] = None
     disk_encryption: Annotated[DiskEncryption | None, says("Encryption of the disks.")] = None
-    node_placement: Annotated[
-        Literal["regional", "zonal"] | None,
-        says(
-            "Place the nodes in the region, or spread them over its zones.", f"{VM}.nodePlacementConfiguration.policy"
-        ),
-    ] = None
+    node_placement: Annotated[Literal["regional", "zonal"] | None, says(
+        "Place the nodes in the region, or spread them over its zones.",
+        f"{VM}.nodePlacementConfiguration.policy")] = None
     extensions: Annotated[tuple[Extension, ...], says("VM extensions.")] = ()
-    service_artifact: Annotated[
-        str | None,
-        says("Resource id of the service artifact that fixes image versions.", f"{VM}.serviceArtifactReference.id"),
-    ] = None
-    windows_automatic_updates: Annotated[
-        bool | None, says("Install Windows updates automatically.", f"{VM}.windowsConfiguration.enableAutomaticUpdates")
-    ] = None
+    service_artifact: Annotated[str | None, says(
+        "Resource id of the service artifact that fixes image versions.", f"{VM}.serviceArtifactReference.id")] = None
+    windows_automatic_updates: Annotated[bool | None, says(
+        "Install Windows updates automatically.", f"{VM}.windowsConfiguration.enableAutomaticUpdates")] = None
 
     @property
     def images(self) -> tuple[Image, ...]:
@@ -277,28 +217,24 @@ class VmConfiguration(Block, frozen=True, kw_only=True):
 
 class VmCount(Block, frozen=True, kw_only=True):
     dedicated: Annotated[int, says("Dedicated nodes.", "pool.targetDedicatedNodes", ge=0, le=MOST_NODES)] = 0
-    low_priority: Annotated[
-        int, says("Spot nodes (formerly low-priority).", "pool.targetLowPriorityNodes", ge=0, le=MOST_NODES)
-    ] = 0
+    low_priority: Annotated[int, says(
+        "Spot nodes (formerly low-priority).", "pool.targetLowPriorityNodes", ge=0, le=MOST_NODES)] = 0
 
 
 class NodeCaps(Block, frozen=True, kw_only=True):
-    dedicated: Annotated[
-        int | None, says("Limit of dedicated nodes. A negative number means no limit.", "pool.autoScaleFormula")
-    ] = None
-    low_priority: Annotated[
-        int | None, says("Limit of spot nodes. A negative number means no limit.", "pool.autoScaleFormula")
-    ] = None
+    dedicated: Annotated[int | None, says(
+        "Limit of dedicated nodes. A negative number means no limit.", FORMULA)] = None
+    low_priority: Annotated[int | None, says("Limit of spot nodes. A negative number means no limit.", FORMULA)] = None
 
 
 class WeekdayRange(Block, frozen=True, kw_only=True):
-    start: Annotated[int, says("First weekday; 0 is Sunday.", "pool.autoScaleFormula", ge=0, le=6)]
-    end: Annotated[int, says("Last weekday.", "pool.autoScaleFormula", ge=0, le=6)]
+    start: Annotated[int, says("First weekday; 0 is Sunday.", FORMULA, ge=0, le=6)]
+    end: Annotated[int, says("Last weekday.", FORMULA, ge=0, le=6)]
 
 
 class HourRange(Block, frozen=True, kw_only=True):
-    start: Annotated[int, says("First hour, UTC.", "pool.autoScaleFormula", ge=0, le=23)]
-    end: Annotated[int, says("Last hour, UTC.", "pool.autoScaleFormula", ge=0, le=23)]
+    start: Annotated[int, says("First hour, UTC.", FORMULA, ge=0, le=23)]
+    end: Annotated[int, says("Last hour, UTC.", FORMULA, ge=0, le=23)]
 
 
 class TimeRanges(Block, frozen=True, kw_only=True):
@@ -306,47 +242,32 @@ class TimeRanges(Block, frozen=True, kw_only=True):
     work_hours: Annotated[HourRange, says("Working hours.")] = HourRange(start=8, end=17)
 
 
+ScenarioName = Literal[
+    "active_tasks", "pending_tasks", "workday", "workday_with_offpeak_max_low_priority", "weekday", "weekend",
+]
+
+
 class Scenario(Block, frozen=True, kw_only=True):
-    name: Annotated[
-        Literal[
-            "active_tasks", "pending_tasks", "workday", "workday_with_offpeak_max_low_priority", "weekday", "weekend"
-        ],
-        says("The rule that sets the number of nodes.", "pool.autoScaleFormula"),
-    ]
+    name: Annotated[ScenarioName, says("The rule that sets the number of nodes.", FORMULA)]
     maximum_vm_count: Annotated[NodeCaps, says("Maximum number of nodes.")]
-    maximum_vm_increment_per_evaluation: Annotated[
-        NodeCaps | None, says("Maximum number of nodes added by one evaluation.")
-    ] = None
-    node_deallocation_option: Annotated[
-        Literal["requeue", "retaineddata", "taskcompletion", "terminate"],
-        says("What happens to the tasks of a node that is removed.", "pool.autoScaleFormula"),
-    ] = "taskcompletion"
-    sample_lookback_interval: Annotated[Span, says("Period whose samples are used.", "pool.autoScaleFormula")] = (
-        "00:10:00"
-    )
-    required_sample_percentage: Annotated[
-        Percentage, says("Percentage of samples that must exist.", "pool.autoScaleFormula")
-    ] = 70
-    bias_last_sample: Annotated[bool, says("Weight the last sample more.", "pool.autoScaleFormula")] = True
-    bias_node_type: Annotated[
-        Literal["auto", "dedicated", "low_priority"] | None, says("Nodes to prefer.", "pool.autoScaleFormula")
-    ] = None
-    rebalance_preemption_percentage: Annotated[
-        Percentage | None,
-        says("Percentage of preempted spot nodes above which dedicated nodes replace them.", "pool.autoScaleFormula"),
-    ] = None
+    maximum_vm_increment_per_evaluation: Annotated[NodeCaps | None, says(
+        "Maximum number of nodes added by one evaluation.")] = None
+    node_deallocation_option: Annotated[Literal["requeue", "retaineddata", "taskcompletion", "terminate"], says(
+        "What happens to the tasks of a node that is removed.", FORMULA)] = "taskcompletion"
+    sample_lookback_interval: Annotated[Span, says("Period whose samples are used.", FORMULA)] = "00:10:00"
+    required_sample_percentage: Annotated[Percentage, says("Percentage of samples that must exist.", FORMULA)] = 70
+    bias_last_sample: Annotated[bool, says("Weight the last sample more.", FORMULA)] = True
+    bias_node_type: Annotated[Literal["auto", "dedicated", "low_priority"] | None, says(
+        "Nodes to prefer.", FORMULA)] = None
+    rebalance_preemption_percentage: Annotated[Percentage | None, says(
+        "Percentage of preempted spot nodes above which dedicated nodes replace them.", FORMULA)] = None
     time_ranges: Annotated[TimeRanges, says("Working days and hours.")] = TimeRanges()
 
 
 class Autoscale(Block, frozen=True, kw_only=True):
-    formula: Annotated[str | None, says("Your own formula. It overrides a scenario.", "pool.autoScaleFormula")] = None
-    evaluation_interval: Annotated[
-        Span | None,
-        says(
-            "Evaluation interval, 5 minutes to 7 days. Default: 15 minutes.",
-            "pool.autoScaleEvaluationInterval",
-        ),
-    ] = None
+    formula: Annotated[str | None, says("Your own formula. It overrides a scenario.", FORMULA)] = None
+    evaluation_interval: Annotated[Span | None, says(
+        "Evaluation interval, 5 minutes to 7 days. Default: 15 minutes.", "pool.autoScaleEvaluationInterval")] = None
     scenario: Annotated[Scenario | None, says("A rule for which batchtrain writes the formula.")] = None
 
 
@@ -354,23 +275,18 @@ class Autoscale(Block, frozen=True, kw_only=True):
 
 
 class PrepCommands(Block, frozen=True, kw_only=True):
-    pre: Annotated[
-        tuple[str, ...], says("Shell lines that run before batchtrain's own preparation.", f"{START}.commandLine")
-    ] = ()
-    post: Annotated[
-        tuple[str, ...], says("Shell lines that run after batchtrain's own preparation.", f"{START}.commandLine")
-    ] = ()
+    pre: Annotated[tuple[str, ...], says(
+        "Shell lines that run before batchtrain's own preparation.", f"{START}.commandLine")] = ()
+    post: Annotated[tuple[str, ...], says(
+        "Shell lines that run after batchtrain's own preparation.", f"{START}.commandLine")] = ()
 
 
 class AdditionalNodePrep(Block, frozen=True, kw_only=True):
     commands: Annotated[PrepCommands, says("Shell lines that run as root on each node when it joins.")] = PrepCommands()
-    environment_variables: Annotated[
-        dict[str, str], says("Environment variables of these lines.", f"{START}.environmentSettings")
-    ] = {}
-    environment_variables_keyvault_secret_id: Annotated[
-        str | None,
-        says("Key Vault secret with more variables, as a YAML or JSON mapping.", f"{START}.environmentSettings"),
-    ] = None
+    environment_variables: Annotated[dict[str, str], says(
+        "Environment variables of these lines.", f"{START}.environmentSettings")] = {}
+    environment_variables_keyvault_secret_id: Annotated[str | None, says(
+        "Key Vault secret with more variables, as a YAML or JSON mapping.", f"{START}.environmentSettings")] = None
     max_task_retries: Annotated[Retries, says("Number of retries after a failure.", f"{START}.maxTaskRetryCount")] = 0
 
 
@@ -382,156 +298,80 @@ class Ssh(Block, frozen=True, kw_only=True):
     expiry_days: Annotated[int, says("Days until the login expires.", "node user.expiryTime", ge=0)] = 30
     ssh_public_key: Annotated[str | None, says("Path of a public key.", "node user.sshPublicKey")] = None
     ssh_public_key_data: Annotated[str | None, says("The text of a public key.", "node user.sshPublicKey")] = None
-    ssh_private_key: Annotated[
-        str | None, says("Path of the matching private key.", "batchtrain: said with the login")
-    ] = None
-    generated_file_export_path: Annotated[
-        str, says("Directory for a new key pair if no key is given.", "batchtrain: a new key pair")
-    ] = "."
-    generate_docker_tunnel_script: Annotated[bool, says("A script for tunnels to Docker.", GONE)] = False
-    hpn_server_swap: Annotated[bool, says("HPN-SSH in place of OpenSSH.", GONE)] = False
+    ssh_private_key: Annotated[str | None, says(
+        "Path of the matching private key.", "batchtrain: said with the login")] = None
+    generated_file_export_path: Annotated[str, says(
+        "Directory for a new key pair if no key is given.", "batchtrain: a new key pair")] = "."
+    generate_docker_tunnel_script: Annotated[bool, says("A script for tunnels to Docker.", IGNORED)] = False
+    hpn_server_swap: Annotated[bool, says("HPN-SSH in place of OpenSSH.", IGNORED)] = False
     allow_docker_access: Annotated[bool, says("The login may use Docker.", f"{START}.commandLine")] = False
 
 
 class Rdp(Block, frozen=True, kw_only=True):
     username: Annotated[Text, says("Login name to create on every Windows node.", "node user.name")]
     expiry_days: Annotated[int, says("Days until the login expires.", "node user.expiryTime", ge=0)] = 30
-    password: Annotated[
-        Secret | None, says("Password of the login. Write it in credentials.yaml.", "node user.password")
-    ] = None
+    password: Annotated[Secret | None, says(
+        "Password of the login. Write it in credentials.yaml.", "node user.password")] = None
 
 
 class RemoteAccessControl(Block, frozen=True, kw_only=True):
-    starting_port: Annotated[
-        int,
-        says(
-            "First of 1,000 public ports for SSH or RDP logins.",
-            f"{NETWORK}.endpointConfiguration.inboundNATPools.frontendPortRangeStart",
-            ge=1,
-            le=64536,
-        ),
-    ] = 49000
-    allow: Annotated[
-        tuple[str, ...],
-        says(
-            "Addresses (CIDR) that may connect.",
-            f"{NETWORK}.endpointConfiguration.inboundNATPools.networkSecurityGroupRules",
-        ),
-    ] = ()
-    deny: Annotated[
-        tuple[str, ...],
-        says(
-            "Addresses (CIDR) that may not connect. `*` means all others.",
-            f"{NETWORK}.endpointConfiguration.inboundNATPools.networkSecurityGroupRules",
-        ),
-    ] = ()
+    starting_port: Annotated[int, says(
+        "First of 1,000 public ports for SSH or RDP logins.", f"{NAT}.frontendPortRangeStart", ge=1, le=64536)] = 49000
+    allow: Annotated[tuple[str, ...], says("Addresses (CIDR) that may connect.", RULES)] = ()
+    deny: Annotated[tuple[str, ...], says("Addresses (CIDR) that may not connect. `*` means all others.", RULES)] = ()
 
 
 class Subnet(Block, frozen=True, kw_only=True):
     name: Annotated[str | None, says("Name of the subnet.", f"{NETWORK}.subnetId")] = None
-    address_prefix: Annotated[
-        str | None, says("Address range for a new network.", "batchtrain: warning `network-by-name`")
-    ] = None
+    address_prefix: Annotated[str | None, says("Address range for a new network.", BY_NAME)] = None
 
 
 class VirtualNetwork(Block, frozen=True, kw_only=True):
     arm_subnet_id: Annotated[str | None, says("Resource id of the subnet.", f"{NETWORK}.subnetId")] = None
-    name: Annotated[
-        str | None,
-        says("Name of the network in place of an id. Needs `management.subscription_id`.", f"{NETWORK}.subnetId"),
-    ] = None
-    resource_group: Annotated[
-        str | None, says("Resource group of the network. Default: that of the Batch account.", f"{NETWORK}.subnetId")
-    ] = None
+    name: Annotated[str | None, says(
+        "Name of the network in place of an id. Needs `management.subscription_id`.", f"{NETWORK}.subnetId")] = None
+    resource_group: Annotated[str | None, says(
+        "Resource group of the network. Default: that of the Batch account.", f"{NETWORK}.subnetId")] = None
     subnet: Annotated[Subnet, says("The subnet.")] = Subnet()
-    create_nonexistant: Annotated[
-        bool, says("Create the network if it does not exist.", "batchtrain: warning `network-by-name`")
-    ] = False
-    address_space: Annotated[
-        str | None, says("Address range for a new network.", "batchtrain: warning `network-by-name`")
-    ] = None
+    create_nonexistant: Annotated[bool, says("Create the network if it does not exist.", BY_NAME)] = False
+    address_space: Annotated[str | None, says("Address range for a new network.", BY_NAME)] = None
 
 
 class NetworkRule(Block, frozen=True, kw_only=True):
-    priority: Annotated[
-        int,
-        says(
-            "Priority of the rule. Lower numbers are evaluated first.",
-            f"{NETWORK}.endpointConfiguration.inboundNATPools.networkSecurityGroupRules.priority",
-            ge=150,
-            le=4096,
-        ),
-    ]
-    access: Annotated[
-        Literal["allow", "deny"],
-        says(
-            "Effect of the rule.", f"{NETWORK}.endpointConfiguration.inboundNATPools.networkSecurityGroupRules.access"
-        ),
-    ]
-    source_address_prefix: Annotated[
-        Text,
-        says(
-            "Source address, CIDR, `*` or a service tag.",
-            f"{NETWORK}.endpointConfiguration.inboundNATPools.networkSecurityGroupRules.sourceAddressPrefix",
-        ),
-    ]
-    source_port_ranges: Annotated[
-        tuple[str, ...],
-        says(
-            "Source ports.",
-            f"{NETWORK}.endpointConfiguration.inboundNATPools.networkSecurityGroupRules.sourcePortRanges",
-        ),
-    ] = ()
+    priority: Annotated[int, says(
+        "Priority of the rule. Lower numbers are evaluated first.", f"{RULES}.priority", ge=150, le=4096)]
+    access: Annotated[Literal["allow", "deny"], says("Effect of the rule.", f"{RULES}.access")]
+    source_address_prefix: Annotated[Text, says(
+        "Source address, CIDR, `*` or a service tag.", f"{RULES}.sourceAddressPrefix")]
+    source_port_ranges: Annotated[tuple[str, ...], says("Source ports.", f"{RULES}.sourcePortRanges")] = ()
 
 
 class InboundNatPool(Block, frozen=True, kw_only=True):
-    name: Annotated[
-        Text,
-        says("Name of the endpoint, at most 77 characters.", f"{NETWORK}.endpointConfiguration.inboundNATPools.name"),
-    ]
-    protocol: Annotated[
-        Literal["tcp", "udp"], says("Protocol.", f"{NETWORK}.endpointConfiguration.inboundNATPools.protocol")
-    ] = "tcp"
-    backend_port: Annotated[
-        Port, says("Port on the node.", f"{NETWORK}.endpointConfiguration.inboundNATPools.backendPort")
-    ]
-    frontend_port_range: Annotated[
-        tuple[int, int],
-        says(
-            "First and last public port: at least 40 ports.",
-            f"{NETWORK}.endpointConfiguration.inboundNATPools.frontendPortRangeStart",
-        ),
-    ]
-    rules: Annotated[
-        tuple[NetworkRule, ...], says("Rules for connections. Without rules, all addresses may connect.")
-    ] = ()
+    name: Annotated[Text, says("Name of the endpoint, at most 77 characters.", f"{NAT}.name")]
+    protocol: Annotated[Literal["tcp", "udp"], says("Protocol.", f"{NAT}.protocol")] = "tcp"
+    backend_port: Annotated[Port, says("Port on the node.", f"{NAT}.backendPort")]
+    frontend_port_range: Annotated[tuple[int, int], says(
+        "First and last public port: at least 40 ports.", f"{NAT}.frontendPortRangeStart")]
+    rules: Annotated[tuple[NetworkRule, ...], says(
+        "Rules for connections. Without rules, all addresses may connect.")] = ()
 
 
 class IpTag(Block, frozen=True, kw_only=True):
-    type: Annotated[Text, says("Type of the tag.", f"{NETWORK}.publicIPAddressConfiguration.ipTags.ipTagType")]
-    tag: Annotated[Text, says("Value of the tag.", f"{NETWORK}.publicIPAddressConfiguration.ipTags.tag")]
+    type: Annotated[Text, says("Type of the tag.", f"{ADDRESS}.ipTags.ipTagType")]
+    tag: Annotated[Text, says("Value of the tag.", f"{ADDRESS}.ipTags.tag")]
 
 
 class Network(Block, frozen=True, kw_only=True):
-    accelerated_networking: Annotated[
-        bool | None,
-        says("Accelerated networking: SR-IOV for the Ethernet card.", f"{NETWORK}.enableAcceleratedNetworking"),
-    ] = None
-    dynamic_vnet_assignment_scope: Annotated[
-        Literal["none", "job"] | None,
-        says("Whether nodes join the network of the job.", f"{NETWORK}.dynamicVNetAssignmentScope"),
-    ] = None
-    inbound_nat_pools: Annotated[
-        tuple[InboundNatPool, ...], says("Ports of the nodes that are reachable from outside.", max_length=5)
-    ] = ()
-    public_ip: Annotated[
-        Literal["batchmanaged", "usermanaged", "nopublicipaddresses"] | None,
-        says("How public addresses are provided.", f"{NETWORK}.publicIPAddressConfiguration.provision"),
-    ] = None
-    ip_families: Annotated[
-        tuple[Literal["IPv4", "IPv6"], ...],
-        says("Address families: IPv4, or both for dual stack.", f"{NETWORK}.publicIPAddressConfiguration.ipFamilies"),
-    ] = ()
+    accelerated_networking: Annotated[bool | None, says(
+        "Accelerated networking: SR-IOV for the Ethernet card.", f"{NETWORK}.enableAcceleratedNetworking")] = None
+    dynamic_vnet_assignment_scope: Annotated[Literal["none", "job"] | None, says(
+        "Whether nodes join the network of the job.", f"{NETWORK}.dynamicVNetAssignmentScope")] = None
+    inbound_nat_pools: Annotated[tuple[InboundNatPool, ...], says(
+        "Ports of the nodes that are reachable from outside.", max_length=5)] = ()
+    public_ip: Annotated[Literal["batchmanaged", "usermanaged", "nopublicipaddresses"] | None, says(
+        "How public addresses are provided.", f"{ADDRESS}.provision")] = None
+    ip_families: Annotated[tuple[Literal["IPv4", "IPv6"], ...], says(
+        "Address families: IPv4, or both for dual stack.", f"{ADDRESS}.ipFamilies")] = ()
     ip_tags: Annotated[tuple[IpTag, ...], says("Tags of the public addresses.")] = ()
 
 
@@ -542,115 +382,66 @@ class UserAccount(Block, frozen=True, kw_only=True):
     """A user account on every node. Its password and key are in credentials.yaml under `user_accounts.NAME`."""
 
     name: Annotated[Text, says("User name, at most 20 characters.", "pool.userAccounts.name")]
-    elevation_level: Annotated[
-        Literal["nonadmin", "admin"] | None, says("Rights of the user.", "pool.userAccounts.elevationLevel")
-    ] = None
-    uid: Annotated[
-        Annotated[int, Meta(ge=0)] | None, says("User id; with `gid`.", "pool.userAccounts.linuxUserConfiguration.uid")
-    ] = None
-    gid: Annotated[
-        Annotated[int, Meta(ge=0)] | None, says("Group id; with `uid`.", "pool.userAccounts.linuxUserConfiguration.gid")
-    ] = None
-    login_mode: Annotated[
-        Literal["batch", "interactive"] | None,
-        says("How a Windows user logs in.", "pool.userAccounts.windowsUserConfiguration.loginMode"),
-    ] = None
+    elevation_level: Annotated[Literal["nonadmin", "admin"] | None, says(
+        "Rights of the user.", "pool.userAccounts.elevationLevel")] = None
+    uid: Annotated[Annotated[int, Meta(ge=0)] | None, says(
+        "User id; with `gid`.", "pool.userAccounts.linuxUserConfiguration.uid")] = None
+    gid: Annotated[Annotated[int, Meta(ge=0)] | None, says(
+        "Group id; with `uid`.", "pool.userAccounts.linuxUserConfiguration.gid")] = None
+    login_mode: Annotated[Literal["batch", "interactive"] | None, says(
+        "How a Windows user logs in.", "pool.userAccounts.windowsUserConfiguration.loginMode")] = None
 
 
 class RollingUpgrade(Block, frozen=True, kw_only=True):
-    enable_cross_zone_upgrade: Annotated[
-        bool | None,
-        says("Upgrade several zones at once.", "pool.upgradePolicy.rollingUpgradePolicy.enableCrossZoneUpgrade"),
-    ] = None
-    max_batch_instance_percent: Annotated[
-        Annotated[int, Meta(ge=5, le=100)] | None,
-        says(
-            "Percentage of nodes that are upgraded at once.",
-            "pool.upgradePolicy.rollingUpgradePolicy.maxBatchInstancePercent",
-        ),
-    ] = None
-    max_unhealthy_instance_percent: Annotated[
-        Annotated[int, Meta(ge=5, le=100)] | None,
-        says(
-            "Percentage of unhealthy nodes that stops the upgrade.",
-            "pool.upgradePolicy.rollingUpgradePolicy.maxUnhealthyInstancePercent",
-        ),
-    ] = None
-    max_unhealthy_upgraded_instance_percent: Annotated[
-        Annotated[int, Meta(ge=0, le=100)] | None,
-        says(
-            "Percentage of unhealthy upgraded nodes that stops the upgrade.",
-            "pool.upgradePolicy.rollingUpgradePolicy.maxUnhealthyUpgradedInstancePercent",
-        ),
-    ] = None
-    pause_time_between_batches: Annotated[
-        Span | None, says("Pause between batches.", "pool.upgradePolicy.rollingUpgradePolicy.pauseTimeBetweenBatches")
-    ] = None
-    prioritize_unhealthy_instances: Annotated[
-        bool | None,
-        says("Upgrade unhealthy nodes first.", "pool.upgradePolicy.rollingUpgradePolicy.prioritizeUnhealthyInstances"),
-    ] = None
-    rollback_failed_instances_on_policy_breach: Annotated[
-        bool | None,
-        says(
-            "Roll back nodes whose upgrade failed.",
-            "pool.upgradePolicy.rollingUpgradePolicy.rollbackFailedInstancesOnPolicyBreach",
-        ),
-    ] = None
+    enable_cross_zone_upgrade: Annotated[bool | None, says(
+        "Upgrade several zones at once.", f"{ROLLING}.enableCrossZoneUpgrade")] = None
+    max_batch_instance_percent: Annotated[Annotated[int, Meta(ge=5, le=100)] | None, says(
+        "Percentage of nodes that are upgraded at once.", f"{ROLLING}.maxBatchInstancePercent")] = None
+    max_unhealthy_instance_percent: Annotated[Annotated[int, Meta(ge=5, le=100)] | None, says(
+        "Percentage of unhealthy nodes that stops the upgrade.", f"{ROLLING}.maxUnhealthyInstancePercent")] = None
+    max_unhealthy_upgraded_instance_percent: Annotated[Annotated[int, Meta(ge=0, le=100)] | None, says(
+        "Percentage of unhealthy upgraded nodes that stops the upgrade.",
+        f"{ROLLING}.maxUnhealthyUpgradedInstancePercent")] = None
+    pause_time_between_batches: Annotated[Span | None, says(
+        "Pause between batches.", f"{ROLLING}.pauseTimeBetweenBatches")] = None
+    prioritize_unhealthy_instances: Annotated[bool | None, says(
+        "Upgrade unhealthy nodes first.", f"{ROLLING}.prioritizeUnhealthyInstances")] = None
+    rollback_failed_instances_on_policy_breach: Annotated[bool | None, says(
+        "Roll back nodes whose upgrade failed.", f"{ROLLING}.rollbackFailedInstancesOnPolicyBreach")] = None
 
 
 class AutomaticOsUpgrade(Block, frozen=True, kw_only=True):
-    enabled: Annotated[
-        bool | None,
-        says(
-            "Keep the operating system image up to date.",
-            "pool.upgradePolicy.automaticOSUpgradePolicy.enableAutomaticOSUpgrade",
-        ),
-    ] = None
-    disable_rollback: Annotated[
-        bool | None,
-        says(
-            "Do not roll back a failed upgrade.", "pool.upgradePolicy.automaticOSUpgradePolicy.disableAutomaticRollback"
-        ),
-    ] = None
-    use_rolling_upgrade: Annotated[
-        bool | None,
-        says("Use the rolling upgrade policy.", "pool.upgradePolicy.automaticOSUpgradePolicy.useRollingUpgradePolicy"),
-    ] = None
-    defer_while_tasks_run: Annotated[
-        bool | None,
-        says(
-            "Defer the upgrade of a node while it runs tasks.",
-            "pool.upgradePolicy.automaticOSUpgradePolicy.osRollingUpgradeDeferral",
-        ),
-    ] = None
+    enabled: Annotated[bool | None, says(
+        "Keep the operating system image up to date.", f"{OS_UPGRADE}.enableAutomaticOSUpgrade")] = None
+    disable_rollback: Annotated[bool | None, says(
+        "Do not roll back a failed upgrade.", f"{OS_UPGRADE}.disableAutomaticRollback")] = None
+    use_rolling_upgrade: Annotated[bool | None, says(
+        "Use the rolling upgrade policy.", f"{OS_UPGRADE}.useRollingUpgradePolicy")] = None
+    defer_while_tasks_run: Annotated[bool | None, says(
+        "Defer the upgrade of a node while it runs tasks.", f"{OS_UPGRADE}.osRollingUpgradeDeferral")] = None
 
 
 class UpgradePolicy(Block, frozen=True, kw_only=True):
-    mode: Annotated[
-        Literal["automatic", "manual", "rolling"], says("How nodes are upgraded.", "pool.upgradePolicy.mode")
-    ]
+    mode: Annotated[Literal["automatic", "manual", "rolling"], says(
+        "How nodes are upgraded.", "pool.upgradePolicy.mode")]
     automatic_os: Annotated[AutomaticOsUpgrade | None, says("Upgrades of the operating system image.")] = None
     rolling: Annotated[RollingUpgrade | None, says("Upgrades in batches.")] = None
 
 
 class NvidiaDriver(Block, frozen=True, kw_only=True):
-    source: Annotated[
-        str | None, says("URL of a driver to install. HPC images have a driver.", f"{START}.commandLine")
-    ] = None
+    source: Annotated[str | None, says(
+        "URL of a driver to install. HPC images have a driver.", f"{START}.commandLine")] = None
 
 
 class Gpu(Block, frozen=True, kw_only=True):
     nvidia_driver: Annotated[NvidiaDriver, says("The driver.")] = NvidiaDriver()
-    ignore_warnings: Annotated[
-        bool, says("Continue with a GPU that reports a fault.", "batchtrain: warning `gone`")
-    ] = False
+    ignore_warnings: Annotated[bool, says("Continue with a GPU that reports a fault.", IGNORED)] = False
 
 
 class NodeExporter(Block, frozen=True, kw_only=True):
-    enabled: Annotated[bool, says("Run the exporter.", GONE)] = False
-    port: Annotated[Port | None, says("Port of the exporter.", GONE)] = None
-    options: Annotated[tuple[str, ...], says("Options of the exporter.", GONE)] = ()
+    enabled: Annotated[bool, says("Run the exporter.", IGNORED)] = False
+    port: Annotated[Port | None, says("Port of the exporter.", IGNORED)] = None
+    options: Annotated[tuple[str, ...], says("Options of the exporter.", IGNORED)] = ()
 
 
 class Prometheus(Block, frozen=True, kw_only=True):
@@ -659,13 +450,9 @@ class Prometheus(Block, frozen=True, kw_only=True):
 
 
 class ContainerRuntimes(Block, frozen=True, kw_only=True):
-    install: Annotated[
-        tuple[Literal["kata_containers", "runc", "singularity"], ...],
-        says("What to install in addition to Docker. `singularity` installs Apptainer.", f"{START}.commandLine"),
-    ] = ()
-    default: Annotated[
-        Literal["kata_containers", "runc"] | None, says("Default runtime of Docker.", "batchtrain: warning `gone`")
-    ] = None
+    install: Annotated[tuple[Literal["kata_containers", "runc", "singularity"], ...], says(
+        "What to install in addition to Docker. `singularity` installs Apptainer.", f"{START}.commandLine")] = ()
+    default: Annotated[Literal["kata_containers", "runc"] | None, says("Default runtime of Docker.", IGNORED)] = None
 
 
 class Pool(Block, frozen=True, kw_only=True):
@@ -673,83 +460,53 @@ class Pool(Block, frozen=True, kw_only=True):
     vm_configuration: Annotated[VmConfiguration, says("The image of the nodes, their disks and extensions.")]
     vm_size: Annotated[Text, says("VM size of the nodes.", "pool.vmSize", example="STANDARD_ND96ISR_H100_V5")]
     vm_count: Annotated[VmCount, says("Number of nodes. If a scenario scales the pool: the minimum.")] = VmCount()
-    display_name: Annotated[Annotated[str, Meta(max_length=1024)] | None, says("Display name.", "pool.displayName")] = (
-        None
-    )
-    task_slots_per_node: Annotated[
-        int, says("Number of tasks that a node runs at once.", "pool.taskSlotsPerNode", ge=1, le=256)
-    ] = 1
-    inter_node_communication_enabled: Annotated[
-        bool,
-        says("Nodes can reach each other. Multi-instance tasks need it.", "pool.enableInterNodeCommunication"),
-    ] = False
-    resize_timeout: Annotated[
-        Span | None,
-        says(
-            "Time limit of the allocation, at least 5 minutes. Default: 15 minutes.",
-            "pool.resizeTimeout",
-            example="00:20:00",
-        ),
-    ] = None
-    node_fill_type: Annotated[
-        Literal["pack", "spread"] | None,
-        says("How tasks are distributed over nodes.", "pool.taskSchedulingPolicy.nodeFillType"),
-    ] = None
-    job_default_order: Annotated[
-        Literal["none", "creationtime"] | None,
-        says("Order of jobs with the same priority.", "pool.taskSchedulingPolicy.jobDefaultOrder"),
-    ] = None
+    display_name: Annotated[DisplayName | None, says("Display name.", "pool.displayName")] = None
+    task_slots_per_node: Annotated[int, says(
+        "Number of tasks that a node runs at once.", "pool.taskSlotsPerNode", ge=1, le=256)] = 1
+    inter_node_communication_enabled: Annotated[bool, says(
+        "Nodes can reach each other. Multi-instance tasks need it.", "pool.enableInterNodeCommunication")] = False
+    resize_timeout: Annotated[Span | None, says(
+        "Time limit of the allocation, at least 5 minutes. Default: 15 minutes.", "pool.resizeTimeout",
+        example="00:20:00")] = None
+    node_fill_type: Annotated[Literal["pack", "spread"] | None, says(
+        "How tasks are distributed over nodes.", "pool.taskSchedulingPolicy.nodeFillType")] = None
+    job_default_order: Annotated[Literal["none", "creationtime"] | None, says(
+        "Order of jobs with the same priority.", "pool.taskSchedulingPolicy.jobDefaultOrder")] = None
     autoscale: Annotated[Autoscale | None, says("Autoscale: the number of nodes follows the work.")] = None
-    additional_node_prep: Annotated[
-        AdditionalNodePrep, says("Your own preparation, which runs as root when a node joins.")
-    ] = AdditionalNodePrep()
+    additional_node_prep: Annotated[AdditionalNodePrep, says(
+        "Your own preparation, which runs as root when a node joins.")] = AdditionalNodePrep()
     resource_files: Annotated[tuple[ResourceFile, ...], says("Files for the start task's working directory.")] = ()
     input_data: Annotated[InputData, says("Data that every node downloads when it joins.")] = InputData()
-    application_packages: Annotated[
-        tuple[ApplicationPackage, ...], says("Applications of the account to install on every node.", max_length=10)
-    ] = ()
+    application_packages: Annotated[tuple[ApplicationPackage, ...], says(
+        "Applications of the account to install on every node.", max_length=10)] = ()
     metadata: Annotated[dict[str, str], says("Names and values that are stored with the pool.", "pool.metadata")] = {}
     user_accounts: Annotated[tuple[UserAccount, ...], says("User accounts on every node.")] = ()
-    identities: Annotated[
-        tuple[str, ...],
-        says(
-            "Resource ids of managed identities of the nodes; set through Azure Resource Manager.",
-            "batchtrain: `identity` of the pool resource",
-        ),
-    ] = ()
+    identities: Annotated[tuple[str, ...], says(
+        "Resource ids of managed identities of the nodes; set through Azure Resource Manager.",
+        "batchtrain: `identity` of the pool resource")] = ()
     ssh: Annotated[Ssh | None, says("A login on every node.")] = None
     rdp: Annotated[Rdp | None, says("A login on every Windows node.")] = None
     remote_access_control: Annotated[RemoteAccessControl | None, says("Who may reach the logins from outside.")] = None
     virtual_network: Annotated[VirtualNetwork | None, says("Virtual network of the nodes. Needs Entra sign-in.")] = None
-    public_ips: Annotated[
-        tuple[str, ...],
-        says("Resource ids of your own public addresses.", f"{NETWORK}.publicIPAddressConfiguration.ipAddressIds"),
-    ] = ()
+    public_ips: Annotated[tuple[str, ...], says(
+        "Resource ids of your own public addresses.", f"{ADDRESS}.ipAddressIds")] = ()
     network: Annotated[Network, says("Endpoints, addresses and acceleration.")] = Network()
     upgrade_policy: Annotated[UpgradePolicy | None, says("How nodes are kept up to date.")] = None
     container_runtimes: Annotated[ContainerRuntimes, says("Container runtimes.")] = ContainerRuntimes()
     gpu: Annotated[Gpu | None, says("NVIDIA driver.")] = None
-    block_until_all_global_resources_loaded: Annotated[
-        bool, says("A node takes tasks only after it has pulled its images.", f"{START}.waitForSuccess")
-    ] = True
-    transfer_files_on_pool_creation: Annotated[
-        bool,
-        says("Copy `global_resources.files` before the pool is created.", "batchtrain: `data ingress` before the pool"),
-    ] = False
-    reboot_on_start_task_failed: Annotated[
-        bool,
-        says(
-            "While waiting for the pool, reboot nodes whose start task failed, at most 5 times.",
-            "batchtrain: reboots while waiting",
-        ),
-    ] = False
-    attempt_recovery_on_unusable: Annotated[
-        bool, says("While waiting for the pool, reboot unusable nodes.", "batchtrain: reboots while waiting")
-    ] = False
-    upload_diagnostics_logs_on_unusable: Annotated[
-        bool, says("Upload Batch's logs of unusable nodes to storage.", "batchtrain: warning `gone`")
-    ] = False
-    certificates: Annotated[dict[str, Any] | None, says("Certificates of the Batch account.", GONE)] = None
-    per_job_auto_scratch: Annotated[bool, says("BeeOND over the nodes' disks.", GONE)] = False
-    batch_insights_enabled: Annotated[bool, says("Batch Insights.", GONE)] = False
+    block_until_all_global_resources_loaded: Annotated[bool, says(
+        "A node takes tasks only after it has pulled its images.", f"{START}.waitForSuccess")] = True
+    transfer_files_on_pool_creation: Annotated[bool, says(
+        "Copy `global_resources.files` before the pool is created.",
+        "batchtrain: `data ingress` before the pool")] = False
+    reboot_on_start_task_failed: Annotated[bool, says(
+        "While waiting for the pool, reboot nodes whose start task failed, at most 5 times.",
+        "batchtrain: reboots while waiting")] = False
+    attempt_recovery_on_unusable: Annotated[bool, says(
+        "While waiting for the pool, reboot unusable nodes.", "batchtrain: reboots while waiting")] = False
+    upload_diagnostics_logs_on_unusable: Annotated[bool, says(
+        "Upload Batch's logs of unusable nodes to storage.", IGNORED)] = False
+    certificates: Annotated[dict[str, Any] | None, says("Certificates of the Batch account.", IGNORED)] = None
+    per_job_auto_scratch: Annotated[bool, says("BeeOND over the nodes' disks.", IGNORED)] = False
+    batch_insights_enabled: Annotated[bool, says("Batch Insights.", IGNORED)] = False
     prometheus: Annotated[Prometheus | None, says("Metrics for Prometheus.")] = None

@@ -1,7 +1,8 @@
 """The init of one emulated node: starts its runs and its ssh sessions, reaps, and ends everything it started.
 
 Started by `process.py` as `python -I -S agent.py FD NODE`; standard library only (and `below.py`, which lies beside
-it), because it runs with no `sys.path`. Nothing here knows Batch: it is told programs, directories and environments.
+it), because it runs with no `sys.path`. It knows nothing of Batch: requests contain programs, directories and
+environments.
 
 The rules it keeps:
 
@@ -33,7 +34,7 @@ if __name__ == "__main__":
 else:
     from batchtrain.emulator.machine.below import Below
 
-# A name that type checkers hold true; `typing` itself would cost a third of this file's start-up time.
+# Type checkers take this name as true; importing `typing` would cost a third of the start-up time of this file.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -50,7 +51,7 @@ MS_BIND, MS_REC, MS_PRIVATE = 4096, 16384, 1 << 18
 PR_SET_PDEATHSIG, PR_CAPBSET_DROP, PR_SET_CHILD_SUBREAPER = 1, 24, 36
 ESCAPES = {"dac_read_search": 2, "sys_module": 16, "sys_rawio": 17, "sys_ptrace": 19, "sys_admin": 21, "mknod": 27,
            "perfmon": 38, "bpf": 39, "checkpoint_restore": 40}  # fmt: skip
-"""Capabilities (by capabilities(7)) with which root leaves its mounts, or enters the agent, which could."""
+"""Capabilities (capabilities(7)) that let root leave its mounts or enter the agent."""
 SERVANTS = ("/run/docker.sock", "/run/containerd/containerd.sock", "/run/podman/podman.sock", "/run/systemd/private",
             "/run/dbus/system_bus_socket")  # fmt: skip
 """Sockets of programs that run commands outside of the node on request."""
@@ -80,7 +81,7 @@ def _bind(source: str, target: str) -> None:
 
 
 def enter_network(path: str) -> None:
-    """Join a network that somebody else holds open. Only root may; nothing to do for an empty path."""
+    """Join a network namespace that another process holds open. Only root may. An empty path changes nothing."""
     if path:
         fd = os.open(path, os.O_RDONLY)
         try:
@@ -90,7 +91,7 @@ def enter_network(path: str) -> None:
 
 
 def enter_namespaces(boot: Message) -> View:
-    """Leave the machine's mounts, host name, IPC and process tree; the next fork is the new tree's pid 1.
+    """Leave the machine's mounts, host name, IPC and process tree; the next fork becomes pid 1 of the new tree.
 
     An ordinary user gets these only inside a user namespace, where it is mapped to itself, so files keep their owner
     and programs see the same uid as outside. `setgroups` must be denied before the kernel takes a gid map.
@@ -107,11 +108,12 @@ def enter_namespaces(boot: Message) -> View:
 
 
 class View:
-    """What a node sees of this machine's files: all but /tmp, the emulator's data directory and other programs' doors.
+    """What a node sees of the files of this machine: everything but /tmp, the data directory of the emulator and the
+    sockets of other programs.
 
-    Nodes must not meet in /tmp: a script would take it for shared storage, and Open MPI's daemons name their
-    directories there by pid, so that one refuses the directory that another with its pid left behind.
-    The data directory holds the account's key, and what belongs to other nodes and pools.
+    Each node has its own /tmp: a script would take a common one for shared storage. Open MPI's daemons name their
+    directories there by pid, so a daemon would refuse the directory of another with the same pid. The data directory
+    holds the key of the account, and files of other nodes and pools.
     """
 
     def __init__(self, boot: Message) -> None:
@@ -134,28 +136,28 @@ class View:
         os.close(own_tmp)
 
     def expose(self, path: str) -> None:
-        """Show a directory that lies in what is covered, at its own path."""
+        """Show a directory of the covered tree at its own path."""
         for cover in (self._house, self._tmp):
-            if path.startswith(f"{cover.place}/"):
+            if path.startswith(f"{cover.mount_point}/"):
                 cover.expose(path)
                 return
 
 
 class Cover:
-    """A directory with something else mounted over it, and windows to what was there before."""
+    """A directory with another one mounted over it, and windows to its original content."""
 
-    def __init__(self, place: str) -> None:
-        self.place = place
+    def __init__(self, mount_point: str) -> None:
+        self.mount_point = mount_point
         self.windows: list[str] = []
-        self._original = os.open(place, os.O_PATH | os.O_DIRECTORY)
+        self._original = os.open(mount_point, os.O_PATH | os.O_DIRECTORY)
 
     def expose(self, path: str) -> None:
-        """Show a directory of the original; nothing to do twice, nor over another window."""
+        """Show a directory of the original; returns if it, or a directory above it, is already shown."""
         outer = [window for window in self.windows if f"{path}/".startswith(f"{window}/")]
         inner = [window for window in self.windows if window.startswith(f"{path}/")]
         if not outer and not inner:
-            inside = path[len(self.place) + 1 :]
-            target = Below(os.path.realpath(self.place)).directory(inside, make=True)
+            inside = path[len(self.mount_point) + 1 :]
+            target = Below(os.path.realpath(self.mount_point)).directory(inside, make=True)
             try:
                 _bind(f"{_by_fd(self._original)}/{inside}", _by_fd(target))
             finally:
@@ -168,20 +170,20 @@ def _by_fd(fd: int) -> str:
 
 
 def _bind_fd(fd: int, target: str, *, read_only: bool) -> None:
-    """Mount a file or directory over a path; a path that is not there is made."""
+    """Mount a file or directory over a path, which is created if it is missing."""
     if not os.path.exists(target):
         is_directory = os.path.isdir(_by_fd(fd))
         os.makedirs(target if is_directory else os.path.dirname(target), exist_ok=True)
         if not is_directory:
             os.close(os.open(target, os.O_WRONLY | os.O_CREAT, 0o600))
     _bind(_by_fd(fd), target)
-    if read_only:  # the kernel takes a change of a bind only with the flags that the file system has already
+    if read_only:  # the kernel accepts a change of a bind mount only with the existing flags of the file system
         flags = os.statvfs(target).f_flag & (MS_NOSUID | MS_NODEV | MS_NOEXEC)
         _mount("none", target, None, MS_REMOUNT | MS_BIND | MS_RDONLY | flags)
 
 
 def _hide_servants() -> None:
-    """A task must not have another program run its commands outside of the node."""
+    """A task must not make another program run its commands outside of the node."""
     for path in SERVANTS:
         if os.path.exists(path):
             _bind("/dev/null", path)
@@ -190,19 +192,19 @@ def _hide_servants() -> None:
 
 
 def _give_up_escapes() -> None:
-    """What this process starts from now on never has these capabilities, root or not; it keeps its own."""
+    """Remove these capabilities from all processes that this process starts, root or not; it keeps its own."""
     for number in ESCAPES.values():
-        with contextlib.suppress(OSError):  # a kernel without this one
+        with contextlib.suppress(OSError):  # this kernel does not have it
             _kernel("prctl", PR_CAPBSET_DROP, number, 0, 0, 0)
 
 
 def become_init(boot: Message) -> None:
-    """Pid 1 of the new tree: its own /proc and /dev/shm, and no life without the launcher that waits for it."""
+    """Pid 1 of the new tree: has its own /proc and /dev/shm, and dies with the launcher that waits for it."""
     _kernel("prctl", PR_SET_PDEATHSIG, signal.SIGKILL)
     _mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC)
     if os.path.isdir("/dev/shm"):
         _mount("tmpfs", "/dev/shm", "tmpfs", MS_NOSUID | MS_NODEV, "mode=1777")
-    # Nodes share the network's names (abstract sockets): what is named by pid there must not be the same on two.
+    # The nodes share abstract sockets, which programs name by pid: no pid may exist on two nodes.
     with contextlib.suppress(OSError):
         _write("/proc/sys/kernel/ns_last_pid", str(boot["first_pid"]))
     _give_up_escapes()
@@ -224,13 +226,13 @@ class Channel:
         self._buffer = bytearray()
 
     def send(self, message: Message) -> None:
-        """A peer that is gone is noticed by the reader, which sees the end of the stream."""
+        """The reader notices a peer that is gone: it sees the end of the stream."""
         body = json.dumps(message).encode()
         with contextlib.suppress(OSError):
             self.socket.sendall(struct.pack("!I", len(body)) + body)
 
     def receive(self) -> list[Message] | None:
-        """What one read completes; None at the end of the stream."""
+        """The messages that one read completes; None at the end of the stream."""
         try:
             data = self.socket.recv(1 << 16)
         except OSError:
@@ -313,10 +315,10 @@ def descendants(ancestor: int) -> list[int]:
     for entry in os.listdir("/proc"):
         if entry.isdigit():
             below.setdefault(_parent(entry), []).append(int(entry))
-    found = list(below.get(ancestor, ()))
-    for pid in found:
-        found.extend(below.get(pid, ()))
-    return found
+    pids = list(below.get(ancestor, ()))
+    for pid in pids:
+        pids.extend(below.get(pid, ()))
+    return pids
 
 
 def children(parent: int) -> list[int]:
@@ -324,7 +326,7 @@ def children(parent: int) -> list[int]:
 
 
 def _parent(pid: str) -> int:
-    """0 for a process that is gone. A program's name may hold anything, `)` too: the last one ends it."""
+    """The parent of a process; 0 if it is gone. The name of a program may contain `)`: the last one ends it."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             state, parent = file.read().rpartition(b")")[2].split()[:2]
@@ -334,13 +336,13 @@ def _parent(pid: str) -> int:
 
 
 def signal_tree(ancestor: int, number: int) -> bool:
-    """Send to every descendant; False when there are some and none may be signalled (another user's)."""
+    """Signal every descendant. Returns False if there are some and none may be signalled (they are another user's)."""
     allowed = [_signal(pid, number) for pid in descendants(ancestor)]
     return any(allowed) or not allowed
 
 
 def _signal(pid: int, number: int) -> bool:
-    """False when this user may not; a process that is gone meanwhile counts as signalled."""
+    """Returns False if this user may not signal it; a process that is gone counts as signalled."""
     try:
         os.kill(pid, number)
     except ProcessLookupError:
@@ -351,8 +353,8 @@ def _signal(pid: int, number: int) -> bool:
 
 
 def kill_tree(ancestor: int) -> bool:
-    """Freeze, then kill: a tree that is stopped cannot fork its way out. What slips through between two looks at
-    /proc becomes a child of the subreaper when its parent dies, so the next call (at that death) finds it."""
+    """Freeze, then kill: a stopped tree cannot escape by forking. A process that escapes between two reads of /proc
+    becomes a child of the subreaper when its parent dies; the next call, after this death, finds it."""
     signal_tree(ancestor, signal.SIGSTOP)
     return signal_tree(ancestor, signal.SIGKILL)
 
@@ -381,7 +383,7 @@ def end_everything() -> None:
 
 
 class LaunchError(Exception):
-    """A program that did not start; `code` is Batch's word for it."""
+    """A program that did not start; `code` is the failure code of Batch."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)
@@ -389,7 +391,7 @@ class LaunchError(Exception):
 
 
 def spawn(program: list[str], environment: dict[str, str], directory: str | int, stdio: tuple[int, int, int]) -> int:
-    """Start a program in a session of its own and return its pid once it really runs (its exec succeeded).
+    """Start a program in its own session and return its pid once it really runs (its exec succeeded).
 
     posix_spawn borrows this process's memory instead of copying its page tables, at a third of a fork's price; the
     child begins where its parent stands.
@@ -397,18 +399,18 @@ def spawn(program: list[str], environment: dict[str, str], directory: str | int,
     os.chdir(directory)
     try:
         return _spawn(program, environment, stdio)
-    except ValueError as error:  # a NUL in an argument
+    except ValueError as error:  # the argument contains a NUL
         raise LaunchError("CommandLaunchFailed", str(error)) from None
     finally:
         os.chdir("/")
 
 
 _IGNORED = (signal.SIGPIPE, signal.SIGXFSZ)
-"""Python ignores these two, and exec would pass that on."""
+"""Python ignores these two signals, and exec would pass that on."""
 
 
 def _spawn(program: list[str], environment: dict[str, str], stdio: tuple[int, int, int]) -> int:
-    """As execvpe does, but a file that is there and cannot start is told from a program that is not there."""
+    """Like execvpe, but distinguishes a file that cannot start from a program that does not exist."""
     name, failure = program[0], ""
     actions = [(os.POSIX_SPAWN_DUP2, fd, target) for target, fd in enumerate(stdio)]
     folders = [""] if "/" in name else environment.get("PATH", os.defpath).split(":")
@@ -427,7 +429,7 @@ def _spawn(program: list[str], environment: dict[str, str], stdio: tuple[int, in
 
 
 def exit_code(status: int) -> int:
-    """As a shell reports it: 128 + n for a program that signal n ended."""
+    """The exit code as a shell reports it: 128 + n for a program that signal n ended."""
     code = os.waitstatus_to_exitcode(status)
     return code if code >= 0 else 128 - code
 
@@ -436,7 +438,7 @@ def exit_code(status: int) -> int:
 
 
 class Supervisor:
-    """Runs the programs of one scope, and lives until it is told to end them and none is left."""
+    """Runs the programs of one scope. It exits when it is asked to end them and none is left."""
 
     def __init__(self, sock: socket.socket) -> None:
         _kernel("prctl", PR_SET_CHILD_SUBREAPER, 1)
@@ -470,7 +472,8 @@ class Supervisor:
             self._agent.send({"event": "failed", "id": run["id"], "code": code, "message": str(error)})
 
     def _start(self, run: Message) -> int:
-        """A container's task may have put links in the node's directory, which this user may follow further than it."""
+        """A task in a container may have put links in the directory of the node, which this user may follow further
+        than it."""
         node, directory = Below(run["root"]), run["directory"]
         opened: list[int] = []
         try:
@@ -485,9 +488,9 @@ class Supervisor:
 
     def _end(self, grace: float) -> None:
         self._ending = True
-        self._on_child()  # mostly nothing is left, and this was the end
+        self._on_child()  # usually no process is left and this was the end
         signal_tree(os.getpid(), signal.SIGTERM)
-        signal_tree(os.getpid(), signal.SIGCONT)  # a stopped process takes its SIGTERM only when it goes on
+        signal_tree(os.getpid(), signal.SIGCONT)  # a stopped process receives its SIGTERM only when it continues
         self._loop.deadline = time.monotonic() + grace
         self._on_child()
 
@@ -507,14 +510,14 @@ class Supervisor:
 
 
 class Scope:
-    """The agent's end of a supervisor."""
+    """The agent's side of a supervisor."""
 
     def __init__(self, channel: Channel, supervisor: int) -> None:
         self.channel = channel
         self.supervisor = supervisor
         self.runs: set[int] = set()
         self.enders: list[int] = []
-        """Requests to be answered when the supervisor is gone, which is when its last process is."""
+        """Requests that are answered when the supervisor is gone, after its last process."""
 
 
 # --- an ssh session ---------------------------------------------------------------------------------------------
@@ -529,9 +532,9 @@ class Login:
         self._buffer = bytearray()
 
     def receive(self) -> tuple[str, str, str] | None:
-        """(client address, its port, command), or None while more is to come; EOFError when the client is gone."""
+        """(client address, its port, command), or None if more is to come. Raises EOFError if the client is gone."""
         data, fds, _, _ = socket.recv_fds(self.socket, 1 << 16, 3)
-        for fd in fds:  # they arrive inheritable: another session's daemon would hold this one's streams open
+        for fd in fds:  # they arrive inheritable: the daemon of another session would keep these streams open
             os.set_inheritable(fd, False)
         self._stdio += fds
         if not data:
@@ -552,7 +555,7 @@ class Login:
         self._stdio = []
 
     def finish(self, status: int) -> None:
-        """The client may be dead: under sshd without a terminal the session lives on, and so it does here."""
+        """The client may be dead: sshd without a terminal keeps the session, and so does this."""
         with contextlib.suppress(OSError):
             self.socket.sendall(bytes([status]))
         self.socket.close()
@@ -572,7 +575,7 @@ class Agent:
         self._supervisors: set[int] = set()
         self._sessions: dict[int, Login] = {}
         self._killing = False
-        """A supervisor was killed, and what it ran is not yet gone."""
+        """A supervisor was killed, and its processes are not yet gone."""
         self._loop = Loop(self._on_child)
         self._door = door
 
@@ -580,7 +583,7 @@ class Agent:
         self._loop.watch(self._control.socket.fileno(), self._on_control)
         self._loop.watch(self._door.fileno(), self._on_knock)
         gc.collect()
-        gc.freeze()  # supervisors are forks: pages that the collector does not touch stay shared
+        gc.freeze()  # supervisors are forks: pages that the garbage collector does not touch stay shared
         self._control.send({"event": "up", "id": 0, "pid": self._boot.get("pid", os.getpid())})
         self._loop.run()
 
@@ -600,7 +603,7 @@ class Agent:
         self._control.send({"event": "exposed", "id": message["id"]})
 
     def _die(self) -> NoReturn:
-        """As pid 1 there is nothing to do: the kernel kills a process namespace with its init."""
+        """As pid 1, do nothing: the kernel kills a process namespace together with its init."""
         if os.getpid() != 1:
             end_everything()
         os._exit(0)
@@ -615,7 +618,7 @@ class Agent:
         self._scopes[name].channel.send(message)
 
     def _end(self, message: Message) -> None:
-        """The scope's name is free at once: a run that comes while the old processes end gets a new supervisor."""
+        """The name of the scope is free at once: a run that comes while the old processes end gets a new supervisor."""
         scope = self._scopes.pop(message["scope"], None)
         if scope is None:
             self._control.send({"event": "ended", "id": message["id"]})
@@ -645,14 +648,14 @@ class Agent:
             self._control.send(message)
 
     def _forget(self, name: str, scope: Scope) -> None:
-        """The supervisor is gone, and with it the scope; one that was killed took its runs' exit codes with it."""
+        """The supervisor is gone, and with it the scope. If it was killed, the exit codes of its runs are lost."""
         self._loop.forget(scope.channel.socket.fileno())
         scope.channel.socket.close()
         if self._scopes.get(name) is scope:
             del self._scopes[name]
         for run in scope.runs:
             self._control.send({"event": "exit", "id": run, "code": 128 + signal.SIGKILL})
-        with contextlib.suppress(ChildProcessError):  # its socket ends before its children become the agent's
+        with contextlib.suppress(ChildProcessError):  # its socket ends before its children become children of the agent
             os.waitpid(scope.supervisor, 0)
         self._supervisors.discard(scope.supervisor)
         if not scope.enders:
@@ -661,7 +664,7 @@ class Agent:
             self._control.send({"event": "ended", "id": request})
 
     def _kill_orphans(self) -> None:
-        """What a killed supervisor ran; the children of what dies are found at its death, as by a supervisor."""
+        """The processes of a killed supervisor; their children become visible when they die."""
         orphans = [pid for pid in children(os.getpid()) if self._is_orphan_of_a_run(pid)]
         for number in (signal.SIGSTOP, signal.SIGKILL):
             for pid in orphans:
@@ -670,7 +673,7 @@ class Agent:
         self._killing = bool(orphans)
 
     def _is_orphan_of_a_run(self, pid: int) -> bool:
-        """A daemon that an ssh session started is one of the agent's own children too, and stays."""
+        """A daemon that an ssh session started is a child of the agent, too, and stays."""
         return pid not in self._supervisors and pid not in self._sessions and not _is_of_a_session(pid)
 
     # ssh sessions
@@ -692,8 +695,8 @@ class Agent:
             self._start_session(login, *request)
 
     def _start_session(self, login: Login, client: str, port: str, command: str) -> None:
-        """As sshd does: the user's shell in the home directory, with the node's environment and nothing of the
-        caller's. Without a command the shell reads its commands from stdin."""
+        """As sshd does: the user's shell in the home directory, with the environment of the node and nothing of the
+        caller's. Without a command, the shell reads its commands from stdin."""
         environment = dict(self._boot["environment"])
         environment["SSH_CLIENT"] = f"{client} {port} 22"
         environment["SSH_CONNECTION"] = f"{client} {port} {self._boot['address']} 22"
@@ -709,7 +712,7 @@ class Agent:
             login.close_stdio()
 
     def _on_child(self) -> None:
-        """Sessions end here; supervisors are noticed on their channel; anything else was an orphan of the node's."""
+        """Ends sessions. The channel reports the end of a supervisor; any other process was an orphan of the node."""
         for pid, status in reap()[0].items():
             login = self._sessions.pop(pid, None)
             if login is not None:
@@ -730,8 +733,8 @@ def _is_of_a_session(pid: int) -> bool:
 
 
 def _listen(folder: str, address: str) -> socket.socket:
-    """The node's door. Bound through the folder's descriptor: a unix address may have 107 bytes, a data directory
-    more."""
+    """The socket of the node. It is bound through the descriptor of the folder: a unix address has at most 107 bytes,
+    and the path of a data directory may be longer."""
     fd = os.open(folder, os.O_PATH | os.O_DIRECTORY)
     try:
         door = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -745,7 +748,7 @@ def _listen(folder: str, address: str) -> socket.socket:
 
 
 def _supervise(sock: socket.socket) -> NoReturn:
-    """A fork of the agent: it must hold none of the agent's sockets, or their ends would not be seen."""
+    """A fork of the agent. It must not keep the agent's sockets open; their ends would go unnoticed."""
     try:
         keep = sock.detach()
         _close(_open_files() - {keep})
@@ -760,7 +763,7 @@ def _open_files() -> set[int]:
 
 def _close(fds: set[int]) -> None:
     for fd in fds:
-        with contextlib.suppress(OSError):  # one was the listing's own
+        with contextlib.suppress(OSError):  # one descriptor was that of the listing
             os.close(fd)
 
 
@@ -768,7 +771,8 @@ def _close(fds: set[int]) -> None:
 
 
 def probe(boot: Message) -> NoReturn:
-    """Try on this kernel everything a node of its own namespaces needs; exit 0, or 1 with the reason on stdout."""
+    """Try everything that a node with its own namespaces needs from this kernel; exit 0, or 1 with the reason on
+    stdout."""
     try:
         enter_namespaces(boot)
         _in_new_tree(lambda: become_init(boot))
@@ -795,10 +799,10 @@ def _in_new_tree(action: Callable[[], None]) -> None:
 
 
 def main(control: Channel, boot: Message) -> NoReturn:
-    """Become the node that `boot` describes, or say why not."""
+    """Become the node that `boot` describes, or report why not."""
     view = None
     try:
-        door = _listen(boot["peers"], boot["address"])  # before the node sees its pool's doors read-only
+        door = _listen(boot["peers"], boot["address"])  # before the sockets of the pool become read-only for the node
         enter_network(boot["network"])
         if boot["isolation"] == "namespaces":
             view = enter_namespaces(boot)
@@ -814,18 +818,19 @@ def main(control: Channel, boot: Message) -> NoReturn:
 
 
 def _fork_init() -> int:
-    """Only a child can be pid 1 of the new tree: it returns, with its pid as the machine sees it.
+    """Fork the init of the node: only a child can be pid 1 of the new tree. The child returns, with its pid as the
+    machine sees it.
 
-    The parent stays, without the control socket, as the machine's child to wait for: it ends when the kernel has killed
-    the last process of the tree. What it must close is read before the fork: the child mounts its own /proc over the
-    one that both see, and in that the parent is not.
+    The parent stays, without the control socket, as the child that the machine waits for. It exits when the kernel has
+    killed the last process of the tree. It reads what it must close before the fork: the child mounts its own /proc
+    over the one that both see, and the parent does not exist in the new one.
     """
     fds = _open_files()
-    tell, told = socket.socketpair()
+    writer, reader = socket.socketpair()
     pid = os.fork()
     if pid == 0:
-        return int(told.recv(16))
-    tell.send(str(pid).encode())
+        return int(reader.recv(16))
+    writer.send(str(pid).encode())
     _close(fds)
     os._exit(exit_code(os.waitpid(pid, 0)[1]))
 

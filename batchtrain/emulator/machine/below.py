@@ -1,9 +1,9 @@
-"""The only access to files below a node's directory: no link leads out of it, whatever process made it.
+"""The only access to files below a node's directory: no link leads out of it, whichever process made it.
 
 Each path is walked from a handle of the directory, one name at a time, without following links (`openat`, O_NOFOLLOW).
-A link is read and walked in the same way; one that leads out of the directory raises `LeadsOut`. Nothing is checked by
-its name and then used by its name: the handle that was opened is the one that is used, even if a task moves or replaces
-what has the name meanwhile.
+A link is read and walked in the same way; one that leads out of the directory raises `LeadsOut`. A name is never
+checked first and used afterwards: the code uses the handle that it opened, even if a task moves or replaces the file
+meanwhile.
 
 `agent.py` uses this module too: standard library only, and little of it.
 """
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 MOST_LINKS = 40
 """In one path, as in the kernel."""
 MOST_NAMES = 20_000
-"""In one path, those of its links included: what is longer only keeps the service busy."""
+"""In one path, including those of its links; a longer path would only keep the service busy."""
 BATCH = 10_000
 """Names of a directory that a removal holds in memory."""
 _PASS = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -42,26 +42,25 @@ class LeadsOut(OSError):
 
 
 class NoFile(OSError):
-    """What is there is no regular file: a directory, a pipe, or where links are not followed a link."""
+    """The path is not a regular file: it is a directory, a pipe, or a link where links are not followed."""
 
 
 class Below:
     """A directory in which tasks may change everything at any time. Tasks cannot replace `root` itself.
 
-    Paths are relative to `root`. A link in a path may also name a place by an absolute path that begins with `root` or
-    with one of `names`, which say what directory each stands for (such as the node's own name for `root`).
-    Every method raises OSError.
+    Paths are relative to `root`. The target of a link may be an absolute path that begins with `root` or with one of
+    `names`, which map names to directories (such as the node's own name for `root`). Every method raises OSError.
     """
 
     def __init__(self, root: str | os.PathLike[str], names: Mapping[str, str | os.PathLike[str]] | None = None) -> None:
         self.root = os.fspath(root)
-        more = {name.rstrip("/"): os.fspath(place) for name, place in (names or {}).items()}
-        self._places = {name: place for name, place in {self.root: self.root, **more}.items() if name}
+        more = {name.rstrip("/"): os.fspath(directory) for name, directory in (names or {}).items()}
+        self._places = {name: directory for name, directory in {self.root: self.root, **more}.items() if name}
 
     # Reading -------------------------------------------------------------------------------------------------------
 
     def status(self, path: str, *, follow: bool = True) -> os.stat_result:
-        """What is there; with `follow`, what a link leads to."""
+        """The status of the path; with `follow`, of the target of a link."""
         with self._last(path, follow=follow) as (trail, name):
             return os.stat(name, dir_fd=trail.handle, follow_symlinks=False)
 
@@ -71,7 +70,7 @@ class Below:
             return _open_regular(trail.handle, name, os.O_RDONLY | os.O_CLOEXEC, path)
 
     def directory(self, path: str = "", *, make: bool = False) -> int:
-        """A descriptor of a directory; with `make`, what is missing of its path is made."""
+        """A descriptor of a directory; with `make`, missing directories of the path are created."""
         with self._last(path, make=make) as (trail, name):
             if make and name != ".":
                 with contextlib.suppress(FileExistsError):
@@ -79,17 +78,15 @@ class Below:
             return os.open(name, _READ | os.O_DIRECTORY, dir_fd=trail.handle)
 
     def real(self, path: str) -> str:
-        """The path without links by which other programs reach the same place, as long as no task replaces it.
-
-        The last name may be missing.
-        """
+        """The path without links by which other programs reach the same file, as long as no task replaces it. The last
+        name may be missing."""
         with self._last(path) as (trail, name):
-            return "/".join([trail.place, *trail.names, *([] if name == "." else [name])])
+            return "/".join([trail.directory, *trail.names, *([] if name == "." else [name])])
 
-    # Writing: a link that has the last name is replaced, removed or refused, and never followed ----------------------
+    # Writing: a link with the last name is replaced, removed or refused, never followed ------------------------------
 
     def make(self, path: str, mode: int | None = None) -> None:
-        """A directory, with those that it is in."""
+        """A directory and its parents."""
         handle = self.directory(path, make=True)
         try:
             if mode is not None:
@@ -99,7 +96,7 @@ class Below:
 
     @contextlib.contextmanager
     def new(self, path: str, mode: int = 0o644) -> Iterator[BinaryIO]:
-        """A file to write, which appears whole in place of what had its name, or after an error not at all."""
+        """A file to write. It appears as a whole and replaces the old one; after an error it does not appear."""
         with self._last(path, make=True, follow=False) as (trail, name):
             aside = f".new-{os.urandom(8).hex()}"
             descriptor = os.open(aside, _NEW, 0o600, dir_fd=trail.handle)
@@ -119,14 +116,14 @@ class Below:
             file.write(data)
 
     def append(self, path: str) -> int:
-        """A descriptor of a regular file, to write at its end; made where it is missing. Raises NoFile."""
+        """A descriptor to append to a regular file, which is created if it is missing. Raises NoFile."""
         with self._last(path, follow=False) as (trail, name):
             with contextlib.suppress(FileExistsError):
                 return os.open(name, _NEW | os.O_APPEND, 0o644, dir_fd=trail.handle)
             return _open_regular(trail.handle, name, _APPEND, path)
 
     def link(self, path: str, target: str) -> None:
-        """A symbolic link, in place of another or of nothing; anything else stays."""
+        """A symbolic link, which replaces another link; any other file stays."""
         with self._last(path, make=True, follow=False) as (trail, name):
             if _target(trail.handle, name) is not None:
                 os.unlink(name, dir_fd=trail.handle)
@@ -138,7 +135,7 @@ class Below:
             os.rename(name, wanted, src_dir_fd=old.handle, dst_dir_fd=new.handle)
 
     def remove(self, path: str) -> None:
-        """A file, a link, or a directory with all that it holds, however deep and whatever its mode."""
+        """Delete a file, a link, or a directory with everything in it, of any depth and mode."""
         with self._last(path, follow=False) as (trail, name):
             _remove(trail.handle, name)
 
@@ -151,8 +148,8 @@ class Below:
 
     @contextlib.contextmanager
     def _last(self, path: str, *, make: bool = False, follow: bool = True) -> Iterator[tuple[_Trail, str]]:
-        """The directory of a path's last name, and that name, which is not a link unless `follow` is off; "." for the
-        directory itself."""
+        """The directory of the last name of a path, and this name. It is not a link unless `follow` is off. "." stands
+        for the directory itself."""
         trail = _Trail(self.root)
         try:
             yield trail, self._walk(trail, path, make=make, follow=follow)
@@ -181,27 +178,27 @@ class Below:
         return "."
 
     def _lead(self, trail: _Trail, target: str, path: str) -> list[str]:
-        """The names that a link's target puts in the link's place, last first."""
+        """The names in the target of a link, last first."""
         if not target.startswith("/"):
             return _names(target)
-        for name, place in self._places.items():
+        for name, directory in self._places.items():
             if f"{target}/".startswith(f"{name}/"):
-                trail.begin(place)
+                trail.begin(directory)
                 return _names(target[len(name) :])
         raise _leads_out(path)
 
 
 class _Trail:
-    """A place below a directory: its handle, and the names that lead to it. None of them is a link."""
+    """A directory below the root: its handle, and the names that lead to it. None of them is a link."""
 
-    def __init__(self, place: str) -> None:
-        self.place, self.handle = place, os.open(place, _PASS)
+    def __init__(self, directory: str) -> None:
+        self.directory, self.handle = directory, os.open(directory, _PASS)
         self.names: list[str] = []
         self._entered = 0
 
-    def begin(self, place: str) -> None:
-        self._take(os.open(place, _PASS))
-        self.place, self.names = place, []
+    def begin(self, directory: str) -> None:
+        self._take(os.open(directory, _PASS))
+        self.directory, self.names = directory, []
 
     def enter(self, name: str, *, make: bool = False) -> None:
         self._entered += 1
@@ -214,11 +211,11 @@ class _Trail:
         self.names.append(name)
 
     def up(self, path: str) -> None:
-        """From the beginning: a directory that was moved has its ".." elsewhere."""
+        """From the beginning: ".." of a directory that was moved leads elsewhere."""
         if not self.names:
             raise _leads_out(path)
         names = self.names[:-1]
-        self.begin(self.place)
+        self.begin(self.directory)
         for name in names:
             self.enter(name)
 
@@ -233,7 +230,7 @@ def _names(path: str) -> list[str]:
 
 
 def _target(handle: int, name: str) -> str | None:
-    """What a link leads to; None for anything else, and for nothing."""
+    """The target of a link; None for anything else, and if nothing exists."""
     try:
         return os.readlink(name, dir_fd=handle)
     except OSError as error:
@@ -243,7 +240,7 @@ def _target(handle: int, name: str) -> str | None:
 
 
 def _open_regular(directory: int, name: str, flags: int, path: str) -> int:
-    """Looked at before it is opened, and opened by its handle: a pipe or a device may act on being opened."""
+    """Checked before it is opened, and opened by its handle: opening a pipe or a device may have an effect."""
     handle = os.open(name, _LOOK, dir_fd=directory)
     try:
         if not stat.S_ISREG(os.fstat(handle).st_mode):
@@ -261,7 +258,7 @@ def _leads_out(path: str) -> LeadsOut:
 
 
 def _remove(parent: int, name: str) -> None:
-    """Delete, with a few open files and no recursion: directories in directories are moved up first."""
+    """Delete with few open files and without recursion: nested directories are moved up first."""
     if _unlinked(parent, name):
         return
     top = _own(parent, name)
@@ -285,7 +282,8 @@ def _dissolve(top: int, name: str) -> None:
 
 
 def _each(directory: int, rid: Callable[[str], object]) -> None:
-    """Rid a directory of each name. What fails is tried again as long as others go; the first error left is raised."""
+    """Delete each name of a directory. What fails is tried again while others succeed; then the first remaining error
+    is raised."""
     last_try = False
     while names := _some(directory):
         errors = [error for name in names if (error := _error(rid, name)) is not None]
@@ -308,7 +306,7 @@ def _error(act: Callable[[str], object], name: str) -> OSError | None:
 
 
 def _unlinked(directory: int, name: str) -> bool:
-    """Whether it was no directory."""
+    """Delete a file; returns whether it was not a directory."""
     try:
         os.unlink(name, dir_fd=directory)
     except IsADirectoryError:
@@ -323,13 +321,13 @@ def _lift(directory: int, name: str, top: int) -> None:
     wanted = f".removed-{os.urandom(8).hex()}"
     try:
         os.rename(name, wanted, src_dir_fd=directory, dst_dir_fd=top)
-    except PermissionError:  # whoever moves a directory must be allowed to write in it
+    except PermissionError:  # moving a directory needs write permission in it
         os.close(_own(directory, name))
         os.rename(name, wanted, src_dir_fd=directory, dst_dir_fd=top)
 
 
 def _own(parent: int, name: str) -> int:
-    """A descriptor of a directory in which we may do everything, as far as we may say so."""
+    """A descriptor of a directory with all permissions that this user can give itself."""
     handle = os.open(name, _PASS, dir_fd=parent)
     try:
         if os.fstat(handle).st_mode & stat.S_IRWXU != stat.S_IRWXU:

@@ -1,4 +1,4 @@
-"""A run, in the words of the machine that its node's containers are on: what they see, know and are told."""
+"""A run in a container, as the engine of this machine sees it: its mounts, names and environment."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ENVIRONMENT = {
     "I_MPI_PIN": "0",
     "OMPI_MCA_mpi_yield_when_idle": "1",
 }
-"""What a task's container knows beside its own environment: more ranks than cores is normal here (see `process`)."""
+"""Variables of a task's container besides its own environment: more ranks than cores is normal here (see `process`)."""
 
 SOURCES = {
     "Shared": "AZ_BATCH_NODE_SHARED_DIR",
@@ -31,24 +31,24 @@ SOURCES = {
     "JobPrep": "AZ_BATCH_JOB_PREP_DIR",
     "Applications": "",
 }
-"""What containerHostBatchBindMounts may name, and the variable that says where it is."""
+"""Values of containerHostBatchBindMounts, and the variable with the path of each."""
 
 
-class Here:
-    """A run, in the words of its node's machine."""
+class Contained:
+    """A run in a container, with the paths of the machine of its node."""
 
     def __init__(self, run: Run, up: NodeUp, tmp: Path, data_dir: Path, mounts: Iterable[Mount] = ()) -> None:
         assert run.container is not None
         self.run, self.up = run, up
         self.container: Container = run.container
         self.image = run.container.image
-        self.hold = hold.place(data_dir)
+        self.hold = hold.program_path(data_dir)
         self.files = Below(up.root, {up.root_inside: up.root})
         self.paths = NodePaths(up, tmp, data_dir, tuple(mounts))
         self.environment = {**ENVIRONMENT, **run.environment}
 
     def pairs(self) -> list[str]:
-        """For a command in a container that is there: the second of a scope may have another environment."""
+        """For a command in a container that exists: the second of a scope may have another environment."""
         return [f"{name}={value}" for name, value in self.environment.items()]
 
     def arguments(self) -> Iterable[str]:
@@ -59,9 +59,9 @@ class Here:
         yield "--user=0:0" if self.run.elevated else f"--user={os.getuid()}:{os.getgid()}"
 
     def binds(self) -> Iterable[tuple[Path, str, str]]:
-        """(on the machine, in the container, options): all of the node's directory, or what was asked for."""
+        """(on the machine, in the container, options): the whole directory of the node, or the requested mounts."""
         wanted = self.container.mounts
-        if wanted is None or any(one.source == "VfsMounts" for one in wanted):
+        if wanted is None or any(mount.source == "VfsMounts" for mount in wanted):
             yield from ((mounted, str(mounted), "") for mounted in self.paths.mounted)  # where links of fsmounts lead
         if wanted is None:
             yield self.up.root, self.up.root_inside, ""
@@ -78,11 +78,11 @@ class Here:
 
 
 class NotTheNodes(ValueError):
-    """A path that leads to what the emulator keeps for itself or for other nodes; the message says which."""
+    """A path that leads to files of the emulator itself or of other nodes; the message says which."""
 
 
 class NodePaths(NamedTuple):
-    """The paths of this machine that a container of a node may have."""
+    """The paths of this machine that the containers of a node may use."""
 
     up: NodeUp
     tmp: Path
@@ -91,25 +91,25 @@ class NodePaths(NamedTuple):
 
     @property
     def mounted(self) -> tuple[Path, ...]:
-        """What stands for the pool's mounted file systems."""
+        """The directories that stand for the mounted file systems of the pool."""
         return tuple(self.data_dir / mount.place for mount in self.mounts)
 
     def on_machine(self, path: str) -> str:
-        """What a node's processes call by this path, as one of this machine's, without the links in it: an engine would
-        follow them as root. Raises NotTheNodes."""
-        found = self._without_links(self._translated(os.path.normpath(path) if path.startswith("/") else path))
-        real = os.path.realpath(found)
+        """The path on this machine of a path of the node, without links: an engine would follow them as root. Raises
+        NotTheNodes."""
+        machine_path = self._without_links(self._translated(os.path.normpath(path) if path.startswith("/") else path))
+        real = os.path.realpath(machine_path)
         own = (self.up.root, self.tmp, *self.mounted)
         if _is_below(real, os.path.realpath(self.data_dir)) and not any(
-            _is_below(real, os.path.realpath(place)) for place in own
+            _is_below(real, os.path.realpath(directory)) for directory in own
         ):
-            raise NotTheNodes(f"{path} is not the node's: it belongs to the emulator")
-        return found
+            raise NotTheNodes(f"{path} belongs to the emulator, not to the node")
+        return machine_path
 
     def _translated(self, path: str) -> str:
-        for inside, place in self._places().items():
+        for inside, directory in self._places().items():
             if _is_below(path, inside):
-                return f"{place}{path[len(inside) :]}"
+                return f"{directory}{path[len(inside) :]}"
         return path
 
     def _without_links(self, path: str) -> str:
@@ -122,21 +122,21 @@ class NodePaths(NamedTuple):
         return path
 
     def _names(self) -> dict[str, Path]:
-        """What absolute links may begin with."""
-        return {**self._places(), **{str(place): place for place in self.mounted}}
+        """The beginnings that absolute links may have."""
+        return {**self._places(), **{str(directory): directory for directory in self.mounted}}
 
     def _places(self) -> dict[str, Path]:
         root = self.up.root
         return {self.up.root_inside: root, f"/{HOME}": root / HOME, "/tmp": self.tmp}
 
     def hidden_in(self, path: str) -> str:
-        """Where the emulator's data directory is below a directory of this machine; empty where it is not."""
+        """The path of the emulator's data directory below a directory of this machine; empty if it is elsewhere."""
         above, house = Path(os.path.realpath(path)), Path(os.path.realpath(self.data_dir))
         return str(house.relative_to(above)) if above in house.parents else ""
 
 
 def _real(files: Below, path: str) -> str:
-    """The engine makes a directory that is missing; here, the directories that it is in."""
+    """Create the parent directories; the engine creates the missing directory itself."""
     try:
         return files.real(path)
     except FileNotFoundError:

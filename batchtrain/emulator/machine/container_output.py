@@ -1,4 +1,4 @@
-"""What a container's command prints, copied from the engine's stream to the task's files."""
+"""Copies the output of a container's command from the engine's stream to the files of the task."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ REMEMBERED = 2000
 
 
 class Copy:
-    """Copies until the stream ends, or `stop`. A second command of a task appends to the same files."""
+    """Copies until the stream ends, or until `stop`. A second command of a task appends to the same files."""
 
     def __init__(
         self,
@@ -34,11 +34,11 @@ class Copy:
             self._close()
             raise
         self.last = b""
-        """The end of what went to stdout."""
+        """The end of the text on stdout."""
         self.task = asyncio.create_task(self._copy())
 
     async def drained(self, seconds: float) -> None:
-        """Until all is copied, or for so long."""
+        """Wait until everything is copied, at most this long."""
         await asyncio.wait([self.task], timeout=seconds)
 
     def stop(self) -> None:
@@ -57,7 +57,7 @@ class Copy:
             os.close(file)
 
     async def _frames(self) -> None:
-        """The engine's frames: one byte for the stream, three of nothing, four of length, then the bytes."""
+        """The frames of the engine: one byte for the stream, three of zero, four of length, then the data."""
         while True:
             head = await self._reader.readexactly(8)
             left = int.from_bytes(head[4:], "big")

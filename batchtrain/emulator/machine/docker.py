@@ -1,8 +1,8 @@
 """Nodes whose tasks run in containers of a Docker Engine. A node's "host" is still a process node (see `process`).
 
-Each node has one container of its own that only waits: it holds the node's network address and host name. Containers of
-tasks join its network, as they would their host's. Everything carries a label with the data directory: what a killed
-emulator left behind is removed at its next start.
+Each node has one container that only waits and holds the network address and host name of the node. Containers of tasks
+join its network, as they join the network of a host. Everything carries a label with the data directory: the next start
+of the emulator removes what a killed one left behind.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from batchtrain.emulator.interface import Exit, Login, NodeLost, NodeSpec, NodeU
 from batchtrain.emulator.machine import docker_engine as engines
 from batchtrain.emulator.machine import engine_failures, engine_network, handover, hold, run_options
 from batchtrain.emulator.machine.below import Below
-from batchtrain.emulator.machine.contained import Here, NodePaths, NotTheNodes, fits_a_line, has_device
+from batchtrain.emulator.machine.contained import Contained, NodePaths, NotTheNodes, fits_a_line, has_device
 from batchtrain.emulator.machine.container_output import Copy
 from batchtrain.emulator.machine.docker_door import MACHINES, DockerDoor
 from batchtrain.emulator.machine.docker_engine import Engine, EngineError
@@ -37,28 +37,29 @@ logger = logging.getLogger("batchtrain.emulator.machine")
 NODE_IMAGE = "batchtrain/node"
 NODE_TAG = "1"
 NODE_ROOT = "/node"
-"""Where a node's own container sees the node's directory: through it the engine hands over what root made there."""
+"""The path of the node's directory in the node's own container. Through it the engine changes the owner of files that
+root created."""
 HOLD = "/.batchtrain-hold"
 DOCKERS = (MACHINES, MACHINES.removeprefix("/var"))
-"""The paths of an engine's socket: a node's own is there for what it runs."""
+"""Paths of the engine's socket: the node has its own there."""
 RETURN_SECONDS = 60.0
-"""How long an engine that went is waited for: a restart takes it seconds."""
+"""Seconds to wait for an engine that is gone: a restart takes seconds."""
 RETURN_PAUSE = 0.2
 WENT_SECONDS = 20.0
-"""How long an engine that ends is still heard, and takes no request: it gives its containers 15 s."""
+"""Seconds that an engine still reports events while it stops and takes no requests: it gives its containers 15 s."""
 DRAIN_SECONDS = 10.0
-"""How long the output of what has ended is waited for. An engine closes it within 2 s, also where a process that was
-left in the background holds it open."""
+"""Seconds to wait for the output of an ended command. An engine closes it within 2 s, even if a background process
+holds it open."""
 
 
 class Joined(NamedTuple):
-    """What a process node gets of the node's container."""
+    """The parts of the node's container that a process node uses."""
 
     address: str
     network: str
-    """The network namespace to enter; empty where this process may not, or the engine is in another machine."""
+    """The network namespace to enter; empty if this process may not, or if the engine runs on another machine."""
     resolver: str
-    """The text of its /etc/resolv.conf; empty for the machine's own."""
+    """The text of its /etc/resolv.conf; empty for that of the machine."""
 
 
 class _Made(NamedTuple):
@@ -66,7 +67,7 @@ class _Made(NamedTuple):
 
     id: str
     held: bool
-    """Its first process only waits; commands are executed in it."""
+    """Its first process only waits; `docker exec` runs the commands."""
     entrypoint: tuple[str, ...]
 
 
@@ -75,12 +76,12 @@ class _Scope:
         self.directory = directory
         self.made: list[_Made] = []
         self.starting = asyncio.Lock()
-        """Held from before a container is made until it runs, so that no end overlooks it."""
+        """Held from before a container is created until it runs, so that `end` misses none."""
         self.copies: list[Copy] = []
 
 
 class _Node:
-    """A node's own container, and those of its scopes."""
+    """The container of a node, and those of its scopes."""
 
     def __init__(self, spec: NodeSpec, container: str, joined: Joined, root: Path) -> None:
         self.spec = spec
@@ -90,11 +91,11 @@ class _Node:
         self.scopes: dict[str, _Scope] = {}
         self.ended: set[str] = set()
         self.lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.said: set[str] = set()
+        self.warned_options: set[str] = set()
         self.door: DockerDoor | None = None
-        """To its own Docker, where it has one."""
+        """The node's own Docker, if it has one."""
         self.has_volumes = False
-        """Run options named some."""
+        """Whether run options named volumes."""
 
 
 class ContainerNodes:
@@ -110,19 +111,19 @@ class ContainerNodes:
         self.missing = ""
         """Why there is no engine."""
         self._awaited_until = 0.0
-        """By the loop's clock: until then an engine that went may come back."""
+        """By the clock of the loop: the engine may return until then."""
         self._setting_up = asyncio.Lock()
         self._subnet = ""
         self._watcher: asyncio.Task[None] | None = None
         self._ends: dict[str, asyncio.Future[int]] = {}
-        """Ids of containers and of executed commands, and the exit code each will have."""
+        """Ids of containers and of executed commands, with the exit code each will have."""
         self._numbers = itertools.count(1)
         self._locks: dict[str, asyncio.Lock] = {}
 
     # The engine --------------------------------------------------------------------------------------------------
 
     async def sweep(self) -> None:
-        """Remove what an earlier life left behind, if an engine answers."""
+        """Remove what an earlier emulator left behind, if an engine answers."""
         engine, _ = await engines.find()
         if engine is not None:
             with contextlib.suppress(EngineError):
@@ -130,7 +131,7 @@ class ContainerNodes:
                     logger.warning("removed %d containers that an earlier emulator left behind", removed)
 
     async def ready(self) -> bool:
-        """Whether an engine answers; the first time, and when it came back, all that nodes share is made."""
+        """Whether an engine answers. The first time, and after it returns, everything that nodes share is created."""
         async with self._setting_up:
             if self._engine is not None and self._watcher is not None and not self._watcher.done():
                 return True
@@ -151,11 +152,11 @@ class ContainerNodes:
             return True
 
     async def _find(self) -> tuple[Engine | None, str]:
-        """The engine that answers; one that went a moment ago is waited for."""
+        """The engine that answers; waits for one that disappeared a moment ago."""
         while True:
-            engine, said = await engines.find()
+            engine, address = await engines.find()
             if engine is not None or asyncio.get_running_loop().time() >= self._awaited_until:
-                return engine, said
+                return engine, address
             await asyncio.sleep(RETURN_PAUSE)
 
     async def _set_up(self, engine: Engine) -> None:
@@ -163,7 +164,7 @@ class ContainerNodes:
         await sweep_forgotten(engine)
         await _node_image(engine)
         self._subnet = ""
-        program = hold.place(self._data_dir)
+        program = hold.program_path(self._data_dir)
         program.parent.mkdir(mode=0o700, exist_ok=True)
         if not program.exists():
             program.write_bytes(hold.program())
@@ -173,8 +174,8 @@ class ContainerNodes:
         await listening
 
     async def _watch(self, engine: Engine, listening: asyncio.Future[None]) -> None:
-        """Hear of every container and executed command that ends; when the engine is heard no more, all nodes are."""
-        now = str(int(time.time()))  # the engine answers before it listens: what came between is asked for, too
+        """Receive the end of every container and executed command. If the connection ends, all nodes are lost."""
+        now = str(int(time.time()))  # the engine answers before its events arrive, so ask for those in between, too
         query = {"since": now, "filters": filters(label=[self._label], event=["die", "exec_die"])}
         try:
             reader, writer = await engine.stream("GET", "/events", query=query)
@@ -209,10 +210,8 @@ class ContainerNodes:
     async def join(
         self, spec: NodeSpec, root: Path, prefetch: Iterable[str], lost: Callable[[], None]
     ) -> Joined | None:
-        """A network for a node, with its images fetched; None where no engine answers (`missing` says why).
-
-        `lost` is called once when its container ends unasked. Raises NodeUnfit for an image that cannot be had.
-        """
+        """A network for a node, with its images pulled; None if no engine answers (`missing` gives the reason). `lost`
+        is called once if its container ends unexpectedly. Raises NodeUnfit for an image that cannot be pulled."""
         if spec.containers is None and not spec.own_docker:
             return None
         while await self.ready():
@@ -225,7 +224,7 @@ class ContainerNodes:
         return None
 
     async def _went(self) -> bool:
-        """Whether the engine that does not answer is heard no more, or soon."""
+        """Whether the connection to an engine that does not answer is closed, or will be soon."""
         assert self._watcher is not None
         await asyncio.wait([self._watcher], timeout=WENT_SECONDS)
         return self._watcher.done()
@@ -237,7 +236,7 @@ class ContainerNodes:
         logins = _logins(spec)
         await asyncio.gather(*(self._images.fetch(name, logins) for name in prefetch))
         address = await self._address(engine, spec)
-        async with self._removing(spec.node_id):  # a former life still has the address
+        async with self._removing(spec.node_id):  # a container of an earlier start still has the address
             container, joined = await self._hold_network(engine, spec, address, root)
         node = self._nodes[spec.node_id] = _Node(spec, container, joined, root)
         node.lost.add_done_callback(lambda _: lost() if self._nodes.get(spec.node_id) is node else None)
@@ -248,7 +247,8 @@ class ContainerNodes:
         return node_id in self._nodes and self._nodes[node_id].spec.containers is not None
 
     async def give_docker(self, node_id: str, up: NodeUp, tmp: Path, socket: Path) -> str:
-        """Give a node a Docker of its own, which listens at `socket`; the `docker` command to call. OSError."""
+        """Give a node its own Docker, which listens at `socket`. Returns the `docker` command to call. Raises
+        OSError."""
         node = self._node(node_id)
         assert self._engine is not None
         try:
@@ -281,7 +281,7 @@ class ContainerNodes:
                 return
             _settle(node.lost)
             ids = [made.id for scope in node.scopes.values() for made in scope.made]
-            await asyncio.gather(*(remove(self._engine, one) for one in ids))
+            await asyncio.gather(*(remove(self._engine, container) for container in ids))
             if node.door is not None or node.has_volumes:
                 with contextlib.suppress(EngineError):
                     await sweep(self._engine, self._label, f"{LABEL}.docker={node_id}")
@@ -289,14 +289,14 @@ class ContainerNodes:
             await remove(self._engine, node.container)
 
     async def _take_over(self, engine: Engine, node: _Node, below: str = "") -> None:
-        """Make directories of root's in the node's own ones ours, from the outermost in."""
+        """Take ownership of directories of root in the directory of the node, outermost first."""
         if os.getuid() == 0:
             return
         for _ in range(handover.MOST_ROUNDS):
-            found = await asyncio.to_thread(handover.foreign, Below(node.root), below)
-            if not found:
+            directories = await asyncio.to_thread(handover.foreign, Below(node.root), below)
+            if not directories:
                 return
-            packed = handover.archive(found)
+            packed = handover.archive(directories)
             with contextlib.suppress(EngineError):
                 await engine.ask("PUT", f"/containers/{node.container}/archive", packed, query={"path": NODE_ROOT})
                 continue
@@ -312,7 +312,7 @@ class ContainerNodes:
             self._watcher.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await self._watcher
-            engine = self._engine or (await engines.find())[0]  # it may have come back after its last node went
+            engine = self._engine or (await engines.find())[0]  # it may have returned after its last node was gone
             if engine is not None:
                 with contextlib.suppress(EngineError):
                     await sweep(engine, self._label)
@@ -322,15 +322,15 @@ class ContainerNodes:
         return f"batchtrain-{_short(self._data_dir)}"
 
     def _prefix(self, node_id: str) -> str:
-        """Before the names of what a node's commands have made."""
+        """Prefix of the names of everything that the commands of a node create."""
         return f"{self._network}-{node_id}-"
 
     def _labels(self, node_id: str) -> dict[str, str]:
-        """On what goes with the node."""
+        """Labels of everything that is removed with the node."""
         return {LABEL: str(self._data_dir), f"{LABEL}.docker": node_id}
 
     async def _address(self, engine: Engine, spec: NodeSpec) -> str:
-        """The node's address: its last two bytes are kept, the first two are the network's."""
+        """The address of the node: the network gives the first two bytes, the node's own address the last two."""
         async with self._setting_up:
             if not self._subnet:
                 first = int(spec.address.split(".")[1])
@@ -374,7 +374,7 @@ class ContainerNodes:
     # Runs --------------------------------------------------------------------------------------------------------
 
     async def prepare(self, node_id: str, run: Run) -> Exit | None:
-        """Fetch a run's image; what is wrong with it is its end."""
+        """Pull the image of a run; a fault of the image ends the run."""
         node = self._node(node_id)
         assert self._images is not None
         assert run.container is not None
@@ -388,13 +388,13 @@ class ContainerNodes:
         return None
 
     async def run(self, run: Run, node_id: str, program: list[str], up: NodeUp, tmp: Path) -> Exit:
-        """Run a command in a container: one of its own, or for a coordination command in one that stays until the
-        scope ends. NodeLost when the node goes meanwhile."""
+        """Run a command in its own container; a coordination command runs in a container that stays until the scope
+        ends. Raises NodeLost if the node is lost meanwhile."""
         node = self._node(node_id)
         scope = node.scopes.setdefault(run.scope, _Scope(run.directory))
-        here = Here(run, up, tmp, self._data_dir, node.spec.mounts)
+        contained = Contained(run, up, tmp, self._data_dir, node.spec.mounts)
         try:
-            return await self._first_of(node, self._execute(node, scope, here, program))
+            return await self._first_of(node, self._execute(node, scope, contained, program))
         except EngineError as error:
             if error.status == 0:
                 raise NodeLost(f"{node_id}: {error}") from None
@@ -403,9 +403,9 @@ class ContainerNodes:
             return failed.exit
 
     async def _first_of(self, node: _Node, work: Any) -> Exit:
-        """The work's outcome, or NodeLost when the node is lost before."""
+        """The result of the work. Raises NodeLost if the node is lost first."""
         task: asyncio.Task[Exit] = asyncio.ensure_future(work)
-        task.add_done_callback(lambda done: done.cancelled() or done.exception())  # nobody may ask for it any more
+        task.add_done_callback(lambda done: done.cancelled() or done.exception())  # its caller may be gone
         try:
             either: list[asyncio.Future[Any]] = [task, node.lost]
             await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
@@ -415,28 +415,28 @@ class ContainerNodes:
         finally:
             task.cancel()
 
-    async def _execute(self, node: _Node, scope: _Scope, here: Here, program: list[str]) -> Exit:
-        run = here.run
+    async def _execute(self, node: _Node, scope: _Scope, contained: Contained, program: list[str]) -> Exit:
+        run = contained.run
         held = next((made for made in scope.made if made.held), None)
         assert node.spec.containers is not None
         if run.stays or (held is not None and node.spec.containers.one_for_gangs):
-            return await self._in_held(node, scope, here, program, held)
-        made = await self._make(node, scope, here, program, held=False)
-        return await self._follow(scope, here, made)
+            return await self._in_held(node, scope, contained, program, held)
+        made = await self._make(node, scope, contained, program, held=False)
+        return await self._follow(scope, contained, made)
 
-    async def _make(self, node: _Node, scope: _Scope, here: Here, program: list[str], *, held: bool) -> _Made:
-        """Make a container and start it; a held one waits for what is executed in it. Raises _Failed."""
+    async def _make(self, node: _Node, scope: _Scope, contained: Contained, program: list[str], *, held: bool) -> _Made:
+        """Create a container and start it; a held one waits for commands. Raises _Failed."""
         assert self._engine is not None
-        run = here.run
+        run = contained.run
         async with scope.starting:
             if run.scope in node.ended:
                 raise _Failed(Exit(None, "TaskEnded", "the task ended before its command started"))
             prefix = self._prefix(node.spec.node_id)
             try:
                 fitted = run_options.fit(
-                    run.container.options if run.container else "", here.node(node.container, prefix)
+                    run.container.options if run.container else "", contained.node(node.container, prefix)
                 )
-                shown = tuple(here.arguments())
+                shown = tuple(contained.arguments())
             except (run_options.Refused, NotTheNodes) as error:
                 raise _Failed(Exit(None, "ContainerInvalidSettings", str(error))) from None
             _tell(node, fitted.left_out)
@@ -445,23 +445,23 @@ class ContainerNodes:
             name = f"{self._network}-{run.scope}-{next(self._numbers)}"
             entry: list[str] = []
             if held:
-                entry = [f"--entrypoint={HOLD}", f"--mount=type=bind,source={here.hold},target={HOLD},readonly"]
+                entry = [f"--entrypoint={HOLD}", f"--mount=type=bind,source={contained.hold},target={HOLD},readonly"]
             elif fitted.entrypoint is not None:
                 entry = [f"--entrypoint={fitted.entrypoint}"]
             arguments = [
                 f"--name={name}", "--log-driver=none", *gpus, *shown, *fitted.arguments, *entry,
-                f"--label={self._label}", f"--label={LABEL}.node={node.spec.node_id}",  # the last of a name counts
-                here.image, *([] if held else program),
+                f"--label={self._label}", f"--label={LABEL}.node={node.spec.node_id}",  # the last value of a name wins
+                contained.image, *([] if held else program),
             ]  # fmt: skip
-            container = await _tracked(self._engine, self._create(arguments, here.environment))
-            made = _Made(container, held, await self._entrypoint(here.image, fitted.entrypoint) if held else ())
+            container = await _tracked(self._engine, self._create(arguments, contained.environment))
+            made = _Made(container, held, await self._entrypoint(contained.image, fitted.entrypoint) if held else ())
             scope.made.append(made)
             if held:
                 await self._start(made)
             return made
 
     async def _make_volumes(self, engine: Engine, node: _Node, names: tuple[str, ...]) -> None:
-        """Those that run options name, which go with the node."""
+        """The volumes in run options, which are removed with the node."""
         node.has_volumes = node.has_volumes or bool(names)
         try:
             await make_volumes(engine, names, self._labels(node.spec.node_id))
@@ -470,14 +470,14 @@ class ContainerNodes:
                 raise
             raise _Failed(Exit(None, engine_failures.INVALID_SETTINGS, str(error))) from None
 
-    async def _follow(self, scope: _Scope, here: Here, made: _Made) -> Exit:
-        """A container's command, from its start to its end."""
+    async def _follow(self, scope: _Scope, contained: Contained, made: _Made) -> Exit:
+        """Run the command of a container from start to end."""
         assert self._engine is not None
         about = await self._engine.ask("GET", f"/containers/{made.id}/json")
         end = self._end_of(made.id)
         query = {"stream": "1", "stdout": "1", "stderr": "1"}
         reader, writer = await self._engine.stream("POST", f"/containers/{made.id}/attach", query=query)
-        copy = _copy(scope, here, reader, writer, framed=not about["Config"]["Tty"])
+        copy = _copy(scope, contained, reader, writer, framed=not about["Config"]["Tty"])
         await self._start(made)
         code = await end
         await copy.drained(DRAIN_SECONDS)
@@ -491,20 +491,27 @@ class ContainerNodes:
             if error.status == 0:
                 raise
             self._ends.pop(made.id, None)
-            raise _Failed(Exit(None, engine_failures.of_start(str(error)), engine_failures.said(str(error)),
+            raise _Failed(Exit(None, engine_failures.of_start(str(error)), engine_failures.cleaned(str(error)),
                                container=await self._info(made.id))) from None  # fmt: skip
 
-    async def _in_held(self, node: _Node, scope: _Scope, here: Here, program: list[str], held: _Made | None) -> Exit:
-        """Execute a command in the scope's container that stays."""
+    async def _in_held(
+        self, node: _Node, scope: _Scope, contained: Contained, program: list[str], held: _Made | None
+    ) -> Exit:
+        """Execute a command in the container of the scope that stays."""
         assert self._engine is not None
-        made = held or await self._make(node, scope, here, program, held=True)
-        gone = self._end_of(made.id)  # with a container that ends, nobody says that what was executed in it did
-        body = {"AttachStdout": True, "AttachStderr": True, "Cmd": [*made.entrypoint, *program], "Env": here.pairs()}
+        made = held or await self._make(node, scope, contained, program, held=True)
+        gone = self._end_of(made.id)  # if the container ends, the engine does not report the end of executed commands
+        body = {
+            "AttachStdout": True,
+            "AttachStderr": True,
+            "Cmd": [*made.entrypoint, *program],
+            "Env": contained.pairs(),
+        }
         command = (await self._engine.ask("POST", f"/containers/{made.id}/exec", body))["Id"]
         end = self._end_of(command)
         start = {"Detach": False, "Tty": False}
         reader, writer = await self._engine.stream("POST", f"/exec/{command}/start", start)
-        copy = _copy(scope, here, reader, writer, framed=True)
+        copy = _copy(scope, contained, reader, writer, framed=True)
         either: list[asyncio.Future[Any]] = [end, gone, copy.task]
         await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
         if not end.done() and not gone.done():
@@ -517,12 +524,12 @@ class ContainerNodes:
         return await self._outcome(made, (end if end.done() else gone).result())
 
     async def _exec_over(self, made: _Made, code: int | None, copy: Copy) -> Exit:
-        """A command whose last word came before the news of its end; or that never began: the engine writes the
-        reason where its output goes."""
+        """The end of a command whose output ended before its exit event, or that never started: then the engine writes
+        the reason to the output."""
         message = copy.last.decode(errors="replace").strip()
         if code in (126, 127, 255, None) and "OCI runtime exec failed" in message:
             failure = engine_failures.of_start(message)
-            return Exit(None, failure, engine_failures.said(message), container=await self._info(made.id))
+            return Exit(None, failure, engine_failures.cleaned(message), container=await self._info(made.id))
         return await self._outcome(made, 255 if code is None else code)
 
     async def _outcome(self, made: _Made, code: int) -> Exit:
@@ -532,7 +539,7 @@ class ContainerNodes:
         except EngineError as error:
             if error.status != 404:
                 raise
-            return Exit(code)  # the scope was ended
+            return Exit(code)  # the scope ended meanwhile
         state = about["State"]
         message = engine_failures.of_exit(code, state, about["HostConfig"].get("Memory", 0))
         return Exit(code, message=message, container=_info(made.id, state))
@@ -543,23 +550,23 @@ class ContainerNodes:
             return _info(container, (await self._engine.ask("GET", f"/containers/{container}/json"))["State"])
         return None
 
-    async def _entrypoint(self, image: str, said: str | None) -> tuple[str, ...]:
-        """What the engine would put before the command."""
+    async def _entrypoint(self, image: str, given: str | None) -> tuple[str, ...]:
+        """The entry point that the engine would put before the command."""
         assert self._engine is not None
-        if said is not None:
-            return (said,) if said else ()
+        if given is not None:
+            return (given,) if given else ()
         about = await self._engine.ask("GET", f"/images/{image}/json")
         return tuple(about["Config"].get("Entrypoint") or ())
 
     async def _gpus(self, engine: Engine, spec: NodeSpec) -> tuple[str, ...]:
-        """As the service adds them: all, where the size has some and this engine can."""
+        """GPU options as the service adds them: all, if the size has GPUs and this engine supports them."""
         if not spec.gpus:
             return ()
         about = await engine.ask("GET", "/info")
         return ("--gpus=all",) if "nvidia" in (about.get("Runtimes") or {}) else ()
 
     async def _create(self, arguments: list[str], environment: dict[str, str]) -> str:
-        """`docker create`: the options are passed to docker, which alone parses them. Raises _Failed."""
+        """`docker create`. Only docker parses the options. Raises _Failed."""
         several = {name: value for name, value in environment.items() if not fits_a_line(value)}
         lines = "".join(f"{name}={value}\n" for name, value in environment.items() if name not in several)
         assert self._engine is not None
@@ -579,7 +586,7 @@ class ContainerNodes:
         if process.returncode == 0:
             return out.decode().strip().rpartition("\n")[2]
         message = err.decode(errors="replace").strip()
-        raise _Failed(Exit(None, engine_failures.of_create(message), engine_failures.said(message)))
+        raise _Failed(Exit(None, engine_failures.of_create(message), engine_failures.cleaned(message)))
 
     async def end(self, node_id: str, scope: str, grace: float) -> None:
         """End the containers of a scope and remove them."""
@@ -600,7 +607,7 @@ class ContainerNodes:
         await self._take_over(self._engine, node, ending.directory)
 
     async def end_own(self, node_id: str, directory: str, up: NodeUp) -> None:
-        """Remove what a run had its node's own Docker make for as long as it lives."""
+        """Remove what the run created in its node's own Docker for its lifetime."""
         node = self._nodes.get(node_id)
         if node is not None and node.door is not None and self._engine is not None:
             await node.door.end(f"{up.root_inside}/{directory}")
@@ -608,14 +615,14 @@ class ContainerNodes:
 
     async def _end_one(self, engine: Engine, made: _Made, grace: float) -> None:
         with contextlib.suppress(EngineError):
-            if await self._told(engine, made) and grace > 0:
+            if await self._terminate(engine, made) and grace > 0:
                 await self._gone(engine, made, grace)
         await remove(engine, made.id)
-        if (end := self._ends.pop(made.id, None)) and not end.done():  # it never ran, so nobody says that it ended
+        if (end := self._ends.pop(made.id, None)) and not end.done():  # it never ran, so the engine reports no end
             end.set_result(engine_failures.KILLED)
 
-    async def _told(self, engine: Engine, made: _Made) -> bool:
-        """Send SIGTERM to what runs; False when nothing does."""
+    async def _terminate(self, engine: Engine, made: _Made) -> bool:
+        """Send SIGTERM to all processes; returns False if none runs."""
         if not made.held:
             if made.id not in self._ends:
                 return False
@@ -627,7 +634,7 @@ class ContainerNodes:
         return True
 
     async def _gone(self, engine: Engine, made: _Made, grace: float) -> None:
-        """Until nothing runs in a container any more, or the grace is over."""
+        """Wait until nothing runs in the container, or the grace period is over."""
         if not made.held:
             await asyncio.wait([self._ends.get(made.id) or _done()], timeout=grace)
             return
@@ -635,7 +642,7 @@ class ContainerNodes:
         while asyncio.get_running_loop().time() < until:
             if len((await engine.ask("GET", f"/containers/{made.id}/top"))["Processes"]) <= 1:
                 return
-            await asyncio.sleep(pause)  # the engine has no word for the end of the last process but one
+            await asyncio.sleep(pause)  # the engine reports no event for the last process but one
             pause *= 1.5
 
     def _node(self, node_id: str) -> _Node:
@@ -645,7 +652,7 @@ class ContainerNodes:
 
 
 class _Failed(Exception):
-    """A run that came to its end before its command began."""
+    """A run that ended before its command began."""
 
     def __init__(self, exit: Exit) -> None:
         super().__init__(exit.message)
@@ -653,11 +660,11 @@ class _Failed(Exception):
 
 
 def _copy(
-    scope: _Scope, here: Here, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, framed: bool
+    scope: _Scope, contained: Contained, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, framed: bool
 ) -> Copy:
-    """What a command prints goes to the task's files from now on. Raises _Failed."""
+    """Copy the output of a command to the files of the task from now on. Raises _Failed."""
     try:
-        copy = Copy(reader, writer, here.files, here.run.directory, framed=framed)
+        copy = Copy(reader, writer, contained.files, contained.run.directory, framed=framed)
     except OSError as error:
         raise _Failed(Exit(None, "CommandLaunchFailed", str(error))) from None
     scope.copies.append(copy)
@@ -670,15 +677,15 @@ def _logins(spec: NodeSpec) -> tuple[Login, ...]:
 
 def _tell(node: _Node, left_out: Iterable[tuple[str, str]]) -> None:
     for option, why in left_out:
-        if option not in node.said:
-            node.said.add(option)
-            logger.warning("%s: run option %s is left out: %s", node.spec.node_id, option, why)
+        if option not in node.warned_options:
+            node.warned_options.add(option)
+            logger.warning("%s: ignored run option %s: %s", node.spec.node_id, option, why)
 
 
 def _info(container: str, state: dict[str, Any]) -> dict[str, str]:
-    """The wire's containerInfo: as `docker inspect` has it."""
-    found = {"containerId": container, "state": str(state.get("Status", ""))}
-    return {**found, "error": state["Error"]} if state.get("Error") else found
+    """containerInfo of the service: as `docker inspect` reports it."""
+    info = {"containerId": container, "state": str(state.get("Status", ""))}
+    return {**info, "error": state["Error"]} if state.get("Error") else info
 
 
 def _short(data_dir: Path) -> str:
@@ -686,7 +693,7 @@ def _short(data_dir: Path) -> str:
 
 
 async def _tracked(engine: Engine, creating: Awaitable[str]) -> str:
-    """The id of a container that is being made; called off meanwhile, it is removed as soon as it is there."""
+    """The id of a container during its creation; if it is cancelled, the container is removed as soon as it exists."""
     making = asyncio.ensure_future(creating)
     try:
         return await asyncio.shield(making)
@@ -708,7 +715,7 @@ def _done() -> asyncio.Future[int]:
 
 
 async def _node_image(engine: Engine) -> None:
-    """Make the image of the nodes' own containers, once an engine."""
+    """Create the image of the nodes' own containers, once per engine."""
     try:
         await engine.ask("GET", f"/images/{NODE_IMAGE}:{NODE_TAG}/json")
     except EngineError as error:

@@ -1,7 +1,7 @@
-"""A node's own Docker: a socket at which the node's `docker` finds what looks like an engine of its own.
+"""A node's own Docker: a socket that looks to `docker` on the node like an engine of its own.
 
-Behind it is the one engine of this machine; `docker_view` says how a request is put into its words. A connection takes
-one request, so that whatever follows its head (a stream, an upgrade) can be passed on as it comes.
+The one engine of this machine answers; `docker_view` translates the requests. A connection takes one request, so that
+everything after its head (a stream, an upgrade) can be forwarded unchanged.
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ from batchtrain.emulator.machine import docker_view
 from batchtrain.emulator.machine.below import Below
 from batchtrain.emulator.machine.contained import NotTheNodes
 from batchtrain.emulator.machine.docker_engine import PATIENCE, Engine, EngineError
-from batchtrain.emulator.machine.docker_view import Asked, Known, Unknown, View
+from batchtrain.emulator.machine.docker_view import Known, Request, Unknown, View
 from batchtrain.emulator.machine.leftovers import filters, make_volumes, remove
 
 logger = logging.getLogger("batchtrain.emulator.machine")
 
 MACHINES = "/var/run/docker.sock"
-"""Where docker looks by itself: on a node, its own is there."""
+"""The default socket of docker: on a node, it is the node's own."""
 LONGEST_ADDRESS = 107
-"""Of a unix socket."""
+"""Maximum length of the path of a unix socket."""
 LOCK = "batchtrain.lock"
-"""Label of a container that goes with its task: a file of the task's, as `runtime/docker.sh` has it."""
+"""Label of a container that is removed with its task: a file of the task, as `runtime/docker.sh` writes it."""
 LONGEST_BODY = 1 << 24
 _CHUNK = 1 << 16
 _HOP = frozenset(("connection", "keep-alive", "transfer-encoding", "content-length"))
 
 
 class _Head(NamedTuple):
-    """A request's or an answer's, without its last empty line."""
+    """The head of a request or an answer, without its last empty line."""
 
     first: str
     lines: tuple[tuple[str, str], ...]
@@ -52,24 +52,24 @@ class _Head(NamedTuple):
 
 
 class DockerDoor:
-    """One node's. Use it from one event loop."""
+    """The socket of one node. Use it from one event loop."""
 
     def __init__(self, engine: Engine, view: View, socket: Path) -> None:
         self._engine, self._view, self.socket = engine, view, socket
         self._server: asyncio.AbstractServer | None = None
         self._serving: set[asyncio.Task[Any]] = set()
         self._making: set[asyncio.Future[bytes]] = set()
-        """Requests that make something; they are completed even if the client is gone."""
+        """Requests that create something; they are completed even if the client is gone."""
         self._ids: set[str] = set()
-        """Of what the node made, as far as it is known."""
+        """Ids of what the node created, as far as they are known."""
 
     async def open(self) -> None:
-        """Listen. OSError where the socket cannot be made."""
+        """Listen. Raises OSError if the socket cannot be created."""
         listening = _listen(self.socket)
         self._server = await asyncio.start_unix_server(self._on_connection, sock=listening, limit=1 << 20)
 
     async def close(self) -> None:
-        """Listen no more, and remove what the node made."""
+        """Close the socket, and remove everything that the node created."""
         if self._server is not None:
             self._server.close()
         self.socket.unlink(missing_ok=True)
@@ -78,16 +78,18 @@ class DockerDoor:
         await self._made()
 
     async def end(self, directory: str) -> None:
-        """Remove the containers that were to go with a task, by its directory as the node sees it.
+        """Remove the containers that end with a task, by its directory as the node sees it.
 
-        On a node of Azure's a guard does it that outlives the task's processes; here none does.
+        On Azure, a guard that outlives the processes of the task removes them. The emulator has no such guard.
         """
         await self._made()
         with contextlib.suppress(EngineError):
             query = {"all": "1", "filters": filters(label=[*self._labels(), LOCK])}
-            found = await self._engine.ask("GET", "/containers/json", query=query)
-            ended = [one["Id"] for one in found if one["Labels"][LOCK].startswith(f"{directory}/")]
-            await asyncio.gather(*(remove(self._engine, one) for one in ended))
+            containers = await self._engine.ask("GET", "/containers/json", query=query)
+            ended = [
+                container["Id"] for container in containers if container["Labels"][LOCK].startswith(f"{directory}/")
+            ]
+            await asyncio.gather(*(remove(self._engine, container) for container in ended))
 
     async def _made(self) -> None:
         if self._making:
@@ -107,7 +109,7 @@ class DockerDoor:
         except (OSError, ValueError, asyncio.IncompleteReadError, asyncio.LimitOverrunError) as error:
             logger.debug("a connection to %s ended: %s", self.socket, error)
         except asyncio.CancelledError:
-            pass  # the node goes
+            pass  # the node ends
         finally:
             self._serving.discard(task)
             writer.close()
@@ -115,20 +117,20 @@ class DockerDoor:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         head = _read_head(await reader.readuntil(b"\r\n\r\n"))
         method, target, _ = head.first.split(" ", 2)
-        asked = docker_view.parse(method, target)
-        if why := docker_view.refusal(asked):
+        request = docker_view.parse(method, target)
+        if why := docker_view.refusal(request):
             writer.write(_answer(403, why))
             return
         try:
-            known = await self._known() if docker_view.needs_known(asked, self._ids) else Known(ids=self._ids)
+            known = await self._known() if docker_view.needs_known(request, self._ids) else Known(ids=self._ids)
             with _understanding():
-                meant = docker_view.translate(asked, self._view, known)
-            if not asked.is_short or head.get("upgrade"):
-                await self._pass_on(meant, head, reader, writer)
+                translated = docker_view.translate(request, self._view, known)
+            if not request.is_short or head.get("upgrade"):
+                await self._pass_on(translated, head, reader, writer)
             else:
-                writer.write(await self._short(asked, meant, head, known, reader))
-        except Unknown as unknown:  # of a 404 to `docker create` docker thinks that the image is not there
-            writer.write(_answer(400 if asked.makes else 404, str(unknown)))
+                writer.write(await self._short(request, translated, head, known, reader))
+        except Unknown as unknown:  # docker takes a 404 of `docker create` for a missing image
+            writer.write(_answer(400 if request.makes else 404, str(unknown)))
         except EngineError as error:
             writer.write(_answer(error.status or 503, str(error)))
 
@@ -143,48 +145,48 @@ class DockerDoor:
         return known
 
     async def _short(
-        self, asked: Asked, meant: Asked, head: _Head, known: Known, reader: asyncio.StreamReader
+        self, request: Request, translated: Request, head: _Head, known: Known, reader: asyncio.StreamReader
     ) -> bytes:
-        """The whole answer to a request, with the names that the node knows. Raises Unknown, EngineError."""
+        """The whole answer to a request, with the names that the node uses. Raises Unknown, EngineError."""
         data = await _body(head, reader)
-        if docker_view.takes_body(asked):
+        if docker_view.takes_body(request):
             with _understanding():
-                document = docker_view.body(asked, json.loads(data or b"{}"), self._view, known)
-            if asked.kind == "containers":
+                document = docker_view.body(request, json.loads(data or b"{}"), self._view, known)
+            if request.kind == "containers":
                 await make_volumes(self._engine, docker_view.volumes(document), self._view.labels)
             data = json.dumps(document).encode()
         lines = (*head.but(*_HOP, "expect"), ("Content-Length", str(len(data))))
-        request = asyncio.ensure_future(self._whole(f"{meant.method} {meant.target} HTTP/1.0", lines, data))
-        if asked.makes:
-            self._making.add(request)
-            request.add_done_callback(self._on_made)
-        return await asyncio.shield(request)
+        exchange = asyncio.ensure_future(self._whole(f"{translated.method} {translated.target} HTTP/1.0", lines, data))
+        if request.makes:
+            self._making.add(exchange)
+            exchange.add_done_callback(self._on_made)
+        return await asyncio.shield(exchange)
 
     def _on_made(self, request: asyncio.Future[bytes]) -> None:
         self._making.discard(request)
-        if not request.cancelled() and request.exception() is None:  # nobody may ask for it any more
+        if not request.cancelled() and request.exception() is None:  # its client may be gone
             with contextlib.suppress(ValueError, KeyError, TypeError):
                 self._ids.add(json.loads(request.result().partition(b"\r\n\r\n")[2])["Id"])
 
     async def _whole(self, first: str, lines: tuple[tuple[str, str], ...], data: bytes) -> bytes:
-        """HTTP/1.0: the answer's body then lasts to the end of the stream."""
+        """Uses HTTP/1.0: the body then lasts to the end of the stream."""
         inner, outer = await asyncio.open_unix_connection(str(self._engine.socket), limit=1 << 20)
         try:
             outer.write(_write_head(first, lines) + data)
             head = _read_head(await inner.readuntil(b"\r\n\r\n"))
-            said = (await inner.read()).replace(self._view.prefix.encode(), b"")
+            body = (await inner.read()).replace(self._view.prefix.encode(), b"")
         finally:
             outer.close()
         status = head.first.split(" ", 1)[1]
-        lines = (*head.but(*_HOP), ("Content-Length", str(len(said))), ("Connection", "close"))
-        return _write_head(f"HTTP/1.1 {status}", lines) + said
+        lines = (*head.but(*_HOP), ("Content-Length", str(len(body))), ("Connection", "close"))
+        return _write_head(f"HTTP/1.1 {status}", lines) + body
 
     async def _pass_on(
-        self, meant: Asked, head: _Head, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+        self, meant: Request, head: _Head, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
-        """As it comes, both ways, until the engine has said all."""
+        """Copy in both directions until the engine closes the stream."""
         inner, outer = await asyncio.open_unix_connection(str(self._engine.socket), limit=1 << 20)
-        ends = "Upgrade, close" if head.get("upgrade") else "close"  # what followed would be another request
+        ends = "Upgrade, close" if head.get("upgrade") else "close"  # more bytes would be another request
         lines = (*head.but("connection"), ("Connection", ends))
         outer.write(_write_head(f"{meant.method} {meant.target} HTTP/1.1", lines))
         asking = asyncio.ensure_future(_pump(reader, outer))
@@ -198,13 +200,13 @@ class DockerDoor:
 
 @contextlib.contextmanager
 def _understanding() -> Iterator[None]:
-    """What is not of the form that docker's requests have is refused. Raises EngineError."""
+    """Refuse requests that do not have the form of docker's. Raises EngineError."""
     try:
         yield
     except NotTheNodes as error:
         raise EngineError(403, str(error)) from None
     except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise EngineError(400, f"the request is not of the form that docker's have: {error}") from None
+        raise EngineError(400, f"the request does not have the form of docker's requests: {error}") from None
 
 
 async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -240,7 +242,8 @@ def _answer(status: int, message: str) -> bytes:
 
 
 def _listen(path: Path) -> socket.socket:
-    """Through the folder's descriptor: a unix address may have 107 bytes, a data directory more."""
+    """Through the descriptor of the folder: a unix address has at most 107 bytes, and the path of a data directory may
+    be longer."""
     folder = os.open(path.parent, os.O_PATH | os.O_DIRECTORY)
     listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
@@ -259,7 +262,7 @@ def _listen(path: Path) -> socket.socket:
 # --- what a node is told --------------------------------------------------------------------------------------------
 
 
-def place(data_dir: Path, node_id: str) -> Path:
+def folder_of(data_dir: Path, node_id: str) -> Path:
     """The private directory of a node's socket, created if needed."""
     folder = data_dir / "docker"
     folder.mkdir(exist_ok=True, mode=0o700)
@@ -267,42 +270,41 @@ def place(data_dir: Path, node_id: str) -> Path:
 
 
 def name(node_id: str) -> str:
-    """Of a node's socket, whose address is to be short; the node's id is not."""
+    """The name of a node's socket: short, unlike the id of a node."""
     return hashlib.sha256(node_id.encode()).hexdigest()[:10]
 
 
 def address(path: Path, tmp: Path, *, own_tmp: bool) -> str:
-    """What a node calls its socket: by its path, or where that is too long by a link in the node's own /tmp.
-
-    OSError for a long one on a node without.
-    """
+    """The address of the socket on the node: its path, or if that is too long, a link in the node's own /tmp. Raises
+    OSError for a long path on a node without its own /tmp."""
     if len(os.fsencode(path)) <= LONGEST_ADDRESS:
         return str(path)
     if not own_tmp:
-        raise OSError(f"{path} is too long for a socket; take a data directory with a shorter path")
+        raise OSError(f"{path} is too long for a socket; use a data directory with a shorter path")
     link = ".docker.sock"
     Below(tmp).link(link, str(path))
     return f"/tmp/{link}"
 
 
 def binds(path: Path) -> list[tuple[str, str, bool]]:
-    """What to mount over what, so that a node's socket is where docker looks by itself; where this machine has one."""
+    """(what, over what) to mount so that the node's socket replaces the default socket of docker, if this machine has
+    one."""
     return [(str(path), MACHINES, False)] if Path(MACHINES).exists() else []
 
 
 def environment(socket: str) -> dict[str, str]:
-    """For a node with a Docker of its own."""
+    """The variables of a node with its own Docker."""
     return {"BATCHTRAIN_EMULATED_DOCKER": "yes", "DOCKER_HOST": f"unix://{socket}"}
 
 
 def environment_without(why: str) -> dict[str, str]:
-    """For a node that was to have one: what it says then."""
+    """The variables of a node that lacks its own Docker, with the reason."""
     return {"BATCHTRAIN_EMULATED_NO_DOCKER": why}
 
 
 def program(docker: str) -> str:
-    """The node's `docker`. Sign-ins go to a file of the node's, and never to a keyring of the user's: docker takes one
-    that it finds unless its file has a sign-in."""
+    """The program `docker` of the node. It keeps logins in a file of the node, never in a keyring of the user: docker
+    uses an existing keyring unless its file has a login."""
     return f"""#!/bin/sh
 folder=${{DOCKER_CONFIG:-$HOME/.docker}}
 if [ ! -e "$folder/config.json" ] && mkdir -p -m 700 "$folder"; then

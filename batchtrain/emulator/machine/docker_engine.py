@@ -1,4 +1,4 @@
-"""The Docker Engine of this machine: where it listens, and its HTTP interface over a unix socket."""
+"""The Docker Engine of this machine: its address, and its HTTP interface over a unix socket."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from batchtrain.emulator.interface import Login
 
 DEFAULT_SOCKET = "/var/run/docker.sock"
 PATIENCE = 30.0
-"""Seconds for an answer to a request that is not said to take long."""
+"""Maximum seconds for the answer to an ordinary request."""
 FIRST_PATIENCE = 3.0
 NO_COMMAND = "the docker command, which makes the containers, is not installed"
 
 
 class EngineError(Exception):
-    """The engine refused a request, or does not answer (status 0); the message is its own."""
+    """The engine refused a request, or does not answer (status 0). The message is that of the engine."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
@@ -32,18 +32,16 @@ class EngineError(Exception):
 
 
 class Address(NamedTuple):
-    """What the machine's settings say of its engine: a socket, or why none can be used."""
+    """The address of the engine by the settings of this machine: a socket, or the reason why none is usable."""
 
     socket: Path | None
-    said: str
-    """For a message: the address, and where it is from."""
+    shown: str
+    """For a message: the address and its source."""
 
 
 def address(environment: Mapping[str, str]) -> Address:
-    """Where docker itself would look: DOCKER_HOST, the context in use, the default socket.
-
-    Only a socket of this machine will do: a container has to see the nodes' directories.
-    """
+    """The address that docker itself uses: DOCKER_HOST, the current context, or the default socket. Only a socket of
+    this machine is usable, because containers need the directories of the nodes."""
     if host := environment.get("DOCKER_HOST", ""):
         return _local(host, "DOCKER_HOST")
     folder = Path(environment.get("DOCKER_CONFIG") or Path(environment.get("HOME") or "/", ".docker"))
@@ -56,20 +54,21 @@ def address(environment: Mapping[str, str]) -> Address:
 
 
 def _local(host: str, why: str) -> Address:
-    said = f"{host or 'no address'} ({why})"
-    return Address(Path(host.removeprefix("unix://")), said) if host.startswith("unix://") else Address(None, said)
+    shown = f"{host or 'no address'} ({why})"
+    return Address(Path(host.removeprefix("unix://")), shown) if host.startswith("unix://") else Address(None, shown)
 
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        document = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return document if isinstance(document, dict) else {}
 
 
 class Engine:
-    """Asks one engine. A connection a request, HTTP/1.0: every body then simply lasts to the end of the stream."""
+    """Sends requests to one engine. Each has its own connection and HTTP/1.0, so a body lasts to the end of the
+    stream."""
 
     def __init__(self, socket: Path) -> None:
         self.socket = socket
@@ -84,7 +83,7 @@ class Engine:
         headers: Mapping[str, str] | None = None,
         patience: float | None = PATIENCE,
     ) -> Any:
-        """The decoded JSON answer, None for an empty one. Raises EngineError."""
+        """The decoded JSON answer, None if it is empty. Raises EngineError."""
         try:
             return await asyncio.wait_for(self._whole(method, _path(path, query), body, headers), patience)
         except asyncio.TimeoutError:
@@ -123,7 +122,7 @@ class Engine:
     async def _open(
         self, method: str, path: str, body: object, headers: Mapping[str, str] | None
     ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        """Send a request and read the answer's head. Raises EngineError for one that is no success."""
+        """Send a request and read the head of the answer. Raises EngineError for a status that is not a success."""
         try:
             reader, writer = await asyncio.open_unix_connection(str(self.socket), limit=1 << 20)
         except OSError as error:
@@ -132,8 +131,8 @@ class Engine:
             writer.write(_request(method, path, body, headers))
             status = _status(await reader.readuntil(b"\r\n\r\n"))
             if status >= 400:
-                said = _decoded(await reader.read())
-                message = said.get("message") if isinstance(said, dict) else None
+                message = _decoded(await reader.read())
+                message = message.get("message") if isinstance(message, dict) else None
                 raise EngineError(status, str(message or f"HTTP status {status}").strip())
         except (OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, ValueError) as error:
             writer.close()
@@ -145,7 +144,7 @@ class Engine:
 
 
 def registry_header(login: Login) -> dict[str, str]:
-    """A login as the engine takes it with a request for an image."""
+    """A login in the form of the header of requests for an image."""
     where = login.server or "https://index.docker.io/v1/"
     text = json.dumps({"username": login.username, "password": login.password, "serveraddress": where})
     return {"X-Registry-Auth": base64.urlsafe_b64encode(text.encode()).decode()}
@@ -177,7 +176,7 @@ def _decoded(data: bytes) -> Any:
 
 
 async def objects(reader: asyncio.StreamReader) -> AsyncIterator[dict[str, Any]]:
-    """The JSON objects of a stream, a line each."""
+    """The JSON objects of a stream, one per line."""
     try:
         while line := await reader.readline():
             if line.strip():
@@ -187,26 +186,26 @@ async def objects(reader: asyncio.StreamReader) -> AsyncIterator[dict[str, Any]]
 
 
 def compact(value: object) -> str:
-    """JSON for a query."""
+    """JSON for a query string."""
     return json.dumps(value, separators=(",", ":"))
 
 
 async def find(environment: Mapping[str, str] | None = None) -> tuple[Engine | None, str]:
-    """The engine that answers, or None; with it, for a message, where it is or why there is none."""
-    place = address(os.environ if environment is None else environment)
-    if place.socket is None:
-        return None, f"the Docker Engine at {place.said} is not one of this machine's by a unix socket"
-    engine = Engine(place.socket)
+    """The engine that answers, or None; and its address or the reason, for a message."""
+    endpoint = address(os.environ if environment is None else environment)
+    if endpoint.socket is None:
+        return None, f"the Docker Engine at {endpoint.shown} is not a unix socket of this machine"
+    engine = Engine(endpoint.socket)
     try:
         await engine.ask("GET", "/_ping", patience=FIRST_PATIENCE)
     except EngineError as error:
-        return None, f"no Docker Engine answers at {place.said}: {error}"
-    return engine, place.said
+        return None, f"no Docker Engine answers at {endpoint.shown}: {error}"
+    return engine, endpoint.shown
 
 
 async def missing() -> str:
-    """Why no container can be run on this machine; empty where one can."""
-    engine, said = await find()
+    """Why no container can run on this machine; empty if containers can run."""
+    engine, reason = await find()
     if engine is None:
-        return said
+        return reason
     return "" if shutil.which("docker") else NO_COMMAND

@@ -1,8 +1,8 @@
-"""What a node's own Docker is: requests to the engine that all nodes share, put into that engine's words; pure.
+"""Translates requests of a node's own Docker for the one engine that all nodes share; pure.
 
-A node sees its own containers, networks and volumes alone, under the names that it gave them; their real names begin
-with a prefix of the node's. The host's network is the node's, a path of the node is one of this machine's. Images are
-everybody's.
+A node sees only its own containers, networks and volumes, under the names that it gave them; the engine knows them with
+a prefix of the node. The network of the host is that of the node, and a path of the node becomes a path of this
+machine. All nodes share the images.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ OWNED = ("containers", "networks", "volumes")
 COLLECTION = {
     "containers": ("json", "create", "prune"), "networks": ("", "create", "prune"), "volumes": ("", "create", "prune"),
 }  # fmt: skip
-"""What follows a kind's name where all of the kind is meant, not one."""
+"""What follows the name of a kind in a request about all of the kind."""
 LISTED = frozenset(
     (("GET", "containers", "json"), ("GET", "networks", ""), ("GET", "volumes", ""), ("GET", "events", ""),
      ("POST", "containers", "prune"), ("POST", "networks", "prune"), ("POST", "volumes", "prune"))
 )  # fmt: skip
 """Requests that take a filter."""
 STREAMS = frozenset(("attach", "attach/ws", "logs", "stats", "wait", "export", "archive", "exec"))
-"""What follows one container's name where the answer is not a short document."""
+"""What follows the name of a container if the answer is not a short document."""
 ENGINES_OWN = frozenset(("bridge", "host", "none", "default"))
 """Networks that every engine has."""
 _OF_MACHINE = "the nodes of the emulator share this machine's engine, whose"
@@ -38,22 +38,22 @@ REFUSED = {
     ("swarm", ""): f"{_OF_MACHINE} swarm is not theirs to change",
     ("plugins", ""): f"{_OF_MACHINE} plugins are not theirs to change",
 }
-"""(kind, what follows, or empty for all of it): what only this machine's user may ask for, and why."""
+"""(kind, tail, or empty for all): requests that only the user of this machine may send, and why."""
 OF_THE_NETWORK = ("Hostname", "Domainname", "MacAddress", "ExposedPorts")
 OF_THE_HOSTS_NETWORK = ("PortBindings", "PublishAllPorts", "Dns", "DnsOptions", "DnsSearch", "ExtraHosts", "Links")
-"""What a container that joins another's network may not say: the node has said it."""
+"""Properties that a container in the network of another may not set: the node has set them."""
 _VERSION = re.compile(r"v[0-9.]+")
 
 
-class Asked(NamedTuple):
-    """A request's first line."""
+class Request(NamedTuple):
+    """The first line of a request."""
 
     method: str
     version: str
     """`/v1.41`, or empty."""
     kind: str
     name: str
-    """Of the one that is meant; empty where all of its kind are."""
+    """The name of the object; empty for requests about all of its kind."""
     tail: str
     query: tuple[tuple[str, str], ...] = ()
 
@@ -65,7 +65,7 @@ class Asked(NamedTuple):
 
     @property
     def is_short(self) -> bool:
-        """Its answer is a short document, in which names are given back as the node knows them."""
+        """Whether the answer is a short document, in which names are translated back."""
         return self.kind in OWNED and self.tail not in STREAMS
 
     @property
@@ -74,119 +74,119 @@ class Asked(NamedTuple):
 
 
 class Known(NamedTuple):
-    """What a node has: (id, names) of each."""
+    """The containers and networks of a node: (id, names) of each."""
 
     containers: tuple[tuple[str, tuple[str, ...]], ...] = ()
     networks: tuple[tuple[str, tuple[str, ...]], ...] = ()
     ids: Collection[str] = ()
-    """Of what the node is known to have made, so that nothing need be looked up for them."""
+    """Ids of objects that the node is known to have created, which need no look-up."""
 
 
 class View(NamedTuple):
-    """One node's Docker."""
+    """The Docker of one node."""
 
     prefix: str
-    """Before the name of whatever the node makes."""
+    """Prefix of the names of everything that the node creates."""
     labels: Mapping[str, str]
-    """On whatever it makes, and on nothing else."""
+    """Label of everything that the node creates, and of nothing else."""
     network: str
-    """Id of the container that has the node's network."""
+    """Id of the container with the network of the node."""
     on_machine: Callable[[str], str]
-    """A path of the node's as one of this machine's."""
+    """The path on this machine of a path of the node."""
     links_lead_to: tuple[str, ...] = ()
-    """The directories of this machine to which links of the node's `fsmounts` lead."""
+    """The directories of this machine to which the links in the node's `fsmounts` lead."""
     fsmounts: str = ""
-    """Where the node sees those."""
+    """The paths of these directories on the node."""
     gpus: bool = False
-    """The engine can give containers GPUs."""
+    """Whether the engine can give GPUs to containers."""
     has_device: Callable[[str], bool] = lambda path: True
     """Whether this machine has a device."""
     hidden_in: Callable[[str], str] = lambda path: ""
-    """What must not be seen below a directory of this machine, as a relative path; empty where all may."""
+    """The relative path below a directory of this machine that must stay hidden; empty if there is none."""
 
 
 class Unknown(Exception):
-    """A container or network that the node does not have; the message is as the engine says it."""
+    """A container or network that the node does not have; the message is that of the engine."""
 
 
-def parse(method: str, target: str) -> Asked:
+def parse(method: str, target: str) -> Request:
     """Read a request's target."""
     path, _, query = target.partition("?")
-    words = [word for word in path.split("/") if word]  # however it is written, it is what the engine would make of it
+    words = [word for word in path.split("/") if word]  # the engine would normalize it in the same way
     version = f"/{unquote(words.pop(0))}" if words and _VERSION.fullmatch(unquote(words[0])) else ""
     kind, rest = unquote(words[0]) if words else "", words[1:]
     pairs = tuple(parse_qsl(query, keep_blank_values=True))
     if kind not in OWNED or "/".join(rest) in COLLECTION[kind]:
-        return Asked(method, version, kind, "", "/".join(rest), pairs)
-    return Asked(method, version, kind, unquote(rest[0]), "/".join(rest[1:]), pairs)
+        return Request(method, version, kind, "", "/".join(rest), pairs)
+    return Request(method, version, kind, unquote(rest[0]), "/".join(rest[1:]), pairs)
 
 
-def refusal(asked: Asked) -> str:
-    """Why a node may not ask for this; empty where it may."""
-    if asked.method == "GET":
+def refusal(request: Request) -> str:
+    """Why a node may not send this request; empty if it may."""
+    if request.method == "GET":
         return ""
-    return REFUSED.get((asked.kind, unquote(asked.tail))) or REFUSED.get((asked.kind, ""), "")
+    return REFUSED.get((request.kind, unquote(request.tail))) or REFUSED.get((request.kind, ""), "")
 
 
-def needs_known(asked: Asked, ids: Collection[str] = ()) -> bool:
-    """Whether names in a request must be looked up; `ids` are those of what the node is known to have made."""
-    if asked.kind in ("containers", "networks") and asked.name:
-        return asked.name not in ids or asked.tail in ("connect", "disconnect")
-    if (asked.method, asked.kind, asked.tail) in LISTED:
-        return any(name == "filters" for name, _ in asked.query)
-    return (asked.makes and asked.kind == "containers") or asked.kind in ("build", "commit")
+def needs_known(request: Request, ids: Collection[str] = ()) -> bool:
+    """Whether names in a request must be looked up; `ids` are those of objects that the node created."""
+    if request.kind in ("containers", "networks") and request.name:
+        return request.name not in ids or request.tail in ("connect", "disconnect")
+    if (request.method, request.kind, request.tail) in LISTED:
+        return any(name == "filters" for name, _ in request.query)
+    return (request.makes and request.kind == "containers") or request.kind in ("build", "commit")
 
 
-def translate(asked: Asked, view: View, known: Known) -> Asked:
+def translate(request: Request, view: View, known: Known) -> Request:
     """A request for the engine. Raises Unknown."""
-    name = _name(asked, view, known)
-    query, changed = dict(asked.query), {}
-    if (asked.method, asked.kind, asked.tail) in LISTED and not asked.name:
-        changed["filters"] = _filtered(query.get("filters", ""), asked.kind, view, known)
-    if query.get("name") and asked.kind == "containers" and asked.tail in ("create", "rename"):
+    name = _name(request, view, known)
+    query, changed = dict(request.query), {}
+    if (request.method, request.kind, request.tail) in LISTED and not request.name:
+        changed["filters"] = _filtered(query.get("filters", ""), request.kind, view, known)
+    if query.get("name") and request.kind == "containers" and request.tail in ("create", "rename"):
         changed["name"] = view.prefix + query["name"].lstrip("/")
-    if asked.kind == "commit" and "container" in query:
+    if request.kind == "commit" and "container" in query:
         changed["container"] = _container(query["container"], view, known)
-    if asked.kind == "build" and query.get("networkmode"):
+    if request.kind == "build" and query.get("networkmode"):
         changed["networkmode"] = _mode(query["networkmode"], view, known, network=True)
-    return asked._replace(name=name, query=_with(asked.query, changed))
+    return request._replace(name=name, query=_with(request.query, changed))
 
 
 def _with(query: tuple[tuple[str, str], ...], changed: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
-    """A word may come several times (`docker save a b`, `docker build -t a -t b`), and does so afterwards."""
-    told = {name for name, _ in query}
+    """A name may occur several times (`docker save a b`, `docker build -t a -t b`), and keeps doing so."""
+    given = {name for name, _ in query}
     kept = ((name, changed.get(name, value)) for name, value in query)
-    return (*kept, *((name, value) for name, value in changed.items() if name not in told))
+    return (*kept, *((name, value) for name, value in changed.items() if name not in given))
 
 
-def _name(asked: Asked, view: View, known: Known) -> str:
-    if not asked.name or asked.name in known.ids:
-        return asked.name
-    if asked.kind == "containers":
-        return _container(asked.name, view, known)
-    if asked.kind == "networks":
-        return _network(asked.name, view, known)
-    return view.prefix + asked.name
+def _name(request: Request, view: View, known: Known) -> str:
+    if not request.name or request.name in known.ids:
+        return request.name
+    if request.kind == "containers":
+        return _container(request.name, view, known)
+    if request.kind == "networks":
+        return _network(request.name, view, known)
+    return view.prefix + request.name
 
 
 def _container(name: str, view: View, known: Known) -> str:
-    found = _find(name.lstrip("/"), view, known.containers)
-    if not found:
+    container = _find(name.lstrip("/"), view, known.containers)
+    if not container:
         raise Unknown(f"No such container: {name}")
-    return found
+    return container
 
 
 def _network(name: str, view: View, known: Known) -> str:
     if name in ENGINES_OWN:
         return name
-    found = _find(name, view, known.networks)
-    if not found:
+    network = _find(name, view, known.networks)
+    if not network:
         raise Unknown(f"network {name} not found")
-    return found
+    return network
 
 
 def _find(name: str, view: View, among: Iterable[tuple[str, tuple[str, ...]]]) -> str:
-    """By its name, which the node may have given or the engine; else by the beginning of its id."""
+    """By its name, which the node or the engine gave; else by the beginning of its id."""
     listed = tuple(among)
     for wanted in (view.prefix + name, name):
         for number, names in listed:
@@ -197,18 +197,18 @@ def _find(name: str, view: View, among: Iterable[tuple[str, tuple[str, ...]]]) -
 
 
 def _filtered(text: str, kind: str, view: View, known: Known) -> str:
-    """The filters of a request, and the node's own. Both forms of them that the engine takes are understood."""
+    """The filters of a request, and the label of the node. Accepts both forms that the engine accepts."""
     try:
-        told = json.loads(text) if text else {}
+        given = json.loads(text) if text else {}
     except ValueError:
-        return text  # the engine says what is wrong with it
-    filters = {key: {_filter(key, kind, one, view, known): True for one in values} for key, values in told.items()}
+        return text  # the engine reports the fault
+    filters = {key: {_filter(key, kind, value, view, known): True for value in values} for key, values in given.items()}
     own = {f"{name}={value}": True for name, value in view.labels.items()}
     return json.dumps({**filters, "label": {**filters.get("label", {}), **own}})
 
 
 def _filter(key: str, kind: str, value: str, view: View, known: Known) -> str:
-    """One that names something of the node's, in the engine's words. A name is a pattern, and any part will do."""
+    """A filter that names an object of the node, translated. A name is a pattern, and any part of it matches."""
     if key == "name" and (begun := re.match(r"\^(/\??)?", value)):
         return f"{begun[0]}{view.prefix}{value[begun.end() :]}"
     if key == "volume" and not value.startswith("/"):
@@ -223,34 +223,37 @@ def _filter(key: str, kind: str, value: str, view: View, known: Known) -> str:
 def known_of(containers: Iterable[Document], networks: Iterable[Document]) -> Known:
     """From the engine's lists."""
     return Known(
-        tuple((one["Id"], tuple(name.lstrip("/") for name in one.get("Names") or ())) for one in containers),
-        tuple((one["Id"], (one["Name"],)) for one in networks),
+        tuple(
+            (container["Id"], tuple(name.lstrip("/") for name in container.get("Names") or ()))
+            for container in containers
+        ),
+        tuple((network["Id"], (network["Name"],)) for network in networks),
     )
 
 
 # --- bodies ---------------------------------------------------------------------------------------------------------
 
 
-def takes_body(asked: Asked) -> bool:
-    """Whether something in a request's body is the node's."""
-    return asked.makes or (asked.kind == "networks" and asked.tail in ("connect", "disconnect"))
+def takes_body(request: Request) -> bool:
+    """Whether the body of a request needs a translation."""
+    return request.makes or (request.kind == "networks" and request.tail in ("connect", "disconnect"))
 
 
-def body(asked: Asked, document: Document, view: View, known: Known) -> Document:
-    """A request's body for the engine. Raises Unknown."""
-    if not asked.makes:
-        return _connected(document, asked.tail, view, known)
+def body(request: Request, document: Document, view: View, known: Known) -> Document:
+    """The body of a request for the engine. Raises Unknown."""
+    if not request.makes:
+        return _connected(document, request.tail, view, known)
     labelled = {**document, "Labels": {**(document.get("Labels") or {}), **view.labels}}
-    if asked.kind == "containers":
-        return _created(labelled, dict(asked.query).get("name", ""), view, known)
+    if request.kind == "containers":
+        return _created(labelled, dict(request.query).get("name", ""), view, known)
     if labelled.get("DriverOpts"):
         labelled["DriverOpts"] = _driven(labelled["DriverOpts"], view)
     return {**labelled, "Name": view.prefix + document["Name"]} if document.get("Name") else labelled
 
 
 def volumes(document: Document) -> tuple[str, ...]:
-    """The named volumes that a container's translated body binds: those the engine would make without a label."""
-    sources = (one.partition(":")[0] for one in _host(document).get("Binds") or () if ":" in one)
+    """The named volumes in the translated body of a container: the engine would create them without a label."""
+    sources = (bind.partition(":")[0] for bind in _host(document).get("Binds") or () if ":" in bind)
     return tuple(source for source in sources if not source.startswith("/"))
 
 
@@ -259,23 +262,23 @@ def _host(document: Document) -> Document:
 
 
 def _connected(document: Document, tail: str, view: View, known: Known) -> Document:
-    found = _container(document.get("Container", ""), view, known)
-    names = next((names for number, names in known.containers if number == found), ())
+    container = _container(document.get("Container", ""), view, known)
+    names = next((names for number, names in known.containers if number == container), ())
     given = [name.removeprefix(view.prefix) for name in names if name.startswith(view.prefix)]
     if tail != "connect" or not given:
-        return {**document, "Container": found}
-    return {**document, "Container": found, "EndpointConfig": _called(document.get("EndpointConfig"), given[0])}
+        return {**document, "Container": container}
+    return {**document, "Container": container, "EndpointConfig": _called(document.get("EndpointConfig"), given[0])}
 
 
 def _called(end: Document | None, name: str) -> Document:
-    """A container's place in a network, where the others know it by the name that the node gave it."""
+    """The end point of a container in a network, where other containers find it by the name that the node gave it."""
     return {**(end or {}), "Aliases": [*((end or {}).get("Aliases") or ()), name]} if name else end or {}
 
 
 def _created(document: Document, name: str, view: View, known: Known) -> Document:
     host = _host(document)
-    binds = [_bind(one, view) for one in host.get("Binds") or ()]
-    mounts = [_mount(one, view) for one in host.get("Mounts") or ()]
+    binds = [_bind(bind, view) for bind in host.get("Binds") or ()]
+    mounts = [_mount(mount, view) for mount in host.get("Mounts") or ()]
     if _shows_fsmounts(host, view):
         binds += [f"{directory}:{directory}" for directory in view.links_lead_to]
     covers = {**(host.get("Tmpfs") or {}), **_covers(binds, mounts, view)}
@@ -284,24 +287,29 @@ def _created(document: Document, name: str, view: View, known: Known) -> Documen
         "Binds": binds,
         "Mounts": mounts,
         **({"Tmpfs": covers} if covers else {}),
-        "VolumesFrom": [_from(one, view, known) for one in host.get("VolumesFrom") or ()],
+        "VolumesFrom": [_from(source, view, known) for source in host.get("VolumesFrom") or ()],
         **({"Links": _links(host["Links"], view, known)} if host.get("Links") else {}),
         **{mode: _mode(host[mode], view, known) for mode in ("PidMode", "IpcMode") if host.get(mode)},
         **({"UTSMode": ""} if host.get("UTSMode") == "host" else {}),
-        "Devices": [one for one in host.get("Devices") or () if view.has_device(one.get("PathOnHost", ""))],
+        "Devices": [device for device in host.get("Devices") or () if view.has_device(device.get("PathOnHost", ""))],
         **({} if view.has_device(INFINIBAND) else {"Ulimits": _without_memlock(host)}),
-        **({} if view.gpus else {"DeviceRequests": [one for one in host.get("DeviceRequests") or () if not _gpu(one)]}),
+        **(
+            {}
+            if view.gpus
+            else {"DeviceRequests": [request for request in host.get("DeviceRequests") or () if not _gpu(request)]}
+        ),
     }
     return _joined({**document, "HostConfig": fitted}, name, view, known)
 
 
 def _without_memlock(host: Document) -> list[Document]:
-    """As of a native pool's run options: it is for InfiniBand, and an engine without privileges fails to give it."""
-    return [one for one in host.get("Ulimits") or () if one.get("Name") != MEMLOCK]
+    """Remove the limit as in the run options of a native pool: it is for InfiniBand, and an engine without privileges
+    fails with it."""
+    return [limit for limit in host.get("Ulimits") or () if limit.get("Name") != MEMLOCK]
 
 
 def _joined(document: Document, name: str, view: View, known: Known) -> Document:
-    """The host's network is the node's; another is what it was, by its id."""
+    """The network of the host becomes that of the node; any other is found by its id."""
     host = _host(document)
     mode = host.get("NetworkMode") or ""
     if mode != "host":
@@ -318,8 +326,8 @@ def _joined(document: Document, name: str, view: View, known: Known) -> Document
 
 
 def _links(links: Iterable[str], view: View, known: Known) -> list[str]:
-    """`name[:alias]` of the engine's own network; in another, links are by the names that `_called` gives."""
-    pairs = (one.partition(":") for one in links)
+    """`name[:alias]` in the default network of the engine; other networks use the names that `_called` gives."""
+    pairs = (link.partition(":") for link in links)
     return [f"{_container(name, view, known)}:{alias or name}" for name, _, alias in pairs]
 
 
@@ -333,9 +341,9 @@ def _mode(mode: str, view: View, known: Known, *, network: bool = False) -> str:
 
 
 def _covers(binds: Iterable[str], mounts: Iterable[Document], view: View) -> dict[str, str]:
-    """Empty file systems over what must not be seen of the directories that are bound."""
-    pairs = [(source, rest.partition(":")[0]) for source, _, rest in (one.partition(":") for one in binds)]
-    pairs += [(one.get("Source", ""), one.get("Target", "")) for one in mounts if one.get("Type") == "bind"]
+    """Empty file systems over the hidden parts of bound directories."""
+    pairs = [(source, rest.partition(":")[0]) for source, _, rest in (bind.partition(":") for bind in binds)]
+    pairs += [(mount.get("Source", ""), mount.get("Target", "")) for mount in mounts if mount.get("Type") == "bind"]
     hidden = ((target, view.hidden_in(source)) for source, target in pairs if source.startswith("/"))
     return {f"{target.rstrip('/')}/{relative}": "" for target, relative in hidden if relative}
 
@@ -362,15 +370,15 @@ def _mount(mount: Document, view: View) -> Document:
 
 
 def _driven(options: Document, view: View) -> Document:
-    """A local volume's: one that is a directory by another name binds a path of the node's."""
+    """Options of a local volume: a volume that is another name of a directory binds a path of the node."""
     device = options.get("device", "")
     binds = "bind" in options.get("o", "").split(",") and device.startswith("/")
     return {**options, "device": view.on_machine(device)} if binds else options
 
 
 def _shows_fsmounts(host: Document, view: View) -> bool:
-    shown = [one.partition(":")[0] for one in host.get("Binds") or ()]
-    shown += [one.get("Source", "") for one in host.get("Mounts") or () if one.get("Type") == "bind"]
+    shown = [bind.partition(":")[0] for bind in host.get("Binds") or ()]
+    shown += [mount.get("Source", "") for mount in host.get("Mounts") or () if mount.get("Type") == "bind"]
     return any(f"{view.fsmounts}/".startswith(f"{source.rstrip('/')}/") for source in shown)
 
 

@@ -1,4 +1,5 @@
-"""Resource files: http(s) GETs into a node's directory, of one file or of a container's, with Batch's failure codes."""
+"""Resource files: GETs a file, or the blobs of a container, into the directory of a node, with the failure codes of
+Batch."""
 
 from __future__ import annotations
 
@@ -18,17 +19,17 @@ from batchtrain.emulator.machine.below import Below, LeadsOut
 
 CHUNK = 1 << 16
 TIMEOUT_SECONDS = 60.0
-"""Silence after which a server is given up."""
+"""Maximum seconds without data from a server."""
 MOST_SECONDS = 3600.0
-"""The longest that one file may take, however steadily it comes."""
+"""Maximum seconds for one file, even if data keeps coming."""
 STATUS_CODES = {401: "BlobAccessDenied", 403: "BlobAccessDenied", 404: "BlobNotFound", 409: "BlobAccessDenied"}
-"""HTTP status to failure code; 409 is how storage refuses anonymous reads of a private account."""
+"""HTTP status to failure code; storage refuses anonymous reads of a private account with 409."""
 STORAGE_VERSION = "2021-12-02"
-"""Of the storage service's protocol; Azurite knows it too."""
+"""Version of the storage protocol; Azurite supports it, too."""
 
 
 class DownloadError(Exception):
-    """A run that cannot start; `code` is Batch's failure code."""
+    """A run that cannot start; `code` is the failure code of Batch."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)
@@ -36,15 +37,15 @@ class DownloadError(Exception):
 
 
 def fetch(item: Download, directory: str, node: Below, called_off: Callable[[], bool], ca: Path | None = None) -> None:
-    """Download to `directory/item.path` of a node: a file, or what a container holds. Blocks.
+    """Download to `directory/item.path` of a node: a file, or the blobs of a container. Blocks.
 
-    Once `called_off()` it leaves no file behind, and ends with the next bytes that come, or that do not.
-    `ca`: certificates to trust beside the usual ones, where the file exists.
+    After `called_off()` returns True, it leaves no file behind and ends with the next data or timeout. `ca`:
+    certificates to trust besides the usual ones, if the file exists.
     """
-    for one in blobs_of(item) if item.container else (item,):
+    for blob in blobs_of(item) if item.container else (item,):
         if called_off():
             raise DownloadError("BlobDownloadMiscError", f"{shown(item.url)}: called off")
-        _fetch(one, directory, node, called_off, ca)
+        _fetch(blob, directory, node, called_off, ca)
 
 
 def _fetch(item: Download, directory: str, node: Below, called_off: Callable[[], bool], ca: Path | None) -> None:
@@ -65,27 +66,27 @@ def _fetch(item: Download, directory: str, node: Below, called_off: Callable[[],
 
 
 class _TookTooLong(Exception):
-    """The file was still coming when its time was over."""
+    """The time limit of the file passed before it was complete."""
 
 
 # A container's blobs -------------------------------------------------------------------------------------------------
 
 
 def blobs_of(item: Download) -> Iterator[Download]:
-    """Each blob of a container that begins with the prefix, below the item's path by its whole name."""
+    """Each blob of a container whose name begins with the prefix, below the path of the item, by its full name."""
     for name in (blob.name for blob in listed(item)):
         path = f"{item.path.rstrip('/')}/{name}" if item.path else name
         yield Download(blob_url(item.url, name), path, item.mode)
 
 
 def blob_url(container_url: str, name: str) -> str:
-    """The address of a blob in a container whose own address carries a signature."""
+    """The address of a blob in a container whose own address has a signature."""
     where = urlsplit(container_url)
     return where._replace(path=f"{where.path.rstrip('/')}/{quote(name)}").geturl()
 
 
 class Blob(NamedTuple):
-    """A blob as a container's list gives it."""
+    """An entry in the list of a container."""
 
     name: str
     etag: str
@@ -93,8 +94,8 @@ class Blob(NamedTuple):
 
 
 def listed(item: Download) -> Iterator[Blob]:
-    """As the container's list gives them, page by page; a directory's marker (an empty name's end) is no file."""
-    from xml.etree import ElementTree  # slow to import, and few tasks list a container
+    """The list of a container, page by page, without markers of directories (an empty last name)."""
+    from xml.etree import ElementTree  # slow to import, and only few tasks list a container
 
     marker = ""
     while True:
@@ -115,9 +116,9 @@ def listed(item: Download) -> Iterator[Blob]:
 
 def _list_url(item: Download, marker: str) -> str:
     where = urlsplit(item.url)
-    asked = {"restype": "container", "comp": "list", "prefix": item.prefix, "marker": marker}
-    asked = {name: value for name, value in asked.items() if value}
-    return where._replace(query="&".join(filter(None, (where.query, urlencode(asked))))).geturl()
+    query = {"restype": "container", "comp": "list", "prefix": item.prefix, "marker": marker}
+    query = {name: value for name, value in query.items() if value}
+    return where._replace(query="&".join(filter(None, (where.query, urlencode(query))))).geturl()
 
 
 # One answer ----------------------------------------------------------------------------------------------------------
@@ -139,7 +140,7 @@ def _open(url: str, ca: Path | None = None) -> HTTPResponse:
 
 
 def opener(url: str, ca: Path | None = None) -> urllib.request.OpenerDirector:
-    """A proxy of the environment's is no way to a server on this machine, which may show a certificate of `ca`."""
+    """Do not use a proxy of the environment for a server on this machine, which may have a certificate of `ca`."""
     if not trust.loopback(urlsplit(url).hostname or ""):
         return urllib.request.build_opener()
     direct = urllib.request.ProxyHandler({})
@@ -153,16 +154,16 @@ def opener(url: str, ca: Path | None = None) -> urllib.request.OpenerDirector:
 def _store(body: HTTPResponse, node: Below, path: str, mode: int, called_off: Callable[[], bool], end: float) -> None:
     """A task sees the whole file or none."""
     with node.new(path, mode) as file:
-        while not called_off() and (chunk := body.read1(CHUNK)):  # what is there: `read` waits for a whole chunk
+        while not called_off() and (chunk := body.read1(CHUNK)):  # the available data: `read` waits for a whole chunk
             if time.monotonic() > end:
                 raise _TookTooLong(f"it was not complete after {MOST_SECONDS:g} s")
             file.write(chunk)
         if called_off():
             raise ConnectionError("called off")
-        if body.length:  # what is left to come; read() says nothing of a connection that was cut
+        if body.length:  # the missing bytes; read() does not report a closed connection
             raise ConnectionError(f"the connection was closed {body.length} bytes early")
 
 
 def shown(url: str) -> str:
-    """Without its query, which may hold a signature."""
+    """Without its query, which may contain a signature."""
     return urlsplit(url)._replace(query="").geturl()

@@ -1,6 +1,6 @@
-"""What the Docker Engine says when a container cannot be had, and Batch's code for it; pure.
+"""The errors of a Docker Engine about containers, and the failure code of Batch for each; pure.
 
-Which code the service gives in each case is documented for none of them; docs/explanation/untested-on-azure.md says so.
+No document tells which code the service uses in which case; docs/explanation/untested-on-azure.md says so.
 """
 
 from __future__ import annotations
@@ -41,25 +41,23 @@ _NOISE = (
 
 
 def of_pull(message: str) -> str:
-    """Batch's code for an image that could not be fetched."""
+    """The failure code for an image that could not be pulled."""
     return _first(PULL, message, MISC)
 
 
 def of_create(message: str) -> str:
-    """Batch's code for options that make no container."""
+    """The failure code for options that `docker create` refuses."""
     return _first(CREATE, message, INVALID_SETTINGS)
 
 
 def of_start(message: str) -> str:
-    """Batch's code for a container, or a command in one, that did not start."""
+    """The failure code for a container, or a command in one, that did not start."""
     return _first(START, message, MISC)
 
 
 def of_exit(code: int, state: dict[str, Any], memory: int) -> str:
-    """What there is to say of an exit code, beside itself; mostly nothing.
-
-    The engine may not know that memory was the reason: it hears of that and of the end separately, in either order.
-    """
+    """An explanation of an exit code; usually empty. The engine may not know that memory was the reason: it learns of
+    this and of the end separately, in either order."""
     limit = f" (--memory={memory >> 20}m)" if memory else ""
     if state.get("OOMKilled"):
         return f"A process of the container was killed because its memory{limit} was used up; exit code {code}."
@@ -68,8 +66,8 @@ def of_exit(code: int, state: dict[str, Any], memory: int) -> str:
     return ""
 
 
-def said(message: str) -> str:
-    """The engine's words without what it says before and after all of them."""
+def cleaned(message: str) -> str:
+    """The message of the engine without its standard prefix and suffix."""
     for noise in _NOISE:
         message = noise.sub("", message)
     return message.strip()

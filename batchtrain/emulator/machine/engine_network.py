@@ -1,4 +1,4 @@
-"""A private network of an engine, on a part of 10.0.0.0/8 that this machine does not use."""
+"""A private network of an engine, in a part of 10.0.0.0/8 that this machine does not use."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Network = ipaddress.IPv4Network
 
 
 async def make(engine: Engine, name: str, data_dir: Path, first: int) -> str:
-    """Make one, preferably 10.FIRST.0.0/16; returns what it is. Raises EngineError."""
+    """Create a network, preferably 10.FIRST.0.0/16. Returns its range. Raises EngineError."""
     used = await taken(engine)
     for subnet in (Network(f"10.{(first + more) % 256}.0.0/16") for more in range(MOST_TRIED)):
         if any(subnet.overlaps(other) for other in used):
@@ -38,18 +38,18 @@ async def make(engine: Engine, name: str, data_dir: Path, first: int) -> str:
 
 
 async def taken(engine: Engine) -> list[Network]:
-    """What the engine's networks and this machine's routes take up."""
-    found = [
+    """The address ranges of the engine's networks and of the routes of this machine."""
+    subnets = [
         entry["Subnet"]
         for network in await engine.ask("GET", "/networks")
         for entry in (network.get("IPAM") or {}).get("Config") or []
         if ":" not in entry.get("Subnet", ":")
     ]
-    return [*map(Network, found), *routes()]
+    return [*map(Network, subnets), *routes()]
 
 
 def routes() -> Iterable[Network]:
-    """The machine's own, but for the default one."""
+    """The routes of the machine, without the default route."""
     with contextlib.suppress(OSError):
         for line in Path("/proc/net/route").read_text().splitlines()[1:]:
             fields = line.split()

@@ -29,23 +29,23 @@ class Way(NamedTuple):
 
 
 def ways(address: str, forwards: Iterable[Forward], service: tuple[str, int] | None = None) -> tuple[Way, ...]:
-    """A node's. service: where the service listens on this machine, which a node in a network of its own reaches
-    under the same address; None for a node that is on the machine's network."""
-    inbound = tuple(Way(address, one.frontend, (address, one.backend)) for one in forwards)
+    """The connections of a node. service: the address of the service on this machine, which a node with its own network
+    reaches under the same address; None for a node in the network of the machine."""
+    inbound = tuple(Way(address, forward.frontend, (address, forward.backend)) for forward in forwards)
     return inbound + ((Way(*service, service),) if service else ())
 
 
 class Door:
-    """The ways of one node, open while it is up."""
+    """The forwarded connections of one node, open while it is up."""
 
     def __init__(self) -> None:
         self._servers: list[asyncio.Server] = []
         self._talks: set[asyncio.Task[None]] = set()
 
-    async def open(self, found: Iterable[Way], network: str = "") -> None:
-        """Listen in a network namespace, or in this machine's; a port that another program has is passed over, with a
-        warning."""
-        for way in found:
+    async def open(self, ways: Iterable[Way], network: str = "") -> None:
+        """Listen in a network namespace, or in that of this machine. A port that another program uses is skipped, with
+        a warning."""
+        for way in ways:
             talk = partial(self._talk, *way.to)
             try:
                 self._servers.append(await asyncio.start_server(talk, sock=_listen(network, way.address, way.port)))
@@ -61,7 +61,7 @@ class Door:
         self._servers = []
 
     async def _talk(self, address: str, port: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Carry both ways until both sides have said all, or one is gone."""
+        """Copy in both directions until both sides are closed, or one is gone."""
         task = asyncio.current_task()
         assert task is not None
         self._talks.add(task)
@@ -71,9 +71,9 @@ class Door:
                 await asyncio.gather(_carry(reader, there_writer), _carry(there_reader, writer))
             finally:
                 there_writer.close()
-        except OSError:  # nobody listens there, or one side went away
+        except OSError:  # the port is closed, or one side is gone
             pass
-        except asyncio.CancelledError:  # the node goes
+        except asyncio.CancelledError:  # the node ends
             pass
         finally:
             self._talks.discard(task)
@@ -82,7 +82,8 @@ class Door:
 
 
 def _listen(network: str, address: str, port: int) -> socket.socket:
-    """A socket keeps the network it was made in, and a thread that enters one does not come back: it gets its own."""
+    """A socket stays in the network in which it was created, and a thread cannot leave a network that it entered: each
+    call uses its own thread."""
     if not network:
         return socket.create_server((address, port))
 

@@ -1,4 +1,5 @@
-"""Directories that root made in a container, given to the user who runs the emulator, who must delete them."""
+"""Changes the owner of directories that root created in a container to the user of the emulator, who must delete
+them."""
 
 from __future__ import annotations
 
@@ -14,19 +15,20 @@ MOST_ROUNDS = 64
 
 
 def foreign(node: Below, below: str = "") -> list[Entry]:
-    """The directories below a node's that belong to others, outermost first, as far as they can be read."""
+    """The directories below a directory of the node that belong to other users, outermost first, as far as they are
+    readable."""
     try:
-        found = Walk(node, below)
+        entries = Walk(node, below)
     except OSError:
         return []
-    folders = (entry for entry in found if stat.S_ISDIR(entry.status.st_mode) and entry.status.st_uid != os.getuid())
+    folders = (entry for entry in entries if stat.S_ISDIR(entry.status.st_mode) and entry.status.st_uid != os.getuid())
     return [Entry(f"{below}/{entry.path}" if below else entry.path, entry.status) for entry in folders]
 
 
 def archive(folders: list[Entry]) -> bytes:
-    """A tar archive of these directories without what is in them; unpacking it over them makes them ours.
+    """A tar archive of these directories without their content; unpacking it over them changes their owner.
 
-    The engine unpacks it in the node's own container: a link that took a directory's place leads out of neither.
+    The engine unpacks it in the node's own container: a link that replaced a directory cannot lead out of it.
     """
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w") as tar:

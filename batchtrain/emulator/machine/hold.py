@@ -1,7 +1,6 @@
 """A program that only waits: what holds a container open. As bytes, because no image can be counted on to be there.
 
-As process 1 of a container it lets the kernel reap orphans (SIGCHLD ignored), pays no heed to SIGTERM, and ends by
-SIGKILL.
+As process 1 of a container it lets the kernel reap orphans (SIGCHLD ignored), ignores SIGTERM, and ends by SIGKILL.
 """
 
 from __future__ import annotations
@@ -19,13 +18,13 @@ _IGNORE = struct.pack("<4Q", 1, 0, 0, 0)
 """The kernel's `struct sigaction` of SIG_IGN."""
 
 
-def place(data_dir: Path) -> Path:
-    """Where an emulator keeps the program for containers of tasks."""
+def program_path(data_dir: Path) -> Path:
+    """The path of the program for containers of tasks in a data directory."""
     return data_dir / "docker" / NAME
 
 
 def program(architecture: str = "") -> bytes:
-    """An ELF file for a machine as `uname -m` names it (default: this one). KeyError for one that has none."""
+    """An ELF file for a machine, named as by `uname -m` (default: this one). Raises KeyError for an unsupported one."""
     number, code = _CODE[architecture or platform.machine()]
     body = code + bytes(-len(code) % 8) + _IGNORE
     size = _HEADERS + len(body)
@@ -79,7 +78,7 @@ MACHINES = tuple(_CODE)
 
 
 def fits() -> bool:
-    """Whether there is a program for this machine."""
+    """Whether this machine is supported."""
     return platform.machine() in _CODE
 
 

@@ -1,4 +1,4 @@
-"""What this machine has in use: memory, disk and network, which all its nodes share."""
+"""The load of this machine: memory, disk and network, which all its nodes share."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from batchtrain.emulator.autoscale_samples import Load
 
 FRESH_SECONDS = 30.0
-"""How long one reading is good: autoscale's samples are that far apart."""
+"""Seconds for which one reading is used: autoscale takes samples at this interval."""
 SECTOR = 512
 PROC = Path("/proc")
 
@@ -31,7 +31,7 @@ class Gauge:
 
 
 def read(data_dir: Path, proc: Path = PROC) -> Load:
-    """The present numbers; those that the kernel does not tell are 0."""
+    """The current numbers; 0 for those that the kernel does not provide."""
     return Load(_memory(proc), _disk(data_dir), *_disk_traffic(proc), *_network_traffic(proc))
 
 
@@ -56,7 +56,7 @@ def _disk(data_dir: Path) -> float:
 
 
 def _disk_traffic(proc: Path) -> tuple[float, float, float, float]:
-    """Bytes read and written, reads and writes, of whole disks."""
+    """Bytes read and written, and the number of reads and writes, of whole disks."""
     reads = sectors_read = writes = sectors_written = 0
     for words in _whole_disks(proc):
         reads, sectors_read = reads + int(words[3]), sectors_read + int(words[5])

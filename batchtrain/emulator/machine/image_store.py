@@ -1,4 +1,4 @@
-"""The images of one engine, fetched for many nodes: each image is asked for once at a time, by one login."""
+"""The images of one engine, pulled for many nodes: one request per image at a time, by one login."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ HUB = ("", "docker.io", "hub.docker.com", "index.docker.io", "registry-1.docker.
 
 
 class ImageStore:
-    """Fetches images by name with the logins there are."""
+    """Pulls images by name with the available logins."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -25,8 +25,9 @@ class ImageStore:
         self._architecture = ""
 
     async def fetch(self, image: str, logins: Iterable[Login] = ()) -> None:
-        """Until the image is there and fits this machine. Raises NodeUnfit with Batch's code, or EngineError."""
-        key = image, login_for(image, logins)  # another's login may be wrong, and is not this one's
+        """Wait until the image exists and fits this machine. Raises NodeUnfit with a failure code of Batch, or
+        EngineError."""
+        key = image, login_for(image, logins)  # another login may be wrong, unlike this one
         if key not in self._fetching:
             task = asyncio.create_task(self._fetch(*key))
             self._fetching[key] = task
@@ -36,26 +37,26 @@ class ImageStore:
     def _on_fetched(self, key: tuple[str, Login | None], done: asyncio.Task[None]) -> None:
         self._fetching.pop(key, None)
         if not done.cancelled():
-            done.exception()  # nobody may ask for it any more
+            done.exception()  # its caller may be gone
 
     async def _fetch(self, image: str, login: Login | None) -> None:
         try:
-            found = await self._there(image)
-            if found is None:
+            image_id = await self._there(image)
+            if image_id is None:
                 await self._pull(image, login)
-                found = await self._there(image)
+                image_id = await self._there(image)
         except EngineError as error:
             if error.status == 0:
-                raise  # it is the engine that fails, not the image
+                raise  # the engine fails, not the image
             raise self._unfit(image, str(error), engine_failures.of_pull(str(error))) from None
-        if found is None:
+        if image_id is None:
             raise self._unfit(image, "it was fetched and is not there", engine_failures.MISC)
-        await self._check(image, found)
+        await self._check(image, image_id)
 
     async def _there(self, image: str) -> str | None:
-        """The architecture of an image that is there."""
+        """The architecture of an existing image."""
         if not {"", ".", ".."}.isdisjoint(image.split("/")):
-            raise EngineError(400, "invalid reference format")  # the engine would be asked for something else
+            raise EngineError(400, "invalid reference format")  # the engine would interpret it as another request
         try:
             about = await self._engine.ask("GET", f"/images/{image}/json")
         except EngineError as error:
@@ -83,7 +84,7 @@ class ImageStore:
 
     def _unfit(self, image: str, message: str, code: str) -> NodeUnfit:
         step = _STEPS.get(code, "")
-        return NodeUnfit(code, f"The container image {image} cannot be used: {engine_failures.said(message)}.{step}")
+        return NodeUnfit(code, f"The container image {image} cannot be used: {engine_failures.cleaned(message)}.{step}")
 
 
 _ELSE = " On this machine it may also be built under that name, or mapped (batchtrain emulator images map)."
@@ -94,7 +95,7 @@ _STEPS = {
 
 
 def server_of(image: str) -> str:
-    """The registry of an image's name; empty for Docker Hub."""
+    """The registry in the name of an image; empty for Docker Hub."""
     first, slash, _ = image.partition("/")
     server = first if slash and (first == "localhost" or "." in first or ":" in first) else ""
     return "" if server in HUB else server
@@ -103,18 +104,18 @@ def server_of(image: str) -> str:
 def login_for(image: str, logins: Iterable[Login]) -> Login | None:
     """The login for an image's registry, if there is one with a password."""
     wanted = server_of(image).lower()
-    fitting = (one for one in logins if _host(one.server) == wanted)
-    return next((one for one in fitting if one.username or one.password), None)
+    fitting = (login for login in logins if _host(login.server) == wanted)
+    return next((login for login in fitting if login.username or login.password), None)
 
 
 def _host(server: str) -> str:
-    """A login's registry, empty for Docker Hub; the property is called a URL, and some write one."""
+    """The registry of a login, empty for Docker Hub. The property is called a URL, and some users write one."""
     host = server.rpartition("://")[2].partition("/")[0].lower()
     return "" if host in HUB else host
 
 
 def reference(image: str) -> tuple[str, str]:
-    """(name, tag) as the engine takes them; a digest stays with the name, and no tag is `latest`."""
+    """(name, tag) as the engine takes them. A digest stays with the name, and the default tag is `latest`."""
     if "@" in image:
         return image, ""
     name, colon, tag = image.rpartition(":")

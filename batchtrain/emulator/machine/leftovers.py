@@ -1,5 +1,5 @@
-"""Removing containers, networks and volumes: those of a node that goes, and those that a killed emulator left; and the
-labels by which volumes are found for that."""
+"""Removes containers, networks and volumes: those of a node that ends, and those that a killed emulator left. Labels
+identify them."""
 
 from __future__ import annotations
 
@@ -15,32 +15,33 @@ from batchtrain.emulator.machine.docker_engine import Engine, EngineError, compa
 logger = logging.getLogger("batchtrain.emulator.machine")
 
 LABEL = "batchtrain.emulator"
-"""On everything, with the emulator's data directory."""
+"""On everything: the data directory of the emulator."""
 SEEN_FROM = f"{LABEL}.seen-from"
-"""On a network, with what `seen_from` says."""
+"""On a network: the result of `seen_from`."""
 PATIENCE = 120.0
-"""Seconds for one removal: a busy engine gives a container's processes and its file system some time each."""
+"""Seconds for one removal: a busy engine needs time for the processes and the file system of a container."""
 GONE = (404, 0)
-"""The container is not there, or the engine itself is not."""
+"""The container does not exist, or the engine itself does not."""
 UNDER_WAY = 409
-"""The engine's status for a container that it is removing."""
+"""The status of the engine for a container that it is removing."""
 PAUSES = (0.1, 0.2, 0.4, 0.8, 1.6)
-"""Seconds between the tries, of which the engine says why they failed and not when to come again."""
+"""Seconds between the attempts. The engine says why one failed, but not when to retry."""
 
 
 async def remove(engine: Engine, container: str) -> None:
-    """With its anonymous volumes, until it is gone: then its address and its network are free."""
-    said = ""
+    """Remove a container with its anonymous volumes and wait until it is gone: then its address and network are
+    free."""
+    refusal = ""
     for pause in PAUSES:
-        said = await _refusal(engine, f"/containers/{container}")
-        if not said:
+        refusal = await _refusal(engine, f"/containers/{container}")
+        if not refusal:
             return
         await asyncio.sleep(pause)
-    logger.warning("the container %s could not be removed: %s", container, said)
+    logger.warning("the container %s could not be removed: %s", container, refusal)
 
 
 async def _refusal(engine: Engine, path: str) -> str:
-    """Have a container removed, or wait for a removal that is under way; why it failed, or nothing."""
+    """Remove a container, or wait for a removal in progress. Returns why it failed, or an empty text."""
     try:
         await engine.ask("DELETE", path, query={"force": "1", "v": "1"}, patience=PATIENCE)
         return ""
@@ -55,16 +56,16 @@ async def _refusal(engine: Engine, path: str) -> str:
 
 
 async def sweep(engine: Engine, *labels: str) -> int:
-    """Remove every container, network and volume with these labels; how many containers there were."""
+    """Remove every container, network and volume with these labels. Returns the number of containers."""
     query = {"filters": filters(label=list(labels))}
-    found = await engine.ask("GET", "/containers/json", query={"all": "1", **query})
-    await asyncio.gather(*(remove(engine, one["Id"]) for one in found))
+    containers = await engine.ask("GET", "/containers/json", query={"all": "1", **query})
+    await asyncio.gather(*(remove(engine, container["Id"]) for container in containers))
     for network in await engine.ask("GET", "/networks", query=query):
         await _remove_network(engine, network)
     for volume in (await engine.ask("GET", "/volumes", query=query)).get("Volumes") or ():
         with contextlib.suppress(EngineError):
             await engine.ask("DELETE", f"/volumes/{volume['Name']}")
-    return len(found)
+    return len(containers)
 
 
 async def _remove_network(engine: Engine, network: dict[str, Any]) -> None:
@@ -76,17 +77,17 @@ async def _remove_network(engine: Engine, network: dict[str, Any]) -> None:
 
 
 async def make_volumes(engine: Engine, names: Iterable[str], labels: Mapping[str, str]) -> None:
-    """Volumes by name, before a container binds them: the engine would create them without labels, and they could not
-    be found."""
+    """Create volumes by name before a container binds them: the engine would create them without labels, and they could
+    not be found."""
     for name in names:
         await engine.ask("POST", "/volumes/create", {"Name": name, "Labels": dict(labels)})
 
 
 async def sweep_forgotten(engine: Engine) -> None:
-    """The same for emulators whose data directory is gone: they never start again.
+    """Remove the objects of emulators whose data directory is gone: they never start again.
 
-    Only for those that saw the files that this one sees: another one of this engine, with a /tmp or a container of its
-    own, lives in a directory that is not there for us.
+    This applies only to emulators that saw the same files as this one. Another emulator of this engine, with its own
+    /tmp or container, has a directory that does not exist here.
     """
     for network in await engine.ask("GET", "/networks", query={"filters": filters(label=[LABEL, SEEN_FROM])}):
         labels = network["Labels"]
@@ -95,7 +96,7 @@ async def sweep_forgotten(engine: Engine) -> None:
 
 
 def seen_from() -> str:
-    """Which files this process sees: its mount namespace."""
+    """Identifies the files that this process sees: its mount namespace."""
     with contextlib.suppress(OSError):
         return str(Path("/proc/self/ns/mnt").readlink())
     return ""
@@ -106,7 +107,7 @@ def _gone(directory: Path) -> bool:
         directory.stat()
     except FileNotFoundError:
         return True
-    except OSError:  # another user's, who alone may look
+    except OSError:  # belongs to another user, who alone may check
         return False
     return False
 

@@ -1,4 +1,4 @@
-"""Application packages: zip files of the data directory, listed, and unpacked on a node once."""
+"""Application packages: lists the zip files of the data directory, and unpacks each once per node."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from batchtrain.emulator.machine.below import Below
 from batchtrain.emulator.world import Application
 
 FOLDER = "applications"
-"""Of the data directory: `applications/ID/VERSION.zip`."""
+"""In the data directory: `applications/ID/VERSION.zip`."""
 DEFAULT = "default"
-"""Beside the packages: a file that names the version of references that name none. One version alone needs none."""
+"""A file beside the packages with the version for references without one. A single version needs none."""
 NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
-"""Of an application or a version; others are passed over."""
+"""Pattern of an application or a version; other names are ignored."""
 
 
-def found(data_dir: Path) -> tuple[Application, ...]:
-    """The applications of a data directory as they lie there now."""
+def installed(data_dir: Path) -> tuple[Application, ...]:
+    """The applications that a data directory contains now."""
     folder = data_dir / FOLDER
     if not folder.is_dir():
         return ()
@@ -39,7 +39,7 @@ def _application(path: Path) -> Application:
 
 
 def install(data_dir: Path, node: Below, package: Package) -> None:
-    """Unpack a package below a node's directory, if it is not there yet. Blocks. Raises NodeUnfit."""
+    """Unpack a package below the directory of a node, if it does not exist yet. Blocks. Raises NodeUnfit."""
     if _is_there(node, package):
         return
     source = data_dir / FOLDER / package.application / f"{package.version}.zip"
@@ -63,7 +63,7 @@ def _is_there(node: Below, package: Package) -> bool:
 
 
 def _unpack(source: Path, node: Below, target: str) -> None:
-    """Names that lead out of `target` lose what leads out, as `zipfile` does it; programs stay executable."""
+    """Names that lead out of `target` are shortened, as by `zipfile`; programs stay executable."""
     with zipfile.ZipFile(source) as archive:
         for entry in archive.infolist():
             path = "/".join([target, *(name for name in entry.filename.split("/") if name not in ("", ".", ".."))])

@@ -1,4 +1,4 @@
-"""The key pair with which the user _azbatch of a pool's nodes logs in from one to the other, as Batch makes it."""
+"""The key pair of the user _azbatch on the nodes of a pool, who logs in from node to node, as Batch creates it."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from pathlib import Path
 from batchtrain.emulator.machine.below import Below
 
 HOME = "home/_azbatch"
-"""Below a node's directory: what stands for /home/_azbatch."""
+"""Below the directory of a node: stands for /home/_azbatch."""
 NAME = "intra_pool_rsa"
 BITS = 2048
 _MAKING = threading.Lock()
-"""The nodes of a pool boot at once."""
+"""The nodes of a pool boot at the same time."""
 
 
 def install(keys: Path, node: Below) -> None:
-    """Put the pool's keys, made at first use in `keys`, into the home of a node's user. Blocks."""
+    """Put the keys of the pool, created in `keys` at the first use, into the home of a node's user. Blocks."""
     with _MAKING:
         if not (keys / NAME).exists():
             _make(keys)
@@ -33,7 +33,7 @@ def install(keys: Path, node: Below) -> None:
 
 
 def _make(keys: Path) -> None:
-    # Only a pool with containers pays for this import.
+    # Only a pool with containers needs this slow import.
     from cryptography.hazmat.primitives.asymmetric import rsa
     from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 

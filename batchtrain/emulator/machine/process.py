@@ -1,4 +1,4 @@
-"""Nodes as process trees of this machine: no root, no Docker. Each is an `agent.py`, told what to do over a socket."""
+"""Nodes as process trees of this machine, without root and Docker. Each is an `agent.py`, controlled over a socket."""
 
 from __future__ import annotations
 
@@ -51,10 +51,10 @@ logger = logging.getLogger("batchtrain.emulator.machine")
 
 HERE = Path(__file__).parent
 DIRECTORIES = ("applications", "fsmounts", "shared", "startup/wd", "volatile", "workitems", HOME)
-"""What Batch lays out below a node's root."""
+"""The directories that Batch creates below the root of a node."""
 MARKER = "BATCHTRAIN_EMULATED_NODE"
 PLAIN = "BATCHTRAIN_EMULATED_PLAIN"
-"""Why nodes share one host name, for the `ssh` stand-in; only where they do."""
+"""Why nodes share one host name, for the `ssh` stand-in; set only if they do."""
 DEFAULT_PATH = mapped_images.MACHINES_PATH
 BOOT_SECONDS = 20.0
 BOOT_TRIES = 3
@@ -62,11 +62,11 @@ END_SECONDS = 5.0
 PARALLEL_DOWNLOADS = 4
 PARALLEL_REMOVALS = 2
 SWEEP_ROUNDS, SWEEP_SECONDS = 50, 0.1
-"""How often what a dead node left behind is killed, and how long each time is given to one that does not end."""
+"""Rounds of killing what a dead node left behind, and seconds to wait in each for a process that does not end."""
 
 
 class Variable(NamedTuple):
-    """One node-wide environment variable and the reason that it is there."""
+    """One variable of all nodes and the reason for it."""
 
     name: str
     value: str
@@ -90,13 +90,13 @@ NODE_ENVIRONMENT = (
         for name in ("FI_TCP_IFACE", "FI_SOCKETS_IFACE", "FI_UDP_IFACE")  # each provider has its own
     ),
     Variable("MPIR_CVAR_CH4_NETMOD", "ofi", "MPICH would take UCX, which joins no two nodes where there is no network"),
-    Variable("OMPI_ALLOW_RUN_AS_ROOT", "1", "Open MPI refuses root, which the emulator runs as here", True),
-    Variable("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", "it wants to be told twice", True),
+    Variable("OMPI_ALLOW_RUN_AS_ROOT", "1", "Open MPI refuses root, and the emulator runs as root", True),
+    Variable("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", "it needs both variables", True),
 )
 
 
 class Isolation(NamedTuple):
-    """What this machine's kernel gives a node."""
+    """How this kernel can isolate a node."""
 
     kind: str
     """`namespaces` or `process`."""
@@ -104,16 +104,14 @@ class Isolation(NamedTuple):
     reason: str = ""
     """Why not `namespaces`."""
     remedy: str = ""
-    """What changes that."""
+    """How to change that."""
 
 
 async def open_machine(data_dir: Path, image_prefix: Callable[[str], str | None]) -> ProcessMachine:
-    """A machine whose nodes live below `data_dir`, as isolated as this kernel allows.
-
-    `image_prefix` maps a container image to a local environment (`<prefix>/bin` holds its programs) or None.
-    """
+    """A machine whose nodes live below `data_dir`, as isolated as this kernel allows. `image_prefix` maps a container
+    image to a local environment (`<prefix>/bin` contains its programs), or returns None."""
     data_dir.mkdir(parents=True, exist_ok=True)
-    data_dir = data_dir.resolve()  # a link in /tmp is not there on a node
+    data_dir = data_dir.resolve()  # a node does not see links in /tmp
     isolation = await asyncio.to_thread(_isolation, data_dir)
     if isolation.kind == "process":
         logger.warning(
@@ -128,10 +126,8 @@ async def open_machine(data_dir: Path, image_prefix: Callable[[str], str | None]
 
 
 class ProcessMachine:
-    """The `Machine` of process nodes. Use it from one event loop; `open_machine` makes it.
-
-    When this process dies, however, every node sees its control socket end and goes too.
-    """
+    """The `Machine` of process nodes. Use it from one event loop; `open_machine` creates it. If this process dies,
+    every node sees the end of its control socket and ends, too."""
 
     def __init__(
         self,
@@ -150,14 +146,12 @@ class ProcessMachine:
         self._slots = asyncio.Semaphore(PARALLEL_DOWNLOADS)
         self._removals = asyncio.Semaphore(PARALLEL_REMOVALS)
         self._going: set[Path] = set()
-        """What is being deleted because no record knows it."""
+        """Directories that are being deleted because no record names them."""
         self._storage = OwnStorage(data_dir, lambda: [node.spec for node in self._nodes.values()])
 
     async def boot(self, spec: NodeSpec, lost: Callable[[str], None]) -> NodeUp:
-        """Bring a node up; what a former life of it left in its directory stays.
-
-        NodeLost when it does not come up, NodeUnfit when a package or an image of its pool cannot be had.
-        """
+        """Start a node. Files of an earlier start stay in its directory. Raises NodeLost if it does not start, and
+        NodeUnfit if a package or image of its pool is not available."""
         await self.shutdown(spec.node_id)
         joined = await self._join(spec)
         try:
@@ -167,8 +161,8 @@ class ProcessMachine:
             raise
 
     async def _join(self, spec: NodeSpec) -> Joined | None:
-        """A network and containers for a node whose pool has images that nothing on this machine stands for, or whose
-        commands have a Docker of their own."""
+        """A network and containers for a node of a pool with unmapped images, or whose commands use their own
+        Docker."""
         prefetch = self._prefetched(spec)
         if prefetch is None:
             return None
@@ -182,7 +176,7 @@ class ProcessMachine:
         return await self._containers.join(spec, root, prefetch, ended)
 
     def _prefetched(self, spec: NodeSpec) -> list[str] | None:
-        """The images that a node's engine fetches ahead; None for a node that needs no engine."""
+        """The images that the engine of a node pulls in advance; None for a node that needs no engine."""
         images = spec.containers.images if spec.containers is not None else ()
         prefetch = [image for image in images if self._prefix(image) is None]
         none = not spec.own_docker and (spec.containers is None or (images and not prefetch))
@@ -209,11 +203,11 @@ class ProcessMachine:
         try:
             message = _boot_message(spec, up, pool, self.isolation, joined)
             if spec.own_docker and joined is not None:
-                place = docker_door.place(self._data_dir, spec.node_id)
-                message["binds"] += [(str(place), str(place), False), *docker_door.binds(place)]
+                door = docker_door.folder_of(self._data_dir, spec.node_id)
+                message["binds"] += [(str(door), str(door), False), *docker_door.binds(door)]
             await node.start(message, pool.log(spec.node_id))
         except BaseException:
-            node.kill()  # nobody else would close its control socket, without whose end it lives on
+            node.kill()  # its control socket must be closed: the agent ends only with it
             await self._gone(node)
             raise
         node.watch(lambda: self._on_end(node, lost))
@@ -222,12 +216,12 @@ class ProcessMachine:
         return up
 
     async def _with_docker(self, spec: NodeSpec, up: NodeUp, pool: _Pool, joined: Joined | None) -> NodeUp:
-        """A node with a Docker of its own; where no engine answers, one whose commands are told why."""
+        """A node with its own Docker; if no engine answers, its commands get the reason."""
         if joined is None:
-            told = docker_door.environment_without(self._containers.missing)
-            return up._replace(environment={**up.environment, **told})
+            reason = docker_door.environment_without(self._containers.missing)
+            return up._replace(environment={**up.environment, **reason})
         try:
-            tmp, socket = pool.tmp(spec.node_id), docker_door.place(self._data_dir, spec.node_id)
+            tmp, socket = pool.tmp(spec.node_id), docker_door.folder_of(self._data_dir, spec.node_id)
             cli = await self._containers.give_docker(spec.node_id, up, tmp, socket)
             _write_program(pool.bin / "docker", docker_door.program(cli))
             own_tmp = self.isolation.kind == "namespaces"
@@ -237,10 +231,8 @@ class ProcessMachine:
         return up._replace(environment={**up.environment, **docker_door.environment(address)})
 
     async def run(self, node_id: str, run: Run) -> Exit:
-        """Run one command to its end. Cancelling the call does not end the command; `end` does.
-
-        A scope that was ended runs nothing more on its node, where a run of it was still being prepared neither.
-        """
+        """Run one command to its end. Cancelling the call does not end the command; `end` does. After the end of its
+        scope nothing more runs on the node, and runs in preparation do not start."""
         node = self._node(node_id)
         prefix = self._prefix(run.image)
         if run.image and prefix and (problem := mapped_images.problem(Path(prefix))):
@@ -266,7 +258,7 @@ class ProcessMachine:
         return await self._send(node, run, outcome)
 
     def _command(self, run: Run) -> str:
-        """An environment that stands for an image may have an entry point, as the image has one."""
+        """An environment that stands for an image may have an entry point, like the image."""
         if run.image is None or run.command_line.strip():
             return run.command_line
         return mapped_images.entrypoint_of(self._data_dir, run.image)
@@ -276,11 +268,11 @@ class ProcessMachine:
             return await self._prepared(node, run) or await self._contained(node, run, program)
         except NodeLost:
             node.kill()
-            await asyncio.shield(node.gone)  # first it is said that the node died, then that its run was lost
+            await asyncio.shield(node.gone)  # the end of the node is reported first, then the loss of its run
             raise
 
     async def _prepared(self, node: _Node, run: Run) -> Exit | None:
-        """Fetch the image; called off with the scope. What stands against it is the run's end."""
+        """Pull the image; cancelled with the scope. A fault ends the run."""
         preparing = asyncio.ensure_future(self._containers.prepare(node.spec.node_id, run))
         try:
             with node.calling_off(run.scope, [preparing]):
@@ -311,7 +303,7 @@ class ProcessMachine:
         return Exit(answer["code"])
 
     async def end(self, node_id: str, scope: str, grace: float = 0.0) -> None:
-        """End every process of a scope; at once when the node is not there (they ended with it)."""
+        """End every process of a scope; returns at once if the node is gone."""
         node = self._nodes.get(node_id)
         if node is not None:
             node.end(scope)
@@ -327,7 +319,7 @@ class ProcessMachine:
         """End a node and everything on it; idempotent. Its directory stays."""
         node = self._nodes.get(node_id)
         if node is not None:
-            node.asked = True
+            node.shutdown_requested = True
             node.door.close()
             node.hang_up()
             try:
@@ -338,16 +330,16 @@ class ProcessMachine:
         await self._containers.leave(node_id)
 
     async def remove(self, node_id: str) -> None:
-        """Shut down and delete the node's directory, one of an earlier life of the emulator too."""
+        """Shut down a node and delete its directory, including one of an earlier emulator."""
         await self.shutdown(node_id)
-        for place in ("nodes/*", "machine/*/nodes"):
-            for directory in self._data_dir.glob(f"{place}/{_safe(node_id)}"):
+        for folder in ("nodes/*", "machine/*/nodes"):
+            for directory in self._data_dir.glob(f"{folder}/{_safe(node_id)}"):
                 async with self._removals:
                     await in_daemon_thread(partial(_delete, directory))
 
     async def sweep(self, known: Mapping[str, Collection[str]]) -> None:
-        """Delete the directories of all pools and nodes but these. They are renamed before this waits for anything,
-        because a new pool may have an old one's name."""
+        """Delete the directories of all pools and nodes but these. They are renamed before the first wait, because a
+        new pool may have the name of an old one."""
         for pool_id in [pool_id for pool_id in self._pools if pool_id not in known]:
             del self._pools[pool_id]
         gone = [_renamed(path) for path in _unknown(self._data_dir, known) if path not in self._going]
@@ -359,7 +351,7 @@ class ProcessMachine:
             self._going.difference_update(gone)
 
     async def send_logs(self, node_id: str, container_url: str, directory: str) -> None:
-        """Upload what there is to read of a node. Raises UploadError."""
+        """Upload the logs of a node. Raises UploadError."""
         await asyncio.to_thread(upload.send_logs, self._data_dir, _safe(node_id), container_url, directory)
 
     async def storage(self) -> StorageAccount:
@@ -405,7 +397,7 @@ class ProcessMachine:
         return up
 
     async def _refusal(self, node: _Node, run: Run) -> Exit:
-        """Why a node without containers does not run this. NodeLost where an engine answers by now: the node boots
+        """Why a node without containers does not run this. Raises NodeLost if an engine answers now: the node boots
         again, with one."""
         wanted = node.spec.containers is not None and self._prefetched(node.spec) is not None
         if wanted and await self._containers.ready():
@@ -420,7 +412,7 @@ class ProcessMachine:
         )
 
     def _environment(self, node: _Node, run: Run) -> dict[str, str]:
-        """The stand-ins are first on PATH whatever the task or its image say; the image's programs come next."""
+        """The stand-ins are first on PATH whatever the task or its image set; the programs of the image come next."""
         environment = {**node.up.environment, **run.environment}
         stand_ins = node.up.environment["PATH"].partition(":")[0]
         path = [folder for folder in environment["PATH"].split(":") if folder != stand_ins]
@@ -429,12 +421,12 @@ class ProcessMachine:
         return environment
 
     def _prefix(self, image: str | None) -> str | None:
-        """The local environment that stands for an image, links followed: a link in /tmp is not there on a node."""
+        """The local environment that stands for an image, with links resolved: a node does not see links in /tmp."""
         prefix = self._image_prefix(image) if image else None
         return os.path.realpath(prefix) if prefix else None
 
     async def _show(self, node: _Node, prefix: str | None) -> None:
-        """An environment below the machine's /tmp is shown to every node of the pool: ranks are started by ssh."""
+        """An environment below /tmp of the machine is visible on every node of the pool: ranks are started by ssh."""
         pool = self._pools[node.spec.pool_id]
         for path in pool.windows_of(prefix) if prefix else ():
             if path not in pool.windows:
@@ -443,8 +435,8 @@ class ProcessMachine:
                 await asyncio.gather(*(peer.ask(op="expose", path=path) for peer in peers), return_exceptions=True)
 
     async def _fetch(self, node: _Node, run: Run) -> None:
-        """Every resource file, a few at a time; the first failure (in the order given) is raised when all are done, or
-        called off: by the end of the scope, of the node or of this call."""
+        """Download every resource file, a few at a time. When all are done, the first failure (in the given order) is
+        raised. The end of the scope, of the node or of this call cancels them."""
         if not run.downloads or run.scope in node.ended:
             return
         target = f"{run.directory}/{run.downloads_to}"
@@ -460,21 +452,21 @@ class ProcessMachine:
             raise error
 
     async def _install(self, files: Below, wanted: tuple[Package, ...]) -> None:
-        """Unpack what is not there yet. Raises NodeUnfit."""
+        """Unpack missing packages. Raises NodeUnfit."""
         for package in wanted:
             await asyncio.to_thread(packages.install, self._data_dir, files, package)
 
     async def _send(self, node: _Node, run: Run, outcome: Exit) -> Exit:
-        """Send the output files that are due; called off with the scope."""
+        """Upload the output files that are due; cancelled with the scope."""
         assert outcome.code is not None
-        due = tuple(one for one in run.uploads if upload.applies(one, outcome.code))
+        due = tuple(item for item in run.uploads if upload.applies(item, outcome.code))
         if not due or run.scope in node.ended:
             return outcome
         environment = self._environment(node, run)
         files = files_of(node.up, mounted_at(self._data_dir, node.spec))
-        place = upload.Place(files, node.up.root_inside, run.directory, environment)
+        source = upload.Source(files, node.up.root_inside, run.directory, environment)
         called_off = threading.Event()
-        wait = asyncio.ensure_future(in_daemon_thread(lambda: upload.send(due, place, called_off.is_set)))
+        wait = asyncio.ensure_future(in_daemon_thread(lambda: upload.send(due, source, called_off.is_set)))
         try:
             with node.calling_off(run.scope, [wait]):
                 await asyncio.wait([wait])
@@ -499,40 +491,40 @@ class ProcessMachine:
 
     async def _on_end(self, node: _Node, lost: Callable[[str], None]) -> None:
         await self._gone(node)
-        if not node.asked:
+        if not node.shutdown_requested:
             logger.warning("%s: the node died", node.spec.node_id)
-            lost(node.spec.node_id)  # before anything else is awaited: what ran here is not to be sent here again
+            lost(node.spec.node_id)  # before the first await: a command that ran here must not be sent here again
             await self._containers.leave(node.spec.node_id)
 
     async def _gone(self, node: _Node) -> None:
         """Wait for a node's last process, then forget the node."""
         await node.wait()
-        if self.isolation.kind == "process" and not node.asked:
+        if self.isolation.kind == "process" and not node.shutdown_requested:
             await asyncio.to_thread(_sweep, f"{MARKER}={node.up.root_inside}")
         if self._nodes.get(node.spec.node_id) is node:
             del self._nodes[node.spec.node_id]
             try:
                 self._pools[node.spec.pool_id].dismiss(node.spec)
-            except OSError as error:  # the data directory is full, or gone: whoever waits for the node must hear of it
+            except OSError as error:  # the data directory is full or gone: every waiter must get this error
                 logger.error("%s is not taken off its pool's list: %s", node.spec.node_id, error)
         node.say_gone()
 
 
 class _Node:
-    """One agent process and the questions it has not answered yet."""
+    """One agent process and its open requests."""
 
     def __init__(self, spec: NodeSpec, up: NodeUp) -> None:
         self.spec = spec
         self.up = up
         self.files = files_of(up)
-        self.asked = False
-        """Its end was asked for."""
+        self.shutdown_requested = False
+        """Whether its end was requested."""
         self.door = Door()
         self.said_elevated = False
         self.ended: set[str] = set()
-        """Scopes, whose names do not come again."""
+        """Names of ended scopes, which are not used again."""
         self.directories: dict[str, str] = {}
-        """Where each scope's commands ran."""
+        """The directories of the commands of each scope."""
         self.gone: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._process: subprocess.Popen[bytes] | None = None
         self._init: int | None = None
@@ -552,11 +544,11 @@ class _Node:
         if answer["event"] != "up":
             self.kill()
             raise NodeLost(f"{self.spec.node_id}: {answer['message']}")
-        with contextlib.suppress(OSError):  # a kernel before 5.3, or the agent is gone already
+        with contextlib.suppress(OSError):  # a kernel before 5.3, or the agent is already gone
             self._init = os.pidfd_open(answer["pid"])
 
     async def _come_up(self, boot: dict[str, Any], log: Path) -> dict[str, Any]:
-        """Start the agent; returns its first word, or how it failed."""
+        """Start the agent. Returns its first message, or how it failed."""
         self.hang_up()
         ours, theirs = socket.socketpair()
         with theirs, log.open("ab") as stderr:
@@ -572,14 +564,14 @@ class _Node:
         return {"event": event, "message": f"its agent did not come up; see {log}"}
 
     def watch(self, ended: Callable[[], Any]) -> None:
-        """Begin to hand out answers; `ended()` is awaited when the agent is heard no more."""
+        """Start to dispatch answers; `ended()` is awaited when the connection to the agent ends."""
         self._task = asyncio.create_task(self._listen(ended))
 
     async def ask(self, **message: Any) -> dict[str, Any]:
-        """Send a request and wait for its answer; NodeLost when the node goes meanwhile."""
+        """Send a request and wait for its answer. Raises NodeLost if the node ends meanwhile."""
         number = next(self._ids)
         answer: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
-        if self.gone.done() or self.asked:
+        if self.gone.done() or self.shutdown_requested:
             raise NodeLost(f"{self.spec.node_id}: the node is gone")
         self._answers[number] = answer
         try:
@@ -589,13 +581,13 @@ class _Node:
             self._answers.pop(number, None)
 
     def end(self, scope: str) -> None:
-        """Whatever is still being prepared for a scope is called off."""
+        """Cancel the preparations of a scope."""
         self.ended.add(scope)
         self._call_off(scope)
 
     @contextlib.contextmanager
     def calling_off(self, scope: str, waits: list[asyncio.Task[Any]]) -> Iterator[None]:
-        """Meanwhile these are cancelled by the end of the scope or of the node."""
+        """While this is open, the end of the scope or of the node cancels these."""
         entry = (scope, waits)
         self._downloads.append(entry)
         try:
@@ -615,16 +607,16 @@ class _Node:
             self._writer.close()
 
     def kill(self) -> None:
-        """For an agent that does not end by itself; its pid 1 dies with it, by its parent-death signal."""
+        """For an agent that does not end by itself. Its pid 1 dies with it, by the parent-death signal."""
         self.hang_up()
         if self._process is not None:
             self._process.kill()
 
     async def wait(self) -> None:
-        """Until the agent has ended; in a process namespace no process of the node outlives it."""
+        """Wait until the agent has ended; in a process namespace no process of the node outlives it."""
         if self._process is not None:
             await asyncio.to_thread(self._process.wait)
-        if self._init is not None:  # outlives its launcher for a moment when that was killed
+        if self._init is not None:  # outlives its killed launcher for a moment
             await asyncio.to_thread(_wait_readable, self._init, END_SECONDS)
             os.close(self._init)
             self._init = None
@@ -658,7 +650,7 @@ class _Node:
 
 
 def _links(path: Path) -> Iterator[Path]:
-    """A path and what it is a link to, link by link; nothing where that does not exist."""
+    """A path and the targets of its links, link by link; empty if the path does not exist."""
     while path.exists():
         yield path
         if not path.is_symlink():
@@ -667,7 +659,7 @@ def _links(path: Path) -> Iterator[Path]:
 
 
 class _Pool:
-    """What the nodes of a pool share on this machine: the stand-ins, the name table and the sockets of their doors."""
+    """What the nodes of a pool share on this machine: the stand-ins, the name table and the sockets of the nodes."""
 
     def __init__(self, data_dir: Path, name: str) -> None:
         self.name = name
@@ -677,10 +669,10 @@ class _Pool:
         self.hosts = self._dir / "hosts"
         self.keys = self._dir / "ssh"
         self.mount_point = data_dir / "mnt" / name
-        """Where each node of the pool sees its own directory: one path for all, as on Azure."""
+        """The path of each node's own directory on the node: the same for all, as on Azure."""
         self.house = data_dir
         self.windows = {window for path in (HERE, sys.prefix, sys.base_prefix) for window in self.windows_of(path)}
-        """What its nodes see of the machine's /tmp and of the data directory, beside what is their own."""
+        """The parts of the machine's /tmp and of the data directory that its nodes see besides their own."""
         self._members: dict[str, NodeSpec] = {}
         self._dir.mkdir(parents=True, exist_ok=True, mode=0o700)
         self.peers.mkdir(exist_ok=True, mode=0o700)
@@ -688,19 +680,19 @@ class _Pool:
         _write_program(self.bin / "ssh", _ssh_program(self.peers))
 
     def admit(self, spec: NodeSpec) -> None:
-        """Before a node boots: the others learn its name, and its size's stand-ins are there."""
+        """Before a node boots: add its name to the table of the pool, and create the stand-ins for its size."""
         self._members[spec.node_id] = spec
         for name in (spec.hostname.lower(), f"@{spec.node_id}"):
             _link(self.peers / name, spec.address)
         if spec.gpus and shutil.which("nvidia-smi", path=DEFAULT_PATH) is None:
             _write_program(self.bin / "nvidia-smi", _nvidia_smi_program(spec))
-        place = self._dir / "nodes" / spec.node_id
-        place.mkdir(parents=True, exist_ok=True)
-        (place / "hostname").write_text(f"{spec.hostname}\n")
+        folder = self._dir / "nodes" / spec.node_id
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "hostname").write_text(f"{spec.hostname}\n")
         self._write_hosts()
 
     def empty_tmp(self, node_id: str) -> None:
-        """What a former life left in the node's /tmp goes. Blocks."""
+        """Delete what an earlier start left in the node's /tmp. Blocks."""
         tmp = self.tmp(node_id)
         _delete(tmp)
         Below(tmp.parent).make(tmp.name, 0o1777)
@@ -714,7 +706,7 @@ class _Pool:
         self._write_hosts()
 
     def user(self, root_inside: str) -> str | None:
-        """Batch's user name, where the node's /etc/passwd can have it for the user that runs the emulator."""
+        """The user name of Batch, if /etc/passwd of the node can have it for the user of the emulator."""
         if ":" in root_inside:
             return None
         entry = f"_azbatch:x:{os.getuid()}:{os.getgid()}::{root_inside}/home/_azbatch:/bin/bash\n"
@@ -722,26 +714,26 @@ class _Pool:
         return "_azbatch"
 
     def windows_of(self, path: str | Path) -> list[str]:
-        """The directories that a use of this one needs, where a node does not see them by itself: it, and when it is a
-        Python environment those of the links to its interpreter and the installation that this one belongs to."""
+        """The directories that a node needs for this one, if they are outside its view: the directory itself, and for a
+        Python environment those of the links to its interpreter and of the installation."""
         links = list(_links(Path(path, "bin/python")))
         places = {os.path.realpath(path), *(os.path.realpath(link.parent) for link in links)}
         if links:
             places.add(str(Path(os.path.realpath(links[-1])).parent.parent))
-        return sorted(place for place in places if place.startswith(("/tmp/", f"{self.house}/")))
+        return sorted(window for window in places if window.startswith(("/tmp/", f"{self.house}/")))
 
     def binds(self, spec: NodeSpec, root: Path) -> list[tuple[str, str, bool]]:
-        """(what, over what, read-only) a node mounts; of the machine's files only over those that it has."""
+        """(what, over what, read-only) that a node mounts; files of the machine only if they exist."""
         files = [(self.hosts, "/etc/hosts"), (self._dir / "nodes" / spec.node_id / "hostname", "/etc/hostname")]
         if (self._dir / "passwd").exists():
             files.append((self._dir / "passwd", "/etc/passwd"))
         present = [(str(file), over, False) for file, over in files if Path(over).exists()]
-        shared = [(str(place), str(place), True) for place in (self.bin, self.peers)]
-        mounted = [(str(place), str(place), False) for place in mounted_at(self.house, spec)]
+        shared = [(str(directory), str(directory), True) for directory in (self.bin, self.peers)]
+        mounted = [(str(directory), str(directory), False) for directory in mounted_at(self.house, spec)]
         return [(str(root), str(self.mount_point), False), *shared, *mounted, *present]
 
     def resolver(self, spec: NodeSpec, text: str) -> list[tuple[str, str, bool]]:
-        """What to mount for a network with name servers of its own."""
+        """The mounts for a network with its own name servers."""
         file = self._dir / "nodes" / spec.node_id / "resolv.conf"
         if not text or not Path("/etc/resolv.conf").exists():
             return []
@@ -755,7 +747,8 @@ class _Pool:
         return self._dir / "nodes" / node_id / "tmp"
 
     def _write_hosts(self) -> None:
-        """In place, because the nodes have this very file mounted, and longest first, so that none reads half of it."""
+        """Written in place, because the nodes mount this very file, and longest first, so that no node reads half of
+        it."""
         lines = ["127.0.0.1 localhost", "::1 localhost ip6-localhost ip6-loopback"]
         lines += [f"{spec.address} {spec.hostname}" for spec in self._members.values()]
         text = "\n".join([*lines, *_other_hosts()]).encode() + b"\n"
@@ -768,7 +761,7 @@ class _Pool:
 
 
 def _other_hosts() -> list[str]:
-    """The machine's own names for addresses elsewhere: what resolves here resolves on a node."""
+    """The names in /etc/hosts of the machine: names that resolve here resolve on a node."""
     try:
         lines = Path("/etc/hosts").read_text().splitlines()
     except OSError:
@@ -783,7 +776,7 @@ ENDED_BEFORE = Exit(None, "TaskEnded", "the task ended before its command starte
 
 
 def _address(spec: NodeSpec, joined: Joined | None) -> str:
-    """A node may have been a container's in its last life."""
+    """A container may have used the node before."""
     return joined.address if joined is not None else f"127.{spec.address.partition('.')[2]}"
 
 
@@ -802,7 +795,7 @@ def _boot_message(
         "peers": str(pool.peers),
         "house": str(pool.house),
         "tmp": str(pool.tmp(spec.node_id)),
-        "windows": sorted(path for path in pool.windows if Path(path).is_dir()),  # a mapped one may be gone by now
+        "windows": sorted(path for path in pool.windows if Path(path).is_dir()),  # a mapped environment may be gone
         "binds": pool.binds(spec, up.root) + resolver,
         "network": joined.network if joined is not None else "",
         "first_pid": 1000 + (last[0] * 256 + last[1]) * 997 % 20000,
@@ -826,7 +819,7 @@ def _user_name() -> str:
 
 
 def _start_agent(control: socket.socket, name: str, stderr: Any) -> subprocess.Popen[bytes]:
-    """A session of its own, so that Ctrl-C in the emulator's terminal does not reach the node, and no environment."""
+    """Its own session, so that Ctrl-C in the emulator's terminal does not reach the node; no environment."""
     return subprocess.Popen(
         [sys.executable, "-I", "-S", str(HERE / "agent.py"), str(control.fileno()), name],
         pass_fds=[control.fileno()],
@@ -840,7 +833,7 @@ def _start_agent(control: socket.socket, name: str, stderr: Any) -> subprocess.P
 
 
 def _was_killed(process: subprocess.Popen[bytes]) -> bool:
-    """Whether a process that has just closed its socket was ended by a signal."""
+    """Whether a signal ended a process that has just closed its socket."""
     with contextlib.suppress(subprocess.TimeoutExpired):
         return process.wait(END_SECONDS) < 0
     return False
@@ -862,7 +855,7 @@ async def _receive(reader: asyncio.StreamReader) -> dict[str, Any]:
 
 
 def _isolation(data_dir: Path) -> Isolation:
-    """Try it: a kernel may let us make namespaces and then refuse every mount in them (Ubuntu 24.04's AppArmor)."""
+    """Try it: a kernel may create namespaces and then refuse every mount in them (AppArmor in Ubuntu 24.04)."""
     wanted = os.environ.get("BATCHTRAIN_EMULATOR_ISOLATION", "")
     if wanted == "process":
         remedy = f"unset the variable, then {RESTART}"
@@ -883,11 +876,11 @@ SWITCHES = (
     ("kernel/unprivileged_userns_clone", "0", "kernel.unprivileged_userns_clone=1"),
     ("user/max_user_namespaces", "0", "user.max_user_namespaces=15000"),
 )
-"""Files of /proc/sys, what each says where it keeps users from having namespaces, and what lifts that."""
+"""Files of /proc/sys that can forbid namespaces, the forbidding value, and the command that changes it."""
 
 
 def _remedy(settings: Path) -> str:
-    """How this machine is made to give namespaces, as far as its settings show."""
+    """How to allow namespaces on this machine, as far as its settings show."""
     shut = [setting for file, closed, setting in SWITCHES if _says(settings / file, closed)]
     if shut:
         return f"`sudo sysctl -w {' '.join(shut)}` lifts that, then {RESTART}"
@@ -902,13 +895,13 @@ def _says(file: Path, word: str) -> bool:
 
 
 def _probe(data_dir: Path, user_namespace: bool) -> str:
-    """Why an agent cannot have its namespaces; empty when it can."""
+    """Why an agent cannot use namespaces; empty if it can."""
     ours, theirs = socket.socketpair()
     with ours, theirs, (data_dir / "probe").open("w+b") as output:
         agent = _start_agent(theirs, "probe", output)
-        place = str(data_dir)
+        house = str(data_dir)
         boot = {"op": "probe", "user_namespace": user_namespace, "hostname": "probe", "first_pid": 1000}
-        more = {"house": place, "tmp": "/tmp", "windows": [], "binds": [(place, f"{place}/mnt", True)]}
+        more = {"house": house, "tmp": "/tmp", "windows": [], "binds": [(house, f"{house}/mnt", True)]}
         body = json.dumps({**boot, **more}).encode()
         ours.sendall(struct.pack("!I", len(body)) + body)
         try:
@@ -940,12 +933,12 @@ def _program(command_line: str, *, may_be_empty: bool = False) -> list[str]:
 
 
 def files_of(up: NodeUp, mounted: Iterable[Path] = ()) -> Below:
-    """What lies below a node's directory, and below `mounted`, the directories of its mounted file systems."""
-    return Below(up.root, {up.root_inside: up.root, **{str(place): place for place in mounted}})
+    """The files below the directory of a node, and below `mounted`, the directories of its mounted file systems."""
+    return Below(up.root, {up.root_inside: up.root, **{str(directory): directory for directory in mounted}})
 
 
 def _prepare(files: Below, directory: str) -> None:
-    """Make a run's directory and its `wd`."""
+    """Create the directory of a run and its `wd`."""
     try:
         files.make(f"{directory}/wd")
     except LeadsOut as error:
@@ -953,25 +946,25 @@ def _prepare(files: Below, directory: str) -> None:
 
 
 def mounted_at(data_dir: Path, spec: NodeSpec) -> list[Path]:
-    """The directories that stand for the file systems of a node's pool."""
+    """The directories that stand for the mounted file systems of a node's pool."""
     return [data_dir / mount.place for mount in spec.mounts]
 
 
 def _mount_all(data_dir: Path, files: Below, mounts: tuple[Mount, ...]) -> None:
-    """Links below `fsmounts` to what stands for the file systems, each with a log beside it as Batch writes one."""
+    """Links below `fsmounts` to these directories, each with a log as Batch writes one."""
     for mount in mounts:
         link = f"fsmounts/{mount.path}"
-        with contextlib.suppress(LeadsOut):  # a place that the user linked elsewhere: it is there, or it is not
+        with contextlib.suppress(LeadsOut):  # the user linked it to another directory, which exists or not
             Below(data_dir).make(mount.place)
         files.link(link, str(data_dir / mount.place))
         files.write(f"{link}.log", f"{mount.path} is {mount.place} of the emulator's data directory\n".encode())
 
 
 def _unknown(data_dir: Path, known: Mapping[str, Collection[str]]) -> Iterator[Path]:
-    """What no record knows of the directories that pools, nodes and their Dockers have."""
-    yield from data_dir.glob("mnt")  # an earlier version's: nodes have theirs in mounts of their own
-    for place, of_nodes in (("nodes", "."), ("machine", "nodes")):
-        for pool in data_dir.glob(f"{place}/*"):
+    """Directories of pools, nodes and their Dockers that no record names."""
+    yield from data_dir.glob("mnt")  # of an earlier version: nodes have it in their own mounts now
+    for pools, of_nodes in (("nodes", "."), ("machine", "nodes")):
+        for pool in data_dir.glob(f"{pools}/*"):
             if pool.name not in known:
                 yield pool
                 continue
@@ -981,7 +974,7 @@ def _unknown(data_dir: Path, known: Mapping[str, Collection[str]]) -> Iterator[P
 
 
 def _renamed(path: Path) -> Path:
-    """Out of the way, and still nothing that a record knows."""
+    """Move it to a name that no record uses."""
     away = path.with_name(f".gone-{secrets.token_hex(8)}")
     try:
         return path.rename(away)
@@ -999,14 +992,14 @@ def _delete_each(paths: list[Path]) -> None:
 
 
 def _safe(name: str) -> str:
-    """An id as one path component; ids never hold anything else, and if one does it is refused."""
+    """An id as one path component; any other text is refused."""
     if not name or name in (".", "..") or any(letter in name for letter in "/\0*?["):
         raise ValueError(f"not an id: {name!r}")
     return name
 
 
 def _delete(directory: Path) -> None:
-    """A node's directory, if it is there, also where a task took its own write permission away."""
+    """Delete the directory of a node if it exists, even if a task removed its own write permission."""
     try:
         Below(directory.parent).remove(directory.name)
     except FileNotFoundError:
@@ -1021,7 +1014,7 @@ def _link(path: Path, target: str) -> None:
 
 
 def _write_program(path: Path, text: str) -> None:
-    """Written aside and renamed: a node may be running the former one."""
+    """Written to another file and renamed: a node may be running the old one."""
     if path.exists() and path.read_text() == text:
         return
     aside = path.with_suffix(".new")
@@ -1044,21 +1037,21 @@ def _nvidia_smi_program(spec: NodeSpec) -> str:
 
 
 def _sweep(marker: str) -> None:
-    """Kill what a plain-process node left behind when its agent was killed: all that have its marker."""
+    """Kill what a plain-process node left behind when its agent was killed: all processes with its marker."""
     wanted = marker.encode()
     for _ in range(SWEEP_ROUNDS):
-        found = [pid for pid in _own_processes() if wanted in _environment_of(pid)]
-        if not found:
+        pids = [pid for pid in _own_processes() if wanted in _environment_of(pid)]
+        if not pids:
             return
-        for pid in found:
+        for pid in pids:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)
-        _wait_for_end(found[0], SWEEP_SECONDS)
-    logger.warning("processes of a node that died cannot be killed: %s (%s)", ", ".join(map(str, found)), marker)
+        _wait_for_end(pids[0], SWEEP_SECONDS)
+    logger.warning("processes of a node that died cannot be killed: %s (%s)", ", ".join(map(str, pids)), marker)
 
 
 def _wait_for_end(pid: int, seconds: float) -> None:
-    """Until a process has ended, or so long."""
+    """Wait until a process has ended, or for this long."""
     try:
         fd = os.pidfd_open(pid)
     except ProcessLookupError:
@@ -1083,7 +1076,7 @@ def _own_processes() -> list[int]:
 
 
 def _environment_of(pid: int) -> list[bytes]:
-    """Empty for a zombie, whose killing is done."""
+    """Empty for a zombie: it is already dead."""
     try:
         return Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
     except OSError:

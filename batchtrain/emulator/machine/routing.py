@@ -1,4 +1,4 @@
-"""Several kinds of machines behind one interface: a node is booted by the kind its pool asks for."""
+"""Several kinds of machines behind one interface: the pool of a node selects the kind."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from batchtrain.emulator.machine.simulated import SimulatedMachine
 
 
 class RoutingMachine:
-    """Sends each node's calls to the machine it lives on."""
+    """Sends the calls of each node to its machine."""
 
     def __init__(self, real: Machine, simulated: SimulatedMachine) -> None:
         self.real, self.simulated = real, simulated

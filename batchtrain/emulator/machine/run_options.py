@@ -1,7 +1,7 @@
-"""A task's containerRunOptions, made to fit a node that is a container itself; pure.
+"""Fits containerRunOptions of a task to a node that is a container itself; pure.
 
-The service passes them to `docker create`. What says how the container meets the network is the node's matter: it joins
-the node's, as a container of Batch's is on its host's.
+The service passes the options to `docker create`. The network is the node's: a container joins it, as a container of
+Batch joins that of its host.
 """
 
 from __future__ import annotations
@@ -33,41 +33,41 @@ OF_THE_NODE = {
     "--cidfile": "it would be written on the machine, not on the node",
     "--volumes-from": "the nodes share one engine, and other nodes' containers are not the task's",
 }  # fmt: skip
-"""Options that are left out, and why."""
+"""Options that are ignored, and why."""
 INFINIBAND, MEMLOCK = "/dev/infiniband", "memlock"
 TAKEN = {"--rm": "the service removes the container itself"}
 
 
 class Refused(Exception):
-    """Options that `docker create` could not take either."""
+    """Options that `docker create` does not accept either."""
 
 
 class Node(NamedTuple):
-    """What the options are fitted to."""
+    """The node to which the options are fitted."""
 
     network: str
-    """Id of the container that has the node's network."""
+    """Id of the container with the network of the node."""
     on_machine: Callable[[str], str]
-    """A path of the node's as one of this machine's."""
+    """The path on this machine of a path of the node."""
     has_device: Callable[[str], bool]
     prefix: str = ""
-    """Before the name of a volume: nodes share one engine, and each has its own."""
+    """Prefix of volume names: the nodes share one engine, and each has its own volumes."""
     hidden_in: Callable[[str], str] = lambda path: ""
-    """What must not be seen below a directory of this machine, as a relative path; empty where all may."""
+    """The relative path below a directory of this machine that must stay hidden; empty if there is none."""
 
 
 class Fitted(NamedTuple):
-    """Options for `docker create`, the entry point apart, and what was left out: (option, why)."""
+    """Options for `docker create` without the entry point, and the ignored ones: (option, why)."""
 
     arguments: tuple[str, ...]
     entrypoint: str | None = None
     left_out: tuple[tuple[str, str], ...] = ()
     volumes: tuple[str, ...] = ()
-    """Those with a name, as the engine knows them."""
+    """The named volumes, as the engine knows them."""
 
 
 def fit(text: str, node: Node) -> Fitted:
-    """Make a task's options fit. Raises Refused for what cannot be read."""
+    """Fit the options of a task. Raises Refused for options that cannot be parsed."""
     arguments: list[str] = []
     left_out: list[tuple[str, str]] = []
     volumes: list[str] = []
@@ -133,14 +133,14 @@ def _next(name: str, words: list[str]) -> str:
 
 
 def _left_out(name: str, value: str | None, node: Node) -> str:
-    """Why an option is left out; empty where it is not."""
+    """Why an option is ignored; empty if it is not."""
     why = OF_THE_NODE.get(name) or _no_device(name, value, node) or _no_infiniband(name, value, node)
     return why or _others_processes(name, value)
 
 
 def _others_processes(name: str, value: str | None) -> str:
     shared = {"--pid": ("host", "container:"), "--ipc": ("container:",)}.get(name, ())
-    return "the processes would not be the node's" if (value or "").startswith(shared) else ""
+    return "the processes would run outside the node" if (value or "").startswith(shared) else ""
 
 
 def _no_device(name: str, value: str | None, node: Node) -> str:
@@ -149,13 +149,13 @@ def _no_device(name: str, value: str | None, node: Node) -> str:
 
 
 def _no_infiniband(name: str, value: str | None, node: Node) -> str:
-    """Locked memory without limit is for InfiniBand, and an engine without privileges fails to give it."""
+    """Unlimited locked memory is for InfiniBand, and an engine without privileges fails with it."""
     wanted = name == "--ulimit" and (value or "").startswith(f"{MEMLOCK}=")
     return "this machine has no InfiniBand, which needs it" if wanted and not node.has_device(INFINIBAND) else ""
 
 
 def _on_machine(name: str, value: str, node: Node) -> str:
-    """A path of the node's on the left of a bind becomes the machine's, a volume's name one of the node's."""
+    """Translate a bind: a path of the node becomes that of the machine, and a volume gets the prefix of the node."""
     if name == "--volume":
         source, colon, rest = value.partition(":")
         own = node.on_machine(source) if source.startswith("/") else f"{node.prefix}{source}"
@@ -176,14 +176,14 @@ def _mount_part(part: str, node: Node, *, bind: bool) -> str:
 
 
 def _covers(name: str, value: str, node: Node) -> list[str]:
-    """An empty file system over what must not be seen of a directory that is bound."""
+    """An empty file system over the hidden part of a bound directory."""
     source, target = _bound(name, value)
     hidden = node.hidden_in(source) if source.startswith("/") else ""
     return [f"--mount=type=tmpfs,destination={target.rstrip('/')}/{hidden}"] if hidden else []
 
 
 def _bound(name: str, value: str) -> tuple[str, str]:
-    """(source, target) of an option that binds a directory or a volume; empty for another."""
+    """(source, target) of an option that binds a directory or a volume; empty for other options."""
     if name == "--volume":
         source, colon, rest = value.partition(":")
         return (source, rest.partition(":")[0]) if colon else ("", "")

@@ -1,4 +1,4 @@
-"""Nodes that only keep time: for tests of scale, and of days in a second. They run nothing and write no file.
+"""Nodes that only simulate time, for tests of scale and of days in a second. They run nothing and write no files.
 
 A command takes as long as its `sleep` words say, by the account's clock, and ends with its `exit` word's code, else 0:
 `sleep 30; exit 3` does what a shell would, and so does `/bin/bash -c "sleep 30"`.
@@ -24,7 +24,7 @@ KILLED = 143
 
 
 class Act(NamedTuple):
-    """What a command would do: how long it takes in ticks, and its exit code."""
+    """The effect of a command: its duration in ticks, and its exit code."""
 
     ticks: int
     code: int
@@ -32,14 +32,14 @@ class Act(NamedTuple):
 
 @lru_cache(maxsize=1024)
 def act_of(command_line: str) -> Act:
-    """What a simulated node makes of a command."""
+    """The effect of a command on a simulated node."""
     seconds = sum(float(number) * _UNITS[unit] for number, unit in _SLEEP.findall(command_line))
     codes = _EXIT.findall(command_line)
     return Act(int(seconds * wire.SECOND), int(codes[-1]) if codes else 0)
 
 
 class SimulatedMachine:
-    """Drives nodes that are no more than names."""
+    """Runs nodes that are only names."""
 
     plain_nodes = ""
 
@@ -49,7 +49,7 @@ class SimulatedMachine:
         self._running: dict[tuple[str, str], asyncio.Future[Exit]] = {}
 
     def has(self, node_id: str) -> bool:
-        """Whether a node is one of these."""
+        """Whether a node is simulated."""
         return node_id in self._lost
 
     async def boot(self, spec: NodeSpec, lost: Callable[[str], None]) -> NodeUp:
@@ -93,10 +93,10 @@ class SimulatedMachine:
         await self.shutdown(node_id)
 
     async def sweep(self, known: Mapping[str, Collection[str]]) -> None:
-        """They have no directories."""
+        """Simulated nodes have no directories."""
 
     async def send_logs(self, node_id: str, container_url: str, directory: str) -> None:
-        from batchtrain.emulator.machine import upload  # slow to import, and few nodes' logs are asked for
+        from batchtrain.emulator.machine import upload  # slow to import, and the logs of few nodes are requested
 
         await asyncio.to_thread(upload.send_logs, self._root.parent, node_id, container_url, directory)
 

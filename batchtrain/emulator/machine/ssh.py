@@ -1,8 +1,8 @@
 """The `ssh` of an emulated node: "logs in" to another node of the same pool through that node's own socket.
 
-Started as `python -I -S ssh.py PEERS ARGUMENTS...`; standard library only, and as little of it as can be: every rank
-of an mpirun waits for it. PEERS is the folder with one socket per live node, named by address, and a link to it by host
-name. The command gets this process's stdin, stdout and stderr themselves and nothing of its environment.
+Started as `python -I -S ssh.py PEERS ARGUMENTS...`; it imports as little of the standard library as possible, because
+every rank of an mpirun waits for it. PEERS is the folder with one socket per live node, named by address, and a link to
+it by host name. The command gets this process's stdin, stdout and stderr themselves and nothing of its environment.
 """
 
 # ruff: noqa: PTH115, PTH119, PERF203
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 VALUE_OPTIONS = frozenset("bceilmopBDEFIJLOPQRSwW")
 """Options of OpenSSH's client that take an argument, glued (`-p23`) or as the next word."""
 FORWARD_OPTIONS = frozenset("LRDWNOQ")
-"""What would need a protocol behind it: refused rather than ignored."""
+"""Options that need the real protocol: refused instead of ignored."""
 
 USAGE = "usage: ssh [options] [user@]host [command [argument ...]]"
 
@@ -30,7 +30,7 @@ class Usage(Exception):
 
 
 class Request:
-    """What a command line asks for."""
+    """The content of a command line."""
 
     __slots__ = ("background", "command", "flags", "host", "no_stdin", "port")
 
@@ -44,10 +44,10 @@ class Request:
 
 
 def parse(arguments: list[str]) -> Request:
-    """Read a command line as OpenSSH's client does.
+    """Parse a command line as OpenSSH's client does.
 
-    Options stand before the host and once more after it, up to the first word that is none; `--` ends them each
-    time. The rest, joined by spaces, is the command.
+    Options come before the host and once more after it, up to the first word that is not an option; `--` ends them each
+    time. The remaining words, joined by spaces, are the command.
     """
     flags: dict[str, str] = {}
     rest = _options(arguments, flags)
@@ -61,7 +61,7 @@ def parse(arguments: list[str]) -> Request:
 
 
 def _options(words: list[str], flags: dict[str, str]) -> list[str]:
-    """Move leading options into `flags` and return what follows them."""
+    """Move leading options into `flags`. Returns the rest."""
     words = list(words)
     while words and words[0].startswith("-") and words[0] != "-":
         word = words.pop(0)
@@ -72,7 +72,8 @@ def _options(words: list[str], flags: dict[str, str]) -> list[str]:
 
 
 def _cluster(letters: str, words: list[str], flags: dict[str, str]) -> None:
-    """One word of options, e.g. `xnp23`: flags up to the first that takes a value, which is the rest or the next."""
+    """One word of options, e.g. `xnp23`: flags up to the first that takes a value, which is the rest or the next
+    word."""
     while letters:
         letter, letters = letters[0], letters[1:]
         if letter not in VALUE_OPTIONS:
@@ -96,7 +97,7 @@ def _destination(word: str) -> tuple[str, str]:
 
 
 def own_address(peers: str) -> str:
-    """The calling node's address: by its host name or, where nodes share one, by the directory it is told it has."""
+    """The address of the calling node: by its host name or, if nodes share one, by its directory."""
     marker = os.path.basename(os.environ.get("BATCHTRAIN_EMULATED_NODE", ""))
     for name in (os.uname().nodename.lower(), f"@{marker}"):
         try:
@@ -107,7 +108,7 @@ def own_address(peers: str) -> str:
 
 
 def main(peers: str, arguments: list[str]) -> int:
-    """Run one command line; the remote command's exit status, or 255 as ssh has it."""
+    """Run one command line. Returns the exit status of the remote command, or 255 as ssh does."""
     try:
         request = parse(arguments)
     except Usage as error:
@@ -116,7 +117,9 @@ def main(peers: str, arguments: list[str]) -> int:
         print("OpenSSH stand-in of an emulated Azure Batch node", file=sys.stderr)
         return 0
     if refused := sorted(request.flags & FORWARD_OPTIONS):
-        return _fail(f"ssh: -{refused[0]} is not there on an emulated node: it only runs commands on the pool's nodes")
+        return _fail(
+            f"ssh: -{refused[0]} does not exist on an emulated node: ssh only runs commands on nodes of the pool"
+        )
     if (plain := os.environ.get("BATCHTRAIN_EMULATED_PLAIN")) and starts_open_mpi(request.command):
         return _fail(
             "ssh: Open MPI cannot run across the nodes of this emulator, because they share one host name: they are"
@@ -126,12 +129,12 @@ def main(peers: str, arguments: list[str]) -> int:
 
 
 def starts_open_mpi(command: str) -> bool:
-    """Whether a command is Open MPI's daemon (`orted` before 5.0), which waits for ever beside one of its host name."""
+    """Whether a command is Open MPI's daemon (`orted` before 5.0), which hangs if another one has its host name."""
     return any(os.path.basename(word) in ("orted", "prted") for word in command.replace(";", " ").split())
 
 
 def _log_in(peers: str, request: Request) -> int:
-    # `_socket`, not `socket`: the latter's own imports (enum, selectors) double this program's start-up time.
+    # `_socket`, not `socket`: the imports of the latter (enum, selectors) double the start-up time of this program.
     from _socket import AF_UNIX, SCM_RIGHTS, SOCK_STREAM, SOL_SOCKET
     from _socket import socket as Socket
 
@@ -140,7 +143,7 @@ def _log_in(peers: str, request: Request) -> int:
     name = client if host in ("localhost", "127.0.0.1", "::1") else host
     connection = Socket(AF_UNIX, SOCK_STREAM)
     try:
-        # Through the folder's descriptor: a unix address may have 107 bytes, a data directory more.
+        # Through the folder's descriptor: a unix address has at most 107 bytes, and a data directory may be longer.
         folder = os.open(peers, os.O_PATH | os.O_DIRECTORY)
         connection.connect(f"/proc/self/fd/{folder}/{name.replace('/', '_')}")
     except FileNotFoundError:
@@ -153,7 +156,7 @@ def _log_in(peers: str, request: Request) -> int:
     rights = b"".join(fd.to_bytes(4, sys.byteorder) for fd in stdio)
     try:
         sent = connection.sendmsg([data], [(SOL_SOCKET, SCM_RIGHTS, rights)])
-        if sent < len(data):  # nothing is sent too, and fails where a quick session is over already
+        if sent < len(data):  # an empty command is sent, too; it fails if a quick session is already over
             connection.sendall(data[sent:])
         if request.background and os.fork() != 0:
             return 0
@@ -188,7 +191,7 @@ def _fail(message: str) -> int:
 
 def _exit(status: int) -> NoReturn:
     sys.stderr.flush()
-    os._exit(status)  # skips the interpreter's tear-down, a few milliseconds of every login
+    os._exit(status)  # skips the clean-up of the interpreter, a few milliseconds of every login
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Work that blocks, in threads that nothing waits for."""
+"""Blocking work in threads that the process does not wait for."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 
 async def in_daemon_thread(work: Callable[[], None]) -> None:
-    """As `asyncio.to_thread`, in a thread that neither a cancelled call nor the end of the process waits for."""
+    """Like `asyncio.to_thread`, in a thread for which neither a cancelled call nor the end of the process waits."""
     loop = asyncio.get_running_loop()
     outcome: asyncio.Future[BaseException | None] = loop.create_future()
 

@@ -1,4 +1,4 @@
-"""Output files: what a task wrote goes to a storage container, with Batch's failure codes. Nodes' logs too."""
+"""Output files: uploads files of a task to a storage container, with the failure codes of Batch. Logs of nodes, too."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from batchtrain.emulator.machine.download import STORAGE_VERSION, TIMEOUT_SECOND
 from batchtrain.emulator.machine.walk import Walk
 
 OUT, ERR = "fileuploadout.txt", "fileuploaderr.txt"
-"""What was sent, and what could not be, beside stdout.txt."""
+"""Files beside stdout.txt that list what was uploaded and what failed."""
 BLOCK = 64 << 20
-"""Larger files go in blocks of this size."""
+"""Larger files are sent in blocks of this size."""
 CHUNK = 1 << 20
 TRIES, PAUSE_SECONDS = 3, 0.5
 STATUS_CODES = {401: "AccessDenied", 403: "AccessDenied", 404: "ContainerNotFound", 409: "AccessDenied"}
@@ -35,59 +35,61 @@ _VARIABLE = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
 
 
 class UploadError(Exception):
-    """An upload that failed; `code` is Batch's failure code."""
+    """An upload that failed; `code` is the failure code of Batch."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)
         self.code = code
 
 
-class Place(NamedTuple):
-    """Where a task's files lie."""
+class Source(NamedTuple):
+    """The files of a task."""
 
     node: Below
-    """The node's directory: nothing outside it is sent, but for what stands for mounted file systems."""
+    """The directory of the node. Nothing outside of it is sent, except from the directories that stand for mounted file
+    systems."""
     inside: str
     """Its path as the task sees it."""
     directory: str
-    """The task's."""
+    """Variables of the task."""
     environment: Mapping[str, str]
 
 
 def applies(upload: Upload, code: int | None) -> bool:
-    """Whether an upload is due after a command that ended so."""
+    """Whether an upload is due after a command with this exit code."""
     return {"tasksuccess": code == 0, "taskfailure": code != 0}.get(upload.condition, True)
 
 
-def send(uploads: tuple[Upload, ...], place: Place, called_off: Callable[[], bool]) -> None:
-    """Send all that matches. Blocks. What fails does not keep the rest; the first failure is raised at the end."""
+def send(uploads: tuple[Upload, ...], source: Source, called_off: Callable[[], bool]) -> None:
+    """Send all matching files. Blocks. A failure does not stop the other uploads; the first one is raised at the
+    end."""
     first: UploadError | None = None
-    with _report(place, OUT) as out, _report(place, ERR) as err:
-        for one in uploads:
-            found = False
-            for path, name in matching(one, place):
-                found = True
+    with _report(source, OUT) as out, _report(source, ERR) as err:
+        for upload in uploads:
+            matched = False
+            for path, name in matching(upload, source):
+                matched = True
                 try:
-                    with _opened(place.node, path) as file:
-                        put(blob_url(one.container_url, name), file, dict(one.headers), called_off)
+                    with _opened(source.node, path) as file:
+                        put(blob_url(upload.container_url, name), file, dict(upload.headers), called_off)
                 except UploadError as error:
                     first = first or error
                     err.write(f"{name}: {error}\n")
                 else:
                     out.write(f"{name}\n")
-            if not found:
-                out.write(f"nothing matches {one.pattern}\n")
+            if not matched:
+                out.write(f"nothing matches {upload.pattern}\n")
     if first is not None:
         raise first
 
 
-def _report(place: Place, name: str) -> TextIO:
-    return open(place.node.append(f"{place.directory}/{name}"), "a", encoding="utf-8", errors="surrogateescape")
+def _report(source: Source, name: str) -> TextIO:
+    return open(source.node.append(f"{source.directory}/{name}"), "a", encoding="utf-8", errors="surrogateescape")
 
 
 @contextlib.contextmanager
 def _opened(node: Below, path: str) -> Iterator[BinaryIO]:
-    """Raises UploadError, also for an error while it is read."""
+    """Raises UploadError, also for an error while the file is read."""
     try:
         with open(node.open(path), "rb") as file:
             yield file
@@ -99,23 +101,23 @@ def _opened(node: Below, path: str) -> Iterator[BinaryIO]:
 # What is sent --------------------------------------------------------------------------------------------------------
 
 
-def matching(upload: Upload, place: Place) -> Iterator[tuple[str, str]]:
-    """Each file that an upload means, as a path of the node, and its blob's name: `path` itself for a pattern without
-    wildcards, else `path` and the file's name below the pattern's fixed directories."""
-    pattern = _VARIABLE.sub(lambda match: place.environment.get(match[1] or match[2], ""), upload.pattern)
-    start = [place.directory, "wd"]
-    if pattern == place.inside or pattern.startswith(f"{place.inside}/"):
-        pattern, start = pattern[len(place.inside) :].lstrip("/"), []
+def matching(upload: Upload, source: Source) -> Iterator[tuple[str, str]]:
+    """Each matching file as a path of the node, and the name of its blob: `path` itself for a pattern without
+    wildcards, else `path` and the name of the file below the fixed directories of the pattern."""
+    pattern = _VARIABLE.sub(lambda match: source.environment.get(match[1] or match[2], ""), upload.pattern)
+    start = [source.directory, "wd"]
+    if pattern == source.inside or pattern.startswith(f"{source.inside}/"):
+        pattern, start = pattern[len(source.inside) :].lstrip("/"), []
     if pattern.startswith("/"):
         return
     parts = [part for part in pattern.split("/") if part not in ("", ".")]
     if not _WILD.search(pattern):
-        if _is_file(place.node, path := "/".join([*start, *parts])):
+        if _is_file(source.node, path := "/".join([*start, *parts])):
             yield path, upload.path or parts[-1]
         return
     fixed = next(number for number, part in enumerate(parts) if _WILD.search(part))
     top = "/".join([*start, *parts[:fixed]])
-    for below in _below(place.node, top, parts[fixed:]):
+    for below in _below(source.node, top, parts[fixed:]):
         yield f"{top}/{below}".lstrip("/"), f"{upload.path.rstrip('/')}/{below}" if upload.path else below
 
 
@@ -131,18 +133,18 @@ def _below(node: Below, top: str, parts: list[str]) -> Iterator[str]:
 
 
 def _fits(names: list[str], parts: list[str]) -> bool:
-    """`**` stands for any directories, none included, at the end for files too. A wildcard takes no name that begins
-    with a dot."""
+    """`**` matches any number of directories, also none; at the end it matches files, too. A wildcard matches no name
+    that begins with a dot."""
     parts = [*parts, "*"] if parts[-1] == "**" else parts
-    places = {0}
+    indexes = {0}
     for name in names:
-        for place in sorted(places):
-            while parts[place : place + 1] == ["**"]:
-                places.add(place := place + 1)
-        places = {
-            place + (parts[place] != "**") for place in places if place < len(parts) and _takes(parts[place], name)
+        for index in sorted(indexes):
+            while parts[index : index + 1] == ["**"]:
+                indexes.add(index := index + 1)
+        indexes = {
+            index + (parts[index] != "**") for index in indexes if index < len(parts) and _takes(parts[index], name)
         }
-    return len(parts) in places
+    return len(parts) in indexes
 
 
 def _takes(part: str, name: str) -> bool:
@@ -151,7 +153,7 @@ def _takes(part: str, name: str) -> bool:
 
 
 def _is_file(node: Below, path: str) -> bool:
-    """A regular file that lies, links followed, in the node's directory or on a mounted file system."""
+    """A regular file that is, links followed, in the directory of the node or on a mounted file system."""
     with contextlib.suppress(OSError):
         return stat.S_ISREG(node.status(path).st_mode)
     return False
@@ -161,7 +163,7 @@ def _is_file(node: Below, path: str) -> bool:
 
 
 def put(url: str, file: BinaryIO, headers: Mapping[str, str], called_off: Callable[[], bool]) -> str:
-    """Make a blob of a file as long as it is now; gives its ETag. Raises UploadError, OSError."""
+    """Upload a file with its current size. Returns its ETag. Raises UploadError, OSError."""
     size = os.fstat(file.fileno()).st_size
     if size <= BLOCK:
         return _request(url, _Part(file, 0, size, called_off), {"x-ms-blob-type": "BlockBlob", **headers})
@@ -176,12 +178,12 @@ def put(url: str, file: BinaryIO, headers: Mapping[str, str], called_off: Callab
 
 
 def put_text(url: str, text: bytes) -> None:
-    """Make a blob of some text. Raises UploadError."""
+    """Upload a text. Raises UploadError."""
     _request(url, text, {"x-ms-blob-type": "BlockBlob"})
 
 
 class _Part:
-    """Part of a file, neither longer nor shorter than promised."""
+    """Part of a file, of exactly the promised length."""
 
     def __init__(self, file: BinaryIO, start: int, length: int, called_off: Callable[[], bool]) -> None:
         self._file, self._start, self._length, self._called_off = file, start, length, called_off
@@ -206,7 +208,7 @@ class _Part:
 
 
 def _request(url: str, body: _Part | bytes, headers: Mapping[str, str]) -> str:
-    """One PUT, tried again when the storage service has trouble of its own; gives the ETag."""
+    """One PUT, retried after transient faults of the storage service. Returns the ETag."""
     for left in reversed(range(TRIES)):
         if isinstance(body, _Part):
             body.rewind()
@@ -243,7 +245,7 @@ def _asking(url: str, **query: str) -> str:
 
 
 def _as_properties(headers: Mapping[str, str]) -> dict[str, str]:
-    """With a block list the blob's own content type has another name."""
+    """With a block list, the content type of the blob has another header."""
     names = {"content-type": "x-ms-blob-content-type"}
     return {names.get(name.lower(), name): value for name, value in headers.items()}
 
@@ -252,10 +254,8 @@ def _as_properties(headers: Mapping[str, str]) -> dict[str, str]:
 
 
 def send_logs(data_dir: Path, node_id: str, container_url: str, directory: str) -> None:
-    """What there is to read of a node: its agent's log and the lines of the emulator's that name it. Blocks.
-
-    Raises UploadError.
-    """
+    """Collect the logs of a node: that of its agent, and the lines of the emulator that name it. Blocks. Raises
+    UploadError."""
     agent = b"".join(path.read_bytes() for path in sorted(data_dir.glob(f"machine/*/nodes/{node_id}/agent.log")))
     put_text(blob_url(container_url, f"{directory}/agent.log"), agent)
     logs = (data_dir / name for name in ("emulator.log.1", "emulator.log"))

@@ -1,4 +1,4 @@
-"""A walk over what lies below a directory of a node's, which stops after each page and continues there.
+"""A walk over the files below a directory of a node, which stops after each page and continues there.
 
 It does not recurse, and holds one open directory and a bounded number of names, however deep and wide the tree is.
 """
@@ -20,28 +20,28 @@ from batchtrain.emulator.machine.below import Below
 CHUNK = 10_000
 """Names of one directory that are read at a time: the next ones in order."""
 HELD = 4 * CHUNK
-"""Names that a walk holds. What is more is forgotten, and read again when the walk is back in that directory."""
+"""Names that a walk keeps. Further names are dropped, and read again when the walk returns to their directory."""
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class Entry(NamedTuple):
-    """Something below the walk's top."""
+    """A file or directory below the top of the walk."""
 
     path: str
     """Relative to the top."""
     status: os.stat_result
-    """A link's own."""
+    """The status; of a link, its own."""
 
 
 class _Level:
-    """A directory that the walk is in."""
+    """A directory on the current path of the walk."""
 
     def __init__(self, name: str, last: str = "") -> None:
         self.name, self.last = name, last
         self.names: list[str] = []
-        """The next ones, in reverse."""
+        """The next names, in reverse."""
         self.whole = False
-        """No others follow those."""
+        """Whether no other names follow."""
         self.identity: tuple[int, int] | None = None
 
     @property
@@ -50,10 +50,10 @@ class _Level:
 
 
 class Walk:
-    """Each directory before what it holds, names in order; directories that are links are not entered.
+    """Each directory before its content, names in order; linked directories are not entered.
 
-    `after` is the path of the entry with which an earlier walk ended, and `depth` how far below the top it goes: 1 is
-    the top's own entries, None is all. What vanishes meanwhile is left out. Raises OSError for a top that is not there.
+    `after` is the path of the last entry of an earlier walk. `depth` is how far below the top it goes: 1 is the entries
+    of the top itself, None is all. Files that vanish meanwhile are skipped. Raises OSError if the top does not exist.
     """
 
     def __init__(self, tree: Below, top: str = "", *, after: str = "", depth: int | None = None) -> None:
@@ -84,11 +84,11 @@ class Walk:
         raise StopIteration
 
     def back(self, entry: Entry) -> None:
-        """The next entry is this one again."""
+        """The next call returns this entry again."""
         self._back.append(entry)
 
     def pause(self) -> None:
-        """Hold no open file until the next entry is asked for."""
+        """Close all open files until the next call."""
         if self._handle >= 0:
             os.close(self._handle)
             self._handle = -1
@@ -107,7 +107,7 @@ class Walk:
     # Where it stands -------------------------------------------------------------------------------------------------
 
     def _stands(self) -> bool:
-        """Whether the last level's directory is open by now."""
+        """Whether the directory of the last level could be opened."""
         with contextlib.suppress(OSError):
             if self._handle < 0:
                 self._reopen()
@@ -126,7 +126,7 @@ class Walk:
             level.identity = _identity(self._handle)
 
     def _move(self, name: str) -> None:
-        """To a directory of the one that is open; none is open where that fails."""
+        """Enter a directory of the open one; if that fails, none is open."""
         handle, self._handle = self._handle, -1
         try:
             with contextlib.suppress(OSError):
@@ -135,7 +135,8 @@ class Walk:
             os.close(handle)
 
     def _leave(self) -> None:
-        """One level up. A directory that was moved meanwhile has its ".." elsewhere: the way down is walked again."""
+        """One level up. ".." of a directory that was moved meanwhile leads elsewhere: then the path is walked again
+        from the top."""
         self._held -= len(self._levels.pop().names)
         if self._handle < 0 or not self._levels:
             self.pause()
@@ -145,7 +146,7 @@ class Walk:
             self.pause()
 
     def _read(self, level: _Level) -> bool:
-        """The next names of a directory; False when there is none."""
+        """The next names of a directory; False if there are none."""
         with contextlib.suppress(OSError), os.scandir(self._handle) as entries:
             names = (entry.name for entry in entries)
             level.names = heapq.nsmallest(CHUNK, (name for name in names if name > level.last))
@@ -156,7 +157,7 @@ class Walk:
         return bool(level.names)
 
     def _forget(self) -> None:
-        """The names of the outermost levels, where the walk holds too many."""
+        """Drop the names of the outermost levels if the walk holds too many."""
         for level in self._levels[:-1] if self._held > HELD else ():
             if level.names:
                 self._held -= len(level.names)
@@ -171,7 +172,8 @@ def _identity(handle: int) -> tuple[int, int]:
 
 
 class Walks:
-    """Walks that wait for their next page: the last few, each for a while. What is gone from here begins anew."""
+    """Walks that wait for their next page: the latest few, each for a while. A walk that is gone from here starts
+    again."""
 
     def __init__(self, most: int = 8, seconds: float = 300.0, clock: Callable[[], float] = time.monotonic) -> None:
         self._most, self._seconds, self._clock = most, seconds, clock
@@ -186,7 +188,7 @@ class Walks:
             self._expire()
 
     def take(self, key: Hashable) -> Walk | None:
-        """At most once: a walk continues in one page."""
+        """At most once: a walk continues on one page only."""
         with self._lock:
             self._expire()
             _, walk = self._waiting.pop(key, (0.0, None))

@@ -103,12 +103,12 @@ def filled(body: Any, fill: Fill) -> dict[str, Any]:
 
 def templates(body: Any) -> dict[str, Template]:
     """Every text of a body that has placeholders, by the text that is shown."""
-    found: dict[str, Template] = {}
+    by_text: dict[str, Template] = {}
 
     def note(value: Any) -> Any:
         if isinstance(value, Template):
-            found[str(value)] = value
+            by_text[str(value)] = value
         return shown(value)
 
     msgspec.json.encode(body, enc_hook=note)
-    return found
+    return by_text

@@ -144,11 +144,11 @@ class Channel:
 
     def _deliver(self) -> None:
         if not self.greeted:
-            place = self._in.find(GREETING)
-            if place < 0:
+            start = self._in.find(GREETING)
+            if start < 0:
                 del self._in[: max(0, len(self._in) - len(GREETING))]
                 return
-            del self._in[: place + len(GREETING)]
+            del self._in[: start + len(GREETING)]
             self.greeted = True
         at, have = 0, len(self._in)
         while have - at >= HEADER.size:

@@ -28,7 +28,7 @@ def environment_of(gang: Gang, process: Process) -> "Values":
     for role in gang.spec.roles:
         values[f"BATCHTRAIN_{role.name.upper()}_HOSTS"] = ",".join(gang.hosts(role.name))
     values.update(visible_gpus(gang, process))
-    values.update(gang.framework.told(gang, process))
+    values.update(gang.framework.variables(gang, process))
     return without(values, gang.spec.leave_unset)
 
 
@@ -39,15 +39,15 @@ def without(values: "Values", names: "list[str]") -> "Values":
 def defaults_of(gang: Gang, process: Process) -> "Values":
     """What a process is told where the person has set nothing."""
     spec, node = gang.spec, process.node
-    wanted = dict(spec.environment)
+    settings = dict(spec.environment)
     if spec.rdma and node.infiniband:
-        wanted.update(spec.rdma_environment)
-    found = gang.framework.defaults(gang, process)
-    for name, value in wanted.items():
+        settings.update(spec.rdma_environment)
+    values = gang.framework.defaults(gang, process)
+    for name, value in settings.items():
         resolved = resolve(gang, process, name, value)
         if resolved is not None:
-            found[name] = resolved
-    return without(found, spec.leave_unset)
+            values[name] = resolved
+    return without(values, spec.leave_unset)
 
 
 def resolve(gang: Gang, process: Process, name: str, value: "Any") -> "str | None":

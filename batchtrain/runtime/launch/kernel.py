@@ -27,11 +27,11 @@ def names_in(folder: str) -> "list[str]":
 
 def cpu_numbers(text: str) -> "list[int]":
     """The kernel's list form: "0-2,8"."""
-    found: "list[int]" = []
+    numbers: "list[int]" = []
     for part in filter(None, text.split(",")):
         first, _, last = part.partition("-")
-        found.extend(range(int(first), int(last or first) + 1))
-    return found
+        numbers.extend(range(int(first), int(last or first) + 1))
+    return numbers
 
 
 def numa_nodes() -> "dict[int, list[int]]":
@@ -77,15 +77,15 @@ def block(items: "list[int]", index: int, count: int) -> "list[int]":
 
 def find_interfaces() -> "Values":
     """IPv4 addresses by interface."""
-    found = {}
+    addresses = {}
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         for _, name in socket.if_nameindex():
             try:
                 answer = fcntl.ioctl(probe.fileno(), 0x8915, struct.pack("256s", name.encode()[:15]))  # SIOCGIFADDR
             except OSError:
                 continue
-            found[name] = socket.inet_ntoa(answer[20:24])
-    return found
+            addresses[name] = socket.inet_ntoa(answer[20:24])
+    return addresses
 
 
 def find_ports(count: int, index: int, nodes: int) -> "list[int]":
@@ -95,20 +95,20 @@ def find_ports(count: int, index: int, nodes: int) -> "list[int]":
     width = max(1, (high - low) // nodes)
     low += index * width
     start = int.from_bytes(os.urandom(2), "big")
-    found: "list[int]" = []
+    ports: "list[int]" = []
     for step in range(width):
         port = low + (start + step) % width
         if not why_taken(port):
-            found.append(port)
-            if len(found) == count:
+            ports.append(port)
+            if len(ports) == count:
                 break
-    return sorted(found)
+    return sorted(ports)
 
 
 def port_range(first: int = 32768, last: int = 60999) -> "tuple[int, int]":
     """The wider of the two ranges beside the one that the kernel gives out (first to last)."""
     below, above = (20000 if first > 21000 else 10000, first), (last + 1, 65535)
-    return max(below, above, key=lambda one: one[1] - one[0])
+    return max(below, above, key=lambda bounds: bounds[1] - bounds[0])
 
 
 def why_taken(port: int, again: bool = False) -> str:

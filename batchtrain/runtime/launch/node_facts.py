@@ -16,15 +16,15 @@ def ranks_folder(directory: str) -> str:
 def look(message: "Message", environment: "Values", directory: str) -> "Message":
     """What this node tells the primary of itself."""
     spec, emulated = Spec(message["spec"]), message["emulated"]
-    found = hardware(environment)
-    processes = count_processes(spec, found["gpus"], environment, directory)
+    facts = hardware(environment)
+    processes = count_processes(spec, facts["gpus"], environment, directory)
     port = spec.options.get("port") if message["index"] == 0 else None
     if port and why_taken(port, again=True):
         raise LaunchError(f"port {port} cannot be listened on: {why_taken(port, again=True)}")
     defaults = dict(spec.environment, **spec.rdma_environment)
     ports = 4 + len(spec.roles) * processes + sum(role.total or 0 for role in spec.roles)
     return {
-        **found,
+        **facts,
         "processes": processes,
         "cores": len(os.sched_getaffinity(0)),
         "ports": find_ports(ports, message["index"] if emulated else 0, message["count"] if emulated else 1),
@@ -57,8 +57,8 @@ def preflight(spec: Spec, message: "Message", environment: "Values") -> "list[st
     words += ["emulated=1"] * message["emulated"] + ["port="] * message["near"]
     script = os.path.join(HERE, "preflight.sh")
     code, printed = output_of(["bash", script, *words], environment, "/", 60)
-    found = [line for line in printed.decode("utf-8", "replace").split("\n") if line.startswith("preflight: ")]
-    return found or ([] if code == 0 else [f"preflight: node {message['own']}: {script} {ending(code)}"])
+    faults = [line for line in printed.decode("utf-8", "replace").split("\n") if line.startswith("preflight: ")]
+    return faults or ([] if code == 0 else [f"preflight: node {message['own']}: {script} {ending(code)}"])
 
 
 def verdict() -> "Message":
@@ -88,9 +88,9 @@ def counted(spec: Spec, command: str, environment: "Values", directory: str) -> 
     """What the command prints on this node, after the same preparation as a process has."""
     text = "exec 3>&1 >&2\n{}".format(prepared(spec.pre_execution, "exec >&3 3>&-\n" + command))
     code, printed = output_of(["bash", "-c", text], environment, directory, spec.barrier)
-    said = printed.decode("utf-8", "replace").strip()
-    if code == 0 and said.isdecimal() and int(said) > 0:
-        return int(said)
-    why = "printed '{}'".format(" ".join(said.split())[:200]) if code == 0 else f"ended with code {code}"
+    text = printed.decode("utf-8", "replace").strip()
+    if code == 0 and text.isdecimal() and int(text) > 0:
+        return int(text)
+    why = "printed '{}'".format(" ".join(text.split())[:200]) if code == 0 else f"ended with code {code}"
     hint = " (no GPU, or no driver, on this node?)" if "nvidia-smi" in command else ""
     raise LaunchError(f"processes_per_node: `{command}` {why}, not a number of at least 1{hint}")

@@ -34,12 +34,12 @@ def plan(spec: Spec, nodes: "list[Node]", framework: "Framework") -> Gang:
 
 def counts(spec: Spec, role: Role, nodes: "list[Node]") -> "list[int]":
     """How many processes of a role each node gets."""
-    found = placed(role, nodes)
+    counts = placed(role, nodes)
     for other in spec.roles:
         if other.instead_of == role.name:
             fewer = placed(other, nodes)
-            found = [max(0, have - fewer[at]) for at, have in enumerate(found)]
-    return found
+            counts = [max(0, have - fewer[at]) for at, have in enumerate(counts)]
+    return counts
 
 
 def placed(role: Role, nodes: "list[Node]") -> "list[int]":

@@ -39,7 +39,7 @@ class Session:
         self.done = False
         self.skew = 0.0
         """Its clock less ours, in seconds."""
-        self.said = b""
+        self.stderr_end = b""
         """The last of its ssh's stderr."""
         self.stderr = -1
         self.credit = 0
@@ -77,11 +77,11 @@ class Session:
         line = self.primary.ssh_line(self.address, self.index)
         stdio = (stdin[0], stdout[1], stderr[1])
         # Who ends a task may tell every process of it; the nodes are reached until all is over.
-        self.pid = spawn(line, self.primary.environment, "/", stdio, [], told=signal.SIG_IGN)
+        self.pid = spawn(line, self.primary.environment, "/", stdio, [], on_sigterm=signal.SIG_IGN)
         for fd in (stdin[0], stdout[1], stderr[1]):
             os.close(fd)
         self.stderr = stderr[0]
-        self.said = b""
+        self.stderr_end = b""
         os.set_blocking(self.stderr, False)
         self.primary.loop.watch(self.stderr, self.on_stderr)
         return stdout[0], stdin[1]
@@ -91,7 +91,7 @@ class Session:
             data = os.read(self.stderr, 65536)
         except BlockingIOError:
             return
-        self.said = (self.said + data)[-2048:]
+        self.stderr_end = (self.stderr_end + data)[-2048:]
         if not data:
             self.close_stderr()
 
@@ -193,7 +193,7 @@ class Session:
         return self.last_words() or self.reason
 
     def last_words(self) -> str:
-        lines = [line for line in self.said.decode("utf-8", "replace").split("\n") if line.strip()]
+        lines = [line for line in self.stderr_end.decode("utf-8", "replace").split("\n") if line.strip()]
         return lines[-1].strip() if lines else ""
 
 
@@ -215,7 +215,7 @@ class Primary:
         self.finished = 0.0
         """When all that decide had ended well."""
         self.over = False
-        self.told = 0
+        self.ended_by = 0
         self.beaten = 0.0
         self.patience = 0.0
         self.framework = load(spec.framework)
@@ -224,7 +224,7 @@ class Primary:
         """The exit code of the whole."""
         self.loop.on(signal.SIGCHLD, lambda _: self.on_children())
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            self.loop.on(number, self.on_told)
+            self.loop.on(number, self.on_signal)
         for session in self.sessions:
             session.connect()
         self.loop.later(self.spec.barrier, self.on_barrier)
@@ -293,7 +293,7 @@ class Primary:
             return
         if self.gang and session.index and left >= (self.spec.options.get("min_instances") or len(self.sessions)):
             self.screen.say(f"{session} is lost ({why}); the others continue")
-            for process in [one for one in self.alive.values() if one.node is session.node]:
+            for process in [other for other in self.alive.values() if other.node is session.node]:
                 del self.alive[process.id]
             self.check_finished()
         else:
@@ -332,17 +332,17 @@ class Primary:
 
     def tell_faults(self, sessions: "list[Session]") -> bool:
         """Say all that the preflight found on these nodes, and InfiniBand that is not there; whether there was any."""
-        told = [fault for session in sessions for fault in session.faults]
-        for session in sessions if told else ():
+        faults = [fault for session in sessions for fault in session.faults]
+        for session in sessions if faults else ():
             try:
                 if session.node and session.node.interfaces:
                     check_infiniband(self.spec, session.node)
             except LaunchError as error:
-                told.append(f"preflight: {error}")
+                faults.append(f"preflight: {error}")
             session.faults = []
-        for text in told:
+        for text in faults:
             self.screen.say(text)
-        return bool(told)
+        return bool(faults)
 
     # the gang
 
@@ -383,7 +383,9 @@ class Primary:
         return {
             "before": self.spec.pre_execution,
             "bind": self.spec.binding == "auto" and not node.emulated,
-            "slots": [(own_gpus(gang, one) or ["-1"])[0] if one.role.gpus and node.gpus else "-1" for one in slots],
+            "slots": [
+                (own_gpus(gang, process) or ["-1"])[0] if process.role.gpus and node.gpus else "-1" for process in slots
+            ],
             "processes": [
                 {
                     "id": process.id,
@@ -407,17 +409,17 @@ class Primary:
         if code == 0 or (self.finished and not process.role.decides):
             self.check_finished()
             return
-        found = self.failure(process, ended=True) if code == 1 else None
-        if found:
-            self.fail(Failure(at, found[0], found[1], identity))
+        failure = self.failure(process, ended=True) if code == 1 else None
+        if failure:
+            self.fail(Failure(at, failure[0], failure[1], identity))
         else:
             self.fail(Failure(at, f"{process} {ending(code)}", code, identity))
 
     def on_printed(self, identity: int) -> None:
         process = self.alive.get(identity)
-        found = self.failure(process, ended=False) if process and not self.ending else None
-        if found:
-            self.fail(Failure(time.time(), found[0], found[1], identity))
+        failure = self.failure(process, ended=False) if process and not self.ending else None
+        if failure:
+            self.fail(Failure(time.time(), failure[0], failure[1], identity))
 
     def failure(self, process: Process, ended: bool) -> "tuple[str, int] | None":
         """What the framework's own launcher says of a process that it started."""
@@ -437,7 +439,7 @@ class Primary:
             return
         now, usual = time.monotonic(), self.framework.linger
         self.finished = self.finished or now
-        lingers = [usual if one.role.linger is None else one.role.linger for one in self.alive.values()]
+        lingers = [usual if process.role.linger is None else process.role.linger for process in self.alive.values()]
         left = self.finished + max(lingers, default=0) - now
         if left <= 0:
             self.end(QUICK)
@@ -499,8 +501,8 @@ class Primary:
             self.screen.say(sentence)
 
     def tell_cause(self) -> None:
-        if self.told:
-            self.screen.say(f"ended by {signal.Signals(self.told).name}")
+        if self.ended_by:
+            self.screen.say(f"ended by {signal.Signals(self.ended_by).name}")
             return
         if not self.failures:
             return
@@ -511,14 +513,14 @@ class Primary:
             self.screen.say("    " + line)
 
     def code(self) -> int:
-        return 128 + self.told if self.told else self.failures[0].code if self.failures else 0
+        return 128 + self.ended_by if self.ended_by else self.failures[0].code if self.failures else 0
 
     # signals and clocks
 
-    def on_told(self, number: int) -> None:
+    def on_signal(self, number: int) -> None:
         """Told twice, or when it is ending already, the ranks have no more time."""
         if not self.ending:
-            self.told = number
+            self.ended_by = number
             self.end(self.spec.grace)
             return
         for session in self.sessions:

@@ -16,7 +16,7 @@ def spawn(
     directory: str,
     stdio: "tuple[int, int, int]",
     cpus: "list[int]",
-    told: int = signal.SIG_DFL,
+    on_sigterm: int = signal.SIG_DFL,
 ) -> int:
     """A child in a session of its own. Our own descriptors close by themselves; its stdio may not be below 3.
 
@@ -29,7 +29,7 @@ def spawn(
         os.setsid()
         for number in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, signal.SIG_DFL)
-        signal.signal(signal.SIGTERM, told)
+        signal.signal(signal.SIGTERM, on_sigterm)
         for target, source in enumerate(stdio):
             os.dup2(source, target)
         if cpus:
@@ -139,34 +139,34 @@ class Tree:
 
     def below(self, pid: int) -> "list[int]":
         """All descendants, without zombies."""
-        found, at = list(self.children.get(pid, ())), 0
-        while at < len(found):
-            found.extend(self.children.get(found[at], ()))
+        pids, at = list(self.children.get(pid, ())), 0
+        while at < len(pids):
+            pids.extend(self.children.get(pids[at], ()))
             at += 1
-        return found
+        return pids
 
     def to_tell(self, pid: int) -> "list[int]":
         """Whom SIGTERM is for: the process, and below a shell, which passes no signal on, its children."""
-        found = [pid]
+        pids = [pid]
         if self.name.get(pid) in ("bash", "sh", "dash", "ash", "busybox"):
             for child in self.children.get(pid, ()):
-                found += self.to_tell(child)
-        return found
+                pids += self.to_tell(child)
+        return pids
 
 
 def marked(mark: str) -> "list[int]":
     """The processes that have our mark in their environment, wherever they went."""
     wanted = b"\0BATCHTRAIN_GANG=" + mark.encode() + b"\0"
-    found: "list[int]" = []
+    pids: "list[int]" = []
     for entry in os.listdir("/proc"):
         if entry.isdigit() and int(entry) != os.getpid():
             try:
                 with open(f"/proc/{entry}/environ", "rb") as file:
                     if wanted in b"\0" + file.read() + b"\0":
-                        found.append(int(entry))
+                        pids.append(int(entry))
             except OSError:
                 continue
-    return found
+    return pids
 
 
 def left_of(mark: str) -> "list[int]":
@@ -183,12 +183,12 @@ def send_signal(number: int, pid: int) -> None:
 
 def reap() -> "list[tuple[int, int]]":
     """(pid, status) of every child that has ended."""
-    found: "list[tuple[int, int]]" = []
+    ended: "list[tuple[int, int]]" = []
     while True:
         try:
             pid, status = os.waitpid(-1, os.WNOHANG)
         except ChildProcessError:
-            return found
+            return ended
         if not pid:
-            return found
-        found.append((pid, status))
+            return ended
+        ended.append((pid, status))

@@ -24,10 +24,16 @@ from .processes import (
     send_signal,
     spawn,
 )
-from .spec import QUICK, LaunchError, Message, Spec, Values
+from .spec import HERE, QUICK, LaunchError, Message, Spec, Values
 
 WINDOW = 256 * 1024
 """Output that a node may have on its way without the primary having taken it."""
+
+
+METRICS = ".metrics.jsonl"
+
+SAMPLES_BEGIN = 1.0
+"""Seconds until a node is sampled: a launch is not to be slower for it."""
 
 
 def guarded(reader: int, writer: int, mark: str) -> int:
@@ -84,6 +90,14 @@ def sweep(mark: str, seconds: float = 3) -> None:
         time.sleep(0.005)
 
 
+def make_directory(path: str) -> None:
+    """What cannot be kept there is told by who opens a file in it."""
+    try:
+        os.makedirs(path, exist_ok=True)
+    except OSError:
+        pass
+
+
 def refuse(text: str) -> int:
     os.write(2, f"batchtrain: {text}\n".encode("utf-8", "replace"))
     return 1
@@ -116,14 +130,14 @@ class Supervisor:
         self.running: "dict[int, Running]" = {}
         self.every: "list[Running]" = []
         self.ending = False
-        self.told: "set[int]" = set()
+        self.signalled: "set[int]" = set()
         self.deadline = 0.0
         self.environment: "Values" = {}
         self.directory = "/"
         self.heartbeat = 30.0
         self.loop.watch(guard.fileno(), lambda: self.on_guard(guard))
         self.loop.on(signal.SIGCHLD, lambda _: self.on_children())
-        self.loop.on(signal.SIGTERM, self.on_told)
+        self.loop.on(signal.SIGTERM, self.on_sigterm)
         self.channel.greet()
         self.channel.flush()
 
@@ -154,13 +168,23 @@ class Supervisor:
     def on_start(self, message: "Message") -> None:
         folder = ranks_folder(self.directory)
         for name in names_in(folder):
-            if name.startswith("nccl."):  # an earlier try's
+            if name.startswith("nccl.") or name.endswith(METRICS):  # an earlier try's
                 os.unlink(os.path.join(folder, name))
+        make_directory(folder)  # programs write their metrics there
         shares = self.cpus(message) if message["bind"] else []
         for process in message["processes"]:
             slot = process["slot"]
             process["command"] = prepared(message["before"], process["command"])
             self.start(process, folder, shares[slot] if 0 <= slot < len(shares) else [])
+        self.loop.later(SAMPLES_BEGIN, lambda: self.sample(os.path.join(folder, "node" + METRICS)))
+
+    def sample(self, file: str) -> None:
+        """Start the sampler of this node. It is a child like the ranks, so it ends with them."""
+        if not self.ending and self.running:
+            null = os.open(os.devnull, os.O_RDWR)
+            program = ["bash", os.path.join(HERE, "node.sh"), "samples", file]
+            spawn(program, dict(self.environment, BATCHTRAIN_GANG=self.mark), "/", (null, null, null), [])
+            os.close(null)
 
     def cpus(self, message: "Message") -> "list[list[int]]":
         homes = gpu_homes()
@@ -173,6 +197,7 @@ class Supervisor:
         environment.update(self.environment)
         environment.update(process["environment"])
         environment["BATCHTRAIN_GANG"] = self.mark
+        environment["BATCHTRAIN_METRICS"] = os.path.join(folder, process["file"] + METRICS)
         past_proxies(environment, process["environment"]["BATCHTRAIN_HOST_LIST"])
         null = os.open(os.devnull, os.O_RDONLY)
         pipes = [os.pipe(), os.pipe()]
@@ -266,11 +291,11 @@ class Supervisor:
             running = self.running.pop(pid, None)
             if running is not None:
                 self.drain(running)
-                self.channel.send(do="ended", id=running.id, code=exit_code(status), at=now, ours=pid in self.told)
+                self.channel.send(do="ended", id=running.id, code=exit_code(status), at=now, ours=pid in self.signalled)
         if self.ending:
             self.check_left()
 
-    def on_told(self, number: int) -> None:
+    def on_sigterm(self, number: int) -> None:
         """Who ends a task may tell every process of it: the primary then says how long the ranks have."""
         why = f"its supervisor was ended by {signal.Signals(number).name}"
         self.loop.later(QUICK, lambda: None if self.ending else self.give_up(why))
@@ -301,8 +326,8 @@ class Supervisor:
             self.finish()
             return
         for child in tree.children.get(os.getpid(), ()):
-            for pid in tree.to_tell(child) if child not in self.told else ():
-                self.told.add(pid)
+            for pid in tree.to_tell(child) if child not in self.signalled else ():
+                self.signalled.add(pid)
                 send_signal(signal.SIGTERM, pid)
                 send_signal(signal.SIGCONT, pid)
 
@@ -311,7 +336,7 @@ class Supervisor:
             return
         left = left_of(self.mark)
         for pid in left:
-            self.told.add(pid)
+            self.signalled.add(pid)
             send_signal(signal.SIGKILL, pid)
         if not left:
             self.on_children()
@@ -361,7 +386,7 @@ class Supervisor:
         """A process that has been in state T for long: its others would wait for it for ever."""
         tree = Tree() if self.running else None
         for pid, running in self.running.items():
-            if tree and any(tree.state.get(one) == "T" for one in [pid, *tree.below(pid)]):
+            if tree and any(tree.state.get(member) == "T" for member in [pid, *tree.below(pid)]):
                 running.stopped_since = running.stopped_since or now
                 if now - running.stopped_since >= self.heartbeat / 3:
                     self.channel.send(do="stopped", id=running.id, seconds=round(now - running.stopped_since))

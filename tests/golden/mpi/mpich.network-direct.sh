@@ -1,8 +1,6 @@
 # Runs on the primary, when the coordination command has come back on every instance.
 source "$AZ_BATCH_TASK_SHARED_DIR/.batchtrain/gang.sh" || exit 1
 
-# Fabric: tcp. Only Intel MPI up to 2018 reaches Network Direct, mpich does not.
-
 # MPI_Abort is to end its rank by SIGABRT, and the launcher to say who it was; not where cores would be dumped:
 [ "$(ulimit -c)" != 0 ] || bt_default MPIR_CVAR_COREDUMP_ON_ABORT=1
 

@@ -1,4 +1,4 @@
-"""`recipe new` where the disk is full."""
+"""`recipe list` and `recipe new`, also where the disk is full."""
 
 from __future__ import annotations
 
@@ -9,15 +9,55 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
-from batchtrain.cli import recipe
+from batchtrain.cli import recipe, shipped_recipes
+from batchtrain.cli.app import root
 from batchtrain.cli.failures import message_of
+from batchtrain.errors import NotFound
 
 
 def test_a_recipe_is_listed_with_its_whole_first_sentence() -> None:
-    abouts = [recipe._about(place) for place in recipe._all()]
+    abouts = [recipe._about(place) for place in shipped_recipes.every()]
     assert abouts
     assert [about for about in abouts if not about or about.endswith(("...", ",", " a"))] == []
+
+
+def listed() -> list[str]:
+    done = CliRunner().invoke(root, ["recipe", "list"])
+    assert done.exit_code == 0
+    return list(done.output.splitlines())
+
+
+def test_the_list_says_for_each_recipe_what_it_needs_here_and_how_long_it_takes_in_80_columns() -> None:
+    lines = listed()
+    assert len(lines) == 2 * len(shipped_recipes.every())
+    assert max(map(len, lines)) <= 80
+    assert "PyTorch-CPU: runs here in pytorch (1.1 GB, 2 minutes)" in lines
+    assert "NCCL-Tests: plan only, needs GPUs or InfiniBand" in lines
+
+
+def test_a_name_in_another_case_is_answered_with_the_right_one() -> None:
+    done = CliRunner().invoke(root, ["recipe", "show", "pytorch-cpu"])
+    assert isinstance(done.exception, NotFound)
+    assert str(done.exception) == "there is no recipe pytorch-cpu; did you mean PyTorch-CPU?"
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("PyTorch-CPU", ("images env PyTorch-CPU", "run PyTorch-CPU --local")),
+        ("NCCL-Tests", ("config validate NCCL-Tests", "config plan NCCL-Tests")),
+    ],
+)
+def test_a_new_recipe_needs_only_its_name_and_prints_the_next_two_commands(
+    name: str, words: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    lines = CliRunner().invoke(root, ["recipe", "new", name]).output.splitlines()
+    assert lines[0] == f"{name} is in {name}. Next:"
+    assert [line.partition("batchtrain ")[2] for line in lines[1:]] == list(words)
+    assert (tmp_path / name / "config" / "jobs.yaml").exists()
 
 
 @pytest.mark.parametrize("there", [True, False])

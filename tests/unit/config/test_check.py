@@ -64,6 +64,7 @@ BASE: Parts = {
 }
 
 
+INTEL = {"num_instances": 2, "mpi": {"runtime": "intelmpi"}, "pre_execution_command": "source mpivars.sh"}
 SCRIPTS = Survey(("a.py", "lib/b.py"))
 
 
@@ -340,6 +341,8 @@ CASES = [
          pool(vm_count={"low_priority": 1001})),
     Case("spot-inter-node", "pool.vm_count", "checkpoints", pool(vm_count=SPOT),
          pool(vm_count=SPOT, inter_node_communication_enabled=False)),
+    Case("spot-inter-node", "pool.vm_count", "`checkpoint` of the task", both(pool(vm_count=SPOT), gang()),
+         both(pool(vm_count=SPOT), gang(), NFS, task(checkpoint={"volume": "v"}))),
     Case("pool-empty", "pool.vm_count", "no nodes", pool(vm_count={"dedicated": 0}),
          pool(vm_count={"dedicated": 0}, autoscale={"scenario": SCENARIO})),
     Case("slots-limit", "pool.task_slots_per_node", "at most 16", pool(task_slots_per_node=17),
@@ -519,6 +522,20 @@ CASES = [
          both(NFS, task(shared_data_volumes=["vv"])), both(NFS, task(shared_data_volumes=["v"]))),
     Case("volume-unknown", "job.data_volumes[0]", "one of `shared_data_volumes`", both(NFS, job(data_volumes=["v"])),
          both(NFS, job(shared_data_volumes=["v"]))),
+    Case("checkpoint-volume", "task.checkpoint.volume", "did you mean `v`?",
+         both(NFS, task(checkpoint={"volume": "vv"})), both(NFS, task(checkpoint={"volume": "v"}))),
+    Case("checkpoint-volume", "task.checkpoint.volume", "is not mounted; use another driver",
+         both(shared(volume_driver="glusterfs_on_compute"), task(checkpoint={"volume": "v"})),
+         both(NFS, task(checkpoint={"volume": "v"}))),
+    Case("checkpoint-volume", "task.checkpoint.volume", "add `{source: VfsMounts}` to `bind_mounts`",
+         both(NFS, job(restrict_default_bind_mounts=True), task(docker_image="x", checkpoint={"volume": "v"})),
+         both(NFS, job(restrict_default_bind_mounts=True),
+              task(docker_image="x", checkpoint={"volume": "v"}, bind_mounts=[{"source": "VfsMounts"}]))),
+    Case("checkpoint-volume", "task.checkpoint.volume", "the nodes run Windows",
+         both(shared(volume_driver="azurefile", storage_account_settings="link", azure_file_share_name="box"),
+              task(checkpoint={"volume": "v"}), pool(**image(WINDOWS))),
+         both(shared(volume_driver="azurefile", storage_account_settings="link", azure_file_share_name="box"),
+              task(checkpoint={"volume": "v"}))),
     Case("volume-fields", "global.volumes.shared_data_volumes.v", "`azure_blob_container_name`",
          shared(volume_driver="azureblob", storage_account_settings="link"),
          shared(volume_driver="azureblob", storage_account_settings="link", azure_blob_container_name="box")),
@@ -1129,6 +1146,23 @@ CASES = [
     Case("source-script", "task.command", "is not in the `source`",
          both(gang(), task(source="s", command="${AZ_BATCH_TASK_SHARED_DIR}/run.sh")),
          both(gang(), task(source="s", command="run.sh", docker_image="a/b")), {"s": SCRIPTS}, {"s": SCRIPTS}),
+    Case("source-script", "task.command", "write `$AZ_BATCH_TASK_SHARED_DIR/a.py`",
+         task(source="s", command="python src/a.py", docker_image=None),
+         task(source="s", command="python $AZ_BATCH_TASK_SHARED_DIR/a.py", docker_image=None),
+         {"s": SCRIPTS}, {"s": SCRIPTS}),
+    *(
+        Case("source-relative", "task.command", "write `$AZ_BATCH_TASK_SHARED_DIR/a.py`", wrong, right,
+             {"s": SCRIPTS}, {"s": SCRIPTS})
+        for wrong, right in (
+            (task(source="s", command="pip install x && python a.py"), task(source="s", command="cd x && python a.py")),
+            (task(source="s", command="python a.py", docker_image="a/b"),
+             task(source="s", command="python a.py", docker_image="a/b", default_working_dir="container")),
+            (both(gang(), task(source="s", command="torchrun ./a.py")),
+             both(gang(), task(source="s", command="python $AZ_BATCH_TASK_SHARED_DIR/a.py --out b.py"))),
+            (task(source="s", command="python a.py", multi_instance=INTEL),
+             task(source="s", command="python a.py", multi_instance={**INTEL, "pre_execution_command": "cd x"})),
+        )
+    ),
     Case("command-length", "task.command", "65,536 at most", task(command="x" * 65_537), task(command="x" * 65_536)),
     Case("command-length", "job.job_preparation.command", "at most", job(job_preparation={"command": "x" * 70_000}),
          job(job_preparation={"command": "x"})),

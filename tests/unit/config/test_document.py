@@ -26,13 +26,13 @@ def test_a_duplicate_key_is_a_problem_at_its_second_place() -> None:
 
 def test_places_count_from_one_and_tell_keys_from_values() -> None:
     document, _ = parse("x.yaml", b"a:\n  - b: 5\n")
-    assert document.place(("a", 0, "b"))[:4] == (2, 8, 2, 9)
-    assert document.place(("a", 0, "b"), key=True)[:4] == (2, 5, 2, 6)
+    assert document.position(("a", 0, "b"))[:4] == (2, 8, 2, 9)
+    assert document.position(("a", 0, "b"), key=True)[:4] == (2, 5, 2, 6)
 
 
 def test_the_place_of_what_is_not_there_is_the_key_of_the_nearest_thing_above() -> None:
     document, _ = parse("x.yaml", b"x: 1\nabc:\n  b: 1\n")
-    place = document.place(("abc", "c", "d"))
+    place = document.position(("abc", "c", "d"))
     assert place[:4] == (2, 1, 2, 4)
     assert not place.exact
 

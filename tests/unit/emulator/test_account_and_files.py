@@ -217,12 +217,12 @@ def test_a_package_that_cannot_be_unpacked_leaves_nothing(tmp_path: Path, conten
 
 
 def test_a_folder_of_zip_files_is_the_list_of_applications(tmp_path: Path) -> None:
-    assert packages.found(tmp_path) == ()
+    assert packages.installed(tmp_path) == ()
     for name in ("a/1.zip", "a/2.zip", "b/1.0.zip", "b/readme.txt", ".hidden/1.zip"):
         _zip(tmp_path / "applications" / name)
     (tmp_path / "applications" / "a" / "default").write_text("2\n")
     (tmp_path / "applications" / "empty").mkdir()
-    found = {one.id: one for one in packages.found(tmp_path)}
+    found = {one.id: one for one in packages.installed(tmp_path)}
     assert found["a"] == Application("a", ("1", "2"), "2")
     assert found["b"] == Application("b", ("1.0",), "1.0")
     assert found["empty"].versions == ()
@@ -417,7 +417,7 @@ def test_a_pattern_means_these_files_under_these_names(
     inside = "/mnt/tasks"
     variables = {"AZ_BATCH_TASK_DIR": f"{inside}/workitems/job/job-1/task"}
     node = Below(root, {inside: root})
-    place = upload.Place(node, inside, "workitems/job/job-1/task", variables)
+    place = upload.Source(node, inside, "workitems/job/job-1/task", variables)
     found = upload.matching(Upload(pattern, CONTAINER, path), place)
     assert {name for _, name in found} == names
 

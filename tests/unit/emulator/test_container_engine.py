@@ -28,7 +28,7 @@ def test_dockers_own_variable_comes_first() -> None:
 def test_an_engine_of_another_machine_is_none() -> None:
     found = address({"DOCKER_HOST": "tcp://10.0.0.1:2375"})
     assert found.socket is None
-    assert "tcp://10.0.0.1:2375 (DOCKER_HOST)" in found.said
+    assert "tcp://10.0.0.1:2375 (DOCKER_HOST)" in found.shown
 
 
 def test_the_context_in_use_is_followed(tmp_path: Path) -> None:
@@ -143,7 +143,7 @@ def test_why_a_container_does_not_start(message: str, code: str) -> None:
     ],
 )
 def test_what_docker_says_around_a_reason_is_left_out(message: str) -> None:
-    assert engine_failures.said(message) == "it is so."
+    assert engine_failures.cleaned(message) == "it is so."
 
 
 def test_exit_code_137_is_explained_with_the_limit_where_memory_was_the_cause() -> None:

@@ -9,8 +9,8 @@ import pytest
 
 from batchtrain.emulator import task_environment
 from batchtrain.emulator.machine.docker_view import (
-    Asked,
     Known,
+    Request,
     Unknown,
     View,
     body,
@@ -39,7 +39,7 @@ VIEW = View(
 )
 
 
-def asked(method: str, target: str) -> Asked:
+def asked(method: str, target: str) -> Request:
     return translate(parse(method, target), VIEW, KNOWN)
 
 

@@ -53,7 +53,7 @@ TRUSTED = {
     "machine/docker_door.py": {
         "DockerDoor.close": "the node's socket, in the data directory",
         "_listen": "the node's socket, in the data directory",
-        "place": "the folder of sockets, in the data directory",
+        "folder_of": "the folder of sockets, in the data directory",
     },
     "machine/download.py": {},
     "machine/handover.py": {},
@@ -64,7 +64,7 @@ TRUSTED = {
         "_read": "what was copied last, in the data directory",
     },
     "machine/packages.py": {
-        "found": "the packages, in the data directory",
+        "installed": "the packages, in the data directory",
         "_application": "the packages, in the data directory",
         "_unpack": "copies between open files",
     },

@@ -123,7 +123,9 @@ def test_torchrun_is_started_once_a_node_by_the_commands_own_python() -> None:
     made = launched("pytorch", "/opt/py/bin/python -u t.py $HOME", TWO, port=29511, launcher="torchrun")
     [role] = spec(made)["roles"]
     assert (role["name"], role["per_node"], role["ranked"]) == ("torchrun", 1, False)
-    assert " /opt/py/bin/python -m torch.distributed.run $BATCHTRAIN_TORCHRUN " in role["command"]
+    script = '"$AZ_BATCH_TASK_SHARED_DIR/.batchtrain/torchrun.py"'
+    assert f" /opt/py/bin/python {script} $BATCHTRAIN_TORCHRUN " in role["command"]
+    assert steps.TORCHRUN in made.files
     assert role["command"].endswith(f" --no-python /opt/py/bin/python -u {SETTLED} t.py $HOME")
 
 

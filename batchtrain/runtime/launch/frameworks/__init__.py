@@ -12,7 +12,7 @@ def load(name: str) -> Framework:
     try:
         if not re.fullmatch("[a-z]+", name):
             raise ImportError(name)
-        found: "Framework" = importlib.import_module("." + name, __package__).FRAMEWORK
+        framework: "Framework" = importlib.import_module("." + name, __package__).FRAMEWORK
     except ImportError as error:
         raise LaunchError(f"framework `{name}` is none that this launcher has: {error}") from None
-    return found
+    return framework

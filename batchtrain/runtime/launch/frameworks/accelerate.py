@@ -5,7 +5,7 @@ from .base import Framework, env, torch_defaults
 
 
 class Accelerate(Framework):
-    def told(self, gang: Gang, process: Process) -> Values:
+    def variables(self, gang: Gang, process: Process) -> Values:
         return env(gang, process)
 
     def defaults(self, gang: Gang, process: Process) -> Values:

@@ -15,7 +15,7 @@ class Framework:
     linger = 1.0
     """Seconds that processes which do not decide have to end by themselves."""
 
-    def told(self, gang: Gang, process: Process) -> Values:
+    def variables(self, gang: Gang, process: Process) -> Values:
         """What a process is told, whatever was set before."""
         return {}
 
@@ -65,5 +65,5 @@ def sockets(gang: Gang, process: Process) -> "Values":
     name = gang.spec.options.get("interface") or process.node.interface
     if not name:
         return {}
-    found = {"GLOO_SOCKET_IFNAME": name}
-    return {**found, "NCCL_SOCKET_IFNAME": name} if process.node.gpus else found
+    values = {"GLOO_SOCKET_IFNAME": name}
+    return {**values, "NCCL_SOCKET_IFNAME": name} if process.node.gpus else values

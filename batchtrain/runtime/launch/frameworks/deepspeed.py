@@ -5,7 +5,7 @@ from .base import Framework, env, torch_defaults
 
 
 class DeepSpeed(Framework):
-    def told(self, gang: Gang, process: Process) -> Values:
+    def variables(self, gang: Gang, process: Process) -> Values:
         rank, size = gang.cross(process)
         places = {"LOCAL_SIZE": str(len(gang.local(process))), "CROSS_RANK": str(rank), "CROSS_SIZE": str(size)}
         return dict(env(gang, process), **places)

@@ -9,7 +9,7 @@ from .base import Framework, sockets
 
 
 class Horovod(Framework):
-    def told(self, gang: Gang, process: Process) -> Values:
+    def variables(self, gang: Gang, process: Process) -> Values:
         """The host name is what `local` is counted by, so it is the node's address, which no other has."""
         rank, size = gang.cross(process)
         return {

@@ -8,7 +8,7 @@ from .base import Framework, sockets
 class Jax(Framework):
     gpus = "each"
 
-    def told(self, gang: Gang, process: Process) -> Values:
+    def variables(self, gang: Gang, process: Process) -> Values:
         """`jax.distributed.initialize()` without arguments reads the coordinator's address and its own devices; how
         many and which process it is, only as Open MPI says it. The uri's presence is all that counts, given the
         address."""

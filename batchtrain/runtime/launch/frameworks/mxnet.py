@@ -10,7 +10,7 @@ class Mxnet(Framework):
     gpus = "each"
     linger = 5.0
 
-    def told(self, gang: Gang, process: Process) -> Values:
+    def variables(self, gang: Gang, process: Process) -> Values:
         """ps-lite's scheduler numbers workers by the text of their host, the highest first, and then by port. So each
         has its port from us, and its address in a form that sorts as our ranks do: hexadecimal, with a zero more a
         node."""

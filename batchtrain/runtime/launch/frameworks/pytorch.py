@@ -8,7 +8,7 @@ from .base import Framework, env, torch_defaults
 
 
 class PyTorch(Framework):
-    def told(self, gang: Gang, process: Process) -> Values:
+    def variables(self, gang: Gang, process: Process) -> Values:
         """torchrun sets env:// by itself."""
         if under_torchrun(gang.spec):
             return {"BATCHTRAIN_TORCHRUN": " ".join(torchrun(gang, process))}
@@ -57,10 +57,10 @@ def torchruns_failure(gang: Gang, process: Process, printed: bytes, ended: bool)
     options = gang.spec.options
     if not under_torchrun(gang.spec) or (options.get("max_restarts") and not ended):
         return None
-    said = TORCHRUNS_WORD.findall(printed)
-    if not said:
+    failures = TORCHRUNS_WORD.findall(printed)
+    if not failures:
         return None
-    code, local = (int(word) for word in said[-1])
+    code, local = (int(word) for word in failures[-1])
     code = 128 - code if code < 0 else code
     label = f"rank {sum(node.processes for node in gang.nodes[: process.node.index]) + local}"
     if options.get("rendezvous") == "c10d":

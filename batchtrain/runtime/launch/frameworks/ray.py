@@ -12,16 +12,16 @@ class Ray(Framework):
     def __init__(self) -> None:
         self.token = os.urandom(16).hex()
 
-    def told(self, gang: Gang, process: Process) -> Values:
+    def variables(self, gang: Gang, process: Process) -> Values:
         head = f"{gang.address}:{gang.port}"
         if process.role.name == "driver":
             return {"RAY_ADDRESS": head}
-        place = (
+        role = (
             f"--head --port={gang.port} --include-dashboard=false"
             if process.role.name == "head"
             else f"--address={head}"
         )
-        return {"BATCHTRAIN_RAY": f"{place} {' '.join(daemon(gang, process))}"}
+        return {"BATCHTRAIN_RAY": f"{role} {' '.join(daemon(gang, process))}"}
 
     def defaults(self, gang: Gang, process: Process) -> Values:
         """Without a token, any program that reaches a node could run code on it."""

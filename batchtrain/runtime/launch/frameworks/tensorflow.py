@@ -10,7 +10,7 @@ class TensorFlow(Framework):
     gpus = "each"
     linger = 0.0  # its servers never end by themselves
 
-    def told(self, gang: Gang, process: Process) -> Values:
+    def variables(self, gang: Gang, process: Process) -> Values:
         """TF_CONFIG; not for programs that take flags. An evaluator stands beside the cluster, not in it."""
         if gang.spec.options.get("mode") == "flags":
             return {}
@@ -24,11 +24,11 @@ class TensorFlow(Framework):
         text = process.role.command
         if gang.spec.options.get("mode") != "flags":
             return text
-        places = {"{job_name}": process.role.name, "{task_index}": str(process.index)}
+        values = {"{job_name}": process.role.name, "{task_index}": str(process.index)}
         for name in ("ps_hosts", "worker_hosts", "chief_hosts", "controller_host"):
-            places["{" + name + "}"] = ",".join(gang.hosts(name.partition("_")[0]))
-        for place, value in places.items():
-            text = text.replace(place, value)
+            values["{" + name + "}"] = ",".join(gang.hosts(name.partition("_")[0]))
+        for placeholder, value in values.items():
+            text = text.replace(placeholder, value)
         return text
 
 

@@ -1,0 +1,59 @@
+"""The recipes that come with batchtrain, by name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from batchtrain.errors import NotFound, UsageError
+from batchtrain.shipped import shipped
+
+if TYPE_CHECKING:
+    from batchtrain.config.types import Recipe
+
+
+def every() -> list[Path]:
+    """Their directories."""
+    return sorted(place for place in shipped("recipes").iterdir() if (place / "config").is_dir())
+
+
+def find(name: str) -> Path:
+    """The directory of a recipe. Raises NotFound with the nearest name."""
+    import difflib
+
+    names = {place.name: place for place in every()}
+    if name in names:
+        return names[name]
+    folded = {known.lower(): known for known in names}
+    near = difflib.get_close_matches(name.lower(), folded, n=1, cutoff=0.4)
+    hint = f"did you mean {folded[near[0]]}?" if near else "`batchtrain recipe list` shows them"
+    raise NotFound(f"there is no recipe {name}; {hint}")
+
+
+def directory_of(name: str) -> Path:
+    """A recipe directory of the user's, else the recipe of that name. Raises NotFound."""
+    return directory_or_none(name) or find(name)
+
+
+def directory_or_none(name: str) -> Path | None:
+    """The same, None if there is neither."""
+    own = Path(name)
+    if own.is_dir() and any(map(tuple, (own.glob("*.yaml"), own.glob("config/*.yaml")))):
+        return own
+    return next((place for place in every() if place.name == name), None)
+
+
+def image_of(directory: Path, recipe: Recipe) -> str:
+    """The only image of a recipe. Raises UsageError if it names none or several."""
+    images = recipe.resources.docker_images
+    if len(images) != 1:
+        named = ", ".join(images) or "none"
+        raise UsageError(f"{directory} must name one image in `docker_images` of config.yaml; it names {named}")
+    return images[0]
+
+
+def offered(_ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
+    """The names that a shell offers."""
+    return [place.name for place in every() if place.name.lower().startswith(incomplete.lower())]

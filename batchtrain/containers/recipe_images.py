@@ -1,0 +1,73 @@
+"""What stands behind the image names of recipes: the image of docker/ to build, and the local environment."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from batchtrain.containers.environments import ENVIRONMENTS, Environment
+from batchtrain.containers.images import CPU
+from batchtrain.errors import UsageError
+
+
+class RecipeImage(NamedTuple):
+    """An image that a recipe names."""
+
+    build: str
+    """A name of IMAGES, or the directory below recipes/ that has its Dockerfile."""
+    on: str = CPU
+    environment: str = ""
+    """A name of ENVIRONMENTS; empty if the program needs hardware that the emulator does not have."""
+
+
+RECIPE_IMAGES: Mapping[str, RecipeImage] = {
+    "accelerate:cpu": RecipeImage("accelerate", CPU, "pytorch"),
+    "cntk:2.1-gpu-1bitsgd-py36-cuda8-cudnn6-intelmpi-refdata": RecipeImage("cntk-gpu-intelmpi", CPU, "cntk-intelmpi"),
+    "cntk:2.7-cpu-openmpi": RecipeImage("cntk", CPU, "cntk"),
+    "cntk:2.7-gpu-openmpi": RecipeImage("cntk-gpu", CPU, "cntk"),
+    "deepspeed:cpu": RecipeImage("deepspeed", CPU, "deepspeed"),
+    "horovod:pytorch-cpu": RecipeImage("horovod-pytorch", CPU, "horovod-pytorch"),
+    "horovod:tensorflow-cpu": RecipeImage("horovod-tensorflow", CPU, "horovod-tensorflow"),
+    "intelmpi:digits": RecipeImage("mpi4py-IntelMPI/docker", CPU, "impi-rt"),
+    "jax:cpu": RecipeImage("jax", CPU, "jax"),
+    "keras:cntk-cpu": RecipeImage("cntk", CPU, "cntk"),
+    "keras:jax-cpu": RecipeImage("jax", CPU, "jax"),
+    "keras:mxnet-cpu": RecipeImage("keras-mxnet", CPU, "mxnet"),
+    "keras:pytorch-cpu": RecipeImage("keras-pytorch", CPU, "pytorch"),
+    "mpich:digits": RecipeImage("mpi4py-MPICH/docker", CPU, "mpich"),
+    "mxnet:1.9.1-cu112": RecipeImage("mxnet", "cuda11.8", "mxnet"),
+    "mxnet:cpu": RecipeImage("mxnet", CPU, "mxnet"),
+    "nccl-tests:cu13-openmpi": RecipeImage("nccl-tests", "cuda13.0"),
+    "openmpi:digits": RecipeImage("mpi4py-OpenMPI/docker", CPU, "openmpi"),
+    "osu:mvapich": RecipeImage("osu-mvapich"),
+    "pytorch:cpu": RecipeImage("pytorch", CPU, "pytorch"),
+    "pytorch:gpu": RecipeImage("pytorch", "cuda13.0", "pytorch"),
+    "ray:cpu": RecipeImage("ray", CPU, "ray"),
+    "tensorflow:1.15-cpu": RecipeImage("tensorflow1", CPU, "tensorflow1"),
+    "tensorflow:1.15-gpu-benchmarks": RecipeImage("tensorflow1-benchmarks", "ngc-tf1"),
+    "tensorflow:cpu": RecipeImage("tensorflow", CPU, "tensorflow"),
+    "tensorflow:gpu": RecipeImage("tensorflow", "cuda12.4", "tensorflow"),
+}
+"""By the last part of the name, which is the same in each registry."""
+
+
+def behind(image: str) -> RecipeImage:
+    """What is behind an image of a recipe, in any registry. Raises UsageError for another image."""
+    found = RECIPE_IMAGES.get(image.rpartition("/")[2])
+    if found is None:
+        raise UsageError(
+            f"{image} is not an image of a recipe of batchtrain. Use an environment of your own in its place:"
+            f" `batchtrain emulator images map {image} PREFIX`"
+        )
+    return found
+
+
+def environment_of(image: str) -> tuple[str, Environment]:
+    """The local environment for an image of a recipe, with its name. Raises UsageError if there is none."""
+    name = behind(image).environment
+    if not name:
+        raise UsageError(
+            f"the programs of {image} need GPUs or InfiniBand, so there is no local environment for it;"
+            " `batchtrain config plan DIR` shows what its recipe does"
+        )
+    return name, ENVIRONMENTS[name]

@@ -1,0 +1,331 @@
+"""The directory of a run: the types of its files, and how they are written and read.
+
+20261122T111502Z-digits-7f3a/
+  run.json              RunRecord
+  config/               the files as given, effective.yaml, plan.json (without secrets)
+  events.jsonl          EventRecord, one per line
+  nodes.json            NodeRecord, a list
+  tasks.jsonl           TaskRecord, one per task at its end
+  files.jsonl           FileRecord, one per file that was to be fetched
+  metrics/TASK.jsonl    one JSON object per line
+  logs/TASK/            stdout.txt, stderr.txt, ranks/0.stdout.txt, ranks/0.stderr.txt, ...
+  outputs/TASK/         the fetched results
+  report.html
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+import msgspec
+
+from batchtrain.errors import NotFound, UsageError
+from batchtrain.runs.names import safe_path
+
+SCHEMA = 1
+"""The version of the format; a reader ignores fields that it does not know."""
+ROOT, ROOT_VARIABLE = "runs", "BATCHTRAIN_RUNS_DIR"
+LATEST = "latest"
+
+Record = TypeVar("Record", bound=msgspec.Struct)
+
+
+class Metric(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The last and the best value of a metric, and the step of the last."""
+
+    last: float
+    best: float
+    step: int | None = None
+
+
+class Commit(msgspec.Struct, frozen=True):
+    """The git commit of the recipe, and whether files differed from it."""
+
+    id: str
+    dirty: bool
+
+
+class Failure(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Why a run failed."""
+
+    message: str
+    task: str = ""
+    rank: int | None = None
+    node: str = ""
+    code: int | None = None
+    cause: str = ""
+
+
+class RunRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """run.json."""
+
+    schema: int = SCHEMA
+    id: str
+    state: str
+    """`running`, `completed`, `failed` or `interrupted`; `fetched` for the directory of a job that had not ended."""
+    started: datetime
+    ended: datetime | None = None
+    account: str = ""
+    endpoint: str = ""
+    pool: str = ""
+    job: str
+    vm_size: str = ""
+    nodes: int = 0
+    node_hours: float | None = None
+    command: tuple[str, ...] = ()
+    settings: dict[str, str] = {}
+    """The values of `--set`."""
+    versions: dict[str, str] = {}
+    commit: Commit | None = None
+    summary: dict[str, Metric] = {}
+    failure: Failure | None = None
+
+
+class EventRecord(msgspec.Struct, frozen=True):
+    """A line of events.jsonl."""
+
+    t: datetime
+    kind: str
+    subject: str
+    text: str
+
+
+class NodeRecord(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A node of nodes.json: n0 is the first."""
+
+    name: str
+    id: str
+    pool: str = ""
+    address: str = ""
+    size: str = ""
+    ranks: dict[str, tuple[int, ...]] = {}
+    """The ranks that ran on it, by task."""
+
+
+class TaskRecord(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A line of tasks.jsonl."""
+
+    id: str
+    state: str
+    result: str = ""
+    exit_code: int | None = None
+    node: str = ""
+    seconds: float | None = None
+    failure: str = ""
+    retries: int = 0
+    requeues: int = 0
+
+
+class FileRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A line of files.jsonl: a file of a node, and where it is in the run directory or why it is not."""
+
+    task: str
+    path: str
+    """The path in the directory of the task, such as `wd/output/model.pt`."""
+    node: str = ""
+    size: int
+    time: datetime | None = None
+    fetched: str = ""
+    """The path in the run directory; empty if it was not fetched."""
+    sha256: str = ""
+    reason: str = ""
+    """Why it was not fetched, or what to know about the copy."""
+
+
+class RunDirectory(NamedTuple):
+    """One run's directory."""
+
+    path: Path
+
+    @property
+    def name(self) -> str:
+        return self.path.name
+
+    @property
+    def config(self) -> Path:
+        return self.path / "config"
+
+    @property
+    def report(self) -> Path:
+        return self.path / "report.html"
+
+    def metrics(self, task: str) -> Path:
+        """The numbers of a task, a JSON object per line."""
+        return self.path / "metrics" / f"{safe_path(task)}.jsonl"
+
+    def logs(self, task: str) -> Path:
+        """The directory of a task's stdout.txt, stderr.txt and ranks/."""
+        return self.path / "logs" / safe_path(task)
+
+    def outputs(self, task: str) -> Path:
+        """The directory of the fetched results of a task."""
+        return self.path / "outputs" / safe_path(task)
+
+    # --- written ----------------------------------------------------------------------------------------------------
+
+    def write(self, record: RunRecord) -> None:
+        """Replace run.json."""
+        replace(self.path / "run.json", _pretty(record))
+
+    def write_nodes(self, nodes: Iterable[NodeRecord]) -> None:
+        """Replace nodes.json."""
+        replace(self.path / "nodes.json", _pretty(list(nodes)))
+
+    def write_tasks(self, tasks: Iterable[TaskRecord]) -> None:
+        """Replace tasks.jsonl."""
+        replace(self.path / "tasks.jsonl", b"".join(map(line_of, tasks)))
+
+    def write_files(self, files: Iterable[FileRecord]) -> None:
+        """Replace files.jsonl."""
+        replace(self.path / "files.jsonl", b"".join(map(line_of, files)))
+
+    def add_event(self, event: EventRecord) -> None:
+        """Append a line to events.jsonl."""
+        with (self.path / "events.jsonl").open("ab") as file:
+            file.write(line_of(event))
+
+    # --- read -------------------------------------------------------------------------------------------------------
+
+    def record(self) -> RunRecord:
+        """run.json. Raises NotFound if there is none, UsageError if it cannot be read."""
+        path = self.path / "run.json"
+        try:
+            return msgspec.json.decode(path.read_bytes(), type=RunRecord)
+        except FileNotFoundError:
+            raise NotFound(f"{self.path} is no run directory: it has no run.json") from None
+        except (OSError, msgspec.DecodeError) as error:
+            raise UsageError(f"{path} cannot be read: {error}") from None
+
+    def nodes(self) -> tuple[NodeRecord, ...]:
+        """nodes.json; empty if there is none yet."""
+        path = self.path / "nodes.json"
+        return msgspec.json.decode(path.read_bytes(), type=tuple[NodeRecord, ...]) if path.exists() else ()
+
+    def tasks(self) -> tuple[TaskRecord, ...]:
+        """The lines of tasks.jsonl."""
+        return tuple(_lines(self.path / "tasks.jsonl", TaskRecord))
+
+    def files(self) -> tuple[FileRecord, ...]:
+        """The lines of files.jsonl."""
+        return tuple(_lines(self.path / "files.jsonl", FileRecord))
+
+    def events(self) -> tuple[EventRecord, ...]:
+        """The lines of events.jsonl."""
+        return tuple(_lines(self.path / "events.jsonl", EventRecord))
+
+
+# --- all runs -------------------------------------------------------------------------------------------------------
+
+
+def root_of(chosen: str | None, environment: Mapping[str, str]) -> Path:
+    """The directory of all runs: --runs-dir, else BATCHTRAIN_RUNS_DIR, else `runs`."""
+    return Path(chosen or environment.get(ROOT_VARIABLE) or ROOT)
+
+
+def check(root: Path) -> None:
+    """Raise UsageError if no run directory can be made in `root`. Makes `root`, which git then ignores."""
+    try:
+        if not root.exists():
+            root.mkdir(parents=True)
+            (root / ".gitignore").write_text("*\n")
+    except OSError as error:
+        raise _no_room(root, error) from None
+    if not root.is_dir() or not os.access(root, os.W_OK | os.X_OK):
+        raise UsageError(
+            f"results cannot be written to {root}: it is no directory that this user may write to; choose another with"
+            f" --runs-dir DIR or {ROOT_VARIABLE}"
+        )
+
+
+def make(root: Path, job: str, now: datetime) -> RunDirectory:
+    """Make the directory of a run exclusively, and point `latest` to it."""
+    check(root)
+    while True:
+        path = root / f"{now:%Y%m%dT%H%M%SZ}-{safe_path(job)}-{secrets.token_hex(2)}"
+        try:
+            path.mkdir()
+            break
+        except FileExistsError:
+            continue
+        except OSError as error:
+            raise _no_room(root, error) from None
+    _point(root / LATEST, path.name)
+    return RunDirectory(path)
+
+
+def _no_room(root: Path, error: OSError) -> UsageError:
+    return UsageError(
+        f"results cannot be written to {root}: {error.strerror}; choose another directory with --runs-dir DIR or"
+        f" {ROOT_VARIABLE}"
+    )
+
+
+def runs(root: Path) -> Iterator[RunDirectory]:
+    """All runs, the oldest first."""
+    if root.is_dir():
+        for path in sorted(root.iterdir()):
+            if path.name != LATEST and (path / "run.json").is_file():
+                yield RunDirectory(path)
+
+
+def find(root: Path, name: str) -> RunDirectory:
+    """A run by its path, its name, the beginning or the end of its name, or `latest`. Raises NotFound."""
+    for path in (root / name, Path(name)):
+        if name and (path / "run.json").is_file():
+            return RunDirectory(path.resolve())
+    found = [run for run in runs(root) if run.name.startswith(name) or run.name.endswith(name)]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise UsageError(f"`{name}` names {len(found)} runs of {root}: {', '.join(run.name for run in found[:5])}")
+    raise NotFound(f"{root} has no run `{name}`; `batchtrain runs list` lists them")
+
+
+def _point(link: Path, name: str) -> None:
+    """Make `latest` lead to a run. A file system without links has none."""
+    fresh = link.with_name(f".{LATEST}-{secrets.token_hex(4)}")
+    with contextlib.suppress(OSError):
+        fresh.symlink_to(name, target_is_directory=True)
+        try:
+            fresh.replace(link)
+        except OSError:  # a directory of that name
+            fresh.unlink()
+
+
+# --- bytes ----------------------------------------------------------------------------------------------------------
+
+
+def replace(path: Path, content: bytes) -> None:
+    """Write a file by rename: a reader sees the old one or the new one."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    fresh = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    try:
+        fresh.write_bytes(content)
+        fresh.replace(path)
+    finally:
+        fresh.unlink(missing_ok=True)
+
+
+def line_of(record: Any) -> bytes:
+    """A record as a line of JSON."""
+    return msgspec.json.encode(record) + b"\n"
+
+
+def _pretty(value: Any) -> bytes:
+    return msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n"
+
+
+def _lines(path: Path, kind: type[Record]) -> Iterator[Record]:
+    """The records of a file; a line that was cut off by a kill is skipped."""
+    if not path.exists():
+        return
+    with path.open("rb") as file:
+        for line in file:
+            with contextlib.suppress(msgspec.DecodeError):
+                yield msgspec.json.decode(line, type=kind)

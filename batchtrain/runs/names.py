@@ -1,0 +1,56 @@
+"""Names of remote files as names on this machine. Pure."""
+
+from __future__ import annotations
+
+import hashlib
+
+LONGEST = 240
+"""Bytes of one name: file systems take 255, and a partial file needs a suffix."""
+
+
+def safe_path(path: str) -> str:
+    """A remote path as a relative path that stays inside its directory.
+
+    Empty, `.` and `..` parts become `_`; control characters are written as `%0A`; a long name is cut and gets a digest.
+    """
+    return "/".join(_safe_name(part) for part in path.split("/"))
+
+
+def _safe_name(name: str) -> str:
+    if name in ("", ".", ".."):
+        return "_" * max(len(name), 1)
+    shown = "".join(character if _is_plain(character) else _escaped(character) for character in name)
+    encoded = shown.encode("utf-8", "surrogateescape")
+    if len(encoded) <= LONGEST:
+        return shown
+    cut = encoded[: LONGEST - 9].decode("utf-8", "ignore")
+    return f"{cut}~{digest(name)}"
+
+
+def _is_plain(character: str) -> bool:
+    return character != "\\" and (character >= " " and character != "\x7f") and not "\ud800" <= character <= "\udfff"
+
+
+def _escaped(character: str) -> str:
+    return "".join(f"%{byte:02X}" for byte in character.encode("utf-8", "surrogatepass"))
+
+
+def digest(text: str) -> str:
+    """Eight hex digits that tell texts apart."""
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:8]
+
+
+class LocalNames:
+    """Gives each remote path a path of its own: two that would become the same file get digests."""
+
+    def __init__(self) -> None:
+        self._taken: dict[str, str] = {}
+
+    def of(self, path: str, wanted: str | None = None) -> str:
+        """The local path of a remote one. wanted: what it would be called, if that is not the path itself."""
+        local = safe_path(path if wanted is None else wanted)
+        if self._taken.setdefault(local.casefold(), path) != path:
+            head, dot, tail = local.rpartition(".")
+            local = f"{head}~{digest(path)}.{tail}" if dot and "/" not in tail and head else f"{local}~{digest(path)}"
+            self._taken[local.casefold()] = path
+        return local

@@ -1,0 +1,374 @@
+"""The run directory of one job, from its start to its end."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+from azure.batch import BatchClient
+
+from batchtrain.config.types import Job, Recipe, Results
+from batchtrain.config.types.secret import masked
+from batchtrain.config.veil import secrets_in, veiled, veiled_line, veiled_text
+from batchtrain.errors import BatchtrainError, ServiceError, TaskFailed, UsageError
+from batchtrain.plan import render
+from batchtrain.plan.types import Plan
+from batchtrain.runs import directory, report, results
+from batchtrain.runs.directory import (
+    Commit,
+    EventRecord,
+    Failure,
+    NodeRecord,
+    RunDirectory,
+    RunRecord,
+    TaskRecord,
+)
+from batchtrain.runs.numbers import numbers_of
+from batchtrain.service import look
+from batchtrain.service.connect import Account, patience
+from batchtrain.service.seen import JobSeen, NodeSeen, TaskSeen
+from batchtrain.service.submit import Event
+from batchtrain.version import __version__
+
+MANY = 20
+"""Of a job with more tasks, only those that failed are fetched, unless the task has `results`."""
+OUTPUT = frozenset({"stdout", "stderr"})
+"""Kinds of events that are lines of a task."""
+_RANK = re.compile(r"logs/[^/]+/ranks/(\d+)\.stdout\.txt")
+
+
+class Origin(NamedTuple):
+    """How a run was started."""
+
+    root: Path
+    """The directory of all runs."""
+    command: tuple[str, ...] = ()
+    settings: Mapping[str, str] = {}
+    files: Mapping[str, bytes] = {}
+    """The configuration files as given."""
+
+
+class Progress(NamedTuple):
+    """Told how fetching goes on."""
+
+    begin: Callable[[int, int], None] = lambda files, size: None
+    """A task's files are next: their number and bytes."""
+    moved: Callable[[int], None] = lambda size: None
+    """Bytes came."""
+
+
+QUIET = Progress()
+
+
+def now() -> datetime:
+    """The time, in UTC."""
+    return datetime.now(timezone.utc)
+
+
+class Recording:
+    """Writes a run directory while its job runs."""
+
+    def __init__(self, client: BatchClient, account: Account, run: RunDirectory, record: RunRecord) -> None:
+        self.run = run
+        self._client, self._patience, self._record = client, patience(account.endpoint), record
+        self._job: Job | None = None
+        self._files = {(file.task, file.node, file.path): file for file in run.files()}
+        self._again: dict[tuple[str, str, str], str] = {}
+        self._followed = False
+        self._numbers = numbers_of(run, None)
+        run.write(record)
+
+    @property
+    def job_id(self) -> str:
+        return self._record.job
+
+    def of(self, recipe: Recipe, job: Job, plan: Plan, origin: Origin) -> Recording:
+        """Note what the job is made of."""
+        self._job, self._numbers = job, numbers_of(self.run, job)
+        secrets = secrets_in(recipe)
+        for path, content in origin.files.items():
+            if Path(path).stem != "credentials":
+                lines = content.decode("utf-8", "replace").splitlines(keepends=True)
+                text = "".join(veiled_text(veiled_line(line), secrets) for line in lines)
+                directory.replace(self.run.config / Path(path).name, text.encode())
+        directory.replace(self.run.config / "effective.yaml", _yaml(veiled(_effective(recipe), secrets)))
+        shown = render.as_document(plan._replace(hidden=secrets))
+        directory.replace(self.run.config / "plan.json", msgspec.json.format(msgspec.json.encode(shown), indent=2))
+        return self
+
+    # --- while it runs ----------------------------------------------------------------------------------------------
+
+    def tell(self, event: Event) -> None:
+        """Note an event; a line of a task goes to the numbers only."""
+        if event.kind in OUTPUT:
+            self._followed = True
+        else:
+            self.run.add_event(EventRecord(now(), event.kind, event.subject, event.text))
+
+    def line(self, task: str, stream: str, text: str) -> None:
+        """A line of the output of a task."""
+        self._followed = True
+        self._numbers.line(task, stream, text)
+
+    # --- at its end -------------------------------------------------------------------------------------------------
+
+    def fetch(self, tasks: Iterable[TaskSeen], *, everything: bool = False, progress: Progress = QUIET) -> None:
+        """Fetch the logs and results of the tasks that have run. everything: of all tasks, without a limit of size."""
+        known = tuple(tasks)
+        self.run.write_tasks(map(_task_record, known))
+        try:
+            for task in self._chosen(known, everything):
+                for done in self._bring(task, everything, progress):
+                    key = done.record.task, done.record.node, done.record.path
+                    self._files[key] = done.record
+                    if done.again:
+                        self._again[key] = done.record.reason
+        finally:
+            self.run.write_files(self._files.values())
+            self._write_nodes()
+
+    def _bring(self, task: TaskSeen, everything: bool, progress: Progress) -> Iterable[results.Brought]:
+        wanted = self._results(task.id) or Results()
+        return results.bring(
+            self._client,
+            self.run,
+            self.job_id,
+            task.id,
+            wanted,
+            everything=everything,
+            patience=self._patience,
+            begin=progress.begin,
+            moved=progress.moved,
+        )
+
+    def _chosen(self, tasks: tuple[TaskSeen, ...], everything: bool) -> tuple[TaskSeen, ...]:
+        ran = tuple(task for task in tasks if task.node)
+        if everything or len(ran) <= MANY:
+            return ran
+        return tuple(task for task in ran if _failed(task) or self._results(task.id) is not None)
+
+    def _results(self, task_id: str) -> Results | None:
+        """The `results` of a task; those of a generated task are its template's."""
+        listed = self._job.tasks if self._job else ()
+        named = [task for task in listed if task.id == task_id] or [task for task in listed if task.id is None]
+        named = named or [task for task in listed if task.task_factory is not None]
+        return named[0].results if named else None
+
+    def _write_nodes(self) -> None:
+        """n0, n1, … in the order in which the files name them."""
+        ids = dict.fromkeys(record.node for record in self._files.values() if record.node)
+        seen: dict[str, NodeSeen] = {}
+        with contextlib.suppress(ServiceError):  # a pool that is gone; the ids are known
+            seen = {node.id: node for node in look.nodes(self._client, self._record.pool)} if ids else {}
+        self.run.write_nodes(
+            NodeRecord(
+                f"n{number}",
+                node,
+                self._record.pool,
+                seen[node].address if node in seen else "",
+                self._record.vm_size,
+                self._ranks(node),
+            )
+            for number, node in enumerate(ids)
+        )
+
+    def _ranks(self, node: str) -> dict[str, tuple[int, ...]]:
+        found: dict[str, list[int]] = {}
+        for record in self._files.values():
+            match = _RANK.fullmatch(record.fetched) if record.node == node else None
+            if match:
+                found.setdefault(record.task, []).append(int(match[1]))
+        return {task: tuple(sorted(ranks)) for task, ranks in found.items()}
+
+    def end(self, state: str, error: BaseException | None = None, *, node_hours: float | None = None) -> None:
+        """Write the summary and the report."""
+        if not self._followed:
+            self._read_lines()
+        failure = _failure(error) if error is not None else None
+        self._record = msgspec.structs.replace(
+            self._record,
+            state=state,
+            ended=now(),
+            failure=failure,
+            node_hours=node_hours,
+            summary=self._numbers.end(self._metrics_files()),
+        )
+        self.run.write(self._record)
+        directory.replace(self.run.report, report.html(self.run).encode())
+
+    def _read_lines(self) -> None:
+        """The output of a job that another command followed, or nobody."""
+        for record in self._files.values():
+            if record.fetched.startswith("logs/") and record.path in ("stdout.txt", "stderr.txt"):
+                with (self.run.path / record.fetched).open(encoding="utf-8", errors="replace") as file:
+                    for line in file:
+                        self._numbers.line(record.task, record.path.removesuffix(".txt"), line.rstrip("\n"))
+
+    def _metrics_files(self) -> dict[str, tuple[Path, ...]]:
+        found: dict[str, list[Path]] = {}
+        for record in self._files.values():
+            if record.fetched.startswith("metrics/"):
+                found.setdefault(record.task, []).append(self.run.path / record.fetched)
+        return {task: tuple(paths) for task, paths in found.items()}
+
+    # --- what is said -----------------------------------------------------------------------------------------------
+
+    @property
+    def unsaved(self) -> tuple[str, ...]:
+        """Why files that are still on their nodes were not fetched; each reason once."""
+        return tuple(dict.fromkeys(self._again.values()))
+
+    def said(self) -> str:
+        """Where the results are, and what is missing, for the last lines of a command."""
+        outputs = [record for record in self._files.values() if record.fetched.startswith("outputs/")]
+        held = f"{_counted(len(outputs))}, {size(sum(record.size for record in outputs))} in outputs/"
+        lines = [f"results: {self.run.path}{'' if not outputs else f': {held}'}"]
+        reasons: dict[str, list[str]] = {}
+        for record in self._files.values():
+            if not record.fetched:
+                reasons.setdefault(record.reason, []).append(record.path)
+        for reason, paths in reasons.items():
+            of = f"{paths[0]} was" if len(paths) == 1 and paths[0] else f"{_counted(len(paths))} were"
+            lines.append(f"{of} not fetched: {reason}")
+        return "\n  ".join(lines)
+
+
+def _counted(number: int) -> str:
+    return f"{number:,} file{'' if number == 1 else 's'}"
+
+
+def size(number: float) -> str:
+    """Bytes for people."""
+    for unit in ("bytes", "KiB", "MiB", "GiB"):
+        if number < 1024 or unit == "GiB":
+            return f"{number:.0f} {unit}" if unit == "bytes" else f"{number:.1f} {unit}"
+        number /= 1024
+    raise AssertionError("unreachable")
+
+
+def _failed(task: TaskSeen) -> bool:
+    return task.result == "failure" or bool(task.exit_code)
+
+
+def _task_record(task: TaskSeen) -> TaskRecord:
+    return TaskRecord(**task._asdict())
+
+
+def _failure(error: BaseException) -> Failure:
+    if isinstance(error, TaskFailed):
+        return Failure(str(error), error.task, error.rank, error.node, error.code, error.cause)
+    return Failure(str(error) or type(error).__name__)
+
+
+# --- beginnings -----------------------------------------------------------------------------------------------------
+
+
+def begin(client: BatchClient, account: Account, recipe: Recipe, job: Job, plan: Plan, origin: Origin) -> Recording:
+    """Make the run directory of a job that is about to be added. Raises UsageError if it cannot be made."""
+    pool = recipe.pool
+    count = pool.vm_count if pool else None
+    run = directory.make(origin.root, job.id, started := now())
+    record = RunRecord(
+        id=run.name,
+        state="running",
+        started=started,
+        account=account.name,
+        endpoint=account.endpoint,
+        pool=pool.id if pool and job.auto_pool is None else "",
+        job=job.id,
+        vm_size=pool.vm_size if pool else "",
+        nodes=count.dedicated + count.low_priority if count else 0,
+        command=tuple(veiled_text(word, secrets_in(recipe)) for word in origin.command),
+        settings={path: veiled_text(text, secrets_in(recipe)) for path, text in origin.settings.items()},
+        versions={"batchtrain": __version__, "python": sys.version.split()[0]},
+        commit=commit_of(Path(recipe.directory)),
+    )
+    try:
+        return Recording(client, account, run, record).of(recipe, job, plan, origin)
+    except OSError as error:
+        raise UsageError(f"{run.path} cannot be written: {error.strerror or error}") from None
+
+
+def adopt(client: BatchClient, account: Account, job_id: str, origin: Origin) -> Recording:
+    """The run directory for a job that another command started: the one it already has, or a new one.
+
+    Raises NotFound if there is no such job.
+    """
+    seen = look.job(client, job_id)
+    for run in reversed(tuple(directory.runs(origin.root))):
+        record = _record_or_none(run)
+        if record and _is_of(record, seen, account):
+            return Recording(client, account, run, record)
+    pool = look.pool_or_none(client, seen.pool) if seen.pool else None
+    run = directory.make(origin.root, job_id, now())
+    record = RunRecord(
+        id=run.name,
+        state="running",
+        started=seen.created or now(),
+        account=account.name,
+        endpoint=account.endpoint,
+        pool=seen.pool,
+        job=job_id,
+        vm_size=pool.vm_size if pool else "",
+        nodes=pool.dedicated + pool.spot if pool else 0,
+        command=origin.command,
+        versions={"batchtrain": __version__, "python": sys.version.split()[0]},
+    )
+    return Recording(client, account, run, record)
+
+
+def _is_of(record: RunRecord, job: JobSeen, account: Account) -> bool:
+    """Whether a run directory is of this job, and not of an earlier one of the same id."""
+    if (record.job, record.endpoint, record.account) != (job.id, account.endpoint, account.name):
+        return False
+    return job.created is None or record.ended is None or record.ended >= job.created
+
+
+def _record_or_none(run: RunDirectory) -> RunRecord | None:
+    try:
+        return run.record()
+    except BatchtrainError:
+        return None
+
+
+def commit_of(place: Path) -> Commit | None:
+    """The git commit of a directory; None without git or a repository."""
+    try:
+        told = subprocess.run(
+            ["git", "-C", str(place), "describe", "--always", "--abbrev=40", "--dirty", "--exclude=*"],
+            capture_output=True,
+            text=True,
+            timeout=5,
+            check=True,
+        ).stdout.strip()
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return Commit(told.removesuffix("-dirty"), told.endswith("-dirty"))
+
+
+_SECTIONS = {
+    "batchtrain": "settings",
+    "global_resources": "resources",
+    "pool_specification": "pool",
+    "job_specifications": "jobs",
+}
+
+
+def _effective(recipe: Recipe) -> dict[str, Any]:
+    """The configuration with the values of `--set`, without credentials and defaults."""
+    found = {name: getattr(recipe, field) for name, field in _SECTIONS.items()}
+    return {name: msgspec.to_builtins(part, enc_hook=masked) for name, part in found.items() if part is not None}
+
+
+def _yaml(value: Any) -> bytes:
+    import yaml  # 20 ms, and only a run writes it
+
+    text: str = yaml.safe_dump(value, sort_keys=False, allow_unicode=True)
+    return text.encode()

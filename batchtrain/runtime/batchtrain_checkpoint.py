@@ -1,0 +1,144 @@
+"""Checkpoints that a program can trust, in a directory of $BATCHTRAIN_CHECKPOINT_DIR for each of them.
+
+    python:  import batchtrain_checkpoint as checkpoint
+             path = checkpoint.newest()         the newest complete checkpoint, or None
+             path = checkpoint.begin(step)      an empty directory for the checkpoint of a step
+             checkpoint.complete(path)          after all ranks have written: now it counts; older ones are removed
+             checkpoint.preempted()             seconds until a node of the task is preempted, or None
+
+    shell:   python3 -m batchtrain_checkpoint newest | begin STEP | complete PATH
+
+A checkpoint is a directory `step-N`. It is complete when it has a `manifest.json` that names each of its files with its
+size, and all of them are there. The manifest is written last, because a rename is not atomic on every file system.
+Without $BATCHTRAIN_CHECKPOINT_DIR, the directory `checkpoints` of the working directory is used.
+
+Standard library, Python 3.6 or later. One process calls `begin` and `complete`; the others wait for it.
+"""
+
+import json
+import os
+import re
+import shutil
+import sys
+import time
+
+MANIFEST = "manifest.json"
+
+
+def directory() -> str:
+    """Where the checkpoints are."""
+    return os.environ.get("BATCHTRAIN_CHECKPOINT_DIR") or os.path.abspath("checkpoints")
+
+
+def newest() -> "str | None":
+    """The path of the complete checkpoint with the highest step; None if there is none."""
+    return next((path for _, path in _steps() if is_complete(path)), None)
+
+
+def step_of(path: "str | None") -> int:
+    """The step of a checkpoint, which its name says; 0 for None."""
+    return int(os.path.basename(path).partition("-")[2]) if path else 0
+
+
+def begin(step: int) -> str:
+    """Make an empty directory for the checkpoint of a step. What an earlier attempt left there is removed."""
+    path = os.path.join(directory(), f"step-{step:d}")
+    _remove(path)
+    os.makedirs(path)
+    return path
+
+
+def complete(path: str) -> None:
+    """Write the manifest: from now on the checkpoint counts. Then remove older ones."""
+    text = json.dumps({"version": 1, "files": _files(path)}, indent=1, sort_keys=True)
+    with open(os.path.join(path, MANIFEST), "w") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    _prune(int(os.environ.get("BATCHTRAIN_CHECKPOINT_KEEP", "2")))
+
+
+def is_complete(path: str) -> bool:
+    """Whether every file of the manifest is there with its size. A half-written manifest is none."""
+    try:
+        with open(os.path.join(path, MANIFEST)) as file:
+            wanted = json.load(file)["files"]
+        return all(_size(os.path.join(path, name)) == size for name, size in wanted.items())
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return False
+
+
+def preempted() -> "float | None":
+    """Seconds until a node of the task is preempted; None if no preemption is announced."""
+    try:
+        with open(os.environ["BATCHTRAIN_PREEMPTION"]) as file:
+            return max(0.0, float(json.load(file)["not_before"]) - time.time())
+    except (KeyError, OSError, ValueError):
+        return None
+
+
+def _steps() -> "list[tuple[int, str]]":
+    """Every checkpoint, complete or not, the highest step first."""
+    try:
+        names = os.listdir(directory())
+    except OSError:
+        return []
+    found = ((int(name[5:]), os.path.join(directory(), name)) for name in names if re.match(r"step-\d+$", name))
+    return sorted(found, reverse=True)
+
+
+def _files(path: str) -> "dict[str, int]":
+    """The size of each file, by its name below `path`."""
+    found: "dict[str, int]" = {}
+    for folder, _, names in os.walk(path):
+        for name in names:
+            file = os.path.join(folder, name)
+            found[os.path.relpath(file, path)] = _size(file)
+    found.pop(MANIFEST, None)
+    return found
+
+
+def _size(path: str) -> int:
+    """As an open file has it: NFS asks its server then, and not its cache."""
+    with open(path, "rb") as file:
+        return os.fstat(file.fileno()).st_size
+
+
+def _prune(keep: int) -> None:
+    """Remove what has a manifest and is not one of the newest complete ones; what has none may be somebody's."""
+    kept = 0
+    for _, path in _steps():
+        if kept < keep and is_complete(path):
+            kept += 1
+        elif os.path.exists(os.path.join(path, MANIFEST)):
+            _remove(path)
+
+
+def _remove(path: str) -> None:
+    """The manifest goes last, so that a removal that is interrupted is repeated."""
+    for name in os.listdir(path) if os.path.isdir(path) else ():
+        part = os.path.join(path, name)
+        if os.path.isdir(part) and not os.path.islink(part):
+            shutil.rmtree(part)
+        elif name != MANIFEST:
+            os.remove(part)
+    if os.path.isdir(path):
+        shutil.rmtree(path)
+
+
+def main(arguments: "list[str]") -> int:
+    """The shell's way in."""
+    if arguments == ["newest"]:
+        print(newest() or "")
+    elif arguments[:1] == ["begin"] and len(arguments) == 2 and arguments[1].isdigit():
+        print(begin(int(arguments[1])))
+    elif arguments[:1] == ["complete"] and len(arguments) == 2 and os.path.isdir(arguments[1]):
+        complete(arguments[1])
+    else:
+        print("usage: python3 -m batchtrain_checkpoint newest | begin STEP | complete PATH", file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,488 @@
+"""Files of tasks and nodes, byte for byte to this machine: several at once, in ranges, resumed after a break.
+
+A file has its final name only when it is whole: it is written as `.NAME.part`, read back, compared with what came, and
+renamed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import contextvars
+import errno
+import hashlib
+import os
+import queue
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from datetime import datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+from azure.batch import BatchClient
+from azure.core.exceptions import AzureError, HttpResponseError
+from azure.core.pipeline import PipelineResponse
+from azure.core.rest import HttpRequest, HttpResponse
+
+from batchtrain.errors import NotFound, ServiceError, Unreachable
+from batchtrain.service import retry
+from batchtrain.service.faults import code_of, faults
+from batchtrain.service.requests import API_VERSION, quoted
+
+WORKERS = 8
+"""Requests at once; the SDK keeps ten connections."""
+RANGE = 8 << 20
+"""Bytes of one request; larger files come in several."""
+THREAD = "download"
+TRIES = 3
+"""How often a file is fetched that changes while it is fetched."""
+_PAST_THE_END = frozenset({"InvalidRange", "416"})
+_GONE = frozenset({"NodeNotFound", "TaskNotFound", "JobNotFound", "PoolNotFound", "TaskFilesUnavailable",
+                   "TaskFilesCleanedup", "NodeNotReady", "NodeStateUnusable"})  # fmt: skip
+
+
+class Tree(NamedTuple):
+    """Where files are: the directory of a task on its node, or a directory of a node."""
+
+    url: str
+    name: str
+    """As a message names it."""
+    top: str = ""
+    """The directory that paths are relative to."""
+
+    def path(self, path: str) -> str:
+        """A path as the service takes it."""
+        return f"{self.top}/{path}".lstrip("/")
+
+    def file_url(self, path: str) -> str:
+        """The URL of a file."""
+        return f"{self.url}/files/{quoted(self.path(path))}"
+
+
+def task_tree(job_id: str, task_id: str) -> Tree:
+    """The directory of a task, on the node of its primary."""
+    return Tree(f"/jobs/{quoted(job_id)}/tasks/{quoted(task_id)}", f"task {job_id}/{task_id}")
+
+
+def node_tree(pool_id: str, node_id: str, top: str = "") -> Tree:
+    """A node's files, or those of one directory of it."""
+    return Tree(f"/pools/{quoted(pool_id)}/nodes/{quoted(node_id)}", f"node {node_id}", top.strip("/"))
+
+
+class FileSeen(NamedTuple):
+    """A file as it was when it was listed."""
+
+    path: str
+    size: int
+    modified: datetime | None = None
+
+
+def listed(client: BatchClient, tree: Tree) -> Iterator[FileSeen]:
+    """The files of a tree, without its directories. Raises NotFound."""
+    params = {"api-version": API_VERSION, "recursive": "true"}
+    if tree.top:
+        params["$filter"] = f"startswith(name,'{tree.top.replace(chr(39), chr(39) * 2)}/')"
+    request: HttpRequest | None = HttpRequest("GET", f"{tree.url}/files", params=params)
+    prefix = f"{tree.top}/" if tree.top else ""
+    while request is not None:
+        with faults(f"list the files of {tree.name}"):
+            page = msgspec.json.decode(client.send_request(request).content, type=_Page)
+        for item in page.value:
+            if not item.isDirectory and item.name.startswith(prefix):
+                known = item.properties or _Properties()
+                yield FileSeen(item.name[len(prefix) :], int(known.contentLength), known.lastModified)
+        request = HttpRequest("GET", page.next) if page.next else None
+
+
+class _Properties(msgspec.Struct):
+    contentLength: int | str = 0
+    lastModified: datetime | None = None
+
+
+class _Item(msgspec.Struct):
+    name: str
+    isDirectory: bool = False
+    properties: _Properties | None = None
+
+
+class _Page(msgspec.Struct):
+    value: list[_Item] = []
+    next: str = msgspec.field(default="", name="odata.nextLink")
+
+
+# --- fetching -------------------------------------------------------------------------------------------------------
+
+
+class Wanted(NamedTuple):
+    """A file to fetch, and the path that it gets."""
+
+    tree: Tree
+    file: FileSeen
+    target: Path
+
+
+class Fetched(NamedTuple):
+    """What became of a wanted file."""
+
+    wanted: Wanted
+    size: int = 0
+    sha256: str = ""
+    """Empty if the file was not fetched."""
+    reason: str = ""
+    """Why it was not fetched, or what to know about the copy."""
+    again: bool = False
+    """Whether a later attempt may succeed: the file is still on its node."""
+
+
+def fetch(
+    client: BatchClient,
+    wanted: Iterable[Wanted],
+    moved: Callable[[int], None] = lambda _: None,
+    *,
+    patience: retry.Patience = retry.FAR,
+) -> Iterator[Fetched]:
+    """Fetch files, several at once; each is yielded when it is done or has failed.
+
+    A failed file does not stop the others. After a lost node, its other files are not asked for; after a lost service,
+    none are. moved: told the number of bytes that came.
+    """
+    batch = _Batch(client, moved, patience)
+    pieces = _Pieces(batch, wanted)
+    threads = [
+        threading.Thread(target=contextvars.copy_context().run, args=(pieces.work,), name=THREAD, daemon=True)
+        for _ in range(WORKERS)
+    ]
+    for thread in threads:
+        thread.start()
+    try:
+        yield from pieces.results(len(threads))
+    finally:
+        batch.stopped.set()
+        for thread in threads:
+            thread.join()
+
+
+class _Batch:
+    """What all the files of one call share."""
+
+    def __init__(self, client: BatchClient, moved: Callable[[int], None], patience: retry.Patience) -> None:
+        self.client, self.moved, self.patience = client, moved, patience
+        self.stopped = threading.Event()
+        self.lost: dict[str, str] = {}
+        """Why nothing more comes from a tree, by its URL; from the whole service by the empty one."""
+
+    def why_not(self, tree: Tree) -> str:
+        return self.lost.get("") or self.lost.get(tree.url, "")
+
+    def note(self, tree: Tree, error: ServiceError) -> None:
+        if isinstance(error, Unreachable):
+            self.lost[""] = str(error)
+        elif error.code in _GONE:
+            self.lost[tree.url] = str(error)
+
+
+class _Pieces:
+    """Hands the ranges of the wanted files to the threads."""
+
+    def __init__(self, batch: _Batch, wanted: Iterable[Wanted]) -> None:
+        self._batch = batch
+        self._lock = threading.Lock()
+        self._pieces = self._cut(wanted)
+        self._results: queue.SimpleQueue[Fetched | BaseException | None] = queue.SimpleQueue()
+
+    def _cut(self, wanted: Iterable[Wanted]) -> Iterator[tuple[_Download, tuple[int, int]]]:
+        for item in wanted:
+            download = _Download(self._batch, item)
+            for span in tuple(download.spans):
+                yield download, span
+
+    def work(self) -> None:
+        """One thread: ranges, until there are no more."""
+        try:
+            while not self._batch.stopped.is_set():
+                with self._lock:
+                    piece = next(self._pieces, None)
+                if piece is None:
+                    break
+                download, span = piece
+                download.take(span)
+                done = download.done(span)
+                if done is not None:
+                    self._results.put(done)
+        except BaseException as error:  # noqa: BLE001 - a bug must not leave the caller waiting
+            self._results.put(error)
+        finally:
+            self._results.put(None)
+
+    def results(self, threads: int) -> Iterator[Fetched]:
+        while threads:
+            found = self._results.get()
+            if found is None:
+                threads -= 1
+            elif isinstance(found, BaseException):
+                raise found
+            else:
+                yield found
+
+
+def _read_refusal(response: PipelineResponse[Any, Any]) -> None:
+    """Read the error document of an answer that is streamed otherwise."""
+    if response.http_response.status_code >= 400:
+        response.http_response.read()
+
+
+class _Changed(Exception):
+    """The file is no longer the one that the first range came from."""
+
+
+class _Download:
+    """One file on its way."""
+
+    def __init__(self, batch: _Batch, wanted: Wanted) -> None:
+        self._batch, self._wanted = batch, wanted
+        self._lock = threading.Lock()
+        self._fd = -1
+        self._failed: Fetched | None = None
+        self._digests: dict[tuple[int, int], bytes] = {}
+        self._grows = False
+        self._begin(wanted.file.size)
+        if self._resumable:
+            self._digests = _resumed(self._notes, wanted.file)
+        self._due = set(self.spans)
+
+    def _begin(self, size: int) -> None:
+        self._size, self._version, self._changed = size, "", False
+        self.spans = tuple((at, min(at + RANGE, size)) for at in range(0, size, RANGE)) or ((0, 0),)
+        self._digests = {}
+
+    @property
+    def _resumable(self) -> bool:
+        return len(self.spans) > 1
+
+    @property
+    def _part(self) -> Path:
+        return self._wanted.target.with_name(f".{self._wanted.target.name}.part")
+
+    @property
+    def _notes(self) -> Path:
+        return self._wanted.target.with_name(f".{self._wanted.target.name}.ranges")
+
+    # one range
+
+    def take(self, span: tuple[int, int]) -> None:
+        """Fetch a range; what goes wrong is kept for `done`."""
+        if self._failed is None and not self._changed and span not in self._digests:
+            try:
+                self._read(span)
+            except _Changed:
+                self._changed = True
+            except ServiceError as error:
+                self._batch.note(self._wanted.tree, error)
+                self._fail(str(error), again=isinstance(error, Unreachable))
+            except OSError as error:
+                self._fail(_local(self._wanted.target, error), again=True)
+
+    def _fail(self, reason: str, *, again: bool) -> None:
+        self._failed = self._failed or Fetched(self._wanted, reason=reason, again=again)
+
+    def _read(self, span: tuple[int, int]) -> None:
+        start, end = span
+        if why := self._batch.why_not(self._wanted.tree):
+            self._fail(why, again="" in self._batch.lost)
+            return
+        self._open()
+        digest, at = hashlib.sha256(), start
+        while at < end:
+            before = at
+            with faults(f"read {self._wanted.file.path} of {self._wanted.tree.name}"):
+                at = self._some(at, end, digest.update)
+            if at == before and self._batch.stopped.is_set():
+                return
+        self._digests[span] = digest.digest()
+
+    def _some(self, start: int, end: int, update: Callable[[bytes], None]) -> int:
+        """Read from `start` until `end` or a break; a break without a byte is repeated while the budget lasts."""
+        at = start
+
+        def attempt() -> None:
+            nonlocal at
+            for chunk in self._stream(at, end):
+                _write(self._fd, chunk, at)
+                update(chunk)
+                at += len(chunk)
+                self._batch.moved(len(chunk))
+                if self._batch.stopped.is_set():
+                    return
+
+        def again(outcome: object) -> bool:
+            return at == start and isinstance(outcome, AzureError) and retry.transient(outcome)
+
+        try:
+            retry.repeated(attempt, again, self._batch.patience)
+        except AzureError as error:
+            if at == start or not retry.transient(error):
+                raise
+        return at
+
+    def _stream(self, start: int, end: int) -> Iterator[bytes]:
+        headers = {"ocp-range": f"bytes={start}-{end - 1}", "Accept-Encoding": "identity"}
+        url = self._wanted.tree.file_url(self._wanted.file.path)
+        request = HttpRequest("GET", url, params={"api-version": API_VERSION}, headers=headers)
+        try:
+            response = self._batch.client.send_request(request, stream=True, raw_response_hook=_read_refusal)
+            with response:
+                self._check(response, end - start)
+                yield from response.iter_raw()
+        except HttpResponseError as error:
+            if error.status_code and code_of(error) in _PAST_THE_END:
+                raise _Changed from None
+            raise
+
+    def _check(self, response: HttpResponse, length: int) -> None:
+        """Raise _Changed for an answer from another version of the file, or one that is shorter than it was."""
+        version = response.headers.get("Last-Modified", "")
+        with self._lock:
+            self._version = self._version or version
+        if version != self._version and not self._grows:
+            raise _Changed
+        if int(response.headers.get("Content-Length", length)) != length:
+            raise _Changed
+
+    def _open(self) -> None:
+        with self._lock:
+            if self._fd < 0:
+                self._part.parent.mkdir(parents=True, exist_ok=True)
+                self._fd = os.open(self._part, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o666)
+
+    # all ranges
+
+    def done(self, span: tuple[int, int]) -> Fetched | None:
+        """The result, when this was the last of the ranges."""
+        with self._lock:
+            self._due.discard(span)
+            if self._due:
+                return None
+        try:
+            return self._finished()
+        except OSError as error:
+            return Fetched(self._wanted, reason=_local(self._wanted.target, error), again=True)
+        finally:
+            if self._fd >= 0:
+                os.close(self._fd)
+            self._tidy()
+
+    def _finished(self) -> Fetched:
+        note = ""
+        for tries_left in reversed(range(TRIES - 1)):
+            if not self._changed or self._failed:
+                break
+            self._repeat(grows=tries_left == 0)
+        if self._changed:
+            return Fetched(self._wanted, reason="it changes while it is fetched; fetch it again later", again=True)
+        if self._failed:
+            return self._failed
+        if self._batch.stopped.is_set() and len(self._digests) < len(self.spans):
+            return Fetched(self._wanted, reason="interrupted", again=True)
+        if self._size != self._wanted.file.size or self._grows:
+            note = f"it was being written while it was fetched: these are its first {self._size:,} bytes"
+        return self._named(note)
+
+    def _repeat(self, *, grows: bool) -> None:
+        """Fetch the file again from its beginning, as it is now. grows: its first bytes will do."""
+        try:
+            with faults(f"look at {self._wanted.file.path} of {self._wanted.tree.name}"):
+                url = self._wanted.tree.file_url(self._wanted.file.path)
+                head = self._batch.client.send_request(HttpRequest("HEAD", url, params={"api-version": API_VERSION}))
+            self._begin(int(head.headers.get("Content-Length", 0)))
+            self._grows = grows
+            self._open()
+            os.ftruncate(self._fd, 0)
+        except ServiceError as error:
+            self._fail(str(error), again=isinstance(error, Unreachable))
+        for span in self.spans:
+            self.take(span)
+
+    def _named(self, note: str) -> Fetched:
+        """Compare what is on the disk with what came, and give the file its name."""
+        self._open()
+        os.ftruncate(self._fd, self._size)
+        whole = hashlib.sha256()
+        for start, end in self.spans:
+            part = hashlib.sha256()
+            for block in _blocks(self._fd, start, end):
+                part.update(block)
+                whole.update(block)
+            if part.digest() != self._digests.get((start, end), part.digest() if start == end else b""):
+                reason = f"the copy in {self._part} is not what came from the node: check the disk of this machine"
+                return Fetched(self._wanted, reason=reason, again=True)
+        modified = self._wanted.file.modified
+        if modified is not None:
+            os.utime(self._fd, (modified.timestamp(), modified.timestamp()))
+        self._part.replace(self._wanted.target)
+        return Fetched(self._wanted, self._size, whole.hexdigest(), note)
+
+    def _tidy(self) -> None:
+        """What stays of a large file that was not fetched is continued by the next call."""
+        with contextlib.suppress(OSError):
+            if self._part.exists() and self._resumable and self._digests and not self._changed:
+                _keep(self._notes, self._wanted.file, self._digests)
+            else:
+                self._part.unlink(missing_ok=True)
+                self._notes.unlink(missing_ok=True)
+
+
+class _Ranges(msgspec.Struct):
+    """The ranges of a partial file that are there, each with its digest."""
+
+    size: int
+    modified: datetime | None
+    ranges: list[tuple[int, int, bytes]]
+
+
+def _keep(path: Path, file: FileSeen, digests: dict[tuple[int, int], bytes]) -> None:
+    there = _Ranges(file.size, file.modified, [(*span, digest) for span, digest in digests.items()])
+    path.write_bytes(msgspec.json.encode(there))
+
+
+def _resumed(path: Path, file: FileSeen) -> dict[tuple[int, int], bytes]:
+    """The ranges that an earlier call left of the same version of a file."""
+    try:
+        there = msgspec.json.decode(path.read_bytes(), type=_Ranges)
+    except (OSError, msgspec.DecodeError):
+        return {}
+    if (there.size, there.modified) != (file.size, file.modified):
+        return {}
+    return {(start, end): digest for start, end, digest in there.ranges}
+
+
+def _write(fd: int, chunk: bytes, at: int) -> None:
+    view = memoryview(chunk)
+    while view:
+        written = os.pwrite(fd, view, at)
+        view, at = view[written:], at + written
+
+
+def _blocks(fd: int, start: int, end: int) -> Iterator[bytes]:
+    while start < end:
+        block = os.pread(fd, min(1 << 20, end - start), start)
+        if not block:
+            return
+        yield block
+        start += len(block)
+
+
+def _local(target: Path, error: OSError) -> str:
+    """A fault of this machine's file system in a sentence."""
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return f"the disk of {target.parent} is full: free some space and fetch it again"
+    return f"{target} cannot be written: {error.strerror or error}"
+
+
+def size_of(client: BatchClient, tree: Tree, path: str) -> FileSeen:
+    """One file. Raises NotFound, also for a directory."""
+    with faults(f"look at {path} of {tree.name}"):
+        request = HttpRequest("HEAD", tree.file_url(path), params={"api-version": API_VERSION})
+        response = client.send_request(request)
+    if response.headers.get("ocp-batch-file-isdirectory", "").lower() == "true":
+        raise NotFound(f"{path} of {tree.name} is a directory", operation="read a file", code="FileNotFound")
+    return FileSeen(path, int(response.headers.get("Content-Length", 0)))

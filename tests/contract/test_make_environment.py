@@ -1,0 +1,140 @@
+"""Local environments: interpreters are found, what is installed is said first, and nothing is left half made."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from batchtrain.containers import make_environment
+from batchtrain.containers.environments import ENVIRONMENTS, Environment, key
+from batchtrain.containers.make_environment import NotMade, intend, make
+
+THIS = f"{sys.version_info.major}.{sys.version_info.minor}"
+
+pytestmark = pytest.mark.process
+
+
+def pretend(path: Path, text: str) -> None:
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+
+
+def test_an_interpreter_runs_and_has_the_version_asked_for() -> None:
+    found = make_environment.interpreter(THIS)
+    assert found is not None
+    asked = [str(found), "-c", "import sys; print('%d.%d' % sys.version_info[:2])"]
+    assert subprocess.run(asked, capture_output=True, text=True, check=True).stdout.strip() == THIS
+
+
+def test_a_shim_that_runs_nothing_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pretend(tmp_path / "python9.9", "echo 'python9.9: command not found' >&2; exit 127")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert make_environment.interpreter("9.9") is None
+
+
+def test_a_shim_of_another_version_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pretend(tmp_path / "python9.9", f'exec {sys.executable} "$@"')
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert make_environment.interpreter("9.9") is None
+
+
+def test_an_interpreter_of_pyenv_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "versions" / "9.9.1" / "bin").mkdir(parents=True)
+    pretend(tmp_path / "versions" / "9.9.1" / "bin" / "python9.9", "echo cpython 9.9 /opt/python9.9")
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.setenv("PYENV_ROOT", str(tmp_path))
+    assert make_environment.interpreter("9.9") == Path("/opt/python9.9")
+
+
+SMALL = Environment(("pip",))
+"""A virtual environment alone: pip is in each."""
+
+
+def test_an_environment_without_its_python_names_the_command_that_installs_one(tmp_path: Path) -> None:
+    with pytest.raises(NotMade, match=r"^the environment old needs CPython 9\.9, .* with `uv python install 9\.9`"):
+        intend("old", Environment((), pythons=("9.9",)), tmp_path, installs_python=False)
+
+
+def test_a_missing_python_is_installed_by_uv_which_is_said_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pretend(tmp_path / "uv", "exit 2")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    intended = intend("old", Environment(("x==1",), pythons=("9.9",)), tmp_path)
+    assert intended.installer == ("uv", "python", "install", "9.9")
+    assert "  Python 9.9: installed by `uv python install 9.9`" in intended.told
+    with pytest.raises(NotMade, match="could not install Python: exit code 2"):
+        make(intended, lambda _: None)
+
+
+def test_python_3_6_is_not_asked_of_uv_which_has_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for program in ("uv", "pyenv"):
+        pretend(tmp_path / program, "exit 2")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("PYENV_ROOT", raising=False)
+    found = intend("cntk", ENVIRONMENTS["cntk"], tmp_path).installer
+    assert found == (str(tmp_path / "pyenv"), "install", "--skip-existing", "3.6")
+
+
+def test_an_environment_is_made_once_and_then_reused(tmp_path: Path) -> None:
+    said: list[str] = []
+    make(intend("small", SMALL, tmp_path), said.append)
+    assert said == ["1 of 2: make a virtual environment", "2 of 2: install pip"]
+    again = intend("small", SMALL, tmp_path)
+    assert again.ready
+    make(again, said.append)
+    assert len(said) == 2
+    assert (again.prefix / "bin" / "python").exists()
+
+
+def test_a_package_that_does_not_install_is_named_with_what_pip_said_and_nothing_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    intended = intend("bad", Environment(("batchtrain-no-such-package==1",)), tmp_path)
+    with pytest.raises(NotMade, match=r"could not pip install batchtrain-no-such-package==1: exit code 1\n"):
+        make(intended, lambda _: None)
+    assert not intended.prefix.exists()
+
+
+def test_an_interrupted_environment_leaves_nothing(tmp_path: Path) -> None:
+    def interrupt(step: str) -> None:
+        if step.startswith("2 of 2"):
+            assert intended.prefix.exists()
+            raise KeyboardInterrupt
+
+    intended = intend("small", SMALL, tmp_path)
+    with pytest.raises(KeyboardInterrupt):
+        make(intended, interrupt)
+    assert not intended.prefix.exists()
+
+
+def test_an_environment_of_a_run_that_was_killed_is_made_anew(tmp_path: Path) -> None:
+    intended = intend("small", SMALL, tmp_path)
+    (intended.prefix / "bin").mkdir(parents=True)
+    assert not intended.ready
+    make(intended, lambda _: None)
+    assert intended.ready
+
+
+def test_a_disk_without_room_is_refused_before_anything_is_made(tmp_path: Path) -> None:
+    with pytest.raises(NotMade, match=r"needs 1000000000 MB, and .* has \d+ MB left"):
+        make(intend("large", SMALL._replace(megabytes=10**9), tmp_path), lambda _: None)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_program_that_builds_a_part_is_asked_for_first(tmp_path: Path) -> None:
+    with pytest.raises(NotMade, match="the environment built needs no-such-compiler to build a part of it"):
+        make(intend("built", SMALL._replace(needs=("no-such-compiler",)), tmp_path), lambda _: None)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_another_package_is_another_environment_and_its_measured_size_is_not() -> None:
+    one, other = Environment(("torch==2.13.0",)), Environment(("torch==2.13.1",))
+    assert key(one, "3.11") != key(other, "3.11")
+    assert key(one, "3.11") != key(one, "3.12")
+    assert key(one, "3.11") == key(one._replace(megabytes=9), "3.11")

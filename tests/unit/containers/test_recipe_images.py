@@ -1,0 +1,50 @@
+"""Each recipe has an image that can be built and, where it runs here, a local environment."""
+
+from __future__ import annotations
+
+import pytest
+
+from batchtrain.cli import shipped_recipes
+from batchtrain.config.load import load
+from batchtrain.containers.environments import ENVIRONMENTS
+from batchtrain.containers.images import IMAGES
+from batchtrain.containers.recipe_images import RECIPE_IMAGES, behind, environment_of
+from batchtrain.errors import UsageError
+from batchtrain.shipped import shipped
+
+NAMED = {
+    image.rpartition("/")[2]
+    for place in shipped_recipes.every()
+    for image in load(place).recipe.resources.docker_images
+}
+
+
+def test_the_images_of_the_table_are_those_that_recipes_name() -> None:
+    assert set(RECIPE_IMAGES) == NAMED
+
+
+@pytest.mark.parametrize("name", RECIPE_IMAGES)
+def test_each_image_can_be_built(name: str) -> None:
+    build, on, _ = RECIPE_IMAGES[name]
+    if "/" in build:
+        assert (shipped("recipes") / build / "Dockerfile").is_file()
+    else:
+        assert on in IMAGES[build].on
+
+
+def test_each_environment_stands_behind_an_image() -> None:
+    assert {one.environment for one in RECIPE_IMAGES.values()} - {""} == set(ENVIRONMENTS)
+
+
+def test_an_image_is_known_in_each_registry() -> None:
+    assert behind("registry.example:5000/team/pytorch:cpu") == RECIPE_IMAGES["pytorch:cpu"]
+
+
+def test_an_image_that_is_no_recipe_s_gets_the_command_for_an_environment_of_ones_own() -> None:
+    with pytest.raises(UsageError, match=r"`batchtrain emulator images map mine/thing:1 PREFIX`"):
+        behind("mine/thing:1")
+
+
+def test_an_image_for_hardware_that_is_not_here_has_no_environment() -> None:
+    with pytest.raises(UsageError, match=r"example/osu:mvapich need GPUs or InfiniBand"):
+        environment_of("example/osu:mvapich")

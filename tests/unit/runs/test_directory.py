@@ -1,0 +1,90 @@
+"""The run directory: made exclusively, written by rename, read again."""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+from pathlib import Path
+
+import pytest
+
+from batchtrain.errors import NotFound, UsageError
+from batchtrain.runs import directory
+from batchtrain.runs.directory import EventRecord, FileRecord, Metric, NodeRecord, RunRecord, TaskRecord
+
+NOW = datetime(2026, 11, 22, 11, 15, 2, tzinfo=timezone.utc)
+
+
+def _record(run: directory.RunDirectory) -> RunRecord:
+    return RunRecord(id=run.name, state="running", started=NOW, job="digits", summary={"loss": Metric(0.2, 0.1, 30)})
+
+
+def test_a_run_is_named_by_time_and_job_and_is_the_latest(tmp_path: Path) -> None:
+    run = directory.make(tmp_path / "runs", "digits", NOW)
+    assert run.name.startswith("20261122T111502Z-digits-") and len(run.name) == 28
+    assert str((tmp_path / "runs" / "latest").readlink()) == run.name
+    assert (tmp_path / "runs" / ".gitignore").read_text() == "*\n"
+
+
+def test_two_runs_of_one_second_have_two_directories(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tokens = iter(["aaaa", "0" * 8, "aaaa", "bbbb", "1" * 8])
+    monkeypatch.setattr(directory.secrets, "token_hex", lambda _: next(tokens))
+    first, second = (directory.make(tmp_path, "digits", NOW) for _ in range(2))
+    assert (first.name[-4:], second.name[-4:]) == ("aaaa", "bbbb")
+
+
+def test_what_is_written_is_read_again(tmp_path: Path) -> None:
+    run = directory.make(tmp_path, "digits", NOW)
+    event = EventRecord(NOW, "pool.add", "p", "added pool p")
+    node, task = NodeRecord("n0", "tvm-1", ranks={"train": (0, 1)}), TaskRecord("train", "completed", exit_code=0)
+    file = FileRecord(task="train", path="wd/output/m", size=3, fetched="outputs/train/m")
+    run.write(_record(run))
+    run.add_event(event)
+    run.write_nodes([node])
+    run.write_tasks([task])
+    run.write_files([file])
+    assert run.record() == _record(run)
+    assert (run.events(), run.nodes(), run.tasks(), run.files()) == ((event,), (node,), (task,), (file,))
+
+
+def test_a_line_that_a_kill_cut_off_is_skipped(tmp_path: Path) -> None:
+    run = directory.make(tmp_path, "digits", NOW)
+    run.add_event(EventRecord(NOW, "a", "b", "c"))
+    with (run.path / "events.jsonl").open("ab") as file:
+        file.write(b'{"t":"2026-11-22T11')
+    assert len(run.events()) == 1
+
+
+def test_a_failed_write_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = directory.make(tmp_path, "digits", NOW)
+    run.write(_record(run))
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    with pytest.raises(OSError, match="No space"):
+        run.write(RunRecord(id="x", state="failed", started=NOW, job="j"))
+    assert run.record().state == "running"
+    assert [path.name for path in run.path.iterdir()] == ["run.json"]
+
+
+def test_a_run_is_found_by_name_part_and_latest(tmp_path: Path) -> None:
+    run = directory.make(tmp_path, "digits", NOW)
+    run.write(_record(run))
+    for name in (run.name, run.name[-4:], "20261122", "latest", str(run.path)):
+        assert directory.find(tmp_path, name).record().id == run.name
+    with pytest.raises(NotFound, match="runs list"):
+        directory.find(tmp_path, "other")
+
+
+def test_a_root_that_cannot_be_written_is_one_message(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    for root in (tmp_path / "file", tmp_path / "file" / "runs"):
+        with pytest.raises(UsageError, match=r"results cannot be written to .*--runs-dir DIR or BATCHTRAIN_RUNS_DIR"):
+            directory.check(root)
+
+
+def test_the_root_is_the_option_else_the_variable_else_runs() -> None:
+    assert directory.root_of("a", {"BATCHTRAIN_RUNS_DIR": "b"}) == Path("a")
+    assert directory.root_of(None, {"BATCHTRAIN_RUNS_DIR": "b"}) == Path("b")
+    assert directory.root_of(None, {}) == Path("runs")

@@ -1,0 +1,296 @@
+"""Files come whole or not at all: cut connections, changing files, full disks, lost nodes."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import http.server
+import os
+import threading
+from collections.abc import Iterator
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+import msgspec
+import pytest
+from azure.batch import BatchClient
+
+from batchtrain.config.types import Secret
+from batchtrain.errors import NotFound
+from batchtrain.service import connect, downloads
+from batchtrain.service.connect import Account
+from batchtrain.service.downloads import Fetched, FileSeen, Wanted, fetch, listed, node_tree, task_tree
+from batchtrain.service.retry import NEAR
+
+TREE = task_tree("j", "t")
+NOW = datetime(2026, 11, 22, tzinfo=timezone.utc)
+
+
+class Service:
+    """Serves the files of one task; `before` may change them, or say after how many bytes an answer is cut off."""
+
+    def __init__(self, **files: bytes) -> None:
+        self.files = dict(files)
+        self.versions: dict[str, int] = {}
+        self.asked: list[tuple[str, str, str]] = []
+        self.page = 1000
+        self.lock = threading.Lock()
+        self.url = ""
+
+    def before(self, name: str, span: str) -> int | None:
+        return None
+
+    def answer(self, handler: http.server.BaseHTTPRequestHandler) -> None:
+        parts = urlsplit(handler.path)
+        name = unquote(parts.path.partition("/files")[2]).lstrip("/")
+        if not name:
+            self._list(handler, parts.query)
+            return
+        span = handler.headers.get("ocp-range", "")
+        with self.lock:
+            self.asked.append((handler.command, name, span))
+            cut = self.before(name, span)
+            content, version = self.files.get(name), self.versions.get(name, 0)
+        if content is None:
+            _refuse(handler, 404, "FileNotFound")
+            return
+        if handler.command != "HEAD" and span:
+            first, _, last = span.removeprefix("bytes=").partition("-")
+            if int(first) >= len(content):
+                _refuse(handler, 416, "InvalidRange")
+                return
+            content = content[int(first) : int(last) + 1]
+        handler.send_response(200)
+        handler.send_header("Content-Length", str(len(content)))
+        handler.send_header("Last-Modified", f"Sun, 22 Nov 2026 00:00:{version:02} GMT")
+        handler.end_headers()
+        if handler.command != "HEAD":
+            handler.wfile.write(content if cut is None else content[:cut])
+            if cut is not None and cut < len(content):
+                handler.close_connection = True
+
+    def _list(self, handler: http.server.BaseHTTPRequestHandler, query: str) -> None:
+        names = sorted(self.files)
+        start = int(query.partition("skip=")[2] or 0)
+        page = names[start : start + self.page]
+        body: dict[str, Any] = {
+            "value": [
+                {
+                    "name": name,
+                    "isDirectory": False,
+                    "properties": {"contentLength": str(len(self.files[name])), "lastModified": "2026-11-22T00:00:00Z"},
+                }
+                for name in page
+            ]
+            + [{"name": "directory", "isDirectory": True}]
+        }
+        if start + self.page < len(names):
+            body["odata.nextLink"] = f"{self.url}/jobs/j/tasks/t/files?api-version=1&skip={start + self.page}"
+        content = msgspec.json.encode(body)
+        handler.send_response(200)
+        handler.send_header("Content-Type", "application/json; odata=minimalmetadata")
+        handler.send_header("Content-Length", str(len(content)))
+        handler.end_headers()
+        handler.wfile.write(content)
+
+
+def _refuse(handler: http.server.BaseHTTPRequestHandler, status: int, code: str) -> None:
+    body = b"" if handler.command == "HEAD" else msgspec.json.encode({"code": code, "message": {"value": code}})
+    handler.send_response(status)
+    handler.send_header("Content-Type", "application/json; odata=minimalmetadata")
+    handler.send_header("Content-Length", str(len(body)))
+    handler.end_headers()
+    handler.wfile.write(body)
+
+
+@pytest.fixture
+def service() -> Iterator[Service]:
+    known = Service()
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_GET(self) -> None:
+            known.answer(self)
+
+        do_HEAD = do_GET
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        server.daemon_threads = True
+        known.url = f"http://127.0.0.1:{server.server_address[1]}"
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield known
+        server.shutdown()
+        thread.join()
+
+
+@pytest.fixture
+def client(service: Service) -> BatchClient:
+    return connect.connect(Account(service.url, "a", Secret("a2V5")))
+
+
+@pytest.fixture(autouse=True)
+def small_ranges(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(downloads, "RANGE", 64)
+
+
+def fetched(client: BatchClient, target: Path, *files: FileSeen) -> dict[str, Fetched]:
+    wanted = (Wanted(TREE, file, target / file.path) for file in files)
+    return {one.wanted.file.path: one for one in fetch(client, wanted, patience=NEAR)}
+
+
+def content(size: int) -> bytes:
+    return bytes(number % 251 for number in range(size))
+
+
+def test_a_list_goes_over_pages_and_leaves_directories_out(service: Service, client: BatchClient) -> None:
+    service.files, service.page = {f"f{number:02}": b"x" * number for number in range(25)}, 10
+    assert [(file.path, file.size) for file in listed(client, TREE)] == [(f"f{n:02}", n) for n in range(25)]
+
+
+def test_files_of_all_sizes_come_byte_for_byte(service: Service, client: BatchClient, tmp_path: Path) -> None:
+    service.files = {f"d/{size}": content(size) for size in (0, 1, 63, 64, 65, 127, 128, 1000)}
+    found = fetched(client, tmp_path, *(FileSeen(name, len(data), NOW) for name, data in service.files.items()))
+    for name, data in service.files.items():
+        assert (tmp_path / name).read_bytes() == data
+        assert (found[name].sha256, found[name].reason) == (hashlib.sha256(data).hexdigest(), "")
+    assert sorted(path.name for path in (tmp_path / "d").iterdir()) == sorted(name[2:] for name in service.files)
+    assert (tmp_path / "d/64").stat().st_mtime == NOW.timestamp()
+
+
+@pytest.mark.parametrize("cut", [0, 1, 31, 63])
+def test_a_connection_that_is_cut_at_any_byte_is_resumed_there(
+    cut: int, service: Service, client: BatchClient, tmp_path: Path
+) -> None:
+    service.files = {"model": content(200)}
+    cuts = iter([cut, cut])
+    service.before = lambda *_: next(cuts, None)  # type: ignore[method-assign]
+    found = fetched(client, tmp_path, FileSeen("model", 200))
+    assert (tmp_path / "model").read_bytes() == content(200)
+    assert found["model"].sha256
+
+
+def test_a_file_that_grows_is_its_first_bytes(service: Service, client: BatchClient, tmp_path: Path) -> None:
+    service.files = {"log": content(200)}
+
+    def grow(name: str, _: str) -> None:
+        service.files[name] += b"more"
+        service.versions[name] = service.versions.get(name, 0) + 1
+
+    service.before = grow  # type: ignore[method-assign]
+    found = fetched(client, tmp_path, FileSeen("log", 200))["log"]
+    assert found.reason == f"it was being written while it was fetched: these are its first {found.size:,} bytes"
+    assert (tmp_path / "log").read_bytes() == service.files["log"][: found.size]
+
+
+def test_a_file_that_was_replaced_between_two_ranges_is_never_a_mixture(
+    service: Service, client: BatchClient, tmp_path: Path
+) -> None:
+    service.files = {"model": b"a" * 200}
+
+    def replace(name: str, _: str) -> None:
+        if len(service.asked) == 2:
+            service.files[name], service.versions[name] = b"b" * 150, 1
+
+    service.before = replace  # type: ignore[method-assign]
+    fetched(client, tmp_path, FileSeen("model", 200))
+    assert (tmp_path / "model").read_bytes() == b"b" * 150
+
+
+def test_a_file_that_is_gone_does_not_stop_the_others(service: Service, client: BatchClient, tmp_path: Path) -> None:
+    service.files = {"b": b"there"}
+    found = fetched(client, tmp_path, FileSeen("a", 10), FileSeen("b", 5))
+    assert (tmp_path / "b").read_bytes() == b"there"
+    assert "FileNotFound" in found["a"].reason and not found["a"].again
+    assert os.listdir(tmp_path) == ["b"]  # noqa: PTH208
+
+
+def test_after_a_lost_node_its_other_files_are_not_asked_for(
+    service: Service, client: BatchClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(downloads, "WORKERS", 1)
+    monkeypatch.setattr(downloads, "_GONE", frozenset({"FileNotFound"}))
+    found = fetched(client, tmp_path, *(FileSeen(f"f{number}", 10) for number in range(5)))
+    assert len(service.asked) == 1
+    assert len({one.reason for one in found.values()}) == 1
+
+
+def test_a_full_disk_is_one_sentence_and_leaves_no_half_file(
+    service: Service, client: BatchClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service.files = {"large": content(60), "small": b"ok"}
+    write = os.pwrite
+
+    def full(fd: int, data: Any, at: int) -> int:
+        if len(data) > 10:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return write(fd, data, at)
+
+    monkeypatch.setattr(downloads.os, "pwrite", full)
+    found = fetched(client, tmp_path, FileSeen("large", 60), FileSeen("small", 2))
+    assert found["large"].reason == f"the disk of {tmp_path} is full: free some space and fetch it again"
+    assert found["large"].again
+    assert os.listdir(tmp_path) == ["small"]  # noqa: PTH208
+
+
+def test_what_came_of_a_large_file_is_kept_for_the_next_call(
+    service: Service, client: BatchClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(downloads, "WORKERS", 1)
+    service.files = {"model": content(200)}
+    write = os.pwrite
+
+    def full(fd: int, data: Any, at: int) -> int:
+        if at >= 128:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return write(fd, data, at)
+
+    monkeypatch.setattr(downloads.os, "pwrite", full)
+    fetched(client, tmp_path, FileSeen("model", 200, NOW))
+    assert not (tmp_path / "model").exists()
+    monkeypatch.undo()
+    monkeypatch.setattr(downloads, "RANGE", 64)
+    service.asked.clear()
+    fetched(client, tmp_path, FileSeen("model", 200, NOW))
+    assert sorted(span for _, _, span in service.asked) == ["bytes=128-191", "bytes=192-199"]
+    assert (tmp_path / "model").read_bytes() == content(200)
+    assert os.listdir(tmp_path) == ["model"]  # noqa: PTH208
+
+
+def test_a_copy_that_the_disk_corrupts_is_not_given_its_name(
+    service: Service, client: BatchClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service.files = {"model": content(60)}
+    write = os.pwrite
+    monkeypatch.setattr(downloads.os, "pwrite", lambda fd, data, at: write(fd, bytes(len(data)), at))
+    found = fetched(client, tmp_path, FileSeen("model", 60))["model"]
+    assert "is not what came from the node" in found.reason
+    assert not (tmp_path / "model").exists()
+
+
+def test_an_interrupted_call_ends_its_threads(service: Service, client: BatchClient, tmp_path: Path) -> None:
+    service.files = {f"f{number}": content(64) for number in range(50)}
+    wanted = (Wanted(TREE, FileSeen(name, 64), tmp_path / name) for name in service.files)
+    some = fetch(client, wanted, patience=NEAR)
+    next(some)
+    some.close()
+    assert not [thread for thread in threading.enumerate() if thread.name == downloads.THREAD]
+    assert not [path for path in tmp_path.iterdir() if path.name.endswith(".part")]
+
+
+def test_a_node_tree_lists_one_directory(service: Service, client: BatchClient) -> None:
+    service.files = {"workitems/j/job-1/t/wd/a": b"1", "workitems/j/job-1/tt/b": b"2"}
+    tree = node_tree("p", "n", "workitems/j/job-1/t")
+    assert [file.path for file in listed(client, tree)] == ["wd/a"]
+    assert tree.file_url("wd/a") == "/pools/p/nodes/n/files/workitems%2Fj%2Fjob-1%2Ft%2Fwd%2Fa"
+
+
+def test_a_directory_is_no_file(service: Service, client: BatchClient) -> None:
+    with pytest.raises(NotFound):
+        downloads.size_of(client, TREE, "nothing")
