@@ -2,6 +2,8 @@
 
 import batchtrain as bt
 client = bt.connect()
+client.run(bt.command(command="python train.py", source="src", instances=2, distribution=bt.PyTorch()))
+
 recipe = bt.load("recipes/mpi4py-MPICH")
 client.plan(recipe)
 client.pools.add(recipe)
@@ -20,6 +22,7 @@ from batchtrain.version import __version__
 if TYPE_CHECKING:
     from batchtrain.client import Client, connect, load
     from batchtrain.config.types import Recipe
+    from batchtrain.described import Mpi, MpiDistribution, PyTorchDistribution, TensorFlowDistribution, command
     from batchtrain.errors import (
         AlreadyExists,
         BatchtrainError,
@@ -34,10 +37,24 @@ if TYPE_CHECKING:
         Unreachable,
         UsageError,
     )
+    from batchtrain.frameworks.accelerate import AccelerateBlock as Accelerate
+    from batchtrain.frameworks.deepspeed import DeepSpeedBlock as DeepSpeed
+    from batchtrain.frameworks.horovod import HorovodBlock as Horovod
+    from batchtrain.frameworks.jax import JaxBlock as Jax
+    from batchtrain.frameworks.mxnet import MxnetBlock as Mxnet
+    from batchtrain.frameworks.pytorch import PyTorchBlock as PyTorch
+    from batchtrain.frameworks.ray import RayBlock as Ray
+    from batchtrain.frameworks.tensorflow import TensorFlowBlock as TensorFlow
     from batchtrain.operations import Job, Jobs, Pools
     from batchtrain.plan.types import Plan
 
+_BLOCKS = ("Accelerate", "DeepSpeed", "Horovod", "Jax", "Mxnet", "PyTorch", "Ray", "TensorFlow")
+"""Types of the blocks of `multi_instance`, whose classes end with `Block`."""
 _HOMES = {
+    **dict.fromkeys(_BLOCKS, "batchtrain.frameworks"),
+    **dict.fromkeys(
+        ("Mpi", "MpiDistribution", "PyTorchDistribution", "TensorFlowDistribution", "command"), "batchtrain.described"
+    ),
     **dict.fromkeys(("Client", "connect", "load"), "batchtrain.client"),
     **dict.fromkeys(("Job", "Jobs", "Pools"), "batchtrain.operations"),
     "Plan": "batchtrain.plan.types",
@@ -62,25 +79,38 @@ _HOMES = {
 }
 
 __all__ = [
+    "Accelerate",
     "AlreadyExists",
     "BatchtrainError",
     "Client",
     "ConfigError",
+    "DeepSpeed",
+    "Horovod",
+    "Jax",
     "Job",
     "Jobs",
+    "Mpi",
+    "MpiDistribution",
+    "Mxnet",
     "NotAllowed",
     "NotFound",
     "Plan",
     "PlanError",
     "Pools",
+    "PyTorch",
+    "PyTorchDistribution",
     "QuotaReached",
+    "Ray",
     "Recipe",
     "ServiceError",
     "TaskFailed",
+    "TensorFlow",
+    "TensorFlowDistribution",
     "TimedOut",
     "Unreachable",
     "UsageError",
     "__version__",
+    "command",
     "connect",
     "load",
 ]
@@ -92,6 +122,6 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'batchtrain' has no attribute {name!r}")
     import importlib
 
-    value = getattr(importlib.import_module(_HOMES[name]), name)
+    value = getattr(importlib.import_module(_HOMES[name]), f"{name}Block" if name in _BLOCKS else name)
     globals()[name] = value
     return value

@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from batchtrain.config.types import Job as JobSettings
 from batchtrain.config.types import Recipe, StorageCredentials
 from batchtrain.errors import BatchtrainError, Differs, NotFound, PlanError, TaskFailed, UsageError
 from batchtrain.foreseen import Foreseen, foresee, gathered
@@ -17,14 +19,16 @@ from batchtrain.plan.job import needs_pool
 from batchtrain.plan.network import SSH_PORT
 from batchtrain.plan.step import Step
 from batchtrain.plan.types import Plan, PoolFacts
+from batchtrain.runs.recording import QUIET, Origin, Progress, Recording, adopt
 from batchtrain.service import connect as signing
 from batchtrain.service import files, look, submit, watch
 from batchtrain.service.connect import Account
 from batchtrain.service.deadlines import GONE_SECONDS, JOB_SECONDS, POOL_SECONDS
 from batchtrain.service.failed import SEARCHED_LINES, failed
 from batchtrain.service.requests import Creation, creation, quoted
-from batchtrain.service.seen import Endpoint, JobSeen, NodeSeen, PoolSeen, ScheduleSeen, Table, TaskSeen
+from batchtrain.service.seen import Endpoint, JobSeen, NodeSeen, PoolSeen, ScheduleSeen, Table, TaskSeen, nodes_called
 from batchtrain.service.submit import Event
+from batchtrain.task_files import FileRow, GotRow, Service, TaskFiles, get_node_files, node_files
 
 if TYPE_CHECKING:
     from batchtrain.storage.blob import Connect
@@ -48,6 +52,7 @@ class Operations:
         self.say: Callable[[str], None] = lambda _: None
         """Is told what takes long and happens once, such as an installation."""
         self._own_storage: StorageCredentials | None = None
+        self.files = Service(self.batch, signing.patience(account.endpoint))
         self.pools = Pools(self)
         self.jobs = Jobs(self)
 
@@ -225,6 +230,24 @@ class Pools:
     def nodes(self, pool_id: str) -> Table[NodeSeen]:
         """A pool's nodes."""
         return Table(look.nodes(self._client.batch, pool_id))
+
+    def files(self, pool_id: str, node: str) -> Table[FileRow]:
+        """The files of a node, by its id or its short id. Raises NotFound."""
+        return node_files(self._client.files, pool_id, self._node(pool_id, node))
+
+    def get_files(
+        self, pool_id: str, node: str, *patterns: str, directory: str | Path = ".", progress: Progress = QUIET
+    ) -> Table[GotRow]:
+        """Fetch the files of a node that the patterns mean to a directory."""
+        node_id = self._node(pool_id, node)
+        return get_node_files(self._client.files, pool_id, node_id, patterns, Path(directory), progress)
+
+    def _node(self, pool_id: str, name: str) -> str:
+        """The id of a node of a pool. Raises NotFound."""
+        found = nodes_called(name, (node.id for node in self.nodes(pool_id)))
+        if len(found) == 1:
+            return found[0]
+        raise NotFound(f"pool {pool_id} has no node `{name}`; `batchtrain pool show {pool_id}` lists its nodes")
 
     def resize(
         self,
@@ -477,6 +500,53 @@ class Job:
             if task.id == task_id:
                 return task
         raise NotFound(f"job {self.id} has no task {task_id}")
+
+    def task(self, task_id: str | None = None) -> TaskFiles:
+        """The files of a task (by default the first task): `files`, `get` and `open`."""
+        return TaskFiles(self._client.files, self.id, task_id or self._first_task())
+
+    def files(self, task_id: str | None = None, *, node: str | None = None, all_nodes: bool = False) -> Table[FileRow]:
+        """The files of a task (by default the first task). node: another node of its gang."""
+        return self.task(task_id).files(node=node, all_nodes=all_nodes)
+
+    def get(
+        self,
+        *patterns: str,
+        task_id: str | None = None,
+        directory: str | Path = ".",
+        node: str | None = None,
+        all_nodes: bool = False,
+        progress: Progress = QUIET,
+    ) -> Table[GotRow]:
+        """Fetch files of a task (by default the first task) to a directory."""
+        return self.task(task_id).get(*patterns, directory=directory, node=node, all_nodes=all_nodes, progress=progress)
+
+    def fetch(
+        self,
+        origin: Origin,
+        *,
+        settings: JobSettings | None = None,
+        everything: bool = False,
+        progress: Progress = QUIET,
+    ) -> tuple[Recording, tuple[str, ...]]:
+        """Fetch logs and results into the run directory of the job, and say why some files are missing.
+
+        settings: the job as its recipe has it, for the `results` of its tasks. everything: of all tasks, without a
+        limit of size.
+        """
+        recording = adopt(self._client.batch, self._client.account, self.id, origin, settings)
+        tasks = self.tasks
+        recording.fetch(tasks, everything=everything, progress=progress)
+        failed = next((task for task in tasks if task.result == "failure" or task.exit_code), None)
+        open_tasks = any(task.state != "completed" for task in tasks)
+        if failed is None or open_tasks:
+            recording.end("running" if open_tasks else "completed")
+        else:
+            try:
+                self.raise_failed((failed,))
+            except TaskFailed as failure:
+                recording.end("failed", failure)
+        return recording, recording.unsaved
 
     def disable(self, *, running: str = "requeue") -> None:
         """Disable the job: it starts no more tasks. running: what happens to running tasks (`requeue`, `terminate`,

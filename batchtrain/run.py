@@ -92,6 +92,37 @@ def run(
     return outcome._replace(standing=standing, runs=kept.runs)
 
 
+def follow(
+    client: Operations,
+    recipe: Recipe,
+    *,
+    tell: Tell,
+    timeout: float = POOL_SECONDS,
+    origin: Origin,
+    progress: Progress = QUIET,
+) -> Outcome:
+    """Add the jobs to their pool, follow them to their end, and fetch their results. Deletes nothing.
+
+    timeout: seconds to wait while the pool grows. Ctrl-C ends only the following.
+    """
+    _refuse_endless(recipe)
+    foreseen = client.foresee(recipe)
+    directory.check(origin.root)
+    kept = Recorder(client, recipe, foreseen, tell, origin, progress)
+    made = Made(client, kept.tell)
+    try:
+        client.jobs.add_all(recipe, tell=made.tell, timeout=timeout)
+        made.submitted = True
+        outcome = _all_followed(client, recipe, made, None, kept)
+    except BaseException as error:
+        made.settle(error)
+        kept.end_all("interrupted" if isinstance(error, KeyboardInterrupt) else "failed", error)
+        made.say_left(error)
+        raise
+    kept.say()
+    return outcome._replace(runs=kept.runs)
+
+
 class Recorder:
     """The run directories of the jobs of one recipe; without an origin there are none."""
 
@@ -156,6 +187,8 @@ class Recorder:
         ask: whether the service is asked. Another Ctrl-C ends the fetching, and nothing is kept for it.
         """
         state, unsaved = "interrupted" if isinstance(error, KeyboardInterrupt) else "failed", False
+        if ask and submitted and self._recordings and state == "interrupted":
+            self._tell(Event("results.fetch", "", "interrupted; fetching the results (Ctrl-C again skips them)"))
         try:
             for job_id in self._recordings if ask and submitted else ():
                 if job_id not in self._ended:
@@ -190,6 +223,11 @@ def _work(
         _replace(client, job_id, created, made.tell)
     client.jobs.add_all(recipe, tell=made.tell, timeout=starts, foreseen=foreseen)
     made.submitted = True
+    return _all_followed(client, recipe, made, timeout, kept)
+
+
+def _all_followed(client: Operations, recipe: Recipe, made: Made, timeout: float | None, kept: Recorder) -> Outcome:
+    """Follow the jobs one after the other, and fetch the results of each."""
     ended: list[TaskSeen] = []
     failures: list[TaskFailed] = []
     for number, settings in enumerate(recipe.jobs, 1):

@@ -10,19 +10,23 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
-from batchtrain.cli import options
+from batchtrain.cli import job_files, options
 from batchtrain.cli.help import Command, Group
+from batchtrain.cli.job_files import named
 from batchtrain.cli.offered import ids
-from batchtrain.cli.options import common, say, seconds, settings, standing, tell, waiting
+from batchtrain.cli.options import common, results_last, say, seconds, settings, standing, tell, waiting
 from batchtrain.cli.output import plain, show, show_rows
 from batchtrain.errors import NotFound, UsageError
 from batchtrain.service.deadlines import JOB_SECONDS, POOL_SECONDS
 from batchtrain.service.seen import ScheduleSeen
 
 if TYPE_CHECKING:
-    from batchtrain.config.load import Loaded
+    from batchtrain.client import Client
+    from batchtrain.config.types import Recipe
     from batchtrain.operations import Job
 
+SEARCHED = 8192
+"""The first bytes of a file, in which a zero says that it is no text."""
 Result = TypeVar("Result")
 Other = TypeVar("Other")
 
@@ -35,6 +39,11 @@ def command() -> None:
     """Jobs and their tasks."""
 
 
+command.add_command(job_files.files)
+command.add_command(job_files.get)
+command.add_command(job_files.fetch)
+
+
 @command.command(cls=Command)
 @options.directory
 @click.option(
@@ -45,16 +54,34 @@ def command() -> None:
     show_default=True,
     help="Seconds to wait while the pool grows.",
 )
+@click.option("-f", "--follow", is_flag=True, help="Show the output until the tasks have ended, and fetch the results.")
 @common
-def add(directory: str | None, timeout: float) -> None:
+def add(directory: str | None, timeout: float, follow: bool) -> None:
     """Add the jobs of jobs.yaml with their tasks; one with a recurrence becomes a job schedule."""
     loaded = settings().load(directory, needs=("pool_specification", "job_specifications"))
     names = ", ".join(job.id for job in loaded.recipe.jobs)
     client = settings().connect(loaded, changes=f"adding {names}")
+    if follow:
+        _followed(client, loaded.recipe, directory, timeout)
+        return
     with standing(client) as tell:
         jobs = client.jobs.add_all(loaded.recipe, tell=tell, timeout=timeout)
     if settings().output != "table":
         show([plain(job.seen) for job in jobs])
+
+
+def _followed(client: Client, recipe: Recipe, directory: str | None, timeout: float) -> None:
+    """Add the jobs, show their output, and fetch their results; nothing is deleted."""
+    from batchtrain.cli.progress import bar
+    from batchtrain.run import follow
+
+    place = directory or settings().configdir or "."
+    with results_last() as tell, bar() as progress:
+        outcome = follow(client, recipe, tell=tell, timeout=timeout, origin=settings().origin(place), progress=progress)
+    if settings().output != "table":
+        show_rows(outcome.tasks)
+    if outcome.failure is not None:
+        raise outcome.failure
 
 
 @command.command("list", cls=Command)
@@ -74,7 +101,7 @@ def list_(schedules: bool) -> None:
 @common
 def show_(job_id: str | None) -> None:
     """Show a job, its tasks and, if known, why they are waiting; or a job schedule."""
-    name, loaded = _named(job_id)
+    name, loaded = named(job_id)
     client = settings().connect(loaded)
     job = client.jobs.handle(name)
     seen = _either(lambda: job.seen, lambda: client.jobs.schedule(name).seen)
@@ -98,7 +125,7 @@ def show_(job_id: str | None) -> None:
 @common
 def tasks(job_id: str | None) -> None:
     """List a job's tasks."""
-    name, loaded = _named(job_id)
+    name, loaded = named(job_id)
     show_rows(settings().connect(loaded).jobs.handle(name).tasks, empty="no tasks")
 
 
@@ -110,7 +137,7 @@ def tasks(job_id: str | None) -> None:
 @common
 def wait(job_id: str | None, timeout: float) -> None:
     """Wait until the tasks of a job have ended. Fails if a task failed."""
-    name, loaded = _named(job_id)
+    name, loaded = named(job_id)
     client = settings().connect(loaded)
     with waiting("job", name, client):
         job = client.jobs.handle(name).wait(timeout=timeout, check=False, tell=tell)
@@ -130,12 +157,16 @@ def wait(job_id: str | None, timeout: float) -> None:
 @common
 def logs(job_id: str | None, task_id: str | None, file: str, follow: bool, timeout: float) -> None:
     """Print the output or another file of a task. Output to a pipe or a file is byte for byte."""
-    name, loaded = _named(job_id)
+    name, loaded = named(job_id)
     client = settings().connect(loaded)
     job = client.jobs.handle(name)
     if not follow and settings().output == "table" and not sys.stdout.isatty():
         sys.stdout.buffer.write(job.read(task_id, file=file))
         sys.stdout.flush()
+        _say_failed(job, task_id, file)
+        return
+    if not follow and settings().output == "table":
+        print(_shown(job, task_id, file), end="", flush=True)
         _say_failed(job, task_id, file)
         return
     lines = job.logs(task_id, file=file, follow=follow, timeout=timeout, tell=tell)
@@ -149,6 +180,16 @@ def logs(job_id: str | None, task_id: str | None, file: str, follow: bool, timeo
             else:
                 print(line, flush=True)
     _say_failed(job, task_id, file)
+
+
+def _shown(job: Job, task_id: str | None, file: str) -> str:
+    """A file as text for a terminal. Raises UsageError for one that is no text."""
+    content = job.read(task_id, file=file)
+    if b"\0" in content[:SEARCHED]:
+        words = ["batchtrain", "jobs", "get", job.id, *([task_id] if task_id else []), file]
+        raise UsageError(f"{file} is no text ({len(content):,} bytes); `{shlex.join(words)}` downloads it")
+    text = "\n".join(content.decode("utf-8", "replace").splitlines())
+    return f"{text}\n" if text else ""
 
 
 def _say_failed(job: Job, task_id: str | None, file: str) -> None:
@@ -167,7 +208,7 @@ def _say_failed(job: Job, task_id: str | None, file: str) -> None:
 @common
 def term(job_id: str | None) -> None:
     """Terminate the tasks of a job, or a job schedule. It is not deleted."""
-    name, loaded = _named(job_id)
+    name, loaded = named(job_id)
     client = settings().connect(loaded, changes=f"terminating job {name}", question=f"Terminate job {name}")
     _either(client.jobs.handle(name).terminate, client.jobs.schedule(name).terminate)
     show({"terminated": name}, f"terminated job {name}")
@@ -185,7 +226,7 @@ def term(job_id: str | None) -> None:
 @common
 def disable(job_id: str | None, running: str) -> None:
     """Disable a job: it starts no more tasks until `jobs enable`."""
-    name, loaded = _named(job_id)
+    name, loaded = named(job_id)
     settings().connect(loaded, changes=f"disabling job {name}").jobs.handle(name).disable(running=running)
     show({"disabled": name}, f"disabled job {name}")
 
@@ -195,7 +236,7 @@ def disable(job_id: str | None, running: str) -> None:
 @common
 def enable(job_id: str | None) -> None:
     """Enable a disabled job."""
-    name, loaded = _named(job_id)
+    name, loaded = named(job_id)
     settings().connect(loaded, changes=f"enabling job {name}").jobs.handle(name).enable()
     show({"enabled": name}, f"enabled job {name}")
 
@@ -206,7 +247,7 @@ def enable(job_id: str | None) -> None:
 @common
 def del_(job_id: str | None, no_wait: bool) -> None:
     """Delete a job with its tasks and their files, or a job schedule with its jobs."""
-    name, loaded = _named(job_id)
+    name, loaded = named(job_id)
     question = f"Delete job {name} with its tasks"
     client = settings().connect(loaded, changes=f"deleting job {name}", question=question)
     _either(
@@ -214,17 +255,6 @@ def del_(job_id: str | None, no_wait: bool) -> None:
         lambda: client.jobs.schedule(name).delete(wait=not no_wait),
     )
     show({"deleted": name}, f"deleted job {name}")
-
-
-def _named(job_id: str | None) -> tuple[str, Loaded | None]:
-    """The job to use: the named one, otherwise the only job of jobs.yaml, with its files."""
-    if job_id:
-        return job_id, None
-    loaded = settings().load(needs=("job_specifications",))
-    jobs = loaded.recipe.jobs
-    if len(jobs) != 1:
-        raise UsageError(f"name the job: jobs.yaml has {', '.join(job.id for job in jobs)}")
-    return jobs[0].id, loaded
 
 
 def _either(of_job: Callable[[], Result], of_schedule: Callable[[], Other]) -> Result | Other:

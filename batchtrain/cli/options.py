@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from batchtrain.client import Client
     from batchtrain.config.load import Examined, Loaded
     from batchtrain.config.types import Recipe
+    from batchtrain.runs.recording import Origin
     from batchtrain.service.submit import Event
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -48,6 +49,8 @@ class Settings:
     verbose: bool = False
     directory: str = ""
     """The directory that the command itself names, and that was read."""
+    runs_dir: str | None = None
+    """The directory of the runs."""
     rest: str = ""
     """Where to find the full output behind a failure message. Default: the log of the task."""
 
@@ -131,6 +134,16 @@ class Settings:
             say(f"{changes} on {place}")
         return connected
 
+    def origin(self, directory: str | None = None) -> Origin:
+        """Where the run directory is made, and what it says about its beginning."""
+        from batchtrain.config import load
+        from batchtrain.runs.directory import root_of
+        from batchtrain.runs.recording import Origin
+
+        files = load.read(load.find(directory, self.files), self.files) if directory else {}
+        command = ("batchtrain", *sys.argv[1:])
+        return Origin(root_of(self.runs_dir, os.environ), command, dict(self.values), files)
+
     def confirm(self, question: str) -> None:
         """Ask before something is destroyed; without a terminal that is an error at once."""
         if self.yes:
@@ -192,6 +205,17 @@ def settings() -> Settings:
     found = click.get_current_context().find_root().ensure_object(Settings)
     assert isinstance(found, Settings)
     return found
+
+
+@contextmanager
+def results_last() -> Iterator[Callable[[Event], None]]:
+    """Prints the events, and where the results are as the last of all."""
+    held: list[Event] = []
+    try:
+        yield lambda event: held.append(event) if event.kind == "results" else tell(event)
+    finally:
+        for event in held:
+            say(event.text)
 
 
 @contextmanager
@@ -319,6 +343,8 @@ _OPTIONS: tuple[tuple[str, tuple[str, ...], dict[str, Any]], ...] = (
         "shell_complete": _check_names}),
     ("OUTPUT", ("-o", "--output"), {
         "type": click.Choice(FORMATS), "help": "Output format.", "callback": _store("output")}),
+    ("RUNS_DIR", ("--runs-dir",), {
+        "metavar": "DIR", "help": "Directory of the runs. Default: runs.", "callback": _store("runs_dir")}),
     ("YES", ("-y", "--yes"), {"is_flag": True, "help": "Do not ask for confirmation.", "callback": _store("yes")}),
     ("VERBOSE", ("-v", "--verbose"), {
         "is_flag": True, "help": "Print each step with its time.", "callback": _store("verbose")}),

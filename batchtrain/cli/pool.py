@@ -249,3 +249,28 @@ def _of(name: str, loaded: Loaded | None) -> Recipe | None:
         loaded = settings().load(needs=("pool_specification",))
     pool = loaded.recipe.pool if loaded else None
     return loaded.recipe if loaded and pool is not None and pool.id == name else None
+
+
+@command.command(cls=Command)
+@click.argument("pool_id", shell_complete=ids("pools"))
+@click.argument("node")
+@common
+def files(pool_id: str, node: str) -> None:
+    """List the files of a node."""
+    show_rows(settings().connect().pools.files(pool_id, node), empty="no files")
+
+
+@command.command(cls=Command)
+@click.argument("pool_id", shell_complete=ids("pools"))
+@click.argument("node")
+@click.argument("patterns", metavar="PATTERN...", nargs=-1, required=True)
+@click.option("-d", "--directory", default=".", show_default=True, help="Where to put the files.")
+@common
+def get(pool_id: str, node: str, patterns: tuple[str, ...], directory: str) -> None:
+    """Download files of a node, such as `startup/**`, byte for byte."""
+    from batchtrain.cli.progress import bar
+
+    pools = settings().connect().pools
+    with bar() as progress:
+        rows = pools.get_files(pool_id, node, *patterns, directory=directory, progress=progress)
+    show_rows(rows)

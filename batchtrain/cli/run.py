@@ -12,7 +12,7 @@ import click
 
 from batchtrain.cli import options
 from batchtrain.cli.help import Command
-from batchtrain.cli.options import common, say, seconds, settings, tell
+from batchtrain.cli.options import common, results_last, say, seconds, settings
 from batchtrain.cli.output import show_rows
 from batchtrain.errors import ServiceError
 
@@ -32,32 +32,44 @@ if TYPE_CHECKING:
     callback=seconds,
     help="Maximum seconds for each wait. Default: the tasks' wall-clock limits and an hour; else 24 hours.",
 )
-@click.option("--keep", is_flag=True, help="Keep the pool and the jobs with their files.")
+@click.option("--keep", is_flag=True, help="Keep the pool and the jobs. Results are always kept, in the run directory.")
 @click.option("--reuse", is_flag=True, help="Use the existing pool, or create it, and keep it for the next run.")
 @common
 def command(directory: str | None, timeout: float | None, keep: bool, reuse: bool) -> None:
-    """Create the pool and the jobs, show the output of the tasks, delete everything, and exit with the result."""
+    """Create the pool and the jobs, show the output, fetch the results, delete everything, and exit with the result.
+
+    Results are the files below `output` in the working directory of each task, or what its `results` say.
+    """
+    from batchtrain.cli.progress import bar
     from batchtrain.run import run
 
     chosen = settings()
     loaded = chosen.load(directory, needs=("pool_specification", "job_specifications"))
     place = directory or chosen.configdir or "."
     client = chosen.connect(loaded, changes=f"running {place}", ends_it=True)
-    reused = ("--reuse",) if reuse else ()
     try:
-        _say_what_is_made(loaded.recipe)
-        outcome = run(client, loaded.recipe, tell=tell, timeout=timeout, keep=keep, reuse=reuse)
-        _report(outcome)
+        with results_last() as tell, bar() as progress:
+            _say_what_is_made(loaded.recipe)
+            outcome = run(
+                client,
+                loaded.recipe,
+                tell=tell,
+                timeout=timeout,
+                keep=keep,
+                reuse=reuse,
+                origin=chosen.origin(place),
+                progress=progress,
+            )
+            _report(outcome)
+            if not keep and outcome.failure is None and outcome.standing is None and chosen.output == "table":
+                say("next, after an edit:" if reuse else "next, on a pool that is kept for the run after it:")
+                say(f"  {_again(place, '--reuse')}")
         if outcome.failure is not None:
-            again = _again(place, *reused, "--keep")
             raised = _raised(loaded.recipe, outcome.failure)
-            chosen.rest = f"{raised}its output is above" + ("" if keep else f"; `{again}` keeps its files")
+            chosen.rest = f"{raised}its output is above, and in {outcome.runs[0].path}"
             raise outcome.failure
         if outcome.standing is not None:
             raise outcome.standing
-        if not keep and chosen.output == "table":
-            say("next, after an edit:" if reuse else "next, to keep the pool and the files:")
-            say(f"  {_again(place, *(reused or ('--keep',)))}")
     finally:
         if client.account.started and not keep:
             _stop_emulator(client)

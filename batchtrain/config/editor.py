@@ -82,7 +82,10 @@ def _or_nothing(definition: dict[str, Any]) -> None:
 
 
 def _tell(definition: dict[str, Any], block: reference.BlockOf) -> None:
-    """What is gone, values of older files, and that nothing may stand where nothing must."""
+    """The block's own text, what is gone, values of older files, and that nothing may stand where nothing must."""
+    definition["description"] = block.about  # msgspec takes what help() shows, with the properties
+    if not block.about:
+        del definition["description"]
     for item in block.properties:
         pattern = (*block.places[0], item.name)
         described = definition["properties"][item.name]

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
 
+from batchtrain.config import yaml_text
 from batchtrain.config.load import FIELDS, Examined, Reading
 from batchtrain.config.types import SECRETS, masked
 from batchtrain.config.veil import is_secret, variable, veiled_text
@@ -66,7 +65,7 @@ def _texts(value: Any, path: At) -> Iterator[tuple[At, str]]:
 
 def as_yaml(view: View, *, origins: bool) -> str:
     """The view as YAML; with `origins`, each value has its origin as a comment."""
-    return "\n".join(_block(view.values, view.origins if origins else None, 0)) or "{}"
+    return "\n".join(yaml_text.lines(view.values, view.origins if origins else None)) or "{}"
 
 
 def _leaves(value: Any, path: At) -> Iterator[tuple[At, Any]]:
@@ -125,34 +124,3 @@ def _lists(value: Any) -> Any:
     if value and all(isinstance(key, int) for key in value):
         return [_lists(value[key]) for key in sorted(value)]
     return {key: _lists(item) for key, item in value.items()}
-
-
-# --- YAML with comments ---------------------------------------------------------------------------------------------
-
-_PLAIN = re.compile(r"[A-Za-z0-9/$][^#:\n\t]*(?<! )")  # of the texts that need no quotes, those that surely do not
-_LOOKS_ELSE = re.compile(r"(?i)[-+.0-9_:ex]+|true|false|yes|no|on|off|y|n|null|~|[0-9].*")
-
-
-def _block(value: Any, origin: Any, depth: int) -> Iterator[str]:
-    pairs = value.items() if isinstance(value, dict) else enumerate(value)
-    for key, item in pairs:
-        head = "  " * depth + (f"{_scalar(key)}:" if isinstance(value, dict) else "-")
-        below = None if origin is None else origin[key]
-        if not isinstance(item, (dict, list)):
-            yield f"{head} {_scalar(item)}{f'  # {below}' if below else ''}"
-            continue
-        lines = list(_block(item, below, depth + 1))
-        if isinstance(value, dict):
-            yield head
-            yield from lines
-        else:
-            yield f"{head} {lines[0].lstrip()}"
-            yield from lines[1:]
-
-
-def _scalar(value: Any) -> str:
-    if not isinstance(value, str):
-        return json.dumps(value)
-    if _PLAIN.fullmatch(value) and not _LOOKS_ELSE.fullmatch(value) and value.isprintable():
-        return value
-    return json.dumps(value, ensure_ascii=not value.isprintable())

@@ -11,10 +11,10 @@ import re
 from collections.abc import Iterator
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
-import msgspec
 from msgspec import Meta
 
 from batchtrain.frameworks import counts
+from batchtrain.frameworks.block import Block as Block
 
 LAUNCH = "batchtrain: launch"
 BATCHS_PORT = 6000
@@ -38,10 +38,6 @@ def says(description: str, wire: str = "", *, example: Any = None, **bounds: int
     if example is not None:
         known["examples"] = [example]
     return Meta(**known)
-
-
-class Block(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A mapping of the language: immutable, and no unknown keys."""
 
 
 Text = Annotated[str, Meta(min_length=1)]

@@ -16,9 +16,9 @@ def moves(wanted: tuple[Moved, ...]) -> str:
     return shell.block("Input data, to where it belongs:", *(_move(item) for item in wanted))
 
 
-def _move(item: Moved) -> str:
-    source, place = shell.word(item.source), path_word(item.destination)
-    act = f"cp -a {source}/. {place}/" if item.selected is None else selection(item)
+def _move(one: Moved) -> str:
+    source, place = shell.word(one.source), path_word(one.destination)
+    act = f"cp -a {source}/. {place}/" if one.selected is None else selection(one)
     return (
         f"[ ! -d {source} ] || {{ chmod -R a+rX {source} && mkdir -p {place} && {act} && rm -rf {source}; }} || exit 1"
     )

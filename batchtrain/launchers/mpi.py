@@ -203,7 +203,7 @@ def _line(options: MpiLaunch, payload: python.Payload, ranks: Ranks, shape: Shap
         _rank_options(options, ranks),
         _openmpi_options(options, shape),
         fabric.on_line(options.block, shape.fabric),
-        RANK,
+        RANK if options.setup.rank_logs else f"{RANK} --plain",
         shell.verbatim(payload.text),
     )
     return shell.block(

@@ -203,6 +203,7 @@ def _spec(
         "rdma_environment": variables.values(fast),
         "leave_unset": block.leave_unset,
         "binding": block.binding,
+        **({} if setup.rank_logs else {"rank_logs": False}),
     }
 
 

@@ -14,6 +14,8 @@ class Setup(NamedTuple):
     coordination_command: str | None = None
     preflight: bool = True
     """The nodes are looked at before anything is started."""
+    rank_logs: bool = True
+    """Each rank's output is also kept in files of its own."""
     inside: str = ""
     """What stands before a command to run it inside an image (`apptainer.CALL`)."""
     own: frozenset[str] = frozenset()

@@ -28,7 +28,12 @@ def launch(
         names = " and ".join(f"`{name}`" for name, _ in gang.launches)
         raise PlanError(f"multi_instance has {names}; a command is launched in one way: keep one of them")
     setup = Setup(
-        gang.pre_execution_command, gang.coordination_command, gang.preflight, apptainer.CALL if image else "", own
+        gang.pre_execution_command,
+        gang.coordination_command,
+        preflight=gang.preflight,
+        rank_logs=gang.rank_logs,
+        inside=apptainer.CALL if image else "",
+        own=own,
     )
     for _, block in gang.launches:
         if isinstance(block, MpiBlock):

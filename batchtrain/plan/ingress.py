@@ -42,8 +42,11 @@ def plan(recipe: Recipe) -> Plan:
         if isinstance(target, str):
             source = files.source
             strip = places.strips(files.destination.data_transfer.blobxfer_extra_options)
-            body: dict[str, Any] = {"source": source.path}
-            body |= {"include": list(source.include), "exclude": list(source.exclude)}
+            body: dict[str, Any] = {
+                "source": source.path,
+                "include": list(source.include),
+                "exclude": list(source.exclude),
+            }
             body |= {} if strip is None else {"strip": strip}
             steps.append(Step(ACTION, target, body))
     return Plan(steps=tuple(steps))

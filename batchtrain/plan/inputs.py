@@ -101,15 +101,15 @@ def fetched(recipe: Recipe, data: tuple[StorageInput, ...], own_directory: str) 
 
 def moves(fetched: tuple[Fetched, ...]) -> tuple[Moved, ...]:
     """What the node itself moves."""
-    return tuple(one.moved for one in fetched if one.moved is not None)
+    return tuple(blobs.moved for blobs in fetched if blobs.moved is not None)
 
 
 def _one(recipe: Recipe, item: StorageInput, own: str) -> Fetched:
     container, _, path = item.remote_path.strip("/").partition("/")
     wanted, selected = places.beyond(item.local_path), _selected(item, path)
-    place = places.below(item.local_path).strip("/").removeprefix("./")
-    moved = Moved(own, wanted or place or ".", selected) if wanted or selected else None
-    below = own if moved else place
+    directory = places.below(item.local_path).strip("/").removeprefix("./")
+    moved = Moved(own, wanted or directory or ".", selected) if wanted or selected else None
+    below = own if moved else directory
     url = container_link(recipe, item.storage_account_settings, container)
     files = tuple(
         wire.ResourceFile(storage_container_url=url, blob_prefix=prefix or None, file_path=below or None)

@@ -62,7 +62,7 @@ class Failure(msgspec.Struct, frozen=True, omit_defaults=True):
     cause: str = ""
 
 
-class RunRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     """run.json."""
 
     schema: int = SCHEMA

@@ -56,7 +56,7 @@ class Origin(NamedTuple):
 
 
 class Progress(NamedTuple):
-    """Told how fetching goes on."""
+    """Told of the progress of fetching."""
 
     begin: Callable[[int, int], None] = lambda files, size: None
     """A task's files are next: their number and bytes."""
@@ -75,23 +75,31 @@ def now() -> datetime:
 class Recording:
     """Writes a run directory while its job runs."""
 
-    def __init__(self, client: BatchClient, account: Account, run: RunDirectory, record: RunRecord) -> None:
+    def __init__(
+        self,
+        client: BatchClient,
+        account: Account,
+        run: RunDirectory,
+        record: RunRecord,
+        job: Job | None = None,
+    ) -> None:
         self.run = run
         self._client, self._patience, self._record = client, patience(account.endpoint), record
-        self._job: Job | None = None
+        self._job = job
         self._files = {(file.task, file.node, file.path): file for file in run.files()}
+        self._places: dict[str, str] = {}
+        """The nodes that tasks ran on, each with its pool."""
         self._again: dict[tuple[str, str, str], str] = {}
         self._followed = False
-        self._numbers = numbers_of(run, None)
+        self._numbers = numbers_of(run, job)
         run.write(record)
 
     @property
     def job_id(self) -> str:
         return self._record.job
 
-    def of(self, recipe: Recipe, job: Job, plan: Plan, origin: Origin) -> Recording:
+    def of(self, recipe: Recipe, plan: Plan, origin: Origin) -> Recording:
         """Note what the job is made of."""
-        self._job, self._numbers = job, numbers_of(self.run, job)
         secrets = secrets_in(recipe)
         for path, content in origin.files.items():
             if Path(path).stem != "credentials":
@@ -136,11 +144,14 @@ class Recording:
 
     def _bring(self, task: TaskSeen, everything: bool, progress: Progress) -> Iterable[results.Brought]:
         wanted = self._results(task.id) or Results()
+        places = look.places(self._client, self.job_id, task.id)
+        self._places.update({place.node: place.pool for place in places})
         return results.bring(
             self._client,
             self.run,
             self.job_id,
             task.id,
+            places,
             wanted,
             everything=everything,
             patience=self._patience,
@@ -162,21 +173,23 @@ class Recording:
         return named[0].results if named else None
 
     def _write_nodes(self) -> None:
-        """n0, n1, … in the order in which the files name them."""
-        ids = dict.fromkeys(record.node for record in self._files.values() if record.node)
+        """n0, n1, … in the order in which the tasks name them."""
+        if not self._places:
+            return
         seen: dict[str, NodeSeen] = {}
-        with contextlib.suppress(ServiceError):  # a pool that is gone; the ids are known
-            seen = {node.id: node for node in look.nodes(self._client, self._record.pool)} if ids else {}
+        for pool in dict.fromkeys(self._places.values()):
+            with contextlib.suppress(ServiceError):  # a pool that is gone; the ids are known
+                seen.update({node.id: node for node in look.nodes(self._client, pool)})
         self.run.write_nodes(
             NodeRecord(
                 f"n{number}",
                 node,
-                self._record.pool,
+                pool,
                 seen[node].address if node in seen else "",
                 self._record.vm_size,
                 self._ranks(node),
             )
-            for number, node in enumerate(ids)
+            for number, (node, pool) in enumerate(self._places.items())
         )
 
     def _ranks(self, node: str) -> dict[str, tuple[int, ...]]:
@@ -204,7 +217,7 @@ class Recording:
         directory.replace(self.run.report, report.html(self.run).encode())
 
     def _read_lines(self) -> None:
-        """The output of a job that another command followed, or nobody."""
+        """The output of a job that this command did not follow."""
         for record in self._files.values():
             if record.fetched.startswith("logs/") and record.path in ("stdout.txt", "stderr.txt"):
                 with (self.run.path / record.fetched).open(encoding="utf-8", errors="replace") as file:
@@ -291,12 +304,12 @@ def begin(client: BatchClient, account: Account, recipe: Recipe, job: Job, plan:
         commit=commit_of(Path(recipe.directory)),
     )
     try:
-        return Recording(client, account, run, record).of(recipe, job, plan, origin)
+        return Recording(client, account, run, record, job).of(recipe, plan, origin)
     except OSError as error:
         raise UsageError(f"{run.path} cannot be written: {error.strerror or error}") from None
 
 
-def adopt(client: BatchClient, account: Account, job_id: str, origin: Origin) -> Recording:
+def adopt(client: BatchClient, account: Account, job_id: str, origin: Origin, settings: Job | None = None) -> Recording:
     """The run directory for a job that another command started: the one it already has, or a new one.
 
     Raises NotFound if there is no such job.
@@ -305,7 +318,7 @@ def adopt(client: BatchClient, account: Account, job_id: str, origin: Origin) ->
     for run in reversed(tuple(directory.runs(origin.root))):
         record = _record_or_none(run)
         if record and _is_of(record, seen, account):
-            return Recording(client, account, run, record)
+            return Recording(client, account, run, record, settings)
     pool = look.pool_or_none(client, seen.pool) if seen.pool else None
     run = directory.make(origin.root, job_id, now())
     record = RunRecord(
@@ -321,7 +334,7 @@ def adopt(client: BatchClient, account: Account, job_id: str, origin: Origin) ->
         command=origin.command,
         versions={"batchtrain": __version__, "python": sys.version.split()[0]},
     )
-    return Recording(client, account, run, record)
+    return Recording(client, account, run, record, settings)
 
 
 def _is_of(record: RunRecord, job: JobSeen, account: Account) -> bool:

@@ -16,7 +16,7 @@ from batchtrain.config.types import Results, bytes_of
 from batchtrain.errors import ServiceError
 from batchtrain.runs.directory import FileRecord, RunDirectory
 from batchtrain.runs.names import LocalNames, safe_path
-from batchtrain.service import downloads, look, retry
+from batchtrain.service import downloads, retry
 from batchtrain.service.downloads import Fetched, FileSeen, Tree, Wanted
 from batchtrain.service.seen import PlaceSeen
 
@@ -127,6 +127,7 @@ def bring(
     run: RunDirectory,
     job_id: str,
     task_id: str,
+    places: tuple[PlaceSeen, ...],
     results: Results,
     *,
     everything: bool = False,
@@ -138,7 +139,7 @@ def bring(
 
     A node that is gone is one record; the files of the others still come. begin: told the number of files and bytes.
     """
-    seen, lost = _listed(client, parts(job_id, task_id, look.places(client, job_id, task_id)))
+    seen, lost = _listed(client, parts(job_id, task_id, places))
     yield from (Brought(FileRecord(task=task_id, path="", node=node, size=0, reason=why)) for node, why in lost)
     chosen = select(task_id, results, seen, everything=everything)
     for part, file in chosen.over:

@@ -1,9 +1,8 @@
-"""What runs on a node: files that are read here once, so that pure packages can carry them as values.
+"""The files that run on a node, read here once, so that pure packages can carry them as values.
 
-Nothing here imports the rest of batchtrain; the files themselves need a POSIX shell (rank.sh, sweep.sh, ssh.sh) or
-bash 4.2 (gang.sh, node.sh, preflight.sh, docker.sh, engine.sh) and the usual small commands, and no Python but for
-launch/, verdict.py, ends.py, batchtrain_checkpoint.py and torchrun.py (3.6 or later; only torchrun.py imports more
-than the standard library: PyTorch).
+Nothing here imports the rest of batchtrain. The files need a POSIX shell (rank.sh, sweep.sh, ssh.sh) or bash 4.2
+(gang.sh, node.sh, preflight.sh, docker.sh, engine.sh) and common commands. Only launch/, verdict.py, ends.py,
+torchrun.py and batchtrain_checkpoint.py need Python (3.6 or later); torchrun.py also needs PyTorch.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ def _read(name: str) -> bytes:
 
 
 def _package(folder: str) -> Iterator[tuple[str, bytes]]:
-    """Paths and texts of a package's modules, its own sub-packages included."""
+    """Paths and texts of the modules of a package and its sub-packages."""
     for item in sorted(resources.files(__name__).joinpath(folder).iterdir(), key=lambda item: item.name):
         name = f"{folder}/{item.name}"
         if item.is_dir():
@@ -29,23 +28,23 @@ def _package(folder: str) -> Iterator[tuple[str, bytes]]:
 GANG = _read("gang.sh")
 """Functions of the shell that launches a gang on the primary; sourced by the launch text."""
 NODE = _read("node.sh")
-"""What both launch engines ask of a node: its GPUs, its InfiniBand ports, the order of the hosts."""
+"""What both launch engines read on a node: its GPUs, its InfiniBand ports, the order of the hosts."""
 RANK = _read("rank.sh")
-"""Wraps every rank: gives it its own node's AZ_BATCH_* values and reports how it failed."""
+"""Wraps every rank: sets the AZ_BATCH_* values of its own node and reports how it failed."""
 SWEEP = _read("sweep.sh")
 """Ends what is left of a gang on one node and prints the failures noted there."""
 SSH = _read("ssh.sh")
-"""Stands before ssh on the primary's PATH, so that no unknown host key or port stops a launch."""
+"""Precedes ssh on the PATH of the primary, so that no unknown host key or port stops a launch."""
 PREFLIGHT = _read("preflight.sh")
-"""Looks at a node before any rank does, and says all that is not as expected."""
+"""Checks a node before the first rank starts, and reports all faults."""
 VERDICT = _read("verdict.py")
-"""Says after a run which network NCCL used, of NCCL's own lines."""
+"""Reports after a run which network NCCL used, from NCCL's own lines."""
 LAUNCH_DOOR = b"import sys\n\nfrom launch.__main__ import main\n\nsys.exit(main(sys.argv[1:]))\n"
 """`__main__.py` of the directory in which the package `launch` travels: it cannot use relative imports itself."""
 LAUNCH = dict(_package("launch"))
-"""The node launcher: the processes of a framework without MPI, on all nodes, from gang.json; files of its package."""
+"""The files of the node launcher, which starts the processes of a framework without MPI on all nodes."""
 ENDS = _read("ends.py")
-"""Runs a Python program whose interpreter would wait for the others before it ended by an exception."""
+"""Runs a Python program whose interpreter would wait for other processes before it ends by an exception."""
 TORCHRUN = _read("torchrun.py")
 """Runs torchrun, and keeps its store until every node is done."""
 CHECKPOINT = _read("batchtrain_checkpoint.py")
@@ -53,4 +52,4 @@ CHECKPOINT = _read("batchtrain_checkpoint.py")
 DOCKER = _read("docker.sh")
 """Functions of the host's shell that run a task's container in the node's own Docker Engine."""
 ENGINE = _read("engine.sh")
-"""Functions of the start task's shell that bring a node a Docker Engine of its own."""
+"""Functions of the start task's shell that install a Docker Engine on a node."""

@@ -1,11 +1,12 @@
-"""ends.py [--settle] (-m MODULE | -c TEXT | FILE) [ARGUMENT]...: runs a program as Python does, but for its end.
+"""ends.py [--settle] (-m MODULE | -c TEXT | FILE) [ARGUMENT]...: runs a program as Python does, but ends it
+differently.
 
-MXNet's workers and JAX's processes wait for all the others when their interpreter ends, even after an exception, so
-that a failure would stay unnoticed: what the program does not catch ends the process at once.
+Workers of MXNet and processes of JAX wait for all others when their interpreter ends, even after an exception, so a
+failure would stay unnoticed. Here an uncaught exception ends the process at once.
 
-With --settle it ends as ever, but not before PyTorch's threads of gloo have let go of what they sent last. They need
-the interpreter for that, and abort the process where it is ending: "terminate called without an active exception",
-code 134, in some of a hundred runs on CPUs (PyTorch 2.13; its issue 190489). Standard library, Python 3.6 or later.
+With --settle the program ends as usual, but PyTorch's threads of gloo get time to release what they sent last. They
+need the interpreter for that, and abort a process that is ending: "terminate called without an active exception", code
+134, in some of a hundred runs on CPUs (PyTorch 2.13; its issue 190489). Standard library, Python 3.6 or later.
 """
 
 import atexit
@@ -18,7 +19,8 @@ import time
 import traceback
 
 SETTLE_SECONDS = 0.05
-"""Threads of gloo drop their last work within a millisecond of its end, once the interpreter's lock is free."""
+"""Threads of gloo release their last work within a millisecond after its end, once they get the lock of the
+interpreter."""
 
 
 def run(arguments: "list[str]") -> None:
@@ -51,7 +53,8 @@ def leave(code: int) -> None:
 
 
 def settle() -> None:
-    """A model without references ends its process group, which waits for its threads; the others get time."""
+    """Without references to it, a model ends its process group, which waits for its threads; the other threads get
+    time."""
     if "torch.distributed" in sys.modules:
         gc.collect()
         time.sleep(SETTLE_SECONDS)
@@ -59,7 +62,7 @@ def settle() -> None:
 
 def main() -> None:
     if sys.argv[1] == "--settle":
-        atexit.register(settle)  # the first to be registered is the last to run
+        atexit.register(settle)  # handlers run in reverse order, so this one is last
         run(sys.argv[2:])
         return
     try:

@@ -169,7 +169,7 @@ bt_wait_for_hosts() { # [EXPECTATION]...
   [ "$found" -eq 0 ] || bt_stop 1 "$bt_unfit"
 }
 
-bt_unfit="nothing was started: the nodes are not as the task needs them (\`preflight: false\` in multi_instance starts all the same)"
+bt_unfit="nothing was started: the nodes have faults (\`preflight: false\` in multi_instance skips this check)"
 
 bt_silence() { # SECONDS REASON...
   local reason seconds=$1

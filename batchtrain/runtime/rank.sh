@@ -17,6 +17,11 @@
 #     R.told    the rank was ended from here: its end is no failure
 #     R.failed  when it failed, and the line above
 #     R.life    the pipe
+#     R.out, R.err  what COMMAND prints, on its way
+#
+# What COMMAND prints is also kept, up to 64 MiB for each stream, as rank-R.stdout.txt and rank-R.stderr.txt in ranks/
+# of the task's working directory. `tee` does it in a session of its own: it ends by itself when the last writer has
+# ended, and nothing waits for it but, for a moment, the report of a failure. `--plain COMMAND` keeps no such files.
 #
 # BATCHTRAIN_METRICS names a file in ranks/ of the working directory: COMMAND may append lines of JSON to it. The guard
 # of the first rank of a node starts node.sh there, which samples the node.
@@ -132,6 +137,39 @@ wait_for_supervisor() {
   exit "$code"
 }
 
+# --- the copies
+
+start_copies() { # sets copies to their processes; none where they cannot be
+  copies='' folder=${AZ_BATCH_TASK_WORKING_DIR:-$PWD}/ranks
+  [ -n "$rank" ] && [ "${BATCHTRAIN_RANK_LOGS-}" != false ] && command -v tee >/dev/null || return 0
+  mkdir -p "$folder" 2>/dev/null && mkfifo "$record.out" "$record.err" 2>/dev/null || return 0
+  copy stdout <"$record.out" &
+  copies=$!
+  copy stderr <"$record.err" >&2 &
+  copies="$copies $!"
+}
+
+# A file at its limit is an error that tee ignores, when the signal is ignored.
+copy() { # STREAM
+  trap '' XFSZ TERM
+  ulimit -f 131072 2>/dev/null
+  exec $new_session tee "$folder/rank-$rank.$1.txt" 2>/dev/null
+}
+
+# What the rank printed last comes before what is said of it. A process that it left may write on: 0.3 s.
+let_copies_end() {
+  for _ in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15; do
+    open=''
+    for copy in $copies; do
+      state=Z
+      read -r _ _ state _ <"/proc/$copy/stat"
+      [ "$state" = Z ] || open=1
+    done
+    [ -n "$open" ] || return
+    sleep 0.02
+  done 2>/dev/null
+}
+
 # --- the supervisor
 
 # Ends the rank when the pipe ends, or with the signal that the guard passes on. But a rank that is just then ending by
@@ -178,6 +216,7 @@ report() {
   echo "$(date +%s.%N) $line" >"$record.failed"
   # SIGABRT may be the end of MPI_Abort: gang.sh says how the rank ended, and knows it.
   [ "$code" -ne 0 ] && [ "$code" -ne 134 ] || return 0
+  let_copies_end
   trap '' PIPE # the launcher may be gone
   printf '%s\n' "$line" >&2
 }
@@ -187,19 +226,23 @@ supervise() {
   shift 2
   end_with_launcher <"$record.life" >/dev/null 2>&1 &
   watcher=$!
-  run "$@"
+  new_session=setsid
+  command -v setsid >/dev/null 2>&1 || new_session=
+  start_copies
+  if [ -n "$copies" ]; then run "$@" >"$record.out" 2>"$record.err"; else run "$@"; fi
   if [ -e "$record.told" ]; then end_job TERM "$watcher"; else end_job KILL "$watcher"; fi
   if [ -e "$record.told" ]; then
     code=0 # no second failure for the launcher to remark on
   elif [ "$code" -ne 0 ] || [ -e "$record.lost" ]; then
     report
   else
-    rm -f "$record.pid" "$record.life"
+    rm -f "$record.pid" "$record.life" "$record.out" "$record.err"
   fi
   exit "$code"
 }
 
 case $1 in
   --supervise) shift; supervise "$@" ;;
+  --plain) shift; export BATCHTRAIN_RANK_LOGS=false; wait_for_supervisor "$@" ;;
   *) wait_for_supervisor "$@" ;;
 esac

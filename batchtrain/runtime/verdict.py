@@ -1,4 +1,4 @@
-"""Which network NCCL used between the nodes, of the lines that it wrote itself.
+"""Reports which network NCCL used between the nodes, from its own log lines.
 
 The node launcher takes `read` on each node and `judge` on the primary; after an MPI's run gang.sh collects them and
 runs
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     Heard = dict[str, Any]
 
 MOST = 4 << 20
-"""Bytes of one process's file that are looked at; its way is in the first of them."""
+"""Bytes to read from the file of a process; its network is in the first of them."""
 
 LINE = re.compile(r"NCCL (?:INFO|WARN) (.*)")
 SENT = re.compile(r"\[(send|receive)\] via NET/([^/]+)/")
@@ -39,14 +39,14 @@ REASONS = (
     ),
     ("NET/Socket : Using", "see that NCCL_NET and NCCL_IB_DISABLE are not set, and that NCCL's own plug-in fits it"),
 )
-"""What stands in a line of a process without InfiniBand, the most telling first, and what to do."""
+"""Signs of a process without InfiniBand in a line, the most specific first, with the advice."""
 
 
 # === on a node ======================================================================================================
 
 
 def read(folder: str) -> "list[Heard]":
-    """What each of a node's processes noted in a file `nccl.*` of this folder."""
+    """What each process of a node noted in a file `nccl.*` of this folder."""
     processes = []
     for name in sorted(os.listdir(folder)):
         if name.startswith("nccl."):
@@ -56,7 +56,7 @@ def read(folder: str) -> "list[Heard]":
 
 
 def hear(lines: "Iterable[str]") -> "Heard":
-    """One process: its rank in the largest communicator, its network, its cards, and what speaks of trouble."""
+    """One process: its rank in the largest communicator, its network, its cards, and the lines about faults."""
     sent, chosen, direct, why = set(), "", "", {}  # type: set[str], str, str, dict[str, str]
     heard = {"rank": -1, "cards": [], "warnings": []}  # type: Heard
     most, through_gpus, received = 0, False, False
@@ -97,9 +97,9 @@ def hear(lines: "Iterable[str]") -> "Heard":
 
 
 def judge(nodes: "list[tuple[str, list[Heard]]]") -> "list[str]":
-    """Sentences for people: NCCL's own warnings, which went to the files as well, and last its network.
+    """Sentences for the user: NCCL's own warnings, which also went to the files, and last its network.
 
-    nodes: what each is called ("node tvm-2 (10.0.0.5)"), and what was heard there.
+    nodes: the name of each ("node tvm-2 (10.0.0.5)"), and the notes of its processes.
     """
     every = [(node, heard) for node, processes in nodes for heard in processes]
     words = ["NCCL on {}: {}".format(of(*pair), text) for pair in every for text in pair[1]["warnings"]][:6]
@@ -111,7 +111,7 @@ def judge(nodes: "list[tuple[str, list[Heard]]]") -> "list[str]":
 
 
 def slowly(slow: "list[tuple[str, Heard]]", count: int) -> str:
-    """The first that has a reason to show stands for all."""
+    """The first process with a reason represents all."""
     pair = next((pair for pair in slow if pair[1]["why"]), slow[0])
     why = pair[1]["why"]
     advice = next((advice for sign, advice in REASONS if sign in why), REASONS[-1][1])
@@ -147,7 +147,7 @@ def of(node: str, heard: "Heard") -> str:
 
 
 def collected(text: str) -> "tuple[str, list[Heard]]":
-    """A file that gang.sh has from a node."""
+    """Parses a file that gang.sh copied from a node."""
     node, _, rest = text.partition("\n")
     files = {}  # type: dict[str, list[str]]
     for line in rest.split("\n"):

@@ -478,6 +478,19 @@ def _local(target: Path, error: OSError) -> str:
     return f"{target} cannot be written: {error.strerror or error}"
 
 
+def read(client: BatchClient, tree: Tree, path: str, start: int, end: int) -> bytes:
+    """The bytes of a file from `start` to before `end`."""
+    headers = {"ocp-range": f"bytes={start}-{end - 1}"}
+    request = HttpRequest("GET", tree.file_url(path), params={"api-version": API_VERSION}, headers=headers)
+    with faults(f"read {path} of {tree.name}"):
+        # Streamed, or the pipeline would try to decode the file; the hook reads it where it is still retried.
+        return client.send_request(request, stream=True, raw_response_hook=_read_whole).read()
+
+
+def _read_whole(response: PipelineResponse[Any, Any]) -> None:
+    response.http_response.read()
+
+
 def size_of(client: BatchClient, tree: Tree, path: str) -> FileSeen:
     """One file. Raises NotFound, also for a directory."""
     with faults(f"look at {path} of {tree.name}"):

@@ -609,7 +609,7 @@ def test_a_processes_per_node_that_does_not_end_is_named_with_its_node(nodes: No
     command = '[ "$AZ_BATCH_NODE_ID" = tvm-1 ] || sleep 61; echo 2'
     refused(
         nodes,
-        "127.0.88.3: it answered ssh, and has not said yet what it has (does `processes_per_node` end there?)",
+        "127.0.88.3: it answered ssh, but has not reported its hardware yet (does `processes_per_node` end there?)",
         "node 127.0.88.3 of 2 were not ready in 4 s",
         processes_per_node=command,
         barrier_seconds=4,

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.process
 SHELLS = {"dash": ["dash"], "bash": ["bash"], "busybox": ["busybox", "sh"]}
 
 APPLETS = [
-    "sh", "setsid", "mkfifo", "sleep", "date", "kill", "rm", "mkdir", "tr", "sed", "cut", "uname", "cat", "grep",
+    "sh", "setsid", "mkfifo", "sleep", "date", "kill", "rm", "mkdir", "tr", "sed", "cut", "uname", "cat", "grep", "tee",
 ]  # fmt: skip
 
 
@@ -111,7 +111,7 @@ def test_success_says_nothing_and_leaves_nothing(node: Node) -> None:
     done = node.run("sh", "-c", "cat; echo out; echo err >&2")
     assert (done.returncode, done.stdout, done.stderr) == (0, "input\nout\n", "err\n")
     assert list(node.ranks.iterdir()) == []
-    assert node.processes() == []
+    until(lambda: not node.processes())  # the copies end when they have read the end
 
 
 def test_a_rank_has_a_file_for_its_metrics(node: Node) -> None:
@@ -278,3 +278,40 @@ def test_on_a_plain_process_node_the_paths_are_the_nodes_own(node: Node, tmp_pat
     )  # fmt: skip
     assert done.stdout.splitlines() == ["other", f"{roots['other']}/work/task"]
     assert (roots["other"] / "work/task/.batchtrain/ranks/3.failed").exists()
+
+
+def test_what_a_rank_prints_is_kept_in_files_of_its_own(node: Node) -> None:
+    done = node.run("sh", "-c", "echo out; echo err >&2")
+    assert (done.stdout, done.stderr) == ("out\n", "err\n")
+    kept = node.task / "ranks"
+    until(lambda: (kept / "rank-3.stderr.txt").read_text() == "err\n")
+    assert (kept / "rank-3.stdout.txt").read_text() == "out\n"
+
+
+def test_a_rank_without_logs_keeps_no_files(node: Node) -> None:
+    assert node.run("--plain", "echo", "out").stdout == "out\n"
+    assert not (node.task / "ranks").exists()
+
+
+def test_a_process_that_a_rank_leaves_does_not_hold_up_its_end(node: Node) -> None:
+    """The launcher would otherwise wait for the copies as long as for that process."""
+    with subprocess.Popen(
+        node.line("sh", "-c", "sleep 1000 & echo $! >left; exit 7"),
+        env=node.environment,
+        cwd=node.task,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as rank:
+        try:
+            assert rank.wait(timeout=60) == 7
+        finally:
+            os.kill(int((node.task / "left").read_text()), signal.SIGKILL)
+            rank.communicate()
+
+
+def test_a_copy_ends_at_its_limit_and_the_output_goes_on(node: Node) -> None:
+    script = node.task / ".batchtrain/rank.sh"
+    script.write_bytes(runtime.RANK.replace(b"ulimit -f 131072", b"ulimit -f 1"))
+    done = node.run("sh", "-c", "i=0; while [ $i -lt 300 ]; do echo 0123456789; i=$((i+1)); done")
+    assert len(done.stdout) == 3300
+    assert 0 < (node.task / "ranks/rank-3.stdout.txt").stat().st_size <= 1024

@@ -33,6 +33,7 @@ class Shell:
         own = {
             "BATCHTRAIN_EMULATOR_DIR": str(home),
             "BATCHTRAIN_RUNS_DIR": str(cwd / "runs"),
+            "XDG_CONFIG_HOME": str(cwd / "user"),
             DIRECTORY_VARIABLE: str(INSTALLED),
         }
         self.environment = {**kept, **own}

@@ -17,6 +17,8 @@ import pytest
 from batchtrain.config.load import load
 from batchtrain.containers.recipe_images import behind
 from batchtrain.emulator import mapped_images
+from tests import recipe_readmes
+from tests.conftest import framework_prefix
 from tests.waiting import until
 
 from .conftest import left_running
@@ -197,10 +199,14 @@ def mapped(home: Path, environment: Callable[[str], Path], recipe: str) -> str:
 def run(batchtrain: Any, directory: str, settings: tuple[tuple[str, str], ...] = (), *, errors: bool = False) -> str:
     """What a run printed, which must have ended well; with `errors` also what its processes wrote to stderr."""
     with tempfile.TemporaryDirectory(dir="/var/tmp") as shared:  # each node has a /tmp of its own
-        filled = ((name, value.replace("SHARED_BY_NODES", shared)) for name, value in settings)
-        words = [word for name, value in filled for word in ("--set", f"{name}={value}")]
-        done = batchtrain("run", directory, "--local", *words)
+        filled = tuple((name, value.replace("SHARED_BY_NODES", shared)) for name, value in settings)
+        done = batchtrain("run", directory, "--local", *words(filled))
     return str(done.stdout + done.stderr if errors else done.stdout)
+
+
+def words(settings: tuple[tuple[str, str], ...]) -> list[str]:
+    """The options of the command line."""
+    return [word for name, value in settings for word in ("--set", f"{name}={value}")]
 
 
 def verified(directory: str, settings: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
@@ -232,8 +238,11 @@ def test_a_variant_trains_on_two_nodes_too(mode: str, batchtrain: Any, prepared:
 
 
 def check(mode: Mode, batchtrain: Any, prepared: Callable[[str], str]) -> None:
-    directory = prepared(mode.recipe)
-    printed = run(batchtrain, directory, verified(directory, mode.settings) if mode.equal else mode.settings)
+    settings = verified(str(RECIPES / mode.recipe), mode.settings) if mode.equal else mode.settings
+    if mode.settings in ((), (TWO_GPUS,)):  # as the README has it
+        printed = recipe_readmes.follow(batchtrain, framework_prefix, mode.recipe, *words(settings))
+    else:
+        printed = run(batchtrain, prepared(mode.recipe), settings)
     results = trained(printed)
     assert [(one.rank, one.size) for one in results] == [(rank, mode.ranks) for rank in range(mode.ranks)], printed
     assert len({one.host for one in results}) == mode.hosts
@@ -271,8 +280,9 @@ def test_the_pytorch_gpu_recipe_starts_a_rank_for_each_gpu_of_an_h100_node(
     assert sorted((int(rank), int(local)) for rank, local in found) == [(rank, rank % 8) for rank in range(16)]
 
 
-def test_one_process_trains_on_all_devices_of_its_node(batchtrain: Any, prepared: Callable[[str], str]) -> None:
-    printed = run(batchtrain, prepared("TensorFlow-GPU"), command("train.py", "--epochs 10 --replicas 2 --verify"))
+def test_one_process_trains_on_all_devices_of_its_node(batchtrain: Any) -> None:
+    settings = words(command("train.py", "--epochs 10 --replicas 2 --verify"))
+    printed = recipe_readmes.follow(batchtrain, framework_prefix, "TensorFlow-GPU", *settings)
     (accuracy,) = re.findall(r"^replicas 2 accuracy (\S+) weights", printed, flags=re.M)
     assert float(accuracy) >= 0.9
 
@@ -287,16 +297,16 @@ def test_accelerate_finds_its_processes_without_a_configuration(
     assert sorted(found) == ["0", "1", "2", "3"]
 
 
-def test_intels_own_benchmarks_run_over_intel_mpi(batchtrain: Any, prepared: Callable[[str], str]) -> None:
-    printed = run(batchtrain, prepared("mpiBench-IntelMPI"))
+def test_intels_own_benchmarks_run_over_intel_mpi(batchtrain: Any) -> None:
+    printed = recipe_readmes.follow(batchtrain, framework_prefix, "mpiBench-IntelMPI")
     assert re.search(r"# Benchmarking PingPong .*#bytes +#repetitions", printed, flags=re.S)
     assert re.search(r"# Benchmarking Allreduce\s+# #processes = 4", printed)
     assert "# All processes entering MPI_Finalize" in printed
 
 
 @pytest.mark.parametrize("mpi", ["MPICH", "OpenMPI"])
-def test_messages_between_nodes_are_timed(mpi: str, batchtrain: Any, prepared: Callable[[str], str]) -> None:
-    printed = run(batchtrain, prepared(f"mpiBench-{mpi}"))
+def test_messages_between_nodes_are_timed(mpi: str, batchtrain: Any) -> None:
+    printed = recipe_readmes.follow(batchtrain, framework_prefix, f"mpiBench-{mpi}")
     assert "ranks 4 on 2 hosts" in printed
     assert len(re.findall(r"^(?:pingpong|allreduce) \d+ bytes [\d.]+ usec", printed, flags=re.M)) == 20
 

@@ -19,14 +19,16 @@ from batchtrain.config import reference
 from batchtrain.config.check import RULES
 from batchtrain.config.left_out import LEFT_OUT
 from batchtrain.config.reference import Place
-from batchtrain.config.types import Credentials, StorageCredentials
+from batchtrain.config.types import Credentials, Results, StorageCredentials
 from batchtrain.errors import UsageError
 from batchtrain.frameworks import FRAMEWORKS
 from batchtrain.launchers.rules import RULES as DECISIONS
 from batchtrain.placeholders import Placeholders
 from batchtrain.plan import Facts, ingress, plan_recipe, render
 from batchtrain.plan.wire import Placeholder
-from batchtrain.service import entra, vault
+from batchtrain.runs import results
+from batchtrain.runs.results import Part
+from batchtrain.service import downloads, entra, vault
 from batchtrain.service.connect import account_of
 from batchtrain.service.seen import Endpoint
 from tests import judge
@@ -335,6 +337,14 @@ def launched(seen: Seen) -> list[Any]:
 def arrived(seen: Seen) -> list[str]:
     """The files that travel with the tasks."""
     return [name for files in seen.sources.values() for name, *_ in files]
+
+
+def brought(seen: Seen) -> list[str]:
+    """The results that are fetched of two nodes."""
+    nodes = (Part(f"n{number}", "", downloads.node_tree("p", f"n{number}")) for number in range(2))
+    files = [(node, downloads.FileSeen(f"wd/{name}", 2000)) for node in nodes for name in ("output/a", "output/b", "c")]
+    (task, *_) = seen.recipe.jobs[0].tasks
+    return [name for _, _, name in results.select("train", task.results or Results(), files).wanted]
 
 
 def ids(seen: Seen) -> list[str]:
@@ -723,6 +733,10 @@ ROWS: dict[str, Row] = {
         "library://a/b:1", beside={k: v for k, v in APPTAINER.items() if "tasks" not in k}
     ),
     f"{TASKS}.source": Row("src", shown="train.py", effect=arrived, files=SOURCE),
+    f"{TASKS}.results.include": Row(["c"], shown="outputs/train/c", effect=brought),
+    f"{TASKS}.results.exclude": Row(["**/b"], instead=["nothing"], shown=(), effect=brought),
+    f"{TASKS}.results.from": Row("all", shown="outputs/train/n1/a", effect=brought),
+    f"{TASKS}.results.max_size": Row("3k", instead="10k", shown=(), effect=brought),
     f"{TASKS}.depends_on": Row(["first"], beside={f"{JOB}.tasks[1]": {"id": "first", "command": "true"}}),
     f"{TASKS}.depends_on_range": Row(
         [1, 2],

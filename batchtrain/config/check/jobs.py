@@ -34,6 +34,14 @@ def _duplicate_ids(subject: Subject) -> Found:
         yield from _duplicate_tasks(path, job)
 
 
+def _results_outside(subject: Subject) -> Found:
+    for path, _, task in subject.tasks:
+        for name in ("include", "exclude") if task.results is not None else ():
+            for number, pattern in enumerate(getattr(task.results, name)):
+                if pattern.startswith(("/", "$")) or ".." in pattern.split("/"):
+                    yield (*path, "results", name, number), "the pattern leads out of the working directory"
+
+
 def _duplicate_tasks(path: Path, job: Job) -> Found:
     manager = job.job_manager
     seen = {manager.id.lower(): f"the job manager of this job is called `{manager.id}`"} if manager else {}
@@ -554,6 +562,8 @@ RULES = (
     Rule("affinity", WARNING, JOBS, "The affinity id of a task is a node of its pool.",
          "azure-batch 15.1, BatchAffinityInfo",
          _affinity),
+    Rule("results-outside", ERROR, JOBS, "Results are below the working directory.",
+         "batchtrain: the run directory has paths relative to it", _results_outside),
     Rule("max-parallel-tasks", ERROR, JOBS, "The number of parallel tasks is 1 or more.", f"{_JOB}.maxParallelTasks",
          _parallel),
     Rule("span", ERROR, (*READS, *JOBS), "A duration has the form [days.]HH:MM:SS.",

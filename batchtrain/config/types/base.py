@@ -17,7 +17,7 @@ LINK = r"^[A-Za-z0-9]+$(?!\n)"
 SPAN = r"^([0-9]{1,6}\.)?[0-9]{1,3}:[0-9]{1,2}:[0-9]{1,2}$(?!\n)"
 IGNORED = "batchtrain: warning `gone`"
 """The wire field of a property that has no effect."""
-TASK_FILES = "batchtrain: error `task-file-input`"
+TASK_FILES = "batchtrain: warning `task-file-input`"
 
 
 Id = Annotated[str, Meta(pattern=ID)]
@@ -96,16 +96,27 @@ class StorageInput(Block, frozen=True, kw_only=True):
     remote_path: Annotated[Text, says(
         "Container and prefix of the blobs' names: `container/prefix`.", "*.storageContainerUrl")]
     local_path: Annotated[str | None, says("Directory on the node.", "*.filePath")] = None
-    is_file_share: Annotated[bool, says(
-        "The path is in a file share. Not supported: mount the share as a volume.",
-        "batchtrain: error `file-share`")] = False
-    include: Annotated[tuple[str, ...], says(
-        "Patterns of files to include. The text before the first wildcard limits the listing.", "*.blobPrefix")] = ()
-    exclude: Annotated[tuple[str, ...], says(
-        "Patterns of files to exclude.", "*.commandLine: filtered on the node")] = ()
-    blobxfer_extra_options: Annotated[str | None, says(
-        "Only `--strip-components N`: remove N leading directories from the names of the blobs.",
-        "*.commandLine: moved on the node")] = None
+    is_file_share: Annotated[
+        bool,
+        says(
+            "The path is in a file share. Not supported: mount the share as a volume.",
+            "batchtrain: error `file-share`",
+        ),
+    ] = False
+    include: Annotated[
+        tuple[str, ...],
+        says("Patterns of files to include. The text before the first wildcard limits the listing.", "*.blobPrefix"),
+    ] = ()
+    exclude: Annotated[
+        tuple[str, ...], says("Patterns of files to exclude.", "*.commandLine: filtered on the node")
+    ] = ()
+    blobxfer_extra_options: Annotated[
+        str | None,
+        says(
+            "Only `--strip-components N`: remove N leading directories from the names of the blobs.",
+            "*.commandLine: moved on the node",
+        ),
+    ] = None
 
 
 class InputData(Block, frozen=True, kw_only=True):

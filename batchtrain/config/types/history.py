@@ -105,8 +105,8 @@ GONE: tuple[Gone, ...] = (
     Gone((*POOL, "gpu", "ignore_warnings"), "nodes are not refused for what `nvidia-smi` warns of"),
     Gone((*POOL, "upload_diagnostics_logs_on_unusable"), "ask for them with `az batch node service-logs upload`"),
     *(
-        Gone((*path, "remove_container_after_exit"), "Batch always removes a task's container", only=False)
-        for path in (JOB, TASK, MERGE)
+        Gone((*place, "remove_container_after_exit"), "Batch always removes a task's container", only=False)
+        for place in (JOB, TASK, MERGE)
     ),
     *(Gone((*path, "gpu"), "write `gpus: all` or `gpus: disable`") for path in (JOB, TASK, MERGE)),
     *(Gone((*path, "name"), "Batch names a task's container itself") for path in (TASK, MERGE)),

@@ -124,25 +124,42 @@ class ExitConditions(Block, frozen=True, kw_only=True):
 
 
 class StorageOutput(Block, frozen=True, kw_only=True):
-    storage_account_settings: Annotated[Text, says(
-        "Name of the storage account in credentials.yaml.", f"{OUTPUT}.destination.container.containerUrl")]
-    remote_path: Annotated[Text, says(
-        "Container and path in it: `container/path`.", f"{OUTPUT}.destination.container.path")]
-    local_path: Annotated[str | None, says(
-        "Directory or file below the directory of the task. Default: everything.", f"{OUTPUT}.filePattern")] = None
-    is_file_share: Annotated[bool, says(
-        "The path is in a file share. Not supported: mount the share as a volume.",
-        "batchtrain: error `file-share`")] = False
-    condition: Annotated[Literal["taskcompletion", "taskfailure", "tasksuccess"], says(
-        "When the files are uploaded.", f"{OUTPUT}.uploadOptions.uploadCondition")] = "tasksuccess"
-    include: Annotated[tuple[str, ...], says("Patterns of files to include.", f"{OUTPUT}.filePattern")] = ()
-    exclude: Annotated[tuple[str, ...], says(
-        "Patterns of files to exclude.", "batchtrain: error `filter-approximate`")] = ()
-    identity: Annotated[str | None, says(
-        "Resource id of the managed identity that may write.",
-        f"{OUTPUT}.destination.container.identityReference.resourceId")] = None
-    upload_headers: Annotated[dict[str, str], says(
-        "HTTP headers of the uploads.", f"{OUTPUT}.destination.container.uploadHeaders")] = {}
+    storage_account_settings: Annotated[
+        Text,
+        says("Name of the storage account in credentials.yaml.", "*.outputFiles.destination.container.containerUrl"),
+    ]
+    remote_path: Annotated[
+        Text, says("Container and path in it: `container/path`.", "*.outputFiles.destination.container.path")
+    ]
+    local_path: Annotated[
+        str | None,
+        says("Directory or file below the directory of the task. Default: everything.", "*.outputFiles.filePattern"),
+    ] = None
+    is_file_share: Annotated[
+        bool,
+        says(
+            "The path is in a file share. Not supported: mount the share as a volume.",
+            "batchtrain: warning `file-share`",
+        ),
+    ] = False
+    condition: Annotated[
+        Literal["taskcompletion", "taskfailure", "tasksuccess"],
+        says("When the files are uploaded.", "*.outputFiles.uploadOptions.uploadCondition"),
+    ] = "tasksuccess"
+    include: Annotated[tuple[str, ...], says("Patterns of files to include.", "*.outputFiles.filePattern")] = ()
+    exclude: Annotated[
+        tuple[str, ...], says("Patterns of files to exclude.", "batchtrain: warning `filter-approximate`")
+    ] = ()
+    identity: Annotated[
+        str | None,
+        says(
+            "Resource id of the managed identity that may write.",
+            "*.outputFiles.destination.container.identityReference.resourceId",
+        ),
+    ] = None
+    upload_headers: Annotated[
+        dict[str, str], says("HTTP headers of the uploads.", "*.outputFiles.destination.container.uploadHeaders")
+    ] = {}
     blobxfer_extra_options: Annotated[str | None, says("Not supported.", "batchtrain: error `transfer-options`")] = None
 
 
@@ -248,7 +265,7 @@ class RandomFactory(Block, frozen=True, kw_only=True):
 class FileFactoryStorage(Block, frozen=True, kw_only=True):
     storage_account_settings: Annotated[Text, says("Name of the storage account in credentials.yaml.", MADE)]
     remote_path: Annotated[Text, says("Container and prefix of the names: `container/prefix`.", MADE)]
-    is_file_share: Annotated[bool, says("The path is in a file share.", "batchtrain: error `file-share`")] = False
+    is_file_share: Annotated[bool, says("The path is in a file share.", "batchtrain: warning `file-share`")] = False
     include: Annotated[tuple[str, ...], says("Patterns of files to include.", MADE)] = ()
     exclude: Annotated[tuple[str, ...], says("Patterns of files to exclude.", MADE)] = ()
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import msgspec
 
 from batchtrain.catalog.offer import Catalog
+from batchtrain.config import saving
 from batchtrain.config.types.base import Block, says
 from batchtrain.config.types.credentials import Credentials
-from batchtrain.config.types.jobs import Job
+from batchtrain.config.types.jobs import Job, Task
 from batchtrain.config.types.pool import Pool
 from batchtrain.config.types.settings import DataReplication, GlobalResources, Settings
 from batchtrain.errors import Problem
@@ -58,6 +60,43 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True):
     """Names of checks that are not to be told."""
     warnings: tuple[Problem, ...] = ()
     """What is worth saying about it."""
+
+    def save(self, directory: str | Path) -> Recipe:
+        """Write config.yaml, pool.yaml and jobs.yaml, and return the recipe as it is in that directory.
+
+        `load` reads them to an equal recipe. `source` is rewritten, so that it still names the same directory.
+        Accounts and secrets (credentials.yaml) are not written. Raises UsageError if another file would be replaced.
+        """
+        place = str(directory)
+        there = msgspec.structs.replace(
+            self, directory=place, credentials=Credentials(), jobs=tuple(self._moved(job, place) for job in self.jobs)
+        )
+        saving.write(place, there.files)
+        return there
+
+    @property
+    def files(self) -> dict[str, Block]:
+        """The files that hold it, without credentials.yaml."""
+        shared = ConfigFile(
+            batchtrain=self.settings, global_resources=self.resources, data_replication=self.replication
+        )
+        found: dict[str, Block] = {} if shared == ConfigFile() else {"config": shared}
+        if self.pool is not None:
+            found["pool"] = PoolFile(pool_specification=self.pool)
+        if self.jobs:
+            found["jobs"] = JobsFile(job_specifications=self.jobs)
+        return found
+
+    def _moved(self, job: Job, place: str) -> Job:
+        """The job with each `source` as seen from another directory."""
+        tasks = tuple(self._moved_task(task, place) for task in job.tasks)
+        merge = self._moved_task(job.merge_task, place) if job.merge_task else None
+        return msgspec.structs.replace(job, tasks=tasks, merge_task=merge)
+
+    def _moved_task(self, task: Task, place: str) -> Task:
+        if task.source is None:
+            return task
+        return msgspec.structs.replace(task, source=saving.moved(task.source, self.directory, place))
 
     def __repr__(self) -> str:
         pool = self.pool.id if self.pool else None

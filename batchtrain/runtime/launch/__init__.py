@@ -2,8 +2,9 @@
 
     python3 -I -S -B launch primary        on the primary; reads gang.json beside the directory `launch`
 
-It travels with the task: the standard library alone, Python 3.6 and later; of `frameworks`, the one that the gang
-needs. On a node this package is `launch/launch`, below a `launch/__main__.py` that imports it. The processes it makes:
+It travels with the task: standard library only, Python 3.6 and later. Of `frameworks`, only the file that the gang
+needs travels. On a node this package is `launch/launch`, below a `launch/__main__.py` that imports it. The processes it
+makes:
 
 * the *primary* has the plan and the screen. It starts one *supervisor* on each node, through ssh or by a fork, and
   talks to it over that ssh's stdin and stdout: no port of its own, nothing secret on a command line, and an end of

@@ -1,4 +1,4 @@
-"""The door: `primary` on the primary, `node MARK` on every other node."""
+"""The entry point: `primary` on the primary, `node MARK` on every other node."""
 
 import errno
 import json
@@ -12,14 +12,14 @@ from .supervisor import guarded, refuse
 
 
 def hosts_of(environment: "Values", instances: int) -> "list[str]":
-    """The nodes' addresses, the primary's first; empty where node.sh has said why they cannot be right."""
+    """The addresses of the nodes, that of the primary first; empty if node.sh reported that they cannot be right."""
     program = ["bash", os.path.join(HERE, "node.sh"), "hosts", str(instances)]
     code, printed = output_of(program, environment, "/", 30)
     return decoded(printed).strip().split(",") if code == 0 else []
 
 
 def be_primary() -> int:
-    from .primary import Primary  # the other nodes do not compile what they have no use for
+    from .primary import Primary  # the other nodes need not compile it
 
     try:
         with open(os.path.join(HERE, "gang.json"), encoding="utf-8") as file:
@@ -37,7 +37,7 @@ def be_primary() -> int:
 
 
 def be_node(mark: str) -> int:
-    """stdin and stdout are the channel; nothing else may write to it."""
+    """stdin and stdout are the channel; no other code may write to it."""
     reader, writer = os.dup(0), os.dup(1)
     null = os.open(os.devnull, os.O_RDWR)
     os.dup2(null, 0)
@@ -46,7 +46,7 @@ def be_node(mark: str) -> int:
 
 
 def keep_to_ourselves() -> None:
-    """What our caller has open is not the ranks'; and 0, 1 and 2 are there."""
+    """Close the descriptors of the caller for the ranks, and ensure that 0, 1 and 2 are open."""
     while True:
         fd = os.open(os.devnull, os.O_RDWR)
         if fd > 2:
@@ -58,7 +58,7 @@ def keep_to_ourselves() -> None:
             try:
                 os.set_inheritable(int(name), False)
             except OSError as error:
-                if error.errno != errno.EBADF:  # the one that listed them
+                if error.errno != errno.EBADF:  # the descriptor of the listing itself
                     raise
 
 

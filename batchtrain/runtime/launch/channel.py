@@ -14,7 +14,7 @@ from .spec import Any, Callable, Message
 
 
 class Loop:
-    """Events of descriptors, clocks and signals, one after the other."""
+    """Handles events of descriptors, clocks and signals, one after the other."""
 
     def __init__(self) -> None:
         self.selector = selectors.DefaultSelector()
@@ -48,7 +48,7 @@ class Loop:
             left = max(0, self.clocks[0][0] - time.monotonic()) if self.clocks else None
             signals_first = sorted(self.selector.select(left), key=lambda event: event[0].fd != self.wake)
             for key, _ in signals_first:
-                if self.selector.get_map().get(key.fd) is key:  # not forgotten by the callback before
+                if self.selector.get_map().get(key.fd) is key:  # an earlier callback may have removed it
                     key.data()
             while self.clocks and self.clocks[0][0] <= time.monotonic():
                 heapq.heappop(self.clocks)[2]()
@@ -65,12 +65,12 @@ OUTPUT = struct.Struct("!IB")
 
 
 GREETING = b"\0batchtrain node\0"
-"""Comes first from a node: what a login shell prints before it is not ours."""
+"""The first bytes from a node; a login shell may print other text before."""
 
 
 class Channel:
-    """Frames over two descriptors: length, kind, body. Kind `J` is a message in JSON, `O` is output,
-    as it is, `B` a sign of life."""
+    """Frames over two descriptors: length, kind, body. Kind `J` is a message in JSON, `O` is unchanged output, `B` a
+    sign of life."""
 
     def __init__(self, loop: Loop, reader: int, writer: int, greeted: bool) -> None:
         self.loop = loop
@@ -91,7 +91,7 @@ class Channel:
         self._send(b"J", json.dumps(message).encode())
 
     def beat(self) -> None:
-        """A sign of life: that it comes is all there is to it."""
+        """Send a sign of life, which has no content."""
         self._send(b"B", b"")
 
     def send_output(self, process: int, stream: int, data: bytes) -> None:
@@ -107,14 +107,14 @@ class Channel:
         self._out += GREETING
 
     def flush(self) -> None:
-        """Write what the other side takes now; the rest when it takes more."""
+        """Write what the other side accepts now, and the rest later."""
         try:
             while self._out:
                 del self._out[: os.write(self.writer, bytes(self._out[:65536]))]
         except BlockingIOError:
             pass
         except OSError:
-            self._out.clear()  # the reader sees the end
+            self._out.clear()  # the reader sees the end of the stream
         if bool(self._out) != self._writing and self.open:
             self._writing = bool(self._out)
             if self._writing:
@@ -138,7 +138,7 @@ class Channel:
         self._deliver()
 
     def drain(self) -> None:
-        """Take all that is there, up to the end; for a peer that has ended."""
+        """Read everything up to the end of the stream; for a peer that has ended."""
         while self.open and is_ready(self.reader, select.POLLIN):
             self.receive()
 

@@ -1,10 +1,11 @@
-"""What each process is told: pure functions of the plan."""
+"""The variables of each process: pure functions of the plan."""
 
 from .spec import Any, Callable, Gang, Process, Values, address_of
 
 
 def environment_of(gang: Gang, process: Process) -> "Values":
-    """What a process is told, whatever was set before: its place in the gang, in the framework's words and in ours."""
+    """Variables that replace existing ones: the place of the process in the gang, in the names of the framework and in
+    ours."""
     local = gang.local(process)
     values = {
         "BATCHTRAIN_ROLE": process.role.name,
@@ -37,7 +38,7 @@ def without(values: "Values", names: "list[str]") -> "Values":
 
 
 def defaults_of(gang: Gang, process: Process) -> "Values":
-    """What a process is told where the person has set nothing."""
+    """Variables that the process gets unless the user has set them."""
     spec, node = gang.spec, process.node
     settings = dict(spec.environment)
     if spec.rdma and node.infiniband:
@@ -51,7 +52,8 @@ def defaults_of(gang: Gang, process: Process) -> "Values":
 
 
 def resolve(gang: Gang, process: Process, name: str, value: "Any") -> "str | None":
-    """A value of `environment`: "auto" is found on the node, the path of a file holds where the node has that file."""
+    """The value of an `environment` entry: "auto" is detected on the node; the path of a file is used if the node has
+    it."""
     if name.endswith("_FILE") and value != "auto" and value not in process.node.files:
         return None
     if value != "auto" or name not in AUTOMATIC:
@@ -60,7 +62,7 @@ def resolve(gang: Gang, process: Process, name: str, value: "Any") -> "str | Non
 
 
 def threads(gang: Gang, process: Process) -> str:
-    """The node's cores, shared by its ranks; emulated nodes are all on one machine."""
+    """The cores of the node, divided by its ranks; emulated nodes share one machine."""
     sharing = max(1, len(gang.slots(process.node))) * gang.framework.processes_of_one(gang.spec, process.node)
     machines = len(gang.nodes) if process.node.emulated else 1
     return str(max(1, process.node.cores // sharing // machines))
@@ -81,7 +83,7 @@ AUTOMATIC: "dict[str, Callable[[Gang, Process], str]]" = {
 
 
 def visible_gpus(gang: Gang, process: Process) -> "Values":
-    """`gpus` of the role: all of the node's (LOCAL_RANK chooses), each process its own, or none.
+    """`gpus` of the role: all GPUs of the node (LOCAL_RANK selects one), an own share for each process, or none.
 
     On a node without GPUs the variable is not set, so that the user's value is kept; a role without GPUs gets none.
     """
@@ -131,9 +133,9 @@ def is_nodes_own(name: str) -> bool:
 
 
 def carried(environment: "Values", own: "Values", roots: "tuple[str, str]") -> "Values":
-    """The primary's environment as it is on a node: what is the node's own comes from there.
+    """The environment of the primary, adapted to a node: variables that belong to a node have its own values.
 
-    roots: the primary's AZ_BATCH_NODE_ROOT_DIR and the node's; they differ where nodes are emulated.
+    roots: AZ_BATCH_NODE_ROOT_DIR of the primary and of the node; they differ on emulated nodes.
     """
     theirs, ours = roots
     values = {

@@ -1,4 +1,4 @@
-"""What the kernel says of this machine: its CPUs, its interfaces, its free ports."""
+"""Facts about this machine from the kernel: its CPUs, its interfaces, its free ports."""
 
 import collections
 import fcntl
@@ -10,7 +10,7 @@ from .spec import Values
 
 
 def text_of(path: str) -> str:
-    """A small file of the kernel's; empty where there is none."""
+    """The text of a small file of the kernel; empty if it does not exist."""
     try:
         with open(path, "rb") as file:
             return file.read().decode("utf-8", "replace").strip()
@@ -26,7 +26,7 @@ def names_in(folder: str) -> "list[str]":
 
 
 def cpu_numbers(text: str) -> "list[int]":
-    """The kernel's list form: "0-2,8"."""
+    """Parses the list format of the kernel: "0-2,8"."""
     numbers: "list[int]" = []
     for part in filter(None, text.split(",")):
         first, _, last = part.partition("-")
@@ -35,7 +35,7 @@ def cpu_numbers(text: str) -> "list[int]":
 
 
 def numa_nodes() -> "dict[int, list[int]]":
-    """The CPUs that we may use, by NUMA node; threads of one core side by side."""
+    """The CPUs that this process may use, by NUMA node; threads of one core are adjacent."""
     allowed = os.sched_getaffinity(0)
     folder = "/sys/devices/system/node"
     listed = {
@@ -53,9 +53,9 @@ def core_of(cpu: int) -> "tuple[int, int]":
 
 
 def share_cpus(nodes: "dict[int, list[int]]", homes: "list[int]") -> "list[list[int]]":
-    """Disjoint CPUs for each local process; homes: the NUMA node of its GPU, -1 where it has none.
+    """Disjoint CPUs for each local process. homes: the NUMA node of its GPU, -1 if it has none.
 
-    Empty lists (no binding) where there are fewer CPUs than processes, or one process, which may use all.
+    Returns empty lists (no binding) for more processes than CPUs, and for a single process, which may use all.
     """
     everything = [cpu for node in sorted(nodes) for cpu in nodes[node]]
     if len(homes) < 2 or len(everything) < len(homes):
@@ -89,8 +89,8 @@ def find_interfaces() -> "Values":
 
 
 def find_ports(count: int, index: int, nodes: int) -> "list[int]":
-    """Ports that are free on all addresses and outside the kernel's own range; each of `nodes` has its own range, for
-    emulated nodes are one machine."""
+    """Free ports on all addresses, outside the kernel's own range. Each of `nodes` has its own range, because emulated
+    nodes share one machine."""
     low, high = port_range(*[int(word) for word in text_of("/proc/sys/net/ipv4/ip_local_port_range").split()])
     width = max(1, (high - low) // nodes)
     low += index * width
@@ -106,14 +106,16 @@ def find_ports(count: int, index: int, nodes: int) -> "list[int]":
 
 
 def port_range(first: int = 32768, last: int = 60999) -> "tuple[int, int]":
-    """The wider of the two ranges beside the one that the kernel gives out (first to last)."""
+    """The wider of the two ranges beside the one that the kernel assigns (first to last)."""
     below, above = (20000 if first > 21000 else 10000, first), (last + 1, 65535)
     return max(below, above, key=lambda bounds: bounds[1] - bounds[0])
 
 
 def why_taken(port: int, again: bool = False) -> str:
-    """Why a process cannot listen there now; empty if it can. again: as servers do, which do not mind connections of
-    the one before them that have just ended."""
+    """Why a process cannot listen on the port now; empty if it can.
+
+    again: ignore connections of an ended server, as servers do.
+    """
     with socket.socket() as probe:
         try:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, again)

@@ -1,4 +1,4 @@
-"""What a node tells the primary of itself before anything is started."""
+"""The facts that a node sends to the primary before anything starts."""
 
 import os
 
@@ -9,12 +9,12 @@ from .spec import HERE, LaunchError, Message, Spec, Values
 
 
 def ranks_folder(directory: str) -> str:
-    """Where this node keeps what its processes print."""
+    """The folder of this node for the output of its processes."""
     return os.path.join(os.environ.get("AZ_BATCH_TASK_WORKING_DIR", directory), "ranks")
 
 
 def look(message: "Message", environment: "Values", directory: str) -> "Message":
-    """What this node tells the primary of itself."""
+    """The facts about this node."""
     spec, emulated = Spec(message["spec"]), message["emulated"]
     facts = hardware(environment)
     processes = count_processes(spec, facts["gpus"], environment, directory)
@@ -36,8 +36,8 @@ def look(message: "Message", environment: "Values", directory: str) -> "Message"
 
 
 def hardware(environment: "Values") -> "Message":
-    """The GPUs as CUDA_VISIBLE_DEVICES names them, of which the user's own chooses, and the InfiniBand ports as UCX
-    names them."""
+    """The GPUs by their names in CUDA_VISIBLE_DEVICES, which may select some, and the InfiniBand ports by their names
+    in UCX."""
     _, printed = output_of(["bash", os.path.join(HERE, "node.sh"), "gpus", "infiniband"], environment, "/", 30)
     lines = [line.split(" ") for line in printed.decode("utf-8", "replace").splitlines()]
     names = [words[1] for words in lines if words[0] == "gpu"]
@@ -50,7 +50,7 @@ def hardware(environment: "Values") -> "Message":
 
 
 def preflight(spec: Spec, message: "Message", environment: "Values") -> "list[str]":
-    """What preflight.sh finds on this node that is not as the task needs it."""
+    """The faults that preflight.sh finds on this node."""
     if not spec.preflight:
         return []
     words = spec.preflight + ["{}={}".format(name, message[name]) for name in ("own", "hosts", "now")]
@@ -62,7 +62,7 @@ def preflight(spec: Spec, message: "Message", environment: "Values") -> "list[st
 
 
 def verdict() -> "Message":
-    """The functions of verdict.py, which lies beside this file where NCCL was told to note its network."""
+    """The functions of verdict.py, which lies beside this file if NCCL writes notes about its network."""
     values: "Message" = {}
     with open(os.path.join(HERE, "verdict.py"), encoding="utf-8") as file:
         exec(compile(file.read(), "verdict.py", "exec"), values)
@@ -85,7 +85,7 @@ def count_processes(spec: Spec, gpus: "list[str]", environment: "Values", direct
 
 
 def counted(spec: Spec, command: str, environment: "Values", directory: str) -> int:
-    """What the command prints on this node, after the same preparation as a process has."""
+    """The number that the command prints on this node, after the same preparation as a process."""
     text = "exec 3>&1 >&2\n{}".format(prepared(spec.pre_execution, "exec >&3 3>&-\n" + command))
     code, printed = output_of(["bash", "-c", text], environment, directory, spec.barrier)
     text = printed.decode("utf-8", "replace").strip()

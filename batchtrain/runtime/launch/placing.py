@@ -1,4 +1,4 @@
-"""Which process runs where, with which rank; what cannot be is refused."""
+"""Decides which process runs on which node with which rank, and refuses what is impossible."""
 
 import collections
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 def plan(spec: Spec, nodes: "list[Node]", framework: "Framework") -> Gang:
     """Every process with its node, rank and port; rank 0 is on the first node, the primary.
 
-    Ranks go role by role in the order given, in each role node by node. Raises LaunchError for what cannot be.
+    Ranks go role by role in the order given, in each role node by node. Raises LaunchError if that is impossible.
     """
     processes: "list[Process]" = []
     for role in spec.roles:
@@ -33,7 +33,7 @@ def plan(spec: Spec, nodes: "list[Node]", framework: "Framework") -> Gang:
 
 
 def counts(spec: Spec, role: Role, nodes: "list[Node]") -> "list[int]":
-    """How many processes of a role each node gets."""
+    """The number of processes of a role on each node."""
     counts = placed(role, nodes)
     for other in spec.roles:
         if other.instead_of == role.name:
@@ -76,7 +76,7 @@ def check_gpus(gang: Gang, node: Node) -> None:
 
 
 def check_infiniband(spec: Spec, node: Node) -> None:
-    """Without it NCCL would talk over tcp in silence; an emulated node has none."""
+    """Without an active port NCCL would silently use tcp. An emulated node has no InfiniBand."""
     if spec.rdma and not node.infiniband and not node.emulated:
         raise LaunchError(
             f"{node}: InfiniBand is asked for, and this node has no active port (an image without the drivers? set"
@@ -85,7 +85,7 @@ def check_infiniband(spec: Spec, node: Node) -> None:
 
 
 def take_ports(spec: Spec, nodes: "list[Node]", gang: Gang) -> None:
-    """One for each process on its node, and one where all meet, on the primary."""
+    """A port for each process on its node, and one on the primary, where all meet."""
     free = {node.index: iter(node.ports) for node in nodes}
     try:
         gang.port = spec.options.get("port") or next(free[0])

@@ -1,4 +1,4 @@
-"""The primary's side: brings the nodes together, starts the gang, and is there until it is over."""
+"""The primary's side: connects the nodes, starts the gang, and waits for its end."""
 
 import os
 import signal
@@ -18,16 +18,16 @@ from .supervisor import WINDOW, guarded
 
 
 class Failure:
-    """One way in which the gang went wrong, and when; the first is the cause."""
+    """A failure of the gang and its time; the earliest one is the cause."""
 
     def __init__(self, at: float, text: str, code: int, process: int = -1) -> None:
         self.at, self.text, self.code, self.process = at, text, code, process
         self.lines: "list[str]" = []
-        """What the process had printed last, when it failed."""
+        """The last lines that the process had printed when it failed."""
 
 
 class Session:
-    """The primary's side of one node."""
+    """The primary's connection to one node."""
 
     def __init__(self, primary: "Primary", index: int, address: str) -> None:
         self.primary = primary
@@ -38,22 +38,22 @@ class Session:
         self.node: "Node | None" = None
         self.done = False
         self.skew = 0.0
-        """Its clock less ours, in seconds."""
+        """Its clock minus ours, in seconds."""
         self.stderr_end = b""
-        """The last of its ssh's stderr."""
+        """The end of stderr of its ssh."""
         self.stderr = -1
         self.credit = 0
         self.reason = "no answer"
         self.faults: "list[str]" = []
-        """What its preflight found."""
+        """The faults that its preflight found."""
         self.heard: "list[Message]" = []
-        """What NCCL noted of its network there."""
+        """What NCCL noted about its network there."""
 
     def __str__(self) -> str:
         return str(self.node) if self.node else f"node {self.address}"
 
     def connect(self) -> None:
-        """Start its supervisor, and tell it at once what it is to look for."""
+        """Start its supervisor, and send it the first message at once."""
         if self.index == 0:
             mine, theirs = socket.socketpair()
             self.pid = self.primary.fork_supervisor(theirs, mine)
@@ -76,7 +76,7 @@ class Session:
         stdin, stdout, stderr = os.pipe(), os.pipe(), os.pipe()
         line = self.primary.ssh_line(self.address, self.index)
         stdio = (stdin[0], stdout[1], stderr[1])
-        # Who ends a task may tell every process of it; the nodes are reached until all is over.
+        # A signal that ends the task may go to all its processes; the connections must survive it.
         self.pid = spawn(line, self.primary.environment, "/", stdio, [], on_sigterm=signal.SIG_IGN)
         for fd in (stdin[0], stdout[1], stderr[1]):
             os.close(fd)
@@ -106,7 +106,7 @@ class Session:
 
     def on_hello(self, message: "Message") -> None:
         skew = message["time"] - time.time()
-        self.skew = skew if abs(skew) > 1 else 0.0  # less is the way here: clocks in a data centre agree
+        self.skew = skew if abs(skew) > 1 else 0.0  # a smaller one is that of the network
         self.node = Node(self.index, self.address, message)
         self.faults = message["faults"]
         if "error" in message:
@@ -128,14 +128,14 @@ class Session:
         self.primary.on_process_stopped(message["id"], message["seconds"])
 
     def on_lost(self, message: "Message") -> None:
-        """It ends by itself, and says when it has."""
+        """The supervisor ends by itself, and reports its end later."""
         self.primary.lose(self, message["why"])
 
     def on_nccl(self, message: "Message") -> None:
         self.heard = message["heard"]
 
     def on_done(self, message: "Message") -> None:
-        """Nothing is left there; its process ends now."""
+        """Nothing is left on the node; its process ends now."""
         self.done = True
 
     def on_output(self, process: int, stream: int, data: bytes) -> None:
@@ -150,7 +150,7 @@ class Session:
             self.credit = 0
 
     def on_end(self) -> None:
-        """The end of the channel; its process follows, or is made to. Without a pid it went first."""
+        """The channel is closed; wait for its process, or kill it. Without a pid, the process ended first."""
         pid = self.pid
         if pid:
             self.primary.loop.later(2, lambda: self.on_late(pid))
@@ -161,7 +161,7 @@ class Session:
             self.cut()
 
     def on_process_ended(self, code: int) -> None:
-        """ssh, or the local guard, has ended: what it wrote is all there."""
+        """ssh, or the local guard, has ended: all its output has arrived."""
         self.pid = 0
         if self.channel and self.channel.open:
             self.channel.drain()
@@ -176,7 +176,8 @@ class Session:
             self.primary.on_node_gone(self, code, self.last_words())
 
     def cut(self) -> None:
-        """No more of this node: its supervisor sees the end of the channel. Our own is not killed: its guard ends."""
+        """Close the connection: the supervisor sees the end of the channel. The local one is not killed; its guard
+        ends."""
         self.done = True
         if self.channel:
             self.channel.close()
@@ -189,7 +190,7 @@ class Session:
 
     def why_not_here(self) -> str:
         if self.greeted:
-            return "it answered ssh, and has not said yet what it has (does `processes_per_node` end there?)"
+            return "it answered ssh, but has not reported its hardware yet (does `processes_per_node` end there?)"
         return self.last_words() or self.reason
 
     def last_words(self) -> str:
@@ -198,7 +199,7 @@ class Session:
 
 
 class Primary:
-    """Brings the nodes together, starts the gang, and is there until it is over."""
+    """Connects the nodes, starts the gang, and waits for its end."""
 
     def __init__(self, spec: Spec, hosts: "list[str]", environment: "Values") -> None:
         self.spec = spec
@@ -213,7 +214,7 @@ class Primary:
         self.alive: "dict[int, Process]" = {}
         self.ending = False
         self.finished = 0.0
-        """When all that decide had ended well."""
+        """The time at which all processes of deciding roles had ended well."""
         self.over = False
         self.ended_by = 0
         self.beaten = 0.0
@@ -221,7 +222,7 @@ class Primary:
         self.framework = load(spec.framework)
 
     def run(self) -> int:
-        """The exit code of the whole."""
+        """The exit code of the gang."""
         self.loop.on(signal.SIGCHLD, lambda _: self.on_children())
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             self.loop.on(number, self.on_signal)
@@ -235,7 +236,7 @@ class Primary:
     # reaching the nodes
 
     def fork_supervisor(self, theirs: socket.socket, mine: socket.socket) -> int:
-        """This node's own needs no ssh; the child has nothing of the primary's but the socket."""
+        """The primary's own node needs no ssh; the child keeps only the socket of the primary's descriptors."""
         pid = os.fork()
         if pid:
             return pid
@@ -252,8 +253,8 @@ class Primary:
             os._exit(code)
 
     def ssh_line(self, address: str, index: int) -> "list[str]":
-        """The ssh is the one beside us (gang.sh's bt_use_ssh), which knows the port and minds no host key; an
-        emulated node's needs neither."""
+        """Uses the ssh beside this package (bt_use_ssh in gang.sh), which sets the port and accepts any host key;
+        emulated nodes need neither."""
         options = [f"ConnectTimeout={max(1, min(10, int(self.spec.barrier)))}", "ServerAliveInterval=5"]
         line = ["ssh", "-T"] + [word for option in options for word in ("-o", option)]
         return [*line, address, remote_text(HERE, self.environment, f"{self.mark}-{index}")]
@@ -275,7 +276,7 @@ class Primary:
         }
 
     def on_node_gone(self, session: Session, code: int, words: str) -> None:
-        """Before the gang runs, ssh (255) is tried again; a supervisor that ended tells why."""
+        """Before the gang runs, ssh (255) is tried again; a supervisor that ended has reported why."""
         if self.ending:
             session.done = True
             self.check_over()
@@ -301,7 +302,7 @@ class Primary:
             self.fail(Failure(time.time(), f"{session} {verb}: {why}", 1))
 
     def on_barrier(self) -> None:
-        """The nodes that have not joined are named, each with the reason of its last try."""
+        """Name the nodes that have not joined, each with the reason of its last attempt."""
         missing = [session for session in self.sessions if session.node is None]
         if self.gang or self.ending or not missing:
             return
@@ -331,7 +332,8 @@ class Primary:
             self.begin()
 
     def tell_faults(self, sessions: "list[Session]") -> bool:
-        """Say all that the preflight found on these nodes, and InfiniBand that is not there; whether there was any."""
+        """Report all faults that the preflight found on these nodes, and missing InfiniBand. Returns whether there were
+        any."""
         faults = [fault for session in sessions for fault in session.faults]
         for session in sessions if faults else ():
             try:
@@ -352,7 +354,7 @@ class Primary:
             return
         nodes = [session.node for session in self.joined if session.node]
         for index, node in enumerate(nodes):
-            node.index = index  # without those that an elastic gang goes on without
+            node.index = index  # without the nodes that an elastic gang lost
         try:
             gang = plan(self.spec, nodes, self.framework)
             self.framework.serve(self.loop, gang)
@@ -422,7 +424,7 @@ class Primary:
             self.fail(Failure(time.time(), failure[0], failure[1], identity))
 
     def failure(self, process: Process, ended: bool) -> "tuple[str, int] | None":
-        """What the framework's own launcher says of a process that it started."""
+        """A failure that the framework's own launcher reports about a process that it started."""
         if self.gang is None:
             return None
         return self.framework.failure(self.gang, process, self.screen.last[process.id], ended)
@@ -434,7 +436,8 @@ class Primary:
             self.fail(Failure(time.time(), text, 128 + signal.SIGSTOP, identity))
 
     def check_finished(self) -> None:
-        """Done when all that decide have ended well; the others have a moment to end by themselves."""
+        """The gang is complete when all processes of deciding roles have ended well; the others get a moment to end by
+        themselves."""
         if self.ending or any(process.role.decides for process in self.alive.values()):
             return
         now, usual = time.monotonic(), self.framework.linger
@@ -452,7 +455,7 @@ class Primary:
         self.end(QUICK)
 
     def end(self, grace: float) -> None:
-        """Tell all nodes; each says when nothing is left there."""
+        """Tell all nodes to end their processes; each reports when none is left."""
         if self.ending:
             return
         self.ending = True
@@ -475,7 +478,7 @@ class Primary:
         self.check_over()
 
     def check_over(self) -> None:
-        """When nothing is left of any node: the last words, and away."""
+        """When no node has processes left: print the last lines, and exit."""
         if self.over or not self.ending or any(session.pid for session in self.sessions):
             return
         self.over = True
@@ -486,7 +489,7 @@ class Primary:
         self.leave()
 
     def leave(self) -> None:
-        """As soon as all is written; a reader that takes nothing is not waited for."""
+        """Exit when all output is written; a reader that has stopped reading is not waited for."""
         self.screen.show_partial()
         for sink in set(self.screen.sinks):
             sink.flush()
@@ -518,7 +521,7 @@ class Primary:
     # signals and clocks
 
     def on_signal(self, number: int) -> None:
-        """Told twice, or when it is ending already, the ranks have no more time."""
+        """On the second signal, or if the gang is already ending, the ranks get no more time."""
         if not self.ending:
             self.ended_by = number
             self.end(self.spec.grace)
@@ -534,7 +537,8 @@ class Primary:
                     session.on_process_ended(exit_code(status))
 
     def beat(self) -> None:
-        """A silent node is lost, but where it was we who could not hear: stopped, with the machine or alone."""
+        """A silent node is lost, unless this process could not hear it because it was stopped, alone or with the
+        machine."""
         now, last = time.monotonic(), self.beaten
         self.beaten = now
         for session in self.sessions:
@@ -547,10 +551,7 @@ class Primary:
         self.loop.later(self.spec.heartbeat / 6, self.beat)
 
 
-UNFIT = (
-    "nothing was started: the nodes are not as the task needs them (`preflight: false` in multi_instance starts all the"
-    " same)"
-)
+UNFIT = "nothing was started: the nodes have faults (`preflight: false` in multi_instance skips this check)"
 
 
 def sentence(names: "list[str]") -> str:
@@ -564,9 +565,10 @@ FITS = "import sys, json, selectors; sys.exit(sys.version_info < (3, 6))"
 
 
 def remote_text(home: str, environment: "Values", mark: str) -> str:
-    """What ssh runs on another node: this package there, with the node's own AZ_BATCH_* values, by the same Python.
+    """The command that ssh runs on another node: this package, with the AZ_BATCH_* values of the node, by the same
+    Python.
 
-    On emulated nodes, which share a file system, each has a root of its own, and `home` is below the primary's.
+    Emulated nodes share a file system, and each has its own root; `home` is below that of the primary.
     """
     root = environment.get("AZ_BATCH_NODE_ROOT_DIR", "")
     text = """

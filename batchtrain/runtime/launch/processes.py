@@ -1,4 +1,4 @@
-"""Starting processes, finding them again, and ending them."""
+"""Starts processes, finds them again, and ends them."""
 
 import collections
 import os
@@ -18,9 +18,9 @@ def spawn(
     cpus: "list[int]",
     on_sigterm: int = signal.SIG_DFL,
 ) -> int:
-    """A child in a session of its own. Our own descriptors close by themselves; its stdio may not be below 3.
+    """A child in its own session. Our own descriptors close by themselves; its stdio must be above 2.
 
-    told: what SIGTERM does to it.
+    on_sigterm: what SIGTERM does to it.
     """
     pid = os.fork()
     if pid:
@@ -51,12 +51,12 @@ def decoded(data: bytes) -> str:
 
 
 def own_environment() -> "Values":
-    """As UTF-8 whatever the locale says, which each node may have another of: nothing of it is changed on its way."""
+    """Decode as UTF-8 in any locale, which may differ by node; all bytes survive."""
     return {decoded(name): decoded(value) for name, value in os.environb.items()}
 
 
 def prepared(before: str, command: str) -> str:
-    """A command with pre_execution_command before it in the same shell; a file that it sources must be there."""
+    """A command with pre_execution_command before it in the same shell; files that it sources must exist."""
     if not before.strip():
         return command
     parts = quoted(os.path.join(HERE, "gang.sh"))
@@ -74,7 +74,7 @@ def quoted(word: str) -> str:
 
 
 def output_of(program: "list[str]", environment: "Values", directory: str, seconds: float) -> "tuple[int, bytes]":
-    """(exit code, what it printed), of a command that answers at once or is ended."""
+    """(exit code, output) of a command that answers soon; it is killed at the time limit."""
     reader, writer = os.pipe()
     null = os.open(os.devnull, os.O_RDONLY)
     pid = spawn(program, environment, directory, (null, writer, 2), [])
@@ -94,14 +94,15 @@ def output_of(program: "list[str]", environment: "Values", directory: str, secon
 
 
 def is_ready(fd: int, event: int, seconds: float = 0) -> bool:
-    """Or at its end. A poll, for select() knows no descriptor above 1023, which many nodes have."""
+    """Wait for data, or for the end. Uses poll, because select() supports no descriptor above 1023, which many nodes
+    need."""
     poll = select.poll()
     poll.register(fd, event)
     return bool(poll.poll(1000 * seconds))
 
 
 def exit_code(status: int) -> int:
-    """As a shell has it: 128 and the signal's number for a process that a signal ended."""
+    """The exit code as a shell reports it: 128 plus the signal's number for a process that a signal ended."""
     return 128 + os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
 
 
@@ -110,7 +111,8 @@ def ending(code: int) -> str:
 
 
 def become_subreaper() -> None:
-    """Orphans of our processes become our children, whatever session they are in. Without it, the mark finds them."""
+    """Make orphans of our processes our children, in whatever session they are. If the kernel cannot, the mark finds
+    them."""
     try:
         import ctypes
 
@@ -146,7 +148,7 @@ class Tree:
         return pids
 
     def to_tell(self, pid: int) -> "list[int]":
-        """Whom SIGTERM is for: the process, and below a shell, which passes no signal on, its children."""
+        """The processes that get SIGTERM: the process, and the children of a shell, which passes no signal on."""
         pids = [pid]
         if self.name.get(pid) in ("bash", "sh", "dash", "ash", "busybox"):
             for child in self.children.get(pid, ()):
@@ -155,7 +157,7 @@ class Tree:
 
 
 def marked(mark: str) -> "list[int]":
-    """The processes that have our mark in their environment, wherever they went."""
+    """The processes with our mark in their environment, wherever they are."""
     wanted = b"\0BATCHTRAIN_GANG=" + mark.encode() + b"\0"
     pids: "list[int]" = []
     for entry in os.listdir("/proc"):
@@ -170,14 +172,14 @@ def marked(mark: str) -> "list[int]":
 
 
 def left_of(mark: str) -> "list[int]":
-    """What there still is of our processes."""
+    """The remaining processes of the gang."""
     return Tree().below(os.getpid()) or marked(mark)
 
 
 def send_signal(number: int, pid: int) -> None:
     try:
         os.kill(pid, number)
-    except OSError:  # it is gone, or has become somebody else's
+    except OSError:  # it is gone, or belongs to another user now
         pass
 
 

@@ -1,4 +1,4 @@
-"""The output of all processes, joined line by line."""
+"""Joins the output of all processes line by line."""
 
 import collections
 import os
@@ -14,18 +14,18 @@ if TYPE_CHECKING:
 
 
 PARTIAL = 0.1
-"""Seconds that an unfinished line waits for its end before it is shown as it is."""
+"""Seconds after which an unfinished line is shown."""
 
 
 class Sink:
-    """Where output goes. It is written only when it takes it, never more than a pipe takes at once, so that a reader
-    that is slow, or has stopped reading, stops nothing but output."""
+    """An output stream. It is written only when it has room, at most the size of a pipe at once, so a slow reader, or
+    one that has stopped reading, stops only the output."""
 
     def __init__(self, loop: Loop, fd: int) -> None:
         self.loop, self.fd = loop, fd
         self.waiting = bytearray()
         self.open_line: "tuple[Any, int] | None" = None
-        """Whose unfinished line the last byte belongs to."""
+        """The process with the unfinished line at the end."""
         self.watched = False
         self.closed = False
         self.on_room: "Callable[[], None] | None" = None
@@ -34,13 +34,13 @@ class Sink:
     def _can_be_watched(self) -> bool:
         try:
             self.loop.watch(self.fd, self.flush, writing=True)
-        except OSError:  # epoll takes no regular files: they always have room
+        except OSError:  # epoll refuses regular files, which always have room
             return False
         self.loop.forget(self.fd)
         return True
 
     def write(self, key: "tuple[Any, int]", prefix: bytes, data: bytes, whole: bool) -> None:
-        """data: whole lines, or (not whole) a part of one."""
+        """data: whole lines, or part of one if not `whole`."""
         if self.closed:
             return
         if self.open_line is not None and self.open_line != key:
@@ -62,7 +62,7 @@ class Sink:
                 del self.waiting[: os.write(self.fd, self.waiting[:size])]
         except BlockingIOError:
             pass
-        except OSError:  # nobody reads any more; but a full disk may have room again
+        except OSError:  # the reader is gone; but a full disk may have room again
             self.closed = not self.is_file
             self.waiting.clear()
         if bool(self.waiting) != self.watched:
@@ -76,7 +76,7 @@ class Sink:
 
 
 class Screen:
-    """Joins what all processes print, line by line, and keeps the last of each."""
+    """Joins the output of all processes line by line, and keeps the last lines of each."""
 
     ROOM = 1 << 20
 
@@ -126,7 +126,7 @@ class Screen:
             sink.flush()
 
     def take(self, session: "Session", size: int) -> None:
-        """Room for more output of a node, at once or when there is some."""
+        """Grant a node more output, at once or when there is room."""
         self.debts.append((session, size))
         self.pay()
 

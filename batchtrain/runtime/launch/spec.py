@@ -1,8 +1,8 @@
-"""gang.json as values: the roles, the nodes, the processes, and the gang that they are."""
+"""gang.json as values: the roles, the nodes, the processes, and the gang."""
 
 import os
 
-# A name that type checkers hold true; `typing` itself would cost more than all the imports of this package.
+# Type checkers take this name as true; importing `typing` would cost more than all other imports of this package.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable as Callable
@@ -27,11 +27,11 @@ LONGEST = 64 * 1024
 
 
 class LaunchError(Exception):
-    """What stops the launch, in a sentence for the person who started it."""
+    """Stops the launch; the message is for the user."""
 
 
 class Role:
-    """What one kind of process of the gang is; `gang.json` has a list of them."""
+    """The properties of one kind of process; `gang.json` has a list of them."""
 
     def __init__(self, values: "Message") -> None:
         self.name: str = values["name"]
@@ -67,11 +67,12 @@ class Spec:
         self.roles = [Role(role) for role in values["roles"]]
         self.options: "Message" = values.get("options", {})
         self.leave_unset: "list[str]" = values.get("leave_unset", [])
+        self.rank_logs: bool = values.get("rank_logs", True)
         self.preflight: "list[str]" = values.get("preflight") or []
 
 
 class Node:
-    """What a node said of itself."""
+    """The facts that a node sent."""
 
     def __init__(self, index: int, address: str, facts: "Message") -> None:
         self.index = index
@@ -93,7 +94,7 @@ class Node:
 
     @property
     def interface(self) -> str:
-        """The network interface that has the address the others know this node by; empty where none has."""
+        """The network interface with the address by which other nodes know this one; empty if there is none."""
         return next((name for name, address in self.interfaces.items() if address == self.address), "")
 
 
@@ -105,12 +106,12 @@ class Process:
         self.role = role
         self.node = node
         self.index = index
-        """Among those of its role."""
+        """Its number among the processes of its role."""
         self.rank = -1
-        """Among the ranked ones; -1 for the others."""
+        """Its rank; -1 if its role has none."""
         self.local_rank = -1
         self.slot = -1
-        """Among those of its node that share the GPUs."""
+        """Its number among the processes of its node that share the GPUs."""
         self.port = 0
         """A port that was free on its node."""
 
@@ -123,7 +124,7 @@ class Process:
 
 
 class Gang:
-    """All nodes and processes, and where they meet."""
+    """All nodes and processes, and the address where they meet."""
 
     def __init__(self, spec: Spec, nodes: "list[Node]", processes: "list[Process]", framework: "Framework") -> None:
         self.spec = spec
@@ -133,11 +134,11 @@ class Gang:
         self.ranked = [process for process in processes if process.rank >= 0]
         self.port = 0
         self.store = ("", 0)
-        """Where the framework's own server listens (Horovod)."""
+        """The port of the framework's own server (Horovod)."""
 
     @property
     def address(self) -> str:
-        """The primary's, on the interface that was asked for."""
+        """The address of the primary, on the requested interface."""
         return address_of(self.nodes[0], self.spec.options.get("interface"))
 
     def of(self, role: str) -> "list[Process]":
@@ -151,7 +152,7 @@ class Gang:
         return [other for other in self.ranked if other.node is process.node]
 
     def cross(self, process: Process) -> "tuple[int, int]":
-        """(rank, size) among the processes that have this local rank on their nodes."""
+        """(rank, size) among the processes with this local rank on their nodes."""
         peers = [other for other in self.ranked if other.local_rank == process.local_rank]
         return peers.index(process), len(peers)
 

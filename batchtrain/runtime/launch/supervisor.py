@@ -1,4 +1,4 @@
-"""A node's side: the guard, and the supervisor that starts the node's processes and ends them."""
+"""A node's side: the guard, and the supervisor that starts and ends the processes of the node."""
 
 import os
 import select
@@ -26,8 +26,10 @@ from .processes import (
 )
 from .spec import HERE, QUICK, LaunchError, Message, Spec, Values
 
+MOST_KEPT = 64 << 20
+"""Bytes of a process's stdout, and of its stderr, that a file keeps."""
 WINDOW = 256 * 1024
-"""Output that a node may have on its way without the primary having taken it."""
+"""Bytes of output that a node may send before the primary has accepted them."""
 
 
 METRICS = ".metrics.jsonl"
@@ -37,7 +39,8 @@ SAMPLES_BEGIN = 1.0
 
 
 def guarded(reader: int, writer: int, mark: str) -> int:
-    """Fork the supervisor and ensure that nothing outlives it. In the process that ssh, or the primary, started."""
+    """Fork the supervisor and ensure that no process outlives it. Runs in the process that ssh, or the primary,
+    started."""
     become_subreaper()
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGPIPE):
         signal.signal(number, signal.SIG_IGN)
@@ -49,7 +52,7 @@ def guarded(reader: int, writer: int, mark: str) -> int:
             guards.close()
             Supervisor(reader, writer, supervisors, mark).loop.run()
             code = 0
-        except Exception as error:  # noqa: BLE001 - whatever it is, its node is lost, and why is told
+        except Exception as error:  # noqa: BLE001 - whatever it is, its node is lost, and the reason is reported
             refuse(f"its supervisor failed: {error!r}")
         finally:
             os._exit(code)
@@ -61,7 +64,7 @@ def guarded(reader: int, writer: int, mark: str) -> int:
 
 
 def stand_guard(pid: int, life: socket.socket, channel: int) -> None:
-    """Until the supervisor is gone; one that does not go when its primary has gone (it was stopped) is killed."""
+    """Wait for the end of the supervisor. If it stays after its primary is gone (it was stopped), kill it."""
     poll = select.poll()
     poll.register(life, select.POLLIN)
     poll.register(channel, getattr(select, "POLLRDHUP", 0x2000))
@@ -78,7 +81,7 @@ def stand_guard(pid: int, life: socket.socket, channel: int) -> None:
 
 
 def sweep(mark: str, seconds: float = 3) -> None:
-    """SIGKILL for all that is left, until nothing is."""
+    """SIGKILL all remaining processes until none is left."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         left = left_of(mark)
@@ -104,7 +107,7 @@ def refuse(text: str) -> int:
 
 
 class Running:
-    """A process of the gang on its supervisor's side."""
+    """A process of the gang, as its supervisor sees it."""
 
     def __init__(self, identity: int, pid: int, readers: "list[int]", files: "list[int]") -> None:
         self.id = identity
@@ -112,11 +115,12 @@ class Running:
         self.readers = readers
         """Its stdout and stderr; -1 once ended."""
         self.files = files
+        self.kept = [0, 0]
         self.stopped_since = 0.0
 
 
 class Supervisor:
-    """One node's processes: starts them, forwards their output, tells their ends, and ends them."""
+    """Starts the processes of one node, forwards their output, reports their ends, and ends them."""
 
     def __init__(self, reader: int, writer: int, guard: socket.socket, mark: str) -> None:
         become_subreaper()
@@ -129,6 +133,7 @@ class Supervisor:
         self.paused: "list[tuple[Running, int]]" = []
         self.running: "dict[int, Running]" = {}
         self.every: "list[Running]" = []
+        self.logs = True
         self.ending = False
         self.signalled: "set[int]" = set()
         self.deadline = 0.0
@@ -147,7 +152,7 @@ class Supervisor:
         getattr(self, "on_" + message["do"])(message)
 
     def on_look(self, message: "Message") -> None:
-        """The first: what is to run, and the primary's environment."""
+        """The first message: what is to run, and the environment of the primary."""
         emulated = os.environ.get("BATCHTRAIN_EMULATED_NODE", "")
         roots = (message["root"], emulated if emulated.startswith("/") else message["root"])
         self.environment = carried(message["environment"], own_environment(), roots)
@@ -156,7 +161,9 @@ class Supervisor:
         there = message["directory"].replace(*roots) if roots[0] else message["directory"]
         self.directory = there if os.path.isdir(there) else own
         name = os.environ.get("AZ_BATCH_NODE_ID") or socket.gethostname()
-        faults = preflight(Spec(message["spec"]), message, self.environment)
+        spec = Spec(message["spec"])
+        self.logs = spec.rank_logs
+        faults = preflight(spec, message, self.environment)
         try:
             facts = look(message, self.environment, self.directory)
         except LaunchError as error:
@@ -168,7 +175,7 @@ class Supervisor:
     def on_start(self, message: "Message") -> None:
         folder = ranks_folder(self.directory)
         for name in names_in(folder):
-            if name.startswith("nccl.") or name.endswith(METRICS):  # an earlier try's
+            if name.startswith("nccl.") or name.endswith(METRICS):  # of an earlier attempt
                 os.unlink(os.path.join(folder, name))
         make_directory(folder)  # programs write their metrics there
         shares = self.cpus(message) if message["bind"] else []
@@ -193,7 +200,7 @@ class Supervisor:
     def start(self, process: "Message", folder: str, cpus: "list[int]") -> None:
         environment = dict(process["defaults"])
         if any(name in self.environment for name in NCCLS_NOTES):
-            environment = without(environment, NCCLS_NOTES)  # a person's own word is not to end in our file
+            environment = without(environment, NCCLS_NOTES)  # the user's own NCCL log must not go to our file
         environment.update(self.environment)
         environment.update(process["environment"])
         environment["BATCHTRAIN_GANG"] = self.mark
@@ -214,6 +221,8 @@ class Supervisor:
             self.resume(running, stream)
 
     def open_file(self, folder: str, process: str, stream: str) -> int:
+        if not self.logs:
+            return -1
         try:
             os.makedirs(folder, exist_ok=True)
             path = os.path.join(folder, f"{process}.{stream}.txt")
@@ -242,7 +251,7 @@ class Supervisor:
         self.loop.watch(running.readers[stream], lambda: self.forward(running, stream))
 
     def forward(self, running: Running, stream: int) -> None:
-        """One read of what a process printed."""
+        """Forward one read of the output of a process."""
         fd = running.readers[stream]
         try:
             data = os.read(fd, 16384)
@@ -261,8 +270,10 @@ class Supervisor:
     def keep(self, running: Running, stream: int, data: bytes) -> None:
         if running.files[stream] < 0:
             return
+        room = MOST_KEPT - running.kept[stream]
+        running.kept[stream] += len(data)
         try:
-            os.write(running.files[stream], data)
+            os.write(running.files[stream], data[: max(room, 0)])
         except OSError as error:
             self.say(f"the output of a process is no longer kept in a file: {error.strerror}")
             os.close(running.files[stream])
@@ -278,7 +289,7 @@ class Supervisor:
         running.readers[stream] = running.files[stream] = -1
 
     def drain(self, running: Running) -> None:
-        """What a dead process left in its pipes, which hold little; an orphan that writes on is not waited for."""
+        """Forward what a dead process left in its pipes, which hold little; an orphan may continue to write."""
         for stream in (0, 1) * 8:
             if running.readers[stream] >= 0:
                 self.forward(running, stream)
@@ -296,7 +307,8 @@ class Supervisor:
             self.check_left()
 
     def on_sigterm(self, number: int) -> None:
-        """Who ends a task may tell every process of it: the primary then says how long the ranks have."""
+        """A signal that ends the task may go to all its processes; then the primary decides how much time the ranks
+        have."""
         why = f"its supervisor was ended by {signal.Signals(number).name}"
         self.loop.later(QUICK, lambda: None if self.ending else self.give_up(why))
 
@@ -305,12 +317,13 @@ class Supervisor:
         self.give_up("its supervisor's guard was ended")
 
     def give_up(self, why: str) -> None:
-        """End by ourselves; the primary is told before a process of another node can fail of it."""
+        """End by itself; the primary must know before a process of another node fails because of it."""
         self.channel.send(do="lost", why=why)
         self.end(QUICK)
 
     def end(self, grace: float) -> None:
-        """SIGTERM, and after the grace SIGKILL for all that is left; a shorter grace than before holds."""
+        """SIGTERM, and after the grace period SIGKILL for all remaining processes; a shorter period than before
+        wins."""
         deadline = time.monotonic() + grace
         if self.ending and deadline >= self.deadline:
             return
@@ -320,7 +333,7 @@ class Supervisor:
             self.on_children()
 
     def check_left(self) -> None:
-        """Each child that is ours now, orphans included, is told once."""
+        """Signal each child of ours, including orphans, once."""
         tree = Tree()
         if not tree.below(os.getpid()) and not marked(self.mark):
             self.finish()
@@ -343,11 +356,12 @@ class Supervisor:
         elif time.monotonic() < self.deadline + 3:
             self.loop.later(0.01, self.kill)
         else:
-            self.say("could not be rid of process {}".format(", ".join(map(str, left))))
+            self.say("could not kill process {}".format(", ".join(map(str, left))))
             self.finish()
 
     def finish(self) -> None:
-        """Nothing is left: the last output, and the last word. Then the primary, or its end, closes the channel."""
+        """No process is left: send the last output and the last message. Then the primary closes the channel, or
+        ends."""
         if not self.loop.running:
             return
         for running in self.every:
@@ -361,7 +375,8 @@ class Supervisor:
         self.loop.running = False
 
     def tell_of_nccl(self) -> None:
-        """What NCCL noted of its network here, where it did. No fault of ours may stand in the way of the end."""
+        """Send what NCCL noted about its network on this node, if it did. A fault in this code must not prevent the
+        end."""
         folder = ranks_folder(self.directory)
         if not self.every or not any(name.startswith("nccl.") for name in names_in(folder)):
             return
@@ -383,7 +398,7 @@ class Supervisor:
         self.loop.later(self.heartbeat / 6, self.beat)
 
     def look_for_stopped(self, now: float) -> None:
-        """A process that has been in state T for long: its others would wait for it for ever."""
+        """Report a process that has been in state T for long: the other processes would wait for it for ever."""
         tree = Tree() if self.running else None
         for pid, running in self.running.items():
             if tree and any(tree.state.get(member) == "T" for member in [pid, *tree.below(pid)]):

@@ -814,6 +814,8 @@ CASES = [
          task(application_packages=[{"id": "a"}, {"id": "a"}]),
          task(application_packages=[{"id": "a"}, {"id": "b"}])),
     Case("affinity", "task.affinity_id", "TVM:", task(affinity_id="tvmps_1_d"), task(affinity_id="TVM:tvmps_1_d")),
+    Case("results-outside", "task.results.include[1]", "out of the working directory",
+         task(results={"include": ["a/**", "../x"]}), task(results={"include": ["a..b/**"], "exclude": ["*.tmp"]})),
     Case("max-parallel-tasks", "job.max_parallel_tasks", "no task would run", job(max_parallel_tasks=0),
          job(max_parallel_tasks=-1)),
     Case("span", "task.max_wall_time", "`99:99:99`", task(max_wall_time="99:99:99"), task(max_wall_time="99:59:59")),

@@ -90,7 +90,7 @@ def test_a_node_without_enough_free_ports_is_refused() -> None:
 
 @pytest.mark.parametrize(
     ("change", "said"),
-    [({"version": 2}, "has version 2"), ({"framework": "caffe"}, "framework `caffe` is none that this launcher has")],
+    [({"version": 2}, "has version 2"), ({"framework": "caffe"}, "framework `caffe` is unknown to this launcher")],
 )
 def test_a_specification_that_is_not_ours_is_refused(change: dict[str, Any], said: str) -> None:
     with pytest.raises(LaunchError, match=said):

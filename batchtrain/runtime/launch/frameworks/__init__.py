@@ -8,11 +8,11 @@ from .base import Framework
 
 
 def load(name: str) -> Framework:
-    """The framework that gang.json names. Raises LaunchError where its file did not travel."""
+    """The framework in gang.json. Raises LaunchError if its file did not travel."""
     try:
         if not re.fullmatch("[a-z]+", name):
             raise ImportError(name)
         framework: "Framework" = importlib.import_module("." + name, __package__).FRAMEWORK
     except ImportError as error:
-        raise LaunchError(f"framework `{name}` is none that this launcher has: {error}") from None
+        raise LaunchError(f"framework `{name}` is unknown to this launcher: {error}") from None
     return framework

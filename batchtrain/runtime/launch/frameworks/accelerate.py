@@ -1,4 +1,4 @@
-"""Accelerate: PyTorch's env://, and what `accelerate launch` would set."""
+"""Accelerate: PyTorch's env://, and the variables that `accelerate launch` sets."""
 
 from ..spec import Gang, Process, Values
 from .base import Framework, env, torch_defaults

@@ -1,4 +1,4 @@
-"""What a framework decides of a launch, with the answers that most of them give."""
+"""The decisions of a framework about a launch, with defaults that fit most of them."""
 
 from ..spec import Gang, Node, Process, Spec, Values
 
@@ -8,34 +8,34 @@ if TYPE_CHECKING:
 
 
 class Framework:
-    """What its processes are told, and where its launch differs."""
+    """The variables of its processes, and the differences of its launch."""
 
     gpus = "all"
-    """Which GPUs of its node a process sees: `all`, for LOCAL_RANK chooses, or `each` its own."""
+    """Which GPUs of its node a process sees: `all` (LOCAL_RANK selects one) or `each` its own."""
     linger = 1.0
-    """Seconds that processes which do not decide have to end by themselves."""
+    """Seconds that processes of roles that do not decide have to end by themselves."""
 
     def variables(self, gang: Gang, process: Process) -> Values:
-        """What a process is told, whatever was set before."""
+        """Variables that replace existing ones."""
         return {}
 
     def defaults(self, gang: Gang, process: Process) -> Values:
-        """What a process is told where the user has set nothing."""
+        """Variables that a process gets unless the user has set them."""
         return {}
 
     def command(self, gang: Gang, process: Process) -> str:
         return process.role.command
 
     def processes_of_one(self, spec: Spec, node: Node) -> int:
-        """How many processes one of ours starts there, which share its GPUs and cores."""
+        """How many processes one of ours starts, which share its GPUs and cores."""
         return 1
 
     def failure(self, gang: Gang, process: Process, printed: bytes, ended: bool) -> "tuple[str, int] | None":
-        """(sentence, exit code) of a failure that a process tells of others, which it started."""
+        """(sentence, exit code) of the failure of a process that this one started and reports."""
         return None
 
     def serve(self, loop: "Loop", gang: Gang) -> None:
-        """Open what the processes need of the primary itself."""
+        """Start a server that the processes need on the primary."""
 
 
 def env(gang: Gang, process: Process) -> Values:
@@ -61,7 +61,7 @@ def torch_defaults(gang: Gang, process: Process) -> Values:
 
 
 def sockets(gang: Gang, process: Process) -> "Values":
-    """gloo takes the interface that the host name resolves to, NCCL the first it likes: both are told the right one."""
+    """gloo uses the interface of the host name, and NCCL the first suitable one: set the right one for both."""
     name = gang.spec.options.get("interface") or process.node.interface
     if not name:
         return {}

@@ -1,4 +1,4 @@
-"""DeepSpeed: PyTorch's env://, and what its MPI discovery would find."""
+"""DeepSpeed: PyTorch's env://, and the variables that its MPI discovery would set."""
 
 from ..spec import Gang, Process, Values
 from .base import Framework, env, torch_defaults

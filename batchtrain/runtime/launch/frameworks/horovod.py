@@ -10,7 +10,7 @@ from .base import Framework, sockets
 
 class Horovod(Framework):
     def variables(self, gang: Gang, process: Process) -> Values:
-        """The host name is what `local` is counted by, so it is the node's address, which no other has."""
+        """Horovod counts `local` by host name, so it is the address of the node, which is unique."""
         rank, size = gang.cross(process)
         return {
             "HOROVOD_RANK": str(process.rank),
@@ -40,10 +40,10 @@ FRAMEWORK = Horovod()
 
 
 class Scopes:
-    """What the server knows and answers: as much HTTP as Horovod's ranks speak.
+    """The state and the answers of the server: the part of HTTP that Horovod's ranks use.
 
-    A scope is forgotten when as many of its ranks have deleted themselves as it has (they meet again after a
-    shutdown); of a scope that they made up, a key.
+    A scope is deleted when all of its ranks have deleted themselves (they meet again after a shutdown); from a scope
+    that the ranks named themselves, only the key is deleted.
     """
 
     LARGEST = 16 << 20
@@ -54,7 +54,7 @@ class Scopes:
         self.left: "dict[str, set[str]]" = collections.defaultdict(set)
 
     def answer(self, request: bytes) -> "bytes | None":
-        """To `VERB /scope/key HTTP/1.x`, or None while more of the request is to come."""
+        """The answer to `VERB /scope/key HTTP/1.x`, or None if the request is incomplete."""
         head, blank, body = request.partition(b"\r\n\r\n")
         if not blank:
             return None if len(head) < LONGEST else reply(400)
@@ -92,7 +92,7 @@ class Scopes:
 
 
 def scopes_of(gang: Gang) -> "dict[str, int]":
-    """Horovod's three communicators: how many ranks meet in each."""
+    """The three communicators of Horovod: the number of ranks in each."""
     sizes = {"global": len(gang.ranked)}
     for process in gang.ranked:
         sizes["local_" + process.node.address] = len(gang.local(process))
@@ -101,7 +101,7 @@ def scopes_of(gang: Gang) -> "dict[str, int]":
 
 
 class Store:
-    """The server's sockets, on the primary's address alone."""
+    """The sockets of the server, only on the address of the primary."""
 
     def __init__(self, loop: Loop, gang: Gang) -> None:
         self.loop = loop
@@ -141,7 +141,7 @@ class Store:
         client.settimeout(1)
         try:
             client.sendall(answer)
-        except OSError:  # it asks again
+        except OSError:  # the client asks again
             pass
         client.close()
 

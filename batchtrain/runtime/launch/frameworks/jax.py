@@ -9,9 +9,9 @@ class Jax(Framework):
     gpus = "each"
 
     def variables(self, gang: Gang, process: Process) -> Values:
-        """`jax.distributed.initialize()` without arguments reads the coordinator's address and its own devices; how
-        many and which process it is, only as Open MPI says it. The uri's presence is all that counts, given the
-        address."""
+        """`jax.distributed.initialize()` without arguments reads the address of the coordinator and its own devices. It
+        reads the number of processes and its own only from variables of Open MPI. With the address given, the uri only
+        needs to exist."""
         size, rank = str(len(gang.ranked)), str(process.rank)
         devices = own_gpus(gang, process) if process.node.gpus and process.role.gpus else ["0"]
         return {

@@ -11,9 +11,9 @@ class Mxnet(Framework):
     linger = 5.0
 
     def variables(self, gang: Gang, process: Process) -> Values:
-        """ps-lite's scheduler numbers workers by the text of their host, the highest first, and then by port. So each
-        has its port from us, and its address in a form that sorts as our ranks do: hexadecimal, with a zero more a
-        node."""
+        """The scheduler of ps-lite sorts workers by the text of their host, highest first, and then by port. So each
+        worker gets its port from us, and an address in a form that sorts like our ranks: hexadecimal, with one more
+        zero per node."""
         interface = gang.spec.options.get("interface")
         address = socket.inet_aton(address_of(process.node, interface)).hex().lstrip("0")
         values = {

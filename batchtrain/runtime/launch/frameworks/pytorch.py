@@ -1,4 +1,4 @@
-"""PyTorch: env://, or one torchrun a node."""
+"""PyTorch: env://, or one torchrun per node."""
 
 import re
 
@@ -9,7 +9,7 @@ from .base import Framework, env, torch_defaults
 
 class PyTorch(Framework):
     def variables(self, gang: Gang, process: Process) -> Values:
-        """torchrun sets env:// by itself."""
+        """torchrun sets the variables of env:// itself."""
         if under_torchrun(gang.spec):
             return {"BATCHTRAIN_TORCHRUN": " ".join(torchrun(gang, process))}
         return env(gang, process)
@@ -32,7 +32,7 @@ def under_torchrun(spec: Spec) -> bool:
 
 
 def torchrun(gang: Gang, process: Process) -> "list[str]":
-    """The options of the one torchrun of a node. With `c10d` it gives out the ranks itself."""
+    """The options of torchrun on a node. With `c10d`, torchrun assigns the ranks itself."""
     options, planned = gang.spec.options, gang.spec.instances
     least = options.get("min_instances") or planned
     words = [
@@ -48,12 +48,12 @@ def torchrun(gang: Gang, process: Process) -> "list[str]":
 
 
 TORCHRUNS_WORD = re.compile(rb"failed \(exitcode: (-?\d+)\) local_rank: (\d+) \(pid: ")
-"""What a torchrun says of a rank as soon as it knows; it ends itself many seconds later."""
+"""torchrun prints this line as soon as a rank fails; it exits many seconds later."""
 
 
 def torchruns_failure(gang: Gang, process: Process, printed: bytes, ended: bool) -> "tuple[str, int] | None":
-    """(sentence, exit code) of a rank that failed for good: where torchrun starts ranks again, the last one before its
-    own end, which is with 1 whatever theirs was."""
+    """(sentence, exit code) of the rank that failed for good. If torchrun restarts ranks, this is the last failure
+    before torchrun ends. Its own exit code is always 1."""
     options = gang.spec.options
     if not under_torchrun(gang.spec) or (options.get("max_restarts") and not ended):
         return None

@@ -30,7 +30,7 @@ class Ray(Framework):
 
 
 def daemon(gang: Gang, process: Process) -> "list[str]":
-    """What a node offers; workers take any free port, for emulated nodes are one machine."""
+    """The resources of a node; workers use any free port, because emulated nodes share one machine."""
     return [
         "--block",
         f"--node-ip-address={address_of(process.node, gang.spec.options.get('interface'))}",

@@ -11,7 +11,7 @@ class TensorFlow(Framework):
     linger = 0.0  # its servers never end by themselves
 
     def variables(self, gang: Gang, process: Process) -> Values:
-        """TF_CONFIG; not for programs that take flags. An evaluator stands beside the cluster, not in it."""
+        """TF_CONFIG, except for programs with flags. An evaluator is not part of the cluster."""
         if gang.spec.options.get("mode") == "flags":
             return {}
         names = [role.name for role in gang.spec.roles if role.name != "evaluator" and gang.of(role.name)]
@@ -20,7 +20,7 @@ class TensorFlow(Framework):
         return {"TF_CONFIG": json.dumps({"cluster": cluster, "task": task}, sort_keys=True)}
 
     def command(self, gang: Gang, process: Process) -> str:
-        """TensorFlow 1's programs have the cluster on their command line."""
+        """Programs of TensorFlow 1 get the cluster on their command line."""
         text = process.role.command
         if gang.spec.options.get("mode") != "flags":
             return text

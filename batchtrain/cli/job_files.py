@@ -1,0 +1,103 @@
+"""`batchtrain jobs files`, `get` and `fetch`: files of tasks on their nodes, and the run directory of a job."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from batchtrain.cli.help import Command
+from batchtrain.cli.offered import ids
+from batchtrain.cli.options import common, say, settings
+from batchtrain.cli.output import show, show_rows
+from batchtrain.errors import ServiceError, UsageError
+
+if TYPE_CHECKING:
+    from batchtrain.config.load import Loaded
+    from batchtrain.operations import Job
+
+_job_id = click.argument("job_id", shell_complete=ids("jobs"))
+_node = click.option("--node", metavar="NODE", help="Another node of the task: its id, or n1 for the second.")
+_all_nodes = click.option("--all-nodes", is_flag=True, help="All nodes of the task.")
+
+
+@click.command(cls=Command)
+@_job_id
+@click.argument("task_id", required=False)
+@_node
+@_all_nodes
+@common
+def files(job_id: str, task_id: str | None, node: str | None, all_nodes: bool) -> None:
+    """List the files of a task (by default the first task) on the node of its primary."""
+    job = settings().connect().jobs.handle(job_id)
+    show_rows(job.files(task_id, node=node, all_nodes=all_nodes), empty="no files")
+
+
+@click.command(cls=Command)
+@_job_id
+@click.argument("words", metavar="[TASK] [PATTERN]...", nargs=-1)
+@click.option("-d", "--directory", default=".", show_default=True, help="Where to put the files.")
+@_node
+@_all_nodes
+@common
+def get(job_id: str, words: tuple[str, ...], directory: str, node: str | None, all_nodes: bool) -> None:
+    """Download files of a task (by default the first task), byte for byte.
+
+    A PATTERN is relative to the working directory of the task or to its directory: `output/model.pt`, `*.log`,
+    `output/**`. A directory means everything below it. Without a PATTERN, all files are downloaded. A file that is
+    already there is skipped.
+    """
+    from batchtrain.cli.progress import bar
+
+    job = settings().connect().jobs.handle(job_id)
+    task_id, patterns = _task_and_patterns(job, words)
+    with bar() as progress:
+        rows = job.get(
+            *patterns, task_id=task_id, directory=directory, node=node, all_nodes=all_nodes, progress=progress
+        )
+    show_rows(rows)
+
+
+def _task_and_patterns(job: Job, words: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
+    """The first word is a task if the job has one of that name."""
+    known = [task.id for task in job.tasks]
+    if words and words[0] in known:
+        return words[0], words[1:]
+    if not known:
+        raise UsageError(f"job {job.id} has no tasks")
+    return known[0], words
+
+
+@click.command(cls=Command)
+@click.argument("job_id", required=False, shell_complete=ids("jobs"))
+@click.option("--all", "everything", is_flag=True, help="The results of all tasks, without a limit of size.")
+@common
+def fetch(job_id: str | None, everything: bool) -> None:
+    """Fetch logs and results of a job into its run directory; files that are already there are skipped."""
+    from batchtrain.cli.progress import bar
+
+    name, loaded = named(job_id)
+    client = settings().connect(loaded)
+    job = client.jobs.handle(name)
+    settings_of_job = next((one for one in loaded.recipe.jobs if one.id == name), None) if loaded else None
+    with bar() as progress:
+        run, missing = job.fetch(
+            settings().origin(), settings=settings_of_job, everything=everything, progress=progress
+        )
+    if settings().output == "table":
+        say(run.said())
+    else:
+        show({"run": str(run.run.path), "missing": list(missing)})
+    if missing:
+        raise ServiceError(f"files of job {name} were not fetched: {'; '.join(missing)}")
+
+
+def named(job_id: str | None) -> tuple[str, Loaded | None]:
+    """The job to use: the named one, otherwise the only job of jobs.yaml, with its files."""
+    if job_id:
+        return job_id, None
+    loaded = settings().load(needs=("job_specifications",))
+    jobs = loaded.recipe.jobs
+    if len(jobs) != 1:
+        raise UsageError(f"name the job: jobs.yaml has {', '.join(job.id for job in jobs)}")
+    return jobs[0].id, loaded

@@ -1,0 +1,128 @@
+"""Values as YAML with comments, in the order they have; types of the language without their defaults."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, get_args, get_type_hints
+
+from msgspec import Meta
+from msgspec.structs import FieldInfo, fields
+
+from batchtrain.config.types.base import Block
+from batchtrain.frameworks.block import default_of
+
+Json = Any  # mappings, lists and scalars
+
+WIDEST = 100
+"""Columns of a line with a comment, without its indentation."""
+# Of the texts that need no quotes, those that surely do not:
+_PLAIN = re.compile(r"(?:[A-Za-z0-9/$]|\.{1,2}/)(?:[^#:\n\t]|:(?=[^\s,\[\]{}]))*(?<! )")
+_LOOKS_ELSE = re.compile(r"(?i)[-+.0-9_:ex]+|true|false|yes|no|on|off|y|n|null|~|[0-9].*")
+_LITERAL = re.compile(r"\S[^\n]*(\n+\S[^\n]*)+")  # lines that begin with a letter and of which the last is not empty
+
+
+def lines(value: Json, comments: Json = None, depth: int = 0) -> Iterator[str]:
+    """A mapping or a list as lines; comments: in the same shape, a text for each scalar that has one."""
+    pairs = value.items() if isinstance(value, dict) else enumerate(value)
+    for key, item in pairs:
+        head = "  " * depth + (f"{_scalar(key)}:" if isinstance(value, dict) else "-")
+        comment = comments[key] if comments else None
+        if not isinstance(item, (dict, list)) or not item:
+            yield from _leaf(head, item, comment, depth)
+            continue
+        below = list(lines(item, comment, depth + 1))
+        if isinstance(value, dict):
+            yield head
+            yield from below
+        else:
+            yield f"{head} {below[0].lstrip()}"
+            yield from below[1:]
+
+
+def _leaf(head: str, item: Json, comment: str | None, depth: int) -> Iterator[str]:
+    if isinstance(item, str) and _LITERAL.fullmatch(item) and item.replace("\n", "").isprintable():
+        yield f"{head} |-"
+        yield from ("  " * (depth + 1) + line if line else "" for line in item.split("\n"))
+        return
+    yield f"{head} {_scalar(item)}{f'  # {comment}' if comment else ''}"
+
+
+def _scalar(value: Json) -> str:
+    if not isinstance(value, str):
+        return json.dumps(value)
+    if _PLAIN.fullmatch(value) and not _LOOKS_ELSE.fullmatch(value) and value.isprintable():
+        return value
+    quoted = json.dumps(value, ensure_ascii=False)
+    return "".join(letter if letter.isprintable() else f"\\U{ord(letter):08x}" for letter in quoted)
+
+
+# --- types of the language ------------------------------------------------------------------------------------------
+
+
+def document(block: Block) -> str:
+    """A file of the language: what differs from the defaults, most scalars with the sentence of their property.
+
+    An `id` comes first, then other scalars, then what has parts, and a `command` last. Secrets are omitted.
+    """
+    return ("\n".join(lines(_given(block), _comments(block))) or "{}") + "\n"
+
+
+def _given(value: Any) -> Json:
+    if isinstance(value, Block):
+        return {field.encode_name: _number(field, _given(getattr(value, field.name))) for field in _told(value)}
+    if isinstance(value, Mapping):
+        return {name: _given(item) for name, item in value.items()}
+    return [_given(item) for item in value] if isinstance(value, (tuple, list)) else value
+
+
+def _number(field: FieldInfo, value: Json) -> Json:
+    """A number that was read as a text, where both may stand (`num_instances`), needs no quotes."""
+    plain = isinstance(value, str) and re.fullmatch(r"0|[1-9][0-9]{0,17}", value) and "int | str" in str(field.type)
+    return int(value) if plain else value
+
+
+def _comments(value: Any) -> Json:
+    """The same shape, with a text or None in place of each scalar."""
+    if isinstance(value, Block):
+        hints = get_type_hints(type(value), include_extras=True)
+        return {
+            one.encode_name: _comments(item) if _has_parts(item) else _comment(one.encode_name, item, hints[one.name])
+            for one, item in ((one, getattr(value, one.name)) for one in _told(value))
+        }
+    if isinstance(value, Mapping):
+        return {name: _comments(item) for name, item in value.items()}
+    return [_comments(item) for item in value] if isinstance(value, (tuple, list)) else None
+
+
+def _comment(name: str, value: Any, hint: Any) -> str | None:
+    """The first sentence of the property, where its name does not say as much and the line has room."""
+    sentence = next(note.description for note in get_args(hint)[1:] if isinstance(note, Meta) and note.description)
+    first = re.split(r"(?<=[.;:])\s", sentence)[0].rstrip(".;:")
+    return None if name in CLEAR or len(f"{name}: {value}  # {first}") > WIDEST else first
+
+
+CLEAR = frozenset({"id", "command", "docker_image", "publisher", "offer", "sku", "display_name", "vm_size"})
+"""Properties whose names say everything."""
+
+
+def _told(block: Block) -> list[FieldInfo]:
+    """The properties that differ from their defaults, in the order to write them."""
+    told = [field for field in fields(block) if _differs(field, getattr(block, field.name))]
+    return sorted(told, key=lambda field: _rank(field.encode_name, getattr(block, field.name)))
+
+
+def _rank(name: str, value: Any) -> int:
+    named: dict[str, int] = {"id": 0, "command": 3}
+    return named.get(name, 2 if _has_parts(value) else 1)
+
+
+def _has_parts(value: Any) -> bool:
+    return isinstance(value, (Block, Mapping, tuple, list))
+
+
+def _differs(field: FieldInfo, value: Any) -> bool:
+    if value is None or "Secret" in str(field.type):
+        return False
+    return bool(value != default_of(field))

@@ -1,0 +1,300 @@
+"""A job described in Python: `command(...)` makes the Recipe that YAML files would, also in Azure ML's words."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import ParamSpec, TypeVar
+
+import msgspec
+
+from batchtrain.config import catalog_file, saving, schema
+from batchtrain.config.load import examine
+from batchtrain.config.types import (
+    GlobalResources,
+    Job,
+    MultiInstance,
+    PlatformImage,
+    Pool,
+    Recipe,
+    Task,
+    VmConfiguration,
+    VmCount,
+)
+from batchtrain.errors import ConfigError, Problem, UsageError
+from batchtrain.frameworks.base import Nodes
+from batchtrain.frameworks.block import misspelt
+from batchtrain.frameworks.mpi import MpiBlock
+from batchtrain.frameworks.pytorch import PyTorchBlock
+from batchtrain.frameworks.tensorflow import TensorFlowBlock
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+VM_SIZE = "STANDARD_D4S_V5"
+"""The size of a new pool if `compute` and `instance_type` name none: 4 cores, no GPU."""
+SHARED = "$AZ_BATCH_TASK_SHARED_DIR"
+CURATED = "mcr.microsoft.com/azureml/curated"
+"""Where the images of Azure ML's curated environments are."""
+
+_SIZE = re.compile(r"(?i)(standard|basic)_\w+")
+_INPUT = re.compile(r"\$\{\{\s*(\w+)\.(\w+)\s*\}\}")
+_CURATED = re.compile(r"AzureML-(?P<name>[^@:]+)(?:@latest|:(?P<version>[^@:]+))?")
+_REGISTERED = re.compile(
+    r"azureml://registries/azureml/environments/(?P<name>[^/]+)/(?:versions/(?P<version>[^/]+)|.*)"
+)
+_WORD = re.compile(r"(?:(?<=\s)|(?<==)|^)[\w.][\w./+-]*(?=[\s'\";&|)]|$)")
+_ELSEWHERE = {
+    "outputs": "a command writes below $AZ_BATCH_TASK_WORKING_DIR; `output_data` of the saved jobs.yaml uploads it",
+    "services": "`batchtrain pool nodes ssh` and tunnels of ssh reach a node",
+    "identity": "`identities` of the pool gives nodes a managed identity",
+    "locations": "the account has one location",
+}
+"""Keywords of Azure ML's `command` without a counterpart, and what to do instead."""
+
+
+def suggesting(function: Callable[P, R]) -> Callable[P, R]:
+    """Suggests the nearest keyword for a misspelt one."""
+    known = tuple(inspect.signature(function).parameters)
+
+    @functools.wraps(function)
+    def checked(*args: P.args, **given: P.kwargs) -> R:
+        for name in given:
+            if name in _ELSEWHERE and name not in known:
+                raise TypeError(f"{function.__name__} has no keyword `{name}`: {_ELSEWHERE[name]}")
+            if name not in known:
+                raise TypeError(misspelt(function.__name__, name, known))
+        return function(*args, **given)
+
+    return checked
+
+
+@suggesting
+def command(
+    command: str,
+    *,
+    image: str | None = None,
+    instances: int | None = None,
+    distribution: MpiBlock | Nodes | None = None,
+    source: str | Path | None = None,
+    inputs: Mapping[str, object] | None = None,
+    compute: str | Pool | None = None,
+    environment_variables: Mapping[str, str] | None = None,
+    name: str | None = None,
+    code: str | Path | None = None,
+    environment: str | Mapping[str, str] | None = None,
+    instance_count: int | None = None,
+    instance_type: str | None = None,
+    shm_size: str | None = None,
+    timeout: int | None = None,
+    display_name: str | None = None,
+    description: str | None = None,
+    experiment_name: str | None = None,
+    tags: Mapping[str, str] | None = None,
+    ignore: Iterable[str] = (),
+) -> Recipe:
+    """A recipe with one job of one task. `client.run(recipe)` runs it, `recipe.save(DIR)` writes it as YAML files.
+
+    command: what runs; once, or once per process of the distribution. `${{inputs.NAME}}` is replaced.
+    image: the container image. Without one, the command runs on the nodes themselves.
+    instances: number of nodes, by default 1.
+    distribution: how the command is launched on the nodes: Mpi, PyTorch, TensorFlow, Horovod, DeepSpeed, Accelerate,
+        Jax, Mxnet or Ray.
+    source: a directory of this machine that is copied to every node. A word of the command that is a file of it,
+        such as `train.py`, is found there.
+    inputs: values for the command; each is also the environment variable AZURE_ML_INPUT_NAME.
+    compute: a VM size (STANDARD_ND96ISR_H100_V5), the id of a pool, or a Pool. The pool is created when the job runs.
+    environment_variables: variables of every process.
+    name: the id of the job, by default from `display_name`, otherwise `command`.
+    shm_size: shared memory of the container, such as 8g. timeout: time limit in seconds.
+    ignore: names of checks to silence (`batchtrain config checks` lists them).
+
+    The words of Azure ML's guide: `code` is `source`; `instance_count` is `instances`; `environment` is `image`, also
+    the name of a curated environment, or a mapping of environment variables; `instance_type` is the VM size of a pool
+    that `compute` names; `description`, `experiment_name` and `tags` are stored with the job.
+
+    Raises TypeError for an unknown keyword and ConfigError, with every problem, for what could not run.
+    """
+    variables = environment if isinstance(environment, Mapping) else {}
+    picture = _one_of("image", image, "environment", environment if isinstance(environment, str) else None)
+    given = _one_of("source", source, "code", code)
+    folder = None if given is None else str(given)
+    count = _one_of("instances", instances, "instance_count", instance_count) or 1
+    known = {key: _input(key, value) for key, value in (inputs or {}).items()}
+    task = Task(
+        id="task",
+        command=_in_source(_filled(command, known), folder),
+        docker_image=_image(picture) if picture else None,
+        source=folder,
+        multi_instance=_gang(count, distribution),
+        environment_variables={
+            **{f"AZURE_ML_INPUT_{key}": value for key, value in known.items()},
+            **variables,
+            **(environment_variables or {}),
+        },
+        shm_size=shm_size,
+    )
+    notes = {"description": description, "experiment_name": experiment_name}
+    job = Job(
+        id=name or re.sub(r"[^A-Za-z0-9_-]+", "-", display_name or "command")[:64],
+        display_name=display_name,
+        auto_complete=True,
+        metadata={**{key: value for key, value in notes.items() if value}, **(tags or {})},
+        max_wall_time=_span(timeout) if timeout else None,
+        tasks=(task,),
+    )
+    return _checked(job, _pool(compute, instance_type, job, count), ignore, _of_default_size(compute, instance_type))
+
+
+def _one_of(ours: str, one: R | None, theirs: str, other: R | None) -> R | None:
+    """The value of two keywords for the same thing."""
+    if one is not None and other is not None and one != other:
+        raise UsageError(f"command: `{ours}` and `{theirs}` are the same setting; give one of them")
+    return other if one is None else one
+
+
+def _span(seconds: int) -> str:
+    minutes, rest = divmod(seconds, 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours // 24}.{hours % 24:02}:{minutes:02}:{rest:02}"
+
+
+# --- the command ----------------------------------------------------------------------------------------------------
+
+
+def _input(name: str, value: object) -> str:
+    if isinstance(value, (str, int, float, Path)):
+        return str(value)
+    raise UsageError(
+        f"command: inputs[{name!r}] is a {type(value).__name__}; give a text or a number, and bring data to the nodes"
+        " by `source`, or by `input_data` and volumes in the files of `recipe.save(DIR)`"
+    )
+
+
+def _filled(text: str, inputs: Mapping[str, str]) -> str:
+    """The command with its inputs."""
+
+    def value(match: re.Match[str]) -> str:
+        if match[1] == "inputs" and match[2] in inputs:
+            return inputs[match[2]]
+        hint = schema.did_you_mean(match[2], tuple(inputs)) if match[1] == "inputs" else "Only `inputs` are known."
+        raise UsageError(f"command: `{match[0]}` has no value. {hint or 'Add it to `inputs`.'}")
+
+    return _INPUT.sub(value, text)
+
+
+def _in_source(text: str, source: str | None) -> str:
+    """The command with the paths that the files of the source have on a node."""
+    if source is None:
+        return text
+    return _WORD.sub(lambda match: f"{SHARED}/{match[0]}" if (Path(source) / match[0]).is_file() else match[0], text)
+
+
+def _image(name: str) -> str:
+    """The container image of a curated environment of Azure ML; any other name is an image already."""
+    found = _CURATED.fullmatch(name) or _REGISTERED.fullmatch(name)
+    return f"{CURATED}/{found['name'].lower()}:{found['version'] or 'latest'}" if found else name
+
+
+def _gang(instances: int, distribution: MpiBlock | Nodes | None) -> MultiInstance | None:
+    if distribution is None:
+        return MultiInstance(num_instances=instances) if instances > 1 else None
+    name = "mpi" if isinstance(distribution, MpiBlock) else distribution.name
+    return msgspec.structs.replace(MultiInstance(num_instances=instances), **{name: distribution})
+
+
+# --- the pool -------------------------------------------------------------------------------------------------------
+
+
+def _pool(compute: str | Pool | None, size: str | None, job: Job, instances: int) -> Pool:
+    if isinstance(compute, Pool):
+        return compute
+    named = compute is not None and not _SIZE.fullmatch(compute)
+    (task,) = job.tasks
+    image = PlatformImage(
+        publisher="microsoft-dsvm", offer="ubuntu-hpc", sku="2404", native=task.docker_image is not None
+    )
+    return Pool(
+        id=str(compute) if named else job.id,
+        vm_size=size or (VM_SIZE if named or compute is None else str(compute)),
+        vm_count=VmCount(dedicated=instances),
+        vm_configuration=VmConfiguration(platform_image=image),
+        inter_node_communication_enabled=task.multi_instance is not None,
+    )
+
+
+def _of_default_size(compute: str | Pool | None, size: str | None) -> Iterator[Problem]:
+    """A pool that may exist with another size."""
+    if isinstance(compute, str) and not _SIZE.fullmatch(compute) and size is None:
+        text = f"the size of the pool `{compute}` is not given, so a new one has {VM_SIZE}; give `instance_type`"
+        yield Problem("default-size", text, "command", level="warning")
+
+
+def _checked(job: Job, pool: Pool, ignore: Iterable[str], remarks: Iterable[Problem]) -> Recipe:
+    """The recipe that its own files make; remarks: further warnings. Raises ConfigError with every problem."""
+    images = tuple(task.docker_image for task in job.tasks if task.docker_image)
+    here = Path.cwd()
+    written = Recipe(directory=str(here), resources=GlobalResources(docker_images=images), pool=pool, jobs=(job,))
+    files = {f"{name}.yaml": saving.rendered(block).encode() for name, block in written.files.items()}
+    found = examine(here, files, ignore=ignore, catalog=catalog_file.load(here))
+    problems = (*map(_without_place, found.problems), *remarks)
+    if not found.valid:
+        raise ConfigError(problems)
+    return msgspec.structs.replace(found.recipe, warnings=problems)
+
+
+def _without_place(problem: Problem) -> Problem:
+    """The path says where it is; nobody has the lines of the files."""
+    return problem._replace(file="command", line=0, column=0, end_line=0, end_column=0, source="", fix="")
+
+
+# --- how it is launched ---------------------------------------------------------------------------------------------
+
+
+@suggesting
+def Mpi(
+    *,
+    processes_per_node: int | str | None = None,
+    runtime: str = "openmpi",
+    executable_path: str = "mpirun",
+    options: Iterable[str] = (),
+) -> MpiBlock:
+    """Launch the command with an MPI, which the image has.
+
+    processes_per_node: ranks per node: a number, `auto` (one per GPU, or one), or a shell command. Default: 1.
+    runtime: the dialect of its launcher, as in jobs.yaml. executable_path: the launcher. options: its options.
+    """
+    return MpiBlock(
+        runtime=runtime,
+        executable_path=executable_path,
+        options=tuple(options),
+        processes_per_node=processes_per_node,
+    )
+
+
+@suggesting
+def MpiDistribution(*, process_count_per_instance: int = 1) -> MpiBlock:
+    """Azure ML's word for Mpi: Open MPI with so many ranks on each node."""
+    return Mpi(processes_per_node=process_count_per_instance)
+
+
+@suggesting
+def PyTorchDistribution(*, process_count_per_instance: int = 1) -> PyTorchBlock:
+    """Azure ML's word for PyTorch: so many processes on each node, with MASTER_ADDR, RANK and WORLD_SIZE."""
+    return PyTorchBlock(processes_per_node=process_count_per_instance)
+
+
+@suggesting
+def TensorFlowDistribution(*, worker_count: int | None = None, parameter_server_count: int = 0) -> TensorFlowBlock:
+    """Azure ML's word for TensorFlow: TF_CONFIG with so many workers (default: one per node) and parameter servers.
+
+    With parameter servers, a chief on the primary leads (ParameterServerStrategy).
+    """
+    if parameter_server_count:
+        return TensorFlowBlock(
+            mode="parameter_server", processes=worker_count, parameter_servers=parameter_server_count
+        )
+    return TensorFlowBlock(processes=worker_count)

@@ -1,0 +1,81 @@
+"""What every type of the configuration language is made of, also when it is built in Python: `bt.PyTorch(...)`."""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+from collections.abc import Collection
+from types import UnionType
+from typing import TYPE_CHECKING, Annotated, Any, Union, get_args, get_origin, get_type_hints
+
+import msgspec
+from msgspec import Meta
+from msgspec.structs import FieldInfo
+
+
+class Spelled(msgspec.StructMeta):
+    """Suggests the nearest property for a misspelt keyword, and makes `help()` of a block readable."""
+
+    if not TYPE_CHECKING:  # type checkers read the properties of the block itself
+
+        def __call__(cls, **given: Any) -> Any:
+            for name in given:
+                if name not in cls.__struct_fields__:
+                    raise TypeError(misspelt(cls.__name__, name, cls.__struct_fields__))
+            return super().__call__(**given)
+
+        @property
+        def __doc__(cls) -> str:
+            """What `help()` shows: the block's own text, and each property with its sentence."""
+            own = cls.__dict__.get("__doc__") or f"`{cls.__name__}`."
+            return "\n".join((own, "", *map(_sentence, _hints(cls).items())))
+
+        @property
+        def __signature__(cls) -> inspect.Signature:
+            return inspect.Signature([_parameter(cls, name, hint) for name, hint in _hints(cls).items()])
+
+
+class Block(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, metaclass=Spelled):
+    """A mapping of the language: immutable, and no unknown keys."""
+
+
+def misspelt(what: str, name: str, known: Collection[str]) -> str:
+    """The message about a keyword that does not exist."""
+    near = difflib.get_close_matches(name, known, n=1)
+    hint = f"Did you mean `{near[0]}`?" if near else f"Known: {', '.join(sorted(known))}."
+    return f"{what} has no keyword `{name}`. {hint}"
+
+
+# --- for help() -----------------------------------------------------------------------------------------------------
+
+
+def _hints(block: type[msgspec.Struct]) -> dict[str, Any]:
+    """The properties of a block with their types, bounds and sentences."""
+    hints = get_type_hints(block, include_extras=True)
+    return {name: hints[name] for name in block.__struct_fields__}
+
+
+def _sentence(item: tuple[str, Any]) -> str:
+    name, hint = item
+    notes = (note.description for note in get_args(hint)[1:] if isinstance(note, Meta))
+    return f"{name}: {' '.join(filter(None, notes))}"
+
+
+def _parameter(block: type[msgspec.Struct], name: str, hint: Any) -> inspect.Parameter:
+    field = next(field for field in msgspec.structs.fields(block) if field.name == name)
+    default = inspect.Parameter.empty if field.required else default_of(field)
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=_plain(hint))
+
+
+def default_of(field: FieldInfo) -> Any:
+    """The value of a property that is not given."""
+    return field.default if field.default_factory is msgspec.NODEFAULT else field.default_factory()
+
+
+def _plain(hint: Any) -> Any:
+    """A type without its bounds and sentences."""
+    if get_origin(hint) is Annotated:
+        return _plain(get_args(hint)[0])
+    if get_origin(hint) in (Union, UnionType):
+        return Union[tuple(map(_plain, get_args(hint)))]  # noqa: UP007 - its members are not known here
+    return hint

@@ -1,0 +1,202 @@
+"""The files of tasks and nodes for the user: listed, fetched, and opened like a local file."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterable, Iterator
+from datetime import datetime
+from pathlib import Path
+from typing import NamedTuple
+
+from azure.batch import BatchClient
+
+from batchtrain.errors import NotFound, ServiceError, UsageError
+from batchtrain.runs.names import LocalNames
+from batchtrain.runs.recording import QUIET, Progress
+from batchtrain.runs.results import Part, parts, selects, there
+from batchtrain.service import downloads, look
+from batchtrain.service.downloads import Fetched, FileSeen, Tree, Wanted
+from batchtrain.service.retry import Patience
+from batchtrain.service.seen import Table, nodes_called
+
+LAUNCH = ".batchtrain/"
+"""What the launch keeps for itself in the directory of a task."""
+BLOCK = 1 << 20
+"""Bytes that an open file reads at once."""
+
+
+class FileRow(NamedTuple):
+    """A file of a task or a node."""
+
+    path: str
+    size: int
+    modified: datetime | None
+    node: str
+
+
+class GotRow(NamedTuple):
+    """A file that was fetched."""
+
+    path: str
+    size: int
+    local: str
+    sha256: str
+    note: str = ""
+
+
+class Service(NamedTuple):
+    """Where the files are asked for."""
+
+    batch: BatchClient
+    patience: Patience
+
+
+class TaskFiles:
+    """The files of one task, on all nodes that it ran on."""
+
+    def __init__(self, client: Service, job_id: str, task_id: str) -> None:
+        self._client, self.job_id, self.id = client, job_id, task_id
+
+    def __repr__(self) -> str:
+        return f"TaskFiles({self.job_id!r}, {self.id!r})"
+
+    def files(self, *, node: str | None = None, all_nodes: bool = False) -> Table[FileRow]:
+        """The files of the task on the node of its primary, on another node of its gang, or on all."""
+        found = self._parts(node, all_nodes=all_nodes)
+        return Table(FileRow(file.path, file.size, file.modified, part.node) for part, file in self._listed(found))
+
+    def get(
+        self,
+        *patterns: str,
+        directory: str | Path = ".",
+        node: str | None = None,
+        all_nodes: bool = False,
+        progress: Progress = QUIET,
+    ) -> Table[GotRow]:
+        """Fetch the files that a pattern means (all without one) to a directory; those that are there are skipped.
+
+        Patterns are relative to the directory of the task or to its working directory. Raises NotFound if nothing
+        matches, and ServiceError at the end if some files could not be fetched.
+        """
+        found = self._parts(node, all_nodes=all_nodes)
+        chosen = [(part, file) for part, file in self._listed(found) if _means(patterns, file.path)]
+        if not chosen:
+            named = " or ".join(f"`{pattern}`" for pattern in patterns) or "anything"
+            raise NotFound(
+                f"task {self.job_id}/{self.id} has no file {named}; `batchtrain jobs files {self.job_id} {self.id}"
+                " --all-nodes` lists its files",
+                code="FileNotFound",
+            )
+        several = len(found) > 1
+        names = ((part, file, f"{part.name}/" if several else "") for part, file in chosen)
+        files = [(part.tree, file, f"{node}{file.path.removeprefix('wd/')}") for part, file, node in names]
+        return fetch(self._client, files, Path(directory), progress)
+
+    def open(self, path: str, *, node: str | None = None) -> io.BufferedReader:
+        """Open a file for reading; it is read from the node as it is needed. Raises NotFound."""
+        (part,) = self._parts(node, all_nodes=False)
+        for candidate in (path, f"wd/{path}"):
+            try:
+                seen = downloads.size_of(self._client.batch, part.tree, candidate)
+            except NotFound as error:
+                missing = error
+                continue
+            return io.BufferedReader(RemoteFile(self._client, part.tree, seen), BLOCK)
+        raise missing
+
+    def _parts(self, node: str | None, *, all_nodes: bool) -> tuple[Part, ...]:
+        found = parts(self.job_id, self.id, look.places(self._client.batch, self.job_id, self.id))
+        if not found:
+            raise NotFound(f"task {self.job_id}/{self.id} has not run yet, so it has no files")
+        if all_nodes:
+            return found
+        if node is None:
+            return found[:1]
+        ids = nodes_called(node, (part.node for part in found))
+        named = tuple(part for part in found if part.node in ids or part.name == node)
+        if len(named) != 1:
+            listed = ", ".join(f"{part.name} ({part.node})" for part in found)
+            raise UsageError(f"task {self.job_id}/{self.id} did not run on one node `{node}`; its nodes are {listed}")
+        return named
+
+    def _listed(self, found: Iterable[Part]) -> Iterator[tuple[Part, FileSeen]]:
+        return ((part, file) for part in found for file in downloads.listed(self._client.batch, part.tree))
+
+
+def node_files(client: Service, pool_id: str, node_id: str) -> Table[FileRow]:
+    """The files of a node. Raises NotFound."""
+    tree = downloads.node_tree(pool_id, node_id)
+    return Table(FileRow(file.path, file.size, file.modified, node_id) for file in downloads.listed(client.batch, tree))
+
+
+def get_node_files(
+    client: Service, pool_id: str, node_id: str, patterns: tuple[str, ...], directory: Path, progress: Progress
+) -> Table[GotRow]:
+    """Fetch files of a node. Raises NotFound if no pattern means one."""
+    tree = downloads.node_tree(pool_id, node_id)
+    chosen = [file for file in downloads.listed(client.batch, tree) if _means(patterns, file.path)]
+    if not chosen:
+        named = " or ".join(f"`{pattern}`" for pattern in patterns)
+        raise NotFound(
+            f"node {node_id} has no file {named}; `batchtrain pool files {pool_id} {node_id}` lists its files",
+            code="FileNotFound",
+        )
+    return fetch(client, [(tree, file, file.path) for file in chosen], directory, progress)
+
+
+def _means(patterns: tuple[str, ...], path: str) -> bool:
+    if not patterns:
+        return not path.startswith(LAUNCH)  # its pipes are no files
+    return selects(patterns, path) or selects(patterns, path.removeprefix("wd/"))
+
+
+def fetch(
+    client: Service, files: list[tuple[Tree, FileSeen, str]], directory: Path, progress: Progress = QUIET
+) -> Table[GotRow]:
+    """Fetch files to names below a directory. Raises ServiceError at the end if some did not come."""
+    names = LocalNames()
+    wanted = [Wanted(tree, file, directory / names.of(f"{tree.url}:{file.path}", name)) for tree, file, name in files]
+    progress.begin(len(wanted), sum(item.file.size for item in wanted))
+    rows = {item: GotRow(item.file.path, item.file.size, str(item.target), "", "unchanged") for item in wanted}
+    missing = [item for item in wanted if not there(item.target, item.file)]
+    failed: list[Fetched] = []
+    for done in downloads.fetch(client.batch, missing, progress.moved, patience=client.patience):
+        if not done.sha256:
+            failed.append(done)
+        rows[done.wanted] = rows[done.wanted]._replace(size=done.size, sha256=done.sha256, note=done.reason)
+    if failed:
+        reasons = dict.fromkeys(done.reason for done in failed)
+        first = failed[0].wanted.file.path
+        raise ServiceError(
+            f"{len(failed)} of {len(wanted)} files were not fetched to {directory}, such as {first}:"
+            f" {'; '.join(reasons)}"
+        )
+    return Table(rows.values())
+
+
+class RemoteFile(io.RawIOBase):
+    """A file of a node as Python reads files."""
+
+    def __init__(self, client: Service, tree: Tree, seen: FileSeen) -> None:
+        self._client, self._tree, self._seen, self._at = client, tree, seen, 0
+        self.name = seen.path
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        starts = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._seen.size}
+        self._at = max(starts[whence] + offset, 0)
+        return self._at
+
+    def readinto(self, buffer: bytearray | memoryview) -> int:  # type: ignore[override]  # the stubs' Buffer has no len
+        end = min(self._at + len(buffer), self._seen.size)
+        if self._at >= end:
+            return 0
+        content = downloads.read(self._client.batch, self._tree, self._seen.path, self._at, end)
+        buffer[: len(content)] = content
+        self._at += len(content)
+        return len(content)

@@ -1,0 +1,233 @@
+"""A run leaves a directory: after success, failure and Ctrl-C, and nothing is deleted that was not fetched."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from batchtrain.client import Client
+from batchtrain.config.types import Recipe, Secret
+from batchtrain.emulator.server import Emulator, Settings
+from batchtrain.errors import ServiceError
+from batchtrain.run import follow, run
+from batchtrain.runs import directory
+from batchtrain.runs.directory import RunDirectory
+from batchtrain.runs.recording import Origin, Progress
+from batchtrain.service import downloads
+from batchtrain.service.connect import Account
+from batchtrain.service.submit import Event
+from tests.emulation import FakeMachine
+
+pytestmark = pytest.mark.process
+
+MODEL = bytes(range(256)) * 80
+NAMES = ("model.pt", "größe #?%.txt", "line\nbreak", "deep/er/file")
+
+
+@pytest.fixture
+def emulator(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Emulator]:
+    original = FakeMachine.run
+
+    async def run_and_write(self: FakeMachine, node_id: str, task: Any) -> Any:
+        line = task.command_line.removeprefix("/bin/bash -c ").strip("'\"")
+        output = self.data_dir / "nodes" / node_id / task.directory / "wd/output"
+        for name in NAMES if "workitems" in task.directory else ():
+            (output / name).parent.mkdir(parents=True, exist_ok=True)
+            (output / name).write_bytes(MODEL)
+        return await original(self, node_id, task._replace(command_line=line))
+
+    monkeypatch.setattr(FakeMachine, "run", run_and_write)
+    with Emulator(Settings(tmp_path / "data", port=0), FakeMachine.open) as running:
+        yield running
+
+
+@pytest.fixture
+def client(emulator: Emulator) -> Client:
+    return Client(Account(emulator.endpoint, emulator.account, Secret(emulator.key), emulated=True))
+
+
+@pytest.fixture
+def origin(tmp_path: Path) -> Origin:
+    return Origin(tmp_path / "runs", ("batchtrain", "run", "x"), {}, {"x/jobs.yaml": b"job_specifications: []\n"})
+
+
+def recipe(*commands: str, **results: Any) -> Recipe:
+    more = {"results": results} if results else {}
+    listed = [{"id": f"t{n}", "command": text, **more} for n, text in enumerate(commands)]
+    image = {"publisher": "microsoft-dsvm", "offer": "ubuntu-hpc", "sku": "2404"}
+    pool = {
+        "id": "p",
+        "vm_size": "STANDARD_D2S_V5",
+        "vm_count": {"dedicated": 1},
+        "vm_configuration": {"platform_image": image},
+    }
+    return msgspec.convert({"directory": "x", "pool": pool, "jobs": [{"id": "j", "tasks": listed}]}, Recipe)
+
+
+def latest(origin: Origin) -> RunDirectory:
+    return directory.find(origin.root, "latest")
+
+
+def outputs(found: RunDirectory, task: str = "t0") -> list[str]:
+    top = found.outputs(task)
+    return sorted(str(path.relative_to(top)) for path in top.rglob("*") if path.is_file())
+
+
+def test_a_run_leaves_logs_results_and_what_it_was(client: Client, origin: Origin) -> None:
+    said: list[Event] = []
+    outcome = run(client, recipe("print hello"), tell=said.append, timeout=60, origin=origin)
+    found = latest(origin)
+    assert outcome.runs == (origin.root / found.name,) or outcome.runs[0].name == found.name
+    assert outputs(found) == ["deep/er/file", "größe #?%.txt", "line%0Abreak", "model.pt"]
+    assert (found.outputs("t0") / "model.pt").read_bytes() == MODEL
+    assert (found.logs("t0") / "stdout.txt").read_text() == "hello\n"
+    record = found.record()
+    assert (record.state, record.job, record.pool, record.nodes) == ("completed", "j", "p", 1)
+    assert [task.exit_code for task in found.tasks()] == [0]
+    assert [node.name for node in found.nodes()] == ["n0"]
+    assert {"pool.add", "job.add", "deleted"} <= {event.kind for event in found.events()}
+    assert not {"stdout", "stderr"} & {event.kind for event in found.events()}
+    assert {path.name for path in found.config.iterdir()} == {"jobs.yaml", "effective.yaml", "plan.json"}
+    assert "http" not in found.report.read_text()
+    assert said[-1].text == f"results: {origin.root / found.name}: 4 files, 80.0 KiB in outputs/"
+    assert not client.pools.list()
+
+
+def test_the_results_of_a_failed_task_come_too(client: Client, origin: Origin) -> None:
+    outcome = run(client, recipe("exit 7"), tell=lambda _: None, timeout=60, origin=origin)
+    assert outcome.failure is not None
+    record = latest(origin).record()
+    assert (record.state, record.failure and record.failure.code) == ("failed", 7)
+    assert "model.pt" in outputs(latest(origin))
+    assert not client.pools.list()
+
+
+def interrupting(after: str) -> Any:
+    def tell(event: Event) -> None:
+        if event.kind == after:
+            raise KeyboardInterrupt
+
+    return tell
+
+
+def test_ctrl_c_fetches_what_there_is_and_then_deletes(client: Client, origin: Origin) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        run(client, recipe("print now", "wait"), tell=interrupting("stdout"), timeout=60, origin=origin)
+    assert latest(origin).record().state == "interrupted"
+    assert "model.pt" in outputs(latest(origin))
+    assert not client.pools.list()
+
+
+def test_a_second_ctrl_c_skips_the_fetching(client: Client, origin: Origin) -> None:
+    def begin(files: int, size: int) -> None:
+        raise KeyboardInterrupt
+
+    said: list[Event] = []
+
+    def tell(event: Event) -> None:
+        said.append(event)
+        interrupting("stdout")(event)
+
+    with pytest.raises(KeyboardInterrupt):
+        run(client, recipe("print now", "wait"), tell=tell, timeout=60, origin=origin, progress=Progress(begin))
+    assert "results.skipped" in [event.kind for event in said]
+    assert outputs(latest(origin)) == []
+    assert not client.pools.list()
+
+
+def test_results_that_could_not_be_fetched_are_not_deleted(
+    client: Client, origin: Origin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write = os.pwrite
+
+    def full(fd: int, data: Any, at: int) -> int:
+        if len(data) > 1000:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return write(fd, data, at)
+
+    said: list[Event] = []
+    with monkeypatch.context() as patched:
+        patched.setattr(downloads.os, "pwrite", full)
+        run(client, recipe("print hello"), tell=said.append, timeout=60, origin=origin)
+    assert [pool.id for pool in client.pools.list()] == ["p"]
+    assert "fetch files: batchtrain jobs fetch j" in said[-2].text
+    assert "is full: free some space" in said[-1].text
+    assert (latest(origin).logs("t0") / "stdout.txt").read_text() == "hello\n"
+
+    first = latest(origin).name
+    recording, missing = client.jobs.handle("j").fetch(origin)
+    assert (recording.run.name, missing) == (first, ())
+    assert "model.pt" in outputs(latest(origin))
+    assert latest(origin).record().state == "completed"
+
+
+def test_results_beyond_their_size_are_named_and_not_deleted(client: Client, origin: Origin) -> None:
+    said: list[Event] = []
+    run(client, recipe("exit 0", max_size="30k"), tell=said.append, timeout=60, origin=origin)
+    assert "`results.max_size` is 30k; `batchtrain jobs fetch j --all` fetches it" in said[-1].text
+    assert len(outputs(latest(origin))) == 1
+    client.jobs.handle("j").fetch(origin, everything=True)
+    assert len(outputs(latest(origin))) == 4
+
+
+def test_of_many_tasks_the_failed_ones_are_fetched(client: Client, origin: Origin) -> None:
+    run(client, recipe(*["exit 0"] * 20, "exit 1"), tell=lambda _: None, timeout=100, origin=origin)
+    assert [path.name for path in (latest(origin).path / "outputs").iterdir()] == ["t20"]
+    assert len(latest(origin).tasks()) == 21
+
+
+def test_a_job_that_is_followed_leaves_a_directory_and_stays(client: Client, origin: Origin) -> None:
+    wanted = recipe("print hello")
+    client.pools.add(wanted, timeout=60)
+    outcome = follow(client, wanted, tell=lambda _: None, timeout=60, origin=origin)
+    assert outcome.failure is None
+    assert "model.pt" in outputs(latest(origin))
+    assert [job.id for job in client.jobs.list()] == ["j"]
+
+
+def test_a_directory_that_cannot_be_written_is_refused_before_anything_is_made(client: Client, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(Exception, match="results cannot be written to"):
+        run(client, recipe("exit 0"), tell=lambda _: None, origin=Origin(tmp_path / "file"))
+    assert not client.pools.list()
+
+
+# --- files of a task ------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def job(client: Client) -> Any:
+    wanted = recipe("print hello")
+    client.pools.add(wanted, timeout=60)
+    return client.jobs.add(wanted).wait(timeout=60)
+
+
+def test_files_of_a_task_are_listed_fetched_and_opened(job: Any, tmp_path: Path) -> None:
+    assert {row.path for row in job.files()} == {"stdout.txt", "stderr.txt", *(f"wd/output/{name}" for name in NAMES)}
+    (row,) = job.get("output/*.pt", directory=tmp_path / "got")
+    assert Path(row.local).read_bytes() == MODEL
+    assert [row.note for row in job.get("output/*.pt", directory=tmp_path / "got")] == ["unchanged"]
+    with job.task("t0").open("output/model.pt") as file:
+        file.seek(-300, os.SEEK_END)
+        assert file.read(10) == MODEL[-300:-290]
+        file.seek(0)
+        assert file.read() == MODEL
+
+
+def test_a_pattern_without_a_file_names_the_list(job: Any) -> None:
+    with pytest.raises(ServiceError, match="has no file `nothing`; `batchtrain jobs files j t0 --all-nodes` lists"):
+        job.get("nothing")
+
+
+def test_files_of_a_node_are_listed_and_fetched(job: Any, client: Client, tmp_path: Path) -> None:
+    (node,) = client.pools.nodes("p")
+    paths = [row.path for row in client.pools.files("p", node.id)]
+    assert "workitems/j/job-1/t0/stdout.txt" in paths
+    (row,) = client.pools.get_files("p", node.id, "**/t0/stdout.txt", directory=tmp_path)
+    assert Path(row.local).read_text() == "hello\n"

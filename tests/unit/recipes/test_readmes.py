@@ -1,0 +1,36 @@
+"""The READMEs of all recipes have one order, and their commands are those that run the recipe."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from batchtrain.cli import shipped_recipes
+from tests import recipe_readmes
+
+ALL = [place.name for place in shipped_recipes.every()]
+ORDER = ["Run it here", "What it prints", "Run it on Azure", "The files", "What to change first"]
+"""What it shows comes first of all and has no heading."""
+AS_ON_A_NODE = "CNTK-GPU-Infiniband-IntelMPI"
+"""The recipe of an existing document, whose paths are put on this machine."""
+
+
+def sections(recipe: str) -> list[str]:
+    text = next(place for place in shipped_recipes.every() if place.name == recipe).joinpath("README.md").read_text()
+    return re.findall(r"^## (.*)$", re.sub(r"^```.*?^```", "", text, flags=re.M | re.S), flags=re.M)
+
+
+@pytest.mark.parametrize("recipe", ALL)
+def test_a_readme_has_its_sections_in_the_one_order(recipe: str) -> None:
+    assert sections(recipe)[: len(ORDER)] == ORDER
+
+
+@pytest.mark.parametrize("recipe", [name for name in ALL if name != AS_ON_A_NODE])
+def test_three_commands_copy_the_recipe_and_run_it_or_plan_it(recipe: str) -> None:
+    new, prepare, run = recipe_readmes.commands(recipe)
+    assert new == ["recipe", "new", recipe]
+    if recipe_readmes.environment_of(recipe):
+        assert (prepare, run[:3]) == (["images", "env", recipe], ["run", recipe, "--local"])
+    else:
+        assert (prepare, run) == (["config", "validate", recipe], ["config", "plan", recipe])
