@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
 LEFT_OUT = frozenset({"__pycache__", ".git", ".ipynb_checkpoints", ".venv", ".mypy_cache", ".DS_Store"})
 SECRET = frozenset({"credentials.yaml", "credentials.yml", "credentials.json"})  # they must not reach a request
+IGNORE_FILE = ".batchtrainignore"
+"""Of a source: what is not sent, by the rules of gitignore."""
+NEVER = SECRET | {IGNORE_FILE}
 MOST_BYTES = 64 * 1024 * 1024
 MOST_FILES = 20_000
 """Limits far above the files of a task, so that a data directory is not read whole."""
@@ -96,7 +99,7 @@ def _files(directory: Path, source: str) -> list[_Found]:
         raise _Unfit("source-missing", f"the directory `{shortened(source)}` does not exist beside this file")
     files: list[_Found] = []
     total = 0
-    for entry in _walk(str(folder)):
+    for entry in _walk(str(folder), _ignored(folder)):
         status = entry.stat()
         total += status.st_size
         if total > MOST_BYTES or len(files) == MOST_FILES:
@@ -113,14 +116,28 @@ def _files(directory: Path, source: str) -> list[_Found]:
         raise _Unfit(
             "source-empty",
             f"`{shortened(source)}` has no file for the task; put the program there, or remove `source`"
-            f" (ignored: {ignored})",
+            f" (ignored: {ignored}, and what {IGNORE_FILE} names)",
         )
     if wrong := travel.reserved(file.name for file in files):
         raise _Unfit("source-reserved", wrong)
     return sorted(files, key=lambda file: file.name)
 
 
-def _walk(directory: str) -> Iterator[os.DirEntry[str]]:
+def _ignored(folder: Path) -> Callable[[str], bool]:
+    """Whether the ignore file names a path; paths of directories end with `/`. Raises _Unfit, OSError."""
+    file = folder / IGNORE_FILE
+    if not file.is_file():
+        return lambda _: False
+    import pathspec  # 50 ms, and only for a source with an ignore file
+
+    try:
+        spec = pathspec.GitIgnoreSpec.from_lines(file.read_text(encoding="utf-8").splitlines())
+    except ValueError as error:  # also text that is not UTF-8
+        raise _Unfit("source-unreadable", f"`{IGNORE_FILE}` has a line that is no rule of gitignore: {error}") from None
+    return lambda path: spec.match_file(os.path.relpath(path, folder) + ("/" if path.endswith("/") else ""))
+
+
+def _walk(directory: str, ignored: Callable[[str], bool]) -> Iterator[os.DirEntry[str]]:
     """Yields the files below a directory one by one, so that a huge tree is abandoned early; does not follow links to
     directories. Does not recurse, however deep the tree is."""
     waiting = [directory]
@@ -130,6 +147,11 @@ def _walk(directory: str) -> Iterator[os.DirEntry[str]]:
                 if entry.name in LEFT_OUT:
                     continue
                 if entry.is_dir(follow_symlinks=False):
-                    waiting.append(entry.path)
-                elif entry.name not in SECRET and not entry.name.endswith(".pyc") and entry.is_file():
+                    if not ignored(f"{entry.path}/"):
+                        waiting.append(entry.path)
+                elif _may_travel(entry) and not ignored(entry.path):
                     yield entry
+
+
+def _may_travel(entry: os.DirEntry[str]) -> bool:
+    return entry.name not in NEVER and not entry.name.endswith(".pyc") and entry.is_file()

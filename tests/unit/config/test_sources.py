@@ -58,6 +58,22 @@ def test_credentials_and_caches_stay_at_home(home: Path) -> None:
     assert names(home) == ["data/a.txt", "train.py"]
 
 
+def test_what_the_ignore_file_names_stays_at_home(home: Path) -> None:
+    for name in ("train.py", "a.log", "keep.log", "data/x.bin", "deep/data/y.bin", "out/z"):
+        (home / "src" / name).parent.mkdir(parents=True, exist_ok=True)
+        (home / "src" / name).write_text("x")
+    (home / "src" / ".batchtrainignore").write_text("# comment\n*.log\n!keep.log\n/data/\nout\n")
+    assert names(home) == ["deep/data/y.bin", "keep.log", "train.py"]
+
+
+def test_an_ignore_file_that_is_no_text_is_refused(home: Path) -> None:
+    (home / "src" / "train.py").write_text("x")
+    (home / "src" / ".batchtrainignore").write_bytes(b"\xff\xfe")
+    [(rule, message)] = told(home)
+    assert rule == "source-unreadable"
+    assert "`.batchtrainignore` has a line that is no rule of gitignore" in message
+
+
 def test_a_program_stays_executable(home: Path) -> None:
     (home / "src" / "run").write_text("x", encoding="utf-8")
     (home / "src" / "run").chmod(0o755)
