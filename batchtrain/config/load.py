@@ -431,7 +431,7 @@ class Reading:
                 verdict = _judged(name, data, most, str(error))
             if name != "credentials" or any(flaw.rule != "missing" for flaw in verdict.flaws):
                 break
-            for flaw in verdict.flaws:  # offline nobody needs them
+            for flaw in verdict.flaws:  # they are not needed offline
                 self._flaws.append(flaw._replace(rule="placeholder", level="warning"))
                 data = override.put(data, flaw.path[1:], None)
         self._flaws.extend(verdict.flaws)
@@ -599,7 +599,7 @@ def _property_of(path: _At) -> _At:
     return path
 
 
-_PRUNINGS = 5  # what is left when something is taken out may miss something again
+_PRUNINGS = 5  # removing a part may make another one incomplete
 _QUOTED = re.compile(r"`([^`]*)`")
 _SECRET = re.compile(
     rf"(?i)((?:{'|'.join(sorted(SECRETS))})[\"']?\s*:\s*|[?&]sig=)(?:\"[^\"]*\"?|'[^']*'?|[^\s,&}}\]]+)"

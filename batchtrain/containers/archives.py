@@ -1,4 +1,4 @@
-"""Images as archives: where no registry can be had, an archive on storage stands in for one."""
+"""Saves images to archives and loads them: an archive on storage replaces a registry."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ class Saved(NamedTuple):
 
 
 def save(engine: Engine, names: Sequence[str], file: Path) -> Saved:
-    """Write images to one archive, packed where its name ends so; it is whole or not there.
+    """Write images to one archive atomically; it is compressed if its name ends with .gz or .tgz.
 
     Raises UsageError for a directory, a device or a pipe, NotFound for an image that the engine does not have,
     ServiceError.
     """
     if file.exists() and not file.is_file():
-        raise UsageError(f"{file} is no file, and the archive would take its place; name a file")
+        raise UsageError(f"{file} is not a regular file; name a file for the archive")
     for name in names:
         if engine.image(name) is None:
             raise NotFound(f"{name} is not on this engine; build or pull it first")
@@ -76,7 +76,7 @@ def _md5(file: Path) -> bytes:
 
 
 def load(engine: Engine, file: Path) -> tuple[str, ...]:
-    """Bring the images of an archive, packed or not, to the engine; returns their names. Raises ServiceError."""
+    """Load the images of an archive into the engine; returns their names. Raises ServiceError."""
     with file.open("rb"):  # as OSError, with its name
         done = engine.ask("load", "--input", str(file), patience=None)
     if done.code != 0:

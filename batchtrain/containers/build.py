@@ -1,4 +1,4 @@
-"""Running the builds of `images.py`, or that of a directory with a Dockerfile of one's own."""
+"""Runs the builds of `images.py`, or that of the user's own Dockerfile."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ class Built(NamedTuple):
 def run(
     engine: Engine, steps: Sequence[Step], say: Callable[[str], None], *, network: str = "", fresh: bool = False
 ) -> Built:
-    """Build one after the other. network: of the builds' commands; fresh: the first base is pulled anew.
+    """Run the builds in order. network: that of the build commands. fresh: pull the first base again.
 
-    Raises ServiceError when a build fails; those before it stay, and are not built again.
+    Raises ServiceError if a build fails; the images of earlier builds are kept.
     """
     for number, step in enumerate(steps, 1):
         say(f"{number} of {len(steps)}: {step.tag}" + (f" on {step.base}" if step.base else ""))

@@ -1,4 +1,4 @@
-"""The image contract of docker/README.md as checks: what was seen of an image in, how it comes out. Pure."""
+"""The image contract of docker/README.md as checks of the facts about an image. Pure."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from batchtrain.checked import FAIL, NOT_CHECKED, OK, WARN, Check
 
 ANY, MPI, FRAMEWORK, SINGLE = "any", "mpi", "framework", "single"
 PURPOSES = (ANY, MPI, FRAMEWORK, SINGLE)
-"""What an image is for: a gang of either kind, one launched by mpirun, one by our node launcher, or a lone task."""
+"""The purpose of an image: any gang, a gang of mpirun, a gang of the node launcher, or a task on one node."""
 
 LARGE = 15 * 10**9
-"""Bytes of an image above which a warning says that every node fetches it."""
+"""Maximum bytes of an image without a warning."""
 OLDEST_BASH = (4, 2)
-"""What the launch texts are written in."""
+"""The minimum version for the launch texts."""
 OLDEST_PYTHON = (3, 6)
-"""What the node launcher is written in."""
+"""The minimum version for the node launcher."""
 TOOLS = ("tee", "grep", "sort")
 """Programs that the launch texts call."""
 ROOT = ("", "root", "0", "root:root", "0:0")
 
 
 class Outside(NamedTuple):
-    """What the engine says of an image, without running it."""
+    """The engine's data about an image that does not run."""
 
     name: str
     system: str
@@ -35,7 +35,7 @@ class Outside(NamedTuple):
 
 
 class Inside(NamedTuple):
-    """What the image's own shell said (`probe.sh`)."""
+    """The output of `probe.sh` in the image."""
 
     user: str = ""
     bash: str = ""
@@ -61,16 +61,16 @@ class Inside(NamedTuple):
 
 
 class Looked(NamedTuple):
-    """All that was seen of an image."""
+    """All facts about an image."""
 
     outside: Outside
     inside: Inside | None = None
-    """None when its shell could not be run."""
+    """None if its shell could not be run."""
     why_not: str = ""
     passes: bool | None = None
-    """Whether the entry point runs a task's command; None without an entry point, or when it was not tried."""
+    """Whether the entry point runs a task's command; None without an entry point, or if it was not tried."""
     layer_keys: tuple[str, ...] | None = None
-    """Private keys in any layer; None when the layers were not read."""
+    """Private keys in any layer; None if the layers were not read."""
 
 
 _KEYS = {"ssh-keygen": "ssh_keygen", "library": "libraries", "key": "keys"}
@@ -78,7 +78,7 @@ _MANY = ("libraries", "keys", "login", "tools")
 
 
 def inside(text: str) -> Inside:
-    """What the probe printed."""
+    """Parses the output of the probe."""
     many: dict[str, list[str]] = {name: [] for name in _MANY}
     once: dict[str, str] = {}
     for line in text.splitlines():
@@ -96,7 +96,7 @@ def inside(text: str) -> Inside:
 
 
 def checks(looked: Looked, *, purpose: str = ANY, architecture: str = "amd64") -> tuple[Check, ...]:
-    """An image held against the contract, for a purpose and the nodes' architecture."""
+    """Checks an image against the contract, for a purpose and the nodes' architecture."""
     outside, seen = looked.outside, looked.inside
     first = (_architecture(outside, architecture), _user(outside), _entrypoint(outside, looked.passes))
     if seen is None:

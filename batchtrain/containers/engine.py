@@ -1,4 +1,4 @@
-"""The container engine, by its `docker` command: which engine, sign-ins and builders are docker's own business."""
+"""Runs the `docker` command, which chooses the engine, the sign-ins and the builder."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from typing import IO, Any, NamedTuple
 from batchtrain.errors import NotFound, ServiceError, Unreachable, UsageError
 
 LOCAL = 30.0
-"""Seconds for what needs no network."""
+"""Seconds for commands without network."""
 WORDS = 600
-"""How much of the engine's own words is in a message."""
+"""Maximum characters of the engine's output in a message."""
 
 
 class Done(NamedTuple):
-    """How a docker command ended."""
+    """The result of a docker command."""
 
     code: int
     out: str
@@ -27,7 +27,7 @@ class Done(NamedTuple):
 
     @property
     def sentence(self) -> str:
-        """The last of what it said, with a stop behind it."""
+        """The end of its error output as a sentence."""
         text = self.error[-WORDS:]
         return text if text.endswith((".", "?", "!")) else f"{text}."
 
@@ -40,7 +40,7 @@ class Engine:
         self.program, self.environment, self.version = program, dict(environment), version
 
     def with_variables(self, more: Mapping[str, str]) -> Engine:
-        """The same engine, asked with other variables."""
+        """The same engine with more environment variables."""
         return Engine(self.program, {**self.environment, **more}, self.version)
 
     def ask(self, *arguments: str, given: str | None = None, patience: float | None = LOCAL) -> Done:
@@ -82,7 +82,7 @@ class Engine:
         )
 
     def image(self, name: str) -> dict[str, Any] | None:
-        """What the engine knows of an image of its own; None when it has none of that name."""
+        """The engine's data about an image. Returns None if the engine does not have the image."""
         done = self.ask("image", "inspect", "--", name)
         images = json.loads(done.out) if done.code == 0 else []
         return dict(images[0]) if images else None

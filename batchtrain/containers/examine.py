@@ -1,4 +1,4 @@
-"""Looking at an image: what the engine knows of it, and what its own shell says in a container without a network."""
+"""Examines an image: the engine's data, and the output of a probe in a container without a network."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from batchtrain.errors import ServiceError
 
 PROBE = Path(__file__).with_name("probe.sh")
 PATIENCE = 180.0
-"""Seconds for the probe: it walks over all files, and a login may be slow."""
+"""Seconds for the probe, which reads all directories and tries a login."""
 QUICK = 30.0
 """Seconds for an entry point to run a command."""
 
 
 def look(engine: Engine, name: str, *, architecture: str = "amd64", deep: bool = False, fetch: bool = True) -> Looked:
-    """See all there is to see of an image. deep: its layers are read as well, for keys that a later one hides.
+    """Examine an image. deep: also read its layers, for keys that a later layer hides.
 
     Pulls an image that the engine does not have, unless told not to. Raises NotFound, ServiceError.
     """
@@ -64,7 +64,7 @@ def _why(done: Done) -> str:
 
 
 def _passes(engine: Engine, name: str) -> bool:
-    """Whether the entry point runs the command it is given, as a task's is; one that prints it knows no sum."""
+    """Whether the entry point runs its arguments; the sum detects an entry point that only prints them."""
     first, second = secrets.randbelow(10**8), secrets.randbelow(10**8)
     done = _run(engine, name, after=("/bin/sh", "-c", f"echo $(({first} + {second}))"), patience=QUICK)
     return done.code == 0 and str(first + second) in done.out.split()
@@ -73,7 +73,7 @@ def _passes(engine: Engine, name: str) -> bool:
 def _run(
     engine: Engine, name: str, *options: str, after: tuple[str, ...], given: str | None = None, patience: float
 ) -> Done:
-    """A container to its end; nothing of it stays, whatever happens."""
+    """Run a container to its end, and remove it in any case."""
     container = f"batchtrain-check-{secrets.token_hex(6)}"
     try:
         return engine.ask(

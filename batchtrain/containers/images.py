@@ -1,4 +1,4 @@
-"""The images of docker/: what each is built on, and for which bases. Pure tables; `build.py` runs the builds."""
+"""Tables of the images of docker/: their parents and their bases. `build.py` runs the builds."""
 
 from __future__ import annotations
 

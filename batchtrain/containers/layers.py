@@ -1,4 +1,4 @@
-"""Private keys in the layers of an image: what a later layer deletes is still in what everybody fetches."""
+"""Finds private keys in the layers of an image; a key that a later layer deletes is still in the image."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Images to another registry: names there, sign-ins that stay out of command lines and of the user's own files."""
+"""Copies images to another registry; sign-ins are neither in command lines nor in the user's own files."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from batchtrain.errors import NotAllowed, UsageError
 from batchtrain.service import registries
 
 USERNAME, PASSWORD = "BATCHTRAIN_REGISTRY_USERNAME", "BATCHTRAIN_REGISTRY_PASSWORD"
-"""A sign-in to the registry that is written to, for where there is no credentials.yaml."""
+"""A sign-in to the target registry without credentials.yaml."""
 _HUB_KEY = "https://index.docker.io/v1/"
 
 

@@ -31,7 +31,7 @@ def says(description: str, wire: str = "", *, example: Any = None, **bounds: int
     """One property's sentence, where it goes, and its bounds.
 
     wire: the field of the request it becomes, from the request's name down (`pool.vmSize`, `task.requiredSlots`),
-    or after `batchtrain:` what we do with it ourselves; empty for a block whose properties say it.
+    or after `batchtrain:` its use by batchtrain itself; empty for a block, whose properties have their own.
     bounds: `ge`, `le` of numbers, `min_length`, `max_length` of lists and texts.
     """
     known: dict[str, Any] = {"description": description, "extra": {"wire": wire}, **bounds}
@@ -226,7 +226,7 @@ class Nodes(Block, frozen=True, kw_only=True):
     variables: ClassVar[tuple[Variable, ...]]
     """Every variable that the node launcher gives a process for this framework."""
     passed_on: ClassVar[tuple[str, ...]] = ()
-    """Properties that the node launcher is told."""
+    """Properties that the node launcher receives."""
     reserved: ClassVar[tuple[tuple[str, str], ...]] = ()
     """Further variables that no recipe may set: a pattern, and what to do instead."""
     rules: ClassVar[tuple[FrameworkRule, ...]] = ()
@@ -287,7 +287,7 @@ class Nodes(Block, frozen=True, kw_only=True):
         return tuple(variable for variable in map(self._chosen, self.variables) if variable.value)
 
     def _chosen(self, variable: Variable) -> Variable:
-        """The variable with the value that a property gives; without one where nothing does."""
+        """The variable with the value that a property gives; with an empty value if there is none."""
         given = self.given(variable.option) if variable.option else None
         if not given:
             return variable
@@ -295,7 +295,7 @@ class Nodes(Block, frozen=True, kw_only=True):
         return variable._replace(value=str(given), because=because if variable.value else variable.because or because)
 
     def given(self, option: str) -> Any:
-        """The value of a property; None where it leaves the choice to the launch."""
+        """The value of a property; None if the launch chooses it."""
         value = getattr(self, option, None)
         return None if value == AUTO else value
 
@@ -336,7 +336,7 @@ class OverMpi(NamedTuple):
     """Variables of the ranks."""
 
 
-# --- what several frameworks are told -------------------------------------------------------------------------------
+# --- variables of several frameworks ---------------------------------------------------------------------------------
 
 NUMBER_OF_THREADS = Variable("OMP_NUM_THREADS", AUTO, "each process gets its share of the node's cores", "omp-threads")
 _INTERFACE = "`interface`, or the one with the node's own address"

@@ -24,7 +24,7 @@ class Settings(NamedTuple):
     port: bool = False
     """Needs to know the active InfiniBand ports and the partition key ($bt_ports, $bt_pkey)."""
     removed: str = ""
-    """What Intel MPI removed in 2019 and this needs."""
+    """The feature that this needs and Intel MPI removed in 2019."""
 
 
 class Mpi(NamedTuple):
@@ -83,8 +83,8 @@ _INTEL = Mpi(
     library="Intel(R) MPI",
     rank_options=_HYDRA % "-perhost",
     rank="PMI_RANK",
-    # I_MPI_FALLBACK went in 2019, before the provider mlx came, which fails by itself where it cannot be; a newer Intel
-    # MPI warns of it on every start. mlx is libfabric's way to UCX.
+    # Intel MPI removed I_MPI_FALLBACK in 2019, before it added the provider mlx, which fails if it cannot work.
+    # A newer Intel MPI warns about the variable on every start. mlx is libfabric's interface to UCX.
     fabric={
         Fabric.SR_IOV: Settings(("I_MPI_FABRICS=shm:ofi", "FI_PROVIDER=mlx", *_UCX), device=True, port=True),
         Fabric.NETWORK_DIRECT: _DAPL,

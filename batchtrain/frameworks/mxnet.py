@@ -16,11 +16,11 @@ from batchtrain.frameworks.base import LAUNCH, Fault, FrameworkRule, Nodes, Role
 
 _RENDEZVOUS = re.compile(r"(?:(?P<interface>[^:\s]+):)?(?P<address>[^:\s]+):(?P<port>[0-9]{1,5})")
 KVSTORE = r"--kv[-_]?store[=\s]+[\"']?(\w+)"
-"""The kv-store that a command asks for."""
+"""The kv-store in a command."""
 
 
 class Rendezvous(NamedTuple):
-    """Where DLBS's workers meet; the address is not used, for the scheduler runs on the primary."""
+    """Where DLBS's workers meet; the address is ignored, because the scheduler runs on the primary."""
 
     interface: str | None = None
     port: int | None = None

@@ -13,7 +13,7 @@ from batchtrain.frameworks.base import COMMAND, SOCKETS, Fault, FrameworkRule, N
 
 _OWN_CLUSTER = re.compile(r"(?<![\w./-])ray\s+(start|up|submit|stop)\b")
 _START = Runner("ray", "ray.scripts.scripts", ("start", "$BATCHTRAIN_RAY", ">/dev/null"), takes_command=False)
-"""Its errors go to stderr; to stdout, hints that do not apply here."""
+"""Shows stderr, and hides stdout, which has hints that do not apply here."""
 _READY = """
 import os, sys, time, ray
 wanted, end = int(os.environ["BATCHTRAIN_NODES"]), time.monotonic() + {seconds:g}
@@ -28,7 +28,7 @@ while True:
     if time.monotonic() > end: sys.exit("batchtrain: %s in {seconds:g} s" % why)
     time.sleep(0.1)
 """
-"""Ends when every node is in the cluster."""
+"""Ends when every node has joined the cluster."""
 
 
 class RayBlock(Nodes, frozen=True, kw_only=True):

@@ -102,12 +102,12 @@ class TensorFlowBlock(Nodes, frozen=True, kw_only=True):
         return ()
 
     def _others(self, command: str, instances: int) -> tuple[Role, ...]:
-        """Of `multi_worker_mirrored` every one trains, and ends by itself."""
+        """In `multi_worker_mirrored` every process trains, and ends by itself."""
         worker = Role("worker", command, decides=self.mode != "parameter_server")
         return (worker,) if self.mode == "multi_worker_mirrored" else (worker, self._servers(command, instances))
 
     def _servers(self, command: str, instances: int) -> Role:
-        """They wait for ever; so they neither decide nor may they take a GPU."""
+        """They wait for ever, so they do not decide, and may not take a GPU."""
         total = self.parameter_servers if self.parameter_servers is not None else instances
         return Role("ps", command, total=total, place="spread", gpus=False, ranked=False, decides=False)
 
@@ -118,7 +118,8 @@ class TensorFlowBlock(Nodes, frozen=True, kw_only=True):
         return (last,)
 
     def _by_flags(self, command: str, instances: int) -> tuple[Role, ...]:
-        """ps and workers for any program of TensorFlow 1; of tf_cnn_benchmarks what `--variable_update` allows."""
+        """ps and workers for any program of TensorFlow 1; for tf_cnn_benchmarks, the roles that `--variable_update`
+        allows."""
         update = update_of(command)
         if update == "collective_all_reduce":
             return (Role("worker", _with(command, "worker_hosts")),)

@@ -1,7 +1,7 @@
-"""Apptainer (once Singularity): the script that runs a command inside an image, on whichever node it is started.
+"""Apptainer (formerly Singularity): the script that runs a command inside an image, on the node where it starts.
 
-The same script stands before a task's command and before every rank of an MPI launch, so each node looks up its own
-directories, and the command's words need no second quoting. How the image comes to the node is the pool's matter.
+The same script precedes the command of a task and every rank of an MPI launch. So each node looks up its own
+directories, and the command needs no second quoting. The pool brings the image to the node.
 """
 
 from __future__ import annotations
@@ -14,30 +14,30 @@ from batchtrain.launchers.types import File
 
 NAME = ".batchtrain/apptainer.sh"
 CALL = f'sh "$AZ_BATCH_TASK_SHARED_DIR/{NAME}"'
-"""What stands before a command that is to run inside the image."""
+"""The words before a command that runs inside the image."""
 
 
 class Apptainer(NamedTuple):
-    """How one task's image is run."""
+    """How to run the image of one task."""
 
     image: str
     """URI (docker, library, oras, shub), or the path of a file on the node."""
     verb: str = "exec"
-    """`exec` runs the command; `run` gives it to the image's own run script."""
+    """`exec` runs the command; `run` passes it to the run script of the image."""
     gpus: str = ""
     """`--nv` for NVIDIA's, `--rocm` for AMD's; empty without."""
     binds: tuple[str, ...] = ()
-    """`host:inside[:ro]`; a node's variables in them are expanded there."""
+    """`host:inside[:ro]`; variables in them are expanded on the node."""
     scratch: tuple[str, ...] = ()
     """Directories inside that are writable and end with the task."""
     options: tuple[str, ...] = ()
     """The user's own options, as written."""
     descriptions: str = ""
-    """A folder of the node that is bound where it is there (NCCL's description of the GPUs); empty for none."""
+    """A folder of the node that is bound if it exists (NCCL's description of the GPUs); empty for none."""
 
 
 def script(options: Apptainer) -> File:
-    """The file that goes along with the task."""
+    """The file that travels with the task."""
     text = shell.script(
         "#!/bin/sh",
         shell.block(
@@ -56,7 +56,7 @@ def script(options: Apptainer) -> File:
 
 
 def around(command: str, options: Apptainer) -> str:
-    """A task's command inside the image. One that is more than simple words is a shell's matter in there, too."""
+    """A task's command inside the image. A command of more than simple words needs a shell there, too."""
     if options.verb == "run" or shell.is_simple(command) or not command.strip():
         return f"{CALL} {command}".rstrip()
     return f"{CALL} /bin/sh -c {shell.word(command)}"

@@ -1,4 +1,4 @@
-"""What a task with `checkpoint` has before its command: the directory of its checkpoints, and the module for them."""
+"""The lines of a task with `checkpoint` before its command: the directory of its checkpoints, and their module."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def around(launch: Launch, alias: str, digest: str, keep: int) -> Launch:
 
 
 def _variables(alias: str, digest: str, keep: int) -> str:
-    """A job of a schedule has a `:` in its id, which Azure Files does not take."""
+    """The id of a job of a schedule contains a `:`, which Azure Files refuses."""
     return shell.block(
         "Checkpoints: one directory for all nodes, and for every retry of the task:",
         f'bt_volume="$AZ_BATCH_NODE_MOUNTS_DIR"/{shell.word(alias)}',

@@ -1,4 +1,4 @@
-"""CNTK: an MPI program whose library must be of the MPI that starts it, which is looked at before it is started.
+"""CNTK: an MPI program that must be built on the MPI that starts it; the launch checks this before it starts it.
 
 With another one's launcher every rank believes that it is alone, trains the whole data and ends with 0. Source: CNTK,
 Multiple GPUs and machines (built against Open MPI 1.10 on Linux); the images of Batch Shipyard's recipes for Intel
@@ -18,12 +18,13 @@ _LOADED = "import cntk; print([line.split()[-1] for line in open('/proc/self/map
 
 
 def is_cntk(command: str, image: str) -> bool:
-    """Whether a command runs CNTK, by its own words or its image's name."""
+    """Whether a command runs CNTK, by the words of the command or the name of its image."""
     return "cntk" in command.lower() or re.search(r"cntk|1bitsgd", image.lower()) is not None
 
 
 def check(options: MpiLaunch, payload: python.Payload) -> str:
-    """After pre_execution_command, on the primary; nothing where the program is neither Python nor `cntk` itself."""
+    """The check after pre_execution_command, on the primary; empty for a program that is neither Python nor `cntk`
+    itself."""
     library = _library(options, payload)
     if not library:
         return ""

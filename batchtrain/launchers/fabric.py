@@ -1,6 +1,6 @@
-"""How each MPI is told to use the network that a node has, as text that the node itself decides by.
+"""The text that makes each MPI use the network of a node; the node itself decides by it.
 
-What each is told stands in its entry of `frameworks.mpi.MPIS`.
+The settings of each MPI are in its entry of `frameworks.mpi.MPIS`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def prologue(block: MpiBlock, fabric: Fabric) -> str:
 
 
 def check(block: MpiBlock, fabric: Fabric) -> str:
-    """After pre_execution_command, when the MPI is on PATH: can this version use the fabric at all?"""
+    """The check, after pre_execution_command, when the MPI is on PATH, that this version supports the fabric."""
     settings = block.mpi.on(fabric)
     if not settings.removed:
         return ""
@@ -33,17 +33,17 @@ def check(block: MpiBlock, fabric: Fabric) -> str:
 
 
 def on_line(block: MpiBlock, fabric: Fabric) -> str:
-    """What of it stands on the launcher's line."""
+    """The options of the fabric on the launcher's line."""
     return '"${bt_fabric[@]}"' if _wanted(block, block.mpi.on(fabric)) else ""
 
 
 def needs_device(block: MpiBlock, fabric: Fabric) -> bool:
-    """Whether the dialect is told to use InfiniBand."""
+    """Whether the MPI uses InfiniBand."""
     return block.mpi.on(fabric).device
 
 
 def implicit(block: MpiBlock, fabric: Fabric) -> tuple[Implicit, ...]:
-    """What the dialect is told without the user having asked."""
+    """The settings that the user did not ask for."""
     settings = block.mpi.on(fabric)
     value = " ".join((*settings.environment, *_wanted(block, settings)))
     if not value:
@@ -53,7 +53,7 @@ def implicit(block: MpiBlock, fabric: Fabric) -> tuple[Implicit, ...]:
 
 
 def _rdma(block: MpiBlock, fabric: Fabric, settings: Settings) -> str:
-    """A node without the device stops here with the reason, except on the emulator, where it is tcp."""
+    """A node without the device stops here with the reason; an emulated node uses tcp."""
     name = _NAMES[fabric]
     wanted = _wanted(block, settings)
     on_one_machine = _not_named(block, block.mpi.one_machine)
@@ -94,12 +94,13 @@ def _wanted(block: MpiBlock, settings: Settings) -> tuple[str, ...]:
 
 
 def _not_named(block: MpiBlock, pairs: Iterable[str]) -> tuple[str, ...]:
-    """The pairs whose parameter the person's own options do not name: an explicit value wins."""
+    """The pairs whose parameter is not in the user's options: an explicit value wins."""
     own = " ".join(block.options)
     return tuple(pair for pair in pairs if _parameter(pair) not in own)
 
 
 def _parameter(pair: str) -> str:
-    """The parameters that mean the same in the user's options: btl_tcp_if_include and btl_tcp_if_exclude do."""
+    """The beginning of a parameter's name. btl_tcp_if_include and btl_tcp_if_exclude exclude each other, so they share
+    it."""
     name = pair.split()[1]
     return "btl_tcp_if_" if name.startswith("btl_tcp_if_") else f"mca {name} "

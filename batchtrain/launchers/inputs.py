@@ -1,6 +1,6 @@
-"""Data that Batch put into the working directory, brought to where it was asked for.
+"""Moves data from the working directory to the requested place.
 
-Batch writes a task's files below its working directory alone; a directory elsewhere on the node is reached by a move.
+Batch downloads the files of a task only below its working directory, so a directory elsewhere on the node needs a move.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from batchtrain.launchers.preparation import Moved, path_word, selection
 
 
 def moves(wanted: tuple[Moved, ...]) -> str:
-    """The lines that do it; each user of the node may read what was moved."""
+    """The lines that move the data; every user of the node may read it."""
     if not wanted:
         return ""
     return shell.block("Input data, to where it belongs:", *(_move(item) for item in wanted))

@@ -1,6 +1,6 @@
-"""MPI: one launcher's line on the primary, and what must be true before it runs.
+"""MPI: the launcher's line on the primary, and the preparation before it.
 
-The line is executable, the person's options, ours, the ranks' command; the dialects differ in the names alone.
+The line has the executable, the user's options, ours, and the ranks' command. The dialects differ only in names.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from batchtrain.launchers.types import File, Implicit, Launch, MpiLaunch
 RANK = 'sh "$AZ_BATCH_TASK_SHARED_DIR/.batchtrain/rank.sh"'
 
 _PLACED = re.compile(r"(?:^|\s)--?(?:np|n|c)(?=[\s=]|$)")
-"""Options that say themselves how many ranks there are."""
+"""Options that set the number of ranks."""
 
 AUTO = "bt_count_gpus"
-"""What `auto` is: the GPUs of the primary, NVIDIA's or AMD's, or one rank where there are none."""
+"""The meaning of `auto`: the GPUs of the primary (NVIDIA or AMD), or one rank if it has none."""
 
 
 class Ranks(NamedTuple):
-    """How many ranks run on a node, as the launch text says it."""
+    """The number of ranks, in the form of the launch text."""
 
     step: str
     each: str
@@ -36,7 +36,7 @@ class Ranks(NamedTuple):
 def launch(options: MpiLaunch, command: str, shape: Shape) -> Launch:
     """The launch of a multi-instance task with an `mpi` block.
 
-    Raises PlanError for a runtime or a number of ranks that cannot be.
+    Raises PlanError for an unknown runtime or an invalid number of ranks.
     """
     if options.block.runtime not in MPIS:
         raise PlanError(f"mpi.runtime `{options.block.runtime}` is not one of {', '.join(MPIS)}")
@@ -81,7 +81,7 @@ def _preflight(options: MpiLaunch, shape: Shape) -> tuple[str, ...]:
 
 
 def _inside(options: MpiLaunch, payload: python.Payload) -> python.Payload:
-    """The ranks' command, and the question whether its Python has mpi4py, inside the image."""
+    """The ranks' command inside the image; the check for mpi4py runs its Python there, too."""
     if not options.setup.inside:
         return payload
     interpreter = f"{options.setup.inside} {payload.interpreter}" if payload.interpreter else ""
@@ -89,7 +89,7 @@ def _inside(options: MpiLaunch, payload: python.Payload) -> python.Payload:
 
 
 def ranks_of(options: MpiLaunch, instances: int) -> Ranks:
-    """A number, or a command that the primary evaluates once; absent means 1, unless the options say it themselves."""
+    """A number, or a command that the primary evaluates once. The default is 1, unless the options set the number."""
     wanted = options.block.processes_per_node
     if wanted is None and _places_ranks(options):
         return Ranks("", "", "")
@@ -152,7 +152,7 @@ def _environment(options: MpiLaunch) -> str:
 
 
 def _abort(options: MpiLaunch) -> str:
-    """MPICH's launcher kills everything on MPI_Abort, itself included, often before it has passed on who called it."""
+    """MPICH's launcher kills everything on MPI_Abort, itself included, often before it has reported the caller."""
     if not options.block.mpi.abort:
         return ""
     return shell.block(
@@ -186,7 +186,8 @@ _NO_TREE = ("OMPI_MCA_plm_rsh_no_tree_spawn", "PRTE_MCA_plm_ssh_no_tree_spawn")
 
 
 def _openmpi(options: MpiLaunch) -> str:
-    """Open MPI 4 (OMPI_MCA) and 5 (PRTE_MCA) name their daemons' parameters differently; each ignores the other's."""
+    """Open MPI 4 (OMPI_MCA) and 5 (PRTE_MCA) use different names for the parameters of their daemons; each ignores the
+    other's."""
     return shell.block(
         "Open MPI finds its daemons on the other nodes by --prefix, started from here alone, by this shell's ssh; and"
         " nothing of this shell's environment reaches the ranks there but what -x names:",
@@ -236,8 +237,8 @@ _AS_ROOT = "--allow-run-as-root"
 
 
 _UNBOUND = MPIS["openmpi"].unbound
-"""With more ranks than slots Open MPI binds none. Up to version 4 it binds a rank alone on its node, as two ranks in
-all, to one core: with one rank a node, two nodes would train on two cores."""
+"""With more ranks than slots, Open MPI binds no rank. Up to version 4 it binds a single rank on a node, and two ranks
+in total, to one core each: with one rank per node, two nodes would train on two cores."""
 
 
 def _needs_unbound(options: MpiLaunch) -> bool:

@@ -1,6 +1,6 @@
 """The launch of a framework's block by batchtrain's own node launcher: gang.json, and the text that starts it.
 
-What a framework needs of it (its roles, options and variables) its block says.
+The block defines its roles, options and variables.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ SPEC = ".batchtrain/gang.json"
 
 
 def launch(block: Nodes, setup: Setup, command: str, shape: Shape) -> Launch:
-    """The launch of a multi-instance task with a framework's block. Raises PlanError for what cannot be launched."""
+    """The launch of a multi-instance task with a framework's block. Raises PlanError for a block that cannot be
+    launched."""
     for fault in block.faults(command, shape.instances):
         if not fault.launchable:
             raise PlanError(fault.text)
@@ -31,7 +32,7 @@ def launch(block: Nodes, setup: Setup, command: str, shape: Shape) -> Launch:
 
 
 def _over_mpi(block: Nodes, over: OverMpi, setup: Setup, command: str, shape: Shape) -> Launch:
-    """The MPI's own launch; the ranks have the framework's variables, and are not bound to a core each."""
+    """The launch by the MPI; the ranks have the framework's variables, and are not bound to a core each."""
     unbound = "" if "bind-to" in " ".join(over.options) else MPIS[over.runtime].unbound
     given = variables.wanted(over.environment, setup.own)
     ranks = MpiBlock(
@@ -108,7 +109,7 @@ _SETTLES = Implicit(
 
 
 def _ending(block: Nodes, roles: tuple[Role, ...]) -> tuple[tuple[Role, ...], Implicit | None]:
-    """The roles with `ends.py` before the scripts of their ranks, where there is a need and a place for it."""
+    """The roles with `ends.py` before the scripts of their ranks, if they need it and the command has room for it."""
     if not block.waits and not block.settles:
         return roles, None
     with_it = tuple(
@@ -121,7 +122,7 @@ def _ending(block: Nodes, roles: tuple[Role, ...]) -> tuple[tuple[Role, ...], Im
 
 
 def _ended(command: str, settles: bool) -> str:
-    """A command that starts with Python, with `ends.py` before its script; any other as it is."""
+    """A command that starts with Python, with `ends.py` before its script; any other command unchanged."""
     return python.before_script(command, f"{_RUNNER} --settle" if settles else _RUNNER) or command
 
 
@@ -167,7 +168,7 @@ def _on_infiniband(block: Nodes, shape: Shape) -> tuple[Variable, ...]:
 
 
 def processes(block: Nodes, instances: int) -> int | str:
-    """Processes a node: a number, `auto`, or a command. Raises PlanError for one that cannot be."""
+    """Processes per node: a number, `auto`, or a command. Raises PlanError for an invalid value."""
     if block.processes is not None:
         return block.processes // instances
     given = block.processes_per_node
@@ -223,7 +224,7 @@ def _role(role: Role, setup: Setup) -> dict[str, Any]:
 
 
 def _run(role: Role) -> str:
-    """The command, or what starts it: by the command's own Python where there is one."""
+    """The command, or the runner that starts it with the Python of the command, if it has one."""
     own, runner = python.interpreter(role.command), role.runner
     if role.first:
         return f"{own or 'python3'} -c {shell.word(role.first)} || exit\n{role.command}"
@@ -237,7 +238,7 @@ def _run(role: Role) -> str:
 
 
 def _inside(command: str, setup: Setup) -> str:
-    """A role's command, in its image; one that is more than simple words is a shell's matter in there, too."""
+    """The command of a role, in its image. A command of more than simple words needs a shell there, too."""
     if not setup.inside:
         return shell.verbatim(command)
     return f"{setup.inside} {command if shell.is_simple(command) else f'/bin/sh -c {shell.word(command)}'}"
@@ -272,7 +273,7 @@ def _ssh(setup: Setup, shape: Shape) -> str:
 
 
 def _interpreter(command: str) -> str:
-    """The first Python 3.6 or later of those that may be there; the command's own may be an older or a newer one."""
+    """The first Python 3.6 or later of several; the Python of the command may be too old."""
     names = dict.fromkeys(name for name in ("python3", python.interpreter(command), "python") if name)
     return shell.block(
         "The node launcher needs a whole Python 3.6 or later, of any kind:",

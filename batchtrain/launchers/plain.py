@@ -1,4 +1,4 @@
-"""The launch of a task that brings its own launcher, or needs none: its command, after pre_execution_command."""
+"""The launch of a task with its own launcher, or without any: its command, after pre_execution_command."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def launch(
     pre_execution_command: str | None = None,
     coordination_command: str | None = None,
 ) -> Launch:
-    """The command once, on the only node or on the primary, its text as it was written.
+    """Runs the command once, on the only node or on the primary, with its text unchanged.
 
     Between containers whose sshd is ours, a launcher in it (`mpirun`) finds an ssh that takes their port and key.
     """
@@ -28,7 +28,7 @@ def launch(
 
 
 def alone(command: str) -> Launch:
-    """The command of a task that runs on one node: there is nothing to coordinate, and no gang to watch."""
+    """The command of a task on one node, without coordination and gang."""
     return Launch(coordination="", application=_application(command, None))
 
 

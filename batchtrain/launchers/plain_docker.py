@@ -1,7 +1,7 @@
-"""A task in a container of the node's own Docker Engine, which Batch knows nothing of: the texts that the host runs.
+"""A task in a container of the node's own Docker Engine, unknown to Batch: the texts that the host runs.
 
-What is run inside, and how a gang is launched there, is the other launchers' matter; here its container is started,
-entered and removed. `runtime/docker.sh` has the functions.
+The other launchers decide what runs inside and how a gang is launched there. This file starts, enters and removes the
+container. `runtime/docker.sh` has the functions.
 """
 
 from __future__ import annotations
@@ -20,24 +20,24 @@ _SOURCE = f'source "{_SHARED}/{DOCKER.name}" || exit 1'
 
 
 class Container(NamedTuple):
-    """How one task's container is run."""
+    """How to run the container of one task."""
 
     image: str
     copy: str = ""
-    """The image's name in a second registry, for when its own does not give it."""
+    """The name of the image in a second registry, used if the first fails."""
     options: tuple[str, ...] = ()
-    """Words for `docker run`, as a shell takes them: variables of the node in them are expanded there."""
+    """Words for `docker run`, as a shell expands them: variables of the node are expanded there."""
     directory: str = "$AZ_BATCH_TASK_WORKING_DIR"
-    """Where commands start; empty for the image's own."""
+    """The working directory of commands; empty for that of the image."""
     own: tuple[str, ...] = ()
-    """Variables that the task or its job sets, which reach the container whatever they are called."""
+    """Variables that the task or its job sets; the container gets them, whatever their names are."""
 
 
 def alone(container: Container, command: str, *, as_it_is: bool) -> Launch:
     """A task on one node.
 
     as_it_is: the command's words are the container's own, as `docker run` takes them (an entry point's, an image
-    without bash); otherwise it is a text for bash.
+    without bash); otherwise it is text for bash.
     """
     inside = shell.verbatim(command.strip()) if as_it_is else f"/bin/bash -c {shell.word(command.strip())}"
     text = shell.script(

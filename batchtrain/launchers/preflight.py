@@ -1,4 +1,4 @@
-"""What a gang's nodes are expected to be like before anything is started there; `runtime/preflight.sh` looks."""
+"""The expected properties of the nodes of a gang, which `runtime/preflight.sh` checks before anything starts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from batchtrain.launchers.types import Implicit
 def expected(
     shape: Shape, processes: int | str | None, port: str, *, infiniband: bool, memlock: bool
 ) -> tuple[str, ...]:
-    """The words that preflight.sh takes.
+    """The arguments of preflight.sh.
 
     processes: on each node; at least one per GPU is assumed. port: the port of the nodes' ssh servers; empty if
     unknown. infiniband, memlock: the task needs an active port, and memory that can be locked.
@@ -36,7 +36,7 @@ _NAMES = {
 
 
 def implicit(words: tuple[str, ...]) -> tuple[Implicit, ...]:
-    """The same as a decision of the plan."""
+    """The check as an implicit decision of the plan."""
     if not words:
         return ()
     pairs = (word.partition("=") for word in words)

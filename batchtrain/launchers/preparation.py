@@ -1,7 +1,7 @@
 """The shell text that prepares a node when it joins: mounts, drivers, container runtimes, images, data put in place.
 
 The user's lines come before and after it, in one shell; the lines of batchtrain run in a separate shell, so that
-neither changes the other. What can fail for a moment (a registry, a mirror, a package lock) is tried `TRIES` times.
+neither changes the other. Steps with transient faults (a registry, a mirror, a package lock) are tried `TRIES` times.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from batchtrain import runtime
 from batchtrain.launchers import shell
 
 SCRIPT = "BATCHTRAIN_PREPARATION"
-"""Carries the whole preparation, so that quoting cannot break the user's lines."""
+"""Contains the whole preparation, so that quoting cannot break the user's lines."""
 OWN = "BATCHTRAIN_NODE_PREPARATION"
-"""Carries our part of it."""
+"""Contains the lines of batchtrain."""
 
 LINUX = f"/bin/bash -c 'exec /bin/bash -e -c \"${SCRIPT}\"'"
 WINDOWS = f'cmd.exe /d /s /c "%{SCRIPT}%"'
@@ -24,7 +24,7 @@ WINDOWS = f'cmd.exe /d /s /c "%{SCRIPT}%"'
 TRIES = 5
 PULLS_AT_ONCE = 4
 IMAGES = "$AZ_BATCH_NODE_SHARED_DIR/batchtrain/apptainer"
-"""Where Apptainer images are kept on a node."""
+"""The directory of Apptainer images on a node."""
 
 KATA = "3.2.0"
 KATA_URL = (
@@ -52,19 +52,19 @@ class Login(NamedTuple):
 
 
 class Image(NamedTuple):
-    """A container image, and its copy in another registry, for when its own does not give it."""
+    """A container image, and its copy in another registry, used if the first fails."""
 
     name: str
     copy: str = ""
 
 
 class Sif(NamedTuple):
-    """An Apptainer image; with a fingerprint, its signature is verified by that key, and no other."""
+    """An Apptainer image. With a fingerprint, its signature must be by this key."""
 
     uri: str
     fingerprint: str = ""
     key_variable: str = ""
-    """The environment variable that holds the public key; empty: the key is taken from the key server."""
+    """The environment variable with the public key; empty if the key server provides it."""
     copy: str = ""
     """Its URI in another registry."""
 
@@ -81,7 +81,7 @@ class Selected(NamedTuple):
 
 
 class Moved(NamedTuple):
-    """Data that was brought to `source` in the working directory, and belongs to `destination`."""
+    """Data that Batch downloaded to `source` in the working directory, and that belongs to `destination`."""
 
     source: str
     destination: str
@@ -90,19 +90,19 @@ class Moved(NamedTuple):
 
 
 class Engine(NamedTuple):
-    """A Docker Engine that tasks use without Batch's part in it."""
+    """A Docker Engine that tasks use without Batch."""
 
     size: str = ""
     """The VM size, for messages."""
     gpus: int = 0
-    """NVIDIA GPUs that a node has, and containers are to see."""
+    """NVIDIA GPUs of a node, for use in containers."""
     infiniband: bool = False
-    """Containers are to use the node's InfiniBand."""
+    """Whether containers use the InfiniBand of the node."""
     logins: tuple[Login, ...] = ()
 
 
 class Preparation(NamedTuple):
-    """What our part of the preparation has to do, in this order."""
+    """The steps of batchtrain's part, in this order."""
 
     mounts: tuple[Fstab, ...] = ()
     nvidia_driver: str = ""
@@ -114,11 +114,11 @@ class Preparation(NamedTuple):
     images: tuple[Sif, ...] = ()
     moved: tuple[Moved, ...] = ()
     fallback: bool = False
-    """Images have copies in a second registry, so a sign-in that fails is no reason to stop."""
+    """Images have copies in a second registry, so a failed sign-in does not stop the preparation."""
 
 
 def linux(pre: tuple[str, ...], post: tuple[str, ...], *, own: bool) -> str:
-    """The whole preparation: a line each, since a comment in one must not swallow the next."""
+    """The whole preparation, each part on its own line, so that a comment cannot hide the next part."""
     before, after = "\n".join(pre), "\n".join(post)
     run = f'/bin/bash -c "${OWN}" || exit $?'
     parts = (shell.verbatim(before), run, after) if own else (before, after)
@@ -126,12 +126,12 @@ def linux(pre: tuple[str, ...], post: tuple[str, ...], *, own: bool) -> str:
 
 
 def windows(pre: tuple[str, ...], post: tuple[str, ...]) -> str:
-    """The same for cmd.exe: one line, which ends at the first command that fails."""
+    """The preparation for cmd.exe: one line, which ends at the first command that fails."""
     return " && ".join((*pre, *post)) or "ver"
 
 
 def own(todo: Preparation) -> str:
-    """Our part; empty when there is nothing to do."""
+    """The part of batchtrain; empty if there is nothing to do."""
     steps = (
         _mounts(todo.mounts),
         _driver(todo.nvidia_driver),
@@ -147,13 +147,13 @@ def own(todo: Preparation) -> str:
 
 
 def image_path(uri: str) -> str:
-    """Where the node keeps an Apptainer image, with a variable of Batch in it; the name says which one it is."""
+    """The path of an Apptainer image on the node, with a variable of Batch; the name identifies the image."""
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", uri.rpartition("/")[2])[:80]
     return f"{IMAGES}/{name}-{hashlib.sha256(uri.encode()).hexdigest()[:8]}.sif"
 
 
 def path_word(path: str) -> str:
-    """A path as one word of the shell: variables are expanded, nothing else is."""
+    """A path as one word of the shell; only variables are expanded."""
     parts = re.split(r"\$(?:\{([A-Za-z_]\w*)\}|([A-Za-z_]\w*))", path)
     words = []
     for index in range(0, len(parts), 3):
@@ -293,7 +293,8 @@ bt_apptainer="$(command -v apptainer || command -v singularity)" || bt_stop "App
 
 
 def _docker_user(name: str) -> str:
-    """The login is made when the node is there, so its name goes into the group's line, which asks for no user."""
+    """Batch creates the login after the node has joined, so the line of the group contains its name, which needs no
+    existing user."""
     if not name:
         return ""
     return shell.block(
@@ -347,7 +348,7 @@ bt_pull() {{
         *(" ".join(("bt_pull_soon", *(shell.word(name) for name in image if name))) for image in images),
         "wait",
         '[ ! -s "$bt_failed" ] || bt_stop "these images cannot be pulled: $(paste -sd, "$bt_failed"). Are the names'
-        ' right, and has credentials.yaml a sign-in (docker_registry)? The words of docker stand above"',
+        ' right, and has credentials.yaml a sign-in (docker_registry)? The message of docker is above"',
     )
 
 

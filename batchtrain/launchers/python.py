@@ -1,4 +1,4 @@
-"""Python commands: where `-m mpi4py` goes in one, found in its text without changing the rest."""
+"""Finds the place for `-m mpi4py` in the text of a Python command, without changing the rest."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ _VALUE_OPTIONS = ("-W", "-X", "--check-hash-based-pycs")
 _ENDS_OPTIONS = ("-c", "-m")
 LONGEST_SHOWN = 200
 MOST_OPTIONS = 100
-"""Words up to a script that are looked at; a command may have a million behind it."""
+"""Maximum number of words before a script; a command may have a million after it."""
 
 
 class Payload(NamedTuple):
-    """A command as the ranks run it."""
+    """The command of the ranks."""
 
     text: str
     interpreter: str = ""
     """The Python that may get `-m mpi4py`, as written; empty for any other command."""
     note: str = ""
-    """Why `-m mpi4py` cannot be put in, where Python seems to run."""
+    """Why `-m mpi4py` cannot be inserted, if the command seems to run Python."""
 
     @property
     def hooked(self) -> bool:
@@ -33,9 +33,9 @@ class Payload(NamedTuple):
 
 
 def with_mpi4py(command: str) -> Payload:
-    """The command with a place for `-m mpi4py` before its script, `-m` or `-c`, when it starts with Python.
+    """The command with a place for `-m mpi4py` before its script, `-m` or `-c`, if it starts with Python.
 
-    mpi4py.run is told of a rank's exception or exit code and aborts the others with it.
+    mpi4py.run aborts the other ranks with the exception or exit code of a rank.
     """
     words = _first_words(command)
     if not words or not _is_python(words[0][0]):
@@ -50,7 +50,8 @@ def with_mpi4py(command: str) -> Payload:
 
 
 def before_script(command: str, text: str) -> str | None:
-    """The command with a text before its script, `-m` or `-c`, when it starts with Python and has a place for it."""
+    """The command with a text before its script, `-m` or `-c`; None if it does not start with Python or has no place
+    for it."""
     words = _first_words(command)
     script = _script(words) if words and _is_python(words[0][0]) else None
     if script is None:
@@ -78,7 +79,7 @@ def _is_python(word: str) -> bool:
 
 
 def _script(words: tuple[tuple[str, int], ...]) -> int | None:
-    """The index of the script, `-m` or `-c`; None for a Python that reads stdin or has its options run together."""
+    """The index of the script, `-m` or `-c`; None for a Python that reads stdin or has joined options."""
     index = 1
     while index < len(words):
         word = words[index][0]

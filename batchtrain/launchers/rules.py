@@ -1,6 +1,6 @@
-"""The rules by which something is switched on without being asked for: each with its source, and how to switch it off.
+"""The rules for implicit settings: each with its source, and how to switch it off.
 
-Every `Implicit` of a plan names one of them; a test fails if a rule has no source or is not used.
+Every `Implicit` of a plan names one of them. A test fails if a rule has no source or is not used.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from batchtrain.frameworks import FRAMEWORKS
 
 
 class ImplicitRule(NamedTuple):
-    """One rule. source: a document, a field of the SDK, or what was measured, and where it is written down."""
+    """One rule. source: a document, a field of the SDK, or a measurement and its place."""
 
     id: str
     sentence: str
     source: str
     off: str
-    """What to write so that it does not happen; empty where nothing else could work."""
+    """How to switch it off; empty if nothing else could work."""
 
 
 _RULES = (

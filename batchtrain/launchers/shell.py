@@ -1,6 +1,6 @@
-"""Shell text: the only place that makes words and quotes of it.
+"""Shell text: the only module that quotes words.
 
-Text of the user (commands, options) is never quoted: the primary's shell expands it, as Batch Shipyard's did.
+Text of the user (commands, options) is never quoted: the shell of the primary expands it, as with Batch Shipyard.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ def comment(text: str) -> str:
 
 
 def block(title: str, *lines: str) -> str:
-    """A part of a script: what it is for, then its lines; empty ones are left out."""
+    """A part of a script: its purpose, then its lines; empty lines are dropped."""
     return "\n".join((comment(title), *(line for line in lines if line)))
 
 
 def script(*blocks: str) -> str:
-    """The parts, a blank line between two; empty ones are left out."""
+    """The parts, separated by blank lines; empty parts are dropped."""
     return "\n\n".join(part for part in blocks if part) + "\n"
 
 
@@ -43,24 +43,24 @@ def exports(values: dict[str, str]) -> str:
 
 
 def continued(*lines: str) -> str:
-    """One command over several lines; empty ones are left out."""
+    """One command over several lines; empty lines are dropped."""
     first, *rest = (line for line in lines if line)
     return " \\\n".join((first, *(f"  {line}" for line in rest)))
 
 
 def verbatim(text: str) -> str:
-    """The user's text as lines of a script; a last line that asks for more gets an empty one."""
+    """The user's text as lines of a script. If its last line expects more, an empty line follows."""
     text = text.strip("\n")
     return f"{text}\n" if text.endswith("\\") else text
 
 
 _WORD = re.compile(r"""(?:[^\s'"\\;&|<>()#]+|\\.|'[^']*'|"[^"\\]*(?:\\.[^"\\]*)*")+""", re.DOTALL)
-"""Runs of characters, not one after the other: each alternative that is taken costs memory until the word ends."""
+"""Matches runs of characters, not single ones: each alternative costs memory until the word ends."""
 _BLANK = re.compile(r"[ \t]+")
 
 
 def first_words(text: str) -> Iterator[tuple[str, int]]:
-    """The simple words that a command starts with, each with the place where it ends; raw, as written."""
+    """The simple words at the start of a command, unchanged, each with the index of its end."""
     position = len(text) - len(text.lstrip())
     while match := _WORD.match(text, position):
         yield match.group(), match.end()
@@ -71,7 +71,7 @@ def first_words(text: str) -> Iterator[tuple[str, int]]:
 
 
 def is_simple(text: str) -> bool:
-    """Whether a command is simple words alone, with nothing that only a shell understands between or before them."""
+    """Whether a command consists of simple words, without shell syntax."""
     words = first_words(text)
     first = next(words, None)
     if first is None or re.match(r"\w+=", first[0]):

@@ -1,4 +1,4 @@
-"""The steps that every kind of launch shares: its files, its coordination, and what comes before a command."""
+"""The steps that all launches share: their files, the coordination, and the preparation of a command."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ OWN_SSH = Implicit("PATH", ".batchtrain/bin first", "ssh between the nodes takes
 
 
 def node_launcher(framework: str) -> tuple[File, ...]:
-    """The package that launches a framework's processes, with this framework's file alone, and what it asks."""
+    """The package that launches the processes of a framework, with the file of this framework only, and the script for
+    its facts."""
     ours = (f"{_FRAMEWORKS}__init__.py", f"{_FRAMEWORKS}base.py", f"{_FRAMEWORKS}{framework}.py")
     travels = (name for name in runtime.LAUNCH if name in ours or not name.startswith(_FRAMEWORKS))
     door = File(".batchtrain/launch/__main__.py", runtime.LAUNCH_DOOR)
@@ -37,7 +38,7 @@ _FRAMEWORKS = "launch/frameworks/"
 
 
 def coordination(shape: Shape, command: str | None) -> str:
-    """What every instance runs; it must come back, with 0.
+    """The text that every instance runs; it must end with 0.
 
     In a native container the default is the image's sshd on port 23 (Batch Shipyard's contract); on the host Batch's
     own sshd is there, and there is nothing more to do. A command of the user replaces the default.
@@ -51,7 +52,7 @@ def coordination(shape: Shape, command: str | None) -> str:
 
 
 def port_of(shape: Shape, command: str | None) -> str:
-    """Where a node's ssh server is; empty in a container with a coordination command of the person's own."""
+    """The port of a node's ssh server; empty in a container with the user's own coordination command."""
     return "22" if not shape.container else SSHD_PORT if starts_sshd(shape, command) else ""
 
 
@@ -61,7 +62,7 @@ def use_ssh(shape: Shape, command: str | None) -> str:
 
 
 def implicit_sshd(shape: Shape, command: str | None) -> tuple[Implicit, ...]:
-    """The default of the coordination command, where there is one."""
+    """The default of the coordination command, if it is used."""
     if not starts_sshd(shape, command):
         return ()
     because = "a container needs its own ssh server"
@@ -72,8 +73,10 @@ _SSHD = re.compile(r"/usr/sbin/sshd(?:\s+-[De])*\s+-p\s+23(?:\s+-[De])*(?:\s+&)?
 
 
 def starts_sshd(shape: Shape, command: str | None) -> bool:
-    """Also if the user writes the default, as Batch Shipyard's recipes do: its images had keys baked in, which these
-    need not, and `-D`, which kept its containers alive, would never come back."""
+    """Whether the launch starts sshd: also if the user writes the default, as Batch Shipyard's recipes do.
+
+    Its images contained keys, which these need not. Its option `-D`, which kept its containers alive, would never end.
+    """
     return shape.container and (not command or _SSHD.fullmatch(command.strip()) is not None)
 
 

@@ -1,4 +1,4 @@
-"""What a launcher is given and what it gives back; values only."""
+"""The input and output of launchers; only values."""
 
 from __future__ import annotations
 
@@ -8,31 +8,31 @@ from batchtrain.frameworks.mpi import MpiBlock
 
 
 class Setup(NamedTuple):
-    """What a multi-instance task says beside the block that launches it."""
+    """The properties of a multi-instance task besides the block that launches it."""
 
     pre_execution_command: str | None = None
     coordination_command: str | None = None
     preflight: bool = True
-    """The nodes are looked at before anything is started."""
+    """The nodes are checked before anything starts."""
     rank_logs: bool = True
     """Each rank's output is also kept in files of its own."""
     inside: str = ""
-    """What stands before a command to run it inside an image (`apptainer.CALL`)."""
+    """The words before a command that runs inside an image (`apptainer.CALL`)."""
     own: frozenset[str] = frozenset()
-    """Names of variables that the task or its job sets: their values stand, and no rule is named for them."""
+    """Names of variables that the task or its job sets: their values win, and no rule is named for them."""
 
 
 class MpiLaunch(NamedTuple):
-    """A launch by an MPI: its block, and what else decides about it."""
+    """A launch by an MPI: its block, and further input."""
 
     block: MpiBlock
     setup: Setup = Setup()
     environment: tuple[str, ...] = ()
     """Shell words NAME=VALUE, each for a variable without a value yet."""
     cntk: bool = False
-    """The program is CNTK, which works with the MPI alone that it was built on; it has no use for mpi4py."""
+    """The program is CNTK, which works only with the MPI on which it was built, and does not use mpi4py."""
     misses_mpi4py: bool = True
-    """A Python without mpi4py is worth a word; programs of Horovod never need it."""
+    """The launch warns about a Python without mpi4py; programs of Horovod never need it."""
 
 
 class File(NamedTuple):
@@ -44,8 +44,8 @@ class File(NamedTuple):
 
 
 class Implicit(NamedTuple):
-    """Something the product switched on by itself: what, its value, because of what, by which of `rules.RULES`, and
-    where (the path of the block in the configuration it was decided for; set by the planner)."""
+    """A setting that batchtrain added: its name, value, reason, the rule in `rules.RULES`, and the path of the block in
+    the configuration (set by the planner)."""
 
     what: str
     value: str
@@ -55,12 +55,12 @@ class Implicit(NamedTuple):
 
 
 class Launch(NamedTuple):
-    """What the nodes run.
+    """The text that the nodes run.
 
-    coordination: bash text run once on every instance, after `files` are in place; it must come back with 0.
-    application: bash text run on the primary alone, when every instance's coordination has come back.
-    files: what both need beside them, below `.batchtrain/` of AZ_BATCH_TASK_SHARED_DIR.
-    implicit: what the launcher decided by itself.
+    coordination: bash text run once on every instance, after `files` are in place; it must end with 0.
+    application: bash text run only on the primary, after the coordination of every instance.
+    files: files for both, below `.batchtrain/` of AZ_BATCH_TASK_SHARED_DIR.
+    implicit: the settings that the launcher added.
     """
 
     coordination: str

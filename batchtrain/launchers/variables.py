@@ -21,7 +21,7 @@ UNBUFFERED = Variable(
 
 TOPOLOGY = "/opt/microsoft/{}/topo.xml"
 TOPOLOGY_FOLDER = "/opt/microsoft"
-"""What a container must see for it: the file is a link to one above its folder (azhpc-images: customizations)."""
+"""A directory that a container needs: the file is a link to one above its folder (azhpc-images: customizations)."""
 TOPOLOGIES = {
     "NDv2": "ndv2",
     "ND A100 v4": "ndv4",
@@ -29,13 +29,13 @@ TOPOLOGIES = {
     "ND H100 v5": "ndv5",
     "ND H200 v5": "ndv5",
 }
-"""Families whose GPUs and cards are described to NCCL in a file of the HPC images, which a virtual machine hides."""
+"""Families whose GPUs and cards a file of the HPC images describes to NCCL, because a virtual machine hides them."""
 RELAXED_ORDERING = frozenset({"ND A100 v4", "NDm A100 v4", "ND H100 v5", "ND H200 v5"})
 OWN_AFFINITY = frozenset({"NDv2", *RELAXED_ORDERING})
 
 
 def everywhere(shape: Shape) -> tuple[Variable, ...]:
-    """What every process of a framework gets, on any node of this size."""
+    """The variables of every process of a framework, on any node of this size."""
     variables = [NUMBER_OF_THREADS, UNBUFFERED]
     if shape.gpus:
         because = f"{shape.size} has GPUs, and NCCL does not report why it fails by default"
@@ -47,7 +47,7 @@ def everywhere(shape: Shape) -> tuple[Variable, ...]:
 
 
 def on_infiniband(shape: Shape) -> tuple[Variable, ...]:
-    """What NCCL is told where the task uses InfiniBand (SR-IOV) between GPUs; nothing anywhere else."""
+    """The NCCL variables of tasks that use InfiniBand (SR-IOV) between GPUs; empty for all others."""
     if shape.fabric is not Fabric.SR_IOV or not shape.gpus:
         return ()
     because = "the processes find each other over the pool's Ethernet; NCCL would take the first interface named ib*"
@@ -73,7 +73,7 @@ def topology(shape: Shape) -> Variable | None:
 
 
 def of_ucx(shape: Shape) -> tuple[Variable, ...]:
-    """What UCX is told where a program's processes talk through it (backends ucc and mpi), with GPUs or without."""
+    """The UCX variables of programs that use it (backends ucc and mpi), with GPUs or without."""
     if shape.fabric is not Fabric.SR_IOV:
         return ()
     cards = "active InfiniBand ports, found on the node; UCX would try the Ethernet cards as well"
@@ -86,15 +86,15 @@ def of_ucx(shape: Shape) -> tuple[Variable, ...]:
 
 NOTES = ("NCCL_DEBUG", "NCCL_DEBUG_SUBSYS", "NCCL_DEBUG_FILE")
 IN_RANKS = "$AZ_BATCH_TASK_SHARED_DIR/.batchtrain/ranks/nccl.%h.%p.txt"
-"""Where an MPI's ranks note what NCCL says; the same path on every node."""
+"""The file for NCCL's notes of an MPI's ranks; the same path on every node."""
 
 
 def of_transport(shape: Shape, own: Collection[str], text: str, file: str = AUTO) -> tuple[Variable, ...]:
-    """What NCCL is told so that its network is known after the run.
+    """The variables that make NCCL note its network, so that it is known after the run.
 
-    Nothing where the user says any of it by a variable, by `leave_unset` (own: the names of both), or in a text of
-    their own (commands, options): what NCCL says would then end in our file. file: its path, where the node launcher
-    does not find it.
+    Empty if the user sets any of them by a variable, by `leave_unset` (own: the names of both), or in their own text
+    (commands, options): the user's log would then go to our file. file: its path, if the node launcher does not choose
+    it.
     """
     if not on_infiniband(shape) or "NCCL_DEBUG" in text or {*NOTES} & {*own}:
         return ()
@@ -109,17 +109,17 @@ def of_transport(shape: Shape, own: Collection[str], text: str, file: str = AUTO
 
 
 def wanted(variables: Iterable[Variable], own: Collection[str]) -> tuple[Variable, ...]:
-    """Those that the user neither sets nor wants left alone (own: the names of both)."""
+    """Variables that the user neither sets nor lists in `leave_unset` (own: the names of both)."""
     return tuple(variable for variable in variables if variable.name not in own)
 
 
 def values(variables: Iterable[Variable]) -> dict[str, str]:
-    """Names and values, as gang.json has them."""
+    """Names and values, as in gang.json."""
     return {variable.name: variable.value for variable in variables}
 
 
 def implicit(variables: Iterable[Variable]) -> tuple[Implicit, ...]:
-    """The same, as decisions of the plan."""
+    """The variables as implicit decisions of the plan."""
     return tuple(Implicit(v.name, _SHOWN.get(v.value, v.value), v.because, v.rule) for v in variables)
 
 
@@ -138,7 +138,7 @@ _ON_THE_PRIMARY = {"NCCL_SOCKET_IFNAME": "eth0", "NCCL_IB_HCA": CARDS}
 
 
 def block(variables: tuple[Variable, ...]) -> str:
-    """The same as lines of a launch text, decided by the node itself."""
+    """The variables as lines of a launch text; the node decides."""
     if not variables:
         return ""
     plain = " ".join(f"{variable.name}={_word(variable.value)}" for variable in variables if not variable.file)
@@ -161,7 +161,7 @@ def _word(value: str) -> str:
 
 
 def notes(variables: tuple[Variable, ...]) -> str:
-    """What `of_transport` found as lines of a launch text."""
+    """The variables of `of_transport` as lines of a launch text."""
     if not variables:
         return ""
     given = "".join(f"${{{name}-}}" for name in NOTES)

@@ -1,7 +1,7 @@
 """Autoscale formulas from scenarios: how many nodes follow how much work, or which days and hours; text only.
 
 Language: Azure's "Create a formula to automatically scale compute nodes in a Batch pool" (variables, sampling).
-What is taken for true of the service stands in docs/explanation/untested-on-azure.md.
+Assumptions about the service are listed in docs/explanation/untested-on-azure.md.
 """
 
 from __future__ import annotations

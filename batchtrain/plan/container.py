@@ -1,4 +1,4 @@
-"""How a task's container is run by Batch: the image, the engine's options, what of the node it sees."""
+"""How Batch runs a task's container: its image, the engine's options, and the directories of the node it sees."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _OWN_SHM = ("--shm-size", "--ipc")
 
 
 def settings(frame: Frame, task: Task, shape: Shape) -> tuple[wire.ContainerSettings, tuple[Implicit, ...]]:
-    """The container of one task, and what was decided without being asked."""
+    """The container of one task, and its implicit settings."""
     shm, by_size = _shared_memory(frame, task)
     devices, by_device = _devices(frame, task, shape)
     key, by_gang = _pool_key(frame, task)
@@ -48,7 +48,7 @@ def settings(frame: Frame, task: Task, shape: Shape) -> tuple[wire.ContainerSett
 
 
 def of_a_job(part: JobManager | JobPreparation | JobRelease) -> wire.ContainerSettings | None:
-    """The container of a task that is part of a job; None where it runs on the host."""
+    """The container of a task that belongs to a job. Returns None if it runs on the host."""
     if part.docker_image is None:
         return None
     options = (*user_identity.in_container(part.user_identity), *part.additional_docker_run_options)
@@ -59,11 +59,11 @@ def of_a_job(part: JobManager | JobPreparation | JobRelease) -> wire.ContainerSe
     )
 
 
-# --- what of the engine's options -----------------------------------------------------------------------------------
+# --- options of the engine ------------------------------------------------------------------------------------------
 
 
 def _shared_memory(frame: Frame, task: Task) -> tuple[str | None, tuple[Implicit, ...]]:
-    """The size to ask for; none where the task's own options say it, for the engine takes the last."""
+    """The size to request; none if the task's own options set it, because the engine uses the last option."""
     size, options = either(task.shm_size, frame.job.shm_size), task.additional_docker_run_options
     if frame.windows or any(
         option.startswith("--shm-size") for option in options
@@ -98,8 +98,8 @@ def _devices(frame: Frame, task: Task, shape: Shape) -> tuple[tuple[str, ...], t
 
 
 def described_gpus(frame: Frame, task: Task, shape: Shape) -> Variable | None:
-    """What NCCL is told to read in a gang's container; None where the person mounts that folder otherwise, or has
-    another file, or none, read: an image's own folder of that name would be hidden for nothing."""
+    """The topology file that NCCL reads in a gang's container. Returns None if the user mounts that folder, names
+    another file or unsets the variable: an image's own folder of that name would be hidden for nothing."""
     own = (*(bind.inside for bind in binds(frame, task)), *task.additional_docker_run_options)
     if task.multi_instance is None or any(variables.TOPOLOGY_FOLDER in option for option in own):
         return None
@@ -113,7 +113,7 @@ def described_gpus(frame: Frame, task: Task, shape: Shape) -> Variable | None:
 
 
 def _pool_key(frame: Frame, task: Task) -> tuple[tuple[str, ...], tuple[Implicit, ...]]:
-    """The key with which a gang's containers log in to each other is on the host; Batch shows it to no container."""
+    """Mounts the key with which a gang's containers log in to each other; Batch itself mounts it into no container."""
     own = (*binds(frame, task), *task.additional_docker_run_options)
     if frame.windows or task.multi_instance is None or any(POOL_KEY in option for option in own):
         return (), ()
@@ -122,7 +122,7 @@ def _pool_key(frame: Frame, task: Task) -> tuple[tuple[str, ...], tuple[Implicit
     return (option,), (Implicit("containerRunOptions", option, because, "pool-key"),)
 
 
-# --- what of the node -----------------------------------------------------------------------------------------------
+# --- directories of the node ----------------------------------------------------------------------------------------
 
 
 def _working_directory(frame: Frame, task: Task) -> tuple[str, tuple[Implicit, ...]]:

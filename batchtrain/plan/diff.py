@@ -1,7 +1,7 @@
-"""A plan against what stands: what would be made, what is the same, and what differs; values only.
+"""Compares a plan with the existing pools, jobs and tasks; values only.
 
-The service fills in what a request leaves out, writes some words its own way, and never gives a secret back; none of
-that is a difference.
+The service fills in defaults, changes the spelling of some values, and never returns a secret; none of that counts as a
+difference.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Document = Mapping[str, Any]
 
 
 class Living(NamedTuple):
-    """What was read of the service: documents by id, of tasks by job and id; what is not there is not in them."""
+    """The documents of the service: by id, those of tasks by job and id."""
 
     pools: Mapping[str, Document] = {}
     jobs: Mapping[str, Document] = {}
@@ -28,7 +28,7 @@ class Living(NamedTuple):
 
 
 class Difference(NamedTuple):
-    """One property that is not what the plan says."""
+    """One property that differs from the plan."""
 
     path: str
     living: Any
@@ -62,7 +62,7 @@ def compare(plan: Plan, living: Living) -> tuple[Compared, ...]:
 
 
 COUNTS = frozenset({"targetDedicatedNodes", "targetLowPriorityNodes", "resizeTimeout"})
-"""How many nodes a pool has just now, which does not make it another pool."""
+"""The current number of nodes: it makes no other pool, and a formula sets it if the pool scales itself."""
 
 
 def but_for_counts(compared: Compared) -> Compared:
@@ -76,7 +76,7 @@ def but_for_counts(compared: Compared) -> Compared:
 
 
 def _veiled(compared: Compared, secrets: tuple[Secret, ...]) -> Compared:
-    """Without what is secret in it, on either side."""
+    """The same with secrets masked on both sides."""
     differences = tuple(
         difference._replace(
             living=_shown_as(difference, difference.living, secrets),
@@ -99,7 +99,7 @@ def _variable(difference: Difference) -> str:
 
 
 def _filled_in(kind: str, retries: int) -> Document:
-    """What the service gives back where a request said nothing; without constraints, a task's retries are its job's."""
+    """The service's defaults for omitted properties; without constraints, a task has the retries of its job."""
     filled = FILLED_IN[kind]
     if kind != "task" or not retries:
         return filled
@@ -107,7 +107,7 @@ def _filled_in(kind: str, retries: int) -> Document:
 
 
 def wanted(plan: Plan) -> Iterator[tuple[str, tuple[str, ...], dict[str, Any]]]:
-    """What a plan amounts to: kind, id (of a task its job's before its own), document."""
+    """What a plan creates: kind, id (for a task: the job's id, then its own), document."""
     changes = {(step.action, step.subject): step.document for step in plan.steps if step.action in CHANGES}
     for step in plan.steps:
         body, subject = step.document, step.subject
@@ -127,7 +127,7 @@ CHANGES = frozenset({"pool.resize", "pool.autoscale", "job.complete"})
 
 
 def _grown(body: dict[str, Any], pool_id: str, changes: Mapping[tuple[str, str], dict[str, Any]]) -> dict[str, Any]:
-    """A pool that is made empty and grows when it has its identities, as it will be then."""
+    """A pool that is created empty, as it is after it got its identities and nodes."""
     scaled = changes.get(("pool.autoscale", pool_id))
     return {
         **body,
@@ -182,39 +182,27 @@ ANEW = "delete and add"
 
 HOW: dict[str, dict[str, str]] = {
     "pool": {
-        "targetDedicatedNodes": RESIZE,
-        "targetLowPriorityNodes": RESIZE,
-        "resizeTimeout": RESIZE,
-        "enableAutoScale": AUTOSCALE,
-        "autoScaleFormula": AUTOSCALE,
-        "autoScaleEvaluationInterval": AUTOSCALE,
-        "startTask": PATCH_POOL,
-        "applicationPackageReferences": PATCH_POOL,
-        "metadata": PATCH,
-        "displayName": PATCH,
-        "vmSize": PATCH_EMPTY,
-        "enableInterNodeCommunication": PATCH_EMPTY,
-        "virtualMachineConfiguration": PATCH_EMPTY,
-        "taskSlotsPerNode": PATCH_EMPTY,
-        "taskSchedulingPolicy": PATCH_EMPTY,
-        "networkConfiguration": PATCH_EMPTY,
-        "userAccounts": PATCH_EMPTY,
-        "mountConfiguration": PATCH_EMPTY,
-        "upgradePolicy": PATCH_EMPTY,
+        **dict.fromkeys(("targetDedicatedNodes", "targetLowPriorityNodes", "resizeTimeout"), RESIZE),
+        **dict.fromkeys(("enableAutoScale", "autoScaleFormula", "autoScaleEvaluationInterval"), AUTOSCALE),
+        **dict.fromkeys(("startTask", "applicationPackageReferences"), PATCH_POOL),
+        **dict.fromkeys(("metadata", "displayName"), PATCH),
+        **dict.fromkeys(
+            ("vmSize", "enableInterNodeCommunication", "virtualMachineConfiguration", "taskSlotsPerNode",
+             "taskSchedulingPolicy", "networkConfiguration", "userAccounts", "mountConfiguration", "upgradePolicy"),
+            PATCH_EMPTY,
+        ),
     },
     "job": {
-        "priority": PATCH,
-        "allowTaskPreemption": PATCH,
-        "maxParallelTasks": PATCH,
-        "constraints": PATCH,
-        "onAllTasksComplete": PATCH,
-        "metadata": PATCH,
-        "networkConfiguration": PATCH,
+        **dict.fromkeys(
+            ("priority", "allowTaskPreemption", "maxParallelTasks", "constraints", "onAllTasksComplete", "metadata",
+             "networkConfiguration"),
+            PATCH,
+        ),
         "poolInfo": "in place (PATCH) while the job is disabled",
     },
     "schedule": {"schedule": PATCH, "metadata": PATCH, "jobSpecification": "in place (PATCH), from the next job on"},
     "task": {"constraints": "in place (PUT)"},
-}
+}  # fmt: skip
 """What may be changed, by the first name of its path (Azure Batch REST: Update Pool, Update Job, Update Job Schedule,
 Replace Task); everything else stays as it was made."""
 
@@ -233,66 +221,42 @@ _TASK_CONSTRAINTS = {**_CONSTRAINTS, "retentionTime": "P7D"}
 
 FILLED_IN: dict[str, dict[str, Any]] = {
     "pool": {
-        "resizeTimeout": "PT15M",
-        "targetDedicatedNodes": 0,
-        "targetLowPriorityNodes": 0,
-        "enableAutoScale": False,
-        "autoScaleEvaluationInterval": "PT15M",
-        "enableInterNodeCommunication": False,
-        "taskSlotsPerNode": 1,
+        "resizeTimeout": "PT15M", "targetDedicatedNodes": 0, "targetLowPriorityNodes": 0, "enableAutoScale": False,
+        "autoScaleEvaluationInterval": "PT15M", "enableInterNodeCommunication": False, "taskSlotsPerNode": 1,
         "taskSchedulingPolicy": {"nodeFillType": "spread", "jobDefaultOrder": "none"},
         "virtualMachineConfiguration": {
-            "imageReference": {"version": "latest"},
-            "nodePlacementConfiguration": {"policy": "regional"},
+            "imageReference": {"version": "latest"}, "nodePlacementConfiguration": {"policy": "regional"},
         },
         "networkConfiguration": {
-            "dynamicVNetAssignmentScope": "none",
-            "enableAcceleratedNetworking": False,
+            "dynamicVNetAssignmentScope": "none", "enableAcceleratedNetworking": False,
             "publicIPAddressConfiguration": {"provision": "batchmanaged"},
         },
         "startTask": {"maxTaskRetryCount": 0, "waitForSuccess": True, "userIdentity": _DEFAULT_USER},
         "upgradePolicy": {"mode": "manual"},
     },
     "job": {
-        "priority": 0,
-        "allowTaskPreemption": False,
-        "maxParallelTasks": -1,
-        "usesTaskDependencies": False,
-        "onAllTasksComplete": "noaction",
-        "onTaskFailure": "noaction",
-        "constraints": _CONSTRAINTS,
+        "priority": 0, "allowTaskPreemption": False, "maxParallelTasks": -1, "usesTaskDependencies": False,
+        "onAllTasksComplete": "noaction", "onTaskFailure": "noaction", "constraints": _CONSTRAINTS,
         "jobManagerTask": {
-            "killJobOnCompletion": True,
-            "runExclusive": True,
-            "allowLowPriorityNode": True,
-            "requiredSlots": 1,
-            "userIdentity": _DEFAULT_USER,
-            "constraints": _TASK_CONSTRAINTS,
+            "killJobOnCompletion": True, "runExclusive": True, "allowLowPriorityNode": True, "requiredSlots": 1,
+            "userIdentity": _DEFAULT_USER, "constraints": _TASK_CONSTRAINTS,
         },
         "jobPreparationTask": {
-            "id": "jobpreparation",
-            "waitForSuccess": True,
-            "rerunOnNodeRebootAfterSuccess": True,
-            "userIdentity": _DEFAULT_USER,
-            "constraints": _TASK_CONSTRAINTS,
+            "id": "jobpreparation", "waitForSuccess": True, "rerunOnNodeRebootAfterSuccess": True,
+            "userIdentity": _DEFAULT_USER, "constraints": _TASK_CONSTRAINTS,
         },
         "jobReleaseTask": {
-            "id": "jobrelease",
-            "maxWallClockTime": "PT15M",
-            "retentionTime": "P7D",
-            "userIdentity": _DEFAULT_USER,
+            "id": "jobrelease", "maxWallClockTime": "PT15M", "retentionTime": "P7D", "userIdentity": _DEFAULT_USER,
         },
         "poolInfo": {"autoPoolSpecification": {"keepAlive": False}},
     },
     "schedule": {},
     "task": {
-        "requiredSlots": 1,
-        "userIdentity": _DEFAULT_USER,
-        "constraints": _TASK_CONSTRAINTS,
+        "requiredSlots": 1, "userIdentity": _DEFAULT_USER, "constraints": _TASK_CONSTRAINTS,
         "multiInstanceSettings": {"numberOfInstances": 1},
         "containerSettings": {"workingDirectory": "taskWorkingDirectory"},
     },
-}
+}  # fmt: skip
 """What the service gives back where a request said nothing (azure_batch 2.1-2.4: recorded answers)."""
 FILLED_IN["job"]["poolInfo"]["autoPoolSpecification"]["pool"] = FILLED_IN["pool"]
 FILLED_IN["schedule"]["jobSpecification"] = FILLED_IN["job"]
@@ -311,8 +275,6 @@ UNORDERED = {"environmentSettings": "name", "commonEnvironmentSettings": "name",
              "uploadHeaders": "name", "userAccounts": "name", "extensions": "name", "dataDisks": "lun",
              "inboundNATPools": "name"}  # fmt: skip
 """Lists whose items have names, and no order that counts."""
-AUTOSCALED = frozenset({"targetDedicatedNodes", "targetLowPriorityNodes", "resizeTimeout"})
-"""Of a pool that scales itself, the formula's matter."""
 CASELESS = frozenset(
     {
         "access", "caching", "dependencyAction", "dynamicVNetAssignmentScope", "elevationLevel", "jobAction",
@@ -328,7 +290,7 @@ _SPAN = re.compile(r"P(?=[0-9T])(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:([\d.]+)
 
 def _differences(standing: Document, planned: Document, filled: Document) -> Iterator[tuple[str, Any, Any]]:
     if planned.get("enableAutoScale"):
-        standing = {key: value for key, value in standing.items() if key not in AUTOSCALED}
+        standing = {key: value for key, value in standing.items() if key not in COUNTS}
     yield from _objects(standing, planned, filled, "")
 
 

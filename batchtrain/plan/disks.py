@@ -15,7 +15,7 @@ from batchtrain.plan import wire
 
 
 def os_disk(disk: OsDisk) -> wire.OsDisk:
-    """The system's disk; an ephemeral one lives in the host's cache, the one place the service knows."""
+    """The disk of the operating system; an ephemeral one is in the cache of the host."""
     return wire.OsDisk(
         ephemeral_os_disk_settings=wire.EphemeralDisk(placement="cachedisk") if disk.ephemeral else None,
         caching=disk.caching,
@@ -61,7 +61,7 @@ def data_disk(disk: DataDisk) -> wire.DataDisk:
 
 
 def encryption(settings: DiskEncryption) -> wire.DiskEncryption:
-    """Which disks are encrypted, and by whose key."""
+    """The encrypted disks, and the key."""
     key = settings.customer_managed_key
     return wire.DiskEncryption(
         targets=settings.targets,

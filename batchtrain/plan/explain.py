@@ -80,7 +80,7 @@ def _decision(kind: tuple[str, str, str, str], paths: list[str]) -> Decision:
 
 
 def explain(plan: Plan, recipe: Recipe, values: Any, origins: Any, query: str = "") -> Explained:
-    """What was decided, and what was set, at a path or of a name; without one every decision.
+    """The decisions and settings at a path or with a name; without a query, every decision.
 
     values, origins: the merged view of the files and of the same shape where each value came from
     (`config.origin.view`). A path may leave out the numbers of items: `job_specifications.tasks.command`, and what
@@ -103,7 +103,7 @@ def explain(plan: Plan, recipe: Recipe, values: Any, origins: Any, query: str = 
 
 
 def hint(plan: Plan, query: str, values: Any) -> str:
-    """The nearest name to one that nothing is known of, or what there is instead of an item that is not there."""
+    """The nearest name to an unknown one, or the length of the list for an item beyond its end."""
     if beyond := _beyond(_from_the_top(_steps(query), values), values):
         return beyond
     names = {item.what for item in plan.implicit} | set(RULES)
@@ -145,7 +145,7 @@ def _item_of(section: str) -> Any:
 
 
 def _beyond(steps: Path, values: Any) -> str:
-    """What there is where a number is beyond the end of its list; empty where it is not."""
+    """The length of a list whose end a number exceeds; empty otherwise."""
     value = values
     for number, step in enumerate(steps):
         if isinstance(value, dict) and step in value:
@@ -281,7 +281,7 @@ def _is_secret(path: Path) -> bool:
 
 
 def on_wire(plan: Plan, recipe: Recipe, path: Path, wire: str) -> Iterator[Any]:
-    """What stands in the request field that a property becomes, in the requests that its block is part of."""
+    """The values of the request field that a property becomes, in the requests of its job and task."""
     if not wire or wire.startswith("batchtrain:"):
         return
     for field in wire.split(","):
@@ -291,7 +291,7 @@ def on_wire(plan: Plan, recipe: Recipe, path: Path, wire: str) -> Iterator[Any]:
 
 
 def _bodies(plan: Plan, recipe: Recipe, path: Path, request: str) -> Iterator[dict[str, Any]]:
-    """The requests a property has a part in: those of its job and its task, where it stands in one."""
+    """The request bodies of a property's job and task; all bodies if it is in neither."""
     job, task = _owner(recipe, path)
     for step in plan.steps:
         if not _concerns(step, request, job):

@@ -1,4 +1,4 @@
-"""What the tasks of one job share while they are planned: looked up once a job, never once a task."""
+"""What the tasks of one job share: looked up once per job, not once per task."""
 
 from __future__ import annotations
 
@@ -65,5 +65,5 @@ def _windows(recipe: Recipe) -> bool:
 
 
 def either(mine: Value | None, jobs: Value | None) -> Value | None:
-    """A task's own word, else its job's."""
+    """The value of a task, otherwise that of its job."""
     return mine if mine is not None else jobs

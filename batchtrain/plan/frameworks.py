@@ -48,7 +48,7 @@ def launch(
     )
 
 
-# --- what a block says in vain --------------------------------------------------------------------------------------
+# --- options of a block without effect ------------------------------------------------------------------------------
 
 _EVERYTHING = Shape(2, Fabric.SR_IOV, size="any", family="ND A100 v4", gpus=8, gpu_vendor="nvidia")
 """A node on which every variable is set that there is for GPUs and InfiniBand."""

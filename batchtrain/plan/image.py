@@ -15,7 +15,7 @@ WHERE = "pool_specification"
 
 
 class Containers(NamedTuple):
-    """How a pool gets container images: by Batch's own configuration, and by its start task."""
+    """The container images of a pool: those of Batch's configuration, and those of the start task."""
 
     configuration: wire.ContainerConfiguration | None = None
     delayed: tuple[str, ...] = ()
@@ -51,7 +51,7 @@ def machine(recipe: Recipe, pool: Pool, containers: Containers) -> wire.VmConfig
 
 
 def image_of(pool: Pool) -> Image:
-    """The pool's one image. Raises PlanError for none, or several."""
+    """The pool's only image. Raises PlanError without an image, or with several."""
     named = pool.vm_configuration.images
     if len(named) != 1:
         fault = "names no image" if not named else "names several images"
@@ -63,7 +63,7 @@ def image_of(pool: Pool) -> Image:
 
 
 def node_agent(image: Image, catalog: Catalog) -> str:
-    """The node agent the file names, else the catalogue's for that image. Raises PlanError where neither knows it."""
+    """The node agent in the file, otherwise that of the catalogue. Raises PlanError if neither has one."""
     if image.node_agent:
         return image.node_agent
     if isinstance(image, CustomImage | SharedGalleryImage | CommunityGalleryImage):
@@ -115,10 +115,10 @@ def _runs_one(job: Job) -> bool:
 
 
 def containers(recipe: Recipe, pool: Pool) -> Containers:
-    """Which images Batch fetches, which the start task does, and how to sign in where they come from.
+    """The images that Batch fetches, those that the start task fetches, and the sign-ins to their registries.
 
     `delay_docker_image_preload` leaves an image to the start task (Linux); one from a registry that wants a sign-in
-    stays with Batch, so that no password stands in the start task's environment.
+    stays with Batch, so that the environment of the start task has no password.
     """
     if not uses_containers(recipe):
         return Containers()
@@ -135,7 +135,7 @@ def containers(recipe: Recipe, pool: Pool) -> Containers:
 
 
 def _plain(recipe: Recipe, pool: Pool, listed: tuple[str, ...]) -> Containers:
-    """All images are the start task's, and so are the sign-ins. Raises PlanError for what only Batch could do."""
+    """The start task fetches all images and signs in. Raises PlanError for features that only Batch has."""
     if pool.vm_configuration.native:
         raise PlanError("`native: true` and `plain_docker: true` are two ways to run containers; take one of them")
     if is_windows(pool, recipe.catalog):
@@ -162,13 +162,13 @@ def _signed_in(recipe: Recipe, name: str) -> bool:
 
 
 def registries(recipe: Recipe) -> tuple[wire.Registry, ...]:
-    """Every registry there is a sign-in for, and those to sign in to besides."""
+    """Every registry with credentials, and the additional registries."""
     servers = dict.fromkeys((*recipe.credentials.docker_registry, *recipe.resources.additional_registries.docker))
     return tuple(registry(recipe, server) for server in servers)
 
 
 def registry(recipe: Recipe, server: str) -> wire.Registry:
-    """One registry by its name in credentials.yaml: an identity of the pool, or a user name and a password's place."""
+    """One registry by its name in credentials.yaml, with an identity of the pool, or a user name and a placeholder."""
     known = recipe.credentials.docker_registry.get(server)
     address = None if server in ("hub", "docker.io") else server
     if known is not None and known.identity:

@@ -1,4 +1,4 @@
-"""Files of this machine to storage: where each entry of `global_resources.files` goes, as steps; reads no file."""
+"""Plans the upload of `global_resources.files` from this machine to storage; reads no file."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ TO_NODES = (
 
 
 class LeftOut(NamedTuple):
-    """An entry that goes to no container: its path, and what works in its place."""
+    """An entry that is not uploaded: its path, and what works instead."""
 
     path: str
     reason: str
@@ -34,7 +34,7 @@ class LeftOut(NamedTuple):
 def plan(recipe: Recipe) -> Plan:
     """An upload for each entry that goes to a container; those that go elsewhere are in `left_out`.
 
-    Raises PlanError for a destination that nothing says where it is.
+    Raises PlanError for an incomplete destination.
     """
     steps = []
     for number, files in enumerate(recipe.resources.files):
@@ -53,7 +53,7 @@ def plan(recipe: Recipe) -> Plan:
 
 
 def left_out(recipe: Recipe) -> Iterator[LeftOut]:
-    """The entries of which `plan` brings nothing anywhere."""
+    """The entries that `plan` does not upload."""
     for number, files in enumerate(recipe.resources.files):
         target = _place(recipe, f"global_resources.files[{number}]", files)
         if isinstance(target, LeftOut):
@@ -61,7 +61,7 @@ def left_out(recipe: Recipe) -> Iterator[LeftOut]:
 
 
 def _place(recipe: Recipe, path: str, files: Files) -> str | LeftOut:
-    """`link/container/path`, or why there is none."""
+    """`link/container/path`, or the reason why nothing is uploaded."""
     to = files.destination
     where = "/".join(part.strip("/") for part in (to.data_transfer.remote_path, to.relative_destination_path) if part)
     if to.storage_account_settings:

@@ -1,4 +1,4 @@
-"""Moments and spans as the service writes them."""
+"""Times and durations as the service writes them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def duration(span: str) -> str:
 
 
 def moment(text: str, where: str) -> str:
-    """A moment as ISO 8601 in UTC; one without a zone is UTC. Raises PlanError for what is none."""
+    """A time as ISO 8601 in UTC, the default zone. Raises PlanError if the text is not a time."""
     known = moments.moment(text)
     if known is None:
         raise PlanError(f"{where}: `{text}` is no moment; write it as 2027-01-31T08:00:00Z")

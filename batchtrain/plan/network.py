@@ -17,14 +17,14 @@ FIRST_PRIORITY = 150  # the service's own rules come before
 
 
 class Network(NamedTuple):
-    """What a pool's network is, and what is worth knowing about it."""
+    """A pool's network with its implicit settings."""
 
     configuration: wire.NetworkConfiguration | None = None
     implicit: tuple[Implicit, ...] = ()
 
 
 def network(recipe: Recipe, pool: Pool, *, windows: bool) -> Network:
-    """The network of a pool; nothing where the file says nothing. Raises PlanError for half an answer."""
+    """The network of a pool; None by default. Raises PlanError for incomplete settings."""
     ports, opened = _ports(pool, windows=windows)
     addresses, provided = _addresses(pool)
     settings = pool.network
@@ -43,8 +43,7 @@ def network(recipe: Recipe, pool: Pool, *, windows: bool) -> Network:
 
 
 def _subnet(recipe: Recipe, network: VirtualNetwork) -> wire.Text:
-    """The subnet's resource id; one given by name is put together. What is not known yet is asked for when it is sent;
-    checks say so before."""
+    """The subnet's resource id, from its id or its name; missing parts are looked up when the request is sent."""
     if network.arm_subnet_id:
         return network.arm_subnet_id
     if not network.name:

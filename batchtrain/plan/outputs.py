@@ -1,4 +1,4 @@
-"""A task's results on their way to storage: one request of Batch's for each pattern."""
+"""The upload of a task's results to storage: one output file of Batch for each pattern."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _FILE = re.compile(r"[^/]\.[A-Za-z0-9]{1,8}$")
 
 
 def outputs(recipe: Recipe, wanted: tuple[StorageOutput, ...]) -> tuple[wire.OutputFile, ...]:
-    """Each output of a task. A file share cannot be written so; a check says that."""
+    """Each output of a task except those to file shares, which a check reports."""
     return tuple(built for output in wanted if not output.is_file_share for built in _one(recipe, output))
 
 

@@ -23,7 +23,7 @@ LIMIT = 640 * 1024
 
 
 class Carrier(NamedTuple):
-    """A way of travel: what the request must hold, and the shell words that unpack it (free of single quotes)."""
+    """How files travel: their part of the request, and the shell command that unpacks them (without single quotes)."""
 
     environment: tuple[wire.Environment, ...] = ()
     resource_files: tuple[wire.ResourceFile, ...] = ()

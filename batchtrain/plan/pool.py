@@ -1,4 +1,4 @@
-"""From a pool's configuration to the requests that make it, and the same pool as the pool of a job of its own."""
+"""From a pool's configuration to the requests that create it, or to the automatic pool of a job."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ EMPTY: dict[str, Any] = {
     "auto_scale_formula": None,
     "auto_scale_evaluation_interval": None,
 }
-"""What makes a pool's request one of a pool without nodes."""
+"""Turns a pool's request into that of a pool without nodes."""
 
 RESIZED = ("pool.resize", ("targetDedicatedNodes", "targetLowPriorityNodes", "resizeTimeout"))
 SCALED = ("pool.autoscale", ("autoScaleFormula", "autoScaleEvaluationInterval"))
-"""How it gets nodes later: the step's action and its fields."""
+"""How such a pool gets nodes later: the action of the step and its fields."""
 
 
 def plan(recipe: Recipe) -> Plan:
-    """POST /pools, after the files it needs; then what takes a pool that is there: identities, the login on each node.
+    """POST /pools, after the upload of its files; then its identities, and the login on each node.
 
-    Raises PlanError when the recipe has no pool, or one that could not be made.
+    Raises PlanError if the recipe has no pool, or if the pool could not be created.
     """
     pool = _pool(recipe)
     whole = _whole(recipe, pool)
@@ -47,7 +47,7 @@ def plan(recipe: Recipe) -> Plan:
 
 
 def specification(recipe: Recipe) -> wire.PoolSpecification:
-    """The recipe's pool for a job that makes its own; such a pool has no logins, and identities cannot be set.
+    """The recipe's pool as the automatic pool of a job, which has no logins and no identities.
 
     Raises PlanError as `plan` does.
     """
@@ -55,7 +55,7 @@ def specification(recipe: Recipe) -> wire.PoolSpecification:
 
 
 def facts_of(recipe: Recipe) -> PoolFacts | None:
-    """The pool as it will be when it is made of the recipe; None without a pool, and for one that scales itself."""
+    """The pool after its creation. Returns None without a pool, and for an autoscale pool."""
     pool = recipe.pool
     if pool is None or autoscale.formula(pool, recipe.jobs) is not None:
         return None
@@ -71,7 +71,7 @@ def _pool(recipe: Recipe) -> Pool:
 
 
 class _Whole(NamedTuple):
-    """A pool's request without its id, and what is worth knowing about it."""
+    """A pool's request without its id, with its warnings and implicit settings."""
 
     body: wire.PoolSpecification
     plan: Plan
@@ -123,8 +123,8 @@ def _interval(pool: Pool) -> str | None:
 
 
 def _with_identities(pool: Pool, body: wire.PoolCreate) -> tuple[wire.PoolCreate, tuple[Step, ...]]:
-    """A pool gets its identities through Azure Resource Manager, and only nodes that come later have them: it is made
-    without nodes, is given its identities, and grows then."""
+    """Only nodes that join later have the identities, which Azure Resource Manager sets: the pool is created without
+    nodes, gets its identities, and then grows."""
     empty = msgspec.structs.replace(body, **EMPTY)
     action, fields = SCALED if body.enable_auto_scale else RESIZED
     sent = wire.document(body)

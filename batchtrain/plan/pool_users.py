@@ -1,4 +1,4 @@
-"""Users: those Batch makes with the pool, and the login that is made on each node once nodes are there."""
+"""The user accounts that Batch creates with the pool, and the login that is added to each node later."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from batchtrain.plan.step import Step
 
 
 def user_accounts(recipe: Recipe, pool: Pool) -> tuple[wire.UserAccount, ...]:
-    """The pool's users; what is secret of them is filled in when the request is sent."""
+    """The pool's users; their secrets are filled in when the request is sent."""
     return tuple(_account(recipe, account) for account in pool.user_accounts)
 
 
@@ -26,10 +26,10 @@ def _account(recipe: Recipe, account: UserAccount) -> wire.UserAccount:
 
 
 def logins(pool: Pool, *, windows: bool) -> tuple[Step, ...]:
-    """The request that makes the login of `ssh` (or `rdp`) on one node; it is sent for each of them.
+    """The request that creates the login of `ssh` (or `rdp`) on one node; it is sent for each node.
 
-    A plan has no clock: when the login ends is a span, counted from the sending. 0 days leaves the end to the service
-    (a day).
+    A plan has no clock, so the expiry is a duration from the time of sending. With 0 days, the service's default of one
+    day is used.
     """
     user = _rdp(pool) if windows else _ssh(pool)
     return (Step("node.user", pool.id, user),) if user else ()

@@ -9,9 +9,10 @@ from batchtrain.plan.types import OFFLINE, Facts, Plan, Sources
 
 
 def plan(recipe: Recipe, facts: Facts = OFFLINE, sources: Sources | None = None) -> Plan:
-    """A recipe's pool and jobs as exact requests; without facts, offline from the pool file alone.
+    """A recipe's pool and jobs as exact requests; without facts, only the pool file is used.
 
-    Where every job brings a pool of its own, there is none to make."""
+    The plan creates no pool if every job has an automatic pool.
+    """
     whole = Plan(warnings=recipe.warnings)
     if recipe.pool is not None and job.needs_pool(recipe):
         whole = whole.joined(pool.plan(recipe))

@@ -35,7 +35,7 @@ class Shown(Protocol):
 
 
 def as_document(plan: Shown) -> dict[str, Any]:
-    """`steps`, `warnings`, `implicit` and `launch`; bodies are the wire documents, but for what is secret."""
+    """`steps`, `warnings`, `implicit` and `launch`; bodies are the wire documents with secrets masked."""
     parts = {
         "steps": [step_document(step) for step in plan.steps],
         "warnings": [warning.document for warning in plan.warnings],

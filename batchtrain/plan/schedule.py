@@ -19,7 +19,7 @@ INSTEAD = (
 
 
 def body(frame: Frame, specification: wire.JobSpecification) -> wire.JobScheduleCreate:
-    """The schedule of a job. Raises PlanError for a moment that is none."""
+    """The schedule of a job. Raises PlanError for an invalid time."""
     recurrence = frame.job.recurrence
     assert recurrence is not None
     return wire.JobScheduleCreate(
@@ -32,7 +32,7 @@ def body(frame: Frame, specification: wire.JobSpecification) -> wire.JobSchedule
 
 
 def only(frame: Frame, tasks: tuple[Task, ...]) -> Task | None:
-    """The one task of the schedule's jobs; None where a job manager of the person's own adds them.
+    """The one task of the schedule's jobs; None if the user's own job manager adds the tasks.
 
     Raises PlanError (rule `recurrence-tasks`) for anything else.
     """
@@ -74,7 +74,7 @@ def manager(frame: Frame, task: wire.TaskCreate, path: str) -> tuple[wire.JobMan
 
 
 def remarks(frame: Frame, task: wire.TaskCreate, path: str) -> tuple[Problem, ...]:
-    """What is lost on the way, and what will end before the schedule does."""
+    """Warnings about properties that a schedule drops, and about links that expire before it ends."""
     problems = [
         Problem("recurrence-tasks", f"a schedule's task has no `{name}`; it is left out", path=path, level="warning")
         for name in ("exit_conditions", "affinity_info")

@@ -21,7 +21,7 @@ _OF_DOCKER = "docker://"
 
 
 class Started(NamedTuple):
-    """A start task, and what is worth knowing about it."""
+    """A start task with its implicit settings and warnings."""
 
     task: wire.StartTask | None = None
     implicit: tuple[Implicit, ...] = ()
@@ -31,9 +31,9 @@ class Started(NamedTuple):
 def start_task(
     recipe: Recipe, pool: Pool, *, images: tuple[str, ...], mounts: tuple[Fstab, ...], windows: bool
 ) -> Started:
-    """What a node runs when it joins, as root: `images` are those that Batch does not fetch itself.
+    """What a node runs as root when it joins. images: those that Batch does not fetch itself.
 
-    Raises PlanError for what is too long for one request.
+    Raises PlanError if it is too long for one request.
     """
     prep = pool.additional_node_prep
     data = inputs.fetched(recipe, pool.input_data.azure_storage, INPUT)
@@ -115,13 +115,13 @@ def _own(
 
 
 def copy_of(recipe: Recipe, image: str) -> str:
-    """An image's name in the registry that is asked when its own does not give it; empty where there is none."""
+    """An image's name in the fallback registry; empty without one."""
     registry = recipe.settings.fallback_registry
     return below(registry, image) if registry else ""
 
 
 def _engine(recipe: Recipe, pool: Pool) -> tuple[Engine | None, tuple[wire.Environment, ...]]:
-    """The node's own Docker Engine, where one runs the containers. Raises PlanError for a sign-in only Batch can do."""
+    """The node's own Docker Engine if it runs the containers. Raises PlanError for a sign-in that only Batch can do."""
     if not pool.vm_configuration.plain_docker:
         return None, ()
     size = recipe.catalog.size(pool.vm_size)
@@ -147,7 +147,7 @@ def _engine(recipe: Recipe, pool: Pool) -> tuple[Engine | None, tuple[wire.Envir
 
 
 def _gpus_wanted(recipe: Recipe) -> bool:
-    """Whether any container is to have GPUs; so it is where there are no jobs yet."""
+    """Whether any container uses GPUs; true without jobs."""
     words = [gpus_word(job, task) for job in recipe.jobs for task in job.tasks if task.docker_image]
     return not words or any(gpus_seen(word) != () for word in words)
 
@@ -187,7 +187,7 @@ def _sifs(recipe: Recipe) -> tuple[tuple[Sif, ...], tuple[wire.Environment, ...]
 
 
 def _sif_copy(recipe: Recipe, uri: str) -> str:
-    """What `apptainer pull` makes of a container image has a copy; nothing else has."""
+    """The copy of a container image that `apptainer pull` converts; empty for other images, which have no copy."""
     name = uri.removeprefix(_OF_DOCKER)
     copy = copy_of(recipe, name) if name != uri else ""
     return copy and f"{_OF_DOCKER}{copy}"

@@ -1,4 +1,4 @@
-"""From a task's configuration to its request: what it launches, how its files travel, what it may use."""
+"""From a task's configuration to its request: its launch, its files, and its limits."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from batchtrain.plan.volumes import binds
 
 _FABRICS = {None: Fabric.ETHERNET, "sr-iov": Fabric.SR_IOV, "network-direct": Fabric.NETWORK_DIRECT}
 INPUT = ".batchtrain-input"
-"""Where in the working directory data is brought that belongs elsewhere on the node."""
+"""The directory below the working directory for data whose destination is elsewhere on the node."""
 
 
 def build(frame: Frame, task: Task, task_id: str, path: str, *, acting: bool = False, filling: bool = False) -> Built:
@@ -158,7 +158,7 @@ def _shape(frame: Frame, task: Task, where: str, path: str) -> tuple[Shape, tupl
 
 
 def _with_size(shape: Shape, frame: Frame, task: Task) -> Shape:
-    """What the catalogue knows of the nodes; the GPUs only where the task may use them."""
+    """Adds the catalogue's data about the nodes, with the GPUs that the task may use."""
     size = frame.size
     if size is None:
         return shape
@@ -211,7 +211,7 @@ def _fitting(count: int, frame: Frame, where: str) -> int:
 
 
 def _fabric(frame: Frame, task: Task) -> tuple[Fabric, tuple[Implicit, ...]]:
-    """RDMA size + inter-node + Linux switches InfiniBand on by itself; an explicit value wins."""
+    """InfiniBand is implicit on an RDMA size with inter-node communication; an explicit value wins."""
     size = frame.size
     explicit = either(task.infiniband, frame.job.infiniband)
     if explicit is not None:
@@ -239,7 +239,7 @@ def _plain_docker(frame: Frame, task: Task, shape: Shape, where: str) -> tuple[C
 
 
 def _gpus(frame: Frame, task: Task) -> tuple[Implicit, ...]:
-    """The service gives a container all GPUs of its node by itself; only their absence must be asked for."""
+    """The service gives a container all GPUs of its node; only fewer GPUs must be requested."""
     size = frame.size
     if size is None or not size.gpus or either(task.gpus, frame.job.gpus) is not None:
         return ()
@@ -251,7 +251,7 @@ def _gpus(frame: Frame, task: Task) -> tuple[Implicit, ...]:
 
 
 def _gpus_seen(frame: Frame, task: Task) -> tuple[wire.Environment, ...]:
-    """Which GPUs a container sees; all of them need no word.
+    """The variables that select GPUs of a container; none if it uses all GPUs.
 
     NVIDIA Container Toolkit: `void` for none. ROCm: ROCR_VISIBLE_DEVICES; without the devices there is nothing to hide.
     """
@@ -336,7 +336,7 @@ def _source(frame: Frame, task: Task) -> tuple[File, ...]:
 
 
 def _carrier(frame: Frame, task: Task, launch: Launch, where: str) -> tuple[payload.Carrier, tuple[Upload, ...]]:
-    """How the task's own files and ours come to it; a task alone on its node needs nothing for a gang."""
+    """How the task gets its own files and those of the launch."""
     files = _source(frame, task)
     payload.refuse_reserved(files, where)
     ours = [File(f"{OURS}/launch.sh", launch.application.encode())]
@@ -391,7 +391,7 @@ def _multi_instance(gang: MultiInstance, shape: Shape, carrier: payload.Carrier)
 
 
 def _text(task: Task, launch: Launch) -> str:
-    """The shell text as the nodes run it, for people."""
+    """The shell text that the nodes run, for the user."""
     if not task.multi_instance and not launch.files:
         return launch.application
     parts = [launch.application]
@@ -411,7 +411,7 @@ def _text(task: Task, launch: Launch) -> str:
 
 
 def _identity(frame: Frame, task: Task) -> tuple[wire.UserIdentity, tuple[Implicit, ...]]:
-    """A user of the pool by name, an automatic one, or by itself the pool's: administrator in a container."""
+    """The user's choice; by default the pool's automatic user, who is an administrator in a container."""
     chosen = user_identity.chosen(either(task.user_identity, frame.job.user_identity))
     if chosen is not None:
         return chosen, ()
@@ -451,7 +451,7 @@ def _dependencies(task: Task) -> wire.Dependencies | None:
 
 
 def _constraints(frame: Frame, task: Task) -> wire.TaskConstraints | None:
-    """Retention is a task's matter, so the job's word is carried here; the service applies the job's other limits."""
+    """Only tasks have a retention time, so a task takes that of its job; the service applies the job's other limits."""
     retention = either(task.retention_time, frame.job.retention_time)
     if task.max_wall_time is None and retention is None and task.max_task_retries is None:
         return None

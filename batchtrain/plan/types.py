@@ -25,7 +25,7 @@ class Upload(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """What will be asked of the service, in order, and what is worth knowing about it.
+    """The requests in order, with warnings and implicit settings.
 
     launch: for each task (as JOB/TASK, or TASK where that is unique) the shell text its nodes run.
     """
@@ -59,7 +59,7 @@ class Plan(NamedTuple):
 
 
 class PoolFacts(NamedTuple):
-    """What was seen of a living pool."""
+    """The properties of an existing pool."""
 
     id: str
     vm_size: str
@@ -74,7 +74,7 @@ class Facts(NamedTuple):
 
     pool: PoolFacts | None = None
     listings: Mapping[str, tuple[str, ...]] = {}
-    """The blobs' names by `link/container/prefix`, for tasks made of files; a place that was not listed is missing."""
+    """The blobs' names by `link/container/prefix`, for tasks made of files; a prefix that was not listed is missing."""
     made: Mapping[tuple[str, int], tuple[tuple[Any, ...], ...]] = {}
     """What custom factories gave, by job id and the task's number in it."""
     depot: str = ""
@@ -85,7 +85,7 @@ OFFLINE = Facts()
 
 
 class Built(NamedTuple):
-    """A planned task with what belongs to it; `text` is what its nodes run, for people."""
+    """A planned task; `text` is what its nodes run, for the user."""
 
     body: TaskCreate
     text: str

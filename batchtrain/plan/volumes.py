@@ -13,7 +13,7 @@ from batchtrain.plan.frame import Frame
 
 
 class Bind(NamedTuple):
-    """A place inside the container and what it shows; without a host path an empty directory of the task's own."""
+    """A path in the container and its source; without a host path, an empty directory of the task."""
 
     host: str
     inside: str

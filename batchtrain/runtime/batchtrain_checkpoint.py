@@ -105,7 +105,7 @@ def _size(path: str) -> int:
 
 
 def _prune(keep: int) -> None:
-    """Remove what has a manifest and is not one of the newest complete ones; what has none may be somebody's."""
+    """Remove all but the newest complete ones. A directory without a manifest may belong to another program."""
     kept = 0
     for _, path in _steps():
         if kept < keep and is_complete(path):

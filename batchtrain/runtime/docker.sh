@@ -1,13 +1,13 @@
 # shellcheck shell=bash
 # docker.sh: one task's container, run by a node's own Docker Engine; for bash 4.2 and later, on the host.
 #
-# Batch knows nothing of such a container, so whoever ends the task must end it, too. A lock on a file of the task is
-# held for as long as the task's shell lives, and a guard waits for it: when the shell is gone, by whatever signal, the
-# guard removes the container. What no guard could remove goes when the next task starts on the node.
+# Batch does not know such a container and cannot end it with the task. The task's shell holds a lock on a file while it
+# lives, and a guard waits for this lock: when the shell is gone, by any signal, the guard removes the container. The next
+# task on the node removes containers that no guard could remove.
 #
-# A gang's containers stay from the coordination command, where that ends well, to the end of the primary. The primary
-# holds an ssh connection to each other node; where it ends, that node removes its container. A container that no primary
-# ever asked for, and nobody is logged in to, goes after bt_lease seconds. All names start with bt_; fd 9 is the lock, 8
+# The containers of a gang stay from the coordination command, if it succeeds, to the end of the primary. The primary
+# holds an ssh connection to each other node; when it ends, that node removes its container. A container that no primary
+# has asked for, and without a login, is removed after bt_lease seconds. All names start with bt_; fd 9 is the lock, 8
 # holds the connections open.
 
 unset TMOUT # read would take it for its time
@@ -49,7 +49,7 @@ bt_find_engine() {
 }
 
 # Sets bt_environment: options that give a container every variable but the host's own; names that are given are always
-# among them. Their values are on no command line.
+# included. No command line contains their values.
 bt_take_environment() { # NAME...
   local name
   bt_environment=()
@@ -73,7 +73,7 @@ bt_take_environment() { # NAME...
 
 bt_remove() { bt_docker rm --force --volumes "$@" >/dev/null 2>&1; }
 
-# Prints what an image is called on this node: its name, or its copy's. It is pulled where the node has neither.
+# Prints the name of an image on this node: its own, or that of its copy. Pulls it if the node has neither.
 bt_find_image() { # IMAGE COPY
   local name
   for name in "$@"; do
@@ -83,7 +83,7 @@ bt_find_image() { # IMAGE COPY
     bt_say "node ${AZ_BATCH_NODE_ID-} has no image $1: $name is pulled now"
     bt_docker pull --quiet "$name" >&2 && printf %s "$name" && return
   done
-  bt_stop 125 "$1 cannot be pulled, and neither can $2; the Docker Engine's own words stand above"
+  bt_stop 125 "$1 cannot be pulled, and neither can $2; the Docker Engine's message is above"
 }
 
 # --- what must not be left
@@ -94,8 +94,8 @@ bt_take_lock() {
   flock 9
 }
 
-# Containers whose task is gone: its lock can be had, or its directory is not there any more. Nodes with gangs run one
-# task at a time, so a gang's container that is there when the next one comes has lost its own.
+# Containers of ended tasks: their lock is free, or their directory is gone. Nodes with gangs run one task at a time, so
+# a gang's container that exists when the next task starts has lost its own.
 bt_remove_orphans() {
   local id lock
   while read -r id lock; do
@@ -136,7 +136,7 @@ bt_run() { # ARGUMENT... of docker run: options, the image, its command
   exit "$bt_code"
 }
 
-# Waits for a process, whatever signals come meanwhile. Sets bt_code.
+# Waits for a process, also if signals come meanwhile. Sets bt_code.
 bt_attend() { # PROCESS
   while
     wait "$1"
@@ -145,7 +145,7 @@ bt_attend() { # PROCESS
   do :; done
 }
 
-# 125 to 127 are docker's words for a container that did not start; a program may end with them as well.
+# docker exits with 125 to 127 if a container did not start; a program may use them, too.
 bt_is_programs_own() { # CODE
   [[ $1 == 12[5-7] && $(bt_docker inspect --format '{{.State.StartedAt}}' "$bt_name" 2>/dev/null) == [1-9]* ]]
 }
@@ -153,7 +153,7 @@ bt_is_programs_own() { # CODE
 bt_explain() { # CODE
   local killed limit
   case $1 in
-    125) bt_say "the Docker Engine refused the container; its own words stand above" ;;
+    125) bt_say "the Docker Engine refused the container; its message is above" ;;
     126) bt_say "the command cannot be executed in this image" ;;
     127) bt_say "the command is not in this image, or something that the container was to have is not on this node" ;;
     137)
@@ -169,7 +169,7 @@ bt_explain() { # CODE
 
 # --- a gang: every instance
 
-# The container waits; what the gang needs in it is executed there. An image's own entry point has no part in it.
+# The container only waits; docker exec runs the commands of the gang. The image's own entry point is not used.
 bt_start_gang() { # IMAGE OPTION... of docker run
   local image=$1 id waiting='trap "exit 0" TERM; while :; do sleep 3600 & wait $!; done'
   shift
@@ -184,7 +184,7 @@ bt_start_gang() { # IMAGE OPTION... of docker run
     bt_say "node ${AZ_BATCH_NODE_ID-} has no image $image yet: it is pulled now (global_resources.docker_images brings it with the node)"
   id=$(bt_docker run --detach --name "$bt_name" --label "batchtrain.node=$bt_node" \
     --label "batchtrain.lock=$bt_here/lock" "${bt_environment[@]}" "$@" --entrypoint /bin/sh "$image" -c "$waiting") ||
-    { bt_remove "$bt_name" && bt_stop 125 "the Docker Engine of node ${AZ_BATCH_NODE_ID-} does not start $image; its own words stand above"; }
+    { bt_remove "$bt_name" && bt_stop 125 "the Docker Engine of node ${AZ_BATCH_NODE_ID-} does not start $image; its message is above"; }
   printf '%s\n' "$id" >"$bt_here/id"
   # shellcheck disable=SC2016 # for the inner shell
   bt_outside /bin/sh -c 'left=$3; while [ "$left" -gt 0 ]; do
@@ -198,7 +198,7 @@ bt_start_gang() { # IMAGE OPTION... of docker run
   docker rm --force --volumes "$2"' - "$bt_here" "$id" "$bt_lease"
 }
 
-# What the coordination leaves in the background (an sshd) stays with the container.
+# Background processes of the coordination (an sshd) stay with the container.
 bt_coordinate() { # SCRIPT OPTION... of docker exec
   local script=$1 code
   shift
@@ -237,7 +237,7 @@ bt_enter_gang() { # SCRIPT OPTION... of docker exec
   exit "$bt_code"
 }
 
-# docker exec passes no signal on: the launch inside is told, and has its grace (gang.sh has one of its own in it).
+# docker exec passes no signal on, so signal the launch inside; its grace period contains the one of gang.sh.
 bt_tell_gang() {
   # shellcheck disable=SC2016 # for the inner shell
   bt_docker exec "$bt_own" /bin/sh -c 'read -r process <"$1/pid" && kill -s TERM "$process"' - "$bt_here" 2>/dev/null
@@ -257,7 +257,7 @@ bt_host_ssh() { # HOST COMMAND
   ssh "${options[@]}" "$@"
 }
 
-# One ssh to each other node. When its stdin ends, because we let go or are gone, the node removes its container.
+# One ssh to each other node. When its stdin is closed, by us or by our end, the node removes its container.
 bt_hold_others() {
   local own=${AZ_BATCH_MASTER_NODE%:*} host hosts text
   # shellcheck disable=SC2016 # for the other node's shell

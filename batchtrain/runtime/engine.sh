@@ -1,9 +1,9 @@
 # shellcheck shell=bash
-# engine.sh: a node gets its own Docker Engine, for tasks that Batch runs no container for. Part of the start task.
+# engine.sh: installs a Docker Engine on a node, for tasks whose containers Batch does not run. Part of the start task.
 
 bt_docker_version=28.5.1 bt_containerd_version=1.7.28 bt_toolkit_version=1.17.8-1
 
-# What is not there is installed, in one version on every node; images are kept on the temporary disk then.
+# Installs missing programs, in one version on every node, and then keeps images on the temporary disk.
 bt_need_engine() {
   if [ -n "${BATCHTRAIN_EMULATED_NODE-}" ] && [ -z "${BATCHTRAIN_EMULATED_DOCKER-}" ]; then
     bt_stop "the emulator's nodes have no Docker here: ${BATCHTRAIN_EMULATED_NO_DOCKER:-the pool has no metadata item batchtrain-docker=own}; start a Docker Engine, or take \`plain_docker\` away from the pool to train here"
@@ -77,7 +77,7 @@ bt_need_infiniband() { # SIZE
     bt_stop "no InfiniBand link of this node is up (/sys/class/infiniband/*/ports/*/state); reboot it, or let it go"
 }
 
-# Accelerated networking's cards are in the same place, active and with another link layer.
+# Cards of accelerated networking are listed there, too: active, and with another link layer.
 bt_has_infiniband() {
   local port
   for port in /sys/class/infiniband/*/ports/*; do
@@ -94,7 +94,7 @@ bt_keep_sign_ins() {
   chmod 700 "$DOCKER_CONFIG"
 }
 
-# What docker says of a success is a warning about where it keeps the password.
+# After a success, docker only warns about where it keeps the password.
 bt_sign_in() { # SERVER USERNAME VARIABLE
   local said
   said=$(printf '%s' "${!3}" | docker login --username "$2" --password-stdin ${1:+"$1"} 2>&1 >/dev/null) ||

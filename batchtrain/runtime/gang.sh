@@ -1,9 +1,9 @@
 # shellcheck shell=bash disable=SC2034
 # gang.sh: what a launch text does on the primary, as functions; for bash 4.2 and later.
 #
-# All names start with bt_, for a user's own text runs in the same shell. Nothing here needs `set -e` or is hurt by
-# what that text has set. While the line runs, fd 9 has the gang's events, one a line; 8 its stderr, on its way through
-# bt_tap; 7 what the nodes know; 6 the task's stderr, wherever the line sends its own.
+# All names start with bt_, because the user's text runs in the same shell. The code needs no `set -e` and works with
+# any options that this text has set. While the line runs, fd 9 has the events of the gang, one per line; 8 its stderr,
+# which passes through bt_tap; 7 the records of the nodes; 6 the stderr of the task, wherever the line sends its own.
 
 bt_home=$AZ_BATCH_TASK_SHARED_DIR/.batchtrain
 bt_grace=${BATCHTRAIN_GRACE_SECONDS:-0.5} # from SIGTERM to SIGKILL, when ranks are ended
@@ -33,7 +33,7 @@ bt_default() { # NAME=VALUE... exports each variable; one that is set keeps its 
 
 # --- every instance: coordination
 
-# Keep this node's own AZ_BATCH_* values for its ranks, as shell text; what an earlier try left goes.
+# Keep this node's own AZ_BATCH_* values for its ranks, as shell text; files of an earlier attempt are deleted.
 bt_keep_environment() {
   local name value quote="'\\''"
   rm -rf "$bt_home/ranks"
@@ -57,7 +57,7 @@ bt_start_sshd() {
   /usr/sbin/sshd -p 23 || bt_stop 1 "/usr/sbin/sshd -p 23 ended with code $?"
 }
 
-# One is enough, and this kind is made at once; all that `ssh-keygen -A` makes takes seconds on a busy node.
+# One key of this type is enough and quick to create; the keys of `ssh-keygen -A` take seconds on a busy node.
 bt_make_host_key() {
   local file=/etc/ssh/ssh_host_ed25519_key
   ! compgen -G '/etc/ssh/ssh_host_*_key' >/dev/null || return 0
@@ -83,7 +83,7 @@ bt_take_pool_key() {
 
 # --- the primary, before the line
 
-# For a DEBUG trap around pre_execution_command: a file that is to be sourced and is not there stops the task.
+# For a DEBUG trap around pre_execution_command: a missing file that it sources stops the task.
 bt_check_source() { # BASH_COMMAND
   local file folder found
   [[ $1 =~ ^(source|\.)[[:space:]]+(.*)$ ]] || return 0
@@ -143,8 +143,8 @@ bt_use_ssh() { # [PORT]
 }
 
 # Ask every other host for a sign of life, all at once, until each has answered or BATCHTRAIN_BARRIER_SECONDS are over.
-# With what is expected of a node (preflight.sh says how), each is looked at as well, this one too; all that is found is
-# told before anything starts.
+# With expectations (see preflight.sh), each node is checked as well, this one too; all faults are reported before
+# anything starts.
 bt_wait_for_hosts() { # [EXPECTATION]...
   local -A missing=()
   local seconds=${BATCHTRAIN_BARRIER_SECONDS:-120} host hosts answer left found=0
@@ -180,8 +180,8 @@ bt_silence() { # SECONDS REASON...
   echo "accepted no ssh connection in $seconds s; what its image lacks, \`batchtrain images check\` says"
 }
 
-# Prints the host alone when it answered, before that what was found there, a line each with the host before it; or the
-# host and the reason of the last failure.
+# Prints the faults of a host, a line each after its name, and then the name alone if it answered, or the name and the
+# reason of the last failure.
 bt_knock() { # HOST DEADLINE [EXPECTATION]...
   local host=$1 deadline=$2 said left code
   shift 2
@@ -196,8 +196,8 @@ bt_knock() { # HOST DEADLINE [EXPECTATION]...
   echo "$host ${said##*$'\n'}"
 }
 
-# On the host itself, or through ssh. Nodes that the emulator runs as plain processes share a file system, where each has
-# a root of its own, and have no port for ssh.
+# Runs on the host itself, or through ssh. Nodes that the emulator runs as plain processes share a file system, where
+# each has its own root, and have no port for ssh.
 bt_ask() { # HOST SECONDS [EXPECTATION]...
   local host=$1 seconds=$2 text=true root=${AZ_BATCH_NODE_ROOT_DIR-} now
   shift 2
@@ -236,7 +236,7 @@ bt_find_mpi4py() { # INTERPRETER
   fi
 }
 
-# Intel MPI removed DAPL and OFA in 2019: newer ones warn, fall back to tcp in silence, and exit 0.
+# Intel MPI removed DAPL and OFA in 2019: newer ones warn, fall back to tcp silently, and exit 0.
 bt_need_old_intelmpi() { # WHAT EXECUTABLE
   local what=$1 version
   shift
@@ -248,13 +248,13 @@ bt_need_old_intelmpi() { # WHAT EXECUTABLE
   version=${version%%[!0-9.]*}
   [ "${version%%.*}" ] && [ "${version%%.*}" -ge 2019 ] || return 0
   if bt_emulated; then
-    bt_say "Intel MPI $version has no $what: on a real node this stops the task; it goes on over tcp here"
+    bt_say "Intel MPI $version has no $what: on a real node this stops the task; it continues over tcp here"
   else
     bt_stop 1 "Intel MPI $version has no $what (removed in 2019), which this InfiniBand needs; use Intel MPI 2018 or a current VM size"
   fi
 }
 
-# Open MPI brings nothing of the primary's environment to other nodes but its own variables and what -x names.
+# Open MPI sends only its own variables and those of -x to other nodes.
 bt_list_exported() {
   local name
   bt_exported=()
@@ -358,14 +358,14 @@ bt_clock() { # SECONDS
   echo "late $BASHPID" >&9
 }
 
-# The launch itself may be killed, which tells nobody.
+# The launch itself may be killed without any event.
 bt_watch_launch() {
   bt_be_quiet
   while kill -0 "$$"; do read -r -t 1; done
   echo told >&9
 }
 
-# Nothing ever comes on stdin, and the gang's streams are not held open.
+# stdin stays empty, and the gang's streams are not held open.
 bt_be_quiet() { exec 6>&- 8>&- <> <(:) >/dev/null 2>&1; }
 
 bt_end_process() { # PROCESS, of whose end the shell says nothing
@@ -395,11 +395,11 @@ bt_end_launcher() { # PROCESS-GROUP
   bt_drain 0.2
 }
 
-# Of all that the nodes noted, the first failure is the cause: a line on stderr may have overtaken it. But
-# - a rank that called MPI_Abort is known by the MPI's own words: how it ends after them is chance;
-# - an MPI that lost its peer exits with an error class of its own (13 to 17): blamed only when there is no other;
-# - the one rank that ended itself while its launcher was killing (its words were lost) has the launcher's code.
-# Sets line and code, and says the line where the task's stderr has not had it.
+# The earliest failure in the records of the nodes is the cause; a line on stderr may have come before it. But
+# - the MPI's own message names the rank that called MPI_Abort: its later end is random;
+# - an MPI that lost its peer exits with its own error class (13 to 17): it is the cause only if there is no other;
+# - a rank that ended by itself while its launcher was killing (its message was lost) has the launcher's code.
+# Sets line and code, and prints the line if the task's stderr does not contain it.
 bt_find_cause() {
   local -A place=()
   local shown=$line first='' victim='' lost=() kind when rest by=''
@@ -436,7 +436,7 @@ bt_find_cause() {
   [ "$line" = "$shown" ] && [ /dev/fd/2 -ef /dev/fd/6 ] || printf '%s\n' "$line$by" >&6
 }
 
-# On every node at once; prints what its ranks noted. A node that does not answer keeps nobody for long.
+# Runs on every node at once and prints the records of its ranks. The wait for a silent node is short.
 bt_sweep() {
   local host hosts command
   exec 6>&- 9>&- </dev/null 2>/dev/null
@@ -462,7 +462,7 @@ bt_tap() {
 bt_gone='[OP]RTE has lost communication with a remote daemon'
 bt_report='batchtrain: rank .* on node .* (.*) \(exited with code\|was killed by signal\) [0-9]*'
 
-# After the line: what NCCL noted in ranks/ of every node says which network it took. Returns CODE.
+# After the line: reads from NCCL's notes in ranks/ of every node which network it used. Returns CODE.
 bt_judge_nccl() { # CODE
   local host hosts python processes=() text root=${AZ_BATCH_NODE_ROOT_DIR-}
   compgen -G "$bt_home/ranks/nccl.*" >/dev/null || return "$1"

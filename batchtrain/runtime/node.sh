@@ -1,13 +1,13 @@
 # shellcheck shell=bash
-# node.sh WORD...: what both launch engines (gang.sh, and the package `launch`) ask of a node; for bash 4.2 and later.
+# node.sh WORD...: what both launch engines (gang.sh, and the package `launch`) read on a node; for bash 4.2 and later.
 #
 #     gpus          `gpu NAME` for each GPU, as CUDA_VISIBLE_DEVICES names it; `driver` first where device files are there
 #     infiniband    `infiniband PORTS [KEY]` where a port is active: mlx5_ib0:1,... and the partition key
 #     samples FILE  writes a line of JSON every 10 s: processors, memory, network, GPUs; until its caller has ended
 #     hosts COUNT   AZ_BATCH_HOST_LIST with the primary, which this node is, first; fails where it cannot be right
 
-# The device files tell of GPUs sooner than nvidia-smi, which takes seconds on a node with eight. It is asked where GPUs
-# are cut in instances (MIG), for ranks can have those alone, and where there is no device file: an emulated node has none.
+# The device files list the GPUs; nvidia-smi takes seconds on a node with eight. It runs only if GPUs are divided into
+# MIG instances, which ranks must name, and if there is no device file, as on an emulated node.
 gpus() {
   local line count=0 driver='' names=()
   for line in /dev/nvidia[0-9]*; do [ ! -e "$line" ] || count=$((count + 1)); done
@@ -31,8 +31,8 @@ gpus() {
   [ "${#names[@]}" -eq 0 ] || printf 'gpu %s\n' "${names[@]}"
 }
 
-# Accelerated networking's cards are in the same place, with another link layer. The key is left out where it is the
-# default one (0x7fff; the top bit only says "full member").
+# Cards of accelerated networking are listed there, too, with another link layer. The default key is omitted (0x7fff; the
+# top bit only means "full member").
 infiniband() {
   local port device key ports='' found=''
   for port in /sys/class/infiniband/*/ports/*; do
@@ -49,7 +49,7 @@ infiniband() {
   [ -z "$ports" ] || echo "infiniband $ports $found"
 }
 
-# The service promises no order of hosts; rank 0 belongs on the primary, whose files are the task's.
+# The service guarantees no order of hosts. Rank 0 belongs on the primary, which has the files of the task.
 hosts() { # COUNT
   local own=${AZ_BATCH_MASTER_NODE%:*} host listed=() rest=''
   [ -n "${AZ_BATCH_HOST_LIST-}" ] || refuse "AZ_BATCH_HOST_LIST is not set: this is no multi-instance task's primary"

@@ -1,7 +1,7 @@
 # shellcheck shell=bash
-# preflight.sh [NAME=VALUE]...: looks at its node before any rank does; for bash 4.2 and later.
+# preflight.sh [NAME=VALUE]...: checks its node before the first rank starts; for bash 4.2 and later.
 #
-# Prints all that is not as expected, a line each, and exits with 9 then. What is expected:
+# Prints every fault on its own line, and then exits with 9. The expectations:
 #     size=Standard_ND96asr_v4 gpus=8 vendor=nvidia     the GPUs that the task may use
 #     processes=8                                       on this node: shared memory is measured by it
 #     infiniband=1 memlock=1                            a port must be active; memory must be lockable
@@ -60,7 +60,7 @@ check_infiniband() {
     "image with the drivers, or set infiniband: false"
 }
 
-# NCCL and MPIs lock some hundred MiB, and the usual limit is 8; it is each process's own. CAP_IPC_LOCK knows none.
+# NCCL and MPIs lock some hundred MiB per process; the usual limit is 8 MiB. CAP_IPC_LOCK removes the limit.
 check_memlock() {
   local limit name value need=1048576
   limit=$(ulimit -l)
@@ -97,7 +97,7 @@ check_clock() {
   fault "its clock is $ahead the primary's; the limit is 30 s: check chronyc tracking, or reboot the node"
 }
 
-# At all others at once, the next one first. A connection is enough: it keeps no ssh server busy.
+# All others at once, starting with the next one. A connection is enough, and no load for the ssh server.
 check_ways() {
   local host hosts at own=0 why ways=()
   local -A silent=() closed=()

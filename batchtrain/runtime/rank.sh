@@ -14,7 +14,7 @@
 # dash knows numbers of one digit only: hence the named pipe. What is noted for sweep.sh, in ranks/ beside this file:
 #     R.pid     the rank's process, the supervisor's (it leads the rank's process group), and where this is, a line each
 #     R.lost    the launcher went first, or is ending its ranks
-#     R.told    the rank was ended from here: its end is no failure
+#     R.told    this script ended the rank: its end is no failure
 #     R.failed  when it failed, and the line above
 #     R.life    the pipe
 #     R.out, R.err  what COMMAND prints, on its way
@@ -111,7 +111,7 @@ let_report_through() {
   done
 }
 
-# Waiting keeps the shell from remarking on it later, and nothing is left when we are gone.
+# Waiting prevents a later message of the shell, and no process is left after this one.
 end_job() { # SIGNAL PROCESS
   kill -s "$1" "$2" 2>/dev/null
   wait "$2" 2>/dev/null
@@ -156,7 +156,7 @@ copy() { # STREAM
   exec $new_session tee "$folder/rank-$rank.$1.txt" 2>/dev/null
 }
 
-# What the rank printed last comes before what is said of it. A process that it left may write on: 0.3 s.
+# The last output of the rank comes before the message about it. A process that it left may write on: wait 0.3 s.
 let_copies_end() {
   for _ in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15; do
     open=''
@@ -193,7 +193,7 @@ end_with_launcher() {
 }
 
 # The shell's own remark ("Killed") goes nowhere, if there is a descriptor to spare for COMMAND's stderr.
-# COMMAND stays in the foreground: in the background it would ignore SIGINT, and have no stdin.
+# COMMAND stays in the foreground: in the background it would ignore SIGINT and lack stdin.
 run() {
   for spare in 3 4 5 6 7 8 9 2; do
     [ -e "/proc/self/fd/$spare" ] || break

@@ -1,5 +1,5 @@
 #!/bin/sh
-# sweep.sh GRACE [ROOT] ends what is left of a gang's ranks on one node and prints what is known of them:
+# sweep.sh GRACE [ROOT] ends the remaining ranks of a gang on one node and prints their records:
 #     here 3 node tvm-2 (10.0.0.5)
 #     noted 1700000000.123456789 batchtrain: rank 3 on node tvm-2 (10.0.0.5) exited with code 7
 #     lost 1700000000.123456789 batchtrain: ...       the same of a rank that lost its launcher before
@@ -25,7 +25,7 @@ print_what_is_known() {
   done
 }
 
-# Not so a zombie: the first process of a container may never reap one.
+# A zombie does not count: the first process of a container may never reap it.
 is_alive() {
   read -r stat <"/proc/$1/stat" || return 1
   case ${stat##*) } in Z* | X*) return 1 ;; esac
@@ -63,7 +63,7 @@ if any_left 2>/dev/null; then
 fi
 print_what_is_known 2>/dev/null
 
-# What the ranks left is in the process groups of their supervisors, which are gone by now, or should be.
+# Processes that the ranks left are in the process groups of their supervisors, which should be gone by now.
 for record in *.pid; do
   { read -r _ && read -r group; } <"$record" && kill -s KILL -- "-$group"
 done 2>/dev/null

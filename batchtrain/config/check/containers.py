@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from batchtrain.catalog.likeness import mistakes
 from batchtrain.config import allotment
@@ -33,20 +33,29 @@ CONTAINER_ONLY = ("entrypoint", "ports", "labels", "additional_docker_run_option
 
 
 def _listed(subject: Subject) -> Found:
-    known = frozenset(subject.recipe.resources.docker_images)
-    for path, job, image in _docker_images(subject):
+    return _unlisted(subject, _docker_images(subject), "docker_images", subject.recipe.resources.docker_images)
+
+
+def _singularity_listed(subject: Subject) -> Found:
+    images = subject.recipe.resources.singularity_images
+    used = (
+        ((*path, "singularity_image"), job, task.singularity_image)
+        for path, job, task in subject.tasks
+        if task.singularity_image
+    )
+    return _unlisted(subject, used, "singularity_images", (image.image for image in (*images.unsigned, *images.signed)))
+
+
+def _unlisted(subject: Subject, used: Iterable[tuple[Path, Job, str]], section: str, listed: Iterable[str]) -> Found:
+    known = frozenset(listed)
+    for path, job, image in used:
         if image not in known and not job.allow_run_on_missing_image:
             hint = subject.nearest(image, known)
             yield (
                 path,
-                f"the image `{image}` is not in `global_resources.docker_images`, so no node fetches it"
-                f"{hint}{_or(hint)} list it there or set `allow_run_on_missing_image: true` on the job",
+                f"the image `{image}` is not in `global_resources.{section}`, so no node fetches it{hint}"
+                f"{' If not,' if hint else ';'} list it there or set `allow_run_on_missing_image: true` on the job",
             )
-
-
-def _or(hint: str) -> str:
-    """The connection to the next sentence after a question, if there is one."""
-    return " If not," if hint else ";"
 
 
 def _docker_images(subject: Subject) -> Iterator[tuple[Path, Job, str]]:
@@ -57,20 +66,6 @@ def _docker_images(subject: Subject) -> Iterator[tuple[Path, Job, str]]:
     for path, job, task in subject.tasks:
         if task.docker_image:
             yield (*path, "docker_image"), job, task.docker_image
-
-
-def _singularity_listed(subject: Subject) -> Found:
-    images = subject.recipe.resources.singularity_images
-    known = frozenset(listed.image for listed in (*images.unsigned, *images.signed))
-    for path, job, task in subject.tasks:
-        image = task.singularity_image
-        if image and image not in known and not job.allow_run_on_missing_image:
-            hint = subject.nearest(image, known)
-            yield (
-                (*path, "singularity_image"),
-                f"the image `{image}` is not in `global_resources.singularity_images`, so no node fetches it"
-                f"{hint}{_or(hint)} list it there or set `allow_run_on_missing_image: true` on the job",
-            )
 
 
 def _one_image(subject: Subject) -> Found:

@@ -10,7 +10,7 @@ from batchtrain.config.check.subject import Gang, Path, Subject, command_of
 from batchtrain.config.check.table import ERROR, INFO, JOBS, POOL, WARNING, Found, Rule
 from batchtrain.config.types import INSTANCES, whole
 from batchtrain.frameworks import FRAMEWORKS, counts
-from batchtrain.frameworks.base import AUTO, Nodes
+from batchtrain.frameworks.base import AUTO
 from batchtrain.frameworks.horovod import HorovodBlock
 from batchtrain.frameworks.mpi import MpiBlock
 
@@ -205,16 +205,14 @@ def _network_direct(subject: Subject) -> Found:
         return
     for path, job, task, gang in subject.gangs:
         wanted = task.infiniband if task.infiniband is not None else job.infiniband
-        if wanted is False:
-            continue
-        slow: dict[tuple[str, ...], str] = {(name,): name for name, block in gang.launches if isinstance(block, Nodes)}
-        if gang.mpi and not gang.mpi.runtime.startswith("intelmpi"):
-            slow["mpi", "runtime"] = gang.mpi.runtime
-        for keys, name in slow.items():
-            text = (
-                f"the InfiniBand of {size.name} (Network Direct) works only with Intel MPI up to 2018; {name} uses tcp"
+        for name, block in gang.launches if wanted is not False else ():
+            if isinstance(block, MpiBlock) and block.runtime.startswith("intelmpi"):
+                continue
+            what, key = (block.runtime, ("runtime",)) if isinstance(block, MpiBlock) else (name, ())
+            yield (
+                (*path, name, *key),
+                f"the InfiniBand of {size.name} (Network Direct) works only with Intel MPI up to 2018; {what} uses tcp",
             )
-            yield (*path, *keys), text
 
 
 # --- launching ------------------------------------------------------------------------------------------------------

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any, NamedTuple
 
 import msgspec
 
 from batchtrain.config import places
-from batchtrain.config.check.subject import POOL, Path, Subject
+from batchtrain.config.check.subject import Path, Subject
 from batchtrain.config.check.table import (
     CREDENTIALS,
     ERROR,
@@ -105,22 +104,8 @@ def _holds(value: Any) -> bool:
 # --- what is done otherwise -----------------------------------------------------------------------------------------
 
 
-def _transfers(subject: Subject) -> Iterator[tuple[Path, StorageInput | StorageOutput]]:
-    """Every transfer to or from storage."""
-    if subject.pool is not None:
-        for number, transfer in enumerate(subject.pool.input_data.azure_storage):
-            yield (*POOL, "input_data", "azure_storage", number), transfer
-    for path, job in subject.jobs:
-        for number, transfer in enumerate(job.input_data.azure_storage):
-            yield (*path, "input_data", "azure_storage", number), transfer
-    for path, _, task in subject.tasks:
-        for number, transfer in enumerate(task.input_data.azure_storage):
-            yield (*path, "input_data", "azure_storage", number), transfer
-    yield from subject.outputs
-
-
 def _file_shares(subject: Subject) -> Found:
-    for path, transfer in _transfers(subject):
+    for path, transfer in subject.transfers:
         if transfer.is_file_share:
             yield (
                 (*path, "is_file_share"),
@@ -133,19 +118,14 @@ def _file_shares(subject: Subject) -> Found:
 
 
 def _filters(subject: Subject) -> Found:
-    for path, one in subject.outputs:
-        if one.exclude:
+    for path, transfer in subject.transfers:
+        if transfer.exclude and path[-3] == "output_data":
             message = "Batch uploads every file of the patterns, and cannot exclude any; narrow `include` instead"
             yield (*path, "exclude"), message
 
 
 def _task_files(subject: Subject) -> Found:
-    where = [((*POOL, "input_data"), subject.pool.input_data)] if subject.pool else []
-    where += [((*path, "input_data"), job.input_data) for path, job in subject.jobs]
-    where += [
-        ((*path, "input_data"), task.input_data) for path, _, task in subject.tasks if task.input_data.azure_batch
-    ]
-    for path, data in where:
+    for path, data in subject.input_data:
         for number, files in enumerate(data.azure_batch):
             yield (
                 (*path, "azure_batch", number),
@@ -167,25 +147,25 @@ def _copies(subject: Subject) -> Found:
 
 
 def _transfer_options(subject: Subject) -> Found:
-    told = [(path, one.blobxfer_extra_options, _strips(path, one)) for path, one in _transfers(subject)]
-    told += [
+    given = [(path, transfer.blobxfer_extra_options, _strips(path, transfer)) for path, transfer in subject.transfers]
+    given += [
         (("global_resources", "files", number, "destination", "data_transfer"), options, True)
         for number, files in enumerate(subject.recipe.resources.files)
         if (options := files.destination.data_transfer.blobxfer_extra_options)
     ]
-    for path, options, strips in told:
+    for path, options, strips in given:
         left = " ".join((places.STRIPS.sub("", options) if strips else options).split()) if options else ""
         if left:
             only = "; only `--strip-components` is" if strips else ", or not with these patterns"
             yield (*path, "blobxfer_extra_options"), f"`{left}` is not supported{only}: remove it"
 
 
-def _strips(path: Path, one: StorageInput | StorageOutput) -> bool:
+def _strips(path: Path, transfer: StorageInput | StorageOutput) -> bool:
     """Whether `--strip-components` does what it did. An output has no directories below those of its patterns then."""
-    if path[-3] != "output_data" or not one.blobxfer_extra_options:
+    if path[-3] != "output_data" or not transfer.blobxfer_extra_options:
         return True
-    flat = bool(one.include) and not any("/" in pattern or "**" in pattern for pattern in one.include)
-    return flat and places.strips(one.blobxfer_extra_options) != 0
+    flat = bool(transfer.include) and not any("/" in pattern or "**" in pattern for pattern in transfer.include)
+    return flat and places.strips(transfer.blobxfer_extra_options) != 0
 
 
 def _ofa(subject: Subject) -> Found:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from batchtrain.config.check.subject import POOL, Path, Subject
 from batchtrain.config.check.table import CREDENTIALS, ERROR, GLOBAL, JOBS, SETTINGS, WARNING, Found, Rule
 from batchtrain.config.check.table import POOL as READS
-from batchtrain.config.types import DataVolume, InputData, Job, ResourceFile, SharedDataVolume, Task, TaskSettings
+from batchtrain.config.types import DataVolume, Job, ResourceFile, SharedDataVolume, Task, TaskSettings
 
 ALL = (*GLOBAL, *READS, *JOBS)
 VOLUMES: Path = ("global_resources", "volumes")
@@ -50,27 +50,14 @@ def _links(subject: Subject) -> Iterator[tuple[Path, str]]:
         if files.destination.storage_account_settings:
             path = (*FILES, number, "destination", "storage_account_settings")
             yield path, files.destination.storage_account_settings
-    for path, data in _inputs(subject):
-        for number, blobs in enumerate(data.azure_storage):
-            yield (*path, "azure_storage", number, "storage_account_settings"), blobs.storage_account_settings
-    for path, output in subject.outputs:
-        yield (*path, "storage_account_settings"), output.storage_account_settings
+    for path, transfer in subject.transfers:
+        yield (*path, "storage_account_settings"), transfer.storage_account_settings
     for path, _, task in subject.tasks:
         if task.task_factory and task.task_factory.file:
             yield (
                 (*path, "task_factory", "file", "azure_storage", "storage_account_settings"),
                 task.task_factory.file.azure_storage.storage_account_settings,
             )
-
-
-def _inputs(subject: Subject) -> Iterator[tuple[Path, InputData]]:
-    if subject.pool is not None:
-        yield (*POOL, "input_data"), subject.pool.input_data
-    for path, job in subject.jobs:
-        yield (*path, "input_data"), job.input_data
-    for path, _, task in subject.tasks:
-        if task.input_data.azure_storage or task.input_data.azure_batch:
-            yield (*path, "input_data"), task.input_data
 
 
 def _unknown_links(subject: Subject) -> Found:
@@ -229,26 +216,18 @@ def _volume_names(subject: Subject) -> Found:
             if value and not re.fullmatch(CONTAINER, value):
                 yield (*VOLUMES, "shared_data_volumes", alias, name), _no_container(value)
     sound: set[str] = set()
-    for path, remote in _remote_paths(subject):
-        container = remote.strip("/").split("/", 1)[0]
+    for path, transfer in subject.transfers:
+        container = transfer.remote_path.strip("/").split("/", 1)[0]
         if container in sound:
             continue
         if re.fullmatch(CONTAINER, container) or set(container) & set("${}<>"):
             sound.add(container)
         else:
-            yield path, _no_container(container)
+            yield (*path, "remote_path"), _no_container(container)
 
 
 def _no_container(name: str) -> str:
     return f"`{name}` is not a container name: use 3 to 63 lower-case letters, digits and single `-`"
-
-
-def _remote_paths(subject: Subject) -> Iterator[tuple[Path, str]]:
-    for path, data in _inputs(subject):
-        for number, blobs in enumerate(data.azure_storage):
-            yield (*path, "azure_storage", number, "remote_path"), blobs.remote_path
-    for path, output in subject.outputs:
-        yield (*path, "remote_path"), output.remote_path
 
 
 def _bind_options(subject: Subject) -> Found:

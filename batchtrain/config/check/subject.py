@@ -12,10 +12,12 @@ from batchtrain.config import allotment
 from batchtrain.config.travel import Survey
 from batchtrain.config.types import (
     Autoscale,
+    InputData,
     Job,
     MultiInstance,
     Pool,
     Recipe,
+    StorageInput,
     StorageOutput,
     Task,
     TaskSettings,
@@ -122,6 +124,23 @@ class Subject:
         return (*self.jobs, *((path, task) for path, _, task in self.tasks))
 
     @cached_property
+    def input_data(self) -> tuple[tuple[Path, InputData], ...]:
+        """The data that nodes download: of the pool, of jobs and of tasks."""
+        owners = [(POOL, self.pool.input_data)] if self.pool else []
+        owners += [(path, job.input_data) for path, job in self.jobs]
+        owners += [(path, task.input_data) for path, _, task in self.tasks]
+        return tuple(((*path, "input_data"), data) for path, data in owners if data.azure_storage or data.azure_batch)
+
+    @cached_property
+    def inputs(self) -> tuple[tuple[Path, StorageInput], ...]:
+        """Every download from storage."""
+        return tuple(
+            ((*path, "azure_storage", number), blobs)
+            for path, data in self.input_data
+            for number, blobs in enumerate(data.azure_storage)
+        )
+
+    @cached_property
     def outputs(self) -> tuple[tuple[Path, StorageOutput], ...]:
         """Every upload of results: of tasks, and of jobs' managers."""
         owners = [(path, task.output_data) for path, _, task in self.tasks if task.output_data.azure_storage]
@@ -131,6 +150,11 @@ class Subject:
             for path, data in owners
             for number, output in enumerate(data.azure_storage)
         )
+
+    @property
+    def transfers(self) -> tuple[tuple[Path, StorageInput | StorageOutput], ...]:
+        """Every transfer from or to storage."""
+        return (*self.inputs, *self.outputs)
 
     @cached_property
     def gangs(self) -> tuple[Gang, ...]:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from batchtrain.config import places
-from batchtrain.config.check.subject import Path, Subject
+from batchtrain.config.check.subject import Subject
 from batchtrain.config.check.table import ERROR, JOBS, POOL, Found, Rule
-from batchtrain.config.types import InputData
 
 BOTH = (*POOL, *JOBS)
 
@@ -26,19 +25,11 @@ def _sources(subject: Subject) -> Found:
                 yield (*path, "source"), message
 
 
-def _places(subject: Subject) -> Found:
-    if subject.windows:
-        for path, job in subject.jobs:
-            yield from _beyond(path, job.input_data)
-        for path, _, task in subject.tasks:
-            yield from _beyond(path, task.input_data)
-
-
-def _beyond(path: Path, data: InputData) -> Found:
-    for number, blobs in enumerate(data.azure_storage):
-        if not blobs.is_file_share and places.beyond(blobs.local_path):
+def _directories(subject: Subject) -> Found:
+    for path, blobs in subject.inputs if subject.windows else ():
+        if path[0] != POOL[0] and not blobs.is_file_share and places.beyond(blobs.local_path):
             message = "on Windows nodes data must be below the working directory; give a relative path"
-            yield (*path, "input_data", "azure_storage", number, "local_path"), message
+            yield (*path, "local_path"), message
 
 
 RULES = (
@@ -46,5 +37,5 @@ RULES = (
     Rule("windows-source", ERROR, BOTH, "A task's own files are unpacked on Linux nodes.", "launchers: bash text",
          _sources),
     Rule("windows-input", ERROR, BOTH, "On Windows nodes, data is brought to the working directory.",
-         "azure-batch 15.1, ResourceFile.filePath; launchers: bash text", _places),
+         "azure-batch 15.1, ResourceFile.filePath; launchers: bash text", _directories),
 )  # fmt: skip

@@ -32,7 +32,7 @@ Path = tuple[str | int, ...]
 
 
 def whole(value: object) -> int | None:
-    """The number that a number or its text stands for; None for anything else (and for what no count can be)."""
+    """The value of a number or of its text. Returns None for other texts and for numbers above 9 digits."""
     return int(str(value)) if re.fullmatch(r"[0-9]{1,9}", str(value)) else None
 
 

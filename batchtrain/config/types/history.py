@@ -1,4 +1,4 @@
-"""Words that changed and words that are gone: what older files say, and what takes its place; tables only."""
+"""Tables of deprecated and removed properties and values, and their replacements."""
 
 from __future__ import annotations
 

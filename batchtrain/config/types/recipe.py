@@ -44,7 +44,7 @@ class JobsFile(Block, frozen=True, kw_only=True):
 
 
 class Recipe(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything a configuration directory says, typed; what no file says is None or empty."""
+    """A whole configuration as types; absent sections are None or empty."""
 
     directory: str
     """Where the files are; `source` is relative to it."""
@@ -55,11 +55,11 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True):
     pool: Pool | None = None
     jobs: tuple[Job, ...] = ()
     catalog: Catalog = Catalog()
-    """The sizes and images it is judged and planned by."""
+    """The sizes and images for checks and plans."""
     silent: frozenset[str] = frozenset()
-    """Names of checks that are not to be told."""
+    """Names of silenced checks."""
     warnings: tuple[Problem, ...] = ()
-    """What is worth saying about it."""
+    """Warnings and remarks."""
 
     def save(self, directory: str | Path) -> Recipe:
         """Write config.yaml, pool.yaml and jobs.yaml, and return the recipe as it is in that directory.

@@ -191,12 +191,12 @@ class Azurite:
                 start_new_session=True,
             )
         self._process = process
-        output, said = process.stdout, b""
+        output, printed = process.stdout, b""
         assert output is not None
         killer = threading.Timer(START_SECONDS, process.kill)
         killer.start()
         for line in output:
-            said += line
+            printed += line
             if LISTENS in line:
                 killer.cancel()
                 return line.rpartition(LISTENS)[2].strip().decode()
@@ -204,7 +204,7 @@ class Azurite:
         killer.cancel()
         if port != "0":
             return ""
-        raise StorageMissing(f"Azurite does not start: {said.decode(errors='replace').strip()[-500:]}")
+        raise StorageMissing(f"Azurite does not start: {printed.decode(errors='replace').strip()[-500:]}")
 
     def close(self) -> None:
         """End it, with everything stored. Blocks."""

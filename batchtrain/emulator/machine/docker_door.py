@@ -259,7 +259,7 @@ def _listen(path: Path) -> socket.socket:
         os.close(folder)
 
 
-# --- what a node is told --------------------------------------------------------------------------------------------
+# --- the variables and programs of a node ----------------------------------------------------------------------------
 
 
 def folder_of(data_dir: Path, node_id: str) -> Path:

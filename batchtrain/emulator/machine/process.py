@@ -769,7 +769,7 @@ def _other_hosts() -> list[str]:
     return [line for line in lines if line.strip() and not line.lstrip().startswith(("#", "127.", "::1", "fe", "ff"))]
 
 
-# --- what an agent is told --------------------------------------------------------------------------------------
+# --- messages to an agent --------------------------------------------------------------------------------------------
 
 
 ENDED_BEFORE = Exit(None, "TaskEnded", "the task ended before its command started")

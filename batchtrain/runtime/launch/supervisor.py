@@ -94,7 +94,7 @@ def sweep(mark: str, seconds: float = 3) -> None:
 
 
 def make_directory(path: str) -> None:
-    """What cannot be kept there is told by who opens a file in it."""
+    """A failure here is reported when a file in the folder is opened."""
     try:
         os.makedirs(path, exist_ok=True)
     except OSError:

@@ -294,3 +294,19 @@ def test_a_node_tree_lists_one_directory(service: Service, client: BatchClient) 
 def test_a_directory_is_no_file(service: Service, client: BatchClient) -> None:
     with pytest.raises(NotFound):
         downloads.size_of(client, TREE, "nothing")
+
+
+def test_a_long_list_is_read_page_by_page_as_it_is_needed(service: Service, client: BatchClient) -> None:
+    """A directory of 100,000 files is never in memory as one answer."""
+    service.files, service.page = {f"f{number:04}": b"" for number in range(1000)}, 100
+    pages: list[str] = []
+    original = service._list
+
+    def counted(handler: Any, query: str) -> None:
+        pages.append(query)
+        original(handler, query)
+
+    service._list = counted  # type: ignore[method-assign]
+    files = listed(client, TREE)
+    assert [next(files).path for _ in range(150)][-1] == "f0149"
+    assert len(pages) == 2

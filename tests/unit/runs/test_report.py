@@ -1,0 +1,37 @@
+"""report.html: one file, whatever the names are, with the curves of the metrics."""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+from pathlib import Path
+
+from batchtrain.runs import directory, report
+from batchtrain.runs.directory import Failure, FileRecord, RunDirectory, RunRecord, TaskRecord
+
+NOW = datetime(2026, 11, 22, tzinfo=timezone.utc)
+HOSTILE = "<script>alert(1)</script>"
+
+
+def made(tmp_path: Path, metrics: str) -> RunDirectory:
+    run = directory.make(tmp_path, "digits", NOW)
+    run.write(RunRecord(id=run.name, state="failed", started=NOW, job="digits", failure=Failure(HOSTILE)))
+    run.write_tasks([TaskRecord("train", "completed", exit_code=7)])
+    run.write_files([FileRecord(task="train", path=f"wd/output/{HOSTILE}", size=3, reason="the disk is full")])
+    directory.replace(run.metrics("train"), metrics.encode())
+    return run
+
+
+def test_nothing_of_a_task_is_read_as_html_and_nothing_needs_a_network(tmp_path: Path) -> None:
+    page = report.html(made(tmp_path, f'{{"step":1,"{HOSTILE}":1}}\n{{"step":2,"{HOSTILE}":2}}\n'))
+    assert "<script" not in page
+    assert "http" not in page and "src=" not in page
+    assert "the disk is full" in page
+
+
+def test_a_metric_is_a_curve_over_its_steps_and_no_line_breaks_it(tmp_path: Path) -> None:
+    lines = ['{"step":10,"rank":0,"loss":2}', "no json", '{"step":20,"rank":0,"loss":NaN}', '{"step":20,"loss":null}']
+    lines += ['{"step":30,"rank":0,"loss":0.5}', '{"step":10,"rank":1,"loss":9}', '{"step":20,"rank":1,"loss":9}']
+    run = made(tmp_path, "\n".join(lines))
+    assert report.points(run, "train") == {"loss": [(10.0, 2.0), (30.0, 0.5)]}
+    assert '<polyline fill="none"' in report.html(run)
+    assert "train: loss: from 2 to 0.5" in report.html(run)
