@@ -40,7 +40,9 @@ if TYPE_CHECKING:
     from http.client import HTTPConnection
 
 LOG, STATUS_FILE, KEY_FILE, LOCK_FILE, DATABASE = "emulator.log", "emulator.json", "key", "lock", "world.sqlite3"
-OURS = {LOG, STATUS_FILE, KEY_FILE, LOCK_FILE, DATABASE, mapped_images.FILE}
+ENVIRONMENTS = "environments"
+"""What `batchtrain images env` makes, also before the first start."""
+OURS = {LOG, STATUS_FILE, KEY_FILE, LOCK_FILE, DATABASE, mapped_images.FILE, ENVIRONMENTS}
 """Each of these files shows that a directory is an emulator's."""
 LOG_TAIL = 20
 LOG_SECONDS = 60.0

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from batchtrain.cli import shipped_recipes
 from batchtrain.config.load import load
+from batchtrain.containers import make_environment
 from batchtrain.containers.environments import ENVIRONMENTS
 from batchtrain.containers.images import IMAGES
 from batchtrain.containers.recipe_images import RECIPE_IMAGES, behind, environment_of
+from batchtrain.emulator import server
 from batchtrain.errors import UsageError
 from batchtrain.shipped import shipped
 
@@ -48,3 +52,8 @@ def test_an_image_that_is_no_recipe_s_gets_the_command_for_an_environment_of_one
 def test_an_image_for_hardware_that_is_not_here_has_no_environment() -> None:
     with pytest.raises(UsageError, match=r"example/osu:mvapich need GPUs or InfiniBand"):
         environment_of("example/osu:mvapich")
+
+
+def test_a_data_directory_with_nothing_but_environments_is_the_emulator_s(tmp_path: Path) -> None:
+    home = make_environment.home(tmp_path / "data", {})
+    assert home.name in server.OURS
