@@ -254,7 +254,7 @@ class Row(NamedTuple):
 
     Names of `beside` that begin with a dot are of the same block.
     Where `effect` is absent, `shown` must stand at the wire path that the property's own sentence names (or at
-    `wire`), and must not when the property is not set; of a warning, its rule must be named.
+    `wire`), and must not when the property is not set; of a warning or an error, its rule must be named.
     """
 
     value: Any = None
@@ -289,13 +289,16 @@ def judged(place: Place, row: Row, context: Mapping[str, Any]) -> Verdict:
     path = path_of(place)
     block = path_of(place[:-1])
     around = {**context, **{f"{block}{name}" if name.startswith(".") else name: v for name, v in row.beside.items()}}
+    wire = row.wire or item.wire
+    if refused_by := wire.partition("error `")[2].rstrip("`"):
+        without = outcome_or_nothing(around, path, row.files, required=item.required)
+        return Verdict(without or outcome({}, {}), refused_by, refusals({**around, path: value}, row.files), [])
     with_it = outcome({**around, path: value}, row.files)
     if row.instead is not None:
-        without: Seen | None = outcome({**around, path: row.instead}, row.files)
+        without = outcome({**around, path: row.instead}, row.files)
     else:
         left_out = block if row.whole else path
         without = outcome_or_nothing(around, left_out, row.files, required=item.required and not row.whole)
-    wire = row.wire or item.wire
     rule = wire.partition("warning `")[2].rstrip("`")
     if row.effect is not None:
         wanted = value if row.shown is None else row.shown
@@ -321,6 +324,15 @@ def outcome_or_nothing(
         )
     except (ConfigError, PlanError, UsageError):
         return None
+
+
+def refusals(settings: Mapping[str, Any], files: Mapping[str, str]) -> list[str]:
+    """The rules by which the files are refused."""
+    try:
+        outcome(settings, files)
+    except ConfigError as error:
+        return [f"{problem.rule} {problem.path}" for problem in error.problems]
+    return []
 
 
 def rules(seen: Seen) -> list[str]:

@@ -340,6 +340,11 @@ def launched(seen: Seen) -> list[Any]:
     return [*seen.bodies("task"), seen.launch]
 
 
+def shells(seen: Seen) -> list[Any]:
+    """What the shells of nodes and tasks are given."""
+    return [*seen.bodies("pool"), *seen.bodies("job"), *seen.bodies("task"), seen.launch]
+
+
 def arrived(seen: Seen) -> list[str]:
     """The files that travel with the tasks."""
     return [name for files in seen.sources.values() for name, *_ in files]
@@ -430,6 +435,8 @@ BLOCK_ROWS: dict[str, Row] = {
     "Aad.endpoint": Row(wire="batchtrain: warning `gone`"),
     "StorageInput.storage_account_settings": Row("other"),
     "StorageInput.include": Row(["some/*"], shown="some"),
+    "StorageInput.blobxfer_extra_options": Row("--strip-components 2", shown="2", effect=shells),
+    "StorageInput.exclude": Row(["*.tmp"], shown="*.tmp", effect=shells),
     "StorageOutput.storage_account_settings": Row("other"),
     "StorageOutput.remote_path": Row("container/some/path", shown="some/path"),
     "StorageOutput.identity": Row(IDENTITY, beside=IDENTITIES),
@@ -595,6 +602,9 @@ ROWS: dict[str, Row] = {
     "global_resources.files.destination.relative_destination_path": Row("below", effect=uploads),
     "global_resources.files.destination.data_transfer.remote_path": Row("elsewhere/here", effect=uploads),
     "global_resources.files.destination.data_transfer.is_file_share": Row(True, shown="is_file_share", effect=uploads),
+    "global_resources.files.destination.data_transfer.blobxfer_extra_options": Row(
+        "--strip-components 2", shown=2, effect=uploads
+    ),
     # the pool
     f"{POOL}.vm_size": Row("STANDARD_D8S_V5"),
     f"{POOL}.identities": Row([IDENTITY], effect=sent, beside=KEYED),

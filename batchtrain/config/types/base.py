@@ -17,7 +17,7 @@ LINK = r"^[A-Za-z0-9]+$(?!\n)"
 SPAN = r"^([0-9]{1,6}\.)?[0-9]{1,3}:[0-9]{1,2}:[0-9]{1,2}$(?!\n)"
 IGNORED = "batchtrain: warning `gone`"
 """The wire field of a property that has no effect."""
-TASK_FILES = "batchtrain: warning `task-file-input`"
+TASK_FILES = "batchtrain: error `task-file-input`"
 
 
 Id = Annotated[str, Meta(pattern=ID)]
@@ -108,13 +108,13 @@ class StorageInput(Block, frozen=True, kw_only=True):
         says("Patterns of files to include. The text before the first wildcard limits the listing.", "*.blobPrefix"),
     ] = ()
     exclude: Annotated[
-        tuple[str, ...], says("Patterns of files to exclude.", "*.commandLine: filtered on the node")
+        tuple[str, ...], says("Patterns of files to exclude.", "*.commandLine")
     ] = ()
     blobxfer_extra_options: Annotated[
         str | None,
         says(
             "Only `--strip-components N`: remove N leading directories from the names of the blobs.",
-            "*.commandLine: moved on the node",
+            "*.commandLine",
         ),
     ] = None
 

@@ -139,7 +139,7 @@ class StorageOutput(Block, frozen=True, kw_only=True):
         bool,
         says(
             "The path is in a file share. Not supported: mount the share as a volume.",
-            "batchtrain: warning `file-share`",
+            "batchtrain: error `file-share`",
         ),
     ] = False
     condition: Annotated[
@@ -148,7 +148,7 @@ class StorageOutput(Block, frozen=True, kw_only=True):
     ] = "tasksuccess"
     include: Annotated[tuple[str, ...], says("Patterns of files to include.", "*.outputFiles.filePattern")] = ()
     exclude: Annotated[
-        tuple[str, ...], says("Patterns of files to exclude.", "batchtrain: warning `filter-approximate`")
+        tuple[str, ...], says("Patterns of files to exclude.", "batchtrain: error `filter-approximate`")
     ] = ()
     identity: Annotated[
         str | None,
@@ -265,7 +265,7 @@ class RandomFactory(Block, frozen=True, kw_only=True):
 class FileFactoryStorage(Block, frozen=True, kw_only=True):
     storage_account_settings: Annotated[Text, says("Name of the storage account in credentials.yaml.", MADE)]
     remote_path: Annotated[Text, says("Container and prefix of the names: `container/prefix`.", MADE)]
-    is_file_share: Annotated[bool, says("The path is in a file share.", "batchtrain: warning `file-share`")] = False
+    is_file_share: Annotated[bool, says("The path is in a file share.", "batchtrain: error `file-share`")] = False
     include: Annotated[tuple[str, ...], says("Patterns of files to include.", MADE)] = ()
     exclude: Annotated[tuple[str, ...], says("Patterns of files to exclude.", MADE)] = ()
 

@@ -13,7 +13,7 @@ RUN_OPTIONS = "task.containerSettings.containerRunOptions"
 START = "pool.startTask.commandLine"
 MOUNT = "pool.mountConfiguration"
 INGRESS = "batchtrain: `data ingress`"
-COPY = "batchtrain: warning `copy-to-nodes`"
+COPY = "batchtrain: error `copy-to-nodes`"
 
 # Tables of properties: the formatter would spread a row over up to nine lines.
 # fmt: off
@@ -143,14 +143,14 @@ class FilesSource(Block, frozen=True, kw_only=True):
 class DataTransfer(Block, frozen=True, kw_only=True):
     method: Annotated[
         Literal["scp", "multinode_scp", "rsync+ssh", "multinode_rsync+ssh"] | None,
-        says("How Batch Shipyard copied files to the disks of the nodes.", "batchtrain: warning `copy-to-nodes`"),
+        says("How Batch Shipyard copied files to the disks of the nodes.", "batchtrain: error `copy-to-nodes`"),
     ] = None
-    ssh_private_key: Annotated[str | None, says("Key for the copy.", "batchtrain: warning `copy-to-nodes`")] = None
-    scp_ssh_extra_options: Annotated[str | None, says("Options.", "batchtrain: warning `copy-to-nodes`")] = None
-    rsync_extra_options: Annotated[str | None, says("Options.", "batchtrain: warning `copy-to-nodes`")] = None
-    split_files_megabytes: Annotated[int | None, says("Chunk size.", "batchtrain: warning `copy-to-nodes`")] = None
+    ssh_private_key: Annotated[str | None, says("Key for the copy.", "batchtrain: error `copy-to-nodes`")] = None
+    scp_ssh_extra_options: Annotated[str | None, says("Options.", "batchtrain: error `copy-to-nodes`")] = None
+    rsync_extra_options: Annotated[str | None, says("Options.", "batchtrain: error `copy-to-nodes`")] = None
+    split_files_megabytes: Annotated[int | None, says("Chunk size.", "batchtrain: error `copy-to-nodes`")] = None
     max_parallel_transfers_per_node: Annotated[
-        Annotated[int, Meta(ge=1)] | None, says("Copies at once.", "batchtrain: warning `copy-to-nodes`")
+        Annotated[int, Meta(ge=1)] | None, says("Copies at once.", "batchtrain: error `copy-to-nodes`")
     ] = None
     remote_path: Annotated[
         str | None, says("Container and path in it: `container/path`.", "batchtrain: `data ingress`")

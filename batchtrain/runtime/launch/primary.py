@@ -433,7 +433,7 @@ class Primary:
         return self.framework.failure(self.gang, process, self.screen.last[process.id], ended)
 
     def on_preempted(self, session: Session, line: str) -> None:
-        """Every node is told: the gang ends with this one."""
+        """Tells every node, because the gang ends with this one."""
         self.screen.say(f"Azure announces the preemption of {session}")
         for other in self.sessions:
             if other.channel and other.channel.open:
