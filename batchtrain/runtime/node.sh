@@ -3,7 +3,7 @@
 #
 #     gpus          `gpu NAME` for each GPU, as CUDA_VISIBLE_DEVICES names it; `driver` first where device files are there
 #     infiniband    `infiniband PORTS [KEY]` where a port is active: mlx5_ib0:1,... and the partition key
-#     samples FILE  writes a line of JSON every 10 s: processors, memory, network, GPUs; until its caller has ended
+#     samples FILE PID   writes a line of JSON every 10 s: processors, memory, network, GPUs; until process PID has ended
 #     hosts COUNT   AZ_BATCH_HOST_LIST with the primary, which this node is, first; fails where it cannot be right
 
 # The device files list the GPUs; nvidia-smi takes seconds on a node with eight. It runs only if GPUs are divided into
@@ -67,13 +67,13 @@ hosts() { # COUNT
 }
 
 # Counters of the kernel become rates between two looks. BATCHTRAIN_SAMPLE_SECONDS changes the interval; 0: no samples.
-samples() { # FILE
-  local caller=$PPID seconds=${BATCHTRAIN_SAMPLE_SECONDS:-10} line before now
+samples() { # FILE PID
+  local seconds=${BATCHTRAIN_SAMPLE_SECONDS:-10} line before now
   [ "$seconds" -gt 0 ] 2>/dev/null || return 0
   unset TMOUT
   exec 9<> <(:)
   mapfile -t before < <(counters)
-  while read -r -t "$seconds" -u 9 line; [ -d "/proc/$caller" ]; do
+  while read -r -t "$seconds" -u 9 line; [ -d "/proc/$2" ]; do
     mapfile -t now < <(counters)
     line=$(sample $((now[0] > before[0] ? now[0] - before[0] : 1)) && gpu_sample) || return 0
     printf '{"t": %s, "node": "%s", %s}\n' "${now[0]}" "${AZ_BATCH_NODE_ID:-$(uname -n)}" "${line//$'\n'/}" >>"$1" ||
@@ -136,6 +136,6 @@ refuse() {
 for word; do
   case $word in
     gpus | infiniband) "$word" ;;
-    hosts | samples) "$word" "$2" && exit ;;
+    hosts | samples) "$word" "$2" "${3-}" && exit ;;
   esac
 done

@@ -95,7 +95,7 @@ start_sampler() {
   sampler=none
   if mkdir "$here/ranks/sampled" && [ -n "$metrics" ]; then
     rm -f "$metrics/node.metrics.jsonl"
-    bash "$here/node.sh" samples "$metrics/node.metrics.jsonl" >/dev/null &
+    bash "$here/node.sh" samples "$metrics/node.metrics.jsonl" $$ >/dev/null &
     sampler=$!
   fi
 }

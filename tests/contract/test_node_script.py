@@ -159,7 +159,13 @@ def counters(machine: Machine, busy: int, idle: int, received: int, sent: int) -
 
 def samples(machine: Machine, **variables: str) -> subprocess.Popen[bytes]:
     values = {"PATH": f"{machine.folder}/bin:{os.environ['PATH']}", "BATCHTRAIN_SAMPLE_SECONDS": "1", **variables}
-    program = ["bash", str(machine.folder / "node.sh"), "samples", str(machine.folder / "samples.jsonl")]
+    program = [
+        "bash",
+        str(machine.folder / "node.sh"),
+        "samples",
+        str(machine.folder / "samples.jsonl"),
+        str(os.getpid()),
+    ]
     return subprocess.Popen(program, env=values, stderr=subprocess.PIPE)
 
 
@@ -194,6 +200,8 @@ def test_samples_can_be_switched_off(machine: Machine) -> None:
 
 def test_samples_end_when_their_caller_has_ended(machine: Machine) -> None:
     counters(machine, 1, 1, 1, 1)
-    text = f"BATCHTRAIN_SAMPLE_SECONDS=1 bash {machine.folder}/node.sh samples {machine.folder}/samples.jsonl & echo $!"
+    text = (
+        f"BATCHTRAIN_SAMPLE_SECONDS=1 bash {machine.folder}/node.sh samples {machine.folder}/samples.jsonl $$ & echo $!"
+    )
     shell = subprocess.run(["bash", "-c", text], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=True)
     until(lambda: not Path(f"/proc/{int(shell.stdout)}").exists())

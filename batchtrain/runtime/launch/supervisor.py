@@ -194,7 +194,7 @@ class Supervisor:
         """Start the sampler of this node. It is a child like the ranks, so it ends with them."""
         if not self.ending and self.running:
             null = os.open(os.devnull, os.O_RDWR)
-            program = ["bash", os.path.join(HERE, "node.sh"), "samples", file]
+            program = ["bash", os.path.join(HERE, "node.sh"), "samples", file, str(os.getpid())]
             spawn(program, dict(self.environment, BATCHTRAIN_GANG=self.mark), "/", (null, null, null), [])
             os.close(null)
 
