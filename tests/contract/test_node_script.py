@@ -200,8 +200,7 @@ def test_samples_can_be_switched_off(machine: Machine) -> None:
 
 def test_samples_end_when_their_caller_has_ended(machine: Machine) -> None:
     counters(machine, 1, 1, 1, 1)
-    text = (
-        f"BATCHTRAIN_SAMPLE_SECONDS=1 bash {machine.folder}/node.sh samples {machine.folder}/samples.jsonl $$ & echo $!"
-    )
+    sampling = f"bash {machine.folder}/node.sh samples {machine.folder}/samples.jsonl $$"
+    text = f"BATCHTRAIN_SAMPLE_SECONDS=1 {sampling} >/dev/null & echo $!"
     shell = subprocess.run(["bash", "-c", text], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=True)
     until(lambda: not Path(f"/proc/{int(shell.stdout)}").exists())
