@@ -6,6 +6,7 @@ import fcntl
 import hashlib
 import os
 import shutil
+import socket
 import subprocess
 import sys
 import tarfile
@@ -14,6 +15,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
+from urllib.parse import urlsplit
+from urllib.request import getproxies
 
 from batchtrain.containers.environments import Environment, Horovod, key
 from batchtrain.errors import BatchtrainError
@@ -25,6 +28,9 @@ READY = ".ready"
 """The file that a finished environment has."""
 HOME = "BATCHTRAIN_ENVIRONMENTS_DIR"
 """The variable that names another directory for environments."""
+
+REACH_SECONDS = 5.0
+"""How long a second package index may take to accept a connection."""
 
 Say = Callable[[str], None]
 Words = tuple[str | Path, ...]
@@ -177,7 +183,20 @@ def _steps(intended: Intended) -> Iterator[tuple[str, Callable[[], None]]]:
 
 
 def _index(wanted: Environment) -> tuple[str, ...]:
-    return ("--extra-index-url", wanted.extra_index) if wanted.extra_index else ()
+    """The option for the second index, if it can be reached: otherwise pip would retry for every package."""
+    return ("--extra-index-url", wanted.extra_index) if wanted.extra_index and _reachable(wanted.extra_index) else ()
+
+
+def _reachable(url: str) -> bool:
+    """Whether a connection to the host of a URL succeeds; assumed if there is a proxy, which pip uses."""
+    if getproxies():
+        return True
+    host = urlsplit(url)
+    try:
+        socket.create_connection((host.hostname or "", host.port or 443), REACH_SECONDS).close()
+    except OSError:
+        return False
+    return True
 
 
 def _make_venv(intended: Intended) -> None:

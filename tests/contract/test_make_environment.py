@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -138,3 +139,12 @@ def test_another_package_is_another_environment_and_its_measured_size_is_not() -
     assert key(one, "3.11") != key(other, "3.11")
     assert key(one, "3.11") != key(one, "3.12")
     assert key(one, "3.11") == key(one._replace(megabytes=9), "3.11")
+
+
+def test_an_index_that_cannot_be_reached_is_not_given_to_pip(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(make_environment, "getproxies", dict)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        index = f"http://127.0.0.1:{server.getsockname()[1]}/simple"
+        wanted = Environment(("torch",), extra_index=index)
+        assert make_environment._index(wanted) == ("--extra-index-url", index)
+    assert make_environment._index(wanted) == ()
