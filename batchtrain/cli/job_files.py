@@ -36,11 +36,11 @@ def files(job_id: str, task_id: str | None, node: str | None, all_nodes: bool) -
 @click.command(cls=Command)
 @_job_id
 @click.argument("words", metavar="[TASK] [PATTERN]...", nargs=-1)
-@click.option("-d", "--directory", default=".", show_default=True, help="Where to put the files.")
+@click.option("-d", "--directory", help="Where to put the files. Default: a directory named after the job.")
 @_node
 @_all_nodes
 @common
-def get(job_id: str, words: tuple[str, ...], directory: str, node: str | None, all_nodes: bool) -> None:
+def get(job_id: str, words: tuple[str, ...], directory: str | None, node: str | None, all_nodes: bool) -> None:
     """Download files of a task (by default the first task), byte for byte.
 
     A PATTERN is relative to the working directory of the task or to its directory: `output/model.pt`, `*.log`,
@@ -53,7 +53,7 @@ def get(job_id: str, words: tuple[str, ...], directory: str, node: str | None, a
     task_id, patterns = _task_and_patterns(job, words)
     with bar() as progress:
         rows = job.get(
-            *patterns, task_id=task_id, directory=directory, node=node, all_nodes=all_nodes, progress=progress
+            *patterns, task_id=task_id, directory=directory or job_id, node=node, all_nodes=all_nodes, progress=progress
         )
     show_rows(rows)
 

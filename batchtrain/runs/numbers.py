@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -87,8 +88,9 @@ class _Task:
         self._now = 0.0
 
     def line(self, text: str, now: float) -> None:
-        for point in self._extractor.feed((text,), now):
-            self._write(point, now)
+        with contextlib.suppress(ValueError, RecursionError):  # absurd numbers, names or depths: not a metric
+            for point in self._extractor.feed((text,), now):
+                self._write(point, now)
 
     def _write(self, point: Point, now: float) -> None:
         if self._file is None:
@@ -102,7 +104,8 @@ class _Task:
         own = {name for point in points for name in point.values}
         self._drop(own)
         for point in points:
-            self._write(point, now)
+            with contextlib.suppress(ValueError):  # a name that is no text
+                self._write(point, now)
 
     def _drop(self, names: set[str]) -> None:
         if self._file is None or not names:
@@ -130,7 +133,7 @@ class _Task:
                     continue
                 try:
                     point = of_json(line)
-                except ValueError as error:
+                except (ValueError, RecursionError) as error:
                     refused, first = refused + 1, first or f"line {number + 1}: {error}"
                     continue
                 if point is not None:

@@ -332,10 +332,14 @@ def adopt(client: BatchClient, account: Account, job_id: str, origin: Origin, se
         job=job_id,
         vm_size=pool.vm_size if pool else "",
         nodes=pool.dedicated + pool.spot if pool else 0,
-        command=origin.command,
+        command=tuple(_CREDENTIAL.sub(r"\1=***", word) for word in origin.command),
         versions={"batchtrain": __version__, "python": sys.version.split()[0]},
     )
     return Recording(client, account, run, record, settings)
+
+
+_CREDENTIAL = re.compile(r"^((?:--set=)?credentials[^=]*)=.*", re.S)
+"""A setting of the command line that may be secret."""
 
 
 def _is_of(record: RunRecord, job: JobSeen, account: Account) -> bool:

@@ -13,7 +13,7 @@ import msgspec
 from azure.batch import BatchClient
 
 from batchtrain.config.types import Results, bytes_of
-from batchtrain.errors import ServiceError
+from batchtrain.errors import NotAllowed, ServiceError, Unreachable
 from batchtrain.runs.directory import FileRecord, RunDirectory
 from batchtrain.runs.names import LocalNames, safe_path
 from batchtrain.service import downloads, retry
@@ -36,7 +36,10 @@ def selects(patterns: Iterable[str], path: str) -> bool:
 def _compiled(pattern: str) -> re.Pattern[str]:
     parts = re.split(r"(\*\*/?|\*|\?|\[!?\]?[^\]]*\])", pattern.removeprefix("./").rstrip("/"))
     text = "".join(_REGEXES.get(part) or _set_or_text(part) for part in parts)
-    return re.compile(f"{text}(?:/.*)?", re.S)
+    try:
+        return re.compile(f"{text}(?:/.*)?", re.S)
+    except re.error:  # a set of characters that is none: the text itself
+        return re.compile(f"{re.escape(pattern)}(?:/.*)?", re.S)
 
 
 _REGEXES = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
@@ -140,7 +143,9 @@ def bring(
     A node that is gone is one record; the files of the others still come. begin: told the number of files and bytes.
     """
     seen, lost = _listed(client, parts(job_id, task_id, places))
-    yield from (Brought(FileRecord(task=task_id, path="", node=node, size=0, reason=why)) for node, why in lost)
+    for node, error in lost:
+        record = FileRecord(task=task_id, path="", node=node, size=0, reason=str(error))
+        yield Brought(record, again=isinstance(error, (Unreachable, NotAllowed)))
     chosen = select(task_id, results, seen, everything=everything)
     for part, file in chosen.over:
         why = f"`results.max_size` is {results.max_size}; `batchtrain jobs fetch {job_id} --all` fetches it"
@@ -158,10 +163,12 @@ def bring(
         yield Brought(_fetched(task_id, part, name, done), done.again)
 
 
-def _listed(client: BatchClient, places: tuple[Part, ...]) -> tuple[list[tuple[Part, FileSeen]], list[tuple[str, str]]]:
+def _listed(
+    client: BatchClient, places: tuple[Part, ...]
+) -> tuple[list[tuple[Part, FileSeen]], list[tuple[str, ServiceError]]]:
     """The files of every node, and why those of some nodes cannot be listed."""
     seen: list[tuple[Part, FileSeen]] = []
-    lost: list[tuple[str, str]] = []
+    lost: list[tuple[str, ServiceError]] = []
     for part in places:
         with _noted(part, lost):
             seen += [(part, file) for file in downloads.listed(client, part.tree)]
@@ -169,11 +176,11 @@ def _listed(client: BatchClient, places: tuple[Part, ...]) -> tuple[list[tuple[P
 
 
 @contextlib.contextmanager
-def _noted(part: Part, lost: list[tuple[str, str]]) -> Iterator[None]:
+def _noted(part: Part, lost: list[tuple[str, ServiceError]]) -> Iterator[None]:
     try:
         yield
     except ServiceError as error:
-        lost.append((part.node, str(error)))
+        lost.append((part.node, error))
 
 
 def there(target: Path, file: FileSeen) -> bool:

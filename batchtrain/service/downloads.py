@@ -24,7 +24,7 @@ from azure.core.exceptions import AzureError, HttpResponseError
 from azure.core.pipeline import PipelineResponse
 from azure.core.rest import HttpRequest, HttpResponse
 
-from batchtrain.errors import NotFound, ServiceError, Unreachable
+from batchtrain.errors import NotAllowed, NotFound, ServiceError, Unreachable
 from batchtrain.service import retry
 from batchtrain.service.faults import code_of, faults
 from batchtrain.service.requests import API_VERSION, quoted
@@ -278,7 +278,7 @@ class _Download:
                 self._changed = True
             except ServiceError as error:
                 self._batch.note(self._wanted.tree, error)
-                self._fail(str(error), again=isinstance(error, Unreachable))
+                self._fail(str(error), again=isinstance(error, (Unreachable, NotAllowed)))
             except OSError as error:
                 self._fail(_local(self._wanted.target, error), again=True)
 
@@ -293,10 +293,9 @@ class _Download:
         self._open()
         digest, at = hashlib.sha256(), start
         while at < end:
-            before = at
             with faults(f"read {self._wanted.file.path} of {self._wanted.tree.name}"):
                 at = self._some(at, end, digest.update)
-            if at == before and self._batch.stopped.is_set():
+            if at < end and self._batch.stopped.is_set():
                 return
         self._digests[span] = digest.digest()
 
@@ -315,7 +314,8 @@ class _Download:
                     return
 
         def again(outcome: object) -> bool:
-            return at == start and isinstance(outcome, AzureError) and retry.transient(outcome)
+            stopped = self._batch.stopped.is_set()
+            return not stopped and at == start and isinstance(outcome, AzureError) and retry.transient(outcome)
 
         try:
             retry.repeated(attempt, again, self._batch.patience)

@@ -99,6 +99,8 @@ def install(node: Node, say: Callable[[str], None]) -> Path:
 
 
 def _install(node: Node, where: Path) -> None:
+    if where.exists() and any(where.iterdir()) and not (where / "node_modules" / "azurite").exists():
+        raise StorageMissing(f"{where} holds other files; name an empty or new directory with {DIRECTORY_VARIABLE}")
     aside = Path(tempfile.mkdtemp(prefix=f".{where.name}-", dir=where.parent))
     try:
         for name in ("package.json", "package-lock.json"):

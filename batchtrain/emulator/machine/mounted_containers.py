@@ -75,6 +75,7 @@ class MountedContainer:
         """Make the container, unless it is there. Raises OSError."""
         try:
             _ask("PUT", f"{container_url(account, self._name)}&restype=container")
+            self._pairs.clear()  # a new container: what is missing in it was not deleted
         except HTTPError as error:
             error.close()
             if error.code != 409:

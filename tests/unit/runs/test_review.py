@@ -1,0 +1,39 @@
+"""Faults that a review found in what a run leaves behind."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from batchtrain.emulator.interface import StorageMissing
+from batchtrain.emulator.machine import azurite
+from batchtrain.runs.numbers import _Task
+from batchtrain.runs.recording import _CREDENTIAL
+from batchtrain.runs.results import selects
+
+
+@pytest.mark.parametrize("pattern", ["ckpt[z-a]", "[!]"])
+def test_a_pattern_with_an_invalid_set_means_its_own_text(pattern: str) -> None:
+    assert selects([pattern], pattern)
+    assert not selects([pattern], "x")
+
+
+@pytest.mark.parametrize("line", ["Epoch " + "9" * 5000 + "/3", '{"step":1,"\\ud800":1.0}'])
+def test_an_absurd_line_of_a_program_is_no_metric_and_ends_nothing(line: str, tmp_path: Path) -> None:
+    task = _Task(tmp_path / "train.jsonl", ())
+    task.line(line, 1.0)
+    task.line('{"step": 1, "loss": 2.0}', 1.0)
+    assert list(task.end()) == ["loss"]
+
+
+def test_a_secret_of_the_command_line_is_not_recorded() -> None:
+    words = ("credentials.batch.account_key=KEY", "--set=credentials.batch.account_key=KEY")
+    assert all("KEY" not in _CREDENTIAL.sub(r"\1=***", word) for word in words)
+
+
+def test_a_directory_with_other_files_is_not_replaced_by_azurite(tmp_path: Path) -> None:
+    (tmp_path / "thesis.txt").write_text("mine")
+    with pytest.raises(StorageMissing, match="holds other files"):
+        azurite._install(azurite.Node("node", ("npm",)), tmp_path)
+    assert (tmp_path / "thesis.txt").read_text() == "mine"
