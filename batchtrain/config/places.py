@@ -30,6 +30,15 @@ def beyond(path: str | None) -> str:
 STRIPS = re.compile(r"--strip-components[ =](\d{1,2})(?!\S)")
 
 
+_BEGINS = re.compile(r"[^*?\[]*\*")
+"""A pattern that says the same as a prefix."""
+
+
+def filtered(include: tuple[str, ...], exclude: tuple[str, ...], options: str | None) -> bool:
+    """Whether the node must filter or rename blobs, because Batch itself only knows prefixes."""
+    return bool(strips(options) or exclude) or not all(_BEGINS.fullmatch(pattern) for pattern in include)
+
+
 def strips(options: str | None) -> int | None:
     """The number of `--strip-components`, the one option of Batch Shipyard's transfers that has a meaning here."""
     found = STRIPS.search(options or "")

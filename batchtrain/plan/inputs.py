@@ -17,8 +17,6 @@ SAS_DAYS = 30
 """How long the links of a pool and of tasks' data are good, where `generated_sas_expiry_days` says nothing."""
 
 _WILD = re.compile(r"[*?\[]")
-_BEGINS = re.compile(r"[^*?\[]*\*")
-"""A pattern that a prefix says as well."""
 
 
 class Fetched(NamedTuple):
@@ -120,10 +118,9 @@ def _one(recipe: Recipe, item: StorageInput, own: str) -> Fetched:
 
 def _selected(item: StorageInput, path: str) -> Selected | None:
     """What prefixes alone do not say."""
-    strip = places.strips(item.blobxfer_extra_options) or 0
-    if not strip and not item.exclude and all(_BEGINS.fullmatch(pattern) for pattern in item.include):
+    if not places.filtered(item.include, item.exclude, item.blobxfer_extra_options):
         return None
-    return Selected(path, item.include, item.exclude, strip)
+    return Selected(path, item.include, item.exclude, places.strips(item.blobxfer_extra_options) or 0)
 
 
 def _prefixes(path: str, include: tuple[str, ...]) -> tuple[str, ...]:

@@ -27,9 +27,17 @@ def _sources(subject: Subject) -> Found:
 
 def _directories(subject: Subject) -> Found:
     for path, blobs in subject.inputs if subject.windows else ():
-        if path[0] != POOL[0] and not blobs.is_file_share and places.beyond(blobs.local_path):
+        if blobs.is_file_share:
+            continue
+        if path[0] != POOL[0] and places.beyond(blobs.local_path):
             message = "on Windows nodes data must be below the working directory; give a relative path"
             yield (*path, "local_path"), message
+        if places.filtered(blobs.include, blobs.exclude, blobs.blobxfer_extra_options):
+            message = (
+                "a Linux shell filters and renames files, but the nodes run Windows; use only `include` patterns that"
+                " end with `*`"
+            )
+            yield path, message
 
 
 RULES = (

@@ -290,6 +290,13 @@ CASES = [
     Case("windows-input", "task.input_data.azure_storage[0].local_path", "relative path",
          both(task(input_data=brought("/data")), pool(**image(WINDOWS))),
          both(task(input_data=brought("data")), pool(**image(WINDOWS)))),
+    Case("windows-input", "task.input_data.azure_storage[0]", "only `include` patterns",
+         both(task(input_data={"azure_storage": [
+             {"storage_account_settings": "mine", "remote_path": "data", "exclude": ["*.tmp"]}]}),
+              pool(**image(WINDOWS))),
+         both(task(input_data={"azure_storage": [
+             {"storage_account_settings": "mine", "remote_path": "data", "include": ["a*"]}]}),
+              pool(**image(WINDOWS)))),
     Case("windows-input", "job.input_data.azure_storage[0].local_path", "relative path",
          both(job(input_data=brought("/data")), pool(**image(WINDOWS))), job(input_data=brought("/data"))),
     Case("node-preparation", "pool.additional_node_prep.commands", "send it with `resource_files`",
