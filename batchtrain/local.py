@@ -135,7 +135,7 @@ def emulator_faults() -> Iterator[None]:
 
 def storage(account: Account, say: Callable[[str], None]) -> StorageCredentials:
     """The storage account of the emulator: Azurite, installed and started at its first use. Raises UsageError, with the
-    reason, where this machine cannot run it. say: is told of an installation."""
+    reason, where this machine cannot run it. say: receives the message about an installation."""
     from batchtrain.config.types import Secret, StorageCredentials  # see above
     from batchtrain.emulator import server
     from batchtrain.emulator.interface import StorageMissing

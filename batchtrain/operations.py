@@ -50,7 +50,7 @@ class Operations:
         self.batch = signing.connect(account)
         self.pace = watch.NEAR if signing.loopback(account.endpoint) else watch.FAR
         self.say: Callable[[str], None] = lambda _: None
-        """Is told what takes long and happens once, such as an installation."""
+        """Receives messages about slow one-time work, such as an installation."""
         self._own_storage: StorageCredentials | None = None
         self.files = Service(self.batch, signing.patience(account.endpoint))
         self.pools = Pools(self)

@@ -140,7 +140,7 @@ def _nodes(recipe: Recipe) -> int:
 
 
 def _run(case: Case, recipe: Recipe, folder: Path) -> None:
-    """One run; a failed one is told, and the next one follows."""
+    """Run one case. A failure is reported, and the next case follows."""
     from batchtrain.config.load import Loaded
     from batchtrain.run import run
     from batchtrain.runs.recording import Origin

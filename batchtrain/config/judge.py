@@ -160,7 +160,7 @@ _Judge: Any = extend(  # type: ignore[no-untyped-call]  # its stub has no types
 """The draft's validator, but a text may represent a number, and every missing or unknown name is a separate error."""
 
 
-# --- what is said about it ------------------------------------------------------------------------------------------
+# --- the messages about it ------------------------------------------------------------------------------------------
 
 
 def _worded(error: ValidationError, base: Path) -> Iterator[Flaw]:

@@ -149,7 +149,7 @@ def examine(
         if registry:
             reading.choose_registry(registry)
         values = {name: reading.convert(name, most) for name in reading.sections}
-        if not reading.flawed:  # a file that cannot be read is said already, and may be the one that is missed
+        if not reading.flawed:  # an unreadable file is reported already, and may be the missing one
             reading.require(needs)
         recipe = Recipe(
             directory=str(folder),

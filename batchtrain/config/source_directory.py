@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 LEFT_OUT = frozenset({"__pycache__", ".git", ".ipynb_checkpoints", ".venv", ".mypy_cache", ".DS_Store"})
 SECRET = frozenset({"credentials.yaml", "credentials.yml", "credentials.json"})  # they must not reach a request
 IGNORE_FILE = ".batchtrainignore"
-"""Of a source: what is not sent, by the rules of gitignore."""
+"""The file of a source that names what is not sent, by the rules of gitignore."""
 NEVER = SECRET | {IGNORE_FILE}
 MOST_BYTES = 64 * 1024 * 1024
 MOST_FILES = 20_000

@@ -92,7 +92,7 @@ def _keys_of_summary(run: RunDirectory) -> dict[str, Any]:
 
 
 def write_tensorboard(run: RunDirectory, target: Path) -> int:
-    """Write one event file per task and rank; returns the number of values. NaN stands for what is not finite."""
+    """Write one event file per task and rank; returns the number of values. Infinite values become NaN."""
     files: dict[str, bytearray] = {}
     count = 0
     for number, (task, point) in enumerate(points(run)):

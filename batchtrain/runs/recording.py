@@ -231,7 +231,7 @@ class Recording:
                 found.setdefault(record.task, []).append(self.run.path / record.fetched)
         return {task: tuple(paths) for task, paths in found.items()}
 
-    # --- what is said -----------------------------------------------------------------------------------------------
+    # --- the events -----------------------------------------------------------------------------------------------
 
     @property
     def unsaved(self) -> tuple[str, ...]:

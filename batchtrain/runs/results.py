@@ -93,7 +93,7 @@ def destination(task_id: str, results: Results, part: Part, path: str) -> str:
 
 
 class Selection(NamedTuple):
-    """What is fetched of a task, and what is not because it is too large."""
+    """The files of a task to fetch, and those that are too large to fetch."""
 
     wanted: tuple[tuple[Part, FileSeen, str], ...]
     over: tuple[tuple[Part, FileSeen], ...]
