@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import BinaryIO, Protocol
 
 from batchtrain.config.types import Job
-from batchtrain.runs.directory import Metric, RunDirectory, line_of, replace
+from batchtrain.runs.directory import Metric, RunDirectory, line_of, points_of, replace
 from batchtrain.runs.extract import Extractor, Pattern, Point, of_json
 from batchtrain.runs.summary import Summary
 
@@ -66,7 +66,7 @@ class Recorded:
 
     def _task(self, name: str) -> _Task:
         if name not in self._tasks:
-            self._tasks[name] = _Task(self._run.metrics(name), _patterns(self._job, name))
+            self._tasks[name] = _Task(self._run.metrics_file(name), _patterns(self._job, name))
         return self._tasks[name]
 
 
@@ -150,21 +150,7 @@ class _Task:
         if self._extractor.skipped:
             self.notes.append(f"{self._extractor.skipped:,} lines came too fast and were not searched for metrics")
         summary = Summary({pattern.name: pattern.unit for pattern in self._patterns})
-        for point in read(self._path):
+        for point in points_of(self._path):
             summary.add(point)
         self.notes.extend(summary.notes)
         return summary.metrics()
-
-
-def read(path: Path) -> Iterator[Point]:
-    """The points of a metrics file; a line that was cut off is skipped."""
-    if not path.exists():
-        return
-    with path.open("rb") as file:
-        for line in file:
-            try:
-                point = of_json(line)
-            except ValueError:
-                continue
-            if point is not None:
-                yield point

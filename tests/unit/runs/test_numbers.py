@@ -26,7 +26,7 @@ def recorded(run: RunDirectory, job: Job | None = None) -> Recorded:
 
 
 def lines(run: RunDirectory, task: str = "train") -> list[dict[str, object]]:
-    return [json.loads(line) for line in run.metrics(task).read_text().splitlines()]
+    return [json.loads(line) for line in run.metrics_file(task).read_text().splitlines()]
 
 
 def write(run: RunDirectory, name: str, text: str) -> Path:
