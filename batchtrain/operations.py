@@ -478,8 +478,9 @@ class Job:
         follower = files.Follower(self._client.batch, self.id, name, file)
         while True:
             with deadline:
-                state = self._task(name).state
-                lines = follower.new_lines(last=state == "completed")
+                task = self._task(name)
+                state = task.state
+                lines = follower.new_lines(task.node, last=state == "completed")
             yield from lines
             if lines:
                 deadline.news()
@@ -540,7 +541,7 @@ class Job:
         failed = next((task for task in tasks if task.result == "failure" or task.exit_code), None)
         open_tasks = any(task.state != "completed" for task in tasks)
         if failed is None or open_tasks:
-            recording.end("running" if open_tasks else "completed")
+            recording.end("fetched" if open_tasks else "completed")
         else:
             try:
                 self.raise_failed((failed,))

@@ -192,13 +192,23 @@ class Recorder:
         try:
             for job_id in self._recordings if ask and submitted else ():
                 if job_id not in self._ended:
-                    with contextlib.suppress(BatchtrainError):
-                        self.fetch(job_id, self._client.jobs.handle(job_id).tasks)
-            unsaved = self.unsaved
+                    unsaved |= not self._fetch_after_error(job_id)
+            unsaved |= self.unsaved
         except KeyboardInterrupt:
             self._tell(Event("results.skipped", "", "fetching was interrupted; what is not here yet is lost"))
         self.end_all(state, error)
         return unsaved
+
+    def _fetch_after_error(self, job_id: str) -> bool:
+        """Fetch the results of a job that is to be deleted; returns whether nothing more can be fetched."""
+        try:
+            self.fetch(job_id, self._client.jobs.handle(job_id).tasks)
+        except BatchtrainError as error:
+            if isinstance(error, NotFound) and error.code in GONE:
+                return True
+            self._tell(Event("results.failed", job_id, f"the results of job {job_id} could not be fetched: {error}"))
+            return False
+        return True
 
     def say(self) -> None:
         """Say where the results are."""
@@ -366,7 +376,7 @@ class Follow:
     def _show(self, task: TaskSeen) -> None:
         ended = task.state == "completed"
         for file, follower in self._open.setdefault(task.id, self._followers(task.id)):
-            for line in follower.new_lines(last=ended):
+            for line in follower.new_lines(task.node, last=ended):
                 self._line(self._job.id, task.id, file.removesuffix(".txt"), line)
                 text = f"{task.id}: {line}" if self._named else line
                 self._tell(Event(file.removesuffix(".txt"), task.id, text))
