@@ -25,8 +25,11 @@ class Numbers(Protocol):
     def line(self, task: str, stream: str, text: str) -> None:
         """A line of the merged output of a task, as it comes; its first words may be the rank's prefix."""
 
-    def end(self, files: Mapping[str, tuple[Path, ...]]) -> dict[str, Metric]:
-        """All output has come. files: the fetched files of $BATCHTRAIN_METRICS, by task. Gives the summary."""
+    def end(self, files: Mapping[str, tuple[Path, ...]], *, named: bool = False) -> dict[str, Metric]:
+        """All output has come. files: the fetched files of $BATCHTRAIN_METRICS, by task. Returns the summary.
+
+        named: names begin with the task even if only one task has metrics.
+        """
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -49,13 +52,13 @@ class Recorded:
         """Write what a line says."""
         self._task(task).line(text, self._clock())
 
-    def end(self, files: Mapping[str, tuple[Path, ...]]) -> dict[str, Metric]:
+    def end(self, files: Mapping[str, tuple[Path, ...]], *, named: bool = False) -> dict[str, Metric]:
         """Add the programs' own metrics, and sum up. Names of several tasks begin with the task."""
         for task, paths in files.items():
             self._task(task).add(paths, self._clock())
         found = {name: task.end() for name, task in self._tasks.items()}
         spoken = {name: summary for name, summary in found.items() if summary}
-        if len(spoken) == 1:
+        if len(spoken) == 1 and not named:
             return next(iter(spoken.values()))
         return {f"{task}/{name}": metric for task, summary in spoken.items() for name, metric in summary.items()}
 

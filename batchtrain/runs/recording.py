@@ -6,7 +6,7 @@ import contextlib
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Set
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,7 +16,7 @@ from azure.batch import BatchClient
 
 from batchtrain.config.types import Job, Recipe, Results
 from batchtrain.config.types.secret import masked
-from batchtrain.config.veil import secrets_in, veiled, veiled_line, veiled_text
+from batchtrain.config.veil import secrets_in, secrets_of_settings, veiled, veiled_line, veiled_text
 from batchtrain.errors import BatchtrainError, ServiceError, TaskFailed, UsageError
 from batchtrain.plan import render
 from batchtrain.plan.types import Plan
@@ -25,6 +25,7 @@ from batchtrain.runs.directory import (
     Commit,
     EventRecord,
     Failure,
+    Metric,
     NodeRecord,
     RunDirectory,
     RunRecord,
@@ -33,7 +34,7 @@ from batchtrain.runs.directory import (
 from batchtrain.runs.numbers import numbers_of
 from batchtrain.service import look
 from batchtrain.service.connect import Account, patience
-from batchtrain.service.seen import JobSeen, NodeSeen, TaskSeen
+from batchtrain.service.seen import JobSeen, NodeSeen, TaskSeen, node_hours
 from batchtrain.service.submit import Event
 from batchtrain.version import __version__
 
@@ -41,6 +42,7 @@ MANY = 20
 """Of a job with more tasks, only those that failed are fetched, unless the task has `results`."""
 OUTPUT = frozenset({"stdout", "stderr"})
 """Kinds of events that are lines of a task."""
+ENDED = frozenset({"completed", "failed"})
 _RANK = re.compile(r"logs/[^/]+/ranks/(\d+)\.stdout\.txt")
 
 
@@ -82,10 +84,16 @@ class Recording:
         run: RunDirectory,
         record: RunRecord,
         job: Job | None = None,
+        *,
+        ended: datetime | None = None,
     ) -> None:
+        """job: its settings; by default those that its tasks were added with. ended: when the job ended, if it did."""
         self.run = run
         self._client, self._patience, self._record = client, patience(account.endpoint), record
-        self._job = job
+        self._job, self._job_ended = job, ended
+        self._finished = False
+        """Whether the run ended before, and its tasks have not run since."""
+        self._nodes: dict[str, NodeSeen] = {}
         self._files = {(file.task, file.node, file.path): file for file in run.files()}
         self._places: dict[str, str] = {}
         """The nodes that tasks ran on, each with its pool."""
@@ -130,7 +138,9 @@ class Recording:
     def fetch(self, tasks: Iterable[TaskSeen], *, everything: bool = False, progress: Progress = QUIET) -> None:
         """Fetch the logs and results of the tasks that have run. everything: of all tasks, without a limit of size."""
         known = tuple(tasks)
-        self.run.write_tasks(map(_task_record, known))
+        records = tuple(map(_task_record, known))
+        self._finished = self._record.state in ENDED and self.run.tasks() == records
+        self.run.write_tasks(records)
         try:
             for task in self._chosen(known, everything):
                 for done in self._bring(task, everything, progress):
@@ -176,7 +186,7 @@ class Recording:
         """n0, n1, … in the order in which the tasks name them."""
         if not self._places:
             return
-        seen: dict[str, NodeSeen] = {}
+        seen = self._nodes
         for pool in dict.fromkeys(self._places.values()):
             with contextlib.suppress(ServiceError):  # a pool that is gone; the ids are known
                 seen.update({node.id: node for node in look.nodes(self._client, pool)})
@@ -200,34 +210,45 @@ class Recording:
                 found.setdefault(record.task, []).append(int(match[1]))
         return {task: tuple(sorted(ranks)) for task, ranks in found.items()}
 
-    def end(self, state: str, error: BaseException | None = None, *, node_hours: float | None = None) -> None:
-        """Write the summary and the report."""
-        if not self._followed:
-            self._read_lines()
-        failure = _failure(error) if error is not None else None
-        self._record = msgspec.structs.replace(
-            self._record,
-            state=state,
-            ended=now(),
-            failure=failure,
-            node_hours=node_hours,
-            summary=self._numbers.end(self._metrics_files()),
-        )
+    def end(self, state: str, error: BaseException | None = None) -> None:
+        """Write the end of the run, its summary, and the report. A run that had ended keeps its end."""
+        if self._finished:
+            self._record = msgspec.structs.replace(self._record, summary=self._record.summary | self._added_metrics())
+        else:
+            if not self._followed:
+                self._read_lines(frozenset())
+            ended = None if state == "fetched" else self._job_ended or now()
+            self._record = msgspec.structs.replace(
+                self._record,
+                state=state,
+                ended=ended,
+                failure=_failure(error) if error is not None else None,
+                node_hours=node_hours(self._nodes.values(), ended, since=self._record.started) if ended else None,
+                summary=self._numbers.end(self._metrics_files(frozenset())),
+            )
         self.run.write(self._record)
         directory.replace(self.run.report, report.html(self.run).encode())
 
-    def _read_lines(self) -> None:
-        """The output of a job that this command did not follow."""
+    def _added_metrics(self) -> dict[str, Metric]:
+        """The metrics of tasks that were fetched after the end of the run."""
+        known = frozenset(task.id for task in self.run.tasks() if self.run.metrics_file(task.id).exists())
+        self._read_lines(known)
+        return self._numbers.end(self._metrics_files(known), named=bool(self._record.summary))
+
+    def _read_lines(self, known: Set[str]) -> None:
+        """The output of a job that this command did not follow. known: tasks whose metrics are there."""
         for record in self._files.values():
+            if record.task in known:
+                continue
             if record.fetched.startswith("logs/") and record.path in ("stdout.txt", "stderr.txt"):
                 with (self.run.path / record.fetched).open(encoding="utf-8", errors="replace") as file:
                     for line in file:
                         self._numbers.line(record.task, record.path.removesuffix(".txt"), line.rstrip("\n"))
 
-    def _metrics_files(self) -> dict[str, tuple[Path, ...]]:
+    def _metrics_files(self, known: Set[str]) -> dict[str, tuple[Path, ...]]:
         found: dict[str, list[Path]] = {}
         for record in self._files.values():
-            if record.fetched.startswith("metrics/"):
+            if record.task not in known and record.fetched.startswith("metrics/"):
                 found.setdefault(record.task, []).append(self.run.path / record.fetched)
         return {task: tuple(paths) for task, paths in found.items()}
 
@@ -288,6 +309,7 @@ def begin(client: BatchClient, account: Account, recipe: Recipe, job: Job, plan:
     """Make the run directory of a job that is about to be added. Raises UsageError if it cannot be made."""
     pool = recipe.pool
     count = pool.vm_count if pool else None
+    secrets = (*secrets_in(recipe), *secrets_of_settings(origin.settings))
     run = directory.make(origin.root, job.id, started := now())
     record = RunRecord(
         id=run.name,
@@ -299,8 +321,8 @@ def begin(client: BatchClient, account: Account, recipe: Recipe, job: Job, plan:
         job=job.id,
         vm_size=pool.vm_size if pool else "",
         nodes=count.dedicated + count.low_priority if count else 0,
-        command=tuple(veiled_text(word, secrets_in(recipe)) for word in origin.command),
-        settings={path: veiled_text(text, secrets_in(recipe)) for path, text in origin.settings.items()},
+        command=tuple(veiled_text(word, secrets) for word in origin.command),
+        settings={path: veiled_text(text, secrets) for path, text in origin.settings.items()},
         versions={"batchtrain": __version__, "python": sys.version.split()[0]},
         commit=commit_of(Path(recipe.directory)),
     )
@@ -319,7 +341,7 @@ def adopt(client: BatchClient, account: Account, job_id: str, origin: Origin, se
     for run in reversed(tuple(directory.runs(origin.root))):
         record = _record_or_none(run)
         if record and _is_of(record, seen, account):
-            return Recording(client, account, run, record, settings)
+            return Recording(client, account, run, record, settings, ended=seen.ended)
     pool = look.pool_or_none(client, seen.pool) if seen.pool else None
     run = directory.make(origin.root, job_id, now())
     record = RunRecord(
@@ -332,20 +354,18 @@ def adopt(client: BatchClient, account: Account, job_id: str, origin: Origin, se
         job=job_id,
         vm_size=pool.vm_size if pool else "",
         nodes=pool.dedicated + pool.spot if pool else 0,
-        command=tuple(_CREDENTIAL.sub(r"\1=***", word) for word in origin.command),
+        command=tuple(veiled_text(word, secrets_of_settings(origin.settings)) for word in origin.command),
         versions={"batchtrain": __version__, "python": sys.version.split()[0]},
     )
-    return Recording(client, account, run, record, settings)
-
-
-_CREDENTIAL = re.compile(r"^((?:--set=)?credentials[^=]*)=.*", re.S)
-"""A setting of the command line that may be secret."""
+    return Recording(client, account, run, record, settings, ended=seen.ended)
 
 
 def _is_of(record: RunRecord, job: JobSeen, account: Account) -> bool:
     """Whether a run directory is of this job, and not of an earlier one of the same id."""
     if (record.job, record.endpoint, record.account) != (job.id, account.endpoint, account.name):
         return False
+    if record.state == "fetched":  # its beginning is that of the job
+        return job.created is None or record.started == job.created
     return job.created is None or record.ended is None or record.ended >= job.created
 
 
