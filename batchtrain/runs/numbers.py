@@ -5,11 +5,11 @@ from __future__ import annotations
 import contextlib
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
-from batchtrain.config.types import Job
+from batchtrain.config.types import MetricPattern
 from batchtrain.runs.directory import Metric, RunDirectory, line_of, points_of, replace
 from batchtrain.runs.extract import Extractor, Pattern, Point, of_json
 from batchtrain.runs.summary import Summary
@@ -17,6 +17,8 @@ from batchtrain.runs.summary import Summary
 MOST_BYTES = 64 << 20
 """Bytes of a file of $BATCHTRAIN_METRICS that are read; of a longer one, every k-th line."""
 _RANK = re.compile(r"\d+")
+Patterns = Callable[[str], Iterable[MetricPattern]]
+"""The `metrics` of a task."""
 
 
 class Numbers(Protocol):
@@ -36,16 +38,16 @@ class Numbers(Protocol):
         """What to know about the numbers: sampled, refused or not finite."""
 
 
-def numbers_of(run: RunDirectory, job: Job | None) -> Numbers:
-    """What makes the metrics of a run. job: its settings, if they are known."""
-    return Recorded(run, job)
+def numbers_of(run: RunDirectory, patterns: Patterns) -> Numbers:
+    """What makes the metrics of a run."""
+    return Recorded(run, patterns)
 
 
 class Recorded:
     """Writes the metrics of the tasks of one job."""
 
-    def __init__(self, run: RunDirectory, job: Job | None, clock: Callable[[], float] = time.time) -> None:
-        self._run, self._job, self._clock = run, job, clock
+    def __init__(self, run: RunDirectory, patterns: Patterns, clock: Callable[[], float] = time.time) -> None:
+        self._run, self._patterns, self._clock = run, patterns, clock
         self._tasks: dict[str, _Task] = {}
 
     def line(self, task: str, stream: str, text: str) -> None:
@@ -69,15 +71,11 @@ class Recorded:
 
     def _task(self, name: str) -> _Task:
         if name not in self._tasks:
-            self._tasks[name] = _Task(self._run.metrics_file(name), _patterns(self._job, name))
+            self._tasks[name] = _Task(self._run.metrics_file(name), self._own(name))
         return self._tasks[name]
 
-
-def _patterns(job: Job | None, task_id: str) -> tuple[Pattern, ...]:
-    """The `metrics` of a task; those of a generated task are its template's."""
-    tasks = job.tasks if job else ()
-    own = [task for task in tasks if task.id == task_id] or [task for task in tasks if task.task_factory is not None]
-    return tuple(Pattern(metric.name, metric.pattern, metric.unit) for metric in own[0].metrics) if own else ()
+    def _own(self, name: str) -> tuple[Pattern, ...]:
+        return tuple(Pattern(metric.name, metric.pattern, metric.unit) for metric in self._patterns(name))
 
 
 class _Task:

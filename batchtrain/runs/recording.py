@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import re
 import subprocess
 import sys
@@ -14,7 +15,7 @@ from typing import Any, NamedTuple
 import msgspec
 from azure.batch import BatchClient
 
-from batchtrain.config.types import Job, Recipe, Results
+from batchtrain.config.types import FETCH_VARIABLE, FetchSettings, Job, Recipe, Results
 from batchtrain.config.types.secret import masked
 from batchtrain.config.veil import secrets_in, secrets_of_settings, veiled, veiled_line, veiled_text
 from batchtrain.errors import BatchtrainError, ServiceError, TaskFailed, UsageError
@@ -99,7 +100,7 @@ class Recording:
         """The nodes that tasks ran on, each with its pool."""
         self._again: dict[tuple[str, str, str], str] = {}
         self._followed = False
-        self._numbers = numbers_of(run, job)
+        self._numbers = numbers_of(run, lambda task_id: self._settings(task_id).metrics)
         run.write(record)
 
     @property
@@ -153,7 +154,7 @@ class Recording:
             self._write_nodes()
 
     def _bring(self, task: TaskSeen, everything: bool, progress: Progress) -> Iterable[results.Brought]:
-        wanted = self._results(task.id) or Results()
+        wanted = self._settings(task.id).results or Results()
         places = look.places(self._client, self.job_id, task.id)
         self._places.update({place.node: place.pool for place in places})
         return results.bring(
@@ -173,14 +174,25 @@ class Recording:
         ran = tuple(task for task in tasks if task.node)
         if everything or len(ran) <= MANY:
             return ran
-        return tuple(task for task in ran if _failed(task) or self._results(task.id) is not None)
+        return tuple(task for task in ran if _failed(task) or self._settings(task.id).results is not None)
 
-    def _results(self, task_id: str) -> Results | None:
-        """The `results` of a task; those of a generated task are its template's."""
-        listed = self._job.tasks if self._job else ()
+    def _settings(self, task_id: str) -> FetchSettings:
+        """The `results` and `metrics` of a task; those of a generated task are its template's."""
+        if self._job is None:
+            return self._settings_of_service.get(task_id, FetchSettings())
+        listed = self._job.tasks
         named = [task for task in listed if task.id == task_id] or [task for task in listed if task.id is None]
         named = named or [task for task in listed if task.task_factory is not None]
-        return named[0].results if named else None
+        return FetchSettings(results=named[0].results, metrics=named[0].metrics) if named else FetchSettings()
+
+    @functools.cached_property
+    def _settings_of_service(self) -> dict[str, FetchSettings]:
+        """What the tasks were added with. A variable that is not ours or of a later version is ignored."""
+        found = {}
+        for task_id, text in look.variable(self._client, self.job_id, FETCH_VARIABLE).items():
+            with contextlib.suppress(msgspec.DecodeError):
+                found[task_id] = msgspec.json.decode(text, type=FetchSettings)
+        return found
 
     def _write_nodes(self) -> None:
         """n0, n1, … in the order in which the tasks name them."""

@@ -17,7 +17,7 @@ from batchtrain.emulator.server import Emulator, Settings
 from batchtrain.errors import ServiceError
 from batchtrain.run import follow, run
 from batchtrain.runs import directory
-from batchtrain.runs.directory import RunDirectory
+from batchtrain.runs.directory import Metric, RunDirectory
 from batchtrain.runs.recording import Origin, Progress
 from batchtrain.service import downloads, look
 from batchtrain.service.connect import Account
@@ -57,8 +57,7 @@ def origin(tmp_path: Path) -> Origin:
     return Origin(tmp_path / "runs", ("batchtrain", "run", "x"), {}, {"x/jobs.yaml": b"job_specifications: []\n"})
 
 
-def recipe(*commands: str, **results: Any) -> Recipe:
-    more = {"results": results} if results else {}
+def recipe(*commands: str, **more: Any) -> Recipe:
     listed = [{"id": f"t{n}", "command": text, **more} for n, text in enumerate(commands)]
     image = {"publisher": "microsoft-dsvm", "offer": "ubuntu-hpc", "sku": "2404"}
     pool = {
@@ -168,7 +167,7 @@ def test_results_that_could_not_be_fetched_are_not_deleted(
 
 
 def test_a_run_that_has_ended_keeps_its_end_when_more_is_fetched(client: Client, origin: Origin) -> None:
-    wanted = recipe("print epoch 1 loss 0.5", max_size="30k")
+    wanted = recipe("print epoch 1 loss 0.5", results={"max_size": "30k"})
     client.pools.add(wanted, timeout=60)
     follow(client, wanted, tell=lambda _: None, timeout=60, origin=origin)
     before, metrics = latest(origin).record(), latest(origin).metrics_file("t0").read_bytes()
@@ -212,9 +211,18 @@ def test_ctrl_c_deletes_nothing_if_the_files_could_not_be_listed(
     assert "the results of job j could not be fetched: the service is busy" in [event.text for event in said]
 
 
+def test_results_and_metrics_of_a_task_are_known_without_its_recipe(client: Client, origin: Origin) -> None:
+    patterns = [{"name": "ppl", "pattern": r"ppl (\S+)", "unit": "nats"}]
+    wanted = recipe("print ppl 7.5", results={"include": ["output/*.pt"]}, metrics=patterns)
+    client.pools.add(wanted, timeout=60)
+    client.jobs.add(wanted).wait(timeout=60).fetch(origin)
+    assert outputs(latest(origin)) == ["model.pt"]
+    assert latest(origin).record().summary == {"ppl": Metric(7.5, 7.5, unit="nats")}
+
+
 def test_results_beyond_their_size_are_named_and_not_deleted(client: Client, origin: Origin) -> None:
     said: list[Event] = []
-    run(client, recipe("exit 0", max_size="30k"), tell=said.append, timeout=60, origin=origin)
+    run(client, recipe("exit 0", results={"max_size": "30k"}), tell=said.append, timeout=60, origin=origin)
     assert "`results.max_size` is 30k; `batchtrain jobs fetch j --all` fetches it" in said[-1].text
     assert len(outputs(latest(origin))) == 1
     client.jobs.handle("j").fetch(origin, everything=True)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from batchtrain.config.types import Job, MetricPattern, Task
+from batchtrain.config.types import MetricPattern
 from batchtrain.runs import directory
 from batchtrain.runs.directory import Metric, RunDirectory
 from batchtrain.runs.extract import Point
@@ -21,8 +21,8 @@ def run(tmp_path: Path) -> RunDirectory:
     return directory.make(tmp_path / "runs", "job", datetime(2026, 11, 22, tzinfo=timezone.utc))
 
 
-def recorded(run: RunDirectory, job: Job | None = None) -> Recorded:
-    return Recorded(run, job, clock=lambda: 7.0)
+def recorded(run: RunDirectory, *patterns: MetricPattern) -> Recorded:
+    return Recorded(run, lambda task: patterns, clock=lambda: 7.0)
 
 
 def lines(run: RunDirectory, task: str = "train") -> list[dict[str, object]]:
@@ -93,7 +93,7 @@ def test_several_tasks_are_told_apart(run: RunDirectory) -> None:
 
 def test_metrics_of_a_task_add_a_pattern_with_its_unit(run: RunDirectory) -> None:
     pattern = MetricPattern(name="speed", pattern=r"speed (\S+)", unit="km/h")
-    numbers = recorded(run, Job(id="job", tasks=(Task(id="train", metrics=(pattern,)),)))
+    numbers = recorded(run, pattern)
     numbers.line("train", "stdout", "speed 12")
     assert numbers.end({}) == {"speed": Metric(12.0, 12.0, unit="km/h")}
 
