@@ -20,7 +20,7 @@ from batchtrain.errors import (
 from batchtrain.made import Made
 from batchtrain.plan.job import needs_pool
 from batchtrain.runs import directory
-from batchtrain.runs.directory import RunDirectory
+from batchtrain.runs.directory import Metric, RunDirectory
 from batchtrain.runs.recording import QUIET, Origin, Progress, Recording, begin
 from batchtrain.service import files, watch
 from batchtrain.service.deadlines import JOB_SECONDS, POOL_SECONDS
@@ -39,12 +39,14 @@ GONE = frozenset({"PoolNotFound", "JobNotFound", "TaskNotFound"})
 
 class Outcome(NamedTuple):
     """The result of a recipe: its tasks, the failure of the first failed task, why something was not deleted, and the
-    run directories."""
+    run directories with the metrics of their tasks."""
 
     tasks: Table[TaskSeen]
     failure: TaskFailed | None = None
     standing: BaseException | None = None
     runs: tuple[RunDirectory, ...] = ()
+    metrics: tuple[dict[str, dict[str, Metric]], ...] = ()
+    """By task, for each of `runs`."""
 
 
 def run(
@@ -89,7 +91,7 @@ def run(
     standing = None if keep or kept.unsaved else made.clean_up(successful=outcome.failure is None)
     made.say_left()
     kept.say()
-    return outcome._replace(standing=standing, runs=kept.runs)
+    return outcome._replace(standing=standing, runs=kept.runs, metrics=kept.metrics)
 
 
 def follow(
@@ -120,7 +122,7 @@ def follow(
         made.say_left(error)
         raise
     kept.say()
-    return outcome._replace(runs=kept.runs)
+    return outcome._replace(runs=kept.runs, metrics=kept.metrics)
 
 
 class Recorder:
@@ -148,6 +150,11 @@ class Recorder:
     def runs(self) -> tuple[RunDirectory, ...]:
         """The directories, in the order of the jobs."""
         return tuple(recording.run for recording in self._recordings.values())
+
+    @property
+    def metrics(self) -> tuple[dict[str, dict[str, Metric]], ...]:
+        """The metrics of the tasks, in the order of the jobs."""
+        return tuple(recording.metrics for recording in self._recordings.values())
 
     @property
     def unsaved(self) -> bool:

@@ -27,11 +27,9 @@ class Numbers(Protocol):
     def line(self, task: str, stream: str, text: str) -> None:
         """A line of the merged output of a task, as it comes; its first words may be the rank's prefix."""
 
-    def end(self, files: Mapping[str, tuple[Path, ...]], *, named: bool = False) -> dict[str, Metric]:
-        """All output has come. files: the fetched files of $BATCHTRAIN_METRICS, by task. Returns the summary.
-
-        named: names begin with the task even if only one task has metrics.
-        """
+    def end(self, files: Mapping[str, tuple[Path, ...]]) -> dict[str, dict[str, Metric]]:
+        """All output has come. files: the fetched files of $BATCHTRAIN_METRICS, by task. Returns the summary of each
+        task that has metrics."""
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -54,15 +52,12 @@ class Recorded:
         """Write what a line says."""
         self._task(task).line(text, self._clock())
 
-    def end(self, files: Mapping[str, tuple[Path, ...]], *, named: bool = False) -> dict[str, Metric]:
-        """Add the programs' own metrics, and sum up. Names of several tasks begin with the task."""
+    def end(self, files: Mapping[str, tuple[Path, ...]]) -> dict[str, dict[str, Metric]]:
+        """Add the programs' own metrics, and sum up."""
         for task, paths in files.items():
             self._task(task).add(paths, self._clock())
         found = {name: task.end() for name, task in self._tasks.items()}
-        spoken = {name: summary for name, summary in found.items() if summary}
-        if len(spoken) == 1 and not named:
-            return next(iter(spoken.values()))
-        return {f"{task}/{name}": metric for task, summary in spoken.items() for name, metric in summary.items()}
+        return {name: summary for name, summary in found.items() if summary}
 
     @property
     def notes(self) -> tuple[str, ...]:

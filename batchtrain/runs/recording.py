@@ -92,6 +92,8 @@ class Recording:
         self.run = run
         self._client, self._patience, self._record = client, patience(account.endpoint), record
         self._job, self._job_ended = job, ended
+        self.metrics: dict[str, dict[str, Metric]] = {}
+        """The metrics of each task, at the end."""
         self._finished = False
         """Whether the run ended before, and its tasks have not run since."""
         self._nodes: dict[str, NodeSeen] = {}
@@ -227,6 +229,7 @@ class Recording:
         if self._finished:
             self._record = msgspec.structs.replace(self._record, summary=self._record.summary | self._added_metrics())
         else:
+            self._record = msgspec.structs.replace(self._record, summary={})
             if not self._followed:
                 self._read_lines(frozenset())
             ended = None if state == "fetched" else self._job_ended or now()
@@ -236,7 +239,7 @@ class Recording:
                 ended=ended,
                 failure=_failure(error) if error is not None else None,
                 node_hours=node_hours(self._nodes.values(), ended, since=self._record.started) if ended else None,
-                summary=self._numbers.end(self._metrics_files(frozenset())),
+                summary=self._summary(frozenset()),
             )
         self.run.write(self._record)
         directory.replace(self.run.report, report.html(self.run).encode())
@@ -245,7 +248,14 @@ class Recording:
         """The metrics of tasks that were fetched after the end of the run."""
         known = frozenset(task.id for task in self.run.tasks() if self.run.metrics_file(task.id).exists())
         self._read_lines(known)
-        return self._numbers.end(self._metrics_files(known), named=bool(self._record.summary))
+        return self._summary(known)
+
+    def _summary(self, known: Set[str]) -> dict[str, Metric]:
+        """The summary of all tasks but the known ones. Names of several tasks begin with the task."""
+        self.metrics = self._numbers.end(self._metrics_files(known))
+        if len(self.metrics) == 1 and not self._record.summary:
+            return next(iter(self.metrics.values()))
+        return {f"{task}/{name}": metric for task, found in self.metrics.items() for name, metric in found.items()}
 
     def _read_lines(self, known: Set[str]) -> None:
         """The output of a job that this command did not follow. known: tasks whose metrics are there."""
