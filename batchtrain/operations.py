@@ -31,6 +31,7 @@ from batchtrain.service.submit import Event
 from batchtrain.task_files import FileRow, GotRow, Service, TaskFiles, get_node_files, node_files
 
 if TYPE_CHECKING:
+    from batchtrain.diagnosis.finding import Diagnosis
     from batchtrain.storage.blob import Connect
 
 NAMED_NODES = 8
@@ -248,6 +249,12 @@ class Pools:
         if len(found) == 1:
             return found[0]
         raise NotFound(f"pool {pool_id} has no node `{name}`; `batchtrain pool show {pool_id}` lists its nodes")
+
+    def diagnose(self, pool_id: str) -> Diagnosis:
+        """Why the pool has no usable nodes. Raises NotFound. Changes nothing."""
+        from batchtrain import diagnose  # compiles the pattern of every rule, and only here
+
+        return diagnose.pool(self._client.batch, pool_id)
 
     def resize(
         self,
@@ -547,6 +554,12 @@ class Job:
             except TaskFailed as failure:
                 recording.end("failed", failure)
         return recording, recording.unsaved
+
+    def diagnose(self, task_id: str | None = None) -> Diagnosis:
+        """Why the job, or one of its tasks, fails or waits. Raises NotFound. Changes nothing."""
+        from batchtrain import diagnose  # compiles the pattern of every rule, and only here
+
+        return diagnose.job(self._client.batch, self.id, task_id)
 
     def disable(self, *, running: str = "requeue") -> None:
         """Disable the job: it starts no more tasks. running: what happens to running tasks (`requeue`, `terminate`,
