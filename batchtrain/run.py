@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from batchtrain.config.types import Job as JobSettings
 from batchtrain.config.types import Recipe, seconds_of
+from batchtrain.created import Created
 from batchtrain.errors import (
     AlreadyExists,
     BatchtrainError,
@@ -17,7 +18,6 @@ from batchtrain.errors import (
     Unreachable,
     UsageError,
 )
-from batchtrain.made import Made
 from batchtrain.plan.job import needs_pool
 from batchtrain.runs import directory
 from batchtrain.runs.directory import RunDirectory
@@ -73,7 +73,7 @@ def run(
         directory.check(origin.root)
     replaced = _refuse_standing(client, recipe, reuse=reuse)
     kept = Recorder(client, recipe, foreseen, tell, origin, progress)
-    made = Made(client, kept.tell, keep=("pool",) if reuse else ())
+    made = Created(client, kept.tell, keep=("pool",) if reuse else ())
     try:
         outcome = _work(client, recipe, foreseen, made, replaced, timeout, kept)
         kept.end_all("failed" if outcome.failure else "completed", outcome.failure)
@@ -109,7 +109,7 @@ def follow(
     foreseen = client.foresee(recipe)
     directory.check(origin.root)
     kept = Recorder(client, recipe, foreseen, tell, origin, progress)
-    made = Made(client, kept.tell)
+    made = Created(client, kept.tell)
     try:
         client.jobs.add_all(recipe, tell=made.tell, timeout=timeout)
         made.submitted = True
@@ -210,7 +210,7 @@ def _work(
     client: Operations,
     recipe: Recipe,
     foreseen: Foreseen,
-    made: Made,
+    made: Created,
     replaced: Mapping[str, str],
     timeout: float | None,
     kept: Recorder,
@@ -226,7 +226,7 @@ def _work(
     return _all_followed(client, recipe, made, timeout, kept)
 
 
-def _all_followed(client: Operations, recipe: Recipe, made: Made, timeout: float | None, kept: Recorder) -> Outcome:
+def _all_followed(client: Operations, recipe: Recipe, made: Created, timeout: float | None, kept: Recorder) -> Outcome:
     """Follow the jobs one after the other, and fetch the results of each."""
     ended: list[TaskSeen] = []
     failures: list[TaskFailed] = []

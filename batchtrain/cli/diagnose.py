@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from batchtrain.cli.completion import ids
 from batchtrain.cli.help import Command
-from batchtrain.cli.offered import ids
 from batchtrain.cli.options import common, say, settings
 from batchtrain.cli.output import plain, show, show_rows
 from batchtrain.errors import UsageError
@@ -69,8 +69,8 @@ def of_pool(pool_id: str, bundle: Path | None) -> None:
 @common
 def of_emulator(data_dir: str | None, bundle: Path | None) -> None:
     """Examine the emulator: whether it runs, its directory, its nodes, its log, and the programs that it can use."""
-    from batchtrain.checked import OK, WARN, Check
-    from batchtrain.config.veil import veiled_text
+    from batchtrain.check_result import OK, WARN, Check
+    from batchtrain.config.masking import masked_text
     from batchtrain.emulator.examine import examine
     from batchtrain.local import emulator_directory, emulator_faults
 
@@ -79,7 +79,7 @@ def of_emulator(data_dir: str | None, bundle: Path | None) -> None:
     rows = [Check(row.check, OK if row.good else WARN, row.fact, row.next_step) for row in found.rows]
     if bundle is not None:
         texts = {"checks.json": _json(plain(rows)), "status.json": _json(found.status), "versions.txt": _versions()}
-        write(bundle, {**texts, "emulator.log": veiled_text(found.log)})
+        write(bundle, {**texts, "emulator.log": masked_text(found.log)})
     show_rows(rows)
     if bundle is not None:
         say(SENT.format(bundle))
@@ -102,10 +102,10 @@ def _recipe() -> Loaded | None:
 
 
 def _show(found: Diagnosis, bundle: Path | None, loaded: Loaded | None) -> None:
-    from batchtrain.config.veil import secrets_in, veiled, veiled_text
+    from batchtrain.config.masking import masked_document, masked_text, secrets_in
 
     secrets = secrets_in(loaded.recipe) if loaded else ()
-    page, document = veiled_text(str(found), secrets), veiled(_document(found), secrets)
+    page, document = masked_text(str(found), secrets), masked_document(_document(found), secrets)
     if bundle is not None:
         write(bundle, {"diagnosis.txt": page + "\n", "diagnosis.json": _json(document), "versions.txt": _versions()})
     if settings().output == "table":

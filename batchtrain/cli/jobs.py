@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, TypeVar
 import click
 
 from batchtrain.cli import diagnose, job_files, options
+from batchtrain.cli.completion import ids
 from batchtrain.cli.help import Command, Group
 from batchtrain.cli.job_files import named
-from batchtrain.cli.offered import ids
 from batchtrain.cli.options import common, results_last, say, seconds, settings, standing, tell, waiting
 from batchtrain.cli.output import plain, show, show_rows
 from batchtrain.errors import NotFound, UsageError

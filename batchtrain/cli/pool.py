@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import click
 
 from batchtrain.cli import diagnose, options
+from batchtrain.cli.completion import ids
 from batchtrain.cli.help import Command, Group
-from batchtrain.cli.offered import ids
 from batchtrain.cli.options import common, seconds, settings, standing, tell, waiting
 from batchtrain.cli.output import show, show_rows
 from batchtrain.errors import UsageError
