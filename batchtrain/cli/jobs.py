@@ -195,8 +195,8 @@ def _shown(job: Job, task_id: str | None, file: str) -> str:
 
 def _say_failed(job: Job, task_id: str | None, file: str) -> None:
     """Report a failed task next to its output."""
-    task = next((task for task in job.tasks if task_id in (None, task.id)), None)
-    if task is None or task.result != "failure":
+    task = job.seen_task(task_id)
+    if task.result != "failure":
         return
     how = f"exit code {task.exit_code}" if task.exit_code is not None else task.failure
     words = ["batchtrain", "jobs", "logs", job.id, "--task", task.id, "--file", "stderr.txt"]

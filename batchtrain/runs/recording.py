@@ -163,7 +163,7 @@ class Recording:
         ran = tuple(task for task in tasks if task.node)
         if everything or len(ran) <= MANY:
             return ran
-        return tuple(task for task in ran if _failed(task) or self._results(task.id) is not None)
+        return tuple(task for task in ran if task.failed or self._results(task.id) is not None)
 
     def _results(self, task_id: str) -> Results | None:
         """The `results` of a task; those of a generated task are its template's."""
@@ -265,10 +265,6 @@ def size(number: float) -> str:
             return f"{number:.0f} {unit}" if unit == "bytes" else f"{number:.1f} {unit}"
         number /= 1024
     raise AssertionError("unreachable")
-
-
-def _failed(task: TaskSeen) -> bool:
-    return task.result == "failure" or bool(task.exit_code)
 
 
 def _task_record(task: TaskSeen) -> TaskRecord:
