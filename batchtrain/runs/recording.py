@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 import msgspec
 from azure.batch import BatchClient
 
+from batchtrain.config.masking import masked_document, masked_line, masked_text, secrets_in, secrets_of_settings
 from batchtrain.config.types import FETCH_VARIABLE, FetchSettings, Job, Recipe, Results
 from batchtrain.config.types.secret import masked
-from batchtrain.config.veil import secrets_in, secrets_of_settings, veiled, veiled_line, veiled_text
 from batchtrain.errors import BatchtrainError, ServiceError, TaskFailed, UsageError
 from batchtrain.plan import render
 from batchtrain.plan.types import Plan
@@ -101,7 +101,8 @@ class Recording:
         self._places: dict[str, str] = {}
         """The nodes that tasks ran on, each with its pool."""
         self._again: dict[tuple[str, str, str], str] = {}
-        self._followed = False
+        self._followed: set[str] = set()
+        """The tasks whose output came line by line."""
         self._numbers = numbers_of(run, lambda task_id: self._settings(task_id).metrics)
         run.write(record)
 
@@ -115,9 +116,9 @@ class Recording:
         for path, content in origin.files.items():
             if Path(path).stem != "credentials":
                 lines = content.decode("utf-8", "replace").splitlines(keepends=True)
-                text = "".join(veiled_text(veiled_line(line), secrets) for line in lines)
+                text = "".join(masked_text(masked_line(line), secrets) for line in lines)
                 directory.replace(self.run.config / Path(path).name, text.encode())
-        directory.replace(self.run.config / "effective.yaml", _yaml(veiled(_effective(recipe), secrets)))
+        directory.replace(self.run.config / "effective.yaml", _yaml(masked_document(_effective(recipe), secrets)))
         shown = render.as_document(plan._replace(hidden=secrets))
         directory.replace(self.run.config / "plan.json", msgspec.json.format(msgspec.json.encode(shown), indent=2))
         return self
@@ -126,14 +127,12 @@ class Recording:
 
     def tell(self, event: Event) -> None:
         """Note an event; a line of a task goes to the numbers only."""
-        if event.kind in OUTPUT:
-            self._followed = True
-        else:
+        if event.kind not in OUTPUT:
             self.run.add_event(EventRecord(now(), event.kind, event.subject, event.text))
 
     def line(self, task: str, stream: str, text: str) -> None:
         """A line of the output of a task."""
-        self._followed = True
+        self._followed.add(task)
         self._numbers.line(task, stream, text)
 
     # --- at its end -------------------------------------------------------------------------------------------------
@@ -176,7 +175,7 @@ class Recording:
         ran = tuple(task for task in tasks if task.node)
         if everything or len(ran) <= MANY:
             return ran
-        return tuple(task for task in ran if _failed(task) or self._settings(task.id).results is not None)
+        return tuple(task for task in ran if task.failed or self._settings(task.id).results is not None)
 
     def _settings(self, task_id: str) -> FetchSettings:
         """The `results` and `metrics` of a task; those of a generated task are its template's."""
@@ -230,8 +229,7 @@ class Recording:
             self._record = msgspec.structs.replace(self._record, summary=self._record.summary | self._added_metrics())
         else:
             self._record = msgspec.structs.replace(self._record, summary={})
-            if not self._followed:
-                self._read_lines(frozenset())
+            self._read_lines(self._followed)
             ended = None if state == "fetched" else self._job_ended or now()
             self._record = msgspec.structs.replace(
                 self._record,
@@ -258,7 +256,7 @@ class Recording:
         return {f"{task}/{name}": metric for task, found in self.metrics.items() for name, metric in found.items()}
 
     def _read_lines(self, known: Set[str]) -> None:
-        """The output of a job that this command did not follow. known: tasks whose metrics are there."""
+        """The output of the tasks that this command did not follow. known: tasks whose metrics are there."""
         for record in self._files.values():
             if record.task in known:
                 continue
@@ -310,10 +308,6 @@ def size(number: float) -> str:
     raise AssertionError("unreachable")
 
 
-def _failed(task: TaskSeen) -> bool:
-    return task.result == "failure" or bool(task.exit_code)
-
-
 def _task_record(task: TaskSeen) -> TaskRecord:
     return TaskRecord(**task._asdict())
 
@@ -343,8 +337,8 @@ def begin(client: BatchClient, account: Account, recipe: Recipe, job: Job, plan:
         job=job.id,
         vm_size=pool.vm_size if pool else "",
         nodes=count.dedicated + count.low_priority if count else 0,
-        command=tuple(veiled_text(word, secrets) for word in origin.command),
-        settings={path: veiled_text(text, secrets) for path, text in origin.settings.items()},
+        command=tuple(masked_text(word, secrets) for word in origin.command),
+        settings={path: masked_text(text, secrets) for path, text in origin.settings.items()},
         versions={"batchtrain": __version__, "python": sys.version.split()[0]},
         commit=commit_of(Path(recipe.directory)),
     )
@@ -376,7 +370,7 @@ def adopt(client: BatchClient, account: Account, job_id: str, origin: Origin, se
         job=job_id,
         vm_size=pool.vm_size if pool else "",
         nodes=pool.dedicated + pool.spot if pool else 0,
-        command=tuple(veiled_text(word, secrets_of_settings(origin.settings)) for word in origin.command),
+        command=tuple(masked_text(word, secrets_of_settings(origin.settings)) for word in origin.command),
         versions={"batchtrain": __version__, "python": sys.version.split()[0]},
     )
     return Recording(client, account, run, record, settings, ended=seen.ended)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from batchtrain.config.veil import secrets_of_settings, veiled_text
+from batchtrain.config.masking import masked_text, secrets_of_settings
 from batchtrain.emulator.interface import StorageMissing
 from batchtrain.emulator.machine import azurite
 from batchtrain.runs.numbers import _Task
@@ -30,8 +30,8 @@ def test_an_absurd_line_of_a_program_is_no_metric_and_ends_nothing(line: str, tm
 def test_a_secret_of_the_command_line_is_not_recorded() -> None:
     secrets = secrets_of_settings({"credentials.batch.account_key": "S3CR3T", "pool_specification.id": "p"})
     words = ("credentials.batch.account_key=S3CR3T", "--set=credentials.batch.account_key=S3CR3T")
-    assert all("S3CR3T" not in veiled_text(word, secrets) for word in words)
-    assert veiled_text("pool_specification.id=p", secrets) == "pool_specification.id=p"
+    assert all("S3CR3T" not in masked_text(word, secrets) for word in words)
+    assert masked_text("pool_specification.id=p", secrets) == "pool_specification.id=p"
 
 
 def test_a_directory_with_other_files_is_not_replaced_by_azurite(tmp_path: Path) -> None:
