@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from itertools import islice
 from typing import Any, NamedTuple
 
+import msgspec
 from azure.batch import BatchClient, models
 
 from batchtrain.config.types import Secret
 from batchtrain.errors import AlreadyExists, ServiceError
 from batchtrain.plan import wire
 from batchtrain.plan.step import Step
+from batchtrain.plan.task_stream import TaskStream
 from batchtrain.plan.types import Plan
 from batchtrain.service import retry
 from batchtrain.service.faults import failure, faults
@@ -57,6 +60,9 @@ def submit(
         if others and step.action in others:
             yield others[step.action](step)
             continue
+        if isinstance(step.body, TaskStream):
+            yield _add_stream(client, step, step.body, fill)
+            continue
         body = filled(step.body, fill)
         if step.action in ADDING:
             yield Event(ADDING[step.action], body["id"], f"adding {body['id']}")
@@ -65,12 +71,15 @@ def submit(
 
 def filled(body: Any, fill: Fill) -> dict[str, Any]:
     """The document of a request with its placeholders filled; here the secrets enter it."""
+    return wire.filled(body, _revealing(fill))
 
+
+def _revealing(fill: Fill) -> wire.Fill:
     def text(placeholder: wire.Placeholder) -> str:
         value = fill(placeholder)
         return value.reveal() if isinstance(value, Secret) else value
 
-    return wire.filled(body, text)
+    return text
 
 
 def _add_pool(client: BatchClient, step: Step, body: dict[str, Any]) -> Event:
@@ -103,6 +112,15 @@ def _add(
     except AlreadyExists:
         if not made(client, f"{path}/{quoted(body['id'])}", body, sent):
             raise
+
+
+def _add_stream(client: BatchClient, step: Step, stream: TaskStream, fill: Fill) -> Event:
+    """Add the tasks of a stream, 100 in a request."""
+    documents, added, text = stream.documents(), 0, _revealing(fill)
+    while batch := [msgspec.json.decode(task.filled(text)) for task in islice(documents, 100)]:
+        _add_tasks(client, step, {"value": batch})
+        added += len(batch)
+    return Event("task.add", step.subject, f"added {added:,} tasks")
 
 
 def _add_tasks(client: BatchClient, step: Step, body: dict[str, Any]) -> Event:
