@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from batchtrain.config.veil import is_secret, veiled
+from batchtrain.config.masking import is_secret, masked_document
 from batchtrain.plan.diff import CASELESS, FILLED_IN, NEVER_GIVEN_BACK, READ_ONLY, UNORDERED, same
 from batchtrain.plan.types import Plan
 
@@ -26,7 +26,7 @@ def digest(plan: Plan, job_id: str) -> str:
     hashed = blake2b(digest_size=16)
     for step in plan.steps:
         if step.subject == job_id and step.action in ("job.add", "task.add", "job.complete"):
-            shown = canonical(veiled(step.document, plan.hidden), {})
+            shown = canonical(masked_document(step.document, plan.hidden), {})
             hashed.update(step.action.encode() + msgspec.json.encode(shown, order="sorted"))
     return hashed.hexdigest()
 
