@@ -105,10 +105,12 @@ def follow(
     timeout: float = POOL_SECONDS,
     origin: Origin,
     progress: Progress = QUIET,
+    fail_fast: bool = False,
 ) -> Outcome:
     """Add the jobs to their pool, follow them to their end, and fetch their results. Deletes nothing.
 
-    timeout: seconds to wait while the pool grows. Ctrl-C ends only the following.
+    timeout: seconds to wait while the pool grows. Ctrl-C ends only the following. fail_fast: the first refused task
+    stops the addition.
     """
     _refuse_endless(recipe)
     foreseen = client.foresee(recipe)
@@ -116,7 +118,7 @@ def follow(
     kept = Recorder(client, recipe, foreseen, tell, origin, progress)
     made = Created(client, kept.tell)
     try:
-        client.jobs.add_all(recipe, tell=made.tell, timeout=timeout)
+        client.jobs.add_all(recipe, tell=made.tell, timeout=timeout, fail_fast=fail_fast)
         made.submitted = True
         outcome = _all_followed(client, recipe, made, None, kept)
     except BaseException as error:
@@ -241,7 +243,7 @@ def _work(
         made.pool = make(recipe, timeout=starts, tell=made.tell, foreseen=foreseen)
     for job_id, created in replaced.items():
         _replace(client, job_id, created, made.tell)
-    client.jobs.add_all(recipe, tell=made.tell, timeout=starts, foreseen=foreseen)
+    client.jobs.add_all(recipe, tell=made.tell, timeout=starts, foreseen=foreseen, resume=False)
     made.submitted = True
     return _all_followed(client, recipe, made, timeout, kept)
 

@@ -56,22 +56,30 @@ command.add_command(diagnose.of_job)
     help="Seconds to wait while the pool grows.",
 )
 @click.option("-f", "--follow", is_flag=True, help="Show the output until the tasks have ended, and fetch the results.")
+@click.option("--recreate", is_flag=True, help="Delete the jobs first, if they exist.")
+@click.option("--fail-fast", is_flag=True, help="Stop at the first refused task instead of adding the others.")
 @common
-def add(directory: str | None, timeout: float, follow: bool) -> None:
-    """Add the jobs of jobs.yaml with their tasks; one with a recurrence becomes a job schedule."""
+def add(directory: str | None, timeout: float, follow: bool, recreate: bool, fail_fast: bool) -> None:
+    """Add the jobs of jobs.yaml with their tasks; one with a recurrence becomes a job schedule.
+
+    A job that exists already with the same plan gets the tasks that it lacks.
+    """
     loaded = settings().load(directory, needs=("pool_specification", "job_specifications"))
     names = ", ".join(job.id for job in loaded.recipe.jobs)
-    client = settings().connect(loaded, changes=f"adding {names}")
+    question = f"Delete {names} with all tasks and add them again" if recreate else ""
+    client = settings().connect(loaded, changes=f"adding {names}", question=question)
+    if recreate:
+        client.jobs.remove_all(loaded.recipe, tell=tell)
     if follow:
-        _followed(client, loaded.recipe, directory, timeout)
+        _followed(client, loaded.recipe, directory, timeout, fail_fast)
         return
-    with standing(client) as tell:
-        jobs = client.jobs.add_all(loaded.recipe, tell=tell, timeout=timeout)
+    with standing(client) as noted:
+        jobs = client.jobs.add_all(loaded.recipe, tell=noted, timeout=timeout, fail_fast=fail_fast)
     if settings().output != "table":
         show([plain(job.seen) for job in jobs])
 
 
-def _followed(client: Client, recipe: Recipe, directory: str | None, timeout: float) -> None:
+def _followed(client: Client, recipe: Recipe, directory: str | None, timeout: float, fail_fast: bool) -> None:
     """Add the jobs, show their output, and fetch their results; nothing is deleted."""
     from batchtrain.cli.progress import bar
     from batchtrain.cli.run import task_results
@@ -79,7 +87,10 @@ def _followed(client: Client, recipe: Recipe, directory: str | None, timeout: fl
 
     place = directory or settings().configdir or "."
     with results_last() as tell, bar() as progress:
-        outcome = follow(client, recipe, tell=tell, timeout=timeout, origin=settings().origin(place), progress=progress)
+        origin = settings().origin(place)
+        outcome = follow(
+            client, recipe, tell=tell, timeout=timeout, origin=origin, progress=progress, fail_fast=fail_fast
+        )
     if settings().output != "table":
         show_rows(list(task_results(outcome)))
     if outcome.failure is not None:
