@@ -366,6 +366,7 @@ class Follow:
 
     def look(self, seen: Glance) -> int:
         """Show the output since the last call; returns the number of requests that this took."""
+        self._tell(Event("tasks.seen", self._job.id, "", seen.counts))
         if seen.whole:
             return self._show_running(seen.first, named=len(seen.first) > 1)
         if not self._large:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import shlex
 import sys
 from collections.abc import Callable
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
-from batchtrain.cli import diagnose, job_files, options
+from batchtrain.cli import diagnose, job_files, live, options
 from batchtrain.cli.completion import ids
 from batchtrain.cli.help import Command, Group
 from batchtrain.cli.job_files import named
@@ -77,7 +78,8 @@ def _followed(client: Client, recipe: Recipe, directory: str | None, timeout: fl
     from batchtrain.run import follow
 
     place = directory or settings().configdir or "."
-    with results_last() as tell, bar() as progress:
+    view = functools.partial(live.view_of, client.account, recipe)
+    with live.block(view) as shown, results_last(shown) as tell, bar() as progress:
         outcome = follow(client, recipe, tell=tell, timeout=timeout, origin=settings().origin(place), progress=progress)
     if settings().output != "table":
         show_rows(outcome.tasks)

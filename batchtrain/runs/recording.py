@@ -117,7 +117,7 @@ class Recording:
         """Note an event; a line of a task goes to the numbers only."""
         if event.kind in OUTPUT:
             self._followed = True
-        else:
+        elif event.text:
             self.run.add_event(EventRecord(now(), event.kind, event.subject, event.text))
 
     def line(self, task: str, stream: str, text: str) -> None:

@@ -139,8 +139,10 @@ def pool_ready(
             nodes = look.nodes(client, pool_id)
             _raise_broken(client, pool_id, tuple(node for node in nodes if node.state in BROKEN and not mend(node)))
             if _ready(seen, nodes):
+                _show_nodes(tell, seen, nodes)
                 return nodes
             state = _pool_state(seen, nodes)
+            _show_nodes(tell, seen, nodes)
             if state != said:
                 deadline.tell(Event("pool.wait", pool_id, f"pool {pool_id}: {state}"))
                 said = state
@@ -157,6 +159,11 @@ def pool_steady(client: BatchClient, pool_id: str, seconds: float, pace: Pace, t
                 return seen
             deadline.pause(pause, f"allocation {seen.allocation}, {seen.dedicated}+{seen.spot} nodes")
     raise AssertionError("unreachable")
+
+
+def _show_nodes(tell: Tell | None, seen: PoolSeen, nodes: tuple[NodeSeen, ...]) -> None:
+    if tell is not None:
+        tell(Event("nodes.seen", seen.id, "", (seen.target_dedicated + seen.target_spot, nodes)))
 
 
 def _ready(seen: PoolSeen, nodes: tuple[NodeSeen, ...]) -> bool:
