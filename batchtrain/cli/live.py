@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
@@ -14,12 +15,17 @@ from batchtrain.cli.terminal import terminal_text
 from batchtrain.service.submit import Event
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
+    from rich.console import Console, RenderableType
 
     from batchtrain.cli.live_view import View
     from batchtrain.config.types import Recipe
     from batchtrain.service.connect import Account
 
+SHOWN_RANKS = 4
+"""Rows for ranks, if nothing tells how many there are."""
+HELD_SECONDS = 0.1
+MOST_HELD = 500
+"""How long, and how many, lines of tasks wait to be printed together."""
 REDRAWS = 4
 """Redraws of a second at most."""
 SMALLEST = 6
@@ -46,25 +52,72 @@ def block(make: Callable[[], View]) -> Iterator[Callable[[Event], None]]:
         return
     from rich.console import Console  # 60 ms, and only for a terminal
     from rich.live import Live
-    from rich.text import Text
 
     console = Console(stderr=True, highlight=False, markup=False, soft_wrap=False)
     view = make()
     to_terminal = sys.stdout is not None and sys.stdout.isatty()
-    shown = _Shown(view)
     with Live(
-        shown, console=console, refresh_per_second=REDRAWS, transient=True, redirect_stdout=to_terminal
-    ) as screen:
+        _Shown(view), console=console, refresh_per_second=REDRAWS, transient=True, redirect_stdout=to_terminal
+    ) as screen, _Log(screen.console).flushed() as log:  # fmt: skip
 
         def tell(event: Event) -> None:
             view.note(event, time.time())
             if event.kind == "stderr" or (event.kind == "stdout" and to_terminal):
-                line = Text.from_ansi(terminal_text(options.own_shortened(event.text)))
-                screen.console.print(line, overflow="ignore", no_wrap=True, crop=False)
+                log.add(terminal_text(options.own_shortened(event.text)))
             else:
+                log.flush()
                 options.tell(event)
 
-        yield tell
+        options.settings().drawing = True
+        try:
+            yield tell
+        finally:
+            options.settings().drawing = False
+
+
+class _Log:
+    """Lines on their way to the terminal above the block. They are printed together, because the block is drawn again
+    after each print."""
+
+    def __init__(self, console: Console) -> None:
+        self._console, self._lines, self._lock = console, list[str](), threading.Lock()
+        self._over = threading.Event()
+
+    def add(self, line: str) -> None:
+        """A line of a task."""
+        with self._lock:
+            self._lines.append(line)
+            if len(self._lines) >= MOST_HELD:
+                self._print()
+
+    def flush(self) -> None:
+        """Print what is held."""
+        with self._lock:
+            self._print()
+
+    def _print(self) -> None:
+        from rich.text import Text
+
+        if self._lines:
+            text = Text.from_ansi("\n".join(self._lines))
+            self._lines.clear()
+            self._console.print(text, overflow="ignore", no_wrap=True, crop=False)
+
+    @contextlib.contextmanager
+    def flushed(self) -> Iterator[_Log]:
+        """Print at least every HELD_SECONDS, and what is left at the end."""
+        ticking = threading.Thread(target=self._tick, daemon=True)
+        ticking.start()
+        try:
+            yield self
+        finally:
+            self._over.set()
+            ticking.join()
+            self.flush()
+
+    def _tick(self) -> None:
+        while not self._over.wait(HELD_SECONDS):
+            self.flush()
 
 
 def view_of(account: Account, recipe: Recipe) -> View:
@@ -76,6 +129,14 @@ def view_of(account: Account, recipe: Recipe) -> View:
     where = "emulator" if account.emulated else f"Azure {account.name}"
     target = f"pool {pool.id} · {where}" if pool and jobs else where
     return View(title, target, time.time(), ranks=_ranks(recipe), emulated=account.emulated)
+
+
+def view_named(account: Account, title: str) -> View:
+    """The view of a job or pool whose recipe is not at hand: the ranks show themselves by their lines."""
+    from batchtrain.cli.live_view import View
+
+    target = "emulator" if account.emulated else f"Azure {account.name}"
+    return View(title, target, time.time(), ranks=SHOWN_RANKS, emulated=account.emulated)
 
 
 def _ranks(recipe: Recipe) -> int:

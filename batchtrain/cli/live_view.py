@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from statistics import median
 from typing import NamedTuple, cast
 
+from batchtrain.cli.terminal import plain_text
 from batchtrain.runs.extract import Extractor, Point
 from batchtrain.service.seen import NodeSeen
 from batchtrain.service.submit import Event
@@ -111,7 +112,8 @@ class View:
             return None
         number = int(match["rank"])
         known = self.ranks.get(number, Rank(number, int(match["node"])))
-        self.ranks[number] = known._replace(last=match["text"].strip() or known.last, heard=now)
+        text = plain_text(match["text"]).strip()
+        self.ranks[number] = known._replace(last=text or known.last, heard=now)
         return number
 
     def _point(self, point: Point, rank: int | None) -> None:

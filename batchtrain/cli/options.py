@@ -31,7 +31,7 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 STARTED = time.monotonic()
 PARTS = ("credentials", "config", "pool", "jobs")
 PROGRESS = ("auto", "live", "plain", "none")
-FORMATS = ("table", "json", "jsonl", "yaml")
+FORMATS = ("table", "json", "jsonl", "yaml", "csv")
 DETAILS = frozenset({"pool.adding", "job.adding", "schedule.adding", "task.add", "job.complete"})
 """Kinds of events that are printed with -v only."""
 
@@ -53,6 +53,8 @@ class Settings:
     """The directory that the command itself names, and that was read."""
     progress: str = "auto"
     """How progress is shown: one of PROGRESS."""
+    drawing: bool = False
+    """Whether a live block is on the terminal, so that nothing else may be drawn."""
     runs_dir: str | None = None
     """The directory of the runs."""
     rest: str = ""

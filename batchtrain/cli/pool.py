@@ -65,6 +65,19 @@ def wait(pool_id: str | None, timeout: float) -> None:
     show_rows(nodes, empty="no nodes")
 
 
+@command.command(cls=Command)
+@_pool_id
+@common
+def watch(pool_id: str | None) -> None:
+    """Watch the nodes of a pool (by default the one of pool.yaml) until it is gone. Ctrl-C ends only the watching."""
+    from batchtrain.service.watch import pool_states
+
+    name, loaded = _named(pool_id)
+    client = settings().connect(loaded)
+    with live.block(functools.partial(live.view_named, client.account, f"pool {name}")) as shown:
+        pool_states(client.batch, name, client.pace, shown)
+
+
 @command.command("list", cls=Command)
 @common
 def list_() -> None:

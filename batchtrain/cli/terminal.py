@@ -18,3 +18,8 @@ def terminal_text(line: str) -> str:
     kept = _ESCAPE.sub(lambda match: f"\x1b{match['style']}" if match["style"] else "", line)
     plain = _CONTROL.sub("", kept)
     return f"{plain}\x1b[0m" if "\x1b" in plain else plain
+
+
+def plain_text(line: str) -> str:
+    """A line of a task's output without colours and control characters."""
+    return _ESCAPE.sub("", terminal_text(line))
