@@ -27,7 +27,7 @@ from batchtrain.service.deadlines import JOB_SECONDS, POOL_SECONDS
 from batchtrain.service.faults import failure
 from batchtrain.service.seen import Table, TaskSeen
 from batchtrain.service.submit import Event
-from batchtrain.service.tasks import Glance
+from batchtrain.service.tasks import Counts, Glance
 
 if TYPE_CHECKING:
     from batchtrain.foreseen import Foreseen
@@ -392,10 +392,13 @@ class Follow:
         self._closed: set[str] = set()
         self._failures = 0
         self._large = False
+        self._counts: Counts | None = None
 
     def look(self, seen: Glance) -> int:
         """Show the output since the last call; returns the number of requests that this took."""
-        self._tell(Event("tasks.seen", self._job.id, "", seen.counts))
+        if seen.counts != self._counts:
+            self._counts = seen.counts
+            self._tell(Event("tasks.seen", self._job.id, "", seen.counts))
         if seen.whole:
             return self._show_running(seen.first, named=len(seen.first) > 1)
         if not self._large:
