@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote, unquote
 from xml.etree import ElementTree
 
-from batchtrain.config.filled import is_unfilled, require_credentials
 from batchtrain.config.types import Credentials, StorageCredentials
+from batchtrain.config.unfilled import is_unfilled, require_credentials
 from batchtrain.errors import UsageError
 from batchtrain.service.faults import faults
 from batchtrain.storage.connection import Request, Storage, blob_path
