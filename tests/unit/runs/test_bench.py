@@ -62,10 +62,9 @@ def test_a_config_of_dlbs_gives_its_matrix_and_what_does_not_apply() -> None:
         "variables": {"exp.num_nodes": [1, 2], "exp.replica_batch": [16, 32]},
         "extensions": [{"condition": {}, "parameters": {}}],
     }  # fmt: skip
-    found, left = of_dlbs(data, "python b.py", "r", "config.json")
+    found, left = of_dlbs(data, "r", "config.json")
     assert found.matrix == {"model": ('"alexnet"',), "nodes": (1, 2), "replica_batch": ("16", "32")}
-    settings = dict(next(cases(found)).settings)
-    assert settings[COMMAND] == """python b.py -Pexp.model='"alexnet"' -Pexp.replica_batch='16'"""
+    assert next(cases(found)).arguments == """-Pexp.model='"alexnet"' -Pexp.replica_batch='16'"""
     assert [text.partition(":")[0] for text in left] == ["extensions", "exp.docker", "exp.id"]
 
 
