@@ -22,12 +22,12 @@ from batchtrain.plan.job import needs_pool
 from batchtrain.runs import directory
 from batchtrain.runs.directory import Metric, RunDirectory
 from batchtrain.runs.recording import QUIET, Origin, Progress, Recording, begin
-from batchtrain.service import files, watch
+from batchtrain.service import files, look, watch
 from batchtrain.service.deadlines import JOB_SECONDS, POOL_SECONDS
 from batchtrain.service.faults import failure
 from batchtrain.service.seen import Table, TaskSeen
 from batchtrain.service.submit import Event
-from batchtrain.service.tasks import Glance
+from batchtrain.service.tasks import Counts, Glance
 
 if TYPE_CHECKING:
     from batchtrain.foreseen import Foreseen
@@ -105,10 +105,12 @@ def follow(
     timeout: float = POOL_SECONDS,
     origin: Origin,
     progress: Progress = QUIET,
+    fail_fast: bool = False,
 ) -> Outcome:
     """Add the jobs to their pool, follow them to their end, and fetch their results. Deletes nothing.
 
-    timeout: seconds to wait while the pool grows. Ctrl-C ends only the following.
+    timeout: seconds to wait while the pool grows. Ctrl-C ends only the following. fail_fast: the first refused task
+    stops the addition.
     """
     _refuse_endless(recipe)
     foreseen = client.foresee(recipe)
@@ -116,7 +118,7 @@ def follow(
     kept = Recorder(client, recipe, foreseen, tell, origin, progress)
     made = Created(client, kept.tell)
     try:
-        client.jobs.add_all(recipe, tell=made.tell, timeout=timeout)
+        client.jobs.add_all(recipe, tell=made.tell, timeout=timeout, fail_fast=fail_fast)
         made.submitted = True
         outcome = _all_followed(client, recipe, made, None, kept)
     except BaseException as error:
@@ -126,6 +128,16 @@ def follow(
         raise
     kept.say()
     return outcome._replace(runs=kept.runs, metrics=kept.metrics)
+
+
+def watch_job(client: Operations, job_id: str, *, tell: Tell, timeout: float = JOB_SECONDS) -> Job:
+    """Show the nodes, the counts and the output of a job until its tasks have ended. Fetches and deletes nothing."""
+    job = client.jobs.handle(job_id)
+    with contextlib.suppress(NotFound):
+        watch.show_nodes(client.batch, look.job_state(client.batch, job_id)[1], tell)
+    deadline = watch.Deadline(timeout, watch.tasks_of(job_id), tell)
+    watch.tasks_ended(client.batch, job_id, deadline, client.pace, Follow(client, job, deadline.tell).look)
+    return job
 
 
 class Recorder:
@@ -241,7 +253,7 @@ def _work(
         made.pool = make(recipe, timeout=starts, tell=made.tell, foreseen=foreseen)
     for job_id, created in replaced.items():
         _replace(client, job_id, created, made.tell)
-    client.jobs.add_all(recipe, tell=made.tell, timeout=starts, foreseen=foreseen)
+    client.jobs.add_all(recipe, tell=made.tell, timeout=starts, foreseen=foreseen, resume=False)
     made.submitted = True
     return _all_followed(client, recipe, made, timeout, kept)
 
@@ -380,9 +392,13 @@ class Follow:
         self._closed: set[str] = set()
         self._failures = 0
         self._large = False
+        self._counts: Counts | None = None
 
     def look(self, seen: Glance) -> int:
         """Show the output since the last call; returns the number of requests that this took."""
+        if seen.counts != self._counts:
+            self._counts = seen.counts
+            self._tell(Event("tasks.seen", self._job.id, "", seen.counts))
         if seen.whole:
             return self._show_running(seen.first, named=len(seen.first) > 1)
         if not self._large:

@@ -136,7 +136,7 @@ class Recording:
             self._moments = self._moments._replace(ready=now())
         elif event.kind in ADDED:
             self._moments = self._moments._replace(added=now())
-        if event.kind not in OUTPUT:
+        if event.text and event.kind not in OUTPUT:
             self.run.add_event(EventRecord(now(), event.kind, event.subject, event.text))
 
     def line(self, task: str, stream: str, text: str) -> None:
