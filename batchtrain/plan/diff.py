@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 
 from msgspec.json import decode
 
+from batchtrain.config.masking import is_secret, masked_document, variable
 from batchtrain.config.types import Secret
-from batchtrain.config.veil import is_secret, variable, veiled
 from batchtrain.plan.task_stream import TaskStream
 from batchtrain.plan.types import Plan
 from batchtrain.plan.wire import Template, templates
@@ -92,7 +92,7 @@ def _veiled(compared: Compared, secrets: tuple[Secret, ...]) -> Compared:
 
 
 def _shown_as(difference: Difference, value: Any, secrets: tuple[Secret, ...]) -> Any:
-    shown, name = veiled(value, secrets), _variable(difference)
+    shown, name = masked_document(value, secrets), _variable(difference)
     return variable(name, shown) if name and isinstance(shown, str) else shown
 
 
@@ -284,6 +284,8 @@ READ_ONLY = frozenset(
     }
 )  # fmt: skip
 """Properties that the service adds to its answers."""
+DIGEST = "batchtrain:plan"
+"""The metadata of a job with the digest of its plan, which is added when the job is sent."""
 UNORDERED = {"environmentSettings": "name", "commonEnvironmentSettings": "name", "metadata": "name",
              "uploadHeaders": "name", "userAccounts": "name", "extensions": "name", "dataDisks": "lun",
              "inboundNATPools": "name"}  # fmt: skip
@@ -332,6 +334,7 @@ def _values(before: Any, after: Any, filled: Any, path: str, key: str) -> Iterat
 def _lists(before: Iterable[Any], after: Iterable[Any], path: str, key: str) -> Iterator[tuple[str, Any, Any]]:
     name = UNORDERED.get(key)
     old, new = _by_name(before, name), _by_name(after, name)
+    old.pop(DIGEST, None)
     for item in dict.fromkeys((*new, *old)):
         yield from _items(old.get(item), new.get(item), f"{path}[{item}]", key)
 
