@@ -14,7 +14,7 @@ from batchtrain.client import Client
 from batchtrain.config.types import Recipe, Secret
 from batchtrain.emulator import steering
 from batchtrain.emulator.server import Emulator, Settings
-from batchtrain.errors import AlreadyExists, Differs, Unreachable
+from batchtrain.errors import AlreadyExists, Differs, TimedOut, Unreachable
 from batchtrain.service import submission
 from batchtrain.service.connect import Account
 from batchtrain.service.standing import Standing
@@ -161,6 +161,35 @@ def test_jobs_that_complete_by_themselves_do_so_only_when_every_task_stands(clie
     add(client, recipe(300, auto_complete=True))
     assert names(client) == planned(300)
     assert client.batch.get_job("j").all_tasks_complete_mode == "terminatejob"
+
+
+@pytest.fixture
+def only_job(tmp_path: Path) -> Iterator[Client]:
+    """A client of an account with one active job, which is all that its quota allows."""
+    settings = Settings(tmp_path / "small", port=0, quotas={"active_jobs": 1})
+    with Emulator(settings, FakeMachine.open) as running:
+        made = Client(Account(running.endpoint, running.account, Secret(running.key), emulated=True))
+        made.pools.add(recipe(), wait=False)
+        made.batch.create_job({"id": "other", "poolInfo": {"poolId": "p"}})  # type: ignore[arg-type]
+        yield made
+
+
+def test_a_job_waits_while_the_quota_of_active_jobs_is_reached(only_job: Client) -> None:
+    said: list[Event] = []
+
+    def tell(event: Event) -> None:
+        said.append(event)
+        if event.kind == "quota.wait":
+            only_job.jobs.handle("other").terminate()
+
+    only_job.jobs.add(recipe(), tell=tell, timeout=60)
+    assert "waits up to 60 s" in next(event.text for event in said if event.kind == "quota.wait")
+    assert names(only_job) == planned(3)
+
+
+def test_the_wait_for_the_quota_has_a_deadline(only_job: Client) -> None:
+    with pytest.raises(TimedOut, match="`batchtrain jobs term ID`"):
+        add(only_job, recipe(), timeout=0.01)
 
 
 def test_chaos_ends_with_exactly_the_tasks_of_the_plan(
