@@ -545,8 +545,9 @@ class Job:
         follower = files.Follower(self._client.batch, self.id, name, file)
         while True:
             with deadline:
-                state = self.seen_task(name).state
-                lines = follower.new_lines(last=state == "completed")
+                task = self.seen_task(name)
+                state = task.state
+                lines = follower.new_lines(task.node, last=state == "completed")
             yield from lines
             if lines:
                 deadline.news()
@@ -604,7 +605,7 @@ class Job:
         failed = next((task for task in known if task.failed), None)
         open_tasks = any(task.state != "completed" for task in known)
         if failed is None or open_tasks:
-            recording.end("running" if open_tasks else "completed")
+            recording.end("fetched" if open_tasks else "completed")
         else:
             try:
                 self.raise_failed((failed,))

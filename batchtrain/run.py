@@ -20,7 +20,7 @@ from batchtrain.errors import (
 )
 from batchtrain.plan.job import needs_pool
 from batchtrain.runs import directory
-from batchtrain.runs.directory import RunDirectory
+from batchtrain.runs.directory import Metric, RunDirectory
 from batchtrain.runs.recording import QUIET, Origin, Progress, Recording, begin
 from batchtrain.service import files, watch
 from batchtrain.service.deadlines import JOB_SECONDS, POOL_SECONDS
@@ -42,12 +42,14 @@ GONE = frozenset({"PoolNotFound", "JobNotFound", "TaskNotFound"})
 
 class Outcome(NamedTuple):
     """The result of a recipe: its tasks, the failure of the first failed task, why something was not deleted, and the
-    run directories."""
+    run directories with the metrics of their tasks."""
 
     tasks: Table[TaskSeen]
     failure: TaskFailed | None = None
     standing: BaseException | None = None
     runs: tuple[RunDirectory, ...] = ()
+    metrics: tuple[dict[str, dict[str, Metric]], ...] = ()
+    """By task, for each of `runs`."""
 
 
 def run(
@@ -92,7 +94,7 @@ def run(
     standing = None if keep or kept.unsaved else made.clean_up(successful=outcome.failure is None)
     made.say_left()
     kept.say()
-    return outcome._replace(standing=standing, runs=kept.runs)
+    return outcome._replace(standing=standing, runs=kept.runs, metrics=kept.metrics)
 
 
 def follow(
@@ -125,7 +127,7 @@ def follow(
         made.say_left(error)
         raise
     kept.say()
-    return outcome._replace(runs=kept.runs)
+    return outcome._replace(runs=kept.runs, metrics=kept.metrics)
 
 
 class Recorder:
@@ -153,6 +155,11 @@ class Recorder:
     def runs(self) -> tuple[RunDirectory, ...]:
         """The directories, in the order of the jobs."""
         return tuple(recording.run for recording in self._recordings.values())
+
+    @property
+    def metrics(self) -> tuple[dict[str, dict[str, Metric]], ...]:
+        """The metrics of the tasks, in the order of the jobs."""
+        return tuple(recording.metrics for recording in self._recordings.values())
 
     @property
     def unsaved(self) -> bool:
@@ -197,13 +204,23 @@ class Recorder:
         try:
             for job_id in self._recordings if ask and submitted else ():
                 if job_id not in self._ended:
-                    with contextlib.suppress(BatchtrainError):
-                        self.fetch(job_id, self._client.jobs.handle(job_id).tasks)
-            unsaved = self.unsaved
+                    unsaved |= not self._fetch_after_error(job_id)
+            unsaved |= self.unsaved
         except KeyboardInterrupt:
             self._tell(Event("results.skipped", "", "fetching was interrupted; what is not here yet is lost"))
         self.end_all(state, error)
         return unsaved
+
+    def _fetch_after_error(self, job_id: str) -> bool:
+        """Fetch the results of a job that is to be deleted; returns whether nothing more can be fetched."""
+        try:
+            self.fetch(job_id, self._client.jobs.handle(job_id).tasks)
+        except BatchtrainError as error:
+            if isinstance(error, NotFound) and error.code in GONE:
+                return True
+            self._tell(Event("results.failed", job_id, f"the results of job {job_id} could not be fetched: {error}"))
+            return False
+        return True
 
     def say(self) -> None:
         """Say where the results are."""
@@ -387,7 +404,7 @@ class Follow:
     def _show(self, task: TaskSeen, named: bool) -> None:
         ended = task.state == "completed"
         for file, follower in self._open.setdefault(task.id, self._followers(task.id)):
-            for line in follower.new_lines(last=ended):
+            for line in follower.new_lines(task.node, last=ended):
                 self._line(self._job.id, task.id, file.removesuffix(".txt"), line)
                 text = f"{task.id}: {line}" if named else line
                 self._tell(Event(file.removesuffix(".txt"), task.id, text))

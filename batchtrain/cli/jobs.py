@@ -82,6 +82,7 @@ def add(directory: str | None, timeout: float, follow: bool, recreate: bool, fai
 def _followed(client: Client, recipe: Recipe, directory: str | None, timeout: float, fail_fast: bool) -> None:
     """Add the jobs, show their output, and fetch their results; nothing is deleted."""
     from batchtrain.cli.progress import bar
+    from batchtrain.cli.run import task_results
     from batchtrain.run import follow
 
     place = directory or settings().configdir or "."
@@ -91,7 +92,7 @@ def _followed(client: Client, recipe: Recipe, directory: str | None, timeout: fl
             client, recipe, tell=tell, timeout=timeout, origin=origin, progress=progress, fail_fast=fail_fast
         )
     if settings().output != "table":
-        show_rows(outcome.tasks)
+        show_rows(list(task_results(outcome)))
     if outcome.failure is not None:
         raise outcome.failure
 
@@ -183,7 +184,7 @@ def logs(job_id: str | None, task_id: str | None, file: str, follow: bool, timeo
         return
     lines = job.logs(task_id, file=file, follow=follow, timeout=timeout, tell=tell)
     with waiting("job", name, client) if follow else contextlib.nullcontext():
-        if settings().output in ("json", "yaml"):
+        if settings().output in ("json", "yaml", "csv"):
             show(list(lines))
             return
         for line in lines:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 Command = TypeVar("Command", bound=Callable[..., Any])
 STARTED = time.monotonic()
 PARTS = ("credentials", "config", "pool", "jobs")
-FORMATS = ("table", "json", "jsonl", "yaml")
+FORMATS = ("table", "json", "jsonl", "yaml", "csv")
 DETAILS = frozenset({"pool.adding", "job.adding", "schedule.adding", "task.add", "job.complete"})
 """Kinds of events that are printed with -v only."""
 
