@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from batchtrain.client import Client
-from batchtrain.config.types import Recipe, Secret
+from batchtrain.config.types import Job, Recipe, Secret
 from batchtrain.emulator import steering
 from batchtrain.emulator.server import Emulator, Settings
 from batchtrain.errors import AlreadyExists, Differs, TimedOut, Unreachable
@@ -46,6 +46,14 @@ def recipe(count: int = 3, command: str = "train", **job: Any) -> Recipe:
     image = {"platform_image": {"publisher": "microsoft-dsvm", "offer": "ubuntu-hpc", "sku": "2404"}}
     pool = {"id": "p", "vm_size": "STANDARD_D2S_V5", "vm_count": {"dedicated": 0}, "vm_configuration": image}
     return msgspec.convert({"directory": "x", "pool": pool, "jobs": [{"id": "j", "tasks": tasks, **job}]}, Recipe)
+
+
+def sweep(count: int) -> Recipe:
+    """The same with tasks of a factory."""
+    factory = {"parametric_sweep": {"product": [{"start": 0, "stop": count, "step": 1}]}}
+    told = recipe(1)
+    task = {"command": "train --seed {}", "environment_variables": {"API_TOKEN": TOKEN}, "task_factory": factory}
+    return msgspec.structs.replace(told, jobs=(msgspec.convert({"id": "j", "tasks": [task]}, Job),))
 
 
 def names(client: Client) -> list[str]:
@@ -203,7 +211,7 @@ def test_chaos_ends_with_exactly_the_tasks_of_the_plan(
     for _ in range(6):
         with pytest.MonkeyPatch.context() as patch, pytest.raises((Killed, Unreachable)):
             killed_after(patch, chance.randrange(4))
-            add(client, recipe(3000))
-    add(client, recipe(3000))
+            add(client, sweep(3000))
+    add(client, sweep(3000))
     steering.clear_faults(emulator.status)
-    assert names(client) == planned(3000)
+    assert names(client) == [f"task-{number:05}" for number in range(3000)]
