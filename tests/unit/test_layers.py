@@ -59,7 +59,9 @@ ALLOWED: dict[str, set[str]] = {
     "doctor": {"errors", "catalog", "checked", "config", "service"},
     "made": {"errors", "service", "operations"},
     "run": {"errors", "config", "plan", "service", "operations", "foreseen", "made", "runs"},
+    "dashboard": {"client", "config", "errors", "local", "operations", "runs", "service", "version"},
     "cli": {
+        "dashboard",
         "made",
         "operations",
         "checked",
