@@ -47,6 +47,8 @@ BEAT = 5.0
 """Seconds between two messages about the age of what is shown, if nothing changes."""
 MOST_WATCHED = 16
 BLOCK = 1 << 20
+PACKED = [Middleware(GZipMiddleware, minimum_size=1000, compresslevel=5)]
+"""Not for files, whose ranges count bytes as they are."""
 
 
 def application(
@@ -59,14 +61,13 @@ def application(
         Route(f"{prefix}/events", functools.partial(_events, board)),
         Route(f"{prefix}{TASK}/file", functools.partial(_task_file, connection, budget)),
         Route(f"{prefix}/runs/{{run}}/file", functools.partial(_run_file, connection)),
-        *(Route(f"{prefix}{row.path}", _answering(row, connection, budget)) for row in DOCUMENTS),
+        *(Route(f"{prefix}{row.path}", _answering(row, connection, budget), middleware=PACKED) for row in DOCUMENTS),
         *(Route(f"{prefix}{row.path}", _acting(row, connection, budget), methods=["POST"]) for row in ACTIONS),
-        Mount("/static", StaticFiles(directory=STATIC)),
+        Mount("/static", StaticFiles(directory=STATIC), middleware=PACKED),
         Route("/{path:path}", _page),
     ]
     handlers: dict[Any, Any] = {BatchtrainError: _refused, HTTPException: _missing}
-    middleware = [Middleware(GZipMiddleware, minimum_size=1000, compresslevel=5)]
-    return Guard(Starlette(routes=routes, exception_handlers=handlers, middleware=middleware), keys, hosts)
+    return Guard(Starlette(routes=routes, exception_handlers=handlers), keys, hosts)
 
 
 def _refused(_: Request, error: BatchtrainError) -> Response:
@@ -150,7 +151,7 @@ async def _events(board: Board, request: Request) -> Response:
 
     async def stream() -> AsyncIterator[bytes]:
         try:
-            async for event in _news(viewer, positions):
+            async for event in _news(board, viewer, positions):
                 yield event
         finally:
             watching.__exit__(None, None, None)
@@ -158,10 +159,10 @@ async def _events(board: Board, request: Request) -> Response:
     return StreamingResponse(stream(), media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
 
 
-async def _news(viewer: Viewer, positions: list[str]) -> AsyncIterator[bytes]:
+async def _news(board: Board, viewer: Viewer, positions: list[str]) -> AsyncIterator[bytes]:
     known: list[str] = [""] * len(positions)
     beaten = float("-inf")
-    while True:
+    while not board.closed:
         sent = False
         for index, watched in enumerate(viewer.watched):
             if (news := watched.topic.since(positions[index])) is not None:

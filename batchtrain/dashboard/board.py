@@ -68,7 +68,7 @@ class DocumentTopic:
         return news if news is not None and news.position != position else None
 
 
-@dataclass
+@dataclass(eq=False)
 class Watched:
     """A topic with viewers."""
 
@@ -83,7 +83,7 @@ class Watched:
     """Why the last read failed."""
 
 
-@dataclass
+@dataclass(eq=False)
 class Viewer:
     """A page, and the topics that it watches."""
 
@@ -123,10 +123,21 @@ class Board:
         self._thread = threading.Thread(target=self._run, name="dashboard", daemon=True)
         self._thread.start()
 
+    @property
+    def closed(self) -> bool:
+        """Whether the server is ending."""
+        return self._closed
+
+    def end(self) -> None:
+        """Let the viewers end. Safe in a signal handler: it takes no lock."""
+        self._closed = True
+        for viewer in tuple(self._viewers):
+            viewer.wake()
+
     def close(self) -> None:
         """Stop reading."""
+        self.end()
         with self._changed:
-            self._closed = True
             self._changed.notify()
 
     @contextlib.contextmanager

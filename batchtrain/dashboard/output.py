@@ -138,25 +138,27 @@ class Output:
         if start > end:
             return News(str(first), msgspec.json.encode({"start": first, "end": first, "text": "", "again": True}))
         skipped, start = max(first - start, 0), max(start, first)
-        text, taken = _text(kept[start - first :][:AT_MOST], starts=begins and start > 0)
-        if not taken and not begins:
+        content = _whole(kept[start - first :][:AT_MOST])
+        if begins and start and (cut := content.find(b"\n") + 1):
+            start, content = start + cut, content[cut:]
+        if not content and not begins:
             return None
-        body = {"start": start, "end": start + taken, "text": text, "skipped": skipped}
-        return News(str(start + taken), msgspec.json.encode(body))
+        body = {
+            "start": start,
+            "end": start + len(content),
+            "text": content.decode("utf-8", "replace"),
+            "skipped": skipped,
+        }
+        return News(str(start + len(content)), msgspec.json.encode(body))
 
 
-def _text(content: bytes, *, starts: bool) -> tuple[str, int]:
-    """Bytes as text, and how many were taken: a character that is cut stays for later. starts: drop a cut line."""
-    taken = len(content)
-    for back in range(1, min(4, taken + 1)):
-        if content[-back] >= 0xC0:  # the first byte of a character of several bytes
-            length = 2 if content[-back] < 0xE0 else 3 if content[-back] < 0xF0 else 4
-            taken -= back if length > back else 0
-            break
-    shown = content[:taken]
-    if starts and b"\n" in shown:
-        shown = shown[shown.index(b"\n") + 1 :]
-    return shown.decode("utf-8", "replace"), taken
+def _whole(content: bytes) -> bytes:
+    """Without a character at the end that is cut: its rest comes later."""
+    for back in range(1, min(4, len(content) + 1)):
+        first = content[-back]
+        if first >= 0xC0:  # the first byte of a character of several bytes
+            return content[:-back] if (2 if first < 0xE0 else 3 if first < 0xF0 else 4) > back else content
+    return content
 
 
 # --- what the lines say ---------------------------------------------------------------------------------------------

@@ -133,7 +133,7 @@ def _jobs(connection: Connection) -> list[dict[str, Any]]:
 def job(connection: Connection, asked: Asked) -> dict[str, Any]:
     """One job with the counts of its tasks, and its newest recorded run."""
     seen = look.job(connection.batch, asked.names["job"])
-    return {**seen._asdict(), "run": recorded.of_job(connection.runs, seen.id)}
+    return {**seen._asdict(), "run": recorded.of_job(connection.runs, seen.id, seen.created)}
 
 
 def plan(connection: Connection, asked: Asked) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -36,7 +37,7 @@ def shown(root: Path, name: str) -> dict[str, Any]:
         "seconds": compare.seconds(record),
         "metrics": [row._asdict() for row in compare.metric_rows(record)],
         "tasks": msgspec.to_builtins(run.tasks()[:ROWS]),
-        "nodes": msgspec.to_builtins(run.nodes()[:ROWS]),
+        "node_records": msgspec.to_builtins(run.nodes()[:ROWS]),
         "events": msgspec.to_builtins(run.events()[-MOST_EVENTS:]),
         "files": files(run),
     }
@@ -86,10 +87,11 @@ def file(root: Path, name: str, path: str) -> Path:
     return found
 
 
-def of_job(root: Path, job_id: str) -> str:
-    """The name of the newest run of a job; empty if there is none."""
-    names = [run.name for run in directory.runs(root) if job_id in run.name]
-    return next((name for name in reversed(names) if _record(RunDirectory(root / name)).job == job_id), "")
+def of_job(root: Path, job_id: str, created: datetime | None) -> str:
+    """The name of the run that created a job; empty if there is none."""
+    rows = [row for row in listed(root) if row["job"] == job_id and created is not None]
+    during = (row for row in rows if row["started"] <= created and (row["ended"] is None or created <= row["ended"]))
+    return next((row["id"] for row in during), "")
 
 
 def _run(root: Path, name: str) -> RunDirectory:

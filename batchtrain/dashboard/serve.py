@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from types import FrameType
 from typing import NamedTuple
 
 import uvicorn
@@ -61,13 +62,25 @@ def serve(options: Options, ready: Callable[[Served], None]) -> None:
             app, log_config=None, access_log=False, lifespan="off", ws="none", timeout_graceful_shutdown=1,
             server_header=False, http="h11", loop="asyncio",
         )  # fmt: skip
-        server = uvicorn.Server(config)
+        server = _Server(config, board)
         ready(Served(f"http://{HOST}:{port}", keys.token))
         try:
             with suppress(KeyboardInterrupt):  # uvicorn raises it again after it has ended
                 server.run(sockets=[listener])
         finally:
             board.close()
+
+
+class _Server(uvicorn.Server):
+    """Ends the event streams first: uvicorn waits for open answers."""
+
+    def __init__(self, config: uvicorn.Config, board: Board) -> None:
+        super().__init__(config)
+        self._board = board
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        self._board.end()
+        super().handle_exit(sig, frame)
 
 
 @contextmanager
