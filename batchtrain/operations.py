@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import heapq
 import os
 import shlex
 from collections.abc import Callable, Iterable, Iterator
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,16 +23,18 @@ from batchtrain.plan.step import Step
 from batchtrain.plan.types import Plan, PoolFacts
 from batchtrain.runs.recording import QUIET, Origin, Progress, Recording, adopt
 from batchtrain.service import connect as signing
-from batchtrain.service import files, look, submit, watch
+from batchtrain.service import files, look, submit, tasks, watch
 from batchtrain.service.connect import Account
 from batchtrain.service.deadlines import GONE_SECONDS, JOB_SECONDS, POOL_SECONDS
 from batchtrain.service.failed import SEARCHED_LINES, failed
 from batchtrain.service.requests import Creation, creation, quoted
 from batchtrain.service.seen import Endpoint, JobSeen, NodeSeen, PoolSeen, ScheduleSeen, Table, TaskSeen, nodes_called
 from batchtrain.service.submit import Event
+from batchtrain.service.tasks import FEW, Glance
 from batchtrain.task_files import FileRow, GotRow, Service, TaskFiles, get_node_files, node_files
 
 if TYPE_CHECKING:
+    from batchtrain.diagnosis.finding import Diagnosis
     from batchtrain.storage.blob import Connect
 
 NAMED_NODES = 8
@@ -38,6 +42,8 @@ NAMED_NODES = 8
 
 COLLECTIONS = {"pool": "pools", "job": "jobs", "job schedule": "jobschedules"}
 """Where the service keeps each kind of thing."""
+
+LONG_AGO = datetime.min.replace(tzinfo=timezone.utc)
 
 Tell = Callable[[Event], None]
 
@@ -249,6 +255,12 @@ class Pools:
             return found[0]
         raise NotFound(f"pool {pool_id} has no node `{name}`; `batchtrain pool show {pool_id}` lists its nodes")
 
+    def diagnose(self, pool_id: str) -> Diagnosis:
+        """Why the pool has no usable nodes. Raises NotFound. Changes nothing."""
+        from batchtrain import diagnose  # compiles the pattern of every rule, and only here
+
+        return diagnose.pool(self._client.batch, pool_id)
+
     def resize(
         self,
         pool_id: str,
@@ -423,33 +435,64 @@ class Job:
 
     @property
     def tasks(self) -> Table[TaskSeen]:
-        """Its tasks now."""
-        return Table(look.tasks(self._client.batch, self.id))
+        """All its tasks now. Of a large job, `iter_tasks` gives a part."""
+        return Table(self.iter_tasks())
+
+    def iter_tasks(self, state: str = "", *, limit: int | None = None) -> Iterator[TaskSeen]:
+        """Its tasks, page by page.
+
+        state: only those that are `active`, `running`, `completed`, `succeeded` or `failed`. limit: at most so many.
+        """
+        if state and state not in tasks.STATES:
+            raise UsageError(f"`{state}` is no state of tasks; the states are {', '.join(tasks.STATES)}")
+        found = tasks.listed(self._client.batch, self.id, where=tasks.STATES[state] if state else "", limit=limit)
+        return map(tasks.seen, found)
+
+    def last_tasks(self, count: int, state: str = "") -> Table[TaskSeen]:
+        """The tasks whose state changed last, in the order of the changes. state: as for `iter_tasks`."""
+        where, select = tasks.STATES[state] if state else "", f"{tasks.SEEN},stateTransitionTime"
+        found = tasks.listed(self._client.batch, self.id, where=where, select=select)
+        last = heapq.nlargest(count, found, key=lambda task: task.state_transition_time or LONG_AGO)
+        return Table(tasks.seen(task) for task in reversed(last))
+
+    def glance(self, most: int = FEW) -> Glance:
+        """Its first tasks and the counts of all: one request for a job of up to `most` tasks, otherwise two."""
+        return tasks.glance(self._client.batch, self.id, most)
 
     def wait(self, *, timeout: float = JOB_SECONDS, check: bool = True, tell: Tell | None = None) -> Job:
         """Wait until every task has ended. Raises TaskFailed for the first failed task (unless `check` is off)."""
         deadline = watch.Deadline(timeout, watch.tasks_of(self.id), tell)
-        ended = watch.tasks_ended(self._client.batch, self.id, deadline, self._client.pace)
+        watch.tasks_ended(self._client.batch, self.id, deadline, self._client.pace)
         if check:
-            self.raise_failed(ended)
+            self.raise_failed()
         return self
 
-    def raise_failed(self, tasks: tuple[TaskSeen, ...]) -> None:
-        """Raise TaskFailed, with its last lines, for the first task that failed."""
-        for task in tasks:
-            if task.state != "completed":
-                raise TaskFailed(
-                    f"task {self.id}/{task.id} did not finish: it is {task.state}, and its job was terminated",
-                    task=f"{self.id}/{task.id}",
-                )
-            if task.result == "failure" or (task.exit_code or 0) != 0:
-                raise failed(self.id, task, self._last_lines(task.id))
+    def raise_failed(self, known: Iterable[TaskSeen] | None = None) -> None:
+        """Raise TaskFailed, with its last lines, for the first task that failed. known: all its tasks, if they are
+        listed already."""
+        for task in self._first_not_succeeded() if known is None else known:
+            if task.state != "completed" or task.failed:
+                raise self.failure_of(task)
+
+    def _first_not_succeeded(self) -> Iterator[TaskSeen]:
+        yield from self.iter_tasks("failed", limit=1)
+        yield from map(tasks.seen, tasks.listed(self._client.batch, self.id, where=tasks.OPEN, limit=1))
+
+    def failure_of(self, task: TaskSeen) -> TaskFailed:
+        """Why a task failed or did not finish, with the last lines of its stderr."""
+        if task.state != "completed":
+            return TaskFailed(
+                f"task {self.id}/{task.id} did not finish: it is {task.state}, and its job was terminated",
+                task=f"{self.id}/{task.id}",
+            )
+        return failed(self.id, task, self._last_lines(task.id))
 
     def _last_lines(self, task_id: str) -> tuple[str, ...]:
         try:
-            return files.last_lines(files.task_file(self._client.batch, self.id, task_id, "stderr.txt"), SEARCHED_LINES)
+            end = files.task_file_end(self._client.batch, self.id, task_id, "stderr.txt")
         except BatchtrainError:
             return ()  # a task that never ran has no files; its failure says why
+        return files.last_lines(end, SEARCHED_LINES)
 
     def read(self, task_id: str | None = None, *, file: str = "stdout.txt") -> bytes:
         """The bytes of a file of a task (by default stdout of the first task). Raises NotFound."""
@@ -478,7 +521,7 @@ class Job:
         follower = files.Follower(self._client.batch, self.id, name, file)
         while True:
             with deadline:
-                state = self._task(name).state
+                state = self.seen_task(name).state
                 lines = follower.new_lines(last=state == "completed")
             yield from lines
             if lines:
@@ -490,16 +533,13 @@ class Job:
             deadline.pause(self._client.pace.first * 2, f"the task is {state}")
 
     def _first_task(self) -> str:
-        tasks = self.tasks
-        if not tasks:
-            raise NotFound(f"job {self.id} has no tasks")
-        return tasks[0].id
+        for task in self.iter_tasks(limit=1):
+            return task.id
+        raise NotFound(f"job {self.id} has no tasks")
 
-    def _task(self, task_id: str) -> TaskSeen:
-        for task in self.tasks:
-            if task.id == task_id:
-                return task
-        raise NotFound(f"job {self.id} has no task {task_id}")
+    def seen_task(self, task_id: str | None = None) -> TaskSeen:
+        """A task now (by default the first task). Raises NotFound."""
+        return tasks.task(self._client.batch, self.id, task_id or self._first_task())
 
     def task(self, task_id: str | None = None) -> TaskFiles:
         """The files of a task (by default the first task): `files`, `get` and `open`."""
@@ -535,10 +575,10 @@ class Job:
         limit of size.
         """
         recording = adopt(self._client.batch, self._client.account, self.id, origin, settings)
-        tasks = self.tasks
-        recording.fetch(tasks, everything=everything, progress=progress)
-        failed = next((task for task in tasks if task.result == "failure" or task.exit_code), None)
-        open_tasks = any(task.state != "completed" for task in tasks)
+        known = self.tasks
+        recording.fetch(known, everything=everything, progress=progress)
+        failed = next((task for task in known if task.failed), None)
+        open_tasks = any(task.state != "completed" for task in known)
         if failed is None or open_tasks:
             recording.end("running" if open_tasks else "completed")
         else:
@@ -547,6 +587,12 @@ class Job:
             except TaskFailed as failure:
                 recording.end("failed", failure)
         return recording, recording.unsaved
+
+    def diagnose(self, task_id: str | None = None) -> Diagnosis:
+        """Why the job, or one of its tasks, fails or waits. Raises NotFound. Changes nothing."""
+        from batchtrain import diagnose  # compiles the pattern of every rule, and only here
+
+        return diagnose.job(self._client.batch, self.id, task_id)
 
     def disable(self, *, running: str = "requeue") -> None:
         """Disable the job: it starts no more tasks. running: what happens to running tasks (`requeue`, `terminate`,

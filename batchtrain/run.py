@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from batchtrain.config.types import Job as JobSettings
 from batchtrain.config.types import Recipe, seconds_of
+from batchtrain.created import Created
 from batchtrain.errors import (
     AlreadyExists,
     BatchtrainError,
@@ -17,7 +18,6 @@ from batchtrain.errors import (
     Unreachable,
     UsageError,
 )
-from batchtrain.made import Made
 from batchtrain.plan.job import needs_pool
 from batchtrain.runs import directory
 from batchtrain.runs.directory import RunDirectory
@@ -27,12 +27,15 @@ from batchtrain.service.deadlines import JOB_SECONDS, POOL_SECONDS
 from batchtrain.service.faults import failure
 from batchtrain.service.seen import Table, TaskSeen
 from batchtrain.service.submit import Event
+from batchtrain.service.tasks import Glance
 
 if TYPE_CHECKING:
     from batchtrain.foreseen import Foreseen
     from batchtrain.operations import Job, Operations, Tell
 
 FILES = ("stdout.txt", "stderr.txt")
+FIRST, MOST_FAILED = 4, 20
+"""Of a job with more than FEW tasks, how many are followed, and how many failures are shown."""
 GONE = frozenset({"PoolNotFound", "JobNotFound", "TaskNotFound"})
 """The service's codes for deleted work; any other 404 is about something else."""
 
@@ -73,7 +76,7 @@ def run(
         directory.check(origin.root)
     replaced = _refuse_standing(client, recipe, reuse=reuse)
     kept = Recorder(client, recipe, foreseen, tell, origin, progress)
-    made = Made(client, kept.tell, keep=("pool",) if reuse else ())
+    made = Created(client, kept.tell, keep=("pool",) if reuse else ())
     try:
         outcome = _work(client, recipe, foreseen, made, replaced, timeout, kept)
         kept.end_all("failed" if outcome.failure else "completed", outcome.failure)
@@ -109,7 +112,7 @@ def follow(
     foreseen = client.foresee(recipe)
     directory.check(origin.root)
     kept = Recorder(client, recipe, foreseen, tell, origin, progress)
-    made = Made(client, kept.tell)
+    made = Created(client, kept.tell)
     try:
         client.jobs.add_all(recipe, tell=made.tell, timeout=timeout)
         made.submitted = True
@@ -210,7 +213,7 @@ def _work(
     client: Operations,
     recipe: Recipe,
     foreseen: Foreseen,
-    made: Made,
+    made: Created,
     replaced: Mapping[str, str],
     timeout: float | None,
     kept: Recorder,
@@ -226,7 +229,7 @@ def _work(
     return _all_followed(client, recipe, made, timeout, kept)
 
 
-def _all_followed(client: Operations, recipe: Recipe, made: Made, timeout: float | None, kept: Recorder) -> Outcome:
+def _all_followed(client: Operations, recipe: Recipe, made: Created, timeout: float | None, kept: Recorder) -> Outcome:
     """Follow the jobs one after the other, and fetch the results of each."""
     ended: list[TaskSeen] = []
     failures: list[TaskFailed] = []
@@ -253,8 +256,9 @@ def _followed(
     """Show the output of a job's tasks until all have ended; returns the tasks."""
     seconds = seconds_for(settings) if timeout is None else timeout
     deadline = watch.Deadline(seconds, watch.tasks_of(job.id), tell)
-    follow = Follow(client, job, deadline.tell, named=len(settings.tasks) > 1, line=kept.line)
-    return watch.tasks_ended(client.batch, job.id, deadline, client.pace, follow.look)
+    follow = Follow(client, job, deadline.tell, line=kept.line)
+    watch.tasks_ended(client.batch, job.id, deadline, client.pace, follow.look)
+    return job.tasks
 
 
 def _replace(client: Operations, job_id: str, created: str, tell: Tell) -> None:
@@ -342,7 +346,9 @@ def _refuse_endless(recipe: Recipe) -> None:
 
 
 class Follow:
-    """Shows the output of a job's running tasks: events of kind `stdout` and `stderr`."""
+    """Shows the output of a job's tasks: events of kind `stdout` and `stderr`. Of a job with more than FEW tasks, it
+    shows the output of the first ones while they run, and the end of stderr of the tasks that failed.
+    """
 
     def __init__(
         self,
@@ -350,25 +356,38 @@ class Follow:
         job: Job,
         tell: Tell,
         *,
-        named: bool,
         line: Callable[[str, str, str, str], None] = lambda *_: None,
     ) -> None:
-        self._client, self._job, self._tell, self._named, self._line = client, job, tell, named, line
+        self._client, self._job, self._tell, self._line = client, job, tell, line
         self._open: dict[str, list[tuple[str, files.Follower]]] = {}
         self._closed: set[str] = set()
+        self._failures = 0
+        self._large = False
 
-    def look(self, tasks: tuple[TaskSeen, ...]) -> None:
-        """Show the output since the last call."""
+    def look(self, seen: Glance) -> int:
+        """Show the output since the last call; returns the number of requests that this took."""
+        if seen.whole:
+            return self._show_running(seen.first, named=len(seen.first) > 1)
+        if not self._large:
+            self._large = True
+            self._tell(Event("output.shown", self._job.id, _which_output(self._job.id, seen.counts.total)))
+        first = [task for number, task in enumerate(seen.first) if number < FIRST or task.id in self._open]
+        return self._show_running(first, named=True) + self._show_failed(seen.counts.failed)
+
+    def _show_running(self, tasks: Iterable[TaskSeen], *, named: bool) -> int:
+        requests = 0
         for task in tasks:
             if task.state in ("running", "completed") and task.id not in self._closed:
-                self._show(task)
+                self._show(task, named)
+                requests += len(FILES)
+        return requests
 
-    def _show(self, task: TaskSeen) -> None:
+    def _show(self, task: TaskSeen, named: bool) -> None:
         ended = task.state == "completed"
         for file, follower in self._open.setdefault(task.id, self._followers(task.id)):
             for line in follower.new_lines(last=ended):
                 self._line(self._job.id, task.id, file.removesuffix(".txt"), line)
-                text = f"{task.id}: {line}" if self._named else line
+                text = f"{task.id}: {line}" if named else line
                 self._tell(Event(file.removesuffix(".txt"), task.id, text))
         if ended:
             self._closed.add(task.id)
@@ -376,3 +395,28 @@ class Follow:
 
     def _followers(self, task_id: str) -> list[tuple[str, files.Follower]]:
         return [(file, files.Follower(self._client.batch, self._job.id, task_id, file)) for file in FILES]
+
+    def _show_failed(self, count: int) -> int:
+        """Show how the tasks ended that failed since the last call, up to MOST_FAILED in all."""
+        if count <= self._failures or self._failures >= MOST_FAILED:
+            return 0
+        self._failures, requests = count, 1
+        for task in self._job.iter_tasks("failed", limit=MOST_FAILED):
+            if task.id not in self._closed and task.id not in self._open:
+                self._closed.add(task.id)
+                self._tell(Event("task.failed", task.id, str(self._job.failure_of(task))))
+                requests += 2
+        if count >= MOST_FAILED:
+            self._tell(Event("output.shown", self._job.id, _further_failures(self._job.id)))
+        return requests
+
+
+def _which_output(job_id: str, count: int) -> str:
+    return (
+        f"job {job_id} has {count:,} tasks: the output of the first {FIRST} is shown, and how tasks fail;"
+        f" `batchtrain jobs logs {job_id} --task TASK` prints the output of any task"
+    )
+
+
+def _further_failures(job_id: str) -> str:
+    return f"further failures are not shown; `batchtrain jobs tasks {job_id} --state failed` lists them"

@@ -15,13 +15,28 @@ from tests import azurite as azurites
 from tests import containers, environments, leftovers
 
 ROOT = environments.ROOT
-LONG = ("docker", "framework", "slow")
+LONG = ("browser", "docker", "framework", "slow")
 """Markers of tests that run with --all only."""
 WITH_ALL = "run with --all"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--all", action="store_true", help="also run the tests that take minutes: " + ", ".join(LONG))
+    parser.addoption("--rest", action="store_true", help="run only the tests that do not run without --all")
+
+
+def _whole(config: pytest.Config) -> bool:
+    """Whether the tests that take minutes run."""
+    return bool(config.getoption("--all") or config.getoption("--rest"))
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if not config.getoption("--rest"):
+        return
+    rest = [item for item in items if any(item.get_closest_marker(name) for name in (*LONG, "mpi"))]
+    kept = set(rest)
+    config.hook.pytest_deselected(items=[item for item in items if item not in kept])
+    items[:] = rest
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -34,7 +49,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    if not item.config.getoption("--all") and any(item.get_closest_marker(name) for name in LONG):
+    if not _whole(item.config) and any(item.get_closest_marker(name) for name in LONG):
         pytest.skip(WITH_ALL)
 
 
@@ -104,7 +119,7 @@ def mpi_environment(request: pytest.FixtureRequest) -> Callable[[str], Path]:
     """
 
     def prefix(name: str) -> Path:
-        if name != "mpich" and not request.config.getoption("--all"):
+        if name != "mpich" and not _whole(request.config):
             pytest.skip(WITH_ALL)
         return mpi_prefix(name)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import socket
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Mapping
@@ -93,6 +94,20 @@ def dashboard(environment: Mapping[str, str], *options: str, runs: Path) -> Iter
         out, err = process.communicate()
     assert (process.returncode, out) == (0, "")
     assert "Traceback" not in err, err
+
+
+class Gate:
+    """Where a task waits until the test lets it go on; by a socket, because nodes have a /tmp of their own."""
+
+    def __init__(self) -> None:
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.wait = f"import socket; socket.create_connection({self._listener.getsockname()!r}).recv(1)"
+        """The Python statement of the task."""
+
+    def open(self) -> None:
+        """Let the task go on, when it has come here."""
+        with self._listener, self._listener.accept()[0] as connection:
+            connection.send(b"x")
 
 
 # --- what there is to see -------------------------------------------------------------------------------------------

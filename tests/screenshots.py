@@ -29,7 +29,7 @@ PAGES = {
     "run": f"/runs/{FIRST}",
     "compare": f"/runs/compare?id={FIRST}&id={SECOND}",
 }
-DOCUMENTED = ("pool", "task", "compare")
+DOCUMENTED = ("pool", "task")
 WIDE, NARROW = (1280, 900), (400, 860)
 
 

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
-from batchtrain.cli import job_files, options
+from batchtrain.cli import diagnose, job_files, options
+from batchtrain.cli.completion import ids
 from batchtrain.cli.help import Command, Group
 from batchtrain.cli.job_files import named
-from batchtrain.cli.offered import ids
 from batchtrain.cli.options import common, results_last, say, seconds, settings, standing, tell, waiting
 from batchtrain.cli.output import plain, show, show_rows
 from batchtrain.errors import NotFound, UsageError
@@ -42,6 +42,7 @@ def command() -> None:
 command.add_command(job_files.files)
 command.add_command(job_files.get)
 command.add_command(job_files.fetch)
+command.add_command(diagnose.of_job)
 
 
 @command.command(cls=Command)
@@ -109,7 +110,7 @@ def show_(job_id: str | None) -> None:
         show_rows([seen])
         return
     tasks = job.tasks
-    hints = _hints(name)
+    hints = diagnose.hints(name)
     if settings().output == "table":
         show_rows([seen])
         print()
@@ -194,8 +195,8 @@ def _shown(job: Job, task_id: str | None, file: str) -> str:
 
 def _say_failed(job: Job, task_id: str | None, file: str) -> None:
     """Report a failed task next to its output."""
-    task = next((task for task in job.tasks if task_id in (None, task.id)), None)
-    if task is None or task.result != "failure":
+    task = job.seen_task(task_id)
+    if task.result != "failure":
         return
     how = f"exit code {task.exit_code}" if task.exit_code is not None else task.failure
     words = ["batchtrain", "jobs", "logs", job.id, "--task", task.id, "--file", "stderr.txt"]
@@ -267,14 +268,3 @@ def _either(of_job: Callable[[], Result], of_schedule: Callable[[], Other]) -> R
             return of_schedule()
         except NotFound:
             raise error from None
-
-
-def _hints(job_id: str) -> list[str]:
-    """Why tasks are waiting, as the emulator knows it; Azure does not report it."""
-    if not settings().local:
-        return []
-    from batchtrain.emulator import server
-    from batchtrain.local import emulator_directory, emulator_faults
-
-    with emulator_faults():
-        return [hint.text for hint in server.hints(emulator_directory()) if hint.job_id == job_id]

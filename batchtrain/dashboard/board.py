@@ -19,8 +19,8 @@ from batchtrain.errors import BatchtrainError, ServiceError
 from batchtrain.service import retry
 
 LOG = logging.getLogger(__name__)
-NEAR_SECONDS = 0.1
-"""Seconds between two reads of a topic of the emulator or of this machine."""
+NEAR_SECONDS, DISK_SECONDS = 0.1, 1.0
+"""Seconds between two reads of a topic of the emulator, and of recorded runs."""
 SHARE = 10
 """A topic of this machine takes at most one part in so many of the time."""
 LONGEST_PAUSE, LONGEST_NEAR_PAUSE = 60.0, 2.0
@@ -201,9 +201,9 @@ class Board:
             watched.due = self._clock.now() + self._pause(watched.topic, self._clock.now() - began)
 
     def _pause(self, topic: Topic, took: float) -> float:
-        if self._near or not topic.remote:
-            return max(NEAR_SECONDS, SHARE * took)
-        return topic.seconds
+        if topic.remote and not self._near:
+            return topic.seconds
+        return max(NEAR_SECONDS if topic.remote else DISK_SECONDS, SHARE * took)
 
     def _failed(self, watched: Watched, error: Exception, text: str) -> None:
         watched.trouble = text

@@ -17,15 +17,13 @@ from batchtrain.runs.extract import split
 from batchtrain.service import browse, downloads, look
 from batchtrain.service.browse import TaskRow
 from batchtrain.service.failed import SEARCHED_LINES, failed
-from batchtrain.service.files import last_lines
+from batchtrain.service.files import last_lines, task_file_end
 from batchtrain.service.seen import TaskSeen
 
 STDOUT, STDERR = "stdout.txt", "stderr.txt"
 SECONDS = {STDOUT: 5.0, STDERR: 10.0}
 """The time between two reads of a file on Azure."""
 OTHER_SECONDS, LISTED_SECONDS, ENDED_SECONDS = 15.0, 30.0, 60.0
-SEARCHED = 64 << 10
-"""The end of stderr in which the cause of a failure is searched."""
 LIMIT = 256 << 10
 """Bytes of a log in one answer."""
 MOST_LIMIT = 4 << 20
@@ -122,8 +120,7 @@ class TaskOutputs:
         if row.state != "completed" or not (row.result == "failure" or row.exit_code):
             return None
         try:
-            size = self._size(STDERR)
-            lines = last_lines(self._read(STDERR, max(size - SEARCHED, 0), size) if size else b"", SEARCHED_LINES)
+            lines = last_lines(task_file_end(self._reach(), self.job_id, self.task_id, STDERR), SEARCHED_LINES)
         except BatchtrainError:
             lines = ()  # a task that never ran has no files; its failure says why
         error = failed(self.job_id, _seen(row), lines)

@@ -10,8 +10,8 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
+from batchtrain.config.masking import is_secret, masked_document, variable
 from batchtrain.config.types import Secret
-from batchtrain.config.veil import is_secret, variable, veiled
 from batchtrain.plan.types import Plan
 from batchtrain.plan.wire import Template, templates
 
@@ -88,7 +88,7 @@ def _veiled(compared: Compared, secrets: tuple[Secret, ...]) -> Compared:
 
 
 def _shown_as(difference: Difference, value: Any, secrets: tuple[Secret, ...]) -> Any:
-    shown, name = veiled(value, secrets), _variable(difference)
+    shown, name = masked_document(value, secrets), _variable(difference)
     return variable(name, shown) if name and isinstance(shown, str) else shown
 
 

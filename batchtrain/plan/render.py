@@ -8,8 +8,8 @@ from typing import Any, Protocol
 
 import msgspec
 
+from batchtrain.config.masking import masked_document, masked_text, variable
 from batchtrain.config.types import Secret
-from batchtrain.config.veil import variable, veiled, veiled_text
 from batchtrain.errors import Problem
 from batchtrain.launchers.types import Implicit
 from batchtrain.plan.payload import VARIABLE
@@ -42,7 +42,7 @@ def as_document(plan: Shown) -> dict[str, Any]:
         "implicit": [item._asdict() for item in plan.implicit],
         "launch": dict(plan.launch),
     }
-    return {name: veiled(part, plan.hidden) for name, part in parts.items()}
+    return {name: masked_document(part, plan.hidden) for name, part in parts.items()}
 
 
 def step_document(step: Step) -> dict[str, Any]:
@@ -66,7 +66,7 @@ def as_text(plan: Shown) -> str:
         else:
             for body in bodies:
                 lines += [f"{method} {path}", _json(body)]
-    return veiled_text("\n".join([*lines, *_implicit(plan), *_launches(plan)]), plan.hidden)
+    return masked_text("\n".join([*lines, *_implicit(plan), *_launches(plan)]), plan.hidden)
 
 
 def _json(body: Any) -> str:

@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from batchtrain.config import allotment, travel
-from batchtrain.config.places import OURS
+from batchtrain.config import task_resources, travel
+from batchtrain.config.task_paths import OURS
 from batchtrain.config.types import MultiInstance, Task
 from batchtrain.errors import PlanError, Problem
 from batchtrain.frameworks.base import Fabric, Shape
@@ -162,7 +162,7 @@ def _with_size(shape: Shape, frame: Frame, task: Task) -> Shape:
     size = frame.size
     if size is None:
         return shape
-    gpus = allotment.gpus(frame.job, task, size)
+    gpus = task_resources.gpus(frame.job, task, size)
     return shape._replace(size=size.name, family=size.family, gpus=gpus, gpu_vendor=size.gpu_vendor)
 
 
@@ -171,13 +171,13 @@ def _instances(frame: Frame, task: Task, where: str, path: str) -> tuple[int, tu
     if task.multi_instance is None:
         return 1, ()
     wanted, pool = str(task.multi_instance.num_instances), frame.pool
-    kind = allotment.kind_of(wanted)
+    kind = task_resources.kind_of(wanted)
     if wanted.startswith("pool_current_") and pool is not None:
         now: int = getattr(pool, kind)
         if now == 0:
             raise PlanError(f"{where}: `{wanted}` is 0: pool {pool.id} has no {kind} nodes now")
         return _fitting(now, frame, where), ()
-    count = allotment.instances(wanted, frame.recipe.pool)
+    count = task_resources.instances(wanted, frame.recipe.pool)
     if count is None:
         raise PlanError(f"{where}: `{wanted}` needs a pool.yaml, or a number instead")
     if count == 0:
@@ -255,7 +255,7 @@ def _gpus_seen(frame: Frame, task: Task) -> tuple[wire.Environment, ...]:
 
     NVIDIA Container Toolkit: `void` for none. ROCm: ROCR_VISIBLE_DEVICES; without the devices there is nothing to hide.
     """
-    seen = allotment.gpus_seen(allotment.gpus_word(frame.job, task))
+    seen = task_resources.gpus_seen(task_resources.gpus_word(frame.job, task))
     if seen is None:
         return ()
     if frame.size is not None and frame.size.gpu_vendor == "amd":
@@ -270,7 +270,7 @@ def _apptainer(frame: Frame, task: Task, shape: Shape) -> apptainer.Apptainer | 
     if task.singularity_image is None:
         return None
     size, gpus = frame.size, ""
-    if size is not None and allotment.gpus(frame.job, task, size):
+    if size is not None and task_resources.gpus(frame.job, task, size):
         gpus = "--rocm" if size.gpu_vendor == "amd" else "--nv"
     mounts = binds(frame, task)
     return apptainer.Apptainer(

@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 import msgspec
 from azure.batch import BatchClient
 
+from batchtrain.config.masking import masked_document, masked_line, masked_text, secrets_in
 from batchtrain.config.types import Job, Recipe, Results
 from batchtrain.config.types.secret import masked
-from batchtrain.config.veil import secrets_in, veiled, veiled_line, veiled_text
 from batchtrain.errors import BatchtrainError, ServiceError, TaskFailed, UsageError
 from batchtrain.plan import render
 from batchtrain.plan.types import Plan
@@ -104,9 +104,9 @@ class Recording:
         for path, content in origin.files.items():
             if Path(path).stem != "credentials":
                 lines = content.decode("utf-8", "replace").splitlines(keepends=True)
-                text = "".join(veiled_text(veiled_line(line), secrets) for line in lines)
+                text = "".join(masked_text(masked_line(line), secrets) for line in lines)
                 directory.replace(self.run.config / Path(path).name, text.encode())
-        directory.replace(self.run.config / "effective.yaml", _yaml(veiled(_effective(recipe), secrets)))
+        directory.replace(self.run.config / "effective.yaml", _yaml(masked_document(_effective(recipe), secrets)))
         shown = render.as_document(plan._replace(hidden=secrets))
         directory.replace(self.run.config / "plan.json", msgspec.json.format(msgspec.json.encode(shown), indent=2))
         return self
@@ -163,7 +163,7 @@ class Recording:
         ran = tuple(task for task in tasks if task.node)
         if everything or len(ran) <= MANY:
             return ran
-        return tuple(task for task in ran if _failed(task) or self._results(task.id) is not None)
+        return tuple(task for task in ran if task.failed or self._results(task.id) is not None)
 
     def _results(self, task_id: str) -> Results | None:
         """The `results` of a task; those of a generated task are its template's."""
@@ -267,10 +267,6 @@ def size(number: float) -> str:
     raise AssertionError("unreachable")
 
 
-def _failed(task: TaskSeen) -> bool:
-    return task.result == "failure" or bool(task.exit_code)
-
-
 def _task_record(task: TaskSeen) -> TaskRecord:
     return TaskRecord(**task._asdict())
 
@@ -299,8 +295,8 @@ def begin(client: BatchClient, account: Account, recipe: Recipe, job: Job, plan:
         job=job.id,
         vm_size=pool.vm_size if pool else "",
         nodes=count.dedicated + count.low_priority if count else 0,
-        command=tuple(veiled_text(word, secrets_in(recipe)) for word in origin.command),
-        settings={path: veiled_text(text, secrets_in(recipe)) for path, text in origin.settings.items()},
+        command=tuple(masked_text(word, secrets_in(recipe)) for word in origin.command),
+        settings={path: masked_text(text, secrets_in(recipe)) for path, text in origin.settings.items()},
         versions={"batchtrain": __version__, "python": sys.version.split()[0]},
         commit=commit_of(Path(recipe.directory)),
     )

@@ -11,9 +11,12 @@ from azure.core.pipeline import PipelineResponse
 from azure.core.rest import HttpRequest
 
 from batchtrain.errors import NotFound, ServiceError
+from batchtrain.service import downloads
 from batchtrain.service.faults import faults
 from batchtrain.service.requests import API_VERSION, quoted
 
+END = 256 * 1024
+"""Bytes of the end of a file, in which the cause of a failure is searched."""
 NOTHING_MORE = frozenset({"InvalidRange", "416"})
 NO_FILE = frozenset({"FileNotFound", "404"})
 NOT_YET = frozenset({"TaskFilesUnavailable", "OperationInvalidForCurrentState"})
@@ -24,6 +27,13 @@ def task_file(client: BatchClient, job_id: str, task_id: str, path: str, start: 
     """A task's file from byte `start` on; empty when there is nothing more. Raises NotFound."""
     url = f"/jobs/{quoted(job_id)}/tasks/{quoted(task_id)}/files/{quoted(path)}"
     return _read(client, url, f"read {path} of task {job_id}/{task_id}", start)
+
+
+def task_file_end(client: BatchClient, job_id: str, task_id: str, path: str, size: int = END) -> bytes:
+    """The last bytes of a task's file. Raises NotFound."""
+    tree = downloads.task_tree(job_id, task_id)
+    length = downloads.size_of(client, tree, path).size
+    return downloads.read(client, tree, path, max(length - size, 0), length) if length else b""
 
 
 def node_file(client: BatchClient, pool_id: str, node_id: str, path: str) -> bytes:

@@ -105,6 +105,11 @@ class TaskSeen(NamedTuple):
     retries: int = 0
     requeues: int = 0
 
+    @property
+    def failed(self) -> bool:
+        """Whether its last run failed."""
+        return self.result == "failure" or bool(self.exit_code)
+
 
 class PlaceSeen(NamedTuple):
     """A node that a task ran on, and the directory of the task there."""

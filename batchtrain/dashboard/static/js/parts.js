@@ -39,7 +39,7 @@ export const facts = (pairs) => h("dl", { class: "facts" },
 export function table(heads, rows, label) {
   return h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": label },
     h("table", null,
-      h("thead", null, h("tr", null, heads.map((head) => h("th", { scope: "col", class: head.startsWith("#") ? "number" : null }, head.replace("#", ""))))),
+      h("thead", null, h("tr", null, heads.map((head) => (head ? h("th", { scope: "col", class: head.startsWith("#") ? "number" : null }, head.replace("#", "")) : h("td"))))),
       h("tbody", null, rows)));
 }
 
@@ -82,7 +82,7 @@ export function more(context, next, shown) {
 /** A text to read, and to copy. */
 export function document_(title, value) {
   const text = typeof value === "string" ? value : JSON.stringify(value, null, 2);
-  return h("section", { class: "document" }, h("div", { class: "head" }, h("h3", null, title), copy(text)), h("pre", { tabindex: "0", "aria-label": title }, text));
+  return h("section", { class: "document" }, h("div", { class: "head" }, h("h2", null, title), copy(text)), h("pre", { tabindex: "0", "aria-label": title }, text));
 }
 
 export const copy = (text) => h("button", { type: "button", class: "small", onclick: (event) => {

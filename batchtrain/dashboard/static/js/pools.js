@@ -96,7 +96,7 @@ export const node = {
           "Start task": seen.start_task, Allocated: when(seen.allocated), Booted: when(seen.booted), "Running tasks": count(seen.running_tasks), "Tasks run": count(seen.total_run), "Node hours": seen.node_hours?.toFixed(2),
         }),
         h("h2", null, "Recent tasks"),
-        seen.recent?.length ? table(["Task", "Job", "State"], [...seen.recent].reverse().map((each, at) => row(`${at}`, [
+        seen.recent?.length ? table(["Task", "Job", "State"], seen.recent.map((each, at) => row(`${at}`, [
           h("span", null, link(path("jobs", each.jobId, "tasks", each.taskId), each.taskId), each.subtaskId ? ` (subtask ${each.subtaskId})` : ""), link(path("jobs", each.jobId), each.jobId), state(each.taskState)])), "Recent tasks")
         : h("p", { class: "quiet" }, "No task has run on this node yet."),
       ],
