@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
-from batchtrain.cli import job_files, options
+from batchtrain.cli import job_files, job_operations, job_tasks, options
 from batchtrain.cli.help import Command, Group
 from batchtrain.cli.job_files import named
 from batchtrain.cli.offered import ids
@@ -42,6 +42,9 @@ def command() -> None:
 command.add_command(job_files.files)
 command.add_command(job_files.get)
 command.add_command(job_files.fetch)
+command.add_command(job_tasks.tasks)
+for member in job_operations.MEMBERS:
+    command.add_command(member)
 
 
 @command.command(cls=Command)
@@ -108,25 +111,16 @@ def show_(job_id: str | None) -> None:
     if isinstance(seen, ScheduleSeen):
         show_rows([seen])
         return
-    tasks = job.tasks
+    tasks, left_out = job_tasks.some_of(job)
     hints = _hints(name)
     if settings().output == "table":
         show_rows([seen])
         print()
         show_rows(tasks, empty="no tasks")
-        for hint in hints:
-            say(hint)
+        for text in (*filter(None, (left_out,)), *hints):
+            say(text)
     else:
-        show({**plain(seen), "tasks": plain(tasks), "hints": hints})
-
-
-@command.command(cls=Command)
-@_job_id
-@common
-def tasks(job_id: str | None) -> None:
-    """List a job's tasks."""
-    name, loaded = named(job_id)
-    show_rows(settings().connect(loaded).jobs.handle(name).tasks, empty="no tasks")
+        show({**plain(seen), "tasks": plain(tasks), "left_out": left_out, "hints": hints})
 
 
 @command.command(cls=Command)
@@ -141,9 +135,14 @@ def wait(job_id: str | None, timeout: float) -> None:
     client = settings().connect(loaded)
     with waiting("job", name, client):
         job = client.jobs.handle(name).wait(timeout=timeout, check=False, tell=tell)
-        tasks = job.tasks
-    show_rows(tasks)
-    job.raise_failed(tasks)
+        if settings().output == "table":
+            tasks, left_out = job_tasks.some_of(job)
+            show_rows(tasks, empty="no tasks")
+            if left_out:
+                say(left_out)
+        else:
+            show_rows(job.iter_tasks())
+        job.raise_failed()
 
 
 @command.command(cls=Command)

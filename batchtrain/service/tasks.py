@@ -84,11 +84,11 @@ def glance(client: BatchClient, job_id: str, most: int = FEW) -> Glance:
 def _counted(tasks: Iterable[TaskSeen]) -> Counts:
     numbers = dict.fromkeys(Counts._fields, 0)
     for task in tasks:
-        numbers[_count_of(task)] += 1
+        numbers[count_of(task)] += 1
     return Counts(**numbers)
 
 
-def _count_of(task: TaskSeen) -> str:
+def count_of(task: TaskSeen) -> str:
     """The count that the service adds a task to."""
     if task.state == "completed":
         return "failed" if task.failed else "succeeded"
