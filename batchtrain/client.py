@@ -6,10 +6,10 @@ import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from batchtrain.config.filled import require_credentials
 from batchtrain.config.load import load as load_files
 from batchtrain.config.source_directory import read_sources
 from batchtrain.config.types import Credentials, Recipe
+from batchtrain.config.unfilled import require_credentials
 from batchtrain.errors import PlanError, UsageError
 from batchtrain.foreseen import gathered
 from batchtrain.local import emulated

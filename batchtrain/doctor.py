@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from batchtrain.catalog.offer import Catalog
 from batchtrain.catalog.sizes import VmSize, key, today_for
-from batchtrain.checked import FAIL, NOT_CHECKED, OK, WARN, Check
+from batchtrain.check_result import FAIL, NOT_CHECKED, OK, WARN, Check
 from batchtrain.config.image_names import EXAMPLE
 from batchtrain.config.types import PlatformImage, Pool, Recipe
 from batchtrain.errors import BatchtrainError, Unreachable, UsageError

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from batchtrain.config.masking import secrets_in
 from batchtrain.config.source_directory import read_sources
 from batchtrain.config.types import Recipe
-from batchtrain.config.veil import secrets_in
 from batchtrain.custom import read_made
 from batchtrain.local import depot, refuse
 from batchtrain.plan import plan_jobs, plan_pool

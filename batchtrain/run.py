@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from batchtrain.config.types import Job as JobSettings
 from batchtrain.config.types import Recipe, seconds_of
+from batchtrain.created import Created
 from batchtrain.errors import (
     AlreadyExists,
     BatchtrainError,
@@ -17,10 +18,9 @@ from batchtrain.errors import (
     Unreachable,
     UsageError,
 )
-from batchtrain.made import Made
 from batchtrain.plan.job import needs_pool
 from batchtrain.runs import directory
-from batchtrain.runs.directory import RunDirectory
+from batchtrain.runs.directory import Metric, RunDirectory
 from batchtrain.runs.recording import QUIET, Origin, Progress, Recording, begin
 from batchtrain.service import files, watch
 from batchtrain.service.deadlines import JOB_SECONDS, POOL_SECONDS
@@ -42,12 +42,14 @@ GONE = frozenset({"PoolNotFound", "JobNotFound", "TaskNotFound"})
 
 class Outcome(NamedTuple):
     """The result of a recipe: its tasks, the failure of the first failed task, why something was not deleted, and the
-    run directories."""
+    run directories with the metrics of their tasks."""
 
     tasks: Table[TaskSeen]
     failure: TaskFailed | None = None
     standing: BaseException | None = None
     runs: tuple[RunDirectory, ...] = ()
+    metrics: tuple[dict[str, dict[str, Metric]], ...] = ()
+    """By task, for each of `runs`."""
 
 
 def run(
@@ -76,7 +78,7 @@ def run(
         directory.check(origin.root)
     replaced = _refuse_standing(client, recipe, reuse=reuse)
     kept = Recorder(client, recipe, foreseen, tell, origin, progress)
-    made = Made(client, kept.tell, keep=("pool",) if reuse else ())
+    made = Created(client, kept.tell, keep=("pool",) if reuse else ())
     try:
         outcome = _work(client, recipe, foreseen, made, replaced, timeout, kept)
         kept.end_all("failed" if outcome.failure else "completed", outcome.failure)
@@ -92,7 +94,7 @@ def run(
     standing = None if keep or kept.unsaved else made.clean_up(successful=outcome.failure is None)
     made.say_left()
     kept.say()
-    return outcome._replace(standing=standing, runs=kept.runs)
+    return outcome._replace(standing=standing, runs=kept.runs, metrics=kept.metrics)
 
 
 def follow(
@@ -103,18 +105,20 @@ def follow(
     timeout: float = POOL_SECONDS,
     origin: Origin,
     progress: Progress = QUIET,
+    fail_fast: bool = False,
 ) -> Outcome:
     """Add the jobs to their pool, follow them to their end, and fetch their results. Deletes nothing.
 
-    timeout: seconds to wait while the pool grows. Ctrl-C ends only the following.
+    timeout: seconds to wait while the pool grows. Ctrl-C ends only the following. fail_fast: the first refused task
+    stops the addition.
     """
     _refuse_endless(recipe)
     foreseen = client.foresee(recipe)
     directory.check(origin.root)
     kept = Recorder(client, recipe, foreseen, tell, origin, progress)
-    made = Made(client, kept.tell)
+    made = Created(client, kept.tell)
     try:
-        client.jobs.add_all(recipe, tell=made.tell, timeout=timeout)
+        client.jobs.add_all(recipe, tell=made.tell, timeout=timeout, fail_fast=fail_fast)
         made.submitted = True
         outcome = _all_followed(client, recipe, made, None, kept)
     except BaseException as error:
@@ -123,7 +127,7 @@ def follow(
         made.say_left(error)
         raise
     kept.say()
-    return outcome._replace(runs=kept.runs)
+    return outcome._replace(runs=kept.runs, metrics=kept.metrics)
 
 
 class Recorder:
@@ -151,6 +155,11 @@ class Recorder:
     def runs(self) -> tuple[RunDirectory, ...]:
         """The directories, in the order of the jobs."""
         return tuple(recording.run for recording in self._recordings.values())
+
+    @property
+    def metrics(self) -> tuple[dict[str, dict[str, Metric]], ...]:
+        """The metrics of the tasks, in the order of the jobs."""
+        return tuple(recording.metrics for recording in self._recordings.values())
 
     @property
     def unsaved(self) -> bool:
@@ -195,13 +204,23 @@ class Recorder:
         try:
             for job_id in self._recordings if ask and submitted else ():
                 if job_id not in self._ended:
-                    with contextlib.suppress(BatchtrainError):
-                        self.fetch(job_id, self._client.jobs.handle(job_id).tasks)
-            unsaved = self.unsaved
+                    unsaved |= not self._fetch_after_error(job_id)
+            unsaved |= self.unsaved
         except KeyboardInterrupt:
             self._tell(Event("results.skipped", "", "fetching was interrupted; what is not here yet is lost"))
         self.end_all(state, error)
         return unsaved
+
+    def _fetch_after_error(self, job_id: str) -> bool:
+        """Fetch the results of a job that is to be deleted; returns whether nothing more can be fetched."""
+        try:
+            self.fetch(job_id, self._client.jobs.handle(job_id).tasks)
+        except BatchtrainError as error:
+            if isinstance(error, NotFound) and error.code in GONE:
+                return True
+            self._tell(Event("results.failed", job_id, f"the results of job {job_id} could not be fetched: {error}"))
+            return False
+        return True
 
     def say(self) -> None:
         """Say where the results are."""
@@ -213,7 +232,7 @@ def _work(
     client: Operations,
     recipe: Recipe,
     foreseen: Foreseen,
-    made: Made,
+    made: Created,
     replaced: Mapping[str, str],
     timeout: float | None,
     kept: Recorder,
@@ -224,12 +243,12 @@ def _work(
         made.pool = make(recipe, timeout=starts, tell=made.tell, foreseen=foreseen)
     for job_id, created in replaced.items():
         _replace(client, job_id, created, made.tell)
-    client.jobs.add_all(recipe, tell=made.tell, timeout=starts, foreseen=foreseen)
+    client.jobs.add_all(recipe, tell=made.tell, timeout=starts, foreseen=foreseen, resume=False)
     made.submitted = True
     return _all_followed(client, recipe, made, timeout, kept)
 
 
-def _all_followed(client: Operations, recipe: Recipe, made: Made, timeout: float | None, kept: Recorder) -> Outcome:
+def _all_followed(client: Operations, recipe: Recipe, made: Created, timeout: float | None, kept: Recorder) -> Outcome:
     """Follow the jobs one after the other, and fetch the results of each."""
     ended: list[TaskSeen] = []
     failures: list[TaskFailed] = []
@@ -385,7 +404,7 @@ class Follow:
     def _show(self, task: TaskSeen, named: bool) -> None:
         ended = task.state == "completed"
         for file, follower in self._open.setdefault(task.id, self._followers(task.id)):
-            for line in follower.new_lines(last=ended):
+            for line in follower.new_lines(task.node, last=ended):
                 self._line(self._job.id, task.id, file.removesuffix(".txt"), line)
                 text = f"{task.id}: {line}" if named else line
                 self._tell(Event(file.removesuffix(".txt"), task.id, text))

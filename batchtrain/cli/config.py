@@ -18,7 +18,7 @@ from batchtrain.errors import ConfigError, Problem
 
 if TYPE_CHECKING:
     from batchtrain.catalog.offer import Catalog
-    from batchtrain.config import mend
+    from batchtrain.config import fixes
     from batchtrain.config.load import Examined
 
 
@@ -41,7 +41,7 @@ def validate(directory: str | None, fix: bool) -> int:
 
     place = _place(directory)
     files = load.read(place, settings().files)
-    mends = _mend(place, files) if fix else []
+    mends = _fix(place, files) if fix else []
     chosen = settings()
     found = load.examine(
         place,
@@ -74,26 +74,26 @@ def _catalog(place: Path) -> Catalog:
     return catalog_file.load(place)
 
 
-def _mend(place: Path, files: dict[str, bytes]) -> list[mend.Mend]:
+def _fix(place: Path, files: dict[str, bytes]) -> list[fixes.Fix]:
     """Apply the edits of problems that have exactly one, to the files and to `files`; report each edit."""
-    from batchtrain.config import load, mend
+    from batchtrain.config import fixes, load
 
-    done = mend.fix(files, _judge(place))
+    done = fixes.fix(files, _judge(place))
     for file, content in done.files.items():
         load.write(file, content)
         files[file] = content
-    for one in done.mends:
+    for one in done.applied:
         say(str(one))
-    return list(done.mends)
+    return list(done.applied)
 
 
-def _judge(place: Path) -> mend.Judge:
+def _judge(place: Path) -> fixes.Judge:
     """A judge that reports every problem, so that all can be fixed."""
     from batchtrain.config.load import examine
 
     chosen, catalog = settings(), _catalog(place)
 
-    def judge(files: mend.Files) -> Examined:
+    def judge(files: fixes.Files) -> Examined:
         most = sys.maxsize
         return examine(place, files, settings=chosen.values, ignore=chosen.ignore, catalog=catalog, most=most)
 
@@ -135,31 +135,31 @@ def show_merged(directory: str | None, origin: bool, no_defaults: bool) -> None:
 @common
 def migrate(directory: str | None, write: bool) -> int:
     """Replace deprecated properties and retired VM sizes and images. Comments are kept."""
-    from batchtrain.config import load, mend, origin
+    from batchtrain.config import fixes, load, origin
 
     place = _place(directory)
     files = load.read(place, settings().files)
-    done = mend.migrate(files, _judge(place))
+    done = fixes.migrate(files, _judge(place))
     if write:
         for file, content in done.files.items():
             load.write(file, content)
-    still = (problem for problem in done.left.problems if problem.rule in mend.ANSWERED or problem.level == "error")
+    still = (problem for problem in done.left.problems if problem.rule in fixes.ANSWERED or problem.level == "error")
     left = [*done.notes, *still]
-    change = mend.difference(files, done.files, origin.secrets(done.left))
+    change = fixes.difference(files, done.files, origin.secrets(done.left))
     if settings().output == "table":
         if change and not write:
             print(change)
         _tell_migrated(done, left, write)
     else:
         show({
-            "written": write and bool(done.files), "mends": list(done.mends), "diff": change,
+            "written": write and bool(done.files), "mends": list(done.applied), "diff": change,
             "left": [problem.document for problem in left],
         })  # fmt: skip
     return 0
 
 
-def _tell_migrated(done: mend.Mended, left: list[Problem], write: bool) -> None:
-    for one in done.mends if write else ():
+def _tell_migrated(done: fixes.Fixed, left: list[Problem], write: bool) -> None:
+    for one in done.applied if write else ():
         say(str(one))
     if left:
         say("left for you:")

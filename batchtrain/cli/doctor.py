@@ -28,7 +28,7 @@ def command(directory: str | None) -> int:
     from datetime import datetime, timezone
 
     from batchtrain import doctor
-    from batchtrain.checked import FAIL
+    from batchtrain.check_result import FAIL
     from batchtrain.config import catalog_file, user_settings
 
     loaded = _loaded(directory)

@@ -180,7 +180,7 @@ def check(names: tuple[str, ...], purpose: str, layers: bool, no_pull: bool, arc
     Missing images are pulled with the sign-in of credentials.yaml (docker_registry) or of docker. Exit code: 0 if no
     check failed, 2 if a check failed, 3 if an image was not found.
     """
-    from batchtrain.checked import FAIL
+    from batchtrain.check_result import FAIL
     from batchtrain.containers import contract, engine, examine
     from batchtrain.containers import mirror as mirroring
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from batchtrain.cli.completion import ids
 from batchtrain.cli.help import Command
-from batchtrain.cli.offered import ids
 from batchtrain.cli.options import common, say, settings
 from batchtrain.cli.output import show, show_rows
 from batchtrain.errors import NotFound, ServiceError, UsageError

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from batchtrain.cli.completion import ids
 from batchtrain.cli.help import Command
 from batchtrain.cli.job_files import named
-from batchtrain.cli.offered import ids
 from batchtrain.cli.options import common, say, settings
 from batchtrain.cli.output import show_rows
 from batchtrain.errors import UsageError

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
-from batchtrain.cli import job_files, job_operations, job_tasks, options
+from batchtrain.cli import diagnose, job_files, job_operations, job_tasks, options
+from batchtrain.cli.completion import ids
 from batchtrain.cli.help import Command, Group
 from batchtrain.cli.job_files import named
-from batchtrain.cli.offered import ids
 from batchtrain.cli.options import common, results_last, say, seconds, settings, standing, tell, waiting
 from batchtrain.cli.output import plain, show, show_rows
 from batchtrain.errors import NotFound, UsageError
@@ -45,6 +45,7 @@ command.add_command(job_files.fetch)
 command.add_command(job_tasks.tasks)
 for member in job_operations.MEMBERS:
     command.add_command(member)
+command.add_command(diagnose.of_job)
 
 
 @command.command(cls=Command)
@@ -58,31 +59,43 @@ for member in job_operations.MEMBERS:
     help="Seconds to wait while the pool grows.",
 )
 @click.option("-f", "--follow", is_flag=True, help="Show the output until the tasks have ended, and fetch the results.")
+@click.option("--recreate", is_flag=True, help="Delete the jobs first, if they exist.")
+@click.option("--fail-fast", is_flag=True, help="Stop at the first refused task instead of adding the others.")
 @common
-def add(directory: str | None, timeout: float, follow: bool) -> None:
-    """Add the jobs of jobs.yaml with their tasks; one with a recurrence becomes a job schedule."""
+def add(directory: str | None, timeout: float, follow: bool, recreate: bool, fail_fast: bool) -> None:
+    """Add the jobs of jobs.yaml with their tasks; one with a recurrence becomes a job schedule.
+
+    A job that exists already with the same plan gets the tasks that it lacks.
+    """
     loaded = settings().load(directory, needs=("pool_specification", "job_specifications"))
     names = ", ".join(job.id for job in loaded.recipe.jobs)
-    client = settings().connect(loaded, changes=f"adding {names}")
+    question = f"Delete {names} with all tasks and add them again" if recreate else ""
+    client = settings().connect(loaded, changes=f"adding {names}", question=question)
+    if recreate:
+        client.jobs.remove_all(loaded.recipe, tell=tell)
     if follow:
-        _followed(client, loaded.recipe, directory, timeout)
+        _followed(client, loaded.recipe, directory, timeout, fail_fast)
         return
-    with standing(client) as tell:
-        jobs = client.jobs.add_all(loaded.recipe, tell=tell, timeout=timeout)
+    with standing(client) as noted:
+        jobs = client.jobs.add_all(loaded.recipe, tell=noted, timeout=timeout, fail_fast=fail_fast)
     if settings().output != "table":
         show([plain(job.seen) for job in jobs])
 
 
-def _followed(client: Client, recipe: Recipe, directory: str | None, timeout: float) -> None:
+def _followed(client: Client, recipe: Recipe, directory: str | None, timeout: float, fail_fast: bool) -> None:
     """Add the jobs, show their output, and fetch their results; nothing is deleted."""
     from batchtrain.cli.progress import bar
+    from batchtrain.cli.run import task_results
     from batchtrain.run import follow
 
     place = directory or settings().configdir or "."
     with results_last() as tell, bar() as progress:
-        outcome = follow(client, recipe, tell=tell, timeout=timeout, origin=settings().origin(place), progress=progress)
+        origin = settings().origin(place)
+        outcome = follow(
+            client, recipe, tell=tell, timeout=timeout, origin=origin, progress=progress, fail_fast=fail_fast
+        )
     if settings().output != "table":
-        show_rows(outcome.tasks)
+        show_rows(list(task_results(outcome)))
     if outcome.failure is not None:
         raise outcome.failure
 
@@ -112,7 +125,7 @@ def show_(job_id: str | None) -> None:
         show_rows([seen])
         return
     tasks, left_out = job_tasks.some_of(job)
-    hints = _hints(name)
+    hints = diagnose.hints(name)
     if settings().output == "table":
         show_rows([seen])
         print()
@@ -170,7 +183,7 @@ def logs(job_id: str | None, task_id: str | None, file: str, follow: bool, timeo
         return
     lines = job.logs(task_id, file=file, follow=follow, timeout=timeout, tell=tell)
     with waiting("job", name, client) if follow else contextlib.nullcontext():
-        if settings().output in ("json", "yaml"):
+        if settings().output in ("json", "yaml", "csv"):
             show(list(lines))
             return
         for line in lines:
@@ -266,14 +279,3 @@ def _either(of_job: Callable[[], Result], of_schedule: Callable[[], Other]) -> R
             return of_schedule()
         except NotFound:
             raise error from None
-
-
-def _hints(job_id: str) -> list[str]:
-    """Why tasks are waiting, as the emulator knows it; Azure does not report it."""
-    if not settings().local:
-        return []
-    from batchtrain.emulator import server
-    from batchtrain.local import emulator_directory, emulator_faults
-
-    with emulator_faults():
-        return [hint.text for hint in server.hints(emulator_directory()) if hint.job_id == job_id]

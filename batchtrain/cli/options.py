@@ -225,9 +225,9 @@ def results_last() -> Iterator[Callable[[Event], None]]:
 @contextmanager
 def standing(client: Client) -> Iterator[Callable[[Event], None]]:
     """Collects the events of an `add` command; if it fails, reports what was added and the next commands."""
-    from batchtrain.made import KINDS, Made
+    from batchtrain.created import KINDS, Created
 
-    made = Made(client, tell, keep=KINDS.values())
+    made = Created(client, tell, keep=KINDS.values())
     try:
         yield made.tell
     except BaseException as error:
@@ -239,8 +239,8 @@ def standing(client: Client) -> Iterator[Callable[[Event], None]]:
 @contextmanager
 def waiting(kind: str, name: str, client: Client) -> Iterator[None]:
     """If a deadline passes or the service cannot be reached, report that nothing was changed and how to wait again."""
+    from batchtrain.created import Thing, left, sent
     from batchtrain.errors import TimedOut, Unreachable
-    from batchtrain.made import Thing, left, sent
 
     try:
         yield

@@ -28,9 +28,6 @@ def show(value: Any, text: str | None = None) -> None:
         shown = str(text if text is not None else value)
         print(shortened(shown if "\n" in shown else completed(shown)))
         return
-    if form == "csv":
-        show_rows(value if isinstance(value, list) else [value])
-        return
     _document(_FORMS[form](plain(value)))
 
 
@@ -43,8 +40,7 @@ def show_rows(rows: Iterable[Any], *, empty: str = "nothing") -> None:
         for row in rows:
             _document(_FORMS[form](plain(row)))
     elif form == "csv":
-        for text in _csv(rows):
-            _document(text)
+        _document(_FORMS[form]([plain(row) for row in rows]))
     else:
         for chunk in _list(map(plain, rows), form):
             _document(chunk)
@@ -72,27 +68,8 @@ def _indented(row: Any) -> str:
     return textwrap.indent(_json(row), "  ")
 
 
-def _csv(rows: Iterable[Any]) -> Iterator[str]:
-    """Lines of CSV: the names of the first row, then the values; a list or an object in a value is JSON."""
-    for number, row in enumerate(map(plain, rows)):
-        values = row if isinstance(row, dict) else {"value": row}
-        if number == 0:
-            yield _csv_line(values)
-        yield _csv_line(_cell(value) for value in values.values())
-
-
-def _csv_line(values: Iterable[Any]) -> str:
-    text = io.StringIO()
-    csv.writer(text, lineterminator="").writerow(values)
-    return text.getvalue()
-
-
-def _cell(value: Any) -> Any:
-    return msgspec.json.encode(value).decode() if isinstance(value, (dict, list, bool)) else value
-
-
 def _document(text: str) -> None:
-    """Print a document; characters that stdout cannot encode are written as JSON or YAML escapes."""
+    """Print a document; characters that stdout cannot encode are written as escapes, as JSON and YAML have them."""
     print(text if encodable(text, sys.stdout) else escaped(text))
 
 
@@ -145,7 +122,23 @@ def _yaml(value: Any) -> str:
     return dumped.rstrip("\n")
 
 
-_FORMS = {"json": _json, "jsonl": lambda value: msgspec.json.encode(value).decode(), "yaml": _yaml}
+def _csv(value: Any) -> str:
+    """A line for each object, with the names in the first. A value that is no scalar is JSON."""
+    rows = value if isinstance(value, list) else [value]
+    rows = [row if isinstance(row, dict) else {"value": row} for row in rows]
+    names = dict.fromkeys(name for row in rows for name in row)
+    file = io.StringIO()
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow(names)
+    writer.writerows([_cell(row.get(name)) for name in names] for row in rows)
+    return file.getvalue().rstrip("\n")
+
+
+def _cell(value: Any) -> Any:
+    return value if value is None or isinstance(value, (str, int, float)) else msgspec.json.encode(value).decode()
+
+
+_FORMS = {"json": _json, "jsonl": lambda value: msgspec.json.encode(value).decode(), "yaml": _yaml, "csv": _csv}
 
 
 def _table(rows: Iterable[Any], empty: str) -> None:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from batchtrain.cli import options
+from batchtrain.cli import diagnose, options
+from batchtrain.cli.completion import ids
 from batchtrain.cli.help import Command, Group
-from batchtrain.cli.offered import ids
 from batchtrain.cli.options import common, seconds, settings, standing, tell, waiting
 from batchtrain.cli.output import show, show_rows
 from batchtrain.errors import UsageError
@@ -26,6 +26,9 @@ _pool_id = click.argument("pool_id", required=False, shell_complete=ids("pools")
 @click.group(cls=Group)
 def command() -> None:
     """Pools of nodes."""
+
+
+command.add_command(diagnose.of_pool)
 
 
 @command.command(cls=Command)

@@ -19,11 +19,11 @@ from batchtrain.config import catalog_file, check, document, override, schema, s
 from batchtrain.config.check import Finding
 from batchtrain.config.dialect import OLD_SECTIONS, renamed, today
 from batchtrain.config.document import Document
-from batchtrain.config.filled import CREDENTIALS, filled_in, placeholders
 from batchtrain.config.image_names import in_registry
+from batchtrain.config.masking import masked_line
 from batchtrain.config.schema import Flaw, Verdict, dotted
 from batchtrain.config.types import ELSEWHERE, ELSEWHERE_FILES, SECRETS, Credentials, Recipe, convert
-from batchtrain.config.veil import veiled_line
+from batchtrain.config.unfilled import CREDENTIALS, filled_in, placeholders
 from batchtrain.errors import ConfigError, Problem, UsageError
 
 NAMES = ("credentials", "config", "pool", "jobs")
@@ -581,7 +581,7 @@ class Reading:
             return problem._replace(message=_QUOTED.sub(_unless_ours, problem.message)) if of_the_text else problem
         if not parsed.readable and any(name in parsed.text for name in SECRETS):
             return problem
-        return problem._replace(source=veiled_line(_SECRET.sub(r"\1***", ruler.line(problem.line))))
+        return problem._replace(source=masked_line(_SECRET.sub(r"\1***", ruler.line(problem.line))))
 
 
 def _judged(section: str, data: Any, most: int, refusal: str) -> Verdict:

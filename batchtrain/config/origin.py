@@ -10,8 +10,8 @@ import msgspec
 
 from batchtrain.config import yaml_text
 from batchtrain.config.load import FIELDS, Examined, Reading
+from batchtrain.config.masking import is_secret, masked_text, variable
 from batchtrain.config.types import SECRETS, masked
-from batchtrain.config.veil import is_secret, variable, veiled_text
 
 At = tuple[str | int, ...]
 DEFAULT = "default"
@@ -83,7 +83,7 @@ def _leaves(value: Any, path: At) -> Iterator[tuple[At, Any]]:
 def _masked(path: At, value: Any) -> Any:
     if not isinstance(value, str):
         return value
-    return variable(str(path[-1]), veiled_text(value)) if VARIABLES in path[-2:-1] else veiled_text(value)
+    return variable(str(path[-1]), masked_text(value)) if VARIABLES in path[-2:-1] else masked_text(value)
 
 
 def _origins(reading: Reading, leaves: Collection[At], environment: Collection[str]) -> dict[At, str]:

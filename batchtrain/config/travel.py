@@ -10,7 +10,7 @@ import zlib
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
-from batchtrain.config.places import RESERVED
+from batchtrain.config.task_paths import RESERVED
 from batchtrain.config.types import Recipe
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 
-from batchtrain.config import allotment
+from batchtrain.config import task_resources
 from batchtrain.config.types import JobManager, JobPreparation, JobRelease, Task
 from batchtrain.frameworks.base import Fabric, Nodes, Shape, Variable
 from batchtrain.launchers import variables
@@ -70,11 +70,11 @@ def _shared_memory(frame: Frame, task: Task) -> tuple[str | None, tuple[Implicit
     ):  # a Windows engine has no such option
         return None, ()
     if size is not None:
-        return shlex.quote(allotment.plain_size(size)), ()
-    needed = allotment.shared_memory(frame.job, task, frame.size)
+        return shlex.quote(task_resources.plain_size(size)), ()
+    needed = task_resources.shared_memory(frame.job, task, frame.size)
     if any(option.startswith(_OWN_SHM) for option in options):
         return None, ()
-    value = allotment.mib(needed.chosen)
+    value = task_resources.mib(needed.chosen)
     return value, (Implicit("--shm-size", value, needed.because, "shm-size"),)
 
 
@@ -90,7 +90,7 @@ def _devices(frame: Frame, task: Task, shape: Shape) -> tuple[tuple[str, ...], t
         flags = (f"-v {folder}:{folder}:ro",)
         added.append((flags, Implicit("containerRunOptions", " ".join(flags), described.because, described.rule)))
     size = frame.size
-    if size is not None and size.gpus and size.gpu_vendor == "amd" and allotment.gpus(frame.job, task, size):
+    if size is not None and size.gpus and size.gpu_vendor == "amd" and task_resources.gpus(frame.job, task, size):
         flags = ("--device=/dev/kfd", "--device=/dev/dri")
         because = f"{size.name} has AMD GPUs, which the service adds to no container"
         added.append((flags, Implicit("containerRunOptions", " ".join(flags), because, "rocm-devices")))

@@ -7,9 +7,9 @@ from itertools import groupby
 from typing import Any, NamedTuple
 
 from batchtrain.config import reference, schema
+from batchtrain.config.masking import masked_document
 from batchtrain.config.schema import dotted
 from batchtrain.config.types import Path, Recipe
-from batchtrain.config.veil import veiled
 from batchtrain.launchers.rules import RULES
 from batchtrain.launchers.types import Implicit
 from batchtrain.plan.step import Step
@@ -296,8 +296,8 @@ def _bodies(plan: Plan, recipe: Recipe, path: Path, request: str) -> Iterator[di
     for step in plan.steps:
         if not _concerns(step, request, job):
             continue
-        body = veiled(step.document, plan.hidden)
-        several = body.get("value")
+        body = masked_document(step.document, plan.hidden)
+        several = body.get("value", body.get("tasks"))
         for task_body in several if several is not None else [body]:
             if task is None or step.action != "task.add" or task_body.get("id", task) == task:
                 yield task_body

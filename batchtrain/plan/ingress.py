@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from batchtrain.config import places
+from batchtrain.config import task_paths
 from batchtrain.config.types import Files, Recipe
 from batchtrain.errors import PlanError
 from batchtrain.plan.step import Step
@@ -41,7 +41,7 @@ def plan(recipe: Recipe) -> Plan:
         target = _place(recipe, f"global_resources.files[{number}]", files)
         if isinstance(target, str):
             source = files.source
-            strip = places.strips(files.destination.data_transfer.blobxfer_extra_options)
+            strip = task_paths.strips(files.destination.data_transfer.blobxfer_extra_options)
             body: dict[str, Any] = {
                 "source": source.path,
                 "include": list(source.include),

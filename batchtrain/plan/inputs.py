@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from batchtrain.config import places
+from batchtrain.config import task_paths
 from batchtrain.config.types import ApplicationPackage, Recipe, ResourceFile, StorageCredentials, StorageInput
 from batchtrain.launchers.preparation import Moved, Selected
 from batchtrain.plan import wire
@@ -104,8 +104,8 @@ def moves(fetched: tuple[Fetched, ...]) -> tuple[Moved, ...]:
 
 def _one(recipe: Recipe, item: StorageInput, own: str) -> Fetched:
     container, _, path = item.remote_path.strip("/").partition("/")
-    wanted, selected = places.beyond(item.local_path), _selected(item, path)
-    directory = places.below(item.local_path).strip("/").removeprefix("./")
+    wanted, selected = task_paths.beyond(item.local_path), _selected(item, path)
+    directory = task_paths.below(item.local_path).strip("/").removeprefix("./")
     moved = Moved(own, wanted or directory or ".", selected) if wanted or selected else None
     below = own if moved else directory
     url = container_link(recipe, item.storage_account_settings, container)
@@ -118,9 +118,9 @@ def _one(recipe: Recipe, item: StorageInput, own: str) -> Fetched:
 
 def _selected(item: StorageInput, path: str) -> Selected | None:
     """What prefixes alone do not say."""
-    if not places.filtered(item.include, item.exclude, item.blobxfer_extra_options):
+    if not task_paths.filtered(item.include, item.exclude, item.blobxfer_extra_options):
         return None
-    return Selected(path, item.include, item.exclude, places.strips(item.blobxfer_extra_options) or 0)
+    return Selected(path, item.include, item.exclude, task_paths.strips(item.blobxfer_extra_options) or 0)
 
 
 def _prefixes(path: str, include: tuple[str, ...]) -> tuple[str, ...]:

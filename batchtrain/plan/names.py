@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from batchtrain.config import moments
+from batchtrain.config import times
 from batchtrain.config.types import seconds_of
 from batchtrain.errors import PlanError
 
@@ -20,7 +20,7 @@ def duration(span: str) -> str:
 
 def moment(text: str, where: str) -> str:
     """A time as ISO 8601 in UTC, the default zone. Raises PlanError if the text is not a time."""
-    known = moments.moment(text)
+    known = times.moment(text)
     if known is None:
         raise PlanError(f"{where}: `{text}` is no moment; write it as 2027-01-31T08:00:00Z")
     return known.isoformat(timespec="seconds").replace("+00:00", "Z")

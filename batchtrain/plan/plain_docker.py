@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import shlex
 
-from batchtrain.config import allotment
+from batchtrain.config import task_resources
 from batchtrain.config.types import Task
 from batchtrain.errors import PlanError
 from batchtrain.frameworks.base import Shape
@@ -63,7 +63,7 @@ def _words(text: str) -> list[str]:
 
 def _refuse_reserved(task: Task) -> None:
     for option in task.additional_docker_run_options:
-        if allotment.PLANS_OPTIONS.intersection(allotment.option_names(option)):
+        if task_resources.PLANS_OPTIONS.intersection(task_resources.option_names(option)):
             raise PlanError(f"`additional_docker_run_options` has `{option}`, which the plan says itself; leave it out")
 
 
@@ -115,11 +115,11 @@ def _mounts(settings: wire.ContainerSettings) -> tuple[tuple[str, Implicit], ...
 def _gpus(frame: Frame, task: Task) -> tuple[tuple[str, Implicit], ...]:
     """NVIDIA's alone; the devices of AMD's are among the options already."""
     size = frame.size
-    if size is None or size.gpu_vendor != "nvidia" or not allotment.gpus(frame.job, task, size):
+    if size is None or size.gpu_vendor != "nvidia" or not task_resources.gpus(frame.job, task, size):
         return ()
     if any(option.startswith("--gpus") for option in task.additional_docker_run_options):
         return ()
-    seen = allotment.gpus_seen(allotment.gpus_word(frame.job, task))
+    seen = task_resources.gpus_seen(task_resources.gpus_word(frame.job, task))
     option = "--gpus=all" if seen is None else f"--gpus={shell.word(_devices(seen))}"
     because = f"{size.name} has {size.gpus} {size.gpu_model}, which the engine adds only where it is asked to"
     return ((option, Implicit("docker run", option, because, "docker-gpus")),)

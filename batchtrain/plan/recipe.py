@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from batchtrain.config import veil
+from batchtrain.config import masking
 from batchtrain.config.types import Recipe
 from batchtrain.plan import job, pool
 from batchtrain.plan.types import OFFLINE, Facts, Plan, Sources
@@ -19,4 +19,4 @@ def plan(recipe: Recipe, facts: Facts = OFFLINE, sources: Sources | None = None)
     if recipe.jobs:
         whole = whole.joined(job.plan(recipe, facts, sources))
     shown = tuple(warning for warning in whole.warnings if warning.rule not in recipe.silent)
-    return whole._replace(warnings=shown, hidden=veil.secrets_in(recipe))
+    return whole._replace(warnings=shown, hidden=masking.secrets_in(recipe))

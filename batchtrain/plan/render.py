@@ -8,8 +8,8 @@ from typing import Any, Protocol
 
 import msgspec
 
+from batchtrain.config.masking import masked_document, masked_text, variable
 from batchtrain.config.types import Secret
-from batchtrain.config.veil import variable, veiled, veiled_text
 from batchtrain.errors import Problem
 from batchtrain.launchers.types import Implicit
 from batchtrain.plan.payload import VARIABLE
@@ -42,7 +42,7 @@ def as_document(plan: Shown) -> dict[str, Any]:
         "implicit": [item._asdict() for item in plan.implicit],
         "launch": dict(plan.launch),
     }
-    return {name: veiled(part, plan.hidden) for name, part in parts.items()}
+    return {name: masked_document(part, plan.hidden) for name, part in parts.items()}
 
 
 def step_document(step: Step) -> dict[str, Any]:
@@ -59,14 +59,24 @@ def as_text(plan: Shown) -> str:
     lines: list[str] = []
     for (method, path), same in groupby(plan.steps, lambda step: (step.method, step.path)):
         bodies = [step.document for step in same]
-        if "value" in bodies[0]:
+        if "tasks" in bodies[0]:
+            lines += [line for body in bodies for line in _stream(method, path, body)]
+        elif "value" in bodies[0]:
             added = [task for body in bodies for task in body["value"]]
             requests = f" in {len(bodies):,} requests" if len(bodies) > 1 else ""
             lines += [f"{method} {path}   ({len(added):,} tasks{requests})", *tasks.lines(added)]
         else:
             for body in bodies:
                 lines += [f"{method} {path}", _json(body)]
-    return veiled_text("\n".join([*lines, *_implicit(plan), *_launches(plan)]), plan.hidden)
+    return masked_text("\n".join([*lines, *_implicit(plan), *_launches(plan)]), plan.hidden)
+
+
+def _stream(method: str, path: str, body: Mapping[str, Any]) -> list[str]:
+    first, *others = body["tasks"]
+    count = "a number of" if body["count"] is None else f"{body['count']:,}"
+    sizes = "" if body["largest"] is None else f", none larger than {body['largest']:,} bytes"
+    last = [f"  to {task['id']}{_but(first, task)}" for task in others]
+    return [f"{method} {path}   ({count} tasks{sizes})", _json(first), *last]
 
 
 def _json(body: Any) -> str:

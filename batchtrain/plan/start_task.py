@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from batchtrain.config import preparing
-from batchtrain.config.allotment import gpus_seen, gpus_word
+from batchtrain.config import node_preparation
 from batchtrain.config.image_names import below
+from batchtrain.config.task_resources import gpus_seen, gpus_word
 from batchtrain.config.types import Pool, Recipe, SingularityImage
 from batchtrain.errors import PlanError, Problem
 from batchtrain.launchers import preparation
@@ -67,7 +67,7 @@ def start_task(
 
 def _text(pool: Pool, *, own: bool, windows: bool) -> str:
     commands = pool.additional_node_prep.commands
-    if message := preparing.overlong(commands):
+    if message := node_preparation.overlong(commands):
         raise PlanError(f"{WHERE}.additional_node_prep.commands: {message}")
     if windows:
         return preparation.windows(commands.pre, commands.post)
@@ -75,11 +75,11 @@ def _text(pool: Pool, *, own: bool, windows: bool) -> str:
 
 
 def _fitting(text: str) -> str:
-    if len(text.encode()) > preparing.LARGEST:
+    if len(text.encode()) > node_preparation.LARGEST:
         raise PlanError(
             f"the implicit preparation of a node (images to fetch, volumes to mount) has {len(text.encode()):,}"
             " bytes, and"
-            f" {preparing.LARGEST:,} fit into a request; list fewer of them"
+            f" {node_preparation.LARGEST:,} fit into a request; list fewer of them"
         )
     return text
 
@@ -133,7 +133,7 @@ def _engine(recipe: Recipe, pool: Pool) -> tuple[Engine | None, tuple[wire.Envir
                 f"the registry {server} is signed in to with a managed identity, which Batch alone can do: take"
                 " `plain_docker` away, or give a user name and a password"
             )
-        name = f"{preparing.GIVEN}REGISTRY_{number}"
+        name = f"{node_preparation.GIVEN}REGISTRY_{number}"
         username = (known[server].username if server in known else None) or ""
         logins.append(Login(server, username, name))
         passwords.append(wire.Environment(name=name, value=wire.later("registry", server)))
@@ -168,7 +168,7 @@ def _logins(recipe: Recipe) -> tuple[tuple[Login, ...], tuple[wire.Environment, 
     servers = tuple(dict.fromkeys((*known, *recipe.resources.additional_registries.singularity)))
     logins, passwords = [], []
     for number, server in enumerate(servers):
-        name = f"{preparing.GIVEN}PASSWORD_{number}"
+        name = f"{node_preparation.GIVEN}PASSWORD_{number}"
         username = (known[server].username if server in known else None) or ""
         logins.append(Login(server, username, name))
         passwords.append(wire.Environment(name=name, value=wire.later("singularity", server)))
@@ -199,7 +199,7 @@ def _signed(image: SingularityImage, number: int) -> tuple[Sif, list[wire.Enviro
         raise PlanError(f"the signed image {image.image} has no `signing_key`; give its `fingerprint`")
     if not key.file:
         return Sif(image.image, key.fingerprint), []
-    name = f"{preparing.GIVEN}KEY_{number}"
+    name = f"{node_preparation.GIVEN}KEY_{number}"
     return Sif(image.image, key.fingerprint, name), [wire.Environment(name=name, value=wire.later("file", key.file))]
 
 

@@ -21,8 +21,8 @@ from azure.storage.blob import (
     generate_container_sas,
 )
 
-from batchtrain.config.filled import is_unfilled, require_credentials
 from batchtrain.config.types import Credentials, StorageCredentials
+from batchtrain.config.unfilled import is_unfilled, require_credentials
 from batchtrain.errors import NotAllowed, NotFound, ServiceError, Unreachable, UsageError
 from batchtrain.service.connect import patience
 from batchtrain.service.retry import RetryPolicy, reason, transient_status

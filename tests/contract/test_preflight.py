@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from batchtrain import runtime
-from batchtrain.config import allotment
+from batchtrain.config import task_resources
 from batchtrain.frameworks.base import Fabric, Shape
 from batchtrain.launchers.types import File, Launch
 from tests.contract.gang_of_nodes import TASK, Gang, gang_with_python
@@ -212,7 +212,7 @@ def test_what_one_process_may_lock_is_enough_for_any_number_of_them(node: Node) 
 
 
 def test_the_shared_memory_that_the_rules_ask_for_is_enough(node: Node) -> None:
-    node.space(f"4096 {allotment.LEAST_MIB * 256} 0", PLENTY)
+    node.space(f"4096 {task_resources.LEAST_MIB * 256} 0", PLENTY)
     assert node.look("processes=8") == []
 
 

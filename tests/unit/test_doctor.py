@@ -11,7 +11,7 @@ from msgspec import structs
 from batchtrain import doctor
 from batchtrain.catalog.offer import Catalog
 from batchtrain.catalog.sizes import VmSize
-from batchtrain.checked import Check
+from batchtrain.check_result import Check
 from batchtrain.config.types import (
     Autoscale,
     CustomImage,

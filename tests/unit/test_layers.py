@@ -10,7 +10,7 @@ from tests.modules import PACKAGE, circles, files, graph, imports, name_of
 
 ALLOWED: dict[str, set[str]] = {
     "errors": set(),
-    "checked": set(),
+    "check_result": set(),
     "version": set(),
     "formula": set(),
     "catalog": {"errors"},
@@ -23,7 +23,7 @@ ALLOWED: dict[str, set[str]] = {
     "service": {"errors", "plan", "config", "catalog", "version"},
     "storage": {"errors", "config", "launchers", "plan", "service"},
     "runs": {"errors", "config", "plan", "service", "version"},
-    "containers": {"errors", "checked", "config", "service", "shipped"},
+    "containers": {"errors", "check_result", "config", "service", "shipped"},
     "custom": {"errors", "config"},
     "emulator": {"catalog", "formula", "version"},
     "testing": {"emulator"},
@@ -33,6 +33,8 @@ ALLOWED: dict[str, set[str]] = {
     "foreseen": {"config", "custom", "local", "plan", "service", "storage"},
     "task_files": {"errors", "runs", "service"},
     "operations": {
+        "diagnose",
+        "diagnosis",
         "runs",
         "task_files",
         "errors",
@@ -56,13 +58,17 @@ ALLOWED: dict[str, set[str]] = {
         "runs",
     },
     "described": {"errors", "config", "frameworks"},
-    "doctor": {"errors", "catalog", "checked", "config", "service"},
-    "made": {"errors", "service", "operations"},
-    "run": {"errors", "config", "plan", "service", "operations", "foreseen", "made", "runs"},
+    "diagnosis": {"errors", "service"},
+    "diagnose": {"errors", "diagnosis", "service"},
+    "doctor": {"errors", "catalog", "check_result", "config", "service"},
+    "created": {"errors", "service", "operations"},
+    "run": {"errors", "config", "plan", "service", "operations", "foreseen", "created", "runs"},
     "cli": {
-        "made",
+        "diagnose",
+        "diagnosis",
+        "created",
         "operations",
-        "checked",
+        "check_result",
         "custom",
         "errors",
         "formula",
@@ -159,7 +165,7 @@ def test_no_modules_import_each_other() -> None:
 EMULATOR = "batchtrain.emulator."
 EDGE = frozenset(
     {
-        "__main__", "alarms", "certificates", "connections", "control", "depot", "drive", "files", "http",
+        "__main__", "alarms", "certificates", "connections", "control", "depot", "drive", "examine", "files", "http",
         "mapped_images",
         "logfile", "machine", "reference", "routes", "server", "steering", "store", "trust",
     }

@@ -18,8 +18,8 @@ from msgspec import inspect
 
 from batchtrain.config import origin, schema
 from batchtrain.config.load import Examined, examine
+from batchtrain.config.masking import secrets_in
 from batchtrain.config.types import SECRETS, Secret
-from batchtrain.config.veil import secrets_in
 from batchtrain.errors import UsageError
 from batchtrain.placeholders import Placeholders
 from batchtrain.plan import plan_recipe

@@ -11,8 +11,8 @@ import msgspec
 from batchtrain.config.check.subject import POOL, Path, Subject
 from batchtrain.config.check.table import CREDENTIALS, ERROR, GLOBAL, JOBS, WARNING, Found, Rule
 from batchtrain.config.check.table import POOL as READS
-from batchtrain.config.filled import is_unfilled
 from batchtrain.config.types import Secret
+from batchtrain.config.unfilled import is_unfilled
 
 _BASE64 = re.compile(r"([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?")
 _NAME = re.compile(r"[a-z0-9]{3,24}")

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 from batchtrain.catalog.likeness import mistakes
-from batchtrain.config import allotment
+from batchtrain.config import task_resources
 from batchtrain.config.check.subject import Path, Subject
 from batchtrain.config.check.table import CREDENTIALS, ERROR, GLOBAL, JOBS, POOL, SETTINGS, WARNING, Found, Rule
 from batchtrain.config.image_names import HUB, below, is_name, is_registry, server_of
@@ -212,7 +212,7 @@ def _fallback_unused(subject: Subject) -> Found:
 
 def _shm_format(subject: Subject) -> Found:
     for path, owner in subject.owners:
-        if owner.shm_size is not None and allotment.bytes_of(owner.shm_size) is None:
+        if owner.shm_size is not None and task_resources.bytes_of(owner.shm_size) is None:
             message = f"`{owner.shm_size}` is not a size; write a number and b, k, m or g, such as `256m`"
             yield (*path, "shm_size"), message
 
@@ -223,15 +223,15 @@ def _shm_small(subject: Subject) -> Found:
         return
     for path, job, task in subject.tasks:
         given, at = _shm(path, job, task) if task.docker_image else (None, path)
-        size = allotment.bytes_of(given) if given is not None else None
+        size = task_resources.bytes_of(given) if given is not None else None
         if size is None:
             continue
-        needed = allotment.shared_memory(job, task, subject.size)
+        needed = task_resources.shared_memory(job, task, subject.size)
         if size < needed.least * 2**20:
             yield (
                 at,
-                f"{needed.because}: at least {allotment.mib(needed.least)} are needed, and this is {given}; write"
-                f" more, or remove it for the default of {allotment.mib(needed.chosen)}",
+                f"{needed.because}: at least {task_resources.mib(needed.least)} are needed, and this is {given}; write"
+                f" more, or remove it for the default of {task_resources.mib(needed.chosen)}",
             )
 
 
@@ -268,7 +268,7 @@ def _shm_twice(subject: Subject) -> Found:
 
 def _gpus_chosen(subject: Subject) -> Found:
     for path, owner in subject.owners:
-        seen = allotment.gpus_seen(owner.gpus)
+        seen = task_resources.gpus_seen(owner.gpus)
         if seen is None or owner.gpus == "disable":
             continue
         if seen:
@@ -293,7 +293,7 @@ def _gpus_possible(subject: Subject) -> Found:
 def _gpus_too_many(subject: Subject) -> Found:
     size = subject.size
     for path, owner in subject.owners if size is not None and size.gpus else ():
-        seen = allotment.gpus_seen(owner.gpus)
+        seen = task_resources.gpus_seen(owner.gpus)
         if size is not None and seen is not None and len(seen) > size.gpus:
             yield (*path, "gpus"), f"`gpus: {owner.gpus}` are more than the {size.gpus} of {size.name}"
 
@@ -303,7 +303,9 @@ def _own_options(subject: Subject) -> Found:
         return  # `plain-docker` says what is not for a person there
     for path, _, task in subject.tasks:
         for number, option in enumerate(task.additional_docker_run_options):
-            reason = next((OWN_OPTIONS[name] for name in allotment.option_names(option) if name in OWN_OPTIONS), None)
+            reason = next(
+                (OWN_OPTIONS[name] for name in task_resources.option_names(option) if name in OWN_OPTIONS), None
+            )
             if reason:
                 yield (*path, "additional_docker_run_options", number), f"`{option}`: {reason}; leave it out"
 
@@ -338,7 +340,7 @@ def _plain_docker(subject: Subject) -> Found:
                 )
     for path, _, task in subject.tasks:
         for number, option in enumerate(task.additional_docker_run_options):
-            if allotment.PLANS_OPTIONS.intersection(allotment.option_names(option)):
+            if task_resources.PLANS_OPTIONS.intersection(task_resources.option_names(option)):
                 message = f"`{option}` is set by the plan, to find and remove the container of a task; remove it"
                 yield (*path, "additional_docker_run_options", number), message
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from batchtrain.config import allotment
+from batchtrain.config import task_resources
 from batchtrain.config.check.subject import Gang, Path, Subject, command_of
 from batchtrain.config.check.table import ERROR, INFO, JOBS, POOL, WARNING, Found, Rule
 from batchtrain.config.types import INSTANCES, whole
@@ -86,8 +86,8 @@ def _nodes(subject: Subject) -> Found:
         if wanted is not None and most is not None and wanted > most:
             message = f"{wanted} instances need {wanted} nodes, the pool has {most}; the task would wait for ever"
             yield (*path, "num_instances"), message
-        if symbol in INSTANCES and allotment.instances(symbol, subject.pool) == 0:
-            kind = allotment.kind_of(symbol)
+        if symbol in INSTANCES and task_resources.instances(symbol, subject.pool) == 0:
+            kind = task_resources.kind_of(symbol)
             yield (*path, "num_instances"), f"the pool file has no {kind} nodes, so `{symbol}` is 0"
 
 

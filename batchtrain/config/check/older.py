@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from batchtrain.config import places
+from batchtrain.config import task_paths
 from batchtrain.config.check.subject import Path, Subject
 from batchtrain.config.check.table import (
     CREDENTIALS,
@@ -154,7 +154,7 @@ def _transfer_options(subject: Subject) -> Found:
         if (options := files.destination.data_transfer.blobxfer_extra_options)
     ]
     for path, options, strips in given:
-        left = " ".join((places.STRIPS.sub("", options) if strips else options).split()) if options else ""
+        left = " ".join((task_paths.STRIPS.sub("", options) if strips else options).split()) if options else ""
         if left:
             only = "; only `--strip-components` is" if strips else ", or not with these patterns"
             yield (*path, "blobxfer_extra_options"), f"`{left}` is not supported{only}: remove it"
@@ -165,7 +165,7 @@ def _strips(path: Path, transfer: StorageInput | StorageOutput) -> bool:
     if path[-3] != "output_data" or not transfer.blobxfer_extra_options:
         return True
     flat = bool(transfer.include) and not any("/" in pattern or "**" in pattern for pattern in transfer.include)
-    return flat and places.strips(transfer.blobxfer_extra_options) != 0
+    return flat and task_paths.strips(transfer.blobxfer_extra_options) != 0
 
 
 def _ofa(subject: Subject) -> Found:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from batchtrain.catalog.sizes import VmSize
 from batchtrain.catalog.vm_images import Image
-from batchtrain.config import allotment
+from batchtrain.config import task_resources
 from batchtrain.config.travel import Survey
 from batchtrain.config.types import (
     Autoscale,
@@ -245,11 +245,11 @@ class Subject:
 
     def instances(self, gang: Gang) -> int | None:
         """The nodes of a gang, as in the plan; None if unknown."""
-        return allotment.instances(str(gang.options.num_instances), self.pool)
+        return task_resources.instances(str(gang.options.num_instances), self.pool)
 
     def gpus(self, job: Job, task: Task) -> int:
         """GPUs of one node that the task may use; 0 if there are none, they are disabled, or the number is unknown."""
-        return allotment.gpus(job, task, self.size)
+        return task_resources.gpus(job, task, self.size)
 
     # --- what was meant ---
 

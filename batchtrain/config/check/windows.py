@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from batchtrain.config import places
+from batchtrain.config import task_paths
 from batchtrain.config.check.subject import Subject
 from batchtrain.config.check.table import ERROR, JOBS, POOL, Found, Rule
 
@@ -29,10 +29,10 @@ def _directories(subject: Subject) -> Found:
     for path, blobs in subject.inputs if subject.windows else ():
         if blobs.is_file_share:
             continue
-        if path[0] != POOL[0] and places.beyond(blobs.local_path):
+        if path[0] != POOL[0] and task_paths.beyond(blobs.local_path):
             message = "on Windows nodes data must be below the working directory; give a relative path"
             yield (*path, "local_path"), message
-        if places.filtered(blobs.include, blobs.exclude, blobs.blobxfer_extra_options):
+        if task_paths.filtered(blobs.include, blobs.exclude, blobs.blobxfer_extra_options):
             message = (
                 "a Linux shell filters and renames files, but the nodes run Windows; use only `include` patterns that"
                 " end with `*`"

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from batchtrain.config.filled import require_credentials
 from batchtrain.config.load import examine, find, load, read
+from batchtrain.config.unfilled import require_credentials
 from batchtrain.errors import ConfigError, UsageError
 from batchtrain.plan import plan_recipe
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from batchtrain.checked import FAIL, NOT_CHECKED, OK, WARN, Check
+from batchtrain.check_result import FAIL, NOT_CHECKED, OK, WARN, Check
 from batchtrain.containers import contract
 from batchtrain.containers.contract import Inside, Looked, Outside
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from batchtrain.config.preparing import LARGEST
+from batchtrain.config.node_preparation import LARGEST
 from batchtrain.errors import PlanError
 from tests.unit.plan.pools import WINDOWS, plan, rules, sent
 

@@ -4,12 +4,12 @@ links (signatures, passwords)."""
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import msgspec
 
-from batchtrain.config.preparing import GIVEN
+from batchtrain.config.node_preparation import GIVEN
 from batchtrain.config.types import MASK, Recipe, Secret
 
 SHORTEST = 6
@@ -38,6 +38,11 @@ def secrets_in(recipe: Recipe) -> tuple[Secret, ...]:
     return tuple(sorted(distinct, key=len, reverse=True))
 
 
+def secrets_of_settings(values: Mapping[str, str]) -> tuple[Secret, ...]:
+    """The values of `--set` for the credentials."""
+    return tuple(Secret(text) for path, text in values.items() if path.startswith("credentials") and text)
+
+
 def _variables(recipe: Recipe) -> Iterator[tuple[str, str]]:
     """Every environment variable that is written."""
     if recipe.pool is not None:
@@ -63,18 +68,18 @@ def _secrets(value: Any) -> Iterator[Secret]:
             yield from _secrets(item)
 
 
-def veiled(value: Any, secrets: Iterable[Secret] = ()) -> Any:
+def masked_document(value: Any, secrets: Iterable[Secret] = ()) -> Any:
     """A document of mappings, lists and scalars with every secret masked, also in links."""
     if isinstance(value, str):
-        return veiled_text(value, secrets)
+        return masked_text(value, secrets)
     if isinstance(value, dict):
-        shown = {key: veiled(item, secrets) for key, item in value.items()}
+        shown = {key: masked_document(item, secrets) for key, item in value.items()}
         name, given = value.get("name"), shown.get("value")
         if isinstance(name, str) and isinstance(given, str):  # as a request has a variable
             shown["value"] = variable(name, given)
         return shown
     if isinstance(value, (list, tuple)):
-        return [veiled(item, secrets) for item in value]
+        return [masked_document(item, secrets) for item in value]
     return value
 
 
@@ -83,7 +88,7 @@ def variable(name: str, value: str) -> str:
     return MASK if value and is_secret(name) and not name.startswith(GIVEN) else value
 
 
-def veiled_text(text: str, secrets: Iterable[Secret] = ()) -> str:
+def masked_text(text: str, secrets: Iterable[Secret] = ()) -> str:
     """A text with every secret masked, also in links."""
     for secret in secrets:
         text = secret.masked_in(text)
@@ -92,6 +97,6 @@ def veiled_text(text: str, secrets: Iterable[Secret] = ()) -> str:
     return _LOGIN.sub(rf"\1{MASK}", text) if "@" in text else text
 
 
-def veiled_line(line: str) -> str:
+def masked_line(line: str) -> str:
     """A line of a file, in which a variable's value, and what links carry, is masked."""
-    return veiled_text(_LINE.sub(rf"\1{MASK}", line))
+    return masked_text(_LINE.sub(rf"\1{MASK}", line))

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from batchtrain.created import Created
 from batchtrain.errors import AlreadyExists, QuotaReached, ServiceError, TimedOut, Unreachable, UsageError
-from batchtrain.made import Made
 from batchtrain.service.connect import Account
 from batchtrain.service.faults import NO_CONNECTION
 from batchtrain.service.requests import Creation
@@ -27,7 +27,7 @@ def told(error: BaseException, *kinds: str) -> str:
     """What is said after these events and an error; each adds a thing named by its number."""
     said: list[Event] = []
     client: Any = Client()
-    made = Made(client, said.append)
+    made = Created(client, said.append)
     for number, kind in enumerate(kinds):
         made.tell(Event(kind, f"x{number // 2}", ""))
     made.settle(error)

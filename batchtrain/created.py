@@ -60,7 +60,7 @@ def _says_nothing(error: BaseException) -> bool:
     return isinstance(error, (TimedOut, Unreachable)) or not isinstance(error, BatchtrainError)
 
 
-class Made:
+class Created:
     """What a command has added so far, according to its events."""
 
     def __init__(self, client: Operations, tell: Tell, *, keep: Iterable[str] = ()) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from batchtrain.config import document, load, mend
+from batchtrain.config import document, fixes, load
 
 POOL = """\
 # the nodes
@@ -21,12 +21,12 @@ pool_specification:   # all of them
 JOBS = "job_specifications:\n- {id: j, tasks: [{command: echo, docker_image: a/b}], allow_run_on_missing_image: true}\n"
 
 
-def judge(files: mend.Files) -> load.Examined:
+def judge(files: fixes.Files) -> load.Examined:
     return load.examine(Path("somewhere"), files, most=10**9)
 
 
-def mended(text: str, name: str = "pool.yaml") -> str:
-    done = mend.fix({name: text.encode()}, judge)
+def fixed(text: str, name: str = "pool.yaml") -> str:
+    done = fixes.fix({name: text.encode()}, judge)
     return done.files.get(name, text.encode()).decode()
 
 
@@ -49,49 +49,49 @@ ONE_ANSWER = {
 @pytest.mark.parametrize("kind", ONE_ANSWER)
 def test_what_has_one_answer_is_answered_and_the_rest_stays(kind: str) -> None:
     right, wrong = ONE_ANSWER[kind]
-    assert mended(POOL.replace(right, wrong)) == POOL
+    assert fixed(POOL.replace(right, wrong)) == POOL
 
 
 def test_text_keeps_its_quotes_though_it_looks_like_a_number() -> None:
-    assert mended(POOL + "  metadata: {a: '1'}\n") == POOL + "  metadata: {a: '1'}\n"
-    assert mended(POOL.replace("id: p", "id: '1'")) == POOL.replace("id: p", "id: '1'")
+    assert fixed(POOL + "  metadata: {a: '1'}\n") == POOL + "  metadata: {a: '1'}\n"
+    assert fixed(POOL.replace("id: p", "id: '1'")) == POOL.replace("id: p", "id: '1'")
 
 
 def test_a_renamed_property_gets_todays_name() -> None:
     text = POOL + "  max_tasks_per_node: 1 # one\n"
-    assert mended(text) == text.replace("max_tasks_per_node", "task_slots_per_node")
+    assert fixed(text) == text.replace("max_tasks_per_node", "task_slots_per_node")
 
 
 def test_a_value_of_an_enumeration_keeps_its_quotes() -> None:
-    assert mended(POOL + "  node_fill_type: 'PACK'\n") == POOL + "  node_fill_type: 'pack'\n"
+    assert fixed(POOL + "  node_fill_type: 'PACK'\n") == POOL + "  node_fill_type: 'pack'\n"
 
 
 def test_line_endings_and_the_mark_at_the_start_stay() -> None:
     content = b"\xef\xbb\xbf" + POOL.replace("vm_size", "vm_sise").replace("\n", "\r\n").encode()
-    done = mend.fix({"pool.yaml": content}, judge)
+    done = fixes.fix({"pool.yaml": content}, judge)
     assert done.files["pool.yaml"] == content.replace(b"vm_sise", b"vm_size")
 
 
-def test_json_is_mended_too() -> None:
+def test_json_is_fixed_too() -> None:
     pool = '"id": "\\ud83d\\ude00", "vm_sise": "x", "inter_node_communication_enabled": "yes"'
     text = f'{{"pool_specification": {{\n\t{pool}}}}}'
     wanted = text.replace("vm_sise", "vm_size").replace('"yes"', "true")
-    assert mended(text, "pool.json") == wanted
+    assert fixed(text, "pool.json") == wanted
 
 
-def test_two_mistakes_one_below_the_other_are_both_mended() -> None:
+def test_two_mistakes_one_below_the_other_are_both_fixed() -> None:
     text = POOL.replace("vm_count: {dedicated", "vm_cuont: {dedicatd")
-    assert mended(text) == POOL
+    assert fixed(text) == POOL
 
 
 def test_a_second_run_finds_nothing() -> None:
-    first = mend.fix({"pool.yaml": POOL.replace("vm_size", "vm_sise").encode()}, judge)
-    assert mend.fix(first.files, judge).mends == ()
+    first = fixes.fix({"pool.yaml": POOL.replace("vm_size", "vm_sise").encode()}, judge)
+    assert fixes.fix(first.files, judge).applied == ()
 
 
 def test_each_edit_is_told_with_its_place() -> None:
-    done = mend.fix({"pool.yaml": POOL.replace("vm_size", "vm_sise").encode()}, judge)
-    assert [str(one) for one in done.mends] == ["pool.yaml:6:3: `vm_sise` is now `vm_size` [unknown-key]"]
+    done = fixes.fix({"pool.yaml": POOL.replace("vm_size", "vm_sise").encode()}, judge)
+    assert [str(one) for one in done.applied] == ["pool.yaml:6:3: `vm_sise` is now `vm_size` [unknown-key]"]
 
 
 @pytest.mark.parametrize(
@@ -107,12 +107,12 @@ def test_each_edit_is_told_with_its_place() -> None:
     ],
 )
 def test_what_has_no_single_answer_is_left_alone(text: str) -> None:
-    assert mended(text) == text
+    assert fixed(text) == text
 
 
-def test_what_an_alias_stands_for_is_mended_once() -> None:
+def test_what_an_alias_stands_for_is_fixed_once() -> None:
     text = "job_specifications:\n- id: j\n  tasks:\n  - &t {comand: echo}\n  - *t\n"
-    assert mended(text, "jobs.yaml") == text.replace("comand", "command")
+    assert fixed(text, "jobs.yaml") == text.replace("comand", "command")
 
 
 def test_a_file_is_replaced_at_once_and_keeps_its_mode(tmp_path: Path) -> None:
@@ -158,7 +158,7 @@ OLD = {"pool.yaml": OLD_POOL.encode(), "config.yaml": OLD_CONFIG.encode(), "jobs
 
 
 def test_older_words_sizes_and_images_become_todays_and_comments_stay() -> None:
-    done = mend.migrate(OLD, judge)
+    done = fixes.migrate(OLD, judge)
     assert done.files["config.yaml"].decode() == "batchtrain: {storage_account_settings: link}\n"
     assert done.files["jobs.yaml"].decode() == OLD_JOBS.replace("intelmpi_ofa", "intelmpi-ofa").replace(
         "pool_specification_vm_count", "pool_specification_vm_count_dedicated"
@@ -172,7 +172,7 @@ def test_older_words_sizes_and_images_become_todays_and_comments_stay() -> None:
 
 
 def test_what_was_migrated_has_no_older_words_left() -> None:
-    rules = {problem.rule for problem in mend.migrate(OLD, judge).left.problems}
+    rules = {problem.rule for problem in fixes.migrate(OLD, judge).left.problems}
     assert rules.isdisjoint({"renamed", "size-retired", "image-retired"})
 
 
@@ -186,7 +186,7 @@ def migrated(image: str, size: str = "STANDARD_D2_V3", *, containers: bool = Tru
     several = ", multi_instance: {num_instances: 2, mpi: {runtime: openmpi}}" if gang else ""
     jobs = f"job_specifications:\n- {{id: j, tasks: [{{command: echo{docker}{several}}}]}}\n"
     files = {"pool.yaml": pool.replace("STANDARD_D4S_V5", size).encode(), "jobs.yaml": jobs.encode()}
-    return mend.migrate(files, judge).files["pool.yaml"].decode()
+    return fixes.migrate(files, judge).files["pool.yaml"].decode()
 
 
 def test_a_pool_of_containers_gets_an_image_with_an_engine_and_says_native() -> None:
@@ -216,14 +216,14 @@ def test_windows_with_containers_stays_so() -> None:
 
 
 def test_native_is_added_in_the_form_of_the_file_and_once() -> None:
-    done = mend.migrate({**OLD, "jobs.yaml": JOBS.encode()}, judge)
+    done = fixes.migrate({**OLD, "jobs.yaml": JOBS.encode()}, judge)
     pool = done.files["pool.yaml"].decode()
     assert "    platform_image:\n      native: true\n      publisher: microsoft-dsvm  # CentOS\n" in pool
-    assert "pool.yaml:6:7: `native: true` is added [containers-native]" in [str(one) for one in done.mends]
+    assert "pool.yaml:6:7: `native: true` is added [containers-native]" in [str(one) for one in done.applied]
     text = '{"pool_specification": {"vm_configuration": {"platform_image": {\n  "publisher": "x"}}, "id": "p"}}'
     parsed = document.parse("pool.json", text.encode())[0]
     path = ("pool_specification", "vm_configuration", "platform_image", "publisher")
-    assert mend._before(parsed, path, "native", "true").text == '"native": true,\n  '
+    assert fixes._before(parsed, path, "native", "true").text == '"native": true,\n  '
 
 
 def test_a_native_that_is_off_is_switched_on() -> None:
@@ -231,26 +231,26 @@ def test_a_native_that_is_off_is_switched_on() -> None:
 
 
 def test_what_a_new_gpu_wants_of_programs_is_left_to_the_person() -> None:
-    (note,) = mend.migrate(OLD, judge).notes
+    (note,) = fixes.migrate(OLD, judge).notes
     assert "CNTK 2.7 (CUDA 10.0)" in note.message
     assert (note.rule, note.line) == ("size-retired", 10)
 
 
 def test_a_size_without_gpus_leaves_nothing_to_say() -> None:
     pool = OLD_POOL.replace("STANDARD_NC24r", "STANDARD_H16r")
-    assert mend.migrate({**OLD, "pool.yaml": pool.encode()}, judge).notes == ()
+    assert fixes.migrate({**OLD, "pool.yaml": pool.encode()}, judge).notes == ()
 
 
 def test_migrating_leaves_mistakes_alone() -> None:
     text = POOL.replace("vm_count", "vm_cuont")
-    assert mend.migrate({"pool.yaml": text.encode()}, judge).files == {}
+    assert fixes.migrate({"pool.yaml": text.encode()}, judge).files == {}
 
 
 def test_what_is_current_is_not_touched() -> None:
-    assert mend.migrate({"pool.yaml": POOL.encode(), "jobs.yaml": JOBS.encode()}, judge).files == {}
+    assert fixes.migrate({"pool.yaml": POOL.encode(), "jobs.yaml": JOBS.encode()}, judge).files == {}
 
 
 def test_a_difference_masks_what_is_secret() -> None:
-    shown = mend.difference({"a": b"x: 1\nkey: hunter2\n"}, {"a": b"y: 1\nkey: hunter2\n"}, ["hunter2"])
+    shown = fixes.difference({"a": b"x: 1\nkey: hunter2\n"}, {"a": b"y: 1\nkey: hunter2\n"}, ["hunter2"])
     assert "+y: 1" in shown.splitlines()
     assert "hunter2" not in shown

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 import pytest
 
-from batchtrain.cli import offered
+from batchtrain.cli import completion
 from batchtrain.cli.options import Settings
 from batchtrain.client import Client
 from batchtrain.config.types import Secret
@@ -24,13 +24,13 @@ pytestmark = pytest.mark.process
 
 def completed(kind: str, incomplete: str, chosen: Settings | None = None) -> list[str]:
     context = click.Context(click.Command("x"), obj=chosen or Settings(local=True))
-    return offered.ids(kind)(context, click.Argument(["name"]), incomplete)
+    return completion.ids(kind)(context, click.Argument(["name"]), incomplete)
 
 
 def test_the_pools_and_jobs_of_the_running_emulator_are_offered(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(offered, "NEAR", GUARD)
+    monkeypatch.setattr(completion, "NEAR", GUARD)
     monkeypatch.setenv("BATCHTRAIN_EMULATOR_DIR", str(tmp_path / "data"))
     with Emulator(Running(tmp_path / "data", port=0), FakeMachine.open) as running:
         client = Client(Account(running.endpoint, running.account, Secret(running.key), emulated=True))
@@ -42,7 +42,7 @@ def test_the_pools_and_jobs_of_the_running_emulator_are_offered(
 
 
 def test_where_no_emulator_runs_none_is_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(offered, "NEAR", GUARD)
+    monkeypatch.setattr(completion, "NEAR", GUARD)
     monkeypatch.setenv("BATCHTRAIN_EMULATOR_DIR", str(tmp_path / "data"))
     assert completed("pools", "") == []
     assert not (tmp_path / "data").exists()
@@ -58,14 +58,14 @@ def test_a_look_that_fails_or_takes_long_offers_nothing() -> None:
     def fails() -> list[str]:
         raise ZeroDivisionError
 
-    assert offered._within(0, waits) == []
-    assert offered._within(GUARD, fails) == []
+    assert completion._within(0, waits) == []
+    assert completion._within(GUARD, fails) == []
     never.set()
 
 
 def test_an_account_is_asked_where_the_environment_names_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(offered, "_of_account", lambda kind, chosen: [f"{kind}-of-azure"])
-    monkeypatch.setattr(offered, "FAR", GUARD)
+    monkeypatch.setattr(completion, "_of_account", lambda kind, chosen: [f"{kind}-of-azure"])
+    monkeypatch.setattr(completion, "FAR", GUARD)
     monkeypatch.setenv("AZURE_BATCH_ENDPOINT", "https://a.b.c")
     assert completed("pools", "", Settings()) == ["pools-of-azure"]

@@ -10,8 +10,8 @@ import pytest
 
 from batchtrain.config import origin
 from batchtrain.config.load import examine
+from batchtrain.config.masking import is_secret, masked_document, masked_line, masked_text, secrets_in, variable
 from batchtrain.config.types import Recipe, Secret, convert
-from batchtrain.config.veil import is_secret, secrets_in, variable, veiled, veiled_line, veiled_text
 from batchtrain.plan import plan_recipe
 from batchtrain.plan.diff import Living, as_text, compare, wanted
 from batchtrain.plan.explain import explain
@@ -41,11 +41,11 @@ def test_secrets_are_the_values_of_secret_properties() -> None:
 
 
 def test_a_signature_is_masked_and_the_rest_of_the_link_stays() -> None:
-    assert veiled_text(f'"{LINK}"') == '"https://a.blob.core.windows.net/c/b?sv=2024&sig=***&se=2030"'
+    assert masked_text(f'"{LINK}"') == '"https://a.blob.core.windows.net/c/b?sv=2024&sig=***&se=2030"'
 
 
 def test_a_document_is_masked_at_every_depth() -> None:
-    assert veiled({"a": [{"b": f"x{KEY}y"}, 5]}, [Secret(KEY)]) == {"a": [{"b": "x***y"}, 5]}
+    assert masked_document({"a": [{"b": f"x{KEY}y"}, 5]}, [Secret(KEY)]) == {"a": [{"b": "x***y"}, 5]}
 
 
 def test_no_rendering_of_a_plan_shows_a_key_or_a_signature() -> None:
@@ -126,8 +126,8 @@ def test_show_and_explain_and_messages_mask_them_too(tmp_path: Path) -> None:
 
 
 def test_a_line_of_a_file_is_masked() -> None:
-    assert veiled_line(f"    HF_TOKEN: {SAID}") == "    HF_TOKEN: ***"
-    assert veiled_line("  ssh_public_key: path") == "  ssh_public_key: path"
+    assert masked_line(f"    HF_TOKEN: {SAID}") == "    HF_TOKEN: ***"
+    assert masked_line("  ssh_public_key: path") == "  ssh_public_key: path"
 
 
 def test_a_placeholder_of_ours_holds_no_secret() -> None:

@@ -25,12 +25,12 @@ Files = Mapping[str, bytes]
 Judge = Callable[[Files], Examined]
 """Reads the contents of files and returns their problems."""
 
-ROUNDS = 20  # what is mended may show what was hidden below it
+ROUNDS = 20  # an edit can uncover a mistake below it
 ANSWERED = frozenset({"renamed", "size-retired", "image-retired", "elsewhere", "gone"})
 """Rules about deprecated and retired values: `migrate` fixes them, or lists those that it cannot fix."""
 
 
-class Mend(NamedTuple):
+class Fix(NamedTuple):
     """One edit: position, old text, new text, and the rule."""
 
     file: str
@@ -46,11 +46,11 @@ class Mend(NamedTuple):
         return f"{self.file}:{self.line}:{self.column}: `{self.old}` is now `{self.new}` [{self.rule}]"
 
 
-class Mended(NamedTuple):
+class Fixed(NamedTuple):
     """Files after all edits; `files` holds those that changed."""
 
     files: dict[str, bytes]
-    mends: tuple[Mend, ...]
+    applied: tuple[Fix, ...]
     left: Examined
     """The problems of the files after the edits."""
     notes: tuple[Problem, ...] = ()
@@ -64,20 +64,20 @@ class _Edit(NamedTuple):
     rule: str
 
 
-def fix(files: Files, judge: Judge) -> Mended:
+def fix(files: Files, judge: Judge) -> Fixed:
     """Fix every problem that has exactly one solution, and remove quotes from numbers."""
     return _settled(files, judge, _fixes)
 
 
-def migrate(files: Files, judge: Judge) -> Mended:
+def migrate(files: Files, judge: Judge) -> Fixed:
     """Replace deprecated names, and retired sizes and images; other mistakes are unchanged."""
     done = _settled(files, judge, _older)
-    return done._replace(notes=_about_programs(judge(files), done)) if done.mends else done
+    return done._replace(notes=_about_programs(judge(files), done)) if done.applied else done
 
 
-def _about_programs(before: Examined, done: Mended) -> tuple[Problem, ...]:
+def _about_programs(before: Examined, done: Fixed) -> tuple[Problem, ...]:
     """The remarks about a GPU size that do not apply to its replacement."""
-    if not any(item.rule == "size-retired" for item in done.mends):
+    if not any(item.rule == "size-retired" for item in done.applied):
         return ()
     pool = before.recipe.pool
     size = before.recipe.catalog.size(pool.vm_size) if pool is not None else None
@@ -101,10 +101,10 @@ def _lines(content: bytes) -> list[str]:
     return content.decode("utf-8-sig", "replace").splitlines()
 
 
-def _settled(files: Files, judge: Judge, answers: Callable[[Examined], Mapping[str, list[_Edit]]]) -> Mended:
+def _settled(files: Files, judge: Judge, answers: Callable[[Examined], Mapping[str, list[_Edit]]]) -> Fixed:
     """Edits until there is nothing left to edit."""
     now = dict(files)
-    mends: list[Mend] = []
+    applied: list[Fix] = []
     hopeless: set[str] = set()  # files that an edit would break
     seen = judge(now)
     for _ in range(ROUNDS):
@@ -117,31 +117,31 @@ def _settled(files: Files, judge: Judge, answers: Callable[[Examined], Mapping[s
                 hopeless.add(file)
                 continue
             now[file], changed = content, changed or bool(done)
-            mends += done
+            applied += done
         if not changed:
             break
         seen = judge(now)
     changes = {file: content for file, content in now.items() if content != files[file]}
-    return Mended(changes, tuple(sorted(mends, key=lambda mend: mend[:3])), seen)
+    return Fixed(changes, tuple(sorted(applied, key=lambda edit: edit[:3])), seen)
 
 
-def _edited(parsed: Document, content: bytes, edits: Iterable[_Edit]) -> tuple[bytes | None, list[Mend]]:
+def _edited(parsed: Document, content: bytes, edits: Iterable[_Edit]) -> tuple[bytes | None, list[Fix]]:
     """The content of a file with the edits; None if the result would be worse to read than before."""
     ruler, text, end = parsed.ruler(), parsed.text, 0
-    done: list[Mend] = []
+    done: list[Fix] = []
     parts: list[str] = []
     for edit in sorted(set(edits)):
         old = text[edit.start : edit.end]
         if edit.start < end or old == edit.text:
             continue
         added = edit.text.strip(", \r\n")
-        done.append(Mend(parsed.file, *ruler.position(edit.start), _bare(old), _bare(added), edit.rule))
+        done.append(Fix(parsed.file, *ruler.position(edit.start), _bare(old), _bare(added), edit.rule))
         parts += [text[end : edit.start], edit.text]
         end = edit.end
     mark = b"\xef\xbb\xbf" if content.startswith(b"\xef\xbb\xbf") else b""
-    mended = mark + "".join([*parts, text[end:]]).encode()
-    before, after = (document.parse(parsed.file, version)[1] for version in (content, mended))
-    return (None, []) if len(after) > len(before) else (mended, done)
+    edited = mark + "".join([*parts, text[end:]]).encode()
+    before, after = (document.parse(parsed.file, version)[1] for version in (content, edited))
+    return (None, []) if len(after) > len(before) else (edited, done)
 
 
 def _bare(word: str) -> str:

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from batchtrain.catalog import sizes
-from batchtrain.config import allotment
+from batchtrain.config import task_resources
 from batchtrain.config.types import Job, Task
 
 H100, CPU = sizes.find("ND96isr_H100_v5"), sizes.find("D8s_v5")
@@ -32,21 +32,21 @@ def task(**more: Any) -> Task:
     ],
 )
 def test_a_word_chooses_gpus(word: str | None, seen: tuple[str, ...] | None) -> None:
-    assert allotment.gpus_seen(word) == seen
+    assert task_resources.gpus_seen(word) == seen
 
 
 def test_a_number_without_end_makes_no_list_without_end() -> None:
-    assert len(allotment.gpus_seen("999999") or ()) == allotment.MOST_GPUS
+    assert len(task_resources.gpus_seen("999999") or ()) == task_resources.MOST_GPUS
 
 
 @pytest.mark.parametrize(("gpus", "count"), [("all", 8), ("4", 4), ("20", 8), ("disable", 0)])
 def test_a_container_may_use_the_gpus_it_sees(gpus: str, count: int) -> None:
-    assert allotment.gpus(Job(id="j", gpus=gpus), task(), H100) == count
+    assert task_resources.gpus(Job(id="j", gpus=gpus), task(), H100) == count
 
 
 def test_a_task_on_the_host_sees_all_gpus_or_none() -> None:
-    assert allotment.gpus(Job(id="j"), task(docker_image=None, gpus="4"), H100) == 8
-    assert allotment.gpus(Job(id="j"), task(docker_image=None, gpus="disable"), H100) == 0
+    assert task_resources.gpus(Job(id="j"), task(docker_image=None, gpus="4"), H100) == 8
+    assert task_resources.gpus(Job(id="j"), task(docker_image=None, gpus="disable"), H100) == 0
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_a_container_has_room_for_the_workers_of_its_loaders(
     size: sizes.VmSize | None, gpus: str, least: int, chosen: int
 ) -> None:
     """Of a small node half; more is not there."""
-    needed = allotment.shared_memory(Job(id="j"), task(gpus=gpus), size)
+    needed = task_resources.shared_memory(Job(id="j"), task(gpus=gpus), size)
     assert (needed.least, needed.chosen) == (least, chosen)
 
 
@@ -68,7 +68,7 @@ def test_a_container_has_room_for_the_workers_of_its_loaders(
 )
 def test_ranks_of_a_node_share_memory(ranks: int | str, least: int, chosen: int) -> None:
     gang = {"num_instances": 2, "mpi": {"runtime": "mpich", "processes_per_node": ranks}}
-    needed = allotment.shared_memory(Job(id="j"), task(multi_instance=gang), CPU)
+    needed = task_resources.shared_memory(Job(id="j"), task(multi_instance=gang), CPU)
     assert (needed.least, needed.chosen) == (least, chosen)
 
 
@@ -82,4 +82,4 @@ def test_ranks_of_a_node_share_memory(ranks: int | str, least: int, chosen: int)
     ],
 )
 def test_a_size_is_one_word(text: str, plain: str, size: int | None) -> None:
-    assert (allotment.plain_size(text), allotment.bytes_of(text)) == (plain, size)
+    assert (task_resources.plain_size(text), task_resources.bytes_of(text)) == (plain, size)
