@@ -23,6 +23,7 @@ from batchtrain.plan.job import needs_pool
 from batchtrain.plan.network import SSH_PORT
 from batchtrain.plan.step import Step
 from batchtrain.plan.types import Plan, PoolFacts
+from batchtrain.runs.directory import root_of
 from batchtrain.runs.recording import QUIET, Origin, Progress, Recording, adopt
 from batchtrain.service import connect as signing
 from batchtrain.service import files, job_actions, look, statistics, submit, task_actions, tasks, watch
@@ -40,6 +41,7 @@ from batchtrain.task_files import FileRow, GotRow, Service, TaskFiles, get_node_
 
 if TYPE_CHECKING:
     from batchtrain.diagnosis.finding import Diagnosis
+    from batchtrain.runs.sweep import SweepRow
     from batchtrain.storage.blob import Connect
 
 NAMED_NODES = 8
@@ -678,6 +680,24 @@ class Job:
             collector.add(item)
         examples = itertools.islice(collector.examples().items(), EXPLAINED)
         return collector.stats({cause: str(self.failure_of(task)) for cause, task in examples})
+
+    def sweep(
+        self,
+        metric: str,
+        *,
+        highest: bool | None = None,
+        runs_dir: str | Path | None = None,
+        tell: Tell = lambda _: None,
+    ) -> Table[SweepRow]:
+        """The tasks of the job with their named parameters and the last value of a metric, best first.
+
+        highest: whether the highest value is the best; by default the name of the metric decides. runs_dir: where the
+        run directory of the job is; by default BATCHTRAIN_RUNS_DIR or `runs`. Raises NotFound.
+        """
+        from batchtrain.runs.sweep import sweep  # compiles the patterns of all programs
+
+        root = root_of(str(runs_dir) if runs_dir else None, os.environ)
+        return sweep(self._client.batch, self._client.account, root, self.id, metric, tell, highest=highest)
 
     def diagnose(self, task_id: str | None = None) -> Diagnosis:
         """Why the job, or one of its tasks, fails or waits. Raises NotFound. Changes nothing."""

@@ -195,4 +195,28 @@ def gc(age: timedelta, dry_run: bool, no_wait: bool) -> None:
         show_rows(jobs)
 
 
-MEMBERS = (task, resubmit, migrate, stats, gc)
+@click.command(cls=Command)
+@_job_id
+@click.option("--metric", required=True, metavar="NAME", help="A metric that the tasks print or write.")
+@click.option("--max/--min", "highest", default=None, help="Whether the highest or the lowest value is the best.")
+@common
+def sweep(job_id: str, metric: str, highest: bool | None) -> None:
+    """Show the tasks of a sweep with their parameters and a metric, best first.
+
+    The values are those of the run directory, otherwise of the end of the tasks' output.
+    """
+    from batchtrain.runs.sweep import flat
+
+    job = settings().connect().jobs.handle(job_id)
+    rows = job.sweep(metric, highest=highest, runs_dir=settings().runs_dir, tell=tell)
+    if settings().output == "table":
+        show_rows([{name: _number(value) for name, value in row.items()} for row in flat(rows, metric)])
+    else:
+        show_rows(flat(rows, metric) if settings().output == "csv" else rows)
+
+
+def _number(value: object) -> object:
+    return f"{value:.6g}" if isinstance(value, float) else value
+
+
+MEMBERS = (task, resubmit, migrate, stats, gc, sweep)

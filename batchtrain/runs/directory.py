@@ -122,6 +122,8 @@ class TaskRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     failure: str = ""
     retries: int = 0
     requeues: int = 0
+    parameters: dict[str, Any] = {}
+    """The named parameters that its factory gave it."""
 
 
 class FileRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -150,17 +150,6 @@ def job_or_none(client: BatchClient, job_id: str) -> tuple[str, str] | None:
     return _if_there(lambda: job_state(client, job_id))
 
 
-def variable(client: BatchClient, job_id: str, name: str) -> dict[str, str]:
-    """The value of an environment variable of each task of a job that has it."""
-    with faults(f"list tasks of job {job_id}"):
-        return {
-            task.id: setting.value or ""
-            for task in client.list_tasks(job_id, select=["id", "environmentSettings"])
-            for setting in task.environment_settings or ()
-            if setting.name == name
-        }
-
-
 def places(client: BatchClient, job_id: str, task_id: str) -> tuple[PlaceSeen, ...]:
     """Where a task ran, its primary first; empty for a task that has not run. Raises NotFound."""
     with faults(f"look at task {job_id}/{task_id}"):

@@ -158,12 +158,13 @@ def aligned(rows: Sequence[Any], widths: list[int], *, head: bool = True) -> lis
 
 def columns(rows: Iterable[Any]) -> tuple[str, ...]:
     """The names of the rows' fields."""
-    return tuple(next(iter(rows))._fields)
+    first = next(iter(rows))
+    return tuple(first if isinstance(first, dict) else first._fields)
 
 
 def cells(row: Any) -> tuple[str, ...]:
     """A row's values as text."""
-    return tuple(_cell(value) for value in row)
+    return tuple(map(_cell, row.values() if isinstance(row, dict) else row))
 
 
 def _cell(value: Any) -> str:
