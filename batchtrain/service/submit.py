@@ -28,6 +28,8 @@ class Event(NamedTuple):
     kind: str
     subject: str
     text: str
+    data: object = None
+    """What was seen, for a view that draws it; events of kind `….seen` have no text and are not printed."""
 
 
 Others = Mapping[str, Callable[[Step], Event]]
