@@ -23,7 +23,7 @@ PREEMPTION = File(".batchtrain/preemption.py", runtime.PREEMPTION)
 ENDS = File(".batchtrain/ends.py", runtime.ENDS)
 TORCHRUN = File(".batchtrain/torchrun.py", runtime.TORCHRUN)
 
-OWN_SSH = Implicit("PATH", ".batchtrain/bin first", "ssh between the nodes takes the gang's port and keys", "gang-ssh")
+OWN_SSH = Implicit("PATH", ".batchtrain/bin first", "ssh between the nodes uses the gang's port and keys", "gang-ssh")
 
 
 def node_launcher(framework: str) -> tuple[File, ...]:

@@ -35,7 +35,7 @@ def digest(frame: Frame, task: Task, shape: Shape, files: tuple[File, ...]) -> s
         task, id=None, display_name=None, checkpoint=None, max_task_retries=None, max_wall_time=None,
         retention_time=None, depends_on=(), depends_on_range=None, task_factory=None,
     )  # fmt: skip
-    told = msgspec.json.encode(
+    identity = msgspec.json.encode(
         (
             training,
             frame.job.environment_variables,
@@ -45,4 +45,4 @@ def digest(frame: Frame, task: Task, shape: Shape, files: tuple[File, ...]) -> s
         enc_hook=repr,
         order="deterministic",
     )
-    return hashlib.sha256(told).hexdigest()[:_DIGITS]
+    return hashlib.sha256(identity).hexdigest()[:_DIGITS]

@@ -193,14 +193,14 @@ class _Remembered:
 
     def _ask(self, record: Path, scopes: tuple[str, ...]) -> None:
         try:
-            found = self._inner.authenticate(scopes=list(scopes))
+            signed_in = self._inner.authenticate(scopes=list(scopes))
         except (ImportError, ValueError):  # this machine cannot keep tokens encrypted: the sign-in is not kept
             self._record = None
             self._inner = self._make(**{k: v for k, v in self._known.items() if k != "cache_persistence_options"})
             return
         record.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        record.write_text(found.serialize(), encoding="utf-8")
-        self._known["authentication_record"] = found
+        record.write_text(signed_in.serialize(), encoding="utf-8")
+        self._known["authentication_record"] = signed_in
 
 
 def _record_file(sign_in: SignIn, environment: Mapping[str, str]) -> Path | None:

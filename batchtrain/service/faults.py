@@ -91,8 +91,8 @@ def _not_signed_in(operation: str, error: azure.ClientAuthenticationError) -> Se
 
 def code_of(error: azure.HttpResponseError) -> str:
     """The service's error code, or the HTTP status as text."""
-    said = _said(error)
-    return str((said and said.code) or error.status_code or "")
+    answer = _batch_error(error)
+    return str((answer and answer.code) or error.status_code or "")
 
 
 def _next_step(code: str, operation: str) -> str:
@@ -100,10 +100,10 @@ def _next_step(code: str, operation: str) -> str:
     return NEXT_STEPS.get(code, "").replace(" ID", f" {operation.rpartition(' ')[2]}")
 
 
-def _said(error: azure.HttpResponseError) -> models.BatchError | None:
+def _batch_error(error: azure.HttpResponseError) -> models.BatchError | None:
     """The service's error document, if the SDK could read one."""
-    found = getattr(error, "model", None)
-    return found if isinstance(found, models.BatchError) else None
+    model = getattr(error, "model", None)
+    return model if isinstance(model, models.BatchError) else None
 
 
 def failure(operation: str, code: str, message: str, request_id: str = "", *, status: int = 0) -> ServiceError:
@@ -133,11 +133,11 @@ def _error(
 def _message(error: azure.HttpResponseError) -> str:
     """The service's message with the property that it concerns, without request id and time, which are shown
     elsewhere."""
-    said = _said(error)
-    sentence = said.message.value if said and said.message else None
+    answer = _batch_error(error)
+    sentence = answer.message.value if answer and answer.message else None
     first = str(sentence).split("\nRequestId", 1)[0].strip().rstrip(".") if sentence else _first_line(error)
     details = [
-        f"{item.key}: {item.value}" for item in (said.error_values if said else None) or () if item.key in _TELLING
+        f"{item.key}: {item.value}" for item in (answer.error_values if answer else None) or () if item.key in _TELLING
     ]
     return first + (f" [{', '.join(details)}]" if details else "")
 

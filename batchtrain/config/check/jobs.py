@@ -36,7 +36,7 @@ def _pattern_fault(pattern: str) -> str:
         compiled = re.compile(pattern)
     except re.error as error:
         return f"it is not a regular expression: {error}"
-    return "" if compiled.groups else r"it has no group for the value; write `loss=(\S+)`"
+    return "" if compiled.groups else r"it has no group for the value; write a group, such as `loss=(\S+)`"
 
 
 # --- ids ------------------------------------------------------------------------------------------------------------
@@ -138,7 +138,7 @@ def _dependencies(subject: Subject) -> Found:
 
 
 def _made_pattern(recipe: Recipe, job: Job) -> re.Pattern[str] | None:
-    """An example of the generated ids of a job's tasks; None if all tasks have ids, anything if there are very many."""
+    """An example of the generated ids of a job's tasks. Returns None if all tasks have ids."""
     rules = {
         (own.prefix, own.zfill_width)
         for task in job.tasks
@@ -155,11 +155,14 @@ def _circles(subject: Subject) -> Found:
         if any(task.depends_on for task in job.tasks):
             waits = _for_ever(_waiting(job))
             for circle in _rounds(waits):
-                yield (*path, "tasks", circle[0], "depends_on", _place(job, circle)), _told(job, circle)
+                yield (
+                    (*path, "tasks", circle[0], "depends_on", _closing_dependency(job, circle)),
+                    _circle_message(job, circle),
+                )
 
 
 def _waiting(job: Job) -> dict[int, set[int]]:
-    """The dependencies of each task, by number; of tasks with one id, the first is used."""
+    """The dependencies of each task, by number. Of tasks with the same id, the first is used."""
     numbers: dict[str, int] = {}
     for number, task in enumerate(job.tasks):
         if task.id is not None:
@@ -190,7 +193,8 @@ def _for_ever(waiting: dict[int, set[int]]) -> dict[int, int]:
 
 
 def _rounds(waits: dict[int, int]) -> Iterator[list[int]]:
-    """Every circle once, its first task of the file first: each task leads to one, so each walk ends in a circle."""
+    """Every circle once, beginning with its first task in the file. Each of these tasks waits for another one, so each
+    walk ends in a circle."""
     walked: set[int] = set()
     for start in waits:
         way: dict[int, None] = {}
@@ -206,12 +210,12 @@ def _rounds(waits: dict[int, int]) -> Iterator[list[int]]:
             yield circle[first:] + circle[:first]
 
 
-def _place(job: Job, circle: list[int]) -> int:
+def _closing_dependency(job: Job, circle: list[int]) -> int:
     """The dependency of the first task that closes the circle."""
     return job.tasks[circle[0]].depends_on.index(str(job.tasks[circle[1 % len(circle)]].id))
 
 
-def _told(job: Job, circle: list[int]) -> str:
+def _circle_message(job: Job, circle: list[int]) -> str:
     names = [f"`{job.tasks[number].id}`" for number in circle[:MOST_NAMES]]
     more = [] if len(circle) <= MOST_NAMES else [f"{len(circle) - MOST_NAMES} more"]
     if len(circle) == 1:
@@ -565,10 +569,10 @@ RULES = (
     Rule("job-empty", INFO, JOBS, "A job has tasks.", f"{_JOB}.onAllTasksComplete", _empty_job),
     Rule("merge-task", ERROR, JOBS, "A merge task is one task after all the others.", "Batch Shipyard: merge_task",
          _merge),
-    Rule("factory-kind", ERROR, JOBS, "A factory makes tasks of one kind.", _FACTORY, _factory(factories.kind_faults)),
+    Rule("factory-kind", ERROR, JOBS, "A factory has exactly one kind.", _FACTORY, _factory(factories.kind_faults)),
     Rule("factory-id", ERROR, JOBS, "Tasks of a factory have unique ids.", _FACTORY,
          _factory(factories.id_faults)),
-    Rule("factory-values", ERROR, JOBS, "A factory has values to make tasks of.", "Python: range, itertools, random",
+    Rule("factory-values", ERROR, JOBS, "A factory has values.", "Python: range, itertools, random",
          _factory(factories.value_faults)),
     Rule("factory-size", ERROR, JOBS, "A factory makes a million tasks at most.", "batchtrain: a plan holds them all",
          _factory(factories.size_faults)),
@@ -593,7 +597,7 @@ RULES = (
     Rule("task-life", WARNING, JOBS, "A task ends within 180 days.", _LIMITS, _life),
     Rule("wall-time-order", WARNING, JOBS, "A task's time is within its job's.",
          "azure-batch 15.1, BatchJobConstraints.maxWallClockTime", _wall_time_order),
-    Rule("wall-time-retention", WARNING, JOBS, "Files stay while their job may run.",
+    Rule("wall-time-retention", WARNING, JOBS, "Files are kept while their job may run.",
          "azure-batch 15.1, BatchTaskConstraints.retentionTime", _retention),
     Rule("release-wall-time", ERROR, JOBS, "A release task takes 15 minutes at most.",
          "azure-batch 15.1, BatchJobReleaseTask.maxWallClockTime", _release_time),

@@ -1,4 +1,5 @@
-"""What every type of the language is made of: blocks, one sentence a property, shared shapes of text and numbers."""
+"""The parts of every type of the language: blocks, the sentence of a property, and shared types of texts and
+numbers."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from batchtrain.frameworks.base import Text as Text
 from batchtrain.frameworks.base import says as says
 
 MOST_NODES = 100_000  # far above every quota
-ID = r"^[A-Za-z0-9_-]{1,64}$(?!\n)"  # `$` alone would let a newline stand at the end
+ID = r"^[A-Za-z0-9_-]{1,64}$(?!\n)"  # `$` alone would allow a newline at the end
 LINK = r"^[A-Za-z0-9]+$(?!\n)"
 SPAN = r"^([0-9]{1,6}\.)?[0-9]{1,3}:[0-9]{1,2}:[0-9]{1,2}$(?!\n)"
 IGNORED = "batchtrain: warning `gone`"
@@ -31,7 +32,7 @@ Port = Annotated[int, Meta(ge=1, le=65535)]
 Path = tuple[str | int, ...]
 
 
-def whole(value: object) -> int | None:
+def whole_number(value: object) -> int | None:
     """The value of a number or of its text. Returns None for other texts and for numbers above 9 digits."""
     return int(str(value)) if re.fullmatch(r"[0-9]{1,9}", str(value)) else None
 
