@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import heapq
 import os
 import shlex
 from collections.abc import Callable, Iterable, Iterator
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,16 +24,19 @@ from batchtrain.plan.step import Step
 from batchtrain.plan.types import Plan, PoolFacts
 from batchtrain.runs.recording import QUIET, Origin, Progress, Recording, adopt
 from batchtrain.service import connect as signing
-from batchtrain.service import files, look, submit, watch
+from batchtrain.service import files, look, submit, tasks, watch
 from batchtrain.service.connect import Account
 from batchtrain.service.deadlines import GONE_SECONDS, JOB_SECONDS, POOL_SECONDS
 from batchtrain.service.failed import SEARCHED_LINES, failed
+from batchtrain.service.job_addition import ONCE, Adding
 from batchtrain.service.requests import Creation, creation, quoted
 from batchtrain.service.seen import Endpoint, JobSeen, NodeSeen, PoolSeen, ScheduleSeen, Table, TaskSeen, nodes_called
 from batchtrain.service.submit import Event
+from batchtrain.service.tasks import FEW, Glance
 from batchtrain.task_files import FileRow, GotRow, Service, TaskFiles, get_node_files, node_files
 
 if TYPE_CHECKING:
+    from batchtrain.diagnosis.finding import Diagnosis
     from batchtrain.storage.blob import Connect
 
 NAMED_NODES = 8
@@ -38,6 +44,8 @@ NAMED_NODES = 8
 
 COLLECTIONS = {"pool": "pools", "job": "jobs", "job schedule": "jobschedules"}
 """Where the service keeps each kind of thing."""
+
+LONG_AGO = datetime.min.replace(tzinfo=timezone.utc)
 
 Tell = Callable[[Event], None]
 
@@ -81,7 +89,7 @@ class Operations:
         """When a pool, a job or a job schedule was created. Raises NotFound."""
         return creation(self.batch, f"/{COLLECTIONS[kind]}/{quoted(name)}")
 
-    def carry_out(self, todo: Plan, recipe: Recipe, tell: Tell) -> None:
+    def carry_out(self, todo: Plan, recipe: Recipe, tell: Tell, adding: Adding = ONCE) -> None:
         """Send a plan's requests in order."""
         values = self._values(recipe)
         others: submit.Others = {
@@ -89,7 +97,7 @@ class Operations:
             "pool.identity": lambda step: _identify(step, recipe, self.account),
         }
         kept = Kept(values, self.account)
-        for event in submit.submit(self.batch, todo, kept.fill, kept.upload, others):
+        for event in submit.submit(self.batch, todo, kept.fill, kept.upload, others, adding):
             tell(event)
 
 
@@ -249,6 +257,12 @@ class Pools:
             return found[0]
         raise NotFound(f"pool {pool_id} has no node `{name}`; `batchtrain pool show {pool_id}` lists its nodes")
 
+    def diagnose(self, pool_id: str) -> Diagnosis:
+        """Why the pool has no usable nodes. Raises NotFound. Changes nothing."""
+        from batchtrain import diagnose  # compiles the pattern of every rule, and only here
+
+        return diagnose.pool(self._client.batch, pool_id)
+
     def resize(
         self,
         pool_id: str,
@@ -301,13 +315,21 @@ class Jobs:
     def __init__(self, client: Operations) -> None:
         self._client = client
 
-    def add(self, recipe: Recipe, *, tell: Tell = lambda _: None, timeout: float = POOL_SECONDS) -> Job:
-        """Add the recipe's one job. Raises UsageError when it has several, or a job schedule: use add_all."""
+    def add(
+        self,
+        recipe: Recipe,
+        *,
+        tell: Tell = lambda _: None,
+        timeout: float = POOL_SECONDS,
+        resume: bool = True,
+        fail_fast: bool = False,
+    ) -> Job:
+        """Add the recipe's one job, as `add_all` does. Raises UsageError when it has several, or a job schedule."""
         if len(recipe.jobs) != 1:
             raise UsageError(f"{recipe.directory} has {len(recipe.jobs)} jobs; use jobs.add_all")
         if recipe.jobs[0].recurrence is not None:
             raise UsageError(f"job {recipe.jobs[0].id} has a recurrence and becomes a job schedule; use jobs.add_all")
-        self.add_all(recipe, tell=tell, timeout=timeout)
+        self.add_all(recipe, tell=tell, timeout=timeout, resume=resume, fail_fast=fail_fast)
         return self.handle(recipe.jobs[0].id)
 
     def add_all(
@@ -317,14 +339,20 @@ class Jobs:
         tell: Tell = lambda _: None,
         timeout: float = POOL_SECONDS,
         foreseen: Foreseen | None = None,
+        resume: bool = True,
+        fail_fast: bool = False,
     ) -> tuple[Job | JobSchedule, ...]:
-        """Add every job of the recipe with its tasks, or its job schedule.
+        """Add every job of the recipe with its tasks, or its job schedule. A job that exists already with the same plan
+        gets the tasks that it lacks.
 
         A gang is checked against the existing pool after waiting up to `timeout` seconds for it to stop growing;
-        `pool_current_*` is its count. Raises PlanError for tasks that can never run, ServiceError for a refused task.
+        `pool_current_*` is its count. As long is the wait for the account's quota of active jobs. Raises PlanError for
+        tasks that can never run, TasksRefused for refused tasks after the others were added (with `fail_fast` at
+        once), Differs for a job or tasks that differ from the plan, AlreadyExists for a job that has completed, and
+        without `resume` for any that exists.
         """
         todo = self._planned(recipe, foreseen, timeout, tell)
-        self._client.carry_out(todo, recipe, tell)
+        self._client.carry_out(todo, recipe, tell, Adding(resume, fail_fast, timeout))
         return tuple(self.schedule(job.id) if job.recurrence else self.handle(job.id) for job in recipe.jobs)
 
     def _planned(self, recipe: Recipe, foreseen: Foreseen | None, timeout: float, tell: Tell) -> Plan:
@@ -344,6 +372,14 @@ class Jobs:
         if not _has_gang(recipe):
             return look.facts_of(look.pool(self._client.batch, pool_id))
         return look.facts_of(watch.pool_steady(self._client.batch, pool_id, timeout, self._client.pace, tell))
+
+    def remove_all(self, recipe: Recipe, *, tell: Tell = lambda _: None) -> None:
+        """Delete the jobs and job schedules of the recipe that exist, and wait until they are gone."""
+        for settings in recipe.jobs:
+            existing = self.schedule(settings.id) if settings.recurrence else self.handle(settings.id)
+            with contextlib.suppress(NotFound):
+                existing.delete()
+                tell(Event("deleted", settings.id, f"deleted job {settings.id}"))
 
     def get(self, job_id: str) -> Job:
         """An existing job. Raises NotFound."""
@@ -423,33 +459,64 @@ class Job:
 
     @property
     def tasks(self) -> Table[TaskSeen]:
-        """Its tasks now."""
-        return Table(look.tasks(self._client.batch, self.id))
+        """All its tasks now. Of a large job, `iter_tasks` gives a part."""
+        return Table(self.iter_tasks())
+
+    def iter_tasks(self, state: str = "", *, limit: int | None = None) -> Iterator[TaskSeen]:
+        """Its tasks, page by page.
+
+        state: only those that are `active`, `running`, `completed`, `succeeded` or `failed`. limit: at most so many.
+        """
+        if state and state not in tasks.STATES:
+            raise UsageError(f"`{state}` is no state of tasks; the states are {', '.join(tasks.STATES)}")
+        found = tasks.listed(self._client.batch, self.id, where=tasks.STATES[state] if state else "", limit=limit)
+        return map(tasks.seen, found)
+
+    def last_tasks(self, count: int, state: str = "") -> Table[TaskSeen]:
+        """The tasks whose state changed last, in the order of the changes. state: as for `iter_tasks`."""
+        where, select = tasks.STATES[state] if state else "", f"{tasks.SEEN},stateTransitionTime"
+        found = tasks.listed(self._client.batch, self.id, where=where, select=select)
+        last = heapq.nlargest(count, found, key=lambda task: task.state_transition_time or LONG_AGO)
+        return Table(tasks.seen(task) for task in reversed(last))
+
+    def glance(self, most: int = FEW) -> Glance:
+        """Its first tasks and the counts of all: one request for a job of up to `most` tasks, otherwise two."""
+        return tasks.glance(self._client.batch, self.id, most)
 
     def wait(self, *, timeout: float = JOB_SECONDS, check: bool = True, tell: Tell | None = None) -> Job:
         """Wait until every task has ended. Raises TaskFailed for the first failed task (unless `check` is off)."""
         deadline = watch.Deadline(timeout, watch.tasks_of(self.id), tell)
-        ended = watch.tasks_ended(self._client.batch, self.id, deadline, self._client.pace)
+        watch.tasks_ended(self._client.batch, self.id, deadline, self._client.pace)
         if check:
-            self.raise_failed(ended)
+            self.raise_failed()
         return self
 
-    def raise_failed(self, tasks: tuple[TaskSeen, ...]) -> None:
-        """Raise TaskFailed, with its last lines, for the first task that failed."""
-        for task in tasks:
-            if task.state != "completed":
-                raise TaskFailed(
-                    f"task {self.id}/{task.id} did not finish: it is {task.state}, and its job was terminated",
-                    task=f"{self.id}/{task.id}",
-                )
-            if task.result == "failure" or (task.exit_code or 0) != 0:
-                raise failed(self.id, task, self._last_lines(task.id))
+    def raise_failed(self, known: Iterable[TaskSeen] | None = None) -> None:
+        """Raise TaskFailed, with its last lines, for the first task that failed. known: all its tasks, if they are
+        listed already."""
+        for task in self._first_not_succeeded() if known is None else known:
+            if task.state != "completed" or task.failed:
+                raise self.failure_of(task)
+
+    def _first_not_succeeded(self) -> Iterator[TaskSeen]:
+        yield from self.iter_tasks("failed", limit=1)
+        yield from map(tasks.seen, tasks.listed(self._client.batch, self.id, where=tasks.OPEN, limit=1))
+
+    def failure_of(self, task: TaskSeen) -> TaskFailed:
+        """Why a task failed or did not finish, with the last lines of its stderr."""
+        if task.state != "completed":
+            return TaskFailed(
+                f"task {self.id}/{task.id} did not finish: it is {task.state}, and its job was terminated",
+                task=f"{self.id}/{task.id}",
+            )
+        return failed(self.id, task, self._last_lines(task.id))
 
     def _last_lines(self, task_id: str) -> tuple[str, ...]:
         try:
-            return files.last_lines(files.task_file(self._client.batch, self.id, task_id, "stderr.txt"), SEARCHED_LINES)
+            end = files.task_file_end(self._client.batch, self.id, task_id, "stderr.txt")
         except BatchtrainError:
             return ()  # a task that never ran has no files; its failure says why
+        return files.last_lines(end, SEARCHED_LINES)
 
     def read(self, task_id: str | None = None, *, file: str = "stdout.txt") -> bytes:
         """The bytes of a file of a task (by default stdout of the first task). Raises NotFound."""
@@ -478,8 +545,9 @@ class Job:
         follower = files.Follower(self._client.batch, self.id, name, file)
         while True:
             with deadline:
-                state = self._task(name).state
-                lines = follower.new_lines(last=state == "completed")
+                task = self.seen_task(name)
+                state = task.state
+                lines = follower.new_lines(task.node, last=state == "completed")
             yield from lines
             if lines:
                 deadline.news()
@@ -490,16 +558,13 @@ class Job:
             deadline.pause(self._client.pace.first * 2, f"the task is {state}")
 
     def _first_task(self) -> str:
-        tasks = self.tasks
-        if not tasks:
-            raise NotFound(f"job {self.id} has no tasks")
-        return tasks[0].id
+        for task in self.iter_tasks(limit=1):
+            return task.id
+        raise NotFound(f"job {self.id} has no tasks")
 
-    def _task(self, task_id: str) -> TaskSeen:
-        for task in self.tasks:
-            if task.id == task_id:
-                return task
-        raise NotFound(f"job {self.id} has no task {task_id}")
+    def seen_task(self, task_id: str | None = None) -> TaskSeen:
+        """A task now (by default the first task). Raises NotFound."""
+        return tasks.task(self._client.batch, self.id, task_id or self._first_task())
 
     def task(self, task_id: str | None = None) -> TaskFiles:
         """The files of a task (by default the first task): `files`, `get` and `open`."""
@@ -535,18 +600,24 @@ class Job:
         limit of size.
         """
         recording = adopt(self._client.batch, self._client.account, self.id, origin, settings)
-        tasks = self.tasks
-        recording.fetch(tasks, everything=everything, progress=progress)
-        failed = next((task for task in tasks if task.result == "failure" or task.exit_code), None)
-        open_tasks = any(task.state != "completed" for task in tasks)
+        known = self.tasks
+        recording.fetch(known, everything=everything, progress=progress)
+        failed = next((task for task in known if task.failed), None)
+        open_tasks = any(task.state != "completed" for task in known)
         if failed is None or open_tasks:
-            recording.end("running" if open_tasks else "completed")
+            recording.end("fetched" if open_tasks else "completed")
         else:
             try:
                 self.raise_failed((failed,))
             except TaskFailed as failure:
                 recording.end("failed", failure)
         return recording, recording.unsaved
+
+    def diagnose(self, task_id: str | None = None) -> Diagnosis:
+        """Why the job, or one of its tasks, fails or waits. Raises NotFound. Changes nothing."""
+        from batchtrain import diagnose  # compiles the pattern of every rule, and only here
+
+        return diagnose.job(self._client.batch, self.id, task_id)
 
     def disable(self, *, running: str = "requeue") -> None:
         """Disable the job: it starts no more tasks. running: what happens to running tasks (`requeue`, `terminate`,
@@ -579,10 +650,12 @@ class Job:
 
 def _bring(step: Step, recipe: Recipe, values: Placeholders) -> Event:
     """Uploads files of this machine to a storage container."""
-    from batchtrain.storage import ingress  # 0.28 s, and only where files travel through storage
+    from batchtrain.storage import ingress  # only where files travel through storage
 
-    (total,) = ingress.carry_out(Plan((step,)), recipe, values.connect)
-    return Event(step.action, total.place, f"{total.files} files to {total.place}: {total.sent} sent")
+    (tally,) = ingress.carry_out(Plan((step,)), recipe, values.connect)
+    tally.check()
+    total = tally.total
+    return Event(step.action, total.place, f"{total.files} files to {total.place}: {total.copied} copied")
 
 
 def _refuse_identities(recipe: Recipe, account: Account) -> None:

@@ -135,7 +135,7 @@ class Placeholders:
     def connect(self) -> Connect:
         """Clients of the storage accounts, which sign in by key or, without a key, by Entra ID."""
         from batchtrain.service import entra
-        from batchtrain.storage import blob  # a slow import (0.28 s), needed only for storage
+        from batchtrain.storage import blob  # a slow import, needed only for storage
 
         known = self._credentials
         return blob.accounts(known, lambda: entra.credential(entra.storage_sign_in(known), ca=self._ca), self._own)

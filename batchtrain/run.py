@@ -20,31 +20,36 @@ from batchtrain.errors import (
 )
 from batchtrain.plan.job import needs_pool
 from batchtrain.runs import directory
-from batchtrain.runs.directory import RunDirectory
+from batchtrain.runs.directory import Metric, RunDirectory
 from batchtrain.runs.recording import QUIET, Origin, Progress, Recording, begin
-from batchtrain.service import files, watch
+from batchtrain.service import files, look, watch
 from batchtrain.service.deadlines import JOB_SECONDS, POOL_SECONDS
 from batchtrain.service.faults import failure
 from batchtrain.service.seen import Table, TaskSeen
 from batchtrain.service.submit import Event
+from batchtrain.service.tasks import Counts, Glance
 
 if TYPE_CHECKING:
     from batchtrain.foreseen import Foreseen
     from batchtrain.operations import Job, Operations, Tell
 
 FILES = ("stdout.txt", "stderr.txt")
+FIRST, MOST_FAILED = 4, 20
+"""Of a job with more than FEW tasks, how many are followed, and how many failures are shown."""
 GONE = frozenset({"PoolNotFound", "JobNotFound", "TaskNotFound"})
 """The service's codes for deleted work; any other 404 is about something else."""
 
 
 class Outcome(NamedTuple):
     """The result of a recipe: its tasks, the failure of the first failed task, why something was not deleted, and the
-    run directories."""
+    run directories with the metrics of their tasks."""
 
     tasks: Table[TaskSeen]
     failure: TaskFailed | None = None
     standing: BaseException | None = None
     runs: tuple[RunDirectory, ...] = ()
+    metrics: tuple[dict[str, dict[str, Metric]], ...] = ()
+    """By task, for each of `runs`."""
 
 
 def run(
@@ -89,7 +94,7 @@ def run(
     standing = None if keep or kept.unsaved else made.clean_up(successful=outcome.failure is None)
     made.say_left()
     kept.say()
-    return outcome._replace(standing=standing, runs=kept.runs)
+    return outcome._replace(standing=standing, runs=kept.runs, metrics=kept.metrics)
 
 
 def follow(
@@ -100,10 +105,12 @@ def follow(
     timeout: float = POOL_SECONDS,
     origin: Origin,
     progress: Progress = QUIET,
+    fail_fast: bool = False,
 ) -> Outcome:
     """Add the jobs to their pool, follow them to their end, and fetch their results. Deletes nothing.
 
-    timeout: seconds to wait while the pool grows. Ctrl-C ends only the following.
+    timeout: seconds to wait while the pool grows. Ctrl-C ends only the following. fail_fast: the first refused task
+    stops the addition.
     """
     _refuse_endless(recipe)
     foreseen = client.foresee(recipe)
@@ -111,7 +118,7 @@ def follow(
     kept = Recorder(client, recipe, foreseen, tell, origin, progress)
     made = Created(client, kept.tell)
     try:
-        client.jobs.add_all(recipe, tell=made.tell, timeout=timeout)
+        client.jobs.add_all(recipe, tell=made.tell, timeout=timeout, fail_fast=fail_fast)
         made.submitted = True
         outcome = _all_followed(client, recipe, made, None, kept)
     except BaseException as error:
@@ -120,7 +127,17 @@ def follow(
         made.say_left(error)
         raise
     kept.say()
-    return outcome._replace(runs=kept.runs)
+    return outcome._replace(runs=kept.runs, metrics=kept.metrics)
+
+
+def watch_job(client: Operations, job_id: str, *, tell: Tell, timeout: float = JOB_SECONDS) -> Job:
+    """Show the nodes, the counts and the output of a job until its tasks have ended. Fetches and deletes nothing."""
+    job = client.jobs.handle(job_id)
+    with contextlib.suppress(NotFound):
+        watch.show_nodes(client.batch, look.job_state(client.batch, job_id)[1], tell)
+    deadline = watch.Deadline(timeout, watch.tasks_of(job_id), tell)
+    watch.tasks_ended(client.batch, job_id, deadline, client.pace, Follow(client, job, deadline.tell).look)
+    return job
 
 
 class Recorder:
@@ -148,6 +165,11 @@ class Recorder:
     def runs(self) -> tuple[RunDirectory, ...]:
         """The directories, in the order of the jobs."""
         return tuple(recording.run for recording in self._recordings.values())
+
+    @property
+    def metrics(self) -> tuple[dict[str, dict[str, Metric]], ...]:
+        """The metrics of the tasks, in the order of the jobs."""
+        return tuple(recording.metrics for recording in self._recordings.values())
 
     @property
     def unsaved(self) -> bool:
@@ -192,13 +214,23 @@ class Recorder:
         try:
             for job_id in self._recordings if ask and submitted else ():
                 if job_id not in self._ended:
-                    with contextlib.suppress(BatchtrainError):
-                        self.fetch(job_id, self._client.jobs.handle(job_id).tasks)
-            unsaved = self.unsaved
+                    unsaved |= not self._fetch_after_error(job_id)
+            unsaved |= self.unsaved
         except KeyboardInterrupt:
             self._tell(Event("results.skipped", "", "fetching was interrupted; what is not here yet is lost"))
         self.end_all(state, error)
         return unsaved
+
+    def _fetch_after_error(self, job_id: str) -> bool:
+        """Fetch the results of a job that is to be deleted; returns whether nothing more can be fetched."""
+        try:
+            self.fetch(job_id, self._client.jobs.handle(job_id).tasks)
+        except BatchtrainError as error:
+            if isinstance(error, NotFound) and error.code in GONE:
+                return True
+            self._tell(Event("results.failed", job_id, f"the results of job {job_id} could not be fetched: {error}"))
+            return False
+        return True
 
     def say(self) -> None:
         """Say where the results are."""
@@ -221,7 +253,7 @@ def _work(
         made.pool = make(recipe, timeout=starts, tell=made.tell, foreseen=foreseen)
     for job_id, created in replaced.items():
         _replace(client, job_id, created, made.tell)
-    client.jobs.add_all(recipe, tell=made.tell, timeout=starts, foreseen=foreseen)
+    client.jobs.add_all(recipe, tell=made.tell, timeout=starts, foreseen=foreseen, resume=False)
     made.submitted = True
     return _all_followed(client, recipe, made, timeout, kept)
 
@@ -253,8 +285,9 @@ def _followed(
     """Show the output of a job's tasks until all have ended; returns the tasks."""
     seconds = seconds_for(settings) if timeout is None else timeout
     deadline = watch.Deadline(seconds, watch.tasks_of(job.id), tell)
-    follow = Follow(client, job, deadline.tell, named=len(settings.tasks) > 1, line=kept.line)
-    return watch.tasks_ended(client.batch, job.id, deadline, client.pace, follow.look)
+    follow = Follow(client, job, deadline.tell, line=kept.line)
+    watch.tasks_ended(client.batch, job.id, deadline, client.pace, follow.look)
+    return job.tasks
 
 
 def _replace(client: Operations, job_id: str, created: str, tell: Tell) -> None:
@@ -342,7 +375,9 @@ def _refuse_endless(recipe: Recipe) -> None:
 
 
 class Follow:
-    """Shows the output of a job's running tasks: events of kind `stdout` and `stderr`."""
+    """Shows the output of a job's tasks: events of kind `stdout` and `stderr`. Of a job with more than FEW tasks, it
+    shows the output of the first ones while they run, and the end of stderr of the tasks that failed.
+    """
 
     def __init__(
         self,
@@ -350,25 +385,42 @@ class Follow:
         job: Job,
         tell: Tell,
         *,
-        named: bool,
         line: Callable[[str, str, str, str], None] = lambda *_: None,
     ) -> None:
-        self._client, self._job, self._tell, self._named, self._line = client, job, tell, named, line
+        self._client, self._job, self._tell, self._line = client, job, tell, line
         self._open: dict[str, list[tuple[str, files.Follower]]] = {}
         self._closed: set[str] = set()
+        self._failures = 0
+        self._large = False
+        self._counts: Counts | None = None
 
-    def look(self, tasks: tuple[TaskSeen, ...]) -> None:
-        """Show the output since the last call."""
+    def look(self, seen: Glance) -> int:
+        """Show the output since the last call; returns the number of requests that this took."""
+        if seen.counts != self._counts:
+            self._counts = seen.counts
+            self._tell(Event("tasks.seen", self._job.id, "", seen.counts))
+        if seen.whole:
+            return self._show_running(seen.first, named=len(seen.first) > 1)
+        if not self._large:
+            self._large = True
+            self._tell(Event("output.shown", self._job.id, _which_output(self._job.id, seen.counts.total)))
+        first = [task for number, task in enumerate(seen.first) if number < FIRST or task.id in self._open]
+        return self._show_running(first, named=True) + self._show_failed(seen.counts.failed)
+
+    def _show_running(self, tasks: Iterable[TaskSeen], *, named: bool) -> int:
+        requests = 0
         for task in tasks:
             if task.state in ("running", "completed") and task.id not in self._closed:
-                self._show(task)
+                self._show(task, named)
+                requests += len(FILES)
+        return requests
 
-    def _show(self, task: TaskSeen) -> None:
+    def _show(self, task: TaskSeen, named: bool) -> None:
         ended = task.state == "completed"
         for file, follower in self._open.setdefault(task.id, self._followers(task.id)):
-            for line in follower.new_lines(last=ended):
+            for line in follower.new_lines(task.node, last=ended):
                 self._line(self._job.id, task.id, file.removesuffix(".txt"), line)
-                text = f"{task.id}: {line}" if self._named else line
+                text = f"{task.id}: {line}" if named else line
                 self._tell(Event(file.removesuffix(".txt"), task.id, text))
         if ended:
             self._closed.add(task.id)
@@ -376,3 +428,28 @@ class Follow:
 
     def _followers(self, task_id: str) -> list[tuple[str, files.Follower]]:
         return [(file, files.Follower(self._client.batch, self._job.id, task_id, file)) for file in FILES]
+
+    def _show_failed(self, count: int) -> int:
+        """Show how the tasks ended that failed since the last call, up to MOST_FAILED in all."""
+        if count <= self._failures or self._failures >= MOST_FAILED:
+            return 0
+        self._failures, requests = count, 1
+        for task in self._job.iter_tasks("failed", limit=MOST_FAILED):
+            if task.id not in self._closed and task.id not in self._open:
+                self._closed.add(task.id)
+                self._tell(Event("task.failed", task.id, str(self._job.failure_of(task))))
+                requests += 2
+        if count >= MOST_FAILED:
+            self._tell(Event("output.shown", self._job.id, _further_failures(self._job.id)))
+        return requests
+
+
+def _which_output(job_id: str, count: int) -> str:
+    return (
+        f"job {job_id} has {count:,} tasks: the output of the first {FIRST} is shown, and how tasks fail;"
+        f" `batchtrain jobs logs {job_id} --task TASK` prints the output of any task"
+    )
+
+
+def _further_failures(job_id: str) -> str:
+    return f"further failures are not shown; `batchtrain jobs tasks {job_id} --state failed` lists them"

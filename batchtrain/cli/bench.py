@@ -185,7 +185,7 @@ def _measured(experiment: Experiment, planned: list[tuple[Case, Recipe]], folder
         run = RunDirectory(folder.parent / done[case.name])
         metric = run.record().summary.get(experiment.metric)
         series: dict[str, list[float]] = {}
-        for _, point in compare.points(run):
+        for _, point in run.points():
             for name, value in point.values.items():
                 if name in wanted and value is not None and point.rank in (None, 0):
                     series.setdefault(name, []).append(value)

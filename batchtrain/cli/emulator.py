@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
+from batchtrain.cli import diagnose
 from batchtrain.cli.help import Command, Group
 from batchtrain.cli.options import common, settings
 from batchtrain.cli.output import plain, show, show_rows
@@ -47,6 +48,9 @@ _data_dir = click.option(
 @click.group(cls=Group)
 def command() -> None:
     """The embedded Azure Batch of this machine."""
+
+
+command.add_command(diagnose.of_emulator)
 
 
 @command.command(cls=Command)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import re
 from typing import TYPE_CHECKING
 
 import click
@@ -10,7 +12,7 @@ from batchtrain.cli.completion import ids
 from batchtrain.cli.help import Command
 from batchtrain.cli.options import common, say, settings
 from batchtrain.cli.output import show, show_rows
-from batchtrain.errors import ServiceError, UsageError
+from batchtrain.errors import NotFound, ServiceError, UsageError
 
 if TYPE_CHECKING:
     from batchtrain.config.load import Loaded
@@ -60,12 +62,12 @@ def get(job_id: str, words: tuple[str, ...], directory: str | None, node: str | 
 
 def _task_and_patterns(job: Job, words: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
     """The first word is a task if the job has one of that name."""
-    known = [task.id for task in job.tasks]
-    if words and words[0] in known:
-        return words[0], words[1:]
-    if not known:
-        raise UsageError(f"job {job.id} has no tasks")
-    return known[0], words
+    from batchtrain.config.types.base import ID
+
+    if words and re.fullmatch(ID, words[0]):
+        with contextlib.suppress(NotFound):
+            return job.seen_task(words[0]).id, words[1:]
+    return job.seen_task().id, words
 
 
 @click.command(cls=Command)

@@ -8,8 +8,6 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from batchtrain.runs.directory import Metric, RunDirectory, RunRecord
-from batchtrain.runs.extract import Point
-from batchtrain.runs.numbers import read
 
 
 class RunRow(NamedTuple):
@@ -129,11 +127,3 @@ def statistics_of(values: Iterable[float]) -> Statistics | None:
         return None
     p95 = rest[min(len(rest) - 1, max(0, -(-95 * len(rest) // 100) - 1))]
     return Statistics(statistics.fmean(rest), statistics.median(rest), p95, statistics.pstdev(rest))
-
-
-def points(run: RunDirectory) -> Iterator[tuple[str, Point]]:
-    """All points of a run, with their tasks."""
-    folder = run.path / "metrics"
-    for path in sorted(folder.glob("*.jsonl")):
-        for point in read(path):
-            yield path.stem, point

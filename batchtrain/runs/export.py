@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from batchtrain.errors import UsageError
-from batchtrain.runs.compare import points
 from batchtrain.runs.directory import RunDirectory, replace
 from batchtrain.runs.extract import split
 from batchtrain.runs.names import safe_path
@@ -26,7 +25,7 @@ def write_csv(run: RunDirectory, file: TextIO) -> int:
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(HEADS)
     count = 0
-    for task, point in points(run):
+    for task, point in run.points():
         for name, value in point.values.items():
             writer.writerow((task, point.t, point.rank, point.node, point.step, point.epoch, name, value))
             count += 1
@@ -95,7 +94,7 @@ def write_tensorboard(run: RunDirectory, target: Path) -> int:
     """Write one event file per task and rank; returns the number of values. Infinite values become NaN."""
     files: dict[str, bytearray] = {}
     count = 0
-    for number, (task, point) in enumerate(points(run)):
+    for number, (task, point) in enumerate(run.points()):
         place = f"{task}/{point.node or f'rank_{point.rank or 0}'}"
         step = point.step if point.step is not None else int(point.epoch if point.epoch is not None else number)
         summary = b"".join(

@@ -57,6 +57,13 @@ def cause(lines: Sequence[str], exit_code: int | None) -> Cause:
     )
 
 
+def lines_of(lines: Iterable[str], found: Cause) -> Iterator[str]:
+    """The lines of the process that failed, without their prefixes."""
+    number = found.who.rpartition(" ")[2]
+    others = (line for line in lines if not REPORT.match(line))
+    return _of(others, found.who, number if number.isdigit() else None)
+
+
 def _code(report: re.Match[str]) -> int:
     """The end of a process as shells report it."""
     return int(report["value"]) + (128 if "signal" in report["ending"] else 0)

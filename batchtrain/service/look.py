@@ -25,9 +25,9 @@ from batchtrain.service.seen import (
     PlaceSeen,
     PoolSeen,
     ScheduleSeen,
-    TaskSeen,
     node_hours,
 )
+from batchtrain.service.tasks import counts
 
 Value = TypeVar("Value")
 
@@ -37,7 +37,6 @@ _POOL = ["id", "state", "allocationState", "vmSize", "currentDedicatedNodes", "t
 _NODE = ["id", "state", "ipAddress", "startTaskInfo", "errors", "allocationTime"]
 _JOB = ["id", "state", "creationTime", "executionInfo", "poolInfo"]
 _SCHEDULE = ["id", "state", "executionInfo"]
-_TASK = ["id", "state", "executionInfo", "nodeInfo"]
 
 
 def pools(client: BatchClient) -> tuple[PoolSeen, ...]:
@@ -118,8 +117,7 @@ def job(client: BatchClient, job_id: str) -> JobSeen:
     """One job with the counts of its tasks. Raises NotFound."""
     with faults(f"look at job {job_id}"):
         seen = _job(client.get_job(job_id, select=_JOB))
-        counts = client.get_job_task_counts(job_id).task_counts
-    return seen._replace(active=counts.active, running=counts.running, succeeded=counts.succeeded, failed=counts.failed)
+    return seen._replace(**counts(client, job_id)._asdict())
 
 
 def schedules(client: BatchClient) -> tuple[ScheduleSeen, ...]:
@@ -146,10 +144,15 @@ def job_or_none(client: BatchClient, job_id: str) -> tuple[str, str] | None:
     return _if_there(lambda: job_state(client, job_id))
 
 
-def tasks(client: BatchClient, job_id: str) -> tuple[TaskSeen, ...]:
-    """The tasks of a job. Raises NotFound."""
+def variable(client: BatchClient, job_id: str, name: str) -> dict[str, str]:
+    """The value of an environment variable of each task of a job that has it."""
     with faults(f"list tasks of job {job_id}"):
-        return tuple(_task(item) for item in client.list_tasks(job_id, select=_TASK))
+        return {
+            task.id: setting.value or ""
+            for task in client.list_tasks(job_id, select=["id", "environmentSettings"])
+            for setting in task.environment_settings or ()
+            if setting.name == name
+        }
 
 
 def places(client: BatchClient, job_id: str, task_id: str) -> tuple[PlaceSeen, ...]:
@@ -298,24 +301,6 @@ def _schedule(item: models.BatchJobSchedule) -> ScheduleSeen:
         next_run=info.next_run_time if info else None,
         ended=info.end_time if info else None,
         job=(info.recent_job.id or "") if info and info.recent_job else "",
-    )
-
-
-def _task(item: models.BatchTask) -> TaskSeen:
-    info = item.execution_info
-    if info is None:
-        return TaskSeen(item.id, _word(item.state))
-    took = (info.end_time - info.start_time).total_seconds() if info.end_time and info.start_time else None
-    return TaskSeen(
-        id=item.id,
-        state=_word(item.state),
-        result=_word(info.result).lower() if info.result else "",
-        exit_code=info.exit_code,
-        node=(item.node_info.node_id or "") if item.node_info else "",
-        seconds=took,
-        failure=f"{info.failure_info.code}: {info.failure_info.message}" if info.failure_info else "",
-        retries=info.retry_count or 0,
-        requeues=info.requeue_count or 0,
     )
 
 

@@ -105,6 +105,11 @@ class TaskSeen(NamedTuple):
     retries: int = 0
     requeues: int = 0
 
+    @property
+    def failed(self) -> bool:
+        """Whether its last run failed."""
+        return self.result == "failure" or bool(self.exit_code)
+
 
 class PlaceSeen(NamedTuple):
     """A node that a task ran on, and the directory of the task there."""
@@ -114,9 +119,9 @@ class PlaceSeen(NamedTuple):
     directory: str
 
 
-def node_hours(nodes: Iterable[NodeSeen], now: datetime) -> float:
-    """The hours for which the nodes have existed, which are billed whether tasks run or not."""
-    lived = (now - node.allocated for node in nodes if node.allocated)
+def node_hours(nodes: Iterable[NodeSeen], now: datetime, *, since: datetime | None = None) -> float:
+    """The hours for which the nodes have existed (since a time), which are billed whether tasks run or not."""
+    lived = (now - (max(node.allocated, since) if since else node.allocated) for node in nodes if node.allocated)
     return sum((max(span.total_seconds(), 0.0) for span in lived), 0.0) / 3600
 
 

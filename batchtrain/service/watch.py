@@ -9,10 +9,11 @@ from typing import NamedTuple
 from azure.batch import BatchClient
 
 from batchtrain.errors import NotFound, ServiceError, TimedOut, UsageError
-from batchtrain.service import files, look, retry, submit
+from batchtrain.service import files, look, retry, submit, tasks
 from batchtrain.service.faults import failure
-from batchtrain.service.seen import NodeSeen, PoolSeen, TaskSeen
+from batchtrain.service.seen import NodeSeen, PoolSeen
 from batchtrain.service.submit import Event
+from batchtrain.service.tasks import Glance
 
 Tell = Callable[[Event], None]
 
@@ -20,15 +21,18 @@ READY = frozenset({"idle", "running"})
 BROKEN = frozenset({"starttaskfailed", "unusable"})
 START_TASK_LINES = 40
 MOST_REBOOTS = 5
+WATCHED_SECONDS = 30 * 86400.0
 JOB_TURNS = 8  # queries of the tasks per query of their job
 
 
 class Pace(NamedTuple):
-    """Seconds between two queries: from `first`, growing by `factor`, to `most`."""
+    """Seconds between two queries: from `first`, growing by `factor`, to `most`, and at least `request` for each
+    request of the last one."""
 
     first: float
     most: float
     factor: float = 1.3
+    request: float = 0.0
 
     def steps(self) -> Iterator[float]:
         """The pauses, without end."""
@@ -39,7 +43,7 @@ class Pace(NamedTuple):
 
 
 NEAR = Pace(0.01, 0.1, 1.1)
-FAR = Pace(1.0, 10.0)  # the service answers 429 to frequent requests
+FAR = Pace(1.0, 10.0, request=1.0)  # the service answers 429 to frequent requests
 
 
 class Deadline:
@@ -136,8 +140,10 @@ def pool_ready(
             nodes = look.nodes(client, pool_id)
             _raise_broken(client, pool_id, tuple(node for node in nodes if node.state in BROKEN and not mend(node)))
             if _ready(seen, nodes):
+                _show_nodes(tell, seen, nodes)
                 return nodes
             state = _pool_state(seen, nodes)
+            _show_nodes(tell, seen, nodes)
             if state != said:
                 deadline.tell(Event("pool.wait", pool_id, f"pool {pool_id}: {state}"))
                 said = state
@@ -154,6 +160,33 @@ def pool_steady(client: BatchClient, pool_id: str, seconds: float, pace: Pace, t
                 return seen
             deadline.pause(pause, f"allocation {seen.allocation}, {seen.dedicated}+{seen.spot} nodes")
     raise AssertionError("unreachable")
+
+
+def show_nodes(client: BatchClient, pool_id: str, tell: Tell) -> str:
+    """Report the nodes of a pool to a view that draws them; returns their states as text. Raises NotFound."""
+    seen, nodes = look.pool(client, pool_id), look.nodes(client, pool_id)
+    _show_nodes(tell, seen, nodes)
+    return _pool_state(seen, nodes)
+
+
+def pool_states(client: BatchClient, pool_id: str, pace: Pace, tell: Tell) -> None:
+    """Report the states of a pool's nodes as they change, until the pool is gone or the user interrupts it."""
+    said = ""
+    with contextlib.suppress(NotFound), Deadline(WATCHED_SECONDS, f"pool {pool_id}", tell) as deadline:
+        while True:
+            state = show_nodes(client, pool_id, tell)
+            if state != said:
+                deadline.tell(Event("pool.seen", pool_id, f"pool {pool_id}: {state}"))
+                said = state
+            deadline.pause(max(pace.most, 2 * pace.request), state)
+    if not said:
+        raise NotFound(f"there is no pool {pool_id}", operation=f"watch pool {pool_id}", code="PoolNotFound")
+    tell(Event("pool.gone", pool_id, f"pool {pool_id} is gone"))
+
+
+def _show_nodes(tell: Tell | None, seen: PoolSeen, nodes: tuple[NodeSeen, ...]) -> None:
+    if tell is not None:
+        tell(Event("nodes.seen", seen.id, "", (seen.target_dedicated + seen.target_spot, nodes)))
 
 
 def _ready(seen: PoolSeen, nodes: tuple[NodeSeen, ...]) -> bool:
@@ -200,22 +233,35 @@ def tasks_ended(
     job_id: str,
     deadline: Deadline,
     pace: Pace,
-    show: Callable[[tuple[TaskSeen, ...]], None] = lambda _: None,
-) -> tuple[TaskSeen, ...]:
-    """Wait until every task of a job has ended; returns them. `show` receives every list of tasks, including the
-    last."""
+    show: Callable[[Glance], int] = lambda _: 0,
+) -> None:
+    """Wait until every task of a job has ended. `show` receives every glance, including the last, and returns the
+    number of its requests.
+
+    The counts of a large job are some seconds old, so its end is confirmed by a list of the tasks that have not ended.
+    """
     with deadline:
         for turn, pause in enumerate(pace.steps(), 1):
-            tasks = look.tasks(client, job_id)
-            show(tasks)
-            if all(task.state == "completed" for task in tasks):
-                return tasks
-            if turn % JOB_TURNS == 0 and _will_not_go_on(client, job_id):
-                tasks = look.tasks(client, job_id)
-                show(tasks)
-                return tasks
-            deadline.pause(pause, _task_state(tasks))
+            seen = tasks.glance(client, job_id)
+            requests = seen.requests + show(seen)
+            if seen.whole and not seen.counts.open:
+                return
+            if not seen.counts.open:
+                requests += 1
+                if _confirmed(client, job_id):
+                    show(tasks.glance(client, job_id))
+                    return
+            if turn % JOB_TURNS == 0:
+                requests += 2
+                if _will_not_go_on(client, job_id):
+                    show(tasks.glance(client, job_id))
+                    return
+            deadline.pause(max(pause, requests * pace.request), _task_state(seen))
     raise AssertionError("unreachable")
+
+
+def _confirmed(client: BatchClient, job_id: str) -> bool:
+    return not list(tasks.listed(client, job_id, where=tasks.OPEN, select="id", limit=1))
 
 
 def tasks_of(job_id: str) -> str:
@@ -239,10 +285,10 @@ def _will_not_go_on(client: BatchClient, job_id: str) -> bool:
     return False
 
 
-def _task_state(tasks: tuple[TaskSeen, ...]) -> str:
-    open_tasks = [task for task in tasks if task.state != "completed"]
-    first = open_tasks[0]
-    return f"{len(open_tasks)} of {len(tasks)} tasks open, {first.id} is {first.state}"
+def _task_state(seen: Glance) -> str:
+    state = f"{seen.counts.open:,} of {seen.counts.total:,} tasks open"
+    first = next((task for task in seen.first if task.state != "completed"), None)
+    return f"{state}, {first.id} is {first.state}" if seen.whole and first else f"{state} ({seen.counts})"
 
 
 def gone(question: Callable[[], object], seconds: float, pace: Pace, what: str, tell: Tell | None = None) -> None:

@@ -33,6 +33,8 @@ ALLOWED: dict[str, set[str]] = {
     "foreseen": {"config", "custom", "local", "plan", "service", "storage"},
     "task_files": {"errors", "runs", "service"},
     "operations": {
+        "diagnose",
+        "diagnosis",
         "runs",
         "task_files",
         "errors",
@@ -56,10 +58,14 @@ ALLOWED: dict[str, set[str]] = {
         "runs",
     },
     "described": {"errors", "config", "frameworks"},
+    "diagnosis": {"errors", "service"},
+    "diagnose": {"errors", "diagnosis", "service"},
     "doctor": {"errors", "catalog", "check_result", "config", "service"},
     "created": {"errors", "service", "operations"},
     "run": {"errors", "config", "plan", "service", "operations", "foreseen", "created", "runs"},
     "cli": {
+        "diagnose",
+        "diagnosis",
         "created",
         "operations",
         "check_result",
@@ -159,7 +165,7 @@ def test_no_modules_import_each_other() -> None:
 EMULATOR = "batchtrain.emulator."
 EDGE = frozenset(
     {
-        "__main__", "alarms", "certificates", "connections", "control", "depot", "drive", "files", "http",
+        "__main__", "alarms", "certificates", "connections", "control", "depot", "drive", "examine", "files", "http",
         "mapped_images",
         "logfile", "machine", "reference", "routes", "server", "steering", "store", "trust",
     }

@@ -102,6 +102,7 @@ class Service:
         self.batch: Any = None
         self.pace = NEAR
         self.id = "j"
+        self.tasks = (TaskSeen("t", "completed", exit_code=0),)
         self.deleting, self.adding = deleting, adding
         self.failure: TaskFailed | None = None
         self.standing: tuple[str, ...] = ()
@@ -161,10 +162,9 @@ def watched(monkeypatch: pytest.MonkeyPatch) -> list[BaseException]:
     """What the wait for the tasks raises; nothing by itself."""
     raised: list[BaseException] = []
 
-    def ended(*_: Any) -> tuple[TaskSeen, ...]:
+    def ended(*_: Any) -> None:
         if raised:
             raise raised[0]
-        return (TaskSeen("t", "completed", exit_code=0),)
 
     monkeypatch.setattr("batchtrain.run.watch.tasks_ended", ended)
     return raised

@@ -174,7 +174,7 @@ def test_a_run_without_lines_of_dlbs_exports_its_throughput_or_says_that_there_i
 
 
 def metrics(run: RunDirectory) -> None:
-    path = run.metrics("train")
+    path = run.metrics_file("train")
     path.parent.mkdir(parents=True)
     path.write_text('{"t": 5.5, "rank": 1, "step": 300, "loss": 0.5}\n{"t": 6, "rank": 1, "step": 301, "loss": null}\n')
 

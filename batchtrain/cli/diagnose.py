@@ -1,0 +1,168 @@
+"""`batchtrain jobs diagnose`, `pool diagnose` and `emulator diagnose`: why something does not work, on one page."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from batchtrain.cli.completion import ids
+from batchtrain.cli.help import Command
+from batchtrain.cli.options import common, say, settings
+from batchtrain.cli.output import plain, show, show_rows
+from batchtrain.errors import UsageError
+
+if TYPE_CHECKING:
+    from batchtrain.config.load import Loaded
+    from batchtrain.diagnosis.finding import Diagnosis
+
+LABELS = ("cause", "where", "proof", "next")
+SENT = "{} has everything that was read; look through it before you send it"
+_bundle = click.option(
+    "--bundle",
+    metavar="FILE",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Also write everything that was read to a zip file, without secrets, to attach it to a question.",
+)
+
+
+@click.command("diagnose", cls=Command)
+@click.argument("job_id", shell_complete=ids("jobs"))
+@click.argument("task_id", required=False)
+@_bundle
+@common
+def of_job(job_id: str, task_id: str | None, bundle: Path | None) -> None:
+    """Find out why a job fails or waits: the first cause, the line that proves it, and what to do.
+
+    Reads at most 20 tasks; with TASK_ID only that one. Changes nothing.
+    """
+    from batchtrain import diagnose
+
+    loaded = _recipe()
+    client = settings().connect(loaded)
+    _show(diagnose.job(client.batch, job_id, task_id, tuple(hints(job_id))), bundle, loaded)
+
+
+@click.command("diagnose", cls=Command)
+@click.argument("pool_id", shell_complete=ids("pools"))
+@_bundle
+@common
+def of_pool(pool_id: str, bundle: Path | None) -> None:
+    """Find out why a pool has no usable nodes: errors of the resize, start tasks that failed, and faulty nodes.
+
+    Changes nothing.
+    """
+    from batchtrain import diagnose
+
+    loaded = _recipe()
+    client = settings().connect(loaded)
+    _show(diagnose.pool(client.batch, pool_id), bundle, loaded)
+
+
+@click.command("diagnose", cls=Command)
+@click.option("--data-dir", envvar="BATCHTRAIN_EMULATOR_DIR", metavar="DIR", help="The data directory of the emulator.")
+@_bundle
+@common
+def of_emulator(data_dir: str | None, bundle: Path | None) -> None:
+    """Examine the emulator: whether it runs, its directory, its nodes, its log, and the programs that it can use."""
+    from batchtrain.check_result import OK, WARN, Check
+    from batchtrain.config.masking import masked_text
+    from batchtrain.emulator.examine import examine
+    from batchtrain.local import emulator_directory, emulator_faults
+
+    with emulator_faults():
+        found = examine(Path(data_dir) if data_dir else emulator_directory())
+    rows = [Check(row.check, OK if row.good else WARN, row.fact, row.next_step) for row in found.rows]
+    if bundle is not None:
+        texts = {"checks.json": _json(plain(rows)), "status.json": _json(found.status), "versions.txt": _versions()}
+        write(bundle, {**texts, "emulator.log": masked_text(found.log)})
+    show_rows(rows)
+    if bundle is not None:
+        say(SENT.format(bundle))
+
+
+def hints(job_id: str) -> list[str]:
+    """Why tasks are waiting, as the emulator knows it; Azure does not report it."""
+    if not settings().local:
+        return []
+    from batchtrain.emulator import server
+    from batchtrain.local import emulator_directory, emulator_faults
+
+    with emulator_faults():
+        return [hint.text for hint in server.hints(emulator_directory()) if hint.job_id == job_id]
+
+
+def _recipe() -> Loaded | None:
+    """The recipe of --configdir; its secrets are masked in everything that is shown."""
+    return settings().load() if settings().configdir else None
+
+
+def _show(found: Diagnosis, bundle: Path | None, loaded: Loaded | None) -> None:
+    from batchtrain.config.masking import masked_document, masked_text, secrets_in
+
+    secrets = secrets_in(loaded.recipe) if loaded else ()
+    page, document = masked_text(str(found), secrets), masked_document(_document(found), secrets)
+    if bundle is not None:
+        write(bundle, {"diagnosis.txt": page + "\n", "diagnosis.json": _json(document), "versions.txt": _versions()})
+    if settings().output == "table":
+        page = "\n".join(row for line in page.split("\n") for row in _wrapped(line))
+    show({key: value for key, value in document.items() if key != "record"}, page)
+    if bundle is not None:
+        say(SENT.format(bundle))
+
+
+def _wrapped(line: str) -> list[str]:
+    """A line of the page in the width of the terminal; output of tasks stays as it is."""
+    import textwrap
+
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
+    if not width or len(line) <= width or line.startswith("  |"):
+        return [line]
+    label = "       " if line[:7].strip() in LABELS else "    "
+    return textwrap.wrap(line, width, subsequent_indent=label, break_long_words=False, break_on_hyphens=False)
+
+
+def _document(found: Diagnosis) -> dict[str, object]:
+    return {
+        "subject": found.subject,
+        "state": found.state,
+        "who": found.who,
+        "findings": plain(found.findings),
+        "lines": list(found.lines),
+        "record": plain(found.record),
+    }
+
+
+def _json(document: object) -> str:
+    import json
+
+    return json.dumps(document, indent=1, ensure_ascii=False, default=str) + "\n"
+
+
+def _versions() -> str:
+    import platform
+    from importlib import metadata
+
+    from batchtrain.version import __version__
+
+    names = ("azure-batch", "azure-core", "azure-identity", "azure-storage-blob")
+    rows = [f"batchtrain {__version__}", f"Python {platform.python_version()} on {platform.platform()}"]
+    return "\n".join((*rows, *(f"{name} {metadata.version(name)}" for name in names))) + "\n"
+
+
+def write(path: Path, texts: Mapping[str, str]) -> None:
+    """Write a zip file; an existing file is not replaced. Raises UsageError."""
+    import zipfile
+
+    try:
+        with zipfile.ZipFile(path, "x", zipfile.ZIP_DEFLATED) as bundle:
+            for name, text in texts.items():
+                bundle.writestr(name, text)
+    except FileExistsError:
+        raise UsageError(f"{path} exists; name another file with --bundle") from None
+    except OSError as error:
+        raise UsageError(f"{path} cannot be written: {error.strerror or error}") from None

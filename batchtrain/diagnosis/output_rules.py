@@ -1,0 +1,190 @@
+"""Causes that a line of a program's output proves. A table: the first rule that fits a task wins."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+
+class OutputRule(NamedTuple):
+    """A cause and the pattern of the line that proves it. Groups of the pattern are words of the cause."""
+
+    name: str
+    pattern: re.Pattern[str]
+    cause: str
+    next_step: str
+
+
+def _rule(name: str, pattern: str, cause: str, next_step: str) -> OutputRule:
+    return OutputRule(name, re.compile(pattern), cause, next_step)
+
+
+OUTPUT_RULES = (
+    _rule(
+        "preflight",
+        r"batchtrain: preflight: (?P<name>.+)",
+        "a check of the nodes failed: {name}",
+        "replace the node (`batchtrain pool reboot POOL NODE`), or skip the check with `preflight: false`",
+    ),
+    _rule(
+        "cuda-out-of-memory",
+        r"CUDA out of memory|CUDA_ERROR_OUT_OF_MEMORY|cudaErrorMemoryAllocation|CUDNN_STATUS_ALLOC_FAILED"
+        r"|cudaMalloc failed: out of memory|OOM when allocating tensor",
+        "the memory of a GPU is full",
+        "lower the batch size of each process, use mixed precision or gradient checkpointing, or choose a size whose"
+        " GPUs have more memory (`batchtrain catalog sizes`)",
+    ),
+    _rule(
+        "nccl-without-infiniband",
+        r"NCCL.*(?:NET/IB ?: No device found|No IB devices|ibv_\w+ failed|Failed to initialize any NET plugin)"
+        r"|NCCL WARN .*(?:NET/IB|ibv_)",
+        "NCCL finds no usable InfiniBand",
+        "check that the pool's size has InfiniBand and that its image has the drivers (`batchtrain doctor`,"
+        " `batchtrain config explain`); NCCL_DEBUG=INFO in `environment_variables` shows what NCCL tries",
+    ),
+    _rule(
+        "gpu-driver-missing",
+        r"CUDA driver version is insufficient|no CUDA-capable device is detected|Found no NVIDIA driver"
+        r"|NVIDIA-SMI has failed|Failed to initialize NVML|libcuda\.so\.1: cannot open shared object file",
+        "no GPU driver works on the node",
+        "check that the image has a driver for the size, or set `gpu` in pool.yaml;"
+        " `batchtrain pool diagnose POOL` reads the start task's output",
+    ),
+    _rule(
+        "collective-timeout",
+        r"Watchdog caught collective operation timeout|collective operation timeout|DistStoreError"
+        r"|gloo.*(?:[Tt]imed out|[Tt]imeout)|The client socket has timed out|connectFullMesh failed"
+        r"|Horovod has timed out|Stalled ranks",
+        "the ranks wait for one that does not answer",
+        "look at the rank that is missing (`batchtrain jobs logs JOB TASK`): it is slower, has ended, or did not reach"
+        " the same collective",
+    ),
+    _rule(
+        "connection-to-rank-lost",
+        r"NCCL.*(?:remote process exited|Connection closed by remote peer)|ncclRemoteError"
+        r"|Connection closed by peer|Connection reset by peer",
+        "a rank lost the connection to another one",
+        "look for a rank that ended before, in the same output: this one is usually only its victim",
+    ),
+    _rule(
+        "shared-memory-too-small",
+        r"insufficient shared memory|out of shared memory|unable to open shared memory object",
+        "the container's shared memory is too small",
+        "set `shm_size` of the task, for example 8g",
+    ),
+    _rule(
+        "disk-full",
+        r"No space left on device|Disk quota exceeded|ENOSPC",
+        "a disk of the node is full",
+        "write less, clean up in the task, or choose a size with a larger local disk; `batchtrain pool files POOL"
+        " --node NODE` shows what is there",
+    ),
+    _rule(
+        "host-out-of-memory",
+        r"std::bad_alloc|^MemoryError|\bMemoryError\b|Cannot allocate memory|[Oo]ut of memory: Killed process"
+        r"|the container was ended because it used more memory|oom-kill",
+        "the memory of the node is full",
+        "start fewer processes on each node, load less data at once, or choose a size with more memory",
+    ),
+    _rule(
+        "registry-refused",
+        r"pull access denied|unauthorized: authentication required|denied: requested access|toomanyrequests"
+        r"|failed to authorize",
+        "the container registry refuses the image",
+        "check server, user name and password in `credentials.docker_registry`; `batchtrain images check` pulls it",
+    ),
+    _rule(
+        "image-not-found",
+        r"manifest (?:for \S+ not found|unknown)|repository .* not found|No such image",
+        "the registry does not have the container image",
+        "check the image's name and tag in `docker_image`; `batchtrain images check` pulls it",
+    ),
+    _rule(
+        "wrong-image",
+        r"[Ee]xec format error|version [`']GLIBC(?:XX)?_[\d.]+' not found|cannot execute binary file"
+        r"|no /bin/bash runs in this image",
+        "the program does not run on this image",
+        "build it for the node's processor and the image's C library, or use an image that has it",
+    ),
+    _rule(
+        "sshd-missing",
+        r"ssh: connect to host \S+ port \d+: Connection refused|ssh: command not found|sshd: (?:command )?not found"
+        r"|Host key verification failed|Permission denied \(publickey",
+        "the nodes of the gang cannot reach each other over ssh",
+        "the image of a gang needs sshd on port 23 and the pool's key (docs/how-to/container-images.md);"
+        " `batchtrain images check` tests it",
+    ),
+    _rule(
+        "mpi-slots",
+        r"There are not enough slots available",
+        "Open MPI has fewer slots than processes",
+        "lower `processes_per_node`, or add `--oversubscribe` to the MPI's `options`",
+    ),
+    _rule(
+        "missing-module",
+        r"ModuleNotFoundError: No module named '(?P<name>[^']+)'|ImportError: No module named (?P<other>\S+)",
+        "Python has no module {name}",
+        "install it in the image, or in the recipe's environment (`batchtrain images env`); a module of the recipe"
+        " must be below `source`",
+    ),
+    _rule(
+        "missing-library",
+        r"error while loading shared libraries: (?P<name>[^:]+):|(?P<other>lib\S+\.so\S*): cannot open shared object",
+        "the library {name} is not on the node",
+        "install it in the image, or set LD_LIBRARY_PATH in `environment_variables`",
+    ),
+    _rule(
+        "port-in-use",
+        r"[Aa]ddress already in use|EADDRINUSE",
+        "a port is taken by another program",
+        "wait until an earlier task of the node has ended, use one slot a node, or another port",
+    ),
+    _rule(
+        "name-not-resolved",
+        r"Name or service not known|Temporary failure in name resolution|Could not resolve host|getaddrinfo failed",
+        "a host name cannot be resolved on the node",
+        "check the name, and the subnet's name servers and rules for outgoing connections",
+    ),
+    _rule(
+        "missing-file",
+        r"FileNotFoundError: \[Errno 2\] No such file or directory: '?(?P<name>[^']*)'?"
+        r"|can't open file '(?P<other>[^']+)'",
+        "the file {name} is not there",
+        "paths are relative to the task's directory: bring the file with `source`, `resource_files` or `input_data`, or"
+        " use the path of a volume",
+    ),
+    _rule(
+        "permission-denied",
+        r"PermissionError: \[Errno 13\] Permission denied: '?(?P<name>[^']*)'?|(?P<other>\S+): Permission denied",
+        "the task's user may not use {name}",
+        "make the file readable or executable in the source, or run the task as administrator (`user_identity`)",
+    ),
+    _rule(
+        "missing-command",
+        r"(?:^|: )(?P<name>[\w./+-]+): (?:command )?not found$",
+        "the command {name} is not on the node",
+        "install it in the image, or name it by its path",
+    ),
+    _rule(
+        "not-a-number",
+        r"[Ll]oss is (?:nan|NaN|inf)|NaN loss|Loss diverged",
+        "the loss is no number any more",
+        "lower the learning rate, or look at the data of that step",
+    ),
+)
+
+
+def matches(lines: Iterable[str]) -> Iterator[tuple[OutputRule, str, str]]:
+    """Each rule that fits a line, in the order of the table: the rule, the cause in words, and the first line."""
+    kept = tuple(lines)
+    for rule in OUTPUT_RULES:
+        for line in kept:
+            if match := rule.pattern.search(line):
+                yield rule, rule.cause.format(name=_name(match)), line
+                break
+
+
+def _name(match: re.Match[str]) -> str:
+    groups = match.groupdict()
+    return str(groups.get("name") or groups.get("other") or "")

@@ -1,0 +1,227 @@
+"""Causes that the service's codes and the exit codes of a task prove. Tables and small rules."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from batchtrain.diagnosis.record import Failure, JobRecord, NodeRecord, PoolRecord, TaskRecord
+
+
+class Known(NamedTuple):
+    """A rule's name, its cause, and the next step."""
+
+    rule: str
+    cause: str
+    next_step: str
+
+
+_INPUT = "check the file's URL and the storage account's credentials; a SAS may have expired"
+_IMAGE = (
+    "check the image's name in `docker_image`, and `credentials.docker_registry`; `batchtrain images check` pulls it"
+)
+_UPLOAD = (
+    "check the container of `output_data` and the storage account's credentials; the task's files are still on the node"
+)
+_RETRY_POOL = "resize again later (`batchtrain pool resize`), or choose another size or region"
+
+TASK_CODES = {
+    "BlobNotFound": Known("input-not-found", "an input file does not exist", _INPUT),
+    "BlobAccessDenied": Known("input-refused", "the storage refuses an input file", _INPUT),
+    "BlobDownloadTimedOut": Known("input-download", "the download of an input file took too long", _INPUT),
+    "BlobDownloadMiscError": Known("input-download", "an input file could not be downloaded", _INPUT),
+    "ResourceDownloadTimedOut": Known("input-download", "the download of the task's files took too long", _INPUT),
+    "ResourceFileWriteFailed": Known(
+        "input-not-written", "an input file could not be written on the node", "check its path, and the node's disk"
+    ),
+    "ResourceDirectoryCreateFailed": Known(
+        "input-not-written", "a directory of an input file could not be created", "check its path, and the node's disk"
+    ),
+    "DiskFull": Known(
+        "disk-full", "a disk of the node is full", "choose a size with a larger local disk, or clean up in the task"
+    ),
+    "ContainerInvalidImage": Known("image-not-found", "the container image cannot be used", _IMAGE),
+    "ContainerInvalidRegistry": Known("registry-refused", "the container registry cannot be used", _IMAGE),
+    "ContainerInvalidSettings": Known(
+        "container-settings",
+        "the container could not be made with these settings",
+        "check `additional_docker_run_options` and the volumes of the task",
+    ),
+    "ContainerMiscError": Known(
+        "container-failed", "the container could not be started", "look at the message; run the image by hand on a node"
+    ),
+    "CommandProgramNotFound": Known(
+        "missing-command", "the task's program is not on the node", "install it in the image, or name it by its path"
+    ),
+    "CommandLaunchFailed": Known(
+        "launch-failed", "the task's command could not be started", "look at the message, and at the node's state"
+    ),
+    "ApplicationPackageError": Known(
+        "package-failed", "an application package could not be installed", "check its name, its version and its upload"
+    ),
+    "MaxInternalRetryCountReached": Known(
+        "launch-failed", "the service gave up starting the task", "run it again; another node may take it"
+    ),
+    "TaskSchedulingConstraintFailed": Known(
+        "never-scheduled", "the task's constraints let no node take it", "check `required_slots`, and the pool"
+    ),
+}
+"""By the code of a task's failure; codes of uploads begin with FileUpload."""
+
+UPLOAD = Known("upload-failed", "the program ended, and its output could not be uploaded", _UPLOAD)
+WALL_CLOCK = Known(
+    "wall-clock",
+    "the task reached its limit of run time ({})",
+    "raise `max_wall_time`, or resume from a checkpoint (docs/how-to/checkpoints.md)",
+)
+TERMINATED = Known(
+    "terminated",
+    "the task was terminated",
+    "somebody or the job ended it; `batchtrain jobs show JOB` tells the job's state",
+)
+
+CLOCKS = 1.0
+"""Seconds by which the times of the service may differ from the limit that it enforced."""
+
+EXIT_CODES = {
+    126: Known(
+        "not-executable", "a command could not be executed", "make the file executable, or name its interpreter"
+    ),
+    127: Known("missing-command", "a command was not found", "install it in the image, or name it by its path"),
+    132: Known(
+        "illegal-instruction",
+        "the processor does not know an instruction of the program (SIGILL)",
+        "build the program for the node's processor, or choose a newer size",
+    ),
+    134: Known("aborted", "the program aborted itself (SIGABRT)", "look at the lines before the end"),
+    135: Known("bus-error", "the program lost memory that it had mapped (SIGBUS)", "set `shm_size`, or free the disk"),
+    137: Known(
+        "host-out-of-memory",
+        "the process was killed (SIGKILL), usually by the kernel because memory ran out",
+        "start fewer processes on each node, load less data at once, or choose a size with more memory",
+    ),
+    139: Known(
+        "segmentation-fault",
+        "the program accessed memory that it does not have (SIGSEGV)",
+        "look for a library that does not fit: another MPI or CUDA than the one it was built with",
+    ),
+    143: Known("terminated", "the program was asked to end (SIGTERM)", "somebody or another rank's failure ended it"),
+}
+
+RESIZE_CODES = {
+    "AllocationFailed": Known("allocation-failed", "Azure has no capacity for the pool's nodes now", _RETRY_POOL),
+    "AllocationTimedout": Known("allocation-failed", "the nodes were not allocated in time", _RETRY_POOL),
+    "ResizeStopped": Known("resize-stopped", "the resize was stopped", "resize again (`batchtrain pool resize`)"),
+    "RemoveNodesFailed": Known("resize-stopped", "nodes could not be removed", "delete them again later"),
+}
+QUOTA = Known(
+    "quota-reached",
+    "the account's core quota does not allow the pool's nodes",
+    "`batchtrain doctor` shows the quotas; ask for more in the Azure portal, or take fewer or smaller nodes",
+)
+
+NODE_STATES = {
+    "unusable": Known(
+        "node-unusable", "the node is unusable", "reboot it (`batchtrain pool reboot POOL NODE`), or remove it"
+    ),
+    "unknown": Known("node-lost", "the service lost contact with the node", "wait, or reboot it"),
+    "offline": Known("node-offline", "the node takes no tasks (scheduling is disabled)", "enable its scheduling again"),
+    "preempted": Known(
+        "spot-preempted",
+        "Azure took the spot node back",
+        "wait until it is there again; `max_task_retries` and a checkpoint keep what was trained"
+        " (docs/how-to/checkpoints.md)",
+    ),
+}
+
+
+def of_task(task: TaskRecord) -> tuple[Known, str] | None:
+    """The cause by the service's code or by the exit code, and the message that proves it."""
+    failure = task.failure
+    if failure is not None and failure.code.startswith("FileUpload"):
+        return UPLOAD, said(failure)
+    if failure is not None and failure.code == "TaskEnded":
+        return _ended(task), said(failure)
+    if failure is not None and failure.code in TASK_CODES:
+        return TASK_CODES[failure.code], said(failure)
+    if task.exit_code in EXIT_CODES:
+        return EXIT_CODES[task.exit_code], f"exit code {task.exit_code}"
+    return None
+
+
+def _ended(task: TaskRecord) -> Known:
+    """Why a task was ended from outside. The service tells no reason, so the time that the task took decides."""
+    if task.wall_clock is None or task.seconds is None or task.seconds < task.wall_clock - CLOCKS:
+        return TERMINATED
+    return WALL_CLOCK._replace(cause=WALL_CLOCK.cause.format(f"{task.wall_clock:g} s"))
+
+
+def of_resize(failure: Failure) -> Known:
+    """The cause of an error of a resize."""
+    if "Quota" in failure.code:
+        return QUOTA
+    unknown = Known("resize-failed", "the pool could not be resized", "look at the service's message")
+    return RESIZE_CODES.get(failure.code, unknown)
+
+
+def of_node(node: NodeRecord) -> tuple[Known, str] | None:
+    """The cause of a node that takes no tasks."""
+    if node.state not in NODE_STATES:
+        return None
+    return NODE_STATES[node.state], "; ".join(said(error) for error in node.errors)
+
+
+def waiting(job: JobRecord, pool: PoolRecord | None, task: TaskRecord) -> tuple[Known, str] | None:
+    """Why a task that waits can never start now, or does not yet."""
+    if job.state == "disabled":
+        return Known("job-disabled", "the job is disabled", f"enable it: `batchtrain jobs enable {job.id}`"), ""
+    if pool is None:
+        return Known(
+            "pool-gone", f"the job's pool {job.pool} does not exist", "add the pool, or move the job to another one"
+        ), ""
+    wanted, there = pool.target_dedicated + pool.target_spot, pool.dedicated + pool.spot
+    if task.instances > 1 and not pool.inter_node:
+        return (
+            Known(
+                "gang-needs-inter-node",
+                f"the gang of {task.instances} nodes can never start: the pool has no inter-node communication",
+                "set `inter_node_communication_enabled: true` in pool.yaml and make the pool anew",
+            ),
+            "",
+        )
+    if task.instances > wanted and not pool.autoscale:
+        nodes = "1 node" if task.instances == 1 else f"{task.instances} nodes"
+        return (
+            Known(
+                "too-few-nodes",
+                f"the task needs {nodes}, and the pool is to have {wanted}",
+                f"resize it: `batchtrain pool resize {pool.id} --dedicated {task.instances}`",
+            ),
+            "",
+        )
+    if task.slots > pool.slots:
+        return (
+            Known(
+                "too-few-slots",
+                f"the task needs {task.slots} slots, and a node has {pool.slots}",
+                "lower `required_slots`, or make a pool with more slots",
+            ),
+            "",
+        )
+    if pool.autoscale_error:
+        return Known("autoscale-error", "the pool's autoscale formula fails", "mend the formula"), pool.autoscale_error
+    if there < task.instances:
+        nodes = "1 node" if task.instances == 1 else f"{task.instances} nodes"
+        return (
+            Known(
+                "waits-for-nodes",
+                f"the task waits for {nodes}; the pool has {there} of {wanted}",
+                f"wait: `batchtrain pool wait {pool.id}`; `batchtrain pool diagnose {pool.id}` looks closer",
+            ),
+            "",
+        )
+    return None
+
+
+def said(failure: Failure) -> str:
+    """A failure in the service's words."""
+    return f"{failure.code}: {'; '.join((failure.message, *failure.details))}"

@@ -1,0 +1,107 @@
+"""`emulator diagnose`: what this machine offers the emulator, and what its log says. Reads only."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from batchtrain.emulator import server, steering
+
+TAIL = 1 << 20
+"""Bytes that are read from the end of the log."""
+LITTLE_SPACE = 1 << 30
+BAD_LINE = re.compile(r"^\S+ \S+ (?:ERROR|CRITICAL|WARNING) ")
+SHOWN_LINES = 5
+
+
+class Row(NamedTuple):
+    """One fact, and what to do about it."""
+
+    check: str
+    good: bool
+    fact: str
+    next_step: str = ""
+
+
+class Examined(NamedTuple):
+    """The facts about an emulator. log: the end of its log. status: its counts; empty if it does not run."""
+
+    rows: tuple[Row, ...]
+    log: str
+    status: dict[str, Any]
+
+
+def examine(data_dir: Path) -> Examined:
+    """Look at the emulator of a data directory, whether it runs or not."""
+    running = server.status(data_dir)
+    log = _log(data_dir / "emulator.log")
+    rows = [_running(running, data_dir), _disk(data_dir), *_programs()]
+    status: dict[str, Any] = {}
+    if running is not None:
+        status = steering.account(running)
+        rows += [_nodes(running), _waiting(data_dir)]
+    return Examined((*rows, _problems(log)), log, status)
+
+
+def _running(running: server.Status | None, data_dir: Path) -> Row:
+    if running is None:
+        return Row("running", False, f"no emulator runs on {data_dir}", "start it: `batchtrain emulator start`")
+    return Row("running", True, f"{running.endpoint}, process {running.pid}, account {running.account}")
+
+
+def _nodes(running: server.Status) -> Row:
+    why, _, remedy = running.plain_nodes.partition("; ")
+    if why:
+        return Row("isolation of nodes", False, f"nodes are plain processes: {why}", remedy)
+    return Row("isolation of nodes", True, "each node has its own namespaces")
+
+
+def _disk(data_dir: Path) -> Row:
+    existing = next(path for path in (data_dir, *data_dir.parents) if path.exists())
+    free = shutil.disk_usage(existing).free
+    fact = f"{free / (1 << 30):.1f} GiB are free for {data_dir}"
+    if not os.access(existing, os.W_OK):
+        return Row("directory", False, f"{existing} cannot be written", "set BATCHTRAIN_EMULATOR_DIR")
+    return Row("directory", free >= LITTLE_SPACE, fact, "" if free >= LITTLE_SPACE else "free some space")
+
+
+PROGRAMS = {
+    "docker": ("containers", "without it, images are mapped to local environments (`batchtrain emulator images map`)"),
+    "node": ("storage", "without it, `pip install 'batchtrain[storage]'` brings Node.js for Azurite"),
+}
+
+
+def _programs() -> Iterator[Row]:
+    """The optional programs; a missing one is no fault."""
+    for program, (check, remedy) in PROGRAMS.items():
+        path = shutil.which(program)
+        yield Row(check, True, f"{program} is {path}" if path else f"there is no {program}", "" if path else remedy)
+
+
+def _waiting(data_dir: Path) -> Row:
+    waiting = server.hints(data_dir)
+    if not waiting:
+        return Row("waiting tasks", True, "no task waits for something that cannot come")
+    first = waiting[0]
+    fact = f"{len(waiting)} tasks wait; {first.job_id}/{first.task_id}: {first.text}"
+    return Row("waiting tasks", False, fact, f"`batchtrain jobs diagnose {first.job_id} --local`")
+
+
+def _log(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            file.seek(max(path.stat().st_size - TAIL, 0))
+            return file.read().decode("utf-8", "replace")
+    except FileNotFoundError:
+        return ""
+
+
+def _problems(log: str) -> Row:
+    bad = [line for line in log.splitlines() if BAD_LINE.match(line)]
+    if not bad:
+        return Row("log", True, "no warning and no error")
+    return Row("log", False, f"{len(bad)} warnings and errors; the last: {bad[-1]}", "read emulator.log")

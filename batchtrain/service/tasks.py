@@ -1,0 +1,231 @@
+"""The tasks of a job: counted, listed by pages and filters, or one alone.
+
+Reads the service's documents without the SDK's models, which take 0.1 ms for each task.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime
+from typing import NamedTuple, TypeVar
+from urllib.parse import quote
+
+import msgspec
+from azure.batch import BatchClient
+from azure.core.rest import HttpRequest
+
+from batchtrain.service.faults import faults
+from batchtrain.service.requests import API_VERSION, quoted
+from batchtrain.service.seen import TaskSeen
+
+Document = TypeVar("Document")
+
+PAGE = 1000
+"""The largest page of the service."""
+FEW = 20
+"""A job with more tasks is never listed while it is watched."""
+OPEN, FAILED = "state ne 'completed'", "executionInfo/result eq 'failure'"
+STATES: Mapping[str, str] = {
+    "active": "state eq 'active'",
+    "running": "state eq 'running' or state eq 'preparing'",
+    "completed": "state eq 'completed'",
+    "succeeded": "executionInfo/result eq 'success'",
+    "failed": FAILED,
+}
+"""The filter of each state that a user can name."""
+SEEN = "id,state,executionInfo,nodeInfo"
+"""The properties that a TaskSeen is made of."""
+
+
+class Counts(NamedTuple):
+    """The numbers of tasks by state; the service updates them some seconds late."""
+
+    active: int = 0
+    running: int = 0
+    succeeded: int = 0
+    failed: int = 0
+
+    @property
+    def open(self) -> int:
+        """The tasks that have not ended."""
+        return self.active + self.running
+
+    @property
+    def total(self) -> int:
+        return sum(self)
+
+    def __str__(self) -> str:
+        named = ((number, name) for name, number in self._asdict().items() if number)
+        return ", ".join(f"{number:,} {name}" for number, name in named)
+
+
+class Glance(NamedTuple):
+    """The first tasks of a job, the counts of all, and the number of requests that this took."""
+
+    first: tuple[TaskSeen, ...]
+    counts: Counts
+    requests: int
+
+    @property
+    def whole(self) -> bool:
+        """Whether `first` is every task of the job."""
+        return self.requests == 1
+
+
+def glance(client: BatchClient, job_id: str, most: int = FEW) -> Glance:
+    """The state of a job's tasks: one request for a job of up to `most` tasks, two for a larger one."""
+    first = tuple(map(seen, listed(client, job_id, limit=most + 1)))
+    if len(first) <= most:
+        return Glance(first, _counted(first), 1)
+    return Glance(first[:most], counts(client, job_id), 2)
+
+
+def _counted(tasks: Iterable[TaskSeen]) -> Counts:
+    numbers = dict.fromkeys(Counts._fields, 0)
+    for task in tasks:
+        numbers[_count_of(task)] += 1
+    return Counts(**numbers)
+
+
+def _count_of(task: TaskSeen) -> str:
+    """The count that the service adds a task to."""
+    if task.state == "completed":
+        return "failed" if task.failed else "succeeded"
+    return "active" if task.state == "active" else "running"
+
+
+def counts(client: BatchClient, job_id: str) -> Counts:
+    """The counts of a job's tasks. Raises NotFound."""
+    path = f"/jobs/{quoted(job_id)}/taskcounts"
+    found = _get(client, path, f"count the tasks of job {job_id}", _CountsAnswer).task_counts
+    return Counts(found.active, found.running, found.succeeded, found.failed)
+
+
+def task(client: BatchClient, job_id: str, task_id: str) -> TaskSeen:
+    """One task. Raises NotFound."""
+    path = f"/jobs/{quoted(job_id)}/tasks/{quoted(task_id)}{_query({'$select': SEEN})}"
+    return seen(_get(client, path, f"look at task {job_id}/{task_id}", Listed))
+
+
+def listed(
+    client: BatchClient, job_id: str, *, where: str = "", select: str = SEEN, limit: int | None = None
+) -> Iterator[Listed]:
+    """The tasks of a job, page by page. where: a filter of the service. Raises NotFound."""
+    return itertools.islice(_pages(client, job_id, where, select, limit), limit)
+
+
+def _pages(client: BatchClient, job_id: str, where: str, select: str, limit: int | None) -> Iterator[Listed]:
+    size = PAGE if limit is None else min(limit, PAGE)
+    url = f"/jobs/{quoted(job_id)}/tasks{_query({'$filter': where, '$select': select, 'maxresults': str(size)})}"
+    while url:
+        page = _get(client, url, f"list tasks of job {job_id}", _Page)
+        yield from page.value
+        url = page.next
+
+
+def _query(params: Mapping[str, str]) -> str:
+    given = {"api-version": API_VERSION, **{name: value for name, value in params.items() if value}}
+    return "?" + "&".join(f"{name}={quote(value, safe='')}" for name, value in given.items())
+
+
+def _get(client: BatchClient, url: str, operation: str, kind: type[Document]) -> Document:
+    with faults(operation):
+        response = client.send_request(HttpRequest("GET", url if "?" in url else url + _query({})))
+        response.raise_for_status()
+        return msgspec.json.decode(response.content, type=kind)
+
+
+# --- the wire -------------------------------------------------------------------------------------------------------
+
+
+class Fault(msgspec.Struct):
+    """Why a task failed, other than by its exit code."""
+
+    code: str = ""
+    message: str = ""
+
+
+class Execution(msgspec.Struct, rename="camel"):
+    """The last run of a task."""
+
+    start_time: datetime | None = None
+    end_time: datetime | None = None
+    exit_code: int | None = None
+    result: str = ""
+    failure_info: Fault | None = None
+    retry_count: int = 0
+    requeue_count: int = 0
+
+    @property
+    def seconds(self) -> float | None:
+        """How long it took; None if it has not ended."""
+        if self.start_time is None or self.end_time is None:
+            return None
+        return (self.end_time - self.start_time).total_seconds()
+
+
+class Node(msgspec.Struct, rename="camel"):
+    """Where a task ran."""
+
+    node_id: str = ""
+
+
+class Gang(msgspec.Struct, rename="camel"):
+    """The multi-instance settings of a task."""
+
+    number_of_instances: int = 1
+
+
+class Variable(msgspec.Struct):
+    """An environment variable."""
+
+    name: str
+    value: str = ""
+
+
+class Listed(msgspec.Struct, rename="camel"):
+    """A task as the service's document has it; properties that were not selected have their defaults."""
+
+    id: str
+    state: str = ""
+    state_transition_time: datetime | None = None
+    creation_time: datetime | None = None
+    execution_info: Execution | None = None
+    node_info: Node | None = None
+    multi_instance_settings: Gang | None = None
+    required_slots: int = 1
+    environment_settings: tuple[Variable, ...] = ()
+
+
+def seen(item: Listed) -> TaskSeen:
+    """A task as the user sees it."""
+    info = item.execution_info or Execution()
+    fault = info.failure_info
+    return TaskSeen(
+        id=item.id,
+        state=item.state,
+        result=info.result.lower(),
+        exit_code=info.exit_code,
+        node=item.node_info.node_id if item.node_info else "",
+        seconds=info.seconds,
+        failure=f"{fault.code}: {fault.message}" if fault else "",
+        retries=info.retry_count,
+        requeues=info.requeue_count,
+    )
+
+
+class _Page(msgspec.Struct):
+    value: tuple[Listed, ...] = ()
+    next: str = msgspec.field(default="", name="odata.nextLink")
+
+
+class _Counts(msgspec.Struct):
+    active: int = 0
+    running: int = 0
+    succeeded: int = 0
+    failed: int = 0
+
+
+class _CountsAnswer(msgspec.Struct, rename="camel"):
+    task_counts: _Counts

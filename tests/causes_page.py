@@ -1,0 +1,82 @@
+"""`docs/reference/causes.md`, made of the rules of the diagnosis: `python -m tests.causes_page`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from batchtrain.diagnosis.output_rules import OUTPUT_RULES
+from batchtrain.diagnosis.service_rules import (
+    EXIT_CODES,
+    NODE_STATES,
+    QUOTA,
+    RESIZE_CODES,
+    TASK_CODES,
+    TERMINATED,
+    UPLOAD,
+    WALL_CLOCK,
+)
+from tests import environments
+
+PAGE = environments.ROOT / "docs" / "reference" / "causes.md"
+
+HEAD = """\
+# Known causes of failures
+
+`batchtrain jobs diagnose JOB [TASK]`, `batchtrain pool diagnose POOL` and, in Python, `job.diagnose()` name these
+causes, each with the line or the message that proves it. `--bundle FILE` writes everything that was read to a zip file,
+without secrets. `batchtrain emulator diagnose` examines the emulator. `python -m tests.causes_page` generates this page
+from the rules; a test fails if it is stale.
+
+The rank that failed first is judged, not the ranks that lost their connection to it. A code of the service comes first,
+then the output, then the exit code. If no rule fits, the cause is `exception` (the last exception of a Python program)
+or `unknown`.
+"""
+
+
+def page() -> str:
+    """The text of the page."""
+    return "\n".join((HEAD, *_output(), *_service(), *_waiting()))
+
+
+def _output() -> Iterator[str]:
+    yield "## What a program prints\n"
+    yield "| cause | rule | what to do |\n|---|---|---|"
+    for rule in OUTPUT_RULES:
+        yield f"| {rule.cause.format(name='…')} | `{rule.name}` | {rule.next_step} |"
+
+
+def _service() -> Iterator[str]:
+    yield "\n## What the service reports\n"
+    yield "| reported | cause | rule | what to do |\n|---|---|---|---|"
+    codes = {f"`{code}`": known for code, known in (TASK_CODES | RESIZE_CODES).items()}
+    exits = {f"exit code {code}": known for code, known in EXIT_CODES.items()}
+    states = {f"node is `{state}`": known for state, known in NODE_STATES.items()}
+    ended = {"`TaskEnded` at the limit": WALL_CLOCK, "`TaskEnded`": TERMINATED}
+    rest = {"`FileUpload…`": UPLOAD, "`Account…QuotaReached`": QUOTA}
+    for reported, known in (codes | rest | ended | exits | states).items():
+        yield f"| {reported} | {known.cause.format('…')} | `{known.rule}` | {known.next_step} |"
+
+
+WAITING = {
+    "job-disabled": "the job is disabled",
+    "pool-gone": "the job's pool does not exist",
+    "gang-needs-inter-node": "a multi-instance task on a pool without inter-node communication",
+    "too-few-nodes": "the pool is to have fewer nodes than the task needs",
+    "too-few-slots": "the task needs more slots than a node has",
+    "waits-for-nodes": "the pool does not have all of its nodes yet",
+    "autoscale-error": "the autoscale formula fails",
+    "dependency-failed": "a task that must succeed before failed",
+    "start-task-failed": "the start task failed on a node; its output is judged by the rules above",
+    "job-not-scheduled": "the service could not schedule the job, usually because of its pool",
+}
+
+
+def _waiting() -> Iterator[str]:
+    yield "\n## Why a task does not start\n"
+    yield "| rule | cause |\n|---|---|"
+    yield from (f"| `{rule}` | {cause} |" for rule, cause in WAITING.items())
+    yield ""
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")

@@ -1,0 +1,90 @@
+"""Planted failures on a real emulator, each named by `diagnose`."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from .conftest import Shell
+
+pytestmark = pytest.mark.process
+
+POOL = """\
+pool_specification:
+  id: planted
+  vm_size: STANDARD_D2S_V5
+  task_slots_per_node: 4
+  vm_count: {dedicated: 2}
+  inter_node_communication_enabled: true
+  vm_configuration:
+    platform_image: {publisher: almalinux, offer: almalinux-x86_64, sku: 8-gen2}
+"""
+COMMANDS = {
+    "unknown": "echo bye; exit 3",
+    "missing-module": "python3 -c 'import nosuchmodule'",
+    "missing-file": "python3 -c 'open(\"data/train.bin\")'",
+    "missing-command": "nosuchprogram --train",
+    "disk-full": "dd if=/dev/zero of=/dev/full bs=1 count=1",
+    "host-out-of-memory": "kill -9 $$",
+    "segmentation-fault": "kill -SEGV $$",
+    "aborted": "kill -ABRT $$",
+    "cuda-out-of-memory": "echo 'torch.OutOfMemoryError: CUDA out of memory.' >&2; exit 1",
+    "exception": "python3 -c '1/0'",
+    "permission-denied": "touch locked; chmod 000 locked; ./locked",
+}
+LIMIT, IMAGE = "wall-clock", "image-not-found"
+
+
+def _tasks() -> list[dict[str, object]]:
+    plain: list[dict[str, object]] = [{"id": name, "command": text} for name, text in COMMANDS.items()]
+    return [*plain, {"id": LIMIT, "command": "sleep 1d", "max_wall_time": "00:00:02"}]
+
+
+def planted(batchtrain: Shell, tmp_path: Path, pool: str, tasks: list[dict[str, object]]) -> str:
+    recipe = tmp_path / "recipe"
+    recipe.mkdir()
+    (recipe / "pool.yaml").write_text(pool, encoding="utf-8")
+    job = {"id": "planted", "auto_complete": True, "tasks": tasks}
+    (recipe / "jobs.yaml").write_text(json.dumps({"job_specifications": [job]}), encoding="utf-8")
+    return str(recipe)
+
+
+def test_every_planted_failure_is_named(batchtrain: Shell, tmp_path: Path) -> None:
+    recipe = planted(batchtrain, tmp_path, POOL, _tasks())
+    batchtrain("pool", "add", recipe, "--local")
+    batchtrain("jobs", "add", recipe, "--local")
+    batchtrain("jobs", "wait", "planted", "--local", code=10)
+    bundle = tmp_path / "bundle.zip"
+    found = json.loads(
+        batchtrain("jobs", "diagnose", "planted", "--local", "-o", "json", "--bundle", str(bundle)).stdout
+    )
+    named = {finding["subject"].removeprefix("task "): finding["rule"] for finding in found["findings"]}
+    assert named == {name: name for name in (*COMMANDS, LIMIT)}
+    with zipfile.ZipFile(bundle) as parts:
+        assert set(parts.namelist()) == {"diagnosis.txt", "diagnosis.json", "versions.txt"}
+    refused = batchtrain("jobs", "diagnose", "planted", "--local", "--bundle", str(bundle), code=2)
+    assert "exists; name another file" in refused.stderr
+    page = batchtrain("jobs", "diagnose", "planted", "disk-full", "--local").stdout
+    assert "cause  a disk of the node is full [disk-full]" in page
+    assert "No space left on device" in page
+
+
+def test_a_start_task_that_failed_is_explained_by_its_output(batchtrain: Shell, tmp_path: Path) -> None:
+    prepared = POOL + '  additional_node_prep: {commands: {pre: ["echo No space left on device >&2; exit 9"]}}\n'
+    recipe = planted(batchtrain, tmp_path, prepared, _tasks()[:1])
+    batchtrain("pool", "add", recipe, "--local", code=4)
+    page = batchtrain("pool", "diagnose", "planted", "--local").stdout
+    assert "start-task-failed" in page and "a disk of the node is full" in page
+
+
+def test_the_diagnosis_of_the_emulator_works_while_it_runs_and_while_it_does_not(batchtrain: Shell) -> None:
+    def running() -> str:
+        rows = json.loads(batchtrain("emulator", "diagnose", "-o", "json").stdout)
+        return str(next(row["result"] for row in rows if row["check"] == "running"))
+
+    assert running() == "warn"
+    batchtrain("emulator", "start", "--port", "0")
+    assert running() == "ok"

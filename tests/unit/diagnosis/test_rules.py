@@ -1,0 +1,175 @@
+"""Each rule of a diagnosis names the failure that was planted, and no other."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from batchtrain.diagnosis.judge import judged
+from batchtrain.diagnosis.output_rules import OUTPUT_RULES
+from batchtrain.diagnosis.record import Failure, JobRecord, NodeRecord, PoolRecord, Record, TaskRecord
+from batchtrain.diagnosis.service_rules import EXIT_CODES, NODE_STATES, RESIZE_CODES, TASK_CODES
+from batchtrain.service.causes import cause
+from tests import causes_page
+
+POOL = PoolRecord("gpu", vm_size="STANDARD_ND96ASR_V4", dedicated=2, target_dedicated=2, inter_node=True)
+LINES = {
+    "cuda-out-of-memory": "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has …",
+    "nccl-without-infiniband": "n1:7:9 [0] NCCL INFO NET/IB : No device found.",
+    "gpu-driver-missing": "RuntimeError: Found no NVIDIA driver on your system.",
+    "collective-timeout": "[rank1]:[E] Watchdog caught collective operation timeout: WorkNCCL(OpType=ALLREDUCE)",
+    "connection-to-rank-lost": "RuntimeError: [gloo/transport/tcp/pair.cc:534] Connection closed by peer [10.0.0.5]:3",
+    "shared-memory-too-small": "Unexpected bus error. This might be caused by insufficient shared memory (shm).",
+    "disk-full": "OSError: [Errno 28] No space left on device",
+    "host-out-of-memory": "terminate called after throwing an instance of 'std::bad_alloc'",
+    "registry-refused": "Error response from daemon: pull access denied for contoso/train, repository does not exist",
+    "image-not-found": "Error response from daemon: manifest for contoso/train:9 not found: manifest unknown",
+    "wrong-image": "./train: /lib64/libc.so.6: version `GLIBC_2.34' not found (required by ./train)",
+    "sshd-missing": "ssh: connect to host 10.0.0.5 port 23: Connection refused",
+    "mpi-slots": "There are not enough slots available in the system to satisfy the 8 slots",
+    "missing-module": "ModuleNotFoundError: No module named 'horovod'",
+    "missing-library": "./train: error while loading shared libraries: libmpi.so.40: cannot open shared object file",
+    "port-in-use": "OSError: [Errno 98] Address already in use",
+    "name-not-resolved": "curl: (6) Could not resolve host: data.contoso.com",
+    "missing-file": "FileNotFoundError: [Errno 2] No such file or directory: 'data/train.bin'",
+    "permission-denied": "PermissionError: [Errno 13] Permission denied: '/mnt/data/x'",
+    "missing-command": "/bin/bash: line 1: mpirun: command not found",
+    "preflight": "batchtrain: preflight: node n1 (10.0.0.5): only 3 of 8 GPUs answer",
+    "not-a-number": "step 40: Loss is nan, stopping training",
+}
+
+
+def job(*tasks: TaskRecord, **more: Any) -> JobRecord:
+    return JobRecord("digits", more.pop("state", "active"), "gpu", failed=len(tasks), tasks=tasks, **more)
+
+
+def failed(*lines: str, exit_code: int | None = 1, **more: Any) -> TaskRecord:
+    exited = Failure("FailureExitCode", "The task exited with an exit code representing a failure")
+    more = {"failure": exited, "cause": cause(lines, exit_code), **more}
+    return TaskRecord("train", "completed", exit_code, True, "tvmps_1", stderr=lines, **more)
+
+
+def rules(record: Record) -> list[str]:
+    return [finding.rule for finding in judged(record).findings]
+
+
+def test_every_rule_about_output_has_an_example_here() -> None:
+    assert set(LINES) == {rule.name for rule in OUTPUT_RULES}
+
+
+@pytest.mark.parametrize("name", LINES)
+def test_a_line_of_output_names_its_cause(name: str) -> None:
+    found = judged(Record(job(failed("starting", LINES[name], "done")), POOL))
+    assert [finding.rule for finding in found.findings] == [name]
+    assert found.findings[0].evidence == LINES[name]
+
+
+@pytest.mark.parametrize("code", TASK_CODES)
+def test_a_code_of_the_service_wins_over_the_output(code: str) -> None:
+    task = failed(LINES["disk-full"], exit_code=None, failure=Failure(code, "the service's words"))
+    assert rules(Record(job(task), POOL)) == [TASK_CODES[code].rule]
+
+
+@pytest.mark.parametrize("code", EXIT_CODES)
+def test_an_exit_code_counts_where_the_output_tells_nothing(code: int) -> None:
+    assert rules(Record(job(failed("working", exit_code=code)), POOL)) == [EXIT_CODES[code].rule]
+    assert rules(Record(job(failed(LINES["port-in-use"], exit_code=code)), POOL)) == ["port-in-use"]
+
+
+def test_an_upload_that_failed_after_exit_code_0_is_named() -> None:
+    task = failed(exit_code=0, failure=Failure("FileUploadContainerNotFound", "no such container"))
+    assert rules(Record(job(task), POOL)) == ["upload-failed"]
+
+
+@pytest.mark.parametrize(("seconds", "rule"), [(59.5, "wall-clock"), (12.0, "terminated")])
+def test_a_task_that_was_ended_is_told_apart_by_its_time(seconds: float, rule: str) -> None:
+    task = failed(exit_code=None, failure=Failure("TaskEnded", "ended"), seconds=seconds, wall_clock=60.0)
+    assert rules(Record(job(task), POOL))[0] == rule
+
+
+def test_an_exception_without_a_rule_is_shown_with_the_line_that_raised_it() -> None:
+    frame = '  File "/mnt/batch/tasks/workitems/digits/job-1/train/wd/train.py", line 12, in <module>'
+    lines = ("Traceback (most recent call last):", frame, "ValueError: negative batch size")
+    (finding,) = judged(Record(job(failed(*lines)), POOL)).findings
+    assert (finding.rule, finding.evidence) == ("exception", "wd/train.py:12: ValueError: negative batch size")
+
+
+def test_the_rank_that_failed_first_is_judged_and_not_its_victims() -> None:
+    lines = (
+        "[1:rank 1] torch.OutOfMemoryError: CUDA out of memory",
+        "[0:rank 0] RuntimeError: Connection closed by peer",
+        "batchtrain: rank 1 on node tvm-2 (10.0.0.5) exited with code 1",
+        "batchtrain: rank 0 on node tvm-1 (10.0.0.4) exited with code 1",
+    )
+    found = judged(Record(job(failed(*lines)), POOL))
+    assert found.findings[0].rule == "cuda-out-of-memory"
+    assert found.who == "rank 1 on node tvm-2"
+    assert found.lines == ("torch.OutOfMemoryError: CUDA out of memory",)
+
+
+@pytest.mark.parametrize(
+    ("change", "task", "rule"),
+    [
+        ({"inter_node": False}, {"instances": 2}, "gang-needs-inter-node"),
+        ({}, {"instances": 3}, "too-few-nodes"),
+        ({"slots": 2}, {"slots": 4}, "too-few-slots"),
+        ({"dedicated": 1}, {"instances": 2}, "waits-for-nodes"),
+        ({"autoscale_error": "AutoScalingFormulaEvaluationError: x"}, {}, "autoscale-error"),
+    ],
+)
+def test_a_task_that_waits_is_told_why(change: dict[str, Any], task: dict[str, Any], rule: str) -> None:
+    waits = TaskRecord("train", "active", **task)
+    assert rule in rules(Record(job(waits), POOL._replace(**change)))
+
+
+def test_a_job_without_its_pool_and_a_disabled_job_are_named() -> None:
+    waits = TaskRecord("train", "active")
+    assert rules(Record(job(waits), None)) == ["pool-gone"]
+    assert rules(Record(job(waits, state="disabled"), POOL)) == ["job-disabled"]
+
+
+def test_a_task_behind_a_failed_one_never_starts() -> None:
+    waits = TaskRecord("evaluate", "active", depends_on=("train",))
+    assert rules(Record(job(failed("x"), waits), POOL)) == ["unknown", "dependency-failed"]
+
+
+@pytest.mark.parametrize("code", [*RESIZE_CODES, "AccountCoreQuotaReached"])
+def test_an_error_of_a_resize_is_named(code: str) -> None:
+    pool = POOL._replace(resize_errors=(Failure(code, "no"),))
+    wanted = RESIZE_CODES[code].rule if code in RESIZE_CODES else "quota-reached"
+    assert rules(Record(None, pool)) == [wanted]
+
+
+@pytest.mark.parametrize("state", NODE_STATES)
+def test_a_node_that_takes_no_tasks_is_named(state: str) -> None:
+    pool = POOL._replace(nodes=(NodeRecord("tvmps_1", state), NodeRecord("tvmps_2", "idle")))
+    assert rules(Record(None, pool)) == [NODE_STATES[state].rule]
+
+
+def test_a_failed_start_task_is_explained_by_its_output() -> None:
+    node = NodeRecord("tvmps_1", "starttaskfailed", start_exit_code=1, start_lines=(LINES["name-not-resolved"],))
+    (finding,) = judged(Record(None, POOL._replace(nodes=(node,)))).findings
+    assert finding.rule == "start-task-failed"
+    assert finding.cause == "the start task failed with exit code 1: a host name cannot be resolved on the node"
+
+
+def test_a_task_that_lost_its_node_says_how_often() -> None:
+    again = TaskRecord("train", "running", requeues=2)
+    (finding,) = judged(Record(job(again), POOL)).findings
+    assert (finding.rule, finding.cause) == ("spot-preempted", "the task lost its node 2 time(s) and was started again")
+
+
+def test_the_page_keeps_control_characters_of_output_out() -> None:
+    found = judged(Record(job(failed("\x1b]52;c;YQ==\x07 No space left on device")), POOL))
+    assert "\x1b" not in str(found) and "\x07" not in str(found)
+
+
+def test_equal_causes_of_many_tasks_are_one_row() -> None:
+    tasks = [failed(LINES["disk-full"])._replace(id=f"t{number}") for number in range(6)]
+    rows = judged(Record(job(*tasks), POOL)).rows()
+    assert rows[-1] == "  task t1, task t2, task t3 and 2 more: a disk of the node is full [disk-full]"
+
+
+def test_the_page_of_causes_lists_every_rule() -> None:
+    assert causes_page.PAGE.read_text(encoding="utf-8") == causes_page.page(), "run `python -m tests.causes_page`"

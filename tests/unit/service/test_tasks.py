@@ -1,0 +1,167 @@
+"""Tasks are counted and filtered by the service; a large job is never listed while it is watched."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import msgspec
+import pytest
+
+from batchtrain.errors import TimedOut
+from batchtrain.run import FIRST, MOST_FAILED, Follow
+from batchtrain.service import retry, tasks, watch
+from batchtrain.service.submit import Event
+from batchtrain.service.tasks import FEW, Counts, Glance
+from batchtrain.service.watch import Deadline
+from tests.unit.service.test_retry import Time
+
+
+class Answer:
+    """An answer of the service."""
+
+    def __init__(self, document: Any) -> None:
+        self.content = msgspec.json.encode(document)
+
+    def raise_for_status(self) -> None:
+        pass
+
+
+class Service:
+    """A job whose tasks end one per listing; its counts may be late by some answers."""
+
+    def __init__(self, count: int, *, ended: int = 0, failed: int = 0, late: int = 0) -> None:
+        self.count, self.ended, self.failed, self.late = count, ended, failed, late
+        self.queries: list[dict[str, str]] = []
+        self.counted = 0
+
+    def send_request(self, request: Any, **_: Any) -> Answer:
+        parts = urlsplit(request.url)
+        if parts.path.endswith("/taskcounts"):
+            self.counted += 1
+            open_tasks = 0 if self.late else self.count - self.ended
+            self.late = max(self.late - 1, 0)
+            counts = {"active": open_tasks, "succeeded": self.count - open_tasks - self.failed, "failed": self.failed}
+            return Answer({"taskCounts": counts})
+        query = {name: values[0] for name, values in parse_qs(parts.query).items()}
+        self.queries.append(query)
+        return Answer(self.page(query))
+
+    def get_job(self, job_id: str, **_: Any) -> Any:
+        self.counted += 1
+        return SimpleNamespace(id=job_id, state="active", pool_info=None, creation_time=None, execution_info=None)
+
+    def page(self, query: dict[str, str]) -> dict[str, Any]:
+        start, size = int(query.get("$skiptoken", 0)), int(query["maxresults"])
+        known = list(self.matching(query.get("$filter", "")))
+        page: dict[str, Any] = {"value": known[start : start + size]}
+        if start + size < len(known):
+            page["odata.nextLink"] = f"http://h/jobs/j/tasks?maxresults={size}&$skiptoken={start + size}"
+        return page
+
+    def matching(self, where: str) -> Iterator[dict[str, Any]]:
+        for number in range(self.count):
+            done, failed = number < self.ended, number < self.failed
+            if (where == tasks.OPEN and done) or (where == tasks.FAILED and not failed):
+                continue
+            result = {"executionInfo": {"result": "Failure" if failed else "Success", "exitCode": 3 * failed}}
+            yield {"id": f"t{number}", "state": "completed" if done else "active", **(result if done else {})}
+
+
+def client(service: Service) -> Any:
+    return service
+
+
+def deadline(time: Time, seconds: float = 3600) -> Deadline:
+    return Deadline(seconds, "x", clock=retry.Clock(time.now, time.sleep))
+
+
+def test_a_small_job_is_seen_with_one_request() -> None:
+    service = Service(FEW, ended=3, failed=1)
+    seen = tasks.glance(client(service), "j")
+    assert (seen.whole, seen.counts, service.counted) == (True, Counts(FEW - 3, 0, 2, 1), 0)
+    assert len(seen.first) == FEW
+
+
+def test_a_large_job_is_seen_with_two_requests_whatever_its_size() -> None:
+    service = Service(100_000, ended=5, failed=2)
+    seen = tasks.glance(client(service), "j")
+    assert (seen.whole, seen.requests, len(seen.first), seen.counts.total) == (False, 2, FEW, 100_000)
+    assert len(service.queries) == 1
+
+
+def test_a_list_follows_its_pages_and_ends_at_its_limit() -> None:
+    assert [task.id for task in tasks.listed(client(Service(2500)), "j")] == [f"t{number}" for number in range(2500)]
+    service = Service(2500)
+    assert len(list(tasks.listed(client(service), "j", limit=7))) == 7
+    assert [query["maxresults"] for query in service.queries] == ["7"]
+
+
+def test_a_wait_does_not_end_while_a_list_disagrees_with_the_counts() -> None:
+    service, time = Service(1000, ended=998, late=100), Time()
+
+    def end_later(seen: Glance) -> int:
+        service.ended = 1000 if len(time.pauses) > 5 else 998
+        return 0
+
+    watch.tasks_ended(client(service), "j", deadline(time), watch.NEAR, end_later)
+    assert len(time.pauses) == 6
+
+
+def test_a_wait_on_azure_sends_at_most_one_request_a_second() -> None:
+    service, time = Service(100_000), Time()
+    shown = 0
+
+    def show(seen: Glance) -> int:
+        nonlocal shown
+        shown += 8
+        return 8
+
+    with pytest.raises(TimedOut):
+        watch.tasks_ended(client(service), "j", deadline(time, 500), watch.FAR._replace(most=1.0), show)
+    assert 400 < shown + service.counted + len(service.queries) <= 510
+
+
+class Job:
+    """A job whose failed tasks are listed."""
+
+    id = "j"
+
+    def __init__(self, failed: int) -> None:
+        self.failed = failed
+
+    def iter_tasks(self, state: str, *, limit: int) -> Iterator[Any]:
+        assert state == "failed"
+        listed = tasks.listed(client(Service(100, ended=100, failed=self.failed)), "j", where=tasks.FAILED, limit=limit)
+        return map(tasks.seen, listed)
+
+    def failure_of(self, task: Any) -> str:
+        return f"why {task.id} failed"
+
+
+def shown(failed: tuple[int, ...], monkeypatch: pytest.MonkeyPatch) -> list[Event]:
+    said: list[Event] = []
+    job: Any = Job(0)
+    service: Any = None
+    follow = Follow(service, job, said.append)
+    monkeypatch.setattr(Follow, "_show", lambda self, task, named: said.append(Event("shown", task.id, "")))
+    for count in failed:
+        job.failed = count
+        follow.look(tasks.glance(client(Service(100, ended=50, failed=count)), "j"))
+    return [event for event in said if event.kind != "tasks.seen"]
+
+
+def test_of_a_large_job_the_first_tasks_and_the_failed_ones_are_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    said = shown((0,), monkeypatch)
+    assert said[0].text.startswith(f"job j has 100 tasks: the output of the first {FIRST} is shown, and how tasks fail")
+    assert [event.subject for event in said if event.kind == "shown"] == [f"t{number}" for number in range(FIRST)]
+    failed = [event for event in shown((6, 8), monkeypatch) if event.kind == "task.failed"]
+    assert [event.text for event in failed] == [f"why t{number} failed" for number in range(8)]
+
+
+def test_after_many_failures_no_further_one_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    said = shown((30, 40), monkeypatch)
+    assert sum(event.kind == "task.failed" for event in said) == MOST_FAILED
+    assert sum("further failures" in event.text for event in said) == 1
