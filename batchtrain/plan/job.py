@@ -50,7 +50,7 @@ def _together(plans: Sequence[Plan]) -> Plan:
 
 
 def needs_pool(recipe: Recipe) -> bool:
-    """Whether somebody must make the recipe's pool; not where each job brings one of its own."""
+    """Whether the recipe's pool must be created; False if each job has its own pool."""
     return not recipe.jobs or any(job.auto_pool is None for job in recipe.jobs)
 
 

@@ -133,7 +133,7 @@ def _host(url: str) -> str:
 
 def credential(sign_in: SignIn, *, ca: str | None = None) -> TokenCredential:
     """The credential of azure-identity; `ca` as in Account. Raises UsageError for an unreadable certificate."""
-    from azure import identity  # 0.17 s, and only needed where somebody signs in
+    from azure import identity  # a slow import (0.17 s), needed only for a sign-in
 
     known = _options(sign_in, ca)
     match sign_in.mode:

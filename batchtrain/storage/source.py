@@ -1,4 +1,4 @@
-"""The names of the blobs that tasks are made of, which file factories need before a recipe is planned."""
+"""Lists the blobs of file factories, which create one task per blob; the planner needs the names."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def read_listings(recipe: Recipe, connect: Connect) -> dict[str, tuple[str, ...]]:
-    """The blobs that the recipe's file factories are about, for `Facts.listings`. Raises ServiceError."""
+    """The blobs of the recipe's file factories, for `Facts.listings`. Raises ServiceError."""
     factories = (task.task_factory for job in recipe.jobs for task in job.tasks if task.task_factory)
     storages = [factory.file.azure_storage for factory in factories if factory.file is not None]
     wanted = {place_of(storage) for storage in storages if not storage.is_file_share}
