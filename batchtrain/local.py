@@ -53,7 +53,7 @@ def emulated(environment: Mapping[str, str]) -> Account:
     from batchtrain.service.connect import Account, OwnTokens
 
     home = emulator_directory(environment)
-    _use(home)
+    use(home)
     status, started = ensure_emulator(home)
     return Account(
         status.endpoint,
@@ -82,7 +82,7 @@ _USED: dict[Path, int] = {}
 """The data directories of the services that this process uses, open and under a shared lock until it ends."""
 
 
-def _use(home: Path) -> None:
+def use(home: Path) -> None:
     """Prevent other processes from stopping the service while this one lives; waits for a process that is stopping
     it."""
     if home not in _USED:

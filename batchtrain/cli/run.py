@@ -136,7 +136,7 @@ def _stop_emulator(client: Client) -> None:
     home = emulator_directory()
     # A service that does not answer keeps what it has, and the command's own error counts.
     with contextlib.suppress(ServiceError), emulator_faults(), alone(home) as unused:
-        if server.status(home) is None:
+        if server.status(home) is None or server.is_kept(home):
             return
         if not unused:
             say("another command uses the embedded Azure Batch, so it continues; `batchtrain emulator stop` stops it")

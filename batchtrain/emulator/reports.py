@@ -78,7 +78,7 @@ def _make_nodes(world: World, book: PoolBook, kinds: Iterable[bool], now: int, d
         world.add_deadline(Deadline(not_before, book.record.seq, "boot", book.key))
     taken = {node.place for node in book.nodes.values()}
     places = (place for place in itertools.count() if place not in taken)
-    for dedicated, place in zip(kinds, places, strict=False):
+    for dedicated, place, address in zip(kinds, places, world.free_addresses(), strict=False):
         seq = world.new_seq()
         node_id = world.new_node_id(seq, dedicated=dedicated)
         node = Node(
@@ -88,7 +88,7 @@ def _make_nodes(world: World, book: PoolBook, kinds: Iterable[bool], now: int, d
             state_time=now,
             created=now,
             pool=book.key,
-            address=world.new_address(),
+            address=address,
             hostname=f"{node_id[:16].replace('_', '-')}{node_id[-2:].replace('_', '-')}",
             dedicated=dedicated,
             not_before=not_before,

@@ -347,15 +347,12 @@ class World:
         digest = hashlib.sha256(f"{self.seed}/{seq}".encode()).hexdigest()
         return f"tvmps_{digest}_{'d' if dedicated else 'p'}"
 
-    def new_address(self) -> str:
-        """The lowest free address; a node on a container network keeps the last two bytes of its own."""
+    def free_addresses(self) -> Iterator[str]:
+        """The free addresses; a node on a container network keeps the last two bytes of its own."""
         taken = {node.address.split(".", 2)[2] for book in self.pools.values() for node in book.nodes.values()}
-        return next(address for address in self._addresses() if address.split(".", 2)[2] not in taken)
-
-    def _addresses(self) -> Iterator[str]:
         for number in range(FIRST_HOST, 1 << 16):
             high, low = divmod(number, 256)
-            if low not in (0, 255):
+            if low not in (0, 255) and f"{high}.{low}" not in taken:
                 yield f"127.{self.network}.{high}.{low}"
 
     def add_pool(self, pool: Pool) -> PoolBook:
@@ -428,7 +425,8 @@ class World:
 
     def add_task(self, book: JobBook, task: Task) -> None:
         _index_task(book, task)
-        self.save_task(task)
+        self.shelf.use(task)
+        self._note_task(task)
 
     def drop_task(self, book: JobBook, task: Task) -> None:
         self._tasks[task] = None
@@ -512,6 +510,9 @@ class World:
         if book is None or not book.tasks.has(task):
             return
         book.tasks.change(task)
+        self._note_task(task)
+
+    def _note_task(self, task: Task) -> None:
         self._change("task", str(task.job), str(task.seq), task)
         self._tasks[task] = None
 

@@ -33,7 +33,9 @@ from batchtrain.runs.directory import (
     TaskRecord,
 )
 from batchtrain.runs.numbers import numbers_of
+from batchtrain.runs.phases import Moments, phases
 from batchtrain.service import look
+from batchtrain.service import tasks as tasks_of
 from batchtrain.service.connect import Account, patience
 from batchtrain.service.seen import JobSeen, NodeSeen, TaskSeen, node_hours
 from batchtrain.service.submit import Event
@@ -43,6 +45,8 @@ MANY = 20
 """Of a job with more tasks, only those that failed are fetched, unless the task has `results`."""
 OUTPUT = frozenset({"stdout", "stderr"})
 """Kinds of events that are lines of a task."""
+READY, ADDED = frozenset({"node.ready", "pool.reused"}), frozenset({"job.add", "task.add"})
+"""Kinds of events after which a pool is ready, or a job is added."""
 ENDED = frozenset({"completed", "failed"})
 _RANK = re.compile(r"logs/[^/]+/ranks/(\d+)\.stdout\.txt")
 
@@ -92,6 +96,7 @@ class Recording:
         self.run = run
         self._client, self._patience, self._record = client, patience(account.endpoint), record
         self._job, self._job_ended = job, ended
+        self._moments, self._fetching = Moments(record.started), 0.0
         self.metrics: dict[str, dict[str, Metric]] = {}
         """The metrics of each task, at the end."""
         self._finished = False
@@ -118,7 +123,7 @@ class Recording:
                 lines = content.decode("utf-8", "replace").splitlines(keepends=True)
                 text = "".join(masked_text(masked_line(line), secrets) for line in lines)
                 directory.replace(self.run.config / Path(path).name, text.encode())
-        directory.replace(self.run.config / "effective.yaml", _yaml(masked_document(_effective(recipe), secrets)))
+        directory.replace(self.run.config / "effective.yaml", _yaml(masked_document(effective(recipe), secrets)))
         shown = render.as_document(plan._replace(hidden=secrets))
         directory.replace(self.run.config / "plan.json", msgspec.json.format(msgspec.json.encode(shown), indent=2))
         return self
@@ -127,6 +132,10 @@ class Recording:
 
     def tell(self, event: Event) -> None:
         """Note an event; a line of a task goes to the numbers only."""
+        if event.kind in READY:
+            self._moments = self._moments._replace(ready=now())
+        elif event.kind in ADDED:
+            self._moments = self._moments._replace(added=now())
         if event.text and event.kind not in OUTPUT:
             self.run.add_event(EventRecord(now(), event.kind, event.subject, event.text))
 
@@ -139,7 +148,7 @@ class Recording:
 
     def fetch(self, tasks: Iterable[TaskSeen], *, everything: bool = False, progress: Progress = QUIET) -> None:
         """Fetch the logs and results of the tasks that have run. everything: of all tasks, without a limit of size."""
-        known = tuple(tasks)
+        began, known = now(), tuple(tasks)
         records = tuple(map(_task_record, known))
         self._finished = self._record.state in ENDED and self.run.tasks() == records
         self.run.write_tasks(records)
@@ -153,6 +162,8 @@ class Recording:
         finally:
             self.run.write_files(self._files.values())
             self._write_nodes()
+            self._moments = self._moments._replace(ended=began)
+            self._fetching += (now() - began).total_seconds()
 
     def _bring(self, task: TaskSeen, everything: bool, progress: Progress) -> Iterable[results.Brought]:
         wanted = self._settings(task.id).results or Results()
@@ -190,9 +201,11 @@ class Recording:
     def _settings_of_service(self) -> dict[str, FetchSettings]:
         """What the tasks were added with. A variable that is not ours or of a later version is ignored."""
         found = {}
-        for task_id, text in look.variable(self._client, self.job_id, FETCH_VARIABLE).items():
-            with contextlib.suppress(msgspec.DecodeError):
-                found[task_id] = msgspec.json.decode(text, type=FetchSettings)
+        for task in tasks_of.listed(self._client, self.job_id, select="id,environmentSettings"):
+            for variable in task.environment_settings:
+                if variable.name == FETCH_VARIABLE:
+                    with contextlib.suppress(msgspec.DecodeError):
+                        found[task.id] = msgspec.json.decode(variable.value, type=FetchSettings)
         return found
 
     def _write_nodes(self) -> None:
@@ -237,10 +250,16 @@ class Recording:
                 ended=ended,
                 failure=_failure(error) if error is not None else None,
                 node_hours=node_hours(self._nodes.values(), ended, since=self._record.started) if ended else None,
+                phases=phases(self._moments, self.run.tasks(), self._preparation(), self._fetching),
                 summary=self._summary(frozenset()),
             )
         self.run.write(self._record)
         directory.replace(self.run.report, report.html(self.run).encode())
+
+    def _preparation(self) -> float | None:
+        """The seconds of the slowest start task of the nodes that started in this run."""
+        own = (node for node in self._nodes.values() if node.allocated and node.allocated >= self._record.started)
+        return max((node.prepared for node in own if node.prepared is not None), default=None)
 
     def _added_metrics(self) -> dict[str, Metric]:
         """The metrics of tasks that were fetched after the end of the run."""
@@ -415,7 +434,7 @@ _SECTIONS = {
 }
 
 
-def _effective(recipe: Recipe) -> dict[str, Any]:
+def effective(recipe: Recipe) -> dict[str, Any]:
     """The configuration with the values of `--set`, without credentials and defaults."""
     found = {name: getattr(recipe, field) for name, field in _SECTIONS.items()}
     return {name: msgspec.to_builtins(part, enc_hook=masked) for name, part in found.items() if part is not None}

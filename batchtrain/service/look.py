@@ -144,17 +144,6 @@ def job_or_none(client: BatchClient, job_id: str) -> tuple[str, str] | None:
     return _if_there(lambda: job_state(client, job_id))
 
 
-def variable(client: BatchClient, job_id: str, name: str) -> dict[str, str]:
-    """The value of an environment variable of each task of a job that has it."""
-    with faults(f"list tasks of job {job_id}"):
-        return {
-            task.id: setting.value or ""
-            for task in client.list_tasks(job_id, select=["id", "environmentSettings"])
-            for setting in task.environment_settings or ()
-            if setting.name == name
-        }
-
-
 def places(client: BatchClient, job_id: str, task_id: str) -> tuple[PlaceSeen, ...]:
     """Where a task ran, its primary first; empty for a task that has not run. Raises NotFound."""
     with faults(f"look at task {job_id}/{task_id}"):
@@ -260,6 +249,7 @@ def _node(item: models.BatchNode) -> NodeSeen:
         start_task=_start(start) if start else "",
         errors=tuple(f"{error.code}: {error.message}" for error in item.errors or ()),
         allocated=item.allocation_time,
+        prepared=_span(start) if start else None,
     )
 
 
@@ -273,6 +263,11 @@ def _image(item: models.BatchSupportedImage) -> ImageSeen:
         capabilities=tuple(item.capabilities or ()),
         ends=item.batch_support_end_of_life,
     )
+
+
+def _span(info: models.BatchStartTaskInfo) -> float | None:
+    """The seconds that a start task took, if it has ended."""
+    return (info.end_time - info.start_time).total_seconds() if info.end_time and info.start_time else None
 
 
 def _start(info: models.BatchStartTaskInfo) -> str:

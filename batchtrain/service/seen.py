@@ -44,6 +44,8 @@ class NodeSeen(NamedTuple):
     start_task: str = ""
     errors: tuple[str, ...] = ()
     allocated: datetime | None = None
+    prepared: float | None = None
+    """Seconds that its start task took; None if it has none or has not ended."""
 
 
 class Endpoint(NamedTuple):
@@ -104,6 +106,7 @@ class TaskSeen(NamedTuple):
     failure: str = ""
     retries: int = 0
     requeues: int = 0
+    started: datetime | None = None
 
     @property
     def failed(self) -> bool:

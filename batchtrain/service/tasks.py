@@ -212,6 +212,7 @@ def seen(item: Listed) -> TaskSeen:
         failure=f"{fault.code}: {fault.message}" if fault else "",
         retries=info.retry_count,
         requeues=info.requeue_count,
+        started=info.start_time,
     )
 
 
