@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from azure.core.credentials import AccessToken
 
-from batchtrain.config.travel import DEPOT
+from batchtrain.config.travel import DEPOT, LargeSource
 from batchtrain.errors import NotFound, PlanError, ServiceError, Unreachable, UsageError
 
 if TYPE_CHECKING:  # slow to import, and completion needs only to know where the service is
@@ -49,12 +49,24 @@ def emulator_directory(environment: Mapping[str, str] | None = None) -> Path:
 
 def emulated(environment: Mapping[str, str]) -> Account:
     """The account of the emulator; starts the emulator if it is not running."""
+    home = emulator_directory(environment)
+    use(home)
+    return _account(home, *ensure_emulator(home))
+
+
+def running(home: str) -> Account | None:
+    """The account of the emulator of a data directory; None if it is not running."""
+    from batchtrain.emulator import server  # only the embedded service needs it
+
+    with emulator_faults():
+        status = server.status(Path(home))
+    return _account(Path(home), status, False) if status else None
+
+
+def _account(home: Path, status: Status, started: bool) -> Account:
     from batchtrain.config.types import Secret  # see above
     from batchtrain.service.connect import Account, OwnTokens
 
-    home = emulator_directory(environment)
-    _use(home)
-    status, started = ensure_emulator(home)
     return Account(
         status.endpoint,
         status.account,
@@ -82,7 +94,7 @@ _USED: dict[Path, int] = {}
 """The data directories of the services that this process uses, open and under a shared lock until it ends."""
 
 
-def _use(home: Path) -> None:
+def use(home: Path) -> None:
     """Prevent other processes from stopping the service while this one lives; waits for a process that is stopping
     it."""
     if home not in _USED:
@@ -162,11 +174,11 @@ class Kept:
         self._values, self._account = values, account
         self._links: dict[str, str] = {}
 
-    def upload(self, path: str, data: bytes) -> None:
-        """Put bytes at `link/container/name`, or at `_local/JOB/NAME`. Raises Unreachable."""
-        if not path.startswith(f"{DEPOT}/"):
-            self._values.upload(path, data)
-            return
+    def upload(self, path: str, data: bytes | LargeSource) -> bool:
+        """Put bytes at `link/container/name`, or at `_local/JOB/NAME`; returns whether they were sent. Raises
+        Unreachable."""
+        if not isinstance(data, bytes) or not path.startswith(f"{DEPOT}/"):
+            return self._values.upload(path, data)
         from batchtrain.emulator import server  # only the embedded service needs it
 
         try:
@@ -177,6 +189,7 @@ class Kept:
             raise Unreachable(
                 f"the emulator did not accept the file: {error}", operation="upload the task's files"
             ) from None
+        return True
 
     def fill(self, placeholder: Placeholder) -> str | Secret:
         """The value of a placeholder, as Placeholders gives it."""
@@ -217,7 +230,7 @@ def _refuse_unmapped(recipe: Recipe, account: Account) -> None:
 
 
 def _only_keeps_time(recipe: Recipe) -> bool:
-    from batchtrain.emulator.world import SIMULATED  # slow to import, and only asked where an image is not mapped
+    from batchtrain.emulator.books import SIMULATED  # slow to import, and only asked where an image is not mapped
 
     return recipe.pool is not None and recipe.pool.metadata.get(SIMULATED) == "simulated"
 

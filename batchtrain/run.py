@@ -22,12 +22,12 @@ from batchtrain.plan.job import merge_id, needs_pool
 from batchtrain.runs import directory
 from batchtrain.runs.directory import Metric, RunDirectory
 from batchtrain.runs.recording import QUIET, Origin, Progress, Recording, begin
-from batchtrain.service import files, watch
+from batchtrain.service import files, look, watch
 from batchtrain.service.deadlines import JOB_SECONDS, POOL_SECONDS
 from batchtrain.service.faults import failure
 from batchtrain.service.seen import Table, TaskSeen
 from batchtrain.service.submit import Event
-from batchtrain.service.tasks import Glance
+from batchtrain.service.tasks import Counts, Glance
 
 if TYPE_CHECKING:
     from batchtrain.foreseen import Foreseen
@@ -128,6 +128,16 @@ def follow(
         raise
     kept.say()
     return outcome._replace(runs=kept.runs, metrics=kept.metrics)
+
+
+def watch_job(client: Operations, job_id: str, *, tell: Tell, timeout: float = JOB_SECONDS) -> Job:
+    """Show the nodes, the counts and the output of a job until its tasks have ended. Fetches and deletes nothing."""
+    job = client.jobs.handle(job_id)
+    with contextlib.suppress(NotFound):
+        watch.show_nodes(client.batch, look.job_state(client.batch, job_id)[1], tell)
+    deadline = watch.Deadline(timeout, watch.tasks_of(job_id), tell)
+    watch.tasks_ended(client.batch, job_id, deadline, client.pace, Follow(client, job, deadline.tell).look)
+    return job
 
 
 class Recorder:
@@ -385,9 +395,13 @@ class Follow:
         self._closed: set[str] = set()
         self._failures = 0
         self._large = False
+        self._counts: Counts | None = None
 
     def look(self, seen: Glance) -> int:
         """Show the output since the last call; returns the number of requests that this took."""
+        if seen.counts != self._counts:
+            self._counts = seen.counts
+            self._tell(Event("tasks.seen", self._job.id, "", seen.counts))
         if seen.whole:
             return self._show_running(seen.first, named=len(seen.first) > 1)
         if not self._large:

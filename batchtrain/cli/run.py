@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
 import os
 import shlex
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from batchtrain.cli import options
+from batchtrain.cli import live, options
 from batchtrain.cli.help import Command
 from batchtrain.cli.options import common, results_last, say, seconds, settings
 from batchtrain.cli.output import plain, show_rows
@@ -50,7 +51,8 @@ def command(directory: str | None, timeout: float | None, keep: bool, reuse: boo
     place = directory or chosen.configdir or "."
     client = chosen.connect(loaded, changes=f"running {place}", ends_it=True)
     try:
-        with results_last() as tell, bar() as progress:
+        view = functools.partial(live.view_of, client.account, loaded.recipe)
+        with live.block(view) as shown, results_last(shown) as tell, bar() as progress:
             _say_what_is_made(loaded.recipe)
             outcome = run(
                 client,
@@ -134,7 +136,7 @@ def _stop_emulator(client: Client) -> None:
     home = emulator_directory()
     # A service that does not answer keeps what it has, and the command's own error counts.
     with contextlib.suppress(ServiceError), emulator_faults(), alone(home) as unused:
-        if server.status(home) is None:
+        if server.status(home) is None or server.is_kept(home):
             return
         if not unused:
             say("another command uses the embedded Azure Batch, so it continues; `batchtrain emulator stop` stops it")

@@ -12,13 +12,13 @@ from typing import Any, NamedTuple
 
 from batchtrain.emulator.query import Comparison, Condition, Every, StartsWith
 from batchtrain.emulator.records import TaskFacts
-from batchtrain.emulator.wire import FOREVER
 
 ABSENT = -(1 << 63)
 """The number of a missing value."""
 STATES = ("", "active", "preparing", "running", "completed")
 """By code; the first is a deleted task."""
 RESULTS = ("", "success", "failure")
+CODES = {**{state: code for code, state in enumerate(STATES)}, **{result: code for code, result in enumerate(RESULTS)}}
 BLOCK = 4096
 """Positions that are filtered at once, so that the first page of a long list is made at once."""
 
@@ -74,25 +74,24 @@ class Columns:
         """The latest `state_time` of each block: who asks for what changed looks at few blocks."""
 
     def add(self, task: TaskFacts) -> None:
-        """Insert a task; a new one has the highest number."""
-        at = len(self.seqs)
-        if self.seqs and task.seq < self.seqs[-1]:
-            at = bisect_left(self.seqs, task.seq)
-            self.latest = array("q", [FOREVER] * len(self.latest))
-        self.seqs.insert(at, task.seq)
-        self.ids.insert(at, task.id)
-        self.retries.insert(at, task.retries)
-        self.state.insert(at, STATES.index(task.state))
-        self.result.insert(at, RESULTS.index(task.result))
-        self.state_time.insert(at, task.state_time)
-        self.created.insert(at, task.created)
-        self.modified.insert(at, task.modified)
-        self.start.insert(at, task.start or ABSENT)
-        self.end.insert(at, task.end or ABSENT)
-        self.exit_code.insert(at, ABSENT if task.exit_code is None else task.exit_code)
+        """Add a task; a new one has the highest number."""
+        in_order = not self.seqs or task.seq > self.seqs[-1]
+        self.seqs.append(task.seq)
+        self.ids.append(task.id)
+        self.retries.append(task.retries)
+        self.state.append(CODES[task.state])
+        self.result.append(CODES[task.result])
+        self.state_time.append(task.state_time)
+        self.created.append(task.created)
+        self.modified.append(task.modified)
+        self.start.append(task.start or ABSENT)
+        self.end.append(task.end or ABSENT)
+        self.exit_code.append(ABSENT if task.exit_code is None else task.exit_code)
         if len(self.latest) * BLOCK < len(self.seqs):
             self.latest.append(ABSENT)
-        self._note(at, task.state_time)
+        self._note(len(self.seqs) - 1, task.state_time)
+        if not in_order:
+            self._keep(sorted(range(len(self.seqs)), key=self.seqs.__getitem__))
 
     def _note(self, at: int, time: int) -> None:
         if time > self.latest[at // BLOCK]:
@@ -102,8 +101,8 @@ class Columns:
         """Copy what can change."""
         at = bisect_left(self.seqs, task.seq)
         self.retries[at] = task.retries
-        self.state[at] = STATES.index(task.state)
-        self.result[at] = RESULTS.index(task.result)
+        self.state[at] = CODES[task.state]
+        self.result[at] = CODES[task.result]
         self.state_time[at] = task.state_time
         self.modified[at] = task.modified
         self.start[at] = task.start or ABSENT
@@ -118,7 +117,10 @@ class Columns:
 
     def compact(self) -> None:
         """Close the gaps."""
-        kept = [at for at, state in enumerate(self.state) if state]
+        self._keep([at for at, state in enumerate(self.state) if state])
+
+    def _keep(self, kept: Positions) -> None:
+        """Keep only these positions, in this order."""
         for name in COLUMNS:
             column = getattr(self, name)
             rest = [column[at] for at in kept]

@@ -367,7 +367,7 @@ def _uploads(built: Sequence[Built]) -> tuple[Upload, ...]:
 
 
 def _upload_step(upload: Upload) -> Step:
-    return Step("blob.upload", upload.path, {"bytes": len(upload.data)})
+    return Step("blob.upload", upload.path, {"bytes": upload.size})
 
 
 def _task_steps(job_id: str, bodies: Sequence[wire.TaskCreate]) -> Iterator[Step]:

@@ -8,6 +8,7 @@ import msgspec
 
 from batchtrain.config import task_resources, travel
 from batchtrain.config.task_paths import OURS
+from batchtrain.config.travel import LargeSource
 from batchtrain.config.types import FETCH_VARIABLE, FetchSettings, MultiInstance, Task
 from batchtrain.errors import PlanError, Problem
 from batchtrain.frameworks.base import Fabric, Shape
@@ -32,7 +33,7 @@ from batchtrain.plan import (
 )
 from batchtrain.plan.frame import Frame, either
 from batchtrain.plan.render import FILE_MARK
-from batchtrain.plan.types import Built, Upload
+from batchtrain.plan.types import Built, Source, Upload
 from batchtrain.plan.volumes import binds
 
 _FABRICS = {None: Fabric.ETHERNET, "sr-iov": Fabric.SR_IOV, "network-direct": Fabric.NETWORK_DIRECT}
@@ -55,7 +56,7 @@ def build(frame: Frame, task: Task, task_id: str, path: str) -> Built:
     )
     decided = (*by_nodes, *launch.implicit, *by_request)
     remarks = (
-        *frameworks.one_node(task, shape, _source(frame, task), where, path),
+        *frameworks.one_node(task, shape, _read(_source(frame, task)), where, path),
         *frameworks.notes(task, shape, where, path),
     )
     return Built(
@@ -343,25 +344,52 @@ def _alone(task: Task, way: _Way) -> Launch:
     return plain.alone(apptainer.around(text, way.image) if way.image else text)
 
 
-def _source(frame: Frame, task: Task) -> tuple[File, ...]:
+def _source(frame: Frame, task: Task) -> Source:
     return frame.sources.get(task.source, ()) if task.source else ()
+
+
+def _read(source: Source) -> tuple[File, ...]:
+    """The files that were read for the plan; those of a large source are not."""
+    return () if isinstance(source, LargeSource) else source
 
 
 def _carrier(frame: Frame, task: Task, launch: Launch, where: str) -> tuple[payload.Carrier, tuple[Upload, ...]]:
     """How the task gets its own files and those of the launch."""
-    files = _source(frame, task)
-    payload.refuse_reserved(files, where)
+    source = _source(frame, task)
+    large = source if isinstance(source, LargeSource) else None
+    files = _read(source)
+    payload.refuse_reserved((file.name for file in (large.files if large else files)), where)
     ours = [File(f"{OURS}/launch.sh", launch.application.encode())]
     if task.multi_instance:
         ours.append(File(f"{OURS}/coordinate.sh", launch.coordination.encode()))
     packed = travel.archive((*files, *ours, *launch.files))
     directory = _place(frame, task, files, packed, where)
-    if directory is None:
-        return payload.inside_request(packed, where), ()
-    path = f"{directory}/{payload.blob_name(packed)}"
-    url = wire.later("sas", f"{path}?days={inputs.sas_days(frame.recipe)}")
-    carrier = payload.through_storage(url, everywhere=task.multi_instance is not None)
-    return carrier, (Upload(path, packed),)
+    carried = [_stored(frame, task, large, where)] if large else []
+    carried.append(
+        (payload.inside_request(packed, where), ())
+        if directory is None
+        else _linked(frame, task, Upload(f"{directory}/{payload.blob_name(packed)}", packed), payload.ARCHIVE)
+    )
+    return payload.joined(carrier for carrier, _ in carried), tuple(part for _, uploads in carried for part in uploads)
+
+
+def _stored(frame: Frame, task: Task, large: LargeSource, where: str) -> tuple[payload.Carrier, tuple[Upload, ...]]:
+    """A large source in the storage account of the recipe. Raises PlanError where there is none."""
+    link = frame.link or (frame.recipe.settings.storage_account_settings if frame.depot else None)
+    if link is None:
+        raise PlanError(f"{where}: the source `{task.source}` needs the storage account of the recipe: {travel.EXITS}")
+    path = f"{_container(frame, link)}/{large.digest[:32]}.source.tar.gz"
+    return _linked(frame, task, Upload(path, large), payload.SOURCE)
+
+
+def _linked(frame: Frame, task: Task, upload: Upload, name: str) -> tuple[payload.Carrier, tuple[Upload, ...]]:
+    """An archive in storage, and how the task gets it."""
+    url = wire.later("sas", f"{upload.path}?days={inputs.sas_days(frame.recipe)}")
+    return payload.through_storage(url, name, everywhere=task.multi_instance is not None), (upload,)
+
+
+def _container(frame: Frame, link: str) -> str:
+    return f"{link}/{frame.recipe.settings.storage_entity_prefix}-files"
 
 
 def _place(frame: Frame, task: Task, files: tuple[File, ...], packed: bytes, where: str) -> str | None:
@@ -370,7 +398,7 @@ def _place(frame: Frame, task: Task, files: tuple[File, ...], packed: bytes, whe
     Raises PlanError for a source that fits in neither.
     """
     if frame.link is not None:
-        return f"{frame.link}/{frame.recipe.settings.storage_entity_prefix}-files"
+        return _container(frame, frame.link)
     too_large = travel.too_large(files) if len(packed) > travel.MOST_PACKED else ""
     if not too_large:
         return None

@@ -6,6 +6,7 @@ import html
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
+from batchtrain.config.travel import LargeSource
 from batchtrain.config.types import Secret
 from batchtrain.errors import Problem
 from batchtrain.launchers.types import File, Implicit
@@ -13,15 +14,21 @@ from batchtrain.plan import render
 from batchtrain.plan.step import Step
 from batchtrain.plan.wire import TaskCreate
 
-Sources = Mapping[str, tuple[File, ...]]
+Source = tuple[File, ...] | LargeSource
+Sources = Mapping[str, Source]
 """The files of each `source` directory, by its name as written; reading them is the caller's."""
 
 
 class Upload(NamedTuple):
-    """Bytes that a step of action `blob.upload` carries; kept out of the printed plan."""
+    """What a step of action `blob.upload` carries; kept out of the printed plan."""
 
     path: str
-    data: bytes
+    data: bytes | LargeSource
+
+    @property
+    def size(self) -> int:
+        """Bytes, of a large source before it is packed."""
+        return self.data.size if isinstance(self.data, LargeSource) else len(self.data)
 
 
 class Plan(NamedTuple):

@@ -80,6 +80,8 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     vm_size: str = ""
     nodes: int = 0
     node_hours: float | None = None
+    phases: dict[str, float] = {}
+    """Seconds by part of the run: `pool`, `preparation`, `start`, `training`, `fetch`, as far as they are known."""
     command: tuple[str, ...] = ()
     settings: dict[str, str] = {}
     """The values of `--set`."""
@@ -122,6 +124,9 @@ class TaskRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     failure: str = ""
     retries: int = 0
     requeues: int = 0
+    started: datetime | None = None
+    parameters: dict[str, Any] = {}
+    """The named parameters that its factory gave it."""
 
 
 class FileRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import msgspec
 from azure.batch import BatchClient
 
+from batchtrain.config.factories import PARAMETERS
 from batchtrain.config.masking import masked_document, masked_line, masked_text, secrets_in, secrets_of_settings
 from batchtrain.config.types import FETCH_VARIABLE, FetchSettings, Job, Recipe, Results
 from batchtrain.config.types.secret import masked
@@ -33,7 +34,8 @@ from batchtrain.runs.directory import (
     TaskRecord,
 )
 from batchtrain.runs.numbers import numbers_of
-from batchtrain.service import look
+from batchtrain.runs.phases import Moments, phases
+from batchtrain.service import look, tasks
 from batchtrain.service.connect import Account, patience
 from batchtrain.service.seen import JobSeen, NodeSeen, TaskSeen, node_hours
 from batchtrain.service.submit import Event
@@ -41,8 +43,12 @@ from batchtrain.version import __version__
 
 MANY = 20
 """Of a job with more tasks, only those that failed are fetched, unless the task has `results`."""
+MANY_OF_SWEEP = 200
+"""The same for tasks with named parameters, whose metrics are compared."""
 OUTPUT = frozenset({"stdout", "stderr"})
 """Kinds of events that are lines of a task."""
+READY, ADDED = frozenset({"node.ready", "pool.reused"}), frozenset({"job.add", "task.add"})
+"""Kinds of events after which a pool is ready, or a job is added."""
 ENDED = frozenset({"completed", "failed"})
 _RANK = re.compile(r"logs/[^/]+/ranks/(\d+)\.stdout\.txt")
 
@@ -92,6 +98,7 @@ class Recording:
         self.run = run
         self._client, self._patience, self._record = client, patience(account.endpoint), record
         self._job, self._job_ended = job, ended
+        self._moments, self._fetching = Moments(record.started), 0.0
         self.metrics: dict[str, dict[str, Metric]] = {}
         """The metrics of each task, at the end."""
         self._finished = False
@@ -118,7 +125,7 @@ class Recording:
                 lines = content.decode("utf-8", "replace").splitlines(keepends=True)
                 text = "".join(masked_text(masked_line(line), secrets) for line in lines)
                 directory.replace(self.run.config / Path(path).name, text.encode())
-        directory.replace(self.run.config / "effective.yaml", _yaml(masked_document(_effective(recipe), secrets)))
+        directory.replace(self.run.config / "effective.yaml", _yaml(masked_document(effective(recipe), secrets)))
         shown = render.as_document(plan._replace(hidden=secrets))
         directory.replace(self.run.config / "plan.json", msgspec.json.format(msgspec.json.encode(shown), indent=2))
         return self
@@ -127,7 +134,11 @@ class Recording:
 
     def tell(self, event: Event) -> None:
         """Note an event; a line of a task goes to the numbers only."""
-        if event.kind not in OUTPUT:
+        if event.kind in READY:
+            self._moments = self._moments._replace(ready=now())
+        elif event.kind in ADDED:
+            self._moments = self._moments._replace(added=now())
+        if event.text and event.kind not in OUTPUT:
             self.run.add_event(EventRecord(now(), event.kind, event.subject, event.text))
 
     def line(self, task: str, stream: str, text: str) -> None:
@@ -137,10 +148,11 @@ class Recording:
 
     # --- at its end -------------------------------------------------------------------------------------------------
 
-    def fetch(self, tasks: Iterable[TaskSeen], *, everything: bool = False, progress: Progress = QUIET) -> None:
+    def fetch(self, ended: Iterable[TaskSeen], *, everything: bool = False, progress: Progress = QUIET) -> None:
         """Fetch the logs and results of the tasks that have run. everything: of all tasks, without a limit of size."""
-        known = tuple(tasks)
-        records = tuple(map(_task_record, known))
+        began, known = now(), tuple(ended)
+        parameters = self._parameters
+        records = tuple(_task_record(task, parameters.get(task.id, {})) for task in known)
         self._finished = self._record.state in ENDED and self.run.tasks() == records
         self.run.write_tasks(records)
         try:
@@ -153,6 +165,8 @@ class Recording:
         finally:
             self.run.write_files(self._files.values())
             self._write_nodes()
+            self._moments = self._moments._replace(ended=began)
+            self._fetching += (now() - began).total_seconds()
 
     def _bring(self, task: TaskSeen, everything: bool, progress: Progress) -> Iterable[results.Brought]:
         wanted = self._settings(task.id).results or Results()
@@ -171,9 +185,9 @@ class Recording:
             moved=progress.moved,
         )
 
-    def _chosen(self, tasks: tuple[TaskSeen, ...], everything: bool) -> tuple[TaskSeen, ...]:
-        ran = tuple(task for task in tasks if task.node)
-        if everything or len(ran) <= MANY:
+    def _chosen(self, ended: tuple[TaskSeen, ...], everything: bool) -> tuple[TaskSeen, ...]:
+        ran = tuple(task for task in ended if task.node)
+        if everything or len(ran) <= (MANY_OF_SWEEP if self._parameters else MANY):
             return ran
         return tuple(task for task in ran if task.failed or self._settings(task.id).results is not None)
 
@@ -187,10 +201,19 @@ class Recording:
         return FetchSettings(results=named[0].results, metrics=named[0].metrics) if named else FetchSettings()
 
     @functools.cached_property
+    def _parameters(self) -> dict[str, dict[str, Any]]:
+        """The named parameters of the tasks; only factories and the user's variables give some."""
+        if self._job is None or any(
+            task.task_factory or PARAMETERS in task.environment_variables for task in self._job.tasks
+        ):
+            return tasks.parameters(self._client, self.job_id)
+        return {}
+
+    @functools.cached_property
     def _settings_of_service(self) -> dict[str, FetchSettings]:
         """What the tasks were added with. A variable that is not ours or of a later version is ignored."""
         found = {}
-        for task_id, text in look.variable(self._client, self.job_id, FETCH_VARIABLE).items():
+        for task_id, text in tasks.variable(self._client, self.job_id, FETCH_VARIABLE).items():
             with contextlib.suppress(msgspec.DecodeError):
                 found[task_id] = msgspec.json.decode(text, type=FetchSettings)
         return found
@@ -237,10 +260,16 @@ class Recording:
                 ended=ended,
                 failure=_failure(error) if error is not None else None,
                 node_hours=node_hours(self._nodes.values(), ended, since=self._record.started) if ended else None,
+                phases=phases(self._moments, self.run.tasks(), self._preparation(), self._fetching),
                 summary=self._summary(frozenset()),
             )
         self.run.write(self._record)
         directory.replace(self.run.report, report.html(self.run).encode())
+
+    def _preparation(self) -> float | None:
+        """The seconds of the slowest start task of the nodes that started in this run."""
+        own = (node for node in self._nodes.values() if node.allocated and node.allocated >= self._record.started)
+        return max((node.prepared for node in own if node.prepared is not None), default=None)
 
     def _added_metrics(self) -> dict[str, Metric]:
         """The metrics of tasks that were fetched after the end of the run."""
@@ -308,8 +337,8 @@ def size(number: float) -> str:
     raise AssertionError("unreachable")
 
 
-def _task_record(task: TaskSeen) -> TaskRecord:
-    return TaskRecord(**task._asdict())
+def _task_record(task: TaskSeen, parameters: dict[str, Any]) -> TaskRecord:
+    return TaskRecord(**task._asdict(), parameters=parameters)
 
 
 def _failure(error: BaseException) -> Failure:
@@ -354,10 +383,8 @@ def adopt(client: BatchClient, account: Account, job_id: str, origin: Origin, se
     Raises NotFound if there is no such job.
     """
     seen = look.job(client, job_id)
-    for run in reversed(tuple(directory.runs(origin.root))):
-        record = _record_or_none(run)
-        if record and _is_of(record, seen, account):
-            return Recording(client, account, run, record, settings, ended=seen.ended)
+    if existing := _recorded(origin.root, lambda record: _is_of(record, seen, account)):
+        return Recording(client, account, *existing, settings, ended=seen.ended)
     pool = look.pool_or_none(client, seen.pool) if seen.pool else None
     run = directory.make(origin.root, job_id, now())
     record = RunRecord(
@@ -374,6 +401,27 @@ def adopt(client: BatchClient, account: Account, job_id: str, origin: Origin, se
         versions={"batchtrain": __version__, "python": sys.version.split()[0]},
     )
     return Recording(client, account, run, record, settings, ended=seen.ended)
+
+
+def _recorded(root: Path, fits: Callable[[RunRecord], bool]) -> tuple[RunDirectory, RunRecord] | None:
+    """The newest run directory that fits, and what it says; None if there is none."""
+    for run in reversed(tuple(directory.runs(root))):
+        record = _record_or_none(run)
+        if record and fits(record):
+            return run, record
+    return None
+
+
+def recorded_job(root: Path, account: Account, job_id: str, job: JobSeen | None) -> RunDirectory | None:
+    """The newest run directory of a job; of a job that is gone, the newest of its id."""
+
+    def fits(record: RunRecord) -> bool:
+        if job is not None:
+            return _is_of(record, job, account)
+        return (record.job, record.account) == (job_id, account.name)
+
+    existing = _recorded(root, fits)
+    return existing[0] if existing else None
 
 
 def _is_of(record: RunRecord, job: JobSeen, account: Account) -> bool:
@@ -415,7 +463,7 @@ _SECTIONS = {
 }
 
 
-def _effective(recipe: Recipe) -> dict[str, Any]:
+def effective(recipe: Recipe) -> dict[str, Any]:
     """The configuration with the values of `--set`, without credentials and defaults."""
     found = {name: getattr(recipe, field) for name, field in _SECTIONS.items()}
     return {name: msgspec.to_builtins(part, enc_hook=masked) for name, part in found.items() if part is not None}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable
-from datetime import datetime
+from datetime import datetime, timezone
 from email.utils import parsedate_to_datetime
 from typing import Any, TypeVar
 
@@ -107,10 +107,16 @@ def clock_skew(client: BatchClient, clock: Callable[[], datetime]) -> float | No
     return (clock() - parsedate_to_datetime(told[-1])).total_seconds() if told and told[-1] else None
 
 
-def jobs(client: BatchClient) -> tuple[JobSeen, ...]:
-    """All jobs."""
+def jobs(client: BatchClient, where: str | None = None) -> tuple[JobSeen, ...]:
+    """All jobs, or those of a filter of the service."""
     with faults("list jobs"):
-        return tuple(_job(item) for item in client.list_jobs(select=_JOB))
+        return tuple(_job(item) for item in client.list_jobs(select=_JOB, filter=where))
+
+
+def jobs_ended_before(client: BatchClient, time: datetime) -> tuple[JobSeen, ...]:
+    """The jobs that completed before a time."""
+    text = time.astimezone(timezone.utc).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return jobs(client, f"state eq 'completed' and executionInfo/endTime lt DateTime'{text}'")
 
 
 def job(client: BatchClient, job_id: str) -> JobSeen:
@@ -142,17 +148,6 @@ def job_state(client: BatchClient, job_id: str) -> tuple[str, str]:
 def job_or_none(client: BatchClient, job_id: str) -> tuple[str, str] | None:
     """A job's state and its pool; None if the job does not exist."""
     return _if_there(lambda: job_state(client, job_id))
-
-
-def variable(client: BatchClient, job_id: str, name: str) -> dict[str, str]:
-    """The value of an environment variable of each task of a job that has it."""
-    with faults(f"list tasks of job {job_id}"):
-        return {
-            task.id: setting.value or ""
-            for task in client.list_tasks(job_id, select=["id", "environmentSettings"])
-            for setting in task.environment_settings or ()
-            if setting.name == name
-        }
 
 
 def places(client: BatchClient, job_id: str, task_id: str) -> tuple[PlaceSeen, ...]:
@@ -260,6 +255,7 @@ def _node(item: models.BatchNode) -> NodeSeen:
         start_task=_start(start) if start else "",
         errors=tuple(f"{error.code}: {error.message}" for error in item.errors or ()),
         allocated=item.allocation_time,
+        prepared=_span(start) if start else None,
     )
 
 
@@ -273,6 +269,11 @@ def _image(item: models.BatchSupportedImage) -> ImageSeen:
         capabilities=tuple(item.capabilities or ()),
         ends=item.batch_support_end_of_life,
     )
+
+
+def _span(info: models.BatchStartTaskInfo) -> float | None:
+    """The seconds that a start task took, if it has ended."""
+    return (info.end_time - info.start_time).total_seconds() if info.end_time and info.start_time else None
 
 
 def _start(info: models.BatchStartTaskInfo) -> str:

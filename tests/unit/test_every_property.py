@@ -995,6 +995,7 @@ NCCL = {f"{POOL}.vm_size": "STANDARD_ND96ASR_V4", f"{TASK}.multi_instance": {"nu
 OPENMPI = {f"{TASK}.multi_instance": {"num_instances": 2, "mpi": {"runtime": "openmpi"}}}
 DECIDED: dict[str, dict[str, Any]] = {
     "rocm-devices": {f"{POOL}.vm_size": "STANDARD_ND96ISR_MI300X_V5", **CONTAINER},
+    "autoscale-to-zero": {f"{POOL}.autoscale": "to_zero"},
     "sign-in-not-delayed": {
         "batchtrain.delay_docker_image_preload": True,
         'credentials.docker_registry."reg.example.org"': {"username": "u", "password": "x"},

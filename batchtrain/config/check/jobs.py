@@ -427,11 +427,12 @@ def _spans(subject: Subject) -> Iterator[tuple[Path, str]]:
     pool = subject.pool
     if pool is not None:
         autoscale = (*POOL, "autoscale")
-        scenario = pool.autoscale.scenario if pool.autoscale else None
+        scaling = subject.autoscale
+        scenario = scaling.scenario if scaling else None
         rolling = pool.upgrade_policy.rolling if pool.upgrade_policy else None
         given = (
             ((*POOL, "resize_timeout"), pool.resize_timeout),
-            ((*autoscale, "evaluation_interval"), pool.autoscale and pool.autoscale.evaluation_interval),
+            ((*autoscale, "evaluation_interval"), scaling and scaling.evaluation_interval),
             ((*autoscale, "scenario", "sample_lookback_interval"), scenario and scenario.sample_lookback_interval),
             ((*POOL, "upgrade_policy", "rolling", "pause_time_between_batches"),
              rolling and rolling.pause_time_between_batches),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -110,3 +111,33 @@ def test_throughput_is_that_of_all_ranks_without_the_first_value() -> None:
 
 def test_a_rate_of_zero_does_not_end_the_mean() -> None:
     assert after_warm_up([5.0, 0.0, 4.0]) == 2.0
+
+
+@pytest.mark.parametrize("number", ["nan", "inf", "-inf", "1e999"])
+def test_a_printed_value_that_is_not_finite_is_null_and_reported(number: str, run: RunDirectory) -> None:
+    numbers = recorded(run)
+    numbers.line("train", "stdout", f"epoch 1 loss {number} accuracy 0.5")
+    numbers.line("train", "stdout", '{"step": 2, "loss": Infinity}')
+    found = numbers.end({})["train"]
+    assert all(math.isfinite(metric.last) for metric in found.values())
+    assert "loss was NaN or infinite" in numbers.notes[0]
+    assert [line.get("loss") for line in lines(run)][-1] is None
+
+
+def test_binary_output_gives_no_metric_and_ends_nothing(run: RunDirectory) -> None:
+    numbers = recorded(run)
+    for chunk in (bytes(range(256)) * 8, b"\xff\xfe{\x00", b"\x1b[" * 1000, b"[0:0] \x00\x00"):
+        for text in chunk.decode("utf-8", "replace").split("\n"):
+            numbers.line("train", "stdout", text)
+    path = write(run, "0.jsonl", "")
+    path.write_bytes(bytes(range(256)) * 8 + b'\n{"loss": 1, "step": 1}\n\xff\xfe\n')
+    assert numbers.end({"train": (path,)}) == {"train": {"loss": Metric(1.0, 1.0, 1)}}
+    assert "lines were ignored" in numbers.notes[0]
+
+
+def test_names_of_metrics_and_tasks_may_be_any_text(run: RunDirectory) -> None:
+    numbers = recorded(run)
+    name = "Größe/Verlust ✓\t☃"
+    path = write(run, "0.jsonl", json.dumps({"step": 1, name: 2}) + "\n")
+    assert numbers.end({"zug ✓": (path,)}) == {"zug ✓": {name: Metric(2.0, 2.0, 1)}}
+    assert run.metrics().values == {name: [2.0]}
