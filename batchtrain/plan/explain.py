@@ -307,7 +307,8 @@ def _owner(recipe: Recipe, path: Path) -> tuple[str | None, str | None]:
     """The ids of the job and the task that a path is in; None where it is in none, or the id is made."""
     match path:
         case ("job_specifications", int(job), "tasks", int(task), *_):
-            return recipe.jobs[job].id, recipe.jobs[job].tasks[task].id
+            owner = recipe.jobs[job].tasks[task]
+            return recipe.jobs[job].id, None if owner.task_factory else owner.id
         case ("job_specifications", int(job), "merge_task", *_):
             merge = recipe.jobs[job].merge_task
             return recipe.jobs[job].id, merge.id if merge else None
