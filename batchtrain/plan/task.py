@@ -41,17 +41,16 @@ INPUT = ".batchtrain-input"
 """The directory below the working directory for data whose destination is elsewhere on the node."""
 
 
-def build(frame: Frame, task: Task, task_id: str, path: str, *, acting: bool = False, filling: bool = False) -> Built:
-    """One task's request; `path` is its path in the configuration. Raises PlanError for what could never run.
-
-    acting, filling: what the job does with `exit_conditions`, as `exits.conditions` takes it.
-    """
+def build(frame: Frame, task: Task, task_id: str, path: str) -> Built:
+    """One task's request; `path` is its path in the configuration. Raises PlanError for what could never run."""
     where = f"{frame.job.id}/{task_id}"
     shape, by_nodes, warnings = _shape(frame, task, where, path)
     way = _way(frame, task, shape, where)
     launch = _launch(frame, task, way, where)
     carrier, uploads = (payload.Carrier(), ()) if way.bare else _carrier(frame, task, launch, where)
-    ends = exits.conditions(either(task.exit_conditions, frame.job.exit_conditions), acting=acting, filling=filling)
+    ends = exits.conditions(
+        either(task.exit_conditions, frame.job.exit_conditions), acting=frame.acting, filling=frame.filling
+    )
     body, by_request = _request(
         frame, task, way, carrier, wire.TaskCreate(id=task_id, command_line="", exit_conditions=ends)
     )
@@ -61,7 +60,11 @@ def build(frame: Frame, task: Task, task_id: str, path: str, *, acting: bool = F
         *frameworks.notes(task, shape, where, path),
     )
     return Built(
-        body, _text(task, launch), tuple(item._replace(where=path) for item in decided), (*warnings, *remarks), uploads
+        body,
+        _text(task, launch).replace(command.FROM_VARIABLE, (task.command or "").strip()),
+        tuple(item._replace(where=path) for item in decided),
+        (*warnings, *remarks),
+        uploads,
     )
 
 
@@ -78,6 +81,8 @@ class _Way(NamedTuple):
     """The service gets the command as the user wrote it."""
     bare: bool
     """No file of batchtrain travels with the task."""
+    carried: bool = False
+    """The command is in a variable, so that all tasks of a factory have the same files."""
 
     @property
     def moved(self) -> tuple[Moved, ...]:
@@ -99,11 +104,13 @@ def _way(frame: Frame, task: Task, shape: Shape, where: str) -> _Way:
     if task.multi_instance or task.source or way.moved or image or by_engine or task.checkpoint:
         if frame.windows:
             raise PlanError(f"{where}: {_LINUX_ONLY}")
-        return way
+        alone = not (task.multi_instance or image or by_engine or task.checkpoint)
+        return way._replace(carried=frame.swept and alone)
     text = task.command or ""
     speaks = frame.windows or command.speaks_for_itself(text, entrypoint=task.entrypoint is not None)
     direct = shape.container and speaks
-    return way._replace(direct=direct, bare=direct or frame.windows or command.fits(text))
+    bare = direct or frame.windows or command.fits(text)
+    return way._replace(direct=direct, bare=bare or frame.swept, carried=frame.swept and not bare)
 
 
 def _request(
@@ -113,10 +120,11 @@ def _request(
     gang, shape = task.multi_instance, way.shape
     identity, by_identity = _identity(frame, task)
     settings, by_container = container.settings(frame, task, shape) if way.native else (None, way.by_docker)
+    line, by_line = _command_line(frame, task, way, carrier)
     hides_gpus = way.native or (way.container and shape.gpu_vendor == "amd")
     body = msgspec.structs.replace(
         begun,
-        command_line=(task.command or "").strip() if way.direct else _command_line(frame, task, carrier, bare=way.bare),
+        command_line=line,
         display_name=task.display_name,
         container_settings=settings,
         resource_files=inputs.resource_files(task.resource_files)
@@ -125,7 +133,7 @@ def _request(
         output_files=outputs.outputs(frame.recipe, task.output_data.azure_storage),
         environment_settings=inputs.environment(
             task.environment_variables,
-            (_gpus_seen(frame, task) if hides_gpus else ()) + carrier.environment + _fetched_later(task),
+            (_gpus_seen(frame, task) if hides_gpus else ()) + by_line + carrier.environment + _fetched_later(task),
             vault_id=task.environment_variables_keyvault_secret_id,
         ),
         affinity_info=wire.Affinity(affinity_id=task.affinity_id) if task.affinity_id else None,
@@ -332,7 +340,7 @@ def _launched(frame: Frame, task: Task, way: _Way) -> Launch:
 def _alone(task: Task, way: _Way) -> Launch:
     if way.container is not None:
         return plain_docker.launch(way.container, task, None)
-    text = (task.command or "").strip()
+    text = command.FROM_VARIABLE if way.carried else (task.command or "").strip()
     return plain.alone(apptainer.around(text, way.image) if way.image else text)
 
 
@@ -402,15 +410,21 @@ def _place(frame: Frame, task: Task, files: tuple[File, ...], packed: bytes, whe
 _SHARED = 'export AZ_BATCH_TASK_SHARED_DIR="${AZ_BATCH_TASK_SHARED_DIR:-$AZ_BATCH_TASK_DIR}"'
 
 
-def _command_line(frame: Frame, task: Task, carrier: payload.Carrier, *, bare: bool) -> str:
+def _command_line(
+    frame: Frame, task: Task, way: _Way, carrier: payload.Carrier
+) -> tuple[str, tuple[wire.Environment, ...]]:
+    """The command line, and what it needs in the environment."""
+    if way.direct:
+        return (task.command or "").strip(), ()
     if frame.windows:
-        return command.windows(task.command or "ver")
-    if bare:
-        return command.bash(task.command) if task.command else ""
+        return command.windows(task.command or "ver"), ()
+    line, by_line = command.in_variable(task.command or "") if way.carried else ("", ())
+    if way.bare:
+        return line or (command.bash(task.command) if task.command else ""), by_line
     run = f'exec /bin/bash "$AZ_BATCH_TASK_SHARED_DIR/{OURS}/launch.sh"'
     if task.multi_instance:
-        return command.bash(carrier.forget, run)
-    return command.bash("set -e -o pipefail", _SHARED, carrier.unpack, carrier.forget, run)
+        return command.bash(carrier.forget, run), ()
+    return command.bash("set -e -o pipefail", _SHARED, carrier.unpack, carrier.forget, run), by_line
 
 
 def _fetched_later(task: Task) -> tuple[wire.Environment, ...]:

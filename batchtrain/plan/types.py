@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from batchtrain.config.travel import LargeSource
@@ -80,10 +80,11 @@ class Facts(NamedTuple):
     """What was looked up before deciding; empty when planning offline."""
 
     pool: PoolFacts | None = None
-    listings: Mapping[str, tuple[str, ...]] = {}
-    """The blobs' names by `link/container/prefix`, for tasks made of files; a prefix that was not listed is missing."""
-    made: Mapping[tuple[str, int], tuple[tuple[Any, ...], ...]] = {}
-    """What custom factories gave, by job id and the task's number in it."""
+    listings: Mapping[str, Iterable[str]] = {}
+    """The blobs' names by `link/container/prefix`, for tasks made of files; a prefix that was not listed is missing.
+    Many names are listed anew by each iteration."""
+    made: Mapping[tuple[str, int], Iterable[tuple[Any, ...]]] = {}
+    """What custom factories give, by job id and the task's number in it. Many tasks are made anew by each iteration."""
     depot: str = ""
     """Where the service itself keeps the files of tasks that do not fit into a request; Azure does not."""
 
