@@ -202,6 +202,7 @@ KEYS = {
     "global_resources.volumes.data_volumes": "scratch",
     "global_resources.volumes.shared_data_volumes": "share",
     "job_specifications.tasks.task_factory.grid": "lr",
+    "job_specifications.merge_task.task_factory.grid": "lr",
 }
 """The keys that are made up for maps."""
 

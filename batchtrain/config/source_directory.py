@@ -26,7 +26,7 @@ MOST_BYTES = 64 * 1024 * 1024
 MOST_FILES = 20_000
 """Limits far above the files of a task, so that a data directory is not read whole."""
 LARGE = 1024 * 1024
-"""Larger sources that may have any size are an archive of their own."""
+"""A larger source that goes to the account of credentials.yaml is an archive of its own."""
 
 
 class _Found(NamedTuple):
@@ -56,14 +56,15 @@ def surveys(recipe: Recipe) -> dict[str, Survey]:
 def read_sources(recipe: Recipe) -> dict[str, tuple[File, ...] | LargeSource]:
     """The files of every `source` of the recipe, by its name as written. Raises PlanError for files that cannot be
     sent."""
-    limited = not travel.any_size(recipe)
-    return {name: _read_all(Path(recipe.directory), name, limited=limited) for name in sorted(_named(recipe))}
+    limited, largest = not travel.any_size(recipe), LARGE if travel.through_storage(recipe) else MOST_BYTES
+    directory = Path(recipe.directory)
+    return {name: _read_all(directory, name, largest, limited=limited) for name in sorted(_named(recipe))}
 
 
-def _read_all(directory: Path, source: str, *, limited: bool) -> tuple[File, ...] | LargeSource:
+def _read_all(directory: Path, source: str, largest: int, *, limited: bool) -> tuple[File, ...] | LargeSource:
     try:
         files = _files(directory, source, limited=limited)
-        if limited or sum(file.size for file in files) <= LARGE:
+        if limited or sum(file.size for file in files) <= largest:
             return tuple(map(_read, files))
         return _large(files)
     except (_Unfit, OSError) as error:

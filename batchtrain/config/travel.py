@@ -5,6 +5,7 @@ The rules and the planner ask the same functions, so that what is valid can be p
 
 from __future__ import annotations
 
+import hashlib
 import io
 import zlib
 from collections.abc import Iterable
@@ -60,6 +61,13 @@ class LargeSource(NamedTuple):
     """Bytes of all files."""
     digest: str
     """Depends on names, modes and bytes."""
+
+
+def digests(source: tuple[File, ...] | LargeSource) -> list[tuple[str, str]]:
+    """The name and SHA-256 of each file of a source."""
+    if isinstance(source, LargeSource):
+        return [(file.name, file.sha256) for file in source.files]
+    return [(file.name, hashlib.sha256(file.data).hexdigest()) for file in source]
 
 
 def reserved(names: Iterable[str]) -> str:

@@ -6,12 +6,12 @@ import hashlib
 
 import msgspec
 
-from batchtrain.config.travel import FileOnDisk, LargeSource
+from batchtrain.config import travel
 from batchtrain.config.types import Task
 from batchtrain.errors import PlanError
 from batchtrain.frameworks.base import Shape
 from batchtrain.launchers import checkpoint
-from batchtrain.launchers.types import File, Launch
+from batchtrain.launchers.types import Launch
 from batchtrain.plan import mounts
 from batchtrain.plan.frame import Frame
 from batchtrain.plan.types import Source
@@ -42,13 +42,9 @@ def digest(frame: Frame, task: Task, shape: Shape, source: Source) -> str:
             training,
             frame.job.environment_variables,
             shape.instances,
-            [(file.name, _content(file)) for file in (source.files if isinstance(source, LargeSource) else source)],
+            travel.digests(source),
         ),
         enc_hook=repr,
         order="deterministic",
     )
     return hashlib.sha256(identity).hexdigest()[:_DIGITS]
-
-
-def _content(file: File | FileOnDisk) -> str:
-    return file.sha256 if isinstance(file, FileOnDisk) else hashlib.sha256(file.data).hexdigest()

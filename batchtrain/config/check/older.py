@@ -129,8 +129,9 @@ def _task_files(subject: Subject) -> Found:
         for number, files in enumerate(data.azure_batch):
             yield (
                 (*path, "azure_batch", number),
-                f"the files of task `{files.task_id}` are not fetched from its node; have that task upload them with"
-                " `output_data`, and read them here with `azure_storage`",
+                f"the files of task `{files.task_id}` cannot be fetched from its node, because Azure Batch gives a task"
+                " no credential for its file API any more, and the account key is not sent to nodes; have that task"
+                " upload them with `output_data`, and read them here with `azure_storage`",
             )
 
 

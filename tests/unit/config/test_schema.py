@@ -108,7 +108,7 @@ def maps_of(block: dict[str, Any]) -> Iterator[tuple[str, Any]]:
 def test_what_is_gone_is_shown_as_deprecated() -> None:
     certificates = editor.file_schema("pool")["$defs"]["Pool"]["properties"]["certificates"]
     assert certificates["deprecated"] is True
-    assert "No effect: Batch took certificates away" in certificates["description"]
+    assert "No effect: Batch removed certificates" in certificates["description"]
 
 
 def test_every_property_of_the_reference_is_in_a_schema() -> None:
