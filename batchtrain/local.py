@@ -49,12 +49,24 @@ def emulator_directory(environment: Mapping[str, str] | None = None) -> Path:
 
 def emulated(environment: Mapping[str, str]) -> Account:
     """The account of the emulator; starts the emulator if it is not running."""
+    home = emulator_directory(environment)
+    use(home)
+    return _account(home, *ensure_emulator(home))
+
+
+def running(home: str) -> Account | None:
+    """The account of the emulator of a data directory; None if it is not running."""
+    from batchtrain.emulator import server  # only the embedded service needs it
+
+    with emulator_faults():
+        status = server.status(Path(home))
+    return _account(Path(home), status, False) if status else None
+
+
+def _account(home: Path, status: Status, started: bool) -> Account:
     from batchtrain.config.types import Secret  # see above
     from batchtrain.service.connect import Account, OwnTokens
 
-    home = emulator_directory(environment)
-    use(home)
-    status, started = ensure_emulator(home)
     return Account(
         status.endpoint,
         status.account,

@@ -15,7 +15,7 @@ from tests import azurite as azurites
 from tests import containers, environments, leftovers
 
 ROOT = environments.ROOT
-LONG = ("docker", "framework", "slow")
+LONG = ("browser", "docker", "framework", "slow")
 """Markers of tests that run with --all only."""
 WITH_ALL = "run with --all"
 

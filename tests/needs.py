@@ -10,6 +10,7 @@ import pytest
 
 PACKAGES = {
     "busybox": "busybox",
+    "chromium": "chromium",
     "docker": "docker.io",
     "git": "git",
     "ip": "iproute2",

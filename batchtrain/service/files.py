@@ -19,9 +19,10 @@ COMPARED = 64
 """Bytes before the end of what was read that are read again: they show whether it is still the same file."""
 END = 256 * 1024
 """Bytes of the end of a file, in which the cause of a failure is searched."""
-_NOTHING_MORE = frozenset({"InvalidRange", "416"})
-_NO_FILE = frozenset({"FileNotFound", "404"})
-_NOT_YET = frozenset({"TaskFilesUnavailable", "OperationInvalidForCurrentState"})
+NOTHING_MORE = frozenset({"InvalidRange", "416"})
+NO_FILE = frozenset({"FileNotFound", "404"})
+NOT_YET = frozenset({"TaskFilesUnavailable", "OperationInvalidForCurrentState"})
+"""Codes of the service: the range begins at the end of the file, the task has not written it, or has not started."""
 
 
 def task_file(client: BatchClient, job_id: str, task_id: str, path: str, start: int = 0) -> bytes:
@@ -56,7 +57,7 @@ def _read(client: BatchClient, url: str, operation: str, start: int) -> bytes:
             # Streamed, or the pipeline would try to decode the file; the hook reads it where it is still retried.
             return client.send_request(request, stream=True, raw_response_hook=_read_whole).read()
     except ServiceError as error:
-        if start and error.code in _NOTHING_MORE:
+        if start and error.code in NOTHING_MORE:
             return b""
         raise
 
@@ -107,12 +108,12 @@ class Follower:
         try:
             content = task_file(self._client, self._job_id, self._task_id, self._path, start)
         except NotFound as error:
-            if error.code not in _NO_FILE:
+            if error.code not in NO_FILE:
                 raise
             self.missing = error  # the task may not have opened it yet
             return b""
         except ServiceError as error:
-            if error.code in _NOT_YET:
+            if error.code in NOT_YET:
                 return b""
             raise
         self.missing = None

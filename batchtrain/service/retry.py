@@ -246,9 +246,8 @@ class _Call:
 
     @property
     def _end(self) -> float:
-        if not self._policy.met:
-            return self._began + self._patience.refused
-        return self._began + self._patience.budget if self._wait.end is None else self._wait.end
+        end = self._began + self._patience.budget if self._wait.end is None else self._wait.end
+        return end if self._policy.met else min(self._began + self._patience.refused, end)
 
     def _pause(self, state: RetryCallState) -> float:
         jitter = wait_random_exponential(self._patience.first, self._patience.most)(state)

@@ -1,0 +1,84 @@
+"""`batchtrain dashboard`: the web page of an account and of recorded runs."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+import msgspec
+
+from batchtrain.cli.help import Command
+from batchtrain.cli.options import common, say, settings
+from batchtrain.errors import UsageError
+
+if TYPE_CHECKING:
+    from batchtrain.dashboard.serve import Served
+    from batchtrain.service.connect import Account
+
+
+@click.command("dashboard", cls=Command)
+@click.option("--port", type=click.IntRange(0, 65535), help="Port on 127.0.0.1; 0 for any. Default: 8265, else any.")
+@click.option("--no-open", is_flag=True, help="Do not open the browser; print the link.")
+@click.option("--allow-changes", is_flag=True, help="Allow to resize pools, to terminate jobs, and to delete both.")
+@click.option(
+    "--allow-host", "hosts", multiple=True, metavar="NAME", help="Accept requests for this host name, from a proxy."
+)
+@common
+def command(port: int | None, no_open: bool, allow_changes: bool, hosts: tuple[str, ...]) -> None:
+    """Show pools, jobs, live logs, metric curves and recorded runs in the browser. Ctrl-C ends it.
+
+    It listens on 127.0.0.1 only. The printed link signs in, so keep it private. Links to pages have no token.
+    """
+    from batchtrain.dashboard.serve import Options, serve
+    from batchtrain.runs.directory import root_of
+
+    options = Options(
+        account=_account(),
+        runs=root_of(settings().runs_dir, os.environ),
+        port=port,
+        changes=allow_changes,
+        hosts=frozenset(name.lower() for name in hosts),
+    )
+    with contextlib.ExitStack() as stack:
+        serve(options, lambda served: _ready(served, None if no_open else stack))
+
+
+def _account() -> Account | None:
+    """The account; None if nothing says which: then the recorded runs are shown."""
+    from batchtrain.client import NEXT_COMMANDS
+
+    try:
+        return settings().connect().account
+    except UsageError as error:
+        if str(error) != NEXT_COMMANDS:
+            raise
+        say("no account is configured, so only recorded runs are shown; `--local` shows the emulator")
+        return None
+
+
+def _ready(served: Served, stack: contextlib.ExitStack | None) -> None:
+    """Print the link, and open the browser."""
+    if settings().output == "table":
+        print(f"{served.link}\n", end="", flush=True)
+        say("Ctrl-C ends the dashboard")
+    else:
+        document = {"url": served.url, "token": served.token, "pid": os.getpid()}
+        print(msgspec.json.encode(document).decode(), flush=True)
+    if stack is not None:
+        _open(served.link, stack)
+
+
+def _open(link: str, stack: contextlib.ExitStack) -> None:
+    """Open the link by a file that only this user can read: other users see the arguments of a browser."""
+    import webbrowser
+
+    folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="batchtrain-dashboard-")))
+    page = folder / "open.html"
+    page.touch(mode=0o600)
+    page.write_text(f'<!doctype html><meta http-equiv="refresh" content="0; url={link}"><title>batchtrain</title>')
+    if not webbrowser.open(page.as_uri()):
+        say("no browser was found; open the link above")

@@ -1,0 +1,1 @@
+"""The web page of an account and of recorded runs."""

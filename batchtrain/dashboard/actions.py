@@ -1,0 +1,47 @@
+"""What the dashboard may change with --allow-changes: one row for each action."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, NamedTuple
+
+import msgspec
+
+from batchtrain.client import Client
+from batchtrain.errors import UsageError
+
+
+class Action(NamedTuple):
+    """A change of a pool, a node or a job."""
+
+    path: str
+    send: Callable[[Client, Mapping[str, str], Mapping[str, Any]], None]
+
+
+class Counts(msgspec.Struct, frozen=True):
+    """The wanted number of nodes; None keeps the number of a kind."""
+
+    dedicated: Annotated[int, msgspec.Meta(ge=0)] | None = None
+    spot: Annotated[int, msgspec.Meta(ge=0)] | None = None
+
+
+def _resize(client: Client, names: Mapping[str, str], body: Mapping[str, Any]) -> None:
+    try:
+        counts = msgspec.convert(body, Counts)
+    except msgspec.ValidationError as error:
+        raise UsageError(f"the number of nodes is wrong: {error}") from None
+    client.pools.resize(names["pool"], dedicated=counts.dedicated, spot=counts.spot, wait=False)
+
+
+ACTIONS = (
+    Action("/jobs/{job}/terminate", lambda client, names, _: client.jobs.handle(names["job"]).terminate()),
+    Action("/jobs/{job}/disable", lambda client, names, _: client.jobs.handle(names["job"]).disable()),
+    Action("/jobs/{job}/enable", lambda client, names, _: client.jobs.handle(names["job"]).enable()),
+    Action("/jobs/{job}/delete", lambda client, names, _: client.jobs.handle(names["job"]).delete(wait=False)),
+    Action("/pools/{pool}/resize", _resize),
+    Action("/pools/{pool}/delete", lambda client, names, _: client.pools.delete(names["pool"], wait=False)),
+    Action(
+        "/pools/{pool}/nodes/{node}/reboot",
+        lambda client, names, _: client.pools.reboot(names["pool"], (names["node"],)),
+    ),
+)

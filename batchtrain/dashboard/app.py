@@ -1,0 +1,238 @@
+"""The Starlette application: the API, the event stream, files, and the page."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import re
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, urlencode
+
+import msgspec
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.middleware.gzip import GZipMiddleware
+from starlette.requests import Request
+from starlette.responses import FileResponse, JSONResponse, Response, StreamingResponse
+from starlette.routing import Mount, Route
+from starlette.staticfiles import StaticFiles
+
+from batchtrain.dashboard import recorded
+from batchtrain.dashboard.actions import ACTIONS, Action
+from batchtrain.dashboard.board import Board, Viewer
+from batchtrain.dashboard.budget import Budget
+from batchtrain.dashboard.connection import Connection
+from batchtrain.dashboard.guard import API, SIGN_IN, Guard, Keys, same
+from batchtrain.dashboard.reading import DOCUMENTS, TASK, Asked, Document, Found
+from batchtrain.errors import BatchtrainError, NotAllowed, NotFound, ServiceError, TimedOut, Unreachable, UsageError
+from batchtrain.service import downloads, retry
+
+STATIC = Path(__file__).parent / "static"
+PAGES = re.compile(
+    r"/|/pools|/pools/[^/]+|/pools/[^/]+/nodes/[^/]+|/jobs|/jobs/[^/]+|/jobs/[^/]+/tasks/[^/]+|/runs|/runs/[^/]+"
+)
+"""The addresses of pages; all are the same file, whose script reads the address."""
+STATUSES: tuple[tuple[type[BatchtrainError], int], ...] = (
+    (NotFound, 404), (NotAllowed, 403), (Unreachable, 503), (ServiceError, 502), (UsageError, 400), (TimedOut, 504),
+)  # fmt: skip
+PATIENCE = 10.0
+"""Seconds in which a transient fault is retried, while a page waits for an answer."""
+BEAT = 5.0
+"""Seconds between two messages about the age of what is shown, if nothing changes."""
+MOST_WATCHED = 16
+BLOCK = 1 << 20
+PACKED = [Middleware(GZipMiddleware, minimum_size=1000, compresslevel=5)]
+"""Not for files, whose ranges count bytes as they are."""
+
+
+def application(
+    connection: Connection, board: Board, budget: Budget, keys: Keys, hosts: frozenset[str] = frozenset()
+) -> Guard:
+    """The application with its guard outermost: no route can be without it."""
+    prefix = f"{API}v1"
+    routes = [
+        Route(SIGN_IN, functools.partial(_sign_in, keys), methods=["POST"]),
+        Route(f"{prefix}/events", functools.partial(_events, board)),
+        Route(f"{prefix}{TASK}/file", functools.partial(_task_file, connection, budget)),
+        Route(f"{prefix}/runs/{{run}}/file", functools.partial(_run_file, connection)),
+        *(Route(f"{prefix}{row.path}", _answering(row, connection, budget), middleware=PACKED) for row in DOCUMENTS),
+        *(Route(f"{prefix}{row.path}", _acting(row, connection, budget), methods=["POST"]) for row in ACTIONS),
+        Mount("/static", StaticFiles(directory=STATIC), middleware=PACKED),
+        Route("/{path:path}", _page),
+    ]
+    handlers: dict[Any, Any] = {BatchtrainError: _refused, HTTPException: _missing}
+    return Guard(Starlette(routes=routes, exception_handlers=handlers), keys, hosts)
+
+
+def _refused(_: Request, error: BatchtrainError) -> Response:
+    status = next((status for kind, status in STATUSES if isinstance(error, kind)), 500)
+    return JSONResponse({"error": str(error), "code": getattr(error, "code", "")}, status)
+
+
+def _missing(_: Request, error: HTTPException) -> Response:
+    return JSONResponse({"error": error.detail}, error.status_code)
+
+
+async def _sign_in(keys: Keys, request: Request) -> Response:
+    """Exchange the token for a cookie that scripts of the page cannot read."""
+    with suppress(msgspec.DecodeError):
+        given = msgspec.json.decode(await request.body(), type=dict[str, str]).get("token", "")
+        if same(given, keys.token):
+            answer = Response(status_code=204)
+            answer.set_cookie(keys.cookie, keys.session, httponly=True, samesite="strict", path="/")
+            return answer
+    return JSONResponse({"error": "this is not the token of this dashboard"}, 401)
+
+
+async def _page(request: Request) -> Response:
+    if not PAGES.fullmatch(request.url.path):
+        raise HTTPException(404, f"there is no page {request.url.path}")
+    return FileResponse(STATIC / "index.html")
+
+
+# --- documents and changes ------------------------------------------------------------------------------------------
+
+
+def _answering(row: Document, connection: Connection, budget: Budget) -> Callable[[Request], Any]:
+    async def answer(request: Request) -> Response:
+        asked = Asked(request.path_params, {name: request.query_params.getlist(name) for name in request.query_params})
+        found = await run_in_threadpool(_patiently, functools.partial(row.read, connection, asked), budget, row.cost)
+        headers = {}
+        if isinstance(found, Found):
+            if found.next:
+                query = urlencode({**request.query_params, "skip": found.next})
+                headers["Link"] = f'<{request.url.path}?{query}>; rel="next"'
+            found = found.value
+        return Response(msgspec.json.encode(found), headers=headers, media_type="application/json")
+
+    return answer
+
+
+def _patiently(read: Callable[[], Any], budget: Budget, cost: int) -> Any:
+    budget.spend(cost)
+    with retry.until(time.monotonic() + PATIENCE):
+        return read()
+
+
+def _acting(row: Action, connection: Connection, budget: Budget) -> Callable[[Request], Any]:
+    async def act(request: Request) -> Response:
+        if not connection.changes:
+            raise HTTPException(403, "this dashboard is read-only; start it with `--allow-changes`")
+        try:
+            body = msgspec.json.decode(await request.body() or b"{}", type=dict[str, Any])
+        except msgspec.DecodeError:
+            raise UsageError("the body is not a JSON object") from None
+        send = functools.partial(row.send, connection.client, request.path_params, body)
+        await run_in_threadpool(_patiently, send, budget, 1)
+        return Response(status_code=202)
+
+    return act
+
+
+# --- the event stream -----------------------------------------------------------------------------------------------
+
+
+async def _events(board: Board, request: Request) -> Response:
+    """Changes of what is watched. The id of an event has the positions of all topics, so that a viewer who comes back
+    misses nothing and gets nothing twice, also from a restarted server."""
+    names = request.query_params.getlist("watch")
+    if not 0 < len(names) <= MOST_WATCHED:
+        raise UsageError(f"watch from 1 to {MOST_WATCHED} documents: /api/v1/events?watch=/jobs&watch=/pools")
+    given = request.headers.get("last-event-id", "").split(",")
+    positions = given if len(given) == len(names) else [""] * len(names)
+    watching = board.watch(names)
+    viewer = watching.__enter__()
+
+    async def stream() -> AsyncIterator[bytes]:
+        try:
+            async for event in _news(board, viewer, positions):
+                yield event
+        finally:
+            watching.__exit__(None, None, None)
+
+    return StreamingResponse(stream(), media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
+
+
+async def _news(board: Board, viewer: Viewer, positions: list[str]) -> AsyncIterator[bytes]:
+    known: list[str] = [""] * len(positions)
+    beaten = float("-inf")
+    while not board.closed:
+        sent = False
+        for index, watched in enumerate(viewer.watched):
+            if (news := watched.topic.since(positions[index])) is not None:
+                positions[index], sent = news.position, True
+                yield _event("news", watched.name, watched.at, positions, news.body)
+            if watched.trouble != known[index]:
+                known[index] = watched.trouble
+                yield _event("trouble", watched.name, watched.at, positions, msgspec.json.encode(watched.trouble))
+        if time.monotonic() - beaten >= BEAT:
+            beaten = time.monotonic()
+            ages = {watched.name: watched.at for watched in viewer.watched}
+            yield b"event: beat\ndata: " + msgspec.json.encode(ages) + b"\n\n"
+        if not sent:
+            await viewer.wait(BEAT)
+        await asyncio.sleep(0)
+
+
+def _event(kind: str, topic: str, at: float | None, positions: list[str], value: bytes) -> bytes:
+    head = msgspec.json.encode({"topic": topic, "at": at})[:-1]
+    return b"event: %b\nid: %b\ndata: %b,\"value\":%b}\n\n" % (
+        kind.encode(), ",".join(positions).encode(), head, value,
+    )  # fmt: skip
+
+
+# --- files ----------------------------------------------------------------------------------------------------------
+
+
+async def _run_file(connection: Connection, request: Request) -> Response:
+    path = request.query_params.get("path", "")
+    found = await run_in_threadpool(recorded.file, connection.runs, request.path_params["run"], path)
+    return FileResponse(found, media_type="text/plain; charset=utf-8", headers={"Content-Disposition": _attached(path)})
+
+
+async def _task_file(connection: Connection, budget: Budget, request: Request) -> Response:
+    """A file of a task, or a range of it. It is text and a download, never a page."""
+    path = request.query_params.get("path", "")
+    tree = downloads.task_tree(request.path_params["job"], request.path_params["task"])
+    look = functools.partial(downloads.size_of, connection.batch, tree, path)
+    size = (await run_in_threadpool(_patiently, look, budget, 1)).size
+    span = _span(request.headers.get("range", ""), size)
+    headers = {"Content-Disposition": _attached(path), "Accept-Ranges": "bytes"}
+    if span is None:
+        raise HTTPException(416, f"the file has {size} bytes", headers={"Content-Range": f"bytes */{size}"})
+    start, end = span
+    headers["Content-Length"] = str(end - start)
+    whole = "range" not in request.headers
+    if not whole:
+        headers["Content-Range"] = f"bytes {start}-{end - 1}/{size}"
+    read = functools.partial(downloads.read, connection.batch, tree, path)
+    blocks = _blocks(read, budget, start, end) if request.method != "HEAD" else iter(())
+    status = 200 if whole else 206
+    return StreamingResponse(blocks, status, headers, media_type="text/plain; charset=utf-8")
+
+
+def _blocks(read: Callable[[int, int], bytes], budget: Budget, start: int, end: int) -> Iterator[bytes]:
+    for at in range(start, end, BLOCK):
+        budget.spend(1)
+        yield read(at, min(at + BLOCK, end))
+
+
+def _span(header: str, size: int) -> tuple[int, int] | None:
+    """The first range of a Range header; everything without one; None if it lies outside."""
+    match = re.fullmatch(r"bytes=(\d*)-(\d*)(?:,.*)?", header.strip())
+    if match is None or not (match[1] or match[2]):
+        return 0, size
+    if not match[1]:
+        return max(size - int(match[2]), 0), size
+    start, end = int(match[1]), min(int(match[2]) + 1, size) if match[2] else size
+    return (start, end) if start < end else None
+
+
+def _attached(path: str) -> str:
+    return f"attachment; filename*=UTF-8''{quote(path.rpartition('/')[2] or 'file', safe='')}"

@@ -1,0 +1,218 @@
+"""What the pages watch: one thread reads each topic once for all viewers, and nothing while there is no viewer."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import threading
+import time
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol
+
+import msgspec
+
+from batchtrain.dashboard.budget import Budget
+from batchtrain.errors import BatchtrainError, ServiceError
+from batchtrain.service import retry
+
+LOG = logging.getLogger(__name__)
+NEAR_SECONDS, DISK_SECONDS = 0.1, 1.0
+"""Seconds between two reads of a topic of the emulator, and of recorded runs."""
+SHARE = 10
+"""A topic of this machine takes at most one part in so many of the time."""
+LONGEST_PAUSE, LONGEST_NEAR_PAUSE = 60.0, 2.0
+THROTTLED = frozenset({"TooManyRequests", "ServerBusy", "429"})
+THROTTLED_SECONDS = 30.0
+
+
+class News(NamedTuple):
+    """What a viewer has not seen yet, and the position after it."""
+
+    position: str
+    body: bytes
+
+
+class Topic(Protocol):
+    """Something that can be watched."""
+
+    seconds: float
+    """The time between two reads on Azure."""
+    remote: bool
+    """Whether reading it sends requests to the account."""
+
+    def read(self) -> int:
+        """Read it again, and return the number of requests. Raises BatchtrainError."""
+
+    def since(self, position: str) -> News | None:
+        """What is new after a position; None if nothing is."""
+
+
+class DocumentTopic:
+    """A JSON document. Its position is its checksum."""
+
+    def __init__(self, read: Callable[[], Any], cost: int, seconds: float) -> None:
+        self._read, self._cost = read, cost
+        self.seconds, self.remote = seconds, cost > 0
+        self._news: News | None = None
+
+    def read(self) -> int:
+        body = msgspec.json.encode(self._read())
+        self._news = News(f"{zlib.crc32(body):08x}", body)
+        return self._cost
+
+    def since(self, position: str) -> News | None:
+        news = self._news
+        return news if news is not None and news.position != position else None
+
+
+@dataclass(eq=False)
+class Watched:
+    """A topic with viewers."""
+
+    name: str
+    topic: Topic
+    due: float
+    viewers: int = 0
+    failures: int = 0
+    at: float | None = None
+    """The time of the last successful read."""
+    trouble: str = ""
+    """Why the last read failed."""
+
+
+@dataclass(eq=False)
+class Viewer:
+    """A page, and the topics that it watches."""
+
+    watched: Sequence[Watched]
+    _loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
+    _woken: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def wake(self) -> None:
+        """Something was read. Called by the reading thread."""
+        with contextlib.suppress(RuntimeError):  # the loop has ended
+            self._loop.call_soon_threadsafe(self._woken.set)
+
+    async def wait(self, seconds: float) -> None:
+        """Wait until something was read, at most so long."""
+        with contextlib.suppress(asyncio.TimeoutError):
+            await asyncio.wait_for(self._woken.wait(), seconds)
+        self._woken.clear()
+
+
+class Board:
+    """The watched topics of all viewers, and the thread that reads them."""
+
+    def __init__(
+        self,
+        make: Callable[[str], Topic],
+        budget: Budget,
+        *,
+        near: bool,
+        renew: Callable[[], None] = lambda: None,
+        clock: retry.Clock = retry.CLOCK,
+    ) -> None:
+        self._make, self._budget, self._near, self._renew, self._clock = make, budget, near, renew, clock
+        self._watched: dict[str, Watched] = {}
+        self._viewers: list[Viewer] = []
+        self._changed = threading.Condition()
+        self._closed = False
+        self._thread = threading.Thread(target=self._run, name="dashboard", daemon=True)
+        self._thread.start()
+
+    @property
+    def closed(self) -> bool:
+        """Whether the server is ending."""
+        return self._closed
+
+    def end(self) -> None:
+        """Let the viewers end. Safe in a signal handler: it takes no lock."""
+        self._closed = True
+        for viewer in tuple(self._viewers):
+            viewer.wake()
+
+    def close(self) -> None:
+        """Stop reading."""
+        self.end()
+        with self._changed:
+            self._changed.notify()
+
+    @contextlib.contextmanager
+    def watch(self, names: Sequence[str]) -> Iterator[Viewer]:
+        """Read topics as long as the block lasts. Raises UsageError for a name that is no topic."""
+        with self._changed:
+            for name in names:
+                if name not in self._watched:
+                    self._watched[name] = Watched(name, self._make(name), self._clock.now())
+            viewer = Viewer([self._watched[name] for name in names])
+            for watched in viewer.watched:
+                watched.viewers += 1
+            self._viewers.append(viewer)
+            self._changed.notify()
+        try:
+            yield viewer
+        finally:
+            with self._changed:
+                self._viewers.remove(viewer)
+                for watched in viewer.watched:
+                    watched.viewers -= 1
+                    if not watched.viewers:
+                        self._watched.pop(watched.name, None)
+
+    # --- the thread -------------------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        while (watched := self._next()) is not None:
+            self._read(watched)
+            for viewer in tuple(self._viewers):
+                if watched in viewer.watched:
+                    viewer.wake()
+
+    def _next(self) -> Watched | None:
+        """The next topic to read, when it is due; None at the end."""
+        with self._changed:
+            while not self._closed:
+                delays = [(self._delay(watched), watched) for watched in self._watched.values()]
+                delay, watched = min(delays, key=lambda pair: pair[0], default=(None, None))
+                if watched is not None and delay is not None and delay <= 0:
+                    return watched
+                self._changed.wait(delay)
+        return None
+
+    def _delay(self, watched: Watched) -> float:
+        delay = watched.due - self._clock.now()
+        return max(delay, self._budget.delay()) if watched.topic.remote else delay
+
+    def _read(self, watched: Watched) -> None:
+        began = self._clock.now()
+        try:
+            with retry.until(began):  # one attempt: this thread itself repeats, and the page shows why
+                self._budget.spend(watched.topic.read())
+        except BatchtrainError as error:
+            self._failed(watched, error, str(error))
+        except Exception as error:  # the door of the thread: a bug in one topic must not stop the others
+            LOG.exception("reading %s", watched.name)
+            self._failed(watched, error, f"this is a bug of batchtrain: {error!r}")
+        else:
+            watched.at, watched.trouble, watched.failures = time.time(), "", 0
+            watched.due = self._clock.now() + self._pause(watched.topic, self._clock.now() - began)
+
+    def _pause(self, topic: Topic, took: float) -> float:
+        if topic.remote and not self._near:
+            return topic.seconds
+        return max(NEAR_SECONDS if topic.remote else DISK_SECONDS, SHARE * took)
+
+    def _failed(self, watched: Watched, error: Exception, text: str) -> None:
+        watched.trouble = text
+        watched.failures += 1
+        self._budget.spend(1 if watched.topic.remote else 0)
+        if isinstance(error, ServiceError) and error.code in THROTTLED:
+            self._budget.exhaust(THROTTLED_SECONDS)
+        near = self._near or not watched.topic.remote
+        pause = NEAR_SECONDS if near else watched.topic.seconds
+        longest = LONGEST_NEAR_PAUSE if near else LONGEST_PAUSE
+        watched.due = self._clock.now() + min(pause * 2 ** min(watched.failures, 10), longest)
+        self._renew()

@@ -1,0 +1,75 @@
+"""What the dashboard reads from: an account, which may be none, and a directory of runs."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+from azure.batch import BatchClient
+
+from batchtrain.client import NEXT_COMMANDS, Client
+from batchtrain.dashboard.tasks import TaskOutputs
+from batchtrain.errors import BatchtrainError, UsageError
+from batchtrain.local import running
+from batchtrain.service.connect import Account, loopback
+
+MOST_TASKS = 16
+"""Tasks whose output is kept for viewers."""
+
+
+class Connection:
+    """An account, and the directory of runs. A restarted emulator is found again at its new address."""
+
+    def __init__(self, account: Account | None, runs: Path, *, changes: bool = False) -> None:
+        self._client = Client(account) if account else None
+        self.runs, self.changes = runs, changes
+        self._outputs: dict[tuple[str, str], TaskOutputs] = {}
+        self._lock = threading.Lock()
+
+    @property
+    def client(self) -> Client:
+        """The client of the account. Raises UsageError if there is no account."""
+        if self._client is None:
+            raise UsageError(NEXT_COMMANDS)
+        return self._client
+
+    @property
+    def batch(self) -> BatchClient:
+        """The SDK's client. Raises UsageError if there is no account."""
+        return self.client.batch
+
+    @property
+    def account(self) -> Account | None:
+        """The account; None if there is none."""
+        return self._client.account if self._client else None
+
+    @property
+    def near(self) -> bool:
+        """Whether the account is on this machine, or there is none."""
+        return self.account is None or loopback(self.account.endpoint)
+
+    def renew(self) -> None:
+        """Connect to the emulator again if it has another address."""
+        account = self.account
+        if account is None or not account.home:
+            return
+        try:
+            now = running(account.home)
+        except BatchtrainError:
+            return
+        if now is not None and now.endpoint != account.endpoint:
+            self._client = Client(now)
+
+    def outputs(self, job_id: str, task_id: str) -> TaskOutputs:
+        """The output of a task, shared by its viewers."""
+        with self._lock:
+            found = self._outputs.pop((job_id, task_id), None) or TaskOutputs(self._reach, job_id, task_id, self.near)
+            self._outputs[job_id, task_id] = found
+            while len(self._outputs) > MOST_TASKS:
+                self._outputs.pop(next(iter(self._outputs)))
+        return found
+
+    @property
+    def _reach(self) -> Callable[[], BatchClient]:
+        return lambda: self.batch

@@ -1,0 +1,283 @@
+"""The output of a task as it grows: its bytes for the log, and the numbers and the state of each rank in it."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+import zlib
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import msgspec
+
+from batchtrain.dashboard.board import News
+from batchtrain.errors import NotFound, ServiceError
+from batchtrain.runs.extract import Extractor, Point, of_json, split
+from batchtrain.service.files import NO_FILE, NOT_YET, NOTHING_MORE
+
+Read = Callable[[int, int], bytes]
+"""Bytes of the file from a start to before an end."""
+
+BLOCK = 1 << 20
+"""Bytes of one read."""
+KEPT = 1 << 20
+"""The end of the file that is kept for viewers; the page asks for what was before."""
+HISTORY = 16 << 20
+"""The end of a long file that is searched for numbers."""
+FIRST = 256 << 10
+"""The end of the file that a new viewer sees."""
+AT_MOST = 512 << 10
+"""Bytes of one message to a viewer."""
+LONGEST_LINE = 1 << 16
+RECHECK = 10
+"""Reads without news until the size of the file is compared: a retry of the task writes it anew."""
+MOST_POINTS = 2000
+"""Points of a curve that are sent."""
+KEPT_POINTS = 20 * MOST_POINTS
+MOST_RANKS = 4096
+MOST_SERIES = 400
+
+
+class Output:
+    """A file of a task, read once for all viewers. `take` receives its lines."""
+
+    remote = True
+
+    def __init__(
+        self,
+        size: Callable[[], int],
+        read: Read,
+        seconds: float,
+        take: Callable[[Sequence[str]], None] | None = None,
+        forget: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.seconds = seconds
+        self._size, self._read, self._take, self._forget = size, read, take, forget
+        self._lock = threading.Lock()
+        self._end: int | None = None
+        """The position after the last byte that was read; None before the first read."""
+        self._kept = b""
+        self._partial = b""
+        self._empty = 0
+        self._last = float("-inf")
+
+    def advance(self, every: float) -> int:
+        """Read what is new, unless that was done less than `every` seconds ago. Returns the number of requests."""
+        with self._lock:
+            if time.monotonic() - self._last < every:
+                return 0
+            try:
+                return self._advance()
+            finally:
+                self._last = time.monotonic()
+
+    def read(self) -> int:
+        """Read what is new."""
+        return self.advance(0)
+
+    def _advance(self) -> int:
+        requests = 0
+        if self._end is None or self._empty >= RECHECK:
+            requests += self._compare()
+        while (content := self._more()) is not None:
+            requests += 1
+            self._empty = 0 if content else self._empty + 1
+            self._add(content)
+            if len(content) < BLOCK:
+                break
+        return requests or 1
+
+    def _compare(self) -> int:
+        """Begin anew if the file is shorter than what was read of it."""
+        self._empty = 0
+        try:
+            size = self._size()
+        except ServiceError as error:
+            if error.code in NO_FILE | NOT_YET:
+                return 1
+            raise
+        if self._end is None or size < self._end:
+            self._forget()
+            self._end = max(size - HISTORY, 0) if self._take else max(size - FIRST, 0)
+            self._kept = self._partial = b""
+        return 1
+
+    def _more(self) -> bytes | None:
+        if self._end is None:
+            return None  # the task has not written it yet
+        try:
+            return self._read(self._end, self._end + BLOCK)
+        except ServiceError as error:
+            if error.code in NOTHING_MORE:
+                return b""
+            if isinstance(error, NotFound) and error.code in NO_FILE:
+                self._end = None  # the task runs again, in a new directory
+                return None
+            raise
+
+    def _add(self, content: bytes) -> None:
+        assert self._end is not None
+        self._end += len(content)
+        self._kept = (self._kept + content)[-KEPT:]
+        if self._take is None or not content:
+            return
+        *lines, self._partial = (self._partial + content).split(b"\n")
+        self._partial = self._partial[-LONGEST_LINE:]
+        self._take([line.decode("utf-8", "replace") for line in lines])
+
+    def since(self, position: str) -> News | None:
+        """The bytes after a position as text. A new viewer gets the end of the file."""
+        with self._lock:
+            end, kept = self._end, self._kept
+        if end is None:
+            return None
+        first, begins = end - len(kept), not position.isdigit()
+        start = max(end - FIRST, first) if begins else int(position)
+        if start > end:
+            return News(str(first), msgspec.json.encode({"start": first, "end": first, "text": "", "again": True}))
+        skipped, start = max(first - start, 0), max(start, first)
+        content = _whole(kept[start - first :][:AT_MOST])
+        if begins and start and (cut := content.find(b"\n") + 1):
+            start, content = start + cut, content[cut:]
+        if not content and not begins:
+            return None
+        body = {
+            "start": start,
+            "end": start + len(content),
+            "text": content.decode("utf-8", "replace"),
+            "skipped": skipped,
+        }
+        return News(str(start + len(content)), msgspec.json.encode(body))
+
+
+def _whole(content: bytes) -> bytes:
+    """Without a character at the end that is cut: its rest comes later."""
+    for back in range(1, min(4, len(content) + 1)):
+        byte = content[-back]
+        if 0xC2 <= byte < 0xF5:  # the first byte of a character of several bytes
+            return content[:-back] if (2 if byte < 0xE0 else 3 if byte < 0xF0 else 4) > back else content
+        if not 0x80 <= byte < 0xC0:
+            break
+    return content
+
+
+# --- what the lines say ---------------------------------------------------------------------------------------------
+
+
+class RankState(NamedTuple):
+    """The last that a rank printed."""
+
+    node: str
+    lines: int
+    last: str
+    at: float
+
+
+class Numbers:
+    """The curves and the ranks of a task, from the lines of its stdout and of its metrics files."""
+
+    def __init__(self) -> None:
+        self.forget()
+
+    def forget(self) -> None:
+        """The task runs again: its numbers start anew."""
+        self._extractor = Extractor()
+        self._series: dict[str, dict[str, list[tuple[float | None, float, float]]]] = {}
+        self._ranks: dict[int, RankState] = {}
+
+    def take(self, lines: Sequence[str]) -> None:
+        """Lines of the merged stdout."""
+        now = time.time()
+        for line in lines:
+            self._see(line, now)
+            with contextlib.suppress(ValueError, RecursionError):  # absurd numbers, names or depths: not a metric
+                for point in self._extractor.feed((line,), now):
+                    self._add(point, now)
+
+    def take_json(self, rank: int | None, lines: Sequence[str]) -> None:
+        """Lines of a file of $BATCHTRAIN_METRICS."""
+        for line in lines:
+            try:
+                point = of_json(line.encode())
+            except (ValueError, RecursionError):
+                continue
+            if point is not None:
+                self._add(point if point.rank is not None else point._replace(rank=rank), time.time())
+
+    def _see(self, line: str, now: float) -> None:
+        rank, text = split(line)
+        if rank is None or (rank not in self._ranks and len(self._ranks) >= MOST_RANKS):
+            return
+        node = line[1 : line.index(":")] if line[1:2].isdigit() and ":" in line[:12] else ""
+        before = self._ranks.get(rank)
+        self._ranks[rank] = RankState(node, before.lines + 1 if before else 1, text[:300], now)
+
+    def _add(self, point: Point, now: float) -> None:
+        for name, value in point.values.items():
+            if value is None or (name not in self._series and len(self._series) >= MOST_SERIES):
+                continue
+            key = point.node or ("" if point.rank is None else str(point.rank))
+            values = self._series.setdefault(name[:100], {}).setdefault(key, [])
+            step = point.epoch if point.step is None else point.step
+            values.append((step, now if point.t is None else point.t, value))
+            if len(values) > KEPT_POINTS:
+                values[:] = thinned(values, KEPT_POINTS // 2)
+
+    def metrics(self) -> dict[str, Any]:
+        """The curves, by metric and rank."""
+        return {
+            name: {key: columns(values) for key, values in tuple(ranks.items())}
+            for name, ranks in tuple(self._series.items())
+        }
+
+    def ranks(self) -> list[dict[str, Any]]:
+        """The state of each rank, in order."""
+        return [{"rank": rank, **state._asdict()} for rank, state in sorted(self._ranks.items())]
+
+
+Value = tuple[float | None, float, float]
+
+
+def columns(values: Sequence[Value]) -> dict[str, list[float | None]]:
+    """A curve as columns of step, time and value, thinned for the page."""
+    steps, times, numbers = zip(*thinned(values, MOST_POINTS), strict=True) if values else ((), (), ())
+    return {"step": list(steps), "t": list(times), "value": list(numbers)}
+
+
+def thinned(values: Sequence[Value], most: int) -> list[Value]:
+    """At most so many points: the first, the last, and of each part its lowest and its highest."""
+    if len(values) <= most:
+        return list(values)
+    parts = max(most // 2 - 1, 1)
+    bounds = [1 + (len(values) - 2) * part // parts for part in range(parts + 1)]
+    kept = [values[0]]
+    for start, end in pairwise(bounds):
+        part = values[start:end]
+        if part:
+            low, high = (choose((row[2], index) for index, row in enumerate(part))[1] for choose in (min, max))
+            kept += [part[index] for index in sorted({low, high})]
+    return [*kept, values[-1]]
+
+
+class Numbered:
+    """A topic that a file of a task feeds: its curves or its ranks."""
+
+    remote = True
+
+    def __init__(self, advance: Callable[[], int], show: Callable[[], Any], seconds: float) -> None:
+        self._advance, self._show, self.seconds = advance, show, seconds
+        self._news: News | None = None
+
+    def read(self) -> int:
+        """Read its files, unless the log did so just now."""
+        requests = self._advance()
+        body = msgspec.json.encode(self._show())
+        self._news = News(f"{zlib.crc32(body):08x}", body)
+        return requests
+
+    def since(self, position: str) -> News | None:
+        """The whole value, if it has changed."""
+        news = self._news
+        return news if news is not None and news.position != position else None

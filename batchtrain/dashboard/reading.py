@@ -1,0 +1,277 @@
+"""What can be read: one row for each document of the API, with its cost in requests and its time between two reads."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime, timezone
+from typing import Any, NamedTuple
+from urllib.parse import parse_qs, unquote, urlsplit
+
+from batchtrain.config.masking import masked_document
+from batchtrain.dashboard import recorded
+from batchtrain.dashboard.board import DocumentTopic, Topic
+from batchtrain.dashboard.connection import Connection
+from batchtrain.dashboard.tasks import LIMIT, STDOUT
+from batchtrain.errors import UsageError
+from batchtrain.service import browse, look
+from batchtrain.service.browse import NodeRow
+from batchtrain.version import __version__
+
+COUNTED_JOBS, COUNTED_NEAR = 5, 50
+"""Active jobs of a list whose tasks are counted, on Azure and on the emulator: each costs a request."""
+BARS = 1000
+"""Tasks of a timeline."""
+PLANNED_TASKS = 20
+"""Tasks of a job whose requests are shown."""
+
+
+class Asked(NamedTuple):
+    """A request for a document: the names in its path, and its query."""
+
+    names: Mapping[str, str]
+    query: Mapping[str, Sequence[str]]
+
+    def word(self, name: str) -> str:
+        """A value of the query; empty if there is none."""
+        return (self.query.get(name) or [""])[0]
+
+    def number(self, name: str) -> int | None:
+        """A number of the query. Raises UsageError."""
+        text = self.word(name)
+        if text and not (text.isascii() and text.isdigit() and len(text) < 19):
+            raise UsageError(f"`{name}` is a whole number, not `{text}`")
+        return int(text) if text else None
+
+
+class Found(NamedTuple):
+    """A part of a list, and the token of its next part."""
+
+    value: Any
+    next: str
+
+
+class Document(NamedTuple):
+    """A document of the API."""
+
+    path: str
+    read: Callable[[Connection, Asked], Any]
+    cost: int = 1
+    """The requests that it sends."""
+    seconds: float = 15.0
+    """The time between two reads on Azure while it is watched."""
+
+
+def account(connection: Connection, _: Asked) -> dict[str, Any]:
+    """The account, and what may be done with it."""
+    known = connection.account
+    return {
+        "name": known.name if known else "",
+        "endpoint": known.endpoint if known else "",
+        "emulated": bool(known and known.emulated),
+        "runs_dir": str(connection.runs),
+        "changes": connection.changes,
+        "version": __version__,
+    }
+
+
+def overview(connection: Connection, asked: Asked) -> dict[str, Any]:
+    """Pools with the states of their nodes, the newest jobs, and the newest runs."""
+    runs = recorded.listed(connection.runs)[:8]
+    if connection.account is None:
+        return {"pools": [], "jobs": [], "runs": runs}
+    return {"pools": pools(connection, asked), "jobs": _jobs(connection)[:20], "runs": runs}
+
+
+def pools(connection: Connection, _: Asked) -> list[dict[str, Any]]:
+    """All pools, with the number of their nodes by state."""
+    counts = browse.node_counts(connection.batch)
+    return [{**pool._asdict(), "node_states": counts.get(pool.id, {})} for pool in connection.client.pools.list()]
+
+
+def pool(connection: Connection, asked: Asked) -> dict[str, Any]:
+    """One pool."""
+    return look.pool(connection.batch, asked.names["pool"])._asdict()
+
+
+def nodes(connection: Connection, asked: Asked) -> list[dict[str, Any]]:
+    """The nodes of a pool."""
+    return [_node(row) for row in browse.nodes(connection.batch, asked.names["pool"])]
+
+
+def node(connection: Connection, asked: Asked) -> dict[str, Any]:
+    """One node."""
+    return _node(browse.node(connection.batch, asked.names["pool"], asked.names["node"]))
+
+
+def _node(row: NodeRow) -> dict[str, Any]:
+    document = {name: getattr(row, name) for name in row.__struct_fields__}
+    now = datetime.now(timezone.utc)
+    # By the minute: a value that changes with every read would be sent with every read.
+    hours = round((now - row.allocated).total_seconds() / 60) / 60 if row.allocated else None
+    return {**document, "node_hours": None if hours is None else max(hours, 0.0)}
+
+
+def jobs(connection: Connection, asked: Asked) -> Found:
+    """Jobs, the newest first. Query: state, prefix, skip."""
+    state, prefix, skip = asked.word("state"), asked.word("prefix"), asked.number("skip") or 0
+    rows = [row for row in _jobs(connection) if row["id"].startswith(prefix) and (not state or row["state"] == state)]
+    more = str(skip + browse.ROWS) if len(rows) > skip + browse.ROWS else ""
+    return Found(rows[skip : skip + browse.ROWS], more)
+
+
+def _jobs(connection: Connection) -> list[dict[str, Any]]:
+    """All jobs, the newest first; the first active ones with the counts of their tasks."""
+    oldest = datetime.min.replace(tzinfo=timezone.utc)
+    rows = sorted(connection.client.jobs.list(), key=lambda row: row.created or oldest, reverse=True)
+    most = COUNTED_NEAR if connection.near else COUNTED_JOBS
+    counted = {row.id for row in [row for row in rows if row.state != "completed"][:most]}
+    return [(look.job(connection.batch, row.id) if row.id in counted else row)._asdict() for row in rows]
+
+
+def job(connection: Connection, asked: Asked) -> dict[str, Any]:
+    """One job with the counts of its tasks, and its newest recorded run."""
+    seen = look.job(connection.batch, asked.names["job"])
+    return {**seen._asdict(), "run": recorded.of_job(connection.runs, seen.id, seen.created)}
+
+
+def plan(connection: Connection, asked: Asked) -> dict[str, Any]:
+    """The requests of a job as the service keeps them, without secrets: the job, and its first tasks."""
+    job_id = asked.names["job"]
+    first = browse.tasks(connection.batch, job_id, limit=PLANNED_TASKS)
+    tasks = [browse.task_document(connection.batch, job_id, row.id) for row in first.rows]
+    document: dict[str, Any] = masked_document({"job": look.job_document(connection.batch, job_id), "tasks": tasks})
+    return {**document, "more": bool(first.next)}
+
+
+def pool_plan(connection: Connection, asked: Asked) -> dict[str, Any]:
+    """The request of a pool as the service keeps it, without secrets."""
+    document: dict[str, Any] = masked_document(look.pool_document(connection.batch, asked.names["pool"]))
+    return document
+
+
+def timeline(connection: Connection, asked: Asked) -> dict[str, Any]:
+    """When which task ran on which node: the first tasks of a job."""
+    page = browse.tasks(connection.batch, asked.names["job"], limit=BARS)
+    shown = ("id", "state", "result", "exit_code", "node", "started", "ended")
+    return {"tasks": [{name: getattr(row, name) for name in shown} for row in page.rows], "more": bool(page.next)}
+
+
+def tasks(connection: Connection, asked: Asked) -> Found:
+    """A page of the tasks of a job. Query: state, prefix, skip."""
+    state, prefix, skip = asked.word("state"), asked.word("prefix"), asked.word("skip")
+    page = browse.tasks(connection.batch, asked.names["job"], state=state, prefix=prefix, skip=skip)
+    return Found(page.rows, page.next)
+
+
+def task(connection: Connection, asked: Asked) -> dict[str, Any]:
+    """One task, its nodes, and why it failed."""
+    return connection.outputs(asked.names["job"], asked.names["task"]).document()
+
+
+def files(connection: Connection, asked: Asked) -> list[dict[str, Any]]:
+    """The files of a task."""
+    return connection.outputs(asked.names["job"], asked.names["task"]).files()
+
+
+def logs(connection: Connection, asked: Asked) -> dict[str, Any]:
+    """A part of the output of a task. Query: file, rank, start or end, limit."""
+    return connection.outputs(asked.names["job"], asked.names["task"]).log(
+        asked.word("file") or STDOUT,
+        start=asked.number("start"),
+        end=asked.number("end"),
+        limit=asked.number("limit") or LIMIT,
+        rank=asked.number("rank"),
+    )
+
+
+def metrics(connection: Connection, asked: Asked) -> dict[str, Any]:
+    """The curves of a task, by metric and rank."""
+    outputs = connection.outputs(asked.names["job"], asked.names["task"])
+    outputs.metrics().read()
+    return outputs.numbers.metrics()
+
+
+def ranks(connection: Connection, asked: Asked) -> list[dict[str, Any]]:
+    """What each rank of a task printed last."""
+    outputs = connection.outputs(asked.names["job"], asked.names["task"])
+    outputs.ranks().read()
+    return outputs.numbers.ranks()
+
+
+def runs(connection: Connection, asked: Asked) -> Found:
+    """The recorded runs, the newest first. Query: skip."""
+    skip = asked.number("skip") or 0
+    rows = recorded.listed(connection.runs, skip=skip)
+    return Found(rows, str(skip + recorded.ROWS) if len(rows) == recorded.ROWS else "")
+
+
+def comparison(connection: Connection, asked: Asked) -> dict[str, Any]:
+    """Runs beside one another. Query: id, several times."""
+    return recorded.compared(connection.runs, asked.query.get("id", ()))
+
+
+def run(connection: Connection, asked: Asked) -> dict[str, Any]:
+    """One run."""
+    return recorded.shown(connection.runs, asked.names["run"])
+
+
+def curves(connection: Connection, asked: Asked) -> dict[str, Any]:
+    """The curves of a run, by metric, task and rank."""
+    return recorded.curves(connection.runs, asked.names["run"])
+
+
+TASK = "/jobs/{job}/tasks/{task}"
+DOCUMENTS = (
+    Document("/account", account, cost=0),
+    Document("/overview", overview, cost=8, seconds=30),
+    Document("/pools", pools, cost=2, seconds=20),
+    Document("/pools/{pool}", pool),
+    Document("/pools/{pool}/plan", pool_plan),
+    Document("/pools/{pool}/nodes", nodes),
+    Document("/pools/{pool}/nodes/{node}", node),
+    Document("/jobs", jobs, cost=6, seconds=20),
+    Document("/jobs/{job}", job, cost=2),
+    Document("/jobs/{job}/plan", plan, cost=PLANNED_TASKS, seconds=600),
+    Document("/jobs/{job}/timeline", timeline, seconds=30),
+    Document("/jobs/{job}/tasks", tasks),
+    Document(TASK, task),
+    Document(f"{TASK}/files", files, seconds=60),
+    Document(f"{TASK}/logs", logs, cost=2),
+    Document(f"{TASK}/metrics", metrics),
+    Document(f"{TASK}/ranks", ranks),
+    Document("/runs", runs, cost=0),
+    Document("/runs/compare", comparison, cost=0),
+    Document("/runs/{run}", run, cost=0),
+    Document("/runs/{run}/curves", curves, cost=0),
+)
+"""The order counts: the first path that matches is read."""
+
+_PATTERNS = [(re.compile(re.sub(r"\{(\w+)\}", r"(?P<\1>[^/]+)", row.path)), row) for row in DOCUMENTS]
+
+
+def matched(url: str) -> tuple[Document, Asked]:
+    """The document of a path and query. Raises UsageError if there is none."""
+    parts = urlsplit(url)
+    for pattern, document in _PATTERNS:
+        if match := pattern.fullmatch(parts.path):
+            names = {name: unquote(value) for name, value in match.groupdict().items()}
+            return document, Asked(names, parse_qs(parts.query))
+    raise UsageError(f"`{url}` cannot be watched")
+
+
+def topic(connection: Connection, url: str) -> Topic:
+    """What a viewer watches: the output of a task, or a document. Raises UsageError."""
+    document, asked = matched(url)
+    if document.read in (logs, metrics, ranks):
+        outputs = connection.outputs(asked.names["job"], asked.names["task"])
+        if document.read is logs:
+            return outputs.file(asked.word("file") or STDOUT)
+        return outputs.metrics() if document.read is metrics else outputs.ranks()
+    return DocumentTopic(functools.partial(_watched, document, connection, asked), document.cost, document.seconds)
+
+
+def _watched(document: Document, connection: Connection, asked: Asked) -> Any:
+    found = document.read(connection, asked)
+    return {"rows": found.value, "next": found.next} if isinstance(found, Found) else found

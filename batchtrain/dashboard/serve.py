@@ -1,0 +1,103 @@
+"""The server process: a socket on loopback, the secrets, and uvicorn until Ctrl-C."""
+
+from __future__ import annotations
+
+import secrets
+import socket
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from types import FrameType
+from typing import NamedTuple
+
+import uvicorn
+
+from batchtrain.dashboard.app import application
+from batchtrain.dashboard.board import Board
+from batchtrain.dashboard.budget import Budget, Unlimited
+from batchtrain.dashboard.connection import Connection
+from batchtrain.dashboard.guard import Keys
+from batchtrain.dashboard.reading import topic
+from batchtrain.errors import UsageError
+from batchtrain.service.connect import Account
+
+HOST, PORT = "127.0.0.1", 8265
+
+
+class Options(NamedTuple):
+    """What to serve, and to whom."""
+
+    account: Account | None
+    runs: Path
+    port: int | None = None
+    """None: the usual port, or any if that is taken."""
+    changes: bool = False
+    hosts: frozenset[str] = frozenset()
+
+
+class Served(NamedTuple):
+    """A running dashboard. The token is in the fragment of the link, which browsers do not send."""
+
+    url: str
+    token: str
+
+    @property
+    def link(self) -> str:
+        """The address that signs in."""
+        return f"{self.url}/#token={self.token}"
+
+
+def serve(options: Options, ready: Callable[[Served], None]) -> None:
+    """Serve until Ctrl-C. ready: called when the server accepts requests. Raises UsageError if the port is taken."""
+    with _listening(options.port) as listener:
+        port = listener.getsockname()[1]
+        keys = Keys(secrets.token_urlsafe(32), secrets.token_urlsafe(32), f"batchtrain_{port}")
+        connection = Connection(options.account, options.runs, changes=options.changes)
+        budget = Unlimited() if connection.near else Budget(time.monotonic)
+        board = Board(lambda url: topic(connection, url), budget, near=connection.near, renew=connection.renew)
+        app = application(connection, board, budget, keys, options.hosts)
+        config = uvicorn.Config(
+            app, log_config=None, access_log=False, lifespan="off", ws="none", timeout_graceful_shutdown=1,
+            server_header=False, http="h11", loop="asyncio",
+        )  # fmt: skip
+        server = _Server(config, board)
+        ready(Served(f"http://{HOST}:{port}", keys.token))
+        try:
+            with suppress(KeyboardInterrupt):  # uvicorn raises it again after it has ended
+                server.run(sockets=[listener])
+        finally:
+            board.close()
+
+
+class _Server(uvicorn.Server):
+    """Ends the event streams first: uvicorn waits for open answers."""
+
+    def __init__(self, config: uvicorn.Config, board: Board) -> None:
+        super().__init__(config)
+        self._board = board
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        self._board.end()
+        super().handle_exit(sig, frame)
+
+
+@contextmanager
+def _listening(port: int | None) -> Iterator[socket.socket]:
+    """A socket that queues requests from now on, so that `ready` is true before uvicorn runs."""
+    with socket.socket() as listener:
+        if sys.platform != "win32":
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            _bind(listener, PORT if port is None else port)
+        except OSError as error:
+            if port is not None:
+                raise UsageError(f"port {port} cannot be used: {error.strerror}; `--port 0` takes a free one") from None
+            _bind(listener, 0)
+        yield listener
+
+
+def _bind(listener: socket.socket, port: int) -> None:
+    listener.bind((HOST, port))
+    listener.listen(128)

@@ -1,0 +1,200 @@
+// The shell: sign-in, addresses, the stream of the current page, and its rendering.
+
+import { Failed, get, post, Stream } from "./api.js";
+import { h, morph } from "./dom.js";
+import { command } from "./parts.js";
+import * as jobs from "./jobs.js";
+import * as overview from "./overview.js";
+import * as pools from "./pools.js";
+import * as runs from "./runs.js";
+import * as task from "./task.js";
+
+const PAGES = [
+  ["/", overview.page], ["/pools", pools.list], ["/pools/:pool", pools.pool], ["/pools/:pool/nodes/:node", pools.node],
+  ["/jobs", jobs.list], ["/jobs/:job", jobs.job], ["/jobs/:job/tasks/:task", task.page],
+  ["/runs", runs.list], ["/runs/compare", runs.compare], ["/runs/:run", runs.run],
+];
+const main = document.getElementById("main");
+const live = document.getElementById("live");
+const AGE_SHOWN = 20;
+let account = null;
+let current = null;
+
+// --- addresses ------------------------------------------------------------------------------------------------------
+
+function matched(pathname) {
+  for (const [pattern, page] of PAGES) {
+    const names = pattern.split("/"), parts = pathname.split("/");
+    if (names.length !== parts.length) continue;
+    const params = {};
+    if (names.every((name, at) => (name.startsWith(":") ? parts[at] && (params[name.slice(1)] = decodeURIComponent(parts[at])) : name === parts[at])))
+      return [page, params];
+  }
+  return [{ title: () => "Not found", topics: () => ({}), render: () => h("p", null, "There is no such page.") }, {}];
+}
+
+/** What a page gets: names and query of its address, the data that it watches, and components that render themselves. */
+class Context {
+  constructor(params) {
+    this.params = params;
+    this.account = account;
+    this.data = {};
+    this.trouble = {};
+    this.loaded = {};
+    this.components = new Map();
+    this.came = new Set();
+  }
+
+  get query() { return new URLSearchParams(location.search); }
+
+  /** The address of this page with other values in its query. */
+  with(values) {
+    const query = this.query;
+    for (const [name, value] of Object.entries(values)) if (value === null || value === "") query.delete(name); else query.set(name, value);
+    const text = query.toString();
+    return location.pathname + (text ? `?${text}` : "");
+  }
+
+  /** Change the address without a new entry in the history. */
+  set(values) {
+    history.replaceState(null, "", this.with(values));
+    follow();
+  }
+
+  /** A document that is read once. */
+  once(path) {
+    if (!(path in this.loaded)) {
+      this.loaded[path] = undefined;
+      get(path).then((value) => { this.loaded[path] = value; draw(); }, (error) => { this.trouble[path] = error.message; draw(); });
+    }
+    return this.loaded[path];
+  }
+
+  component(name, make) {
+    if (!this.components.has(name)) this.components.set(name, make());
+    return this.components.get(name);
+  }
+}
+
+function show() {
+  current?.stream?.close();
+  for (const component of current?.context.components.values() ?? []) component.close?.();
+  const [page, params] = matched(location.pathname);
+  current = { page, context: new Context(params), topics: "", stream: null, at: {}, lost: null };
+  for (const anchor of document.querySelectorAll("header nav a"))
+    anchor.toggleAttribute("aria-current", location.pathname.startsWith(anchor.getAttribute("href")));
+  main.replaceChildren();
+  follow();
+}
+
+/** Watch what the address needs now. */
+function follow() {
+  const { page, context } = current;
+  const topics = page.topics(context);
+  const list = Object.values(topics);
+  if (JSON.stringify(list) !== current.topics) {
+    current.stream?.close();
+    const names = Object.fromEntries(Object.entries(topics).map(([name, topic]) => [topic, name]));
+    const mine = current;
+    for (const name of Object.keys(context.data)) if (!(name in topics)) delete context.data[name];
+    current.topics = JSON.stringify(list);
+    current.at = {};
+    current.stream = new Stream(list, {
+      news: ({ topic, at, value }) => { mine.at[topic] = at; mine.lost = null; context.trouble[names[topic]] = ""; take(context, page, names[topic], value); },
+      trouble: ({ topic, value }) => { context.trouble[names[topic]] = value; draw(); },
+      beat: (ages) => { Object.assign(mine.at, ages); mine.lost = null; beat(); },
+      lost: (error) => { mine.lost = error; if (error.status === 401) signIn(); else draw(); },
+    });
+  }
+  draw();
+}
+
+function take(context, page, name, value) {
+  context.came.add(name);
+  if (page.news?.[name]) page.news[name](context, value);
+  else context.data[name] = value;
+  draw();
+}
+
+// --- rendering ------------------------------------------------------------------------------------------------------
+
+let drawing = false;
+
+function draw() {
+  if (drawing) return;
+  drawing = true;
+  requestAnimationFrame(() => {
+    drawing = false;
+    const { page, context } = current;
+    const fresh = h("main", { id: "main", tabindex: "-1" }, page.render(context));
+    morph(main, fresh, (name) => context.components.get(name).node);
+    main.toggleAttribute("data-ready", Object.keys(page.topics(context)).every((name) => context.came.has(name) || context.trouble[name]));
+    document.title = `${page.title(context)} · batchtrain`;
+    beat();
+  });
+}
+
+function beat() {
+  const lost = current?.lost;
+  const ages = Object.values(current?.at ?? {}).filter(Boolean);
+  const age = ages.length ? Date.now() / 1000 - Math.min(...ages) : null;
+  const trouble = Object.values(current?.context.trouble ?? {}).some(Boolean);
+  const text = lost ? "the dashboard does not answer; trying again" : age === null ? "" : age > AGE_SHOWN || trouble ? `as of ${Math.round(age)} s ago` : "live";
+  if (live.textContent !== text) live.textContent = text;
+  live.className = lost || trouble ? "bad" : text === "live" ? "good" : "";
+}
+
+setInterval(() => { if (current && !document.hidden) draw(); }, 10000);
+
+// --- sign-in --------------------------------------------------------------------------------------------------------
+
+async function start() {
+  const token = new URLSearchParams(location.hash.slice(1)).get("token");
+  if (token) {
+    history.replaceState(null, "", location.pathname + location.search);
+    try { await post("/session", { token }); } catch (error) { if (!(error instanceof Failed)) throw error; }
+  }
+  try {
+    account = await get("/account");
+  } catch (error) {
+    if (error.status === 401) return signIn();
+    live.textContent = error.message;
+    return setTimeout(start, 2000);
+  }
+  document.getElementById("account").textContent = account.emulated ? "emulator" : account.name || "no account";
+  show();
+}
+
+function signIn() {
+  current?.stream?.close();
+  const field = h("input", { type: "password", name: "token", autocomplete: "off", required: true });
+  const answer = h("p", { role: "alert" });
+  const submit = async (event) => {
+    event.preventDefault();
+    const token = field.value.includes("token=") ? field.value.split("token=")[1] : field.value;
+    try { await post("/session", { token: token.trim() }); start(); } catch (error) { answer.textContent = error.message; }
+  };
+  main.replaceChildren(h("section", { class: "card narrow" }, h("h1", null, "Sign in"),
+    h("p", null, "Open the link that ", command("batchtrain dashboard"), " printed, or paste it here. Each start of the dashboard has a new one."),
+    h("form", { onsubmit: submit }, h("label", null, "Link or token ", field), h("button", { type: "submit" }, "Sign in")), answer));
+}
+
+document.addEventListener("click", (event) => {
+  const anchor = event.target.closest?.("a[href]");
+  if (!anchor || event.defaultPrevented || event.button || event.metaKey || event.ctrlKey || event.shiftKey || event.altKey) return;
+  const to = new URL(anchor.href);
+  if (to.origin !== location.origin || anchor.hasAttribute("download") || to.pathname.startsWith("/api/") || anchor.getAttribute("href").startsWith("#")) return;
+  event.preventDefault();
+  const same = to.pathname === location.pathname;
+  history.pushState(null, "", to.pathname + to.search);
+  if (same) follow();
+  else { show(); main.focus({ preventScroll: true }); scrollTo(0, 0); }
+});
+addEventListener("popstate", () => (matched(location.pathname)[0] === current?.page && JSON.stringify(matched(location.pathname)[1]) === JSON.stringify(current.context.params) ? follow() : show()));
+addEventListener("keydown", (event) => {
+  if (event.key !== "/" || event.target.matches?.("input, textarea, select") || event.ctrlKey || event.metaKey || event.altKey) return;
+  const field = document.querySelector("main input[type=search]");
+  if (field) { event.preventDefault(); field.focus(); }
+});
+
+start();

@@ -1,0 +1,262 @@
+// Output of programs: live or from a file, by lines, with colours, ranks and a search. All of it is text.
+
+import { get, part, url } from "./api.js";
+import { h } from "./dom.js";
+import { bytes, count } from "./format.js";
+
+const MOST_LINES = 20000, BLOCK_LINES = 200, LONGEST = 5000, LIMIT = 256 * 1024;
+const PREFIX = /^\[(\d+):(\d+|[A-Za-z]+(?: \d+)?)\] |^\[\d+,(\d+)\]<std(?:out|err)>: ?/;
+const ESCAPES = /\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\^_])/g;
+
+/** The label of the process that wrote a line, and the line without it; of a redrawn line its last state. */
+export function parse(text) {
+  const match = PREFIX.exec(text);
+  const rest = match ? text.slice(match[0].length) : text;
+  return { who: match ? match[2] ?? match[3] : "", text: rest.replace(/\r+$/, "").split("\r").pop() };
+}
+
+/** A line as spans: colours and weight are kept, every other escape and control character is not obeyed. */
+function spans(text, find) {
+  const nodes = [];
+  let look = "";
+  const cut = text.length > LONGEST ? text.slice(0, LONGEST) : text;
+  for (const piece of cut.split(/(\x1b\[[0-9;]*m)/)) {
+    const style = /^\x1b\[([0-9;]*)m$/.exec(piece);
+    if (style) look = styled(look, style[1]);
+    else if (piece) nodes.push(...marked(piece.replace(ESCAPES, "").replace(/[\x00-\x08\x0b-\x1f]/g, (char) => String.fromCharCode(0x2400 + char.charCodeAt(0))), find, look));
+  }
+  if (cut !== text) nodes.push(h("span", { class: "quiet" }, ` … ${count(text.length - LONGEST)} more characters`));
+  return nodes;
+}
+
+function styled(look, codes) {
+  let classes = new Set(look.split(" ").filter(Boolean));
+  for (const code of codes.split(";").map(Number)) {
+    if (code === 0) classes = new Set();
+    else if (code === 1) classes.add("bold");
+    else if ((code >= 30 && code <= 37) || (code >= 90 && code <= 97)) classes = new Set([...[...classes].filter((name) => !name.startsWith("ink")), `ink${code % 10}`]);
+    else if (code === 39) classes = new Set([...classes].filter((name) => !name.startsWith("ink")));
+  }
+  return [...classes].join(" ");
+}
+
+function marked(text, find, look) {
+  const span = (content) => (look ? h("span", { class: look }, content) : document.createTextNode(content));
+  if (!find) return [span(text)];
+  const nodes = [], lower = text.toLowerCase(), needle = find.toLowerCase();
+  let at = 0;
+  for (let hit = lower.indexOf(needle); hit >= 0; hit = lower.indexOf(needle, at)) {
+    if (hit > at) nodes.push(span(text.slice(at, hit)));
+    nodes.push(h("mark", null, text.slice(hit, hit + needle.length)));
+    at = hit + needle.length;
+  }
+  if (at < text.length) nodes.push(span(text.slice(at)));
+  return nodes;
+}
+
+/** Lines that grow at the end, and can be loaded at the beginning. */
+class Lines {
+  constructor(label, earlier) {
+    this.earlier = earlier;
+    this.options = { rank: "", find: "", wrap: true, follow: true };
+    this.blocks = [];
+    this.partial = "";
+    this.button = h("button", { type: "button", class: "small", onclick: () => this.load() }, "Load earlier lines");
+    this.before = h("div", { class: "before" }, this.button);
+    this.body = h("div", { class: "lines" });
+    this.tail = h("div", { class: "line" });
+    this.scroller = h("div", { class: "log", tabindex: "0", role: "region", "aria-label": label }, this.before, this.body, this.tail);
+    this.scroller.addEventListener("scroll", () => this.scrolled());
+    this.node = this.scroller;
+    this.status();
+  }
+
+  get start() { return this.blocks[0]?.start ?? null; }
+
+  clear() {
+    this.blocks = [];
+    this.partial = "";
+    this.body.replaceChildren();
+    this.tail.replaceChildren();
+    this.status();
+  }
+
+  /** Text from byte `start` to `end` of the file. */
+  append({ start, end, text, skipped }) {
+    if (skipped) this.gap(start - skipped, start);
+    const all = this.partial + text;
+    const lines = all.split("\n");
+    const fresh = !this.partial;
+    this.partial = lines.pop().slice(-200000);
+    let block = this.blocks.at(-1);
+    if (!block || block.gap || (fresh && block.lines.length >= BLOCK_LINES)) block = this.open(start);
+    for (const line of lines) {
+      block.lines.push(line);
+      this.put(block, line);
+    }
+    block.end = end;
+    this.tail.replaceChildren(...(this.partial && this.shows(parse(this.partial)) ? this.line(this.partial).childNodes : []));
+    this.drop();
+    this.status();
+    if (this.options.follow) this.bottom();
+  }
+
+  open(start) {
+    const block = { start, end: start, lines: [], node: h("div", { class: "block" }) };
+    this.blocks.push(block);
+    this.body.append(block.node);
+    return block;
+  }
+
+  /** Bytes that came too fast to be shown; they can be loaded. */
+  gap(start, end) {
+    const node = h("div", { class: "gap" }, h("button", { type: "button", class: "small", onclick: async () => {
+      const found = await this.earlier(end, Math.min(end - start, 4 * LIMIT), start);
+      const block = { start: found.start, end, lines: found.text.replace(/\n$/, "").split("\n"), node: h("div", { class: "block" }) };
+      for (const line of block.lines) this.put(block, line);
+      node.replaceWith(block.node);
+      this.blocks[this.blocks.findIndex((each) => each.node === node)] = block;
+    } }, `${bytes(end - start)} came too fast and are not shown; load them`));
+    this.blocks.push({ start, end, lines: [], node, gap: true });
+    this.body.append(node);
+  }
+
+  drop() {
+    let lines = this.blocks.reduce((sum, block) => sum + block.lines.length, 0);
+    while (lines > MOST_LINES && this.blocks.length > 1 && this.options.follow) {
+      const block = this.blocks.shift();
+      lines -= block.lines.length;
+      block.node.remove();
+    }
+  }
+
+  shows({ who, text }) {
+    const { rank, find } = this.options;
+    return (!rank || who === rank || who.endsWith(` ${rank}`)) && (!find || text.toLowerCase().includes(find.toLowerCase()));
+  }
+
+  put(block, line) {
+    if (this.shows(parse(line))) block.node.append(this.line(line));
+  }
+
+  line(raw) {
+    const { who, text } = parse(raw);
+    const number = Number(who.match(/\d+$/)?.[0] ?? NaN);
+    return h("div", { class: "line" }, who && h("span", { class: `who r${Number.isNaN(number) ? 0 : number % 8}` }, who), spans(text, this.options.find));
+  }
+
+  set(options) {
+    const before = this.options;
+    this.options = { ...before, ...options };
+    this.scroller.classList.toggle("wrap", this.options.wrap);
+    if (before.rank !== this.options.rank || before.find !== this.options.find) this.again();
+    if (this.options.follow && (!before.follow || !this.shown)) this.bottom();
+    this.shown = this.scroller.isConnected;
+  }
+
+  again() {
+    for (const block of this.blocks.filter((each) => !each.gap)) {
+      block.node.replaceChildren();
+      for (const line of block.lines) this.put(block, line);
+    }
+    this.status();
+    if (this.options.follow) this.bottom();
+  }
+
+  async load() {
+    this.button.disabled = true;
+    try {
+      const found = await this.earlier(this.start ?? 0, LIMIT);
+      const height = this.scroller.scrollHeight;
+      this.options.follow = false;
+      const block = { start: found.start, end: found.end, lines: found.text.replace(/\n$/, "").split("\n"), node: h("div", { class: "block" }) };
+      for (const line of block.lines) this.put(block, line);
+      this.blocks.unshift(block);
+      this.body.prepend(block.node);
+      this.scroller.scrollTop += this.scroller.scrollHeight - height;
+      this.changed?.();
+    } finally {
+      this.button.disabled = false;
+      this.status();
+    }
+  }
+
+  status() {
+    this.before.hidden = !this.start;
+    const shown = this.body.querySelectorAll(".line").length;
+    this.empty ??= this.scroller.appendChild(h("p", { class: "quiet" }));
+    this.empty.textContent = shown || this.partial ? "" : this.options.rank || this.options.find ? "No line matches." : this.waiting ?? "No output yet.";
+  }
+
+  /** Show the end, when it has been laid out. */
+  bottom() {
+    cancelAnimationFrame(this.frame);
+    this.frame = requestAnimationFrame(() => {
+      this.settled = performance.now() + 250;
+      this.scroller.scrollTop = this.scroller.scrollHeight;
+      this.frame = requestAnimationFrame(() => { this.scroller.scrollTop = this.scroller.scrollHeight; });
+    });
+  }
+
+  scrolled() {
+    if (performance.now() < (this.settled ?? 0)) return; // not by the user
+    const atEnd = this.scroller.scrollHeight - this.scroller.scrollTop - this.scroller.clientHeight < 30;
+    if (this.live && atEnd !== this.options.follow) { this.options.follow = atEnd; this.changed?.(); }
+  }
+}
+
+/** The live output of a task. `changed`: called when scrolling turns following on or off. */
+export class LogView extends Lines {
+  constructor(task, file, changed) {
+    super(`Output in ${file}`, (end, limit, start) => get(`${task}/logs?file=${encodeURIComponent(file)}&end=${end}&limit=${limit}${start === undefined ? "" : `&start=${start}`}`));
+    this.live = true;
+    this.changed = changed;
+  }
+
+  take(value) {
+    if (value.again) this.clear();
+    else this.append(value);
+  }
+}
+
+/** A file: its end as text, or the first bytes of a binary one. */
+export class FileView extends Lines {
+  constructor(name, path) {
+    super(name, async (end, limit) => {
+      const start = Math.max(0, end - limit);
+      return { start, end, text: await (await part(path, start, end)).text() };
+    });
+    this.waiting = "Loading…";
+    this.lines = this.node;
+    this.node = h("section", { class: "file" }, h("h3", null, name), this.lines);
+    this.options.follow = false;
+    this.read(path);
+  }
+
+  async read(path) {
+    try {
+      const answer = await fetch(url(path), { headers: { Range: `bytes=-${LIMIT}` } });
+      const content = new Uint8Array(await answer.arrayBuffer());
+      this.waiting = "The file is empty.";
+      if (!answer.ok) this.waiting = answer.status === 416 ? this.waiting : JSON.parse(new TextDecoder().decode(content)).error;
+      else if (content.includes(0)) this.append({ start: 0, end: 0, text: `${hex(content.slice(0, 512))}\n` });
+      else {
+        const size = Number(answer.headers.get("Content-Range")?.split("/")[1] ?? content.length);
+        this.append({ start: size - content.length, end: size, text: `${new TextDecoder().decode(content)}\n` });
+      }
+    } catch (error) {
+      this.waiting = error.message;
+    }
+    this.status();
+  }
+}
+
+function hex(content) {
+  const rows = [];
+  for (let at = 0; at < content.length; at += 16) {
+    const row = [...content.slice(at, at + 16)];
+    const text = row.map((byte) => (byte > 31 && byte < 127 ? String.fromCharCode(byte) : ".")).join("");
+    rows.push(`${at.toString(16).padStart(6, "0")}  ${row.map((byte) => byte.toString(16).padStart(2, "0")).join(" ").padEnd(48)}  ${text}`);
+  }
+  return rows.join("\n");
+}

@@ -1,0 +1,65 @@
+// What runs now, and what ended last.
+
+import { h } from "./dom.js";
+import { count, duration, lasted, number, plural } from "./format.js";
+import { bar, empty, head, link, outcome, path, row, state, table, taskBar, trouble, when } from "./parts.js";
+
+export const page = {
+  title: () => "Overview",
+  topics: () => ({ all: "/overview" }),
+  render(context) {
+    const all = context.data.all;
+    const body = all ? sections(context, all) : [h("p", { class: "quiet" }, "Loading…")];
+    return [head("Overview"), trouble(context.trouble.all), ...body];
+  },
+};
+
+function sections(context, { pools, jobs, runs }) {
+  if (!context.account.endpoint) return [noAccount(), ...recent(runs)];
+  return [...now(jobs), ...pooled(pools), ...recent(runs)];
+}
+
+const noAccount = () => empty("No account is configured, so only recorded runs are shown. To see pools and jobs:", "batchtrain dashboard --local", "AZURE_BATCH_ENDPOINT=… batchtrain dashboard");
+
+function now(jobs) {
+  const open = jobs.filter((job) => job.state !== "completed"), ended = jobs.filter((job) => job.state === "completed").slice(0, 5);
+  return [
+    h("h2", null, "Jobs"),
+    jobs.length ? table(["Job", "State", "Tasks", "Pool", "Time"], [...open, ...ended].map(jobRow), "Jobs") : empty("There are no jobs. Start one:", "batchtrain run recipes/MPI-Digits --local"),
+    jobs.length ? h("p", { class: "more" }, link("/jobs", "All jobs")) : null,
+  ];
+}
+
+export function jobRow(job) {
+  const counted = job.active !== null && job.active !== undefined;
+  const done = (job.succeeded ?? 0) + (job.failed ?? 0), total = done + (job.running ?? 0) + (job.active ?? 0);
+  return row(job.id, [
+    link(path("jobs", job.id), job.id), state(job.state),
+    counted ? h("span", { class: "tasks" }, taskBar(job), h("span", { class: "quiet" }, `${count(done)}/${count(total)}`), job.failed ? h("strong", { class: "bad" }, ` ${count(job.failed)} failed`) : null) : h("span", { class: "quiet" }, job.reason || "–"),
+    job.pool ? link(path("pools", job.pool), job.pool) : "–",
+    h("span", null, job.ended ? duration(lasted(job.created, job.ended)) : "", " ", h("span", { class: "quiet" }, when(job.ended ?? job.created))),
+  ]);
+}
+
+function pooled(pools) {
+  return [h("h2", null, "Pools"), pools.length ? h("ul", { class: "strips" }, pools.map(strip)) : empty("There are no pools. Create one:", "batchtrain pool add DIR --local")];
+}
+
+function strip(pool) {
+  const states = Object.entries(pool.node_states ?? {});
+  return h("li", { key: pool.id }, link(path("pools", pool.id), pool.id), bar(states),
+    h("span", { class: "quiet" }, plural(pool.dedicated + pool.spot, "node"), states.length ? ` · ${states.map(([name, amount]) => `${amount} ${name}`).join(", ")}` : "", pool.resize_errors.length ? " · " : "",
+      pool.resize_errors.length ? h("strong", { class: "bad" }, "resize failed") : null));
+}
+
+function recent(runs) {
+  return [h("h2", null, "Recorded runs"), runs.length ? table(["Run", "Outcome", "Results", "Time"], runs.map(runRow), "Recorded runs") : empty("No run is recorded here yet. A run leaves its directory below ./runs:", "batchtrain run recipes/MPI-Digits --local"),
+    runs.length ? h("p", { class: "more" }, link("/runs", "All runs")) : null];
+}
+
+const runRow = (run) => row(run.id, [
+  link(path("runs", run.id), run.id), run.state === "completed" ? outcome(run) : state(run.state),
+  run.results.map((result) => `${result.name} ${number(result.last)}${result.unit ? ` ${result.unit}` : ""}`).join(", ") || h("span", { class: "quiet cut", title: run.failure }, run.failure || "–"),
+  h("span", null, duration(run.seconds), " ", h("span", { class: "quiet" }, when(run.started))),
+]);
+

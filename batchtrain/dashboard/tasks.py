@@ -1,0 +1,162 @@
+"""One task: its files, its output, and why it failed."""
+
+from __future__ import annotations
+
+import functools
+import re
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+from azure.batch import BatchClient
+
+from batchtrain.dashboard.output import Numbered, Numbers, Output
+from batchtrain.errors import BatchtrainError, UsageError
+from batchtrain.runs.extract import split
+from batchtrain.service import browse, downloads, look
+from batchtrain.service.browse import TaskRow
+from batchtrain.service.failed import SEARCHED_LINES, failed
+from batchtrain.service.files import last_lines, task_file_end
+from batchtrain.service.seen import TaskSeen
+
+STDOUT, STDERR = "stdout.txt", "stderr.txt"
+SECONDS = {STDOUT: 5.0, STDERR: 10.0}
+"""The time between two reads of a file on Azure."""
+OTHER_SECONDS, LISTED_SECONDS, ENDED_SECONDS = 15.0, 30.0, 60.0
+LIMIT = 256 << 10
+"""Bytes of a log in one answer."""
+MOST_LIMIT = 4 << 20
+METRICS = re.compile(r"wd/ranks/(?:rank-)?(\d+|node)\.metrics\.jsonl")
+
+
+class TaskOutputs:
+    """The files of a task that are followed, and the numbers in them."""
+
+    def __init__(self, reach: Callable[[], BatchClient], job_id: str, task_id: str, near: bool) -> None:
+        self._reach, self._near = reach, near
+        self._tree = downloads.task_tree(job_id, task_id)
+        self.job_id, self.task_id = job_id, task_id
+        self.numbers = Numbers()
+        self._files: dict[str, Output] = {}
+        self._listed = float("-inf")
+        self._details: dict[str, Any] = {}
+
+    def file(self, path: str) -> Output:
+        """A file of the task, followed."""
+        if path not in self._files:
+            take = self.numbers.take if path == STDOUT else self._json(path)
+            forget = self.numbers.forget if path == STDOUT else lambda: None
+            size, read = functools.partial(self._size, path), functools.partial(self._read, path)
+            self._files[path] = Output(size, read, SECONDS.get(path, OTHER_SECONDS), take, forget)
+        return self._files[path]
+
+    def _json(self, path: str) -> Callable[[Sequence[str]], None] | None:
+        match = METRICS.fullmatch(path)
+        if match is None:
+            return None
+        return functools.partial(self.numbers.take_json, int(match[1]) if match[1].isdigit() else None)
+
+    def ranks(self) -> Numbered:
+        """The topic of the ranks."""
+        return Numbered(self._advance_stdout, self.numbers.ranks, SECONDS[STDOUT])
+
+    def metrics(self) -> Numbered:
+        """The topic of the curves: what stdout says, and the metrics files of the primary."""
+        return Numbered(lambda: self._advance_stdout() + self._advance_metrics(), self.numbers.metrics, SECONDS[STDOUT])
+
+    def _every(self, seconds: float) -> float:
+        """A read that the log did just now is not repeated."""
+        return 0.05 if self._near else seconds * 0.8
+
+    def _advance_stdout(self) -> int:
+        return self.file(STDOUT).advance(self._every(SECONDS[STDOUT]))
+
+    def _advance_metrics(self) -> int:
+        """Read the files of $BATCHTRAIN_METRICS; they are listed now and then."""
+        requests, now = 0, time.monotonic()
+        if now - self._listed > (2.0 if self._near else LISTED_SECONDS):
+            self._listed, requests = now, 1
+            for file in downloads.listed(self._reach(), self._tree):
+                if METRICS.fullmatch(file.path):
+                    self.file(file.path)
+        every = self._every(OTHER_SECONDS)
+        return requests + sum(file.advance(every) for path, file in tuple(self._files.items()) if METRICS.match(path))
+
+    def _size(self, path: str) -> int:
+        return downloads.size_of(self._reach(), self._tree, path).size
+
+    def _read(self, path: str, start: int, end: int) -> bytes:
+        return downloads.read(self._reach(), self._tree, path, start, end)
+
+    # --- documents --------------------------------------------------------------------------------------------------
+
+    def document(self) -> dict[str, Any]:
+        """The task, its nodes, and why it failed."""
+        row = browse.task(self._reach(), self.job_id, self.task_id)
+        if row.state == "completed":
+            for file in self._files.values():
+                file.seconds = ENDED_SECONDS
+        return {**msgspec.to_builtins(row), **self._more(row)}
+
+    def _more(self, row: TaskRow) -> dict[str, Any]:
+        """What changes only with the run of the task, and is read once for each."""
+        key = f"{row.started} {row.state} {row.ended}"
+        if key not in self._details:
+            self._details = {key: {"nodes": self._nodes(row), "cause": self._cause(row)}}
+        more: dict[str, Any] = self._details[key]
+        return more
+
+    def _nodes(self, row: TaskRow) -> list[dict[str, str]]:
+        """The nodes of the task: n0 is the primary."""
+        if not row.node:
+            return []
+        if row.instances < 2:
+            return [{"name": "n0", "id": row.node, "pool": row.pool}]
+        places = look.places(self._reach(), self.job_id, self.task_id)
+        return [{"name": f"n{number}", "id": place.node, "pool": place.pool} for number, place in enumerate(places)]
+
+    def _cause(self, row: TaskRow) -> dict[str, Any] | None:
+        if row.state != "completed" or not (row.result == "failure" or row.exit_code):
+            return None
+        try:
+            lines = last_lines(task_file_end(self._reach(), self.job_id, self.task_id, STDERR), SEARCHED_LINES)
+        except BatchtrainError:
+            lines = ()  # a task that never ran has no files; its failure says why
+        error = failed(self.job_id, _seen(row), lines)
+        return {
+            "message": str(error),
+            "rank": error.rank,
+            "node": error.node,
+            "exit_code": error.code,
+            "exception": error.cause,
+            "raised": error.raised,
+            "lines": list(error.lines),
+        }
+
+    def log(self, path: str, *, start: int | None, end: int | None, limit: int, rank: int | None) -> dict[str, Any]:
+        """A part of a file as text, cut at lines: from `start` on, or up to `end`; by default the end of the file.
+        rank: only the lines of this rank."""
+        if not 0 < limit <= MOST_LIMIT:
+            raise UsageError(f"`limit` is a number of bytes from 1 to {MOST_LIMIT}")
+        size = self._size(path)
+        last = min(size if end is None else end, size)
+        first = max(last - limit, 0) if start is None else min(start, last)
+        last = min(last, first + limit)
+        content = self._read(path, first, last) if last > first else b""
+        if start is None and first and (cut := content.find(b"\n") + 1):
+            first, content = first + cut, content[cut:]
+        if last < size and (cut := content.rfind(b"\n") + 1):
+            content = content[:cut]
+        text = content.decode("utf-8", "replace")
+        shown = text if rank is None else "".join(line for line in text.splitlines(True) if split(line)[0] == rank)
+        return {"file": path, "size": size, "start": first, "end": first + len(content), "text": shown}
+
+    def files(self) -> list[dict[str, Any]]:
+        """The files of the task on the node of its primary."""
+        listed = downloads.listed(self._reach(), self._tree)
+        return [{"path": file.path, "size": file.size, "modified": file.modified} for file in listed]
+
+
+def _seen(row: TaskRow) -> TaskSeen:
+    return TaskSeen(row.id, row.state, row.result, row.exit_code, row.node, row.seconds, row.failure)

@@ -1,0 +1,269 @@
+"""`batchtrain dashboard` against a real emulator: the API as scripts use it, and the pages in a browser."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.request import Request, urlopen
+
+import pytest
+
+from batchtrain.client import connect
+from batchtrain.testing import BatchService, emulated_batch
+from tests import dashboards
+from tests.browsers import browser
+from tests.dashboards import HOSTILE, Dashboard, Gate
+from tests.screenshots import FIRST, PAGES, SECOND
+from tests.waiting import until
+
+
+@pytest.fixture(scope="module")
+def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[BatchService, Dashboard]]:
+    """An emulator with something to see, and its dashboard."""
+    runs = tmp_path_factory.mktemp("runs")
+    dashboards.record_three(runs)
+    with emulated_batch() as service:
+        batch = connect(environment=service.environment).batch
+        dashboards.furnish(batch)
+        hostile = dashboards.python(f"import sys; sys.stdout.write({HOSTILE!r} + chr(10))")
+        dashboards.add_job(batch, "hostile", "cpu", shout=hostile)
+        with dashboards.dashboard(service.environment, runs=runs) as running:
+            yield service, running
+
+
+@pytest.fixture(scope="module")
+def running(stage: tuple[BatchService, Dashboard]) -> Dashboard:
+    return stage[1]
+
+
+def ended(running: Dashboard, job: str, task: str) -> Any:
+    """A task, when it has ended."""
+    return until(lambda: (seen := running.get(f"/jobs/{job}/tasks/{task}"))["state"] == "completed" and seen)
+
+
+# --- the API --------------------------------------------------------------------------------------------------------
+
+
+def test_lists_have_what_exists(running: Dashboard) -> None:
+    assert {pool["id"] for pool in running.get("/pools")} == {"cpu", "gpu-a100"}
+    assert {"digits", "sweep"} <= {job["id"] for job in running.get("/jobs")}
+    assert len(running.get("/pools/gpu-a100/nodes")) == 48
+    assert [run["id"] for run in running.get("/runs")][-1] == FIRST
+
+
+def test_failed_tasks_are_listed_alone_and_know_their_cause(running: Dashboard) -> None:
+    ended(running, "digits", "broken")
+    assert [task["id"] for task in running.get("/jobs/digits/tasks?state=failed")] == ["broken"]
+    assert "FileNotFoundError" in running.get("/jobs/digits/tasks/broken")["cause"]["message"]
+
+
+def test_a_long_list_has_a_link_to_its_next_page(running: Dashboard) -> None:
+    _, headers, body = running.ask("/api/v1/jobs/sweep/tasks?prefix=lr-0")
+    assert (len(json.loads(body)), "Link" in headers) == (100, False)
+    assert running.ask("/api/v1/jobs/sweep/tasks?state=none")[0] == 400
+
+
+def test_the_log_is_read_by_parts_and_by_rank(running: Dashboard) -> None:
+    ended(running, "digits", "train")
+    end = running.get("/jobs/digits/tasks/train/logs?limit=1000")
+    before = running.get(f"/jobs/digits/tasks/train/logs?limit=1000&end={end['start']}")
+    whole = running.ask("/api/v1/jobs/digits/tasks/train/file?path=stdout.txt")[2].decode()
+    assert whole.endswith(before["text"] + end["text"])
+    lines = running.get("/jobs/digits/tasks/train/logs?rank=3&limit=1000000")["text"].splitlines()
+    assert lines == [line for line in whole.splitlines() if line.startswith("[1:3]")]
+    assert len(running.get("/jobs/digits/tasks/train/metrics")["loss"]["3"]["value"]) == 60
+
+
+def test_a_file_is_an_attachment_of_text_and_has_ranges(running: Dashboard) -> None:
+    ended(running, "hostile", "shout")
+    bearer = {"Authorization": f"Bearer {running.token}", "Range": "bytes=1-6"}
+    status, headers, body = running.ask("/api/v1/jobs/hostile/tasks/shout/file?path=stdout.txt", headers=bearer)
+    assert (status, body, headers["Content-Type"]) == (206, b"script", "text/plain; charset=utf-8")
+    assert headers["Content-Disposition"].startswith("attachment")
+
+
+@pytest.mark.parametrize("path", ["../../etc/passwd", "/etc/passwd", "outputs/../../other", ""])
+def test_no_path_leads_out_of_a_run(running: Dashboard, path: str) -> None:
+    assert running.ask(f"/api/v1/runs/{FIRST}/file?path={path}")[0] == 404
+
+
+def test_what_does_not_exist_is_404_with_a_sentence(running: Dashboard) -> None:
+    for path in (
+        "/pools/none",
+        "/jobs/none",
+        "/jobs/digits/tasks/none",
+        "/runs/none",
+        "/jobs/none/tasks/none/file?path=x",
+    ):
+        status, _, body = running.ask(f"/api/v1{path}")
+        assert (status, bool(json.loads(body)["error"])) == (404, True), path
+
+
+def test_secrets_are_masked_in_requests(stage: tuple[BatchService, Dashboard]) -> None:
+    service, running = stage
+    dashboards.add_job(connect(environment=service.environment).batch, "secret", "gpu-a100", t="echo 'x?sig=abcdef123'")
+    assert "abcdef123" not in json.dumps(running.get("/jobs/secret/plan"))
+
+
+def test_a_stream_that_is_lost_goes_on_where_it_stopped(stage: tuple[BatchService, Dashboard]) -> None:
+    service, running = stage
+    gate = Gate()
+    program = f"print('first', flush=True)\n{gate.wait}\nprint('second')"
+    dashboards.add_job(connect(environment=service.environment).batch, "held", "cpu", wait=dashboards.python(program))
+    position, text = events(running, "/jobs/held/tasks/wait/logs", "", "first")
+    assert text == "first\n"
+    gate.open()
+    assert events(running, "/jobs/held/tasks/wait/logs", position, "second")[1] == "second\n"
+
+
+def events(running: Dashboard, topic: str, position: str, wanted: str) -> tuple[str, str]:
+    """The text of a log's events after a position, until it has a word; and the position then."""
+    headers = {"Authorization": f"Bearer {running.token}", "Last-Event-ID": position}
+    text = ""
+    with urlopen(Request(f"{running.url}/api/v1/events?watch={topic}", headers=headers)) as stream:
+        for line in stream:
+            if line.startswith(b"id: "):
+                position = line[4:].decode().strip()
+            if line.startswith(b"data: ") and b'"value":{' in line:
+                text += json.loads(line[6:])["value"]["text"]
+            if wanted in text:
+                return position, text
+    raise AssertionError(text)
+
+
+def test_without_an_account_recorded_runs_are_shown(tmp_path: Path) -> None:
+    dashboards.record_three(tmp_path)
+    with dashboards.dashboard({"HOME": str(tmp_path)}, runs=tmp_path) as running:
+        assert len(running.get("/runs")) == 3
+        assert running.get("/overview")["pools"] == []
+        assert running.ask("/api/v1/pools")[0] == 400
+
+
+def test_two_dashboards_run_beside_each_other(running: Dashboard, tmp_path: Path) -> None:
+    with dashboards.dashboard({"HOME": str(tmp_path)}, runs=tmp_path) as other:
+        assert other.ask("/api/v1/runs", headers={"Authorization": f"Bearer {running.token}"})[0] == 401
+
+
+def test_a_port_that_is_taken_is_one_sentence(tmp_path: Path, batchtrain: Any) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        error = batchtrain("dashboard", "--no-open", "--port", str(taken.getsockname()[1]), code=2).stderr
+    assert "`--port 0` takes a free one" in error
+
+
+# --- the pages ------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Any]:
+    with browser() as found:
+        yield found
+
+
+def signed_in(chromium: Any, running: Dashboard, **options: Any) -> Any:
+    """A page of a browser that has followed the printed link."""
+    page = chromium.new_context(accept_downloads=True, **options).new_page()
+    page.goto(running.link)
+    page.wait_for_selector("main[data-ready]")
+    return page
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_has_no_barrier(chromium: Any, running: Dashboard, name: str, scheme: str) -> None:
+    from axe_playwright_python.sync_playwright import Axe
+
+    page = signed_in(chromium, running, color_scheme=scheme, viewport={"width": 1280, "height": 900})
+    page.goto(f"{running.url}{PAGES[name]}")
+    page.wait_for_selector("main[data-ready]")
+    results = Axe().run(page)
+    assert results.violations_count == 0, results.generate_report()
+    page.set_viewport_size({"width": 320, "height": 700})
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), "it scrolls sideways at 320 pixels"
+    page.context.close()
+
+
+@pytest.mark.browser
+def test_a_training_is_followed_from_its_pool_to_its_curve_and_its_model_comes_home(
+    chromium: Any, stage: tuple[BatchService, Dashboard]
+) -> None:
+    service, running = stage
+    gate = Gate()
+    program = (
+        "for epoch in range(1, 9):\n"
+        "  print(f'[0:0] epoch {epoch} loss {1 / epoch}', flush=True)\n"
+        f"  if epoch == 4: {gate.wait}\n"
+        "open('model.bin', 'wb').write(bytes(4096))"
+    )
+    dashboards.add_job(connect(environment=service.environment).batch, "live", "cpu", train=dashboards.python(program))
+    page = signed_in(chromium, running)
+    page.click("nav >> text=Pools")
+    page.click("main >> text=cpu")
+    page.click(".heat a.run")
+    page.wait_for_selector("dt >> text=Running tasks")
+    page.click("nav >> text=Jobs")
+    page.click("main td a >> text=live")
+    page.click("main td a >> text=train")
+    page.wait_for_selector(".log .line >> text=epoch 4")
+    page.wait_for_selector(".charts canvas")
+    assert "epoch 5" not in page.inner_text(".log")
+    gate.open()
+    page.wait_for_selector(".log .line >> text=epoch 8")
+    page.wait_for_selector("h1 + .state >> text=succeeded")
+    page.click("text=List the files")
+    with page.expect_download() as download:
+        page.click("[aria-label='Download wd/model.bin']")
+    assert Path(download.value.path()).read_bytes() == bytes(4096)
+    page.context.close()
+
+
+@pytest.mark.browser
+def test_what_a_task_prints_stays_text(chromium: Any, running: Dashboard) -> None:
+    ended(running, "hostile", "shout")
+    page = signed_in(chromium, running)
+    page.goto(f"{running.url}/jobs/hostile/tasks/shout")
+    page.wait_for_selector(".log .line >> text=<script>")
+    assert page.title() == "shout · batchtrain"
+    assert page.evaluate("document.querySelectorAll('.log script, .log img').length") == 0
+    assert "\x1b" not in page.inner_text(".log") and "52;c" not in page.inner_text(".log")
+    page.context.close()
+
+
+@pytest.mark.browser
+def test_the_token_leaves_the_address_and_a_stranger_must_sign_in(chromium: Any, running: Dashboard) -> None:
+    page = signed_in(chromium, running)
+    assert running.token not in page.url and not page.evaluate("document.cookie")
+    page.context.close()
+    stranger = chromium.new_context().new_page()
+    stranger.goto(f"{running.url}/jobs")
+    stranger.fill("input[name=token]", running.link)
+    stranger.click("button >> text=Sign in")
+    stranger.wait_for_selector("h1 >> text=Jobs")
+    stranger.context.close()
+
+
+@pytest.mark.browser
+def test_runs_are_chosen_and_compared_by_the_keyboard(chromium: Any, running: Dashboard) -> None:
+    page = signed_in(chromium, running)
+    page.goto(f"{running.url}/runs")
+    for name in (FIRST, SECOND):
+        page.focus(f"[aria-label='Compare {name}']")
+        page.keyboard.press("Space")
+    page.focus("text=Compare 2 runs")
+    page.keyboard.press("Enter")
+    page.wait_for_selector(".charts canvas")
+    assert page.inner_text("th:nth-child(2)") == FIRST
+    page.context.close()
+
+
+@pytest.mark.browser
+def test_a_page_says_that_the_dashboard_has_ended(chromium: Any, tmp_path: Path) -> None:
+    with dashboards.dashboard({"HOME": str(tmp_path)}, runs=tmp_path) as running:
+        page = signed_in(chromium, running)
+    page.wait_for_selector("#live >> text=does not answer")
+    page.context.close()

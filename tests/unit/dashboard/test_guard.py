@@ -1,0 +1,163 @@
+"""Who may ask: every route and method, by headers alone."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+import pytest
+
+from batchtrain.dashboard.actions import ACTIONS, Action
+from batchtrain.dashboard.app import application
+from batchtrain.dashboard.board import Board
+from batchtrain.dashboard.budget import Unlimited
+from batchtrain.dashboard.connection import Connection
+from batchtrain.dashboard.guard import HEADERS, Keys
+from batchtrain.dashboard.reading import DOCUMENTS, topic
+
+KEYS = Keys("the-token", "the-session", "batchtrain_8265")
+HOST = "127.0.0.1:8265"
+BEARER = {"authorization": "Bearer the-token"}
+COOKIE = {"cookie": "batchtrain_8265=the-session"}
+METHODS = ("GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE")
+API = [f"/api/v1{row.path}" for row in (*DOCUMENTS, *ACTIONS)] + [
+    "/api/v1/events?watch=/runs", "/api/v1/jobs/{job}/tasks/{task}/file", "/api/v1/runs/{run}/file", "/api/v1/none",
+]  # fmt: skip
+ROUTES = [*API, "/api/v1/session", "/", "/jobs/J/tasks/T", "/static/js/app.js", "/no/such"]
+
+
+class Answer(NamedTuple):
+    """What the application sent."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+
+Client = Callable[..., Answer]
+
+
+@pytest.fixture(scope="module")
+def ask(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
+    """Asks the application, which has no account: `ask(method, route, body, header=value, ...)`."""
+    connection, budget = Connection(None, tmp_path_factory.mktemp("runs")), Unlimited()
+    board = Board(lambda url: topic(connection, url), budget, near=True)
+    app = application(connection, board, budget, KEYS, frozenset({"gpu.example"}))
+
+    def asked(method: str, route: str, body: bytes = b"", **headers: str) -> Answer:
+        path, _, query = route.partition("?")
+        given = {"host": HOST, **{name.replace("_", "-").lower(): value for name, value in headers.items()}}
+        scope = {
+            "type": "http",
+            "http_version": "1.1",
+            "method": method,
+            "path": path,
+            "raw_path": path.encode(),
+            "query_string": query.encode(),
+            "headers": [(name.encode(), value.encode()) for name, value in given.items()],
+        }
+        return asyncio.run(_answer(app, scope, body))
+
+    yield asked
+    board.close()
+
+
+async def _answer(app: Any, scope: dict[str, Any], body: bytes) -> Answer:
+    sent: list[dict[str, Any]] = []
+
+    received = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def receive() -> dict[str, Any]:
+        if not received:
+            await asyncio.Event().wait()  # the client stays
+        return received.pop()
+
+    async def send(message: dict[str, Any]) -> None:
+        sent.append(message)
+
+    await app(scope, receive, send)
+    headers = {name.decode(): value.decode() for name, value in sent[0]["headers"]}
+    return Answer(sent[0]["status"], headers, b"".join(message.get("body", b"") for message in sent))
+
+
+def test_another_host_name_is_refused_on_every_route_and_method(ask: Client) -> None:
+    answers = {ask(method, route, Host="evil.example", **BEARER).status for method in METHODS for route in ROUTES}
+    assert answers == {400}
+
+
+@pytest.mark.parametrize("host", ["evil.example:8265", "127.0.0.1.evil.example", "", "localhost@evil.example", "[::1"])
+def test_a_host_that_only_looks_like_this_machine_is_refused(ask: Client, host: str) -> None:
+    assert ask("GET", "/api/v1/runs", Host=host, **BEARER).status == 400
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1:8265", "localhost:1", "LOCALHOST", "[::1]:8265", "gpu.example"])
+def test_this_machine_and_an_allowed_proxy_are_accepted_at_any_port(ask: Client, host: str) -> None:
+    assert ask("GET", "/api/v1/runs", Host=host, **BEARER).status == 200
+
+
+def test_every_route_of_the_api_needs_the_token(ask: Client) -> None:
+    assert {ask(method, route).status for method in METHODS for route in API} == {401}
+
+
+@pytest.mark.parametrize("given", ["Bearer", "Bearer ", "Bearer the-toke", "Basic the-token", "Bearer the-session"])
+def test_another_token_is_refused(ask: Client, given: str) -> None:
+    assert ask("GET", "/api/v1/runs", Authorization=given).status == 401
+
+
+def test_the_cookie_of_another_port_is_no_token(ask: Client) -> None:
+    assert ask("GET", "/api/v1/runs", Cookie="batchtrain_1=the-session").status == 401
+
+
+@pytest.mark.parametrize(
+    "origin", ["http://evil.example", "null", "http://127.0.0.1:9", "http://evil.example/127.0.0.1:8265"]
+)
+@pytest.mark.parametrize("method", METHODS)
+def test_a_request_of_another_web_page_is_refused(ask: Client, method: str, origin: str) -> None:
+    assert ask(method, "/api/v1/runs", Origin=origin, **COOKIE).status == 403
+    assert ask("POST", "/api/v1/session", Origin=origin).status == 403
+
+
+@pytest.mark.parametrize("site", ["cross-site", "same-site"])
+def test_a_browser_that_names_another_site_is_refused(ask: Client, site: str) -> None:
+    headers = {"sec-fetch-site": site, "sec-fetch-mode": "no-cors", "sec-fetch-dest": "image"}
+    assert ask("GET", "/api/v1/runs", **headers, **COOKIE).status == 403
+    assert ask("GET", "/static/js/app.js", **headers).status == 403
+
+
+def test_a_link_on_another_page_leads_to_a_page_but_not_to_data(ask: Client) -> None:
+    headers = {"sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate", "sec-fetch-dest": "document"}
+    assert ask("GET", "/jobs/J", **headers).status == 200
+    assert ask("GET", "/api/v1/runs", **headers, **COOKIE).status == 403
+
+
+def test_a_change_by_cookie_needs_an_origin(ask: Client) -> None:
+    assert ask("POST", "/api/v1/jobs/J/terminate", **COOKIE).status == 403
+
+
+@pytest.mark.parametrize("row", ACTIONS, ids=lambda row: row.path)
+def test_without_allow_changes_nothing_is_changed(ask: Client, row: Action) -> None:
+    answer = ask("POST", f"/api/v1{row.path}", **BEARER)
+    assert (answer.status, b"--allow-changes" in answer.body) == (403, True)
+
+
+def test_every_answer_forbids_other_sources_and_frames(ask: Client) -> None:
+    for route in ("/", "/api/v1/runs", "/api/v1/none", "/static/js/app.js", "/no/such"):
+        answer = ask("GET", route, **BEARER)
+        assert {name: answer.headers[name.lower()] for name in HEADERS} == HEADERS, route
+
+
+def test_the_token_becomes_a_cookie_that_scripts_cannot_read(ask: Client) -> None:
+    answer = ask("POST", "/api/v1/session", b'{"token": "the-token"}', Origin=f"http://{HOST}")
+    assert answer.headers["set-cookie"] == "batchtrain_8265=the-session; HttpOnly; Path=/; SameSite=strict"
+    assert ask("GET", "/api/v1/account", **COOKIE).status == 200
+
+
+@pytest.mark.parametrize("body", [b"", b"[]", b'{"token":"other"}', b'{"token":1}', b"\xff"])
+def test_a_wrong_token_gives_no_cookie(ask: Client, body: bytes) -> None:
+    answer = ask("POST", "/api/v1/session", body)
+    assert (answer.status, "set-cookie" in answer.headers) == (401, False)
+
+
+def test_keys_are_not_printed() -> None:
+    assert "the-" not in repr(KEYS)
