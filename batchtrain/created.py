@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from batchtrain.errors import BatchtrainError, NotFound, ServiceError, TimedOut, Unreachable
+from batchtrain.errors import BatchtrainError, Differs, NotFound, ServiceError, TimedOut, Unreachable
 from batchtrain.service.faults import NO_CONNECTION
 from batchtrain.service.requests import CLOCK_STEP
 from batchtrain.service.seen import PoolSeen
@@ -97,7 +97,8 @@ class Created:
 
     def settle(self, error: BaseException) -> None:
         """Decide whether the thing whose addition ended with an error is counted."""
-        if self._asked is not None and sent(error):
+        refused = isinstance(error, (Differs, TimedOut))  # another job has the id, or the quota stayed reached
+        if self._asked is not None and sent(error) and not refused:
             self._things.append(self._asked)
         self._asked = None
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from batchtrain.created import Created
-from batchtrain.errors import AlreadyExists, QuotaReached, ServiceError, TimedOut, Unreachable, UsageError
+from batchtrain.errors import AlreadyExists, Differs, QuotaReached, ServiceError, TimedOut, Unreachable, UsageError
 from batchtrain.service.connect import Account
 from batchtrain.service.faults import NO_CONNECTION
 from batchtrain.service.requests import Creation
@@ -41,6 +41,8 @@ def told(error: BaseException, *kinds: str) -> str:
         (QuotaReached("no cores"), False),
         (AlreadyExists("of somebody else"), False),
         (ServiceError("refused"), False),
+        (Differs("of another plan"), False),
+        (TimedOut("the quota stayed reached"), False),
         (Unreachable("nobody there", code=NO_CONNECTION), False),
         (Unreachable("the answer was lost"), True),
         (KeyboardInterrupt(), True),
