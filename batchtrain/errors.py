@@ -195,6 +195,25 @@ class Unreachable(ServiceError):
     exit_code = 5
 
 
+class Refused(NamedTuple):
+    """A task that was not added, with the service's error code and reason."""
+
+    task: str
+    code: str
+    reason: str
+
+
+class TasksRefused(ServiceError):
+    """Some tasks of a job were not added. `added` counts those that exist now, `total` those of the plan (None:
+    unknown)."""
+
+    def __init__(
+        self, message: str, *, refused: tuple[Refused, ...], added: int, total: int | None, operation: str
+    ) -> None:
+        self.refused, self.added, self.total = refused, added, total
+        super().__init__(message, operation=operation, code=refused[0].code if refused else "")
+
+
 class TimedOut(BatchtrainError):
     """A wait reached its deadline; the message names what it waited for."""
 

@@ -50,7 +50,7 @@ def emulator_directory(environment: Mapping[str, str] | None = None) -> Path:
 def emulated(environment: Mapping[str, str]) -> Account:
     """The account of the emulator; starts the emulator if it is not running."""
     home = emulator_directory(environment)
-    _use(home)
+    use(home)
     return _account(home, *ensure_emulator(home))
 
 
@@ -94,7 +94,7 @@ _USED: dict[Path, int] = {}
 """The data directories of the services that this process uses, open and under a shared lock until it ends."""
 
 
-def _use(home: Path) -> None:
+def use(home: Path) -> None:
     """Prevent other processes from stopping the service while this one lives; waits for a process that is stopping
     it."""
     if home not in _USED:

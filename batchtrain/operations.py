@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import heapq
 import os
 import shlex
@@ -27,6 +28,7 @@ from batchtrain.service import files, look, submit, tasks, watch
 from batchtrain.service.connect import Account
 from batchtrain.service.deadlines import GONE_SECONDS, JOB_SECONDS, POOL_SECONDS
 from batchtrain.service.failed import SEARCHED_LINES, failed
+from batchtrain.service.job_addition import ONCE, Adding
 from batchtrain.service.requests import Creation, creation, quoted
 from batchtrain.service.seen import Endpoint, JobSeen, NodeSeen, PoolSeen, ScheduleSeen, Table, TaskSeen, nodes_called
 from batchtrain.service.submit import Event
@@ -87,7 +89,7 @@ class Operations:
         """When a pool, a job or a job schedule was created. Raises NotFound."""
         return creation(self.batch, f"/{COLLECTIONS[kind]}/{quoted(name)}")
 
-    def carry_out(self, todo: Plan, recipe: Recipe, tell: Tell) -> None:
+    def carry_out(self, todo: Plan, recipe: Recipe, tell: Tell, adding: Adding = ONCE) -> None:
         """Send a plan's requests in order."""
         values = self._values(recipe)
         others: submit.Others = {
@@ -95,7 +97,7 @@ class Operations:
             "pool.identity": lambda step: _identify(step, recipe, self.account),
         }
         kept = Kept(values, self.account)
-        for event in submit.submit(self.batch, todo, kept.fill, kept.upload, others):
+        for event in submit.submit(self.batch, todo, kept.fill, kept.upload, others, adding):
             tell(event)
 
 
@@ -313,13 +315,21 @@ class Jobs:
     def __init__(self, client: Operations) -> None:
         self._client = client
 
-    def add(self, recipe: Recipe, *, tell: Tell = lambda _: None, timeout: float = POOL_SECONDS) -> Job:
-        """Add the recipe's one job. Raises UsageError when it has several, or a job schedule: use add_all."""
+    def add(
+        self,
+        recipe: Recipe,
+        *,
+        tell: Tell = lambda _: None,
+        timeout: float = POOL_SECONDS,
+        resume: bool = True,
+        fail_fast: bool = False,
+    ) -> Job:
+        """Add the recipe's one job, as `add_all` does. Raises UsageError when it has several, or a job schedule."""
         if len(recipe.jobs) != 1:
             raise UsageError(f"{recipe.directory} has {len(recipe.jobs)} jobs; use jobs.add_all")
         if recipe.jobs[0].recurrence is not None:
             raise UsageError(f"job {recipe.jobs[0].id} has a recurrence and becomes a job schedule; use jobs.add_all")
-        self.add_all(recipe, tell=tell, timeout=timeout)
+        self.add_all(recipe, tell=tell, timeout=timeout, resume=resume, fail_fast=fail_fast)
         return self.handle(recipe.jobs[0].id)
 
     def add_all(
@@ -329,14 +339,20 @@ class Jobs:
         tell: Tell = lambda _: None,
         timeout: float = POOL_SECONDS,
         foreseen: Foreseen | None = None,
+        resume: bool = True,
+        fail_fast: bool = False,
     ) -> tuple[Job | JobSchedule, ...]:
-        """Add every job of the recipe with its tasks, or its job schedule.
+        """Add every job of the recipe with its tasks, or its job schedule. A job that exists already with the same plan
+        gets the tasks that it lacks.
 
         A gang is checked against the existing pool after waiting up to `timeout` seconds for it to stop growing;
-        `pool_current_*` is its count. Raises PlanError for tasks that can never run, ServiceError for a refused task.
+        `pool_current_*` is its count. As long is the wait for the account's quota of active jobs. Raises PlanError for
+        tasks that can never run, TasksRefused for refused tasks after the others were added (with `fail_fast` at
+        once), Differs for a job or tasks that differ from the plan, AlreadyExists for a job that has completed, and
+        without `resume` for any that exists.
         """
         todo = self._planned(recipe, foreseen, timeout, tell)
-        self._client.carry_out(todo, recipe, tell)
+        self._client.carry_out(todo, recipe, tell, Adding(resume, fail_fast, timeout))
         return tuple(self.schedule(job.id) if job.recurrence else self.handle(job.id) for job in recipe.jobs)
 
     def _planned(self, recipe: Recipe, foreseen: Foreseen | None, timeout: float, tell: Tell) -> Plan:
@@ -356,6 +372,14 @@ class Jobs:
         if not _has_gang(recipe):
             return look.facts_of(look.pool(self._client.batch, pool_id))
         return look.facts_of(watch.pool_steady(self._client.batch, pool_id, timeout, self._client.pace, tell))
+
+    def remove_all(self, recipe: Recipe, *, tell: Tell = lambda _: None) -> None:
+        """Delete the jobs and job schedules of the recipe that exist, and wait until they are gone."""
+        for settings in recipe.jobs:
+            existing = self.schedule(settings.id) if settings.recurrence else self.handle(settings.id)
+            with contextlib.suppress(NotFound):
+                existing.delete()
+                tell(Event("deleted", settings.id, f"deleted job {settings.id}"))
 
     def get(self, job_id: str) -> Job:
         """An existing job. Raises NotFound."""
@@ -521,8 +545,9 @@ class Job:
         follower = files.Follower(self._client.batch, self.id, name, file)
         while True:
             with deadline:
-                state = self.seen_task(name).state
-                lines = follower.new_lines(last=state == "completed")
+                task = self.seen_task(name)
+                state = task.state
+                lines = follower.new_lines(task.node, last=state == "completed")
             yield from lines
             if lines:
                 deadline.news()
@@ -580,7 +605,7 @@ class Job:
         failed = next((task for task in known if task.failed), None)
         open_tasks = any(task.state != "completed" for task in known)
         if failed is None or open_tasks:
-            recording.end("running" if open_tasks else "completed")
+            recording.end("fetched" if open_tasks else "completed")
         else:
             try:
                 self.raise_failed((failed,))
@@ -625,10 +650,12 @@ class Job:
 
 def _bring(step: Step, recipe: Recipe, values: Placeholders) -> Event:
     """Uploads files of this machine to a storage container."""
-    from batchtrain.storage import ingress  # 0.28 s, and only where files travel through storage
+    from batchtrain.storage import ingress  # only where files travel through storage
 
-    (total,) = ingress.carry_out(Plan((step,)), recipe, values.connect)
-    return Event(step.action, total.place, f"{total.files} files to {total.place}: {total.sent} sent")
+    (tally,) = ingress.carry_out(Plan((step,)), recipe, values.connect)
+    tally.check()
+    total = tally.total
+    return Event(step.action, total.place, f"{total.files} files to {total.place}: {total.copied} copied")
 
 
 def _refuse_identities(recipe: Recipe, account: Account) -> None:

@@ -134,7 +134,7 @@ class Placeholders:
     def connect(self) -> Connect:
         """Clients of the storage accounts, with a key or otherwise with Entra ID."""
         from batchtrain.service import entra
-        from batchtrain.storage import blob  # 0.28 s, and only where files travel through storage
+        from batchtrain.storage import blob  # only where files travel through storage
 
         known = self._credentials
         return blob.accounts(known, lambda: entra.credential(entra.storage_sign_in(known), ca=self._ca), self._own)

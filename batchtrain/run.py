@@ -20,14 +20,14 @@ from batchtrain.errors import (
 )
 from batchtrain.plan.job import needs_pool
 from batchtrain.runs import directory
-from batchtrain.runs.directory import RunDirectory
+from batchtrain.runs.directory import Metric, RunDirectory
 from batchtrain.runs.recording import QUIET, Origin, Progress, Recording, begin
-from batchtrain.service import files, watch
+from batchtrain.service import files, look, watch
 from batchtrain.service.deadlines import JOB_SECONDS, POOL_SECONDS
 from batchtrain.service.faults import failure
 from batchtrain.service.seen import Table, TaskSeen
 from batchtrain.service.submit import Event
-from batchtrain.service.tasks import Glance
+from batchtrain.service.tasks import Counts, Glance
 
 if TYPE_CHECKING:
     from batchtrain.foreseen import Foreseen
@@ -42,12 +42,14 @@ GONE = frozenset({"PoolNotFound", "JobNotFound", "TaskNotFound"})
 
 class Outcome(NamedTuple):
     """The result of a recipe: its tasks, the failure of the first failed task, why something was not deleted, and the
-    run directories."""
+    run directories with the metrics of their tasks."""
 
     tasks: Table[TaskSeen]
     failure: TaskFailed | None = None
     standing: BaseException | None = None
     runs: tuple[RunDirectory, ...] = ()
+    metrics: tuple[dict[str, dict[str, Metric]], ...] = ()
+    """By task, for each of `runs`."""
 
 
 def run(
@@ -92,7 +94,7 @@ def run(
     standing = None if keep or kept.unsaved else made.clean_up(successful=outcome.failure is None)
     made.say_left()
     kept.say()
-    return outcome._replace(standing=standing, runs=kept.runs)
+    return outcome._replace(standing=standing, runs=kept.runs, metrics=kept.metrics)
 
 
 def follow(
@@ -103,10 +105,12 @@ def follow(
     timeout: float = POOL_SECONDS,
     origin: Origin,
     progress: Progress = QUIET,
+    fail_fast: bool = False,
 ) -> Outcome:
     """Add the jobs to their pool, follow them to their end, and fetch their results. Deletes nothing.
 
-    timeout: seconds to wait while the pool grows. Ctrl-C ends only the following.
+    timeout: seconds to wait while the pool grows. Ctrl-C ends only the following. fail_fast: the first refused task
+    stops the addition.
     """
     _refuse_endless(recipe)
     foreseen = client.foresee(recipe)
@@ -114,7 +118,7 @@ def follow(
     kept = Recorder(client, recipe, foreseen, tell, origin, progress)
     made = Created(client, kept.tell)
     try:
-        client.jobs.add_all(recipe, tell=made.tell, timeout=timeout)
+        client.jobs.add_all(recipe, tell=made.tell, timeout=timeout, fail_fast=fail_fast)
         made.submitted = True
         outcome = _all_followed(client, recipe, made, None, kept)
     except BaseException as error:
@@ -123,7 +127,17 @@ def follow(
         made.say_left(error)
         raise
     kept.say()
-    return outcome._replace(runs=kept.runs)
+    return outcome._replace(runs=kept.runs, metrics=kept.metrics)
+
+
+def watch_job(client: Operations, job_id: str, *, tell: Tell, timeout: float = JOB_SECONDS) -> Job:
+    """Show the nodes, the counts and the output of a job until its tasks have ended. Fetches and deletes nothing."""
+    job = client.jobs.handle(job_id)
+    with contextlib.suppress(NotFound):
+        watch.show_nodes(client.batch, look.job_state(client.batch, job_id)[1], tell)
+    deadline = watch.Deadline(timeout, watch.tasks_of(job_id), tell)
+    watch.tasks_ended(client.batch, job_id, deadline, client.pace, Follow(client, job, deadline.tell).look)
+    return job
 
 
 class Recorder:
@@ -151,6 +165,11 @@ class Recorder:
     def runs(self) -> tuple[RunDirectory, ...]:
         """The directories, in the order of the jobs."""
         return tuple(recording.run for recording in self._recordings.values())
+
+    @property
+    def metrics(self) -> tuple[dict[str, dict[str, Metric]], ...]:
+        """The metrics of the tasks, in the order of the jobs."""
+        return tuple(recording.metrics for recording in self._recordings.values())
 
     @property
     def unsaved(self) -> bool:
@@ -195,13 +214,23 @@ class Recorder:
         try:
             for job_id in self._recordings if ask and submitted else ():
                 if job_id not in self._ended:
-                    with contextlib.suppress(BatchtrainError):
-                        self.fetch(job_id, self._client.jobs.handle(job_id).tasks)
-            unsaved = self.unsaved
+                    unsaved |= not self._fetch_after_error(job_id)
+            unsaved |= self.unsaved
         except KeyboardInterrupt:
             self._tell(Event("results.skipped", "", "fetching was interrupted; what is not here yet is lost"))
         self.end_all(state, error)
         return unsaved
+
+    def _fetch_after_error(self, job_id: str) -> bool:
+        """Fetch the results of a job that is to be deleted; returns whether nothing more can be fetched."""
+        try:
+            self.fetch(job_id, self._client.jobs.handle(job_id).tasks)
+        except BatchtrainError as error:
+            if isinstance(error, NotFound) and error.code in GONE:
+                return True
+            self._tell(Event("results.failed", job_id, f"the results of job {job_id} could not be fetched: {error}"))
+            return False
+        return True
 
     def say(self) -> None:
         """Say where the results are."""
@@ -224,7 +253,7 @@ def _work(
         made.pool = make(recipe, timeout=starts, tell=made.tell, foreseen=foreseen)
     for job_id, created in replaced.items():
         _replace(client, job_id, created, made.tell)
-    client.jobs.add_all(recipe, tell=made.tell, timeout=starts, foreseen=foreseen)
+    client.jobs.add_all(recipe, tell=made.tell, timeout=starts, foreseen=foreseen, resume=False)
     made.submitted = True
     return _all_followed(client, recipe, made, timeout, kept)
 
@@ -363,9 +392,13 @@ class Follow:
         self._closed: set[str] = set()
         self._failures = 0
         self._large = False
+        self._counts: Counts | None = None
 
     def look(self, seen: Glance) -> int:
         """Show the output since the last call; returns the number of requests that this took."""
+        if seen.counts != self._counts:
+            self._counts = seen.counts
+            self._tell(Event("tasks.seen", self._job.id, "", seen.counts))
         if seen.whole:
             return self._show_running(seen.first, named=len(seen.first) > 1)
         if not self._large:
@@ -385,7 +418,7 @@ class Follow:
     def _show(self, task: TaskSeen, named: bool) -> None:
         ended = task.state == "completed"
         for file, follower in self._open.setdefault(task.id, self._followers(task.id)):
-            for line in follower.new_lines(last=ended):
+            for line in follower.new_lines(task.node, last=ended):
                 self._line(self._job.id, task.id, file.removesuffix(".txt"), line)
                 text = f"{task.id}: {line}" if named else line
                 self._tell(Event(file.removesuffix(".txt"), task.id, text))

@@ -13,7 +13,8 @@ from batchtrain.emulator import jobs, nodes, pools, reports, scheduler, tasks, w
 from batchtrain.emulator.interface import Exit, NodeLost, NodeSpec, NodeUp, Run
 from batchtrain.emulator.records import Node, Task
 from batchtrain.emulator.reply import Call, Reply, Work
-from batchtrain.emulator.world import Size, World
+from batchtrain.emulator.store import Store
+from batchtrain.emulator.world import Change, Size, World
 
 START = wire.parse_timestamp("2026-11-21T10:00:00Z")
 BASE = "http://127.0.0.1:10010"
@@ -65,6 +66,13 @@ class Stage:
         self.world.take_changes()
         return [effect for effect in found if isinstance(effect, MACHINE)]
 
+    def restart(self) -> None:
+        """The records are those of an emulator that was killed; the same objects stay in use."""
+        changes = everything(self.world)
+        self.world = World(seed="seed", size_of=self.world.size_of)
+        assert self.world.restore(iter(changes)) == []
+        reports.wake(self.world, self.now)
+
     def pool(self, nodes: int = 1, **more: object) -> list[Node]:
         """A pool whose nodes are up."""
         self.do(pools.create_pool, body={**POOL, "targetDedicatedNodes": nodes, **more})
@@ -95,7 +103,7 @@ class Stage:
 
     def task(self, task_id: str = "task", **more: object) -> Task:
         self.do(tasks.create_task, "job", body={"id": task_id, "commandLine": "true", **more})
-        return self.world.jobs["job"].tasks[task_id]
+        return self.world.jobs["job"].tasks[task_id.lower()]
 
     def gang(self, instances: int = 2, **more: object) -> Task:
         settings = {"numberOfInstances": instances, "coordinationCommandLine": "true"}
@@ -138,6 +146,44 @@ MACHINE = (
     scheduler.RunOnNode,
     scheduler.EndOnNode,
 )
+
+
+class Kept(Stage):
+    """A stage that stores every change, as the driver does, and keeps only tasks in memory that something acts on."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self.store = Store(path)
+        self.world.shelf.archive = self.store
+
+    def settle(self) -> list[scheduler.Effect]:
+        found: list[scheduler.Effect] = []
+        self.commit()
+        while effects := scheduler.due(self.world, self.world.take_touched(self.now)):
+            for effect in effects:
+                reports.begin(self.world, effect, self.now)
+            self.commit()
+            found += effects
+        self.world.rest(kept=0)
+        return [effect for effect in found if isinstance(effect, MACHINE)]
+
+    def commit(self) -> None:
+        self.store.commit(self.world.take_changes(), self.world.last_seq)
+
+
+def everything(world: World) -> list[Change]:
+    """Every record of a world, as if only those of its last moment were not stored yet."""
+    for pool in world.pools.values():
+        world.save_pool(pool)
+        for node in pool.nodes.values():
+            world.save_node(node)
+    for job in world.jobs.values():
+        world.save_job(job)
+        for place in job.nodes.values():
+            world.save_job_node(place)
+        for task in job.tasks.values():
+            world.save_task(task)
+    return world.take_changes()
 
 
 class FakeMachine:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from collections.abc import Iterator
@@ -10,18 +11,23 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
+from batchtrain.cli.failures import INTERRUPTED
 from batchtrain.cli.help import Command
-from batchtrain.cli.options import common, say, settings, tell
+from batchtrain.cli.options import common, say, settings
 from batchtrain.cli.output import show_rows
-from batchtrain.errors import UsageError
+from batchtrain.errors import BatchtrainError, ServiceError, TaskFailed, TimedOut, Unreachable, UsageError
 
 if TYPE_CHECKING:
+    from batchtrain.cli.children import Child, Ended
     from batchtrain.config.types import Recipe
     from batchtrain.runs.experiment import Case, Experiment
     from batchtrain.runs.scaling import Measured
 
+STOPS = {2: UsageError, 5: Unreachable, 6: TimedOut}
+"""The errors of a run after which no further run begins, by exit code; others of the service are a ServiceError."""
 
-class Planned(NamedTuple):
+
+class PlannedRow(NamedTuple):
     """A run that is planned."""
 
     case: str
@@ -30,70 +36,122 @@ class Planned(NamedTuple):
     state: str
 
 
+class Planned(NamedTuple):
+    """A run with its recipe, and the digest of all that determines it."""
+
+    case: Case
+    directory: Path
+    recipe: Recipe
+    settings: dict[str, str]
+    digest: str
+
+    @property
+    def nodes(self) -> int:
+        pool = self.recipe.pool
+        return pool.vm_count.dedicated + pool.vm_count.low_priority if pool else 0
+
+
 @click.command("bench", cls=Command)
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option("--recipe", type=click.Path(exists=True, path_type=Path), help="The recipe, for a config.json of DLBS.")
+@click.option("--parallel", type=click.IntRange(1, 64), default=1, show_default=True, help="Runs at a time.")
 @click.option("--minutes", type=float, default=10, show_default=True, help="Expected minutes of a run, for the plan.")
 @click.option("--plan", "only_plan", is_flag=True, help="Show the runs and their node hours; start nothing.")
 @common
-def command(file: Path, recipe: Path | None, minutes: float, only_plan: bool) -> None:
-    """Run a recipe with each combination of settings, one after another, and report speed-up and efficiency.
+def command(file: Path, recipe: Path | None, parallel: int, minutes: float, only_plan: bool) -> None:
+    """Run a recipe with each combination of settings, and report speed-up and efficiency.
 
-    FILE has `recipe`, `matrix`, `command`, `set` and `metric`, or is a config.json of DLBS. A second call continues
-    where the first one stopped: what has completed is not run again.
+    FILE has `recipe`, `matrix`, `command`, `arguments`, `set` and `metric`, or is a config.json of DLBS. Runs follow
+    one another; with --parallel, each one has a pool of its own. A second call continues where the first one stopped:
+    what has completed, and has not changed since, is not run again.
     """
-    from batchtrain.runs.experiment import cases
-
-    experiment, place = _read(file, recipe)
+    experiment, planned = _planned(file, recipe)
     folder = _folder(file)
     done = _done(folder)
-    planned = [(case, _load(place, case)) for case in cases(experiment)]
-    rows = [_planned(case, loaded, minutes, case.name in done) for case, loaded in planned]
+    rows = [_row(one, minutes, done) for one in planned]
     hours = sum(row.node_hours for row in rows if row.state == "to run")
     if only_plan or settings().output == "table":
         show_rows(rows)
     if only_plan:
         return
-    todo = [(case, loaded) for case, loaded in planned if case.name not in done]
+    todo = [one for one in planned if one.digest not in done]
     if todo:
         say(f"{len(todo)} runs, about {hours:.2f} node hours at {minutes:g} minutes each")
         settings().confirm(f"Start {len(todo)} runs?")
-    for case, loaded in todo:
-        _run(case, loaded, folder)
+        _run_all(todo, planned, folder, parallel)
     _report(experiment, planned, folder, file.stem)
 
 
+# --- what is to run --------------------------------------------------------------------------------------------------
+
+
+def _planned(file: Path, recipe: Path | None) -> tuple[Experiment, list[Planned]]:
+    from batchtrain.runs.experiment import cases
+
+    experiment, base = _read(file, recipe)
+    return experiment, [_loaded(base / case.recipe, case) for case in cases(experiment)]
+
+
 def _read(file: Path, recipe: Path | None) -> tuple[Experiment, Path]:
-    """The experiment, and the directory of its recipe."""
+    """The experiment, and the directory that its recipe is relative to."""
     import yaml  # 20 ms, and only here
 
     from batchtrain.runs import experiment
+    from batchtrain.shipped import shipped
 
     try:
         data: Any = yaml.safe_load(file.read_bytes())
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise UsageError(f"{file} cannot be read: {error}") from None
     if not isinstance(data, dict) or not ({"parameters", "variables"} & data.keys()):
-        found = experiment.experiment_of(data, str(file))
-        return found, file.parent / found.recipe
-    place = recipe or _recipe_of(data, file)
-    loaded = settings().load(str(place))
-    text = loaded.recipe.jobs[0].tasks[0].command or ""
-    found, left = experiment.of_dlbs(data, text, str(place), str(file))
+        return experiment.experiment_of(data, str(file)), file.parent
+    found, left = experiment.of_dlbs(data, str(recipe.absolute()) if recipe else "", str(file))
     for name in left:
         say(f"{file}: not applied: {name}")
-    return found, place
+    return found, shipped("recipes")
 
 
-def _recipe_of(data: dict[str, Any], file: Path) -> Path:
-    from batchtrain.runs.experiment import RECIPES
-    from batchtrain.shipped import shipped
+def _loaded(directory: Path, case: Case) -> Planned:
+    """The recipe with the settings of a case; values of --set win."""
+    from batchtrain.runs.experiment import COMMAND
 
-    given = data.get("parameters", {}).get("exp.framework", "")
-    framework = given.get("val", "") if isinstance(given, dict) else given
-    if framework not in RECIPES:
-        raise UsageError(f"{file}: exp.framework `{framework}` has no recipe that takes it; name one with --recipe DIR")
-    return shipped("recipes") / RECIPES[framework]
+    chosen = {**dict(case.settings), **settings().values}
+    recipe = _recipe(directory, chosen)
+    if case.arguments and COMMAND not in settings().values:
+        text = (recipe.jobs[0].tasks[0].command or "").rstrip()
+        chosen[COMMAND] = f"{text} {case.arguments}"
+        recipe = _recipe(directory, chosen)
+    return Planned(case, directory, recipe, chosen, _digest(recipe))
+
+
+def _recipe(directory: Path, values: dict[str, str]) -> Recipe:
+    chosen = settings()
+    before, chosen.values = chosen.values, values
+    try:
+        found = chosen.examined(str(directory), needs=("pool_specification", "job_specifications"))
+        return found.recipe  # the warnings of all cases are the same: `config validate` prints them
+    finally:
+        chosen.values = before
+
+
+def _digest(recipe: Recipe) -> str:
+    """The same for the same configuration with the same files."""
+    from batchtrain.config.source_directory import read_sources
+    from batchtrain.runs.recording import effective
+
+    found = hashlib.sha256(json.dumps(effective(recipe), sort_keys=True).encode())
+    for name, files in sorted(read_sources(recipe).items()):
+        for file in sorted(files, key=lambda file: file.name):
+            found.update(f"{name}\0{file.name}\0{hashlib.sha256(file.data).hexdigest()}\0".encode())
+    return found.hexdigest()
+
+
+def _row(planned: Planned, minutes: float, done: dict[str, str]) -> PlannedRow:
+    state = "done" if planned.digest in done else "to run"
+    return PlannedRow(planned.case.name, planned.nodes, planned.nodes * minutes / 60, state)
+
+
+# --- what has run ----------------------------------------------------------------------------------------------------
 
 
 def _folder(file: Path) -> Path:
@@ -105,61 +163,97 @@ def _folder(file: Path) -> Path:
 
 
 def _done(folder: Path) -> dict[str, str]:
-    """The run directories of the cases that have completed."""
+    """The run directories of the cases that have completed, by digest."""
     path = folder / "done.jsonl"
-    lines = path.read_text().splitlines() if path.exists() else []
     found = {}
-    for line in lines:
+    for line in path.read_text().splitlines() if path.exists() else ():
         try:
             record = json.loads(line)
-        except ValueError:  # cut off by a kill
+            digest, run = record["digest"], record["run"]
+        except (ValueError, KeyError, TypeError):  # cut off by a kill, or of an earlier version
             continue
-        if (folder.parent / record["run"] / "run.json").exists():
-            found[record["case"]] = record["run"]
+        if (folder.parent / run / "run.json").exists():
+            found[digest] = run
     return found
 
 
-def _load(place: Path, case: Case) -> Recipe:
-    chosen = settings()
-    before, chosen.values = chosen.values, {**dict(case.settings), **chosen.values}
-    try:
-        found = chosen.examined(str(place), needs=("pool_specification", "job_specifications"))
-        return found.recipe  # the warnings of all cases are the same: `config validate` prints them
-    finally:
-        chosen.values = before
-
-
-def _planned(case: Case, recipe: Recipe, minutes: float, done: bool) -> Planned:
-    nodes = _nodes(recipe)
-    return Planned(case.name, nodes, nodes * minutes / 60, "done" if done else "to run")
-
-
-def _nodes(recipe: Recipe) -> int:
-    pool = recipe.pool
-    return pool.vm_count.dedicated + pool.vm_count.low_priority if pool else 0
-
-
-def _run(case: Case, recipe: Recipe, folder: Path) -> None:
-    """Run one case. A failure is reported, and the next case follows."""
-    from batchtrain.config.load import Loaded
-    from batchtrain.run import run
-    from batchtrain.runs.recording import Origin
-
-    say(f"run {case.name}")
-    client = settings().connect(Loaded(recipe, ()))
-    origin = Origin(folder.parent, ("batchtrain", "bench"), dict(case.settings))
-    outcome = run(client, recipe, tell=tell, origin=origin)
-    if outcome.failure is not None:
-        say(f"{case.name} failed: {outcome.failure}; `batchtrain bench` runs it again the next time")
-        return
+def _note_done(folder: Path, planned: Planned, run: str) -> None:
+    """Append a line, also behind one that a kill has cut off."""
     folder.mkdir(parents=True, exist_ok=True)
-    with (folder / "done.jsonl").open("a") as file:
-        file.write(json.dumps({"case": case.name, "run": outcome.runs[0].name}) + "\n")
-    if outcome.standing is not None:
-        raise outcome.standing
+    path = folder / "done.jsonl"
+    begin = "\n" if path.exists() and not path.read_bytes().endswith(b"\n") else ""
+    with path.open("a") as file:
+        file.write(begin + json.dumps({"case": planned.case.name, "digest": planned.digest, "run": run}) + "\n")
 
 
-def _report(experiment: Experiment, planned: list[tuple[Case, Recipe]], folder: Path, title: str) -> None:
+# --- the runs --------------------------------------------------------------------------------------------------------
+
+
+def _run_all(todo: list[Planned], planned: list[Planned], folder: Path, parallel: int) -> None:
+    """Run each case in a process of its own. A task that fails is reported, any other error ends the bench."""
+    from batchtrain.cli.children import Children, Ended
+    from batchtrain.config.load import Loaded
+
+    settings().connect(Loaded(todo[0].recipe, ()))  # a wrong account is one error; a started emulator stays for all
+    numbers = {one.digest: number for number, one in enumerate(planned, 1)}
+    children = {_child(one, folder, numbers[one.digest] if parallel > 1 else 0): one for one in todo}
+    messages: dict[Child, str] = {}
+    with Children(parallel) as running:
+        for news in running.run(list(children)):
+            if isinstance(news, Ended):
+                _take(news, children[news.child], folder, messages.get(news.child, ""))
+            elif message := _message(news.text):
+                messages[news.child] = message
+            else:
+                say(f"[{news.child.name}] {news.text}")
+
+
+def _child(planned: Planned, folder: Path, number: int) -> Child:
+    """`batchtrain run` of a case. number: ends the ids of its pool and its jobs, which run beside others."""
+    from batchtrain.cli.children import Child
+
+    chosen, values = settings(), dict(planned.settings)
+    if number and planned.recipe.pool is not None:
+        values["pool_specification.id"] = f"{planned.recipe.pool.id}-{number}"
+    for index, job in enumerate(planned.recipe.jobs if number else ()):
+        values[f"job_specifications[{index}].id"] = f"{job.id}-{number}"
+    words = ["run", str(planned.directory), "-o", "json", "--runs-dir", str(folder.parent)]
+    words += ["--local"] if chosen.local else []
+    words += [word for name in chosen.ignore for word in ("--ignore", name)]
+    words += [word for part, file in chosen.files.items() for word in (f"--{part}", file)]
+    words += [word for path, text in values.items() for word in ("--set", f"{path}={text}")]
+    return Child(planned.case.name, tuple(words))
+
+
+def _message(line: str) -> str:
+    """The message of the error document that a run prints at its end; empty for any other line."""
+    if not line.startswith('{"code": '):
+        return ""
+    try:
+        return str(json.loads(line)["message"])
+    except (ValueError, KeyError):
+        return ""
+
+
+def _take(ended: Ended, planned: Planned, folder: Path, message: str) -> None:
+    name = ended.child.name
+    if ended.code == 0:
+        run = Path(json.loads(ended.output)[0]["run"]).name
+        _note_done(folder, planned, run)
+        say(f"[{name}] completed: {run}")
+    elif ended.code == TaskFailed.exit_code:
+        say(f"{name} failed: {message}; `batchtrain bench` runs it again the next time")
+    elif ended.code == INTERRUPTED:
+        raise KeyboardInterrupt
+    else:
+        kind: type[BatchtrainError] = STOPS.get(ended.code, ServiceError)
+        raise kind(f"{name}: {message}; what has completed is not run again by the next `batchtrain bench`")
+
+
+# --- the report ------------------------------------------------------------------------------------------------------
+
+
+def _report(experiment: Experiment, planned: list[Planned], folder: Path, title: str) -> None:
     from batchtrain.runs import scaling
 
     measured = list(_measured(experiment, planned, folder))
@@ -172,24 +266,23 @@ def _report(experiment: Experiment, planned: list[tuple[Case, Recipe]], folder: 
     say(f"report: {folder / 'report.html'} and report.csv")
 
 
-def _measured(experiment: Experiment, planned: list[tuple[Case, Recipe]], folder: Path) -> Iterator[Measured]:
+def _measured(experiment: Experiment, planned: list[Planned], folder: Path) -> Iterator[Measured]:
     from batchtrain.runs import compare, scaling
     from batchtrain.runs.directory import RunDirectory
     from batchtrain.runs.summary import OWN_RATES, TOTAL_RATES
 
     done = _done(folder)
     wanted = {experiment.metric, *(TOTAL_RATES + OWN_RATES if experiment.metric == "throughput" else ())}
-    for case, recipe in planned:
-        if case.name not in done:
+    for one in planned:
+        if one.digest not in done:
             continue
-        run = RunDirectory(folder.parent / done[case.name])
+        run = RunDirectory(folder.parent / done[one.digest])
         metric = run.record().summary.get(experiment.metric)
         series: dict[str, list[float]] = {}
-        for _, point in compare.points(run):
+        for _, point in run.points():
             for name, value in point.values.items():
                 if name in wanted and value is not None and point.rank in (None, 0):
                     series.setdefault(name, []).append(value)
         values = max(series.values(), key=len, default=[])
-        yield scaling.Measured(
-            case.values, _nodes(recipe), metric.last if metric else None, run.name, compare.statistics_of(values)
-        )
+        statistics = compare.statistics_of(values)
+        yield scaling.Measured(one.case.values, one.nodes, metric.last if metric else None, run.name, statistics)

@@ -1,9 +1,9 @@
-"""`batchtrain data`: upload files to storage, and download them."""
+"""`batchtrain data`: files of this machine and of storage containers."""
 
 from __future__ import annotations
 
-import os
-import sys
+import contextlib
+from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -11,21 +11,25 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 
 from batchtrain.cli import options
+from batchtrain.cli.accounts import Remote, accounts, remote
 from batchtrain.cli.help import Command, Group
 from batchtrain.cli.options import common, say, settings
 from batchtrain.cli.output import show, show_rows
 from batchtrain.errors import NotFound, UsageError
 
 if TYPE_CHECKING:
-    from batchtrain.config.load import Loaded
-    from batchtrain.config.types import Credentials
-    from batchtrain.storage.blob import Connect
-    from batchtrain.storage.ingress import Progress
+    from collections.abc import Sequence
+
+    from batchtrain.storage.moving import Progress, Tally, Watcher
 
 
 @click.group(cls=Group)
 def command() -> None:
-    """Upload files to storage, and download them."""
+    """Upload files to storage, download them, and delete them.
+
+    Files are copied several at once. An interrupted command continues where it stopped when it is run again. A file
+    or blob that is the same already is skipped: as many bytes with the same MD5, or, without an MD5, not older.
+    """
 
 
 @command.command(cls=Command)
@@ -46,8 +50,10 @@ def ingress(directory: str | None) -> None:
         say(f"{entry.path}: left out: {entry.reason}")
     if not todo.steps:
         raise UsageError("nothing in `global_resources.files` goes to a container")
-    connect = _accounts(recipe.credentials, loaded)
-    show_rows(carrying.carry_out(todo, recipe, connect, _tell))
+    connect = accounts(recipe.credentials, loaded)
+    with _watcher() as watcher:
+        tallies = carrying.carry_out(todo, recipe, connect, watcher)
+    _show(tallies)
 
 
 @command.command("list", cls=Command)
@@ -57,15 +63,14 @@ def list_(place: str) -> None:
     """List what a container holds, at PATH and below it."""
     from batchtrain.storage import blob
 
-    link, container, path = blob.place_of(place)
-    connect = _accounts(_credentials())
+    at = remote(place)
 
     class Row(NamedTuple):
         name: str
         size: int
         changed: datetime
 
-    rows = (Row(found.name, found.size, found.changed) for found in blob.below(connect(link), container, path))
+    rows = (Row(item.name, item.size, item.changed) for item in blob.below(at.storage, at.container, at.path))
     show_rows(tuple(rows), empty=f"nothing at {place}")
 
 
@@ -78,61 +83,135 @@ def get(place: str, destination: Path) -> None:
 
     A blob becomes the file DESTINATION, or a file in DESTINATION if that is a directory.
     """
-    from batchtrain.storage import blob
+    from batchtrain.storage import blob, sync
 
-    link, container, path = blob.place_of(place)
-    client = _accounts(_credentials())(link)
-    found = list(blob.below(client, container, path))
-    if not found:
-        raise NotFound(f"{place} is not there; `batchtrain data list {link}/{container}` shows what is")
-    wanted = [(one.name, _target(one.name, path.rstrip("/"), destination)) for one in found]
-    total = 0
-    for number, (name, target) in enumerate(wanted, 1):
-        total += blob.fetch(client, container, name, target)
-        if sys.stderr.isatty() or settings().verbose:
-            say(f"{number} of {len(wanted)}: {target}")
-    show({"files": len(wanted), "bytes": total}, f"{len(wanted)} files, {total} bytes to {destination}")
+    at = remote(place)
+    blobs = list(blob.below(at.storage, at.container, at.path))
+    if not blobs:
+        raise NotFound(f"{place} is not there; `batchtrain data list {at.box}` shows what is")
+    with _watcher() as watcher:
+        tally = sync.get(at.storage, at.container, blobs, at.path.rstrip("/"), destination, watcher)
+    _show((tally,))
 
 
-def _target(name: str, path: str, destination: Path) -> Path:
-    """Where a blob goes. Raises UsageError for a name that would leave the destination."""
-    if name == path:
-        return destination / Path(name).name if destination.is_dir() else destination
-    below = Path(name[len(path) :].lstrip("/") if path else name)
-    if below.is_absolute() or ".." in below.parts or not below.parts:
-        raise UsageError(f"the blob {name} would be written outside of {destination}; get it by itself")
-    return destination / below
+@command.command(cls=Command)
+@click.argument("place", metavar="LINK/CONTAINER[/PATH]")
+@click.argument("patterns", metavar="[PATTERN]...", nargs=-1)
+@common
+def rm(place: str, patterns: tuple[str, ...]) -> None:
+    """Delete a blob, or what is below the directory PATH.
+
+    A PATTERN is relative to PATH and matches whole names: `*.log`, `run1/*`. Without a PATTERN, everything there is
+    deleted.
+    """
+    from batchtrain.storage import blob, ingress, sync
+
+    at = remote(place)
+    base = _base(at.path)
+    names = [item.name for item in blob.below(at.storage, at.container, at.path)]
+    if patterns:
+        names = [name for name in names if name.startswith(base) and ingress.fits(name[len(base) :], patterns)]
+    if not names:
+        raise NotFound(f"no blob to delete at {place}; `batchtrain data list {at.box}` shows what is there")
+    settings().confirm(f"Delete {_counted(names, 'blob')} at {place}?")
+    tally = sync.remove(at.storage, at.container, names)
+    show({"deleted": tally.total.copied}, f"{_counted(range(tally.total.copied), 'blob')} deleted")
+    tally.check("deleted from")
 
 
-def _credentials() -> Credentials:
-    from batchtrain.config.load import load_credentials
-    from batchtrain.config.types import Credentials
+@command.command(cls=Command)
+@click.argument("source", metavar="SOURCE")
+@click.argument("destination", metavar="DESTINATION")
+@click.option("--delete", is_flag=True, help="Also delete at DESTINATION what SOURCE does not have.")
+@common
+def sync(source: str, destination: str, delete: bool) -> None:
+    """Make DESTINATION the same as SOURCE: a directory of this machine and LINK/CONTAINER[/PATH], or the reverse.
 
-    directory = settings().configdir or "."
-    found = load_credentials(directory, settings().files)
-    if found is None and settings().local:
-        return Credentials()
-    if found is None:
-        raise UsageError(f"{directory} has no credentials.yaml, so no storage account is known; see --configdir")
-    return found
+    A directory of this machine begins with `/`, `./` or `../`, or is `.`. Nothing is deleted after a failed copy.
+    """
+    if _is_local(source) == _is_local(destination):
+        kind = "directories of this machine" if _is_local(source) else "LINK/CONTAINER"
+        raise UsageError(
+            f"`{source}` and `{destination}` are both {kind}; write one as a directory (`./data`) and the other as"
+            " LINK/CONTAINER/PATH"
+        )
+    if _is_local(source):
+        _up(Path(source), remote(destination), delete)
+    else:
+        _down(remote(source), Path(destination), delete)
 
 
-def _accounts(credentials: Credentials, loaded: Loaded | None = None) -> Connect:
-    """Clients by link; with --local, the emulator's account for links without one."""
-    from batchtrain.service import entra, vault
-    from batchtrain.service.connect import CA_VARIABLE
-    from batchtrain.storage import blob
+def _up(directory: Path, to: Remote, delete: bool) -> None:
+    from batchtrain.storage import blob, ingress, sync
 
-    ca = os.environ.get(CA_VARIABLE)
-    known = vault.resolved(credentials, ca=ca)
-    own = settings().connect(loaded).own_storage if settings().local else None
-    return blob.accounts(known, lambda: entra.credential(entra.storage_sign_in(known), ca=ca), own)
+    if not directory.is_dir():
+        raise UsageError(f"{directory} is not a directory of this machine")
+    files, base = list(ingress.walk(directory)), _base(to.path)
+    with _watcher() as watcher:
+        tally = ingress.bring(to.storage, to.box, to.path, files, watcher)
+    deleted: tuple[Tally, ...] = ()
+    if delete and not tally.total.failed:
+        there = blob.stored(to.storage, to.container, base)
+        surplus = sync.surplus_blobs(there, base, files)
+        if surplus:
+            where = f"{to.box}/{to.path}".rstrip("/")
+            settings().confirm(f"Delete {_counted(surplus, 'blob')} of {where} that {directory} does not have?")
+            deleted = (sync.remove(to.storage, to.container, surplus),)
+    _show((tally,), deleted)
+
+
+def _down(source: Remote, directory: Path, delete: bool) -> None:
+    from batchtrain.storage import blob, sync
+
+    base = _base(source.path)
+    blobs = list(blob.stored(source.storage, source.container, base))
+    with _watcher() as watcher:
+        tally = sync.get(source.storage, source.container, blobs, base.rstrip("/"), directory, watcher)
+    deleted: tuple[Tally, ...] = ()
+    if delete and not tally.total.failed:
+        surplus = sync.surplus_files(blobs, base.rstrip("/"), directory)
+        if surplus:
+            settings().confirm(f"Delete {_counted(surplus, 'file')} of {directory} that {source.box} does not have?")
+            deleted = (sync.remove_files(directory, surplus),)
+    _show((tally,), deleted)
+
+
+def _is_local(place: str) -> bool:
+    return place in (".", "..") or place.startswith(("/", "./", "../"))
+
+
+def _base(path: str) -> str:
+    """What the names below a path begin with."""
+    return f"{path.rstrip('/')}/" if path else ""
+
+
+def _counted(items: Sequence[object], noun: str) -> str:
+    return f"{len(items):,} {noun}{'' if len(items) == 1 else 's'}"
+
+
+def _show(tallies: Sequence[Tally], deleted: Sequence[Tally] = ()) -> None:
+    """Print what was copied, and raise what was not."""
+    show_rows([tally.total for tally in tallies])
+    for tally in deleted:
+        say(f"deleted {tally.total.copied:,}")
+    for tally in tallies:
+        tally.check()
+    for tally in deleted:
+        tally.check("deleted from")
+
+
+@contextlib.contextmanager
+def _watcher() -> Iterator[Watcher]:
+    """A bar on a terminal, and a line for each hundred files."""
+    from batchtrain.cli.progress import bar
+    from batchtrain.storage.moving import Watcher
+
+    with bar() as shown:
+        yield Watcher(shown.begin, shown.moved, _tell)
 
 
 def _tell(progress: Progress) -> None:
-    """One line per file on a terminal, otherwise one line per hundred files."""
-    every = 1 if sys.stderr.isatty() or settings().verbose else 100
+    every = 1 if settings().verbose else 100
     if progress.done % every == 0 or progress.done == progress.of:
-        what = "sent" if progress.sent else "unchanged"
-        count = f"{progress.done} of {progress.of} to {progress.place}"
-        say(f"{count}: {what} {progress.name}, {progress.bytes} bytes so far")
+        what = "copied" if progress.copied else "skipped"
+        say(f"{progress.done} of {progress.of} to {progress.place}: {what} {progress.name}")

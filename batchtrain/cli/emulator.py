@@ -18,7 +18,7 @@ from batchtrain.cli.output import plain, show, show_rows
 from batchtrain.errors import NotFound, UsageError
 
 if TYPE_CHECKING:
-    from batchtrain.emulator.server import Status
+    from batchtrain.emulator.server import Settings, Status
 
 
 class Mapped(NamedTuple):
@@ -101,6 +101,7 @@ def start(
 ) -> None:
     """Start the emulator. It listens on loopback only."""
     from batchtrain.emulator import server, trust
+    from batchtrain.local import use
 
     if names and not https:
         raise UsageError("--name belongs to a certificate: add --https")
@@ -122,15 +123,27 @@ def start(
         pace=pace,
     )
     with _faults():
+        use(chosen.data_dir)  # no command stops it from here on
         running = server.status(chosen.data_dir)
         if running is not None:
-            show(_document(running), f"already running at {running.endpoint}")
+            _keep(running, chosen)
             return
         if foreground:
             server.serve(chosen)
             return
         status = server.spawn(chosen)
     show(_document(status), f"listening at {status.endpoint}; `batchtrain emulator stop{_same(data_dir)}` ends it")
+
+
+def _keep(running: Status, chosen: Settings) -> None:
+    """An emulator that a command started for itself continues; its settings stay as they are."""
+    from batchtrain.emulator import server
+
+    server.keep(running.data_dir)
+    text = f"already running at {running.endpoint}, and stays"
+    if differences := server.differences(running, chosen):
+        text += f"; but {'; '.join(differences)}: `batchtrain emulator stop`, then start it again to change this"
+    show({**_document(running), "differences": differences}, text)
 
 
 @command.command(cls=Command)

@@ -14,7 +14,7 @@ import click
 
 from batchtrain.cli.hints import pasted, terminal_width, wrapped
 from batchtrain.cli.options import FORMATS, Settings
-from batchtrain.errors import BatchtrainError, ConfigError, ServiceError, TaskFailed, shortened
+from batchtrain.errors import BatchtrainError, ConfigError, ServiceError, TaskFailed, TasksRefused, shortened
 
 INTERRUPTED = 130
 OF_THE_MACHINE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EMFILE, errno.ENFILE})
@@ -110,6 +110,8 @@ def document_of(error: BaseException, message: str, code: int) -> dict[str, Any]
         found["problems"] = [problem.document for problem in error.problems]
     if isinstance(error, ServiceError):
         found |= {"operation": error.operation, "request_id": error.request_id}
+    if isinstance(error, TasksRefused):
+        found |= {"added": error.added, "total": error.total, "refused": [task._asdict() for task in error.refused]}
     if isinstance(error, TaskFailed):
         known = {"task": error.task, "rank": error.rank, "node": error.node, "task_exit_code": error.code}
         found |= {**known, "cause": error.cause, "raised": error.raised, "lines": list(error.lines)}

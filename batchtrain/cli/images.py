@@ -9,15 +9,14 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 
 from batchtrain.cli import shipped_recipes
+from batchtrain.cli.accounts import Remote, remote
 from batchtrain.cli.help import Command, Group
 from batchtrain.cli.options import common, say, settings
 from batchtrain.cli.output import show, show_rows
-from batchtrain.errors import PlanError, UsageError
+from batchtrain.errors import NotFound, PlanError, UsageError
 from batchtrain.shipped import shipped
 
 if TYPE_CHECKING:
-    from azure.storage.blob import BlobServiceClient
-
     from batchtrain.config.types import Credentials, RegistryCredentials
     from batchtrain.containers.images import Step
 
@@ -246,14 +245,14 @@ def save(names: tuple[str, ...], target: str) -> None:
         return
     import tempfile
 
-    from batchtrain.storage import blob
+    from batchtrain.storage.ingress import bring, walk
 
-    client, container, path = _blob(target)
+    at = _blob(target)
+    parent, _, name = at.path.rpartition("/")
     with tempfile.TemporaryDirectory(prefix="batchtrain-images-") as folder:
-        saved = archives.save(known, names, Path(folder, path.rpartition("/")[2]))
+        saved = archives.save(known, names, Path(folder, name))
         say(f"sending {saved.size / 1e9:.2f} GB to {target.removeprefix(STORAGE)}")
-        blob.make_container(client, container)
-        blob.send(client, container, path, saved.file, saved.md5)
+        bring(at.storage, at.box, parent, list(walk(saved.file))).check()
     show({"blob": target, "bytes": saved.size}, f"{target.removeprefix(STORAGE)}: {saved.size / 1e9:.2f} GB")
 
 
@@ -270,12 +269,15 @@ def load(source: str) -> None:
         return
     import tempfile
 
-    from batchtrain.storage import blob
+    from batchtrain.storage import blob, sync
 
-    client, container, path = _blob(source)
+    at = _blob(source)
+    blobs = [item for item in blob.below(at.storage, at.container, at.path) if item.name == at.path]
+    if not blobs:
+        raise NotFound(f"{source} is not there; `batchtrain data list {at.box}` shows what is")
     with tempfile.TemporaryDirectory(prefix="batchtrain-images-") as folder:
         file = Path(folder, "archive")
-        blob.fetch(client, container, path, file)
+        sync.get(at.storage, at.container, blobs, at.path, file).check()
         _show_loaded(archives.load(known, file))
 
 
@@ -283,21 +285,11 @@ def _show_loaded(names: tuple[str, ...]) -> None:
     show({"images": list(names)}, "\n".join(names) or "the archive has images without names")
 
 
-def _blob(text: str) -> tuple[BlobServiceClient, str, str]:
-    from batchtrain.service import entra, vault
-    from batchtrain.service.connect import CA_VARIABLE
-    from batchtrain.storage import blob
-
-    link, container, path = blob.place_of(text.removeprefix(STORAGE))
-    if not path or path.endswith("/"):
+def _blob(text: str) -> Remote:
+    at = remote(text.removeprefix(STORAGE))
+    if not at.path or at.path.endswith("/"):
         raise UsageError(f"`{text}` does not name a blob; write {STORAGE}LINK/CONTAINER/PATH")
-    credentials = _credentials()
-    if credentials is None:
-        raise UsageError(f"{settings().configdir or '.'} has no credentials.yaml, so no storage account is known")
-    ca = os.environ.get(CA_VARIABLE)
-    known = vault.resolved(credentials, ca=ca)
-    connect = blob.accounts(known, lambda: entra.credential(entra.storage_sign_in(known), ca=ca))
-    return connect(link), container, path
+    return at
 
 
 def _registries() -> dict[str, RegistryCredentials]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import shlex
 import sys
 from collections.abc import Callable
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
-from batchtrain.cli import diagnose, job_files, options
+from batchtrain.cli import diagnose, job_files, live, options
 from batchtrain.cli.completion import ids
 from batchtrain.cli.help import Command, Group
 from batchtrain.cli.job_files import named
@@ -56,31 +57,44 @@ command.add_command(diagnose.of_job)
     help="Seconds to wait while the pool grows.",
 )
 @click.option("-f", "--follow", is_flag=True, help="Show the output until the tasks have ended, and fetch the results.")
+@click.option("--recreate", is_flag=True, help="Delete the jobs first, if they exist.")
+@click.option("--fail-fast", is_flag=True, help="Stop at the first refused task instead of adding the others.")
 @common
-def add(directory: str | None, timeout: float, follow: bool) -> None:
-    """Add the jobs of jobs.yaml with their tasks; one with a recurrence becomes a job schedule."""
+def add(directory: str | None, timeout: float, follow: bool, recreate: bool, fail_fast: bool) -> None:
+    """Add the jobs of jobs.yaml with their tasks; one with a recurrence becomes a job schedule.
+
+    A job that exists already with the same plan gets the tasks that it lacks.
+    """
     loaded = settings().load(directory, needs=("pool_specification", "job_specifications"))
     names = ", ".join(job.id for job in loaded.recipe.jobs)
-    client = settings().connect(loaded, changes=f"adding {names}")
+    question = f"Delete {names} with all tasks and add them again" if recreate else ""
+    client = settings().connect(loaded, changes=f"adding {names}", question=question)
+    if recreate:
+        client.jobs.remove_all(loaded.recipe, tell=tell)
     if follow:
-        _followed(client, loaded.recipe, directory, timeout)
+        _followed(client, loaded.recipe, directory, timeout, fail_fast)
         return
-    with standing(client) as tell:
-        jobs = client.jobs.add_all(loaded.recipe, tell=tell, timeout=timeout)
+    with standing(client) as noted:
+        jobs = client.jobs.add_all(loaded.recipe, tell=noted, timeout=timeout, fail_fast=fail_fast)
     if settings().output != "table":
         show([plain(job.seen) for job in jobs])
 
 
-def _followed(client: Client, recipe: Recipe, directory: str | None, timeout: float) -> None:
+def _followed(client: Client, recipe: Recipe, directory: str | None, timeout: float, fail_fast: bool) -> None:
     """Add the jobs, show their output, and fetch their results; nothing is deleted."""
     from batchtrain.cli.progress import bar
+    from batchtrain.cli.run import task_results
     from batchtrain.run import follow
 
     place = directory or settings().configdir or "."
-    with results_last() as tell, bar() as progress:
-        outcome = follow(client, recipe, tell=tell, timeout=timeout, origin=settings().origin(place), progress=progress)
+    view = functools.partial(live.view_of, client.account, recipe)
+    with live.block(view) as shown, results_last(shown) as tell, bar() as progress:
+        origin = settings().origin(place)
+        outcome = follow(
+            client, recipe, tell=tell, timeout=timeout, origin=origin, progress=progress, fail_fast=fail_fast
+        )
     if settings().output != "table":
-        show_rows(outcome.tasks)
+        show_rows(list(task_results(outcome)))
     if outcome.failure is not None:
         raise outcome.failure
 
@@ -149,6 +163,30 @@ def wait(job_id: str | None, timeout: float) -> None:
 
 @command.command(cls=Command)
 @_job_id
+@click.option(
+    "--timeout", type=float, callback=seconds, default=JOB_SECONDS, show_default=True, help="Maximum seconds to watch."
+)
+@common
+def watch(job_id: str | None, timeout: float) -> None:
+    """Watch a job: its nodes, its ranks, its numbers and its output, until its tasks have ended. Fails if one failed.
+
+    Ctrl-C ends only the watching.
+    """
+    from batchtrain.run import watch_job
+
+    name, loaded = named(job_id)
+    client = settings().connect(loaded)
+    client.jobs.get(name)
+    view = functools.partial(live.view_named, client.account, name)
+    with waiting("job", name, client), live.block(view) as shown:
+        job = watch_job(client, name, tell=shown, timeout=timeout)
+    tasks = job.tasks
+    show_rows(tasks)
+    job.raise_failed(tasks)
+
+
+@command.command(cls=Command)
+@_job_id
 @click.option("--task", "task_id", help="The task. Default: the first task of the job.")
 @click.option("--file", default="stdout.txt", show_default=True, help="The file, as `wd/train.log`.")
 @click.option("-f", "--follow", is_flag=True, help="Follow the output until the task has ended.")
@@ -172,7 +210,7 @@ def logs(job_id: str | None, task_id: str | None, file: str, follow: bool, timeo
         return
     lines = job.logs(task_id, file=file, follow=follow, timeout=timeout, tell=tell)
     with waiting("job", name, client) if follow else contextlib.nullcontext():
-        if settings().output in ("json", "yaml"):
+        if settings().output in ("json", "yaml", "csv"):
             show(list(lines))
             return
         for line in lines:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 import click
 
 from batchtrain.cli.hints import pasted, terminal_width, wrapped
+from batchtrain.cli.terminal import terminal_text
 from batchtrain.errors import UsageError, shortened
 
 if TYPE_CHECKING:
@@ -29,7 +30,8 @@ if TYPE_CHECKING:
 Command = TypeVar("Command", bound=Callable[..., Any])
 STARTED = time.monotonic()
 PARTS = ("credentials", "config", "pool", "jobs")
-FORMATS = ("table", "json", "jsonl", "yaml")
+PROGRESS = ("auto", "live", "plain", "none")
+FORMATS = ("table", "json", "jsonl", "yaml", "csv")
 DETAILS = frozenset({"pool.adding", "job.adding", "schedule.adding", "task.add", "job.complete"})
 """Kinds of events that are printed with -v only."""
 
@@ -49,6 +51,10 @@ class Settings:
     verbose: bool = False
     directory: str = ""
     """The directory that the command itself names, and that was read."""
+    progress: str = "auto"
+    """How progress is shown: one of PROGRESS."""
+    drawing: bool = False
+    """Whether a live block is on the terminal, so that nothing else may be drawn."""
     runs_dir: str | None = None
     """The directory of the runs."""
     rest: str = ""
@@ -185,17 +191,24 @@ def silence(stream: TextIO | None) -> None:
 def tell(event: Event) -> None:
     """Print an event as progress; the output of a task goes to the same stream, unless stdout is for a document."""
     verbose = settings().verbose
+    if not event.text and event.kind.endswith(".seen"):
+        return
     if not verbose and event.kind in DETAILS:
         return
     if event.kind == "stdout" and settings().output == "table":
-        _narrate(event.text, sys.stdout)
+        _narrate(_for(sys.stdout, event.text), sys.stdout)
     elif event.kind in ("stdout", "stderr"):
-        _narrate(_own_shortened(event.text), sys.stderr)
-    else:
+        _narrate(_for(sys.stderr, own_shortened(event.text)), sys.stderr)
+    elif settings().progress != "none":
         say(f"[{time.monotonic() - STARTED:6.2f} s] {event.kind}: {event.text}" if verbose else event.text)
 
 
-def _own_shortened(line: str) -> str:
+def _for(stream: TextIO | None, line: str) -> str:
+    """A line of a task for a stream: a pipe gets it as it is."""
+    return terminal_text(line) if stream is not None and stream.isatty() else line
+
+
+def own_shortened(line: str) -> str:
     """A line of a task. Node ids are shortened in the lines of batchtrain; the program's lines are unchanged."""
     return shortened(line) if "batchtrain: " in line and settings().output == "table" else line
 
@@ -208,7 +221,7 @@ def settings() -> Settings:
 
 
 @contextmanager
-def results_last() -> Iterator[Callable[[Event], None]]:
+def results_last(tell: Callable[[Event], None] = tell) -> Iterator[Callable[[Event], None]]:
     """Prints the events, and where the results are as the last of all."""
     held: list[Event] = []
     try:
@@ -219,7 +232,7 @@ def results_last() -> Iterator[Callable[[Event], None]]:
 
 
 @contextmanager
-def standing(client: Client) -> Iterator[Callable[[Event], None]]:
+def standing(client: Client, tell: Callable[[Event], None] = tell) -> Iterator[Callable[[Event], None]]:
     """Collects the events of an `add` command; if it fails, reports what was added and the next commands."""
     from batchtrain.created import KINDS, Created
 
@@ -345,6 +358,9 @@ _OPTIONS: tuple[tuple[str, tuple[str, ...], dict[str, Any]], ...] = (
         "type": click.Choice(FORMATS), "help": "Output format.", "callback": _store("output")}),
     ("RUNS_DIR", ("--runs-dir",), {
         "metavar": "DIR", "help": "Directory of the runs. Default: runs.", "callback": _store("runs_dir")}),
+    ("PROGRESS", ("--progress",), {
+        "type": click.Choice(PROGRESS), "help": "Progress: a live block on a terminal, plain lines, or none.",
+        "callback": _store("progress")}),
     ("YES", ("-y", "--yes"), {"is_flag": True, "help": "Do not ask for confirmation.", "callback": _store("yes")}),
     ("VERBOSE", ("-v", "--verbose"), {
         "is_flag": True, "help": "Print each step with its time.", "callback": _store("verbose")}),

@@ -1,7 +1,9 @@
-"""Results on stdout: a table for people, or JSON, JSON lines or YAML with stable keys for programs."""
+"""Results on stdout: a table for people, or JSON, JSON lines, YAML or CSV with stable keys for programs."""
 
 from __future__ import annotations
 
+import csv
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -38,7 +40,7 @@ def show_rows(rows: Sequence[Any], *, empty: str = "nothing") -> None:
 
 
 def _document(text: str) -> None:
-    """Print a document; characters that stdout cannot encode are written as JSON or YAML escapes."""
+    """Print a document; characters that stdout cannot encode are written as escapes, as JSON and YAML have them."""
     print(text if encodable(text, sys.stdout) else escaped(text))
 
 
@@ -91,7 +93,23 @@ def _yaml(value: Any) -> str:
     return dumped.rstrip("\n")
 
 
-_FORMS = {"json": _json, "jsonl": lambda value: msgspec.json.encode(value).decode(), "yaml": _yaml}
+def _csv(value: Any) -> str:
+    """A line for each object, with the names in the first. A value that is no scalar is JSON."""
+    rows = value if isinstance(value, list) else [value]
+    rows = [row if isinstance(row, dict) else {"value": row} for row in rows]
+    names = dict.fromkeys(name for row in rows for name in row)
+    file = io.StringIO()
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow(names)
+    writer.writerows([_cell(row.get(name)) for name in names] for row in rows)
+    return file.getvalue().rstrip("\n")
+
+
+def _cell(value: Any) -> Any:
+    return value if value is None or isinstance(value, (str, int, float)) else msgspec.json.encode(value).decode()
+
+
+_FORMS = {"json": _json, "jsonl": lambda value: msgspec.json.encode(value).decode(), "yaml": _yaml, "csv": _csv}
 
 
 def _table(rows: Sequence[Any], empty: str) -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 import click
 
-from batchtrain.cli import diagnose, options
+from batchtrain.cli import diagnose, live, options
 from batchtrain.cli.completion import ids
 from batchtrain.cli.help import Command, Group
 from batchtrain.cli.options import common, seconds, settings, standing, tell, waiting
@@ -43,7 +44,8 @@ def add(directory: str | None, no_wait: bool, timeout: float) -> None:
     loaded = settings().load(directory, needs=("pool_specification",))
     assert loaded.recipe.pool is not None
     client = settings().connect(loaded, changes=f"adding pool {loaded.recipe.pool.id}")
-    with standing(client) as tell:
+    view = functools.partial(live.view_of, client.account, loaded.recipe)
+    with live.block(view) as shown, standing(client, shown) as tell:
         seen = client.pools.add(loaded.recipe, wait=not no_wait, timeout=timeout, tell=tell)
     show(seen, f"pool {seen.id} has {seen.dedicated + seen.spot} nodes ({seen.allocation})")
 
@@ -61,6 +63,19 @@ def wait(pool_id: str | None, timeout: float) -> None:
     with waiting("pool", name, client):
         nodes = client.pools.wait(name, timeout=timeout, tell=tell, recipe=loaded.recipe if loaded else None)
     show_rows(nodes, empty="no nodes")
+
+
+@command.command(cls=Command)
+@_pool_id
+@common
+def watch(pool_id: str | None) -> None:
+    """Watch the nodes of a pool (by default the one of pool.yaml) until it is gone. Ctrl-C ends only the watching."""
+    from batchtrain.service.watch import pool_states
+
+    name, loaded = _named(pool_id)
+    client = settings().connect(loaded)
+    with live.block(functools.partial(live.view_named, client.account, f"pool {name}")) as shown:
+        pool_states(client.batch, name, client.pace, shown)
 
 
 @command.command("list", cls=Command)

@@ -7,6 +7,8 @@ import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from batchtrain.cli.options import settings
+
 if TYPE_CHECKING:
     from rich.progress import Progress as Bar
 
@@ -34,7 +36,7 @@ class _Shown:
 
     def begin(self, files: int, size: int) -> None:
         self.end()
-        if size < SMALL or sys.stderr is None or not sys.stderr.isatty():
+        if size < SMALL or settings().drawing or sys.stderr is None or not sys.stderr.isatty():
             return
         from rich.console import Console  # 40 ms, and only for a terminal
         from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn, TransferSpeedColumn

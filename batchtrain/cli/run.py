@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import contextlib
+import functools
+import itertools
 import os
 import shlex
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from batchtrain.cli import options
+from batchtrain.cli import live, options
 from batchtrain.cli.help import Command
 from batchtrain.cli.options import common, results_last, say, seconds, settings
-from batchtrain.cli.output import show_rows
+from batchtrain.cli.output import plain, show_rows
 from batchtrain.errors import ServiceError
 
 if TYPE_CHECKING:
@@ -48,7 +51,8 @@ def command(directory: str | None, timeout: float | None, keep: bool, reuse: boo
     place = directory or chosen.configdir or "."
     client = chosen.connect(loaded, changes=f"running {place}", ends_it=True)
     try:
-        with results_last() as tell, bar() as progress:
+        view = functools.partial(live.view_of, client.account, loaded.recipe)
+        with live.block(view) as shown, results_last(shown) as tell, bar() as progress:
             _say_what_is_made(loaded.recipe)
             outcome = run(
                 client,
@@ -104,10 +108,18 @@ def _say_what_is_made(recipe: Recipe) -> None:
 
 def _report(outcome: Outcome) -> None:
     if settings().output != "table":
-        show_rows(outcome.tasks)
+        show_rows(list(task_results(outcome)))
         return
     for task in outcome.tasks:
         say(_ended(task))
+
+
+def task_results(outcome: Outcome) -> Iterator[dict[str, Any]]:
+    """Each task with the last and the best value of its metrics, and its run directory."""
+    tasks = iter(outcome.tasks)
+    for run, metrics in zip(outcome.runs, outcome.metrics, strict=True):
+        for task in itertools.islice(tasks, len(run.tasks())):
+            yield {**plain(task), "metrics": plain(metrics.get(task.id, {})), "run": str(run.path)}
 
 
 def _ended(task: TaskSeen) -> str:
@@ -124,7 +136,7 @@ def _stop_emulator(client: Client) -> None:
     home = emulator_directory()
     # A service that does not answer keeps what it has, and the command's own error counts.
     with contextlib.suppress(ServiceError), emulator_faults(), alone(home) as unused:
-        if server.status(home) is None:
+        if server.status(home) is None or server.is_kept(home):
             return
         if not unused:
             say("another command uses the embedded Azure Batch, so it continues; `batchtrain emulator stop` stops it")

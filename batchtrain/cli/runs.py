@@ -63,7 +63,7 @@ def list_() -> None:
 @click.argument("run", default="latest")
 @common
 def show_(run: str) -> None:
-    """Show a run and its metrics: last and best value, and the throughput after warm-up.
+    """Show a run, its metrics (last and best value, throughput after warm-up), and how long each phase took.
 
     RUN is a name, its beginning or end, a path, or `latest`.
     """
@@ -77,8 +77,11 @@ def show_(run: str) -> None:
     show_rows([compare.row(record)])
     print()
     show_rows(compare.metric_rows(record), empty="no metrics")
+    if record.phases:
+        print()
+        show_rows(compare.phase_rows(record))
     if settings().verbose:
-        for text, at in compare.phases(found):
+        for text, at in compare.events(found):
             print(f"{at:8.1f} s  {text}")
     if record.failure:
         say(f"failed: {record.failure.message}")
@@ -88,7 +91,7 @@ def show_(run: str) -> None:
 @click.argument("names", nargs=-1, required=True, metavar="RUN RUN...")
 @common
 def compare_(names: tuple[str, ...]) -> None:
-    """Compare runs: the settings that differ, and the last and best values of their metrics."""
+    """Compare runs: the settings that differ, the phases, and the last and best values of their metrics."""
     from batchtrain.runs import compare
 
     if len(names) < 2:
@@ -96,7 +99,8 @@ def compare_(names: tuple[str, ...]) -> None:
     records = [_run(name).record() for name in names]
     rows = compare.compare(records)
     if settings().output != "table":
-        show([{"name": row.name, **{r.id: v for r, v in zip(records, row.values, strict=True)}} for row in rows])
+        ids = [record.id for record in records]
+        show_rows([{"name": row.name, **dict(zip(ids, row.values, strict=True))} for row in rows])
         return
     heads = ("", *(record.id for record in records))
     lines = [heads, *(tuple(map(_shortened, (row.name, *row.values))) for row in rows)]

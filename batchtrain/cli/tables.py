@@ -20,8 +20,8 @@ LONG = 24
 """A column that is wider may be wrapped between words."""
 SAYS_NOTHING = frozenset({"", "0", "0.00", "no"})
 LEAST = (
-    "source", "reads", "after", "series", "node_agent", "memory_gib", "requeues", "retries", "created", "ended",
-    "allocated", "target_spot", "target_dedicated", "allocation", "start_task", "seconds", "node_hours",
+    "source", "reads", "after", "series", "node_agent", "memory_gib", "requeues", "retries", "created", "started",
+    "ended", "allocated", "target_spot", "target_dedicated", "allocation", "start_task", "seconds", "node_hours",
 )  # fmt: skip
 """The columns that a list omits first if there is no room."""
 

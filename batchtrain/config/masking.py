@@ -4,7 +4,7 @@ links (signatures, passwords)."""
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -36,6 +36,11 @@ def secrets_in(recipe: Recipe) -> tuple[Secret, ...]:
     named = (Secret(value) for name, value in _variables(recipe) if is_secret(name) and len(value) >= LIKELY)
     distinct = dict.fromkeys((*(secret for secret in held if len(secret) >= SHORTEST), *named))
     return tuple(sorted(distinct, key=len, reverse=True))
+
+
+def secrets_of_settings(values: Mapping[str, str]) -> tuple[Secret, ...]:
+    """The values of `--set` for the credentials."""
+    return tuple(Secret(text) for path, text in values.items() if path.startswith("credentials") and text)
 
 
 def _variables(recipe: Recipe) -> Iterator[tuple[str, str]]:

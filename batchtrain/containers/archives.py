@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import gzip
-import hashlib
 import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -24,7 +23,6 @@ class Saved(NamedTuple):
 
     file: Path
     size: int
-    md5: bytes
 
 
 def save(engine: Engine, names: Sequence[str], file: Path) -> Saved:
@@ -55,7 +53,7 @@ def save(engine: Engine, names: Sequence[str], file: Path) -> Saved:
         process.stdout.close()
         process.stderr.close()
         process.wait()
-    return Saved(file, file.stat().st_size, _md5(file))
+    return Saved(file, file.stat().st_size)
 
 
 @contextlib.contextmanager
@@ -65,14 +63,6 @@ def _packed(target: IO[bytes], file: Path) -> Iterator[IO[bytes]]:
         return
     with gzip.GzipFile(fileobj=target, mode="wb", compresslevel=LEVEL, mtime=0, filename="") as packed:
         yield packed  # type: ignore[misc]  # it writes bytes, which is all that is asked of it
-
-
-def _md5(file: Path) -> bytes:
-    md5 = hashlib.md5(usedforsecurity=False)
-    with file.open("rb") as content:
-        while block := content.read(PART):
-            md5.update(block)
-    return md5.digest()
 
 
 def load(engine: Engine, file: Path) -> tuple[str, ...]:

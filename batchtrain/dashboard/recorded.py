@@ -46,7 +46,7 @@ def shown(root: Path, name: str) -> dict[str, Any]:
 def curves(root: Path, name: str) -> dict[str, dict[str, Any]]:
     """The curves of a run, by metric, then by task and rank."""
     found: dict[str, dict[str, list[tuple[float | None, float, float]]]] = {}
-    for task, point in compare.points(_run(root, name)):
+    for task, point in _run(root, name).points():
         who = point.node or ("" if point.rank is None else str(point.rank))
         key = f"{task} {who}".rstrip()
         step = point.epoch if point.step is None else point.step

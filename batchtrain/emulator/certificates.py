@@ -33,7 +33,9 @@ def ensure(data_dir: Path, names: Iterable[str], environment: Mapping[str, str])
     wanted = (*ALWAYS, *names)
     if not _serves(files, wanted):
         issue(data_dir, wanted)
-    files.bundle.write_bytes(_usual(files.bundle, environment) + files.ca.read_bytes())
+    usual = _usual(files, environment)
+    mapped_images.write_atomically(files.usual, usual)
+    mapped_images.write_atomically(files.bundle, usual + files.ca.read_text(encoding="utf-8"))
     return files
 
 
@@ -83,13 +85,15 @@ def _serves(files: Certificates, names: Iterable[str]) -> bool:
     return lasts and files.private_key.is_file() and files.ca.is_file() and all(_general(name) in has for name in names)
 
 
-def _usual(own: Path, environment: Mapping[str, str]) -> bytes:
-    """The certificate authorities that are trusted anyway: the user's own file, or certifi's."""
-    chosen = (environment.get(name) for name in VARIABLES)
-    for path in filter(None, chosen):
-        if Path(path).is_file() and not (own.exists() and own.samefile(path)):
-            return Path(path).read_bytes()
-    return Path(certifi.where()).read_bytes()
+def _usual(files: Certificates, environment: Mapping[str, str]) -> str:
+    """The certificate authorities that are trusted anyway: the user's own file, or certifi's. Where the variable names
+    the emulator's bundle, they are those of the start before."""
+    named = [Path(path) for name in VARIABLES if (path := environment.get(name)) and Path(path).is_file()]
+    own = [path for path in named if files.bundle.exists() and files.bundle.samefile(path)]
+    others = [path for path in named if path not in own]
+    if not others and own and files.usual.is_file():
+        others = [files.usual]
+    return (others[0] if others else Path(certifi.where())).read_text(encoding="utf-8", errors="replace")
 
 
 def _general(name: str) -> x509.GeneralName:

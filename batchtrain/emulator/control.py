@@ -182,11 +182,9 @@ def hints(world: World) -> list[dict[str, str]]:
     """Why tasks stay active. Azure does not report the reason."""
     found = []
     for book in world.jobs.values():
-        waiting = book.ready.values() if world.hints else ()
+        hinted = [seq for seq in book.ready if seq in world.hints] if world.hints else []
         found += [
-            {"jobId": book.record.id, "taskId": task.id, "text": world.hints[task.seq]}
-            for task in waiting
-            if task.seq in world.hints
+            {"jobId": book.record.id, "taskId": book.tasks.at(seq).id, "text": world.hints[seq]} for seq in hinted
         ]
         if book.counts["active"] and (reason := _job_reason(world, book)):
             found.append({"jobId": book.record.id, "taskId": "", "text": reason})

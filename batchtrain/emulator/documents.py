@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from batchtrain.emulator import endpoints, states, wire
+from batchtrain.emulator.columns import TaskRow
 from batchtrain.emulator.records import Instance, Job, JobNode, JobSchedule, Node, NodeRun, Pool, Record, Task
 from batchtrain.emulator.world import JobBook, PoolBook, ScheduleBook, World, task_document
 
@@ -47,7 +48,7 @@ def job_url(base: str, job: Job) -> str:
     return f"{base}/jobs/{job.id}"
 
 
-def task_url(base: str, job: Job, task: Task) -> str:
+def task_url(base: str, job: Job, task: Task | TaskRow) -> str:
     return f"{base}/jobs/{job.id}/tasks/{task.id}"
 
 
@@ -273,22 +274,32 @@ def task_document_of(book: JobBook, task: Task, base: str) -> Document:
     return document
 
 
-TASK_PARTS: Mapping[str, Callable[[JobBook, Task, str], Any]] = {
+TASK_PARTS: Mapping[str, Callable[[JobBook, Task | TaskRow, str], Any]] = {
     "id": lambda book, task, base: task.id,
     "url": lambda book, task, base: task_url(base, book.record, task),
-    "eTag": lambda book, task, base: task.etag,
     "lastModified": lambda book, task, base: wire.timestamp(task.modified),
     "creationTime": lambda book, task, base: wire.timestamp(task.created),
     "state": lambda book, task, base: task.state,
     "stateTransitionTime": lambda book, task, base: wire.timestamp(task.state_time),
-    "executionInfo": lambda book, task, base: task_execution(task),
 }
-"""The properties of a task that are known without parsing the client's document, which is stored as text."""
+"""The properties of a task that are known without reading its record."""
+RECORD_PARTS: Mapping[str, Callable[[Task], Any]] = {
+    "eTag": lambda task: task.etag,
+    "executionInfo": lambda task: task_execution(task),
+}
+"""Those that are known without parsing the client's document, which is stored as text."""
+
+
+def row_part(book: JobBook, row: TaskRow, base: str, names: Iterable[str]) -> Document:
+    """Only these properties, all of TASK_PARTS."""
+    return {name: TASK_PARTS[name](book, row, base) for name in names}
 
 
 def task_part(book: JobBook, task: Task, base: str, names: Iterable[str]) -> Document:
-    """Only these properties, all of TASK_PARTS."""
-    return {name: TASK_PARTS[name](book, task, base) for name in names}
+    """Only these properties, all of TASK_PARTS or RECORD_PARTS."""
+    return {
+        name: RECORD_PARTS[name](task) if name in RECORD_PARTS else TASK_PARTS[name](book, task, base) for name in names
+    }
 
 
 def task_execution(task: Task) -> Document:

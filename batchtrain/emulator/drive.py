@@ -47,6 +47,7 @@ class Driver:
         self, world: World, store: Store, machine: Machine, alarms: Alarms, depot: Depot | None = None
     ) -> None:
         self.depot = depot
+        world.shelf.archive = store
         self.world, self.store, self.machine, self.alarms, self.clock = world, store, machine, alarms, alarms.clock
         self._acts: dict[type, Callable[[Any], Coroutine[Any, Any, None]]] = {
             scheduler.BootNode: self._boot,
@@ -143,6 +144,7 @@ class Driver:
                 self._carry_out()
                 if not whole:
                     break  # what could not start may be due again at once
+            self.world.rest()
         except sqlite3.Error as error:
             logger.error("what changed is not stored yet: %s; it is tried again in %g s", error, STORE_AGAIN)
         except Exception:  # the outer door of all work that is not a request

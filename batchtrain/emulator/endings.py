@@ -79,7 +79,7 @@ def conclude(world: World, book: JobBook, task: Task, now: int) -> None:
     """The run has left nothing on any node: free the nodes, then retry, requeue or complete the task."""
     release(world, book, task, now)
     verdict, task.verdict = task.verdict, ""
-    if book.tasks.get(task.id.lower()) is not task:
+    if not book.tasks.has(task):
         _leave_nothing(world, book, task)
     elif verdict == "unprepared":
         _again(world, book, task, now, first=True)

@@ -245,8 +245,7 @@ def _admit(world: World, book: JobBook, task: Task, number: int, now: int) -> No
     instance = task.instances[number]
     instance.phase = states.after(states.INSTANCE, instance.phase, "prepared")
     instance.phase_time = now
-    here = book.tasks.get(task.id.lower()) is task
-    if here and task.state == "preparing" and all(one.phase != "preparing" for one in task.instances):
+    if book.tasks.has(task) and task.state == "preparing" and all(one.phase != "preparing" for one in task.instances):
         world.set_task_state(book, task, "prepared", now)
         started(world, book, task, now)
     world.save_task(task)

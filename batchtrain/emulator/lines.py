@@ -24,14 +24,14 @@ def enqueue_again(book: JobBook, task: Task, spec: Document) -> None:
     """Queue a task again, and list it no more than once: it may have been ended while it waited."""
     for key in map(dependency_key, spec.get("dependsOn", {}).get("taskIds", [])):
         if waiting := book.dependants.get(key):
-            book.dependants[key] = [one for one in waiting if one is not task]
-    book.range_dependants = [entry for entry in book.range_dependants if entry[2] is not task]
+            book.dependants[key] = [seq for seq in waiting if seq != task.seq]
+    book.range_dependants = [entry for entry in book.range_dependants if entry[2] != task.seq]
     enqueue(book, task, spec)
 
 
 def line_up(book: JobBook, task: Task, *, first: bool = False) -> None:
     """Append to the job's queue. A task that lost its node goes to the front."""
-    book.ready[task.seq] = task
+    book.ready[task.seq] = max(task.gang, 1)
     book.ready.move_to_end(task.seq, last=not first)
 
 
@@ -39,14 +39,14 @@ def _register(book: JobBook, task: Task, depends: Document) -> int:
     unmet = 0
     for key in {dependency_key(one) for one in depends.get("taskIds", [])}:
         if key not in book.satisfied:
-            book.dependants.setdefault(key, []).append(task)
+            book.dependants.setdefault(key, []).append(task.seq)
             unmet += 1
     for span in depends.get("taskIdRanges", []):
         start, end = span["start"], span["end"]
         met = sum(start <= int(key) <= end for key in book.satisfied if key.isdigit())
         missing = end - start + 1 - met
         if missing:
-            book.range_dependants.append((start, end, task))
+            book.range_dependants.append((start, end, task.seq))
             unmet += missing
     return unmet
 
@@ -63,13 +63,13 @@ def satisfy_key(book: JobBook, key: str) -> None:
     book.satisfied.add(key)
     waiting = book.dependants.pop(key, [])
     if key.isdigit():
-        waiting += [one for start, end, one in book.range_dependants if start <= int(key) <= end]
-    for one in waiting:
-        if one.seq not in book.unmet:
+        waiting += [seq for start, end, seq in book.range_dependants if start <= int(key) <= end]
+    for seq in waiting:
+        if seq not in book.unmet:
             continue
-        book.unmet[one.seq] -= 1
-        if not book.unmet[one.seq]:
-            del book.unmet[one.seq]
-            line_up(book, one)
+        book.unmet[seq] -= 1
+        if not book.unmet[seq]:
+            del book.unmet[seq]
+            line_up(book, book.tasks.at(seq))
     if book.range_dependants:
-        book.range_dependants = [entry for entry in book.range_dependants if entry[2].seq in book.unmet]
+        book.range_dependants = [entry for entry in book.range_dependants if entry[2] in book.unmet]

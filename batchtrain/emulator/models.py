@@ -64,7 +64,9 @@ def read(model: str, document: object, place: str = "", revision: int = CURRENT)
             if name.startswith(ANNOTATION):
                 continue
             raise _unknown(model, name, place, revision)
-        if value is not None:
+        if reader is _str and type(value) is str:  # most values
+            read_[name] = value
+        elif value is not None:
             read_[name] = reader(value, f"{place}/{name}" if place else name)
     if shape.moved:
         _move(shape, read_)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
+
+import msgspec
 
 from batchtrain.catalog import vm_images
 from batchtrain.emulator import (
@@ -210,6 +212,45 @@ def update_pool(world: World, call: Call) -> Reply:
     book.record.logins = {**book.record.logins, **logins}
     check_targets(spec, book.record.target_dedicated, book.record.target_spot)
     return _respecified(world, call, book, spec, 200)
+
+
+def put_pool(world: World, call: Call, book: PoolBook, identity: Document | None) -> None:
+    """Give a pool that exists the properties of a request that would create it. Only Azure Resource Manager does so.
+    An equal request changes nothing. Raises Fault."""
+    document = call.read("BatchPoolCreateOptions") | ({"identity": identity} if identity is not None else {})
+    call.check(book.record)
+    if book.record.state == "deleting":
+        raise Fault("PoolBeingDeleted")
+    logins, spec = _logins(document), specification(world, copy.deepcopy(document))
+    scale = {name: spec.pop(name) for name in SCALE if name in spec}
+    former = {name: value for name, value in book.record.spec.items() if name not in SCALE}
+    changed = {name for name in spec.keys() | former.keys() if spec.get(name) != former.get(name)}
+    if (frozen := sorted(changed.difference(ALWAYS_CHANGEABLE))) and book.nodes:
+        raise Fault("OperationInvalidForCurrentState", PropertyName=frozen[0], Reason="The pool has nodes.")
+    book.record.logins = {**book.record.logins, **logins}
+    _put_scale(world, call, book, scale, {name: int(document.get(name, 0)) for name in TARGETS})
+    if changed:
+        kept = {name: value for name, value in book.record.spec.items() if name in SCALE}
+        _respecified(world, call, book, {**spec, **kept}, 200)
+
+
+SCALE = ("enableAutoScale", "autoScaleFormula", "autoScaleEvaluationInterval", "resizeTimeout")
+
+
+def _put_scale(world: World, call: Call, book: PoolBook, scale: Document, targets: dict[str, int]) -> None:
+    def carry_out(operation: Callable[[World, Call], Reply], document: Document) -> None:
+        operation(world, call._replace(path=(book.key,), body=msgspec.json.encode(document)))
+
+    former = book.record.spec
+    if scale["enableAutoScale"]:
+        wanted = {name: scale[name] for name in SCALE[1:3] if name in scale}
+        if not former["enableAutoScale"] or any(former.get(name) != value for name, value in wanted.items()):
+            carry_out(autoscale.enable, wanted)
+        return
+    if former["enableAutoScale"]:
+        carry_out(autoscale.disable, {})
+    if targets != dict(zip(TARGETS, (book.record.target_dedicated, book.record.target_spot), strict=True)):
+        carry_out(resize_pool, {**targets, "resizeTimeout": scale["resizeTimeout"]})
 
 
 def replace_pool_properties(world: World, call: Call) -> Reply:

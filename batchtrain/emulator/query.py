@@ -16,7 +16,6 @@ from batchtrain.emulator.faults import Fault
 from batchtrain.emulator.reply import Call, Reply
 
 Document = Mapping[str, Any]
-Predicate = Callable[[Document], bool]
 
 MAX_PAGE = 1000
 MAX_DIGITS = 18
@@ -111,13 +110,66 @@ ALIASES: Mapping[str, str] = {"lastModifiedTime": "lastModified"}
 """Properties whose name on that page differs from their name in the answers."""
 
 
-def parse_filter(text: str, filters: Filters | None = None) -> Predicate:
-    """A predicate over wire documents. Raises Fault 400 for a syntax error or an unknown filter."""
+class Comparison(NamedTuple):
+    """A property compared with a value."""
+
+    path: str
+    word: str
+    wanted: Any
+    is_time: bool
+
+    def __call__(self, document: Document) -> bool:
+        word, wanted = self.word, self.wanted
+        value = value_at(document, self.path)
+        if self.is_time and isinstance(value, str):
+            value = _time(value)
+        if value is None or wanted is None or isinstance(value, str) != isinstance(wanted, str):
+            return (word == "ne" and value is not wanted) or (word == "eq" and value is wanted)
+        try:
+            return _COMPARE[word](value, wanted)
+        except TypeError:  # an object has no order
+            return False
+
+
+class StartsWith(NamedTuple):
+    """A property that starts with a text."""
+
+    path: str
+    prefix: str
+
+    def __call__(self, document: Document) -> bool:
+        return str(value_at(document, self.path) or "").startswith(self.prefix)
+
+
+class Every(NamedTuple):
+    """Conditions that all hold."""
+
+    terms: tuple[Condition, ...]
+
+    def __call__(self, document: Document) -> bool:
+        return all(term(document) for term in self.terms)
+
+
+class Some(NamedTuple):
+    """Conditions of which one holds."""
+
+    terms: tuple[Condition, ...]
+
+    def __call__(self, document: Document) -> bool:
+        return any(term(document) for term in self.terms)
+
+
+Condition = Comparison | StartsWith | Every | Some
+"""A filter: called with a document, it says whether it accepts it."""
+
+
+def parse_filter(text: str, filters: Filters | None = None) -> Condition:
+    """A condition for wire documents. Raises Fault 400 for a syntax error or an unknown filter."""
     parser = _Parser(text, filters)
-    predicate = parser.disjunction(0)
+    condition = parser.disjunction(0)
     if parser.peek().kind != "end":
         raise parser.wrong(f"unexpected {parser.peek().text!r}")
-    return predicate
+    return condition
 
 
 class _Parser:
@@ -160,19 +212,19 @@ class _Parser:
             return True
         return False
 
-    def disjunction(self, depth: int) -> Predicate:
+    def disjunction(self, depth: int) -> Condition:
         terms = [self.conjunction(depth)]
         while self.word("or"):
             terms.append(self.conjunction(depth))
-        return terms[0] if len(terms) == 1 else lambda document: any(term(document) for term in terms)
+        return terms[0] if len(terms) == 1 else Some(tuple(terms))
 
-    def conjunction(self, depth: int) -> Predicate:
+    def conjunction(self, depth: int) -> Condition:
         terms = [self.condition(depth)]
         while self.word("and"):
             terms.append(self.condition(depth))
-        return terms[0] if len(terms) == 1 else lambda document: all(term(document) for term in terms)
+        return terms[0] if len(terms) == 1 else Every(tuple(terms))
 
-    def condition(self, depth: int) -> Predicate:
+    def condition(self, depth: int) -> Condition:
         if depth > _MAX_DEPTH:
             raise self.wrong("too deeply nested")
         if self.peek() == _Token("mark", "("):
@@ -187,7 +239,7 @@ class _Parser:
             return self.starts_with()
         return self.comparison(name)
 
-    def starts_with(self) -> Predicate:
+    def starts_with(self) -> Condition:
         self.take("(")
         name = self.allowed(self.take().text, "startswith")
         self.take(",")
@@ -195,15 +247,15 @@ class _Parser:
         self.take(")")
         if not isinstance(prefix, str):
             raise self.wrong("startswith takes a text")
-        return lambda document: str(value_at(document, name) or "").startswith(prefix)
+        return StartsWith(name, prefix)
 
-    def comparison(self, name: str) -> Predicate:
+    def comparison(self, name: str) -> Condition:
         word = self.take().text.lower()
         if word not in _COMPARE:
             raise self.wrong(f"one of {', '.join(_COMPARE)} expected, found {word}")
         path = self.allowed(name, word)
         kind = self.peek().kind
-        return _comparison(path, word, self.typed(path, kind, self.literal()), kind == "time")
+        return Comparison(path, word, self.typed(path, kind, self.literal()), kind == "time")
 
     def allowed(self, name: str, word: str) -> str:
         """The name of a property that the list can be filtered by with this operator."""
@@ -245,23 +297,6 @@ class _Parser:
             case "name" if token.text.lower() in ("true", "false", "null"):
                 return {"true": True, "false": False, "null": None}[token.text.lower()]
         raise self.wrong(f"a value was expected, found {token.text}")
-
-
-def _comparison(name: str, word: str, wanted: Any, is_time: bool) -> Predicate:
-    compare = _COMPARE[word]
-
-    def holds(document: Document) -> bool:
-        value = value_at(document, name)
-        if is_time and isinstance(value, str):
-            value = _time(value)
-        if value is None or wanted is None or isinstance(value, str) != isinstance(wanted, str):
-            return (word == "ne" and value is not wanted) or (word == "eq" and value is wanted)
-        try:
-            return compare(value, wanted)
-        except TypeError:  # an object has no order
-            return False
-
-    return holds
 
 
 def _time(text: str) -> int | None:
@@ -363,9 +398,11 @@ class Row(NamedTuple):
 class Page:
     """Collects one page of a list."""
 
-    def __init__(self, call: Call, kind: str, limit: int = MAX_PAGE, filters: str = "") -> None:
+    def __init__(
+        self, call: Call, kind: str, limit: int = MAX_PAGE, filters: str = "", *, is_filtered: bool = False
+    ) -> None:
         self._call, self._kind, self._size = call, kind, page_size(call, limit)
-        wanted = call.query.get("$filter")
+        wanted = "" if is_filtered else call.query.get("$filter")
         self._keep = parse_filter(wanted, FILTERS[filters or kind]) if wanted else None
         self._rows: list[dict[str, Any]] = []
         self.last = ""
@@ -391,10 +428,17 @@ class Page:
 
 
 def listing(
-    call: Call, kind: str, rows: Callable[[str], Iterable[Row]], limit: int = MAX_PAGE, filters: str = ""
+    call: Call,
+    kind: str,
+    rows: Callable[[str], Iterable[Row]],
+    limit: int = MAX_PAGE,
+    filters: str = "",
+    *,
+    is_filtered: bool = False,
 ) -> Reply:
-    """One page. `rows(token)` gives the rows after a token ("" is the start), in a stable order."""
-    page = Page(call, kind, limit, filters)
+    """One page. `rows(token)` gives the rows after a token ("" is the start), in a stable order; they can be filtered
+    already."""
+    page = Page(call, kind, limit, filters, is_filtered=is_filtered)
     for row in rows(call.query.get("$skiptoken", "")):
         if not page.add(row):
             break

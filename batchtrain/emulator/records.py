@@ -184,14 +184,30 @@ class Instance(msgspec.Struct, omit_defaults=True, eq=False, kw_only=True, gc=Fa
     """The wire's containerInfo."""
 
 
-class Task(Record):
+class TaskFacts(Record):
+    """What is known of every task without reading the rest of its record."""
+
     job: int
     """`seq` of its job."""
-    spec: bytes
-    """The document as JSON: a million tasks must fit in memory."""
     slots: int = 1
     gang: int = 0
     """Instances of a multi-instance task; 0 for a task without instances."""
+    start: int = 0
+    end: int = 0
+    exit_code: int | None = None
+    result: str = ""
+    retries: int = 0
+    satisfies: bool = False
+    """Whether its dependants can start."""
+    node_pool: str = ""
+    """Id of the pool it last ran on."""
+    cleaned: bool = False
+    """Whether its retention time is over and its files are deleted."""
+
+
+class Task(TaskFacts, kw_only=True):
+    spec: bytes
+    """The document as JSON."""
     container: bool = False
     max_retries: int = 0
     wall_clock: int = 0
@@ -201,19 +217,10 @@ class Task(Record):
     instances: list[Instance] = []
     verdict: str = ""
     """How the current run must end: exit, retry, requeue or terminate; empty while it continues."""
-    start: int = 0
-    end: int = 0
-    exit_code: int | None = None
     failure: Document | None = None
-    result: str = ""
-    retries: int = 0
     last_retry: int = 0
     requeues: int = 0
     last_requeue: int = 0
-    satisfies: bool = False
-    """Whether its dependants can start."""
-    node_pool: str = ""
-    """Id of the pool it last ran on."""
     manager: bool = False
     """Whether it is its job's job manager task."""
     exclusive: bool = False
@@ -222,5 +229,3 @@ class Task(Record):
     """Passwords of its registry by server, which no document contains."""
     affinity: str = ""
     """Id of the node that it prefers."""
-    cleaned: bool = False
-    """Whether its retention time is over and its files are deleted."""

@@ -78,7 +78,7 @@ def _make_nodes(world: World, book: PoolBook, kinds: Iterable[bool], now: int, d
         world.add_deadline(Deadline(not_before, book.record.seq, "boot", book.key))
     taken = {node.place for node in book.nodes.values()}
     places = (place for place in itertools.count() if place not in taken)
-    for dedicated, place in zip(kinds, places, strict=False):
+    for dedicated, place, address in zip(kinds, places, world.free_addresses(), strict=False):
         seq = world.new_seq()
         node_id = world.new_node_id(seq, dedicated=dedicated)
         node = Node(
@@ -88,7 +88,7 @@ def _make_nodes(world: World, book: PoolBook, kinds: Iterable[bool], now: int, d
             state_time=now,
             created=now,
             pool=book.key,
-            address=world.new_address(),
+            address=address,
             hostname=f"{node_id[:16].replace('_', '-')}{node_id[-2:].replace('_', '-')}",
             dedicated=dedicated,
             not_before=not_before,
@@ -718,21 +718,20 @@ def _wake_job(world: World, key: str, now: int) -> None:
     book = world.jobs[key]
     for dependency in book.met:
         lines.satisfy_key(book, dependency)
-    for task in book.order:
+    waking, book.waking = book.waking, []
+    for task in book.tasks.only(waking):
         if task.state == "completed":
-            if task.satisfies:
-                lines.satisfy(book, task)
             endings.retain(world, book, task)
-    for task in book.order:
-        if task.state == "active":
-            lines.enqueue(book, task, _spec_if_dependent(book.record.spec, task))
-        elif task.state in states.UNDER_WAY:
-            book.running[task.seq] = task
-            task.verdict = task.verdict or "requeue"
-            for instance in task.instances:
-                _gone(instance, now)
-            endings.conclude(world, book, task, now)
+        elif task.state == "active":
+            lines.enqueue(book, task, task_document(task))
+        else:
+            _give_up(world, book, book.tasks.at(task.seq), now)
 
 
-def _spec_if_dependent(job_spec: dict[str, Any], task: Task) -> dict[str, Any]:
-    return task_document(task) if job_spec.get("usesTaskDependencies") else {}
+def _give_up(world: World, book: JobBook, task: Task, now: int) -> None:
+    """No process of a run is alive."""
+    book.running[task.seq] = task
+    task.verdict = task.verdict or "requeue"
+    for instance in task.instances:
+        _gone(instance, now)
+    endings.conclude(world, book, task, now)

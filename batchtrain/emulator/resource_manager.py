@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, NamedTuple
-from urllib.parse import unquote
+from urllib.parse import quote, unquote
 
 import msgspec
 
@@ -56,6 +56,8 @@ ENUMERATED = ("access", "caching", "elevationLevel", "nodeFillType", "protocol",
               "storageAccountType", "targetNodeCommunicationMode", "currentNodeCommunicationMode", "workingDirectory",
               "dynamicVnetAssignmentScope")  # fmt: skip
 """The properties with these values."""
+OPAQUE = ("resourceTags", "settings", "protectedSettings")
+"""Objects whose names are the user's."""
 POLL_SECONDS = "1"
 """Retry-After of a running deletion."""
 _ACCOUNTS = r"/subscriptions/[^/]+(?:/resourceGroups/[^/]+)?/providers/Microsoft\.Batch/batchAccounts"
@@ -283,10 +285,15 @@ def _put_pool(world: World, account: Account, asked: Request, pool_id: str, revi
     except msgspec.DecodeError as error:
         raise Fault("InvalidRequestBody", f"The specified request body is not valid: {error}.") from None
     body = msgspec.json.encode({"id": pool_id, **request(given.properties)})
-    call = Call((), {}, {}, body, "/pools", asked.base, asked.now, revision, signed_by=tokens.TOKEN)
-    if asked.headers.get("if-none-match") == "*" and pool_id.lower() in world.pools:
+    headers = {name: asked.headers[name] for name in ("if-match",) if name in asked.headers}
+    call = Call((), {}, headers, body, "/pools", asked.base, asked.now, revision, signed_by=tokens.TOKEN)
+    book = world.pools.get(pool_id.lower())
+    if book is None:
+        pools.create_pool(world, call, _identity(given.identity))
+    elif asked.headers.get("if-none-match") == "*":
         raise Fault("ConditionNotMet")
-    pools.create_pool(world, call, _identity(given.identity))
+    else:
+        pools.put_pool(world, call, book, _identity(given.identity))
     return _pool(world.pool(pool_id), asked, revision)
 
 
@@ -315,7 +322,7 @@ def _deletion(world: World, account: Account, asked: Request, pool_id: str, revi
 
 def _going_on(asked: Request, pool_id: str) -> Reply:
     version = asked.query["api-version"]
-    where = f"{asked.base}{asked.path}/poolOperationResults/{pool_id}?api-version={version}"
+    where = f"{asked.base}{quote(asked.path)}/poolOperationResults/{quote(pool_id)}?api-version={version}"
     return Reply(202, headers={"Location": where, "Retry-After": POLL_SECONDS})
 
 
@@ -330,7 +337,7 @@ def request(wanted: Properties) -> Document:
                 for one in passed.get("applicationPackages") or ()]  # fmt: skip
     former = {"certificateReferences": wanted.certificates, "applicationLicenses": wanted.applicationLicenses}
     return {
-        **{name: _renamed(passed[name], RENAMED) for name in KEPT if passed.get(name) is not None},
+        **_renamed({name: passed[name] for name in KEPT if passed.get(name) is not None}, RENAMED),
         **_machine(wanted.deploymentConfiguration),
         **_scale(wanted.scaleSettings),
         **({"applicationPackageReferences": packages} if packages else {}),
@@ -372,7 +379,7 @@ def shown(book: PoolBook, asked: Request, revision: int) -> Document:
     back = {new: old for old, new in RENAMED.items()}
     machine = _renamed(found["virtualMachineConfiguration"], {**back, "virtualMachineImageId": "id"})
     properties = {
-        **{name: _renamed(found[name], back) for name in SHOWN if name in found},
+        **_renamed({name: found[name] for name in SHOWN if name in found}, back),
         "provisioningState": "Deleting" if book.record.state == "deleting" else "Succeeded",
         "provisioningStateTransitionTime": found["stateTransitionTime"],
         "allocationState": WORDS[found["allocationState"]],
@@ -411,12 +418,12 @@ def _only(document: Document, name: str) -> Document:
 
 
 def _renamed(value: Any, names: Mapping[str, str]) -> Any:
-    """The document with renamed properties, at any depth."""
+    """The document with renamed properties, at any depth, but not within the user's own objects."""
     if isinstance(value, list):
         return [_renamed(one, names) for one in value]
     if not isinstance(value, dict):
         return value
-    return {names.get(name, name): _renamed(inner, names) for name, inner in value.items()}
+    return {names.get(name, name): inner if name in OPAQUE else _renamed(inner, names) for name, inner in value.items()}
 
 
 def _spelled(value: Any, name: str = "") -> Any:
@@ -424,7 +431,7 @@ def _spelled(value: Any, name: str = "") -> Any:
     if isinstance(value, list):
         return [_spelled(one, name) for one in value]
     if isinstance(value, dict):
-        return {inner: _spelled(one, inner) for inner, one in value.items()}
+        return {inner: one if inner in OPAQUE else _spelled(one, inner) for inner, one in value.items()}
     return WORDS.get(value.lower(), value) if name in ENUMERATED and isinstance(value, str) else value
 
 

@@ -504,9 +504,10 @@ def _assign_job(world: World, book: PoolBook, job: JobBook, free: Free) -> Itera
     room = len(job.ready) if room < 0 else room - len(job.running)
     ending = _ids_still_ending(job)
     misses = 0
-    for looked, task in enumerate(job.ready.values()):
+    for looked, seq in enumerate(job.ready):
         if (free.open <= 0 and looked >= LOOK_AHEAD) or misses >= MISSES:
             return
+        task = job.tasks.at(seq)
         if reason := never_fits(book, task):
             if world.hints.get(task.seq) != reason:
                 yield Hint(job.key, task.id.lower(), reason)
@@ -532,8 +533,7 @@ def _assign_job(world: World, book: PoolBook, job: JobBook, free: Free) -> Itera
 
 def _ids_still_ending(job: JobBook) -> set[str]:
     """Deleted tasks whose runs are ending: a new task with the same id would share their directory."""
-    ids = ((task, task.id.lower()) for task in job.running.values())
-    return {task_id for task, task_id in ids if job.tasks.get(task_id) is not task}
+    return {task.id.lower() for task in job.running.values() if not job.tasks.has(task)}
 
 
 def choose(book: PoolBook, job: JobBook, task: Task, free: Free) -> tuple[str, ...]:
@@ -587,8 +587,11 @@ def _claims(book: PoolBook, job: JobBook, yielding: list[JobBook], free: Free) -
     if not lower:
         return
     room = _may_start(job, free)
-    for task in tuple(islice(job.ready.values(), len(free.given) + LOOK_AHEAD)):
-        if task.seq in free.given or never_fits(book, task) or unfit(book, job, task):
+    for seq in tuple(islice(job.ready, len(free.given) + LOOK_AHEAD)):
+        if seq in free.given:
+            continue
+        task = job.tasks.at(seq)
+        if never_fits(book, task) or unfit(book, job, task):
             continue
         offers = _offers(book, job, task, lower, free)
         if room <= 0 or offers is None:

@@ -40,6 +40,8 @@ if TYPE_CHECKING:
     from http.client import HTTPConnection
 
 LOG, STATUS_FILE, KEY_FILE, LOCK_FILE, DATABASE = "emulator.log", "emulator.json", "key", "lock", "world.sqlite3"
+KEPT_FILE = "kept"
+"""Exists while the user wants an emulator that a command started for itself to continue."""
 ENVIRONMENTS = "environments"
 """What `batchtrain images env` makes, also before the first start."""
 OURS = {LOG, STATUS_FILE, KEY_FILE, LOCK_FILE, DATABASE, mapped_images.FILE, ENVIRONMENTS}
@@ -241,7 +243,7 @@ async def _serve(
     from batchtrain.emulator.machine.simulated import SimulatedMachine
     from batchtrain.emulator.store import Store, UnknownSchema
 
-    data_dir = settings.data_dir.absolute()
+    data_dir, asked = settings.data_dir.absolute(), settings
     _make_directory(data_dir)
     _check_files(settings)
     with _locked(data_dir), _listen(settings) as listener:
@@ -264,13 +266,15 @@ async def _serve(
                             _trusted(settings))  # fmt: skip
             identity = Identity(__version__, os.getpid(), settings.account, _host(settings, endpoint))
             application = Application(driver, identity, key, stop)
-            said = partial(_announce, status, ready, own=stop.signals)
+            (data_dir / KEPT_FILE).unlink(missing_ok=True)  # of an emulator that was killed
+            said = partial(_announce, status, asked, ready, own=stop.signals)
             await _run_http(application, listener, stop, said, settings)
         finally:
             try:
                 await driver.stop()
             finally:
-                (data_dir / STATUS_FILE).unlink(missing_ok=True)
+                for name in (STATUS_FILE, KEPT_FILE):
+                    (data_dir / name).unlink(missing_ok=True)
 
 
 def _make_directory(data_dir: Path) -> None:
@@ -449,13 +453,20 @@ async def _run_http(
     await server.serve([listener])
 
 
-def _announce(status: Status, ready: Callable[[Status], None], *, own: bool) -> None:
+def _announce(status: Status, asked: Settings, ready: Callable[[Status], None], *, own: bool) -> None:
     document = {"pid": status.pid, "endpoint": status.endpoint, "account": status.account, "version": __version__,
                 "ownProcess": own, "certificate": status.certificate,
-                "plainNodes": status.plain_nodes}  # fmt: skip
+                "plainNodes": status.plain_nodes, "settings": _plain(asked)}  # fmt: skip
     mapped_images.write_atomically(status.data_dir / STATUS_FILE, json.dumps(document) + "\n")
     logger.info("listening at %s, account %s, data in %s", status.endpoint, status.account, status.data_dir)
     ready(status)
+
+
+def _plain(settings: Settings) -> dict[str, Any]:
+    """Settings as JSON has them, with absolute paths."""
+    named = {name: value.absolute() if isinstance(value, Path) else value for name, value in settings._asdict().items()}
+    plain: dict[str, Any] = json.loads(msgspec.json.encode(named, enc_hook=str))
+    return plain
 
 
 @contextlib.contextmanager
@@ -665,6 +676,36 @@ def status(data_dir: Path) -> Status | None:
     proof = wire.proof(found.key, found.endpoint, challenge)
     proved = hmac.compare_digest(str(answer.get("proof", "")), proof)
     return found if proved and answer.get("pid") == found.pid else None
+
+
+def differences(running: Status, chosen: Settings) -> tuple[str, ...]:
+    """How an emulator differs from settings; those with their default value do not count."""
+    noted = json.loads((running.data_dir / STATUS_FILE).read_text(encoding="utf-8")).get("settings", {})
+    noted["port"] = urlsplit(running.endpoint).port
+    usual = _plain(Settings(chosen.data_dir, port=0 if chosen.port == 0 else 10010))
+    return tuple(
+        f"{name.replace('_', '-')} is {_word(noted.get(name))}, not {_word(value)}"
+        for name, value in _plain(chosen).items()
+        if value not in (usual[name], noted.get(name))
+    )
+
+
+def _word(value: Any) -> str:
+    """A setting's value in a message."""
+    if isinstance(value, dict):
+        return " ".join(f"{name}={most}" for name, most in value.items()) or "not set"
+    if isinstance(value, list):
+        return " ".join(value) or "not set"
+    return {None: "not set", True: "on", False: "off"}.get(value, str(value))
+
+
+def keep(data_dir: Path) -> None:
+    """Let an emulator continue when the command ends that started it for itself."""
+    (data_dir / KEPT_FILE).touch(mode=0o600)
+
+
+def is_kept(data_dir: Path) -> bool:
+    return (data_dir / KEPT_FILE).exists()
 
 
 def _noted(data_dir: Path) -> Status:

@@ -5,8 +5,8 @@ Processor time and I/O are not measured: they are 0. Integers of 64 bits are str
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
 
 from batchtrain.emulator import documents, wire
 from batchtrain.emulator.records import Job, Task
@@ -40,12 +40,13 @@ def of_schedule(book: ScheduleBook, base: str, now: int) -> Document:
 
 
 def of_task(job: Job, task: Task, base: str, now: int) -> Document:
-    return _usage([task], f"{documents.task_url(base, job, task)}/lifetimestats", task.created, now)
+    url = f"{documents.task_url(base, job, task)}/lifetimestats"
+    return _usage([_Times(task.created, task.start, task.end, task.retries)], url, task.created, now)
 
 
 def _of_jobs(books: Iterable[JobBook], url: str, created: int, now: int) -> Document:
     books = list(books)
-    tasks = [task for book in books for task in book.tasks.values()]
+    tasks = [times for book in books for times in _times(book)]
     return {
         **_usage(tasks, url, created, now),
         "numSucceededTasks": str(sum(book.counts["succeeded"] for book in books)),
@@ -54,7 +55,24 @@ def _of_jobs(books: Iterable[JobBook], url: str, created: int, now: int) -> Docu
     }
 
 
-def _usage(tasks: Iterable[Task], url: str, created: int, now: int) -> Document:
+class _Times(NamedTuple):
+    """The times of a task; 0 for what has not happened."""
+
+    created: int
+    start: int
+    end: int
+    retries: int
+
+
+def _times(book: JobBook) -> Iterator[_Times]:
+    columns = book.tasks.columns
+    for block in columns.after(0, None):
+        for at in block:
+            start, end = max(columns.start[at], 0), max(columns.end[at], 0)
+            yield _Times(columns.created[at], start, end, columns.retries[at])
+
+
+def _usage(tasks: Iterable[_Times], url: str, created: int, now: int) -> Document:
     """`waitTime` is from a task's creation to its last start."""
     wall = waited = 0
     for task in tasks:

@@ -5,17 +5,17 @@ from __future__ import annotations
 import contextlib
 import logging
 import sqlite3
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import msgspec
 
-from batchtrain.emulator.records import Job, JobNode, JobSchedule, Met, Node, Pool, Record, Task, Usage
+from batchtrain.emulator.records import Job, JobNode, JobSchedule, Met, Node, Pool, Record, TaskFacts, Usage
 from batchtrain.emulator.world import Change
 
 logger = logging.getLogger("batchtrain.emulator")
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 INCREMENTAL = 2
 """SQLite's value of `auto_vacuum` for vacuuming on request."""
 
@@ -25,6 +25,10 @@ CREATE TABLE IF NOT EXISTS record (
     kind TEXT NOT NULL, owner TEXT NOT NULL, key TEXT NOT NULL, data BLOB NOT NULL,
     PRIMARY KEY (kind, owner, key)
 ) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS task (
+    job INTEGER NOT NULL, seq INTEGER NOT NULL, data BLOB NOT NULL,
+    PRIMARY KEY (job, seq)
+) WITHOUT ROWID;
 """
 _TYPES: dict[str, type[Record]] = {
     "pool": Pool,
@@ -33,13 +37,14 @@ _TYPES: dict[str, type[Record]] = {
     "job": Job,
     "jobnode": JobNode,
     "met": Met,
-    "task": Task,
     "usage": Usage,
 }
-"""In the order of reading: containers of records first."""
+"""In the order of reading: containers of records first. Tasks are in a table of their own."""
 
 _Row = tuple[str, str, str, bytes]
 """Kind, owner, key and data of a record."""
+_TaskRow = tuple[int, int, bytes]
+"""Job, number and data of a task."""
 
 
 class UnknownSchema(Exception):
@@ -98,11 +103,24 @@ class Store:
 
     def _check_version(self, path: Path) -> None:
         found = int(self.meta("schema", str(SCHEMA_VERSION)))
-        if found != SCHEMA_VERSION:
+        if found == 1:
+            self._give_tasks_their_table()
+        elif found != SCHEMA_VERSION:
             self.close()
             raise UnknownSchema(
                 f"{path} has schema {found}, this version knows {SCHEMA_VERSION}: use another data directory"
             )
+
+    def _give_tasks_their_table(self) -> None:
+        """Schema 1 kept tasks among the other records."""
+        decode = msgspec.msgpack.Decoder(TaskFacts).decode
+        self._database.execute("BEGIN IMMEDIATE")
+        former = self._database.execute("SELECT data FROM record WHERE kind = 'task'")
+        rows = ((task.job, task.seq, data) for (data,) in former for task in (decode(data),))
+        self._database.executemany("INSERT INTO task VALUES (?, ?, ?)", rows)
+        self._database.execute("DELETE FROM record WHERE kind = 'task'")
+        self.note("schema", str(SCHEMA_VERSION))
+        self._database.execute("COMMIT")
 
     def meta(self, name: str, otherwise: str) -> str:
         """A setting that is kept with the data; a new one gets the value `otherwise`."""
@@ -115,12 +133,22 @@ class Store:
         self._database.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (name, value))
 
     def load(self) -> Iterator[Change]:
-        """Every record, pools before nodes and jobs before tasks."""
+        """Every record, pools before nodes and jobs before tasks; of tasks only the facts."""
         for kind, type_ in _TYPES.items():
             decoder = msgspec.msgpack.Decoder(type_)
             rows = self._database.execute("SELECT owner, key, data FROM record WHERE kind = ?", (kind,))
             for owner, key, data in rows:
                 yield Change(kind, owner, key, decoder.decode(data))
+        decode = msgspec.msgpack.Decoder(TaskFacts).decode
+        for job, seq, data in self._database.execute("SELECT job, seq, data FROM task"):
+            yield Change("task", str(job), str(seq), decode(data))
+
+    def tasks(self, job: int, seqs: Sequence[int]) -> list[bytes]:
+        """Tasks of a job by their ascending numbers."""
+        marks = ",".join("?" * len(seqs))
+        rows = self._database.execute(f"SELECT data FROM task WHERE job = ? AND seq IN ({marks}) ORDER BY seq",
+                                      (job, *seqs)).fetchall()  # fmt: skip
+        return [data for (data,) in rows]
 
     def last_seq(self) -> int:
         """The highest number that was used."""
@@ -130,16 +158,19 @@ class Store:
         """All changes in one transaction."""
         encode = msgspec.msgpack.Encoder().encode
         written: list[_Row] = []
+        tasks: list[_TaskRow] = []
         self._database.execute("BEGIN IMMEDIATE")
         try:
             for change in changes:
-                if change.record is not None:
-                    written.append((change.kind, change.owner, change.key, encode(change.record)))
-                else:  # in order: what was written before its job was deleted is deleted with it
-                    self._write(written)
-                    written = []
+                if change.record is None:  # in order: what was written before its job was deleted is deleted with it
+                    self._write(written, tasks)
+                    written, tasks = [], []
                     self._delete(change)
-            self._write(written)
+                elif change.kind == "task":
+                    tasks.append((int(change.owner), int(change.key), encode(change.record)))
+                else:
+                    written.append((change.kind, change.owner, change.key, encode(change.record)))
+            self._write(written, tasks)
             self._database.execute("INSERT OR REPLACE INTO meta VALUES ('last_seq', ?)", (str(last_seq),))
             self._database.execute("COMMIT")
         except BaseException:
@@ -147,14 +178,17 @@ class Store:
                 self._database.execute("ROLLBACK")
             raise
 
-    def _write(self, rows: list[_Row]) -> None:
+    def _write(self, rows: list[_Row], tasks: list[_TaskRow]) -> None:
         self._database.executemany("INSERT OR REPLACE INTO record VALUES (?, ?, ?, ?)", rows)
+        self._database.executemany("INSERT OR REPLACE INTO task VALUES (?, ?, ?)", tasks)
 
     def _delete(self, change: Change) -> None:
         self.has_deleted = True
         if change.kind == "tasks":
-            of_jobs = "DELETE FROM record WHERE kind IN ('task', 'jobnode', 'met') AND owner = ?"
-            self._database.execute(of_jobs, (change.owner,))
+            self._database.execute("DELETE FROM record WHERE kind IN ('jobnode', 'met') AND owner = ?", (change.owner,))
+            self._database.execute("DELETE FROM task WHERE job = ?", (int(change.owner),))
+        elif change.kind == "task":
+            self._database.execute("DELETE FROM task WHERE job = ? AND seq = ?", (int(change.owner), int(change.key)))
         else:
             self._database.execute(
                 "DELETE FROM record WHERE kind = ? AND owner = ? AND key = ?",
@@ -164,6 +198,7 @@ class Store:
     def clear(self) -> None:
         """Delete every record (the numbers continue)."""
         self._database.execute("DELETE FROM record")
+        self._database.execute("DELETE FROM task")
         self.has_deleted = True
 
     def close(self) -> None:

@@ -18,7 +18,7 @@ from batchtrain.emulator.checks import (
     scrub_registry,
 )
 from batchtrain.emulator.faults import Fault, invalid_property
-from batchtrain.emulator.query import Row, listing, number, selected, selection
+from batchtrain.emulator.query import FILTERS, Row, listing, number, parse_filter, selected, selection
 from batchtrain.emulator.records import Task
 from batchtrain.emulator.reply import Call, Reply, accepted, created, element, stamped
 from batchtrain.emulator.world import Deadline, JobBook, World, task_document
@@ -241,15 +241,24 @@ def _all_options(conditions: Document) -> Iterator[Document]:
 
 def list_tasks(world: World, call: Call) -> Reply:
     book = world.job(call.path[0])
+    condition = parse_filter(call.query["$filter"], FILTERS["tasks"]) if call.query.get("$filter") else None
     names = selection(call.query.get("$select", ""))
-    few = names and names <= documents.TASK_PARTS.keys() and not call.query.get("$filter")
 
     def rows(token: str) -> Iterator[Row]:
-        for task in book.live_tasks(number(token)):
-            part = documents.task_part(book, task, call.base, names) if few else _document(book, task, call)
-            yield Row(str(task.seq), part)
+        if names and names <= documents.TASK_PARTS.keys():
+            for seq, row in book.tasks.rows(number(token), condition):
+                yield Row(str(seq), documents.row_part(book, row, call.base, names))
+            return
+        for task in book.tasks.only(book.tasks.after(number(token), condition)):
+            yield Row(str(task.seq), _part(book, task, call, names))
 
-    return listing(call, "tasks", rows)
+    return listing(call, "tasks", rows, is_filtered=True)
+
+
+def _part(book: JobBook, task: Task, call: Call, names: frozenset[str]) -> Document:
+    if names and names <= documents.TASK_PARTS.keys() | documents.RECORD_PARTS.keys():
+        return documents.task_part(book, task, call.base, names)
+    return _document(book, task, call)
 
 
 def _document(book: JobBook, task: Task, call: Call) -> Document:

@@ -23,6 +23,8 @@ class Certificates(NamedTuple):
     """The authority's certificate alone, for clients that add it to what they trust."""
     bundle: Path
     """The same with the usual authorities, for clients that use this file instead of their own."""
+    usual: Path
+    """The usual authorities alone: the user's own file, or those of certifi."""
 
     @property
     def variables(self) -> dict[str, str]:
@@ -32,7 +34,7 @@ class Certificates(NamedTuple):
 
 def of(data_dir: Path) -> Certificates:
     """The directory of an emulator's certificates."""
-    files = ("certificate.pem", "private-key.pem", "ca.pem", "bundle.pem")
+    files = ("certificate.pem", "private-key.pem", "ca.pem", "bundle.pem", "usual.pem")
     return Certificates(*(data_dir / FOLDER / name for name in files))
 
 

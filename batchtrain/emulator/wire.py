@@ -13,6 +13,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime, timedelta, timezone
 from email.utils import format_datetime, parsedate_to_datetime
+from functools import lru_cache
 from urllib.parse import unquote
 
 from batchtrain.emulator.faults import Fault, NotModified
@@ -56,6 +57,7 @@ def as_datetime(ticks: int) -> datetime:
     return _YEAR_ONE + timedelta(microseconds=min(ticks, LAST_MOMENT) // 10)
 
 
+@lru_cache(maxsize=1024)
 def timestamp(ticks: int) -> str:
     """`2026-11-21T10:00:00.1234567Z`; trailing zeros of the fraction are removed as in the service."""
     ticks = min(ticks, LAST_MOMENT)

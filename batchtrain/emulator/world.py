@@ -10,7 +10,7 @@ import hashlib
 import heapq
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
-from sys import intern
+from itertools import islice
 from typing import NamedTuple
 
 import msgspec
@@ -20,7 +20,20 @@ from batchtrain.emulator.autoscale_samples import History, Load, Numbers
 from batchtrain.emulator.faults import Fault
 from batchtrain.emulator.injection import Injections
 from batchtrain.emulator.pace import PACES, Pace
-from batchtrain.emulator.records import Document, Job, JobNode, JobSchedule, Met, Node, Pool, Record, Task, Usage
+from batchtrain.emulator.records import (
+    Document,
+    Job,
+    JobNode,
+    JobSchedule,
+    Met,
+    Node,
+    Pool,
+    Record,
+    Task,
+    TaskFacts,
+    Usage,
+)
+from batchtrain.emulator.task_table import Shelf, TaskTable
 
 FIRST_HOST = 4
 """Azure reserves the first addresses of a subnet; nodes start at .4."""
@@ -60,6 +73,8 @@ SIMULATED = "batchtrain-nodes"
 
 
 EVERY_SLOT = 1 << 16
+KEPT = 1024
+"""Stored tasks that stay in memory although nothing acts on them."""
 
 
 class Size(NamedTuple):
@@ -70,7 +85,8 @@ class Size(NamedTuple):
 
 
 class Change(NamedTuple):
-    """One row to write, or to delete if it has no record. `owner` is the pool's key or the job's number."""
+    """One row to write, or to delete if it has no record. `owner` is the pool's key or the job's number; `key` is a
+    task's number, and the id of other records."""
 
     kind: str
     owner: str
@@ -133,7 +149,6 @@ class JobBook:
         "gangs",
         "met",
         "nodes",
-        "order",
         "range_dependants",
         "ready",
         "record",
@@ -142,25 +157,27 @@ class JobBook:
         "slot_counts",
         "tasks",
         "unmet",
+        "waking",
     )
 
-    def __init__(self, record: Job) -> None:
+    def __init__(self, record: Job, shelf: Shelf) -> None:
         self.record = record
-        self.tasks: dict[str, Task] = {}
-        self.order: list[Task] = []
-        self.ready: OrderedDict[int, Task] = OrderedDict()
-        """Active tasks that wait only for nodes, in queue order."""
+        self.tasks = TaskTable(record.seq, shelf)
+        self.ready: OrderedDict[int, int] = OrderedDict()
+        """Active tasks that wait only for nodes, in queue order: number -> how many nodes it needs."""
         self.running: dict[int, Task] = {}
         self.unmet: dict[int, int] = {}
         """Task number -> how many of its dependencies are not satisfied."""
-        self.dependants: dict[str, list[Task]] = {}
-        self.range_dependants: list[tuple[int, int, Task]] = []
+        self.dependants: dict[str, list[int]] = {}
+        self.range_dependants: list[tuple[int, int, int]] = []
         self.gangs = False
         """Whether any of its tasks is a multi-instance task."""
         self.satisfied: set[str] = set()
         """Keys of tasks whose dependants can start."""
         self.met: list[str] = []
         """Those of them whose tasks were deleted."""
+        self.waking: list[int] = []
+        """Tasks to look at when the emulator starts: under way, with dependencies, or with files on a node."""
         self.nodes: dict[str, JobNode] = {}
         """Its preparation and release tasks by node id; empty if it has none."""
         self.counts = dict.fromkeys(COUNTED, 0)
@@ -179,40 +196,21 @@ class JobBook:
     def pool_key(self) -> str:
         return self.pool_id.lower()
 
-    def count(self, task: Task, by: int) -> None:
+    def count(self, task: TaskFacts, by: int) -> None:
         """Add a task (+1) to the counts of its state, or remove it (-1)."""
         for name in count_names(task):
             self.counts[name] += by
             self.slot_counts[name] += by * task.slots
 
-    def live_tasks(self, after: int = 0) -> Iterator[Task]:
-        """The tasks after number `after`, in order, without deleted ones."""
-        start = _first_after(self.order, after)
-        for index in range(start, len(self.order)):
-            task = self.order[index]
-            if self.tasks.get(task.id.lower()) is task:
-                yield task
-
 
 COUNTED = ("active", "running", "completed", "succeeded", "failed")
 
 
-def count_names(task: Task) -> tuple[str, ...]:
+def count_names(task: TaskFacts) -> tuple[str, ...]:
     """The counters of taskcounts for a task."""
     if task.state != "completed":
         return ("active",) if task.state == "active" else ("running",)
     return ("completed", "succeeded" if task.result == "success" else "failed")
-
-
-def _first_after(tasks: list[Task], seq: int) -> int:
-    low, high = 0, len(tasks)
-    while low < high:
-        middle = (low + high) // 2
-        if tasks[middle].seq <= seq:
-            low = middle + 1
-        else:
-            high = middle
-    return low
 
 
 class ScheduleBook:
@@ -265,6 +263,8 @@ class World:
         self.pace = pace
         self.quotas, self.applications, self.load = quotas or Quotas(), applications, load
         self.account, self.endpoint, self.seed, self.network, self.size_of = account, endpoint, seed, network, size_of
+        self.shelf = Shelf()
+        """The tasks in memory, and where the others are read."""
         self.pools: dict[str, PoolBook] = {}
         self.jobs: dict[str, JobBook] = {}
         self.schedules: dict[str, ScheduleBook] = {}
@@ -281,6 +281,8 @@ class World:
         self.log_uploads: list[LogUpload] = []
         self.usage: dict[tuple[str, str], Usage] = {}
         """By pool id and VM size: the hours of deleted nodes."""
+        self._on_disk: set[str] = set()
+        """Pools whose nodes keep files."""
         self.injections = Injections()
         """Injected faults."""
         self.last_seq = 0
@@ -345,15 +347,12 @@ class World:
         digest = hashlib.sha256(f"{self.seed}/{seq}".encode()).hexdigest()
         return f"tvmps_{digest}_{'d' if dedicated else 'p'}"
 
-    def new_address(self) -> str:
-        """The lowest free address; a node on a container network keeps the last two bytes of its own."""
+    def free_addresses(self) -> Iterator[str]:
+        """The free addresses; a node on a container network keeps the last two bytes of its own."""
         taken = {node.address.split(".", 2)[2] for book in self.pools.values() for node in book.nodes.values()}
-        return next(address for address in self._addresses() if address.split(".", 2)[2] not in taken)
-
-    def _addresses(self) -> Iterator[str]:
         for number in range(FIRST_HOST, 1 << 16):
             high, low = divmod(number, 256)
-            if low not in (0, 255):
+            if low not in (0, 255) and f"{high}.{low}" not in taken:
                 yield f"127.{self.network}.{high}.{low}"
 
     def add_pool(self, pool: Pool) -> PoolBook:
@@ -384,9 +383,9 @@ class World:
         """Delete a job and all its tasks. If its end was forced, runs may still be ending (see `endings.conclude`)."""
         self.jobs.pop(book.key)
         self.jobs_of_pool.get(book.pool_key, {}).pop(book.key, None)
-        for task in book.tasks.values():
-            self.hints.pop(task.seq, None)
-        book.tasks, book.order = {}, []
+        for seq in book.ready if self.hints else ():
+            self.hints.pop(seq, None)
+        book.tasks.clear()
         if not book.running:
             self.job_of.pop(book.record.seq)
         for node_id in book.nodes:
@@ -425,21 +424,20 @@ class World:
         self.jobs_of_pool.setdefault(book.pool_key, {})[book.key] = book
 
     def add_task(self, book: JobBook, task: Task) -> None:
-        self._index_task(book, task)
-        self.save_task(task)
+        _index_task(book, task)
+        self.shelf.use(task)
+        self._note_task(task)
 
     def drop_task(self, book: JobBook, task: Task) -> None:
         self._tasks[task] = None
-        del book.tasks[task.id.lower()]
+        book.tasks.drop(task)
         self._keep_met(book, task)
         book.count(task, -1)
         book.unmet.pop(task.seq, None)
         book.ready.pop(task.seq, None)
         self.hints.pop(task.seq, None)
-        self._change("task", str(book.record.seq), task.id.lower(), None)
+        self._change("task", str(book.record.seq), str(task.seq), None)
         self.touch_job(book.key)
-        if len(book.order) > 64 and len(book.order) > 2 * len(book.tasks):
-            book.order = list(book.live_tasks())
 
     def _keep_met(self, book: JobBook, task: Task) -> None:
         """A satisfied dependency stays satisfied, also after a restart."""
@@ -455,6 +453,7 @@ class World:
         self.schedules, self.schedule_of, self.jobs_of_node = {}, {}, {}
         self._pools, self._jobs, self._tasks, self._schedules, self._job_nodes = {}, {}, {}, {}, {}
         self.log_uploads, self.usage = [], {}
+        self.shelf.tasks.clear()
 
     # Changing ------------------------------------------------------------------------------------------------------
 
@@ -508,9 +507,13 @@ class World:
     def save_task(self, task: Task) -> None:
         """Store a task, unless it was deleted while its run was ending."""
         book = self.job_of.get(task.job)
-        if book is None or book.tasks.get(task.id.lower()) is not task:
+        if book is None or not book.tasks.has(task):
             return
-        self._change("task", str(task.job), task.id.lower(), task)
+        book.tasks.change(task)
+        self._note_task(task)
+
+    def _note_task(self, task: Task) -> None:
+        self._change("task", str(task.job), str(task.seq), task)
         self._tasks[task] = None
 
     def _change(self, kind: str, owner: str, key: str, record: Record | None) -> None:
@@ -529,6 +532,17 @@ class World:
         for where, change in newer.items():
             self._changes.pop(where, None)
             self._changes[where] = change
+
+    def rest(self, kept: int = KEPT) -> None:
+        """Let go of stored tasks that nothing acts on, down to this number in memory."""
+        tasks = self.shelf.tasks
+        for seq in list(islice(tasks, max(len(tasks) - kept, 0))):
+            task = tasks.pop(seq)
+            if (task.state == "active" and not task.instances) or task.state == "completed":
+                if task in self._tasks or ("task", str(task.job), str(seq)) in self._changes:
+                    tasks[seq] = task
+                elif book := self.job_of.get(task.job):
+                    book.tasks.let_go(task)
 
     # What to look at -----------------------------------------------------------------------------------------------
 
@@ -594,7 +608,8 @@ class World:
                 continue
             match record:
                 case Pool():
-                    self._index_pool(record)
+                    if not self._index_pool(record).simulated:
+                        self._on_disk.add(record.id.lower())
                 case Usage():
                     self.usage[record.id, record.vm_size] = record
                 case Node():
@@ -607,14 +622,11 @@ class World:
                     self._index_job_node(self.job_of[record.job], record)
                 case Met():
                     self.job_of[record.job].met.append(record.id)
-                case Task():
-                    _share(record)
-                    self._index_task(self.job_of[record.job], record)
+                case TaskFacts():
+                    self._restore_task(self.job_of[record.job], record)
             if record is not None:
                 self.last_seq = max(self.last_seq, record.seq)
                 self._last_tag = max(self._last_tag, int(record.etag or "0", 16))
-        for job in self.jobs.values():
-            job.order.sort(key=lambda task: task.seq)
         for schedule in self.schedules.values():
             schedule.jobs = dict(sorted(schedule.jobs.items(), key=lambda entry: entry[1].record.seq))
             self.touch_schedule(schedule.key)
@@ -630,7 +642,7 @@ class World:
                 return record.pool not in self.pools
             case JobNode():
                 return record.job not in self.job_of or record.id not in self.pool_of_node
-            case Task() | Met():
+            case TaskFacts() | Met():
                 return record.job not in self.job_of
         return False
 
@@ -651,7 +663,7 @@ class World:
             self.add_deadline(Deadline(expiry, node.seq, "user", node.id))
 
     def _index_job(self, job: Job) -> JobBook:
-        book = self.jobs[job.id.lower()] = self.job_of[job.seq] = JobBook(job)
+        book = self.jobs[job.id.lower()] = self.job_of[job.seq] = JobBook(job, self.shelf)
         self.jobs_of_pool.setdefault(book.pool_key, {})[book.key] = book
         if schedule := self.schedule_of.get(job.schedule):
             schedule.jobs[book.key] = book
@@ -667,12 +679,23 @@ class World:
         book.nodes[place.id] = place
         self.jobs_of_node.setdefault(place.id, {})[place.job] = place
 
-    def _index_task(self, book: JobBook, task: Task) -> None:
-        book.gangs = book.gangs or task.gang > 0
-        key = task.id.lower()
-        book.tasks[task.id if task.id == key else key] = task  # mostly one string can serve for both
-        book.order.append(task)
-        book.count(task, +1)
+    def _restore_task(self, book: JobBook, task: TaskFacts) -> None:
+        _index_task(book, task)
+        if isinstance(task, Task):
+            self.shelf.use(task)
+        dependent = book.record.spec.get("usesTaskDependencies", False)
+        if task.satisfies and dependent:
+            book.satisfied.add(dependency_key(task.id))
+        if task.state == "active" and not dependent:
+            book.ready[task.seq] = max(task.gang, 1)
+        elif task.state != "completed" or (task.node_pool.lower() in self._on_disk and not task.cleaned):
+            book.waking.append(task.seq)
+
+
+def _index_task(book: JobBook, task: TaskFacts) -> None:
+    book.gangs = book.gangs or task.gang > 0
+    book.tasks.add(task)
+    book.count(task, +1)
 
 
 USABLE = ("idle", "running")
@@ -690,7 +713,7 @@ def _numbers(book: PoolBook, jobs: Iterable[JobBook], load: Load) -> Numbers:
         succeeded += job.counts["succeeded"]
         failed += job.counts["failed"]
         if job.record.state == "active":
-            active += sum(max(task.gang, 1) for task in job.ready.values()) if job.gangs else len(job.ready)
+            active += sum(job.ready.values()) if job.gangs else len(job.ready)
     return (
         100 * used / (slots * len(usable)) if usable else 0.0,
         30.0 * len(usable),
@@ -707,14 +730,6 @@ def _numbers(book: PoolBook, jobs: Iterable[JobBook], load: Load) -> Numbers:
         len(usable),
         slots,
     )
-
-
-def _share(task: Task) -> None:
-    """The same string object for equal words: a million restored tasks would otherwise each have copies."""
-    task.state, task.previous, task.result = intern(task.state), intern(task.previous), intern(task.result)
-    task.node_pool = intern(task.node_pool)
-    for instance in task.instances:
-        instance.node, instance.phase = intern(instance.node), intern(instance.phase)
 
 
 def resize_end(pool: Pool) -> int:

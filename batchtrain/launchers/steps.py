@@ -7,7 +7,7 @@ import re
 from batchtrain import runtime
 from batchtrain.frameworks.base import Shape
 from batchtrain.launchers import shell
-from batchtrain.launchers.types import File, Implicit
+from batchtrain.launchers.types import File, Implicit, Launch
 
 SOURCE = 'source "$AZ_BATCH_TASK_SHARED_DIR/.batchtrain/gang.sh" || exit 1'
 SSHD_PORT = "23"
@@ -24,6 +24,24 @@ ENDS = File(".batchtrain/ends.py", runtime.ENDS)
 TORCHRUN = File(".batchtrain/torchrun.py", runtime.TORCHRUN)
 
 OWN_SSH = Implicit("PATH", ".batchtrain/bin first", "ssh between the nodes takes the gang's port and keys", "gang-ssh")
+
+
+_METRICS = shell.block(
+    "The task's file for metrics, and samples of the node, as the ranks of a gang have them:",
+    'bt_metrics="$AZ_BATCH_TASK_WORKING_DIR/ranks"',
+    'if mkdir -p "$bt_metrics" && rm -f "$bt_metrics"/*.metrics.jsonl; then',
+    '  export BATCHTRAIN_METRICS="$bt_metrics/rank-0.metrics.jsonl"',
+    '  (bash "$AZ_BATCH_TASK_SHARED_DIR/.batchtrain/node.sh" samples "$bt_metrics/node.metrics.jsonl" $$ \\',
+    "    </dev/null >/dev/null 2>&1 &)",
+    "fi",
+)
+
+
+def measured(launch: Launch, wanted: bool) -> Launch:
+    """The launch of a task on one node with a file for metrics; as it is for a task that is not measured."""
+    if not wanted:
+        return launch
+    return launch._replace(application=f"{_METRICS}\n\n{launch.application}", files=(NODE, *launch.files))
 
 
 def node_launcher(framework: str) -> tuple[File, ...]:

@@ -10,12 +10,17 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
+from msgspec.json import decode
+
 from batchtrain.config.masking import is_secret, masked_document, variable
 from batchtrain.config.types import Secret
+from batchtrain.plan.task_stream import TaskStream
 from batchtrain.plan.types import Plan
 from batchtrain.plan.wire import Template, templates
 
 Document = Mapping[str, Any]
+OpenTexts = Mapping[str, Template]
+"""Texts that have placeholders, as a plan shows them."""
 
 
 class Living(NamedTuple):
@@ -51,8 +56,7 @@ def compare(plan: Plan, living: Living) -> tuple[Compared, ...]:
     """Every pool, job, schedule and task of a plan, in its order."""
     compareds = []
     retries: dict[str, int] = {}
-    open_texts = {text: template for step in plan.steps for text, template in templates(step.body).items()}
-    for kind, name, planned in wanted(plan):
+    for kind, name, planned, open_texts in _planned(plan):
         if kind == "job":
             retries[name[0]] = planned.get("constraints", {}).get("maxTaskRetryCount", 0)
         filled = _filled_in(kind, 0 if "constraints" in planned else retries.get(name[0], 0))
@@ -108,18 +112,27 @@ def _filled_in(kind: str, retries: int) -> Document:
 
 def wanted(plan: Plan) -> Iterator[tuple[str, tuple[str, ...], dict[str, Any]]]:
     """What a plan creates: kind, id (for a task: the job's id, then its own), document."""
+    return ((kind, name, body) for kind, name, body, _ in _planned(plan))
+
+
+def _planned(plan: Plan) -> Iterator[tuple[str, tuple[str, ...], dict[str, Any], OpenTexts]]:
+    """The same with the texts that have placeholders."""
     changes = {(step.action, step.subject): step.document for step in plan.steps if step.action in CHANGES}
     for step in plan.steps:
-        body, subject = step.document, step.subject
+        if isinstance(step.body, TaskStream):
+            for task in step.body.documents():
+                yield "task", (step.subject, task.id), decode(task.body), task.templates
+            continue
+        body, subject, texts = step.document, step.subject, templates(step.body)
         match step.action:
             case "pool.add":
-                yield "pool", (subject,), _grown(body, subject, changes)
+                yield "pool", (subject,), _grown(body, subject, changes), texts
             case "job.add":
-                yield "job", (subject,), {**body, **changes.get(("job.complete", subject), {})}
+                yield "job", (subject,), {**body, **changes.get(("job.complete", subject), {})}, texts
             case "schedule.add":
-                yield "schedule", (subject,), body
+                yield "schedule", (subject,), body, texts
             case "task.add":
-                yield from (("task", (subject, task["id"]), task) for task in body.get("value", (body,)))
+                yield from (("task", (subject, task["id"]), task, texts) for task in body.get("value", (body,)))
 
 
 CHANGES = frozenset({"pool.resize", "pool.autoscale", "job.complete"})
@@ -154,7 +167,7 @@ def _compared(
     planned: Document,
     standing: Document | None,
     filled: Document,
-    open_texts: Mapping[str, Template],
+    open_texts: OpenTexts,
 ) -> Compared:
     if standing is None:
         return Compared(kind, "/".join(name), "make")
@@ -166,7 +179,7 @@ def _compared(
     return Compared(kind, "/".join(name), "differs" if differences else "same", differences)
 
 
-def _may_be(before: Any, after: Any, open_texts: Mapping[str, Template]) -> bool:
+def _may_be(before: Any, after: Any, open_texts: OpenTexts) -> bool:
     """Whether a value of the service may be a planned text with its placeholders filled."""
     return isinstance(before, str) and isinstance(after, str) and after in open_texts and open_texts[after].fits(before)
 
@@ -271,6 +284,8 @@ READ_ONLY = frozenset(
     }
 )  # fmt: skip
 """Properties that the service adds to its answers."""
+DIGEST = "batchtrain:plan"
+"""The metadata of a job with the digest of its plan, which is added when the job is sent."""
 UNORDERED = {"environmentSettings": "name", "commonEnvironmentSettings": "name", "metadata": "name",
              "uploadHeaders": "name", "userAccounts": "name", "extensions": "name", "dataDisks": "lun",
              "inboundNATPools": "name"}  # fmt: skip
@@ -319,6 +334,7 @@ def _values(before: Any, after: Any, filled: Any, path: str, key: str) -> Iterat
 def _lists(before: Iterable[Any], after: Iterable[Any], path: str, key: str) -> Iterator[tuple[str, Any, Any]]:
     name = UNORDERED.get(key)
     old, new = _by_name(before, name), _by_name(after, name)
+    old.pop(DIGEST, None)
     for item in dict.fromkeys((*new, *old)):
         yield from _items(old.get(item), new.get(item), f"{path}[{item}]", key)
 

@@ -297,7 +297,7 @@ def _bodies(plan: Plan, recipe: Recipe, path: Path, request: str) -> Iterator[di
         if not _concerns(step, request, job):
             continue
         body = masked_document(step.document, plan.hidden)
-        several = body.get("value")
+        several = body.get("value", body.get("tasks"))
         for task_body in several if several is not None else [body]:
             if task is None or step.action != "task.add" or task_body.get("id", task) == task:
                 yield task_body

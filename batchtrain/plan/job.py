@@ -15,6 +15,7 @@ from batchtrain.launchers.types import Implicit
 from batchtrain.plan import exits, factory, inputs, job_tasks, names, plain_docker, pool, schedule, task, wire
 from batchtrain.plan.frame import Frame, frame
 from batchtrain.plan.step import Step
+from batchtrain.plan.task_stream import Listed, TaskStream
 from batchtrain.plan.types import OFFLINE, Built, Facts, Plan, Sources, Upload
 
 COLLECTION_TASKS = 100
@@ -265,18 +266,20 @@ def _upload_step(upload: Upload) -> Step:
 def _task_steps(job_id: str, bodies: Sequence[wire.TaskCreate]) -> Iterator[Step]:
     if len(bodies) == 1:
         yield Step("task.add", job_id, bodies[0])
-        return
-    for batch in _batches(bodies):
-        yield Step("task.add", job_id, wire.TaskCollection(value=tuple(batch)))
+    elif len(bodies) > COLLECTION_TASKS:
+        yield Step("task.add", job_id, TaskStream((Listed(bodies),)))
+    else:
+        for batch in _batches(bodies):
+            yield Step("task.add", job_id, wire.TaskCollection(value=tuple(batch)))
 
 
 def _batches(bodies: Sequence[wire.TaskCreate]) -> Iterator[list[wire.TaskCreate]]:
-    """At most 100 tasks and less than 1 MB a request, as the service takes them."""
+    """Less than 1 MB a request, as the service takes them."""
     batch: list[wire.TaskCreate] = []
     weight = 0
     for body in bodies:
         size = len(wire.encoded(body)) + 1
-        if batch and (len(batch) == COLLECTION_TASKS or weight + size > COLLECTION_BYTES):
+        if batch and weight + size > COLLECTION_BYTES:
             yield batch
             batch, weight = [], 0
         batch.append(body)

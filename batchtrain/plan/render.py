@@ -59,7 +59,9 @@ def as_text(plan: Shown) -> str:
     lines: list[str] = []
     for (method, path), same in groupby(plan.steps, lambda step: (step.method, step.path)):
         bodies = [step.document for step in same]
-        if "value" in bodies[0]:
+        if "tasks" in bodies[0]:
+            lines += [line for body in bodies for line in _stream(method, path, body)]
+        elif "value" in bodies[0]:
             added = [task for body in bodies for task in body["value"]]
             requests = f" in {len(bodies):,} requests" if len(bodies) > 1 else ""
             lines += [f"{method} {path}   ({len(added):,} tasks{requests})", *tasks.lines(added)]
@@ -67,6 +69,14 @@ def as_text(plan: Shown) -> str:
             for body in bodies:
                 lines += [f"{method} {path}", _json(body)]
     return masked_text("\n".join([*lines, *_implicit(plan), *_launches(plan)]), plan.hidden)
+
+
+def _stream(method: str, path: str, body: Mapping[str, Any]) -> list[str]:
+    first, *others = body["tasks"]
+    count = "a number of" if body["count"] is None else f"{body['count']:,}"
+    sizes = "" if body["largest"] is None else f", none larger than {body['largest']:,} bytes"
+    last = [f"  to {task['id']}{_but(first, task)}" for task in others]
+    return [f"{method} {path}   ({count} tasks{sizes})", _json(first), *last]
 
 
 def _json(body: Any) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from batchtrain.plan.task_stream import TaskStream
 from batchtrain.plan.wire import TaskCollection, Wire, document
 
 REQUESTS = {
@@ -31,12 +32,14 @@ class Step(NamedTuple):
 
     action: str
     subject: str
-    body: Wire | dict[str, Any]
+    body: Wire | TaskStream | dict[str, Any]
 
     @property
     def collects(self) -> bool:
         """Whether the body is a collection of tasks."""
-        return isinstance(self.body, TaskCollection) or (isinstance(self.body, dict) and "value" in self.body)
+        return isinstance(self.body, (TaskCollection, TaskStream)) or (
+            isinstance(self.body, dict) and "value" in self.body
+        )
 
     @property
     def method(self) -> str:
@@ -54,5 +57,5 @@ class Step(NamedTuple):
 
     @property
     def document(self) -> dict[str, Any]:
-        """The JSON document that it sends, with its placeholders."""
-        return document(self.body)
+        """The JSON document that it sends, with its placeholders; of a stream of tasks, what is known without it."""
+        return self.body.shown() if isinstance(self.body, TaskStream) else document(self.body)

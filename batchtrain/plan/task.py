@@ -8,10 +8,10 @@ import msgspec
 
 from batchtrain.config import task_resources, travel
 from batchtrain.config.task_paths import OURS
-from batchtrain.config.types import MultiInstance, Task
+from batchtrain.config.types import FETCH_VARIABLE, FetchSettings, MultiInstance, Task
 from batchtrain.errors import PlanError, Problem
 from batchtrain.frameworks.base import Fabric, Shape
-from batchtrain.launchers import apptainer, plain, variables
+from batchtrain.launchers import apptainer, plain, steps, variables
 from batchtrain.launchers import inputs as placing
 from batchtrain.launchers.plain_docker import Container
 from batchtrain.launchers.preparation import Moved
@@ -124,7 +124,7 @@ def _request(
         output_files=outputs.outputs(frame.recipe, task.output_data.azure_storage),
         environment_settings=inputs.environment(
             task.environment_variables,
-            (_gpus_seen(frame, task) if hides_gpus else ()) + carrier.environment,
+            (_gpus_seen(frame, task) if hides_gpus else ()) + carrier.environment + _fetched_later(task),
             vault_id=task.environment_variables_keyvault_secret_id,
         ),
         affinity_info=wire.Affinity(affinity_id=task.affinity_id) if task.affinity_id else None,
@@ -319,16 +319,20 @@ def _launch(frame: Frame, task: Task, way: _Way, where: str) -> Launch:
 def _launched(frame: Frame, task: Task, way: _Way) -> Launch:
     """With `plain_docker`, the variables of a task alone come from the host, those of a gang are set inside."""
     gang, files = task.multi_instance, _source(frame, task)
-    if gang is None and way.container is not None:
-        return checkpoint.around(frame, task, way.shape, files, plain_docker.launch(way.container, task, None))
     if gang is None:
-        text = (task.command or "").strip()
-        alone = plain.alone(apptainer.around(text, way.image) if way.image else text)
-        return checkpoint.around(frame, task, way.shape, files, alone)
+        measured = steps.measured(_alone(task, way), bool(task.source or task.checkpoint))
+        return checkpoint.around(frame, task, way.shape, files, measured)
     own = frozenset((*task.environment_variables, *frame.job.environment_variables))
     inside = frameworks.launch(task, gang, way.shape, own, way.image)
     inside = checkpoint.around(frame, task, way.shape, files, inside)
     return inside if way.container is None else plain_docker.launch(way.container, task, inside)
+
+
+def _alone(task: Task, way: _Way) -> Launch:
+    if way.container is not None:
+        return plain_docker.launch(way.container, task, None)
+    text = (task.command or "").strip()
+    return plain.alone(apptainer.around(text, way.image) if way.image else text)
 
 
 def _source(frame: Frame, task: Task) -> tuple[File, ...]:
@@ -379,6 +383,14 @@ def _command_line(frame: Frame, task: Task, carrier: payload.Carrier, *, bare: b
     if task.multi_instance:
         return command.bash(carrier.forget, run)
     return command.bash("set -e -o pipefail", _SHARED, carrier.unpack, carrier.forget, run)
+
+
+def _fetched_later(task: Task) -> tuple[wire.Environment, ...]:
+    """What `jobs fetch` needs to know about the task where the recipe is not there: tasks have no metadata."""
+    if task.results is None and not task.metrics:
+        return ()
+    value = msgspec.json.encode(FetchSettings(results=task.results, metrics=task.metrics)).decode()
+    return (wire.Environment(name=FETCH_VARIABLE, value=value),)
 
 
 def _multi_instance(gang: MultiInstance, shape: Shape, carrier: payload.Carrier) -> wire.MultiInstance:

@@ -8,8 +8,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from batchtrain.runs.directory import Metric, RunDirectory, RunRecord
-from batchtrain.runs.extract import Point
-from batchtrain.runs.numbers import read
+from batchtrain.runs.phases import PHASES
 
 
 class RunRow(NamedTuple):
@@ -71,7 +70,20 @@ def metric_rows(record: RunRecord) -> list[MetricRow]:
     ]
 
 
-def phases(run: RunDirectory) -> Iterator[tuple[str, float]]:
+class PhaseRow(NamedTuple):
+    """A part of a run in `runs show`."""
+
+    phase: str
+    seconds: float
+    content: str
+
+
+def phase_rows(record: RunRecord) -> list[PhaseRow]:
+    """The parts of a run in their order."""
+    return [PhaseRow(name, record.phases[name], text) for name, text in PHASES.items() if name in record.phases]
+
+
+def events(run: RunDirectory) -> Iterator[tuple[str, float]]:
     """The events of a run with the seconds since its start."""
     started = run.record().started
     for event in run.events():
@@ -79,12 +91,17 @@ def phases(run: RunDirectory) -> Iterator[tuple[str, float]]:
 
 
 def compare(records: Sequence[RunRecord]) -> list[Difference]:
-    """The settings that differ, and all metrics with their last values."""
+    """The settings that differ, the seconds of each phase, and all metrics with their last values."""
     rows = [_difference(name, records, read_setting) for name, read_setting in _SETTINGS.items()]
     names = dict.fromkeys(name for record in records for name in record.settings)
     rows += [Difference(name, tuple(record.settings.get(name, "") for record in records)) for name in names]
-    found = [one for one in rows if len(set(one.values)) > 1]
+    found = [row for row in rows if len(set(row.values)) > 1]
     metrics = dict.fromkeys(name for record in records for name, _ in ranked(record.summary))
+    found += [
+        Difference(f"{name} (s)", tuple(_seconds(record.phases.get(name)) for record in records))
+        for name in PHASES
+        if any(name in record.phases for record in records)
+    ]
     return found + [Difference(name, tuple(_text(record.summary.get(name)) for record in records)) for name in metrics]
 
 
@@ -100,6 +117,10 @@ _SETTINGS: dict[str, Any] = {
 
 def _difference(name: str, records: Sequence[RunRecord], read_setting: Any) -> Difference:
     return Difference(name, tuple(read_setting(record) for record in records))
+
+
+def _seconds(value: float | None) -> str:
+    return "" if value is None else f"{value:.1f}"
 
 
 def _text(metric: Metric | None) -> str:
@@ -129,11 +150,3 @@ def statistics_of(values: Iterable[float]) -> Statistics | None:
         return None
     p95 = rest[min(len(rest) - 1, max(0, -(-95 * len(rest) // 100) - 1))]
     return Statistics(statistics.fmean(rest), statistics.median(rest), p95, statistics.pstdev(rest))
-
-
-def points(run: RunDirectory) -> Iterator[tuple[str, Point]]:
-    """All points of a run, with their tasks."""
-    folder = run.path / "metrics"
-    for path in sorted(folder.glob("*.jsonl")):
-        for point in read(path):
-            yield path.stem, point

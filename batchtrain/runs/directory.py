@@ -26,6 +26,7 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 
 from batchtrain.errors import NotFound, UsageError
+from batchtrain.runs.extract import Point, of_json
 from batchtrain.runs.names import safe_path
 
 SCHEMA = 1
@@ -79,6 +80,8 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     vm_size: str = ""
     nodes: int = 0
     node_hours: float | None = None
+    phases: dict[str, float] = {}
+    """Seconds by part of the run: `pool`, `preparation`, `start`, `training`, `fetch`, as far as they are known."""
     command: tuple[str, ...] = ()
     settings: dict[str, str] = {}
     """The values of `--set`."""
@@ -121,6 +124,7 @@ class TaskRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     failure: str = ""
     retries: int = 0
     requeues: int = 0
+    started: datetime | None = None
 
 
 class FileRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -137,6 +141,23 @@ class FileRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     sha256: str = ""
     reason: str = ""
     """Why it was not fetched, or what to know about the copy."""
+
+
+class Columns(NamedTuple):
+    """The metrics of a run as columns of equal length: one row for each line of metrics/TASK.jsonl."""
+
+    task: list[str]
+    t: list[float | None]
+    rank: list[int | None]
+    node: list[str]
+    step: list[int | None]
+    epoch: list[float | None]
+    values: dict[str, list[float | None]]
+    """By metric; None in rows without it, and for a value that was NaN or infinite."""
+
+    def table(self) -> dict[str, list[Any]]:
+        """All columns by name, as `pandas.DataFrame` takes them."""
+        return {**{name: getattr(self, name) for name in self._fields[:-1]}, **self.values}
 
 
 class RunDirectory(NamedTuple):
@@ -156,7 +177,7 @@ class RunDirectory(NamedTuple):
     def report(self) -> Path:
         return self.path / "report.html"
 
-    def metrics(self, task: str) -> Path:
+    def metrics_file(self, task: str) -> Path:
         """The numbers of a task, a JSON object per line."""
         return self.path / "metrics" / f"{safe_path(task)}.jsonl"
 
@@ -202,6 +223,27 @@ class RunDirectory(NamedTuple):
             raise NotFound(f"{self.path} is no run directory: it has no run.json") from None
         except (OSError, msgspec.DecodeError) as error:
             raise UsageError(f"{path} cannot be read: {error}") from None
+
+    def points(self) -> Iterator[tuple[str, Point]]:
+        """The lines of metrics/TASK.jsonl of all tasks."""
+        for path in sorted((self.path / "metrics").glob("*.jsonl")):
+            for point in points_of(path):
+                yield path.stem, point
+
+    def metrics(self) -> Columns:
+        """All values of all metrics."""
+        columns = Columns([], [], [], [], [], [], {})
+        for row, (task, point) in enumerate(self.points()):
+            columns.task.append(task)
+            for name in ("t", "rank", "node", "step", "epoch"):
+                getattr(columns, name).append(getattr(point, name))
+            for name, value in point.values.items():
+                column = columns.values.setdefault(name, [])
+                column.extend([None] * (row - len(column)))
+                column.append(value)
+        for column in columns.values.values():
+            column.extend([None] * (len(columns.task) - len(column)))
+        return columns
 
     def nodes(self) -> tuple[NodeRecord, ...]:
         """nodes.json; empty if there is none yet."""
@@ -320,6 +362,20 @@ def line_of(record: Any) -> bytes:
 
 def _pretty(value: Any) -> bytes:
     return msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n"
+
+
+def points_of(path: Path) -> Iterator[Point]:
+    """The points of a metrics file; a line that was cut off is skipped."""
+    if not path.exists():
+        return
+    with path.open("rb") as file:
+        for line in file:
+            try:
+                point = of_json(line)
+            except (ValueError, RecursionError):
+                continue
+            if point is not None:
+                yield point
 
 
 def _lines(path: Path, kind: type[Record]) -> Iterator[Record]:

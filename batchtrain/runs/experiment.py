@@ -28,10 +28,13 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """The file of `batchtrain bench`."""
 
     recipe: str
+    """A directory; `{NAME}` is the value of a variable."""
     matrix: dict[str, tuple[Scalar, ...]]
-    """Values by variable: `nodes`, a path of --set, or a word that `command` has in braces."""
+    """Values by variable: `nodes`, a path of --set, or a word in braces of `recipe`, `command` or `arguments`."""
     command: str = ""
     """Replaces the command of the first task; `{NAME}` is the value of a variable."""
+    arguments: str = ""
+    """Appended to the command of the first task; `{NAME}` is the value of a variable."""
     set: dict[str, Scalar] = {}
     """Settings of all runs, as --set."""
     metric: str = "throughput"
@@ -42,6 +45,8 @@ class Case(NamedTuple):
 
     values: tuple[tuple[str, str], ...]
     settings: tuple[tuple[str, str], ...]
+    recipe: str
+    arguments: str = ""
 
     @property
     def name(self) -> str:
@@ -71,8 +76,15 @@ def _check_name(name: str, experiment: Experiment, place: str) -> None:
         wrong = [value for value in experiment.matrix[name] if not isinstance(value, int) or value < 1]
         if wrong:
             raise UsageError(f"{place}: matrix.nodes: {wrong[0]} is not a number of nodes")
-    elif "." not in name and f"{{{name}}}" not in experiment.command:
-        raise UsageError(f"{place}: matrix.{name} changes nothing: write {{{name}}} in `command`, or a path of --set")
+    elif "." not in name and not any(f"{{{name}}}" in text for text in _texts(experiment)):
+        raise UsageError(
+            f"{place}: matrix.{name} changes nothing: write {{{name}}} in `recipe`, `command` or `arguments`, or a path"
+            " of --set"
+        )
+
+
+def _texts(experiment: Experiment) -> tuple[str, ...]:
+    return experiment.recipe, experiment.command, experiment.arguments
 
 
 def cases(experiment: Experiment) -> Iterator[Case]:
@@ -86,13 +98,14 @@ def cases(experiment: Experiment) -> Iterator[Case]:
                 settings[COUNT if name == NODES else name] = value
         if experiment.command:
             settings[COMMAND] = _filled(experiment.command, values)
-        yield Case(tuple(values.items()), tuple(settings.items()))
+        recipe, arguments = _filled(experiment.recipe, values), _filled(experiment.arguments, values)
+        yield Case(tuple(values.items()), tuple(settings.items()), recipe, arguments)
 
 
-def _filled(command: str, values: Mapping[str, str]) -> str:
+def _filled(text: str, values: Mapping[str, str]) -> str:
     for name, value in values.items():
-        command = command.replace(f"{{{name}}}", value)
-    return command
+        text = text.replace(f"{{{name}}}", value)
+    return text
 
 
 def _text(value: Scalar) -> str:
@@ -102,8 +115,11 @@ def _text(value: Scalar) -> str:
 # --- DLBS ------------------------------------------------------------------------------------------------------------
 
 
-def of_dlbs(data: Mapping[str, Any], command: str, recipe: str, place: str) -> tuple[Experiment, tuple[str, ...]]:
-    """An experimenter's config.json, and what of it does not apply. command: that of the recipe."""
+def of_dlbs(data: Mapping[str, Any], recipe: str, place: str) -> tuple[Experiment, tuple[str, ...]]:
+    """An experimenter's config.json, and what of it does not apply.
+
+    recipe: the directory of the recipe; empty for those that ship with batchtrain, by `exp.framework`.
+    """
     left: list[str] = []
     words: list[str] = []
     matrix: dict[str, Any] = {}
@@ -114,6 +130,8 @@ def of_dlbs(data: Mapping[str, Any], command: str, recipe: str, place: str) -> t
         value = given["val"] if isinstance(given, Mapping) else given
         values = tuple(value) if is_variable and isinstance(value, list) else (value,)
         if name == "exp.framework":
+            if not recipe:
+                matrix["framework"] = tuple(_recipe_of(item, place) for item in values)
             continue
         if any(isinstance(item, str) and ("${" in item or "$(" in item) for item in values):
             left.append(f"{name}: an expression, which only DLBS evaluates")
@@ -125,6 +143,15 @@ def of_dlbs(data: Mapping[str, Any], command: str, recipe: str, place: str) -> t
             key = name.rpartition(".")[2]
             matrix[key] = tuple(json.dumps(item) for item in values)
             words.append(f"-P{name}='{{{key}}}'")
-    filled = " ".join((command, *words))
-    made = {"recipe": recipe, "matrix": matrix or {NODES: (1,)}, "command": filled}
+    if not recipe and "framework" not in matrix:
+        raise UsageError(f"{place}: it has no exp.framework; name the recipe with --recipe DIR")
+    made = {"recipe": recipe or "{framework}", "matrix": matrix or {NODES: (1,)}, "arguments": " ".join(words)}
     return experiment_of(made, place), tuple(left)
+
+
+def _recipe_of(framework: Any, place: str) -> str:
+    if framework not in RECIPES:
+        raise UsageError(
+            f"{place}: exp.framework `{framework}` has no recipe that takes it; name one with --recipe DIR"
+        )
+    return RECIPES[framework]

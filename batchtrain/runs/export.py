@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from batchtrain.errors import UsageError
-from batchtrain.runs.compare import points
 from batchtrain.runs.directory import RunDirectory, replace
 from batchtrain.runs.extract import split
 from batchtrain.runs.names import safe_path
@@ -26,7 +25,7 @@ def write_csv(run: RunDirectory, file: TextIO) -> int:
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(HEADS)
     count = 0
-    for task, point in points(run):
+    for task, point in run.points():
         for name, value in point.values.items():
             writer.writerow((task, point.t, point.rank, point.node, point.step, point.epoch, name, value))
             count += 1
@@ -42,8 +41,8 @@ def write_dlbs(run: RunDirectory, target: Path) -> list[Path]:
     A program that prints none, but has a throughput, gets the keys that DLBS's reports need.
     """
     ranks: dict[int, dict[str, Any]] = {}
-    for path in sorted((run.path / "logs").glob("*/stdout.txt")):
-        for rank, name, value in _keys(path):
+    for path in sorted((run.path / "logs").glob("*/")):
+        for rank, name, value in _keys_of_task(path):
             ranks.setdefault(rank, {})[name] = value
     if not ranks and (found := _keys_of_summary(run)):
         ranks[0] = found
@@ -60,8 +59,19 @@ def write_dlbs(run: RunDirectory, target: Path) -> list[Path]:
     return written
 
 
+def _keys_of_task(logs: Path) -> Iterator[tuple[int, str, Any]]:
+    """The keys of each rank: of its own file, which has no prefixes, else of the merged output."""
+    own = {path: int(name) for path in logs.glob("ranks/*.stdout.txt") if (name := path.name.split(".")[0]).isdigit()}
+    for path in sorted(own, key=own.__getitem__):
+        yield from ((own[path], name, value) for _, name, value in _keys(path))
+    if not own:
+        yield from _keys(logs / "stdout.txt")
+
+
 def _keys(path: Path) -> Iterator[tuple[int, str, Any]]:
     """The keys of a log; DLBS's parser stops at a value that is no JSON, so such lines are left out."""
+    if not path.exists():
+        return
     with path.open(encoding="utf-8", errors="replace") as file:
         for text in file:
             rank, line = split(text)
@@ -69,7 +79,7 @@ def _keys(path: Path) -> Iterator[tuple[int, str, Any]]:
             if match is None:
                 continue
             try:
-                yield rank or 0, match[1].strip(), json.loads(match[2])
+                yield rank or 0, match[1].strip(), json.loads(match[2].strip() or "null")
             except ValueError:
                 continue
 
@@ -80,11 +90,12 @@ def _keys_of_summary(run: RunDirectory) -> dict[str, Any]:
     if rate is None:
         return {}
     found: dict[str, Any] = {"exp.id": record.id, "exp.status": "ok", "exp.num_nodes": record.nodes}
-    found["exp.num_gpus"] = record.nodes
+    found["exp.num_gpus"] = record.nodes  # DLBS's reports leave rows with 0 out
+    found["exp.model_title"] = record.job  # a row of its reports
     found["results.throughput"] = rate.last
-    for name in ("exp.model", "exp.replica_batch"):
-        if name in record.settings:
-            found[name] = record.settings[name]
+    for name, milliseconds in (("step_ms", 1.0), ("batch_seconds", 1000.0)):
+        if name in record.summary:
+            found["results.time"] = record.summary[name].last * milliseconds
     return found
 
 
@@ -95,7 +106,7 @@ def write_tensorboard(run: RunDirectory, target: Path) -> int:
     """Write one event file per task and rank; returns the number of values. Infinite values become NaN."""
     files: dict[str, bytearray] = {}
     count = 0
-    for number, (task, point) in enumerate(points(run)):
+    for number, (task, point) in enumerate(run.points()):
         place = f"{task}/{point.node or f'rank_{point.rank or 0}'}"
         step = point.step if point.step is not None else int(point.epoch if point.epoch is not None else number)
         summary = b"".join(

@@ -354,6 +354,15 @@ def _recipe(match: re.Match[str], source: Source) -> Point | None:
     return Point(_pairs(match[2], r"(\w+) "), epoch=int(match[1]))
 
 
+def _steps(match: re.Match[str], source: Source) -> Point:
+    """`step 3/10 loss 0.31 lr=0.1 300 images/sec`: pairs of names and values, and a rate."""
+    values = {name: finite(value) for name, value in re.findall(rf"([A-Za-z_]\w*)[ =:]+({_NUMBER})(?![\w.])", match[2])}
+    values |= {
+        f"{unit}_per_second": finite(rate) for rate, unit in re.findall(rf"({_NUMBER}) (\w+)/s(?:ec)?\b", match[2])
+    }
+    return Point(values, step=int(match[1]))
+
+
 def _one(name: str) -> Callable[[re.Match[str], Source], Point]:
     return lambda match, source: Point({name: finite(match[1])})
 
@@ -408,5 +417,6 @@ PROGRAMS = (
     ),
     _program("recipes", "epoch ", rf"^epoch (\d+)((?: (?!of |rank )\w+ {_NUMBER})+)$", _recipe),
     _program("recipes test", "test accuracy", r"^test accuracy (\S+)", _one("test_accuracy")),
+    _program("steps", "step ", rf"^step (\d+)(?: ?/ ?\d+)?[ ,:]((?:.*\s)?\w+[ =:]+{_NUMBER}.*)$", _steps),
     _program("json", "{", r"^\s*(\{.*\})\s*$", _json_line),
 )  # fmt: skip

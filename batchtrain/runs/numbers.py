@@ -5,18 +5,20 @@ from __future__ import annotations
 import contextlib
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
-from batchtrain.config.types import Job
-from batchtrain.runs.directory import Metric, RunDirectory, line_of, replace
+from batchtrain.config.types import MetricPattern
+from batchtrain.runs.directory import Metric, RunDirectory, line_of, points_of, replace
 from batchtrain.runs.extract import Extractor, Pattern, Point, of_json
 from batchtrain.runs.summary import Summary
 
 MOST_BYTES = 64 << 20
 """Bytes of a file of $BATCHTRAIN_METRICS that are read; of a longer one, every k-th line."""
 _RANK = re.compile(r"\d+")
+Patterns = Callable[[str], Iterable[MetricPattern]]
+"""The `metrics` of a task."""
 
 
 class Numbers(Protocol):
@@ -25,39 +27,37 @@ class Numbers(Protocol):
     def line(self, task: str, stream: str, text: str) -> None:
         """A line of the merged output of a task, as it comes; its first words may be the rank's prefix."""
 
-    def end(self, files: Mapping[str, tuple[Path, ...]]) -> dict[str, Metric]:
-        """All output has come. files: the fetched files of $BATCHTRAIN_METRICS, by task. Gives the summary."""
+    def end(self, files: Mapping[str, tuple[Path, ...]]) -> dict[str, dict[str, Metric]]:
+        """All output has come. files: the fetched files of $BATCHTRAIN_METRICS, by task. Returns the summary of each
+        task that has metrics."""
 
     @property
     def notes(self) -> tuple[str, ...]:
         """What to know about the numbers: sampled, refused or not finite."""
 
 
-def numbers_of(run: RunDirectory, job: Job | None) -> Numbers:
-    """What makes the metrics of a run. job: its settings, if they are known."""
-    return Recorded(run, job)
+def numbers_of(run: RunDirectory, patterns: Patterns) -> Numbers:
+    """What makes the metrics of a run."""
+    return Recorded(run, patterns)
 
 
 class Recorded:
     """Writes the metrics of the tasks of one job."""
 
-    def __init__(self, run: RunDirectory, job: Job | None, clock: Callable[[], float] = time.time) -> None:
-        self._run, self._job, self._clock = run, job, clock
+    def __init__(self, run: RunDirectory, patterns: Patterns, clock: Callable[[], float] = time.time) -> None:
+        self._run, self._patterns, self._clock = run, patterns, clock
         self._tasks: dict[str, _Task] = {}
 
     def line(self, task: str, stream: str, text: str) -> None:
         """Write what a line says."""
         self._task(task).line(text, self._clock())
 
-    def end(self, files: Mapping[str, tuple[Path, ...]]) -> dict[str, Metric]:
-        """Add the programs' own metrics, and sum up. Names of several tasks begin with the task."""
+    def end(self, files: Mapping[str, tuple[Path, ...]]) -> dict[str, dict[str, Metric]]:
+        """Add the programs' own metrics, and sum up."""
         for task, paths in files.items():
             self._task(task).add(paths, self._clock())
         found = {name: task.end() for name, task in self._tasks.items()}
-        spoken = {name: summary for name, summary in found.items() if summary}
-        if len(spoken) == 1:
-            return next(iter(spoken.values()))
-        return {f"{task}/{name}": metric for task, summary in spoken.items() for name, metric in summary.items()}
+        return {name: summary for name, summary in found.items() if summary}
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -66,15 +66,11 @@ class Recorded:
 
     def _task(self, name: str) -> _Task:
         if name not in self._tasks:
-            self._tasks[name] = _Task(self._run.metrics(name), _patterns(self._job, name))
+            self._tasks[name] = _Task(self._run.metrics_file(name), self._own(name))
         return self._tasks[name]
 
-
-def _patterns(job: Job | None, task_id: str) -> tuple[Pattern, ...]:
-    """The `metrics` of a task; those of a generated task are its template's."""
-    tasks = job.tasks if job else ()
-    own = [task for task in tasks if task.id == task_id] or [task for task in tasks if task.task_factory is not None]
-    return tuple(Pattern(metric.name, metric.pattern, metric.unit) for metric in own[0].metrics) if own else ()
+    def _own(self, name: str) -> tuple[Pattern, ...]:
+        return tuple(Pattern(metric.name, metric.pattern, metric.unit) for metric in self._patterns(name))
 
 
 class _Task:
@@ -150,21 +146,7 @@ class _Task:
         if self._extractor.skipped:
             self.notes.append(f"{self._extractor.skipped:,} lines came too fast and were not searched for metrics")
         summary = Summary({pattern.name: pattern.unit for pattern in self._patterns})
-        for point in read(self._path):
+        for point in points_of(self._path):
             summary.add(point)
         self.notes.extend(summary.notes)
         return summary.metrics()
-
-
-def read(path: Path) -> Iterator[Point]:
-    """The points of a metrics file; a line that was cut off is skipped."""
-    if not path.exists():
-        return
-    with path.open("rb") as file:
-        for line in file:
-            try:
-                point = of_json(line)
-            except ValueError:
-                continue
-            if point is not None:
-                yield point

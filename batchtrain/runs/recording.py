@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Set
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,8 +15,8 @@ from typing import Any, NamedTuple
 import msgspec
 from azure.batch import BatchClient
 
-from batchtrain.config.masking import masked_document, masked_line, masked_text, secrets_in
-from batchtrain.config.types import Job, Recipe, Results
+from batchtrain.config.masking import masked_document, masked_line, masked_text, secrets_in, secrets_of_settings
+from batchtrain.config.types import FETCH_VARIABLE, FetchSettings, Job, Recipe, Results
 from batchtrain.config.types.secret import masked
 from batchtrain.errors import BatchtrainError, ServiceError, TaskFailed, UsageError
 from batchtrain.plan import render
@@ -25,15 +26,18 @@ from batchtrain.runs.directory import (
     Commit,
     EventRecord,
     Failure,
+    Metric,
     NodeRecord,
     RunDirectory,
     RunRecord,
     TaskRecord,
 )
 from batchtrain.runs.numbers import numbers_of
+from batchtrain.runs.phases import Moments, phases
 from batchtrain.service import look
+from batchtrain.service import tasks as tasks_of
 from batchtrain.service.connect import Account, patience
-from batchtrain.service.seen import JobSeen, NodeSeen, TaskSeen
+from batchtrain.service.seen import JobSeen, NodeSeen, TaskSeen, node_hours
 from batchtrain.service.submit import Event
 from batchtrain.version import __version__
 
@@ -41,6 +45,9 @@ MANY = 20
 """Of a job with more tasks, only those that failed are fetched, unless the task has `results`."""
 OUTPUT = frozenset({"stdout", "stderr"})
 """Kinds of events that are lines of a task."""
+READY, ADDED = frozenset({"node.ready", "pool.reused"}), frozenset({"job.add", "task.add"})
+"""Kinds of events after which a pool is ready, or a job is added."""
+ENDED = frozenset({"completed", "failed"})
 _RANK = re.compile(r"logs/[^/]+/ranks/(\d+)\.stdout\.txt")
 
 
@@ -82,16 +89,26 @@ class Recording:
         run: RunDirectory,
         record: RunRecord,
         job: Job | None = None,
+        *,
+        ended: datetime | None = None,
     ) -> None:
+        """job: its settings; by default those that its tasks were added with. ended: when the job ended, if it did."""
         self.run = run
         self._client, self._patience, self._record = client, patience(account.endpoint), record
-        self._job = job
+        self._job, self._job_ended = job, ended
+        self._moments, self._fetching = Moments(record.started), 0.0
+        self.metrics: dict[str, dict[str, Metric]] = {}
+        """The metrics of each task, at the end."""
+        self._finished = False
+        """Whether the run ended before, and its tasks have not run since."""
+        self._nodes: dict[str, NodeSeen] = {}
         self._files = {(file.task, file.node, file.path): file for file in run.files()}
         self._places: dict[str, str] = {}
         """The nodes that tasks ran on, each with its pool."""
         self._again: dict[tuple[str, str, str], str] = {}
-        self._followed = False
-        self._numbers = numbers_of(run, job)
+        self._followed: set[str] = set()
+        """The tasks whose output came line by line."""
+        self._numbers = numbers_of(run, lambda task_id: self._settings(task_id).metrics)
         run.write(record)
 
     @property
@@ -106,7 +123,7 @@ class Recording:
                 lines = content.decode("utf-8", "replace").splitlines(keepends=True)
                 text = "".join(masked_text(masked_line(line), secrets) for line in lines)
                 directory.replace(self.run.config / Path(path).name, text.encode())
-        directory.replace(self.run.config / "effective.yaml", _yaml(masked_document(_effective(recipe), secrets)))
+        directory.replace(self.run.config / "effective.yaml", _yaml(masked_document(effective(recipe), secrets)))
         shown = render.as_document(plan._replace(hidden=secrets))
         directory.replace(self.run.config / "plan.json", msgspec.json.format(msgspec.json.encode(shown), indent=2))
         return self
@@ -115,22 +132,26 @@ class Recording:
 
     def tell(self, event: Event) -> None:
         """Note an event; a line of a task goes to the numbers only."""
-        if event.kind in OUTPUT:
-            self._followed = True
-        else:
+        if event.kind in READY:
+            self._moments = self._moments._replace(ready=now())
+        elif event.kind in ADDED:
+            self._moments = self._moments._replace(added=now())
+        if event.text and event.kind not in OUTPUT:
             self.run.add_event(EventRecord(now(), event.kind, event.subject, event.text))
 
     def line(self, task: str, stream: str, text: str) -> None:
         """A line of the output of a task."""
-        self._followed = True
+        self._followed.add(task)
         self._numbers.line(task, stream, text)
 
     # --- at its end -------------------------------------------------------------------------------------------------
 
     def fetch(self, tasks: Iterable[TaskSeen], *, everything: bool = False, progress: Progress = QUIET) -> None:
         """Fetch the logs and results of the tasks that have run. everything: of all tasks, without a limit of size."""
-        known = tuple(tasks)
-        self.run.write_tasks(map(_task_record, known))
+        began, known = now(), tuple(tasks)
+        records = tuple(map(_task_record, known))
+        self._finished = self._record.state in ENDED and self.run.tasks() == records
+        self.run.write_tasks(records)
         try:
             for task in self._chosen(known, everything):
                 for done in self._bring(task, everything, progress):
@@ -141,9 +162,11 @@ class Recording:
         finally:
             self.run.write_files(self._files.values())
             self._write_nodes()
+            self._moments = self._moments._replace(ended=began)
+            self._fetching += (now() - began).total_seconds()
 
     def _bring(self, task: TaskSeen, everything: bool, progress: Progress) -> Iterable[results.Brought]:
-        wanted = self._results(task.id) or Results()
+        wanted = self._settings(task.id).results or Results()
         places = look.places(self._client, self.job_id, task.id)
         self._places.update({place.node: place.pool for place in places})
         return results.bring(
@@ -163,20 +186,33 @@ class Recording:
         ran = tuple(task for task in tasks if task.node)
         if everything or len(ran) <= MANY:
             return ran
-        return tuple(task for task in ran if task.failed or self._results(task.id) is not None)
+        return tuple(task for task in ran if task.failed or self._settings(task.id).results is not None)
 
-    def _results(self, task_id: str) -> Results | None:
-        """The `results` of a task; those of a generated task are its template's."""
-        listed = self._job.tasks if self._job else ()
+    def _settings(self, task_id: str) -> FetchSettings:
+        """The `results` and `metrics` of a task; those of a generated task are its template's."""
+        if self._job is None:
+            return self._settings_of_service.get(task_id, FetchSettings())
+        listed = self._job.tasks
         named = [task for task in listed if task.id == task_id] or [task for task in listed if task.id is None]
         named = named or [task for task in listed if task.task_factory is not None]
-        return named[0].results if named else None
+        return FetchSettings(results=named[0].results, metrics=named[0].metrics) if named else FetchSettings()
+
+    @functools.cached_property
+    def _settings_of_service(self) -> dict[str, FetchSettings]:
+        """What the tasks were added with. A variable that is not ours or of a later version is ignored."""
+        found = {}
+        for task in tasks_of.listed(self._client, self.job_id, select="id,environmentSettings"):
+            for variable in task.environment_settings:
+                if variable.name == FETCH_VARIABLE:
+                    with contextlib.suppress(msgspec.DecodeError):
+                        found[task.id] = msgspec.json.decode(variable.value, type=FetchSettings)
+        return found
 
     def _write_nodes(self) -> None:
         """n0, n1, … in the order in which the tasks name them."""
         if not self._places:
             return
-        seen: dict[str, NodeSeen] = {}
+        seen = self._nodes
         for pool in dict.fromkeys(self._places.values()):
             with contextlib.suppress(ServiceError):  # a pool that is gone; the ids are known
                 seen.update({node.id: node for node in look.nodes(self._client, pool)})
@@ -200,34 +236,58 @@ class Recording:
                 found.setdefault(record.task, []).append(int(match[1]))
         return {task: tuple(sorted(ranks)) for task, ranks in found.items()}
 
-    def end(self, state: str, error: BaseException | None = None, *, node_hours: float | None = None) -> None:
-        """Write the summary and the report."""
-        if not self._followed:
-            self._read_lines()
-        failure = _failure(error) if error is not None else None
-        self._record = msgspec.structs.replace(
-            self._record,
-            state=state,
-            ended=now(),
-            failure=failure,
-            node_hours=node_hours,
-            summary=self._numbers.end(self._metrics_files()),
-        )
+    def end(self, state: str, error: BaseException | None = None) -> None:
+        """Write the end of the run, its summary, and the report. A run that had ended keeps its end."""
+        if self._finished:
+            self._record = msgspec.structs.replace(self._record, summary=self._record.summary | self._added_metrics())
+        else:
+            self._record = msgspec.structs.replace(self._record, summary={})
+            self._read_lines(self._followed)
+            ended = None if state == "fetched" else self._job_ended or now()
+            self._record = msgspec.structs.replace(
+                self._record,
+                state=state,
+                ended=ended,
+                failure=_failure(error) if error is not None else None,
+                node_hours=node_hours(self._nodes.values(), ended, since=self._record.started) if ended else None,
+                phases=phases(self._moments, self.run.tasks(), self._preparation(), self._fetching),
+                summary=self._summary(frozenset()),
+            )
         self.run.write(self._record)
         directory.replace(self.run.report, report.html(self.run).encode())
 
-    def _read_lines(self) -> None:
-        """The output of a job that this command did not follow."""
+    def _preparation(self) -> float | None:
+        """The seconds of the slowest start task of the nodes that started in this run."""
+        own = (node for node in self._nodes.values() if node.allocated and node.allocated >= self._record.started)
+        return max((node.prepared for node in own if node.prepared is not None), default=None)
+
+    def _added_metrics(self) -> dict[str, Metric]:
+        """The metrics of tasks that were fetched after the end of the run."""
+        known = frozenset(task.id for task in self.run.tasks() if self.run.metrics_file(task.id).exists())
+        self._read_lines(known)
+        return self._summary(known)
+
+    def _summary(self, known: Set[str]) -> dict[str, Metric]:
+        """The summary of all tasks but the known ones. Names of several tasks begin with the task."""
+        self.metrics = self._numbers.end(self._metrics_files(known))
+        if len(self.metrics) == 1 and not self._record.summary:
+            return next(iter(self.metrics.values()))
+        return {f"{task}/{name}": metric for task, found in self.metrics.items() for name, metric in found.items()}
+
+    def _read_lines(self, known: Set[str]) -> None:
+        """The output of the tasks that this command did not follow. known: tasks whose metrics are there."""
         for record in self._files.values():
+            if record.task in known:
+                continue
             if record.fetched.startswith("logs/") and record.path in ("stdout.txt", "stderr.txt"):
                 with (self.run.path / record.fetched).open(encoding="utf-8", errors="replace") as file:
                     for line in file:
                         self._numbers.line(record.task, record.path.removesuffix(".txt"), line.rstrip("\n"))
 
-    def _metrics_files(self) -> dict[str, tuple[Path, ...]]:
+    def _metrics_files(self, known: Set[str]) -> dict[str, tuple[Path, ...]]:
         found: dict[str, list[Path]] = {}
         for record in self._files.values():
-            if record.fetched.startswith("metrics/"):
+            if record.task not in known and record.fetched.startswith("metrics/"):
                 found.setdefault(record.task, []).append(self.run.path / record.fetched)
         return {task: tuple(paths) for task, paths in found.items()}
 
@@ -284,6 +344,7 @@ def begin(client: BatchClient, account: Account, recipe: Recipe, job: Job, plan:
     """Make the run directory of a job that is about to be added. Raises UsageError if it cannot be made."""
     pool = recipe.pool
     count = pool.vm_count if pool else None
+    secrets = (*secrets_in(recipe), *secrets_of_settings(origin.settings))
     run = directory.make(origin.root, job.id, started := now())
     record = RunRecord(
         id=run.name,
@@ -295,8 +356,8 @@ def begin(client: BatchClient, account: Account, recipe: Recipe, job: Job, plan:
         job=job.id,
         vm_size=pool.vm_size if pool else "",
         nodes=count.dedicated + count.low_priority if count else 0,
-        command=tuple(masked_text(word, secrets_in(recipe)) for word in origin.command),
-        settings={path: masked_text(text, secrets_in(recipe)) for path, text in origin.settings.items()},
+        command=tuple(masked_text(word, secrets) for word in origin.command),
+        settings={path: masked_text(text, secrets) for path, text in origin.settings.items()},
         versions={"batchtrain": __version__, "python": sys.version.split()[0]},
         commit=commit_of(Path(recipe.directory)),
     )
@@ -315,7 +376,7 @@ def adopt(client: BatchClient, account: Account, job_id: str, origin: Origin, se
     for run in reversed(tuple(directory.runs(origin.root))):
         record = _record_or_none(run)
         if record and _is_of(record, seen, account):
-            return Recording(client, account, run, record, settings)
+            return Recording(client, account, run, record, settings, ended=seen.ended)
     pool = look.pool_or_none(client, seen.pool) if seen.pool else None
     run = directory.make(origin.root, job_id, now())
     record = RunRecord(
@@ -328,20 +389,18 @@ def adopt(client: BatchClient, account: Account, job_id: str, origin: Origin, se
         job=job_id,
         vm_size=pool.vm_size if pool else "",
         nodes=pool.dedicated + pool.spot if pool else 0,
-        command=tuple(_CREDENTIAL.sub(r"\1=***", word) for word in origin.command),
+        command=tuple(masked_text(word, secrets_of_settings(origin.settings)) for word in origin.command),
         versions={"batchtrain": __version__, "python": sys.version.split()[0]},
     )
-    return Recording(client, account, run, record, settings)
-
-
-_CREDENTIAL = re.compile(r"^((?:--set=)?credentials[^=]*)=.*", re.S)
-"""A setting of the command line that may be secret."""
+    return Recording(client, account, run, record, settings, ended=seen.ended)
 
 
 def _is_of(record: RunRecord, job: JobSeen, account: Account) -> bool:
     """Whether a run directory is of this job, and not of an earlier one of the same id."""
     if (record.job, record.endpoint, record.account) != (job.id, account.endpoint, account.name):
         return False
+    if record.state == "fetched":  # its beginning is that of the job
+        return job.created is None or record.started == job.created
     return job.created is None or record.ended is None or record.ended >= job.created
 
 
@@ -375,7 +434,7 @@ _SECTIONS = {
 }
 
 
-def _effective(recipe: Recipe) -> dict[str, Any]:
+def effective(recipe: Recipe) -> dict[str, Any]:
     """The configuration with the values of `--set`, without credentials and defaults."""
     found = {name: getattr(recipe, field) for name, field in _SECTIONS.items()}
     return {name: msgspec.to_builtins(part, enc_hook=masked) for name, part in found.items() if part is not None}

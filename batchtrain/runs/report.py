@@ -94,7 +94,7 @@ def _curves(run: RunDirectory, task: TaskRecord) -> str:
 def points(run: RunDirectory, task: str) -> dict[str, list[Point]]:
     """The curve of each metric of a task: its values over steps, else over epochs, else over time; the lowest rank's
     where several have it."""
-    path = run.metrics(task)
+    path = run.metrics_file(task)
     found: dict[str, dict[int, list[Point]]] = {}
     if not path.exists():
         return {}

@@ -14,6 +14,7 @@ from azure.batch import BatchClient
 from azure.core.credentials import AccessToken, AzureNamedKeyCredential, TokenCredential
 from azure.core.pipeline import PipelineRequest
 from azure.core.pipeline.policies import BearerTokenCredentialPolicy
+from azure.core.pipeline.transport import RequestsTransport
 
 from batchtrain.config.types import Aad, Credentials, Secret
 from batchtrain.errors import UsageError
@@ -25,6 +26,9 @@ CA_VARIABLE = "BATCHTRAIN_CA"
 BLOCK = 1 << 16
 """The chunk size of a streamed answer in bytes; the SDK's 4 KiB would cost three times the processor time for a large
 file."""
+
+CONNECTIONS = 64
+"""The most connections of a client to the service; the SDK's 10 would be opened anew all the time by more threads."""
 
 # What the SDK and azure-identity log they also raise, and we say it in a sentence; without any handler Python would
 # print their warnings (a dozen lines, where nobody is signed in). Whoever sets up logging still gets them.
@@ -137,14 +141,21 @@ def client(where: Account, credential: AzureNamedKeyCredential | TokenCredential
     known: Any = credential  # the SDK accepts either and annotates one
     options: dict[str, Any] = {
         "retry_policy": RetryPolicy(patience(where.endpoint)),
-        "connection_data_block_size": BLOCK,
         "credential_scopes": [entra.scope_of(where.resource)],
+        "transport": _transport(where.ca),
     }
-    if where.ca:
-        options["connection_verify"] = where.ca
     if where.token is not None:
         options["authentication_policy"] = _LocalBearer(where.token, *options["credential_scopes"])
     return BatchClient(endpoint=where.endpoint, credential=known, **options)
+
+
+def _transport(ca: str | None) -> RequestsTransport:
+    """The SDK's transport, which keeps a connection for each of many threads."""
+    transport = RequestsTransport(connection_data_block_size=BLOCK, connection_verify=ca or True)
+    transport.open()
+    for adapter in transport.session.adapters.values():
+        adapter.init_poolmanager(connections=1, maxsize=CONNECTIONS)
+    return transport
 
 
 class OwnTokens(NamedTuple):

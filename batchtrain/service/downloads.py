@@ -7,11 +7,9 @@ renamed.
 from __future__ import annotations
 
 import contextlib
-import contextvars
 import errno
 import hashlib
 import os
-import queue
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
@@ -26,16 +24,17 @@ from azure.core.rest import HttpRequest, HttpResponse
 
 from batchtrain.errors import NotAllowed, NotFound, ServiceError, Unreachable
 from batchtrain.service import retry
+from batchtrain.service.at_once import WORKERS, AtOnce, Piece
 from batchtrain.service.faults import code_of, faults
 from batchtrain.service.requests import API_VERSION, quoted
 
-WORKERS = 8
-"""Requests at once; the SDK keeps ten connections."""
 RANGE = 8 << 20
 """Bytes of one request; larger files come in several."""
 THREAD = "download"
 TRIES = 3
 """How often a file is fetched that changes while it is fetched."""
+MOST_NAME = 240
+"""Bytes of a file name that may get a suffix; the file system permits 255."""
 _PAST_THE_END = frozenset({"InvalidRange", "416"})
 _GONE = frozenset({"NodeNotFound", "TaskNotFound", "JobNotFound", "PoolNotFound", "TaskFilesUnavailable",
                    "TaskFilesCleanedup", "NodeNotReady", "NodeStateUnusable"})  # fmt: skip
@@ -110,6 +109,14 @@ class _Page(msgspec.Struct):
     next: str = msgspec.field(default="", name="odata.nextLink")
 
 
+def partial(target: Path) -> tuple[Path, Path]:
+    """Where a file is kept until it is complete, and where its ranges are noted."""
+    name = target.name
+    if len(os.fsencode(name)) > MOST_NAME:
+        name = hashlib.sha256(os.fsencode(name)).hexdigest()
+    return target.with_name(f".{name}.part"), target.with_name(f".{name}.ranges")
+
+
 # --- fetching -------------------------------------------------------------------------------------------------------
 
 
@@ -147,19 +154,16 @@ def fetch(
     none are. moved: told the number of bytes that came.
     """
     batch = _Batch(client, moved, patience)
-    pieces = _Pieces(batch, wanted)
-    threads = [
-        threading.Thread(target=contextvars.copy_context().run, args=(pieces.work,), name=THREAD, daemon=True)
-        for _ in range(WORKERS)
-    ]
-    for thread in threads:
-        thread.start()
-    try:
-        yield from pieces.results(len(threads))
-    finally:
-        batch.stopped.set()
-        for thread in threads:
-            thread.join()
+    work = AtOnce(THREAD, _pieces(batch, wanted), WORKERS)
+    batch.stopped = work.stopped
+    yield from work.results()
+
+
+def _pieces(batch: _Batch, wanted: Iterable[Wanted]) -> Iterator[Piece[Fetched]]:
+    for item in wanted:
+        download = _Download(batch, item)
+        for span in tuple(download.spans):
+            yield download.piece(span)
 
 
 class _Batch:
@@ -181,50 +185,6 @@ class _Batch:
             self.lost[tree.url] = str(error)
 
 
-class _Pieces:
-    """Hands the ranges of the wanted files to the threads."""
-
-    def __init__(self, batch: _Batch, wanted: Iterable[Wanted]) -> None:
-        self._batch = batch
-        self._lock = threading.Lock()
-        self._pieces = self._cut(wanted)
-        self._results: queue.SimpleQueue[Fetched | BaseException | None] = queue.SimpleQueue()
-
-    def _cut(self, wanted: Iterable[Wanted]) -> Iterator[tuple[_Download, tuple[int, int]]]:
-        for item in wanted:
-            download = _Download(self._batch, item)
-            for span in tuple(download.spans):
-                yield download, span
-
-    def work(self) -> None:
-        """One thread: ranges, until there are no more."""
-        try:
-            while not self._batch.stopped.is_set():
-                with self._lock:
-                    piece = next(self._pieces, None)
-                if piece is None:
-                    break
-                download, span = piece
-                download.take(span)
-                done = download.done(span)
-                if done is not None:
-                    self._results.put(done)
-        except BaseException as error:  # noqa: BLE001 - a bug must not leave the caller waiting
-            self._results.put(error)
-        finally:
-            self._results.put(None)
-
-    def results(self, threads: int) -> Iterator[Fetched]:
-        while threads:
-            found = self._results.get()
-            if found is None:
-                threads -= 1
-            elif isinstance(found, BaseException):
-                raise found
-            else:
-                yield found
-
-
 def _read_refusal(response: PipelineResponse[Any, Any]) -> None:
     """Read the error document of an answer that is streamed otherwise."""
     if response.http_response.status_code >= 400:
@@ -240,6 +200,7 @@ class _Download:
 
     def __init__(self, batch: _Batch, wanted: Wanted) -> None:
         self._batch, self._wanted = batch, wanted
+        self._part, self._notes = partial(wanted.target)
         self._lock = threading.Lock()
         self._fd = -1
         self._failed: Fetched | None = None
@@ -259,15 +220,15 @@ class _Download:
     def _resumable(self) -> bool:
         return len(self.spans) > 1
 
-    @property
-    def _part(self) -> Path:
-        return self._wanted.target.with_name(f".{self._wanted.target.name}.part")
-
-    @property
-    def _notes(self) -> Path:
-        return self._wanted.target.with_name(f".{self._wanted.target.name}.ranges")
-
     # one range
+
+    def piece(self, span: tuple[int, int]) -> Piece[Fetched]:
+        """The work on a range."""
+        return lambda: self._piece(span)
+
+    def _piece(self, span: tuple[int, int]) -> Fetched | None:
+        self.take(span)
+        return self.done(span)
 
     def take(self, span: tuple[int, int]) -> None:
         """Fetch a range; what goes wrong is kept for `done`."""
@@ -372,20 +333,28 @@ class _Download:
             self._tidy()
 
     def _finished(self) -> Fetched:
-        note = ""
+        note, digest = "", self._digest()
         for tries_left in reversed(range(TRIES - 1)):
-            if not self._changed or self._failed:
+            if digest or self._failed or self._interrupted:
                 break
-            self._repeat(grows=tries_left == 0)
+            self._repeat(grows=self._changed and tries_left == 0)
+            digest = self._digest()
         if self._changed:
             return Fetched(self._wanted, reason="it changes while it is fetched; fetch it again later", again=True)
         if self._failed:
             return self._failed
-        if self._batch.stopped.is_set() and len(self._digests) < len(self.spans):
+        if self._interrupted:
             return Fetched(self._wanted, reason="interrupted", again=True)
+        if not digest:
+            reason = f"the copy in {self._part} is not what came from the node: check the disk of this machine"
+            return Fetched(self._wanted, reason=reason, again=True)
         if self._size != self._wanted.file.size or self._grows:
             note = f"it was being written while it was fetched: these are its first {self._size:,} bytes"
-        return self._named(note)
+        return self._named(digest, note)
+
+    @property
+    def _interrupted(self) -> bool:
+        return self._batch.stopped.is_set() and len(self._digests) < len(self.spans)
 
     def _repeat(self, *, grows: bool) -> None:
         """Fetch the file again from its beginning, as it is now. grows: its first bytes will do."""
@@ -402,8 +371,10 @@ class _Download:
         for span in self.spans:
             self.take(span)
 
-    def _named(self, note: str) -> Fetched:
-        """Compare what is on the disk with what came, and give the file its name."""
+    def _digest(self) -> str:
+        """The digest of the file on the disk; empty if a range is missing or is not what came. Then all are dropped."""
+        if self._changed or self._failed or self._interrupted:
+            return ""
         self._open()
         os.ftruncate(self._fd, self._size)
         whole = hashlib.sha256()
@@ -413,13 +384,17 @@ class _Download:
                 part.update(block)
                 whole.update(block)
             if part.digest() != self._digests.get((start, end), part.digest() if start == end else b""):
-                reason = f"the copy in {self._part} is not what came from the node: check the disk of this machine"
-                return Fetched(self._wanted, reason=reason, again=True)
+                self._digests = {}
+                return ""
+        return whole.hexdigest()
+
+    def _named(self, digest: str, note: str) -> Fetched:
+        """Give the file its name."""
         modified = self._wanted.file.modified
         if modified is not None:
             os.utime(self._fd, (modified.timestamp(), modified.timestamp()))
         self._part.replace(self._wanted.target)
-        return Fetched(self._wanted, self._size, whole.hexdigest(), note)
+        return Fetched(self._wanted, self._size, digest, note)
 
     def _tidy(self) -> None:
         """What stays of a large file that was not fetched is continued by the next call."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 from azure.batch import models
@@ -131,15 +131,19 @@ def _error(
 
 
 def _message(error: azure.HttpResponseError) -> str:
-    """The service's message with the property that it concerns, without request id and time, which are shown
-    elsewhere."""
+    """The service's sentence, or the first line of the error."""
     said = _said(error)
-    sentence = said.message.value if said and said.message else None
-    first = str(sentence).split("\nRequestId", 1)[0].strip().rstrip(".") if sentence else _first_line(error)
-    details = [
-        f"{item.key}: {item.value}" for item in (said.error_values if said else None) or () if item.key in _TELLING
-    ]
-    return first + (f" [{', '.join(details)}]" if details else "")
+    text = said.message.value if said and said.message else None
+    details = ((item.key or "", item.value or "") for item in (said.error_values if said else None) or ())
+    return sentence(str(text) if text else _first_line(error), details)
+
+
+def sentence(text: str, details: Iterable[tuple[str, str]]) -> str:
+    """A message of the service with the property that it concerns, without request id and time, which are shown
+    elsewhere."""
+    first = text.split("\nRequestId", 1)[0].strip().rstrip(".")
+    telling = ", ".join(f"{key}: {value}" for key, value in details if key in _TELLING)
+    return f"{first} [{telling}]" if telling else first
 
 
 _TELLING = ("PropertyName", "PropertyValue", "Reason", "AuthenticationErrorDetail")

@@ -15,6 +15,8 @@ from batchtrain.service import downloads
 from batchtrain.service.faults import faults
 from batchtrain.service.requests import API_VERSION, quoted
 
+COMPARED = 64
+"""Bytes before the end of what was read that are read again: they show whether it is still the same file."""
 END = 256 * 1024
 """Bytes of the end of a file, in which the cause of a failure is searched."""
 NOTHING_MORE = frozenset({"InvalidRange", "416"})
@@ -69,14 +71,30 @@ class Follower:
 
     def __init__(self, client: BatchClient, job_id: str, task_id: str, path: str) -> None:
         self._client, self._job_id, self._task_id, self._path = client, job_id, task_id, path
-        self._offset = 0
         self.missing: NotFound | None = None
+        self._node = ""
+        self._begin()
+
+    def _begin(self) -> None:
+        self._offset = 0
+        self._end = b""
         self._partial = ""
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
 
-    def new_lines(self, *, last: bool = False) -> list[str]:
-        """Lines that have come since the last call; with `last`, what is left without an end of line too."""
-        text = self._partial + self._decoder.decode(self._new_bytes(), final=last)
+    def new_lines(self, node: str, *, last: bool = False) -> list[str]:
+        """Lines that have come since the last call; with `last`, what is left without an end of line too.
+
+        node: where the task runs. On another node, the file is another one. On the same node, a retry may append to the
+        file or write it anew.
+        """
+        if node != self._node:
+            self._node = node
+            self._begin()
+        content = self._new_bytes()
+        if content is None:
+            self._begin()
+            content = self._new_bytes() or b""
+        text = self._partial + self._decoder.decode(content, final=last)
         lines = text.split("\n")
         self._partial = lines.pop()
         if last and self._partial:
@@ -84,9 +102,11 @@ class Follower:
             self._partial = ""
         return lines
 
-    def _new_bytes(self) -> bytes:
+    def _new_bytes(self) -> bytes | None:
+        """What was added to the file; None if it is not the file that was read before."""
+        start = self._offset - len(self._end)
         try:
-            content = task_file(self._client, self._job_id, self._task_id, self._path, self._offset)
+            content = task_file(self._client, self._job_id, self._task_id, self._path, start)
         except NotFound as error:
             if error.code not in NO_FILE:
                 raise
@@ -97,5 +117,8 @@ class Follower:
                 return b""
             raise
         self.missing = None
-        self._offset += len(content)
-        return content
+        if not content.startswith(self._end):
+            return None
+        self._offset = start + len(content)
+        added, self._end = content[len(self._end) :], content[-COMPARED:]
+        return added

@@ -249,6 +249,7 @@ def _node(item: models.BatchNode) -> NodeSeen:
         start_task=_start(start) if start else "",
         errors=tuple(f"{error.code}: {error.message}" for error in item.errors or ()),
         allocated=item.allocation_time,
+        prepared=_span(start) if start else None,
     )
 
 
@@ -262,6 +263,11 @@ def _image(item: models.BatchSupportedImage) -> ImageSeen:
         capabilities=tuple(item.capabilities or ()),
         ends=item.batch_support_end_of_life,
     )
+
+
+def _span(info: models.BatchStartTaskInfo) -> float | None:
+    """The seconds that a start task took, if it has ended."""
+    return (info.end_time - info.start_time).total_seconds() if info.end_time and info.start_time else None
 
 
 def _start(info: models.BatchStartTaskInfo) -> str:

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 from email.utils import parsedate_to_datetime
 from typing import Any, NamedTuple
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 from azure.batch import BatchClient
 from azure.core.rest import HttpRequest, HttpResponse
 
-from batchtrain.errors import NotFound, ServiceError, Unreachable, UsageError
+from batchtrain.errors import AlreadyExists, NotFound, ServiceError, Unreachable, UsageError
 from batchtrain.plan.diff import same
 from batchtrain.service.faults import faults
 from batchtrain.service.retry import Attempts
 
 API_VERSION = "2025-06-01"
+CONTENT_TYPE = "application/json; odata=minimalmetadata"
 CLOCK_STEP = 2.0
 """The precision in seconds of the service's dates, which have whole seconds."""
 
@@ -67,11 +68,44 @@ def made(client: BatchClient, path: str, body: Body, attempts: Attempts) -> bool
     return has(standing, body) and age is not None and age <= time.monotonic() - attempts.began + CLOCK_STEP
 
 
+def posted(client: BatchClient, path: str, body: bytes, attempts: Attempts) -> HttpResponse:
+    """The answer to a JSON document that is ready to be sent. Raises the errors of the SDK."""
+    headers = {"Content-Type": CONTENT_TYPE, "Accept": "application/json"}
+    request = HttpRequest("POST", path, params={"api-version": API_VERSION}, headers=headers, content=body)
+    return client.send_request(request, attempts=attempts)
+
+
+def add(client: BatchClient, operation: str, path: str, body: Body, create: Callable[[Attempts], object]) -> None:
+    """Add an object that names its own id. Raises AlreadyExists, unless an earlier attempt of this call created it."""
+    sent = Attempts()
+    try:
+        with faults(operation):
+            create(sent)
+    except AlreadyExists:
+        if not made(client, f"{path}/{quoted(body['id'])}", body, sent):
+            raise
+
+
 class Creation(NamedTuple):
     """When something was created, and how many seconds before the service's answer that was (None if unknown)."""
 
     time: str
     age: float | None
+
+
+def looked_at(client: BatchClient, path: str, operation: str) -> dict[str, Any]:
+    """The document at a path. Raises NotFound."""
+    document: dict[str, Any] = _send(client, "GET", path, operation).json()
+    return document
+
+
+def pages(client: BatchClient, path: str, operation: str, query: Mapping[str, str]) -> Iterator[list[dict[str, Any]]]:
+    """The documents of a list, page by page."""
+    link: str | None = f"{path}?{urlencode(query, safe=',')}" if query else path
+    while link:
+        page = _send(client, "GET", link, operation).json()
+        yield page["value"]
+        link = page.get("odata.nextLink")
 
 
 def creation(client: BatchClient, path: str) -> Creation:
@@ -118,9 +152,10 @@ def _send(
     body: Body | None = None,
     attempts: Attempts | None = None,
 ) -> HttpResponse:
-    request = HttpRequest(method, path, params={"api-version": API_VERSION}, json=body)
+    version = {} if "://" in path else {"api-version": API_VERSION}  # a link to the next page has it
+    request = HttpRequest(method, path, params=version, json=body)
     if body is not None:
-        request.headers["Content-Type"] = "application/json; odata=minimalmetadata"
+        request.headers["Content-Type"] = CONTENT_TYPE
     with faults(operation):
         response = client.send_request(request, attempts=attempts)
         response.raise_for_status()

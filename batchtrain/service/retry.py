@@ -56,6 +56,8 @@ class Patience(NamedTuple):
 FAR = Patience(first=1.0, most=20.0, budget=120.0, refused=120.0, connect=10.0, read=60.0)
 NEAR = Patience(first=0.02, most=1.0, budget=60.0, refused=2.0, connect=2.0, read=10.0)
 """For loopback: if no program listens there, waiting does not help."""
+NOT_NOW = Patience(first=0.2, most=10.0, budget=120.0, refused=0.0, connect=0.0, read=0.0)
+"""How long a request is repeated after the service answered that it cannot do it now."""
 LEAST = 0.5
 """Seconds for the last attempt of a call."""
 QUIET, EVERY = 5.0, 60.0

@@ -44,6 +44,8 @@ class NodeSeen(NamedTuple):
     start_task: str = ""
     errors: tuple[str, ...] = ()
     allocated: datetime | None = None
+    prepared: float | None = None
+    """Seconds that its start task took; None if it has none or has not ended."""
 
 
 class Endpoint(NamedTuple):
@@ -104,6 +106,7 @@ class TaskSeen(NamedTuple):
     failure: str = ""
     retries: int = 0
     requeues: int = 0
+    started: datetime | None = None
 
     @property
     def failed(self) -> bool:
@@ -119,9 +122,9 @@ class PlaceSeen(NamedTuple):
     directory: str
 
 
-def node_hours(nodes: Iterable[NodeSeen], now: datetime) -> float:
-    """The hours for which the nodes have existed, which are billed whether tasks run or not."""
-    lived = (now - node.allocated for node in nodes if node.allocated)
+def node_hours(nodes: Iterable[NodeSeen], now: datetime, *, since: datetime | None = None) -> float:
+    """The hours for which the nodes have existed (since a time), which are billed whether tasks run or not."""
+    lived = (now - (max(node.allocated, since) if since else node.allocated) for node in nodes if node.allocated)
     return sum((max(span.total_seconds(), 0.0) for span in lived), 0.0) / 3600
 
 

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import groupby
 from typing import Any, NamedTuple
 
 from azure.batch import BatchClient, models
 
 from batchtrain.config.types import Secret
-from batchtrain.errors import AlreadyExists, ServiceError
+from batchtrain.errors import ServiceError
 from batchtrain.plan import wire
 from batchtrain.plan.step import Step
 from batchtrain.plan.types import Plan
 from batchtrain.service import retry
-from batchtrain.service.faults import failure, faults
-from batchtrain.service.requests import ask, has, in_state, made, quoted
-from batchtrain.service.retry import Attempts
-
-NOT_NOW = retry.Patience(first=0.2, most=10.0, budget=120.0, refused=0.0, connect=0.0, read=0.0)
-"""How long a request is repeated after the service answered that it cannot do it now."""
-
+from batchtrain.service.faults import faults
+from batchtrain.service.job_addition import ONCE, Adding, JobAddition
+from batchtrain.service.requests import add, ask, has, in_state, quoted
 
 Fill = Callable[[wire.Placeholder], str | Secret]
 """Gives the value of a placeholder."""
@@ -31,12 +28,14 @@ class Event(NamedTuple):
     kind: str
     subject: str
     text: str
+    data: object = None
+    """What was seen, for a view that draws it; events of kind `….seen` have no text and are not printed."""
 
 
 Others = Mapping[str, Callable[[Step], Event]]
 """Carries out steps that are not requests to Batch, by their action."""
 
-ADDING = {"pool.add": "pool.adding", "job.add": "job.adding", "schedule.add": "schedule.adding"}
+ADDING = {"pool.add": "pool.adding", "schedule.add": "schedule.adding"}
 """Events reported before the request: after an interrupt the user must know what may exist."""
 
 
@@ -46,108 +45,81 @@ def submit(
     fill: Fill,
     upload: Callable[[str, bytes], None],
     others: Others | None = None,
+    adding: Adding = ONCE,
 ) -> Iterator[Event]:
-    """Carry out every step in order. Raises ServiceError at the first refusal."""
+    """Carry out every step in order. Raises ServiceError at the first refusal; of a task, after the job's others."""
     files = {item.path: item.data for item in plan.uploads}
-    for step in plan.steps:
-        if step.action == "blob.upload":
-            upload(step.subject, files[step.subject])
-            yield Event(step.action, step.path, f"uploaded {len(files[step.subject])} bytes to {step.path}")
+    jobs: dict[str, JobAddition] = {}
+    for (action, subject), same in groupby(plan.steps, lambda step: (step.action, step.subject)):
+        steps = list(same)
+        if action in ("job.add", "task.add"):
+            job = jobs.setdefault(subject, JobAddition(client, plan, subject, revealing(fill), adding))
+            yield from _job_steps(client, job, steps, fill)
             continue
-        if others and step.action in others:
-            yield others[step.action](step)
-            continue
-        body = filled(step.body, fill)
-        if step.action in ADDING:
-            yield Event(ADDING[step.action], body["id"], f"adding {body['id']}")
-        yield _ACTIONS[step.action](client, step, body)
+        for step in steps:
+            if action == "blob.upload":
+                upload(subject, files[subject])
+                yield Event(action, step.path, f"uploaded {len(files[subject])} bytes to {step.path}")
+            elif others and action in others:
+                yield others[action](step)
+            else:
+                yield from _requested(client, step, filled(step.body, fill))
+
+
+def _job_steps(client: BatchClient, job: JobAddition, steps: Sequence[Step], fill: Fill) -> Iterator[Event]:
+    """Add a job, or its tasks."""
+    step = steps[0]
+    if step.action == "job.add":
+        yield Event("job.adding", step.subject, f"adding {step.subject}")
+        notes = job.job(filled(step.body, fill))
+    elif step.collects or job.continued:
+        notes = job.tasks(steps)
+    else:
+        yield _add_task(client, step, filled(step.body, fill))
+        return
+    for note in notes:
+        yield Event(note.kind, step.subject, note.text)
+
+
+def _requested(client: BatchClient, step: Step, body: dict[str, Any]) -> Iterator[Event]:
+    if step.action in ADDING:
+        yield Event(ADDING[step.action], body["id"], f"adding {body['id']}")
+    yield _ACTIONS[step.action](client, step, body)
 
 
 def filled(body: Any, fill: Fill) -> dict[str, Any]:
     """The document of a request with its placeholders filled; here the secrets enter it."""
+    return wire.filled(body, revealing(fill))
+
+
+def revealing(fill: Fill) -> wire.Fill:
+    """The same, with the text of secrets."""
 
     def text(placeholder: wire.Placeholder) -> str:
         value = fill(placeholder)
         return value.reveal() if isinstance(value, Secret) else value
 
-    return wire.filled(body, text)
+    return text
 
 
 def _add_pool(client: BatchClient, step: Step, body: dict[str, Any]) -> Event:
     options = models.BatchPoolCreateOptions(body)
-    _add(client, f"add pool {body['id']}", "/pools", body, lambda sent: client.create_pool(options, attempts=sent))
+    add(client, f"add pool {body['id']}", "/pools", body, lambda sent: client.create_pool(options, attempts=sent))
     return Event("pool.add", body["id"], f"added pool {body['id']}")
-
-
-def _add_job(client: BatchClient, step: Step, body: dict[str, Any]) -> Event:
-    options = models.BatchJobCreateOptions(body)
-    _add(client, f"add job {body['id']}", "/jobs", body, lambda sent: client.create_job(options, attempts=sent))
-    return Event("job.add", body["id"], f"added job {body['id']}")
 
 
 def _add_schedule(client: BatchClient, step: Step, body: dict[str, Any]) -> Event:
     options, name = models.BatchJobScheduleCreateOptions(body), f"add job schedule {body['id']}"
-    _add(client, name, "/jobschedules", body, lambda sent: client.create_job_schedule(options, attempts=sent))
+    add(client, name, "/jobschedules", body, lambda sent: client.create_job_schedule(options, attempts=sent))
     return Event("schedule.add", body["id"], f"added job schedule {body['id']}")
 
 
-def _add(
-    client: BatchClient, operation: str, path: str, body: dict[str, Any], create: Callable[[Attempts], object]
-) -> None:
-    """Add an object that names its own id. If it exists already because an earlier attempt of this call created it,
-    that is a success."""
-    sent = Attempts()
-    try:
-        with faults(operation):
-            create(sent)
-    except AlreadyExists:
-        if not made(client, f"{path}/{quoted(body['id'])}", body, sent):
-            raise
-
-
-def _add_tasks(client: BatchClient, step: Step, body: dict[str, Any]) -> Event:
-    job_id = step.subject
-    if not step.collects:
-        options, operation = models.BatchTaskCreateOptions(body), f"add task {job_id}/{body['id']}"
-        path = f"/jobs/{quoted(job_id)}/tasks"
-        _add(client, operation, path, body, lambda sent: client.create_task(job_id, options, attempts=sent))
-        return Event("task.add", f"{job_id}/{body['id']}", f"added task {body['id']}")
-    waiting = {task["id"]: task for task in body["value"]}
-
-    def send() -> int:
-        for task_id in _add_collection(client, job_id, waiting):
-            del waiting[task_id]
-        return len(waiting)
-
-    if retry.repeated(send, lambda left: left > 0 if isinstance(left, int) else False, NOT_NOW):
-        names = ", ".join(list(waiting)[:5])
-        raise ServiceError(f"add tasks to {job_id}: the service could not take {len(waiting)} of them ({names})")
-    return Event("task.add", job_id, f"added {len(body['value'])} tasks")
-
-
-def _add_collection(client: BatchClient, job_id: str, tasks: Mapping[str, Any]) -> list[str]:
-    """Add one collection; returns the ids that exist now. Raises for the first task that the service refuses."""
-    sent = Attempts()
-    with faults(f"add tasks to {job_id}"):
-        group = models.BatchTaskGroup({"value": list(tasks.values())})
-        result = client.create_task_collection(job_id, group, attempts=sent)
-    standing = []
-    for item in result.result_values or ():
-        status = str(getattr(item.status, "value", item.status)).lower()
-        if status == "success" or _is_there(client, job_id, item, tasks[item.task_id], sent):
-            standing.append(item.task_id)
-        elif status != "servererror":
-            code = item.error.code if item.error else status
-            said = item.error.message.value if item.error and item.error.message else "refused"
-            raise failure(f"add task {job_id}/{item.task_id}", str(code), str(said).split("\nRequestId")[0].rstrip("."))
-    return standing
-
-
-def _is_there(
-    client: BatchClient, job_id: str, item: models.BatchTaskCreateResult, task: Mapping[str, Any], sent: Attempts
-) -> bool:
-    exists = item.error is not None and item.error.code == "TaskExists"
-    return exists and made(client, f"/jobs/{quoted(job_id)}/tasks/{quoted(item.task_id)}", task, sent)
+def _add_task(client: BatchClient, step: Step, body: dict[str, Any]) -> Event:
+    """Add the one task of a job."""
+    job_id, options = step.subject, models.BatchTaskCreateOptions(body)
+    path, operation = f"/jobs/{quoted(job_id)}/tasks", f"add task {job_id}/{body['id']}"
+    add(client, operation, path, body, lambda sent: client.create_task(job_id, options, attempts=sent))
+    return Event("task.add", f"{job_id}/{body['id']}", f"added task {body['id']}")
 
 
 def _complete_job(client: BatchClient, step: Step, body: dict[str, Any]) -> Event:
@@ -165,7 +137,7 @@ def _resize_pool(client: BatchClient, step: Step, body: dict[str, Any]) -> Event
     def send() -> None:
         ask(client, "POST", step.path, operation, body, done=lambda pool: has(pool, body))
 
-    retry.repeated(send, lambda error: getattr(error, "code", "") == "PoolBeingResized", NOT_NOW)
+    retry.repeated(send, lambda error: getattr(error, "code", "") == "PoolBeingResized", retry.NOT_NOW)
     return Event(step.action, pool_id, f"pool {pool_id} gets its nodes")
 
 
@@ -191,9 +163,7 @@ _ACTIONS: dict[str, Callable[[BatchClient, Step, dict[str, Any]], Event]] = {
     "pool.resize": _resize_pool,
     "pool.autoscale": _resize_pool,
     "node.user": _add_user,
-    "job.add": _add_job,
     "schedule.add": _add_schedule,
-    "task.add": _add_tasks,
     "job.complete": _complete_job,
 }
 

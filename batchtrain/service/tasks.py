@@ -239,6 +239,7 @@ def seen(item: Listed) -> TaskSeen:
         failure=str(info.failure_info or ""),
         retries=info.retry_count,
         requeues=info.requeue_count,
+        started=info.start_time,
     )
 
 

@@ -21,6 +21,7 @@ READY = frozenset({"idle", "running"})
 BROKEN = frozenset({"starttaskfailed", "unusable"})
 START_TASK_LINES = 40
 MOST_REBOOTS = 5
+WATCHED_SECONDS = 30 * 86400.0
 JOB_TURNS = 8  # queries of the tasks per query of their job
 
 
@@ -139,8 +140,10 @@ def pool_ready(
             nodes = look.nodes(client, pool_id)
             _raise_broken(client, pool_id, tuple(node for node in nodes if node.state in BROKEN and not mend(node)))
             if _ready(seen, nodes):
+                _show_nodes(tell, seen, nodes)
                 return nodes
             state = _pool_state(seen, nodes)
+            _show_nodes(tell, seen, nodes)
             if state != said:
                 deadline.tell(Event("pool.wait", pool_id, f"pool {pool_id}: {state}"))
                 said = state
@@ -157,6 +160,33 @@ def pool_steady(client: BatchClient, pool_id: str, seconds: float, pace: Pace, t
                 return seen
             deadline.pause(pause, f"allocation {seen.allocation}, {seen.dedicated}+{seen.spot} nodes")
     raise AssertionError("unreachable")
+
+
+def show_nodes(client: BatchClient, pool_id: str, tell: Tell) -> str:
+    """Report the nodes of a pool to a view that draws them; returns their states as text. Raises NotFound."""
+    seen, nodes = look.pool(client, pool_id), look.nodes(client, pool_id)
+    _show_nodes(tell, seen, nodes)
+    return _pool_state(seen, nodes)
+
+
+def pool_states(client: BatchClient, pool_id: str, pace: Pace, tell: Tell) -> None:
+    """Report the states of a pool's nodes as they change, until the pool is gone or the user interrupts it."""
+    said = ""
+    with contextlib.suppress(NotFound), Deadline(WATCHED_SECONDS, f"pool {pool_id}", tell) as deadline:
+        while True:
+            state = show_nodes(client, pool_id, tell)
+            if state != said:
+                deadline.tell(Event("pool.seen", pool_id, f"pool {pool_id}: {state}"))
+                said = state
+            deadline.pause(max(pace.most, 2 * pace.request), state)
+    if not said:
+        raise NotFound(f"there is no pool {pool_id}", operation=f"watch pool {pool_id}", code="PoolNotFound")
+    tell(Event("pool.gone", pool_id, f"pool {pool_id} is gone"))
+
+
+def _show_nodes(tell: Tell | None, seen: PoolSeen, nodes: tuple[NodeSeen, ...]) -> None:
+    if tell is not None:
+        tell(Event("nodes.seen", seen.id, "", (seen.target_dedicated + seen.target_spot, nodes)))
 
 
 def _ready(seen: PoolSeen, nodes: tuple[NodeSeen, ...]) -> bool:

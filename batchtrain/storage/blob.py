@@ -2,79 +2,50 @@
 
 from __future__ import annotations
 
-import contextlib
+from base64 import b64decode
 from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta, timezone
-from pathlib import Path
-from typing import Any, NamedTuple
-from urllib.parse import quote
-
-from azure.core.credentials import TokenCredential
-from azure.core.exceptions import AzureError, HttpResponseError, ResourceExistsError
-from azure.core.pipeline import PipelineRequest, PipelineResponse
-from azure.storage.blob import (
-    BlobSasPermissions,
-    BlobServiceClient,
-    ContainerSasPermissions,
-    ContentSettings,
-    generate_blob_sas,
-    generate_container_sas,
-)
+from email.utils import parsedate_to_datetime
+from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import quote, unquote
+from xml.etree import ElementTree
 
 from batchtrain.config.types import Credentials, StorageCredentials
 from batchtrain.config.unfilled import is_unfilled, require_credentials
-from batchtrain.errors import NotAllowed, NotFound, ServiceError, Unreachable, UsageError
-from batchtrain.service.connect import patience
-from batchtrain.service.retry import RetryPolicy, reason, transient_status
+from batchtrain.errors import UsageError
+from batchtrain.service.faults import faults
+from batchtrain.storage.connection import Request, Storage, blob_path
+
+if TYPE_CHECKING:
+    from azure.core.credentials import TokenCredential
 
 LINK_DAYS = 30
 """How long a link reads: a task may wait long for its nodes, and be retried."""
 DELEGATED_DAYS = 7
 """The longest life of a link that is signed by Entra ID and not by the account's key."""
-PART = 8 * 1024 * 1024
-"""Larger files travel in parts of so many bytes, which bounds the memory; 50,000 of them are a blob at most."""
-LARGE = 8 * PART
-"""Of files above, several parts travel at once."""
 
-Connect = Callable[[str], BlobServiceClient]
-"""Gives a client of the account behind a storage link."""
+Connect = Callable[[str], Storage]
+"""Gives the account behind a storage link."""
 
 
 class Stored(NamedTuple):
-    """A blob as a container lists it; `md5` is of what was sent, where the sender said so."""
+    """A blob as a container lists it; `md5` is of its bytes, if the sender stored it."""
 
     name: str
     size: int
     changed: datetime
     md5: bytes | None = None
+    version: str = ""
+    """Its ETag."""
 
 
-def connect(link: str, credentials: StorageCredentials, token: TokenCredential | None = None) -> BlobServiceClient:
-    """A client of the account behind a storage link, by its key, else by an Entra token.
-
-    Raises UsageError when there is neither.
-    """
+def connect(link: str, credentials: StorageCredentials, token: TokenCredential | None = None) -> Storage:
+    """The account behind a storage link, by its key, else by an Entra token. Raises UsageError if there is neither."""
     if not credentials.account_key and token is None:
         raise UsageError(f"the storage account `{link}` has no account_key in credentials.yaml")
     endpoint = credentials.endpoint
     url = endpoint if "://" in endpoint else f"https://{credentials.account}.blob.{endpoint}"
-    key = credentials.account_key
-    known: Any = {"account_name": credentials.account, "account_key": key.reveal()} if key else token
-    retries: Any = _Retries(patience(url))
-    return BlobServiceClient(url, credential=known, retry_policy=retries, max_single_put_size=PART, max_block_size=PART)
-
-
-class _Retries(RetryPolicy):
-    """Ours in the place of the storage SDK's own, whose options it takes out: the transport does not know them."""
-
-    def send(self, request: PipelineRequest[Any]) -> PipelineResponse[Any, Any]:
-        options = request.context.options
-        mode = options.pop("location_mode", None)
-        for name in ("hosts", "retry_to_secondary", "retry_hook"):
-            options.pop(name, None)
-        response = super().send(request)
-        response.http_response.location_mode = mode
-        return response
+    return Storage(url, credentials.account, credentials.account_key, token)
 
 
 Own = Callable[[], StorageCredentials]
@@ -97,16 +68,16 @@ def account_of(credentials: Credentials, link: str, own: Own | None = None) -> S
 
 
 def accounts(credentials: Credentials, sign_in: Callable[[], TokenCredential], own: Own | None = None) -> Connect:
-    """Clients of the accounts of credentials.yaml, each made once; `sign_in` gives a token for those without a key."""
-    made: dict[str, BlobServiceClient] = {}
+    """The accounts of credentials.yaml, each made once; `sign_in` gives a token for those without a key."""
+    made: dict[str, Storage] = {}
 
-    def client_of(link: str) -> BlobServiceClient:
+    def account(link: str) -> Storage:
         if link not in made:
-            account = account_of(credentials, link, own)
-            made[link] = connect(link, account, None if account.account_key else sign_in())
+            known = account_of(credentials, link, own)
+            made[link] = connect(link, known, None if known.account_key else sign_in())
         return made[link]
 
-    return client_of
+    return account
 
 
 def place_of(path: str) -> tuple[str, str, str]:
@@ -118,76 +89,75 @@ def place_of(path: str) -> tuple[str, str, str]:
     return link, container, name
 
 
-# --- there ----------------------------------------------------------------------------------------------------------
+# --- containers and blobs -------------------------------------------------------------------------------------------
 
 
-def upload(client: BlobServiceClient, container: str, name: str, data: bytes) -> None:
-    """Put bytes under a name; what stands there under the same name stays (names are by content)."""
-    with _faults(f"upload {container}/{name}"):
-        make_container(client, container)
-        blob = client.get_blob_client(container, name)
-        if not blob.exists():
-            blob.upload_blob(data, overwrite=True)
-
-
-def make_container(client: BlobServiceClient, container: str) -> None:
+def make_container(storage: Storage, container: str) -> None:
     """Make a container, unless it is there."""
-    with _faults(f"make the container {container}"), contextlib.suppress(ResourceExistsError):
-        client.create_container(container)
+    request = Request("PUT", blob_path(container), {"restype": "container"})
+    storage.send(f"make the container {container}", request, allow=(409,))
 
 
-def send(client: BlobServiceClient, container: str, name: str, path: Path, md5: bytes) -> None:
-    """Put a file under a name, in place of what was there; its MD5 is kept with it."""
-    with _faults(f"upload {container}/{name}"), path.open("rb") as content:
-        size = path.stat().st_size
-        client.get_blob_client(container, name).upload_blob(
-            content,
-            length=size,
-            overwrite=True,
-            content_settings=ContentSettings(content_md5=bytearray(md5)),
-            max_concurrency=4 if size > LARGE else 1,
-        )
+def upload(storage: Storage, container: str, name: str, data: bytes) -> None:
+    """Put bytes under a name; what stands there under the same name stays (names are by content)."""
+    operation, path = f"upload {container}/{name}", blob_path(container, name)
+    if storage.send(operation, Request("HEAD", path), allow=(404,)).status != 404:
+        return
+    make_container(storage, container)
+    storage.send(operation, Request("PUT", path, headers={"x-ms-blob-type": "BlockBlob"}, body=data))
 
 
-# --- back -----------------------------------------------------------------------------------------------------------
+def delete(storage: Storage, container: str, name: str) -> None:
+    """Delete a blob, unless it is gone, with its snapshots."""
+    request = Request("DELETE", blob_path(container, name), headers={"x-ms-delete-snapshots": "include"})
+    storage.send(f"delete {container}/{name}", request, allow=(404,))
 
 
-def stored(client: BlobServiceClient, container: str, prefix: str = "") -> Iterator[Stored]:
-    """The blobs whose names begin so, by name. Raises NotFound for a container that is not there."""
-    with _faults(f"list {container}/{prefix}"):
-        for blob in client.get_container_client(container).list_blobs(name_starts_with=prefix or None):
-            md5 = blob.content_settings.content_md5
-            yield Stored(blob.name, blob.size, blob.last_modified, bytes(md5) if md5 else None)
+def stored(storage: Storage, container: str, prefix: str = "") -> Iterator[Stored]:
+    """The blobs whose names begin so, by name. Raises NotFound for a container that does not exist."""
+    query = {"restype": "container", "comp": "list", **({"prefix": prefix} if prefix else {})}
+    marker: str | None = ""
+    while marker is not None:
+        paged = {**query, "marker": marker} if marker else query
+        answer = storage.send(f"list {container}/{prefix}", Request("GET", blob_path(container), paged))
+        page = ElementTree.fromstring(answer.body)
+        yield from map(_stored, page.iterfind("Blobs/Blob"))
+        marker = page.findtext("NextMarker") or None
 
 
-def below(client: BlobServiceClient, container: str, path: str) -> Iterator[Stored]:
+def _stored(item: ElementTree.Element) -> Stored:
+    name = item.find("Name")
+    text = "" if name is None else name.text or ""
+    if name is not None and name.get("Encoded") == "true":
+        text = unquote(text)
+    known = {entry.tag: entry.text or "" for entry in item.iterfind("Properties/*")}
+    md5, etag = known.get("Content-MD5"), known.get("Etag", "").strip('"')
+    changed = parsedate_to_datetime(known["Last-Modified"])
+    return Stored(text, int(known["Content-Length"]), changed, b64decode(md5) if md5 else None, f'"{etag}"')
+
+
+def is_directory(item: Stored) -> bool:
+    """Whether a blob only marks a directory, as some tools make them."""
+    return item.name.endswith("/") and not item.size
+
+
+def below(storage: Storage, container: str, path: str) -> Iterator[Stored]:
     """The blob of that name and those in the directory of that name; all of the container for an empty path."""
-    for blob in stored(client, container, path):
+    for blob in stored(storage, container, path):
         if not path or path.endswith("/") or blob.name == path or blob.name.startswith(f"{path}/"):
             yield blob
-
-
-def fetch(client: BlobServiceClient, container: str, name: str, path: Path) -> int:
-    """Bring a blob to a file, in whole or not at all; gives its size. Raises NotFound."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f".{path.name}.part")
-    try:
-        with _faults(f"download {container}/{name}"), part.open("wb") as content:
-            size = client.get_blob_client(container, name).download_blob(max_concurrency=4).readinto(content)
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)
-    return int(size)
 
 
 # --- links ----------------------------------------------------------------------------------------------------------
 
 
 def link(
-    client: BlobServiceClient, credentials: StorageCredentials, container: str, name: str, *, days: int | None = None
+    storage: Storage, credentials: StorageCredentials, container: str, name: str, *, days: int | None = None
 ) -> str:
     """A URL that reads one blob, for so many days."""
-    signed = _signature(client, credentials, days)
+    from azure.storage.blob import BlobSasPermissions, generate_blob_sas  # see below
+
+    signed = _signature(storage, credentials, days)
     token = generate_blob_sas(
         account_name=credentials.account,
         container_name=container,
@@ -195,11 +165,11 @@ def link(
         permission=BlobSasPermissions(read=True),
         **signed,
     )
-    return f"{client.url.rstrip('/')}/{container}/{quote(name)}?{token}"
+    return f"{storage.url}/{container}/{quote(name)}?{token}"
 
 
 def container_link(
-    client: BlobServiceClient,
+    storage: Storage,
     credentials: StorageCredentials,
     container: str,
     *,
@@ -208,50 +178,27 @@ def container_link(
 ) -> str:
     """A URL that lists and reads a container, and writes to it where asked, for so many days; makes the container
     when it is to be written to."""
+    from azure.storage.blob import ContainerSasPermissions, generate_container_sas  # see below
+
     if write:
-        make_container(client, container)
+        make_container(storage, container)
     permission = ContainerSasPermissions(read=True, list=True, write=write, create=write, add=write)
-    signed = _signature(client, credentials, days)
+    signed = _signature(storage, credentials, days)
     token = generate_container_sas(
         account_name=credentials.account, container_name=container, permission=permission, **signed
     )
-    return f"{client.url.rstrip('/')}/{container}?{token}"
+    return f"{storage.url}/{container}?{token}"
 
 
-def _signature(client: BlobServiceClient, credentials: StorageCredentials, days: int | None) -> dict[str, Any]:
+def _signature(storage: Storage, credentials: StorageCredentials, days: int | None) -> dict[str, Any]:
     """What signs a link and how long it lasts."""
+    from azure.storage.blob import BlobServiceClient  # 0.28 s, and only for links
+
     now = datetime.now(timezone.utc)
     start, expiry = now - timedelta(minutes=15), now + timedelta(days=days or LINK_DAYS)  # clocks differ
     if credentials.account_key:
         return {"account_key": credentials.account_key.reveal(), "start": start, "expiry": expiry}
     expiry = min(expiry, now + timedelta(days=DELEGATED_DAYS) - timedelta(minutes=15))
-    with _faults(f"ask for a key that signs links of {credentials.account}"):
-        key = client.get_user_delegation_key(start, expiry)
+    with faults(f"ask for a key that signs links of {credentials.account}", storage.url):
+        key = BlobServiceClient(storage.url, credential=storage.token).get_user_delegation_key(start, expiry)
     return {"user_delegation_key": key, "start": start, "expiry": expiry}
-
-
-# --- faults ---------------------------------------------------------------------------------------------------------
-
-
-@contextlib.contextmanager
-def _faults(operation: str) -> Iterator[None]:
-    try:
-        yield
-    except AzureError as error:
-        raise _fault(operation, error) from error
-
-
-def _fault(operation: str, error: AzureError) -> ServiceError:
-    status = error.status_code if isinstance(error, HttpResponseError) else None
-    first = (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
-    code = str(getattr(error, "error_code", None) or "")
-    if status in (401, 403):
-        step = "check the account's key in credentials.yaml and this machine's clock"
-        return NotAllowed(f"{operation}: the storage account refused: {first}; {step}", operation=operation, code=code)
-    if status == 404:
-        return NotFound(f"{operation}: it is not there ({code or first})", operation=operation, code=code)
-    if status is not None and not transient_status(status):
-        return ServiceError(f"{operation}: {first}", operation=operation, code=code)
-    step = "" if status else "; check `account` and `endpoint` in credentials.yaml, and this machine's network"
-    why = first if status else f"the storage account does not answer: {reason(error)}"
-    return Unreachable(f"{operation}: {why}{step}", operation=operation, code=code)

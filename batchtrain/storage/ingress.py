@@ -2,72 +2,45 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timezone
 from fnmatch import fnmatchcase
-from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
-
-from azure.storage.blob import BlobServiceClient
+from typing import Any
 
 from batchtrain.config.types import Recipe
 from batchtrain.errors import UsageError
 from batchtrain.plan.ingress import ACTION
 from batchtrain.plan.types import Plan
 from batchtrain.storage import blob
-
-AT_ONCE = 8
-"""Files that travel at the same time; the SDK's pool has ten connections."""
-
-
-class Local(NamedTuple):
-    """A file of this machine, and the name it goes by below its destination."""
-
-    path: Path
-    name: str
-    size: int
-    changed: datetime
+from batchtrain.storage.connection import Storage
+from batchtrain.storage.moving import NOBODY, Tally, Watcher
+from batchtrain.storage.upload import Local, upload
 
 
-class Progress(NamedTuple):
-    """How far the files of one destination are; `name` is the one that was just dealt with."""
-
-    place: str
-    name: str
-    sent: bool
-    """Whether it travelled; it did not when the same was there already."""
-    done: int
-    of: int
-    bytes: int
-    """Bytes that travelled so far."""
-
-
-class Total(NamedTuple):
-    """What was brought to one destination."""
-
-    place: str
-    files: int
-    sent: int
-    unchanged: int
-    bytes: int
-
-
-Tell = Callable[[Progress], None]
-
-
-def carry_out(todo: Plan, recipe: Recipe, connect: blob.Connect, tell: Tell = lambda _: None) -> tuple[Total, ...]:
-    """Carry out the plan's uploads of files. Raises UsageError for a source that is not there, before any travels."""
+def carry_out(todo: Plan, recipe: Recipe, connect: blob.Connect, watcher: Watcher = NOBODY) -> tuple[Tally, ...]:
+    """Carry out the plan's uploads of files. Raises UsageError for a source that does not exist, before any upload."""
     steps = [step for step in todo.steps if step.action == ACTION]
-    found = [local_files(Path(recipe.directory) / step.document["source"], step.document) for step in steps]
-    totals = []
-    for step, files in zip(steps, found, strict=True):
+    sources = [local_files(Path(recipe.directory) / step.document["source"], step.document) for step in steps]
+    tallies = []
+    for step, files in zip(steps, sources, strict=True):
         link, container, prefix = blob.place_of(step.subject)
-        totals.append(bring(connect(link), f"{link}/{container}", prefix, files, tell))
-    return tuple(totals)
+        tallies.append(bring(connect(link), f"{link}/{container}", prefix, files, watcher))
+    return tuple(tallies)
+
+
+def bring(storage: Storage, place: str, prefix: str, files: Sequence[Local], watcher: Watcher = NOBODY) -> Tally:
+    """Bring files below a prefix of a container (`link/container`); those that are the same there are skipped."""
+    container = place.partition("/")[2]
+    base = f"{prefix.rstrip('/')}/" if prefix else ""
+    blob.make_container(storage, container)
+    there = {known.name: known for known in blob.stored(storage, container, base)}
+    tally = Tally(f"{place}/{base}".rstrip("/"), len(files), sum(file.size for file in files), watcher)
+    named = ((file, base + file.name) for file in files)
+    for result in upload(storage, container, named, there, watcher.moved):
+        tally.add(result)
+    return tally
 
 
 def local_files(source: Path, wanted: Mapping[str, Any]) -> list[Local]:
@@ -76,14 +49,12 @@ def local_files(source: Path, wanted: Mapping[str, Any]) -> list[Local]:
     if not source.exists():
         raise UsageError(f"{source} is not there; `global_resources.files` names it")
     include, exclude = wanted.get("include", ()), wanted.get("exclude", ())
-    found = [
-        _local(path, name)
-        for path, name in _walk(source)
-        if (not include or _fits(name, include)) and not _fits(name, exclude)
+    files = [
+        file for file in walk(source) if (not include or fits(file.name, include)) and not fits(file.name, exclude)
     ]
-    if not found:
+    if not files:
         raise UsageError(f"no file of {source} fits its `include` and `exclude`")
-    return _stripped(source, found, wanted.get("strip", 1))
+    return _stripped(source, files, wanted.get("strip", 1))
 
 
 def _stripped(source: Path, files: list[Local], strip: int) -> list[Local]:
@@ -102,78 +73,42 @@ def _stripped(source: Path, files: list[Local], strip: int) -> list[Local]:
     return list(named.values())
 
 
-def _walk(source: Path) -> Iterator[tuple[Path, str]]:
-    if source.is_file():
-        yield source, source.name
+def walk(source: Path) -> Iterator[Local]:
+    """The file, or the files below the directory, in order. What cannot be read is among them, for the upload to
+    report."""
+    if not source.is_dir():
+        yield _local(str(source), source.name, source.stat())
         return
-    for folder, folders, names in os.walk(source):
-        folders.sort()
-        for name in sorted(names):
-            path = Path(folder, name)
-            if path.is_file():
-                yield path, path.relative_to(source).as_posix()
+    waiting = [""]
+    while waiting:
+        folder = waiting.pop()
+        try:
+            with os.scandir(source / folder) as listed:
+                entries = sorted(listed, key=lambda entry: entry.name)
+        except OSError:
+            yield _unread(str(source / folder), folder)
+            continue
+        waiting += [f"{folder}{entry.name}/" for entry in reversed(entries) if entry.is_dir(follow_symlinks=False)]
+        for entry in entries:
+            if not entry.is_dir():
+                yield _entry(entry, folder + entry.name)
 
 
-def _local(path: Path, name: str) -> Local:
-    status = path.stat()
-    return Local(path, name, status.st_size, datetime.fromtimestamp(status.st_mtime, timezone.utc))
+def _entry(entry: os.DirEntry[str], name: str) -> Local:
+    try:
+        return _local(entry.path, name, entry.stat())
+    except OSError:  # a link to nothing
+        return _unread(entry.path, name)
 
 
-def _fits(name: str, patterns: Iterable[str]) -> bool:
+def _local(path: str, name: str, status: os.stat_result) -> Local:
+    return Local(Path(path), name, status.st_size, datetime.fromtimestamp(status.st_mtime, timezone.utc))
+
+
+def _unread(path: str, name: str) -> Local:
+    return Local(Path(path), name, 0, datetime.fromtimestamp(0, timezone.utc))
+
+
+def fits(name: str, patterns: Iterable[str]) -> bool:
+    """Whether a name matches one of the patterns."""
     return any(fnmatchcase(name, pattern) for pattern in patterns)
-
-
-# --- several at once ------------------------------------------------------------------------------------------------
-
-
-def bring(client: BlobServiceClient, place: str, prefix: str, files: Sequence[Local], tell: Tell) -> Total:
-    """Bring files below a prefix of a container (`link/container`).
-
-    A file stays where it is when the container has as many bytes with the same MD5 under its name, or, for a blob
-    without one, when that is not older. The first fault ends it; what travelled by then is there.
-    """
-    container = place.partition("/")[2]
-    blob.make_container(client, container)
-    base = f"{prefix.rstrip('/')}/" if prefix else ""
-    there = {known.name: known for known in blob.stored(client, container, base)}
-
-    def one(file: Local) -> bool:
-        known = there.get(base + file.name)
-        if known is not None and known.size != file.size:
-            known = None
-        if known is not None and known.md5 is None and known.changed >= file.changed:
-            return False
-        md5 = _md5(file.path)
-        if known is not None and known.md5 == md5:
-            return False
-        blob.send(client, container, base + file.name, file.path, md5)
-        return True
-
-    sent = travelled = 0
-    for done, (file, moved) in enumerate(_bounded(one, files), 1):
-        sent += moved
-        travelled += file.size if moved else 0
-        tell(Progress(f"{place}/{base}", file.name, moved, done, len(files), travelled))
-    return Total(f"{place}/{base}".rstrip("/"), len(files), sent, len(files) - sent, travelled)
-
-
-def _bounded(work: Callable[[Local], bool], files: Iterable[Local]) -> Iterator[tuple[Local, bool]]:
-    """Results as they come; only a few files are on their way, so an end is quick and the memory flat."""
-    waiting = iter(files)
-    with ThreadPoolExecutor(AT_ONCE, "batchtrain-ingress") as pool:
-        running: dict[Future[bool], Local] = {pool.submit(work, file): file for file in islice(waiting, AT_ONCE)}
-        while running:
-            ended, _ = wait(running, return_when=FIRST_COMPLETED)
-            for future in ended:
-                file = running.pop(future)
-                moved = future.result()
-                running.update({pool.submit(work, following): following for following in islice(waiting, 1)})
-                yield file, moved
-
-
-def _md5(path: Path) -> bytes:
-    digest = hashlib.md5(usedforsecurity=False)  # what Blob storage itself keeps of a blob
-    with path.open("rb") as content:
-        while part := content.read(1 << 20):
-            digest.update(part)
-    return digest.digest()

@@ -20,7 +20,7 @@ def read_listings(recipe: Recipe, connect: Connect) -> dict[str, tuple[str, ...]
     wanted = {place_of(storage) for storage in storages if not storage.is_file_share}
     if not wanted:
         return {}
-    from batchtrain.storage import blob  # 0.28 s, and only for tasks that are made of files
+    from batchtrain.storage import blob  # only for tasks that are made of files
 
     listed = {}
     for place in sorted(wanted):

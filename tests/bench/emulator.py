@@ -341,10 +341,14 @@ def run_out(service: Service, pool: str, tasks: int, what: str, promise: float) 
 
     def until_done() -> None:
         service.ask("POST", f"/jobs/on-{pool}/enable")
-        while service.completed(f"on-{pool}") < tasks:
-            time.sleep(0.1)
+        until_completed(service, f"on-{pool}", tasks)
 
     at_least(what, tasks, timed(service, until_done, Service.all_cpu), promise)
+
+
+def until_completed(service: Service, job: str, tasks: int) -> None:
+    while service.completed(job) < tasks:
+        time.sleep(0.1)
 
 
 def send(service: Service, requests: Iterable[bytes]) -> None:

@@ -87,7 +87,7 @@ saw["pool"] = [
     list(pool.identity.user_assigned_identities),
 ]
 saw["pools"] = [one.name for one in client.pool.list_by_batch_account(*where)]
-saw["exists"] = code(client.pool.create, *where, "pool", wanted)
+saw["again"] = client.pool.create(*where, "pool", wanted).etag == pool.etag
 saw["other account"] = code(client.batch_account.get, GROUP, "other")
 formula = models.AutoScaleSettings(formula="$TargetDedicatedNodes = 0;")
 wanted.scale_settings = models.ScaleSettings(auto_scale=formula)

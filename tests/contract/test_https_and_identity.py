@@ -16,11 +16,12 @@ import pytest
 from azure.batch import BatchClient, models
 from azure.identity import DefaultAzureCredential
 
-from batchtrain.emulator import server, trust
+from batchtrain.emulator import certificates, server, trust
 from batchtrain.emulator.server import Emulator, Settings, StartFailed, Status
 from batchtrain.local import emulated
 from batchtrain.service import connect as signing
 from batchtrain.service import look
+from tests.certificates import issue
 from tests.contract.conftest import completed, connect, job, pool, task
 from tests.emulation import FakeMachine
 
@@ -88,6 +89,13 @@ def test_the_bundle_has_the_usual_authorities_too(secure: Emulator) -> None:
     context = ssl.create_default_context(cafile=files.bundle)
     assert len(context.get_ca_certs()) > 50
     assert files.ca.read_text() in files.bundle.read_text()
+
+
+def test_the_users_own_authorities_stay_in_the_bundle_after_a_restart_with_it(tmp_path: Path) -> None:
+    own = issue(tmp_path).ca
+    first = certificates.ensure(tmp_path / "data", (), {"SSL_CERT_FILE": str(own)})
+    again = certificates.ensure(tmp_path / "data", ("more.example",), first.variables)
+    assert again.bundle.read_text() == own.read_text() + again.ca.read_text()
 
 
 @pytest.mark.usefixtures("shell")

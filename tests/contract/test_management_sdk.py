@@ -53,7 +53,7 @@ def test_the_account_and_pools_are_what_the_sdk_expects(tmp_path: Path, version:
         "pool": ["a pool", "standard_d2_v3", 2, "Pack", "Enabled", 1, 1, "ubuntu-hpc", "batch.node.ubuntu 22.04",
                  "DockerCompatible", "Admin", "Admin", None, ["/identities/i"]],
         "pools": ["pool"],
-        "exists": [409, "PoolExists"],
+        "again": True,
         "other account": [404, "ResourceNotFound"],
         "scaled": ["$TargetDedicatedNodes = 0;", None],
         "no size": [400, "MissingRequiredProperty"],

@@ -17,9 +17,9 @@ from batchtrain.emulator.server import Emulator, Settings
 from batchtrain.errors import ServiceError
 from batchtrain.run import follow, run
 from batchtrain.runs import directory
-from batchtrain.runs.directory import RunDirectory
+from batchtrain.runs.directory import Metric, RunDirectory
 from batchtrain.runs.recording import Origin, Progress
-from batchtrain.service import downloads
+from batchtrain.service import downloads, look
 from batchtrain.service.connect import Account
 from batchtrain.service.submit import Event
 from tests.emulation import FakeMachine
@@ -57,8 +57,7 @@ def origin(tmp_path: Path) -> Origin:
     return Origin(tmp_path / "runs", ("batchtrain", "run", "x"), {}, {"x/jobs.yaml": b"job_specifications: []\n"})
 
 
-def recipe(*commands: str, **results: Any) -> Recipe:
-    more = {"results": results} if results else {}
+def recipe(*commands: str, **more: Any) -> Recipe:
     listed = [{"id": f"t{n}", "command": text, **more} for n, text in enumerate(commands)]
     image = {"publisher": "microsoft-dsvm", "offer": "ubuntu-hpc", "sku": "2404"}
     pool = {
@@ -167,9 +166,63 @@ def test_results_that_could_not_be_fetched_are_not_deleted(
     assert latest(origin).record().state == "completed"
 
 
+def test_a_run_that_has_ended_keeps_its_end_when_more_is_fetched(client: Client, origin: Origin) -> None:
+    wanted = recipe("print epoch 1 loss 0.5", results={"max_size": "30k"})
+    client.pools.add(wanted, timeout=60)
+    follow(client, wanted, tell=lambda _: None, timeout=60, origin=origin)
+    before, metrics = latest(origin).record(), latest(origin).metrics_file("t0").read_bytes()
+    assert before.node_hours and before.summary["loss"].last == 0.5
+    client.jobs.handle("j").fetch(origin, everything=True)
+    assert len(outputs(latest(origin))) == 4
+    assert latest(origin).record() == before
+    assert latest(origin).metrics_file("t0").read_bytes() == metrics
+
+
+def test_the_directory_of_a_job_that_still_runs_has_no_end(client: Client, origin: Origin) -> None:
+    wanted = recipe("wait")
+    client.pools.add(wanted, timeout=60)
+    job = client.jobs.add(wanted)
+    job.fetch(origin)
+    assert (latest(origin).record().state, latest(origin).record().ended) == ("fetched", None)
+    job.terminate()
+    job.wait(timeout=60, check=False)
+    job.fetch(origin)
+    assert (latest(origin).record().state, len(list(directory.runs(origin.root)))) == ("failed", 1)
+    assert latest(origin).record().ended == job.seen.ended
+
+
+def test_ctrl_c_deletes_nothing_if_the_files_could_not_be_listed(
+    client: Client, origin: Origin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: Any) -> Any:
+        raise ServiceError("the service is busy", operation="look at the task", code="ServerBusy")
+
+    said: list[Event] = []
+
+    def tell(event: Event) -> None:
+        said.append(event)
+        if event.kind == "stdout":
+            monkeypatch.setattr(look, "places", refused)
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run(client, recipe("print now", "wait"), tell=tell, timeout=60, origin=origin)
+    assert [pool.id for pool in client.pools.list()] == ["p"]
+    assert "the results of job j could not be fetched: the service is busy" in [event.text for event in said]
+
+
+def test_results_and_metrics_of_a_task_are_known_without_its_recipe(client: Client, origin: Origin) -> None:
+    patterns = [{"name": "ppl", "pattern": r"ppl (\S+)", "unit": "nats"}]
+    wanted = recipe("print ppl 7.5", results={"include": ["output/*.pt"]}, metrics=patterns)
+    client.pools.add(wanted, timeout=60)
+    client.jobs.add(wanted).wait(timeout=60).fetch(origin)
+    assert outputs(latest(origin)) == ["model.pt"]
+    assert latest(origin).record().summary == {"ppl": Metric(7.5, 7.5, unit="nats")}
+
+
 def test_results_beyond_their_size_are_named_and_not_deleted(client: Client, origin: Origin) -> None:
     said: list[Event] = []
-    run(client, recipe("exit 0", max_size="30k"), tell=said.append, timeout=60, origin=origin)
+    run(client, recipe("exit 0", results={"max_size": "30k"}), tell=said.append, timeout=60, origin=origin)
     assert "`results.max_size` is 30k; `batchtrain jobs fetch j --all` fetches it" in said[-1].text
     assert len(outputs(latest(origin))) == 1
     client.jobs.handle("j").fetch(origin, everything=True)

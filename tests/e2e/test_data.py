@@ -57,11 +57,13 @@ def box(azurite: StorageAccount, tmp_path: Path, request: pytest.FixtureRequest)
 
 def test_ingress_brings_files_and_says_what_it_leaves_out(batchtrain: Shell, box: str, azurite: StorageAccount) -> None:
     first = batchtrain("data", "ingress", "-o", "json")
-    assert json.loads(first.stdout) == [{"place": f"link/{box}/in", "files": 2, "sent": 2, "unchanged": 0, "bytes": 8}]
+    assert json.loads(first.stdout) == [
+        {"place": f"link/{box}/in", "files": 2, "copied": 2, "unchanged": 0, "failed": 0, "bytes": 8}
+    ]
     assert "global_resources.files[1].destination.shared_data_volume: left out" in first.stderr
     assert azurite.key not in first.stdout + first.stderr
     second = batchtrain("data", "ingress", "-o", "json")
-    assert json.loads(second.stdout)[0]["sent"] == 0
+    assert json.loads(second.stdout)[0]["copied"] == 0
 
 
 def test_what_is_there_is_listed_and_comes_back(batchtrain: Shell, box: str) -> None:
@@ -72,6 +74,29 @@ def test_what_is_there_is_listed_and_comes_back(batchtrain: Shell, box: str) -> 
     assert (batchtrain.cwd / "back" / "b.txt").read_text(encoding="utf-8") == "two\n"
     batchtrain("data", "get", f"link/{box}/in/a.txt", "one.txt")
     assert (batchtrain.cwd / "one.txt").read_text(encoding="utf-8") == "one\n"
+
+
+def test_sync_makes_both_sides_the_same_and_rm_deletes_by_pattern(batchtrain: Shell, box: str) -> None:
+    place = f"link/{box}/tree"
+
+    def names() -> list[str]:
+        return [row["name"] for row in json.loads(batchtrain("data", "list", place, "-o", "json").stdout)]
+
+    batchtrain("data", "sync", "./data", place)
+    (batchtrain.cwd / "data" / "a.txt").rename(batchtrain.cwd / "data" / "a#?%\n\u00fc.txt")
+    assert (
+        "There is no terminal to ask; add -y" in batchtrain("data", "sync", "./data", place, "--delete", code=2).stderr
+    )
+    batchtrain("data", "sync", "./data", place, "--delete", "-y")
+    assert names() == ["tree/a#?%\n\u00fc.txt", "tree/b.txt", "tree/c.bin"]
+    (batchtrain.cwd / "back").mkdir()
+    (batchtrain.cwd / "back" / "old").write_text("x")
+    batchtrain("data", "sync", place, "./back", "--delete", "-y")
+    assert sorted(path.name for path in (batchtrain.cwd / "back").iterdir()) == ["a#?%\n\u00fc.txt", "b.txt", "c.bin"]
+    batchtrain("data", "rm", place, "*.txt", "-y")
+    assert names() == ["tree/c.bin"]
+    assert "no blob to delete" in batchtrain("data", "rm", place, "*.txt", "-y", code=3).stderr
+    assert "are both LINK/CONTAINER" in batchtrain("data", "sync", "data", place, code=2).stderr
 
 
 def test_what_is_not_there_ends_with_the_next_step(batchtrain: Shell, box: str) -> None:

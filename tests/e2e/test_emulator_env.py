@@ -1,13 +1,18 @@
-"""`batchtrain emulator env`: the account as a shell takes it."""
+"""`batchtrain emulator env`: the account as a shell takes it; and `emulator start` where one runs."""
 
 from __future__ import annotations
 
 import subprocess
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from azure.batch import BatchClient
 from azure.core.credentials import AzureNamedKeyCredential
+
+from batchtrain.cli import run
+from batchtrain.emulator import server
+from batchtrain.emulator.server import Settings
 
 pytestmark = pytest.mark.process
 
@@ -26,3 +31,16 @@ def test_a_shell_that_evaluates_it_knows_the_account(batchtrain: Any) -> None:
 
 def test_without_an_emulator_it_says_so(batchtrain: Any) -> None:
     assert "no emulator is running" in batchtrain("emulator", "env", code=3).stderr
+
+
+def test_a_start_keeps_an_emulator_that_another_command_would_stop_and_says_how_it_differs(
+    batchtrain: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.spawn(Settings(batchtrain.home, port=0))
+    text = batchtrain("emulator", "start", "--pace", "azure", "--quota", "pools=3").stdout
+    assert "and stays; but quotas is not set, not pools=3; pace is instant, not azure: " in text
+    monkeypatch.setenv("BATCHTRAIN_EMULATOR_DIR", str(batchtrain.home))
+    run._stop_emulator(SimpleNamespace(pools=SimpleNamespace(list=list)))  # type: ignore[arg-type]
+    assert server.status(batchtrain.home) is not None
+    server.stop(batchtrain.home)
+    assert not server.is_kept(batchtrain.home)

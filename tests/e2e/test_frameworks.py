@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import json
 import os
 import re
 import signal
@@ -300,6 +301,15 @@ def check(mode: Mode, batchtrain: Any, prepared: Callable[[str], str]) -> None:
     if mode.equal:
         assert len({one.weights for one in results}) == 1
         assert results[0].weights is not None
+    check_metrics(batchtrain.cwd / "runs/latest", by_program=mode.recipe != "TensorFlow-Benchmarks-CPU")
+
+
+def check_metrics(run: Path, *, by_program: bool) -> None:
+    """Loss or accuracy comes home; by_program: from $BATCHTRAIN_METRICS, otherwise from what is printed."""
+    (file,) = run.glob("metrics/*.jsonl")
+    assert {"loss", "accuracy"} & {name for line in file.read_text().splitlines() for name in json.loads(line)}
+    written = [path.read_text() for path in run.glob("metrics/*/*.jsonl") if path.stem != "node"]
+    assert not by_program or any('"test_accuracy": ' in text for text in written)
 
 
 TWO_GPUS = ("pool_specification.vm_size", "Standard_NC80adis_H100_v5")

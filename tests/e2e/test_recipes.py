@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import re
 import shutil
 import subprocess
@@ -50,6 +51,8 @@ def test_a_recipe_trains_on_two_nodes_with_equal_weights_and_disjoint_shards(mpi
         hashes[match[1]].add(match[6])
     assert len(hashes) == 20
     assert all(len(values) == 1 for values in hashes.values())
+    written = trained.cwd / "runs/latest/metrics/train/0.jsonl"
+    assert json.loads(written.read_text().splitlines()[-1])["test_accuracy"] == pytest.approx(accuracy, abs=1e-4)
 
 
 WITHOUT_NETWORK = ("unshare", "--net", "sh", "-c", 'ip link set lo up; exec "$0" "$@"')

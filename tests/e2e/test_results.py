@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import hashlib
 import json
 import os
@@ -56,6 +57,28 @@ def test_a_digits_model_of_two_nodes_comes_home_and_has_the_printed_accuracy(tra
     assert accuracy in (ranks / "0.stdout.txt").read_text()
 
     _check_files(trained, model, tmp_path)
+
+
+BATCHES = (32, 64, 128, 256)
+COMMAND = "job_specifications[0].tasks[0].command"
+
+
+def test_four_trainings_of_different_batch_sizes_are_compared(trained: Any, tmp_path: Path) -> None:
+    for batch in BATCHES:
+        command = f"{COMMAND}=python -u $AZ_BATCH_TASK_SHARED_DIR/train.py --epochs 3 --batch {batch}"
+        (row,) = json.loads(trained("run", str(RECIPE), "--local", "--reuse", "--set", command, "-o", "json").stdout)
+        assert 0 < row["metrics"]["test_accuracy"]["last"] <= row["metrics"]["accuracy"]["best"] <= 1
+        assert Path(row["run"]).parent == tmp_path / "runs"
+
+    runs = sorted(path.name for path in (tmp_path / "runs").glob("2*"))
+    compared = csv.DictReader(trained("runs", "compare", *runs, "-o", "csv").stdout.splitlines())
+    rows = {row.pop("name"): list(row.values()) for row in compared}
+    assert [text.rpartition(" ")[2] for text in rows[COMMAND]] == [str(batch) for batch in BATCHES]
+    assert len(set(rows["loss"])) == len(set(rows["throughput"])) == len(BATCHES)
+    for phase in ("pool (s)", "start (s)", "training (s)", "fetch (s)"):
+        assert all(float(seconds) >= 0 for seconds in rows[phase])
+    assert "nodes" not in rows
+    assert "until all nodes are there" in trained("runs", "show", runs[0]).stdout
 
 
 def _check_files(trained: Any, model: Path, tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ PLAIN = "the kernel refuses namespaces; `sudo sysctl -w user.max_user_namespaces
 
 
 def test_a_service_that_another_process_uses_is_known_and_one_to_be_stopped_is_not_taken_up(tmp_path: Path) -> None:
-    local._use(tmp_path)
+    local.use(tmp_path)
     other = os.open(tmp_path, os.O_RDONLY)
     fcntl.flock(other, fcntl.LOCK_SH)
     with local.alone(tmp_path) as unused:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
+import msgspec
 from msgspec import Meta
 
 from batchtrain.config.types.base import (
@@ -395,6 +396,16 @@ class MetricPattern(Block, frozen=True, kw_only=True):
         "Regular expression for a line. The group `value`, or the first group, is the number; groups `step` and"
         " `epoch` place it.", DIRECTORY, example=r"step=(?P<step>\d+) ppl=(?P<value>\S+)")]
     unit: Annotated[str, says("Unit for tables.", DIRECTORY, example="images/s")] = ""
+
+
+class FetchSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What is fetched of a task and read in its output, as the task carries it in a variable."""
+
+    results: Results | None = None
+    metrics: tuple[MetricPattern, ...] = ()
+
+
+FETCH_VARIABLE = "BATCHTRAIN_FETCH"
 
 
 class Task(TaskSettings, frozen=True, kw_only=True):

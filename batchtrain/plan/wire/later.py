@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from itertools import count
 from typing import Any, NamedTuple
 
 import msgspec
@@ -112,3 +113,34 @@ def templates(body: Any) -> dict[str, Template]:
 
     msgspec.json.encode(body, enc_hook=note)
     return by_text
+
+
+# --- a document around its placeholders -----------------------------------------------------------------------------
+
+Piece = bytes | Template | VaultSettings
+"""A part of a JSON document: text as it is, or a value that is filled in there."""
+
+
+def pieces(body: Any) -> tuple[bytes, tuple[Piece, ...]]:
+    """The JSON document of a body as it is shown, and in pieces around its placeholders; no pieces without any."""
+    plain = msgspec.json.encode(body, enc_hook=shown)
+    holes: list[Piece] = []
+    mark = next(mark for number in count() if (mark := b"<%d|" % number) not in plain).decode()
+
+    def hole(value: Piece) -> str:
+        holes.append(value)
+        return f"{mark}{len(holes) - 1}>"
+
+    marked = msgspec.json.encode(body, enc_hook=hole)
+    around = re.split(re.escape(b'"' + mark.encode()) + rb'(\d+)>"', marked)
+    parts = tuple(holes[int(part)] if number % 2 else part for number, part in enumerate(around))
+    return plain, parts if holes else ()
+
+
+def filled_pieces(parts: Iterable[Piece], fill: Fill) -> bytes:
+    """The document with every placeholder filled."""
+
+    def text(value: Any) -> Any:
+        return value.filled(fill)
+
+    return b"".join(part if isinstance(part, bytes) else msgspec.json.encode(part, enc_hook=text) for part in parts)

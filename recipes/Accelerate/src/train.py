@@ -17,6 +17,8 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import json
+import os
 import socket
 import sys
 
@@ -62,6 +64,7 @@ def train(options: argparse.Namespace, accelerator: Accelerator) -> None:
                 optimizer.zero_grad()
         if accelerator.is_main_process:
             say(f"epoch {epoch} loss {loss.item():.4f}")
+            record(epoch=epoch, loss=loss.item())
 
     with torch.no_grad():
         right = model(test_images.to(accelerator.device)).argmax(1).cpu() == test_labels
@@ -72,6 +75,7 @@ def train(options: argparse.Namespace, accelerator: Accelerator) -> None:
         say(f"{place} accuracy {accuracy:.4f} weights {digest(model)}")
     if accelerator.is_main_process:
         say(f"test accuracy {accuracy:.4f}")
+        record(test_accuracy=accuracy)
 
 
 def load() -> tuple[TensorDataset, tuple[torch.Tensor, torch.Tensor]]:
@@ -89,6 +93,13 @@ def load() -> tuple[TensorDataset, tuple[torch.Tensor, torch.Tensor]]:
 def digest(model: nn.Module) -> str:
     """SHA-256 of all parameters."""
     return hashlib.sha256(b"".join(p.detach().cpu().numpy().tobytes() for p in model.parameters())).hexdigest()
+
+
+def record(**values: float) -> None:
+    """A line of JSON for the metrics of the run, if batchtrain gives a file for them."""
+    if "BATCHTRAIN_METRICS" in os.environ:
+        with open(os.environ["BATCHTRAIN_METRICS"], "a") as file:
+            file.write(json.dumps(values, default=float) + "\n")
 
 
 def say(line: str) -> None:

@@ -21,6 +21,7 @@ warns of before it begins.
 
 import argparse
 import hashlib
+import json
 import os
 import socket
 import sys
@@ -85,7 +86,9 @@ def train(options):
                 own = own[rank::size]  # until then every rank does the whole step, and all stay alike
             trainer.train_minibatch({pixels: images[own], digits: labels[own]})
         if rank == 0:
-            say("epoch {} accuracy {:.4f}".format(epoch, accuracy(network, test_images, test_labels)))
+            reached = accuracy(network, test_images, test_labels)
+            say("epoch {} accuracy {:.4f}".format(epoch, reached))
+            record(epoch=epoch, accuracy=reached)
         save(trainer, epoch, rank)
     final = accuracy(network, test_images, test_labels)
     if options.verify:
@@ -93,6 +96,7 @@ def train(options):
         say("{} accuracy {:.4f} weights {}".format(place, final, digest(network)))
     if rank == 0:
         say("test accuracy {:.4f}".format(final))
+        record(test_accuracy=final)
 
 
 def restore(trainer):
@@ -149,6 +153,13 @@ def accuracy(network, images, labels):
 def digest(network):
     parts = sorted((parameter.uid, parameter.value.tobytes()) for parameter in network.parameters)
     return hashlib.sha256(b"".join(part for _, part in parts)).hexdigest()
+
+
+def record(**values):
+    """A line of JSON for the metrics of the run, if batchtrain gives a file for them."""
+    if "BATCHTRAIN_METRICS" in os.environ:
+        with open(os.environ["BATCHTRAIN_METRICS"], "a") as file:
+            file.write(json.dumps(values, default=float) + "\n")
 
 
 def say(line):

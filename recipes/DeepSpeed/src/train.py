@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import json
 import os
 import socket
 import sys
@@ -60,6 +61,7 @@ def train(engine: deepspeed.DeepSpeedEngine, epochs: int, verify: bool) -> None:
             engine.step()
         if rank == 0:
             say(f"epoch {epoch} loss {loss.item():.4f}")
+            record(epoch=epoch, loss=loss.item())
 
     with torch.no_grad():
         right = engine(test_images).argmax(1) == test_labels
@@ -69,6 +71,7 @@ def train(engine: deepspeed.DeepSpeedEngine, epochs: int, verify: bool) -> None:
         say(f"{place} accuracy {accuracy:.4f} weights {digest(engine)}")
     if rank == 0:
         say(f"test accuracy {accuracy:.4f}")
+        record(test_accuracy=accuracy)
 
 
 def load(device: torch.device) -> tuple[tuple[torch.Tensor, torch.Tensor], tuple[torch.Tensor, torch.Tensor]]:
@@ -87,6 +90,13 @@ def digest(engine: deepspeed.DeepSpeedEngine) -> str:
     parameters = list(engine.module.parameters())
     with deepspeed.zero.GatheredParameters(parameters, enabled=engine.zero_optimization_stage() == 3):
         return hashlib.sha256(b"".join(p.detach().cpu().numpy().tobytes() for p in parameters)).hexdigest()
+
+
+def record(**values: float) -> None:
+    """A line of JSON for the metrics of the run, if batchtrain gives a file for them."""
+    if "BATCHTRAIN_METRICS" in os.environ:
+        with open(os.environ["BATCHTRAIN_METRICS"], "a") as file:
+            file.write(json.dumps(values, default=float) + "\n")
 
 
 def say(line: str) -> None:

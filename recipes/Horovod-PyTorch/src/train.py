@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import json
 import os
 import socket
 import sys
@@ -73,6 +74,7 @@ def train(
             optimizer.step()
         if rank == 0:
             say(f"epoch {epoch} loss {loss.item():.4f}")
+            record(epoch=epoch, loss=loss.item())
 
     accuracy = (model(test_images).argmax(1) == test_labels).float().mean().item()
     place = f"local {hvd.local_rank()} of {hvd.local_size()} cross {hvd.cross_rank()} of {hvd.cross_size()}"
@@ -84,6 +86,7 @@ def train(
         )
     if rank == 0:
         say(f"test accuracy {accuracy:.4f}")
+        record(test_accuracy=accuracy)
 
 
 def load() -> tuple[tuple[torch.Tensor, torch.Tensor], tuple[torch.Tensor, torch.Tensor]]:
@@ -99,6 +102,13 @@ def load() -> tuple[tuple[torch.Tensor, torch.Tensor], tuple[torch.Tensor, torch
 
 def digest(model: nn.Module) -> str:
     return hashlib.sha256(b"".join(p.detach().cpu().numpy().tobytes() for p in model.parameters())).hexdigest()
+
+
+def record(**values: float) -> None:
+    """A line of JSON for the metrics of the run, if batchtrain gives a file for them."""
+    if "BATCHTRAIN_METRICS" in os.environ:
+        with open(os.environ["BATCHTRAIN_METRICS"], "a") as file:
+            file.write(json.dumps(values, default=float) + "\n")
 
 
 def say(line: str) -> None:

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import json
 import os
 import socket
 import sys
@@ -76,6 +77,7 @@ def train(epochs: int, train_set, test_set, verify: bool) -> None:
             loss = step(images[own], labels[own])
         if rank == 0:
             say(f"epoch {epoch} loss {float(loss):.4f}")
+            record(epoch=epoch, loss=loss)
 
     accuracy = float((scores(variables, test_images).numpy().argmax(1) == test_labels).mean())
     weights = hashlib.sha256(b"".join(variable.numpy().tobytes() for variable in variables)).hexdigest()
@@ -88,6 +90,7 @@ def train(epochs: int, train_set, test_set, verify: bool) -> None:
         )
     if rank == 0:
         say(f"test accuracy {accuracy:.4f}")
+        record(test_accuracy=accuracy)
 
 
 def scores(variables, images):
@@ -103,6 +106,13 @@ def load():
     order = np.random.default_rng(0).permutation(len(digits.target))
     images, labels = (digits.data[order] / 16).astype(np.float32), digits.target[order].astype(np.int32)
     return (images[TEST_IMAGES:], labels[TEST_IMAGES:]), (images[:TEST_IMAGES], labels[:TEST_IMAGES])
+
+
+def record(**values: float) -> None:
+    """A line of JSON for the metrics of the run, if batchtrain gives a file for them."""
+    if "BATCHTRAIN_METRICS" in os.environ:
+        with open(os.environ["BATCHTRAIN_METRICS"], "a") as file:
+            file.write(json.dumps(values, default=float) + "\n")
 
 
 def say(line: str) -> None:

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import json
 import os
 import socket
 import sys
@@ -75,6 +76,7 @@ def train(epochs: int, verify: bool) -> None:
             weights, velocity, loss = step(weights, velocity, *batch)
         if rank == 0:
             say(f"epoch {epoch} loss {float(loss):.4f}")
+            record(epoch=epoch, loss=loss)
             save((weights, velocity), epoch)
 
     here = jax.tree.map(lambda part: np.asarray(part.addressable_data(0)), weights)
@@ -84,6 +86,7 @@ def train(epochs: int, verify: bool) -> None:
         say(f"{place} accuracy {accuracy:.4f} weights {digest(here)}")
     if rank == 0:
         say(f"test accuracy {accuracy:.4f}")
+        record(test_accuracy=accuracy)
 
 
 def restored(state):
@@ -139,6 +142,13 @@ def load() -> tuple[tuple[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]
 
 def digest(weights: dict[str, np.ndarray]) -> str:
     return hashlib.sha256(b"".join(weights[name].tobytes() for name in sorted(weights))).hexdigest()
+
+
+def record(**values: float) -> None:
+    """A line of JSON for the metrics of the run, if batchtrain gives a file for them."""
+    if "BATCHTRAIN_METRICS" in os.environ:
+        with open(os.environ["BATCHTRAIN_METRICS"], "a") as file:
+            file.write(json.dumps(values, default=float) + "\n")
 
 
 def say(line: str) -> None:

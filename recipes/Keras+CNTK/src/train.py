@@ -15,6 +15,7 @@ What it prints (the words are stable, so that a program may read them):
 
 import argparse
 import hashlib
+import json
 import os
 import socket
 import sys
@@ -80,13 +81,17 @@ def train(epochs, verify, layers):
         say("{} accuracy {:.4f} weights {}".format(place, accuracy, weights))
     if rank == 0:
         say("test accuracy {:.4f}".format(accuracy))
+        record(test_accuracy=accuracy)
 
 
 def each_epoch():
     """Prints the loss after each epoch."""
-    return keras.callbacks.LambdaCallback(
-        on_epoch_end=lambda epoch, logs: say("epoch {} loss {:.4f}".format(epoch + 1, logs["loss"]))
-    )
+
+    def ended(epoch, logs):
+        say("epoch {} loss {:.4f}".format(epoch + 1, logs["loss"]))
+        record(epoch=epoch + 1, loss=logs["loss"])
+
+    return keras.callbacks.LambdaCallback(on_epoch_end=ended)
 
 
 def distribute_learners():
@@ -108,6 +113,13 @@ def load():
     order = np.random.RandomState(0).permutation(len(digits.target))
     images, labels = (digits.data[order] / 16).astype("float32"), np.eye(10, dtype="float32")[digits.target[order]]
     return (images[TEST_IMAGES:], labels[TEST_IMAGES:]), (images[:TEST_IMAGES], labels[:TEST_IMAGES])
+
+
+def record(**values):
+    """A line of JSON for the metrics of the run, if batchtrain gives a file for them."""
+    if "BATCHTRAIN_METRICS" in os.environ:
+        with open(os.environ["BATCHTRAIN_METRICS"], "a") as file:
+            file.write(json.dumps(values, default=float) + "\n")
 
 
 def say(line):

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import json
 import os
 import socket
 import sys
@@ -72,13 +73,17 @@ def train(epochs: int, verify: bool) -> None:
         say(f"{place} devices {jax.device_count()} accuracy {accuracy:.4f} weights {digest}")
     if rank == 0:
         say(f"test accuracy {accuracy:.4f}")
+        record(test_accuracy=accuracy)
 
 
 def each_epoch() -> keras.callbacks.Callback:
     """Prints the loss after each epoch."""
-    return keras.callbacks.LambdaCallback(
-        on_epoch_end=lambda epoch, logs: say(f"epoch {epoch + 1} loss {logs['loss']:.4f}")
-    )
+
+    def ended(epoch: int, logs: dict[str, float]) -> None:
+        say(f"epoch {epoch + 1} loss {logs['loss']:.4f}")
+        record(epoch=epoch + 1, loss=logs["loss"])
+
+    return keras.callbacks.LambdaCallback(on_epoch_end=ended)
 
 
 def scores(weights: list[np.ndarray], images: np.ndarray) -> np.ndarray:
@@ -95,6 +100,13 @@ def load() -> tuple[tuple[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]
     order = np.random.default_rng(0).permutation(len(digits.target))
     images, labels = (digits.data[order] / 16).astype(np.float32), digits.target[order].astype(np.int32)
     return (images[TEST_IMAGES:], labels[TEST_IMAGES:]), (images[:TEST_IMAGES], labels[:TEST_IMAGES])
+
+
+def record(**values: float) -> None:
+    """A line of JSON for the metrics of the run, if batchtrain gives a file for them."""
+    if "BATCHTRAIN_METRICS" in os.environ:
+        with open(os.environ["BATCHTRAIN_METRICS"], "a") as file:
+            file.write(json.dumps(values, default=float) + "\n")
 
 
 def say(line: str) -> None:

@@ -19,6 +19,7 @@ With --verify, every worker also prints at the end:
 
 import argparse
 import hashlib
+import json
 import os
 import socket
 import sys
@@ -82,13 +83,17 @@ def train(epochs, store, verify, layers):
         say("{} {} accuracy {:.4f} weights {}".format(place, how, accuracy, weights))
     if rank == 0:
         say("test accuracy {:.4f}".format(accuracy))
+        record(test_accuracy=accuracy)
 
 
 def each_epoch():
     """Prints the loss after each epoch."""
-    return keras.callbacks.LambdaCallback(
-        on_epoch_end=lambda epoch, logs: say("epoch {} loss {:.4f}".format(epoch + 1, logs["loss"]))
-    )
+
+    def ended(epoch, logs):
+        say("epoch {} loss {:.4f}".format(epoch + 1, logs["loss"]))
+        record(epoch=epoch + 1, loss=logs["loss"])
+
+    return keras.callbacks.LambdaCallback(on_epoch_end=ended)
 
 
 def distribute(model, store, size):
@@ -107,6 +112,13 @@ def load():
     order = np.random.RandomState(0).permutation(len(digits.target))
     images, labels = (digits.data[order] / 16).astype("float32"), np.eye(10, dtype="float32")[digits.target[order]]
     return (images[TEST_IMAGES:], labels[TEST_IMAGES:]), (images[:TEST_IMAGES], labels[:TEST_IMAGES])
+
+
+def record(**values):
+    """A line of JSON for the metrics of the run, if batchtrain gives a file for them."""
+    if "BATCHTRAIN_METRICS" in os.environ:
+        with open(os.environ["BATCHTRAIN_METRICS"], "a") as file:
+            file.write(json.dumps(values, default=float) + "\n")
 
 
 def say(line):

@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import gc
 import hashlib
+import json
 import os
 import socket
 import sys
@@ -71,6 +72,7 @@ def train(epochs: int, verify: bool) -> None:
             optimizer.step()
         if rank == 0:
             say(f"epoch {epoch} loss {loss.item():.4f}")
+            record(epoch=epoch, loss=loss.item())
 
     accuracy = float((model.predict(test_images.cpu().numpy(), verbose=0).argmax(1) == test_labels).mean())
     weights = hashlib.sha256(b"".join(part.tobytes() for part in model.get_weights())).hexdigest()
@@ -79,6 +81,7 @@ def train(epochs: int, verify: bool) -> None:
         say(f"{place} accuracy {accuracy:.4f} weights {weights}")
     if rank == 0:
         say(f"test accuracy {accuracy:.4f}")
+        record(test_accuracy=accuracy)
 
 
 def load(device: torch.device) -> tuple[tuple[torch.Tensor, torch.Tensor], tuple[torch.Tensor, np.ndarray]]:
@@ -91,6 +94,13 @@ def load(device: torch.device) -> tuple[tuple[torch.Tensor, torch.Tensor], tuple
     labels = digits.target[order]
     train_labels = torch.tensor(labels[TEST_IMAGES:], device=device)
     return (images[TEST_IMAGES:], train_labels), (images[:TEST_IMAGES], labels[:TEST_IMAGES])
+
+
+def record(**values: float) -> None:
+    """A line of JSON for the metrics of the run, if batchtrain gives a file for them."""
+    if "BATCHTRAIN_METRICS" in os.environ:
+        with open(os.environ["BATCHTRAIN_METRICS"], "a") as file:
+            file.write(json.dumps(values, default=float) + "\n")
 
 
 def say(line: str) -> None:

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import json
 import os
 import socket
 import sys
@@ -73,6 +74,7 @@ def train(epochs: int, verify: bool, strategy: tf.distribute.MultiWorkerMirrored
         say(f"worker {index} of {workers} host {socket.gethostname()} accuracy {accuracy:.4f} weights {digest}")
     if index == 0:
         say(f"test accuracy {accuracy:.4f}")
+        record(test_accuracy=accuracy)
     meet(strategy)
 
 
@@ -81,6 +83,7 @@ def each_epoch(model: tf.keras.Model) -> tf.keras.callbacks.Callback:
 
     def ended(epoch: int, logs: dict[str, float]) -> None:
         say(f"epoch {epoch + 1} loss {logs['loss']:.4f}")
+        record(epoch=epoch + 1, loss=logs["loss"])
         save(model, epoch + 1)
 
     return tf.keras.callbacks.LambdaCallback(on_epoch_end=ended)
@@ -133,6 +136,13 @@ def load() -> tuple[tuple[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]
     order = np.random.default_rng(0).permutation(len(digits.target))
     images, labels = (digits.data[order] / 16).astype(np.float32), digits.target[order].astype(np.int32)
     return (images[TEST_IMAGES:], labels[TEST_IMAGES:]), (images[:TEST_IMAGES], labels[:TEST_IMAGES])
+
+
+def record(**values: float) -> None:
+    """A line of JSON for the metrics of the run, if batchtrain gives a file for them."""
+    if "BATCHTRAIN_METRICS" in os.environ:
+        with open(os.environ["BATCHTRAIN_METRICS"], "a") as file:
+            file.write(json.dumps(values, default=float) + "\n")
 
 
 def say(line: str) -> None:

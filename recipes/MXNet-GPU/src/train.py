@@ -22,6 +22,7 @@ What it prints (the words are stable, so that a program may read them):
 
 import argparse
 import hashlib
+import json
 import os
 import socket
 import sys
@@ -85,6 +86,7 @@ def train(options, store, contexts):
             trainer.step(BATCH if "async" not in options.kv_store else len(own))
         if rank == 0:
             say("epoch {} loss {:.4f}".format(epoch, losses[0].mean().asscalar()))
+            record(epoch=epoch, loss=losses[0].mean().asscalar())
             save(net, epoch)
 
     guesses = net(mx.nd.array(test_images, ctx=contexts[0])).argmax(1).asnumpy()
@@ -94,6 +96,7 @@ def train(options, store, contexts):
         say("{} accuracy {:.4f} weights {}".format(place, accuracy, digest(net, contexts[0])))
     if rank == 0:
         say("test accuracy {:.4f}".format(accuracy))
+        record(test_accuracy=accuracy)
 
 
 def restore(net, contexts):
@@ -125,6 +128,13 @@ def load():
 def digest(net, context):
     parameters = net.collect_params()
     return hashlib.sha256(b"".join(p.data(context).asnumpy().tobytes() for p in parameters.values())).hexdigest()
+
+
+def record(**values):
+    """A line of JSON for the metrics of the run, if batchtrain gives a file for them."""
+    if "BATCHTRAIN_METRICS" in os.environ:
+        with open(os.environ["BATCHTRAIN_METRICS"], "a") as file:
+            file.write(json.dumps(values, default=float) + "\n")
 
 
 def say(line):

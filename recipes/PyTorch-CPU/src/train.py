@@ -21,6 +21,7 @@ from __future__ import annotations
 import argparse
 import gc
 import hashlib
+import json
 import os
 import socket
 import sys
@@ -80,6 +81,7 @@ def train(options: argparse.Namespace, device: torch.device) -> None:
             optimizer.step()
         if rank == 0:
             say(f"epoch {epoch} loss {loss.item():.4f}")
+            record(epoch=epoch, loss=loss.item())
 
     with torch.no_grad():
         right = model(test_images).argmax(1) == test_labels  # with FSDP every rank has to take part in this
@@ -89,6 +91,7 @@ def train(options: argparse.Namespace, device: torch.device) -> None:
         say(f"{place} accuracy {accuracy:.4f} weights {digest(model)}")
     if rank == 0:
         say(f"test accuracy {accuracy:.4f}")
+        record(test_accuracy=accuracy)
 
 
 def load(device: torch.device) -> tuple[tuple[torch.Tensor, torch.Tensor], tuple[torch.Tensor, torch.Tensor]]:
@@ -119,6 +122,13 @@ def digest(model: nn.Module) -> str:
     """SHA-256 of all parameters. A sharded parameter is gathered first."""
     whole = [p.full_tensor() if hasattr(p, "full_tensor") else p for p in model.parameters()]
     return hashlib.sha256(b"".join(p.detach().cpu().numpy().tobytes() for p in whole)).hexdigest()
+
+
+def record(**values: float) -> None:
+    """A line of JSON for the metrics of the run, if batchtrain gives a file for them."""
+    if "BATCHTRAIN_METRICS" in os.environ:
+        with open(os.environ["BATCHTRAIN_METRICS"], "a") as file:
+            file.write(json.dumps(values, default=float) + "\n")
 
 
 def say(line: str) -> None:

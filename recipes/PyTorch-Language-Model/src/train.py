@@ -22,6 +22,7 @@ from __future__ import annotations
 import argparse
 import gc
 import hashlib
+import json
 import os
 import random
 import socket
@@ -84,6 +85,7 @@ def train(options: argparse.Namespace, device: torch.device) -> None:
         optimizer.step()
         if rank == 0 and step % 10 == 0:
             say(f"step {step} loss {loss.item():.4f}")
+            record(step=step, loss=loss.item())
         if step % options.save_every == 0 or saver.is_urgent():
             saver.save(step)
     saver.finish()
@@ -248,6 +250,13 @@ class Text(NamedTuple):
         chance = torch.Generator().manual_seed(step)
         starts = torch.randint(len(self.numbers) - CONTEXT - 1, (BATCH,), generator=chance)
         return torch.stack([self.numbers[start : start + CONTEXT + 1] for start in starts]).to(device)
+
+
+def record(**values: float) -> None:
+    """A line of JSON for the metrics of the run, if batchtrain gives a file for them."""
+    if "BATCHTRAIN_METRICS" in os.environ:
+        with open(os.environ["BATCHTRAIN_METRICS"], "a") as file:
+            file.write(json.dumps(values, default=float) + "\n")
 
 
 def say(line: str) -> None:

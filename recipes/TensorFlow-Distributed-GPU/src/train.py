@@ -105,6 +105,7 @@ def together(options: argparse.Namespace) -> None:
         loss = strategy.reduce("sum", loss, axis=None)  # of the last step, on every worker
         if index == 0:
             say(f"epoch {epoch} loss {float(loss):.4f}")
+            record(epoch=epoch, loss=loss)
             save(variables, epoch, options.checkpoints)
     report(f"worker {index} of {workers}", variables, test_set, options.verify, tells=index == 0)
     meet(strategy)
@@ -157,6 +158,7 @@ def asynchronously(options: argparse.Namespace) -> None:
             loss = coordinator.schedule(step, args=(iterator,))
         coordinator.join()
         say(f"epoch {epoch} loss {float(loss.fetch()):.4f}")
+        record(epoch=epoch, loss=loss.fetch())
         save(variables, epoch, options.checkpoints)
     report("chief 0 of 1", variables, test_set, options.verify, tells=True)
 
@@ -239,6 +241,14 @@ def report(who: str, variables, test_set, verify: bool, tells: bool) -> None:
         say(f"{who} host {socket.gethostname()} accuracy {accuracy:.4f} weights {weights}")
     if tells:
         say(f"test accuracy {accuracy:.4f}")
+        record(test_accuracy=accuracy)
+
+
+def record(**values: float) -> None:
+    """A line of JSON for the metrics of the run, if batchtrain gives a file for them."""
+    if "BATCHTRAIN_METRICS" in os.environ:
+        with open(os.environ["BATCHTRAIN_METRICS"], "a") as file:
+            file.write(json.dumps(values, default=float) + "\n")
 
 
 def say(line: str) -> None:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import json
 import os
 import sys
 
@@ -73,6 +74,7 @@ def train(epochs: int, verify: bool, strategy: tf.distribute.MirroredStrategy) -
         for batch in data:
             loss = step(*batch)
         say(f"epoch {epoch} loss {float(loss):.4f}")
+        record(epoch=epoch, loss=loss)
 
     values = [variable.numpy() for variable in variables]
     accuracy = float((scores(values, test_images).numpy().argmax(1) == test_labels).mean())
@@ -80,6 +82,7 @@ def train(epochs: int, verify: bool, strategy: tf.distribute.MirroredStrategy) -
     if verify:
         say(f"replicas {strategy.num_replicas_in_sync} accuracy {accuracy:.4f} weights {weights}")
     say(f"test accuracy {accuracy:.4f}")
+    record(test_accuracy=accuracy)
 
 
 def scores(variables, images):
@@ -95,6 +98,13 @@ def load():
     order = np.random.default_rng(0).permutation(len(digits.target))
     images, labels = (digits.data[order] / 16).astype(np.float32), digits.target[order].astype(np.int32)
     return (images[TEST_IMAGES:], labels[TEST_IMAGES:]), (images[:TEST_IMAGES], labels[:TEST_IMAGES])
+
+
+def record(**values: float) -> None:
+    """A line of JSON for the metrics of the run, if batchtrain gives a file for them."""
+    if "BATCHTRAIN_METRICS" in os.environ:
+        with open(os.environ["BATCHTRAIN_METRICS"], "a") as file:
+            file.write(json.dumps(values, default=float) + "\n")
 
 
 def say(line: str) -> None:

@@ -28,9 +28,11 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import json
 import os
 import socket
 import sys
+import time
 from pathlib import Path
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # read when numpy loads: ranks share the cores, threads would fight
@@ -40,7 +42,6 @@ import numpy as np
 PIXELS, HIDDEN, DIGITS = 64, 64, 10
 SHAPES = ((PIXELS, HIDDEN), (HIDDEN,), (HIDDEN, DIGITS), (DIGITS,))
 TEST_IMAGES = 360
-GLOBAL_BATCH = 128
 LEARNING_RATE, MOMENTUM = 0.1, 0.9
 CHECKPOINT = "weights.npz"
 
@@ -56,6 +57,7 @@ def main() -> None:
 def parse(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Data-parallel training on handwritten digits over MPI.")
     parser.add_argument("--epochs", type=int, default=20, help="times every image is seen (default: %(default)s)")
+    parser.add_argument("--batch", type=int, default=128, help="images a step, of all ranks (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=1, help="first weights and order of the images")
     parser.add_argument("--output", type=Path, help="directory for rank 0's checkpoints; none without it")
     parser.add_argument("--verify", action="store_true", help="every rank prints a hash of its weights in every epoch")
@@ -77,13 +79,13 @@ def train(options: argparse.Namespace, comm) -> None:
     weights = first_weights(options.seed)
     velocity = np.zeros_like(weights)
     rng = np.random.default_rng((options.seed, rank))
-    batch = max(1, GLOBAL_BATCH // size)
+    batch = max(1, options.batch // size)
     steps = max(1, len(train_set[1]) // size // batch)  # the same on every rank: a collective needs all of them
 
     for epoch in range(1, options.epochs + 1):
         if (rank, epoch) == (options.fail_rank, options.fail_epoch):
             fail(epoch, rank, options)
-        losses = 0.0
+        losses, began = 0.0, time.perf_counter()
         for chosen in batches(rng.permutation(len(labels)), batch, steps):
             loss, gradient = loss_and_gradient(weights, images[chosen], labels[chosen])
             if not options.no_allreduce:
@@ -95,7 +97,10 @@ def train(options: argparse.Namespace, comm) -> None:
             say(f"epoch {epoch} rank {rank} {place()} shard {len(labels)} weights {digest(weights)}")
         mean_loss = comm.allreduce(losses) / steps / size
         if rank == 0:
-            say(f"epoch {epoch} loss {mean_loss:.4f} accuracy {accuracy(weights, *test_set):.4f}")
+            rate = steps * batch * size / (time.perf_counter() - began)
+            reached = accuracy(weights, *test_set)
+            say(f"epoch {epoch} loss {mean_loss:.4f} accuracy {reached:.4f}")
+            record(epoch=epoch, loss=mean_loss, accuracy=reached, total_samples_per_second=rate)
             if options.output:
                 save(options.output, weights, epoch)
     comm.Barrier()
@@ -103,6 +108,7 @@ def train(options: argparse.Namespace, comm) -> None:
         if options.output:
             say(f"checkpoint {in_task(options.output / CHECKPOINT)}")
         say(f"test accuracy {accuracy(weights, *test_set):.4f}")
+        record(test_accuracy=accuracy(weights, *test_set))
 
 
 def load() -> tuple[tuple[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]:
@@ -214,6 +220,13 @@ def place() -> str:
 
 def digest(weights: np.ndarray) -> str:
     return hashlib.sha256(weights.tobytes()).hexdigest()
+
+
+def record(**values: float) -> None:
+    """A line of JSON for the metrics of the run, if batchtrain gives a file for them."""
+    if "BATCHTRAIN_METRICS" in os.environ:
+        with open(os.environ["BATCHTRAIN_METRICS"], "a") as file:
+            file.write(json.dumps(values) + "\n")
 
 
 def say(line: str) -> None:

@@ -206,7 +206,7 @@ def check_books(world: World) -> None:
             for name in count_names(task):
                 counted[name] += 1
         assert book.counts == counted
-        assert all(task.state == "active" for task in book.ready.values())
+        assert all(book.tasks.at(seq).state == "active" for seq in book.ready)
         assert {task.seq for task in book.tasks.values() if task.state in states.UNDER_WAY} <= set(book.running)
     for pool in world.pools.values():
         assert set(pool.nodes) == set(pool.running)

@@ -11,9 +11,8 @@ import pytest
 from batchtrain.emulator import job_preparation, jobs, nodes, reports, scheduler, schedules, tasks
 from batchtrain.emulator.faults import Fault
 from batchtrain.emulator.records import Record
-from batchtrain.emulator.store import Store
 from batchtrain.emulator.world import World
-from tests.emulation import MACHINE, Stage
+from tests.emulation import Kept, Stage
 from tests.unit.emulator.test_any_order import Chaos, check_books
 
 STEPS = 400
@@ -119,30 +118,9 @@ def test_jobs_of_every_kind_share_a_pool_and_come_to_rest(seed: int) -> None:
             node for node in chaos.stage.nodes() if node.state == "idle" and not job_preparation.barred(book, node)
         ]
         if book.record.state == "active":
-            assert not [task for task in book.ready.values() if len(open_nodes) >= max(task.gang, 1)]
+            assert not [needed for needed in book.ready.values() if len(open_nodes) >= needed]
     assert not any(tasks for pool in world.pools.values() for tasks in pool.running.values())
     assert {book.record.seq for book in world.jobs.values()} == set(world.job_of)
-
-
-class Kept(Stage):
-    """Stores every change, as the driver does."""
-
-    def __init__(self, path: Path) -> None:
-        super().__init__()
-        self.store = Store(path)
-
-    def settle(self) -> list[scheduler.Effect]:
-        found: list[scheduler.Effect] = []
-        self.commit()
-        while effects := scheduler.due(self.world, self.world.take_touched(self.now)):
-            for effect in effects:
-                reports.begin(self.world, effect, self.now)
-            self.commit()
-            found += effects
-        return [effect for effect in found if isinstance(effect, MACHINE)]
-
-    def commit(self) -> None:
-        self.store.commit(self.world.take_changes(), self.world.last_seq)
 
 
 def records(world: World) -> dict[tuple[str, str, str], object]:
@@ -155,7 +133,7 @@ def records(world: World) -> dict[tuple[str, str, str], object]:
         found["schedule", "", schedule.key] = schedule.record
     for job in world.jobs.values():
         found["job", "", job.key] = job.record
-        found |= {("task", job.key, key): task for key, task in job.tasks.items()}
+        found |= {("task", job.key, task.id.lower()): task for task in job.tasks.values()}
         found |= {("jobnode", job.key, key): place for key, place in job.nodes.items()}
     built = {key: msgspec.to_builtins(record) for key, record in found.items()}
     met = {("met", job.key, key): True for job in world.jobs.values() for key in job.met}
@@ -170,6 +148,7 @@ def test_what_is_stored_is_what_is_there_after_every_step(seed: int, tmp_path: P
     for _ in range(STEPS // 2):
         chaos.step()
         again = World()
+        again.shelf.archive = stage.store
         assert again.restore(stage.store.load()) == []
         assert records(again) == records(stage.world)
 

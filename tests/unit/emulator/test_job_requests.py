@@ -13,8 +13,8 @@ from batchtrain.emulator.interface import Exit
 from batchtrain.emulator.records import Document, Task
 from batchtrain.emulator.reply import Call, Reply
 from batchtrain.emulator.store import Store
-from batchtrain.emulator.world import Change, World
-from tests.emulation import Stage, call, document
+from batchtrain.emulator.world import World
+from tests.emulation import Stage, call, document, everything
 
 ACTING = {"onTaskFailure": "performexitoptionsjobaction", "usesTaskDependencies": True}
 
@@ -101,26 +101,14 @@ def test_a_dependency_stays_met_when_its_task_is_deleted_and_the_emulator_starts
     stage.do(tasks.delete_task, "job", "1")
     stage.task("ranged", dependsOn={"taskIdRanges": [{"start": 1, "end": 1}]})
     stage.do(tasks.create_task, "job", body={"id": "later", "commandLine": "x", "dependsOn": {"taskIds": ["01", "2"]}})
-    store.commit(kept(stage.world), stage.world.last_seq)
+    store.commit(everything(stage.world), stage.world.last_seq)
     again = World()
+    again.shelf.archive = store
     assert again.restore(store.load()) == []
     reports.wake(again, stage.now)
     book = again.jobs["job"]
-    assert [task.id for task in book.ready.values()] == ["ranged"]
+    assert [book.tasks.at(seq).id for seq in book.ready] == ["ranged"]
     assert list(book.unmet.values()) == [1]
-
-
-def kept(world: World) -> list[Change]:
-    """Every record of a world, as if none but those of its last moment had been stored yet."""
-    for pool in world.pools.values():
-        world.save_pool(pool)
-        for node in pool.nodes.values():
-            world.save_node(node)
-    for job in world.jobs.values():
-        world.save_job(job)
-        for task in job.tasks.values():
-            world.save_task(task)
-    return world.take_changes()
 
 
 # Files

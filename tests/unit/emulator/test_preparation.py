@@ -369,9 +369,9 @@ def test_after_a_restart_a_preparation_that_ran_runs_again_and_one_that_was_done
     job(stage, rerunOnNodeRebootAfterSuccess=False)
     task = stage.task()
     stage.settle()
-    reports.wake(stage.world, stage.now)
+    stage.restart()
     assert "RunOnNode" in names(stage.boot())
     prepared(stage, node)
-    reports.wake(stage.world, stage.now)
+    stage.restart()
     assert names(stage.boot()) == ["RunApplication"]
     assert (task.state, task.requeues) == ("running", 2)

@@ -326,7 +326,7 @@ def test_after_a_restart_nobody_rests(stage: Stage) -> None:
     stage.settle()
     for _ in range(6):
         stage.exits(endless, 1)
-    reports.wake(stage.world, stage.now)
+    stage.restart()
     stage.boot()
     assert endless.state == "running"
 

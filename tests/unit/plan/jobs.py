@@ -49,9 +49,10 @@ def plan(
 
 
 def bodies(made: Plan, action: str) -> list[dict[str, Any]]:
-    """The bodies of a plan's requests of one kind, as JSON has them; a collection's tasks one by one."""
+    """The bodies of a plan's requests of one kind, as JSON has them; a collection's tasks one by one. Of a stream, the
+    first task and the last."""
     found = [msgspec.json.decode(msgspec.json.encode(step.document)) for step in made.steps if step.action == action]
-    return [one for body in found for one in body.get("value", [body])]
+    return [one for body in found for one in body.get("value") or body.get("tasks") or [body]]
 
 
 def sent_job(made: Plan) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from batchtrain.errors import PlanError
 from batchtrain.launchers.types import File
 from batchtrain.plan import Facts, Plan, PoolFacts, names, payload, plan_jobs, plan_pool, render
 from batchtrain.plan.render import FILE_MARK
+from batchtrain.plan.task_stream import TaskStream
 
 IMAGE = {"publisher": "microsoft-dsvm", "offer": "ubuntu-hpc", "sku": "2404"}
 
@@ -177,13 +178,14 @@ def test_completion_is_asked_for_only_after_the_tasks() -> None:
     assert [step.action for step in plan.steps] == ["job.add", "task.add", "job.complete"]
 
 
-def test_many_tasks_go_in_batches_of_a_hundred() -> None:
+def test_more_than_a_hundred_tasks_are_one_stream() -> None:
     plain = recipe()
     tasks = plain.jobs[0].tasks * 250
     jobs = (msgspec.structs.replace(plain.jobs[0], tasks=tasks),)
     plan = plan_jobs(msgspec.structs.replace(plain, jobs=jobs))
-    sizes = [len(step.document["value"]) for step in plan.steps if step.action == "task.add"]
-    assert sizes == [100, 100, 50]
+    [stream] = [step.body for step in plan.steps if step.action == "task.add"]
+    assert isinstance(stream, TaskStream)
+    assert stream.count == len(list(stream.documents())) == 250
 
 
 def test_the_files_of_a_task_are_unpacked_by_its_coordination_command() -> None:
@@ -262,8 +264,8 @@ def test_made_task_ids_pass_over_those_that_are_taken() -> None:
     assert list(ids.given([None, "task-00001", None], rule)) == ["task-00000", "task-00001", "task-00002"]
 
 
-def test_tasks_of_many_requests_are_shown_as_one_addition() -> None:
+def test_a_stream_of_tasks_is_shown_by_its_number_and_its_largest_body() -> None:
     tasks = [{"command": f"echo {number}"} for number in range(250)]
     whole = msgspec.structs.replace(recipe(), jobs=convert([{"id": "j", "tasks": tasks}], tuple[Job, ...]))
     lines = [line for line in render.as_text(plan_jobs(whole)).splitlines() if line.startswith("POST")]
-    assert lines == ["POST /jobs", "POST /jobs/j/addtaskcollection   (250 tasks in 3 requests)"]
+    assert lines == ["POST /jobs", "POST /jobs/j/addtaskcollection   (250 tasks, none larger than 132 bytes)"]

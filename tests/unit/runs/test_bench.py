@@ -62,10 +62,9 @@ def test_a_config_of_dlbs_gives_its_matrix_and_what_does_not_apply() -> None:
         "variables": {"exp.num_nodes": [1, 2], "exp.replica_batch": [16, 32]},
         "extensions": [{"condition": {}, "parameters": {}}],
     }  # fmt: skip
-    found, left = of_dlbs(data, "python b.py", "r", "config.json")
+    found, left = of_dlbs(data, "r", "config.json")
     assert found.matrix == {"model": ('"alexnet"',), "nodes": (1, 2), "replica_batch": ("16", "32")}
-    settings = dict(next(cases(found)).settings)
-    assert settings[COMMAND] == """python b.py -Pexp.model='"alexnet"' -Pexp.replica_batch='16'"""
+    assert next(cases(found)).arguments == """-Pexp.model='"alexnet"' -Pexp.replica_batch='16'"""
     assert [text.partition(":")[0] for text in left] == ["extensions", "exp.docker", "exp.id"]
 
 
@@ -164,17 +163,31 @@ def test_the_export_for_dlbs_is_read_by_its_rules(tmp_path: Path) -> None:
     }  # fmt: skip
 
 
+def test_the_export_for_dlbs_takes_each_rank_from_its_own_file(tmp_path: Path) -> None:
+    run = made(tmp_path, "j", 8)
+    ranks = run.logs("train") / "ranks"
+    ranks.mkdir(parents=True)
+    (run.logs("train") / "stdout.txt").write_text("__results.time__=1\n__results.time__=2\n")  # mpirun has no prefix
+    (ranks / "0.stdout.txt").write_text("__exp.gpus__=\n  __results.time__ = [1.5, 2] \nx __no__=1\n")
+    (ranks / "10.stdout.txt").write_text('__exp.status__="failure"\n')
+    written = export.write_dlbs(run, tmp_path / "out")
+    assert {path.name: dlbs_parse(path.read_text()) for path in written} == {
+        "rank_0.log": {"results.time": [1.5, 2]}, "rank_10.log": {"exp.status": "failure"},
+    }  # fmt: skip
+
+
 def test_a_run_without_lines_of_dlbs_exports_its_throughput_or_says_that_there_is_nothing(tmp_path: Path) -> None:
-    run = made(tmp_path, "j", 8, throughput=Metric(10.5, 10.5))
+    run = made(tmp_path, "j", 8, throughput=Metric(10.5, 10.5), batch_seconds=Metric(0.25, 0.25))
     (written,) = export.write_dlbs(run, tmp_path / "out")
-    assert dlbs_parse(written.read_text())["results.throughput"] == 10.5
+    found = dlbs_parse(written.read_text())
+    assert (found["results.throughput"], found["results.time"], found["exp.num_gpus"]) == (10.5, 250.0, 2)
     with pytest.raises(UsageError, match="nothing for DLBS"):
         export.write_dlbs(made(tmp_path, "k", 8), tmp_path / "none")
     assert not (tmp_path / "none").exists()
 
 
 def metrics(run: RunDirectory) -> None:
-    path = run.metrics("train")
+    path = run.metrics_file("train")
     path.parent.mkdir(parents=True)
     path.write_text('{"t": 5.5, "rank": 1, "step": 300, "loss": 0.5}\n{"t": 6, "rank": 1, "step": 301, "loss": null}\n')
 

@@ -88,3 +88,17 @@ def test_the_root_is_the_option_else_the_variable_else_runs() -> None:
     assert directory.root_of("a", {"BATCHTRAIN_RUNS_DIR": "b"}) == Path("a")
     assert directory.root_of(None, {"BATCHTRAIN_RUNS_DIR": "b"}) == Path("b")
     assert directory.root_of(None, {}) == Path("runs")
+
+
+def test_metrics_are_columns_of_one_length(tmp_path: Path) -> None:
+    run = directory.make(tmp_path, "j", NOW)
+    file = run.metrics_file("größe")
+    file.parent.mkdir()
+    file.write_text(
+        '{"t": 1, "rank": 0, "step": 5, "loss": 2}\n{"t": 2, "node": "n", "cpu": 9}\n{"t": 3, "loss": null}\n{"t'
+    )
+    columns = run.metrics()
+    assert columns.table() == {
+        "task": ["größe"] * 3, "t": [1, 2, 3], "rank": [0, None, None], "node": ["", "n", ""], "step": [5, None, None],
+        "epoch": [None] * 3, "loss": [2, None, None], "cpu": [None, 9, None],
+    }  # fmt: skip

@@ -30,6 +30,9 @@ LINES = {
     "10\timages/sec: 54.7 +/- 0.0 (jitter = 0.3)\t7.809\t0.1\t0.5": Point(
         {"images_per_second": 54.7, "loss": 7.809, "acc1": 0.1, "acc5": 0.5}, step=10
     ),
+    "step 22/60 loss 0.75, lr: 1e-3 301.2 images/sec": Point(
+        {"loss": 0.75, "lr": 0.001, "images_per_second": 301.2}, step=22
+    ),
     "total images/sec: 109.34": Point({"total_images_per_second": 109.34}),
     "Finished Epoch[1 of 160]: [Training] loss = 2.346140 * 3200, metric = 90.09% * 3200 0.103s (31068.0 samples/s);": (
         Point({"loss": 2.34614, "error_percent": 90.09, "total_samples_per_second": 31068.0}, epoch=1)

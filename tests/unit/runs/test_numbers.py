@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import math
 from datetime import datetime, timezone
 from pathlib import Path
 
 import pytest
 
-from batchtrain.config.types import Job, MetricPattern, Task
+from batchtrain.config.types import MetricPattern
 from batchtrain.runs import directory
 from batchtrain.runs.directory import Metric, RunDirectory
 from batchtrain.runs.extract import Point
@@ -21,12 +22,12 @@ def run(tmp_path: Path) -> RunDirectory:
     return directory.make(tmp_path / "runs", "job", datetime(2026, 11, 22, tzinfo=timezone.utc))
 
 
-def recorded(run: RunDirectory, job: Job | None = None) -> Recorded:
-    return Recorded(run, job, clock=lambda: 7.0)
+def recorded(run: RunDirectory, *patterns: MetricPattern) -> Recorded:
+    return Recorded(run, lambda task: patterns, clock=lambda: 7.0)
 
 
 def lines(run: RunDirectory, task: str = "train") -> list[dict[str, object]]:
-    return [json.loads(line) for line in run.metrics(task).read_text().splitlines()]
+    return [json.loads(line) for line in run.metrics_file(task).read_text().splitlines()]
 
 
 def write(run: RunDirectory, name: str, text: str) -> Path:
@@ -40,7 +41,7 @@ def test_the_output_of_a_task_becomes_its_metrics_and_a_summary(run: RunDirector
     numbers = recorded(run)
     for text in ("[0:1] epoch 1 loss 9", "[0:0] epoch 1 loss 0.2", "[0:0] epoch 2 loss 0.3", "hello"):
         numbers.line("train", "stdout", text)
-    assert numbers.end({}) == {"loss": Metric(0.3, 0.2)}
+    assert numbers.end({}) == {"train": {"loss": Metric(0.3, 0.2)}}
     assert lines(run)[1] == {"t": 7.0, "rank": 0, "epoch": 1, "loss": 0.2}
     assert numbers.notes == ()
 
@@ -49,14 +50,14 @@ def test_a_programs_own_metrics_replace_those_of_its_output(run: RunDirectory) -
     numbers = recorded(run)
     numbers.line("train", "stdout", "epoch 1 loss 0.5 accuracy 0.9")
     path = write(run, "3.jsonl", '{"step": 1, "loss": 0.4, "t": 1}\n\n{"step": 2, "loss": 0.3, "rank": 8, "t": 2}\n')
-    assert numbers.end({"train": (path,)}) == {"accuracy": Metric(0.9, 0.9), "loss": Metric(0.4, 0.4, 1)}
+    assert numbers.end({"train": (path,)})["train"] == {"accuracy": Metric(0.9, 0.9), "loss": Metric(0.4, 0.4, 1)}
     assert [line.get("rank") for line in lines(run)] == [None, 3, 8]
 
 
 def test_a_wrong_line_is_ignored_and_noted_once(run: RunDirectory) -> None:
     numbers = recorded(run)
     path = write(run, "0.jsonl", 'hello\n{"loss": NaN, "step": 4}\n{"loss": 1, "step": 5}\n{"lo')
-    assert numbers.end({"train": (path,)}) == {"loss": Metric(1.0, 1.0, 5)}
+    assert numbers.end({"train": (path,)}) == {"train": {"loss": Metric(1.0, 1.0, 5)}}
     first, second = numbers.notes
     assert first.startswith("train: metrics of 0: 2 lines were ignored (line 1: ")
     assert second == "train: loss was NaN or infinite, first at step 4, rank 0"
@@ -67,7 +68,7 @@ def test_of_very_many_lines_some_are_read_and_it_is_said(run: RunDirectory) -> N
     numbers = recorded(run)
     line = '{"step": 1, "loss": 0.5, "note": "' + "x" * 4000 + '"}\n'
     path = write(run, "0.jsonl", line * (MOST_BYTES // len(line) + 10))
-    assert numbers.end({"train": (path,)}) == {"loss": Metric(0.5, 0.5, 1)}
+    assert numbers.end({"train": (path,)}) == {"train": {"loss": Metric(0.5, 0.5, 1)}}
     assert "every 2. line was read" in numbers.notes[0]
     flood = recorded(run)
     for _ in range(12_000):
@@ -88,14 +89,14 @@ def test_several_tasks_are_told_apart(run: RunDirectory) -> None:
     numbers.line("a", "stdout", "test accuracy 0.5")
     numbers.line("b", "stdout", "test accuracy 0.6")
     numbers.line("c", "stdout", "nothing")
-    assert set(numbers.end({})) == {"a/test_accuracy", "b/test_accuracy"}
+    assert set(numbers.end({})) == {"a", "b"}
 
 
 def test_metrics_of_a_task_add_a_pattern_with_its_unit(run: RunDirectory) -> None:
     pattern = MetricPattern(name="speed", pattern=r"speed (\S+)", unit="km/h")
-    numbers = recorded(run, Job(id="job", tasks=(Task(id="train", metrics=(pattern,)),)))
+    numbers = recorded(run, pattern)
     numbers.line("train", "stdout", "speed 12")
-    assert numbers.end({}) == {"speed": Metric(12.0, 12.0, unit="km/h")}
+    assert numbers.end({}) == {"train": {"speed": Metric(12.0, 12.0, unit="km/h")}}
 
 
 def test_throughput_is_that_of_all_ranks_without_the_first_value() -> None:
@@ -110,3 +111,33 @@ def test_throughput_is_that_of_all_ranks_without_the_first_value() -> None:
 
 def test_a_rate_of_zero_does_not_end_the_mean() -> None:
     assert after_warm_up([5.0, 0.0, 4.0]) == 2.0
+
+
+@pytest.mark.parametrize("number", ["nan", "inf", "-inf", "1e999"])
+def test_a_printed_value_that_is_not_finite_is_null_and_reported(number: str, run: RunDirectory) -> None:
+    numbers = recorded(run)
+    numbers.line("train", "stdout", f"epoch 1 loss {number} accuracy 0.5")
+    numbers.line("train", "stdout", '{"step": 2, "loss": Infinity}')
+    found = numbers.end({})["train"]
+    assert all(math.isfinite(metric.last) for metric in found.values())
+    assert "loss was NaN or infinite" in numbers.notes[0]
+    assert [line.get("loss") for line in lines(run)][-1] is None
+
+
+def test_binary_output_gives_no_metric_and_ends_nothing(run: RunDirectory) -> None:
+    numbers = recorded(run)
+    for chunk in (bytes(range(256)) * 8, b"\xff\xfe{\x00", b"\x1b[" * 1000, b"[0:0] \x00\x00"):
+        for text in chunk.decode("utf-8", "replace").split("\n"):
+            numbers.line("train", "stdout", text)
+    path = write(run, "0.jsonl", "")
+    path.write_bytes(bytes(range(256)) * 8 + b'\n{"loss": 1, "step": 1}\n\xff\xfe\n')
+    assert numbers.end({"train": (path,)}) == {"train": {"loss": Metric(1.0, 1.0, 1)}}
+    assert "lines were ignored" in numbers.notes[0]
+
+
+def test_names_of_metrics_and_tasks_may_be_any_text(run: RunDirectory) -> None:
+    numbers = recorded(run)
+    name = "Größe/Verlust ✓\t☃"
+    path = write(run, "0.jsonl", json.dumps({"step": 1, name: 2}) + "\n")
+    assert numbers.end({"zug ✓": (path,)}) == {"zug ✓": {name: Metric(2.0, 2.0, 1)}}
+    assert run.metrics().values == {name: [2.0]}

@@ -17,7 +17,7 @@ def made(tmp_path: Path, metrics: str) -> RunDirectory:
     run.write(RunRecord(id=run.name, state="failed", started=NOW, job="digits", failure=Failure(HOSTILE)))
     run.write_tasks([TaskRecord("train", "completed", exit_code=7)])
     run.write_files([FileRecord(task="train", path=f"wd/output/{HOSTILE}", size=3, reason="the disk is full")])
-    directory.replace(run.metrics("train"), metrics.encode())
+    directory.replace(run.metrics_file("train"), metrics.encode())
     return run
 
 

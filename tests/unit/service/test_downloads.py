@@ -263,6 +263,27 @@ def test_what_came_of_a_large_file_is_kept_for_the_next_call(
     assert os.listdir(tmp_path) == ["model"]  # noqa: PTH208
 
 
+def test_a_damaged_part_of_an_earlier_call_is_fetched_again(
+    service: Service, client: BatchClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service.files = {"model": content(200)}
+    write = os.pwrite
+
+    def full(fd: int, data: Any, at: int) -> int:
+        if at >= 128:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return write(fd, data, at)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(downloads, "WORKERS", 1)
+        patched.setattr(downloads.os, "pwrite", full)
+        fetched(client, tmp_path, FileSeen("model", 200, NOW))
+    part, _ = downloads.partial(tmp_path / "model")
+    part.write_bytes(bytes(128))
+    assert fetched(client, tmp_path, FileSeen("model", 200, NOW))["model"].reason == ""
+    assert (tmp_path / "model").read_bytes() == content(200)
+
+
 def test_a_copy_that_the_disk_corrupts_is_not_given_its_name(
     service: Service, client: BatchClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

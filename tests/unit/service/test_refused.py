@@ -1,26 +1,42 @@
-"""A task the service refuses stops the command and is named; nothing completes a job whose tasks do not all stand."""
+"""A refused task does not stop the others and is named; no job is completed whose tasks do not all stand."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
+import msgspec
 import pytest
-from azure.batch import models
+from azure.core.exceptions import HttpResponseError
 
-from batchtrain.errors import ServiceError
+from batchtrain.errors import ServiceError, TasksRefused
 from batchtrain.plan import Plan, Step
-from batchtrain.service import submit
+from batchtrain.service import retry, submit
+from batchtrain.service.job_addition import Adding
+
+
+class Answer:
+    """An answer to a request."""
+
+    def __init__(self, status: int, document: Any) -> None:
+        self.status_code, self.content = status, msgspec.json.encode(document)
+        self.headers: dict[str, str] = {}
+        self.reason = ""
+
+    def raise_for_status(self) -> None:
+        raise HttpResponseError(response=self)  # type: ignore[arg-type]
 
 
 class Service:
-    """Answers a task collection; notes what was asked."""
+    """Answers task collections in order; notes what was asked."""
 
-    def __init__(self, *answers: list[dict[str, Any]]) -> None:
+    def __init__(self, *answers: Any) -> None:
         self.answers, self.asked = list(answers), []  # type: ignore[var-annotated]
 
-    def create_task_collection(self, job_id: str, group: Any, **_: Any) -> models.BatchCreateTaskCollectionResult:
-        self.asked.append([task["id"] for task in group["value"]])
-        return models.BatchCreateTaskCollectionResult({"value": self.answers.pop(0)})
+    def send_request(self, request: Any, **_: Any) -> Answer:
+        self.asked.append([task["id"] for task in msgspec.json.decode(request.content)["value"]])
+        answer = self.answers.pop(0)
+        return answer if isinstance(answer, Answer) else Answer(200, {"value": answer})
 
     def update_job(self, job_id: str, options: Any) -> None:
         self.asked.append("complete")
@@ -33,26 +49,53 @@ PLAN = Plan(
     )
 )
 REFUSED = {"code": "InvalidPropertyValue", "message": {"lang": "en-US", "value": "It is wrong.\nRequestId:1\nTime:2"}}
+A_STANDS = {"taskId": "a", "status": "Success"}
+B_STANDS = {"taskId": "b", "status": "Success"}
+B_REFUSED = {"taskId": "b", "status": "clienterror", "error": REFUSED}
+TOO_LARGE = Answer(413, {"code": "RequestBodyTooLarge", "message": {"value": "It is too large."}})
 
 
-def carry_out(service: Service) -> list[submit.Event]:
-    return list(submit.submit(service, PLAN, lambda name: "", lambda path, data: None))  # type: ignore[arg-type]
+def carry_out(service: Service, adding: Adding = Adding()) -> list[submit.Event]:  # noqa: B008
+    return list(submit.submit(service, PLAN, lambda name: "", lambda path, data: None, None, adding))  # type: ignore[arg-type]
+
+
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(retry, "NOT_NOW", retry.NOT_NOW._replace(first=0.0))
+    yield
 
 
 def test_a_refused_task_is_named_with_the_services_reason_and_its_job_is_not_completed() -> None:
-    service = Service(
-        [{"taskId": "a", "status": "Success"}, {"taskId": "b", "status": "clienterror", "error": REFUSED}]
-    )
-    with pytest.raises(ServiceError, match=r"add task j/b: It is wrong \(InvalidPropertyValue\)"):
+    service = Service([A_STANDS, B_REFUSED])
+    with pytest.raises(TasksRefused, match=r"add task j/b: It is wrong \(InvalidPropertyValue\)") as caught:
         carry_out(service)
+    assert "1 of 2 tasks stand, 1 were refused" in str(caught.value)
+    assert caught.value.refused == (("b", "InvalidPropertyValue", "It is wrong"),)
     assert "complete" not in service.asked
 
 
-def test_what_the_server_could_not_take_is_sent_again_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(submit, "NOT_NOW", submit.NOT_NOW._replace(first=0.0))
-    service = Service(
-        [{"taskId": "b", "status": "servererror"}, {"taskId": "a", "status": "Success"}],
-        [{"taskId": "b", "status": "Success"}],
-    )
+def test_what_the_server_could_not_take_is_sent_again_alone() -> None:
+    service = Service([{"taskId": "b", "status": "servererror"}, A_STANDS], [B_STANDS])
     carry_out(service)
     assert service.asked == [["a", "b"], ["b"], "complete"]
+
+
+def test_a_collection_that_is_too_large_is_sent_in_halves() -> None:
+    service = Service(TOO_LARGE, [A_STANDS], [B_STANDS])
+    carry_out(service)
+    assert service.asked == [["a", "b"], ["a"], ["b"], "complete"]
+
+
+def test_a_task_that_is_too_large_alone_is_refused_and_the_others_are_added() -> None:
+    service = Service(TOO_LARGE, TOO_LARGE, [B_STANDS])
+    with pytest.raises(TasksRefused, match=r"add task j/a: It is too large \(RequestBodyTooLarge\)"):
+        carry_out(service)
+    assert service.asked == [["a", "b"], ["a"], ["b"]]
+
+
+def test_an_answer_about_the_job_ends_the_addition() -> None:
+    service = Service(Answer(404, {"code": "JobNotFound", "message": {"value": "There is no job."}}))
+    with pytest.raises(ServiceError) as caught:
+        carry_out(service)
+    assert not isinstance(caught.value, TasksRefused)
+    assert service.asked == [["a", "b"]]

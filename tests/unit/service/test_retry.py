@@ -26,7 +26,7 @@ from azure.core.pipeline.transport import HttpTransport
 from azure.core.rest._requests_basic import RestRequestsTransportResponse
 
 from batchtrain.config.types import Secret
-from batchtrain.errors import AlreadyExists, ServiceError, Unreachable
+from batchtrain.errors import AlreadyExists, Differs, ServiceError, Unreachable
 from batchtrain.plan import Plan, Step
 from batchtrain.service import connect, files, look, retry, submit
 from batchtrain.service.connect import Account
@@ -398,8 +398,9 @@ def test_tasks_of_a_collection_that_arrived_are_a_success() -> None:
     answer = {"value": [{"taskId": name, "status": "clienterror", "error": there} for name in "ab"]}
     service = Service(NO_ANSWER, (200, answer), stands(tasks[0]), stands(tasks[1]))
     assert [event.text for event in add(service, step)] == ["added 2 tasks"]
-    with pytest.raises(AlreadyExists):
-        add(Service((200, answer), stands(tasks[0])), step)
+    other = {**tasks[0], "commandLine": "false"}
+    with pytest.raises(Differs, match="1 of its tasks differ from the plan: a"):
+        add(Service((200, answer), stands(other), stands(tasks[1])), step)
 
 
 ENDINGS: dict[str, tuple[Callable[[BatchClient], None], tuple[int, Any], Any]] = {

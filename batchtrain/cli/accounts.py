@@ -1,0 +1,60 @@
+"""The storage accounts that commands use."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, NamedTuple
+
+from batchtrain.cli.options import settings
+from batchtrain.errors import UsageError
+
+if TYPE_CHECKING:
+    from batchtrain.config.load import Loaded
+    from batchtrain.config.types import Credentials
+    from batchtrain.storage.blob import Connect
+    from batchtrain.storage.connection import Storage
+
+
+class Remote(NamedTuple):
+    """A blob, or a directory of blobs: `link/container/path`."""
+
+    storage: Storage
+    link: str
+    container: str
+    path: str
+
+    @property
+    def box(self) -> str:
+        """`link/container`."""
+        return f"{self.link}/{self.container}"
+
+
+def remote(place: str) -> Remote:
+    """The account, container and path of `LINK/CONTAINER[/PATH]`."""
+    from batchtrain.storage import blob
+
+    link, container, path = blob.place_of(place)
+    return Remote(accounts(_credentials())(link), link, container, path)
+
+
+def accounts(credentials: Credentials, loaded: Loaded | None = None) -> Connect:
+    """Accounts by link; with --local, the emulator's account for links without one."""
+    from batchtrain.service import entra, vault
+    from batchtrain.service.connect import CA_VARIABLE
+    from batchtrain.storage import blob
+
+    ca = os.environ.get(CA_VARIABLE)
+    known = vault.resolved(credentials, ca=ca)
+    own = settings().connect(loaded).own_storage if settings().local else None
+    return blob.accounts(known, lambda: entra.credential(entra.storage_sign_in(known), ca=ca), own)
+
+
+def _credentials() -> Credentials:
+    from batchtrain.config.load import load_credentials
+    from batchtrain.config.types import Credentials
+
+    directory = settings().configdir or "."
+    credentials = load_credentials(directory, settings().files)
+    if credentials is None and not settings().local:
+        raise UsageError(f"{directory} has no credentials.yaml, so no storage account is known; see --configdir")
+    return credentials or Credentials()

@@ -1,0 +1,308 @@
+"""The live block of a run: what events tell, as lines of a terminal of a given width. Pure: the time is an argument.
+
+Every line fits the width and the number of lines never changes, so that the block is redrawn in place.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Iterable
+from statistics import median
+from typing import NamedTuple, cast
+
+from batchtrain.cli.terminal import plain_text
+from batchtrain.runs.extract import Extractor, Point
+from batchtrain.service.seen import NodeSeen
+from batchtrain.service.submit import Event
+from batchtrain.service.tasks import Counts
+
+MOST_RANKS = 12
+WORST = 5
+"""Rows of ranks of a larger gang: the ones that have been quiet for longest."""
+QUIET_SECONDS = 30.0
+"""After this time without a line, a rank is called quiet."""
+STEPS_FOR_ETA = 5
+"""The remaining time is estimated from the fifth step on, by the median of the recent ones."""
+RECENT = 50
+BARS = "▁▂▃▄▅▆▇█"
+RATES = ("images_per_second", "samples_per_second", "total_images_per_second", "total_samples_per_second")
+FAVOURITES = ("loss", "train_loss", "validation_loss", "test_accuracy", "accuracy", "perplexity", "busbw", "latency_us")
+"""Metrics that are shown first."""
+_TOTAL = re.compile(
+    r"\b(?P<unit>step|epoch|iter(?:ation)?|batch)\W{0,3}(?P<at>\d+) ?(?:/|of) ?(?P<of>\d+)", re.IGNORECASE
+)
+_RANK = re.compile(r"^\[(?P<node>\d+):(?:rank )?(?P<rank>\d+)\] ?(?P<text>.*)$")
+PHASES = {
+    "pool.adding": "adding the pool",
+    "pool.wait": "waiting for nodes",
+    "pool.resize": "waiting for nodes",
+    "node.ready": "nodes are ready",
+    "job.adding": "adding the job",
+    "job.add": "adding tasks",
+    "task.add": "starting",
+    "stdout": "running",
+    "stderr": "running",
+    "results.fetch": "fetching results",
+    "deleting": "deleting",
+    "deleted": "deleting",
+}
+"""The phase that begins with an event."""
+USUAL = {"waiting for nodes": "usually 3 to 10 min on Azure", "starting": "a first image pull takes minutes"}
+"""What usually takes how long; not said about the emulator."""
+
+Part = tuple[str, str]
+Line = tuple[Part, ...]
+"""Parts of a line, each with its style in the words of rich."""
+
+
+class Rank(NamedTuple):
+    """One rank, as its lines tell it."""
+
+    number: int
+    node: int
+    step: int | None = None
+    rate: float | None = None
+    last: str = ""
+    heard: float = 0.0
+
+
+class View:
+    """Everything that the block shows. `note` takes the events as they come."""
+
+    def __init__(self, title: str, target: str, began: float, *, ranks: int = 0, emulated: bool = False) -> None:
+        self.title, self.target, self.began, self.emulated = title, target, began, emulated
+        self.expected = ranks
+        self.phase, self.since = "starting", began
+        self.nodes: tuple[NodeSeen, ...] = ()
+        self.wanted = 0
+        self.counts: Counts | None = None
+        self.ranks: dict[int, Rank] = {}
+        self.step: tuple[str, int, int] | None = None
+        self.values: dict[str, float] = {}
+        self.history: dict[str, deque[float]] = {}
+        self._paces: deque[float] = deque(maxlen=RECENT)
+        self._stepped: tuple[int, float] | None = None
+        self._extractor = Extractor()
+
+    # --- what happens -----------------------------------------------------------------------------------------------
+
+    def note(self, event: Event, now: float) -> None:
+        """Take an event."""
+        phase = PHASES.get(event.kind)
+        if phase and phase != self.phase:
+            self.phase, self.since = phase, now
+        if event.kind == "nodes.seen" and isinstance(event.data, tuple):
+            self.wanted, self.nodes = event.data
+        elif event.kind == "tasks.seen" and isinstance(event.data, Counts):
+            self.counts = event.data
+        elif event.kind in ("stdout", "stderr"):
+            self._line(event.text, now)
+
+    def _line(self, text: str, now: float) -> None:
+        rank = self._rank_of(text, now)
+        if match := _TOTAL.search(text):
+            self._step(match["unit"].lower(), int(match["at"]), int(match["of"]), now)
+        for point in self._extractor.feed((text,), now):
+            self._point(point, rank)
+
+    def _rank_of(self, text: str, now: float) -> int | None:
+        match = _RANK.match(text)
+        if match is None:
+            return None
+        number = int(match["rank"])
+        known = self.ranks.get(number, Rank(number, int(match["node"])))
+        text = plain_text(match["text"]).strip()
+        self.ranks[number] = known._replace(last=text or known.last, heard=now)
+        return number
+
+    def _point(self, point: Point, rank: int | None) -> None:
+        values = {name: value for name, value in point.values.items() if value is not None}
+        rate = next((values[name] for name in RATES if name in values), None)
+        if rank is not None:
+            known = self.ranks[rank]
+            step = point.step if point.step is not None else known.step
+            self.ranks[rank] = known._replace(step=step, rate=rate if rate is not None else known.rate)
+        for name, value in values.items() if rank in (None, min(self.ranks, default=0)) else ():
+            self.values[name] = value
+            self.history.setdefault(name, deque(maxlen=RECENT)).append(value)
+
+    def _step(self, unit: str, at: int, of: int, now: float) -> None:
+        if not of > 0 or at > of:
+            return
+        if self.step is None or (unit, of) != (self.step[0], self.step[2]):
+            self._paces.clear()
+            self._stepped = (at, now)
+        elif self._stepped and at > self._stepped[0]:
+            self._paces.append((now - self._stepped[1]) / (at - self._stepped[0]))
+            self._stepped = (at, now)
+        self.step = (unit, at, of)
+
+    # --- what is shown ----------------------------------------------------------------------------------------------
+
+    @property
+    def height(self) -> int:
+        """The number of lines, the same from start to end."""
+        if self.expected <= 1:
+            return 4
+        return 4 + 1 + (self.expected if self.expected <= MOST_RANKS else WORST + 1)
+
+    def lines(self, width: int, now: float) -> list[Line]:
+        """The block: `height` lines of at most `width` columns."""
+        lines = [self._head(width, now), self._nodes(width, now), self._progress(width, now), self._numbers(width)]
+        if self.expected > 1:
+            lines += self._table(width, now)
+        return [_cut(line, width) for line in lines]
+
+    def _head(self, width: int, now: float) -> Line:
+        place = f"{self.title} · {self.target}" if width >= 60 else self.title
+        usual = "" if self.emulated or width < 60 else USUAL.get(self.phase, "")
+        waited = f" {span(now - self.since)} ({usual})" if usual else ""
+        return _apart(
+            ((place, "bold"),), ((f"{self.phase}{waited}", "cyan"), (f" {span(now - self.began)}", "")), width
+        )
+
+    def _nodes(self, width: int, now: float) -> Line:
+        if not self.nodes and not self.wanted:
+            return ()
+        ready = sum(node.state in ("idle", "running") for node in self.nodes)
+        total = max(self.wanted, len(self.nodes))
+        if width < 60:
+            return ((f"{ready}/{total} nodes", "green" if ready == total else "yellow"), *self._quiet(now))
+        hours = self._hours(now)
+        right = f"{ready} of {total}" + (f"   {hours:.2f} node hours" if hours else "")
+        states: dict[str, list[str]] = {}
+        for number, node in enumerate(self.nodes):
+            states.setdefault(node.state, []).append(f"n{number}")
+        left: list[Part] = [("nodes  ", "dim")]
+        for state, names in states.items():
+            named = " ".join(names) if len(names) <= 4 else f"{len(names)}"
+            left.append((f"{named} {state}  ", "green" if state in ("idle", "running") else "yellow"))
+        return _apart(tuple(left), ((right, ""),), width)
+
+    def _hours(self, now: float) -> float:
+        starts = [node.allocated.timestamp() for node in self.nodes if node.allocated]
+        return sum(max(now - start, 0.0) for start in starts) / 3600
+
+    def _progress(self, width: int, now: float) -> Line:
+        if self.step is not None:
+            unit, at, of = self.step
+            left = median(self._paces) * (of - at) if len(self._paces) >= STEPS_FOR_ETA else None
+            eta = f"  ETA {span(left)}" if left is not None else ""
+            name = f"{unit:<6} " if width >= 60 else ""
+            text = f" {at}/{of}  {100 * at // of} %{eta}" if width >= 60 else f" {100 * at // of} %{eta}"
+            return ((name, "dim"), *_bar(at, of, _room(width, name + text)), (text, ""))
+        if self.counts is not None and self.counts.total > 1:
+            ended = self.counts.succeeded + self.counts.failed
+            text = f" {ended:,}/{self.counts.total:,}"
+            failed = f"  {self.counts.failed:,} failed" if self.counts.failed else ""
+            running = f"  {self.counts.running:,} running" if self.counts.running and width >= 60 else ""
+            bar = _bar(ended, self.counts.total, _room(width, "tasks  " + text + failed + running))
+            return (("tasks  ", "dim"), *bar, (text, ""), (failed, "red"), (running, ""))
+        return ()
+
+    def _numbers(self, width: int) -> Line:
+        names = [name for name in FAVOURITES if name in self.values]
+        names += [name for name in self.values if name not in names and name not in RATES and "_percent" not in name]
+        rate = next((name for name in RATES if name in self.values), None)
+        right: Line = ((f"{self._rate(rate)} {rate.split('_per_')[0].removeprefix('total_')}/s", ""),) if rate else ()
+        left: list[Part] = []
+        for name in names[: 2 if width >= 60 else 1]:
+            left += [
+                (f"{name} ", "dim"),
+                (f"{self.values[name]:.4g} ", "bold"),
+                (spark(self.history[name], 12), "cyan"),
+                ("  ", ""),
+            ]
+        return _apart(tuple(left), right, width)
+
+    def _rate(self, name: str | None) -> str:
+        """The rate of all ranks: the sum, if each of them prints its own."""
+        own = [rank.rate for rank in self.ranks.values() if rank.rate is not None]
+        total = sum(own) if len(own) > 1 else self.values.get(name or "", 0.0)
+        return f"{total:,.0f}" if total >= 10 else f"{total:.2g}"
+
+    def _table(self, width: int, now: float) -> list[Line]:
+        rows = sorted(self.ranks.values())
+        shown, more = rows, cast("Line", ())
+        if self.expected > MOST_RANKS:
+            shown = sorted(sorted(rows, key=lambda rank: rank.heard)[:WORST])
+            more = ((f"{len(rows)} of {self.expected} ranks have printed", "dim"), *self._quiet(now))
+        head = "rank node    step      /s  quiet  last line" if width >= 60 else "rank  quiet  last line"
+        lines: list[Line] = [((head, "dim"),)]
+        lines += [_row(rank, now, width) for rank in shown]
+        if more:
+            lines += [()] * (WORST - len(shown)) + [more]
+        return lines + [()] * (self.height - 4 - len(lines))
+
+    def _quiet(self, now: float) -> Line:
+        quiet = [rank.number for rank in self.ranks.values() if now - rank.heard > QUIET_SECONDS]
+        if not quiet:
+            return ()
+        names = ", ".join(f"r{number}" for number in quiet[:3])
+        return ((f"  {len(quiet)} quiet: {names}{', …' if len(quiet) > 3 else ''}", "yellow"),)
+
+
+def _row(rank: Rank, now: float, width: int) -> Line:
+    silent = now - rank.heard
+    style = "yellow" if silent > QUIET_SECONDS else ""
+    step = "" if rank.step is None else str(rank.step)
+    rate = "" if rank.rate is None else f"{rank.rate:,.0f}" if rank.rate >= 10 else f"{rank.rate:.2g}"
+    if width < 60:
+        return ((f"{rank.number:4} {span(silent):>6}  {rank.last}", style),)
+    return (
+        (f"{rank.number:4} n{rank.node:<3} {step:>7} {rate:>7} {span(silent):>6}  ", style),
+        (rank.last, style or "dim"),
+    )
+
+
+def spark(values: Iterable[float], width: int) -> str:
+    """A curve of the last values in one line; of more values than columns, the last of each group."""
+    known = [value for value in values if value == value and abs(value) != float("inf")]
+    if len(known) < 2:
+        return ""
+    count = min(len(known), width)
+    picked = [known[(number + 1) * len(known) // count - 1] for number in range(count)]
+    low, high = min(picked), max(picked)
+    if high == low:
+        return BARS[3] * len(picked)
+    return "".join(BARS[round((value - low) / (high - low) * (len(BARS) - 1))] for value in picked)
+
+
+def span(seconds: float) -> str:
+    """A time as `48s`, `7m40s` or `2h05m`."""
+    whole = max(int(seconds), 0)
+    if whole < 60:
+        return f"{whole}s"
+    if whole < 3600:
+        return f"{whole // 60}m{whole % 60:02}s"
+    return f"{whole // 3600}h{whole % 3600 // 60:02}m"
+
+
+def _bar(at: int, of: int, width: int) -> Line:
+    full = max(min(width * at // of, width), 0)
+    return ("█" * full, "green"), ("░" * (width - full), "dim")
+
+
+def _room(width: int, others: str) -> int:
+    return max(min(width - len(others), 30), 5)
+
+
+def _apart(left: Line, right: Line, width: int) -> Line:
+    """One part at the left edge and one at the right; the left one is cut where both do not fit."""
+    used = sum(len(text) for text, _ in right)
+    kept = _cut(left, max(width - used - 1, 0)) if right else left
+    gap = width - used - sum(len(text) for text, _ in kept)
+    return (*kept, (" " * max(gap, 1), ""), *right) if right else left
+
+
+def _cut(line: Line, width: int) -> Line:
+    """The line in at most `width` columns."""
+    parts: list[Part] = []
+    for text, style in line:
+        if len(text) > width:
+            parts.append((text[: max(width - 1, 0)] + "…" * (width > 0), style))
+            break
+        parts.append((text, style))
+        width -= len(text)
+    return tuple(parts)

@@ -1,0 +1,130 @@
+"""The tasks of a job with more than fit into one request: counted by arithmetic, made one by one when they are sent."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple, Protocol
+
+import msgspec
+
+from batchtrain.plan.wire import Fill, TaskCreate, Template, filled_pieces, pieces
+from batchtrain.plan.wire.later import Piece
+
+
+class TaskDocument(NamedTuple):
+    """The JSON document of one task."""
+
+    id: str
+    body: bytes
+    """As a plan shows it: each placeholder as `{{kind:name}}`."""
+    open: tuple[Piece, ...] = ()
+    """The body around its placeholders; empty without any, and then the body is sent as it is."""
+
+    @property
+    def placeholders(self) -> bool:
+        """Whether the body has placeholders."""
+        return bool(self.open)
+
+    @property
+    def templates(self) -> dict[str, Template]:
+        """Every text with placeholders, by the text that is shown."""
+        return {str(part): part for part in self.open if isinstance(part, Template)}
+
+    def filled(self, fill: Fill) -> bytes:
+        """The body as it is sent, with every placeholder filled."""
+        return filled_pieces(self.open, fill) if self.open else self.body
+
+
+class Tasks(Protocol):
+    """Some of the tasks of a stream, such as those of one factory."""
+
+    @property
+    def count(self) -> int | None:
+        """How many; None if only the end of `documents` tells it."""
+
+    @property
+    def first(self) -> TaskDocument: ...
+    @property
+    def last(self) -> TaskDocument | None:
+        """None if the count is None."""
+
+    @property
+    def largest(self) -> int | None:
+        """The bytes that no body exceeds; None if the count is None."""
+
+    def documents(self) -> Iterator[TaskDocument]: ...
+
+
+class TaskStream(msgspec.Struct, frozen=True):
+    """The body of a step `task.add`. Nothing is expanded until `documents` is iterated."""
+
+    parts: tuple[Tasks, ...]
+
+    @property
+    def count(self) -> int | None:
+        """The number of tasks; None if only the end of `documents` tells it."""
+        counts = [part.count for part in self.parts]
+        return None if None in counts else sum(count for count in counts if count is not None)
+
+    @property
+    def first(self) -> TaskDocument:
+        return self.parts[0].first
+
+    @property
+    def last(self) -> TaskDocument | None:
+        """None if it is not known before `documents` ends."""
+        return self.parts[-1].last
+
+    @property
+    def largest(self) -> int | None:
+        """The bytes that no body exceeds; None if they are not known before `documents` ends."""
+        sizes = [part.largest for part in self.parts]
+        return None if None in sizes else max(size for size in sizes if size is not None)
+
+    def documents(self) -> Iterator[TaskDocument]:
+        """Every task in order, each time the same unless the user's own function yields others.
+
+        Raises PlanError for a repeated id, and UsageError if the user's function fails.
+        """
+        for part in self.parts:
+            yield from part.documents()
+
+    def shown(self) -> dict[str, Any]:
+        """What a plan shows in place of all tasks: their number, the largest body, the first task and the last."""
+        ends = [self.first] + ([self.last] if self.last else [])
+        return {
+            "count": self.count,
+            "largest": self.largest,
+            "tasks": [msgspec.json.decode(task.body) for task in ends],
+        }
+
+
+class Listed(msgspec.Struct, frozen=True):
+    """Tasks that are written one by one in the configuration."""
+
+    bodies: Sequence[TaskCreate]
+
+    @property
+    def count(self) -> int:
+        return len(self.bodies)
+
+    @property
+    def first(self) -> TaskDocument:
+        return document(self.bodies[0])
+
+    @property
+    def last(self) -> TaskDocument:
+        return document(self.bodies[-1])
+
+    @property
+    def largest(self) -> int:
+        return max(len(each.body) for each in self.documents())
+
+    def documents(self) -> Iterator[TaskDocument]:
+        return map(document, self.bodies)
+
+
+def document(body: TaskCreate) -> TaskDocument:
+    """The document of a planned task."""
+    shown, around = pieces(body)
+    return TaskDocument(body.id, shown, around)

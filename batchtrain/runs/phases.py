@@ -1,0 +1,55 @@
+"""How long each part of a run took. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+from typing import NamedTuple
+
+from batchtrain.runs.directory import TaskRecord
+
+PHASES = {
+    "pool": "until all nodes are there",
+    "preparation": "the start task of the slowest node",
+    "start": "until the first task runs: scheduling, images, input data",
+    "training": "from the start of the first task to the end of the last one",
+    "fetch": "logs and results",
+}
+"""The parts of a run in their order."""
+
+
+class Moments(NamedTuple):
+    """When things happened, by the clock of this machine."""
+
+    started: datetime
+    ready: datetime | None = None
+    """All nodes were ready."""
+    added: datetime | None = None
+    """The tasks were added."""
+    ended: datetime | None = None
+    """All tasks had ended."""
+
+
+def phases(moments: Moments, tasks: Iterable[TaskRecord], preparation: float | None, fetch: float) -> dict[str, float]:
+    """The seconds of each part that is known. Times of the service are only compared with each other.
+
+    preparation: seconds of the slowest start task, if the nodes started in this run.
+    """
+    training = _span(tasks)
+    found: dict[str, float | None] = {"preparation": preparation, "training": training, "fetch": fetch}
+    if moments.ready is not None:
+        found["pool"] = (moments.ready - moments.started).total_seconds() - (preparation or 0.0)
+    if moments.added is not None and moments.ended is not None and training is not None:
+        found["start"] = (moments.ended - moments.added).total_seconds() - training
+    return {name: round(max(value, 0.0), 3) for name in PHASES if (value := found.get(name)) is not None}
+
+
+def _span(tasks: Iterable[TaskRecord]) -> float | None:
+    times = [
+        (task.started, task.started + timedelta(seconds=task.seconds))
+        for task in tasks
+        if task.started is not None and task.seconds is not None
+    ]
+    if not times:
+        return None
+    return (max(end for _, end in times) - min(start for start, _ in times)).total_seconds()

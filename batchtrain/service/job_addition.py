@@ -1,0 +1,282 @@
+"""Adds a job with its tasks, or continues a job whose addition was interrupted: what is missing is added."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import msgspec
+from azure.batch import BatchClient, models
+
+from batchtrain.errors import (
+    AlreadyExists,
+    BatchtrainError,
+    Differs,
+    QuotaReached,
+    Refused,
+    ServiceError,
+    TasksRefused,
+    TimedOut,
+)
+from batchtrain.plan import diff, wire
+from batchtrain.plan.canonical import digest
+from batchtrain.plan.diff import DIGEST
+from batchtrain.plan.step import Step
+from batchtrain.plan.task_stream import TaskDocument, TaskStream
+from batchtrain.plan.types import Plan
+from batchtrain.service import retry
+from batchtrain.service.requests import add, looked_at, quoted
+from batchtrain.service.standing import Comparison, Standing, listed, looked_up
+from batchtrain.service.submission import Submission
+
+QUOTA = "ActiveJobAndScheduleQuotaReached"
+NAMED = 5
+"""Tasks that a message names."""
+
+
+class Adding(NamedTuple):
+    """How jobs are added."""
+
+    resume: bool = False
+    """Continue a job that exists already with the same plan."""
+    fail_fast: bool = False
+    """The first refused task stops the addition of tasks."""
+    quota_seconds: float = 0.0
+    """How long to wait while the account has as many active jobs as it may have."""
+
+
+ONCE = Adding()
+"""Jobs that must not exist yet."""
+
+
+class Note(NamedTuple):
+    """The kind of an event, and its sentence."""
+
+    kind: str
+    text: str
+
+
+class JobAddition:
+    """The addition of one job of a plan."""
+
+    def __init__(self, client: BatchClient, plan: Plan, job_id: str, fill: wire.Fill, adding: Adding) -> None:
+        self._client, self._plan, self._job_id, self._fill, self._adding = client, plan, job_id, fill, adding
+        self._standing: Standing | None = None
+        """The tasks of a job that is continued."""
+        self._retries = 0
+        self._spawns = False
+        """Whether tasks of the job may add tasks, so that the plan does not know all of them."""
+
+    @property
+    def continued(self) -> bool:
+        """Whether the job existed already."""
+        return self._standing is not None
+
+    # --- the job ----------------------------------------------------------------------------------------------------
+
+    def job(self, body: dict[str, Any]) -> Iterator[Note]:
+        """Add the job, or read the tasks of the one that stands. Raises AlreadyExists for a job that cannot be
+        continued, Differs for one with another plan, and TimedOut if the quota of active jobs stays reached."""
+        self._retries = body.get("constraints", {}).get("maxTaskRetryCount", 0)
+        self._spawns = "jobManagerTask" in body
+        made = digest(self._plan, self._job_id)
+        sent = {**body, "metadata": [*body.get("metadata", ()), {"name": DIGEST, "value": made}]}
+        try:
+            yield from self._added(sent)
+        except AlreadyExists as error:
+            if not self._adding.resume:
+                raise
+            yield self._continued(body, made, error)
+        else:
+            yield Note("job.add", f"added job {self._job_id}")
+
+    def _added(self, body: dict[str, Any]) -> Iterator[Note]:
+        options = models.BatchJobCreateOptions(body)
+
+        def create() -> None:
+            send = partial(self._client.create_job, options)
+            add(self._client, f"add job {self._job_id}", "/jobs", body, lambda sent: send(attempts=sent))
+
+        try:
+            create()
+        except QuotaReached as error:
+            if error.code != QUOTA or not self._adding.quota_seconds:
+                raise
+            yield Note("quota.wait", self._waits())
+            self._when_quota_allows(create)
+
+    def _waits(self) -> str:
+        limit = retry.span(self._adding.quota_seconds)
+        return (
+            f"job {self._job_id} waits up to {limit}: the account has as many active jobs as its quota allows;"
+            " `batchtrain jobs list` shows them"
+        )
+
+    def _when_quota_allows(self, create: Any) -> None:
+        patience = retry.Patience(1.0, 30.0, self._adding.quota_seconds, 0.0, 0.0, 0.0)
+        try:
+            retry.repeated(create, lambda outcome: isinstance(outcome, QuotaReached), patience)
+        except QuotaReached as error:
+            raise TimedOut(
+                f"job {self._job_id} was not added within {retry.span(self._adding.quota_seconds)}: {error};"
+                " end a job with `batchtrain jobs term ID`, or ask Azure for a higher quota"
+            ) from error
+
+    # --- a job that stands ------------------------------------------------------------------------------------------
+
+    def _continued(self, body: dict[str, Any], made: str, error: AlreadyExists) -> Note:
+        """Read the tasks of the job. Raises AlreadyExists and Differs."""
+        standing = looked_at(self._client, f"/jobs/{quoted(self._job_id)}", f"look at job {self._job_id}")
+        known = {item["name"]: item["value"] for item in standing.get("metadata", ())}
+        if DIGEST not in known:
+            raise error
+        if standing["state"] not in ("active", "disabled", "disabling", "enabling"):
+            raise AlreadyExists(
+                f"job {self._job_id} is {standing['state']}, and takes no more tasks; replace it with"
+                f" `batchtrain jobs add --recreate`, or use another id",
+                operation=f"add job {self._job_id}",
+                code=error.code,
+            )
+        self._standing = listed(self._client, self._job_id)
+        if known[DIGEST] != made:
+            self._refuse_other(body, standing)
+        return Note(
+            "job.reused", f"job {self._job_id} exists with {len(self._standing):,} tasks; adding what is missing"
+        )
+
+    def _refuse_other(self, body: dict[str, Any], standing: dict[str, Any]) -> None:
+        """Raise Differs, before anything is added, if the job or one of its tasks differs from a changed plan."""
+        assert self._standing is not None
+        job = Plan((Step("job.add", self._job_id, {"onAllTasksComplete": standing["onAllTasksComplete"], **body}),))
+        (compared,) = diff.compare(job, diff.Living(jobs={self._job_id: standing}))
+        steps = [step for step in self._plan.steps if (step.action, step.subject) == ("task.add", self._job_id)]
+        tasks = Comparison(self._standing, self._retries)
+        for _ in tasks.missing(self._documents(steps)):
+            pass
+        if compared.state == "differs":
+            raise Differs(f"{diff.as_text([compared])}\n{self._next_step('exists, and its plan has changed')}")
+        self._refuse_differing(tasks)
+
+    def _refuse_differing(self, tasks: Comparison) -> None:
+        """Raise Differs for tasks that differ, and for tasks that are not in the plan."""
+        if tasks.differing:
+            count = f"{len(tasks.differing):,} of its tasks differ from the plan: {_named(tasks.differing)}"
+            raise Differs(self._next_step(count))
+        if tasks.others and not self._spawns:
+            raise Differs(self._next_step(f"{tasks.others:,} of its tasks are not in the plan"))
+
+    def _next_step(self, why: str) -> str:
+        return (
+            f"job {self._job_id}: {why}; `batchtrain config diff` shows the differences,"
+            " `batchtrain jobs add --recreate` deletes the job and adds it again"
+        )
+
+    # --- its tasks --------------------------------------------------------------------------------------------------
+
+    def tasks(self, steps: Sequence[Step]) -> Iterator[Note]:
+        """Add the tasks of the steps that are missing.
+
+        Raises TasksRefused after all were sent, Differs if tasks with the same ids differ from the plan, and the error
+        that ended the connection.
+        """
+        total = _total(steps)
+        compared = Comparison(self._standing or Standing(()), self._retries)
+        submission = Submission(self._client, self._job_id, retries=self._retries, fail_fast=self._adding.fail_fast)
+        failure: BatchtrainError | None = None
+        try:
+            for progress in submission.add(self._missing(steps, compared)):
+                yield Note("task.progress", progress._replace(equal=compared.equal).text(total))
+        except (BatchtrainError, KeyboardInterrupt) as error:
+            if isinstance(error, (ServiceError, KeyboardInterrupt)):
+                yield Note("task.left", self._left(submission.added + compared.equal, total))
+                raise
+            failure = error
+        existing = self._existing(submission)
+        added = submission.added + existing.equal
+        compared.differing += existing.differing
+        self._refuse(submission, compared, added, total, failure)
+        self._refuse_differing(compared)
+        before = f"; {compared.equal:,} existed already" if compared.equal else ""
+        yield Note("task.add", f"added {added:,} task{'s' if added != 1 else ''}{before}")
+
+    def _missing(self, steps: Sequence[Step], compared: Comparison) -> Iterator[TaskDocument]:
+        documents = self._documents(steps)
+        return compared.missing(documents) if self._standing is not None else documents
+
+    def _documents(self, steps: Iterable[Step]) -> Iterator[TaskDocument]:
+        """Every task of the steps as it is sent; here the secrets enter it."""
+        for step in steps:
+            if isinstance(step.body, TaskStream):
+                for task in step.body.documents():
+                    yield TaskDocument(task.id, task.filled(self._fill)) if task.open else task
+                continue
+            body = wire.filled(step.body, self._fill)
+            for document in body.get("value", (body,)):
+                yield TaskDocument(document["id"], msgspec.json.encode(document))
+
+    def _existing(self, submission: Submission) -> Comparison:
+        """What the service had already, held against the plan."""
+        names = [name for name, _ in submission.existing]
+        compared = Comparison(looked_up(self._client, self._job_id, names))
+        for name, mark in submission.existing:
+            compared.has(name, mark)
+        return compared
+
+    def _refuse(
+        self,
+        submission: Submission,
+        compared: Comparison,
+        added: int,
+        total: int | None,
+        failure: BatchtrainError | None,
+    ) -> None:
+        """Raise TasksRefused if not every task could be added. failure: what ended the making of tasks."""
+        refused, stand = tuple(submission.refused), added + compared.equal
+        if not refused and failure is None:
+            return
+        differ = f", {len(compared.differing):,} differ" if compared.differing else ""
+        counts = f"{stand:,}{_of(total)} tasks stand, {len(refused):,} were refused{differ}"
+        raise TasksRefused(
+            f"{self._first(refused, failure)}. {counts}; correct the tasks, and `batchtrain jobs add` again adds what"
+            " is missing",
+            refused=refused,
+            added=stand,
+            total=total,
+            operation=f"add tasks to {self._job_id}",
+        )
+
+    def _first(self, refused: Sequence[Refused], failure: BatchtrainError | None) -> str:
+        """The first refused task with its reason, and the names of others; or what ended the making of tasks."""
+        if not refused:
+            return f"add tasks to {self._job_id}: {failure}"
+        (task, code, reason), *others = refused
+        also = f"; also refused: {_named([other.task for other in others])}" if others else ""
+        return f"add task {self._job_id}/{task}: {reason} ({code}){also}"
+
+    def _left(self, stand: int, total: int | None) -> str:
+        again = "; `batchtrain jobs add` again adds the others" if self._adding.resume else ""
+        return f"job {self._job_id} has at least {stand:,}{_of(total)} tasks{again}"
+
+
+def _total(steps: Iterable[Step]) -> int | None:
+    """The number of tasks; None if it is not known."""
+    counts = [_count(step.body) for step in steps]
+    return None if None in counts else sum(count for count in counts if count is not None)
+
+
+def _count(body: Any) -> int | None:
+    if isinstance(body, TaskStream):
+        return body.count
+    if isinstance(body, wire.TaskCollection):
+        return len(body.value)
+    return len(body["value"]) if isinstance(body, dict) and "value" in body else 1
+
+
+def _of(total: int | None) -> str:
+    return f" of {total:,}" if total is not None else ""
+
+
+def _named(names: Sequence[str]) -> str:
+    shown = ", ".join(names[:NAMED])
+    return shown + (f" and {len(names) - NAMED:,} more" if len(names) > NAMED else "")

@@ -1,0 +1,342 @@
+"""Adds the tasks of a job as a stream: packs their documents into collections, sends these concurrently, and counts.
+
+The documents are JSON already, so the models of the SDK are not used; its pipeline signs each request and retries it.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from contextvars import copy_context
+from typing import NamedTuple
+
+import msgspec
+from azure.batch import BatchClient
+from azure.core.pipeline import PipelineResponse
+from azure.core.rest import HttpResponse
+
+from batchtrain.errors import BatchtrainError, Refused
+from batchtrain.plan.job import COLLECTION_BYTES, COLLECTION_TASKS
+from batchtrain.plan.task_stream import TaskDocument
+from batchtrain.service import retry
+from batchtrain.service.connect import CONNECTIONS
+from batchtrain.service.faults import faults, sentence
+from batchtrain.service.requests import posted, quoted
+from batchtrain.service.retry import Attempts, Response
+from batchtrain.service.standing import marked
+
+Collection = tuple[TaskDocument, ...]
+NEARBY = 4
+"""The most concurrent requests if the service answers at once: more would only compete for the processor."""
+DISTANT = 0.02
+"""Seconds of the fastest answer from which the network limits the rate, so that CONNECTIONS requests help."""
+REPORT_SECONDS = 5.0
+"""Seconds between two reports of progress."""
+IN_FLIGHT_SECONDS = 5.0
+"""How long an interrupted submission waits for the answers to its last requests."""
+
+
+class Progress(NamedTuple):
+    """The number of tasks that the service accepted so far, and the seconds since the start."""
+
+    added: int
+    seconds: float
+    equal: int = 0
+    """How many existed before."""
+
+    def text(self, total: int | None) -> str:
+        """As a sentence, with the rate and the remaining time."""
+        rate = self.added / max(self.seconds, 1e-3)
+        if total is None or not rate:
+            return f"added {self.added:,} tasks, {rate:,.0f}/s"
+        left = retry.span(max(total - self.equal - self.added, 0) / rate)
+        return f"added {self.added:,} of {total - self.equal:,} tasks, {rate:,.0f}/s, {left} left"
+
+
+class Submission:
+    """Adds tasks to one job. Exhaust `add`, then read the counts."""
+
+    def __init__(self, client: BatchClient, job_id: str, *, retries: int = 0, fail_fast: bool = False) -> None:
+        """retries: those of the job. fail_fast: the first refused task stops the submission."""
+        self._client, self._job_id, self._retries, self._fail_fast = client, job_id, retries, fail_fast
+        self._path = f"/jobs/{quoted(job_id)}/addtaskcollection"
+        self._belt, self._gate, self._lock = Belt(2 * NEARBY), Gate(CONNECTIONS), threading.Lock()
+        self._threads: list[threading.Thread] = []
+        self._fastest: float | None = None
+        self._error: BaseException | None = None
+        self.added = 0
+        self.refused: list[Refused] = []
+        self.existing: list[tuple[str, bytes]] = []
+        """Tasks that the service had already, with their marks: an earlier attempt whose answer was lost added them, or
+        another command."""
+
+    def add(self, documents: Iterable[TaskDocument]) -> Iterator[Progress]:
+        """Send the documents; yields the progress every few seconds.
+
+        Raises the error that ended the submission, such as a lost connection or a deleted job. An error of the
+        iterator is raised after the tasks before it were sent.
+        """
+        began, reported = time.monotonic(), time.monotonic()
+        try:
+            for _ in self._steps(documents):
+                if time.monotonic() - reported >= REPORT_SECONDS:
+                    reported = time.monotonic()
+                    yield Progress(self.added, reported - began)
+        except BaseException:
+            self._stop()
+            raise
+        if self._error is not None:
+            raise self._error
+
+    def _steps(self, documents: Iterable[TaskDocument]) -> Iterator[None]:
+        """Hand every collection to a sender, then wait for the senders. Yields now and then."""
+        try:
+            for collection in packed(documents):
+                self._add_sender()
+                while not self._belt.put(collection, REPORT_SECONDS):
+                    yield
+                yield
+        except Closed:
+            pass
+        except BatchtrainError as error:
+            self._error = error
+        self._belt.close()
+        for thread in self._threads:
+            while thread.is_alive():
+                thread.join(REPORT_SECONDS)
+                yield
+
+    def _stop(self) -> None:
+        """Send nothing more, and wait a moment for the answers to what was sent."""
+        self._belt.close(now=True)
+        end = time.monotonic() + IN_FLIGHT_SECONDS
+        for thread in self._threads:
+            thread.join(max(end - time.monotonic(), 0.0))
+
+    # --- the senders ------------------------------------------------------------------------------------------------
+
+    def _add_sender(self) -> None:
+        """One more sender, if the others are busy and the service is far enough away for it to help."""
+        most = CONNECTIONS if self._fastest is not None and self._fastest >= DISTANT else NEARBY
+        if len(self._threads) < most and (self._belt.waiting or not self._threads):
+            thread = threading.Thread(target=copy_context().run, args=(self._work,), daemon=True)
+            self._threads.append(thread)
+            thread.start()
+
+    def _work(self) -> None:
+        try:
+            while (collection := self._belt.take()) is not None:
+                self._send(collection)
+        except BaseException as error:  # noqa: BLE001 - the outer door of a thread; `add` raises it
+            self._error = self._error or error
+            self._belt.close(now=True)
+
+    def _send(self, collection: Collection) -> None:
+        """Send a collection until the service has decided about each of its tasks."""
+        left = collection
+
+        def send() -> Collection:
+            nonlocal left
+            left = self._sent(left)
+            return left
+
+        retry.repeated(send, lambda outcome: bool(outcome) and not isinstance(outcome, BaseException), retry.NOT_NOW)
+        for task in left:
+            self._refuse(Refused(task.id, "ServerError", "the service could not take it in time"))
+
+    def _sent(self, collection: Collection) -> Collection:
+        """Send a collection once; returns the tasks that the service could not take now."""
+        response = self._post(collection)
+        if response.status_code == 200:
+            return self._settle(collection, msgspec.json.decode(response.content, type=_Answer).value)
+        if len(collection) > 1:  # too large, or one of its tasks is malformed: halves find the task
+            middle = len(collection) // 2
+            return self._sent(collection[:middle]) + self._sent(collection[middle:])
+        fault = msgspec.json.decode(response.content, type=_Fault)
+        self._refuse(Refused(collection[0].id, fault.code, fault.reason))
+        return ()
+
+    def _post(self, collection: Collection) -> HttpResponse:
+        """One request. Raises ServiceError for an answer that is not about single tasks."""
+        body = b'{"value":[' + b",".join([task.body for task in collection]) + b"]}"
+        with self._gate, faults(f"add tasks to {self._job_id}"):
+            began = time.monotonic()
+            response = posted(self._client, self._path, body, _Paced(self._gate))
+            if response.status_code not in (200, 400, 413):
+                response.raise_for_status()
+            self._fastest = min(self._fastest or 60.0, time.monotonic() - began)
+        return response
+
+    def _settle(self, collection: Collection, results: list[_Result]) -> Collection:
+        """Count the results of a collection; returns the tasks that the service could not take now."""
+        left: list[TaskDocument] = []
+        added = 0
+        by_id: dict[str, TaskDocument] = {}
+        for result in results:
+            if result.status in ("Success", "success"):
+                added += 1
+                continue
+            by_id = by_id or {task.id: task for task in collection}
+            if result.status.lower() == "servererror":
+                left.append(by_id[result.task_id])
+            elif result.error.code == "TaskExists":
+                self.existing.append((result.task_id, marked(by_id[result.task_id], self._retries)))
+            else:
+                self._refuse(Refused(result.task_id, result.error.code or result.status, result.error.reason))
+        with self._lock:
+            self.added += added
+        return tuple(left)
+
+    def _refuse(self, refused: Refused) -> None:
+        self.refused.append(refused)
+        if self._fail_fast:
+            self._belt.close(now=True)
+
+
+def packed(documents: Iterable[TaskDocument]) -> Iterator[Collection]:
+    """The documents in collections that the service takes. What was packed before an error of the iterator comes
+    first."""
+    batch: list[TaskDocument] = []
+    weight = 0
+    try:
+        for document in documents:
+            size = len(document.body) + 1
+            if batch and (len(batch) == COLLECTION_TASKS or weight + size > COLLECTION_BYTES):
+                yield tuple(batch)
+                batch, weight = [], 0
+            batch.append(document)
+            weight += size
+    except BatchtrainError:
+        if batch:
+            yield tuple(batch)
+        raise
+    if batch:
+        yield tuple(batch)
+
+
+# --- the answer -----------------------------------------------------------------------------------------------------
+
+
+class _Message(msgspec.Struct, frozen=True):
+    value: str = ""
+
+
+class _Detail(msgspec.Struct, frozen=True):
+    key: str = ""
+    value: str = ""
+
+
+class _Fault(msgspec.Struct, frozen=True):
+    code: str = ""
+    message: _Message = _Message()
+    values: tuple[_Detail, ...] = ()
+
+    @property
+    def reason(self) -> str:
+        """The sentence of the service, with the property that it is about."""
+        return sentence(self.message.value, ((detail.key, detail.value) for detail in self.values))
+
+
+class _Result(msgspec.Struct, frozen=True, rename="camel"):
+    task_id: str
+    status: str
+    error: _Fault = _Fault()
+
+
+class _Answer(msgspec.Struct, frozen=True):
+    value: list[_Result]
+
+
+# --- between the threads --------------------------------------------------------------------------------------------
+
+
+class Closed(Exception):
+    """The belt takes nothing more."""
+
+
+class Belt:
+    """A bounded queue that can be closed from both ends."""
+
+    def __init__(self, size: int) -> None:
+        self._size, self._closed = size, False
+        self._items: deque[Collection] = deque()
+        self._changed = threading.Condition()
+
+    @property
+    def waiting(self) -> bool:
+        """Whether a collection waits for a sender."""
+        return bool(self._items)
+
+    def put(self, item: Collection, timeout: float) -> bool:
+        """Add a collection; returns False if there was no room in time. Raises Closed."""
+        with self._changed:
+            room = self._changed.wait_for(lambda: self._closed or len(self._items) < self._size, timeout)
+            if self._closed:
+                raise Closed
+            if room:
+                self._items.append(item)
+                self._changed.notify_all()
+            return room
+
+    def take(self) -> Collection | None:
+        """The next collection; None after the last."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._closed or self._items)
+            item = self._items.popleft() if self._items else None
+            self._changed.notify_all()
+            return item
+
+    def close(self, *, now: bool = False) -> None:
+        """Take nothing more. now: also drop what waits."""
+        with self._changed:
+            self._closed = True
+            if now:
+                self._items.clear()
+            self._changed.notify_all()
+
+
+class Gate:
+    """Limits the concurrent requests: half as many after a throttled answer, gradually more after good ones."""
+
+    def __init__(self, most: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self._most, self._limit, self._active, self._clock = most, float(most), 0, clock
+        self._throttled: float | None = None
+        self._changed = threading.Condition()
+
+    def __enter__(self) -> None:
+        with self._changed:
+            self._changed.wait_for(lambda: self._active < self.limit)
+            self._active += 1
+
+    def __exit__(self, *_: object) -> None:
+        with self._changed:
+            self._active -= 1
+            self._limit = min(self._limit + 1 / self._limit, self._most)
+            self._changed.notify()
+
+    @property
+    def limit(self) -> int:
+        """The most requests at a time."""
+        return max(int(self._limit), 1)
+
+    def throttle(self) -> None:
+        """The service asks for fewer requests. Answers within a second of each other say the same."""
+        with self._changed:
+            now = self._clock()
+            if self._throttled is None or now - self._throttled >= 1.0:
+                self._throttled, self._limit = now, max(self._limit / 2, 1.0)
+
+
+class _Paced(Attempts):
+    """The attempts of a request; a throttled one slows all senders down."""
+
+    def __init__(self, gate: Gate) -> None:
+        super().__init__()
+        self._gate = gate
+
+    def note(self, outcome: Response | BaseException) -> None:
+        super().note(outcome)
+        if isinstance(outcome, PipelineResponse) and outcome.http_response.status_code in (429, 503):
+            self._gate.throttle()

@@ -1,0 +1,335 @@
+"""Requests to Blob storage: signed, over kept connections, repeated after transient faults.
+
+The SDK needs several times the processor time for a request, which is what small files cost (tests/bench/transfers.py).
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hmac
+import http.client
+import os
+import ssl
+import threading
+import time
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from email.utils import formatdate
+from http.client import HTTPConnection, HTTPException, HTTPResponse
+from typing import NamedTuple
+from urllib.parse import quote, urlencode, urlsplit
+from xml.etree import ElementTree
+
+import certifi
+from azure.core.credentials import TokenCredential
+
+from batchtrain.config.types import Secret
+from batchtrain.errors import NotAllowed, NotFound, ServiceError, Unreachable, UsageError
+from batchtrain.service import retry
+from batchtrain.service.connect import patience
+from batchtrain.service.faults import faults
+
+API_VERSION = "2023-11-03"
+SCOPE = "https://storage.azure.com/.default"
+PIECE = 1 << 18
+"""Bytes that are sent or received at once."""
+_MOST_ERROR = 1 << 16
+
+
+class Span:
+    """Bytes of an open file as the body of a request; they are read while they are sent, and again when repeated."""
+
+    def __init__(self, fd: int, start: int, end: int) -> None:
+        self._fd, self._start, self._end = fd, start, end
+
+    def __len__(self) -> int:
+        return self._end - self._start
+
+    def __iter__(self) -> Iterator[bytes]:
+        at = self._start
+        while at < self._end:
+            piece = read_at(self._fd, at, min(PIECE, self._end - at))
+            yield piece
+            at += len(piece)
+
+
+class LocalFault(Exception):
+    """A fault of this machine's file system, which no other attempt would mend; `error` is None for a file that has
+    become shorter."""
+
+    def __init__(self, error: OSError | None = None) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
+def read_at(fd: int, start: int, size: int) -> bytes:
+    """Some of the bytes of a file. Raises LocalFault."""
+    try:
+        piece = os.pread(fd, size, start)
+    except OSError as error:
+        raise LocalFault(error) from error
+    if not piece:
+        raise LocalFault
+    return piece
+
+
+class Answer(NamedTuple):
+    """An answer that was received completely."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+    @property
+    def code(self) -> str:
+        """The error code of the service."""
+        return self.headers.get("x-ms-error-code") or _text(self.body, "Code")
+
+    @property
+    def message(self) -> str:
+        """The first line of the service's explanation."""
+        told = _text(self.body, "AuthenticationErrorDetail") or _text(self.body, "Message")
+        return (told.strip().splitlines() or [f"it answers {self.status}"])[0].rstrip(".")
+
+
+class Request(NamedTuple):
+    """A request before it is signed. `path` begins with `/` and is percent-encoded."""
+
+    method: str
+    path: str
+    query: Mapping[str, str] = {}
+    headers: Mapping[str, str] = {}
+    body: bytes | Span = b""
+
+
+def received(response: HTTPResponse, body: bytes | None = None) -> Answer:
+    """An answer with its body, which is read if it was not."""
+    body = response.read() if body is None else body
+    return Answer(response.status, {name.lower(): value for name, value in response.headers.items()}, body)
+
+
+def blob_path(container: str, name: str = "") -> str:
+    """The path of a container or of a blob, for a request."""
+    return f"/{container}/{quote(name, safe='/~')}" if name else f"/{container}"
+
+
+class Storage:
+    """A storage account: sends requests, signed by its key or by a token of Entra ID. Threads may share it."""
+
+    def __init__(self, url: str, account: str, key: Secret | None, token: TokenCredential | None = None) -> None:
+        self.url, self.account, self.token = url.rstrip("/"), account, token
+        self._key = _key(key, account) if key else None
+        self._split = urlsplit(self.url)
+        self._tokens = _Tokens(token, self._split.netloc) if token is not None else None
+        self._patience = patience(url)
+        self._idle: list[HTTPConnection] = []
+        self._met = False
+        """Whether a connection ever succeeded."""
+
+    def close(self) -> None:
+        """Close the kept connections."""
+        while self._idle:
+            self._idle.pop().close()
+
+    def send(self, operation: str, request: Request, *, allow: tuple[int, ...] = ()) -> Answer:
+        """The answer to a request, repeated after transient faults. Raises ServiceError that names the operation,
+        except for the statuses that `allow` has."""
+
+        def attempt() -> Answer:
+            with self.answer(request) as response:
+                return received(response)
+
+        return self.checked(operation, attempt, allow=allow)
+
+    def checked(
+        self,
+        operation: str,
+        attempt: Callable[[], Answer],
+        again: Callable[[], bool] = lambda: True,
+        *,
+        allow: tuple[int, ...] = (),
+    ) -> Answer:
+        """The first answer of `attempt` that is not transient, as for `send`. again: whether to make more attempts."""
+        try:
+            answer = self._repeated(attempt, again)
+        except (OSError, HTTPException) as error:
+            raise _unreachable(operation, error) from error
+        if answer.status >= 400 and answer.status not in allow:
+            raise fault(operation, answer)
+        return answer
+
+    def _repeated(self, attempt: Callable[[], Answer], again: Callable[[], bool]) -> Answer:
+        try:
+            answer = attempt()  # almost always the only one
+            if not retry.transient_status(answer.status):
+                return answer
+        except (OSError, HTTPException) as error:
+            if not transient(error) or not again():
+                raise
+        self.close()  # the other kept connections are as old
+        limits = self._patience if self._met else self._patience._replace(budget=self._patience.refused)
+        return retry.repeated(attempt, lambda outcome: again() and transient(outcome), limits)
+
+    @contextmanager
+    def answer(self, request: Request) -> Iterator[HTTPResponse]:
+        """The answer to one attempt, whose body the caller reads; the connection is kept if it was read completely."""
+        connection = self._connection()
+        kept = False
+        try:
+            response = self._exchange(connection, request)
+            self._met = True
+            yield response
+            kept = response.isclosed() and not response.will_close
+        finally:
+            if kept:
+                self._idle.append(connection)
+            else:
+                connection.close()
+
+    # --- one attempt ------------------------------------------------------------------------------------------------
+
+    def _connection(self) -> HTTPConnection:
+        try:
+            return self._idle.pop()
+        except IndexError:
+            connection = self._opened()
+            assert connection.sock is not None
+            connection.sock.settimeout(self._patience.read)
+            return connection
+
+    def _opened(self) -> HTTPConnection:
+        secure, host = self._split.scheme == "https", self._split.hostname or ""
+        port = self._split.port or (443 if secure else 80)
+        proxy = urllib.request.getproxies().get(self._split.scheme)
+        near = urlsplit(proxy) if proxy and not urllib.request.proxy_bypass(host) else None
+        to = (near.hostname or "", near.port or 80) if near else (host, port)
+        connection: HTTPConnection
+        if secure:
+            connection = http.client.HTTPSConnection(*to, timeout=self._patience.connect, context=_trust())
+        else:
+            connection = HTTPConnection(*to, timeout=self._patience.connect)
+        if near:
+            connection.set_tunnel(host, port)
+        connection.connect()
+        return connection
+
+    def _exchange(self, connection: HTTPConnection, request: Request) -> HTTPResponse:
+        assert connection.sock is not None
+        head = self._head(request)
+        body = request.body
+        try:
+            if isinstance(body, bytes):
+                connection.sock.sendall(head + body)
+            else:
+                connection.sock.sendall(head)
+                for piece in body:
+                    connection.sock.sendall(piece)
+        except (BrokenPipeError, ConnectionResetError):
+            pass  # a refusal may have come before the body was sent
+        response = HTTPResponse(connection.sock, method=request.method)
+        response.begin()
+        return response
+
+    def _head(self, request: Request) -> bytes:
+        path, length = self._split.path + request.path, len(request.body)
+        headers = {**request.headers, "x-ms-date": formatdate(usegmt=True), "x-ms-version": API_VERSION}
+        if length or request.method == "PUT":
+            headers["Content-Length"] = str(length)
+        if self._key is not None:
+            headers["Authorization"] = self._signature(self._key, request, path, headers)
+        elif self._tokens is not None:
+            headers["Authorization"] = f"Bearer {self._tokens.get()}"
+        target = f"{path}?{urlencode(request.query, quote_via=quote)}" if request.query else path
+        lines = [f"{request.method} {target} HTTP/1.1", f"Host: {self._split.netloc}"]
+        lines += [f"{name}: {value}" for name, value in headers.items()]
+        return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1")
+
+    def _signature(self, key: bytes, request: Request, path: str, headers: Mapping[str, str]) -> str:
+        """SharedKey, as the service prescribes it: the order of these lines is fixed."""
+        own = sorted((name.lower(), value) for name, value in headers.items() if name.lower().startswith("x-ms-"))
+        text = "\n".join(
+            [
+                request.method,
+                *(headers.get(name, "") for name in ("Content-Encoding", "Content-Language")),
+                headers.get("Content-Length", "").removeprefix("0"),  # zero is written as nothing
+                *(headers.get(name, "") for name in ("Content-MD5", "Content-Type")),
+                "",  # x-ms-date replaces the date
+                *(headers.get(name, "") for name in ("If-Modified-Since", "If-Match", "If-None-Match")),
+                *(headers.get(name, "") for name in ("If-Unmodified-Since", "Range")),
+                *(f"{name}:{value}" for name, value in own),
+                f"/{self.account}{path}",
+                *(f"{name.lower()}:{value}" for name, value in sorted(request.query.items())),
+            ]
+        )
+        signed = base64.b64encode(hmac.digest(key, text.encode(), "sha256")).decode()
+        return f"SharedKey {self.account}:{signed}"
+
+
+def _key(key: Secret, account: str) -> bytes:
+    try:
+        return base64.b64decode(key.reveal(), validate=True)
+    except (binascii.Error, ValueError):
+        raise UsageError(
+            f"the account_key of the storage account `{account}` is not base64: copy the key again from Azure"
+        ) from None
+
+
+def _trust() -> ssl.SSLContext:
+    chosen = os.environ.get("REQUESTS_CA_BUNDLE") or os.environ.get("SSL_CERT_FILE")
+    return ssl.create_default_context(cafile=chosen or certifi.where())
+
+
+class _Tokens:
+    """The token of Entra ID, until shortly before its end."""
+
+    def __init__(self, credential: TokenCredential, host: str) -> None:
+        self._credential, self._host = credential, host
+        self._lock = threading.Lock()
+        self._token, self._end = "", 0.0
+
+    def get(self) -> str:
+        with self._lock:
+            if time.time() > self._end - 300:
+                with faults("sign in to the storage account", self._host):
+                    self._token, self._end = self._credential.get_token(SCOPE)[:2]
+            return self._token
+
+
+# --- faults ---------------------------------------------------------------------------------------------------------
+
+
+def transient(outcome: Answer | BaseException) -> bool:
+    """Whether another attempt may succeed."""
+    if isinstance(outcome, Answer):
+        return retry.transient_status(outcome.status)
+    return isinstance(outcome, (OSError, HTTPException)) and not isinstance(outcome, ssl.SSLCertVerificationError)
+
+
+def _unreachable(operation: str, error: BaseException) -> Unreachable:
+    step = "check `account` and `endpoint` in credentials.yaml, and this machine's network"
+    return Unreachable(
+        f"{operation}: the storage account does not answer: {retry.reason(error)}; {step}", operation=operation
+    )
+
+
+def fault(operation: str, answer: Answer) -> ServiceError:
+    """An answer with an error, as an error that names the operation."""
+    status, code = answer.status, answer.code
+    if status in (401, 403):
+        step = "check the account's key in credentials.yaml and this machine's clock"
+        text = f"{operation}: the storage account refused: {answer.message}; {step}"
+        return NotAllowed(text, operation=operation, code=code)
+    if status == 404:
+        return NotFound(f"{operation}: it is not there ({code or 404})", operation=operation, code=code)
+    if retry.transient_status(status):
+        return Unreachable(f"{operation}: {answer.message}", operation=operation, code=code)
+    return ServiceError(f"{operation}: {answer.message}{f' ({code})' if code else ''}", operation=operation, code=code)
+
+
+def _text(document: bytes, tag: str) -> str:
+    try:
+        return ElementTree.fromstring(document[:_MOST_ERROR]).findtext(tag) or ""
+    except ElementTree.ParseError:
+        return ""

@@ -1,0 +1,248 @@
+"""Blobs to files, several at once. A file has its name only when it is complete and its MD5 is right.
+
+A large blob comes in ranges to `.NAME.part`; `.NAME.ranges` has the ranges that are there, so a download that was
+interrupted, even by the end of the process, continues with the rest.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from http.client import IncompleteRead
+from io import FileIO
+from pathlib import Path
+
+import msgspec
+
+from batchtrain.errors import ServiceError, Unreachable
+from batchtrain.service.at_once import Piece
+from batchtrain.service.downloads import partial
+from batchtrain.storage.blob import Stored
+from batchtrain.storage.connection import PIECE, Answer, LocalFault, Request, Span, Storage, blob_path, received
+from batchtrain.storage.moving import Count, Moved, Moving
+
+RANGE = 8 << 20
+"""Larger blobs come in ranges of this size."""
+THREAD = "download"
+_OTHER = (412, 416)
+"""Statuses of a blob that is no longer the one that was listed."""
+TRIES = 2
+"""How often a blob is fetched whose bytes have another MD5."""
+
+
+def download(
+    storage: Storage,
+    container: str,
+    blobs: Iterable[tuple[Stored, Path]],
+    count: Count = lambda size: None,
+) -> Iterator[Moved]:
+    """Download blobs, each to its file. A file that is the same already is skipped: as many bytes with the same MD5,
+    or, without an MD5, not older than the blob. A blob that fails does not stop the others, unless all would fail."""
+    moving = Moving(THREAD, count)
+    return moving.results(_Download(moving, storage, container, blob, target).begin for blob, target in blobs)
+
+
+class _Ranges(msgspec.Struct):
+    """The ranges of a partial file that are there."""
+
+    version: str
+    ranges: list[tuple[int, int]]
+
+
+class _Download:
+    """One blob on its way."""
+
+    def __init__(self, moving: Moving, storage: Storage, container: str, blob: Stored, target: Path) -> None:
+        self._moving, self._storage, self._blob, self._target = moving, storage, blob, target
+        self._operation = f"download {container}/{blob.name}"
+        self._path = blob_path(container, blob.name)
+        self._part, self._notes = partial(target)
+        self._file: FileIO
+        self._hashing = threading.Lock()
+        self._lock = threading.Lock()
+        self._failed: Moved | None = None
+        self._tries_left = TRIES
+
+    def begin(self) -> Moved | None:
+        """Download a small blob, or begin with a large one."""
+        return self._closed(self._attempt(self._begun))
+
+    def _attempt(self, work: Callable[[], Moved | None]) -> Moved | None:
+        """The result of a step; what goes wrong is kept as the result of the blob."""
+        if self._failed is None and not self._moving.stopped:
+            try:
+                return work()
+            except (ServiceError, LocalFault) as error:
+                self._failed = self._failed or self._moving.failed(self._blob.name, self._target, error)
+            except OSError as error:
+                self._failed = self._failed or self._moving.failed(self._blob.name, self._target, LocalFault(error))
+        return self._failed
+
+    def _begun(self) -> Moved | None:
+        if self._same():
+            return Moved(self._blob.name)
+        self._target.parent.mkdir(parents=True, exist_ok=True)
+        self._file = open(self._part, "r+b", buffering=0, opener=_opener)  # noqa: SIM115 - pieces of it share it
+        there = _resumed(self._notes, self._blob)
+        if there and self._part.stat().st_size < max(end for _, end in there):
+            there = set()
+        return self._cut(there)
+
+    def _same(self) -> bool:
+        """Whether the file is there already."""
+        try:
+            status = self._target.stat()
+            if status.st_size != self._blob.size:
+                return False
+            if self._blob.md5 is None:
+                return status.st_mtime >= self._blob.changed.timestamp()
+            with self._target.open("rb") as file:
+                digest = hashlib.md5(usedforsecurity=False)
+                while piece := file.read(PIECE):
+                    digest.update(piece)
+            return digest.digest() == self._blob.md5
+        except FileNotFoundError:
+            return False
+
+    # --- ranges -----------------------------------------------------------------------------------------------------
+
+    def _cut(self, there: set[tuple[int, int]]) -> Moved | None:
+        """Fetch the only range, or add the ranges of a large blob that are not there."""
+        size = self._blob.size
+        self._spans = [(start, min(start + RANGE, size)) for start in range(0, size, RANGE)]
+        self._there = there.intersection(self._spans)
+        self._hashed, self._digest = 0, hashlib.md5(usedforsecurity=False)
+        if len(self._spans) > 1:
+            due = [span for span in self._spans if span not in self._there]
+            self._due = len(due) + 1
+            self._moving.add(self._piece(span) for span in due)
+            return self._take(None)
+        for span in self._spans:
+            self._fetch(span)
+        return self._finish()
+
+    def _piece(self, span: tuple[int, int]) -> Piece[Moved]:
+        return lambda: self._closed(self._take(span))
+
+    def _take(self, span: tuple[int, int] | None) -> Moved | None:
+        """Fetch a range; the last one completes the file."""
+        if span is not None:
+            self._attempt(lambda: self._fetch(span))
+        with self._lock:
+            self._due -= 1
+            if self._due:
+                return None
+        return self._attempt(self._finish)
+
+    def _fetch(self, span: tuple[int, int]) -> None:
+        start, end = span
+        view = memoryview(bytearray(min(PIECE, end - start)))
+        at = start
+        while at < end:
+            if self._failed is not None or self._moving.stopped:
+                return
+            at = self._some(at, end, view)
+        with self._lock:
+            self._there.add(span)
+            if len(self._spans) > 1:
+                _keep(self._notes, self._blob, self._there)
+        self._hash()
+
+    def _some(self, start: int, end: int, view: memoryview) -> int:
+        """Read from `start` until `end` or a break; a break without a byte is repeated."""
+        at = start
+
+        def attempt() -> Answer:
+            nonlocal at
+            headers = {"Range": f"bytes={at}-{end - 1}", "If-Match": self._blob.version}
+            with self._storage.answer(Request("GET", self._path, headers=headers)) as response:
+                if response.status >= 300:
+                    return received(response)
+                while at < end and (size := response.readinto(view[: end - at])):
+                    self._write(view[:size], at)
+                    at += size
+                    self._moving.count(size)
+                    if self._moving.stopped:
+                        break
+                if at == end:
+                    response.read()  # nothing, and marks the answer as read
+                elif not self._moving.stopped:
+                    raise IncompleteRead(b"", end - at)
+            return received(response, b"")
+
+        try:
+            answer = self._storage.checked(self._operation, attempt, lambda: at == start, allow=_OTHER)
+        except Unreachable:
+            if at == start:
+                raise
+            return at
+        if answer.status in _OTHER:
+            raise ServiceError(f"{self._operation}: it was changed or deleted after it was listed; run it again")
+        return at
+
+    def _write(self, view: memoryview, at: int) -> None:
+        try:
+            while view:
+                written = os.pwrite(self._file.fileno(), view, at)
+                view, at = view[written:], at + written
+        except OSError as error:
+            raise LocalFault(error) from error
+
+    def _hash(self, *, rest: bool = False) -> None:
+        """Hash what follows without a gap; one thread does it while the others fetch. rest: wait for that thread."""
+        if not self._hashing.acquire(blocking=rest):
+            return
+        try:
+            while self._hashed < len(self._spans) and self._spans[self._hashed] in self._there:
+                for piece in Span(self._file.fileno(), *self._spans[self._hashed]):
+                    self._digest.update(piece)
+                self._hashed += 1
+        finally:
+            self._hashing.release()
+
+    # --- the file ---------------------------------------------------------------------------------------------------
+
+    def _finish(self) -> Moved | None:
+        """Give the file its name, or fetch it again if its bytes are not those of the blob."""
+        self._hash(rest=True)
+        if self._blob.md5 is not None and self._digest.digest() != self._blob.md5:
+            self._notes.unlink(missing_ok=True)
+            self._tries_left -= 1
+            if self._tries_left:
+                return self._cut(set())
+            self._part.unlink(missing_ok=True)
+            raise ServiceError(f"{self._operation}: its bytes have another MD5 than the one it was stored with")
+        self._file.truncate(self._blob.size)
+        changed = self._blob.changed.timestamp()
+        os.utime(self._part, (changed, changed))
+        self._part.replace(self._target)
+        self._notes.unlink(missing_ok=True)
+        return Moved(self._blob.name, self._blob.size, moved=True)
+
+    def _closed(self, result: Moved | None) -> Moved | None:
+        if result is not None and hasattr(self, "_file"):
+            self._file.close()
+            if result.error is not None and self._blob.size <= RANGE:
+                self._part.unlink(missing_ok=True)
+        return result
+
+
+def _opener(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o666)
+
+
+def _keep(path: Path, blob: Stored, there: set[tuple[int, int]]) -> None:
+    aside = path.with_name(f"{path.name}~")
+    aside.write_bytes(msgspec.json.encode(_Ranges(blob.version, sorted(there))))
+    aside.replace(path)
+
+
+def _resumed(path: Path, blob: Stored) -> set[tuple[int, int]]:
+    """The ranges that an earlier download left of the same version of a blob."""
+    try:
+        there = msgspec.json.decode(path.read_bytes(), type=_Ranges)
+    except (OSError, msgspec.DecodeError):
+        return set()
+    return set(there.ranges) if there.version == blob.version else set()

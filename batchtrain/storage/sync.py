@@ -1,0 +1,95 @@
+"""A directory of this machine and a directory of a container: download, make both the same, delete."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from batchtrain.errors import ServiceError
+from batchtrain.service.at_once import AtOnce, Piece
+from batchtrain.storage import blob
+from batchtrain.storage.blob import Stored
+from batchtrain.storage.connection import Storage
+from batchtrain.storage.download import download
+from batchtrain.storage.ingress import walk
+from batchtrain.storage.moving import NOBODY, Moved, Tally, Watcher
+from batchtrain.storage.upload import Local
+
+
+def get(
+    storage: Storage, container: str, blobs: Sequence[Stored], path: str, destination: Path, watcher: Watcher = NOBODY
+) -> Tally:
+    """Download blobs below `path` to a directory, or the blob `path` itself to a file; files that are the same there
+    are skipped."""
+    blobs = [item for item in blobs if not blob.is_directory(item)]
+    tally = Tally(str(destination), len(blobs), sum(item.size for item in blobs), watcher)
+    wanted = []
+    for item in blobs:
+        target = target_of(item.name, path, destination)
+        if target is None:
+            message = f"the blob {item.name} would be written outside of {destination}: rename it, or get it by itself"
+            tally.add(Moved(item.name, error=ServiceError(message)))
+        else:
+            wanted.append((item, target))
+    for result in download(storage, container, wanted, watcher.moved):
+        tally.add(result)
+    return tally
+
+
+def target_of(name: str, path: str, destination: Path) -> Path | None:
+    """The file of a blob; None if its name would leave the destination or name another file there."""
+    if name == path:
+        return destination / Path(name).name if destination.is_dir() else destination
+    below = name[len(path) :].removeprefix("/") if path else name
+    parts = below.split("/")
+    if not below or "\0" in below or any(part in ("", ".", "..") for part in parts):
+        return None
+    return destination / below
+
+
+def surplus_blobs(blobs: Iterable[Stored], base: str, files: Iterable[Local]) -> list[str]:
+    """The blobs below `base` for which there is no file."""
+    wanted = {base + file.name for file in files}
+    return [item.name for item in blobs if item.name not in wanted]
+
+
+def surplus_files(blobs: Iterable[Stored], path: str, destination: Path) -> list[Path]:
+    """The files below a directory for which there is no blob."""
+    wanted = {target_of(item.name, path, destination) for item in blobs}
+    return [file.path for file in walk(destination) if file.path not in wanted] if destination.is_dir() else []
+
+
+def remove(storage: Storage, container: str, names: Sequence[str]) -> Tally:
+    """Delete blobs, several at once."""
+    tally = Tally(container, len(names), 0)
+
+    def piece(name: str) -> Piece[Moved]:
+        return lambda: _removed(storage, container, name)
+
+    for result in AtOnce("delete", map(piece, names)).results():
+        tally.add(result)
+    return tally
+
+
+def _removed(storage: Storage, container: str, name: str) -> Moved:
+    try:
+        blob.delete(storage, container, name)
+    except ServiceError as error:
+        return Moved(name, error=error)
+    return Moved(name, moved=True)
+
+
+def remove_files(directory: Path, files: Sequence[Path]) -> Tally:
+    """Delete files of this machine; of a link the link."""
+    tally = Tally(str(directory), len(files), 0)
+    for path in files:
+        tally.add(_unlinked(path))
+    return tally
+
+
+def _unlinked(path: Path) -> Moved:
+    try:
+        path.unlink(missing_ok=True)
+    except OSError as error:
+        return Moved(str(path), error=ServiceError(f"{path} cannot be deleted: {error.strerror or error}"))
+    return Moved(str(path), moved=True)

@@ -1,0 +1,180 @@
+"""A job whose addition was interrupted at any moment is continued: it ends with exactly the tasks of its plan."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from batchtrain.client import Client
+from batchtrain.config.types import Recipe, Secret
+from batchtrain.emulator import steering
+from batchtrain.emulator.server import Emulator, Settings
+from batchtrain.errors import AlreadyExists, Differs, Unreachable
+from batchtrain.service import submission
+from batchtrain.service.connect import Account
+from batchtrain.service.standing import Standing
+from batchtrain.service.submit import Event
+from tests.emulation import FakeMachine
+
+pytestmark = pytest.mark.process
+TOKEN = "0123456789abcdef"
+
+
+@pytest.fixture
+def emulator(tmp_path: Path) -> Iterator[Emulator]:
+    with Emulator(Settings(tmp_path / "data", port=0), FakeMachine.open) as running:
+        yield running
+
+
+@pytest.fixture
+def client(emulator: Emulator) -> Client:
+    made = Client(Account(emulator.endpoint, emulator.account, Secret(emulator.key), emulated=True))
+    made.pools.add(recipe(), wait=False)
+    return made
+
+
+def recipe(count: int = 3, command: str = "train", **job: Any) -> Recipe:
+    tasks = [
+        {"id": f"t{number}", "command": f"{command} {number}", "environment_variables": {"API_TOKEN": TOKEN, "A": "1"}}
+        for number in range(count)
+    ]
+    image = {"platform_image": {"publisher": "microsoft-dsvm", "offer": "ubuntu-hpc", "sku": "2404"}}
+    pool = {"id": "p", "vm_size": "STANDARD_D2S_V5", "vm_count": {"dedicated": 0}, "vm_configuration": image}
+    return msgspec.convert({"directory": "x", "pool": pool, "jobs": [{"id": "j", "tasks": tasks, **job}]}, Recipe)
+
+
+def names(client: Client) -> list[str]:
+    return sorted(task.id for task in client.jobs.get("j").tasks)
+
+
+def planned(count: int) -> list[str]:
+    return sorted(f"t{number}" for number in range(count))
+
+
+def add(client: Client, told: Recipe, **options: Any) -> list[Event]:
+    events: list[Event] = []
+    client.jobs.add(told, tell=events.append, **options)
+    return events
+
+
+class Killed(Exception):
+    """The client ends here."""
+
+
+def killed_after(monkeypatch: pytest.MonkeyPatch, collections: int) -> None:
+    """The client ends before it sends its next collection."""
+    post, sent = submission.Submission._post, [0]
+
+    def counted(self: submission.Submission, collection: submission.Collection) -> Any:
+        sent[0] += 1
+        if sent[0] > collections:
+            raise Killed
+        return post(self, collection)
+
+    monkeypatch.setattr(submission.Submission, "_post", counted)
+
+
+def test_a_job_that_was_interrupted_is_continued(client: Client) -> None:
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(Killed):
+        killed_after(patch, 2)
+        add(client, recipe(950))
+    assert 0 < len(names(client)) < 950
+    assert "existed already" in add(client, recipe(950))[-1].text
+    assert names(client) == planned(950)
+
+
+def test_a_job_that_is_complete_is_left_as_it_is(client: Client) -> None:
+    add(client, recipe(250))
+    assert add(client, recipe(250))[-1].text == "added 0 tasks; 250 existed already"
+
+
+def test_a_plan_with_more_tasks_adds_them(client: Client) -> None:
+    add(client, recipe(2))
+    assert add(client, recipe(5))[-1].text == "added 3 tasks; 2 existed already"
+    assert names(client) == planned(5)
+
+
+def test_a_plan_with_other_tasks_is_refused_and_adds_nothing(client: Client) -> None:
+    add(client, recipe(2))
+    with pytest.raises(Differs, match="2 of its tasks differ from the plan: t0, t1"):
+        add(client, recipe(5, command="other"))
+    assert names(client) == planned(2)
+
+
+def test_a_plan_with_fewer_tasks_is_refused(client: Client) -> None:
+    add(client, recipe(3))
+    with pytest.raises(Differs, match="1 of its tasks are not in the plan"):
+        add(client, recipe(2))
+
+
+def test_another_job_of_the_same_id_is_refused(client: Client) -> None:
+    add(client, recipe(2))
+    with pytest.raises(Differs, match=r"priority: 0 -> 7"):
+        add(client, recipe(2, priority=7))
+
+
+def test_a_job_of_another_program_is_not_continued(client: Client) -> None:
+    client.batch.create_job({"id": "j", "poolInfo": {"poolId": "p"}})  # type: ignore[arg-type]
+    with pytest.raises(AlreadyExists):
+        add(client, recipe())
+
+
+def test_a_job_that_has_completed_is_not_continued(client: Client) -> None:
+    add(client, recipe())
+    client.jobs.handle("j").terminate()
+    with pytest.raises(AlreadyExists, match="--recreate"):
+        add(client, recipe())
+
+
+def test_a_run_does_not_continue_a_job(client: Client) -> None:
+    add(client, recipe())
+    with pytest.raises(AlreadyExists):
+        add(client, recipe(), resume=False)
+
+
+def test_a_secret_of_an_environment_variable_changes_no_digest(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    add(client, recipe())
+    (digest,) = (item.value for item in client.batch.get_job("j").metadata or ())
+    monkeypatch.setattr("tests.contract.test_continued_jobs.TOKEN", "another-secret-now")
+    assert add(client, recipe())[-1].text == "added 0 tasks; 3 existed already"
+    assert len(digest) == 32
+
+
+def test_a_task_that_another_command_added_with_the_same_content_is_a_success(client: Client) -> None:
+    add(client, recipe(2))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("batchtrain.service.job_addition.listed", lambda *_: Standing(()))
+        assert add(client, recipe(2))[-1].kind == "task.add"
+    assert names(client) == planned(2)
+
+
+def test_jobs_that_complete_by_themselves_do_so_only_when_every_task_stands(client: Client) -> None:
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(Killed):
+        killed_after(patch, 1)
+        add(client, recipe(300, auto_complete=True))
+    assert client.batch.get_job("j").all_tasks_complete_mode == "noaction"
+    add(client, recipe(300, auto_complete=True))
+    assert names(client) == planned(300)
+    assert client.batch.get_job("j").all_tasks_complete_mode == "terminatejob"
+
+
+def test_chaos_ends_with_exactly_the_tasks_of_the_plan(
+    emulator: Emulator, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A service that loses answers after acting on them, throttles and fails, and a client that is killed six times."""
+    chance = random.Random(18)
+    for number, (kind, rate) in enumerate((("drop", 0.1), ("truncate", 0.05), ("error", 0.1))):
+        steering.fault(emulator.status, kind, operation="create_task_collection", rate=rate, seed=number)
+    steering.fault(emulator.status, "error", operation="list_tasks", code="TooManyRequests", rate=0.3, seed=4)
+    for _ in range(6):
+        with pytest.MonkeyPatch.context() as patch, pytest.raises((Killed, Unreachable)):
+            killed_after(patch, chance.randrange(4))
+            add(client, recipe(3000))
+    add(client, recipe(3000))
+    steering.clear_faults(emulator.status)
+    assert names(client) == planned(3000)

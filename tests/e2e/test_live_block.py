@@ -1,0 +1,122 @@
+"""The live block in a real terminal (tmux), and the output of eight ranks, each line once, wherever it is read."""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+import subprocess
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.waiting import until
+
+from .conftest import SCRIPT, Shell
+
+pytestmark = pytest.mark.process
+
+POOL = """\
+pool_specification:
+  id: two
+  vm_size: STANDARD_D2S_V5
+  vm_count: {dedicated: 2}
+  inter_node_communication_enabled: true
+  vm_configuration:
+    platform_image: {publisher: almalinux, offer: almalinux-x86_64, sku: 8-gen2}
+"""
+JOBS = """\
+job_specifications:
+- id: digits
+  auto_complete: true
+  tasks:
+  - id: train
+    multi_instance:
+      num_instances: 2
+      jax: {processes_per_node: PROCESSES}
+    command: COMMAND
+"""
+COUNT = "for i in $(seq 1000); do echo rank $BATCHTRAIN_RANK line $i; done"
+TRAIN = "for i in 1 2 3 4 5 6 7 8; do echo step $i/8 loss 0.$((9 - i)); done; printf '\\\\033]0;evil\\\\007'; sleep 1d"
+
+
+def recipe(tmp_path: Path, command: str, processes: int) -> str:
+    folder = tmp_path / "recipe"
+    folder.mkdir()
+    (folder / "pool.yaml").write_text(POOL, encoding="utf-8")
+    text = JOBS.replace("PROCESSES", str(processes)).replace("COMMAND", f'"{command}"')
+    (folder / "jobs.yaml").write_text(text, encoding="utf-8")
+    return str(folder)
+
+
+def in_order(lines: list[str]) -> bool:
+    """Whether each of eight ranks has its thousand lines, once and in order."""
+    of_rank: dict[str, list[str]] = {}
+    for line in lines:
+        if "line" in line:
+            words = line.rpartition("] ")[2].split()
+            of_rank.setdefault(words[1], []).append(words[3])
+    wanted = [str(number) for number in range(1, 1001)]
+    return sorted(of_rank) == [str(rank) for rank in range(8)] and all(got == wanted for got in of_rank.values())
+
+
+def test_eight_ranks_of_a_thousand_lines_arrive_once_and_in_order(batchtrain: Shell, tmp_path: Path) -> None:
+    ran = batchtrain("run", recipe(tmp_path, COUNT, 4), "--local")
+    assert in_order(ran.stdout.splitlines())
+    assert "\x1b" not in ran.stdout + ran.stderr
+    ranks = batchtrain.cwd / "runs" / "latest" / "logs" / "train" / "ranks"
+    for rank in range(8):
+        lines = (ranks / f"{rank}.stdout.txt").read_text().splitlines()
+        assert lines == [f"rank {rank} line {number}" for number in range(1, 1001)]
+
+
+@pytest.fixture
+def terminal(batchtrain: Shell) -> Iterator[Callable[..., str]]:
+    """Runs tmux with a server of its own; the first call starts it."""
+    if shutil.which("tmux") is None:
+        pytest.skip("tmux is missing: apt-get install tmux")
+    server = f"batchtrain-{uuid.uuid4().hex[:8]}"
+
+    def tmux(*words: str) -> str:
+        command = ["tmux", "-L", server, "-f", "/dev/null", *words]
+        kept = {name: text for name, text in batchtrain.environment.items() if name not in ("TMUX", "CI")}
+        return subprocess.run(command, check=True, capture_output=True, text=True, env=kept, cwd=batchtrain.cwd).stdout
+
+    yield tmux
+    subprocess.run(["tmux", "-L", server, "kill-server"], capture_output=True, check=False)
+
+
+def opened(terminal: Callable[..., str], width: int, *arguments: str) -> None:
+    command = shlex.join([str(SCRIPT), *arguments])
+    terminal("set-option", "-g", "history-limit", "20000", ";", "new-session", "-d", "-x", str(width), "-y", "30",
+             f"{command}; echo ended with $?; sleep 1d")  # fmt: skip
+
+
+def test_the_block_stands_below_the_log_and_goes_with_ctrl_c(
+    batchtrain: Shell, terminal: Callable[..., str], tmp_path: Path
+) -> None:
+    opened(terminal, 80, "run", recipe(tmp_path, TRAIN, 2), "--local")
+    until(lambda: all(f"   {rank} n{rank // 2} " in terminal("capture-pane", "-p") for rank in range(4)))
+    until(lambda: "100 %" in terminal("capture-pane", "-p"))
+    rows = [row for row in terminal("capture-pane", "-p").splitlines() if row.strip()]
+    head = next(number for number, row in enumerate(rows) if row.startswith("digits · pool two · emulator"))
+    block = rows[head:]
+    assert block[1].startswith("nodes  n0 n1 ")
+    assert block[2].startswith("step   █")
+    assert [row.split()[:2] for row in block[-4:]] == [["0", "n0"], ["1", "n0"], ["2", "n1"], ["3", "n1"]]
+    terminal("resize-window", "-x", "40")
+    until(lambda: "2/2 nodes" in terminal("capture-pane", "-p"))
+    terminal("send-keys", "C-c")
+    until(lambda: "ended with 130" in terminal("capture-pane", "-p"))
+    assert "2/2 nodes" not in terminal("capture-pane", "-p")
+    assert "evil" not in terminal("display-message", "-p", "#{pane_title}")
+
+
+def test_a_terminal_shows_each_line_of_eight_ranks_once(
+    batchtrain: Shell, terminal: Callable[..., str], tmp_path: Path
+) -> None:
+    opened(terminal, 80, "run", recipe(tmp_path, COUNT, 4), "--local")
+    until(lambda: "ended with 0" in terminal("capture-pane", "-p"))
+    history = terminal("capture-pane", "-p", "-S", "-").splitlines()
+    assert in_order([row for row in history if "] rank" in row])

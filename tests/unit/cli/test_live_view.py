@@ -1,0 +1,123 @@
+"""The live block: its lines at a width, from events and a clock that is an argument."""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+
+import pytest
+
+from batchtrain.cli.live_view import View, span, spark
+from batchtrain.cli.terminal import terminal_text
+from batchtrain.service.seen import NodeSeen
+from batchtrain.service.submit import Event
+from batchtrain.service.tasks import Counts
+
+BEGAN = 1_800_000_000.0
+ALLOCATED = datetime.fromtimestamp(BEGAN, timezone.utc)
+
+
+def trained(ranks: int = 3, steps: int = 12) -> View:
+    """A view of a training that has printed some steps; its last rank has been quiet for a while."""
+    view = View("digits", "pool gpu2 · Azure westeurope", BEGAN, ranks=ranks)
+    nodes = tuple(NodeSeen(f"tvmps_{number}", "running", "", allocated=ALLOCATED) for number in range(2))
+    view.note(Event("nodes.seen", "gpu2", "", (2, nodes)), BEGAN + 60)
+    for step in range(1, steps + 1):
+        for rank in range(ranks):
+            if rank < ranks - 1 or step < 3:
+                line = f"[{rank * 2 // ranks}:{rank}] step {step}/30 loss {2.0 / step:.4f} 303.0 images/sec"
+                view.note(Event("stdout", "train", line), BEGAN + 60 + 10 * step)
+    return view
+
+
+def shown(view: View, width: int, now: float) -> list[str]:
+    return ["".join(text for text, _ in line).rstrip() for line in view.lines(width, now)]
+
+
+def test_the_block_at_80_columns() -> None:
+    assert shown(trained(), 80, BEGAN + 185) == [
+        "digits · pool gpu2 · Azure westeurope                              running 3m05s",
+        "nodes  n0 n1 running                                    2 of 2   0.10 node hours",
+        "step   ████████████░░░░░░░░░░░░░░░░░░ 12/30  40 %  ETA 3m00s",
+        "loss 0.1667 █▄▃▂▂▂▁▁▁▁▁▁                                            909 images/s",
+        "rank node    step      /s  quiet  last line",
+        "   0 n0        12     303     5s  step 12/30 loss 0.1667 303.0 images/sec",
+        "   1 n0        12     303     5s  step 12/30 loss 0.1667 303.0 images/sec",
+        "   2 n1         2     303  1m45s  step 2/30 loss 1.0000 303.0 images/sec",
+    ]
+
+
+def test_the_block_at_40_columns() -> None:
+    assert shown(trained(), 40, BEGAN + 185) == [
+        "digits                     running 3m05s",
+        "2/2 nodes  1 quiet: r2",
+        "█████████░░░░░░░░░░░░░░░ 40 %  ETA 3m00s",
+        "loss 0.1667 █▄▃▂▂▂▁▁▁▁▁▁    909 images/s",
+        "rank  quiet  last line",
+        "   0     5s  step 12/30 loss 0.1667 303…",
+        "   1     5s  step 12/30 loss 0.1667 303…",
+        "   2  1m45s  step 2/30 loss 1.0000 303.…",
+    ]
+
+
+@pytest.mark.parametrize("width", [20, 39, 40, 59, 60, 80, 200])
+@pytest.mark.parametrize("ranks", [0, 1, 4, 12, 13, 256])
+def test_the_block_keeps_its_height_and_its_width(width: int, ranks: int) -> None:
+    view = View("digits", "pool gpu2 · Azure westeurope", BEGAN, ranks=ranks)
+    before = view.lines(width, BEGAN + 1)
+    after = trained(ranks).lines(width, BEGAN + 500)
+    assert len(before) == len(after) == view.height
+    assert all(sum(len(text) for text, _ in line) <= width for line in (*before, *after))
+
+
+def test_a_large_gang_shows_the_quietest_ranks() -> None:
+    rows = shown(trained(64), 80, BEGAN + 185)
+    assert len(rows) == 11
+    assert rows[-1] == "64 of 64 ranks have printed  1 quiet: r63"
+    assert any(row.startswith("  63 ") for row in rows)
+
+
+def test_a_job_of_many_tasks_shows_their_counts() -> None:
+    view = View("sweep", "emulator", BEGAN)
+    view.note(Event("tasks.seen", "sweep", "", Counts(15, 5, 38, 2)), BEGAN + 1)
+    assert shown(view, 80, BEGAN + 2)[2] == "tasks  ████████████████████░░░░░░░░░░ 40/60  2 failed  5 running"
+
+
+def test_the_remaining_time_comes_from_the_fifth_step_on() -> None:
+    assert "ETA" not in shown(trained(steps=5), 80, BEGAN + 200)[2]
+    assert "ETA" in shown(trained(steps=6), 80, BEGAN + 200)[2]
+
+
+def test_a_wait_says_what_usually_takes_how_long_but_not_of_the_emulator() -> None:
+    for emulated in (True, False):
+        view = View("digits", "here", BEGAN, emulated=emulated)
+        view.note(Event("pool.wait", "gpu2", "pool gpu2: resizing"), BEGAN + 5)
+        assert ("usually" in shown(view, 80, BEGAN + 65)[0]) is not emulated
+
+
+def test_a_curve_has_one_bar_a_column_and_skips_what_is_no_number() -> None:
+    assert spark([1.0, 2.0, 3.0], 12) == "▁▅█"
+    assert spark([1.0, float("nan"), 1.0], 12) == "▄▄"
+    assert spark([1.0], 12) == ""
+    assert len(spark(range(1000), 12)) == 12
+
+
+def test_spans_of_time() -> None:
+    assert [span(seconds) for seconds in (0.4, 59, 460, 7500)] == ["0s", "59s", "7m40s", "2h05m"]
+
+
+@pytest.mark.parametrize(
+    ("line", "safe"),
+    [
+        ("plain text", "plain text"),
+        ("\x1b[31mred\x1b[0m", "\x1b[31mred\x1b[0m\x1b[0m"),
+        ("\x1b]0;title\x07a\x1b]52;c;YQ==\x1b\\b", "ab"),
+        ("\x1b[2J\x1b[10;10Hmoved\x1b[?25l", "moved"),
+        ("10 %\r50 %\r100 %\r", "100 %"),
+        ("a\x00b\x08c\td", "abc\td"),
+        ("[/b] <script>", "[/b] <script>"),
+        ("cut \x1b]0;never ended", "cut "),
+        ("\x9b31mC1", "31mC1"),
+    ],
+)
+def test_a_line_of_a_task_cannot_take_over_the_terminal(line: str, safe: str) -> None:
+    assert terminal_text(line) == safe

@@ -1,0 +1,129 @@
+"""A server with blobs in memory, which cuts or refuses answers when a test asks for it."""
+
+from __future__ import annotations
+
+import hashlib
+import http.server
+import re
+import threading
+from base64 import b64encode
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from urllib.parse import parse_qs, unquote, urlsplit
+from xml.sax.saxutils import escape
+
+from batchtrain.config.types import Secret, StorageCredentials
+from batchtrain.storage import blob
+from batchtrain.storage.connection import Storage
+
+Handler = http.server.BaseHTTPRequestHandler
+
+
+class BlobServer:
+    """Its blobs, the blocks that are not committed, and the requests as `VERB NAME COMP RANGE`."""
+
+    def __init__(self) -> None:
+        self.blobs: dict[str, bytes] = {}
+        self.md5: dict[str, bytes] = {}
+        self.blocks: dict[str, dict[str, bytes]] = {}
+        self.asked: list[str] = []
+        self.refuse: Callable[[str], int] = lambda asked: 0
+        """The status of a refusal, by the request."""
+        self.cut: Callable[[str], int | None] = lambda asked: None
+        """After how many bytes an answer is cut, by the request."""
+        self.lock = threading.Lock()
+
+    def store(self, name: str, content: bytes) -> None:
+        self.blobs[name], self.md5[name] = content, hashlib.md5(content).digest()
+
+    def answer(self, handler: Handler) -> None:
+        url = urlsplit(handler.path)
+        name, query = unquote(url.path).partition("/box")[2].lstrip("/"), parse_qs(url.query)
+        body = handler.rfile.read(int(handler.headers.get("Content-Length") or 0))
+        comp, span = query.get("comp", [""])[0], handler.headers.get("Range", "")
+        asked = f"{handler.command} {name} {comp} {span}".strip()
+        with self.lock:
+            self.asked.append(asked)
+            status = self.refuse(asked)
+            content, headers = b"", {}
+            if status:
+                headers["x-ms-error-code"] = "AuthenticationFailed" if status == 403 else "InvalidResourceName"
+            elif handler.command == "PUT":
+                status = self._put(name, comp, query, body, handler)
+            else:
+                status, content = self._get(name, comp, span)
+            cut = self.cut(asked)
+        handler.send_response(status)
+        for key, value in {**headers, "Content-Length": str(len(content))}.items():
+            handler.send_header(key, value)
+        handler.end_headers()
+        handler.wfile.write(content if cut is None else content[:cut])
+        handler.close_connection = cut is not None
+
+    def _put(
+        self,
+        name: str,
+        comp: str,
+        query: dict[str, list[str]],
+        body: bytes,
+        handler: http.server.BaseHTTPRequestHandler,
+    ) -> int:
+        if comp == "block":
+            self.blocks.setdefault(name, {})[query["blockid"][0]] = body
+        elif comp == "blocklist":
+            listed = re.findall(r"<Latest>(.*?)</Latest>", body.decode())
+            self.blobs[name] = b"".join(self.blocks[name][block] for block in listed)
+            assert (
+                handler.headers["x-ms-blob-content-md5"] == b64encode(hashlib.md5(self.blobs[name]).digest()).decode()
+            )
+            del self.blocks[name]
+        elif name:
+            self.store(name, body)
+        return 201
+
+    def _get(self, name: str, comp: str, span: str) -> tuple[int, bytes]:
+        if comp == "list":
+            return 200, self._listing().encode()
+        if comp == "blocklist":
+            blocks = "".join(
+                f"<Block><Name>{k}</Name><Size>{len(v)}</Size></Block>" for k, v in self.blocks.get(name, {}).items()
+            )
+            return 200, f"<BlockList><UncommittedBlocks>{blocks}</UncommittedBlocks></BlockList>".encode()
+        first, last = (int(part) for part in span.removeprefix("bytes=").split("-"))
+        return 206, self.blobs[name][first : last + 1]
+
+    def _listing(self) -> str:
+        items = "".join(
+            f"<Blob><Name>{escape(name)}</Name><Properties><Last-Modified>Sun, 22 Nov 2026 00:00:00 GMT</Last-Modified>"
+            f"<Etag>1</Etag><Content-Length>{len(content)}</Content-Length>"
+            f"<Content-MD5>{b64encode(self.md5.get(name, b'')).decode()}</Content-MD5></Properties></Blob>"
+            for name, content in sorted(self.blobs.items())
+        )
+        return f"<EnumerationResults><Blobs>{items}</Blobs><NextMarker/></EnumerationResults>"
+
+
+@contextmanager
+def serve(blobs: BlobServer) -> Iterator[Storage]:
+    """The account of a server that runs."""
+
+    class Answers(Handler):
+        protocol_version = "HTTP/1.1"
+        do_GET = do_PUT = do_DELETE = do_HEAD = lambda handler: blobs.answer(handler)
+
+        def log_message(self, *_: object) -> None:
+            """Nothing."""
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Answers) as server:
+        server.daemon_threads = True
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        endpoint = f"http://127.0.0.1:{server.server_port}/account"
+        storage = blob.connect(
+            "link", StorageCredentials(account="account", account_key=Secret("a2V5"), endpoint=endpoint)
+        )
+        try:
+            yield storage
+        finally:
+            storage.close()
+            server.shutdown()
+            thread.join()
