@@ -4,43 +4,81 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from batchtrain.config.factories import MOST_TASKS
+from batchtrain.config.factories import FEW_TASKS, MOST_TASKS, Row
 from batchtrain.config.types import CustomFactory, Recipe
 from batchtrain.errors import UsageError
 
+AT_ONCE = 1000
+"""Tasks that are made at once: the module path is changed only meanwhile."""
 
-def read_made(recipe: Recipe) -> dict[tuple[str, int], tuple[tuple[Any, ...], ...]]:
+
+def read_made(recipe: Recipe) -> dict[tuple[str, int], Iterable[Row]]:
     """The tasks of the recipe's custom factories, for `Facts.made`; this runs the user's own Python. Modules are
-    searched beside the configuration, in the directory above, and on Python's path. Raises UsageError for a module that
-    cannot be imported, or whose `generate` fails."""
-    made = {}
+    searched beside the configuration, in the directory above, and on Python's path. More than a few tasks are read
+    when they are iterated. Raises UsageError for a module that cannot be imported, or whose `generate` fails."""
+    made: dict[tuple[str, int], Iterable[Row]] = {}
     for job in recipe.jobs:
         for number, task in enumerate(job.tasks):
             custom = task.task_factory.custom if task.task_factory else None
             if custom is not None:
-                made[job.id, number] = _generated(custom, Path(recipe.directory), f"{job.id}, task {number}")
+                rows = _Rows(custom, Path(recipe.directory), f"{job.id}, task {number}")
+                head = tuple(islice(rows, FEW_TASKS + 1))
+                made[job.id, number] = rows if len(head) > FEW_TASKS else head
     return made
 
 
-def _generated(custom: CustomFactory, directory: Path, where: str) -> tuple[tuple[Any, ...], ...]:
-    about = f"job {where}: the custom factory `{custom.module}`"
-    with _found_beside(directory):
+class _Rows:
+    """What the user's function yields. Each iteration calls it anew."""
+
+    def __init__(self, custom: CustomFactory, directory: Path, where: str) -> None:
+        self._custom, self._directory = custom, directory
+        self._about = f"job {where}: the custom factory `{custom.module}`"
+
+    def __iter__(self) -> Iterator[Row]:
+        """Raises UsageError if the function fails, and after the highest number of tasks."""
+        with _found_beside(self._directory):
+            rows, made = self._called(), 0
+        failure: UsageError | None = None
+        while failure is None:
+            some, failure = self._next(rows, made)
+            yield from (tuple(row) if isinstance(row, (tuple, list)) else (row,) for row in some)
+            made += len(some)
+            if not some and failure is None:
+                return
+            if made > MOST_TASKS:
+                raise UsageError(f"{self._about} yields more than {MOST_TASKS:,} tasks; split the job")
+        raise failure
+
+    def _next(self, rows: Iterator[Any], made: int) -> tuple[list[Any], UsageError | None]:
+        """The next values, and the failure of the function after them."""
+        some: list[Any] = []
+        try:
+            with _found_beside(self._directory):
+                some.extend(islice(rows, AT_ONCE))
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - raised after the tasks before it
+            after = f" after {made + len(some):,} tasks" if made + len(some) else ""
+            message = f"{self._about} failed{after}: {type(error).__name__}: {error}{_line_of(error)}"
+            return some, UsageError(message)
+        return some, None
+
+    def _called(self) -> Iterator[Any]:
+        custom = self._custom
         try:
             generate = importlib.import_module(custom.module, custom.package).generate
-        except (Exception, SystemExit) as error:  # the user's code may raise anything
-            raise UsageError(f"{about} cannot be used: {type(error).__name__}: {error}") from error
-        try:
-            rows = list(islice(generate(*custom.input_args, **custom.input_kwargs), MOST_TASKS + 1))
         except (Exception, SystemExit) as error:
-            raise UsageError(f"{about} failed: {type(error).__name__}: {error}{_line_of(error)}") from error
-    return tuple(tuple(row) if isinstance(row, (tuple, list)) else (row,) for row in rows)
+            raise UsageError(f"{self._about} cannot be used: {type(error).__name__}: {error}") from error
+        try:
+            return iter(generate(*custom.input_args, **custom.input_kwargs))
+        except (Exception, SystemExit) as error:
+            message = f"{self._about} failed: {type(error).__name__}: {error}{_line_of(error)}"
+            raise UsageError(message) from error
 
 
 def _line_of(error: BaseException) -> str:

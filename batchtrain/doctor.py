@@ -14,6 +14,7 @@ from batchtrain.catalog.offer import Catalog
 from batchtrain.catalog.sizes import VmSize, key, today_for
 from batchtrain.check_result import FAIL, NOT_CHECKED, OK, WARN, Check
 from batchtrain.config.image_names import EXAMPLE
+from batchtrain.config.scaling import scaling_of
 from batchtrain.config.types import PlatformImage, Pool, Recipe
 from batchtrain.errors import BatchtrainError, Unreachable, UsageError
 from batchtrain.service import arm, look
@@ -345,7 +346,8 @@ def _spot(facts: Facts) -> Check:
 def _most(pool: Pool, *, spot: bool) -> int:
     """The maximum number of nodes of the pool; for a custom formula only the initial number is known."""
     count = pool.vm_count.low_priority if spot else pool.vm_count.dedicated
-    scenario = pool.autoscale.scenario if pool.autoscale is not None and not pool.autoscale.formula else None
+    scaling = scaling_of(pool)
+    scenario = scaling.scenario if scaling is not None and not scaling.formula else None
     if scenario is None:
         return count
     most = scenario.maximum_vm_count

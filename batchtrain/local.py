@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from azure.core.credentials import AccessToken
 
-from batchtrain.config.travel import DEPOT
+from batchtrain.config.travel import DEPOT, LargeSource
 from batchtrain.errors import NotFound, PlanError, ServiceError, Unreachable, UsageError
 
 if TYPE_CHECKING:  # slow to import, and completion needs only to know where the service is
@@ -174,11 +174,11 @@ class Kept:
         self._values, self._account = values, account
         self._links: dict[str, str] = {}
 
-    def upload(self, path: str, data: bytes) -> None:
-        """Put bytes at `link/container/name`, or at `_local/JOB/NAME`. Raises Unreachable."""
-        if not path.startswith(f"{DEPOT}/"):
-            self._values.upload(path, data)
-            return
+    def upload(self, path: str, data: bytes | LargeSource) -> bool:
+        """Put bytes at `link/container/name`, or at `_local/JOB/NAME`; returns whether they were sent. Raises
+        Unreachable."""
+        if not isinstance(data, bytes) or not path.startswith(f"{DEPOT}/"):
+            return self._values.upload(path, data)
         from batchtrain.emulator import server  # only the embedded service needs it
 
         try:
@@ -189,6 +189,7 @@ class Kept:
             raise Unreachable(
                 f"the emulator did not accept the file: {error}", operation="upload the task's files"
             ) from None
+        return True
 
     def fill(self, placeholder: Placeholder) -> str | Secret:
         """The value of a placeholder, as Placeholders gives it."""
@@ -229,7 +230,7 @@ def _refuse_unmapped(recipe: Recipe, account: Account) -> None:
 
 
 def _only_keeps_time(recipe: Recipe) -> bool:
-    from batchtrain.emulator.world import SIMULATED  # slow to import, and only asked where an image is not mapped
+    from batchtrain.emulator.books import SIMULATED  # slow to import, and only asked where an image is not mapped
 
     return recipe.pool is not None and recipe.pool.metadata.get(SIMULATED) == "simulated"
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import heapq
+import itertools
 import os
 import shlex
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,21 +23,25 @@ from batchtrain.plan.job import needs_pool
 from batchtrain.plan.network import SSH_PORT
 from batchtrain.plan.step import Step
 from batchtrain.plan.types import Plan, PoolFacts
+from batchtrain.runs.directory import root_of
 from batchtrain.runs.recording import QUIET, Origin, Progress, Recording, adopt
 from batchtrain.service import connect as signing
-from batchtrain.service import files, look, submit, tasks, watch
+from batchtrain.service import files, job_actions, look, statistics, submit, task_actions, tasks, watch
 from batchtrain.service.connect import Account
 from batchtrain.service.deadlines import GONE_SECONDS, JOB_SECONDS, POOL_SECONDS
 from batchtrain.service.failed import SEARCHED_LINES, failed
 from batchtrain.service.job_addition import ONCE, Adding
 from batchtrain.service.requests import Creation, creation, quoted
 from batchtrain.service.seen import Endpoint, JobSeen, NodeSeen, PoolSeen, ScheduleSeen, Table, TaskSeen, nodes_called
+from batchtrain.service.statistics import Stats
 from batchtrain.service.submit import Event
+from batchtrain.service.task_actions import Action, Changed
 from batchtrain.service.tasks import FEW, Glance
 from batchtrain.task_files import FileRow, GotRow, Service, TaskFiles, get_node_files, node_files
 
 if TYPE_CHECKING:
     from batchtrain.diagnosis.finding import Diagnosis
+    from batchtrain.runs.sweep import SweepRow
     from batchtrain.storage.blob import Connect
 
 NAMED_NODES = 8
@@ -45,6 +50,8 @@ NAMED_NODES = 8
 COLLECTIONS = {"pool": "pools", "job": "jobs", "job schedule": "jobschedules"}
 """Where the service keeps each kind of thing."""
 
+EXPLAINED = 5
+"""The causes of failures for which the stderr of an example is read."""
 LONG_AGO = datetime.min.replace(tzinfo=timezone.utc)
 
 Tell = Callable[[Event], None]
@@ -399,6 +406,10 @@ class Jobs:
         """All jobs."""
         return Table(look.jobs(self._client.batch))
 
+    def ended_before(self, time: datetime) -> Table[JobSeen]:
+        """The jobs that completed before a time, which `delete` may tidy up."""
+        return Table(look.jobs_ended_before(self._client.batch, time))
+
     def schedule(self, schedule_id: str) -> JobSchedule:
         """A handle on a job schedule; sends no request until it is used."""
         return JobSchedule(self._client, schedule_id)
@@ -612,6 +623,81 @@ class Job:
             except TaskFailed as failure:
                 recording.end("failed", failure)
         return recording, recording.unsaved
+
+    def terminate_tasks(self, *task_ids: str, tell: Tell | None = None) -> Changed:
+        """Terminate tasks. Raises ServiceError at the end if some were refused."""
+        return self._change("term", task_ids, tell)
+
+    def delete_tasks(self, *task_ids: str, tell: Tell | None = None) -> Changed:
+        """Delete tasks with their files. Raises NotFound or ServiceError at the end if some were refused."""
+        return self._change("del", task_ids, tell)
+
+    def reactivate_tasks(self, *task_ids: str, tell: Tell | None = None) -> Changed:
+        """Run failed tasks again. Raises ServiceError at the end if some were refused, and for a job that is over."""
+        return self._change("reactivate", task_ids, tell)
+
+    def _change(self, name: str, task_ids: Sequence[str], tell: Tell | None) -> Changed:
+        action = task_actions.ACTIONS[name]
+        progress = self._progress(action.past, len(task_ids), tell)
+        return self._checked(action, task_actions.change(self._client.batch, self.id, action, task_ids, progress))
+
+    def _checked(self, action: Action, changed: Changed) -> Changed:
+        if changed.refused:
+            raise task_actions.refusal(self.id, action, changed)
+        return changed
+
+    def _progress(self, past: str, count: int | None, tell: Tell | None) -> Callable[[int], None]:
+        def report(number: int) -> None:
+            of = f" of {count:,}" if count is not None else ""
+            if tell is not None:
+                tell(Event("task.changed", self.id, f"{past} {number:,}{of} tasks"))
+
+        return report
+
+    def resubmit_failed(self, *, tell: Tell | None = None) -> Changed:
+        """Run the failed tasks again. Raises ServiceError for a job that is over, and if some were refused."""
+        action = task_actions.ACTIONS["reactivate"]
+        progress = self._progress(action.past, None, tell)
+        return self._checked(action, job_actions.resubmit_failed(self._client.batch, self.id, progress))
+
+    def migrate(
+        self, pool_id: str, *, running: str = "requeue", timeout: float = GONE_SECONDS, tell: Tell = lambda _: None
+    ) -> None:
+        """Move the job to another pool: disable it, change its pool, enable it.
+
+        running: what happens to running tasks (`requeue`, `terminate`, `wait`). Raises NotFound, PlanError for a job
+        with an auto pool, ServiceError for a job that is over, TimedOut if the job is not disabled in time.
+        """
+        deadline = watch.Deadline(timeout, f"job {self.id} to be disabled", tell)
+        job_actions.migrate(self._client.batch, self.id, pool_id, running, deadline, self._client.pace, tell)
+
+    def stats(self) -> Stats:
+        """Its tasks in numbers: times, node hours, the slowest, and the failed ones by cause. Lists every task once."""
+        pool_id = look.job_state(self._client.batch, self.id)[1]
+        pool = look.pool_or_none(self._client.batch, pool_id) if pool_id else None
+        collector = statistics.Collector(pool.slots if pool else 1)
+        for item in tasks.listed(self._client.batch, self.id, select=statistics.SELECT):
+            collector.add(item)
+        examples = itertools.islice(collector.examples().items(), EXPLAINED)
+        return collector.stats({cause: str(self.failure_of(task)) for cause, task in examples})
+
+    def sweep(
+        self,
+        metric: str,
+        *,
+        highest: bool | None = None,
+        runs_dir: str | Path | None = None,
+        tell: Tell = lambda _: None,
+    ) -> Table[SweepRow]:
+        """The tasks of the job with their named parameters and the last value of a metric, best first.
+
+        highest: whether the highest value is the best; by default the name of the metric decides. runs_dir: where the
+        run directory of the job is; by default BATCHTRAIN_RUNS_DIR or `runs`. Raises NotFound.
+        """
+        from batchtrain.runs.sweep import sweep  # compiles the patterns of all programs
+
+        root = root_of(str(runs_dir) if runs_dir else None, os.environ)
+        return sweep(self._client.batch, self._client.account, root, self.id, metric, tell, highest=highest)
 
     def diagnose(self, task_id: str | None = None) -> Diagnosis:
         """Why the job, or one of its tasks, fails or waits. Raises NotFound. Changes nothing."""

@@ -18,6 +18,7 @@ from batchtrain.errors import UsageError
 from batchtrain.plan.wire import Placeholder
 
 if TYPE_CHECKING:
+    from batchtrain.config.travel import LargeSource
     from batchtrain.storage.blob import Connect, Own
 
 Value = TypeVar("Value", bound=str | Secret)
@@ -139,12 +140,20 @@ class Placeholders:
         known = self._credentials
         return blob.accounts(known, lambda: entra.credential(entra.storage_sign_in(known), ca=self._ca), self._own)
 
-    def upload(self, path: str, data: bytes) -> None:
-        """Put bytes at `link/container/name`."""
-        from batchtrain.storage import blob  # see above
+    def upload(self, path: str, data: bytes | LargeSource) -> bool:
+        """Put bytes or a source at `link/container/name`, unless there is a blob: names are made of the content.
+        Returns whether they were sent."""
+        from batchtrain.storage import blob, large_source  # see above
 
         link, container, name = blob.place_of(path)
-        blob.upload(self.connect(link), container, name, data)
+        storage = self.connect(link)
+        if blob.exists(storage, container, name):
+            return False
+        if isinstance(data, bytes):
+            blob.upload(storage, container, name, data)
+        else:
+            large_source.send(storage, container, name, data)
+        return True
 
     def _link(self, rest: str) -> str:
         """`link/container[/blob][?write&days=N]` as a URL with a signature."""

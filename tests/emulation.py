@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from batchtrain.emulator import jobs, nodes, pools, reports, scheduler, tasks, wire
+from batchtrain.emulator import jobs, node_reports, nodes, pools, reports, scheduler, tasks, waking, wire
 from batchtrain.emulator.interface import Exit, NodeLost, NodeSpec, NodeUp, Run
 from batchtrain.emulator.records import Node, Task
 from batchtrain.emulator.reply import Call, Reply, Work
@@ -71,7 +71,7 @@ class Stage:
         changes = everything(self.world)
         self.world = World(seed="seed", size_of=self.world.size_of)
         assert self.world.restore(iter(changes)) == []
-        reports.wake(self.world, self.now)
+        waking.wake(self.world, self.now)
 
     def pool(self, nodes: int = 1, **more: object) -> list[Node]:
         """A pool whose nodes are up."""
@@ -93,7 +93,7 @@ class Stage:
         return others + self.settle()
 
     def up(self, node_id: str) -> None:
-        reports.node_up(self.world, node_id, NodeUp(Path("/nodes", node_id), "/mnt", {}, "process"), self.now)
+        node_reports.node_up(self.world, node_id, NodeUp(Path("/nodes", node_id), "/mnt", {}, "process"), self.now)
 
     def nodes(self) -> list[Node]:
         return sorted(self.world.pools["pool"].nodes.values(), key=lambda node: node.seq)

@@ -201,6 +201,7 @@ KEYS = {
     "credentials.shares": "share",
     "global_resources.volumes.data_volumes": "scratch",
     "global_resources.volumes.shared_data_volumes": "share",
+    "job_specifications.tasks.task_factory.grid": "lr",
 }
 """The keys that are made up for maps."""
 

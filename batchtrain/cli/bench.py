@@ -137,10 +137,14 @@ def _recipe(directory: Path, values: dict[str, str]) -> Recipe:
 def _digest(recipe: Recipe) -> str:
     """The same for the same configuration with the same files."""
     from batchtrain.config.source_directory import read_sources
+    from batchtrain.config.travel import LargeSource
     from batchtrain.runs.recording import effective
 
     found = hashlib.sha256(json.dumps(effective(recipe), sort_keys=True).encode())
     for name, files in sorted(read_sources(recipe).items()):
+        if isinstance(files, LargeSource):
+            found.update(f"{name}\0{files.digest}\0".encode())
+            continue
         for file in sorted(files, key=lambda file: file.name):
             found.update(f"{name}\0{file.name}\0{hashlib.sha256(file.data).hexdigest()}\0".encode())
     return found.hexdigest()

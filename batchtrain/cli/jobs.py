@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
-from batchtrain.cli import diagnose, job_files, live, options
+from batchtrain.cli import diagnose, job_files, job_operations, job_tasks, live, options
 from batchtrain.cli.completion import ids
 from batchtrain.cli.help import Command, Group
 from batchtrain.cli.job_files import named
@@ -43,6 +43,9 @@ def command() -> None:
 command.add_command(job_files.files)
 command.add_command(job_files.get)
 command.add_command(job_files.fetch)
+command.add_command(job_tasks.tasks)
+for member in job_operations.MEMBERS:
+    command.add_command(member)
 command.add_command(diagnose.of_job)
 
 
@@ -123,25 +126,16 @@ def show_(job_id: str | None) -> None:
     if isinstance(seen, ScheduleSeen):
         show_rows([seen])
         return
-    tasks = job.tasks
+    tasks, left_out = job_tasks.some_of(job)
     hints = diagnose.hints(name)
     if settings().output == "table":
         show_rows([seen])
         print()
         show_rows(tasks, empty="no tasks")
-        for hint in hints:
-            say(hint)
+        for text in (*filter(None, (left_out,)), *hints):
+            say(text)
     else:
-        show({**plain(seen), "tasks": plain(tasks), "hints": hints})
-
-
-@command.command(cls=Command)
-@_job_id
-@common
-def tasks(job_id: str | None) -> None:
-    """List a job's tasks."""
-    name, loaded = named(job_id)
-    show_rows(settings().connect(loaded).jobs.handle(name).tasks, empty="no tasks")
+        show({**plain(seen), "tasks": plain(tasks), "left_out": left_out, "hints": hints})
 
 
 @command.command(cls=Command)
@@ -156,9 +150,7 @@ def wait(job_id: str | None, timeout: float) -> None:
     client = settings().connect(loaded)
     with waiting("job", name, client):
         job = client.jobs.handle(name).wait(timeout=timeout, check=False, tell=tell)
-        tasks = job.tasks
-    show_rows(tasks)
-    job.raise_failed(tasks)
+    _show_ended(job)
 
 
 @command.command(cls=Command)
@@ -180,9 +172,19 @@ def watch(job_id: str | None, timeout: float) -> None:
     view = functools.partial(live.view_named, client.account, name)
     with waiting("job", name, client), live.block(view) as shown:
         job = watch_job(client, name, tell=shown, timeout=timeout)
-    tasks = job.tasks
-    show_rows(tasks)
-    job.raise_failed(tasks)
+    _show_ended(job)
+
+
+def _show_ended(job: Job) -> None:
+    """Show the tasks of a job that has ended. Raises TaskFailed if a task failed."""
+    if settings().output == "table":
+        tasks, left_out = job_tasks.some_of(job)
+        show_rows(tasks, empty="no tasks")
+        if left_out:
+            say(left_out)
+    else:
+        show_rows(job.iter_tasks())
+    job.raise_failed()
 
 
 @command.command(cls=Command)

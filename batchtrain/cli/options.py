@@ -132,12 +132,10 @@ class Settings:
         retry.listen(lambda text: tell(Event("unreachable", "", text)))
         if connected.account.started and not ends_it:
             say("started the embedded Azure Batch; `batchtrain emulator stop` ends it")
-        account = connected.account
-        place = "the embedded Azure Batch" if account.emulated else f"account {account.name} at {account.endpoint}"
         if question:
-            self.confirm(f"{question} on {place}?")
+            self.confirm(f"{question} on {service_of(connected)}?")
         if changes:
-            say(f"{changes} on {place}")
+            say(f"{changes} on {service_of(connected)}")
         return connected
 
     def origin(self, directory: str | None = None) -> Origin:
@@ -159,6 +157,12 @@ class Settings:
         if not click.confirm(question, err=True):
             say("nothing was done")
             raise click.exceptions.Exit(2)
+
+
+def service_of(client: Client) -> str:
+    """The account of a client, as a question names it."""
+    account = client.account
+    return "the embedded Azure Batch" if account.emulated else f"account {account.name} at {account.endpoint}"
 
 
 def say(text: str) -> None:

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import csv
 import io
+import itertools
 import os
 import sys
-from collections.abc import Sequence
+import textwrap
+from collections.abc import Iterable, Iterator
 from typing import Any, TextIO
 
 import msgspec
 
 from batchtrain.cli.options import completed, settings
 from batchtrain.errors import shortened
+
+CHUNK = 1000
+"""Rows of a table that are aligned and printed at once."""
 
 
 def show(value: Any, text: str | None = None) -> None:
@@ -26,17 +31,41 @@ def show(value: Any, text: str | None = None) -> None:
     _document(_FORMS[form](plain(value)))
 
 
-def show_rows(rows: Sequence[Any], *, empty: str = "nothing") -> None:
-    """Print rows of one kind: a table, or a list of objects."""
+def show_rows(rows: Iterable[Any], *, empty: str = "nothing") -> None:
+    """Print rows of one kind as they come: a table, a list of objects, or CSV."""
     form = settings().output
     if form == "table":
         _table(rows, empty)
-        return
-    if form == "jsonl":
+    elif form == "jsonl":
         for row in rows:
             _document(_FORMS[form](plain(row)))
-        return
-    _document(_FORMS[form]([plain(row) for row in rows]))
+    elif form == "csv":
+        _document(_FORMS[form]([plain(row) for row in rows]))
+    else:
+        for chunk in _list(map(plain, rows), form):
+            _document(chunk)
+
+
+def _list(rows: Iterator[Any], form: str) -> Iterator[str]:
+    """A list as text, in parts. A fault before the first row leaves nothing printed."""
+    first = next(rows, None)
+    if first is None:
+        yield "[]"
+    elif form == "yaml":
+        for row in itertools.chain((first,), rows):
+            yield _yaml([row])
+    else:
+        last = _indented(first)
+        yield "["
+        for row in rows:
+            yield f"{last},"
+            last = _indented(row)
+        yield last
+        yield "]"
+
+
+def _indented(row: Any) -> str:
+    return textwrap.indent(_json(row), "  ")
 
 
 def _document(text: str) -> None:
@@ -112,15 +141,21 @@ def _cell(value: Any) -> Any:
 _FORMS = {"json": _json, "jsonl": lambda value: msgspec.json.encode(value).decode(), "yaml": _yaml, "csv": _csv}
 
 
-def _table(rows: Sequence[Any], empty: str) -> None:
-    if not rows:
-        print(completed(empty), file=sys.stderr)
-        return
+def _table(rows: Iterable[Any], empty: str) -> None:
     if sys.stdout is None or not sys.stdout.isatty():
-        from batchtrain.service.seen import Table
+        from batchtrain.service.seen import aligned
 
-        print(completed(str(Table(rows))))
+        known = iter(rows)
+        widths: list[int] = []
+        while chunk := tuple(itertools.islice(known, CHUNK)):
+            head = not widths
+            print(completed("\n".join(aligned(chunk, widths, head=head))))
+        if not widths:
+            print(completed(empty), file=sys.stderr)
+        return
+    if not (every := tuple(rows)):
+        print(completed(empty), file=sys.stderr)
         return
     from batchtrain.cli import tables  # rich: 40 ms, and only for a terminal
 
-    tables.printed(rows)
+    tables.printed(every)

@@ -7,11 +7,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from batchtrain.config.types import Path, Scenario, VmCount
+from batchtrain.config.types import Autoscale, NodeCaps, Path, Pool, Scenario, VmCount
 
 BY_WORK = ("active_tasks", "pending_tasks")
 """Scenarios that follow the number of tasks; the others follow days and hours."""
 OFF_PEAK = "workday_with_offpeak_max_low_priority"
+
+
+def scaling_of(pool: Pool) -> Autoscale | None:
+    """How a pool scales; the word `to_zero` as the block that it stands for."""
+    if pool.autoscale != "to_zero":
+        return pool.autoscale
+    most = NodeCaps(dedicated=pool.vm_count.dedicated, low_priority=pool.vm_count.low_priority)
+    return Autoscale(evaluation_interval="00:05:00", scenario=Scenario(name="pending_tasks", maximum_vm_count=most))
+
+
+def least_of(pool: Pool) -> VmCount:
+    """The minimum of each kind of node under a scenario."""
+    return VmCount() if pool.autoscale == "to_zero" else pool.vm_count
 
 
 def most_of(least: int, maximum: int | None) -> int | None:

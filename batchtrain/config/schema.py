@@ -368,6 +368,7 @@ def _vocabulary() -> frozenset[str]:
 
 PATTERNS = {
     types.ID: "a valid id: 1 to 64 letters, digits, `-` and `_`",
+    types.TASK_ID: "a valid id: 1 to 64 letters, digits, `-` and `_`",
     types.LINK: "a valid alias: letters and digits only",
     types.SPAN: "a time span of the form [days.]HH:MM:SS",
 }

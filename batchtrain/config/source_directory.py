@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from batchtrain.config import travel
 from batchtrain.config.schema import shortened
-from batchtrain.config.travel import Survey
+from batchtrain.config.travel import FileOnDisk, LargeSource, Survey
 from batchtrain.config.types import Recipe
 from batchtrain.errors import PlanError
 
@@ -24,6 +25,8 @@ NEVER = SECRET | {IGNORE_FILE}
 MOST_BYTES = 64 * 1024 * 1024
 MOST_FILES = 20_000
 """Limits far above the files of a task, so that a data directory is not read whole."""
+LARGE = 1024 * 1024
+"""Larger sources that may have any size are an archive of their own."""
 
 
 class _Found(NamedTuple):
@@ -44,19 +47,25 @@ class _Unfit(Exception):
 
 def surveys(recipe: Recipe) -> dict[str, Survey]:
     """The survey of every `source` of the recipe, by its name as written."""
-    packs = not travel.through_storage(recipe)
-    return {name: _survey(Path(recipe.directory), name, packs=packs) for name in sorted(_named(recipe))}
+    limited = not travel.any_size(recipe)
+    packs = limited and not travel.through_storage(recipe)
+    directory = Path(recipe.directory)
+    return {name: _survey(directory, name, packs=packs, limited=limited) for name in sorted(_named(recipe))}
 
 
-def read_sources(recipe: Recipe) -> dict[str, tuple[File, ...]]:
+def read_sources(recipe: Recipe) -> dict[str, tuple[File, ...] | LargeSource]:
     """The files of every `source` of the recipe, by its name as written. Raises PlanError for files that cannot be
     sent."""
-    return {name: _read_all(Path(recipe.directory), name) for name in sorted(_named(recipe))}
+    limited = not travel.any_size(recipe)
+    return {name: _read_all(Path(recipe.directory), name, limited=limited) for name in sorted(_named(recipe))}
 
 
-def _read_all(directory: Path, source: str) -> tuple[File, ...]:
+def _read_all(directory: Path, source: str, *, limited: bool) -> tuple[File, ...] | LargeSource:
     try:
-        return tuple(map(_read, _files(directory, source)))
+        files = _files(directory, source, limited=limited)
+        if limited or sum(file.size for file in files) <= LARGE:
+            return tuple(map(_read, files))
+        return _large(files)
     except (_Unfit, OSError) as error:
         unfit = error if isinstance(error, _Unfit) else _unreadable(error)
         raise PlanError(f"the source `{shortened(source)}` of {directory}: {unfit.message}") from None
@@ -67,9 +76,9 @@ def _named(recipe: Recipe) -> set[str]:
     return {task.source for task in tasks if task.source is not None}
 
 
-def _survey(directory: Path, source: str, *, packs: bool) -> Survey:
+def _survey(directory: Path, source: str, *, packs: bool, limited: bool) -> Survey:
     try:
-        files = _files(directory, source)
+        files = _files(directory, source, limited=limited)
         fits = not packs or travel.surely_fits(file.size for file in files)
         too_large = "" if fits else travel.too_large(map(_read, files))
     except OSError as error:
@@ -86,11 +95,27 @@ def _read(file: _Found) -> File:
     return File(file.name, Path(file.path).read_bytes(), 0o755 if file.mode & 0o100 else 0o644)
 
 
+def _large(files: list[_Found]) -> LargeSource:
+    known = tuple(
+        FileOnDisk(file.name, file.path, 0o755 if file.mode & 0o100 else 0o644, _sha256(file.path)) for file in files
+    )
+    told = hashlib.sha256("".join(f"{name}\0{mode}\0{sha256}\0" for name, _, mode, sha256 in known).encode())
+    return LargeSource(known, sum(file.size for file in files), told.hexdigest())
+
+
+def _sha256(path: str) -> str:
+    with open(path, "rb") as file:
+        digest = hashlib.sha256()
+        while piece := file.read(1 << 20):
+            digest.update(piece)
+    return digest.hexdigest()
+
+
 def _unreadable(error: OSError) -> _Unfit:
     return _Unfit("source-unreadable", f"`{shortened(str(error.filename))}` cannot be read: {error.strerror or error}")
 
 
-def _files(directory: Path, source: str) -> list[_Found]:
+def _files(directory: Path, source: str, *, limited: bool) -> list[_Found]:
     """The files to send, in order. Raises _Unfit, OSError."""
     folder = directory / source
     if not source.strip():
@@ -102,12 +127,12 @@ def _files(directory: Path, source: str) -> list[_Found]:
     for entry in _walk(str(folder), _ignored(folder)):
         status = entry.stat()
         total += status.st_size
-        if total > MOST_BYTES or len(files) == MOST_FILES:
+        if limited and (total > MOST_BYTES or len(files) == MOST_FILES):
             most = f"{MOST_BYTES >> 20} MiB" if total > MOST_BYTES else f"{MOST_FILES:,} files"
             raise _Unfit(
                 "source-huge",
                 f"it has more than {most}, which every task would carry; send data with `input_data` or"
-                " `resource_files`",
+                " `resource_files`, or the source through a storage account (`batchtrain.storage_account_settings`)",
             )
         name = os.path.relpath(entry.path, folder).replace(os.sep, "/")
         files.append(_Found(entry.path, name, status.st_size, status.st_mode))

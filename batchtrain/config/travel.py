@@ -43,6 +43,25 @@ class Survey(NamedTuple):
     """Why it does not fit into a request."""
 
 
+class FileOnDisk(NamedTuple):
+    """One file of a large source; its bytes are read when they are sent."""
+
+    name: str
+    path: str
+    mode: int
+    sha256: str
+
+
+class LargeSource(NamedTuple):
+    """A source that travels through storage as an archive of its own, which is uploaded once for all commands."""
+
+    files: tuple[FileOnDisk, ...]
+    size: int
+    """Bytes of all files."""
+    digest: str
+    """Depends on names, modes and bytes."""
+
+
 def reserved(names: Iterable[str]) -> str:
     """Why files may not have these names: Batch or the launcher uses them in the task's directory."""
     taken = sorted({top for name in names if (top := name.split("/", 1)[0]) in RESERVED})
@@ -105,6 +124,11 @@ def _largest(files: tuple[File, ...]) -> tuple[File, ...]:
 def through_storage(recipe: Recipe) -> bool:
     """Whether the recipe names a storage account for the files of tasks."""
     return recipe.settings.storage_account_settings in recipe.credentials.storage
+
+
+def any_size(recipe: Recipe) -> bool:
+    """Whether a source of any size can be sent: the recipe names a storage account, which may be the emulator's."""
+    return bool(recipe.settings.storage_account_settings)
 
 
 # --- texts ----------------------------------------------------------------------------------------------------------

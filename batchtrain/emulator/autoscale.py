@@ -9,10 +9,11 @@ from typing import Any
 from batchtrain import formula
 from batchtrain.emulator import documents, resizing, wire
 from batchtrain.emulator.autoscale_samples import NUMBERS, History
+from batchtrain.emulator.books import PoolBook
 from batchtrain.emulator.faults import Fault, invalid_property
 from batchtrain.emulator.records import Pool
 from batchtrain.emulator.reply import Call, Reply, accepted, element
-from batchtrain.emulator.world import Deadline, PoolBook, World
+from batchtrain.emulator.world import Deadline, World
 
 Document = dict[str, Any]
 

@@ -11,12 +11,13 @@ from typing import Any, NamedTuple
 import msgspec
 
 from batchtrain.emulator import injection, job_preparation, wire
+from batchtrain.emulator.books import JobBook
 from batchtrain.emulator.drive import Driver
 from batchtrain.emulator.faults import Fault
 from batchtrain.emulator.interface import StorageMissing
 from batchtrain.emulator.machine import docker_engine
 from batchtrain.emulator.reply import Reply
-from batchtrain.emulator.world import JobBook, World
+from batchtrain.emulator.world import World
 
 PREFIX = "/_emulator/"
 PATIENCE = 2.0

@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from batchtrain.emulator import endpoints, states, wire
+from batchtrain.emulator.books import JobBook, PoolBook, ScheduleBook
 from batchtrain.emulator.columns import TaskRow
 from batchtrain.emulator.records import Instance, Job, JobNode, JobSchedule, Node, NodeRun, Pool, Record, Task
-from batchtrain.emulator.world import JobBook, PoolBook, ScheduleBook, World, task_document
+from batchtrain.emulator.world import World, task_document
 
 Document = dict[str, Any]
 

@@ -17,7 +17,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from email.utils import formatdate
 from typing import Any, TypeVar
 
-from batchtrain.emulator import job_preparation, reports, scheduler, task_environment
+from batchtrain.emulator import job_preparation, node_reports, reports, scheduler, task_environment, waking
 from batchtrain.emulator.alarms import Alarms
 from batchtrain.emulator.depot import Depot
 from batchtrain.emulator.injection import Injection
@@ -79,7 +79,7 @@ class Driver:
         for kind, owner, key, _ in self.world.restore(self.store.load()):
             logger.error("stored %s %s of %s belongs to nothing: passed over", kind, key, owner)
         self.world.last_seq = max(self.world.last_seq, self.store.last_seq())
-        reports.wake(self.world, self.clock())
+        waking.wake(self.world, self.clock())
         self._spawn(self._sweep_machine())
         self._sweep_depot()
         self.commit()
@@ -234,15 +234,15 @@ class Driver:
             up = await self.machine.boot(spec, self._lost)
         except NodeUnfit as error:
             logger.error("node %s is unusable: %s", effect.node, error)
-            self._report(reports.node_unfit, effect.node, error.code, str(error))
+            self._report(node_reports.node_unfit, effect.node, error.code, str(error))
             return
         except Exception as error:  # noqa: BLE001 - whatever stops a node, its pool must hear of it
             logger.error("node %s did not boot: %s", effect.node, error)
-            self._report(reports.node_failed, effect.node, str(error))
+            self._report(node_reports.node_failed, effect.node, str(error))
             return
         address = up.address or spec.address
         logger.info("node %s of pool %s is up at %s (%s)", effect.node, book.record.id, address, up.isolation)
-        self._report(reports.node_up, effect.node, up)
+        self._report(node_reports.node_up, effect.node, up)
 
     async def _take(self, seconds: float) -> None:
         """Delay a step as the account's pace requires."""
@@ -251,7 +251,7 @@ class Driver:
 
     def _lost(self, node_id: str) -> None:
         logger.warning("node %s died", node_id)
-        self._report(reports.node_lost, node_id)
+        self._report(node_reports.node_lost, node_id)
 
     async def _start(self, effect: scheduler.RunStartTask) -> None:
         book = self.world.pools[effect.pool]
@@ -266,16 +266,16 @@ class Driver:
             return  # reported by `lost`
         if (outcome.code, outcome.failure) != (0, None):
             logger.warning("start task failed on %s: %s", effect.node, _words(outcome))
-        self._report(reports.start_task_ended, effect.node, boot, outcome)
+        self._report(node_reports.start_task_ended, effect.node, boot, outcome)
 
     async def _shutdown(self, effect: scheduler.ShutdownNode) -> None:
         await self.machine.shutdown(effect.node)
-        self._report(reports.node_down, effect.node)
+        self._report(node_reports.node_down, effect.node)
 
     async def _wipe(self, effect: scheduler.WipeNode) -> None:
         """The node is shut down and its directory is deleted."""
         await self.machine.remove(effect.node)
-        self._report(reports.node_wiped, effect.node)
+        self._report(node_reports.node_wiped, effect.node)
 
     async def _send_logs(self, wanted: LogUpload) -> None:
         try:
@@ -286,7 +286,7 @@ class Driver:
     async def _remove(self, effect: scheduler.RemoveNode) -> None:
         await self._take(self.world.pace.removal)
         await self.machine.remove(effect.node)
-        self._report(reports.node_removed, effect.node)
+        self._report(node_reports.node_removed, effect.node)
 
     async def _forget_pool(self, _: scheduler.ForgetPool) -> None:
         await self._sweep_machine()
@@ -371,9 +371,9 @@ class Driver:
     async def befall(self, node_id: str, act: str, seconds: float | None = None) -> None:
         """Inject a fault: the node is rebooted (`lose`), is taken away (`preempt`; it returns after `seconds`, or
         never) or becomes unusable (`break`). Its tasks are requeued."""
-        self._report(reports.node_struck, node_id, act, seconds)
+        self._report(node_reports.node_struck, node_id, act, seconds)
         await self.machine.shutdown(node_id)
-        self._report(reports.node_down, node_id)
+        self._report(node_reports.node_down, node_id)
 
     async def announce(self, node_id: str, seconds: float | None, notice: float) -> None:
         """A node is preempted after `notice` seconds, of which its processes hear now. A restart of the emulator

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from batchtrain.emulator import documents, lines, states, wire
+from batchtrain.emulator.books import JobBook
 from batchtrain.emulator.interface import UPLOAD_FAILED, Exit
 from batchtrain.emulator.records import Node, Task
-from batchtrain.emulator.world import Deadline, JobBook, World, task_document
+from batchtrain.emulator.world import Deadline, World, task_document
 
 Document = dict[str, Any]
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from batchtrain.emulator.books import PoolBook
 from batchtrain.emulator.faults import invalid_property
 from batchtrain.emulator.interface import Forward
 from batchtrain.emulator.records import Document, Node
-from batchtrain.emulator.world import PoolBook
 
 PLACE = "networkConfiguration/endpointConfiguration/inboundNATPools"
 MOST_POOLS, MOST_RULES, MOST_CHARACTERS, LEAST_PORTS = 5, 25, 77, 40

@@ -11,9 +11,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from batchtrain.emulator import endings, states, wire
+from batchtrain.emulator.books import JobBook
 from batchtrain.emulator.interface import Exit
 from batchtrain.emulator.records import JobNode, Node, NodeRun, Task
-from batchtrain.emulator.world import Deadline, JobBook, World
+from batchtrain.emulator.world import Deadline, World
 
 Document = dict[str, Any]
 

@@ -6,11 +6,12 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from batchtrain.emulator import documents, endings, launching, quotas, schedules, states, statistics
+from batchtrain.emulator.books import JobBook
 from batchtrain.emulator.checks import check_id
 from batchtrain.emulator.faults import Fault, invalid_property
 from batchtrain.emulator.query import Row, listing, number, selected
 from batchtrain.emulator.reply import Call, Reply, accepted, created, element, stamped
-from batchtrain.emulator.world import Deadline, JobBook, World, job_wall_clock
+from batchtrain.emulator.world import Deadline, World, job_wall_clock
 
 Document = dict[str, Any]
 

@@ -9,10 +9,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from batchtrain.emulator import documents, pools, tasks, wire
+from batchtrain.emulator.books import JobBook, ScheduleBook
 from batchtrain.emulator.checks import check_id, check_resource_files, passwords, scrub_registry
 from batchtrain.emulator.faults import Fault, invalid_property
 from batchtrain.emulator.records import Job
-from batchtrain.emulator.world import JobBook, ScheduleBook, World
+from batchtrain.emulator.world import World
 
 Document = dict[str, Any]
 

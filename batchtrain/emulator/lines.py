@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from batchtrain.emulator.books import JobBook
 from batchtrain.emulator.records import Task
-from batchtrain.emulator.world import JobBook, dependency_key
+from batchtrain.emulator.world import dependency_key
 
 Document = dict[str, Any]
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from batchtrain.emulator import documents, endings, states, wire
+from batchtrain.emulator.books import PoolBook
 from batchtrain.emulator.checks import check_url, refuse_identity
 from batchtrain.emulator.faults import Fault, invalid_property
 from batchtrain.emulator.query import Row, listing, number, selected
 from batchtrain.emulator.records import Document, Node
 from batchtrain.emulator.reply import Call, Reply, element
-from batchtrain.emulator.world import LogUpload, PoolBook, World, task_document
+from batchtrain.emulator.world import LogUpload, World, task_document
 
 VERDICTS: Mapping[str, str] = {"requeue": "requeue", "terminate": "terminate"}
 """What happens to the tasks of a leaving node. With taskcompletion and retaineddata the node waits for them."""

@@ -23,6 +23,7 @@ from batchtrain.emulator import (
     usage,
     wire,
 )
+from batchtrain.emulator.books import PoolBook
 from batchtrain.emulator.checks import (
     check_accounts,
     check_id,
@@ -36,7 +37,7 @@ from batchtrain.emulator.query import Row, listing, number, selected
 from batchtrain.emulator.records import Pool
 from batchtrain.emulator.reply import Call, Reply, accepted, created, element, stamped
 from batchtrain.emulator.resizing import TARGETS, allocate, begin, changeable, check_targets
-from batchtrain.emulator.world import PoolBook, World
+from batchtrain.emulator.world import World
 
 Document = dict[str, Any]
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from batchtrain.emulator.books import PoolBook
 from batchtrain.emulator.faults import Fault
-from batchtrain.emulator.world import PoolBook, World
+from batchtrain.emulator.world import World
 
 MOST = 2**31 - 1
 ENDED_JOBS = ("completed",)

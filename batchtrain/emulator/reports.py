@@ -1,4 +1,4 @@
-"""Records the start of each effect and the machine's reports; pure.
+"""Records the start of each effect and the reports of runs; pure. The reports of nodes are in `node_reports`.
 
 A report names its run. A late report, of a run that was given up, changes nothing.
 """
@@ -14,31 +14,18 @@ from batchtrain.emulator import (
     endings,
     job_preparation,
     launching,
-    lines,
     nodes,
     scheduler,
     schedules,
     states,
-    usage,
     users,
     wire,
 )
+from batchtrain.emulator.books import JobBook, PoolBook
 from batchtrain.emulator.documents import job_directory
-from batchtrain.emulator.interface import UPLOAD_FAILED, Exit, NodeUp
+from batchtrain.emulator.interface import UPLOAD_FAILED, Exit
 from batchtrain.emulator.records import Instance, Node, Task
-from batchtrain.emulator.world import (
-    USABLE,
-    Deadline,
-    JobBook,
-    PoolBook,
-    World,
-    job_wall_clock,
-    resize_end,
-    task_document,
-)
-
-MAX_LOSSES = 5
-"""After this many deaths without a completed command between them, a node is given up."""
+from batchtrain.emulator.world import USABLE, Deadline, World, job_wall_clock, resize_end
 
 # Effects begin -------------------------------------------------------------------------------------------------------
 
@@ -150,7 +137,7 @@ def _run_start_task(world: World, effect: scheduler.RunStartTask, now: int) -> N
 
 def _shutdown_node(world: World, effect: scheduler.ShutdownNode, now: int) -> None:
     job_preparation.node_lost(world, effect.node)
-    _phase(world, effect.pool, effect.node, "stopping")
+    set_phase(world, effect.pool, effect.node, "stopping")
 
 
 def _wipe_node(world: World, effect: scheduler.WipeNode, now: int) -> None:
@@ -158,7 +145,7 @@ def _wipe_node(world: World, effect: scheduler.WipeNode, now: int) -> None:
     node = world.pools[effect.pool].nodes[effect.node]
     node.users, node.recent = {}, []
     world.forget_preparations(node.id)
-    _phase(world, effect.pool, effect.node, "stopping")
+    set_phase(world, effect.pool, effect.node, "stopping")
 
 
 def _hold_node(world: World, effect: scheduler.HoldNode, now: int) -> None:
@@ -172,10 +159,10 @@ def _hold_node(world: World, effect: scheduler.HoldNode, now: int) -> None:
 
 
 def _remove_node(world: World, effect: scheduler.RemoveNode, now: int) -> None:
-    _phase(world, effect.pool, effect.node, "removing")
+    set_phase(world, effect.pool, effect.node, "removing")
 
 
-def _phase(world: World, pool: str, node_id: str, phase: str) -> None:
+def set_phase(world: World, pool: str, node_id: str, phase: str) -> None:
     node = world.pools[pool].nodes[node_id]
     node.phase = phase
     world.save_node(node)
@@ -250,7 +237,7 @@ def _run_application(world: World, effect: scheduler.RunApplication, now: int) -
 def _end_scope(world: World, effect: scheduler.EndScope, now: int) -> None:
     if effect.run == effect.task.run and effect.task.instances:
         _step(world, effect.task, effect.instance, "end", now)
-        _conclude_if_over(world, effect.task, now)
+        conclude_if_over(world, effect.task, now)
 
 
 def _preempt(world: World, effect: scheduler.Preempt, now: int) -> None:
@@ -320,7 +307,7 @@ def _resize_time_up(world: World, deadline: Deadline, now: int) -> None:
 
 
 def _hold_over(world: World, deadline: Deadline, now: int) -> None:
-    found = _node(world, deadline.key)
+    found = node_of(world, deadline.key)
     if found is not None and found[1].hold == "holding":
         found[1].hold = "retaineddata"  # the retention may have changed: check again
         world.save_node(found[1])
@@ -405,191 +392,8 @@ _BEGIN: dict[type, Callable[[World, Any, int], None]] = {
     scheduler.EndJob: _end_job,
 }
 
-# Nodes report --------------------------------------------------------------------------------------------------------
 
-
-def node_up(world: World, node_id: str, up: NodeUp, now: int) -> None:
-    """A node booted: start its start task, or make it available."""
-    found = _node(world, node_id)
-    if found is None or found[1].phase != "booting":
-        return
-    book, node = found
-    node.phase, node.booted = "up", now
-    node.root, node.root_inside = str(up.root), up.root_inside
-    node.environment, node.isolation = dict(up.environment), up.isolation
-    node.address = up.address or node.address
-    if node.state == "starting":
-        world.move(node, states.NODE, "up", now)
-        if "startTask" not in book.record.spec:
-            _ready(world, node, now)
-    world.save_node(node)
-
-
-def node_failed(world: World, node_id: str, message: str, now: int) -> None:
-    """A node did not boot: a new node is given up and the resize fails; an old one becomes unusable."""
-    found = _node(world, node_id)
-    if found is None or found[1].phase != "booting":
-        return
-    book, node = found
-    node.phase = "down"
-    if node.state == "leavingpool":
-        world.save_node(node)
-    elif node.boots == 1:
-        error = {"code": "AllocationFailed", "message": f"Desired number of nodes could not be allocated: {message}"}
-        book.record.resize_errors = [error]
-        if book.record.state == "active":
-            book.record.allocation, book.record.allocation_time = "steady", now
-        world.drop_node(book, node)
-        world.save_pool(book)
-    else:
-        _unusable(world, node, message, now)
-
-
-def node_unfit(world: World, node_id: str, code: str, message: str, now: int) -> None:
-    """A node booted but can never run a task: an application package of its pool is not available."""
-    found = _node(world, node_id)
-    if found is None or found[1].phase != "booting":
-        return
-    _, node = found
-    node.phase = "down"
-    if node.state == "leavingpool":
-        world.save_node(node)
-    else:
-        _unusable(world, node, message, now, code)
-
-
-def node_lost(world: World, node_id: str, now: int) -> None:
-    """A node died: its tasks are requeued, and it boots again."""
-    found = _node(world, node_id)
-    if found is None or found[1].phase in ("down", "unwiped", "removing", "stopping"):
-        return
-    book, node = found
-    node.phase = "unwiped" if node.state == "reimaging" else "down"
-    node.losses += 1
-    job_preparation.node_lost(world, node_id)
-    for task in tuple(book.running[node.id].values()):
-        endings.condemn(world, task, "requeue", now)
-        for instance in task.instances:
-            if instance.node == node.id:
-                _gone(instance, now)
-        world.save_task(task)
-        _conclude_if_over(world, task, now)
-    if states.allows(states.NODE, node.state, "lost"):
-        world.move(node, states.NODE, "lost", now)
-        if node.losses > MAX_LOSSES:
-            _unusable(world, node, "The node died again and again.", now)
-    world.save_node(node)
-
-
-def node_preempted(world: World, node_id: str, seconds: float | None, now: int) -> None:
-    """A spot node was preempted: it stays listed, and returns after `seconds` or only on request."""
-    node_lost(world, node_id, now)
-    found = _node(world, node_id)
-    if found is None or not states.allows(states.NODE, found[1].state, "preempt"):
-        return
-    book, node = found
-    world.move(node, states.NODE, "preempt", now)
-    node.losses = 0
-    node.start, node.errors = {}, []
-    world.forget_preparations(node.id)
-    node.not_before = wire.FOREVER if seconds is None else now + max(int(seconds * wire.SECOND), 1)
-    if seconds is not None:
-        world.add_deadline(Deadline(node.not_before, book.record.seq, "boot", book.key))
-    world.save_node(node)
-
-
-def node_broken(world: World, node_id: str, now: int) -> None:
-    """A node became unusable."""
-    node_lost(world, node_id, now)
-    if (found := _node(world, node_id)) and found[1].state != "leavingpool":
-        _unusable(world, found[1], "The node is unusable: the emulator was asked to break it.", now)
-
-
-def node_struck(world: World, node_id: str, act: str, seconds: float | None, now: int) -> None:
-    """An injected fault preempts a node, kills it (`lose`) or breaks it. All its runs are lost now; the machine shuts
-    it down next, and it gets no tasks meanwhile."""
-    found = _node(world, node_id)
-    alive = found is not None and found[1].phase in ("booting", "up", "starting")
-    if act == "preempt":
-        node_preempted(world, node_id, seconds, now)
-    else:
-        (node_broken if act == "break" else node_lost)(world, node_id, now)
-    if found is not None and alive:
-        _phase(world, found[0].key, node_id, "stopping")
-
-
-def node_wiped(world: World, node_id: str, now: int) -> None:
-    """A node was shut down and its directory deleted."""
-    if found := _node(world, node_id):
-        _phase(world, found[0].key, node_id, "down")
-
-
-def node_down(world: World, node_id: str, now: int) -> None:
-    """A node was shut down, to boot again or to be deallocated. A reimaged node is wiped next."""
-    if found := _node(world, node_id):
-        book, node = found
-        node.phase = "unwiped" if node.state == "reimaging" else "down"
-        if node.state == "deallocating":
-            usage.keep(world, book, node, now)
-            world.move(node, states.NODE, "down", now)
-        world.save_node(node)
-
-
-def node_removed(world: World, node_id: str, now: int) -> None:
-    """Remove the records of a node."""
-    if found := _node(world, node_id):
-        book, node = found
-        usage.keep(world, book, node, now)
-        world.drop_node(book, node)
-        world.touch_pool(book.key)
-
-
-def start_task_ended(world: World, node_id: str, boot: int, outcome: Exit, now: int) -> None:
-    """The start task ended: it is retried, the node failed, or the node is ready."""
-    found = _node(world, node_id)
-    if found is None or found[1].boots != boot or found[1].phase != "starting":
-        return
-    book, node = found
-    spec = book.record.spec.get("startTask", {})
-    failure = endings.failure_of(outcome)
-    node.phase = "up"
-    node.start |= {"state": "completed", "endTime": wire.timestamp(now)}
-    node.start["result"] = "success" if failure is None else "failure"
-    if outcome.code is not None:
-        node.start["exitCode"] = outcome.code
-    if failure is not None:
-        node.start["failureInfo"] = failure
-    if outcome.container is not None:
-        node.start["containerInfo"] = dict(outcome.container)
-    if node.state == "waitingforstarttask":
-        most = spec.get("maxTaskRetryCount", 0)
-        again = failure is not None and outcome.code is not None and (most < 0 or node.start["retryCount"] < most)
-        if not again:
-            _after_start_task(world, node, failed=failure is not None and spec.get("waitForSuccess", True), now=now)
-    world.save_node(node)
-
-
-def _after_start_task(world: World, node: Node, *, failed: bool, now: int) -> None:
-    if failed:
-        world.move(node, states.NODE, "start task failed", now)
-    else:
-        _ready(world, node, now)
-
-
-def _ready(world: World, node: Node, now: int) -> None:
-    world.move(node, states.NODE, "ready", now)
-    node.errors = []
-    if not node.scheduling:
-        world.move(node, states.NODE, "offline", now)
-
-
-def _unusable(world: World, node: Node, message: str, now: int, code: str = "NodeUnusable") -> None:
-    node.state, node.state_time = "unusable", now
-    node.errors = [{"code": code, "message": message}]
-    world.save_node(node)
-
-
-def _node(world: World, node_id: str) -> tuple[PoolBook, Node] | None:
+def node_of(world: World, node_id: str) -> tuple[PoolBook, Node] | None:
     book = world.pool_of_node.get(node_id)
     return (book, book.nodes[node_id]) if book else None
 
@@ -645,7 +449,7 @@ def scope_ended(world: World, task: Task, run: int, number: int, now: int) -> No
     if _stale(task, run, number, "ending"):
         return
     _step(world, task, number, "ended", now)
-    _conclude_if_over(world, task, now)
+    conclude_if_over(world, task, now)
 
 
 def run_lost(world: World, task: Task, run: int, number: int, now: int) -> None:
@@ -654,7 +458,7 @@ def run_lost(world: World, task: Task, run: int, number: int, now: int) -> None:
         return
     _step(world, task, number, "lost", now)
     endings.condemn(world, task, "requeue", now)
-    _conclude_if_over(world, task, now)
+    conclude_if_over(world, task, now)
 
 
 def _step(world: World, task: Task, number: int, event: str, now: int) -> None:
@@ -667,7 +471,7 @@ def _step(world: World, task: Task, number: int, event: str, now: int) -> None:
     world.touch_task(task)
 
 
-def _gone(instance: Instance, now: int) -> None:
+def gone(instance: Instance, now: int) -> None:
     """The node of an instance died."""
     if instance.phase != "ended":
         instance.phase, instance.phase_time = "ended", now
@@ -678,60 +482,9 @@ def _stale(task: Task, run: int, number: int, phase: str) -> bool:
     return run != task.run or len(task.instances) <= number or task.instances[number].phase != phase
 
 
-def _conclude_if_over(world: World, task: Task, now: int) -> None:
+def conclude_if_over(world: World, task: Task, now: int) -> None:
     book = world.job_of.get(task.job)
     if book is None or task.seq not in book.running:
         return
     if task.verdict and all(instance.phase == "ended" for instance in task.instances):
         endings.conclude(world, book, task, now)
-
-
-# Waking up -----------------------------------------------------------------------------------------------------------
-
-STAYING = ("creating", "leavingpool", "unusable", "reimaging", "deallocated", "preempted")
-"""States that a node keeps while the emulator is down."""
-
-
-def wake(world: World, now: int) -> None:
-    """After a start, no process of any node is alive: nodes boot again, and running tasks are requeued once."""
-    for book in world.pools.values():
-        for node in book.nodes.values():
-            node.phase = "unwiped" if node.state == "reimaging" else "down"
-            node.hold = "retaineddata" if node.hold else ""
-            if node.state == "deallocating":
-                usage.keep(world, book, node, now)
-                world.move(node, states.NODE, "down", now)
-            if node.state not in STAYING:
-                node.state, node.state_time = "unknown", now
-            node.start = {}
-            world.save_node(node)
-    for node_id in world.jobs_of_node:
-        job_preparation.node_lost(world, node_id)
-    for schedule in world.schedules.values():
-        schedules.remind(world, schedule, now)
-    for job in world.jobs.values():
-        _wake_job(world, job.key, now)
-        world.touch_job(job.key)
-
-
-def _wake_job(world: World, key: str, now: int) -> None:
-    book = world.jobs[key]
-    for dependency in book.met:
-        lines.satisfy_key(book, dependency)
-    waking, book.waking = book.waking, []
-    for task in book.tasks.only(waking):
-        if task.state == "completed":
-            endings.retain(world, book, task)
-        elif task.state == "active":
-            lines.enqueue(book, task, task_document(task))
-        else:
-            _give_up(world, book, book.tasks.at(task.seq), now)
-
-
-def _give_up(world: World, book: JobBook, task: Task, now: int) -> None:
-    """No process of a run is alive."""
-    book.running[task.seq] = task
-    task.verdict = task.verdict or "requeue"
-    for instance in task.instances:
-        _gone(instance, now)
-    endings.conclude(world, book, task, now)

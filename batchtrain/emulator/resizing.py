@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from batchtrain.emulator import states
+from batchtrain.emulator.books import PoolBook
 from batchtrain.emulator.faults import Fault, invalid_property
 from batchtrain.emulator.records import Pool
 from batchtrain.emulator.reply import Call
-from batchtrain.emulator.world import Deadline, PoolBook, World, resize_end
+from batchtrain.emulator.world import Deadline, World, resize_end
 
 Document = dict[str, Any]
 

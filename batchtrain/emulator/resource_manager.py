@@ -14,11 +14,12 @@ from urllib.parse import quote, unquote
 import msgspec
 
 from batchtrain.emulator import models, pools, quotas, tokens, wire
+from batchtrain.emulator.books import PoolBook
 from batchtrain.emulator.documents import pool_document
 from batchtrain.emulator.faults import Fault, NeedsToken
 from batchtrain.emulator.interface import STORAGE_ACCOUNT
 from batchtrain.emulator.reply import Call, Reply
-from batchtrain.emulator.world import PoolBook, World
+from batchtrain.emulator.world import World
 
 Document = dict[str, Any]
 

@@ -12,8 +12,9 @@ from itertools import islice
 from typing import NamedTuple
 
 from batchtrain.emulator import job_preparation, quotas, recurrence
+from batchtrain.emulator.books import JobBook, PoolBook, ScheduleBook
 from batchtrain.emulator.records import JobNode, Node, Task
-from batchtrain.emulator.world import USABLE, Deadline, JobBook, PoolBook, ScheduleBook, Touched, World, task_document
+from batchtrain.emulator.world import USABLE, Deadline, Touched, World, task_document
 
 
 class CreateNodes(NamedTuple):

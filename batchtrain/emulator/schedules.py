@@ -6,12 +6,13 @@ from collections.abc import Iterator
 from typing import Any
 
 from batchtrain.emulator import documents, endings, launching, quotas, recurrence, states, statistics, wire
+from batchtrain.emulator.books import ScheduleBook
 from batchtrain.emulator.checks import check_id
 from batchtrain.emulator.faults import Fault, invalid_property
 from batchtrain.emulator.query import Row, listing, number, selected
 from batchtrain.emulator.records import JobSchedule
 from batchtrain.emulator.reply import Call, Reply, accepted, created, element, stamped
-from batchtrain.emulator.world import Deadline, ScheduleBook, World
+from batchtrain.emulator.world import Deadline, World
 
 Document = dict[str, Any]
 

@@ -9,9 +9,10 @@ from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from batchtrain.emulator import documents, wire
+from batchtrain.emulator.books import JobBook, ScheduleBook
 from batchtrain.emulator.records import Job, Task
 from batchtrain.emulator.reply import Call, Reply, element
-from batchtrain.emulator.world import JobBook, ScheduleBook, World
+from batchtrain.emulator.world import World
 
 Document = dict[str, Any]
 

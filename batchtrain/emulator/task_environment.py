@@ -7,11 +7,12 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from batchtrain.emulator import applications, endpoints, job_preparation, mounts
+from batchtrain.emulator.books import JobBook, PoolBook
 from batchtrain.emulator.documents import job_directory, task_directory
 from batchtrain.emulator.interface import BindMount, Container, Containers, Download, Login, NodeSpec, Run, Upload
 from batchtrain.emulator.records import JobNode, Node, Task
 from batchtrain.emulator.wire import DEPOT
-from batchtrain.emulator.world import JobBook, PoolBook, World, task_document
+from batchtrain.emulator.world import World, task_document
 
 Document = dict[str, Any]
 

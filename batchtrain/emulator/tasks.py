@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from batchtrain.emulator import applications, documents, endings, lines, models, states, statistics, wire
+from batchtrain.emulator.books import JobBook
 from batchtrain.emulator.checks import (
     ID,
     check_id,
@@ -21,7 +22,7 @@ from batchtrain.emulator.faults import Fault, invalid_property
 from batchtrain.emulator.query import FILTERS, Row, listing, number, parse_filter, selected, selection
 from batchtrain.emulator.records import Task
 from batchtrain.emulator.reply import Call, Reply, accepted, created, element, stamped
-from batchtrain.emulator.world import Deadline, JobBook, World, task_document
+from batchtrain.emulator.world import Deadline, World, task_document
 
 Document = dict[str, Any]
 

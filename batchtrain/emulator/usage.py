@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from batchtrain.emulator import documents, quotas, wire
+from batchtrain.emulator.books import PoolBook
 from batchtrain.emulator.faults import Fault
 from batchtrain.emulator.query import Row, listing
 from batchtrain.emulator.records import Document, Node, Usage
 from batchtrain.emulator.reply import Call, Reply, element
-from batchtrain.emulator.world import PoolBook, World
+from batchtrain.emulator.world import World
 
 INTERVAL = 1800 * wire.SECOND
 HOUR = 3600 * wire.SECOND

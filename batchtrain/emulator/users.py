@@ -7,10 +7,11 @@ are not stored.
 from __future__ import annotations
 
 from batchtrain.emulator import documents, endpoints, nodes, wire
+from batchtrain.emulator.books import PoolBook
 from batchtrain.emulator.faults import Fault, invalid_property
 from batchtrain.emulator.records import Document, Node
 from batchtrain.emulator.reply import Call, Reply, element
-from batchtrain.emulator.world import Deadline, PoolBook, World
+from batchtrain.emulator.world import Deadline, World
 
 MOST_CHARACTERS = 20
 LIFE = wire.DAY

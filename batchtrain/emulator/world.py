@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import heapq
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import NamedTuple
@@ -16,7 +15,8 @@ from typing import NamedTuple
 import msgspec
 
 from batchtrain.emulator import states, wire
-from batchtrain.emulator.autoscale_samples import History, Load, Numbers
+from batchtrain.emulator.autoscale_samples import Load, Numbers
+from batchtrain.emulator.books import JobBook, PoolBook, ScheduleBook
 from batchtrain.emulator.faults import Fault
 from batchtrain.emulator.injection import Injections
 from batchtrain.emulator.pace import PACES, Pace
@@ -33,7 +33,7 @@ from batchtrain.emulator.records import (
     TaskFacts,
     Usage,
 )
-from batchtrain.emulator.task_table import Shelf, TaskTable
+from batchtrain.emulator.task_table import Shelf
 
 FIRST_HOST = 4
 """Azure reserves the first addresses of a subnet; nodes start at .4."""
@@ -68,11 +68,6 @@ class LogUpload(NamedTuple):
     directory: str
 
 
-SIMULATED = "batchtrain-nodes"
-"""Metadata item: with the value `simulated`, nodes of the pool run no commands."""
-
-
-EVERY_SLOT = 1 << 16
 KEPT = 1024
 """Stored tasks that stay in memory although nothing acts on them."""
 
@@ -104,133 +99,6 @@ class Deadline(NamedTuple):
     key: str
     task: str = ""
     run: int = 0
-
-
-class PoolBook:
-    """A pool, its nodes, and the tasks on each."""
-
-    __slots__ = ("history", "nodes", "record", "running")
-
-    def __init__(self, record: Pool) -> None:
-        self.record = record
-        self.history: History | None = History() if record.spec.get("enableAutoScale") else None
-        """What its formula reads; None without autoscale."""
-        self.nodes: dict[str, Node] = {}
-        self.running: dict[str, dict[int, Task]] = {}
-
-    @property
-    def key(self) -> str:
-        return self.record.id.lower()
-
-    @property
-    def simulated(self) -> bool:
-        """Whether its nodes run no commands: set by the pool's metadata, which every client can write."""
-        return {"name": SIMULATED, "value": "simulated"} in self.record.spec.get("metadata", [])
-
-    def used(self, node_id: str) -> int:
-        """Slots in use on a node."""
-        return sum(task.slots for task in self.running[node_id].values())
-
-    def claimed(self, node_id: str) -> int:
-        """The reserved slots of a node: more than it has if a task needs the node for itself."""
-        return sum(EVERY_SLOT if task.exclusive else task.slots for task in self.running[node_id].values())
-
-    def current(self, *, dedicated: bool) -> int:
-        """Nodes of a kind that are not leaving."""
-        return sum(node.dedicated == dedicated and node.state != "leavingpool" for node in self.nodes.values())
-
-
-class JobBook:
-    """A job, its tasks in order, its queue, and the number of tasks in each state."""
-
-    __slots__ = (
-        "counts",
-        "dependants",
-        "gangs",
-        "met",
-        "nodes",
-        "range_dependants",
-        "ready",
-        "record",
-        "running",
-        "satisfied",
-        "slot_counts",
-        "tasks",
-        "unmet",
-        "waking",
-    )
-
-    def __init__(self, record: Job, shelf: Shelf) -> None:
-        self.record = record
-        self.tasks = TaskTable(record.seq, shelf)
-        self.ready: OrderedDict[int, int] = OrderedDict()
-        """Active tasks that wait only for nodes, in queue order: number -> how many nodes it needs."""
-        self.running: dict[int, Task] = {}
-        self.unmet: dict[int, int] = {}
-        """Task number -> how many of its dependencies are not satisfied."""
-        self.dependants: dict[str, list[int]] = {}
-        self.range_dependants: list[tuple[int, int, int]] = []
-        self.gangs = False
-        """Whether any of its tasks is a multi-instance task."""
-        self.satisfied: set[str] = set()
-        """Keys of tasks whose dependants can start."""
-        self.met: list[str] = []
-        """Those of them whose tasks were deleted."""
-        self.waking: list[int] = []
-        """Tasks to look at when the emulator starts: under way, with dependencies, or with files on a node."""
-        self.nodes: dict[str, JobNode] = {}
-        """Its preparation and release tasks by node id; empty if it has none."""
-        self.counts = dict.fromkeys(COUNTED, 0)
-        self.slot_counts = dict.fromkeys(COUNTED, 0)
-
-    @property
-    def key(self) -> str:
-        return self.record.id.lower()
-
-    @property
-    def pool_id(self) -> str:
-        """Its pool: the client's or the auto pool; empty as long as there is none."""
-        return self.record.auto_pool or str(self.record.spec.get("poolInfo", {}).get("poolId", ""))
-
-    @property
-    def pool_key(self) -> str:
-        return self.pool_id.lower()
-
-    def count(self, task: TaskFacts, by: int) -> None:
-        """Add a task (+1) to the counts of its state, or remove it (-1)."""
-        for name in count_names(task):
-            self.counts[name] += by
-            self.slot_counts[name] += by * task.slots
-
-
-COUNTED = ("active", "running", "completed", "succeeded", "failed")
-
-
-def count_names(task: TaskFacts) -> tuple[str, ...]:
-    """The counters of taskcounts for a task."""
-    if task.state != "completed":
-        return ("active",) if task.state == "active" else ("running",)
-    return ("completed", "succeeded" if task.result == "success" else "failed")
-
-
-class ScheduleBook:
-    """A job schedule and its jobs, in order."""
-
-    __slots__ = ("jobs", "record")
-
-    def __init__(self, record: JobSchedule) -> None:
-        self.record = record
-        self.jobs: dict[str, JobBook] = {}
-
-    @property
-    def key(self) -> str:
-        return self.record.id.lower()
-
-    @property
-    def active_job(self) -> JobBook | None:
-        """Its active job."""
-        latest = next(reversed(self.jobs.values()), None)
-        return latest if latest is not None and latest.record.state != "completed" else None
 
 
 class Touched(NamedTuple):
@@ -603,27 +471,13 @@ class World:
         orphans = []
         for change in changes:
             record = change.record
-            if self._is_orphan(record):
+            if isinstance(record, TaskFacts) and record.job in self.job_of:  # most of all records
+                self._restore_task(self.job_of[record.job], record)
+            elif self._is_orphan(record):
                 orphans.append(change)
                 continue
-            match record:
-                case Pool():
-                    if not self._index_pool(record).simulated:
-                        self._on_disk.add(record.id.lower())
-                case Usage():
-                    self.usage[record.id, record.vm_size] = record
-                case Node():
-                    self._index_node(self.pools[record.pool], record)
-                case JobSchedule():
-                    self._index_schedule(record)
-                case Job():
-                    self._index_job(record)
-                case JobNode():
-                    self._index_job_node(self.job_of[record.job], record)
-                case Met():
-                    self.job_of[record.job].met.append(record.id)
-                case TaskFacts():
-                    self._restore_task(self.job_of[record.job], record)
+            else:
+                self._restore_other(record)
             if record is not None:
                 self.last_seq = max(self.last_seq, record.seq)
                 self._last_tag = max(self._last_tag, int(record.etag or "0", 16))
@@ -635,6 +489,24 @@ class World:
         for key in self.jobs:
             self.touch_job(key)
         return orphans
+
+    def _restore_other(self, record: Record | None) -> None:
+        match record:
+            case Pool():
+                if not self._index_pool(record).simulated:
+                    self._on_disk.add(record.id.lower())
+            case Usage():
+                self.usage[record.id, record.vm_size] = record
+            case Node():
+                self._index_node(self.pools[record.pool], record)
+            case JobSchedule():
+                self._index_schedule(record)
+            case Job():
+                self._index_job(record)
+            case JobNode():
+                self._index_job_node(self.job_of[record.job], record)
+            case Met():
+                self.job_of[record.job].met.append(record.id)
 
     def _is_orphan(self, record: Record | None) -> bool:
         match record:

@@ -88,7 +88,8 @@ class Runner(NamedTuple):
     options: tuple[str, ...]
     """Shell words; the command comes after them."""
     file: str = ""
-    """A file of `runtime` that this Python runs in place of the module."""
+    """A file of `runtime` that this Python runs in place of the module. Without a Python in the command, a shell script
+    of the same name finds one."""
     before: str = ""
     """Shell words that set variables for it."""
     takes_command: bool = True

@@ -72,7 +72,7 @@ def _by_nodes(block: Nodes, setup: Setup, command: str, shape: Shape) -> Launch:
             *steps.node_launcher(block.name),
             *((steps.ENDS,) if end else ()),
             *(() if setup.preemption is None else (steps.PREEMPTION,)),
-            *(steps.TORCHRUN for role in roles if role.runner and role.runner.file),
+            *(file for role in roles if role.runner and role.runner.file for file in _runners_files(role.command)),
             *_beside(looked, noted),
             _file(spec),
         ),
@@ -235,11 +235,18 @@ def _run(role: Role) -> str:
         return f"{own or 'python3'} -c {shell.word(role.first)} || exit\n{role.command}"
     if runner is None:
         return role.command
-    module = f'"$AZ_BATCH_TASK_SHARED_DIR/.batchtrain/{runner.file}"' if runner.file else f"-m {runner.module}"
-    program = f"{own} {module}" if own else runner.program
+    file = f'"$AZ_BATCH_TASK_SHARED_DIR/.batchtrain/{runner.file}"'
+    program = f"{own} {file if runner.file else f'-m {runner.module}'}" if own else runner.program
+    if runner.file and not own:
+        program = f"sh {file.replace('.py', '.sh')}"
     word = role.command if shell.is_simple(role.command) else f"/bin/bash -c {shell.word(role.command)}"
     words = (runner.before, program, *runner.options, word if runner.takes_command else "")
     return " ".join(word for word in words if word)
+
+
+def _runners_files(command: str) -> tuple[File, ...]:
+    """torchrun.py, and what finds a Python for it if the command does not start with one."""
+    return (steps.TORCHRUN,) if python.interpreter(command) else (steps.TORCHRUN, steps.TORCHRUN_SHELL)
 
 
 def _inside(command: str, setup: Setup) -> str:

@@ -373,6 +373,12 @@ _RULES = (
         "`auto_complete: true`",
     ),
     ImplicitRule(
+        "autoscale-to-zero",
+        "`autoscale: to_zero` is the scenario `pending_tasks`: at most `vm_count` nodes, evaluated every 5 minutes.",
+        "Azure Batch: Create a formula to automatically scale compute nodes in a Batch pool",
+        "`autoscale` with a `scenario` or a `formula`",
+    ),
+    ImplicitRule(
         "auto-pool-prefix",
         "An automatic pool is named after the id of the pool file.",
         "SDK: BatchAutoPoolSpecification.auto_pool_id_prefix (at most 20 characters)",

@@ -22,6 +22,7 @@ VERDICT = File(".batchtrain/verdict.py", runtime.VERDICT)
 PREEMPTION = File(".batchtrain/preemption.py", runtime.PREEMPTION)
 ENDS = File(".batchtrain/ends.py", runtime.ENDS)
 TORCHRUN = File(".batchtrain/torchrun.py", runtime.TORCHRUN)
+TORCHRUN_SHELL = File(".batchtrain/torchrun.sh", runtime.TORCHRUN_SHELL)
 
 OWN_SSH = Implicit("PATH", ".batchtrain/bin first", "ssh between the nodes takes the gang's port and keys", "gang-ssh")
 

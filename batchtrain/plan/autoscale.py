@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from batchtrain.config.scaling import OFF_PEAK, faults, most_of
+from batchtrain.config.scaling import OFF_PEAK, faults, least_of, most_of, scaling_of
 from batchtrain.config.schema import dotted
 from batchtrain.config.types import MOST_NODES, Job, Pool, Scenario, VmCount, seconds_of
 from batchtrain.errors import PlanError
@@ -23,14 +23,14 @@ def formula(pool: Pool, jobs: Iterable[Job] = ()) -> str | None:
 
     Raises PlanError for limits that contradict each other.
     """
-    autoscale = pool.autoscale
+    autoscale = scaling_of(pool)
     if autoscale is None:
         return None
     if autoscale.formula:
         return autoscale.formula
     if autoscale.scenario is None:
         return None
-    return formula_of(autoscale.scenario, pool.vm_count, tasks_a_node(pool, jobs))
+    return formula_of(autoscale.scenario, least_of(pool), tasks_a_node(pool, jobs))
 
 
 def tasks_a_node(pool: Pool, jobs: Iterable[Job]) -> int:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from hashlib import blake2b
 from typing import Any
 
@@ -18,6 +19,7 @@ from batchtrain.plan.diff import CASELESS, FILLED_IN, NEVER_GIVEN_BACK, READ_ONL
 from batchtrain.plan.types import Plan
 
 _LEFT_OUT = READ_ONLY | NEVER_GIVEN_BACK
+_is_secret = lru_cache(maxsize=1024)(is_secret)
 _SIGNED = re.compile(r"\?[^\s\"'?]*\bsig=[^\s\"']*")
 
 
@@ -40,8 +42,8 @@ def mark(task: Mapping[str, Any], retries: int = 0) -> bytes:
 
 def canonical(value: Any, filled: Any, key: str = "") -> Any:
     """The canonical form of a part of a document; None for what says nothing. filled: the service's default for it."""
-    if isinstance(value, Mapping):
-        return dict(_object(value, filled if isinstance(filled, Mapping) else {})) or None
+    if isinstance(value, dict):
+        return dict(_object(value, filled if isinstance(filled, dict) else {})) or None
     if isinstance(value, (list, tuple)):
         return _list(value, key) or None
     if filled is not None and same(value, filled, key):
@@ -53,7 +55,7 @@ def canonical(value: Any, filled: Any, key: str = "") -> Any:
 
 
 def _object(value: Mapping[str, Any], filled: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    hidden = is_secret(str(value.get("name", ""))) and "value" in value
+    hidden = "value" in value and _is_secret(str(value.get("name", "")))
     for name, item in value.items():
         if name in _LEFT_OUT or (hidden and name == "value"):
             continue

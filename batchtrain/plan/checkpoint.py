@@ -6,6 +6,7 @@ import hashlib
 
 import msgspec
 
+from batchtrain.config.travel import FileOnDisk, LargeSource
 from batchtrain.config.types import Task
 from batchtrain.errors import PlanError
 from batchtrain.frameworks.base import Shape
@@ -13,11 +14,12 @@ from batchtrain.launchers import checkpoint
 from batchtrain.launchers.types import File, Launch
 from batchtrain.plan import mounts
 from batchtrain.plan.frame import Frame
+from batchtrain.plan.types import Source
 
 _DIGITS = 16
 
 
-def around(frame: Frame, task: Task, shape: Shape, files: tuple[File, ...], launch: Launch) -> Launch:
+def around(frame: Frame, task: Task, shape: Shape, source: Source, launch: Launch) -> Launch:
     """The launch with a directory for checkpoints; as it is for a task without. Raises PlanError for no such volume."""
     if task.checkpoint is None:
         return launch
@@ -26,10 +28,10 @@ def around(frame: Frame, task: Task, shape: Shape, files: tuple[File, ...], laun
     if volume is None or not mounts.host_path(alias, volume):
         raise PlanError(f"`checkpoint.volume` is `{alias}`, which is no volume that the pool mounts")
     wanted = task.checkpoint
-    return checkpoint.around(launch, alias, digest(frame, task, shape, files), wanted.keep, wanted.signal or "")
+    return checkpoint.around(launch, alias, digest(frame, task, shape, source), wanted.keep, wanted.signal or "")
 
 
-def digest(frame: Frame, task: Task, shape: Shape, files: tuple[File, ...]) -> str:
+def digest(frame: Frame, task: Task, shape: Shape, source: Source) -> str:
     """The same for the same training. Limits, names and the number of checkpoints do not change what is trained."""
     training = msgspec.structs.replace(
         task, id=None, display_name=None, checkpoint=None, max_task_retries=None, max_wall_time=None,
@@ -40,9 +42,13 @@ def digest(frame: Frame, task: Task, shape: Shape, files: tuple[File, ...]) -> s
             training,
             frame.job.environment_variables,
             shape.instances,
-            [(file.name, hashlib.sha256(file.data).hexdigest()) for file in files],
+            [(file.name, _content(file)) for file in (source.files if isinstance(source, LargeSource) else source)],
         ),
         enc_hook=repr,
         order="deterministic",
     )
     return hashlib.sha256(told).hexdigest()[:_DIGITS]
+
+
+def _content(file: File | FileOnDisk) -> str:
+    return file.sha256 if isinstance(file, FileOnDisk) else hashlib.sha256(file.data).hexdigest()

@@ -54,4 +54,12 @@ def carried(text: str, *, on_windows: bool = False) -> tuple[str, tuple[wire.Env
         return windows(" && ".join(text.splitlines())), ()
     if fits(text) and "\n" not in text:
         return bash(text), ()
-    return bash(f'exec /bin/bash -c "${VARIABLE}"'), (wire.Environment(name=VARIABLE, value=text),)
+    return in_variable(text)
+
+
+FROM_VARIABLE = f'exec /bin/bash -c "${VARIABLE}"'
+
+
+def in_variable(text: str) -> tuple[str, tuple[wire.Environment, ...]]:
+    """A command line that runs a text of the environment, and the text there."""
+    return bash(FROM_VARIABLE), (wire.Environment(name=VARIABLE, value=text.strip()),)

@@ -31,6 +31,11 @@ class Frame(NamedTuple):
     depot: str = ""
     """Where the service itself keeps a source that does not fit into a request; empty where it does not."""
     windows: bool = False
+    acting: bool = False
+    filling: bool = False
+    """What the job does with `exit_conditions`, as `exits.conditions` takes it."""
+    swept: bool = False
+    """Whether a factory makes the task, and all its tasks share their files."""
 
     @property
     def plain_docker(self) -> bool:

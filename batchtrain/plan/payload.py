@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import base64
 import hashlib
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from batchtrain.config import travel
 from batchtrain.errors import PlanError
-from batchtrain.launchers.types import File
 from batchtrain.plan import wire
 
 ARCHIVE = ".batchtrain-files.tar.gz"
+SOURCE = ".batchtrain-source.tar.gz"
 VARIABLE = "BATCHTRAIN_FILES_"
 CHUNK = 32 * 1024
 LIMIT = 640 * 1024
@@ -31,9 +32,9 @@ class Carrier(NamedTuple):
     forget: str = ""
 
 
-def refuse_reserved(files: tuple[File, ...], where: str) -> None:
+def refuse_reserved(names: Iterable[str], where: str) -> None:
     """A source file may not take a name that Batch or the launcher uses in the task directory."""
-    if wrong := travel.reserved(file.name for file in files):
+    if wrong := travel.reserved(names):
         raise PlanError(f"{where}: {wrong}")
 
 
@@ -55,13 +56,24 @@ def inside_request(packed: bytes, where: str) -> Carrier:
     )
 
 
-def through_storage(url: wire.Text, *, everywhere: bool) -> Carrier:
+def through_storage(url: wire.Text, name: str, *, everywhere: bool) -> Carrier:
     """The archive as a resource file: a common one lands in the task directory, a task's own in `wd`."""
     directory = "$AZ_BATCH_TASK_SHARED_DIR" if everywhere else "$AZ_BATCH_TASK_WORKING_DIR"
     return Carrier(
-        resource_files=(wire.ResourceFile(http_url=url, file_path=ARCHIVE),),
-        unpack=f'tar -xzf "{directory}/{ARCHIVE}" -C "$AZ_BATCH_TASK_SHARED_DIR"',
+        resource_files=(wire.ResourceFile(http_url=url, file_path=name),),
+        unpack=f'tar -xzf "{directory}/{name}" -C "$AZ_BATCH_TASK_SHARED_DIR"',
         forget=":",
+    )
+
+
+def joined(carriers: Iterable[Carrier]) -> Carrier:
+    """All of them, unpacked in this order."""
+    known = tuple(carriers)
+    return Carrier(
+        tuple(setting for carrier in known for setting in carrier.environment),
+        tuple(file for carrier in known for file in carrier.resource_files),
+        " && ".join(carrier.unpack for carrier in known),
+        known[-1].forget,
     )
 
 

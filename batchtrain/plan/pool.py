@@ -6,8 +6,10 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from batchtrain.config.scaling import scaling_of
 from batchtrain.config.types import Pool, Recipe
 from batchtrain.errors import PlanError
+from batchtrain.launchers.types import Implicit
 from batchtrain.plan import autoscale, image, ingress, inputs, mounts, names, network, pool_users, start_task, wire
 from batchtrain.plan.image import uses_containers
 from batchtrain.plan.inputs import environment, resource_files
@@ -105,7 +107,8 @@ def _whole(recipe: Recipe, pool: Pool) -> _Whole:
         mount_configuration=mounted.mounts,
         upgrade_policy=_upgrades(pool),
     )
-    remarks = Plan(warnings=started.warnings, implicit=containers.implicit + reached.implicit + started.implicit)
+    implicit = containers.implicit + reached.implicit + started.implicit + _to_zero(pool)
+    remarks = Plan(warnings=started.warnings, implicit=implicit)
     return _Whole(body, remarks)
 
 
@@ -117,9 +120,20 @@ def _metadata(pool: Pool) -> dict[str, str]:
 # --- how many nodes -------------------------------------------------------------------------------------------------
 
 
+def _to_zero(pool: Pool) -> tuple[Implicit, ...]:
+    """What the word `to_zero` stands for."""
+    if pool.autoscale != "to_zero":
+        return ()
+    nodes = (
+        f"scenario pending_tasks, 0 to {pool.vm_count.dedicated} dedicated and {pool.vm_count.low_priority} spot nodes"
+    )
+    because = "`to_zero` follows the tasks that wait or run; nodes leave when there was no task for 10 minutes"
+    return (Implicit("autoScaleFormula", nodes, because, "autoscale-to-zero", "pool_specification.autoscale"),)
+
+
 def _interval(pool: Pool) -> str | None:
-    evaluation_interval = pool.autoscale.evaluation_interval if pool.autoscale else None
-    return names.duration(evaluation_interval) if evaluation_interval else None
+    scaling = scaling_of(pool)
+    return names.duration(scaling.evaluation_interval) if scaling and scaling.evaluation_interval else None
 
 
 def _with_identities(pool: Pool, body: wire.PoolCreate) -> tuple[wire.PoolCreate, tuple[Step, ...]]:

@@ -60,7 +60,8 @@ def as_text(plan: Shown) -> str:
     for (method, path), same in groupby(plan.steps, lambda step: (step.method, step.path)):
         bodies = [step.document for step in same]
         if "tasks" in bodies[0]:
-            lines += [line for body in bodies for line in _stream(method, path, body)]
+            for body in bodies:
+                lines += [f"{method} {path}   ({_numbers(body)})", *tasks.lines(body["tasks"])]
         elif "value" in bodies[0]:
             added = [task for body in bodies for task in body["value"]]
             requests = f" in {len(bodies):,} requests" if len(bodies) > 1 else ""
@@ -71,12 +72,11 @@ def as_text(plan: Shown) -> str:
     return masked_text("\n".join([*lines, *_implicit(plan), *_launches(plan)]), plan.hidden)
 
 
-def _stream(method: str, path: str, body: Mapping[str, Any]) -> list[str]:
-    first, *others = body["tasks"]
-    count = "a number of" if body["count"] is None else f"{body['count']:,}"
-    sizes = "" if body["largest"] is None else f", none larger than {body['largest']:,} bytes"
-    last = [f"  to {task['id']}{_but(first, task)}" for task in others]
-    return [f"{method} {path}   ({count} tasks{sizes})", _json(first), *last]
+def _numbers(body: Mapping[str, Any]) -> str:
+    """What is known of a stream of tasks."""
+    if body["count"] is None:
+        return "as many tasks as there are values"
+    return f"{body['count']:,} tasks, the largest of {body['largest']:,} bytes"
 
 
 def _json(body: Any) -> str:

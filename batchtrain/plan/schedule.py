@@ -6,7 +6,7 @@ tasks could only be added by a program that signs in to Batch, which the user mu
 
 from __future__ import annotations
 
-from batchtrain.config.types import Recurrence, Task
+from batchtrain.config.types import Recurrence
 from batchtrain.errors import PlanError, Problem
 from batchtrain.launchers.types import Implicit
 from batchtrain.plan import names, wire
@@ -31,24 +31,23 @@ def body(frame: Frame, specification: wire.JobSpecification) -> wire.JobSchedule
     )
 
 
-def only(frame: Frame, tasks: tuple[Task, ...]) -> Task | None:
-    """The one task of the schedule's jobs; None if the user's own job manager adds the tasks.
+def only(frame: Frame, count: int) -> bool:
+    """Whether the schedule's jobs have their one task; false if the user's own job manager adds the tasks.
 
-    Raises PlanError (rule `recurrence-tasks`) for anything else.
+    count: the tasks of a job. Raises PlanError (rule `recurrence-tasks`) for anything else.
     """
     job = frame.job
     if job.job_manager is not None:
-        if tasks or job.merge_task is not None:
+        if count:
             raise _error(frame, "with a `job_manager`, the tasks of its jobs are added by that alone")
-        return None
-    if not tasks:
+        return False
+    if not job.tasks:
         raise _error(frame, "its jobs would have no task")
-    if len(tasks) > 1 or job.merge_task is not None:
-        count = len(tasks) + (job.merge_task is not None)
+    if count > 1:
         raise _error(frame, f"its jobs would have {count} tasks, but a job of a schedule can only start with one")
-    if tasks[0].multi_instance is not None:
+    if job.tasks[0].multi_instance is not None:
         raise _error(frame, "a schedule carries a task of one node alone, and this one is multi-instance")
-    return tasks[0]
+    return True
 
 
 def manager(frame: Frame, task: wire.TaskCreate, path: str) -> tuple[wire.JobManagerTask, tuple[Implicit, ...]]:

@@ -8,6 +8,7 @@ import msgspec
 
 from batchtrain.config import task_resources, travel
 from batchtrain.config.task_paths import OURS
+from batchtrain.config.travel import LargeSource
 from batchtrain.config.types import FETCH_VARIABLE, FetchSettings, MultiInstance, Task
 from batchtrain.errors import PlanError, Problem
 from batchtrain.frameworks.base import Fabric, Shape
@@ -32,7 +33,7 @@ from batchtrain.plan import (
 )
 from batchtrain.plan.frame import Frame, either
 from batchtrain.plan.render import FILE_MARK
-from batchtrain.plan.types import Built, Upload
+from batchtrain.plan.types import Built, Source, Upload
 from batchtrain.plan.volumes import binds
 
 _FABRICS = {None: Fabric.ETHERNET, "sr-iov": Fabric.SR_IOV, "network-direct": Fabric.NETWORK_DIRECT}
@@ -40,27 +41,30 @@ INPUT = ".batchtrain-input"
 """The directory below the working directory for data whose destination is elsewhere on the node."""
 
 
-def build(frame: Frame, task: Task, task_id: str, path: str, *, acting: bool = False, filling: bool = False) -> Built:
-    """One task's request; `path` is its path in the configuration. Raises PlanError for what could never run.
-
-    acting, filling: what the job does with `exit_conditions`, as `exits.conditions` takes it.
-    """
+def build(frame: Frame, task: Task, task_id: str, path: str) -> Built:
+    """One task's request; `path` is its path in the configuration. Raises PlanError for what could never run."""
     where = f"{frame.job.id}/{task_id}"
     shape, by_nodes, warnings = _shape(frame, task, where, path)
     way = _way(frame, task, shape, where)
     launch = _launch(frame, task, way, where)
     carrier, uploads = (payload.Carrier(), ()) if way.bare else _carrier(frame, task, launch, where)
-    ends = exits.conditions(either(task.exit_conditions, frame.job.exit_conditions), acting=acting, filling=filling)
+    ends = exits.conditions(
+        either(task.exit_conditions, frame.job.exit_conditions), acting=frame.acting, filling=frame.filling
+    )
     body, by_request = _request(
         frame, task, way, carrier, wire.TaskCreate(id=task_id, command_line="", exit_conditions=ends)
     )
     decided = (*by_nodes, *launch.implicit, *by_request)
     remarks = (
-        *frameworks.one_node(task, shape, _source(frame, task), where, path),
+        *frameworks.one_node(task, shape, _read(_source(frame, task)), where, path),
         *frameworks.notes(task, shape, where, path),
     )
     return Built(
-        body, _text(task, launch), tuple(item._replace(where=path) for item in decided), (*warnings, *remarks), uploads
+        body,
+        _text(task, launch).replace(command.FROM_VARIABLE, (task.command or "").strip()),
+        tuple(item._replace(where=path) for item in decided),
+        (*warnings, *remarks),
+        uploads,
     )
 
 
@@ -77,6 +81,8 @@ class _Way(NamedTuple):
     """The service gets the command as the user wrote it."""
     bare: bool
     """No file of batchtrain travels with the task."""
+    carried: bool = False
+    """The command is in a variable, so that all tasks of a factory have the same files."""
 
     @property
     def moved(self) -> tuple[Moved, ...]:
@@ -98,11 +104,13 @@ def _way(frame: Frame, task: Task, shape: Shape, where: str) -> _Way:
     if task.multi_instance or task.source or way.moved or image or by_engine or task.checkpoint:
         if frame.windows:
             raise PlanError(f"{where}: {_LINUX_ONLY}")
-        return way
+        alone = not (task.multi_instance or image or by_engine or task.checkpoint)
+        return way._replace(carried=frame.swept and alone)
     text = task.command or ""
     speaks = frame.windows or command.speaks_for_itself(text, entrypoint=task.entrypoint is not None)
     direct = shape.container and speaks
-    return way._replace(direct=direct, bare=direct or frame.windows or command.fits(text))
+    bare = direct or frame.windows or command.fits(text)
+    return way._replace(direct=direct, bare=bare or frame.swept, carried=frame.swept and not bare)
 
 
 def _request(
@@ -112,10 +120,11 @@ def _request(
     gang, shape = task.multi_instance, way.shape
     identity, by_identity = _identity(frame, task)
     settings, by_container = container.settings(frame, task, shape) if way.native else (None, way.by_docker)
+    line, by_line = _command_line(frame, task, way, carrier)
     hides_gpus = way.native or (way.container and shape.gpu_vendor == "amd")
     body = msgspec.structs.replace(
         begun,
-        command_line=(task.command or "").strip() if way.direct else _command_line(frame, task, carrier, bare=way.bare),
+        command_line=line,
         display_name=task.display_name,
         container_settings=settings,
         resource_files=inputs.resource_files(task.resource_files)
@@ -124,7 +133,7 @@ def _request(
         output_files=outputs.outputs(frame.recipe, task.output_data.azure_storage),
         environment_settings=inputs.environment(
             task.environment_variables,
-            (_gpus_seen(frame, task) if hides_gpus else ()) + carrier.environment + _fetched_later(task),
+            (_gpus_seen(frame, task) if hides_gpus else ()) + by_line + carrier.environment + _fetched_later(task),
             vault_id=task.environment_variables_keyvault_secret_id,
         ),
         affinity_info=wire.Affinity(affinity_id=task.affinity_id) if task.affinity_id else None,
@@ -331,29 +340,56 @@ def _launched(frame: Frame, task: Task, way: _Way) -> Launch:
 def _alone(task: Task, way: _Way) -> Launch:
     if way.container is not None:
         return plain_docker.launch(way.container, task, None)
-    text = (task.command or "").strip()
+    text = command.FROM_VARIABLE if way.carried else (task.command or "").strip()
     return plain.alone(apptainer.around(text, way.image) if way.image else text)
 
 
-def _source(frame: Frame, task: Task) -> tuple[File, ...]:
+def _source(frame: Frame, task: Task) -> Source:
     return frame.sources.get(task.source, ()) if task.source else ()
+
+
+def _read(source: Source) -> tuple[File, ...]:
+    """The files that were read for the plan; those of a large source are not."""
+    return () if isinstance(source, LargeSource) else source
 
 
 def _carrier(frame: Frame, task: Task, launch: Launch, where: str) -> tuple[payload.Carrier, tuple[Upload, ...]]:
     """How the task gets its own files and those of the launch."""
-    files = _source(frame, task)
-    payload.refuse_reserved(files, where)
+    source = _source(frame, task)
+    large = source if isinstance(source, LargeSource) else None
+    files = _read(source)
+    payload.refuse_reserved((file.name for file in (large.files if large else files)), where)
     ours = [File(f"{OURS}/launch.sh", launch.application.encode())]
     if task.multi_instance:
         ours.append(File(f"{OURS}/coordinate.sh", launch.coordination.encode()))
     packed = travel.archive((*files, *ours, *launch.files))
     directory = _place(frame, task, files, packed, where)
-    if directory is None:
-        return payload.inside_request(packed, where), ()
-    path = f"{directory}/{payload.blob_name(packed)}"
-    url = wire.later("sas", f"{path}?days={inputs.sas_days(frame.recipe)}")
-    carrier = payload.through_storage(url, everywhere=task.multi_instance is not None)
-    return carrier, (Upload(path, packed),)
+    carried = [_stored(frame, task, large, where)] if large else []
+    carried.append(
+        (payload.inside_request(packed, where), ())
+        if directory is None
+        else _linked(frame, task, Upload(f"{directory}/{payload.blob_name(packed)}", packed), payload.ARCHIVE)
+    )
+    return payload.joined(carrier for carrier, _ in carried), tuple(part for _, uploads in carried for part in uploads)
+
+
+def _stored(frame: Frame, task: Task, large: LargeSource, where: str) -> tuple[payload.Carrier, tuple[Upload, ...]]:
+    """A large source in the storage account of the recipe. Raises PlanError where there is none."""
+    link = frame.link or (frame.recipe.settings.storage_account_settings if frame.depot else None)
+    if link is None:
+        raise PlanError(f"{where}: the source `{task.source}` needs the storage account of the recipe: {travel.EXITS}")
+    path = f"{_container(frame, link)}/{large.digest[:32]}.source.tar.gz"
+    return _linked(frame, task, Upload(path, large), payload.SOURCE)
+
+
+def _linked(frame: Frame, task: Task, upload: Upload, name: str) -> tuple[payload.Carrier, tuple[Upload, ...]]:
+    """An archive in storage, and how the task gets it."""
+    url = wire.later("sas", f"{upload.path}?days={inputs.sas_days(frame.recipe)}")
+    return payload.through_storage(url, name, everywhere=task.multi_instance is not None), (upload,)
+
+
+def _container(frame: Frame, link: str) -> str:
+    return f"{link}/{frame.recipe.settings.storage_entity_prefix}-files"
 
 
 def _place(frame: Frame, task: Task, files: tuple[File, ...], packed: bytes, where: str) -> str | None:
@@ -362,7 +398,7 @@ def _place(frame: Frame, task: Task, files: tuple[File, ...], packed: bytes, whe
     Raises PlanError for a source that fits in neither.
     """
     if frame.link is not None:
-        return f"{frame.link}/{frame.recipe.settings.storage_entity_prefix}-files"
+        return _container(frame, frame.link)
     too_large = travel.too_large(files) if len(packed) > travel.MOST_PACKED else ""
     if not too_large:
         return None
@@ -374,15 +410,21 @@ def _place(frame: Frame, task: Task, files: tuple[File, ...], packed: bytes, whe
 _SHARED = 'export AZ_BATCH_TASK_SHARED_DIR="${AZ_BATCH_TASK_SHARED_DIR:-$AZ_BATCH_TASK_DIR}"'
 
 
-def _command_line(frame: Frame, task: Task, carrier: payload.Carrier, *, bare: bool) -> str:
+def _command_line(
+    frame: Frame, task: Task, way: _Way, carrier: payload.Carrier
+) -> tuple[str, tuple[wire.Environment, ...]]:
+    """The command line, and what it needs in the environment."""
+    if way.direct:
+        return (task.command or "").strip(), ()
     if frame.windows:
-        return command.windows(task.command or "ver")
-    if bare:
-        return command.bash(task.command) if task.command else ""
+        return command.windows(task.command or "ver"), ()
+    line, by_line = command.in_variable(task.command or "") if way.carried else ("", ())
+    if way.bare:
+        return line or (command.bash(task.command) if task.command else ""), by_line
     run = f'exec /bin/bash "$AZ_BATCH_TASK_SHARED_DIR/{OURS}/launch.sh"'
     if task.multi_instance:
-        return command.bash(carrier.forget, run)
-    return command.bash("set -e -o pipefail", _SHARED, carrier.unpack, carrier.forget, run)
+        return command.bash(carrier.forget, run), ()
+    return command.bash("set -e -o pipefail", _SHARED, carrier.unpack, carrier.forget, run), by_line
 
 
 def _fetched_later(task: Task) -> tuple[wire.Environment, ...]:

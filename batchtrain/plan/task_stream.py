@@ -10,6 +10,9 @@ import msgspec
 from batchtrain.plan.wire import Fill, TaskCreate, Template, filled_pieces, pieces
 from batchtrain.plan.wire.later import Piece
 
+SHOWN = 5
+"""Factories of which a plan shows tasks."""
+
 
 class TaskDocument(NamedTuple):
     """The JSON document of one task."""
@@ -90,12 +93,14 @@ class TaskStream(msgspec.Struct, frozen=True):
             yield from part.documents()
 
     def shown(self) -> dict[str, Any]:
-        """What a plan shows in place of all tasks: their number, the largest body, the first task and the last."""
-        ends = [self.first] + ([self.last] if self.last else [])
+        """What a plan shows in place of all tasks: their number, the largest body, and the first and the last task of
+        each factory."""
+        parts = (*self.parts[: SHOWN - 1], *self.parts[SHOWN - 1 :][-1:])
+        ends = {task.id: task.body for part in parts for task in (part.first, part.last) if task}
         return {
             "count": self.count,
             "largest": self.largest,
-            "tasks": [msgspec.json.decode(task.body) for task in ends],
+            "tasks": [msgspec.json.decode(body) for body in ends.values()],
         }
 
 

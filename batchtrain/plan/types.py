@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
+from batchtrain.config.travel import LargeSource
 from batchtrain.config.types import Secret
 from batchtrain.errors import Problem
 from batchtrain.launchers.types import File, Implicit
@@ -13,15 +14,21 @@ from batchtrain.plan import render
 from batchtrain.plan.step import Step
 from batchtrain.plan.wire import TaskCreate
 
-Sources = Mapping[str, tuple[File, ...]]
+Source = tuple[File, ...] | LargeSource
+Sources = Mapping[str, Source]
 """The files of each `source` directory, by its name as written; reading them is the caller's."""
 
 
 class Upload(NamedTuple):
-    """Bytes that a step of action `blob.upload` carries; kept out of the printed plan."""
+    """What a step of action `blob.upload` carries; kept out of the printed plan."""
 
     path: str
-    data: bytes
+    data: bytes | LargeSource
+
+    @property
+    def size(self) -> int:
+        """Bytes, of a large source before it is packed."""
+        return self.data.size if isinstance(self.data, LargeSource) else len(self.data)
 
 
 class Plan(NamedTuple):
@@ -73,10 +80,11 @@ class Facts(NamedTuple):
     """What was looked up before deciding; empty when planning offline."""
 
     pool: PoolFacts | None = None
-    listings: Mapping[str, tuple[str, ...]] = {}
-    """The blobs' names by `link/container/prefix`, for tasks made of files; a prefix that was not listed is missing."""
-    made: Mapping[tuple[str, int], tuple[tuple[Any, ...], ...]] = {}
-    """What custom factories gave, by job id and the task's number in it."""
+    listings: Mapping[str, Iterable[str]] = {}
+    """The blobs' names by `link/container/prefix`, for tasks made of files; a prefix that was not listed is missing.
+    Many names are listed anew by each iteration."""
+    made: Mapping[tuple[str, int], Iterable[tuple[Any, ...]]] = {}
+    """What custom factories give, by job id and the task's number in it. Many tasks are made anew by each iteration."""
     depot: str = ""
     """Where the service itself keeps the files of tasks that do not fit into a request; Azure does not."""
 

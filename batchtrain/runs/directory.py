@@ -125,6 +125,8 @@ class TaskRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     retries: int = 0
     requeues: int = 0
     started: datetime | None = None
+    parameters: dict[str, Any] = {}
+    """The named parameters that its factory gave it."""
 
 
 class FileRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

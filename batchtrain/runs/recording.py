@@ -34,8 +34,7 @@ from batchtrain.runs.directory import (
 )
 from batchtrain.runs.numbers import numbers_of
 from batchtrain.runs.phases import Moments, phases
-from batchtrain.service import look
-from batchtrain.service import tasks as tasks_of
+from batchtrain.service import look, tasks
 from batchtrain.service.connect import Account, patience
 from batchtrain.service.seen import JobSeen, NodeSeen, TaskSeen, node_hours
 from batchtrain.service.submit import Event
@@ -43,6 +42,8 @@ from batchtrain.version import __version__
 
 MANY = 20
 """Of a job with more tasks, only those that failed are fetched, unless the task has `results`."""
+MANY_OF_SWEEP = 200
+"""The same for tasks with named parameters, whose metrics are compared."""
 OUTPUT = frozenset({"stdout", "stderr"})
 """Kinds of events that are lines of a task."""
 READY, ADDED = frozenset({"node.ready", "pool.reused"}), frozenset({"job.add", "task.add"})
@@ -146,10 +147,11 @@ class Recording:
 
     # --- at its end -------------------------------------------------------------------------------------------------
 
-    def fetch(self, tasks: Iterable[TaskSeen], *, everything: bool = False, progress: Progress = QUIET) -> None:
+    def fetch(self, ended: Iterable[TaskSeen], *, everything: bool = False, progress: Progress = QUIET) -> None:
         """Fetch the logs and results of the tasks that have run. everything: of all tasks, without a limit of size."""
-        began, known = now(), tuple(tasks)
-        records = tuple(map(_task_record, known))
+        began, known = now(), tuple(ended)
+        parameters = self._parameters
+        records = tuple(_task_record(task, parameters.get(task.id, {})) for task in known)
         self._finished = self._record.state in ENDED and self.run.tasks() == records
         self.run.write_tasks(records)
         try:
@@ -182,9 +184,9 @@ class Recording:
             moved=progress.moved,
         )
 
-    def _chosen(self, tasks: tuple[TaskSeen, ...], everything: bool) -> tuple[TaskSeen, ...]:
-        ran = tuple(task for task in tasks if task.node)
-        if everything or len(ran) <= MANY:
+    def _chosen(self, ended: tuple[TaskSeen, ...], everything: bool) -> tuple[TaskSeen, ...]:
+        ran = tuple(task for task in ended if task.node)
+        if everything or len(ran) <= (MANY_OF_SWEEP if self._parameters else MANY):
             return ran
         return tuple(task for task in ran if task.failed or self._settings(task.id).results is not None)
 
@@ -198,14 +200,21 @@ class Recording:
         return FetchSettings(results=named[0].results, metrics=named[0].metrics) if named else FetchSettings()
 
     @functools.cached_property
+    def _parameters(self) -> dict[str, dict[str, Any]]:
+        """The named parameters of the tasks; only factories and the user's variables give some."""
+        if self._job is None or any(
+            task.task_factory or tasks.PARAMETERS in task.environment_variables for task in self._job.tasks
+        ):
+            return tasks.parameters(self._client, self.job_id)
+        return {}
+
+    @functools.cached_property
     def _settings_of_service(self) -> dict[str, FetchSettings]:
         """What the tasks were added with. A variable that is not ours or of a later version is ignored."""
         found = {}
-        for task in tasks_of.listed(self._client, self.job_id, select="id,environmentSettings"):
-            for variable in task.environment_settings:
-                if variable.name == FETCH_VARIABLE:
-                    with contextlib.suppress(msgspec.DecodeError):
-                        found[task.id] = msgspec.json.decode(variable.value, type=FetchSettings)
+        for task_id, text in tasks.variable(self._client, self.job_id, FETCH_VARIABLE).items():
+            with contextlib.suppress(msgspec.DecodeError):
+                found[task_id] = msgspec.json.decode(text, type=FetchSettings)
         return found
 
     def _write_nodes(self) -> None:
@@ -327,8 +336,8 @@ def size(number: float) -> str:
     raise AssertionError("unreachable")
 
 
-def _task_record(task: TaskSeen) -> TaskRecord:
-    return TaskRecord(**task._asdict())
+def _task_record(task: TaskSeen, parameters: dict[str, Any]) -> TaskRecord:
+    return TaskRecord(**task._asdict(), parameters=parameters)
 
 
 def _failure(error: BaseException) -> Failure:
@@ -373,10 +382,8 @@ def adopt(client: BatchClient, account: Account, job_id: str, origin: Origin, se
     Raises NotFound if there is no such job.
     """
     seen = look.job(client, job_id)
-    for run in reversed(tuple(directory.runs(origin.root))):
-        record = _record_or_none(run)
-        if record and _is_of(record, seen, account):
-            return Recording(client, account, run, record, settings, ended=seen.ended)
+    if existing := _recorded(origin.root, lambda record: _is_of(record, seen, account)):
+        return Recording(client, account, *existing, settings, ended=seen.ended)
     pool = look.pool_or_none(client, seen.pool) if seen.pool else None
     run = directory.make(origin.root, job_id, now())
     record = RunRecord(
@@ -393,6 +400,27 @@ def adopt(client: BatchClient, account: Account, job_id: str, origin: Origin, se
         versions={"batchtrain": __version__, "python": sys.version.split()[0]},
     )
     return Recording(client, account, run, record, settings, ended=seen.ended)
+
+
+def _recorded(root: Path, fits: Callable[[RunRecord], bool]) -> tuple[RunDirectory, RunRecord] | None:
+    """The newest run directory that fits, and what it says; None if there is none."""
+    for run in reversed(tuple(directory.runs(root))):
+        record = _record_or_none(run)
+        if record and fits(record):
+            return run, record
+    return None
+
+
+def recorded_job(root: Path, account: Account, job_id: str, job: JobSeen | None) -> RunDirectory | None:
+    """The newest run directory of a job; of a job that is gone, the newest of its id."""
+
+    def fits(record: RunRecord) -> bool:
+        if job is not None:
+            return _is_of(record, job, account)
+        return (record.job, record.account) == (job_id, account.name)
+
+    existing = _recorded(root, fits)
+    return existing[0] if existing else None
 
 
 def _is_of(record: RunRecord, job: JobSeen, account: Account) -> bool:

@@ -47,6 +47,8 @@ ENDS = _read("ends.py")
 """Runs a Python program whose interpreter would wait for other processes before it ends by an exception."""
 TORCHRUN = _read("torchrun.py")
 """Runs torchrun, and keeps its store until every node is done."""
+TORCHRUN_SHELL = _read("torchrun.sh")
+"""Finds the Python of torchrun for the same, if the command does not start with one."""
 CHECKPOINT = _read("batchtrain_checkpoint.py")
 """The module by which a program finds, writes and completes its checkpoints."""
 PREEMPTION = _read("preemption.py")

@@ -54,6 +54,7 @@ NEXT_STEPS = {
     "JobBeingDeleted": "wait until it is gone; `batchtrain jobs list` shows it",
     "PoolNotFound": "`batchtrain pool list` shows the pools there are",
     "JobNotFound": "`batchtrain jobs list` shows the jobs there are",
+    "TaskNotFound": "`batchtrain jobs tasks JOB` lists the tasks of the job",
 }
 
 NO_CONNECTION = "NoConnection"
@@ -97,7 +98,8 @@ def code_of(error: azure.HttpResponseError) -> str:
 
 def _next_step(code: str, operation: str) -> str:
     """The next step after a fault; the object's name is the last word of the operation."""
-    return NEXT_STEPS.get(code, "").replace(" ID", f" {operation.rpartition(' ')[2]}")
+    name = operation.rpartition(" ")[2]
+    return NEXT_STEPS.get(code, "").replace(" ID", f" {name}").replace(" JOB`", f" {name.partition('/')[0]}`")
 
 
 def _said(error: azure.HttpResponseError) -> models.BatchError | None:

@@ -168,7 +168,7 @@ class JobAddition:
 
     def _next_step(self, why: str) -> str:
         return (
-            f"job {self._job_id}: {why}; `batchtrain config diff` shows the differences,"
+            f"job {self._job_id}: {why}; `batchtrain config plan --diff` shows the differences,"
             " `batchtrain jobs add --recreate` deletes the job and adds it again"
         )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable
-from datetime import datetime
+from datetime import datetime, timezone
 from email.utils import parsedate_to_datetime
 from typing import Any, TypeVar
 
@@ -107,10 +107,16 @@ def clock_skew(client: BatchClient, clock: Callable[[], datetime]) -> float | No
     return (clock() - parsedate_to_datetime(told[-1])).total_seconds() if told and told[-1] else None
 
 
-def jobs(client: BatchClient) -> tuple[JobSeen, ...]:
-    """All jobs."""
+def jobs(client: BatchClient, where: str | None = None) -> tuple[JobSeen, ...]:
+    """All jobs, or those of a filter of the service."""
     with faults("list jobs"):
-        return tuple(_job(item) for item in client.list_jobs(select=_JOB))
+        return tuple(_job(item) for item in client.list_jobs(select=_JOB, filter=where))
+
+
+def jobs_ended_before(client: BatchClient, time: datetime) -> tuple[JobSeen, ...]:
+    """The jobs that completed before a time."""
+    text = time.astimezone(timezone.utc).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return jobs(client, f"state eq 'completed' and executionInfo/endTime lt DateTime'{text}'")
 
 
 def job(client: BatchClient, job_id: str) -> JobSeen:

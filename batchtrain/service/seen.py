@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -141,23 +141,33 @@ class Table(tuple[Row, ...], Generic[Row]):
     def __str__(self) -> str:
         if not self:
             return "nothing"
-        lines = [columns(self), *(cells(row) for row in self)]
-        widths = [max(len(line[index]) for line in lines) for index in range(len(lines[0]))]
-        return "\n".join(
-            "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines
-        )
+        return "\n".join(aligned(self, []))
 
     __repr__ = __str__
 
 
+def aligned(rows: Sequence[Any], widths: list[int], *, head: bool = True) -> list[str]:
+    """The lines of a table. widths: those of the rows before; they grow to those of these rows."""
+    lines = [cells(row) for row in rows]
+    named = [columns(rows), *lines]
+    widths[:] = [
+        max(width, *(len(line[index]) for line in named)) for index, width in enumerate(widths or [0] * len(named[0]))
+    ]
+    return [
+        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
+        for line in (named if head else lines)
+    ]
+
+
 def columns(rows: Iterable[Any]) -> tuple[str, ...]:
     """The names of the rows' fields."""
-    return tuple(next(iter(rows))._fields)
+    first = next(iter(rows))
+    return tuple(first if isinstance(first, dict) else first._fields)
 
 
 def cells(row: Any) -> tuple[str, ...]:
     """A row's values as text."""
-    return tuple(_cell(value) for value in row)
+    return tuple(map(_cell, row.values() if isinstance(row, dict) else row))
 
 
 def _cell(value: Any) -> str:

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from azure.batch import BatchClient, models
 
+from batchtrain.config.travel import LargeSource
 from batchtrain.config.types import Secret
 from batchtrain.errors import ServiceError
 from batchtrain.plan import wire
@@ -43,12 +44,12 @@ def submit(
     client: BatchClient,
     plan: Plan,
     fill: Fill,
-    upload: Callable[[str, bytes], None],
+    upload: Callable[[str, bytes | LargeSource], bool],
     others: Others | None = None,
     adding: Adding = ONCE,
 ) -> Iterator[Event]:
     """Carry out every step in order. Raises ServiceError at the first refusal; of a task, after the job's others."""
-    files = {item.path: item.data for item in plan.uploads}
+    files = {item.path: item for item in plan.uploads}
     jobs: dict[str, JobAddition] = {}
     for (action, subject), same in groupby(plan.steps, lambda step: (step.action, step.subject)):
         steps = list(same)
@@ -58,8 +59,9 @@ def submit(
             continue
         for step in steps:
             if action == "blob.upload":
-                upload(subject, files[subject])
-                yield Event(action, step.path, f"uploaded {len(files[subject])} bytes to {step.path}")
+                sent = upload(subject, files[subject].data)
+                what = f"uploaded {files[subject].size} bytes to" if sent else "the files are there already:"
+                yield Event(action, step.path, f"{what} {step.path}")
             elif others and action in others:
                 yield others[action](step)
             else:

@@ -98,11 +98,15 @@ def make_container(storage: Storage, container: str) -> None:
     storage.send(f"make the container {container}", request, allow=(409,))
 
 
+def exists(storage: Storage, container: str, name: str) -> bool:
+    """Whether there is a blob of this name."""
+    request = Request("HEAD", blob_path(container, name))
+    return storage.send(f"look for {container}/{name}", request, allow=(404,)).status != 404
+
+
 def upload(storage: Storage, container: str, name: str, data: bytes) -> None:
-    """Put bytes under a name; what stands there under the same name stays (names are by content)."""
+    """Put bytes under a name."""
     operation, path = f"upload {container}/{name}", blob_path(container, name)
-    if storage.send(operation, Request("HEAD", path), allow=(404,)).status != 404:
-        return
     make_container(storage, container)
     storage.send(operation, Request("PUT", path, headers={"x-ms-blob-type": "BlockBlob"}, body=data))
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from batchtrain.config.factories import MOST_TASKS
+from batchtrain.config.factories import FEW_TASKS
 from batchtrain.config.types import Recipe
 from batchtrain.plan.factory import place_of
 
@@ -13,18 +14,28 @@ if TYPE_CHECKING:
     from batchtrain.storage.blob import Connect
 
 
-def read_listings(recipe: Recipe, connect: Connect) -> dict[str, tuple[str, ...]]:
-    """The blobs that the recipe's file factories are about, for `Facts.listings`. Raises ServiceError."""
+def read_listings(recipe: Recipe, connect: Connect) -> dict[str, Iterable[str]]:
+    """The blobs that the recipe's file factories are about, for `Facts.listings`. More than a few are listed, page by
+    page, when they are iterated. Raises ServiceError."""
     factories = (task.task_factory for job in recipe.jobs for task in job.tasks if task.task_factory)
     storages = [factory.file.azure_storage for factory in factories if factory.file is not None]
     wanted = {place_of(storage) for storage in storages if not storage.is_file_share}
-    if not wanted:
-        return {}
-    from batchtrain.storage import blob  # only for tasks that are made of files
-
-    listed = {}
+    listed: dict[str, Iterable[str]] = {}
     for place in sorted(wanted):
-        link, container, path = blob.place_of(place)
-        names = islice((found.name for found in blob.stored(connect(link), container, path)), MOST_TASKS + 1)
-        listed[place] = tuple(names)
+        names = _Names(place, connect)
+        head = tuple(islice(names, FEW_TASKS + 1))
+        listed[place] = names if len(head) > FEW_TASKS else head
     return listed
+
+
+class _Names:
+    """The names of blobs, listed anew by each iteration."""
+
+    def __init__(self, place: str, connect: Connect) -> None:
+        self._place, self._connect = place, connect
+
+    def __iter__(self) -> Iterator[str]:
+        from batchtrain.storage import blob  # 0.28 s, and only for tasks that are made of files
+
+        link, container, path = blob.place_of(self._place)
+        return (found.name for found in blob.stored(self._connect(link), container, path))

@@ -64,20 +64,19 @@ class Proxy(BaseHTTPRequestHandler):
     chance = random.Random(0)
     status: server.Status
     throttled_until = 0.0
-    harmless = False
-    requests = 0
+    adding = threading.Event()
+    """Set by a request that adds tasks."""
     harm: ClassVar[Counter[str]] = Counter()
 
     def _forward(self) -> None:
         body = self.rfile.read(int(self.headers.get("content-length", "0")))
-        kind = type(self)
-        kind.requests += 1
-        if time.monotonic() < kind.throttled_until and not kind.harmless:
+        if time.monotonic() < self.throttled_until:
             self.harm["throttled"] += 1
             self._answer(429, {"Retry-After": "0"}, b'{"code":"TooManyRequests"}')
             return
         refused: list[str] = []
         if self.path.split("?")[0].endswith(ADDING):
+            self.adding.set()
             body, refused = self._without_refused(body)
         try:
             status, headers, content = self._sent(body)
@@ -86,7 +85,7 @@ class Proxy(BaseHTTPRequestHandler):
             return
         if refused and status == 200:
             content = self._with_refused(content, refused)
-        if self.path.split("?")[0].endswith(ADDING) and not kind.harmless and self.chance.random() < 0.1:
+        if self.path.split("?")[0].endswith(ADDING) and self.chance.random() < 0.1:
             self.harm["answers lost"] += 1
             self.close_connection = True
             return
@@ -94,7 +93,7 @@ class Proxy(BaseHTTPRequestHandler):
 
     def _without_refused(self, body: bytes) -> tuple[bytes, list[str]]:
         tasks = json.loads(body)["value"]
-        refused = [task["id"] for task in tasks if not self.harmless and self.chance.random() < 0.01]
+        refused = [task["id"] for task in tasks if self.chance.random() < 0.01]
         kept = [task for task in tasks if task["id"] not in refused]
         self.harm["refused"] += len(refused)
         return (json.dumps({"value": kept}).encode() if refused else body), refused
@@ -136,6 +135,15 @@ class Proxy(BaseHTTPRequestHandler):
         """Say nothing."""
 
 
+class Server(ThreadingHTTPServer):
+    """A server whose clients may disappear."""
+
+    daemon_threads = True
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Say nothing: the client was killed."""
+
+
 class Chaos:
     """One run of everything."""
 
@@ -145,8 +153,7 @@ class Chaos:
         self.emulator = directory / "emulator"
         Proxy.status = server.spawn(server.Settings(self.emulator, port=0))
         self.port = int(urlsplit(Proxy.status.endpoint).port or 0)
-        self.proxy = ThreadingHTTPServer(("127.0.0.1", 0), Proxy)
-        self.proxy.daemon_threads = True
+        self.proxy = Server(("127.0.0.1", 0), Proxy)
         threading.Thread(target=self.proxy.serve_forever, daemon=True).start()
         (directory / "pool.yaml").write_text(POOL)
         (directory / "jobs.yaml").write_text(JOBS.replace("COUNT", str(count)))
@@ -163,14 +170,18 @@ class Chaos:
             return 0
         return int(self.client.batch.get_job_task_counts("chaos").task_counts.active)
 
-    def add(self, seconds: float | None) -> int:
-        """Run the command, and kill it after so many seconds. Returns its exit code."""
+    def add(self, seconds: float | None, *, adding: bool = False) -> int:
+        """Run the command, and kill it after so many seconds (adding: after it sent its first tasks). Returns its exit
+        code."""
         words = [str(SCRIPT), "jobs", "add", str(self.directory), "-o", "json"]
         before, start = self.stand(), time.monotonic()
         process = subprocess.Popen(
             words, env=self.environment, cwd=ROOT, text=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
         )
+        Proxy.adding.clear()
         try:
+            while adding and process.poll() is None and not Proxy.adding.wait(0.2):
+                pass
             _, stderr = process.communicate(timeout=seconds)
         except subprocess.TimeoutExpired:
             process.kill()
@@ -214,7 +225,7 @@ class Chaos:
                 threading.Timer(self.chance.uniform(1.0, longest), self.kill_emulator).start()
             if number % 5 == 2:
                 Proxy.throttled_until = time.monotonic() + self.chance.uniform(1.0, longest)
-            self.add(self.chance.uniform(0.2, longest))
+            self.add(self.chance.uniform(0.0, longest), adding=number % 5 < 2)
         for _ in range(50):
             if self.add(None) == 0:
                 break
@@ -243,6 +254,6 @@ if __name__ == "__main__":
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--tasks", type=int, default=100_000)
     parser.add_argument("--kills", type=int, default=50)
-    parser.add_argument("--longest", type=float, default=8.0, help="The most seconds until the client is killed.")
+    parser.add_argument("--longest", type=float, default=4.0, help="The most seconds until the client is killed.")
     given = parser.parse_args()
     sys.exit(main(given.seed, given.tasks, given.kills, given.longest))

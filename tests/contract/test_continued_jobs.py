@@ -11,10 +11,10 @@ import msgspec
 import pytest
 
 from batchtrain.client import Client
-from batchtrain.config.types import Recipe, Secret
+from batchtrain.config.types import Job, Recipe, Secret
 from batchtrain.emulator import steering
 from batchtrain.emulator.server import Emulator, Settings
-from batchtrain.errors import AlreadyExists, Differs, Unreachable
+from batchtrain.errors import AlreadyExists, Differs, TimedOut, Unreachable
 from batchtrain.service import submission
 from batchtrain.service.connect import Account
 from batchtrain.service.standing import Standing
@@ -46,6 +46,14 @@ def recipe(count: int = 3, command: str = "train", **job: Any) -> Recipe:
     image = {"platform_image": {"publisher": "microsoft-dsvm", "offer": "ubuntu-hpc", "sku": "2404"}}
     pool = {"id": "p", "vm_size": "STANDARD_D2S_V5", "vm_count": {"dedicated": 0}, "vm_configuration": image}
     return msgspec.convert({"directory": "x", "pool": pool, "jobs": [{"id": "j", "tasks": tasks, **job}]}, Recipe)
+
+
+def sweep(count: int) -> Recipe:
+    """The same with tasks of a factory."""
+    factory = {"parametric_sweep": {"product": [{"start": 0, "stop": count, "step": 1}]}}
+    told = recipe(1)
+    task = {"command": "train --seed {}", "environment_variables": {"API_TOKEN": TOKEN}, "task_factory": factory}
+    return msgspec.structs.replace(told, jobs=(msgspec.convert({"id": "j", "tasks": [task]}, Job),))
 
 
 def names(client: Client) -> list[str]:
@@ -163,6 +171,35 @@ def test_jobs_that_complete_by_themselves_do_so_only_when_every_task_stands(clie
     assert client.batch.get_job("j").all_tasks_complete_mode == "terminatejob"
 
 
+@pytest.fixture
+def only_job(tmp_path: Path) -> Iterator[Client]:
+    """A client of an account with one active job, which is all that its quota allows."""
+    settings = Settings(tmp_path / "small", port=0, quotas={"active_jobs": 1})
+    with Emulator(settings, FakeMachine.open) as running:
+        made = Client(Account(running.endpoint, running.account, Secret(running.key), emulated=True))
+        made.pools.add(recipe(), wait=False)
+        made.batch.create_job({"id": "other", "poolInfo": {"poolId": "p"}})  # type: ignore[arg-type]
+        yield made
+
+
+def test_a_job_waits_while_the_quota_of_active_jobs_is_reached(only_job: Client) -> None:
+    said: list[Event] = []
+
+    def tell(event: Event) -> None:
+        said.append(event)
+        if event.kind == "quota.wait":
+            only_job.jobs.handle("other").terminate()
+
+    only_job.jobs.add(recipe(), tell=tell, timeout=60)
+    assert "waits up to 60 s" in next(event.text for event in said if event.kind == "quota.wait")
+    assert names(only_job) == planned(3)
+
+
+def test_the_wait_for_the_quota_has_a_deadline(only_job: Client) -> None:
+    with pytest.raises(TimedOut, match="`batchtrain jobs term ID`"):
+        add(only_job, recipe(), timeout=0.01)
+
+
 def test_chaos_ends_with_exactly_the_tasks_of_the_plan(
     emulator: Emulator, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -174,7 +211,7 @@ def test_chaos_ends_with_exactly_the_tasks_of_the_plan(
     for _ in range(6):
         with pytest.MonkeyPatch.context() as patch, pytest.raises((Killed, Unreachable)):
             killed_after(patch, chance.randrange(4))
-            add(client, recipe(3000))
-    add(client, recipe(3000))
+            add(client, sweep(3000))
+    add(client, sweep(3000))
     steering.clear_faults(emulator.status)
-    assert names(client) == planned(3000)
+    assert names(client) == [f"task-{number:05}" for number in range(3000)]

@@ -80,6 +80,27 @@ def launch(python: str, program: str, rendezvous: str, tmp_path: Path) -> tuple[
     return codes, [(tmp_path / f"{node}.txt").read_text() for node in (0, 1)]
 
 
+def test_the_python_of_torchrun_is_found_for_a_command_that_names_none(python: str, tmp_path: Path) -> None:
+    (tmp_path / "torchrun.sh").write_bytes(TORCHRUN.with_suffix(".sh").read_bytes())
+    (tmp_path / "torchrun.py").write_text("import sys; print(sys.executable, *sys.argv[1:])")
+    environment = {"PATH": f"{Path(python).parent}:/usr/bin:/bin"}
+    words = ("sh", str(tmp_path / "torchrun.sh"), "--no-python", "bash", "-c", "echo 'a b'")
+    done = subprocess.run(words, env=environment, capture_output=True, text=True, check=False)
+    assert done.stdout.split(" ", 1)[1] == "--no-python bash -c echo 'a b'\n", done.stderr
+    assert Path(done.stdout.split()[0]).parent == Path(python).parent
+
+
+def test_without_pytorch_torchrun_itself_reports_what_is_missing(tmp_path: Path) -> None:
+    (tmp_path / "bin").mkdir()
+    program = tmp_path / "bin/torchrun"
+    program.write_text('#!/bin/sh\necho "torchrun $*"\n')
+    program.chmod(0o755)
+    environment = {"PATH": f"{tmp_path / 'bin'}:/bin:/usr/bin"}
+    words = ("sh", str(TORCHRUN.with_suffix(".sh")), "--nnodes=2")
+    done = subprocess.run(words, env=environment, capture_output=True, text=True, check=False)
+    assert done.stdout == "torchrun --nnodes=2\n"
+
+
 @pytest.mark.parametrize("rendezvous", ["static", "c10d"])
 def test_a_node_that_is_late_at_the_exit_barrier_still_finds_the_store(
     rendezvous: str, python: str, tmp_path: Path

@@ -7,6 +7,7 @@ import os
 import signal
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -49,6 +50,36 @@ def here(batchtrain: Shell) -> Path:
     for name, text in (("config", CONFIG), ("pool", POOL), ("jobs", JOBS)):
         (batchtrain.cwd / f"{name}.yaml").write_text(text, encoding="utf-8")
     return batchtrain.cwd
+
+
+SOURCE = """job_specifications:
+- id: large
+  tasks:
+  - {id: t, source: src, command: 'cd $AZ_BATCH_TASK_SHARED_DIR && ls *.bin *.tmp; wc -c <weights.bin'}
+"""
+
+
+@pytest.mark.slow
+def test_a_source_of_any_size_is_uploaded_once_for_its_content(batchtrain: Shell, here: Path) -> None:
+    (here / "config.yaml").write_text("batchtrain: {storage_account_settings: mine}\n", encoding="utf-8")
+    (here / "jobs.yaml").write_text(SOURCE, encoding="utf-8")
+    (here / "src").mkdir()
+    with (here / "src" / "weights.bin").open("wb") as file:
+        file.truncate(70 << 20)  # more than any other way carries
+    (here / "src" / "data.tmp").write_bytes(b"x")
+    (here / "src" / ".batchtrainignore").write_text("*.tmp\n", encoding="utf-8")
+    first = batchtrain("run", "--local", "--reuse")
+    assert first.stdout.split() == ["weights.bin", str(70 << 20)]
+    before = archives(batchtrain)
+    batchtrain("run", "--local", "--reuse", "--set", "job_specifications[0].tasks[0].command=true")
+    assert len(before) == 1
+    assert archives(batchtrain) == before
+
+
+def archives(batchtrain: Shell) -> list[Any]:
+    """The archives of sources in storage, with the times of their uploads."""
+    listed = json.loads(batchtrain("data", "list", "mine/batchtrain-files", "--local", "-o", "json").stdout)
+    return [row for row in listed if row["name"].endswith(".source.tar.gz")]
 
 
 def names(batchtrain: Shell) -> list[str]:

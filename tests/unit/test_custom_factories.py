@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import sys
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
-from batchtrain.config.factories import MOST_TASKS
 from batchtrain.config.types import Recipe
 from batchtrain.custom import read_made
 from batchtrain.errors import UsageError
@@ -59,9 +59,18 @@ def test_a_module_above_the_configuration_is_found_too(tmp_path: Path) -> None:
     assert sys.path == before
 
 
-def test_an_endless_function_is_cut_off(tmp_path: Path) -> None:
-    text = "def generate():\n    while True:\n        yield ()\n"
-    assert len(made(tmp_path, text, "mine_d")["j", 1]) == MOST_TASKS + 1
+def test_many_tasks_are_made_when_they_are_iterated(tmp_path: Path) -> None:
+    text = "def generate():\n    n = 0\n    while True:\n        yield n\n        n += 1\n"
+    rows = made(tmp_path, text, "mine_d")["j", 1]
+    assert list(islice(rows, 2500)) == [(n,) for n in range(2500)] == list(islice(rows, 2500))
+
+
+def test_a_function_that_fails_late_gives_every_task_before(tmp_path: Path) -> None:
+    text = "def generate():\n    for n in range(2500):\n        yield n\n    raise ValueError('no more')\n"
+    rows = iter(made(tmp_path, text, "mine_f")["j", 1])
+    assert sum(1 for _ in islice(rows, 2500)) == 2500
+    with pytest.raises(UsageError, match=r"failed after 2,500 tasks: ValueError: no more \(line 4 of .*mine_f\.py\)"):
+        next(rows)
 
 
 @pytest.mark.parametrize(

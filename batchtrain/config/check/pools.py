@@ -109,14 +109,15 @@ def _autoscale_formula(subject: Subject) -> Found:
 
 def _autoscale_count(subject: Subject) -> Found:
     pool = subject.pool
-    if pool and pool.autoscale and pool.autoscale.formula and (pool.vm_count.dedicated or pool.vm_count.low_priority):
+    formula = subject.autoscale and subject.autoscale.formula
+    if pool and formula and (pool.vm_count.dedicated or pool.vm_count.low_priority):
         yield (*POOL, "vm_count"), "the autoscale formula decides the number of nodes"
 
 
 def _autoscale_maximum(subject: Subject) -> Found:
     pool, scenario = subject.pool, _scenario(subject)
     if pool is not None and scenario is not None:
-        for path, message in scaling.faults(scenario, pool.vm_count):
+        for path, message in scaling.faults(scenario, scaling.least_of(pool)):
             yield (*AUTOSCALE, "scenario", *path), message
 
 

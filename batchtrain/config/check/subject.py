@@ -9,6 +9,7 @@ from typing import NamedTuple
 from batchtrain.catalog.sizes import VmSize
 from batchtrain.catalog.vm_images import Image
 from batchtrain.config import task_resources
+from batchtrain.config.scaling import scaling_of
 from batchtrain.config.travel import Survey
 from batchtrain.config.types import (
     Autoscale,
@@ -95,7 +96,7 @@ class Subject:
 
     @property
     def autoscale(self) -> Autoscale | None:
-        return self.pool.autoscale if self.pool else None
+        return scaling_of(self.pool) if self.pool else None
 
     @property
     def accounts(self) -> tuple[UserAccount, ...]:

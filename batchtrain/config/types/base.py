@@ -13,6 +13,8 @@ from batchtrain.frameworks.base import says as says
 
 MOST_NODES = 100_000  # far above every quota
 ID = r"^[A-Za-z0-9_-]{1,64}$(?!\n)"  # `$` alone would let a newline stand at the end
+TASK_ID = r"^([A-Za-z0-9_-]{1,64}|[A-Za-z0-9_-]{0,64}\{.{1,900})$(?!\n)"
+"""An id, or with braces the ids of a factory."""
 LINK = r"^[A-Za-z0-9]+$(?!\n)"
 SPAN = r"^([0-9]{1,6}\.)?[0-9]{1,3}:[0-9]{1,2}:[0-9]{1,2}$(?!\n)"
 IGNORED = "batchtrain: warning `gone`"
@@ -21,6 +23,7 @@ TASK_FILES = "batchtrain: error `task-file-input`"
 
 
 Id = Annotated[str, Meta(pattern=ID)]
+TaskId = Annotated[str, Meta(pattern=TASK_ID)]
 Span = Annotated[str, Meta(pattern=SPAN)]
 Retries = Annotated[int, Meta(ge=-1)]
 DisplayName = Annotated[str, Meta(max_length=1024)]

@@ -472,7 +472,9 @@ class Pool(Block, frozen=True, kw_only=True):
         "How tasks are distributed over nodes.", "pool.taskSchedulingPolicy.nodeFillType")] = None
     job_default_order: Annotated[Literal["none", "creationtime"] | None, says(
         "Order of jobs with the same priority.", "pool.taskSchedulingPolicy.jobDefaultOrder")] = None
-    autoscale: Annotated[Autoscale | None, says("Autoscale: the number of nodes follows the work.")] = None
+    autoscale: Annotated[Autoscale | Literal["to_zero"] | None, says(
+        "Autoscale: the number of nodes follows the work. The word `to_zero`: as many nodes as the work needs, at most"
+        " `vm_count`, and none without work.", FORMULA)] = None
     additional_node_prep: Annotated[AdditionalNodePrep, says(
         "Your own preparation, which runs as root when a node joins.")] = AdditionalNodePrep()
     resource_files: Annotated[tuple[ResourceFile, ...], says("Files for the start task's working directory.")] = ()

@@ -9,14 +9,15 @@ import logging
 import os
 import secrets
 import shutil
+import signal
 import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import IO, Any, NamedTuple
 
 from batchtrain.emulator import mapped_images
 from batchtrain.emulator.interface import STORAGE_ACCOUNT, StorageAccount, StorageMissing
@@ -32,7 +33,7 @@ OLDEST_NODE = 20
 NPM = Path(__file__).parent / "npm"
 LISTENS, CLOSED = b"successfully listens on ", b"successfully closed"
 END_SECONDS, START_SECONDS = 10.0, 120.0
-INSTALL_SECONDS = 900.0
+VERSION_SECONDS, INSTALL_SECONDS = 20.0, 900.0
 
 _NODE = "install Node.js 20 or later with npm, or `pip install 'batchtrain[storage]'`"
 
@@ -55,12 +56,20 @@ def find_node() -> Node:
     if node is None or npm is None:
         missing = "Node.js" if node is None else "npm"
         raise StorageMissing(f"storage on this machine is Azurite, which needs {missing}, and there is none: {_NODE}")
-    answer = subprocess.run([node, "--version"], capture_output=True, text=True, check=False).stdout.strip()
+    answer = _version(node)
     number = answer.lstrip("v").partition(".")[0]
     if not number.isdecimal() or int(number) < OLDEST_NODE:
         version = answer or "of an unknown version"
         raise StorageMissing(f"storage on this machine is Azurite, for which Node.js {version} is too old: {_NODE}")
     return Node(node, (npm,))
+
+
+def _version(node: str) -> str:
+    try:
+        done = subprocess.run([node, "--version"], capture_output=True, text=True, check=False, timeout=VERSION_SECONDS)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout.strip()
 
 
 # Installed once ------------------------------------------------------------------------------------------------------
@@ -80,16 +89,17 @@ def _script(where: Path) -> Path:
     return where / "node_modules" / "azurite" / "dist" / "src" / "blob" / "main.js"
 
 
-def install(node: Node, say: Callable[[str], None]) -> Path:
-    """Install what the lock file names, unless it is there. Blocks. Gives Azurite's script; raises StorageMissing."""
+def install(node: Node, say: Callable[[str], None], ended: Callable[[], bool] = lambda: False) -> Path:
+    """Install what the lock file names, unless it is there. Blocks until `ended`. Gives Azurite's script; raises
+    StorageMissing."""
     where = home()
     if not _script(where).is_file():
         try:
             where.parent.mkdir(parents=True, exist_ok=True)
-            with _locked(where.parent / f".{where.name}.lock", INSTALL_SECONDS):
+            with _locked(where.parent / f".{where.name}.lock", INSTALL_SECONDS, ended):
                 if not _script(where).is_file():
                     say(f"installing Azurite {VERSION}, the storage of the emulator, to {where} (365 MB, once)")
-                    _install(node, where)
+                    _install(node, where, ended)
         except OSError as error:
             raise StorageMissing(
                 f"Azurite cannot be installed to {where}: {error.strerror or error};"
@@ -98,7 +108,7 @@ def install(node: Node, say: Callable[[str], None]) -> Path:
     return _script(where)
 
 
-def _install(node: Node, where: Path) -> None:
+def _install(node: Node, where: Path, ended: Callable[[], bool]) -> None:
     if where.exists() and any(where.iterdir()) and not (where / "node_modules" / "azurite").exists():
         raise StorageMissing(f"{where} holds other files; name an empty or new directory with {DIRECTORY_VARIABLE}")
     aside = Path(tempfile.mkdtemp(prefix=f".{where.name}-", dir=where.parent))
@@ -107,11 +117,8 @@ def _install(node: Node, where: Path) -> None:
             shutil.copy(NPM / name, aside / name)
         words = [*node.npm, "ci", "--omit=dev", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"]
         path = f"{Path(node.program).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
-        done = subprocess.run(
-            words, cwd=aside, env={**os.environ, "PATH": path}, capture_output=True, text=True, check=False
-        )
-        if done.returncode:
-            last = " ".join(done.stderr.split())[-500:]
+        if problem := _npm(words, aside, {**os.environ, "PATH": path}, ended):
+            last = " ".join(problem.split())[-500:]
             raise StorageMissing(
                 f"Azurite {VERSION} cannot be installed by npm: {last}; check the network and try again"
             )
@@ -121,15 +128,35 @@ def _install(node: Node, where: Path) -> None:
         shutil.rmtree(aside, ignore_errors=True)
 
 
+def _npm(words: Sequence[str], directory: Path, env: dict[str, str], ended: Callable[[], bool]) -> str:
+    """Run npm, with the processes that it starts, until its end, the time limit, or `ended`. Gives what went wrong."""
+    end = time.monotonic() + INSTALL_SECONDS
+    alone: Any = {"stdin": subprocess.DEVNULL, "start_new_session": True}
+    with (
+        tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as printed,
+        subprocess.Popen(words, cwd=directory, env=env, stdout=printed, stderr=printed, **alone) as process,
+    ):
+        while process.poll() is None:
+            if ended() or time.monotonic() > end:
+                os.killpg(process.pid, signal.SIGKILL)
+                return "the emulator is stopping" if ended() else f"it has not ended after {INSTALL_SECONDS:g} s"
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(0.1)
+        printed.seek(0)
+        return "" if process.returncode == 0 else printed.read() or f"it ended with code {process.returncode}"
+
+
 @contextmanager
-def _locked(path: Path, seconds: float) -> Iterator[IO[str]]:
-    """Holds a lock file; raises StorageMissing where another process keeps it for so long."""
+def _locked(path: Path, seconds: float, ended: Callable[[], bool] = lambda: False) -> Iterator[IO[str]]:
+    """Holds a lock file; raises StorageMissing where another process keeps it for so long, or after `ended`."""
     with path.open("w") as file:
         end = time.monotonic() + seconds
         while True:
             with suppress(BlockingIOError):
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 break
+            if ended():
+                raise StorageMissing("the emulator is stopping")
             if time.monotonic() > end:
                 raise StorageMissing(f"another process has held {path} for {seconds:g} s; end it and try again")
             time.sleep(0.05)
@@ -160,7 +187,7 @@ class Azurite:
 
     def _start(self) -> StorageAccount:
         node = find_node()
-        script = install(node, logger.info)
+        script = install(node, logger.info, lambda: self._ended)
         self._home.mkdir(mode=0o700, parents=True, exist_ok=True)
         key = self._key()
         last = self._home / "port"
@@ -209,9 +236,9 @@ class Azurite:
         raise StorageMissing(f"Azurite does not start: {printed.decode(errors='replace').strip()[-500:]}")
 
     def close(self) -> None:
-        """End it, with everything stored. Blocks."""
+        """End it, with everything stored. Blocks, but not for an installation, which is ended."""
+        self._ended = True
         with self._starting:
-            self._ended = True
             process, self._process = self._process, None
             if process is None or process.stdin is None or process.stdout is None:
                 return

@@ -9,7 +9,18 @@ from typing import Any
 
 import pytest
 
-from batchtrain.emulator import applications, jobs, mounts, nodes, pools, reports, task_environment, tasks, usage
+from batchtrain.emulator import (
+    applications,
+    jobs,
+    mounts,
+    node_reports,
+    nodes,
+    pools,
+    reports,
+    task_environment,
+    tasks,
+    usage,
+)
 from batchtrain.emulator.faults import Fault
 from batchtrain.emulator.interface import Download, Exit, Mount, NodeUnfit, Package, Upload
 from batchtrain.emulator.machine import host_load, packages, upload
@@ -98,7 +109,7 @@ def test_usage_outlives_nodes_and_pools(stage: Stage) -> None:
     stage.later(900)
     stage.do(pools.delete_pool, "pool")
     stage.settle()
-    reports.node_removed(stage.world, node.id, stage.now)
+    node_reports.node_removed(stage.world, node.id, stage.now)
     stage.settle()
     stage.later(3600)
     (row,) = document(stage.do(usage.list_usage, starttime="2026-11-21T10:00:00Z"))["value"]
@@ -110,7 +121,7 @@ def test_a_deallocated_node_uses_nothing(stage: Stage) -> None:
     stage.later(900)
     stage.do(nodes.deallocate_node, "pool", node.id, body={})
     stage.settle()
-    reports.node_down(stage.world, node.id, stage.now)
+    node_reports.node_down(stage.world, node.id, stage.now)
     stage.later(86_400)
     stage.do(nodes.start_node, "pool", node.id)
     stage.boot()

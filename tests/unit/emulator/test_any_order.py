@@ -12,6 +12,7 @@ from batchtrain.emulator import (
     autoscale,
     job_preparation,
     jobs,
+    node_reports,
     nodes,
     pools,
     reports,
@@ -20,10 +21,11 @@ from batchtrain.emulator import (
     states,
     tasks,
 )
+from batchtrain.emulator.books import COUNTED, count_names
 from batchtrain.emulator.faults import Fault
 from batchtrain.emulator.interface import Exit
 from batchtrain.emulator.reply import Call, Reply
-from batchtrain.emulator.world import COUNTED, World, count_names
+from batchtrain.emulator.world import World
 from tests.emulation import POOL, Stage
 
 STEPS = 300
@@ -151,7 +153,7 @@ class Chaos:
     def die(self) -> None:
         if self.pool_nodes() and self.random.random() < 0.15:
             node = self.random.choice(self.stage.nodes())
-            reports.node_lost(self.stage.world, node.id, self.stage.now)
+            node_reports.node_lost(self.stage.world, node.id, self.stage.now)
             node.losses = 0
 
     def machine(self) -> None:
@@ -163,19 +165,19 @@ class Chaos:
         match effect:
             case scheduler.BootNode(_, node):
                 if self.random.random() < 0.05:
-                    reports.node_failed(world, node, "no luck", now)
+                    node_reports.node_failed(world, node, "no luck", now)
                 else:
                     self.stage.up(node)
             case scheduler.RunStartTask(_, node):
                 found = world.pool_of_node.get(node)
                 if found:
-                    reports.start_task_ended(world, node, found.nodes[node].boots, outcome, now)
+                    node_reports.start_task_ended(world, node, found.nodes[node].boots, outcome, now)
             case scheduler.ShutdownNode(_, node):
-                reports.node_down(world, node, now)
+                node_reports.node_down(world, node, now)
             case scheduler.WipeNode(_, node):
-                reports.node_wiped(world, node, now)
+                node_reports.node_wiped(world, node, now)
             case scheduler.RemoveNode(_, node):
-                reports.node_removed(world, node, now)
+                node_reports.node_removed(world, node, now)
             case scheduler.RunCoordination(task, run, number):
                 reports.coordination_ended(world, task, run, number, outcome, now)
             case scheduler.RunApplication(task, run, _):

@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from batchtrain.emulator import job_preparation, jobs, nodes, reports, scheduler, schedules, tasks
+from batchtrain.emulator import job_preparation, jobs, node_reports, nodes, scheduler, schedules, tasks
 from batchtrain.emulator.faults import Fault
 from batchtrain.emulator.records import Record
 from batchtrain.emulator.world import World
@@ -83,7 +83,7 @@ class BusyPool(Chaos):
     def die(self) -> None:
         if self.random.random() < 0.1:
             node = self.random.choice(self.stage.nodes())
-            reports.node_lost(self.stage.world, node.id, self.stage.now)
+            node_reports.node_lost(self.stage.world, node.id, self.stage.now)
             node.losses = 0
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from batchtrain.emulator import autoscale, nodes, pools, reports, wire
+from batchtrain.emulator import autoscale, node_reports, nodes, pools, waking, wire
 from batchtrain.emulator.autoscale_samples import NUMBERS, PERIOD, History
 from batchtrain.emulator.faults import Fault
 from batchtrain.emulator.records import Pool
@@ -194,7 +194,7 @@ def test_nodes_and_slots_are_seen(stage: Stage) -> None:
     names = {"d": "CurrentDedicatedNodes", "s": "CurrentLowPriorityNodes", "u": "UsableNodeCount", "r": "RunningTasks"}
     text = "".join(f"${short} = ${name} + 0;" for short, name in names.items())
     assert evaluated(stage, text) == "$d=2;$s=1;$u=3;$r=1"
-    reports.node_preempted(stage.world, spot.id, None, stage.now)
+    node_reports.node_preempted(stage.world, spot.id, None, stage.now)
     assert evaluated(stage, "$p=$PreemptedNodeCount + 0; $u=$UsableNodeCount + 0;") == "$p=1;$u=2"
 
 
@@ -233,7 +233,7 @@ def test_a_pool_goes_on_by_its_formula_after_a_restart(stage: Stage) -> None:
     other = Stage()
     other.now = stage.now
     other.world.restore(iter(changes))
-    reports.wake(other.world, other.now)
+    waking.wake(other.world, other.now)
     other.job()
     other.task()
     other.later(300)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from batchtrain.emulator import documents, job_preparation, jobs, pools, reports, task_environment, tasks
+from batchtrain.emulator import documents, job_preparation, jobs, node_reports, pools, reports, task_environment, tasks
 from batchtrain.emulator.interface import BindMount, Container, Containers, Exit, Login, NodeSpec, NodeUp, Run
 from batchtrain.emulator.machine import handover
 from batchtrain.emulator.machine.below import Below
@@ -108,7 +108,7 @@ def test_a_nodes_own_address_takes_the_place_of_the_one_it_was_given() -> None:
     made.settle()
     (node,) = made.nodes()
     up = NodeUp(Path("/nodes", node.id), "/mnt", {}, "docker", "10.7.0.4")
-    reports.node_up(made.world, node.id, up, made.now)
+    node_reports.node_up(made.world, node.id, up, made.now)
     assert node.address == "10.7.0.4"
     assert next(made.world.free_addresses()).endswith(".0.5")
 
@@ -136,7 +136,7 @@ def test_container_info_is_shown_of_a_start_task() -> None:
     made = Stage()
     made.pool(startTask={"commandLine": "true"})
     (node,) = made.nodes()
-    reports.start_task_ended(made.world, node.id, node.boots, Exit(0, container=INFO), made.now)
+    node_reports.start_task_ended(made.world, node.id, node.boots, Exit(0, container=INFO), made.now)
     assert node.start["containerInfo"] == INFO
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from batchtrain.emulator import control, pools, reports, scheduler, task_environment, tasks
+from batchtrain.emulator import control, node_reports, pools, reports, scheduler, task_environment, tasks
 from batchtrain.emulator.interface import Exit
 from batchtrain.emulator.records import Task
 from tests.emulation import Stage, document
@@ -118,7 +118,7 @@ def test_a_bigger_pool_lets_the_gang_start(stage: Stage) -> None:
 def test_a_lost_node_requeues_the_whole_gang(stage: Stage) -> None:
     task = running(stage)
     lost = task.instances[1].node
-    reports.node_lost(stage.world, lost, stage.now)
+    node_reports.node_lost(stage.world, lost, stage.now)
     due = stage.settle()
     assert scheduler.EndScope(task, 1, 0) in due and scheduler.EndScope(task, 1, 1) not in due
     reports.scope_ended(stage.world, task, 1, 0, stage.now)
@@ -186,8 +186,8 @@ def test_gpus_of_a_node_come_from_its_size(stage: Stage) -> None:
 
 def test_hints_count_the_nodes_that_take_no_tasks(stage: Stage) -> None:
     first, second = stage.gang_pool(2, startTask={"commandLine": "prepare"})
-    reports.start_task_ended(stage.world, first.id, 1, Exit(1), stage.now)
-    reports.start_task_ended(stage.world, second.id, 1, Exit(0), stage.now)
+    node_reports.start_task_ended(stage.world, first.id, 1, Exit(1), stage.now)
+    node_reports.start_task_ended(stage.world, second.id, 1, Exit(0), stage.now)
     stage.job()
     stage.gang(2)
     assert stage.settle() == []

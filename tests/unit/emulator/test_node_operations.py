@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from batchtrain.emulator import endpoints, nodes, pools, reports, scheduler, states, users
+from batchtrain.emulator import endpoints, node_reports, nodes, pools, reports, scheduler, states, users, waking
 from batchtrain.emulator.faults import Fault
 from batchtrain.emulator.injection import Injection
 from batchtrain.emulator.interface import Exit
@@ -48,14 +48,14 @@ def kinds(effects: list[scheduler.Effect]) -> list[type]:
 
 def test_a_reimaged_node_is_wiped_and_starts_as_new(stage: Stage) -> None:
     (node,) = stage.pool(1, startTask={"commandLine": "prepare"})
-    reports.start_task_ended(stage.world, node.id, 1, Exit(0), stage.now)
+    node_reports.start_task_ended(stage.world, node.id, 1, Exit(0), stage.now)
     stage.settle()
     stage.do(users.create_user, "pool", node.id, body={"name": "me"})
     assert stage.do(nodes.reimage_node, "pool", node.id, body={}).status == 202
     assert node.state == "reimaging"
     assert kinds(stage.settle()) == [scheduler.WipeNode]
     assert not node.users
-    reports.node_wiped(stage.world, node.id, stage.now)
+    node_reports.node_wiped(stage.world, node.id, stage.now)
     assert kinds(stage.boot()) == [scheduler.RunStartTask]
     assert node.state == "waitingforstarttask"
 
@@ -65,7 +65,7 @@ def test_a_deallocated_node_stays_listed_until_it_is_started(stage: Stage) -> No
     assert stage.do(nodes.deallocate_node, "pool", node.id, body={}).status == 202
     assert node.state == "deallocating"
     assert kinds(stage.settle()) == [scheduler.ShutdownNode]
-    reports.node_down(stage.world, node.id, stage.now)
+    node_reports.node_down(stage.world, node.id, stage.now)
     assert stage.settle() == []
     counts = document(stage.do(pools.list_node_counts))["value"][0]["dedicated"]
     assert (node.state, counts["deallocated"], counts["total"]) == ("deallocated", 1, 1)
@@ -84,7 +84,7 @@ def test_a_deallocated_node_takes_no_task_and_can_leave(stage: Stage) -> None:
     (node,) = stage.pool(1)
     stage.do(nodes.deallocate_node, "pool", node.id, body={})
     stage.settle()
-    reports.node_down(stage.world, node.id, stage.now)
+    node_reports.node_down(stage.world, node.id, stage.now)
     stage.job()
     task = stage.task()
     assert (stage.settle(), task.state) == ([], "active")
@@ -164,7 +164,7 @@ def test_what_a_node_waits_for_is_looked_at_again_after_a_restart(stage: Stage) 
     stage.do(pools.remove_nodes, "pool", body={"nodeList": [node.id], "nodeDeallocationOption": "retaineddata"})
     stage.settle()
     stage.world._deadlines.clear()
-    reports.wake(stage.world, stage.now)
+    waking.wake(stage.world, stage.now)
     assert stage.settle() == []
     stage.later(7 * 86_400)
     assert kinds(stage.settle()) == [scheduler.RemoveNode]
@@ -200,15 +200,15 @@ def test_a_node_that_is_down_by_itself_goes_on_its_way_too(
 ) -> None:
     (node,) = stage.pool(1)
     if first == "it breaks":
-        reports.node_broken(stage.world, node.id, stage.now)
+        node_reports.node_broken(stage.world, node.id, stage.now)
         stage.do(operation, "pool", node.id, body={})
     else:
         stage.do(operation, "pool", node.id, body={})
-        reports.node_lost(stage.world, node.id, stage.now)
+        node_reports.node_lost(stage.world, node.id, stage.now)
     found = stage.boot()
     assert kinds(found) == due
     for effect in found:
-        down = reports.node_wiped if isinstance(effect, scheduler.WipeNode) else reports.node_down
+        down = node_reports.node_wiped if isinstance(effect, scheduler.WipeNode) else node_reports.node_down
         down(stage.world, node.id, stage.now)
     stage.boot()
     assert node.state == state
@@ -216,10 +216,10 @@ def test_a_node_that_is_down_by_itself_goes_on_its_way_too(
 
 def test_a_node_that_is_reimaged_while_it_is_shut_down_is_wiped_all_the_same(stage: Stage) -> None:
     (node,) = stage.pool(1)
-    reports.node_struck(stage.world, node.id, "break", None, stage.now)
+    node_reports.node_struck(stage.world, node.id, "break", None, stage.now)
     stage.do(nodes.reimage_node, "pool", node.id, body={})
     assert stage.settle() == []
-    reports.node_down(stage.world, node.id, stage.now)
+    node_reports.node_down(stage.world, node.id, stage.now)
     assert kinds(stage.settle()) == [scheduler.WipeNode]
 
 
@@ -228,17 +228,17 @@ def test_a_node_goes_on_its_way_after_a_restart(stage: Stage, event: str) -> Non
     (node,) = stage.pool(1)
     stage.do(getattr(nodes, f"{event}_node"), "pool", node.id, body={})
     stage.settle()
-    reports.wake(stage.world, stage.now)
+    waking.wake(stage.world, stage.now)
     for effect in stage.boot():
         assert isinstance(effect, scheduler.WipeNode)
-        reports.node_wiped(stage.world, node.id, stage.now)
+        node_reports.node_wiped(stage.world, node.id, stage.now)
     stage.boot()
     assert node.state == ("deallocated" if event == "deallocate" else "idle")
 
 
 def test_a_preempted_node_that_is_to_come_back_does_so_after_a_restart(stage: Stage) -> None:
     (node,) = stage.pool(0, targetLowPriorityNodes=1)
-    reports.node_preempted(stage.world, node.id, 60, stage.now)
+    node_reports.node_preempted(stage.world, node.id, 60, stage.now)
     stage.world.take_changes()
     other = _restarted(stage, node)
     assert other.nodes()[0].state == "preempted"
@@ -277,7 +277,7 @@ def test_a_node_whose_packages_cannot_be_had_is_unusable(stage: Stage) -> None:
     stage.do(pools.create_pool, body={**_pool(), "targetDedicatedNodes": 1})
     (boot,) = stage.settle()
     assert isinstance(boot, scheduler.BootNode)
-    reports.node_unfit(stage.world, boot.node, "ApplicationPackageError", "no such file", stage.now)
+    node_reports.node_unfit(stage.world, boot.node, "ApplicationPackageError", "no such file", stage.now)
     stage.settle()
     (node,) = stage.nodes()
     assert (node.state, node.errors[0]["code"]) == ("unusable", "ApplicationPackageError")
@@ -339,7 +339,7 @@ def test_each_node_has_a_frontend_port_of_its_own_that_is_used_again(stage: Stag
     assert [_ports(stage, node) for node in (first, second)] == [[40000], [40001]]
     stage.do(pools.remove_nodes, "pool", body={"nodeList": [first.id]})
     stage.settle()
-    reports.node_removed(stage.world, first.id, stage.now)
+    node_reports.node_removed(stage.world, first.id, stage.now)
     stage.settle()
     stage.do(pools.resize_pool, "pool", body={"targetDedicatedNodes": 2})
     stage.boot()
@@ -524,7 +524,7 @@ def _restarted(stage: Stage, node: Node) -> Stage:
     stage.world.save_node(node)
     other = Stage()
     other.world.restore(iter(stage.world.take_changes()))
-    reports.wake(other.world, other.now)
+    waking.wake(other.world, other.now)
     other.boot()
     return other
 

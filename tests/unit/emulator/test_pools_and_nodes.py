@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from batchtrain.emulator import nodes, pools, reports, scheduler
+from batchtrain.emulator import node_reports, nodes, pools, reports, scheduler
 from batchtrain.emulator.faults import Fault
 from batchtrain.emulator.interface import Exit
 from batchtrain.emulator.world import Quotas
@@ -69,7 +69,7 @@ def test_a_given_back_address_is_used_again(stage: Stage) -> None:
     first = stage.pool(2)[0]
     stage.do(pools.remove_nodes, "pool", body={"nodeList": [first.id]})
     stage.settle()
-    reports.node_removed(stage.world, first.id, stage.now)
+    node_reports.node_removed(stage.world, first.id, stage.now)
     stage.settle()
     stage.do(pools.resize_pool, "pool", body={"targetDedicatedNodes": 2})
     stage.settle()
@@ -155,7 +155,7 @@ def test_a_node_that_leaves_requeues_its_task_and_waits_for_its_end(stage: Stage
     assert [type(effect) for effect in stage.settle()] == [scheduler.RemoveNode]
     assert (task.state, task.requeues) == ("active", 1)
     assert stage.world.pool("pool").record.allocation == "resizing"
-    reports.node_removed(stage.world, node.id, stage.now)
+    node_reports.node_removed(stage.world, node.id, stage.now)
     stage.settle()
     assert stage.world.pool("pool").record.allocation == "steady"
 
@@ -179,7 +179,7 @@ def test_a_deleted_pool_is_deleting_until_its_nodes_are_gone(stage: Stage) -> No
     with pytest.raises(Fault, match="PoolBeingDeleted"):
         stage.do(pools.create_pool, body=POOL)
     stage.settle()
-    reports.node_removed(stage.world, node.id, stage.now)
+    node_reports.node_removed(stage.world, node.id, stage.now)
     stage.settle()
     with pytest.raises(Fault, match="PoolNotFound"):
         stage.do(pools.get_pool, "pool")
@@ -197,7 +197,7 @@ def test_a_pool_deleted_while_its_nodes_boot_goes_too(stage: Stage) -> None:
 def test_a_node_that_cannot_boot_ends_the_resize_with_an_error(stage: Stage) -> None:
     stage.do(pools.create_pool, body={**POOL, "targetDedicatedNodes": 1})
     (boot,) = stage.settle()
-    reports.node_failed(stage.world, boot.node, "no memory", stage.now)  # type: ignore[union-attr]
+    node_reports.node_failed(stage.world, boot.node, "no memory", stage.now)  # type: ignore[union-attr]
     assert stage.settle() == []
     found = pool_of(stage)
     assert (found["allocationState"], found["currentDedicatedNodes"]) == ("steady", 0)
@@ -221,23 +221,23 @@ def test_nodes_are_counted_by_state(stage: Stage) -> None:
 def test_a_node_waits_for_its_start_task(stage: Stage) -> None:
     (node,) = stage.pool(1, startTask=START_TASK)
     assert (node.state, node.start["state"]) == ("waitingforstarttask", "running")
-    reports.start_task_ended(stage.world, node.id, 1, Exit(0), stage.now)
+    node_reports.start_task_ended(stage.world, node.id, 1, Exit(0), stage.now)
     assert (node.state, node.start["result"], node.start["exitCode"]) == ("idle", "success", 0)
 
 
 def test_a_start_task_is_tried_again_and_then_given_up(stage: Stage) -> None:
     (node,) = stage.pool(1, startTask={**START_TASK, "maxTaskRetryCount": 1})
-    reports.start_task_ended(stage.world, node.id, 1, Exit(1), stage.now)
+    node_reports.start_task_ended(stage.world, node.id, 1, Exit(1), stage.now)
     assert [type(effect) for effect in stage.settle()] == [scheduler.RunStartTask]
     assert node.start["retryCount"] == 1
-    reports.start_task_ended(stage.world, node.id, 1, Exit(1), stage.now)
+    node_reports.start_task_ended(stage.world, node.id, 1, Exit(1), stage.now)
     assert stage.settle() == []
     assert (node.state, node.start["failureInfo"]["code"]) == ("starttaskfailed", "FailureExitCode")
 
 
 def test_a_start_task_nobody_waits_for_leaves_the_node_usable(stage: Stage) -> None:
     (node,) = stage.pool(1, startTask={**START_TASK, "waitForSuccess": False})
-    reports.start_task_ended(stage.world, node.id, 1, Exit(1), stage.now)
+    node_reports.start_task_ended(stage.world, node.id, 1, Exit(1), stage.now)
     assert (node.state, node.start["result"]) == ("idle", "failure")
 
 
@@ -246,7 +246,7 @@ def test_a_rebooted_node_shuts_down_boots_and_starts_again(stage: Stage) -> None
     assert stage.do(nodes.reboot_node, "pool", node.id, body={}).status == 202
     assert node.state == "rebooting"
     assert [type(effect) for effect in stage.settle()] == [scheduler.ShutdownNode]
-    reports.node_down(stage.world, node.id, stage.now)
+    node_reports.node_down(stage.world, node.id, stage.now)
     stage.boot()
     assert node.state == "idle"
 
@@ -256,7 +256,7 @@ def test_a_node_that_dies_requeues_its_task_and_boots_again(stage: Stage) -> Non
     stage.job()
     task = stage.task()
     stage.settle()
-    reports.node_lost(stage.world, node.id, stage.now)
+    node_reports.node_lost(stage.world, node.id, stage.now)
     assert (task.state, task.requeues, task.retries) == ("active", 1, 0)
     assert stage.boot() == [scheduler.RunApplication(task, 2)]
     assert (node.state, task.state, task.run) == ("running", "running", 2)
@@ -264,8 +264,8 @@ def test_a_node_that_dies_requeues_its_task_and_boots_again(stage: Stage) -> Non
 
 def test_a_node_that_keeps_dying_is_given_up(stage: Stage) -> None:
     (node,) = stage.pool(1)
-    for _ in range(reports.MAX_LOSSES + 1):
-        reports.node_lost(stage.world, node.id, stage.now)
+    for _ in range(node_reports.MAX_LOSSES + 1):
+        node_reports.node_lost(stage.world, node.id, stage.now)
         stage.boot()
     assert node.state == "unusable"
 
@@ -273,11 +273,11 @@ def test_a_node_that_keeps_dying_is_given_up(stage: Stage) -> None:
 def test_deaths_with_work_done_between_them_are_not_in_a_row(stage: Stage) -> None:
     (node,) = stage.pool(1)
     stage.job()
-    for number in range(reports.MAX_LOSSES + 1):
+    for number in range(node_reports.MAX_LOSSES + 1):
         task = stage.task(f"t{number}")
         stage.settle()
         stage.exits(task)
-        reports.node_lost(stage.world, node.id, stage.now)
+        node_reports.node_lost(stage.world, node.id, stage.now)
         stage.boot()
     assert node.state == "idle"
 

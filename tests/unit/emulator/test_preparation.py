@@ -6,7 +6,17 @@ from typing import Any
 
 import pytest
 
-from batchtrain.emulator import control, job_preparation, jobs, nodes, reports, scheduler, task_environment, tasks, wire
+from batchtrain.emulator import (
+    control,
+    job_preparation,
+    jobs,
+    node_reports,
+    nodes,
+    scheduler,
+    task_environment,
+    tasks,
+    wire,
+)
 from batchtrain.emulator.faults import Fault
 from batchtrain.emulator.interface import Exit
 from batchtrain.emulator.records import Node, Task
@@ -161,7 +171,7 @@ def test_after_a_reboot_a_preparation_runs_again_if_it_is_to(stage: Stage, again
     settled(stage, stage.task())
     stage.do(nodes.reboot_node, "pool", node.id, body={})
     stage.settle()
-    reports.node_down(stage.world, node.id, stage.now)
+    node_reports.node_down(stage.world, node.id, stage.now)
     stage.boot()
     stage.task("next")
     assert names(stage.settle()) == [effect]
@@ -185,7 +195,7 @@ def test_a_barred_node_has_another_chance_after_a_reboot(stage: Stage) -> None:
     prepared(stage, node, 1)
     stage.do(nodes.reboot_node, "pool", node.id, body={})
     stage.settle()
-    reports.node_down(stage.world, node.id, stage.now)
+    node_reports.node_down(stage.world, node.id, stage.now)
     assert "RunOnNode" in names(stage.boot()) and task.state == "preparing"
 
 
@@ -194,7 +204,7 @@ def test_a_node_that_dies_while_it_is_prepared_requeues_the_task(stage: Stage) -
     job(stage)
     task = stage.task()
     stage.settle()
-    reports.node_lost(stage.world, node.id, stage.now)
+    node_reports.node_lost(stage.world, node.id, stage.now)
     assert "RunOnNode" in names(stage.boot())
     assert (task.state, task.requeues) == ("preparing", 1)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from batchtrain.emulator import jobs, mapped_images, pools, reports, scheduler, tasks
+from batchtrain.emulator import jobs, mapped_images, node_reports, pools, reports, scheduler, tasks, waking
 from batchtrain.emulator.interface import Exit
 from batchtrain.emulator.store import Store, UnknownSchema
 from batchtrain.emulator.world import Change, World
@@ -37,7 +37,7 @@ def restart(tmp_path: Path) -> Iterator[Restart]:
         other.world.shelf.archive = store
         other.world.restore(store.load())
         other.world.last_seq = store.last_seq()
-        reports.wake(other.world, other.now)
+        waking.wake(other.world, other.now)
         return other
 
     yield again
@@ -75,7 +75,7 @@ def test_pools_jobs_and_finished_tasks_are_as_they_were(restart: Restart) -> Non
 def test_nodes_boot_again_and_start_tasks_run_again(restart: Restart) -> None:
     stage = Stage()
     (node,) = stage.pool(1, startTask={"commandLine": "prepare"})
-    reports.start_task_ended(stage.world, node.id, 1, Exit(0), stage.now)
+    node_reports.start_task_ended(stage.world, node.id, 1, Exit(0), stage.now)
     other = restart(stage)
     assert other.boot() == [scheduler.RunStartTask("pool", node.id)]
     assert other.nodes()[0].address == node.address

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from batchtrain.emulator import jobs, pools, reports, scheduler, tasks, wire
+from batchtrain.emulator import jobs, node_reports, pools, reports, scheduler, tasks, wire
 from batchtrain.emulator.faults import Fault
 from batchtrain.emulator.interface import Exit
 from tests.emulation import POOL, Stage, document
@@ -131,7 +131,7 @@ def test_a_report_of_an_earlier_run_changes_nothing(stage: Stage) -> None:
     stage.job()
     task = stage.task()
     stage.settle()
-    reports.node_lost(stage.world, node.id, stage.now)
+    node_reports.node_lost(stage.world, node.id, stage.now)
     stage.boot()
     reports.application_ended(stage.world, task, 1, Exit(0), stage.now)
     reports.scope_ended(stage.world, task, 1, 0, stage.now)

@@ -142,8 +142,10 @@ def test_a_program_that_may_use_gloo_settles_before_it_ends(launcher: Any, backe
 
 
 def test_torchrun_takes_a_command_of_several_as_one() -> None:
-    [role] = spec(launched("pytorch", "cd a && python t.py", TWO, launcher="torchrun"))["roles"]
-    assert " torchrun $BATCHTRAIN_TORCHRUN " in role["command"]
+    made = launched("pytorch", "cd a && python t.py", TWO, launcher="torchrun")
+    [role] = spec(made)["roles"]
+    assert ' sh "$AZ_BATCH_TASK_SHARED_DIR/.batchtrain/torchrun.sh" $BATCHTRAIN_TORCHRUN ' in role["command"]
+    assert {steps.TORCHRUN, steps.TORCHRUN_SHELL} <= set(made.files)
     assert role["command"].endswith(" --no-python /bin/bash -c 'cd a && python t.py'")
 
 
@@ -160,7 +162,7 @@ def test_a_process_of_torchrun_has_its_share_of_the_cores_too() -> None:
     assert "OMP_NUM_THREADS" not in made["environment"]
     assert made["roles"][0]["command"].startswith('OMP_NUM_THREADS="${OMP_NUM_THREADS:-')
     left = spec(launched("pytorch", "x", TWO, leave_unset=("OMP_NUM_THREADS",), launcher="torchrun"))
-    assert left["roles"][0]["command"].startswith("torchrun ")
+    assert left["roles"][0]["command"].startswith("sh ")
 
 
 def test_the_backend_is_told_only_where_it_was_chosen() -> None:

@@ -105,6 +105,20 @@ def test_the_count_of_the_pool_is_the_least() -> None:
     assert nodes(scenario(), *steady(6), least=(5, 0)) == (5, 1)
 
 
+@pytest.mark.parametrize(("tasks", "wanted"), [(0.0, 0), (3.0, 3), (100.0, 4)])
+def test_to_zero_is_no_node_without_work_and_the_count_of_the_pool_at_most(tasks: float, wanted: int) -> None:
+    settings = {
+        "id": "p",
+        "vm_size": "STANDARD_D2_V3",
+        "vm_count": {"dedicated": 4},
+        "autoscale": "to_zero",
+        "vm_configuration": {},
+    }
+    formula = autoscale.formula(msgspec.convert(settings, Pool)) or ""
+    work = tuple((MONDAY - timedelta(seconds=30) * n, tasks) for n in range(20))[::-1]
+    assert evaluate(formula, Seen(MONDAY, {"$PendingTasks": work})).dedicated == wanted
+
+
 def test_the_maximum_is_the_most() -> None:
     assert nodes(scenario(dedicated=3, spot=2), *steady(100)) == (3, 2)
 

@@ -268,4 +268,4 @@ def test_a_stream_of_tasks_is_shown_by_its_number_and_its_largest_body() -> None
     tasks = [{"command": f"echo {number}"} for number in range(250)]
     whole = msgspec.structs.replace(recipe(), jobs=convert([{"id": "j", "tasks": tasks}], tuple[Job, ...]))
     lines = [line for line in render.as_text(plan_jobs(whole)).splitlines() if line.startswith("POST")]
-    assert lines == ["POST /jobs", "POST /jobs/j/addtaskcollection   (250 tasks, none larger than 132 bytes)"]
+    assert lines == ["POST /jobs", "POST /jobs/j/addtaskcollection   (250 tasks, the largest of 132 bytes)"]

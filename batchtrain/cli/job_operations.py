@@ -1,0 +1,222 @@
+"""`batchtrain jobs task`, `resubmit`, `migrate`, `stats` and `gc`: what is done with jobs and tasks that exist."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta, timezone
+from typing import TYPE_CHECKING, TypeVar
+
+import click
+
+from batchtrain.cli.completion import ids
+from batchtrain.cli.help import Command, Group
+from batchtrain.cli.job_tasks import STATES
+from batchtrain.cli.options import common, say, seconds, service_of, settings, tell
+from batchtrain.cli.output import plain, show, show_rows
+from batchtrain.errors import NotFound, UsageError
+from batchtrain.service.deadlines import GONE_SECONDS
+
+if TYPE_CHECKING:
+    from batchtrain.operations import Job
+    from batchtrain.service.statistics import Stats
+    from batchtrain.service.task_actions import Changed
+
+Wrapped = TypeVar("Wrapped", bound=Callable[..., object])
+AGES = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
+
+_job_id = click.argument("job_id", shell_complete=ids("jobs"))
+_task_ids = click.argument("task_ids", metavar="[TASK]...", nargs=-1)
+
+
+def _in_state(*states: str) -> Callable[[Wrapped], Wrapped]:
+    return click.option("--state", type=click.Choice(states), help="All tasks in this state.")
+
+
+@click.group(cls=Group)
+def task() -> None:
+    """Single tasks of a job: terminate, delete and reactivate. `jobs tasks` lists them."""
+
+
+@task.command(cls=Command)
+@_job_id
+@_task_ids
+@_in_state("active", "running")
+@common
+def term(job_id: str, task_ids: tuple[str, ...], state: str | None) -> None:
+    """Terminate tasks: they end as failed. The other tasks of the job continue."""
+    job, chosen = _chosen(job_id, task_ids, state, "Terminate {} of job {}")
+    _report(job.terminate_tasks(*chosen, tell=tell), "terminated", job_id)
+
+
+@task.command("del", cls=Command)
+@_job_id
+@_task_ids
+@_in_state(*STATES)
+@common
+def del_(job_id: str, task_ids: tuple[str, ...], state: str | None) -> None:
+    """Delete tasks with their files."""
+    job, chosen = _chosen(job_id, task_ids, state, "Delete {} of job {} with their files")
+    _report(job.delete_tasks(*chosen, tell=tell), "deleted", job_id)
+
+
+@task.command(cls=Command)
+@_job_id
+@_task_ids
+@_in_state("failed")
+@common
+def reactivate(job_id: str, task_ids: tuple[str, ...], state: str | None) -> None:
+    """Run failed tasks again. Their files of the last run are lost."""
+    job, chosen = _chosen(job_id, task_ids, state)
+    _report(job.reactivate_tasks(*chosen, tell=tell), "reactivated", job_id)
+
+
+def _chosen(job_id: str, task_ids: tuple[str, ...], state: str | None, question: str = "") -> tuple[Job, Sequence[str]]:
+    """The job, and the ids of the named tasks or of those in a state, after the answer to a question about them."""
+    if bool(task_ids) == bool(state):
+        raise UsageError(f"name the tasks of job {job_id}, or choose them with --state")
+    client = settings().connect()
+    job = client.jobs.handle(job_id)
+    chosen = task_ids if state is None else [found.id for found in job.iter_tasks(state)]
+    if question and chosen:
+        settings().confirm(f"{question.format(_counted(chosen), job_id)} on {service_of(client)}?")
+    return job, chosen
+
+
+def _counted(task_ids: Sequence[str]) -> str:
+    return f"task {task_ids[0]}" if len(task_ids) == 1 else f"{len(task_ids):,} tasks"
+
+
+def _report(changed: Changed, past: str, job_id: str) -> None:
+    text = f"{past} {len(changed.done):,} task{'' if len(changed.done) == 1 else 's'} of job {job_id}"
+    if changed.needless:
+        text += f"; {len(changed.needless):,} needed no change"
+    show({"job": job_id, past: plain(changed.done), "unchanged": plain(changed.needless)}, text)
+
+
+@click.command(cls=Command)
+@_job_id
+@click.option("--failed", is_flag=True, help="The failed tasks.")
+@common
+def resubmit(job_id: str, failed: bool) -> None:
+    """Run the failed tasks of a job again. The job must not have completed."""
+    if not failed:
+        raise UsageError(
+            f"choose the tasks: `batchtrain jobs resubmit {job_id} --failed` runs the failed ones again;"
+            f" `batchtrain jobs task reactivate {job_id} TASK` runs a task again"
+        )
+    _report(settings().connect().jobs.handle(job_id).resubmit_failed(tell=tell), "reactivated", job_id)
+
+
+@click.command(cls=Command)
+@_job_id
+@click.argument("pool_id", shell_complete=ids("pools"))
+@click.option(
+    "--running",
+    type=click.Choice(["requeue", "terminate", "wait"]),
+    default="requeue",
+    show_default=True,
+    help="What happens to running tasks.",
+)
+@click.option(
+    "--timeout", type=float, callback=seconds, default=GONE_SECONDS, show_default=True, help="Maximum seconds to wait."
+)
+@common
+def migrate(job_id: str, pool_id: str, running: str, timeout: float) -> None:
+    """Move a job to another pool: it is disabled, gets the pool, and is enabled."""
+    client = settings().connect(changes=f"moving job {job_id} to pool {pool_id}")
+    client.jobs.handle(job_id).migrate(pool_id, running=running, timeout=timeout, tell=tell)
+    show({"job": job_id, "pool": pool_id}, f"job {job_id} runs on pool {pool_id}")
+
+
+@click.command(cls=Command)
+@_job_id
+@common
+def stats(job_id: str) -> None:
+    """Show the tasks of a job in numbers: times, node hours, the slowest, and why tasks failed."""
+    found = settings().connect().jobs.handle(job_id).stats()
+    if settings().output == "table":
+        _show_stats(found)
+    else:
+        show(found)
+
+
+def _show_stats(found: Stats) -> None:
+    print(f"{found.counts.total:,} tasks: {found.counts}" if found.counts.total else "no tasks")
+    spreads = {"waited": found.waited, "ran": found.ran}
+    for name, spread in spreads.items():
+        if spread:
+            print(f"{name:7} median {spread.median:.1f} s, 95 % {spread.p95:.1f} s, longest {spread.longest:.1f} s")
+    if found.first_start and found.last_end:
+        whole = (found.last_end - found.first_start).total_seconds()
+        print(f"from the first start to the last end {whole:.1f} s, {found.node_hours:.2f} node hours")
+    if found.retries or found.requeues:
+        print(f"{found.retries:,} retries, {found.requeues:,} requeues")
+    if found.slowest:
+        print("\nslowest:")
+        show_rows(found.slowest)
+    for failed in found.failed_by:
+        print(f"\n{failed.tasks:,} failed: {failed.cause}, for example {failed.example}")
+        if failed.message:
+            print(f"  {failed.message}")
+
+
+def _age(_ctx: click.Context, _parameter: click.Parameter, value: str) -> timedelta:
+    match = re.fullmatch(r"(\d{1,6})([smhdw])", value)
+    if match is None:
+        raise click.BadParameter(f"`{value}` is not an age; write 12h, 7d or 4w")
+    return timedelta(seconds=int(match[1]) * AGES[match[2]])
+
+
+@click.command(cls=Command)
+@click.option("--older-than", "age", metavar="AGE", required=True, callback=_age, help="Since their end: 12h, 7d, 4w.")
+@click.option("--dry-run", is_flag=True, help="Only list the jobs.")
+@click.option("--no-wait", is_flag=True, help="Do not wait until the deletions have finished.")
+@common
+def gc(age: timedelta, dry_run: bool, no_wait: bool) -> None:
+    """Delete the jobs of the account that completed some time ago, with their tasks and files."""
+    client = settings().connect()
+    jobs = client.jobs.ended_before(datetime.now(timezone.utc) - age)
+    if dry_run or not jobs:
+        show_rows(jobs, empty="no job is that old")
+        return
+    if settings().output == "table":
+        show_rows(jobs)
+    counted = f"{len(jobs):,} completed job{'' if len(jobs) == 1 else 's'}"
+    settings().confirm(f"Delete {counted} with their tasks on {service_of(client)}?")
+    for job in jobs:
+        with contextlib.suppress(NotFound):
+            client.jobs.handle(job.id).delete(wait=False, tell=tell)
+    for job in jobs if not no_wait else ():
+        client.jobs.handle(job.id).gone(tell=tell)
+    say(f"deleted {counted}")
+    if settings().output != "table":
+        show_rows(jobs)
+
+
+@click.command(cls=Command)
+@_job_id
+@click.option("--metric", required=True, metavar="NAME", help="A metric that the tasks print or write.")
+@click.option("--max/--min", "highest", default=None, help="Whether the highest or the lowest value is the best.")
+@common
+def sweep(job_id: str, metric: str, highest: bool | None) -> None:
+    """Show the tasks of a sweep with their parameters and a metric, best first.
+
+    The values are those of the run directory, otherwise of the end of the tasks' output.
+    """
+    from batchtrain.runs.sweep import flat
+
+    job = settings().connect().jobs.handle(job_id)
+    rows = job.sweep(metric, highest=highest, runs_dir=settings().runs_dir, tell=tell)
+    if settings().output == "table":
+        show_rows([{name: _number(value) for name, value in row.items()} for row in flat(rows, metric)])
+    else:
+        show_rows(flat(rows, metric) if settings().output == "csv" else rows)
+
+
+def _number(value: object) -> object:
+    return f"{value:.6g}" if isinstance(value, float) else value
+
+
+MEMBERS = (task, resubmit, migrate, stats, gc, sweep)

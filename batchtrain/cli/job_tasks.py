@@ -1,0 +1,75 @@
+"""`batchtrain jobs tasks`: the tasks of a job, all or those of a state."""
+
+from __future__ import annotations
+
+import itertools
+import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import click
+
+from batchtrain.cli.completion import ids
+from batchtrain.cli.help import Command
+from batchtrain.cli.job_files import named
+from batchtrain.cli.options import common, say, settings
+from batchtrain.cli.output import show_rows
+from batchtrain.errors import UsageError
+
+if TYPE_CHECKING:
+    from batchtrain.operations import Job
+    from batchtrain.service.seen import TaskSeen
+
+STATES = ("active", "running", "completed", "succeeded", "failed")
+MOST_SHOWN = 100
+"""`jobs show` and `jobs wait` show every task of a job that has no more."""
+PARTS = (("failed", 20), ("running", 20), ("active", 20), ("succeeded", 20))
+"""Of a larger job, how many tasks of the first two states that it has are shown."""
+SCREEN = 1000
+"""The default number of tasks on a terminal."""
+
+
+@click.command(cls=Command)
+@click.argument("job_id", required=False, shell_complete=ids("jobs"))
+@click.option("--state", type=click.Choice(STATES), help="Only the tasks in this state.")
+@click.option("--tail", type=click.IntRange(min=1), metavar="N", help="Only the N tasks whose state changed last.")
+@click.option(
+    "--limit",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help=f"At most N tasks. Default: all; {SCREEN} of them on a terminal.",
+)
+@common
+def tasks(job_id: str | None, state: str | None, tail: int | None, limit: int | None) -> None:
+    """List a job's tasks."""
+    if tail and limit:
+        raise UsageError("give one of --tail and --limit")
+    name, loaded = named(job_id)
+    job = settings().connect(loaded).jobs.handle(name)
+    empty = f"no {state} tasks" if state else "no tasks"
+    if tail:
+        show_rows(job.last_tasks(tail, state or ""), empty=empty)
+        return
+    on_screen = limit is None and settings().output == "table" and sys.stdout is not None and sys.stdout.isatty()
+    if on_screen:
+        limit = SCREEN + 1
+    rows = job.iter_tasks(state or "", limit=limit)
+    show_rows(itertools.islice(rows, SCREEN) if on_screen else rows, empty=empty)
+    if on_screen and next(rows, None) is not None:
+        say(f"only the first {SCREEN:,} tasks are listed; --limit N lists more, --tail N the last ones")
+
+
+def some_of(job: Job) -> tuple[list[TaskSeen], str]:
+    """The tasks of a job; of a large job those that matter most, and a sentence about the others."""
+    seen = job.glance(MOST_SHOWN)
+    if seen.whole:
+        return list(seen.first), ""
+    counts = seen.counts._asdict()
+    chosen = [(state, most) for state, most in PARTS if counts[state]][:2]
+    rows = list(itertools.chain.from_iterable(_some(job, state, most) for state, most in chosen))
+    shown = f"{len(rows)} of {seen.counts.total:,} tasks are shown ({seen.counts})"
+    return rows, f"{shown}; `batchtrain jobs tasks {job.id}` lists all"
+
+
+def _some(job: Job, state: str, most: int) -> Iterator[TaskSeen]:
+    return job.iter_tasks(state, limit=most)

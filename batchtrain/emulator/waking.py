@@ -1,0 +1,64 @@
+"""What follows from a start of the emulator; pure."""
+
+from __future__ import annotations
+
+from batchtrain.emulator import (
+    endings,
+    job_preparation,
+    lines,
+    schedules,
+    states,
+    usage,
+)
+from batchtrain.emulator.books import JobBook
+from batchtrain.emulator.records import Task
+from batchtrain.emulator.reports import gone
+from batchtrain.emulator.world import World, task_document
+
+STAYING = ("creating", "leavingpool", "unusable", "reimaging", "deallocated", "preempted")
+"""States that a node keeps while the emulator is down."""
+
+
+def wake(world: World, now: int) -> None:
+    """After a start, no process of any node is alive: nodes boot again, and running tasks are requeued once."""
+    for book in world.pools.values():
+        for node in book.nodes.values():
+            node.phase = "unwiped" if node.state == "reimaging" else "down"
+            node.hold = "retaineddata" if node.hold else ""
+            if node.state == "deallocating":
+                usage.keep(world, book, node, now)
+                world.move(node, states.NODE, "down", now)
+            if node.state not in STAYING:
+                node.state, node.state_time = "unknown", now
+            node.start = {}
+            world.save_node(node)
+    for node_id in world.jobs_of_node:
+        job_preparation.node_lost(world, node_id)
+    for schedule in world.schedules.values():
+        schedules.remind(world, schedule, now)
+    for job in world.jobs.values():
+        _wake_job(world, job.key, now)
+        world.touch_job(job.key)
+
+
+def _wake_job(world: World, key: str, now: int) -> None:
+    book = world.jobs[key]
+    for dependency in book.met:
+        lines.satisfy_key(book, dependency)
+    waking, book.waking = book.waking, []
+    for task in book.tasks.only(waking):
+        if task.state == "completed":
+            endings.retain(world, book, task)
+        elif task.state == "active":
+            lines.enqueue(book, task, task_document(task))
+        else:
+            _give_up(world, book, book.tasks.at(task.seq), now)
+
+
+def _give_up(world: World, book: JobBook, task: Task, now: int) -> None:
+    """No process of a run is alive."""
+    book.running[task.seq] = task
+    task.verdict = task.verdict or "requeue"
+    for instance in task.instances:
+        gone(instance, now)
+    endings.conclude(world, book, task, now)

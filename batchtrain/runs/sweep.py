@@ -1,0 +1,185 @@
+"""The tasks of a sweep with their parameters and a metric, best first."""
+
+from __future__ import annotations
+
+import contextvars
+import math
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from azure.batch import BatchClient
+
+from batchtrain.errors import BatchtrainError, NotFound
+from batchtrain.runs.directory import Metric, RunDirectory, points_of
+from batchtrain.runs.extract import RATE, Extractor, Pattern, lower_is_better
+from batchtrain.runs.recording import recorded_job
+from batchtrain.runs.summary import Summary
+from batchtrain.service import files, look, tasks
+from batchtrain.service.connect import Account
+from batchtrain.service.seen import JobSeen, Table
+from batchtrain.service.submit import Event
+
+MOST_READ = 500
+"""The number of tasks whose output is read from their nodes."""
+END = 64 * 1024
+"""Bytes of the end of stdout that are read."""
+THREADS = 8
+
+
+class SweepRow(NamedTuple):
+    """A task of a sweep with the last value of the metric."""
+
+    task: str
+    state: str
+    parameters: dict[str, Any]
+    value: float | None
+
+
+class _Task(NamedTuple):
+    id: str
+    state: str
+    parameters: dict[str, Any]
+
+
+def sweep(
+    client: BatchClient,
+    account: Account,
+    root: Path,
+    job_id: str,
+    metric: str,
+    tell: Callable[[Event], None],
+    *,
+    highest: bool | None = None,
+) -> Table[SweepRow]:
+    """The tasks of a job with the values of a metric, best first.
+
+    The values are those of the run directory of the job below `root`; those of other tasks are read from the end of
+    their output. A job that is gone is read from its run directory. highest: whether the highest value is the best; by
+    default the name of the metric decides. Raises NotFound without a job, or without a value of the metric.
+    """
+    job = _job_or_none(client, job_id)
+    run = recorded_job(root, account, job_id, job)
+    listed = _with_parameters(_of_service(client, job_id) if job else _of_run(run, job_id))
+    known = {task.id: _summary(run, task.id, metric) for task in listed} if run else {}
+    if job:
+        known.update(
+            _read(client, job_id, metric, [task for task in listed if metric not in known.get(task.id, {})], tell)
+        )
+    if not any(metric in metrics for metrics in known.values()):
+        raise _no_metric(job_id, metric, known.values())
+    best_first = not lower_is_better(metric) if highest is None else highest
+    rows = (_row(task, known.get(task.id, {}).get(metric)) for task in listed)
+    return Table(sorted(rows, key=lambda row: _order(row.value, best_first)))
+
+
+def _job_or_none(client: BatchClient, job_id: str) -> JobSeen | None:
+    try:
+        return look.job(client, job_id)
+    except NotFound:
+        return None
+
+
+def _of_service(client: BatchClient, job_id: str) -> list[_Task]:
+    parameters = tasks.parameters(client, job_id)
+    return [
+        _Task(task.id, _state(task.state, failed=task.failed), parameters.get(task.id, {}))
+        for task in map(tasks.seen, tasks.listed(client, job_id))
+    ]
+
+
+def _of_run(run: RunDirectory | None, job_id: str) -> list[_Task]:
+    if run is None:
+        raise NotFound(
+            f"there is no job {job_id} and no run of it here; `batchtrain jobs list` and `batchtrain runs list` show"
+            " what there is",
+            operation=f"look at job {job_id}",
+            code="JobNotFound",
+        )
+    return [
+        _Task(task.id, _state(task.state, failed=task.result == "failure" or bool(task.exit_code)), task.parameters)
+        for task in run.tasks()
+    ]
+
+
+def _state(state: str, *, failed: bool) -> str:
+    return "failed" if failed else state
+
+
+def _with_parameters(listed: Sequence[_Task]) -> Sequence[_Task]:
+    """Without the tasks beside the sweep, such as a merge task; all if no task has parameters."""
+    return [task for task in listed if task.parameters] or listed
+
+
+def _summary(run: RunDirectory, task_id: str, metric: str) -> Mapping[str, Metric]:
+    summary = Summary()
+    for point in points_of(run.metrics_file(task_id)):
+        summary.add(point)
+    found = summary.metrics()
+    stdout = run.logs(task_id) / "stdout.txt"
+    if metric in found or not stdout.is_file():
+        return found
+    with stdout.open("rb") as file:
+        file.seek(max(stdout.stat().st_size - END, 0))
+        return {**_printed(file.read(), metric), **found}
+
+
+def _read(
+    client: BatchClient, job_id: str, metric: str, missing: Sequence[_Task], tell: Callable[[Event], None]
+) -> Iterator[tuple[str, Mapping[str, Metric]]]:
+    """The metrics at the end of the output of tasks that have run."""
+    ran = [task.id for task in missing if task.state not in ("active", "preparing")]
+    if len(ran) > MOST_READ:
+        text = f"the output of {len(ran) - MOST_READ:,} tasks was not read; `batchtrain jobs fetch {job_id} --all` does"
+        tell(Event("sweep.cut", job_id, text))
+    contexts = [contextvars.copy_context() for _ in ran[:MOST_READ]]
+    with ThreadPoolExecutor(THREADS) as workers:
+        ends = workers.map(lambda task_id, context: context.run(_end, client, job_id, task_id), ran, contexts)
+        yield from ((task_id, _printed(end, metric)) for task_id, end in zip(ran, ends, strict=False))
+
+
+def _end(client: BatchClient, job_id: str, task_id: str) -> bytes:
+    try:
+        return files.task_file_end(client, job_id, task_id, "stdout.txt", END)
+    except BatchtrainError:
+        return b""  # a task that never ran, or whose node is gone
+
+
+def _printed(output: bytes, metric: str) -> Mapping[str, Metric]:
+    """The metrics in the output of a task; `NAME=VALUE`, `NAME: VALUE` and `NAME VALUE` give the wanted one too."""
+    summary = Summary()
+    extractor = Extractor(
+        [Pattern(metric, rf"(?<![\w/.-]){re.escape(metric)}[\"']?(?:\s*[=:]|\s)\s*([-+]?\d[\w.+-]*)")]
+    )
+    for number, line in enumerate(output.decode("utf-8", "replace").splitlines()):
+        for point in extractor.feed((line,), number // RATE):
+            summary.add(point)
+    return summary.metrics()
+
+
+def _no_metric(job_id: str, metric: str, known: Iterable[Mapping[str, Metric]]) -> NotFound:
+    names = sorted({name for metrics in known for name in metrics})
+    there = f"its metrics are {', '.join(names)}" if names else "no task has printed one; see `batchtrain help metrics`"
+    return NotFound(f"job {job_id} has no metric {metric}; {there}", operation=f"sweep of job {job_id}")
+
+
+def _row(task: _Task, metric: Metric | None) -> SweepRow:
+    return SweepRow(task.id, task.state, task.parameters, metric.last if metric else None)
+
+
+def flat(rows: Iterable[SweepRow], metric: str) -> list[dict[str, Any]]:
+    """The rows with a column for each parameter and one for the metric."""
+    listed = list(rows)
+    names = dict.fromkeys(name for row in listed for name in row.parameters)
+    return [
+        {"task": row.task, metric: row.value, **{name: row.parameters.get(name) for name in names}, "state": row.state}
+        for row in listed
+    ]
+
+
+def _order(value: float | None, highest: bool) -> float:
+    if value is None:
+        return math.inf
+    return -value if highest else value

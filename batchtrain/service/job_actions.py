@@ -1,0 +1,90 @@
+"""What is done with a whole job: its failed tasks run again, and it moves to another pool."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from azure.batch import BatchClient
+
+from batchtrain.errors import PlanError, ServiceError, UsageError
+from batchtrain.service import look, submit, tasks
+from batchtrain.service.requests import ask, quoted
+from batchtrain.service.submit import Event
+from batchtrain.service.task_actions import ACTIONS, Changed, change
+from batchtrain.service.watch import Deadline, Pace
+
+OVER = frozenset({"completed", "terminating", "deleting"})
+
+
+def resubmit_failed(client: BatchClient, job_id: str, progress: Callable[[int], None]) -> Changed:
+    """Reactivate the failed tasks of a job. Raises ServiceError for a job that is over."""
+    state, _ = look.job_state(client, job_id)
+    if state in OVER:
+        raise ServiceError(
+            f"job {job_id} is {state}, and the service runs tasks again only in a job that continues; delete it with"
+            f" `batchtrain jobs del {job_id}` and add it again (`auto_complete: false` lets a job continue after its"
+            " last task)",
+            operation=f"resubmit job {job_id}",
+            code="JobCompleted",
+        )
+    ids = [task.id for task in tasks.listed(client, job_id, where=tasks.FAILED, select="id")]
+    return change(client, job_id, ACTIONS["reactivate"], ids, progress)
+
+
+def migrate(
+    client: BatchClient,
+    job_id: str,
+    pool_id: str,
+    running: str,
+    deadline: Deadline,
+    pace: Pace,
+    tell: Callable[[Event], None],
+) -> None:
+    """Move a job to another pool: disable it, change its pool, enable it. A disabled job stays disabled.
+
+    running: what happens to running tasks (`requeue`, `terminate`, `wait`).
+    """
+    document = look.job_document(client, job_id)
+    former, state = _movable(document, pool_id), str(document["state"])
+    look.pool(client, pool_id)
+    if state != "disabled":
+        submit.disable_job(client, job_id, running)
+    try:
+        with deadline:
+            _until_disabled(client, job_id, deadline, pace)
+            body = {"poolInfo": {"poolId": pool_id}}
+            ask(client, "PATCH", f"/jobs/{quoted(job_id)}", f"move job {job_id} to pool {pool_id}", body)
+            former = pool_id
+            if state in ("disabled", "disabling"):
+                tell(Event("job.disabled", job_id, f"job {job_id} stays disabled: `batchtrain jobs enable {job_id}`"))
+            else:
+                submit.enable_job(client, job_id)
+    except BaseException:
+        text = f"job {job_id} is disabled; `batchtrain jobs enable {job_id}` continues it on pool {former}"
+        tell(Event("job.disabled", job_id, text))
+        raise
+
+
+def _movable(document: dict[str, Any], pool_id: str) -> str:
+    """The pool of a job. Raises an error if the job cannot be moved from it."""
+    job_id, state, info = document["id"], document["state"], document.get("poolInfo", {})
+    if state in OVER:
+        text = f"job {job_id} is {state}, so no task of it can run on pool {pool_id}"
+        raise ServiceError(text, operation=f"migrate job {job_id}", code="JobCompleted")
+    if "autoPoolSpecification" in info:
+        raise PlanError(
+            f"job {job_id} has a pool of its own (`auto_pool`), which cannot be changed; add the job again with"
+            f" pool {pool_id}"
+        )
+    if info.get("poolId", "").lower() == pool_id.lower():
+        raise UsageError(f"job {job_id} has pool {pool_id} already; `batchtrain jobs show {job_id}` shows its state")
+    return str(info.get("poolId", ""))
+
+
+def _until_disabled(client: BatchClient, job_id: str, deadline: Deadline, pace: Pace) -> None:
+    for pause in pace.steps():
+        state, _ = look.job_state(client, job_id)
+        if state == "disabled":
+            return
+        deadline.pause(pause, f"the job is {state}")

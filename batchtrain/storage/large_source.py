@@ -1,0 +1,63 @@
+"""The archive of a large source, which is uploaded once for each content."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import os
+import tarfile
+import tempfile
+from pathlib import Path
+from typing import IO
+
+from batchtrain.config.travel import FileOnDisk, LargeSource
+from batchtrain.errors import PlanError
+from batchtrain.storage.connection import PIECE, Storage
+from batchtrain.storage.ingress import bring, walk
+
+LEVEL = 1
+"""Of compression: large files are mostly data, and more costs minutes for a few per cent."""
+
+
+def send(storage: Storage, container: str, name: str, source: LargeSource) -> None:
+    """Pack and upload a source. The archive depends only on names, modes and bytes, so an interrupted upload continues.
+
+    Raises ServiceError, and PlanError for a file that has changed since the plan was made.
+    """
+    with tempfile.TemporaryDirectory(prefix="batchtrain-source-") as folder:
+        file = Path(folder, name)
+        with file.open("wb") as target:
+            _pack(source, target)
+        bring(storage, f"storage/{container}", "", list(walk(file))).check()
+
+
+def _pack(source: LargeSource, target: IO[bytes]) -> None:
+    with (
+        gzip.GzipFile(fileobj=target, mode="wb", compresslevel=LEVEL, mtime=0, filename="") as packed,
+        tarfile.open(fileobj=packed, mode="w|", format=tarfile.GNU_FORMAT) as tar,
+    ):
+        for file in source.files:
+            _add(tar, file)
+
+
+def _add(tar: tarfile.TarFile, file: FileOnDisk) -> None:
+    with open(file.path, "rb") as content:
+        entry = tarfile.TarInfo(file.name)
+        entry.size, entry.mode = os.fstat(content.fileno()).st_size, file.mode
+        hashed = _Hashed(content)
+        tar.addfile(entry, hashed)
+    if hashed.digest.hexdigest() != file.sha256:
+        raise PlanError(f"the source file {file.path} has changed since the plan was made; run the command again")
+
+
+class _Hashed:
+    """A file that hashes what is read."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+        self.digest = hashlib.sha256()
+
+    def read(self, size: int = PIECE) -> bytes:
+        piece = self._file.read(size)
+        self.digest.update(piece)
+        return piece
