@@ -18,7 +18,7 @@ from batchtrain.errors import (
     Unreachable,
     UsageError,
 )
-from batchtrain.plan.job import needs_pool
+from batchtrain.plan.job import merge_id, needs_pool
 from batchtrain.runs import directory
 from batchtrain.runs.directory import Metric, RunDirectory
 from batchtrain.runs.recording import QUIET, Origin, Progress, Recording, begin
@@ -287,7 +287,10 @@ def _followed(
     deadline = watch.Deadline(seconds, watch.tasks_of(job.id), tell)
     follow = Follow(client, job, deadline.tell, line=kept.line)
     watch.tasks_ended(client.batch, job.id, deadline, client.pace, follow.look)
-    return job.tasks
+    tasks = job.tasks
+    if settings.merge_task is not None:
+        follow.show_ended(task for task in tasks if task.id == merge_id(settings.merge_task))
+    return tasks
 
 
 def _replace(client: Operations, job_id: str, created: str, tell: Tell) -> None:
@@ -406,6 +409,10 @@ class Follow:
             self._tell(Event("output.shown", self._job.id, _which_output(self._job.id, seen.counts.total)))
         first = [task for number, task in enumerate(seen.first) if number < FIRST or task.id in self._open]
         return self._show_running(first, named=True) + self._show_failed(seen.counts.failed)
+
+    def show_ended(self, tasks: Iterable[TaskSeen]) -> None:
+        """Show the output of tasks that have ended, unless it was shown."""
+        self._show_running(tasks, named=True)
 
     def _show_running(self, tasks: Iterable[TaskSeen], *, named: bool) -> int:
         requests = 0

@@ -43,6 +43,10 @@ BATCH = {
     "AZ_BATCH_IS_CURRENT_NODE_MASTER": "multi-instance: `true` on the primary, otherwise `false`",
 }
 """Variables that Azure Batch sets, and their values (Azure Batch: compute node environment variables)."""
+FACTORY = {
+    "BATCHTRAIN_PARAMETERS": 'the parameters of the task as JSON: `{"lr": 0.1, "batch": 32}`',
+}
+"""Variables of tasks that a grid or a list makes."""
 EVERY_PROCESS = {
     "BATCHTRAIN_RANK, BATCHTRAIN_WORLD_SIZE": "number of the process from 0, and all processes that train",
     "BATCHTRAIN_LOCAL_RANK, BATCHTRAIN_LOCAL_SIZE": "the same within the node",
@@ -79,6 +83,7 @@ def page() -> str:
     parts = (
         HEAD,
         _section("From Azure Batch", "The emulator sets them too.", BATCH.items()),
+        _section("Every task of a `grid` or a `list`", "A value of the recipe wins.", FACTORY.items()),
         _section(
             "Every process of a framework", "Set by the node launcher, whatever was set before.", EVERY_PROCESS.items()
         ),

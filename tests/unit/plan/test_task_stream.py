@@ -3,9 +3,25 @@
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
+from itertools import islice
+from typing import Any
+from unittest.mock import patch
 
-from batchtrain.plan import wire
-from batchtrain.plan.task_stream import document
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from batchtrain.config.types import Recipe, convert
+from batchtrain.errors import PlanError
+from batchtrain.launchers.types import File
+from batchtrain.plan import Facts, PoolFacts, plan_jobs, wire
+from batchtrain.plan import job as job_plan
+from batchtrain.plan.factory_tasks import FactoryTasks
+from batchtrain.plan.task_stream import TaskStream, document
+
+POOL = PoolFacts("p", "STANDARD_D2S_V5", 1, 0, False, 1)
+STORAGE = {"storage": {"link": {"account": "mine", "account_key": "a2V5"}}}
 
 
 def body(**more: object) -> wire.TaskCreate:
@@ -34,3 +50,94 @@ def test_the_variables_of_a_vault_join_those_of_the_task() -> None:
     made = document(body(environment_settings=settings))
     sent = json.loads(made.filled(lambda _: '{"A": "0", "B": "2"}'))
     assert sent["environmentSettings"] == [{"name": "B", "value": "2"}, {"name": "A", "value": "1"}]
+
+
+# --- the tasks of factories -----------------------------------------------------------------------------------------
+
+TEXT = st.text("abz019.-_/ '\"\\{}$é", max_size=6)
+NUMBER = st.one_of(st.integers(-1000, 1000), st.floats(allow_nan=False))
+RANGE = st.builds(lambda start, size, step: {"start": start, "stop": start + size * step, "step": step},
+                  st.integers(-30, 30), st.integers(1, 4), st.integers(1, 7))  # fmt: skip
+AXIS = st.one_of(st.lists(st.one_of(TEXT, NUMBER), min_size=1, max_size=4), RANGE)
+FACTORIES = st.one_of(
+    st.fixed_dictionaries({"grid": st.fixed_dictionaries({"a": AXIS, "b": AXIS})}),
+    st.fixed_dictionaries({"list": st.lists(st.fixed_dictionaries({"a": TEXT, "b": NUMBER}), min_size=1, max_size=5)}),
+)
+FIELDS = st.lists(
+    st.sampled_from(["{a}", "{b}", " ", "x", "--lr ", "{{", "'", '"', "/", "{a:>4}", "{a:04}", "{a!s}"]), max_size=6
+)
+NAMED = FIELDS.map("".join)
+
+
+@given(
+    made=FACTORIES, command=NAMED, variable=NAMED, path=NAMED, local=NAMED,
+    source=st.booleans(), container=st.booleans(), task_id=st.sampled_from([None, "t", "t-{a}-{b}"]),
+)  # fmt: skip
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+def test_a_stream_has_the_documents_that_each_task_alone_would_have(
+    made: dict[str, Any], command: str, variable: str, path: str, local: str, source: bool, container: bool,
+    task_id: str | None,
+) -> None:  # fmt: skip
+    output = {"storage_account_settings": "link", "remote_path": f"c/{path}", "local_path": local}
+    task = {
+        "command": f"run {command}", "task_factory": made, "id": task_id,
+        "environment_variables": {"A": variable}, "output_data": {"azure_storage": [output]},
+        "source": "src" if source else None, "docker_image": "busybox" if container else None,
+    }  # fmt: skip
+    document = {"directory": "x", "credentials": STORAGE, "jobs": [{"id": "j", "tasks": [task]}]}
+    recipe = convert(document, Recipe)
+    facts, sources = Facts(pool=POOL), {"src": (File("train.py", b"print(1)"),)}
+    try:
+        [alone] = [step for step in plan_jobs(recipe, facts, sources).steps if step.action == "task.add"]
+    except PlanError:
+        return
+    with patch.object(job_plan, "COLLECTION_TASKS", 0):
+        [streamed] = [step for step in plan_jobs(recipe, facts, sources).steps if step.action == "task.add"]
+    assert isinstance(streamed.body, TaskStream)
+    expected = alone.document.get("value", [alone.document])
+    repeated = len({each["id"].lower() for each in expected}) < len(expected)
+    with pytest.raises(PlanError, match="of an earlier one") if repeated else nullcontext():
+        documents = list(streamed.body.documents())
+        assert [json.loads(each.body) for each in documents] == json.loads(json.dumps(expected))
+        assert [each.id for each in documents] == [each["id"] for each in expected]
+        assert streamed.body.count == len(documents)
+        assert streamed.body.first == documents[0]
+        assert streamed.body.last == documents[-1]
+
+
+def test_an_id_that_values_repeat_ends_the_stream_with_its_number() -> None:
+    rows = ((number if number < 5000 else 17,) for number in range(5001))
+    stream = streamed_of({"custom": {"module": "m"}}, list(rows), id="t-{0}")
+    documents = stream.documents()
+    assert sum(1 for _ in islice(documents, 5000)) == 5000
+    with pytest.raises(PlanError, match=r"made task 5,000 has the id `t-17` of an earlier one"):
+        next(documents)
+
+
+def test_the_number_of_a_long_custom_factory_is_known_at_its_end() -> None:
+    stream = streamed_of({"custom": {"module": "m"}}, [(number,) for number in range(101)])
+    assert (stream.count, stream.last, stream.largest) == (None, None, None)
+    assert sum(1 for _ in stream.documents()) == 101
+
+
+def test_a_million_tasks_are_counted_without_making_them() -> None:
+    axes = {"a": {"start": 0, "stop": 1000}, "b": {"start": 0, "stop": 1000}}
+    with patch.object(FactoryTasks, "documents", side_effect=AssertionError):
+        stream = streamed_of({"grid": axes}, [])
+        assert stream.count == 1_000_000
+        assert stream.last is not None
+        assert stream.last.id == "task-999999"
+        assert stream.largest == len(stream.last.body)
+
+
+def streamed_of(made: dict[str, Any], rows: list[tuple[Any, ...]], **task: Any) -> TaskStream:
+    command = "run {0}" if "custom" in made else "run {a} {b}"
+    tasks = [{"command": command, "task_factory": made, **task}]
+    recipe = convert({"directory": "x", "jobs": [{"id": "j", "tasks": tasks}]}, Recipe)
+    [step] = [
+        step
+        for step in plan_jobs(recipe, Facts(pool=POOL, made={("j", 0): rows} if rows else {})).steps
+        if step.action == "task.add"
+    ]
+    assert isinstance(step.body, TaskStream)
+    return step.body
