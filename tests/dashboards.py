@@ -136,7 +136,8 @@ def python(script: str, *arguments: object) -> str:
 def furnish(client: BatchClient, *, epochs: int = 60, pause: float = 0.0) -> None:
     """Pools, a training, a failure and a sweep."""
     add_pool(client, "cpu", 2, taskSlotsPerNode=2)
-    add_pool(client, "gpu-a100", 48, simulated=True, taskSlotsPerNode=4)
+    packed = {"nodeFillType": "pack"}
+    add_pool(client, "gpu-a100", 48, simulated=True, taskSlotsPerNode=4, taskSchedulingPolicy=packed)
     add_job(client, "digits", "cpu", train=python(TRAINING, epochs, pause), broken=python(FAILURE))
     add_job(client, "sweep", "gpu-a100", **{f"lr-{number:03}": _trial(number) for number in range(120)})
 

@@ -102,7 +102,9 @@ async def _page(request: Request) -> Response:
 def _answering(row: Document, connection: Connection, budget: Budget) -> Callable[[Request], Any]:
     async def answer(request: Request) -> Response:
         asked = Asked(request.path_params, {name: request.query_params.getlist(name) for name in request.query_params})
-        found = await run_in_threadpool(_patiently, functools.partial(row.read, connection, asked), budget, row.cost)
+        found = await run_in_threadpool(
+            _patiently, functools.partial(row.read, connection, asked), connection, budget, row.cost
+        )
         headers = {}
         if isinstance(found, Found):
             if found.next:
@@ -114,10 +116,14 @@ def _answering(row: Document, connection: Connection, budget: Budget) -> Callabl
     return answer
 
 
-def _patiently(read: Callable[[], Any], budget: Budget, cost: int) -> Any:
+def _patiently(read: Callable[[], Any], connection: Connection, budget: Budget, cost: int) -> Any:
     budget.spend(cost)
-    with retry.until(time.monotonic() + PATIENCE):
-        return read()
+    try:
+        with retry.until(time.monotonic() + PATIENCE, lambda _: None):  # the page shows it, not the terminal
+            return read()
+    except Unreachable:
+        connection.renew()
+        raise
 
 
 def _acting(row: Action, connection: Connection, budget: Budget) -> Callable[[Request], Any]:
@@ -129,7 +135,7 @@ def _acting(row: Action, connection: Connection, budget: Budget) -> Callable[[Re
         except msgspec.DecodeError:
             raise UsageError("the body is not a JSON object") from None
         send = functools.partial(row.send, connection.client, request.path_params, body)
-        await run_in_threadpool(_patiently, send, budget, 1)
+        await run_in_threadpool(_patiently, send, connection, budget, 1)
         return Response(status_code=202)
 
     return act
@@ -201,7 +207,7 @@ async def _task_file(connection: Connection, budget: Budget, request: Request) -
     path = request.query_params.get("path", "")
     tree = downloads.task_tree(request.path_params["job"], request.path_params["task"])
     look = functools.partial(downloads.size_of, connection.batch, tree, path)
-    size = (await run_in_threadpool(_patiently, look, budget, 1)).size
+    size = (await run_in_threadpool(_patiently, look, connection, budget, 1)).size
     span = _span(request.headers.get("range", ""), size)
     headers = {"Content-Disposition": _attached(path), "Accept-Ranges": "bytes"}
     if span is None:

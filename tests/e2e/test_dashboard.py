@@ -142,6 +142,16 @@ def test_without_an_account_recorded_runs_are_shown(tmp_path: Path) -> None:
         assert running.ask("/api/v1/pools")[0] == 400
 
 
+def test_an_emulator_that_was_stopped_and_came_back_is_read_again(tmp_path: Path, batchtrain: Any) -> None:
+    with dashboards.dashboard(batchtrain.environment, "--local", runs=tmp_path) as running:
+        assert running.get("/pools") == []
+        batchtrain("emulator", "stop")
+        status, _, body = running.ask("/api/v1/pools")
+        assert (status, "does not answer" in json.loads(body)["error"]) == (503, True)
+        batchtrain("pool", "list", "--local")
+        assert until(lambda: running.ask("/api/v1/pools")[0] == 200)
+
+
 def test_two_dashboards_run_beside_each_other(running: Dashboard, tmp_path: Path) -> None:
     with dashboards.dashboard({"HOME": str(tmp_path)}, runs=tmp_path) as other:
         assert other.ask("/api/v1/runs", headers={"Authorization": f"Bearer {running.token}"})[0] == 401
