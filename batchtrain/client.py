@@ -68,10 +68,10 @@ def where(*, local: bool | None, credentials: Credentials | None, environment: M
         return emulated(environment)
     if credentials is not None:
         credentials = require_credentials(vault.resolved(credentials, ca=environment.get(signing.CA_VARIABLE)))
-    found = signing.account_of(credentials, environment)
-    if found is None:
+    account = signing.account_of(credentials, environment)
+    if account is None:
         raise UsageError(NEXT_COMMANDS)
-    return found
+    return account
 
 
 def truth(value: str) -> bool:

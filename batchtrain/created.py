@@ -29,11 +29,11 @@ class Thing(NamedTuple):
 
     @property
     def name(self) -> str:
-        """As a message names it."""
+        """The name in messages."""
         return f"{self.kind} {self.id}"
 
     def command(self, verb: str, option: str) -> str:
-        """The command that does something with it; option: what reaches its account."""
+        """The command that does something with it. option: selects its account."""
         return f"batchtrain {GROUPS[self.kind]} {verb} {self.id}{option}"
 
 
@@ -72,7 +72,7 @@ class Created:
         self._since: dict[Thing, float] = {}
         """When the addition of each was asked for."""
         self._created: dict[Thing, str] = {}
-        """The creation time of each thing, where it could be asked: an id alone may be somebody else's by now."""
+        """The creation time of each thing, if known: another program may have replaced the thing under the same id."""
         self._standing: dict[Thing, BaseException] = {}
         self.added = self.submitted = False
         """Whether some task was added, and whether everything was."""
@@ -138,11 +138,11 @@ class Created:
         return self._failure(successful) if self._standing else None
 
     def _is_ours(self, thing: Thing) -> bool:
-        """Whether what has this id now is what this command added, and nothing that was added in its place."""
-        found = self._client.creation(*thing)
+        """Whether the thing with this id is the one that this command added, and not a replacement."""
+        creation = self._client.creation(*thing)
         if thing in self._created:
-            return found.time == self._created[thing]
-        return found.age is not None and found.age <= time.monotonic() - self._since[thing] + CLOCK_STEP
+            return creation.time == self._created[thing]
+        return creation.age is not None and creation.age <= time.monotonic() - self._since[thing] + CLOCK_STEP
 
     def _delete(self, thing: Thing) -> None:
         if not self._is_ours(thing):

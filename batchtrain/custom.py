@@ -95,25 +95,25 @@ def _line_of(error: BaseException) -> str:
 def _found_beside(directory: Path) -> Iterator[None]:
     """The configuration's directory and its parent, first on the module path. Modules from there are unloaded
     afterwards: another recipe may have a module of the same name, and a notebook must read a changed file again."""
-    places = [str(directory.absolute()), str(directory.absolute().parent)]
+    directories = [str(directory.absolute()), str(directory.absolute().parent)]
     before = set(sys.modules)
-    sys.path[:0] = places
+    sys.path[:0] = directories
     importlib.invalidate_caches()
     try:
         yield
     finally:
-        for place in places:
-            sys.path.remove(place)
+        for entry in directories:
+            sys.path.remove(entry)
         fresh = set(sys.modules) - before
-        own = {name for name in fresh if _stands_in(sys.modules[name], places)}
+        own = {name for name in fresh if _stands_in(sys.modules[name], directories)}
         for name in fresh:
             if name.partition(".")[0] in own:
                 del sys.modules[name]
 
 
-def _stands_in(module: ModuleType, places: Collection[str]) -> bool:
+def _stands_in(module: ModuleType, directories: Collection[str]) -> bool:
     """Whether a module is a file or a package directly in one of the directories."""
     if "." in module.__name__ or not getattr(module, "__file__", None):
         return False
     file = Path(str(module.__file__))
-    return str((file.parent if file.name == "__init__.py" else file).parent) in places
+    return str((file.parent if file.name == "__init__.py" else file).parent) in directories

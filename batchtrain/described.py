@@ -98,7 +98,7 @@ def command(
 ) -> Recipe:
     """A recipe with one job of one task. `client.run(recipe)` runs it, `recipe.save(DIR)` writes it as YAML files.
 
-    command: what runs; once, or once per process of the distribution. `${{inputs.NAME}}` is replaced.
+    command: the command to run; once, or once per process of the distribution. `${{inputs.NAME}}` is replaced.
     image: the container image. Without one, the command runs on the nodes themselves.
     instances: number of nodes, by default 1.
     distribution: how the command is launched on the nodes: Mpi, PyTorch, TensorFlow, Horovod, DeepSpeed, Accelerate,
@@ -195,8 +195,8 @@ def _in_source(text: str, source: str | None) -> str:
 
 def _image(name: str) -> str:
     """The container image of a curated environment of Azure ML; any other name is an image already."""
-    found = _CURATED.fullmatch(name) or _REGISTERED.fullmatch(name)
-    return f"{CURATED}/{found['name'].lower()}:{found['version'] or 'latest'}" if found else name
+    match = _CURATED.fullmatch(name) or _REGISTERED.fullmatch(name)
+    return f"{CURATED}/{match['name'].lower()}:{match['version'] or 'latest'}" if match else name
 
 
 def _gang(instances: int, distribution: MpiBlock | Nodes | None) -> MultiInstance | None:
@@ -227,27 +227,27 @@ def _pool(compute: str | Pool | None, size: str | None, job: Job, instances: int
 
 
 def _of_default_size(compute: str | Pool | None, size: str | None) -> Iterator[Problem]:
-    """A pool that may exist with another size."""
+    """Warns that the pool may exist with another size."""
     if isinstance(compute, str) and not _SIZE.fullmatch(compute) and size is None:
         text = f"the size of the pool `{compute}` is not given, so a new one has {VM_SIZE}; give `instance_type`"
         yield Problem("default-size", text, "command", level="warning")
 
 
 def _checked(job: Job, pool: Pool, ignore: Iterable[str], remarks: Iterable[Problem]) -> Recipe:
-    """The recipe that its own files make; remarks: further warnings. Raises ConfigError with every problem."""
+    """The recipe as loaded from its own files. remarks: further warnings. Raises ConfigError with every problem."""
     images = tuple(task.docker_image for task in job.tasks if task.docker_image)
     here = Path.cwd()
     written = Recipe(directory=str(here), resources=GlobalResources(docker_images=images), pool=pool, jobs=(job,))
     files = {f"{name}.yaml": saving.rendered(block).encode() for name, block in written.files.items()}
-    found = examine(here, files, ignore=ignore, catalog=catalog_file.load(here))
-    problems = (*map(_without_place, found.problems), *remarks)
-    if not found.valid:
+    examined = examine(here, files, ignore=ignore, catalog=catalog_file.load(here))
+    problems = (*map(_without_line, examined.problems), *remarks)
+    if not examined.valid:
         raise ConfigError(problems)
-    return msgspec.structs.replace(found.recipe, warnings=problems)
+    return msgspec.structs.replace(examined.recipe, warnings=problems)
 
 
-def _without_place(problem: Problem) -> Problem:
-    """The path says where it is; the lines are those of files that do not exist."""
+def _without_line(problem: Problem) -> Problem:
+    """Removes the lines of problems, because the files do not exist; the path gives the position."""
     return problem._replace(file="command", line=0, column=0, end_line=0, end_column=0, source="", fix="")
 
 
@@ -262,10 +262,10 @@ def Mpi(
     executable_path: str = "mpirun",
     options: Iterable[str] = (),
 ) -> MpiBlock:
-    """Launch the command with an MPI, which the image has.
+    """Launch the command with the MPI of the image.
 
     processes_per_node: ranks per node: a number, `auto` (one per GPU, or one), or a shell command. Default: 1.
-    runtime: the dialect of its launcher, as in jobs.yaml. executable_path: the launcher. options: its options.
+    runtime: the MPI implementation, as in jobs.yaml. executable_path: the launcher. options: its options.
     """
     return MpiBlock(
         runtime=runtime,
@@ -277,19 +277,20 @@ def Mpi(
 
 @suggesting
 def MpiDistribution(*, process_count_per_instance: int = 1) -> MpiBlock:
-    """Azure ML's word for Mpi: Open MPI with so many ranks on each node."""
+    """Azure ML's name for Mpi: Open MPI with a number of ranks on each node."""
     return Mpi(processes_per_node=process_count_per_instance)
 
 
 @suggesting
 def PyTorchDistribution(*, process_count_per_instance: int = 1) -> PyTorchBlock:
-    """Azure ML's word for PyTorch: so many processes on each node, with MASTER_ADDR, RANK and WORLD_SIZE."""
+    """Azure ML's name for PyTorch: a number of processes on each node, with MASTER_ADDR, RANK and WORLD_SIZE."""
     return PyTorchBlock(processes_per_node=process_count_per_instance)
 
 
 @suggesting
 def TensorFlowDistribution(*, worker_count: int | None = None, parameter_server_count: int = 0) -> TensorFlowBlock:
-    """Azure ML's word for TensorFlow: TF_CONFIG with so many workers (default: one per node) and parameter servers.
+    """Azure ML's name for TensorFlow: TF_CONFIG with a number of workers (default: one per node) and of parameter
+    servers.
 
     With parameter servers, a chief on the primary leads (ParameterServerStrategy).
     """

@@ -20,7 +20,7 @@ from batchtrain.service.faults import faults
 from batchtrain.service.files import last_lines
 
 TASKS = 20
-"""Tasks that are looked at: the first failed ones, or else some that wait or run."""
+"""Tasks that are examined: the first failed tasks, otherwise some that wait or run."""
 NODES = 5
 """Nodes whose start task's output is read."""
 TAIL = 256 << 10
@@ -44,7 +44,7 @@ _NODE = ["id", "state", "errors", "startTaskInfo", "isDedicated"]
 def job(client: BatchClient, job_id: str, task_id: str | None = None, hints: tuple[str, ...] = ()) -> Diagnosis:
     """The diagnosis of a job, or of one of its tasks. Raises NotFound. Changes nothing.
 
-    hints: why its tasks wait, as far as the emulator knows it. At most 20 tasks and 5 nodes are looked at.
+    hints: why its tasks wait, as far as the emulator knows it. At most 20 tasks and 5 nodes are examined.
     """
     unread: list[str] = []
     with faults(f"look at job {job_id}"):

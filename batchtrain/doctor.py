@@ -1,4 +1,4 @@
-"""Checks before costs arise: first everything is looked up, then pure functions judge it.
+"""Checks before costs arise: look up everything, then judge it by pure functions.
 
 A check that cannot be made gives the reason and is not a failure: quotas need the role Reader, and the emulator has
 none.
@@ -48,7 +48,7 @@ class Region(NamedTuple):
     blocked: str
     """Why the subscription cannot use the size there; empty if it can, or if it is unknown."""
     families: Mapping[str, str]
-    """Azure's name of the family, by a size's name as the catalogue's `key` makes it."""
+    """Azure's name of the family, by the normalised name of a size."""
 
 
 class Facts(NamedTuple):
@@ -65,7 +65,7 @@ class Facts(NamedTuple):
     catalog: Catalog = Catalog()
     schedules: tuple[ScheduleSeen, ...] | Unknown = ()
     registry: str = ""
-    """Where the user has the images of recipes."""
+    """The user's registry of the images of recipes."""
 
     @property
     def unreachable(self) -> bool:
@@ -187,7 +187,7 @@ def _jobs(facts: Facts) -> Check:
         return Check("jobs", NOT_CHECKED, "see account")
     quota = facts.region.account.jobs if isinstance(facts.region, Region) else None
     schedules = () if isinstance(facts.schedules, Unknown) else facts.schedules
-    both: tuple[JobSeen | ScheduleSeen, ...] = (*facts.jobs, *schedules)  # one quota holds for both
+    both: tuple[JobSeen | ScheduleSeen, ...] = (*facts.jobs, *schedules)  # one quota for both kinds of nodes
     active = [existing for existing in both if existing.state != "completed"]
     what = "jobs and schedules " if schedules else ""
     text = f"{len(active)} {what}not completed" + (f" of at most {quota}" if quota is not None else "")
@@ -217,7 +217,7 @@ def _image(facts: Facts) -> Check:
     if seen is None:
         known = facts.catalog.image(wanted.publisher, wanted.offer, wanted.sku)
         instead = known.replacement if known else ""
-        step = f"use {instead}" if instead else "`az batch pool supported-images list` shows what there is"
+        step = f"use {instead}" if instead else "`az batch pool supported-images list` lists them"
         return Check("image", FAIL, f"{name} is not among the images that the account supports", step)
     return _offered(facts, name, wanted, seen)
 
@@ -262,7 +262,7 @@ def _registry(facts: Facts) -> Check:
     if not named or facts.account.emulated:
         return Check("registry", OK, "not set, and not needed here")
     step = "build the image, push it and name its registry: batchtrain config set registry NAME"
-    return Check("registry", WARN, f"{named} is in no registry: `example` is a place for the name of yours", step)
+    return Check("registry", WARN, f"{named} is in no registry: replace `example` with the name of your registry", step)
 
 
 def _size(facts: Facts) -> Check:
@@ -306,7 +306,7 @@ def _sold(facts: Facts) -> Check:
         return Check("region", NOT_CHECKED, region.why if isinstance(region, Unknown) else NO_RECIPE)
     location = region.account.location
     if region.size is None:
-        step = f"another region or size; az batch location list-skus --location {location} shows what there is"
+        step = f"another region or size; az batch location list-skus --location {location} lists the sizes"
         return Check("region", FAIL, f"Batch does not support {pool.vm_size} in {location}", step)
     if region.blocked:
         step = f"ask for access to the size in {location} (a support request, Subscription limits)"

@@ -23,12 +23,12 @@ class Problem(NamedTuple):
     fix: str = ""
     """The replacement for the text from `line:column` to `end_line:end_column`, if there is exactly one."""
     see: str = ""
-    """Where it is documented."""
+    """The page of the documentation."""
     source: str = ""
     """The line of the problem; empty if the line may contain a secret."""
 
     @property
-    def place(self) -> str:
+    def location(self) -> str:
         """`file:line:column`, as far as each is known."""
         return ":".join(str(part) for part in (self.file, self.line, self.column) if part)
 
@@ -40,7 +40,7 @@ class Problem(NamedTuple):
         return known
 
     def __str__(self) -> str:
-        head = f"{self.place}: " if self.place else ""
+        head = f"{self.location}: " if self.location else ""
         path = f"{self.path}: " if self.path else ""
         tail = f" {self.hint}" if self.hint else ""
         return printable(f"{head}{self.level}: {path}{self.message}{tail} [{self.rule}]")
@@ -122,7 +122,7 @@ def _width(text: str) -> int:
     """The width of a text on a terminal, in columns."""
     if text.isascii():
         return len(text)
-    from unicodedata import combining, east_asian_width  # rare, and costs a millisecond
+    from unicodedata import combining, east_asian_width  # a slow import (1 ms), rarely needed
 
     return sum(0 if combining(c) else 2 if east_asian_width(c) in "WF" else 1 for c in text)
 
@@ -145,7 +145,7 @@ class UsageError(BatchtrainError):
 
 
 class ConfigError(BatchtrainError):
-    """The configuration is wrong; `problems` holds every problem of every file, each with its place."""
+    """The configuration is wrong; `problems` holds every problem of every file, with its position."""
 
     exit_code = 2
 
@@ -162,7 +162,7 @@ class PlanError(BatchtrainError):
 
 class ServiceError(BatchtrainError):
     """The service answered with an error. `operation` is the request, `code` the service's own error code, `request_id`
-    the id that support asks for."""
+    the id that Azure support needs."""
 
     exit_code = 4
 
@@ -182,7 +182,7 @@ class AlreadyExists(ServiceError):
 
 
 class NotAllowed(ServiceError):
-    """The sign-in failed, or the account may not do this."""
+    """The sign-in failed, or the account lacks the permission."""
 
 
 class QuotaReached(ServiceError):

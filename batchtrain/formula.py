@@ -1,8 +1,8 @@
 """Parses, checks and evaluates Azure Batch's autoscale formulas. Pure: knows neither pools nor clocks.
 
 Source: MicrosoftDocs/azure-docs, `articles/batch/batch-automatic-scaling.md` (variables, types, operations, functions,
-samples). What the document leaves open, and how it is interpreted here, is listed in
-docs/explanation/emulator-differences.md.
+samples). docs/explanation/emulator-differences.md lists what the document leaves open, and how batchtrain interprets
+it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ TARGETS = {
     "$TargetLowPriorityNodes": "$TargetLowPriorityNodes",
     "$TargetLowPriority": "$TargetLowPriorityNodes",
 }
-"""Variables a formula sets, with their older spelling."""
+"""Variables that a formula sets, with their older names."""
 
 OPTION = "$NodeDeallocationOption"
 OPTIONS = ("requeue", "terminate", "taskcompletion", "retaineddata")
@@ -49,11 +49,11 @@ _INTERVALS = {
 
 Vector = tuple[float, ...]
 Sample = tuple[datetime, float]
-"""When it was taken (UTC), and what it was."""
+"""A sample: its time (UTC) and its value."""
 
 
 class FormulaError(Exception):
-    """A formula that cannot be read or evaluated: why, and where (`line`, `column` from 1)."""
+    """A formula cannot be parsed or evaluated: the reason and the position (`line`, `column` from 1)."""
 
     def __init__(self, message: str, line: int, column: int, *, syntax: bool) -> None:
         self.message, self.line, self.column, self.syntax = message, line, column, syntax
@@ -80,7 +80,7 @@ class Result(NamedTuple):
     variables: tuple[tuple[str, str], ...] = ()
 
     def __str__(self) -> str:
-        """As the service writes it in `results`."""
+        """The result as the service writes it in `results`."""
         head = (
             f"$TargetDedicatedNodes={self.dedicated}", f"$TargetLowPriorityNodes={self.low_priority}",
             f"{OPTION}={self.option}",
@@ -97,7 +97,7 @@ def evaluate(text: str, seen: Seen) -> Result:
 
 
 class Token(NamedTuple):
-    """One word, with its place."""
+    """A token with its position."""
 
     kind: str
     text: str
@@ -133,7 +133,7 @@ def _words(text: str) -> list[Token]:
 
 
 class Node(NamedTuple):
-    """A part of a formula: what it is, its word, and its own parts."""
+    """A node of the syntax tree: its kind, its token, and its parts."""
 
     kind: str
     token: Token
@@ -167,7 +167,7 @@ def parse(text: str) -> tuple[Statement, ...]:
 
 
 class _Reader:
-    """Precedence climbing over the words; nesting is bounded, so no formula can exhaust the stack."""
+    """Precedence climbing over the tokens. Nesting is bounded, so no formula can exhaust the stack."""
 
     DEEPEST = 60
 
@@ -294,7 +294,7 @@ def judge(text: str) -> tuple[FormulaError, ...]:
             continue
         if target.text in METRICS:
             errors.append(_error(target, f"{target.text} can only be read{_meant(target.text, TARGETS)}"))
-        elif target.text.startswith("$") and target.text not in known:  # one's own variables may begin with a $, too
+        elif target.text.startswith("$") and target.text not in known:  # user-defined variables may begin with $, too
             meant = _meant(target.text, (*TARGETS, OPTION), 0.85)
             errors += [_error(target, f"the service has no variable {target.text}{meant}")] if meant else []
         targets += target.text in TARGETS
@@ -311,7 +311,7 @@ def _unknown(node: Node, known: set[str]) -> Iterator[FormulaError]:
         waiting += reversed(node.parts)
         name = node.token.text
         if node.kind == "name" and name not in known:
-            what = f"the service has no variable {name}" if name.startswith("$") else f"`{name}` is set nowhere above"
+            what = f"the service has no variable {name}" if name.startswith("$") else f"`{name}` is not set above"
             yield _error(node.token, f"{what}{_meant(name, known)}")
         elif node.kind == "call" and name not in FUNCTIONS:
             yield _error(node.token, f"there is no function `{name}`{_meant(name, FUNCTIONS)}")
@@ -320,7 +320,7 @@ def _unknown(node: Node, known: set[str]) -> Iterator[FormulaError]:
 
 
 def _meant(word: str, known: Iterable[str], least: float = 0.6) -> str:
-    import difflib  # 6 ms, and only where something is wrong
+    import difflib  # a slow import (6 ms), needed only for a mistake
 
     near = difflib.get_close_matches(word, sorted(known), 1, least)
     return f"; did you mean `{near[0]}`?" if near else ""
@@ -344,7 +344,7 @@ class _Unfit(Exception):
 
 
 class _Run:
-    """One evaluation: variables as they are set, and the operations by the kinds of their values."""
+    """One evaluation: its variables, and the operations on each kind of value."""
 
     def __init__(self, seen: Seen) -> None:
         self._seen = seen
@@ -376,7 +376,7 @@ class _Run:
         if token.text in METRICS:
             raise _error(token, f"{token.text} can only be read")
         if token.text.startswith("TimeInterval_") or token.text in OPTIONS:
-            raise _error(token, f"`{token.text}` is a word of the language and cannot be set")
+            raise _error(token, f"`{token.text}` is a reserved word and cannot be set")
         self._set[token.text] = self._fitting(token, value)
 
     def _fitting(self, token: Token, value: Any) -> Any:
@@ -431,7 +431,7 @@ class _Run:
         raise _Unfit(f"`-` does not take {kind_of(value)}")
 
     def _binary(self, node: Node) -> Any:
-        """From the left, one after the other: a long sum must not need a deep stack."""
+        """Iterates from the left, so that a long sum needs no deep stack."""
         chain = [node]
         while chain[-1].parts[0].kind == "binary":
             chain.append(chain[-1].parts[0])
@@ -497,7 +497,7 @@ class _Run:
         return method(owner.name, samples, values, self._seen.now)
 
     def _plain(self, value: Any) -> Any:
-        """A metric where a number is wanted is its last sample."""
+        """The number of a value; for a metric, its last sample."""
         if not isinstance(value, Metric):
             return value
         samples = self._seen.samples.get(value.name, ())
@@ -506,7 +506,7 @@ class _Run:
         return float(samples[-1][1])
 
     def _number(self, value: Any) -> float | None:
-        """A number, or a vector of one."""
+        """A number, or the number in a vector of length 1."""
         value = self._plain(value)
         if isinstance(value, tuple) and len(value) == 1:
             return float(value[0])
@@ -531,7 +531,7 @@ def _error(token: Token, message: str) -> FormulaError:
 
 
 def kind_of(value: Any) -> str:
-    """What a value is, for messages."""
+    """The kind of a value, for messages."""
     return _NAMES.get(type(value), "a value")
 
 
@@ -556,7 +556,7 @@ def shown(value: Any) -> str:
 
 
 def _divide(left: float, right: float) -> float:
-    """IEEE 754: a number divided by zero is infinite, zero divided by zero is NaN."""
+    """Division by IEEE 754: a number divided by zero is infinite, zero divided by zero is NaN."""
     if right:
         return left / right
     return math.nan if not left or math.isnan(left) else math.copysign(math.inf, left)
@@ -607,7 +607,7 @@ def _numbers(mark: str, left: float | Vector, right: float | Vector) -> float | 
         return apply(left, right)
     if isinstance(left, tuple) and isinstance(right, tuple):
         if len(left) != len(right):
-            raise _Unfit(f"vectors of {len(left)} and {len(right)} numbers do not fit together")
+            raise _Unfit(f"vectors of {len(left)} and {len(right)} numbers have different lengths")
         return tuple(apply(a, b) for a, b in zip(left, right, strict=True))
     if isinstance(left, tuple) and isinstance(right, float):
         return tuple(apply(a, right) for a in left)
@@ -725,7 +725,7 @@ def _percent(count: int, start: datetime, end: datetime) -> float:
 
 
 def _window(values: list[Any], now: datetime) -> tuple[datetime, datetime]:
-    """From one or two moments, each a timestamp or how long ago."""
+    """The interval of one or two times, each a timestamp or a duration before now."""
     if not 1 <= len(values) <= 2 or not all(isinstance(value, (datetime, timedelta)) for value in values):
         raise _Unfit("one or two timestamps or time intervals are expected here")
     moments = [now - value if isinstance(value, timedelta) else value for value in values]

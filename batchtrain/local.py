@@ -1,4 +1,4 @@
-"""The emulator from the view of its clients: where it is, how it is started, and what cannot run on it."""
+"""The client's side of the emulator: finds it, starts it, and refuses what cannot run on it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from azure.core.credentials import AccessToken
 from batchtrain.config.travel import DEPOT, LargeSource
 from batchtrain.errors import NotFound, PlanError, ServiceError, Unreachable, UsageError
 
-if TYPE_CHECKING:  # slow to import, and completion needs only to know where the service is
+if TYPE_CHECKING:  # a slow import, which completion does not need
     from batchtrain.config.types import (
         Job,
         JobManager,
@@ -98,7 +98,7 @@ def use(home: Path) -> None:
     """Prevent other processes from stopping the service while this one lives; waits for a process that is stopping
     it."""
     if home not in _USED:
-        with contextlib.suppress(OSError):  # the service itself says what is wrong with its directory
+        with contextlib.suppress(OSError):  # the emulator reports the problem with its directory
             home.mkdir(mode=0o700, parents=True, exist_ok=True)
             _USED[home] = os.open(home, os.O_RDONLY | os.O_DIRECTORY)
             fcntl.flock(_USED[home], fcntl.LOCK_SH)
@@ -106,7 +106,7 @@ def use(home: Path) -> None:
 
 @contextlib.contextmanager
 def alone(home: Path) -> Iterator[bool]:
-    """Whether no other process uses the service of a data directory; none can start to use it inside the block."""
+    """Whether no other process uses the emulator of a data directory. Inside the block, none can start to use it."""
     if home not in _USED:
         yield True
         return
@@ -130,7 +130,7 @@ def ensure_emulator(directory: Path) -> tuple[Status, bool]:
 
 @contextlib.contextmanager
 def emulator_faults() -> Iterator[None]:
-    """The errors of the emulator as errors of the library."""
+    """Converts errors of the emulator to errors of batchtrain."""
     from batchtrain.emulator import server  # see above
 
     try:
@@ -147,7 +147,7 @@ def emulator_faults() -> Iterator[None]:
 
 def storage(account: Account, say: Callable[[str], None]) -> StorageCredentials:
     """The storage account of the emulator: Azurite, installed and started at its first use. Raises UsageError, with the
-    reason, where this machine cannot run it. say: receives the message about an installation."""
+    reason, if this machine cannot run it. say: receives the message about an installation."""
     from batchtrain.config.types import Secret, StorageCredentials  # see above
     from batchtrain.emulator import server
     from batchtrain.emulator.interface import StorageMissing
@@ -158,12 +158,12 @@ def storage(account: Account, say: Callable[[str], None]) -> StorageCredentials:
     except StorageMissing as missing:
         raise UsageError(str(missing)) from None
     with emulator_faults():
-        found = server.ask("POST", server.at(Path(account.home)), "storage")
-    return StorageCredentials(account=found["account"], account_key=Secret(found["key"]), endpoint=found["endpoint"])
+        answer = server.ask("POST", server.at(Path(account.home)), "storage")
+    return StorageCredentials(account=answer["account"], account_key=Secret(answer["key"]), endpoint=answer["endpoint"])
 
 
 def depot(account: Account) -> str:
-    """Where the emulator keeps task files that do not fit into a request; empty for Azure."""
+    """The storage link for task files that the emulator keeps. Empty for Azure."""
     return DEPOT if account.emulated and account.home else ""
 
 
@@ -208,7 +208,7 @@ def refuse(recipe: Recipe, account: Account) -> None:
 
 
 def _refuse_unmapped(recipe: Recipe, account: Account) -> None:
-    """An image that is not mapped needs a Docker Engine."""
+    """Refuse images without a local environment if there is no Docker Engine."""
     from batchtrain.emulator import mapped_images, server  # see above
 
     home = Path(account.home)
@@ -236,7 +236,7 @@ def _only_keeps_time(recipe: Recipe) -> bool:
 
 
 def _parts(job: Job) -> Iterator[tuple[str, Task | JobManager | JobPreparation | JobRelease | None]]:
-    """All of a job that may run in a container."""
+    """The parts of a job that may run in a container."""
     yield from ((f"task {task.id or number}", task) for number, task in enumerate(job.tasks))
     yield "merge task", job.merge_task
     yield "job manager", job.job_manager
@@ -250,10 +250,10 @@ def _refusal(task: Task, recipe: Recipe, account: Account) -> str:
     home, image = Path(account.home), task.docker_image
     prefix = mapped_images.prefix_of(home, image) if image else None
     if image and prefix and (problem := mapped_images.problem(Path(prefix))):
-        return mapped_images.told(image, prefix, problem)
+        return mapped_images.unusable(image, prefix, problem)
     launcher = mpi_launcher(task)
     if launcher is None or (image and not prefix):
-        return ""  # no MPI, or one in a container of Docker's
+        return ""  # no MPI, or one in a Docker container
     runtime, executable = launcher
     if runtime == "openmpi" and account.plain_nodes and _spans_nodes(task, recipe):
         return (
@@ -262,12 +262,12 @@ def _refusal(task: Task, recipe: Recipe, account: Account) -> str:
         )
     path = f"{prefix}/bin:{mapped_images.MACHINES_PATH}"
     if image and prefix and executable and shutil.which(executable, path=path) is None:
-        return mapped_images.told(image, prefix, f"has no bin/{executable}, which the launch of the task needs")
+        return mapped_images.unusable(image, prefix, f"has no bin/{executable}, which the launch of the task needs")
     return ""
 
 
 def _spans_nodes(task: Task, recipe: Recipe) -> bool:
-    """Whether a gang has several nodes, as far as the recipe tells."""
+    """Whether a gang has several nodes, as far as known from the recipe."""
     wanted = task.multi_instance.num_instances if task.multi_instance else 1
     if isinstance(wanted, int):
         return wanted > 1

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from batchtrain.config.types import AccountSecret, Credentials, Recipe, RegistryCredentials, Secret, StorageCredentials
 from batchtrain.errors import UsageError
+from batchtrain.plan.mounts import files_url
 from batchtrain.plan.wire import Placeholder
 
 if TYPE_CHECKING:
@@ -69,8 +70,8 @@ class Placeholders:
 
     @cached_property
     def _credentials(self) -> Credentials:
-        """With the values of Key Vault."""
-        from batchtrain.service import vault  # brings the sign-in, and few recipes need it
+        """The credentials with the values of Key Vault."""
+        from batchtrain.service import vault  # imports the sign-in, which few recipes need
 
         return vault.resolved(self._recipe.credentials, ca=self._ca)
 
@@ -80,9 +81,9 @@ class Placeholders:
 
     def _singularity(self, server: str) -> Secret:
         known = self._credentials.singularity_registry.get(server) or RegistryCredentials()
-        place = f"singularity_registry.{server}"
-        _given(known.username, f"the registry `{server}` has no user name", place)
-        return _given(known.password, f"the registry `{server}` has no password", place)
+        path = f"singularity_registry.{server}"
+        _given(known.username, f"the registry `{server}` has no user name", path)
+        return _given(known.password, f"the registry `{server}` has no password", path)
 
     def _user(self, rest: str) -> str | Secret:
         name, _, what = rest.rpartition(":")
@@ -111,18 +112,18 @@ class Placeholders:
         if volume is None:
             return None
         entry = volume.fstab_entry.fs_mntops.split(",") if volume.fstab_entry else []
-        said = dict(one.split("=", 1) for one in (*volume.mount_options, *entry) if "=" in one)
-        return said.get(what) or said.get({"username": "user", "password": "pass"}[what])
+        options = dict(option.split("=", 1) for option in (*volume.mount_options, *entry) if "=" in option)
+        return options.get(what) or options.get({"username": "user", "password": "pass"}[what])
 
     def _management(self, what: str) -> str:
         known = self._credentials
         if what == "subscription_id":
             value = known.management.subscription_id if known.management else None
-            place = "management.subscription_id"
+            path = "management.subscription_id"
         else:
             value = known.batch.resource_group if known.batch else None
-            place = "batch.resource_group"
-        return _given(value, "the network is given by name, which is not enough", place, "or `arm_subnet_id`")
+            path = "batch.resource_group"
+        return _given(value, "the network is given only by name", path, "or `arm_subnet_id`")
 
     def _mapping(self, secret_id: str) -> str:
         from batchtrain.service import vault  # see above
@@ -133,9 +134,9 @@ class Placeholders:
 
     @cached_property
     def connect(self) -> Connect:
-        """Clients of the storage accounts, with a key or otherwise with Entra ID."""
+        """Clients of the storage accounts, which sign in by key or, without a key, by Entra ID."""
         from batchtrain.service import entra
-        from batchtrain.storage import blob  # only where files travel through storage
+        from batchtrain.storage import blob  # a slow import, needed only for storage
 
         known = self._credentials
         return blob.accounts(known, lambda: entra.credential(entra.storage_sign_in(known), ca=self._ca), self._own)
@@ -160,7 +161,7 @@ class Placeholders:
         from batchtrain.storage import blob  # see above
 
         path, _, query = rest.partition("?")
-        options = dict(one.partition("=")[::2] for one in query.split("&"))
+        options = dict(option.partition("=")[::2] for option in query.split("&"))
         days = int(options["days"]) if options.get("days") else None
         link, container, name = blob.place_of(path)
         client, account = self.connect(link), self._account(link)
@@ -174,8 +175,6 @@ class Placeholders:
         if what == "account":
             return account.account
         if what == "files":
-            from batchtrain.plan.mounts import files_url  # one fact, one home
-
             return files_url(account)
         return _given(account.account_key, f"the storage account `{link}` has no key", f"storage.{link}")
 
@@ -194,8 +193,8 @@ class Placeholders:
 
     def key_pair(self) -> Path:
         """The private key of the login, if batchtrain creates it; an existing pair is kept."""
-        told = self._recipe.pool.ssh if self._recipe.pool else None
-        directory = self._here / Path(told.generated_file_export_path if told else ".").expanduser()
+        login = self._recipe.pool.ssh if self._recipe.pool else None
+        directory = self._here / Path(login.generated_file_export_path if login else ".").expanduser()
         path = directory / KEY_NAME
         if not path.exists():
             _make_pair(path)
@@ -204,27 +203,27 @@ class Placeholders:
     def _file(self, path: str) -> str:
         return self._read(path, "signing_key.file")
 
-    def _read(self, path: str, place: str) -> str:
+    def _read(self, path: str, setting: str) -> str:
         """A text file below the directory of the recipe, otherwise below the working directory."""
         wanted = Path(path).expanduser()
         for base in (Path(self._recipe.directory), self._here):
             if (base / wanted).is_file():
                 return (base / wanted).read_text(encoding="utf-8")
-        raise UsageError(f"`{place}` names {path}, which is not a file here or in {self._recipe.directory}")
+        raise UsageError(f"`{setting}` names {path}, which is not a file here or in {self._recipe.directory}")
 
     def _moment(self, span: str) -> str:
         """`P30D`: the time that many days from now."""
         return (self._now() + timedelta(days=int(span[1:-1]))).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def _given(value: Value | None, missing: str, place: str, other: str = "") -> Value:
+def _given(value: Value | None, missing: str, path: str, other: str = "") -> Value:
     if not value:
-        raise UsageError(f"{missing}; write `{place}` in credentials.yaml{f', {other}' if other else ''}")
+        raise UsageError(f"{missing}; write `{path}` in credentials.yaml{f', {other}' if other else ''}")
     return value
 
 
 def _public_of(private: Path) -> str:
-    from cryptography.hazmat.primitives import serialization  # 0.1 s, and only for a login
+    from cryptography.hazmat.primitives import serialization  # a slow import (0.1 s), needed only for a login
 
     public = private.with_name(f"{private.name}.pub")
     if public.is_file():

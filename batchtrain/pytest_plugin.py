@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 @pytest.fixture(scope="session")
 def batch_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BatchService]:
     """One service for the whole session; tests use `batch_service`, which starts empty."""
-    from batchtrain.testing import emulated_batch  # slow, and most sessions need no service
+    from batchtrain.testing import emulated_batch  # a slow import, not needed by most sessions
 
     with emulated_batch(tmp_path_factory.mktemp("batch") / "account") as service:
         yield service
@@ -27,7 +27,7 @@ def batch_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BatchServ
 
 @pytest.fixture
 def batch_service(batch_server: BatchService) -> Iterator[BatchService]:
-    """An Azure Batch account with nothing in it: endpoint, account, key, client, clock, faults."""
+    """An empty Azure Batch account: endpoint, account, key, client, clock, faults."""
     try:
         yield batch_server
     finally:

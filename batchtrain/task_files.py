@@ -20,7 +20,7 @@ from batchtrain.service.retry import Patience
 from batchtrain.service.seen import Table, nodes_called
 
 LAUNCH = ".batchtrain/"
-"""What the launch keeps for itself in the directory of a task."""
+"""The launcher's own files in the directory of a task."""
 BLOCK = 1 << 20
 """Bytes that an open file reads at once."""
 
@@ -45,7 +45,7 @@ class GotRow(NamedTuple):
 
 
 class Service(NamedTuple):
-    """Where the files are asked for."""
+    """The target of a request for files."""
 
     batch: BatchClient
     patience: Patience
@@ -62,8 +62,8 @@ class TaskFiles:
 
     def files(self, *, node: str | None = None, all_nodes: bool = False) -> Table[FileRow]:
         """The files of the task on the node of its primary, on another node of its gang, or on all."""
-        found = self._parts(node, all_nodes=all_nodes)
-        return Table(FileRow(file.path, file.size, file.modified, part.node) for part, file in self._listed(found))
+        parts = self._parts(node, all_nodes=all_nodes)
+        return Table(FileRow(file.path, file.size, file.modified, part.node) for part, file in self._listed(parts))
 
     def get(
         self,
@@ -78,8 +78,8 @@ class TaskFiles:
         Patterns are relative to the directory of the task or to its working directory. Raises NotFound if nothing
         matches, and ServiceError at the end if some files could not be fetched.
         """
-        found = self._parts(node, all_nodes=all_nodes)
-        chosen = [(part, file) for part, file in self._listed(found) if _means(patterns, file.path)]
+        parts = self._parts(node, all_nodes=all_nodes)
+        chosen = [(part, file) for part, file in self._listed(parts) if _means(patterns, file.path)]
         if not chosen:
             named = " or ".join(f"`{pattern}`" for pattern in patterns) or "anything"
             raise NotFound(
@@ -87,7 +87,7 @@ class TaskFiles:
                 " --all-nodes` lists its files",
                 code="FileNotFound",
             )
-        several = len(found) > 1
+        several = len(parts) > 1
         names = ((part, file, f"{part.name}/" if several else "") for part, file in chosen)
         files = [(part.tree, file, f"{node}{file.path.removeprefix('wd/')}") for part, file, node in names]
         return fetch(self._client, files, Path(directory), progress)
@@ -105,22 +105,22 @@ class TaskFiles:
         raise missing
 
     def _parts(self, node: str | None, *, all_nodes: bool) -> tuple[Part, ...]:
-        found = parts(self.job_id, self.id, look.places(self._client.batch, self.job_id, self.id))
-        if not found:
+        all_parts = parts(self.job_id, self.id, look.places(self._client.batch, self.job_id, self.id))
+        if not all_parts:
             raise NotFound(f"task {self.job_id}/{self.id} has not run yet, so it has no files")
         if all_nodes:
-            return found
+            return all_parts
         if node is None:
-            return found[:1]
-        ids = nodes_called(node, (part.node for part in found))
-        named = tuple(part for part in found if part.node in ids or part.name == node)
+            return all_parts[:1]
+        ids = nodes_called(node, (part.node for part in all_parts))
+        named = tuple(part for part in all_parts if part.node in ids or part.name == node)
         if len(named) != 1:
-            listed = ", ".join(f"{part.name} ({part.node})" for part in found)
+            listed = ", ".join(f"{part.name} ({part.node})" for part in all_parts)
             raise UsageError(f"task {self.job_id}/{self.id} did not run on one node `{node}`; its nodes are {listed}")
         return named
 
-    def _listed(self, found: Iterable[Part]) -> Iterator[tuple[Part, FileSeen]]:
-        return ((part, file) for part in found for file in downloads.listed(self._client.batch, part.tree))
+    def _listed(self, parts: Iterable[Part]) -> Iterator[tuple[Part, FileSeen]]:
+        return ((part, file) for part in parts for file in downloads.listed(self._client.batch, part.tree))
 
 
 def node_files(client: Service, pool_id: str, node_id: str) -> Table[FileRow]:
@@ -146,7 +146,7 @@ def get_node_files(
 
 def _means(patterns: tuple[str, ...], path: str) -> bool:
     if not patterns:
-        return not path.startswith(LAUNCH)  # its pipes are no files
+        return not path.startswith(LAUNCH)  # pipes of the launcher are not files
     return selects(patterns, path) or selects(patterns, path.removeprefix("wd/"))
 
 

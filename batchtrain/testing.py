@@ -1,6 +1,6 @@
 """An Azure Batch for the tests of any project: a service in this process with an account that can be reset.
 
-`with emulated_batch() as service: ...`; under pytest the fixtures of `batchtrain.pytest_plugin` give the same.
+`with emulated_batch() as service: ...`; under pytest, use the fixtures of `batchtrain.pytest_plugin`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ C = TypeVar("C")
 __all__ = ["SIMULATED", "BatchService", "Clock", "Faults", "emulated_batch"]
 
 SIMULATED = {"name": "batchtrain-nodes", "value": "simulated"}
-"""Metadata of a pool whose nodes run nothing and only keep time: `sleep 3600; exit 3` ends an hour later with 3."""
+"""Metadata of a pool with simulated nodes: they run nothing and only keep time. `sleep 3600; exit 3` ends with 3 after
+an hour."""
 POLLING_SECONDS = 0.05
 """The polling interval of the clients made here; the SDK's default of 5 s is for a remote service."""
 
@@ -65,7 +66,7 @@ class BatchService:
 
     @property
     def environment(self) -> Mapping[str, str]:
-        """The variables that `az batch` reads, and many programs with it."""
+        """The variables that `az batch` and many other programs read."""
         return self.status.environment
 
     @functools.cached_property
@@ -138,7 +139,7 @@ class Faults:
         """Inject a fault and return its number: `add("error", code="TooManyRequests", operation="create_task",
         count=1)`.
 
-        Kinds and their numbers: `batchtrain.emulator.injection.Injection`. Raises server.Refused.
+        For kinds and their parameters, see `batchtrain.emulator.injection.Injection`. Raises server.Refused.
         """
         return steering.fault(self._status, kind, **more)
 
@@ -151,9 +152,8 @@ class Faults:
         steering.clear_faults(self._status, number)
 
     def preempt(self, node_id: str, seconds: float | None = None, notice: float | None = None) -> None:
-        """Preempt a spot node; it comes back after a number of seconds of the account's clock, or never.
-
-        With `notice`, its processes hear of it so many seconds before.
+        """Preempt a spot node; it comes back after some seconds of the account's clock, or never. notice: seconds
+        between the notice to its processes and the preemption.
         """
         steering.befall(self._status, node_id, "preempt", seconds, notice)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 
 from batchtrain.config.load import load
-from batchtrain.config.types import whole
+from batchtrain.config.types import whole_number
 from batchtrain.frameworks.base import Nodes
 from tests import environments
 from tests.e2e import test_frameworks as tested
@@ -78,7 +78,7 @@ def _shape(mode: tested.Mode) -> tuple[int, int]:
     given = block.processes_per_node
     if given is None and isinstance(block, Nodes):
         return nodes, 1
-    return nodes, whole(given) or mode.ranks // nodes
+    return nodes, whole_number(given) or mode.ranks // nodes
 
 
 def _short(path: str) -> str:

@@ -118,7 +118,7 @@ def generated() -> Iterator[Mistake]:
             yield from _of_recipe(base, _data(base), "", seen)
     turns = {kind: itertools.cycle(values) for kind, values in WRONG.items()}
     for block in reference.blocks():
-        place = next((place for place in block.places if place and place[0] in FILE_OF), None)
+        place = next((place for place in block.paths if place and place[0] in FILE_OF), None)
         for item in block.properties if place else ():
             assert place is not None
             value = _wrong(item, turns)

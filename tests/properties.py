@@ -13,7 +13,7 @@ import yaml
 
 from batchtrain.config import override, reference
 from batchtrain.config.load import load
-from batchtrain.config.reference import ITEM, KEY, Place
+from batchtrain.config.reference import ITEM, KEY, PropertyPath
 from batchtrain.config.source_directory import read_sources
 from batchtrain.config.types import Recipe, Secret
 from batchtrain.custom import read_made
@@ -206,7 +206,7 @@ KEYS = {
 """The keys that are made up for maps."""
 
 
-def path_of(place: Place) -> str:
+def path_of(place: PropertyPath) -> str:
     """A place with an item and a key for each list and map, in words of `--set`."""
     text = ""
     for number, step in enumerate(place):
@@ -283,7 +283,7 @@ class Verdict(NamedTuple):
         return shows(self.there, self.wanted) and self.there != self.without
 
 
-def judged(place: Place, row: Row, context: Mapping[str, Any]) -> Verdict:
+def judged(place: PropertyPath, row: Row, context: Mapping[str, Any]) -> Verdict:
     """Set the property, plan, and look; and the same without it."""
     item = reference.properties()[place]
     value = value_for(item) if row.value is None else row.value

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from batchtrain.catalog.sizes import VmSize
 from batchtrain.catalog.vm_images import DOCKER, GEN2, NVIDIA, RDMA, ROCM, VOLTA, Image
 
-# Series that know generation 1 alone. Azure: Support for generation 2 VMs (generation-2), size table.
+# Series that support only generation 1. Azure: Support for generation 2 VMs (generation-2), size table.
 GENERATION_1_FAMILIES = frozenset({
     "A", "A8-A11", "Av2", "D", "Dv2", "Dv3", "Ev3", "F", "G", "H", "NC", "NP", "NV",
 })  # fmt: skip
@@ -21,7 +21,7 @@ def only_generation_1(size: VmSize) -> bool:
 
 
 def architecture(image: Image) -> str:
-    """x64 or arm64: the processors an image is for."""
+    """The processors that an image is for: x64 or arm64."""
     return "arm64" if "arm64" in f"{image.offer} {image.sku}" else "x64"
 
 

@@ -2,8 +2,8 @@
 
 Nothing here asks Azure. The service knows whether a region, an account or Batch offers a size (`az batch location
 list-skus`). Sources, read November 2026: MicrosoftDocs/azure-compute-docs, `articles/virtual-machines/sizes/**` (sizes,
-accelerators, back-end networks, generations) and `sizes/retirement/**`; for sizes already gone, the last version of
-their page in MicrosoftDocs/azure-docs, and Batch Shipyard's own tables for which of them spoke Network Direct.
+accelerators, back-end networks, generations) and `sizes/retirement/**`; for removed sizes, the last version of their
+page in MicrosoftDocs/azure-docs; for Network Direct, Batch Shipyard's tables.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class VmSize(NamedTuple):
     """One node of this size."""
 
     name: str
-    """As Azure spells it: `Standard_NC24r`."""
+    """Azure's spelling: `Standard_NC24r`."""
     family: str
     """The series: `NC`, `ND H100 v5`, `Dsv5`."""
     cores: int
@@ -50,10 +50,10 @@ class VmSize(NamedTuple):
 
 
 class Successor(NamedTuple):
-    """What to use today in place of a size, and why."""
+    """The replacement of a size, and the reason."""
 
     today: str | None
-    """Today's size for the same kind of launch."""
+    """The current size for the same kind of launch."""
     old_cuda: str | None
     """The size that can still run builds for CUDA 8 to 10 (CNTK 2.x); None if that is irrelevant."""
     reason: str
@@ -68,7 +68,7 @@ Row = tuple[Any, ...]
 
 
 def _series(family: str, *rows: Row, **common: Any) -> tuple[VmSize, ...]:
-    """Sizes that differ in their numbers only; the shared values are given once."""
+    """Makes sizes that differ only in their numbers; the shared values are given once."""
     shared = VmSize("", family, 0, 0, **common)
     return tuple(_size(shared, *row) for row in rows)
 
@@ -85,7 +85,7 @@ def _size(
 def _by_cores(
     family: str, name: str, memory: int, counts: tuple[int, ...], common: dict[str, Any]
 ) -> tuple[VmSize, ...]:
-    """Sizes with so many GiB a core; `{}` in the name stands for the cores."""
+    """Makes sizes with a fixed number of GiB per core; `{}` in the name is the number of cores."""
     return _series(family, *((name.format(cores), cores, cores * memory) for cores in counts), **common)
 
 
@@ -99,7 +99,7 @@ SR_IOV, NETWORK_DIRECT = {"rdma": "sr-iov"}, {"rdma": "network-direct"}
 
 
 # GPU sizes with InfiniBand between nodes. sizes/gpu-accelerated/nd*-series.md: back-end network and accelerator tables.
-# Whether Batch offers GB200 and GB300 (arm64, with an arm64 node agent) no document says.
+# No document says whether Batch offers GB200 and GB300 (arm64, with an arm64 node agent).
 ND = (
     *_series("ND GB300 v6", ("ND128isr_GB300_v6", 128, 864, 4), ("ND128isrG5_GB300_v6", 128, 864, 4), **NVIDIA,
              gpu_model="GB300", gpu_memory_gib=288, infiniband="xdr", **SR_IOV, hcas=4, generation=2,
@@ -121,7 +121,7 @@ ND = (
              notes="needs an image with a driver that still supports Volta, such as ubuntu-hpc 2204-v100"),
 )  # fmt: skip
 
-# Names that Azure sells and that stand on no size page: in its price list, its machine learning service's quota table
+# Sizes that Azure sells without a size page; they are in its price list, its machine learning service's quota table
 # (articles/machine-learning) and its Kubernetes service's GPU tables (Azure/AgentBaker). Numbers: the page's twin.
 UNLISTED = "without a size page of Azure; assumed to equal {}"
 ND_UNLISTED = (
@@ -189,7 +189,7 @@ HPC = (
              hcas=1, retired=date(2027, 5, 31)),
 )  # fmt: skip
 
-# GPU sizes that are gone. Numbers: the series' last pages; dates: {nc,ncv2,nd,nv}-series-retirement.md (extended by a
+# Removed GPU sizes. Numbers: the series' last pages; dates: {nc,ncv2,nd,nv}-series-retirement.md (extended by a
 # year to 6 September 2023), retired-sizes-list.md (NCv3), nvv3-series.md and nvv4-series.md. NVv2's date was not found.
 # Names with _Promo were the same machines at another price.
 NC_GONE, NC3_GONE, NV_GONE = date(2023, 9, 6), date(2025, 9, 30), date(2026, 9, 30)
@@ -223,7 +223,7 @@ GPU_GONE = (
     *_series("NVv4", ("NV32as_v4", 32, 112, 1, 16), **AMD, gpu_model="MI25", retired=NV_GONE),
 )  # fmt: skip
 
-# HPC sizes that are gone: h-series.md, hb-series-retirement.md, sizes-previous-gen.md. A8 and A9 are FDR by Azure's
+# Removed HPC sizes: h-series.md, hb-series-retirement.md, sizes-previous-gen.md. A8 and A9 are FDR by Azure's
 # page and QDR by Batch Shipyard's table; both say Network Direct.
 H_GONE, HB_GONE, A8_GONE = date(2022, 8, 31), date(2024, 8, 31), date(2021, 3, 1)
 HPC_GONE = (
@@ -336,7 +336,7 @@ MEMORY = (
              ("M176bds_4_v3", 176, 3892), generation=2),
 )  # fmt: skip
 
-# Ordinary sizes that follow a rule: (families, GiB a core, cores, what all share).
+# Ordinary sizes that follow a rule: (families, GiB per core, cores, shared values).
 # sizes/general-purpose/**, compute-optimized/**, memory-optimized/**; dates: retired-sizes-list.md.
 TO_16, TO_48, TO_64 = (1, 2, 4, 8, 16), (2, 4, 8, 16, 20, 32, 48), (2, 4, 8, 16, 32, 48, 64)
 TO_32, TO_96, TO_128, E_TO_64 = (2, 4, 8, 16, 32), (*TO_64, 96), (*TO_64, 96, 128), (*TO_48, 64)
@@ -402,7 +402,7 @@ FULL: tuple[VmSize, ...] = (
     *(size for row in NAMED_OTHERWISE for size in _by_cores(*row)),
 )  # fmt: skip
 
-# Sizes of which some cores are switched off (constrained-vcpu.md): the full size, and the cores left. The E, F and FX
+# Sizes with fewer active cores (constrained-vcpu.md): the full size, and the active cores. The E, F and FX
 # series leave a half and a quarter.
 E_LEFT = {4: (2,), 8: (4, 2), 16: (8, 4), 32: (16, 8), 64: (32, 16), 96: (48, 24), 128: (64, 32)}
 F_LEFT = {2: (1,), 4: (2, 1), 8: (4, 2), 16: (8, 4), 32: (16, 8), 64: (32, 16)}
@@ -467,8 +467,8 @@ def gone(size: VmSize) -> bool:
     return size.retired is not None and size.retired <= READ
 
 
-# Today's size for what a size that is going away was used for, by family and GPUs of a node; 0 stands for any number.
-# With RDMA, the launch needs it today too, so those have a table of their own.
+# The current size for the purpose of a retiring size, by family and GPUs of a node; 0 is any number.
+# The replacements of sizes with RDMA also have RDMA, so they have their own table.
 TODAY_WITH_RDMA = {
     "NC": "Standard_ND96isr_H100_v5",
     "NCv2": "Standard_ND96isr_H100_v5",
@@ -492,7 +492,7 @@ TODAY_WITH_GPU = {
     "NVv4": {1: "Standard_NV24ads_V710_v5"},
 }
 
-# Series to choose from where an ordinary size would not do the same: enclaves and confidential VMs, and much memory.
+# Series to choose from if an ordinary size is no replacement: enclaves, confidential VMs, and much memory.
 CPU_TODAY = {
     **dict.fromkeys(("DCsv2", "DCsv3", "DCdsv3", "DCas_cc_v5", "DCads_cc_v5"), ("DCasv6", "ECasv6")),
     "Msv2": ("Msv3",),
@@ -518,7 +518,7 @@ LAST_BUILDS = (Build("CNTK 2.7", "10.0"), Build("TensorFlow 1.15", "10.0"), Buil
 
 OLD_CUDA_SIZE = "Standard_ND40rs_v2"
 OLD_CUDA_GPUS = ("K80", "P100", "P40", "V100")
-# NVIDIA: Volta (V100) is compute capability 7.0, first built for by CUDA 9; an older build runs there only where it
+# NVIDIA: Volta (V100) is compute capability 7.0, first built for by CUDA 9; an older build runs there only if it
 # carries PTX. After Turing (T4, 7.5) no GPU runs what CUDA 10 or older built, PTX apart.
 OLD_CUDA_REASON = (
     f"{OLD_CUDA_SIZE} (8 x V100, compute capability 7.0) is the only remaining size with RDMA whose GPUs are"

@@ -1,6 +1,6 @@
-"""VM images Batch can start a node from: node agent, what is in them, and until when Batch supports them.
+"""VM images for the nodes of Batch: their node agent, their contents, and the end of their support.
 
-The service knows what one account can use today (`GET /supportedimages`); these tables are what is known offline.
+The service knows what one account can use today (`GET /supportedimages`); these tables are for offline use.
 Sources: Azure/azhpc-images README (July 2026); Azure/Batch issues 106, 119, 152, 169, 174, 178, 180, 197 and 200
 (the ends of support); Batch Shipyard's platform image table (the old images).
 """
@@ -17,7 +17,7 @@ DOCKER, RDMA, NVIDIA, ROCM, INTELMPI, GEN2 = "docker", "rdma", "nvidia", "rocm",
 VOLTA = "volta"
 """In addition to `nvidia`: the driver still supports GPUs older than Turing. Azure has separate images for V100."""
 
-# The service's own words, as `capabilities` of GET /supportedimages has them; it has none for ROCm and Volta.
+# The names in `capabilities` of GET /supportedimages, which has none for ROCm and Volta.
 SERVICE_WORDS = {
     DOCKER: "DockerCompatible",
     RDMA: "SupportsRDMAOnly",
@@ -33,7 +33,7 @@ class Image(NamedTuple):
     publisher: str
     offer: str
     sku: str
-    """Exact in SUPPORTED; in RETIRED a pattern with * (`7.*`)."""
+    """The exact SKU in SUPPORTED; a pattern with * (`7.*`) in RETIRED."""
     node_agent: str
     """The node agent SKU id that a pool must name with the image; empty if no public source states it."""
     os: str = "linux"
@@ -46,7 +46,7 @@ class Image(NamedTuple):
 
 
 class Reference(NamedTuple):
-    """publisher, offer and sku, as `imageReference` has them."""
+    """Publisher, offer and sku, as in `imageReference`."""
 
     publisher: str
     offer: str
@@ -64,7 +64,7 @@ GEN2_ONLY = frozenset({GEN2})
 JAMMY, WINDOWS_2016 = date(2027, 6, 30), date(2027, 1, 12)
 
 # Offered late in 2026. `SupportsRDMAOnly` of an HPC image does not keep it from sizes without RDMA: ubuntu-hpc on D and
-# NC sizes is ordinary use. Generation 2 images do not start on the sizes that only know generation 1 (NC24r, H16r).
+# NC sizes is ordinary use. Generation 2 images do not start on sizes that support only generation 1 (NC24r, H16r).
 SUPPORTED: tuple[Image, ...] = (
     Image("microsoft-dsvm", "ubuntu-hpc", "2404", "batch.node.ubuntu 24.04", "linux", HPC),
     Image("microsoft-dsvm", "ubuntu-hpc", "2404-rocm", "batch.node.ubuntu 24.04", "linux", HPC_AMD),
@@ -98,14 +98,14 @@ SUPPORTED: tuple[Image, ...] = (
     Image("microsoftwindowsserver", "windowsserver", "2022-datacenter", "batch.node.windows amd64", "windows"),
 )  # fmt: skip
 
-# Batch has an agent for Azure Linux 3 since 1.12.15 (Azure/Batch issue 188); its name stands on no public page.
+# Batch has an agent for Azure Linux 3 since 1.12.15 (Azure/Batch issue 188); no public page gives its name.
 AGENT_UNNAMED: tuple[Image, ...] = (
     Image("azure-hpc", "azurelinux-hpc", "3", "", "linux", HPC),
     Image("azure-hpc", "azurelinux-hpc", "3-fips", "", "linux", HPC),
     Image("azure-hpc", "azurelinux-hpc", "3-v100", "", "linux", HPC_VOLTA),
 )  # fmt: skip
 
-# What people's old files name. The end of a node agent ends every image of it; 31 December 2024 is the day pools of the
+# Images in users' old files. The end of a node agent ends every image of it; 31 December 2024 is the day pools of the
 # agents that had already lost support were scaled to zero (Azure/Batch issue 180).
 XENIAL, BIONIC, FOCAL = date(2021, 5, 21), date(2023, 5, 30), date(2025, 4, 23)
 CENTOS_7, CENTOS_8, CUT_OFF = date(2024, 6, 30), date(2021, 12, 31), date(2024, 12, 31)

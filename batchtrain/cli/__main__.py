@@ -10,13 +10,13 @@ from types import FrameType
 from typing import TextIO
 
 UNREAD = 141
-"""The exit code if the reader of the output is gone: that of a program that SIGPIPE ends."""
+"""The exit code if the reader of the output is gone, as for a program that SIGPIPE ends."""
 
 
 def main() -> None:
     """Run the command line and exit with its code."""
     if sys.argv[1:] == ["--version"]:
-        from batchtrain.version import __version__  # not even click: 0.1 s is the budget
+        from batchtrain.version import __version__  # without click, whose import would take most of the time
 
         print(f"batchtrain {__version__}")
         return
@@ -40,7 +40,7 @@ def _nobody_reads() -> bool:
 
 def _unread(stream: TextIO | None) -> bool:
     """Whether the reader of a stream is gone; if so, the rest of the output is discarded."""
-    import select  # only for a pipe that broke
+    import select  # only for a broken pipe
 
     from batchtrain.cli.options import silence
 
@@ -69,23 +69,23 @@ def _run() -> int:
     try:
         chosen.values.update(values_of_variable())
         result = root.main(standalone_mode=False, obj=chosen)
-        print(end="", flush=True)  # a full disk behind stdout is noticed here, and not when Python ends
+        print(end="", flush=True)  # reports a full disk behind stdout here, and not when Python ends
         return result if isinstance(result, int) else 0
     except click.exceptions.Exit as leave:
         return leave.exit_code
     except click.exceptions.NoArgsIsHelpError as empty:
         print(empty.format_message(), file=sys.stderr)
         return 2
-    except SystemExit:  # of click: a completion, or a broken pipe
+    except SystemExit:  # from click: a completion, or a broken pipe
         if _nobody_reads():
             return UNREAD
         raise
-    except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - the outer door: what comes here is said as one message
+    except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - the outer door: every exception becomes one message
         if isinstance(error, BrokenPipeError) and _nobody_reads():
             return UNREAD
-        from batchtrain.cli import failures  # only a command that failed needs it
+        from batchtrain.cli import failures  # needed only by a command that failed
 
-        return failures.told(error, chosen)
+        return failures.report(error, chosen)
 
 
 if __name__ == "__main__":

@@ -27,11 +27,11 @@ GROUPS = {
     "help": "Pages of the documentation.",
 }
 MODULES = {"help": "pages"}
-"""Where a command's module has another name."""
+"""Commands whose module has another name."""
 
 
 class _Lazy(Group):
-    """A group whose members live in modules of their names."""
+    """A group whose commands are in modules of the same name."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(GROUPS)
@@ -43,7 +43,7 @@ class _Lazy(Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """The command itself, to run it or to complete its arguments."""
+        """Import the command, to run it or to complete its arguments."""
         name, stand_in, rest = super().resolve_command(ctx, args)
         return name, member(name) if name and stand_in else None, rest
 

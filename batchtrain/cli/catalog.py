@@ -24,7 +24,7 @@ GOING = "Only retired entries, or entries with a retirement date."
 
 
 class SizeRow(NamedTuple):
-    """A size as people read it."""
+    """A row of the table of sizes."""
 
     name: str
     series: str
@@ -37,7 +37,7 @@ class SizeRow(NamedTuple):
 
 
 class ImageRow(NamedTuple):
-    """An image as people read it."""
+    """A row of the table of images."""
 
     image: str
     node_agent: str
@@ -76,30 +76,30 @@ def sizes(
     named = offer.matching_sizes(catalog.sizes, pattern) if pattern else catalog.sizes
     if not named:
         raise _nothing("size", str(pattern), catalog.nearest_sizes(str(pattern)))
-    one = catalog.size(pattern) if pattern else None
-    found = [
+    exact = catalog.size(pattern) if pattern else None
+    chosen = [
         size
         for size in named
         if (size.gpus or not (gpu or vendor))
         and (size.infiniband or size.rdma or not infiniband)
         and vendor in (None, size.gpu_vendor)
         and (family is None or size.family.lower() == family.lower())
-        and (size is one or _wanted(size.retired, retired, everything))
+        and (size is exact or _wanted(size.retired, retired, everything))
     ]
-    _show_sizes(found, one, hidden=len(named) - len(found))
+    _show_sizes(chosen, exact, hidden=len(named) - len(chosen))
 
 
-def _show_sizes(found: list[VmSize], one: VmSize | None, *, hidden: int) -> None:
+def _show_sizes(sizes: list[VmSize], exact: VmSize | None, *, hidden: int) -> None:
     from batchtrain.catalog.sizes import today_for
 
     if settings().output != "table":
-        show_rows([_document(size) for size in found])
+        show_rows([_document(size) for size in sizes])
         return
-    show_rows([_size_row(size) for size in found], empty=f"no such size ({hidden} of this name left out; --all)")
-    if one is not None and one in found:
-        for said in (one.notes, today_for(one).reason):
-            if said:
-                say(f"{one.name}: {said}")
+    show_rows([_size_row(size) for size in sizes], empty=f"no such size ({hidden} of this name left out; --all)")
+    if exact is not None and exact in sizes:
+        for note in (exact.notes, today_for(exact).reason):
+            if note:
+                say(f"{exact.name}: {note}")
 
 
 def _document(size: VmSize) -> dict[str, Any]:
@@ -148,7 +148,7 @@ def images(
     if not named:
         raise _nothing("image", str(pattern), catalog.nearest_images(str(pattern)))
     needed = {word for word, asked in ((RDMA, rdma), (DOCKER, docker)) if asked}
-    found = [
+    chosen = [
         image
         for image in named
         if needed <= image.capabilities
@@ -157,10 +157,10 @@ def images(
         and _wanted(image.retired, retired, everything)
     ]
     if settings().output != "table":
-        show_rows([{**_plain(image), "capabilities": sorted(image.capabilities)} for image in found])
+        show_rows([{**_plain(image), "capabilities": sorted(image.capabilities)} for image in chosen])
         return
-    left_out = len(named) - len(found)
-    show_rows([_image_row(image) for image in found], empty=f"no such image ({left_out} left out; --all)")
+    left_out = len(named) - len(chosen)
+    show_rows([_image_row(image) for image in chosen], empty=f"no such image ({left_out} left out; --all)")
 
 
 def _image_row(image: Image) -> ImageRow:
@@ -182,8 +182,8 @@ def _catalog() -> Catalog:
 
 def _directory() -> Path:
     """The configuration directory whose catalog.yaml applies; for a recipe its `config/`."""
-    place = Path(settings().configdir or ".")
-    return place / "config" if (place / "config").is_dir() else place
+    directory = Path(settings().configdir or ".")
+    return directory / "config" if (directory / "config").is_dir() else directory
 
 
 def _nothing(kind: str, pattern: str, near: tuple[str, ...]) -> NotFound:
@@ -194,7 +194,7 @@ def _nothing(kind: str, pattern: str, near: tuple[str, ...]) -> NotFound:
 @command.command(cls=Command)
 @click.option("--location", metavar="REGION", help="The region. Default: the region of the account.")
 @click.option("--subscription", metavar="ID", help="The subscription. Default: the subscription of the account.")
-@click.option("--to", "target", metavar="FILE", help="The file to write. Default: the catalog.yaml of the user.")
+@click.option("--to", "target", metavar="FILE", help="File to write. Default: the catalog.yaml of the user.")
 @common
 def refresh(location: str | None, subscription: str | None, target: str | None) -> None:
     """Write a catalog.yaml with the sizes that Batch supports in a region and that the built-in tables lack or describe
@@ -218,12 +218,12 @@ def refresh(location: str | None, subscription: str | None, target: str | None) 
     endpoint = account.endpoint if account else ""
     known = credentials.management.subscription_id if credentials and credentials.management else None
     asked = arm.reach(credentials, os.environ, endpoint)
-    place = arm.region(asked, endpoint, subscription or known, location)
-    say(f"listing the sizes that Batch supports in {place.location}, subscription {place.subscription}")
-    fresh = arm.corrections(arm.batch_sizes(asked, *place), Catalog())
-    heading = f"{MADE_BY} on {date.today()} for {place.location};\nthe next time it is replaced."
+    region = arm.region(asked, endpoint, subscription or known, location)
+    say(f"listing the sizes that Batch supports in {region.location}, subscription {region.subscription}")
+    fresh = arm.corrections(arm.batch_sizes(asked, *region), Catalog())
+    heading = f"{MADE_BY} on {date.today()} for {region.location};\nthe next time it is replaced."
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(catalog_file.text_of(fresh, heading), encoding="utf-8")
     names = [size.name for size in fresh.own_sizes]
-    said = f"{len(names)} sizes: {', '.join(names)}" if names else "no sizes: the built-in tables are up to date"
-    show({"file": str(file), "location": place.location, "sizes": names}, f"wrote {file}, {said}")
+    summary = f"{len(names)} sizes: {', '.join(names)}" if names else "no sizes: the built-in tables are up to date"
+    show({"file": str(file), "location": region.location, "sizes": names}, f"wrote {file}, {summary}")

@@ -15,7 +15,7 @@ from batchtrain.cli.options import Settings
 Complete = Callable[[click.Context, click.Parameter, str], list[str]]
 
 NEAR, FAR = 0.2, 1.5
-"""Seconds for the answer of the embedded service, and of an account."""
+"""Seconds to wait for the emulator, and for an account."""
 QUESTION = "api-version=2025-06-01&%24select=id"
 
 
@@ -25,10 +25,10 @@ def ids(kind: str) -> Complete:
     def offered(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
         chosen = ctx.find_root().ensure_object(Settings)
         if _has_account(chosen):
-            found = _within(FAR, lambda: _of_account(kind, chosen))
+            names = _within(FAR, lambda: _of_account(kind, chosen))
         else:
-            found = _within(NEAR, _of_emulator(kind))
-        return [name for name in found if name.startswith(incomplete)]
+            names = _within(NEAR, _of_emulator(kind))
+        return [name for name in names if name.startswith(incomplete)]
 
     return offered
 
@@ -37,23 +37,23 @@ def _has_account(chosen: Settings) -> bool:
     """Whether the target may be an Azure account, as far as known without reading files."""
     if chosen.local:
         return False
-    place = Path(chosen.configdir or ".")
-    files = (place / "credentials.yaml", place / "config" / "credentials.yaml")
+    directory = Path(chosen.configdir or ".")
+    files = (directory / "credentials.yaml", directory / "config" / "credentials.yaml")
     return bool(os.environ.get("AZURE_BATCH_ENDPOINT")) or "credentials" in chosen.files or any(map(Path.exists, files))
 
 
 def _within(seconds: float, look: Callable[[], Iterable[str]]) -> list[str]:
-    """The ids found in time. Errors are dropped: a completing shell cannot show them."""
-    found: list[str] = []
+    """The ids that arrive in time. Errors are dropped, because a shell cannot show them."""
+    names: list[str] = []
 
     def work() -> None:
         with contextlib.suppress(Exception):
-            found.extend(look())
+            names.extend(look())
 
     thread = Thread(target=work, daemon=True)
     thread.start()
     thread.join(seconds)
-    return list(found)
+    return list(names)
 
 
 def _of_account(kind: str, chosen: Settings) -> list[str]:
@@ -68,7 +68,7 @@ def _of_account(kind: str, chosen: Settings) -> list[str]:
 
 
 def _of_emulator(kind: str) -> Callable[[], list[str]]:
-    """Does without the SDK, whose import takes longer than a shell should wait. The time limit excludes imports."""
+    """Reads the ids without the SDK, whose import takes too long for a shell. The time limit excludes imports."""
     from batchtrain.emulator import server
     from batchtrain.local import emulator_directory
 

@@ -36,78 +36,78 @@ command.add_command(explain)
 @click.option("--fix", is_flag=True, help="Fix problems that have exactly one solution. Comments are kept.")
 @common
 def validate(directory: str | None, fix: bool) -> int:
-    """Report every problem of every file, with its place."""
+    """Report every problem of every file, with its position."""
     from batchtrain.config import load, user_settings
 
-    place = _place(directory)
-    files = load.read(place, settings().files)
-    mends = _fix(place, files) if fix else []
+    source = _directory(directory)
+    files = load.read(source, settings().files)
+    mends = _fix(source, files) if fix else []
     chosen = settings()
-    found = load.examine(
-        place,
+    examined = load.examine(
+        source,
         files,
         settings=chosen.values,
         ignore=chosen.ignore,
-        catalog=_catalog(place),
+        catalog=_catalog(source),
         local=bool(chosen.local),
         most=chosen.most,
         registry=user_settings.load().registry,
     )
     if chosen.output == "table":
-        _report(place, files, found)
+        _report(source, files, examined)
         return 0
-    problems = [problem.document for problem in found.problems]
-    answer = {"valid": found.valid, "problems": problems}
+    problems = [problem.document for problem in examined.problems]
+    answer = {"valid": examined.valid, "problems": problems}
     show({**answer, "mends": mends} if fix else answer)
-    return 0 if found.valid else ConfigError.exit_code
+    return 0 if examined.valid else ConfigError.exit_code
 
 
-def _place(directory: str | None) -> Path:
+def _directory(directory: str | None) -> Path:
     from batchtrain.config.load import find
 
     return find(directory or settings().configdir or ".", settings().files)
 
 
-def _catalog(place: Path) -> Catalog:
+def _catalog(source: Path) -> Catalog:
     from batchtrain.config import catalog_file
 
-    return catalog_file.load(place)
+    return catalog_file.load(source)
 
 
-def _fix(place: Path, files: dict[str, bytes]) -> list[fixes.Fix]:
-    """Apply the edits of problems that have exactly one, to the files and to `files`; report each edit."""
+def _fix(source: Path, files: dict[str, bytes]) -> list[fixes.Fix]:
+    """Fix every problem that has exactly one solution, in the files and in `files`; report each edit."""
     from batchtrain.config import fixes, load
 
-    done = fixes.fix(files, _judge(place))
+    done = fixes.fix(files, _judge(source))
     for file, content in done.files.items():
         load.write(file, content)
         files[file] = content
-    for one in done.applied:
-        say(str(one))
+    for edit in done.applied:
+        say(str(edit))
     return list(done.applied)
 
 
-def _judge(place: Path) -> fixes.Judge:
+def _judge(source: Path) -> fixes.Judge:
     """A judge that reports every problem, so that all can be fixed."""
     from batchtrain.config.load import examine
 
-    chosen, catalog = settings(), _catalog(place)
+    chosen, catalog = settings(), _catalog(source)
 
     def judge(files: fixes.Files) -> Examined:
         most = sys.maxsize
-        return examine(place, files, settings=chosen.values, ignore=chosen.ignore, catalog=catalog, most=most)
+        return examine(source, files, settings=chosen.values, ignore=chosen.ignore, catalog=catalog, most=most)
 
     return judge
 
 
-def _report(place: Path, files: Collection[str], found: Examined) -> None:
+def _report(source: Path, files: Collection[str], examined: Examined) -> None:
     """Prints the problems: errors end the command; warnings come before the result."""
-    if not found.valid:
-        raise ConfigError(found.problems)
-    for warning in found.problems:
+    if not examined.valid:
+        raise ConfigError(examined.problems)
+    for warning in examined.problems:
         print(warning.rendered(color=colored(sys.stdout)))
     read = ", ".join(Path(file).name for file in files)
-    print(f"{place} is valid ({read})")
+    print(f"{source} is valid ({read})")
 
 
 @command.command("show", cls=Command)
@@ -121,8 +121,8 @@ def show_merged(directory: str | None, origin: bool, no_defaults: bool) -> None:
     from batchtrain.config import origin as origins
 
     chosen = settings()
-    found = chosen.examined(directory)
-    view = origins.view(found, defaults=not no_defaults, environment=from_environment(chosen.values))
+    examined = chosen.examined(directory)
+    view = origins.view(examined, defaults=not no_defaults, environment=from_environment(chosen.values))
     if chosen.output in ("table", "yaml"):
         print(origins.as_yaml(view, origins=origin))
         return
@@ -131,15 +131,15 @@ def show_merged(directory: str | None, origin: bool, no_defaults: bool) -> None:
 
 @command.command(cls=Command)
 @options.directory
-@click.option("--write", is_flag=True, help="Change the files; without it the changes are only shown.")
+@click.option("--write", is_flag=True, help="Change the files. Without it, the changes are only shown.")
 @common
 def migrate(directory: str | None, write: bool) -> int:
     """Replace deprecated properties and retired VM sizes and images. Comments are kept."""
     from batchtrain.config import fixes, load, origin
 
-    place = _place(directory)
-    files = load.read(place, settings().files)
-    done = fixes.migrate(files, _judge(place))
+    source = _directory(directory)
+    files = load.read(source, settings().files)
+    done = fixes.migrate(files, _judge(source))
     if write:
         for file, content in done.files.items():
             load.write(file, content)
@@ -159,8 +159,8 @@ def migrate(directory: str | None, write: bool) -> int:
 
 
 def _tell_migrated(done: fixes.Fixed, left: list[Problem], write: bool) -> None:
-    for one in done.applied if write else ():
-        say(str(one))
+    for edit in done.applied if write else ():
+        say(str(edit))
     if left:
         say("left for you:")
         for problem in left:
@@ -215,9 +215,9 @@ def set_(name: str, value: str) -> None:
     """
     from batchtrain.config import user_settings
 
-    place = user_settings.store(name, value)
+    file = user_settings.store(name, value)
     stored = Setting(name, getattr(user_settings.load(), name))
-    show(stored, f"{name} is {stored.value or 'not set'} (in {place})")
+    show(stored, f"{name} is {stored.value or 'not set'} (in {file})")
 
 
 @command.command(cls=Command)
@@ -229,9 +229,9 @@ def get(name: str | None) -> None:
 
     from batchtrain.config import user_settings
 
-    found = msgspec.structs.asdict(user_settings.load())
+    stored = msgspec.structs.asdict(user_settings.load())
     if name is None:
-        show_rows([Setting(*pair) for pair in found.items()])
+        show_rows([Setting(*pair) for pair in stored.items()])
         return
     user_settings.checked(name, "")
-    show(Setting(name, found[name]), found[name])
+    show(Setting(name, stored[name]), stored[name])

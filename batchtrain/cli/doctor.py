@@ -39,11 +39,11 @@ def command(directory: str | None) -> int:
         client.account, client.batch, recipe, catalog, lambda: datetime.now(timezone.utc), os.environ,
         user_settings.load().registry,
     )  # fmt: skip
-    found = doctor.checks(facts)
-    show_rows(found)
+    results = doctor.checks(facts)
+    show_rows(results)
     if facts.unreachable:
         return Unreachable.exit_code
-    return ServiceError.exit_code if any(one.result == FAIL for one in found) else 0
+    return ServiceError.exit_code if any(check.result == FAIL for check in results) else 0
 
 
 def _loaded(directory: str | None) -> Loaded | None:

@@ -47,7 +47,7 @@ _data_dir = click.option(
 
 @click.group(cls=Group)
 def command() -> None:
-    """The embedded Azure Batch on this machine."""
+    """The embedded Azure Batch of this machine."""
 
 
 command.add_command(diagnose.of_emulator)
@@ -111,7 +111,7 @@ def start(
     except ValueError as error:
         raise UsageError(str(error)) from None
     chosen = server.Settings(
-        data_dir=_place(data_dir),
+        data_dir=_data_directory(data_dir),
         host=host,
         port=port,
         account=account,
@@ -154,7 +154,7 @@ def stop(data_dir: str | None) -> None:
     from batchtrain.emulator import server
 
     with _faults():
-        stopped = server.stop(_place(data_dir))
+        stopped = server.stop(_data_directory(data_dir))
     show(
         {"stopped": stopped},
         "stopped; the pools and jobs are kept for the next start" if stopped else "the emulator was not running",
@@ -215,11 +215,11 @@ def reset(data_dir: str | None) -> None:
     """Delete all pools, jobs and nodes of the emulator."""
     from batchtrain.emulator import server
 
-    place = _place(data_dir)
-    settings().confirm(f"Delete every pool and job of the emulator on {place}?")
+    directory = _data_directory(data_dir)
+    settings().confirm(f"Delete every pool and job of the emulator on {directory}?")
     with _faults():
-        server.reset(place)
-    show({"reset": str(place)}, "reset")
+        server.reset(directory)
+    show({"reset": str(directory)}, "reset")
 
 
 @command.command(cls=Command)
@@ -246,9 +246,9 @@ def clock(data_dir: str | None, span: str | None, scale: float | None, step: boo
             steering.turn(to, "scaled" if scale is not None else "stepped" if step else "real", scale or 1.0)
         if span is not None:
             steering.advance(to, timedelta(seconds=seconds_of(span)))
-        found = steering.clock(to)
-    ahead = timedelta(seconds=round(found["aheadSeconds"]))
-    show(_snake(found), f"{found['now']} ({found['mode']}, {ahead} ahead)")
+        clock = steering.clock(to)
+    ahead = timedelta(seconds=round(clock["aheadSeconds"]))
+    show(_snake(clock), f"{clock['now']} ({clock['mode']}, {ahead} ahead)")
 
 
 @command.group(cls=Group)
@@ -260,11 +260,11 @@ def fault() -> None:
 @click.argument("kind")
 @_data_dir
 @click.option("--operation", metavar="NAME", help="Only operations with this name, such as create_task or list_*.")
-@click.option("--resource", metavar="PATH", help="Only paths like this, such as pools/POOL/nodes/* or jobs/JOB*.")
+@click.option("--resource", metavar="PATH", help="Only paths that match, such as pools/POOL/nodes/* or jobs/JOB*.")
 @click.option("--rate", type=float, metavar="SHARE", help="Probability of the fault, 0 to 1.")
 @click.option("--count", type=int, metavar="N", help="Occur at most N times.")
 @click.option("--seed", type=int, metavar="N", help="Random seed, for a reproducible run.")
-@click.option("--code", metavar="CODE", help="Service's error code (error, allocation-refused).")
+@click.option("--code", metavar="CODE", help="Error code of the service (error, allocation-refused).")
 @click.option("--retry-after", type=float, metavar="SECONDS", help="Retry-After of the answer (error).")
 @click.option("--seconds", type=float, metavar="SECONDS", help="Delay or clock difference (latency, skew, …-slow).")
 @click.option("--fraction", type=float, metavar="SHARE", help="Share that is delivered (allocation-partial, truncate).")
@@ -292,8 +292,10 @@ def list_faults(data_dir: str | None) -> None:
     """List the injected faults, and how often each occurred."""
     from batchtrain.emulator import steering
 
-    found = steering.faults(_running(data_dir))
-    rows = [Request(one["id"], one["kind"], one["operation"], one["resource"], one["struck"]) for one in found]
+    faults = steering.faults(_running(data_dir))
+    rows = [
+        Request(fault["id"], fault["kind"], fault["operation"], fault["resource"], fault["struck"]) for fault in faults
+    ]
     show_rows(rows, empty="no faults")
 
 
@@ -315,7 +317,7 @@ def clear_faults(number: int | None, data_dir: str | None) -> None:
 @click.argument("act", type=click.Choice(["preempt", "lose", "break"]))
 @_data_dir
 @click.option("--seconds", type=float, help="Time until a preempted node comes back. Default: never.")
-@click.option("--notice", type=float, help="Seconds before the preemption that the node hears of it. Default: 0.")
+@click.option("--notice", type=float, help="Seconds between the notice to the node and its preemption. Default: 0.")
 @common
 def befall(node: str, act: str, data_dir: str | None, seconds: float | None, notice: float | None) -> None:
     """Make a NODE preempted, lost or unusable now."""
@@ -327,7 +329,7 @@ def befall(node: str, act: str, data_dir: str | None, seconds: float | None, not
 
 
 def _faults() -> AbstractContextManager[None]:
-    from batchtrain.local import emulator_faults  # help needs none of what this imports
+    from batchtrain.local import emulator_faults  # slow imports, which --help avoids
 
     return emulator_faults()
 
@@ -336,9 +338,9 @@ def _running(data_dir: str | None) -> Status:
     from batchtrain.emulator import server
 
     with _faults():
-        running = server.status(_place(data_dir))
+        running = server.status(_data_directory(data_dir))
     if running is None:
-        where = _place(data_dir)
+        where = _data_directory(data_dir)
         raise NotFound(f"no emulator is running on {where}; `batchtrain emulator start{_same(data_dir)}` starts it")
     return running
 
@@ -363,11 +365,11 @@ def map_(image: str, prefix: str, entrypoint: str, data_dir: str | None) -> None
     """Use PREFIX, such as a virtual environment, in place of IMAGE."""
     from batchtrain.emulator import mapped_images as mapping
 
-    place = Path(prefix).absolute()
-    if problem := mapping.problem(place):
-        raise UsageError(f"{place} {problem}")
-    mapping.map_image(_place(data_dir), image, place, entrypoint)
-    show(Mapped(image, str(place), entrypoint), f"{image} is {place}")
+    environment = Path(prefix).absolute()
+    if problem := mapping.problem(environment):
+        raise UsageError(f"{environment} {problem}")
+    mapping.map_image(_data_directory(data_dir), image, environment, entrypoint)
+    show(Mapped(image, str(environment), entrypoint), f"{image} is {environment}")
 
 
 @images.command("unmap", cls=Command)
@@ -378,7 +380,7 @@ def unmap(image: str, data_dir: str | None) -> None:
     """Remove the mapping of IMAGE."""
     from batchtrain.emulator import mapped_images as mapping
 
-    if not mapping.unmap(_place(data_dir), image):
+    if not mapping.unmap(_data_directory(data_dir), image):
         raise NotFound(f"{image} is not mapped")
     show({"unmapped": image}, f"the mapping of {image} is removed")
 
@@ -391,30 +393,33 @@ def list_(data_dir: str | None) -> None:
     from batchtrain.emulator import mapped_images as mapping
 
     try:
-        found = mapping.list_images(_place(data_dir))
+        mapped = mapping.list_images(_data_directory(data_dir))
     except ValueError as error:
-        raise UsageError(f"the list of images in {_place(data_dir)} cannot be read: {error}") from None
+        raise UsageError(f"the list of images in {_data_directory(data_dir)} cannot be read: {error}") from None
     show_rows(
-        [Mapped(image, str(one.prefix), one.entrypoint) for image, one in sorted(found.items())],
+        [
+            Mapped(image, str(environment.prefix), environment.entrypoint)
+            for image, environment in sorted(mapped.items())
+        ],
         empty="no images are mapped",
     )
 
 
-def _place(data_dir: str | None) -> Path:
+def _data_directory(data_dir: str | None) -> Path:
     from batchtrain.local import emulator_directory
 
     return Path(data_dir).absolute() if data_dir else emulator_directory()
 
 
 def _same(data_dir: str | None) -> str:
-    """The option with which another command finds the same emulator; empty if a variable names it."""
+    """The option that makes another command use the same emulator. Empty if a variable names it."""
     if not data_dir or data_dir == os.environ.get("BATCHTRAIN_EMULATOR_DIR"):
         return ""
     return f" --data-dir {shlex.quote(data_dir)}"
 
 
 def _snake(value: Any) -> Any:
-    """A document of the emulator with the key names of the command line's other documents."""
+    """A document of the emulator with the key names that other commands use."""
     if not isinstance(value, dict):
         return value
     return {re.sub("(?<=[a-z])([A-Z])", r"_\1", name).lower(): _snake(item) for name, item in value.items()}

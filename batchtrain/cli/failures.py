@@ -24,14 +24,14 @@ OF_A_NODE = re.compile(r'"[^"]*/workitems/[^/"]+/[^/"]+/(?=[^/"]+/)')
 """The prefix of the task's directory in a traceback: a path that exists only on the node."""
 
 
-def told(error: BaseException, chosen: Settings) -> int:
+def report(error: BaseException, chosen: Settings) -> int:
     """Print the failure to stderr; returns the exit code."""
     if debugging() and isinstance(error, Exception) and not isinstance(error, click.ClickException):
         import traceback
 
         traceback.print_exception(error)
     message, code = message_of(error)
-    message = pasted(message, chosen.target, chosen.place)
+    message = pasted(message, chosen.target, chosen.credentials_options)
     if _form(chosen) == "table":
         _for_people(error, message, chosen)
     else:
@@ -50,8 +50,8 @@ def message_of(error: BaseException) -> tuple[str, int]:
         return error.format_message() + _help_of(error), 2
     if isinstance(error, (KeyboardInterrupt, click.Abort)):
         return "interrupted", INTERRUPTED
-    if isinstance(error, OSError) and (told := _of_the_machine(error)):
-        return told, 2
+    if isinstance(error, OSError) and (message := _of_the_machine(error)):
+        return message, 2
     return f"this is a bug in batchtrain, please report it: {type(error).__name__}: {error} (--debug shows where)", 1
 
 
@@ -64,7 +64,7 @@ def _help_of(error: click.ClickException) -> str:
 
 def _of_the_machine(error: OSError) -> str:
     """The message of an operating system error; empty if the error is a bug of batchtrain."""
-    if isinstance(error, shutil.Error) and error.args and isinstance(error.args[0], list):  # of copytree: several
+    if isinstance(error, shutil.Error) and error.args and isinstance(error.args[0], list):  # copytree: several errors
         _, target, reason = error.args[0][0]
         return f"{target}: {str(reason).rpartition('] ')[2]}"
     if error.filename is not None:
@@ -80,8 +80,8 @@ def _for_people(error: BaseException, message: str, chosen: Settings) -> None:
 
         for problem in error.problems:
             sentence, *rest = problem.rendered(color=colored(sys.stderr)).split("\n")
-            lines = [line if "|" in line else pasted(line, chosen.target, chosen.place) for line in rest]
-            print(pasted(sentence, chosen.target, chosen.place), *lines, sep="\n", file=sys.stderr)
+            lines = [line if "|" in line else pasted(line, chosen.target, chosen.credentials_options) for line in rest]
+            print(pasted(sentence, chosen.target, chosen.credentials_options), *lines, sep="\n", file=sys.stderr)
     _print(f"batchtrain: {shortened(message)}")
     if isinstance(error, TaskFailed):
         _where_the_rest_is(error, chosen)
@@ -89,14 +89,14 @@ def _for_people(error: BaseException, message: str, chosen: Settings) -> None:
 
 def _where_the_rest_is(error: TaskFailed, chosen: Settings) -> None:
     if chosen.rest:
-        _print(pasted(chosen.rest, chosen.target, chosen.place))
+        _print(pasted(chosen.rest, chosen.target, chosen.credentials_options))
         return
     if error.lines:
         lines = (OF_A_NODE.sub('"…/', shortened(line)) for line in error.lines)
         print("its last lines:", *(f"  {line}" for line in lines), sep="\n", file=sys.stderr)
     job, _, task = error.task.partition("/")
     command = f"`batchtrain jobs logs {job} --task {task} --file stderr.txt`"
-    _print(pasted(f"the rest: {command}", chosen.target, chosen.place))
+    _print(pasted(f"the rest: {command}", chosen.target, chosen.credentials_options))
 
 
 def _print(text: str) -> None:
@@ -104,20 +104,20 @@ def _print(text: str) -> None:
 
 
 def document_of(error: BaseException, message: str, code: int) -> dict[str, Any]:
-    """The same for programs."""
-    found: dict[str, Any] = {"code": _code(error), "message": message, "exit_code": code}
+    """The message as a document."""
+    document: dict[str, Any] = {"code": _code(error), "message": message, "exit_code": code}
     if isinstance(error, ConfigError):
-        found["problems"] = [problem.document for problem in error.problems]
+        document["problems"] = [problem.document for problem in error.problems]
     if isinstance(error, ServiceError):
-        found |= {"operation": error.operation, "request_id": error.request_id}
+        document |= {"operation": error.operation, "request_id": error.request_id}
     if isinstance(error, TasksRefused):
-        found |= {"added": error.added, "total": error.total, "refused": [task._asdict() for task in error.refused]}
+        document |= {"added": error.added, "total": error.total, "refused": [task._asdict() for task in error.refused]}
     if isinstance(error, TaskFailed):
         known = {"task": error.task, "rank": error.rank, "node": error.node, "task_exit_code": error.code}
-        found |= {**known, "cause": error.cause, "raised": error.raised, "lines": list(error.lines)}
+        document |= {**known, "cause": error.cause, "raised": error.raised, "lines": list(error.lines)}
     if isinstance(error, OSError) and error.filename is not None:
-        found["place"] = os.fsdecode(error.filename)
-    return {name: value for name, value in found.items() if value not in ("", None)}
+        document["place"] = os.fsdecode(error.filename)
+    return {name: value for name, value in document.items() if value not in ("", None)}
 
 
 def _code(error: BaseException) -> str:

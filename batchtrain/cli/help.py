@@ -23,7 +23,7 @@ class Group(_Group):
         try:
             return super().resolve_command(ctx, args)
         except click.UsageError as error:
-            import difflib  # only for a word that is misspelt
+            import difflib  # only for a misspelt word
 
             near = difflib.get_close_matches(args[0], self.list_commands(ctx), n=1, cutoff=0.5)
             if not near or args[0].startswith("-"):

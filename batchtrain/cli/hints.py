@@ -14,7 +14,7 @@ COMMAND = re.compile(
 )
 """A command between backticks, or up to the end of the clause."""
 WHOLE = re.compile(r"(?P<before>  (?:[a-z ]+: )?)batchtrain (?P<words>[a-z]+ .*)")
-"""An indented line that is a command, perhaps with what it is for."""
+"""An indented line that is a command, optionally after its purpose."""
 ONE_COMMAND = re.compile(r"  (?:[a-z ]+: )?(?=\S*batchtrain )")
 """The text before a command that fills the rest of a line."""
 SHELL_WORD = re.compile(r"(?:'[^']*'|\"[^\"]*\"|\S)+")
@@ -30,7 +30,7 @@ DOING = frozenset(
 def pasted(text: str, target: str, directory: str) -> str:
     """A message whose commands name the target of the command that is running, and the program by its path.
 
-    target: the options that reach the same account (` --local`). directory: those that find the same credentials.
+    target: the options that reach the same account (` --local`). directory: the options that read the same credentials.
     """
     if "batchtrain " not in text:
         return text
@@ -50,23 +50,23 @@ def pasted(text: str, target: str, directory: str) -> str:
         return f"`{completed(words)}`" if match["quoted"] else completed(words)
 
     def line(text: str) -> str:
-        whole = WHOLE.fullmatch(text)
-        if whole and whole["words"].split()[0] in DOING:
-            return whole["before"] + completed(whole["words"])
+        command = WHOLE.fullmatch(text)
+        if command and command["words"].split()[0] in DOING:
+            return command["before"] + completed(command["words"])
         return COMMAND.sub(replaced, text)
 
     return "\n".join(map(line, text.split("\n")))
 
 
 def wrapped(text: str, width: int) -> str:
-    """A message as lines of a terminal, broken between words. A command that is wider is broken as a shell takes it."""
+    """A message as lines of a terminal, broken between words. A wider command is broken with backslashes."""
     if len(text) <= width:
         return text
     return "\n".join(part for line in text.split("\n") for part in _parts(line, width))
 
 
 def _parts(line: str, width: int) -> Iterator[str]:
-    """The lines that one becomes."""
+    """Break one line into lines that fit."""
     if len(line) <= width:
         yield line
         return
@@ -81,13 +81,13 @@ def _parts(line: str, width: int) -> Iterator[str]:
 
 
 def _words(line: str, width: int) -> Iterator[tuple[str, bool, bool]]:
-    """The words of a line; a command that fits is one. With each whether it is of a command that does not, and whether
-    a line may end before it without a backslash.
+    """The words of a line; a command that fits counts as one word. Each has two flags: whether it belongs to a command
+    that does not fit, and whether a line may end before it without a backslash.
     """
-    whole = ONE_COMMAND.match(line)
-    parts = [line[: whole.end()], line[whole.end() :]] if whole else re.split(r"(`[^`]+`\S*)", line)
+    command = ONE_COMMAND.match(line)
+    parts = [line[: command.end()], line[command.end() :]] if command else re.split(r"(`[^`]+`\S*)", line)
     for part in parts:
-        if (part is parts[-1] and whole) or (part.startswith("`") and len(part) > width):
+        if (part is parts[-1] and command) or (part.startswith("`") and len(part) > width):
             for number, word in enumerate(SHELL_WORD.findall(part)):
                 yield word, True, number == 0
         elif part.startswith("`"):
@@ -97,11 +97,11 @@ def _words(line: str, width: int) -> Iterator[tuple[str, bool, bool]]:
 
 
 def terminal_width(stream: TextIO | None) -> int:
-    """Columns of the terminal behind a stream; without one there is no end of a line."""
+    """The number of columns of the terminal behind a stream; unlimited without a terminal."""
     if stream is None or not stream.isatty():
         return sys.maxsize
     try:
-        return os.get_terminal_size(stream.fileno()).columns or sys.maxsize  # a terminal may not say how wide it is
+        return os.get_terminal_size(stream.fileno()).columns or sys.maxsize  # a terminal may not report its width
     except OSError:
         return sys.maxsize
 
@@ -111,7 +111,7 @@ def _with(words: str, option: str) -> str:
 
 
 def program() -> str:
-    """How a shell starts this program: `batchtrain` where PATH has it, else as it was started."""
+    """The command that starts this program: `batchtrain` if it is on PATH, otherwise the path that was used."""
     import shutil
     from pathlib import Path
 
@@ -120,7 +120,7 @@ def program() -> str:
         return f"{shlex.quote(sys.executable)} -m batchtrain.cli"
     if called.name != "batchtrain" or "/" not in sys.argv[0]:
         return "batchtrain"
-    found = shutil.which("batchtrain")
-    if found and Path(found).resolve() == called.resolve():
+    program = shutil.which("batchtrain")
+    if program and Path(program).resolve() == called.resolve():
         return "batchtrain"
     return shlex.quote(sys.argv[0])

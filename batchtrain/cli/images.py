@@ -28,7 +28,7 @@ PURPOSES = ("any", "mpi", "framework", "single")
 
 
 class ImageRow(NamedTuple):
-    """An image of docker/ as people read it."""
+    """A row of the table of images of docker/."""
 
     image: str
     on: str
@@ -37,7 +37,7 @@ class ImageRow(NamedTuple):
 
 
 class BaseRow(NamedTuple):
-    """A base as people read it."""
+    """A row of the table of bases."""
 
     on: str
     base: str
@@ -54,7 +54,7 @@ class EnvironmentRow(NamedTuple):
 
 
 class CheckRow(NamedTuple):
-    """A check of an image as people read it."""
+    """A row of the table of checks."""
 
     image: str
     check: str
@@ -78,7 +78,7 @@ def list_(bases: bool) -> None:
     if bases:
         show_rows([BaseRow(name, base.image, base.about) for name, base in BASES.items()])
         return
-    rows = [ImageRow(name, ", ".join(one.on), one.parent, one.about) for name, one in IMAGES.items()]
+    rows = [ImageRow(name, ", ".join(image.on), image.parent, image.about) for name, image in IMAGES.items()]
     show_rows(rows)
 
 
@@ -100,23 +100,23 @@ def build(name: str, on: str, base: str, tag: str, arguments: tuple[str, ...], n
     from batchtrain.containers import build as building
     from batchtrain.containers import engine
 
-    for one in arguments:
-        if "=" not in one:
-            raise UsageError(f"--build-arg {one}: write NAME=VALUE")
+    for build in arguments:
+        if "=" not in build:
+            raise UsageError(f"--build-arg {build}: write NAME=VALUE")
     steps = _steps(name, on, base, tag, arguments)
     built = building.run(engine.find(), steps, say, network=network, fresh=pull)
     show(built, f"{built.image}: {built.id}, {built.size / 1e9:.2f} GB")
 
 
 def _steps(name: str, on: str, base: str, tag: str, arguments: tuple[str, ...]) -> tuple[Step, ...]:
-    """The builds of what NAME is. Raises UsageError."""
+    """The builds for NAME: an image, a recipe or a directory. Raises UsageError."""
     from batchtrain.containers import images, recipe_images
 
-    place = Path(name)
-    if (place / "Dockerfile").is_file():
+    directory = Path(name)
+    if (directory / "Dockerfile").is_file():
         if not tag:
             raise UsageError(f"{name} is a directory of your own; name its image with --tag")
-        return (images.Step(place, tag, base, arguments),)
+        return (images.Step(directory, tag, base, arguments),)
     recipe = None if name in images.IMAGES else shipped_recipes.directory_or_none(name)
     if recipe is None:
         return images.chain(name, shipped("docker"), on=on or images.CPU, base=base, tag=tag, arguments=arguments)
@@ -150,7 +150,7 @@ def env(name: str, dry_run: bool, data_dir: str | None) -> None:
     image = shipped_recipes.image_of(recipe, settings().quietly(recipe))
     wanted = recipe_images.environment_of(image)
     intended = make_environment.intend(*wanted, make_environment.home(data, os.environ))
-    for line in () if intended.ready else intended.told:
+    for line in () if intended.ready else intended.summary:
         say(line)
     if not dry_run:
         make_environment.make(intended, say)
@@ -183,16 +183,16 @@ def check(names: tuple[str, ...], purpose: str, layers: bool, no_pull: bool, arc
     from batchtrain.containers import contract, engine, examine
     from batchtrain.containers import mirror as mirroring
 
-    found = engine.find()
-    pulls = not no_pull and any(found.image(name) is None for name in names)
+    docker = engine.find()
+    pulls = not no_pull and any(docker.image(name) is None for name in names)
     given = mirroring.logins(_registries() if pulls else {}, {}, "")
     rows: list[CheckRow] = []
     try:
-        with mirroring.signed_in(found, given) as known:
+        with mirroring.signed_in(docker, given) as known:
             for name in names:
                 looked = examine.look(known, name, architecture=architecture, deep=layers, fetch=not no_pull)
                 judged = contract.checks(looked, purpose=purpose, architecture=architecture)
-                rows += [CheckRow(name, *one) for one in judged]
+                rows += [CheckRow(name, *check) for check in judged]
     finally:
         if rows:
             show_rows(rows)

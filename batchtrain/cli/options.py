@@ -50,7 +50,7 @@ class Settings:
     yes: bool = False
     verbose: bool = False
     directory: str = ""
-    """The directory that the command itself names, and that was read."""
+    """The directory that the command names and that was read."""
     progress: str = "auto"
     """How progress is shown: one of PROGRESS."""
     drawing: bool = False
@@ -63,10 +63,10 @@ class Settings:
     @property
     def target(self) -> str:
         """The options with which another command reaches the same account."""
-        return " --local" if self.local else self.place
+        return " --local" if self.local else self.credentials_options
 
     @property
-    def place(self) -> str:
+    def credentials_options(self) -> str:
         """The options with which another command reads the same credentials."""
         directory = self.directory or self.configdir or ""
         words = ["--configdir", directory] if directory not in ("", ".") else []
@@ -85,20 +85,20 @@ class Settings:
         """The configuration of `directory`, else of --configdir, else of the working directory."""
         from batchtrain.config.load import Loaded
 
-        found = self.examined(directory, needs=needs)
-        loaded = Loaded(found.recipe, found.problems)
+        examined = self.examined(directory, needs=needs)
+        loaded = Loaded(examined.recipe, examined.problems)
         for warning in loaded.warnings:
             say(str(warning))
         return loaded
 
     def examined(self, directory: str | None = None, *, needs: tuple[str, ...] = ()) -> Examined:
-        """The same with the origin of each value; its warnings are not printed yet."""
+        """As `recipe`, with the origin of each value; warnings are not printed yet."""
         from batchtrain.config import load
 
-        place = directory or self.configdir or "."
+        source = directory or self.configdir or "."
         self.directory = directory or ""
         return load.examined(
-            place,
+            source,
             settings=self.values,
             needs=needs,
             ignore=self.ignore,
@@ -118,8 +118,8 @@ class Settings:
     ) -> Client:
         """A client for the target. `changes` is printed first, after the answer to a `question`.
 
-        `ends_it`: the caller stops an emulator that this call started. The account is that of the files that name the
-        pool and the jobs, otherwise of the working directory.
+        `ends_it`: the caller stops an emulator that this call started. The credentials are those beside the files of
+        the pool and the jobs, otherwise those of the working directory.
         """
         from batchtrain import client
         from batchtrain.config.load import load_credentials
@@ -139,7 +139,7 @@ class Settings:
         return connected
 
     def origin(self, directory: str | None = None) -> Origin:
-        """Where the run directory is made, and what it says about its beginning."""
+        """The location of the run directory, and the facts about the start of the run that it stores."""
         from batchtrain.config import load
         from batchtrain.runs.directory import root_of
         from batchtrain.runs.recording import Origin
@@ -149,7 +149,7 @@ class Settings:
         return Origin(root_of(self.runs_dir, os.environ), command, dict(self.values), files)
 
     def confirm(self, question: str) -> None:
-        """Ask before something is destroyed; without a terminal that is an error at once."""
+        """Ask before something is destroyed. Without a terminal, this is an error."""
         if self.yes:
             return
         if sys.stdin is None or not sys.stdin.isatty():
@@ -171,9 +171,9 @@ def say(text: str) -> None:
 
 
 def completed(text: str) -> str:
-    """A message whose commands reach the account that this command reaches."""
+    """A message whose commands use the same account as this command."""
     chosen = settings()
-    return pasted(text, chosen.target, chosen.place)
+    return pasted(text, chosen.target, chosen.credentials_options)
 
 
 def _narrate(text: str, stream: TextIO | None) -> None:
@@ -193,7 +193,8 @@ def silence(stream: TextIO | None) -> None:
 
 
 def tell(event: Event) -> None:
-    """Print an event as progress; the output of a task goes to the same stream, unless stdout is for a document."""
+    """Print an event as progress. The output of a task goes to the same stream it came from, unless stdout is for a
+    document."""
     verbose = settings().verbose
     if not event.text and event.kind.endswith(".seen"):
         return
@@ -219,9 +220,9 @@ def own_shortened(line: str) -> str:
 
 def settings() -> Settings:
     """The settings of the command that is running."""
-    found = click.get_current_context().find_root().ensure_object(Settings)
-    assert isinstance(found, Settings)
-    return found
+    settings_ = click.get_current_context().find_root().ensure_object(Settings)
+    assert isinstance(settings_, Settings)
+    return settings_
 
 
 @contextmanager
@@ -286,15 +287,15 @@ def _store(name: str) -> Callable[[click.Context, click.Parameter, Any], None]:
     def callback(ctx: click.Context, _parameter: click.Parameter, value: Any) -> None:
         if value is None or value == () or value is False:
             return
-        found = ctx.find_root().ensure_object(Settings)
+        settings_ = ctx.find_root().ensure_object(Settings)
         if name == "values":
-            found.values.update(_assignments(value))
+            settings_.values.update(_assignments(value))
         elif name == "ignore":
-            found.ignore.extend(value)
+            settings_.ignore.extend(value)
         elif name in PARTS:
-            found.files[name] = value
+            settings_.files[name] = value
         else:
-            setattr(found, name, value)
+            setattr(settings_, name, value)
 
     return callback
 
@@ -310,13 +311,13 @@ def _assignments(values: tuple[str, ...]) -> dict[str, str]:
 
 
 def values_of_variable() -> dict[str, str]:
-    """The values that BATCHTRAIN_SET gives, one a line."""
+    """The values of BATCHTRAIN_SET, one per line."""
     lines = os.environ.get("BATCHTRAIN_SET", "").splitlines()
     return _assignments(tuple(line for line in lines if line.strip()))
 
 
 def from_environment(values: Mapping[str, str]) -> frozenset[str]:
-    """The overriding values that BATCHTRAIN_SET set and no option replaced."""
+    """The values of BATCHTRAIN_SET that no option replaces."""
     return frozenset(name for name, text in values_of_variable().items() if values.get(name) == text)
 
 

@@ -21,8 +21,8 @@ CHUNK = 1000
 
 
 def show(value: Any, text: str | None = None) -> None:
-    """Print one result: `text` for people when given, else the value's own. One of several lines is a document, whose
-    commands stay as they are."""
+    """Print one result. A table shows `text` if it is given, otherwise the text of the value. A text of several lines
+    is a document, whose commands are not changed."""
     form = settings().output
     if form == "table":
         shown = str(text if text is not None else value)
@@ -92,7 +92,7 @@ def escaped(text: str) -> str:
 
 
 def colored(stream: TextIO | None) -> bool:
-    """Whether a stream is a terminal that wants colours."""
+    """Whether a stream is a terminal that accepts colours."""
     if stream is None or not stream.isatty():
         return False
     return not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
@@ -116,7 +116,7 @@ def _json(value: Any) -> str:
 
 
 def _yaml(value: Any) -> str:
-    import yaml  # only where asked for
+    import yaml  # a slow import, needed only for YAML
 
     dumped: str = yaml.safe_dump(value, sort_keys=False, allow_unicode=encodable("é…", sys.stdout))
     return dumped.rstrip("\n")

@@ -41,8 +41,8 @@ def _topics(_ctx: click.Context, _parameter: click.Parameter, incomplete: str) -
 def command(topic: str | None) -> None:
     """Show a page of the documentation, or list the pages.
 
-    TOPIC#PLACE shows one place of the page, such as config#pool_specification.vm_size. Of a command that has no page,
-    its --help is shown.
+    TOPIC#PLACE shows one section or row of the page, such as config#pool_specification.vm_size. For a command without a
+    page, shows its --help.
     """
     known = pages()
     if topic is None:
@@ -71,8 +71,8 @@ def command(topic: str | None) -> None:
 
 def pages() -> dict[str, Path]:
     """Every page by its topic."""
-    found = sorted(shipped("docs").rglob("*.md"))
-    return {path.stem: path for path in found if not LEFT_OUT.intersection((path.stem, path.parent.name))}
+    files = sorted(shipped("docs").rglob("*.md"))
+    return {path.stem: path for path in files if not LEFT_OUT.intersection((path.stem, path.parent.name))}
 
 
 def _title(path: Path) -> str:
@@ -93,7 +93,7 @@ def _at(text: str, anchor: str) -> str:
 
 
 def _row(lines: list[str], row: int, anchor: str) -> str:
-    """A row of a table as a list of its cells."""
+    """The row of a table as a list."""
     head = row
     while lines[head - 1].startswith("|"):
         head -= 1
@@ -110,17 +110,17 @@ def _named(names: list[str], values: list[str]) -> list[str]:
 
 def _narrow(text: str) -> str:
     """The page with each row of its widest tables as a list: a terminal would cut the words of so many columns."""
-    found: list[str] = []
+    result: list[str] = []
     names: list[str] = []
     for line in text.splitlines():
         cells = _cells(line) if line.startswith("|") else []
         if len(cells) < COLUMNS:
-            found, names = [*found, line], []
+            result, names = [*result, line], []
         elif not names:
             names = cells
         elif not set(line) <= set("|-: "):
-            found += [f"- {cells[0]}", *(f"  - {said}" for said in _named(names[1:], cells[1:]))]
-    return "\n".join(found)
+            result += [f"- {cells[0]}", *(f"  - {cell}" for cell in _named(names[1:], cells[1:]))]
+    return "\n".join(result)
 
 
 def _leaf(text: str) -> None:

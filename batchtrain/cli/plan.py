@@ -31,18 +31,18 @@ def plan(directory: str | None, diff: bool, exit_code: bool) -> int:
     """Print the exact requests for the pool and the jobs; nothing is sent."""
     from batchtrain.plan import render
 
-    found = _examined(directory)
+    examined = _examined(directory)
     if diff:
-        return _diff(found.recipe, exit_code)
+        return _diff(examined.recipe, exit_code)
     if exit_code:
         raise UsageError("--exit-code needs --diff; add --diff")
-    whole = _planned(found.recipe)
+    plan = _planned(examined.recipe)
     if settings().output == "table":
-        for warning in whole.warnings:
+        for warning in plan.warnings:
             say(str(warning))
-        print(render.as_text(whole))
+        print(render.as_text(plan))
     else:
-        show(render.as_document(whole))
+        show(render.as_document(plan))
     return 0
 
 
@@ -62,21 +62,21 @@ def explain(path: str | None, directory: str | None) -> None:
 
     if path is not None and Path(path).is_dir() and (directory is None or not Path(directory).is_dir()):
         path, directory = directory, path
-    found = _examined(directory)
-    whole = _planned(found.recipe)
-    view = origin.view(found, environment=from_environment(settings().values))
-    told = explaining.explain(whole, found.recipe, view.values, view.origins, path or "")
-    if path and not told.decisions and not told.settings:
-        hint = explaining.hint(whole, path, view.values)
+    examined = _examined(directory)
+    plan = _planned(examined.recipe)
+    view = origin.view(examined, environment=from_environment(settings().values))
+    explanation = explaining.explain(plan, examined.recipe, view.values, view.origins, path or "")
+    if path and not explanation.decisions and not explanation.settings:
+        hint = explaining.hint(plan, path, view.values)
         raise UsageError(f"nothing in this plan is called `{path}`. {hint}".rstrip())
-    show(told, str(told) or "the plan has no implicit settings")
+    show(explanation, str(explanation) or "the plan has no implicit settings")
 
 
 def _examined(directory: str | None) -> Examined:
-    found = settings().examined(directory)
-    if found.recipe.pool is None and not found.recipe.jobs:
-        raise UsageError(f"{found.recipe.directory} has neither a pool nor jobs to plan")
-    return found
+    examined = settings().examined(directory)
+    if examined.recipe.pool is None and not examined.recipe.jobs:
+        raise UsageError(f"{examined.recipe.directory} has neither a pool nor jobs to plan")
+    return examined
 
 
 def _planned(recipe: Recipe) -> Plan:

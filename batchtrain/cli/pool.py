@@ -166,18 +166,18 @@ def reboot(pool_id: str, node_ids: tuple[str, ...]) -> None:
 
 
 def _in_full(names: Iterable[str], known: Callable[[], list[str]]) -> list[str]:
-    """The ids that short names stand for; a full id needs no look at the pool."""
+    """The full ids for short ids. If all are full ids, sends no request."""
     from batchtrain.service.seen import nodes_called
 
-    found = []
+    ids = []
     for name in names:
         called = nodes_called(name, known()) if "…" in name else [name]
         if len(called) != 1:
             raise UsageError(
                 f"{name} is short for {len(called)} nodes of the pool; `-o json` of `pool show` has full ids"
             )
-        found += called
-    return found
+        ids += called
+    return ids
 
 
 @command.command(cls=Command)
@@ -262,7 +262,7 @@ def _named(pool_id: str | None) -> tuple[str, Loaded | None]:
 
 
 def _of(name: str, loaded: Loaded | None) -> Recipe | None:
-    """The files of a pool: those its name was read from, otherwise those of --configdir if they describe it."""
+    """The files of a pool: the files with its name, otherwise those of --configdir if they describe the pool."""
     if loaded is None and settings().configdir:
         loaded = settings().load(needs=("pool_specification",))
     pool = loaded.recipe.pool if loaded else None

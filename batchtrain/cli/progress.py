@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     from batchtrain.runs.recording import Progress
 
 SMALL = 4 << 20
-"""Fewer bytes come before a bar could be read."""
+"""Smaller transfers end before a bar can be read."""
 
 
 @contextlib.contextmanager
 def bar() -> Iterator[Progress]:
-    """Shows a bar while files come, if there are many bytes and a terminal."""
+    """Shows a bar while files are transferred, if they are large and there is a terminal."""
     from batchtrain.runs.recording import Progress
 
     shown = _Shown()

@@ -24,10 +24,10 @@ class Listed(NamedTuple):
     name: str
     about: str
     environment: str
-    """What `images env` makes; empty if the recipe needs hardware that this machine does not have."""
+    """The environment that `images env` makes. Empty if the recipe needs GPUs or InfiniBand."""
     megabytes: int
     minutes: int
-    """To make the environment and train once."""
+    """Minutes to make the environment and to train once."""
 
 
 class New(NamedTuple):
@@ -50,21 +50,21 @@ def command() -> None:
 @common
 def list_() -> None:
     """List the recipes, and what each needs on this machine."""
-    rows = [_listed(place) for place in shipped_recipes.every()]
+    rows = [_listed(recipe) for recipe in shipped_recipes.every()]
     if settings().output == "table":
         print("\n".join(line for row in rows for line in _lines(row)))
     else:
         show_rows(rows)
 
 
-def _listed(place: Path) -> Listed:
+def _listed(recipe: Path) -> Listed:
     from batchtrain.containers.recipe_images import behind, environment_of
 
-    image = shipped_recipes.image_of(place, settings().quietly(place))
+    image = shipped_recipes.image_of(recipe, settings().quietly(recipe))
     if not behind(image).environment:
-        return Listed(place.name, _about(place), "", 0, 0)
+        return Listed(recipe.name, _about(recipe), "", 0, 0)
     name, environment = environment_of(image)
-    return Listed(place.name, _about(place), name, environment.megabytes, environment.minutes)
+    return Listed(recipe.name, _about(recipe), name, environment.megabytes, environment.minutes)
 
 
 WIDEST = 80
@@ -85,9 +85,9 @@ def _lines(row: Listed) -> tuple[str, str]:
 @common
 def show_(name: str) -> None:
     """Print a recipe's README."""
-    place = shipped_recipes.find(name)
-    text = (place / "README.md").read_text(encoding="utf-8")
-    files = [str(file.relative_to(place)) for file in sorted(place.rglob("*")) if file.is_file()]
+    recipe = shipped_recipes.find(name)
+    text = (recipe / "README.md").read_text(encoding="utf-8")
+    files = [str(file.relative_to(recipe)) for file in sorted(recipe.rglob("*")) if file.is_file()]
     show({"name": name, "readme": text, "files": files}, text.rstrip("\n"))
 
 
@@ -97,7 +97,7 @@ def show_(name: str) -> None:
 @common
 def new(name: str, directory: str | None) -> None:
     """Copy a recipe to a new directory; by default one with its name."""
-    place = shipped_recipes.find(name)
+    recipe = shipped_recipes.find(name)
     target = Path(directory or name)
     if target.exists() and not target.is_dir():
         raise UsageError(f"{target} is a file; name a new directory")
@@ -105,12 +105,12 @@ def new(name: str, directory: str | None) -> None:
         raise UsageError(f"{target} exists and is not empty; name a new directory: `batchtrain recipe new {name} DIR`")
     was_there = target.exists()
     try:
-        _copy(place, target)
-    except OSError:  # such as a full disk: half a recipe is of no use, and would be in the way of the next try
+        _copy(recipe, target)
+    except OSError:  # such as a full disk: half a recipe is useless and would block the next attempt
         for made in target.iterdir() if was_there else [target]:
             shutil.rmtree(made, ignore_errors=True)
         raise
-    following = _following(shlex.quote(str(target)), bool(_listed(place).environment))
+    following = _following(shlex.quote(str(target)), bool(_listed(recipe).environment))
     lines = (f"{name} is in {target}. Next:", *(completed(f"  {line}") for line in following))
     show(New(name, str(target), following), "\n".join(lines))
 
@@ -121,16 +121,16 @@ def _following(directory: str, runs_here: bool) -> tuple[str, ...]:
     return f"batchtrain config validate {directory}", f"batchtrain config plan {directory}"
 
 
-def _copy(place: Path, target: Path) -> None:
-    shutil.copytree(place, target, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
+def _copy(recipe: Path, target: Path) -> None:
+    shutil.copytree(recipe, target, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copytree(shipped("schemas"), target / ".schemas", dirs_exist_ok=True)
-    for file in (target / "config").glob("*.yaml"):  # editors must still find the schemas from there
+    for file in (target / "config").glob("*.yaml"):  # so that editors find the schemas from the new directory
         text = file.read_text(encoding="utf-8")
         file.write_text(text.replace("../../../schemas", "../.schemas"), encoding="utf-8")
 
 
-def _about(place: Path) -> str:
+def _about(recipe: Path) -> str:
     """The first sentence of a recipe's README below its heading."""
-    paragraphs = (place / "README.md").read_text(encoding="utf-8").split("\n\n")
+    paragraphs = (recipe / "README.md").read_text(encoding="utf-8").split("\n\n")
     about = next((text for text in paragraphs if not text.lstrip().startswith(("#", "<"))), "")
     return re.split(r"(?<=[.])\s", " ".join(about.split()))[0].rstrip(".")

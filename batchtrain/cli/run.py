@@ -48,8 +48,8 @@ def command(directory: str | None, timeout: float | None, keep: bool, reuse: boo
 
     chosen = settings()
     loaded = chosen.load(directory, needs=("pool_specification", "job_specifications"))
-    place = directory or chosen.configdir or "."
-    client = chosen.connect(loaded, changes=f"running {place}", ends_it=True)
+    source = directory or chosen.configdir or "."
+    client = chosen.connect(loaded, changes=f"running {source}", ends_it=True)
     try:
         view = functools.partial(live.view_of, client.account, loaded.recipe)
         with live.block(view) as shown, results_last(shown) as tell, bar() as progress:
@@ -61,13 +61,13 @@ def command(directory: str | None, timeout: float | None, keep: bool, reuse: boo
                 timeout=timeout,
                 keep=keep,
                 reuse=reuse,
-                origin=chosen.origin(place),
+                origin=chosen.origin(source),
                 progress=progress,
             )
             _report(outcome)
             if not keep and outcome.failure is None and outcome.standing is None and chosen.output == "table":
                 say("next, after an edit:" if reuse else "next, on a pool that is kept for the run after it:")
-                say(f"  {_again(place, '--reuse')}")
+                say(f"  {_again(source, '--reuse')}")
         if outcome.failure is not None:
             raised = _raised(loaded.recipe, outcome.failure)
             chosen.rest = f"{raised}its output is above, and in {outcome.runs[0].path}"
@@ -79,9 +79,9 @@ def command(directory: str | None, timeout: float | None, keep: bool, reuse: boo
             _stop_emulator(client)
 
 
-def _again(place: str, *options: str) -> str:
+def _again(source: str, *options: str) -> str:
     """The command that repeats the run; `say` adds the target."""
-    words = ["batchtrain", "run", place, *options]
+    words = ["batchtrain", "run", source, *options]
     words += [word for path, value in settings().values.items() for word in ("--set", f"{path}={value}")]
     return shlex.join(words)
 

@@ -18,29 +18,29 @@ def text_of(formula: str) -> str:
         return path.read_text(encoding="utf-8") if path.is_file() else formula
     except UnicodeDecodeError:
         raise UsageError(f"{formula} is not a text file") from None
-    except (OSError, ValueError):  # too long for a name, or with characters that none has
+    except (OSError, ValueError):  # too long for a file name, or with invalid characters
         return formula
 
 
 def moment(text: str | None) -> datetime:
-    """A time stamp (UTC where it names no zone); the present without one."""
+    """A time (UTC if it has no zone). Without a text, the current time."""
     if text is None:
         return datetime.now(timezone.utc)
     try:
-        found = datetime.fromisoformat(text.replace("Z", "+00:00"))
+        moment = datetime.fromisoformat(text.replace("Z", "+00:00"))
     except ValueError:
         raise UsageError(f"`{text}` is not a time such as 2027-01-31T09:00:00Z") from None
-    return found.replace(tzinfo=timezone.utc) if found.tzinfo is None else found.astimezone(timezone.utc)
+    return moment.replace(tzinfo=timezone.utc) if moment.tzinfo is None else moment.astimezone(timezone.utc)
 
 
 def gathered(given: Iterable[str], file: str | None, now: datetime) -> dict[str, tuple[Sample, ...]]:
     """The samples of `--sample NAME=N,N` and of a JSON file."""
-    found = _of_file(file, now) if file else {}
+    samples = _of_file(file, now) if file else {}
     for text in given:
         name, _, numbers = text.partition("=")
         words = [word for word in numbers.split(",") if word.strip()]
-        found[_name(name)] = _spaced([_number(word, text) for word in words], now)
-    return found
+        samples[_name(name)] = _spaced([_number(word, text) for word in words], now)
+    return samples
 
 
 def _of_file(file: str, now: datetime) -> dict[str, tuple[Sample, ...]]:
@@ -66,13 +66,13 @@ def _spaced(numbers: list[float], now: datetime) -> tuple[Sample, ...]:
     return tuple((first + PERIOD * index, number) for index, number in enumerate(numbers))
 
 
-def _number(value: object, place: str) -> float:
+def _number(value: object, where: str) -> float:
     try:
         if isinstance(value, bool) or not isinstance(value, (int, float, str)):
             raise ValueError
         return float(value)
     except ValueError:
-        raise UsageError(f"`{value}` in `{place}` is not a number") from None
+        raise UsageError(f"`{value}` in `{where}` is not a number") from None
 
 
 def _name(name: str) -> str:

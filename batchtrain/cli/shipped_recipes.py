@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
 def every() -> list[Path]:
     """Their directories."""
-    return sorted(place for place in shipped("recipes").iterdir() if (place / "config").is_dir())
+    return sorted(directory for directory in shipped("recipes").iterdir() if (directory / "config").is_dir())
 
 
 def find(name: str) -> Path:
     """The directory of a recipe. Raises NotFound with the nearest name."""
     import difflib
 
-    names = {place.name: place for place in every()}
+    names = {recipe.name: recipe for recipe in every()}
     if name in names:
         return names[name]
     folded = {known.lower(): known for known in names}
@@ -33,16 +33,16 @@ def find(name: str) -> Path:
 
 
 def directory_of(name: str) -> Path:
-    """A recipe directory of the user's, else the recipe of that name. Raises NotFound."""
+    """The user's recipe directory, otherwise the shipped recipe of that name. Raises NotFound."""
     return directory_or_none(name) or find(name)
 
 
 def directory_or_none(name: str) -> Path | None:
-    """The same, None if there is neither."""
+    """As `resolved`, but returns None if there is neither."""
     own = Path(name)
     if own.is_dir() and any(map(tuple, (own.glob("*.yaml"), own.glob("config/*.yaml")))):
         return own
-    return next((place for place in every() if place.name == name), None)
+    return next((recipe for recipe in every() if recipe.name == name), None)
 
 
 def image_of(directory: Path, recipe: Recipe) -> str:
@@ -55,5 +55,5 @@ def image_of(directory: Path, recipe: Recipe) -> str:
 
 
 def offered(_ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
-    """The names that a shell offers."""
-    return [place.name for place in every() if place.name.lower().startswith(incomplete.lower())]
+    """The names for shell completion."""
+    return [recipe.name for recipe in every() if recipe.name.lower().startswith(incomplete.lower())]

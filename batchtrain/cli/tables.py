@@ -17,7 +17,7 @@ from batchtrain.service.seen import cells, columns
 
 GAP = 2
 LONG = 24
-"""A column that is wider may be wrapped between words."""
+"""Wider columns may be wrapped between words."""
 SAYS_NOTHING = frozenset({"", "0", "0.00", "no"})
 LEAST = (
     "source", "reads", "after", "series", "node_agent", "memory_gib", "requeues", "retries", "created", "started",
@@ -40,7 +40,7 @@ class Column(NamedTuple):
 
 
 def printed(rows: Sequence[Any]) -> None:
-    """Print rows: as a table where it fits the terminal, else each row as lines of a name and a value."""
+    """Print rows as a table if it fits the terminal, otherwise each row as lines of a name and a value."""
     console = Console(highlight=False, soft_wrap=False)
     every = [
         _column(name, values) for name, values in zip(columns(rows), zip(*map(_cells, rows), strict=True), strict=True)
@@ -53,7 +53,7 @@ def printed(rows: Sequence[Any]) -> None:
     for values in zip(*(column.values for column in fitting), strict=True):
         table.add_row(*map(Text, values))
     console.print(table)
-    left_out = [column.head for column in every if column.name not in {one.name for one in fitting} and _speaks(column)]
+    left_out = [column.head for column in every if column.name not in {fit.name for fit in fitting} and _speaks(column)]
     if left_out:
         console.print(Text(f"no room for: {', '.join(left_out)} (-o json has everything)", style="dim"))
 
@@ -80,7 +80,7 @@ def _speaks(column: Column) -> bool:
 
 
 def _fitting(every: list[Column], room: int, *, alone: bool) -> list[Column]:
-    """The columns that fit, with the widths they get; none when the rows are better stacked."""
+    """The columns that fit, with their widths; empty if the rows must be stacked."""
     for chosen in (every, [column for column in every if _speaks(column)]):
         if _needs(column.width for column in chosen) <= room:
             return chosen

@@ -1,4 +1,4 @@
-"""Write what is generated from the types: `python -m batchtrain.config schemas|reference`, at the repository's root."""
+"""Writes the generated files: `python -m batchtrain.config schemas|reference`, in the root of the repository."""
 
 import sys
 from pathlib import Path

@@ -1,8 +1,8 @@
 """The user's `catalog.yaml` with sizes and images that the tables lack or describe wrongly: finds, reads, checks and
 writes it.
 
-It is searched in the configuration directory and at BATCHTRAIN_CATALOG, otherwise in the user's configuration directory
-(`batchtrain catalog refresh` writes it there); the file nearest to the recipe wins.
+The file is searched in the configuration directory and at BATCHTRAIN_CATALOG, otherwise in the user's configuration
+directory (`batchtrain catalog refresh` writes it there); the file nearest to the recipe wins.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ NAMES = ("catalog.yaml", "catalog.yml", "catalog.json")
 NEVER = "never"
 SEE = "docs/how-to/check-before-you-pay.md"
 MOST = 1_000_000
-"""Above every count a machine can have."""
+"""No machine has more of anything."""
 Word = Annotated[str, Meta(min_length=1)]
 Capability = Literal["docker", "rdma", "nvidia", "rocm", "intelmpi", "gen2", "volta"]
 
@@ -90,8 +90,8 @@ def files(directory: str | Path | None, environment: Mapping[str, str]) -> tuple
 
 
 def user_directory(environment: Mapping[str, str]) -> Path:
-    """Where this user's own catalog.yaml is: $XDG_CONFIG_HOME/batchtrain, else ~/.config/batchtrain."""
-    chosen = environment.get("XDG_CONFIG_HOME", "")  # by hand: each command comes here, and platformdirs takes 5 ms
+    """The path of the user's catalog.yaml: $XDG_CONFIG_HOME/batchtrain, else ~/.config/batchtrain."""
+    chosen = environment.get("XDG_CONFIG_HOME", "")  # not by platformdirs, whose import costs every command 5 ms
     base = Path(chosen) if chosen.startswith("/") else Path(environment.get("HOME") or "~").expanduser() / ".config"
     return base / "batchtrain"
 
@@ -101,7 +101,7 @@ def _in(directory: Path) -> tuple[Path, ...]:
 
 
 def read(file: Path) -> Catalog:
-    """The entries of one file. Raises ConfigError with every problem, each with its place."""
+    """The entries of one file. Raises ConfigError with every problem and its position."""
     parsed, faults = document.parse(str(file), file.read_bytes())
     problems = list(faults)
     catalog = Catalog()
@@ -114,7 +114,7 @@ def read(file: Path) -> Catalog:
 
 def text_of(catalog: Catalog, heading: str) -> str:
     """The user's entries as the text of a catalog.yaml, with `heading` as its first comment lines."""
-    import yaml  # the reader is there already; the writer is not
+    import yaml  # a slow import; the reader is imported already
 
     data = {
         "sizes": [_entry(size, VmSize("", "", 0, 0)) for size in catalog.own_sizes],
@@ -149,7 +149,7 @@ def _catalog(parsed: Document, problems: list[Problem]) -> Catalog:
 
 
 class _Read(NamedTuple):
-    """An entry with its place."""
+    """An entry with its path."""
 
     document: Document
     path: document.Path
@@ -209,10 +209,10 @@ def _size(read: _Read, problems: list[Problem]) -> VmSize | None:
         problems.append(_problem(read.document, read.path, "missing", message))
         return None
     changes = _changes(read, problems)
-    return _whole((base or VmSize(name, "", 1, 1.0))._replace(**changes | {"name": base.name if base else name}))
+    return _with_implied((base or VmSize(name, "", 1, 1.0))._replace(**changes | {"name": base.name if base else name}))
 
 
-def _whole(size: VmSize) -> VmSize:
+def _with_implied(size: VmSize) -> VmSize:
     """The implied values: a GPU is NVIDIA's by default, InfiniBand is SR-IOV with one card."""
     fabric = size.rdma or ("sr-iov" if size.infiniband else None)
     return size._replace(
@@ -252,7 +252,7 @@ def _changes(read: _Read, problems: list[Problem]) -> dict[str, Any]:
 
 
 def _unknown(parsed: Document, path: document.Path, key: str, known: Iterable[str]) -> Problem:
-    from difflib import get_close_matches  # only where something is wrong
+    from difflib import get_close_matches  # a slow import, needed only for a mistake
 
     near = get_close_matches(key, list(known), n=1, cutoff=0.6)
     hint = f"did you mean `{near[0]}`?" if near else f"known here: {', '.join(known)}."

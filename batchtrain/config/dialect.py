@@ -11,7 +11,7 @@ from batchtrain.config.types import RENAMED, RENAMED_VALUES, Renamed, RenamedVal
 Path = tuple[str | int, ...]
 
 OLD_SECTIONS = {"batch_shipyard": "batchtrain"}
-"""Top-level sections that have another name today."""
+"""Older names of top-level sections, and the current ones."""
 
 
 def renamed(section: str, data: Any, written: dict[Path, Path], flaws: list[Flaw]) -> Any:
@@ -24,7 +24,7 @@ def renamed(section: str, data: Any, written: dict[Path, Path], flaws: list[Flaw
 
 
 def today(path: Path) -> Path:
-    """A path with current names."""
+    """The path with current names."""
     words = _WORDS.get(str(path[0]))
     done = list(path[:1])
     for step in path[1:]:
@@ -66,7 +66,7 @@ _WORDS = _tree(RENAMED, RENAMED_VALUES)
 
 
 class _Renaming:
-    """A walk along the paths that may have deprecated names; data without any is not copied."""
+    """Walks along the paths that may have deprecated names; copies only data that has some."""
 
     def __init__(self, written: dict[Path, Path], flaws: list[Flaw]) -> None:
         self._written, self._flaws = written, flaws

@@ -1,10 +1,9 @@
-"""One YAML (or JSON) file as plain data, and the place of anything in it; knows YAML, not our language.
+"""One YAML (or JSON) file as plain data, and the positions of its values. Knows YAML, not the configuration language.
 
 The C parser's events become data in one pass that makes no node tree and does not recurse, so a file of 30 MB costs
-seconds and nesting cannot crash it. Positions are found by a second pass, and only for requested paths. Scalars
-stay the text that was written and are converted later by the type that wants them, which is why no YAML 1.1 surprise
-(`yes`, `1:30`, `012`, `7.10`) can happen. A plain `null`, `~` or nothing is None, and a key whose value is None counts
-as absent.
+seconds and nesting cannot crash it. Positions are found by a second pass, and only for requested paths. Scalars stay
+text, and the type of each property converts them later. This avoids the surprises of YAML 1.1 (`yes`, `1:30`, `012`,
+`7.10`). A plain `null`, `~` or an empty value is None, and a key with the value None counts as absent.
 """
 
 from __future__ import annotations
@@ -31,9 +30,9 @@ from batchtrain.errors import Problem
 Path = tuple[str | int, ...]
 
 DEEPEST = 100
-"""Levels of nesting that are read."""
+"""The maximum depth of nesting."""
 LARGEST = 64 * 2**20
-"""Bytes of a file that are read."""
+"""The maximum size of a file in bytes."""
 
 _NULL = frozenset({"", "~", "null", "Null", "NULL"})
 _KNOWN_TAGS = frozenset(f"tag:yaml.org,2002:{name}" for name in ("str", "int", "float", "bool", "null", "map", "seq"))
@@ -68,15 +67,15 @@ class Position(NamedTuple):
 
 
 class Document(NamedTuple):
-    """The data of a file, and its text, which finds the position of each value."""
+    """The data of a file, and its text, in which the positions of values are found."""
 
     file: str
     data: Any
     text: str = ""
     readable: bool = True
-    """Whether the text is YAML; otherwise nothing in it has a position."""
+    """Whether the text is valid YAML; otherwise no value has a position."""
     nulls: tuple[tuple[dict[str, Any], str], ...] = ()
-    """Keys without a value: the mapping of each one, and its name."""
+    """Keys without a value, each with its mapping."""
 
     def __repr__(self) -> str:  # the text may hold secrets
         return f"Document({self.file!r})"
@@ -86,11 +85,12 @@ class Document(NamedTuple):
         return self.positions([(path, key)])[path, key]
 
     def positions(self, wanted: Iterable[tuple[Path, bool]]) -> dict[tuple[Path, bool], Position]:
-        """The places of many (path, whether its key is meant), in one pass over the text."""
+        """The positions of many values in one pass over the text. wanted: pairs of a path, and whether its key is
+        meant."""
         return _positions(self, list(wanted))
 
     def ruler(self) -> Ruler:
-        """What turns offsets into lines and columns."""
+        """A converter of offsets into lines and columns."""
         return Ruler(self.text)
 
 
@@ -195,13 +195,13 @@ class _Source:
             return Broken("syntax", "YAML cannot be read", 0)
         reason = ", ".join(part for part in (error.context, error.problem) if part)
         advice = next((text for sign, text in _ADVICE if sign in reason), "")
-        begins = error.context_mark if advice in _BEGINS else None  # it is noticed where the next thing stands
+        begins = error.context_mark if advice in _BEGINS else None  # the parser notices it at the next token
         mark = begins or error.problem_mark or error.context_mark
         offset = mark.index if mark else 0
         above = self.text[: self.text.rfind("\n", 0, offset) + 1]
         if "mapping values" in reason and (bare := _BARE_KEY.search(above)):
             offset, advice = bare.start(1), KEY_WITHOUT_COLON
-        if not self.text[offset:].strip():  # the end, where no line is to be shown
+        if not self.text[offset:].strip():  # the end of the file: no line to show
             offset = max(len(self.text.rstrip()) - 1, 0)
         if self.text[offset : offset + 1] == "\t":
             advice = "a tab cannot indent YAML; use spaces"
@@ -222,7 +222,7 @@ _ADVICE = (
     ("expected <block end>", "the indentation of this line differs from the lines above it"),
 )
 _BEGINS = frozenset({"a quote is not closed", KEY_WITHOUT_COLON, "a `[` is not closed", "a `{` is not closed"})
-"""What is wrong where it begins."""
+"""Messages about mistakes that are reported where they begin."""
 
 
 # --- events to data -------------------------------------------------------------------------------------------------
@@ -248,7 +248,7 @@ class _Open:
         self.seen: dict[str, int] | None = {} if isinstance(data, dict) else None  # key: where it stands
         self.key: Any = None  # the key whose value comes next
         self.merges: list[Any] = []
-        self.weight = 1  # values it stands for, with its aliases written out
+        self.weight = 1  # the number of its values, with aliases expanded
 
 
 _DROPPED = object()
@@ -256,14 +256,15 @@ _MERGE = object()
 
 
 class _Builder:
-    """Plain data from events; an alias shares its anchor's data, so what is built is never larger than the file."""
+    """Makes plain data from events. An alias shares the data of its anchor, so the data is never larger than the
+    file."""
 
     def __init__(self, source: _Source) -> None:
         self._get = source.next_event()
         self.nulls: list[tuple[dict[str, Any], str]] = []
         self._faults: list[_Fault] = []
         self._anchors: dict[str, tuple[Any, int] | None] = {}  # None: still open
-        self._names: dict[str, str] = {}  # one text a name, however often it is written
+        self._names: dict[str, str] = {}  # one object per name, however often it occurs
         self._root = self._current = _Open([], None, False)
         self._outer: list[_Open] = []
         self._documents = 0
@@ -432,11 +433,11 @@ class Ruler:
         return line, offset - self._starts[line - 1] + 1
 
     def offset(self, line: int, column: int) -> int:
-        """The other way round."""
+        """The offset of a line and a column."""
         return self._starts[line - 1] + column - 1
 
     def line(self, number: int) -> str:
-        """One line's text, counted from 1; empty where there is none."""
+        """The text of a line, counted from 1; empty if there is no such line."""
         if not 1 <= number <= len(self._starts):
             return ""
         start = self._starts[number - 1]
@@ -469,7 +470,7 @@ class _Watched:
         self.node, self.want = node, want
         self.index = -1 if mapping else 0  # of a sequence's next item
         self.key: Any = None
-        self.skip = False  # its value is a key, which has no place
+        self.skip = False  # its value is a key, which has no path
 
 
 def _positions(document: Document, wanted: list[tuple[Path, bool]]) -> dict[tuple[Path, bool], Position]:
@@ -484,7 +485,7 @@ def _positions(document: Document, wanted: list[tuple[Path, bool]]) -> dict[tupl
 def _position(text: str, source: _Source, ruler: Ruler, start: int, end: int, style: str, exact: bool) -> Position:
     start, end = source.offset(start), source.offset(end)
     if end > start:
-        end = start + len(text[start:end].rstrip())  # a block ends where the next thing starts
+        end = start + len(text[start:end].rstrip())  # a block ends where the next token starts
     else:
         word = _WORD.match(text, start)
         end = word.end() if word else start
@@ -537,7 +538,7 @@ class _Finder:
         self._anchors: dict[str, _Node] = {}
         self._has_anchors = _ANCHOR.search(source.text) is not None
         self._want: dict[Any, Any] = {}
-        self._left = 0  # wanted things that were not met yet
+        self._left = 0  # requested values that are not reached yet
         for path in paths:
             below = self._want
             for step in path:
@@ -591,14 +592,15 @@ class _Finder:
         return root.items[0][1] if 0 in root.items else self._partial(outer, current)
 
     def _partial(self, outer: list[_Watched], innermost: _Watched) -> _Node | None:
-        """The tree when the rest of the text was not needed: what is still open is kept as it is."""
+        """The tree if the rest of the text is not needed; open collections are kept as they are."""
         for parent, child in reversed(list(zip(outer, [*outer[1:], innermost], strict=True))):
             self._keep(parent, child.node)
         first = outer[0].node if outer else innermost.node
         return first.items[0][1] if 0 in first.items else None
 
     def _start(self, parent: _Watched, event: Any, style: str) -> tuple[_Node, dict[Any, Any] | None]:
-        """A node for a value that starts here, and what is wanted below it; None: nothing."""
+        """A node for a value that starts here, and the requested paths below it. Returns None if nothing is
+        requested."""
         node = _Node(event.start_mark.index, event.end_mark.index, style)
         if event.anchor is not None:
             self._anchors[event.anchor] = node
@@ -609,7 +611,7 @@ class _Finder:
         if parent.want is _ALL or _merging(parent):
             return _ALL
         step = self._step(parent)
-        return None if step in parent.node.items else parent.want.get(step)  # of a doubled key the first counts
+        return None if step in parent.node.items else parent.want.get(step)  # the first of two equal keys counts
 
     def _met(self, below: dict[Any, Any]) -> None:
         if not below and below is not _ALL:
@@ -631,7 +633,7 @@ class _Finder:
         if parent.index >= 0:
             parent.index += 1
         elif parent.key is None:
-            parent.key = _DROPPED  # a collection stands as a key; its value comes next
+            parent.key = _DROPPED  # the key is a collection; its value comes next
         else:
             parent.key = None
 

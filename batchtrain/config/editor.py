@@ -45,7 +45,7 @@ def rendered(name: str) -> bytes:
 
 
 def _as_loaded(value: Any) -> Any:
-    """The same schema for a loader that reads text: a text may look like a number, a number may stand in quotes."""
+    """The same schema for a loader that reads text: numbers may be quoted, and texts may look like numbers."""
     if isinstance(value, list):
         return [_as_loaded(item) for item in value]
     if not isinstance(value, dict):
@@ -82,12 +82,12 @@ def _or_nothing(definition: dict[str, Any]) -> None:
 
 
 def _tell(definition: dict[str, Any], block: reference.BlockOf) -> None:
-    """The block's own text, what is gone, values of older files, and that nothing may stand where nothing must."""
+    """Adds the block's sentence, removed properties, values of older files, and absent values to its schema."""
     definition["description"] = block.about  # msgspec takes what help() shows, with the properties
     if not block.about:
         del definition["description"]
     for item in block.properties:
-        pattern = (*block.places[0], item.name)
+        pattern = (*block.paths[0], item.name)
         described = definition["properties"][item.name]
         if item.example is not None:
             described["examples"] = [item.example]
@@ -112,7 +112,7 @@ def _allow_older(definitions: dict[str, Any], rule: types.Renamed) -> None:
     for block in reference.blocks():
         if block.name not in definitions:
             continue
-        for pattern in block.places:
+        for pattern in block.paths:
             if reference.pattern(pattern) == rule.path[:-1]:
                 known = definitions[block.name]["properties"]
                 known[rule.path[-1]] = _older(known[rule.new], rule.new)

@@ -159,5 +159,5 @@ EXAMPLES: Mapping[str, Any] = {
 
 
 def example(block: str, name: str) -> Any:
-    """The example of a property of a block; None without one."""
+    """The example of a property of a block. Returns None if there is none."""
     return EXAMPLES.get(f"{block}.{name}", EXAMPLES.get(name))

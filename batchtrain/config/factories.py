@@ -20,7 +20,7 @@ from batchtrain.config.types import ParametricSweep, Path, RandomFactory, Scalar
 
 MOST_TASKS = 100_000_000
 MOST_DIGITS = 4
-"""Maximum digits of a width in a replacement field: a longer one fills the memory."""
+"""Maximum digits of a width in a replacement field; a longer width would fill the memory."""
 
 FEW_TASKS = 100
 """So many values of files and functions are read at once; more are read while their tasks are sent."""
@@ -40,10 +40,10 @@ DRAWS = {
     "lognormal": "lognormvariate", "pareto": "paretovariate", "triangular": "triangular", "uniform": "uniform",
     "weibull": "weibullvariate",
 }  # fmt: skip
-"""Each distribution's method of Python's `random.Random`; parameters stand in its order."""
+"""The method of `random.Random` for each distribution; the parameters have the order of the method."""
 
 FORMAT_ERRORS = (LookupError, ValueError, AttributeError, TypeError, OverflowError)
-"""What `str.format` raises for braces that fit no value."""
+"""The exceptions of `str.format` for braces that fit no value."""
 
 Row = tuple[Any, ...]
 """The values of one task; of a grid or a list in the order of its names."""
@@ -62,13 +62,14 @@ FACTORY: Path = ("task_factory",)
 
 
 def faults(task: Task) -> Faults:
-    """All faults that prevent planning a factory's task, each reported by the first of `JUDGES` that finds it."""
+    """All faults that make a task with a factory impossible to plan. The first of `JUDGES` that finds a fault reports
+    it."""
     for judge in JUDGES:
         yield from judge(task)
 
 
 def kind(factory: TaskFactory) -> str | None:
-    """The only kind of the factory; None without a kind, or with several."""
+    """The kind of the factory. Returns None if it has no kind or several."""
     given = [name for name in KINDS if getattr(factory, name)]
     return given[0] if len(given) == 1 else None
 
@@ -77,7 +78,7 @@ def kind(factory: TaskFactory) -> str | None:
 
 
 def kind_faults(task: Task) -> Faults:
-    """A factory makes tasks of one kind, of one sort of values."""
+    """A factory has exactly one kind."""
     factory = task.task_factory
     if factory is None:
         return
@@ -111,7 +112,7 @@ def id_faults(task: Task) -> Faults:
 
 
 def value_faults(task: Task) -> Faults:
-    """A factory has values to make tasks of."""
+    """A factory has values."""
     factory = _clear(task)
     sweep = factory.parametric_sweep if factory else None
     if sweep is not None:
@@ -211,7 +212,7 @@ def _clear(task: Task) -> TaskFactory | None:
 
 
 JUDGES: tuple[Callable[[Task], Faults], ...] = (kind_faults, id_faults, value_faults, size_faults, command_faults)
-"""In this order: each assumes that the ones before found no fault."""
+"""The order matters: each assumes that the ones before it found no fault."""
 
 
 # --- texts with values ---------------------------------------------------------------------------------------------
@@ -290,7 +291,7 @@ def as_json(value: Any) -> str:
 
 
 def misfit(command: str, row: tuple[Any, ...], words: Mapping[str, str]) -> str:
-    """Why the braces of a command fit no value, and what to write; empty if they fit."""
+    """Why the braces of a command fit no value, and what to write. Empty if they fit."""
     if wide := re.search(rf"\{{[^{{}}]*:[^{{}}]*[0-9]{{{MOST_DIGITS + 1},}}[^{{}}]*\}}", command):
         return f"`{wide[0][:40]}` is too wide"
     try:
@@ -328,7 +329,7 @@ def _fields(command: str) -> Iterator[tuple[str, str | None, str | None]]:
 
 
 def _never(command: str) -> str:
-    """Why no values could fill the braces, if a function yields the values later: checks only numbered fields."""
+    """Why no values of a function can fill the braces. The values are unknown, so only numbered fields are checked."""
     try:
         list(Formatter().parse(command))
     except ValueError as error:
@@ -338,7 +339,7 @@ def _never(command: str) -> str:
 
 
 def _example(factory: TaskFactory) -> tuple[tuple[Any, ...], dict[str, str]]:
-    """The first values, or those of a file name."""
+    """The first values, or the values of a file name."""
     if factory.file is not None:
         return (), dict.fromkeys(KEYWORDS, EXAMPLE)
     if factory.custom is not None or factory.repeat is not None:
@@ -480,7 +481,7 @@ def _numbers(wanted: RandomFactory, source: random.Random) -> Values:
 
 
 def _draw(wanted: RandomFactory, source: random.Random) -> Callable[[], float]:
-    """A source of numbers. Raises ValueError or ArithmeticError, also when called, if numbers cannot be drawn."""
+    """A source of random numbers. It and its calls raise ValueError or ArithmeticError for invalid parameters."""
     if (steps := wanted.integer) is not None:
         return lambda: source.randrange(steps.start, steps.stop, steps.step)
     name, shape = next((name, chosen) for name in DRAWS if (chosen := getattr(wanted.distribution, name)) is not None)

@@ -85,7 +85,7 @@ def _about_programs(before: Examined, done: Fixed) -> tuple[Problem, ...]:
 
 
 def difference(before: Files, after: Files, secrets: Iterable[str] = ()) -> str:
-    """What changed, as a unified diff; `secrets` are masked wherever they stand."""
+    """The changes as a unified diff, in which `secrets` are masked."""
     import difflib  # 6 ms, and only needed here
 
     lines: list[str] = []
@@ -102,7 +102,7 @@ def _lines(content: bytes) -> list[str]:
 
 
 def _settled(files: Files, judge: Judge, answers: Callable[[Examined], Mapping[str, list[_Edit]]]) -> Fixed:
-    """Edits until there is nothing left to edit."""
+    """Repeats the edits until there is nothing to edit."""
     now = dict(files)
     applied: list[Fix] = []
     hopeless: set[str] = set()  # files that an edit would break
@@ -244,7 +244,7 @@ def _image(pool: Section, recipe: Recipe) -> Iterator[_Edit]:
     news = dict(zip(Reference._fields, today.split(":"), strict=True))
     path = (pool.key, "vm_configuration", "platform_image")
     if str(_below(pool.data, path[1:]).get("version", "latest")) != "latest":
-        news["version"] = "latest"  # of the other image there is no such version
+        news["version"] = "latest"  # the other image does not have this version
     positions = pool.document.positions(((*path, name), False) for name in news)
     if any(not position.exact for position in positions.values()):
         return
@@ -253,7 +253,7 @@ def _image(pool: Section, recipe: Recipe) -> Iterator[_Edit]:
 
 
 def _native(pool: Section, recipe: Recipe) -> Iterator[_Edit]:
-    """`native: true` for a pool with containers, which only Batch runs today."""
+    """Adds `native: true` to a pool with containers, because Batch itself runs them."""
     subject = Subject(recipe)
     if recipe.pool is None or not subject.containers or recipe.pool.vm_configuration.native:
         return
@@ -277,7 +277,7 @@ def _below(data: Any, path: Path) -> dict[str, Any]:
 
 
 def _before(parsed: Document, path: Path, key: str, value: str) -> _Edit:
-    """One more property before another of its mapping, written as that one is."""
+    """Adds a property before another one of the mapping, in the same style."""
     position = parsed.position(path, key=True)
     quote = position.style if position.style in ("'", '"') else ""
     line = parsed.text.rfind("\n", 0, position.start) + 1

@@ -1,4 +1,4 @@
-"""The names of container images: whether one is a name at all, which registry it comes from, its copy in another."""
+"""The names of container images: their syntax, their registry, and the names of copies in another registry."""
 
 from __future__ import annotations
 
@@ -17,34 +17,35 @@ HUB = "hub"
 
 
 def is_name(text: str) -> bool:
-    """Whether it is `[SERVER/]PATH[:TAG][@DIGEST]`, the path in lower case, as container engines have it."""
+    """Whether the name is `[SERVER/]PATH[:TAG][@DIGEST]` with the path in lower case, as container engines require."""
     server = server_of(text)
     return (server == HUB or _SERVER.fullmatch(server) is not None) and _PATH.fullmatch(_path(text)) is not None
 
 
 def is_registry(text: str) -> bool:
-    """Whether copies of images can be below it: `SERVER` or `SERVER/PATH`, with a server that is not Docker Hub."""
+    """Whether it can hold copies of images: `SERVER` or `SERVER/PATH`, with a server that is not Docker Hub."""
     name = f"{text.rstrip('/')}/x"
     return server_of(name) != HUB and is_name(name)
 
 
 def below(registry: str, name: str) -> str:
-    """An image's name in another registry, which is SERVER or SERVER/PATH: its path, tag and digest stay."""
+    """The name of the copy of an image in another registry (SERVER or SERVER/PATH), with the same path, tag and
+    digest."""
     return f"{registry.rstrip('/')}/{_path(name)}"
 
 
 def server_of(name: str) -> str:
-    """The registry an image comes from, as credentials.yaml names it (`hub` for Docker Hub)."""
+    """The registry of an image, as credentials.yaml names it (`hub` for Docker Hub)."""
     first, slash, _ = name.partition("/")
     return first if slash and (first == "localhost" or "." in first or ":" in first) else HUB
 
 
 EXAMPLE = "example/"
-"""The beginning of image names in recipes: no registry, but a place for the user's."""
+"""The beginning of image names in recipes; the user's registry replaces it."""
 
 
 def in_registry(data: Any, registry: str) -> Any:
-    """A section of the configuration whose images of recipes (`example/…`) are in a registry."""
+    """The section with `example/…` replaced by a registry in its image names."""
     if isinstance(data, dict):
         return {key: _image_in(value, registry) if key in _IMAGES else in_registry(value, registry)
                 for key, value in data.items()}  # fmt: skip

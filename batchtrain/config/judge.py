@@ -1,4 +1,4 @@
-"""Every mistake in a section's data: jsonschema finds it by `schemas/*.json`, and this file words it.
+"""Finds every mistake in a section's data: jsonschema judges by `schemas/*.json`, and this file writes the messages.
 
 jsonschema takes 60 ms to import and 0.1 ms for a task. So the loader imports this file only where msgspec refuses a
 section, and jsonschema judges only the parts (the pool, each job, each task) that msgspec refuses.
@@ -61,10 +61,10 @@ class Part(NamedTuple):
     path: Path
     data: Any
     definition: str
-    """Where the part's schema is, from the definitions down."""
+    """The path of the part's schema, from the definitions down."""
 
 
-def whole(section: str, data: Any) -> Part:
+def section_part(section: str, data: Any) -> Part:
     """A section as one part."""
     return Part((section,), data, pointer(section))
 
@@ -74,7 +74,7 @@ def _parts(section: str, data: Any) -> Iterator[Part]:
         for number, job in enumerate(data):
             yield from _parts_of_job((section, number), job)
     else:
-        yield whole(section, data)
+        yield section_part(section, data)
 
 
 def _parts_of_job(path: Path, job: Any) -> Iterator[Part]:
@@ -215,7 +215,7 @@ def _too_few(_: str, least: int, data: Any) -> str:
 
 
 def _union(error: ValidationError, path: Path, base: Path) -> Iterator[Flaw]:
-    """The mistakes of the intended shape; if there is none, of all shapes."""
+    """The mistakes of the intended shape, or of all shapes if none is intended."""
     shapes: Any = error.validator_value
     options = {number: shape for number, shape in enumerate(shapes) if shape.get("type") != "null"}
     meant = [number for number, shape in options.items() if len(options) == 1 or _fits(shape, error.instance)]
@@ -252,7 +252,7 @@ WORDS: dict[str, Words] = {
     "type": _wrong,
     "enum": _no_value,
     "anyOf": _union,
-    "items": lambda error, path, base: iter(()),  # after `prefixItems`, where `maxItems` says it
+    "items": lambda error, path, base: iter(()),  # after `prefixItems`; `maxItems` reports it
     "pattern": partial(_beyond, lambda text, form, _: f"{text} is not {PATTERNS.get(form, f'of the form {form}')}"),
     "minimum": partial(_beyond, lambda text, least, _: f"{text} is less than the minimum of {least}"),
     "maximum": partial(_beyond, lambda text, most, _: f"{text} is more than the maximum of {most}"),

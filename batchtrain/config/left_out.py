@@ -1,4 +1,4 @@
-"""Fields of the service's create requests that no property says, and why; a test holds them against the SDK's models.
+"""Fields of the service's create requests that no property sets, with the reason; a test compares them with the SDK.
 
 The reference lists them, so that users do not search for a missing property.
 """
@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 
 class LeftOut(NamedTuple):
-    """Fields, from the request's name down (`*` is one step; what is below belongs to it), and what stands for them."""
+    """Fields, from the request's name down (`*` is one step; a field includes all below it), and their replacements."""
 
     fields: tuple[str, ...]
     reason: str

@@ -35,7 +35,7 @@ MISSING = {
 EMPTY = {"pool_specification": "describe the pool below it", "job_specifications": "write the jobs below it as a list"}
 """Sections that cannot be empty, with what to write."""
 NOT_LOCAL = frozenset({"source-size", "storage-link"})
-"""Checks that the emulator does not need: it stores a large `source` itself, and has a storage account."""
+"""Checks that do not apply to the emulator: it stores a large `source` itself, and has a storage account."""
 MOST = 100
 """Maximum number of problems to show; the others are counted."""
 SETTING = "--set"
@@ -56,7 +56,7 @@ class Section(NamedTuple):
 
     document: Document
     key: str
-    """The section's name as the file has it."""
+    """The name of the section in the file."""
     data: Any
 
 
@@ -76,7 +76,7 @@ class Examined(NamedTuple):
 
     @property
     def valid(self) -> bool:
-        """Whether nothing is an error."""
+        """Whether no problem is an error."""
         return all(problem.level != "error" for problem in self.problems)
 
 
@@ -91,10 +91,10 @@ def load(
 ) -> Loaded:
     """Read a configuration directory, or a recipe directory that has one as `config/`.
 
-    settings: values that override the files, by path (`pool_specification.vm_count.dedicated`). needs: top-level keys
-    that must be there. ignore: names of checks to silence. files: replacements for files of the directory, by part
-    (`jobs`: jobs-other.yaml). local: it is for the embedded service, which takes more. Raises ConfigError with all
-    problems of all files, UsageError when there is nothing to read.
+    settings: values that override the files, by path (`pool_specification.vm_count.dedicated`). needs: required
+    top-level keys. ignore: names of checks to silence. files: replacements for files of the directory, by part (`jobs`:
+    jobs-other.yaml). local: the files are for the emulator, which accepts more. Raises ConfigError with all problems of
+    all files, UsageError if there is nothing to read.
     """
     seen = examined(directory, settings=settings, needs=needs, ignore=ignore, files=files, local=local)
     return Loaded(seen.recipe, seen.problems)
@@ -110,7 +110,7 @@ def examined(
     local: bool = False,
     most: int = MOST,
 ) -> Examined:
-    """As `load`, with where everything was read; `most`: how many problems are shown."""
+    """As `load`, with the origin of every value. most: the number of problems to show."""
     folder = find(directory, files)
     catalog, registry = catalog_file.load(folder), user_settings.load().registry
     contents = read(folder, files)
@@ -201,7 +201,8 @@ _READS = {rule.name: rule.reads for rule in check.RULES}
 
 @contextmanager
 def _unhurried_collector(files: Mapping[str, bytes]) -> Iterator[None]:
-    """Large files create millions of objects, none of them garbage: collecting would double the time."""
+    """Stops the garbage collector: a large file makes millions of objects and no garbage, and collecting doubles the
+    time."""
     if sum(map(len, files.values())) < 2**20 or not gc.isenabled():
         yield
         return
@@ -216,9 +217,8 @@ def _unhurried_collector(files: Mapping[str, bytes]) -> Iterator[None]:
 
 
 def find(directory: str | Path, chosen: Mapping[str, str] | None = None) -> Path:
-    """The directory that really holds the files: itself, or its `config/`.
-
-    chosen: files that are named by themselves; with one of them the directory need not hold any.
+    """The directory that holds the files: the given one, or its `config/`. chosen: files that the user named; with one
+    of them, the directory may be empty.
     """
     folder = Path(directory)
     if not folder.is_dir():
@@ -258,7 +258,7 @@ def _chosen(chosen: Mapping[str, str]) -> Iterator[Path]:
 
 def write(path: str, content: bytes) -> None:
     """Replace a configuration file atomically and keep its mode; follows a link."""
-    import tempfile  # 4 ms, which only a command that writes needs
+    import tempfile  # a slow import (4 ms), needed only to write
 
     target = Path(path).resolve()
     handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
@@ -293,46 +293,46 @@ FIELDS = {
     "pool_specification": "pool",
     "job_specifications": "jobs",
 }
-"""Top-level sections, and the attribute of a Recipe each one is."""
+"""Top-level sections, and the attribute of Recipe for each."""
 
 
 # --- files to sections, and everything that is wrong with them -------------------------------------------------------
 
 
 class Reading:
-    """The data read so far and its problems; positions are looked up at the end, all at once."""
+    """The data read so far and its problems. Positions are found at the end, all in one pass."""
 
     def __init__(self, folder: Path) -> None:
         self.sections: dict[str, Section] = {}
         self.documents: dict[str, Document] = {}
         self.settings: dict[_At, str] = {}
-        """Values given on the command line: the path, and the words it was given in."""
-        self._place = folder
-        self._written: dict[_At, _At] = {}  # a path of today: the path in the words of its file
+        """Paths of values on the command line, and their texts there."""
+        self._folder = folder
+        self._written: dict[_At, _At] = {}  # current path: the path with the names of its file
         self._pruned: dict[str, _Pruned] = {}  # by section
-        self._unjudged = 0  # parts with mistakes, beside those in `_flaws`
-        self._told: list[Problem] = []
+        self._unjudged = 0  # further parts with mistakes, which `_flaws` lacks
+        self._problems: list[Problem] = []
         self._flaws: list[Flaw] = []
         self._top: list[Flaw] = []  # about top-level keys, each with its file
 
     @property
     def flawed(self) -> bool:
-        """Whether something is an error so far."""
-        return any(flaw.level == "error" for flaws in (self._told, self._flaws, self._top) for flaw in flaws)
+        """Whether there is an error so far."""
+        return any(flaw.level == "error" for flaws in (self._problems, self._flaws, self._top) for flaw in flaws)
 
     def take(self, file: str, content: bytes) -> None:
-        """Read one file; each top-level key stands in one file only."""
+        """Read one file. Each top-level key must be in only one file."""
         section = ELSEWHERE_FILES.get(Path(file).stem)
         if section:
-            self._told.append(Problem("elsewhere", f"{ELSEWHERE[section]}.", file, 1, 1, section, "warning"))
+            self._problems.append(Problem("elsewhere", f"{ELSEWHERE[section]}.", file, 1, 1, section, "warning"))
             return
         parsed, faults = document.parse(file, content)
         self.documents[file] = parsed
-        self._told.extend(faults)
+        self._problems.extend(faults)
         if not parsed.readable:
             return
         if not isinstance(parsed.data, dict):
-            self._told.append(Problem("type", "the file must be a mapping.", file, *parsed.position(())[:2]))
+            self._problems.append(Problem("type", "the file must be a mapping.", file, *parsed.position(())[:2]))
             return
         for key, data in parsed.data.items():
             self._section(parsed, key, data)
@@ -341,16 +341,16 @@ class Reading:
                 self._section(parsed, key, None)
 
     def only(self, name: str) -> None:
-        """Forget everything else, and what was wrong with it."""
+        """Forget all other sections and their problems."""
         self.sections = {name: self.sections[name]}
-        self._told, self._flaws, self._top = [], [], []
+        self._problems, self._flaws, self._top = [], [], []
 
     def _section(self, parsed: Document, key: str, data: Any) -> None:
         name = OLD_SECTIONS.get(key, key)
         if name in EMPTY and not data:
             self._tell(parsed, Flaw((key,), "value", f"`{key}` is empty; {EMPTY[name]}, or remove the key"))
         elif name in schema.SECTIONS and data is None:
-            return  # as if it were not there
+            return  # an empty section counts as absent
         elif name in ELSEWHERE:
             self._tell(parsed, Flaw((key,), "elsewhere", ELSEWHERE[name], level="warning"))
         elif name not in schema.SECTIONS:
@@ -374,7 +374,7 @@ class Reading:
     # --- words of older files ---
 
     def rename(self) -> None:
-        """Replace deprecated names, each with a warning."""
+        """Replace deprecated names, with a warning for each."""
         for name, section in self.sections.items():
             if section.key != name:
                 self._written[name,] = (section.key,)
@@ -394,7 +394,7 @@ class Reading:
             if head not in schema.SECTIONS or len(words) < 2:
                 hint = "" if head in schema.SECTIONS else schema.did_you_mean(head, tuple(schema.SECTIONS))
                 message = "this is not the path of a property; write it as pool_specification.vm_size=..."
-                self._told.append(Problem("unknown-key", message, SETTING, path=schema.shortened(name), hint=hint))
+                self._problems.append(Problem("unknown-key", message, SETTING, path=schema.shortened(name), hint=hint))
                 continue
             section = self.sections.get(head) or Section(Document(SETTING, {}, readable=False), head, None)
             path = today((head, *override.joined(head, words[1:], section.data)))
@@ -402,19 +402,19 @@ class Reading:
             self.sections[head] = section._replace(data=override.put(section.data, path[1:], self._value(path, text)))
 
     def choose_registry(self, registry: str) -> None:
-        """Take the images of recipes from the user's registry."""
+        """Set the user's registry in the image names of recipes."""
         for name, section in self.sections.items():
             self.sections[name] = section._replace(data=in_registry(section.data, registry))
 
     def _value(self, path: _At, text: str) -> Any:
-        """A list or a mapping is written as YAML (`[a, b]`); everything else is taken as it is."""
+        """The value of a text: YAML for a list or a mapping (`[a, b]`), otherwise the text itself."""
         if text == "null":
             return None
         kind = schema.shape_of(path) if text[:1] in ("[", "{") else None
         if kind is None or not schema.is_nested(kind):
             return text
         parsed, faults = document.parse(SETTING, text.encode("utf-8", "surrogateescape"))
-        self._told.extend(Problem(p.rule, p.message, SETTING, path=dotted(path)) for p in faults)
+        self._problems.extend(Problem(p.rule, p.message, SETTING, path=dotted(path)) for p in faults)
         return parsed.data
 
     # --- data to values ---
@@ -431,7 +431,7 @@ class Reading:
                 verdict = _judged(name, data, most, str(error))
             if name != "credentials" or any(flaw.rule != "missing" for flaw in verdict.flaws):
                 break
-            for flaw in verdict.flaws:  # they are not needed offline
+            for flaw in verdict.flaws:  # the values are not needed offline
                 self._flaws.append(flaw._replace(rule="placeholder", level="warning"))
                 data = override.put(data, flaw.path[1:], None)
         self._flaws.extend(verdict.flaws)
@@ -439,9 +439,9 @@ class Reading:
         return None if verdict.unjudged else self._rest(name, data, verdict.flaws)
 
     def _rest(self, name: str, data: Any, flaws: Iterable[Flaw]) -> Any:
-        """A section without its mistakes; None if too much depends on them."""
+        """The section without its invalid parts. Returns None if too much depends on them."""
         wrong = {_property_of(flaw.path) for flaw in flaws}
-        if any(len(path) < 2 or path[-1] == "id" for path in wrong):  # names are looked for by other rules
+        if any(len(path) < 2 or path[-1] == "id" for path in wrong):  # other rules look up these names
             return None
         kept = override.without(data, (path[1:] for path in wrong))
         try:
@@ -452,20 +452,20 @@ class Reading:
         return rest
 
     def require(self, needs: Iterable[str]) -> None:
-        """Sections that must be there."""
+        """Report missing sections."""
         for name in needs:
             if name not in self.sections:
-                self._told.append(Problem("missing-file", MISSING[name], str(self._place)))
+                self._problems.append(Problem("missing-file", MISSING[name], str(self._folder)))
 
     def check(self, recipe: Recipe, broken: frozenset[str]) -> None:
-        """Rules across properties and files."""
+        """Run the rules across properties and files."""
         for finding in check.run(recipe, broken, source_directory.surveys(recipe)):
             if not self._pruned or not self._hangs_on_mistakes(finding):
                 self._flaws.append(Flaw(finding.path, finding.rule, finding.message, level=finding.level))
 
     def _hangs_on_mistakes(self, finding: Finding) -> bool:
-        """Whether a finding may be caused by omitted parts: it is about one, or reads another section with omitted
-        parts."""
+        """Whether omitted parts may cause a finding: it is about one of them, or its rule reads a section that lacks
+        some."""
         section = str(finding.path[0])
         if any(name in self._pruned for name in _READS.get(finding.rule, ()) if name != section):
             return True
@@ -497,10 +497,10 @@ class Reading:
     def problems(self, silent: frozenset[str], most: int = MOST) -> tuple[Problem, ...]:
         """The findings without those of silenced rules, with positions, sorted; the first are shown, the others are
         counted."""
-        everything: list[Problem | Flaw] = [*self._told, *self._top, *self._flaws]
+        everything: list[Problem | Flaw] = [*self._problems, *self._top, *self._flaws]
         kept = sorted((item for item in everything if item.rule not in silent), key=lambda item: _LEVELS[item.level])
-        shown = list(self._in_place(kept[:most]))
-        once = {problem._replace(path=""): problem for problem in reversed(shown)}  # aliases lead to one place
+        shown = list(self._positioned(kept[:most]))
+        once = {problem._replace(path=""): problem for problem in reversed(shown)}  # aliases have the same position
         more = len(kept) - len(shown) + self._unjudged
         rest = [self._more(more, kept[most:])] if more else []
         return (*sorted(once.values(), key=_order), *rest)
@@ -508,10 +508,10 @@ class Reading:
     def _more(self, count: int, others: list[Problem | Flaw]) -> Problem:
         """The summary of the problems that are not shown."""
         about = f"at least {count:,}" if self._unjudged else f"{count:,}"
-        message = f"and {about} more; `batchtrain config validate {shlex.quote(str(self._place))} -o json` shows all."
+        message = f"and {about} more; `batchtrain config validate {shlex.quote(str(self._folder))} -o json` shows all."
         return Problem("more", message, level="error" if self._unjudged else others[0].level)
 
-    def _in_place(self, findings: Iterable[Problem | Flaw]) -> Iterator[Problem]:
+    def _positioned(self, findings: Iterable[Problem | Flaw]) -> Iterator[Problem]:
         """Problems with their positions and lines; each file is read once."""
         by_file: dict[str, list[Any]] = {}
         for finding in findings:
@@ -549,7 +549,7 @@ class Reading:
 
     @property
     def _from_settings(self) -> set[_At]:
-        """Sections that no file has."""
+        """Sections that are in no file."""
         return {(name,) for name, section in self.sections.items() if section.document.file == SETTING}
 
     def setting(self, path: _At) -> str:
@@ -586,7 +586,7 @@ class Reading:
 
 def _judged(section: str, data: Any, most: int, refusal: str) -> Verdict:
     """The mistakes in data that msgspec refuses; msgspec's own message if no other is found."""
-    from batchtrain.config import judge  # 60 ms for jsonschema, and only where something is wrong
+    from batchtrain.config import judge  # jsonschema's import takes 60 ms and is needed only for a mistake
 
     verdict = judge.judged(section, data, most)
     return verdict if verdict.flaws else Verdict((Flaw((section,), "type", refusal),))

@@ -75,7 +75,7 @@ def masked_document(value: Any, secrets: Iterable[Secret] = ()) -> Any:
     if isinstance(value, dict):
         shown = {key: masked_document(item, secrets) for key, item in value.items()}
         name, given = value.get("name"), shown.get("value")
-        if isinstance(name, str) and isinstance(given, str):  # as a request has a variable
+        if isinstance(name, str) and isinstance(given, str):  # a variable in the form of a request
             shown["value"] = variable(name, given)
         return shown
     if isinstance(value, (list, tuple)):
@@ -98,5 +98,5 @@ def masked_text(text: str, secrets: Iterable[Secret] = ()) -> str:
 
 
 def masked_line(line: str) -> str:
-    """A line of a file, in which a variable's value, and what links carry, is masked."""
+    """A line of a file with the values of secret variables and the secrets of links masked."""
     return masked_text(_LINE.sub(rf"\1{MASK}", line))

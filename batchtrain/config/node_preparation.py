@@ -1,13 +1,13 @@
-"""What prepares a node: how long its commands may be, and names of ours; no rule, and no request."""
+"""The preparation of a node: the maximum length of its commands, and reserved names. No rules, no requests."""
 
 from __future__ import annotations
 
 from batchtrain.config.types import PrepCommands
 
 GIVEN = "BATCHTRAIN_GIVEN_"
-"""Begins the names of the start task's variables that are placeholders until the request is sent."""
+"""The prefix of the start task's variables whose values are filled in when the request is sent."""
 LARGEST = 32 * 1024
-"""Maximum bytes of a variable for the service and the kernel."""
+"""Maximum bytes of a variable that both the service and the kernel accept."""
 MOST_COMMANDS = LARGEST - 1024
 """Maximum bytes of the user's commands; the rest is for the commands of batchtrain between them."""
 BETWEEN = len(" && ")

@@ -19,7 +19,7 @@ VARIABLES = "environment_variables"
 
 
 class View(NamedTuple):
-    """Values, and in the same shape the origin of each one."""
+    """Values, and the origin of each value in the same shape."""
 
     values: Any
     origins: Any

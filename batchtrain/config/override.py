@@ -14,7 +14,7 @@ _STEP = re.compile(r"""\[?"([^"]*)"\]?|\[?'([^']*)'\]?|\[([0-9]{1,6})\]|([^.\[\]
 
 
 def steps(name: str) -> list[str | int]:
-    """The steps of a path as the user wrote it; quotes keep a name with dots together."""
+    """The steps of a path. Quotes keep a name with dots together."""
     return [int(number) if number else double or single or word for double, single, number, word in _STEP.findall(name)]
 
 
@@ -32,7 +32,7 @@ def joined(head: str, words: list[str | int], data: Any) -> Path:
 
 
 def _key_length(words: list[str | int], fields: tuple[str, ...], data: Any) -> int:
-    """How many of the words form one key: those of an existing key, otherwise those before the first known property."""
+    """The number of words that form one key: an existing key, or all words before the first known property."""
     most = next((number for number, word in enumerate(words) if isinstance(word, int)), len(words)) or 1
     for length in range(most, 0, -1):
         if isinstance(data, dict) and ".".join(str(word) for word in words[:length]) in data:
@@ -43,7 +43,7 @@ def _key_length(words: list[str | int], fields: tuple[str, ...], data: Any) -> i
 
 
 def without(data: Any, paths: Iterable[Path]) -> Any:
-    """A copy of `data` without the values at some paths, each the key of a mapping; unchanged parts are shared."""
+    """A copy of `data` without the keys at some paths. Unchanged parts are shared."""
     branches: dict[str | int, Any] = {}
     for path in paths:
         branch = branches

@@ -1,4 +1,4 @@
-"""Every property of the language as a list of values, and `docs/reference/config.md` made of them."""
+"""Lists every property of the language, and writes `docs/reference/config.md`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import msgspec
 from batchtrain.config import examples, schema, types
 from batchtrain.config.left_out import LEFT_OUT
 
-Place = tuple[str, ...]
+PropertyPath = tuple[str, ...]
 """A path from the top-level section down; `[]` stands for any item of a list, `{}` for any key of a map."""
 
 ITEM, KEY = "[]", "{}"
@@ -24,52 +24,52 @@ class Property(NamedTuple):
     name: str
     description: str
     type: str
-    """In words; the name of a block in square brackets."""
+    """The type in words; the name of a block is in square brackets."""
     constraint: str
     required: bool
     default: str
-    """As it would be written; empty for none."""
+    """The default as in a file; empty if there is none."""
     example: Any
-    """A value it may have; None where its type says enough."""
+    """An example value. None if the type makes it obvious."""
     wire: str
     """The request field (see `types.says`); empty for a block, whose properties have them."""
 
 
 class BlockOf(NamedTuple):
-    """One mapping of the language: its properties, and every place where it stands."""
+    """One mapping of the language: its properties, and every path where it occurs."""
 
     name: str
     about: str
     file: str
-    places: tuple[Place, ...]
+    paths: tuple[PropertyPath, ...]
     properties: tuple[Property, ...]
 
 
 @lru_cache(maxsize=1)
 def blocks() -> tuple[BlockOf, ...]:
     """Every block, in the order of the files; the first of each file is the file itself."""
-    by_type: dict[type, list[Place]] = {}
+    by_type: dict[type, list[PropertyPath]] = {}
     files: dict[type, str] = {}
     for file, cls in schema.FILES.items():
-        from msgspec import inspect  # 4 ms, and only needed when asked for
+        from msgspec import inspect  # a slow import (4 ms), needed only here
 
-        for block, place in _structs(inspect.type_info(cls), ()):
+        for block, path in _structs(inspect.type_info(cls), ()):
             files.setdefault(block, f"{file}.yaml")
-            by_type.setdefault(block, []).append(place)
+            by_type.setdefault(block, []).append(path)
     return tuple(
-        BlockOf(cls.__name__, (cls.__dict__.get("__doc__") or "").strip(), files[cls], tuple(places), _properties(cls))
-        for cls, places in by_type.items()
+        BlockOf(cls.__name__, (cls.__dict__.get("__doc__") or "").strip(), files[cls], tuple(paths), _properties(cls))
+        for cls, paths in by_type.items()
     )
 
 
 @lru_cache(maxsize=1)
-def properties() -> dict[Place, Property]:
-    """Every property at every place where it may stand."""
-    return {(*place, item.name): item for block in blocks() for place in block.places for item in block.properties}
+def properties() -> dict[PropertyPath, Property]:
+    """Every property at every path where it may occur."""
+    return {(*path, item.name): item for block in blocks() for path in block.paths for item in block.properties}
 
 
-def place_of(path: tuple[str | int, ...]) -> Place:
-    """The place of a path: without the numbers of items and user-defined keys."""
+def path_of(path: tuple[str | int, ...]) -> PropertyPath:
+    """The documented path of a value: without the numbers of items and user-defined keys."""
     steps = []
     kind: Any = None
     for number, step in enumerate(path):
@@ -79,44 +79,44 @@ def place_of(path: tuple[str | int, ...]) -> Place:
     return tuple(steps)
 
 
-def written(place: Place) -> str:
-    """A place as people write it: `job_specifications[].tasks[].command`, `credentials.storage.NAME.account`."""
+def written(path: PropertyPath) -> str:
+    """A path as users write it: `job_specifications[].tasks[].command`, `credentials.storage.NAME.account`."""
     text = ""
-    for step in place:
+    for step in path:
         text += ITEM if step == ITEM else f".{'NAME' if step == KEY else step}"
     return text.removeprefix(".")
 
 
-def anchor(place: Place) -> str:
-    """Where a place is documented: its names alone."""
-    return ".".join(step for step in place if step not in (ITEM, KEY))
+def anchor(path: PropertyPath) -> str:
+    """The anchor of a path on the reference page: its names alone."""
+    return ".".join(step for step in path if step not in (ITEM, KEY))
 
 
-def gone(place: Place) -> str:
-    """Why the value at a place has no effect, and what to do instead; empty if it has one."""
+def gone(path: PropertyPath) -> str:
+    """Why the value at a path has no effect, and what to do instead; empty if it has one."""
     for rule in types.GONE:
-        if rule.only is None and pattern(place[: len(rule.path)]) == rule.path:
+        if rule.only is None and pattern(path[: len(rule.path)]) == rule.path:
             return rule.instead
     return ""
 
 
-def older(place: Place) -> tuple[str, ...]:
+def older(path: PropertyPath) -> tuple[str, ...]:
     """The deprecated names of a property."""
     return tuple(
         ".".join(rule.path[-2:]) if rule.new.startswith("../") else rule.path[-1]
         for rule in types.RENAMED
-        if _new_path(rule) == pattern(place)
+        if _new_path(rule) == pattern(path)
     )
 
 
-def older_values(place: Place) -> tuple[tuple[str, str], ...]:
+def older_values(path: PropertyPath) -> tuple[tuple[str, str], ...]:
     """The deprecated values of a property: the old one and the current one."""
-    return tuple((rule.old, rule.new) for rule in types.RENAMED_VALUES if rule.path == pattern(place))
+    return tuple((rule.old, rule.new) for rule in types.RENAMED_VALUES if rule.path == pattern(path))
 
 
-def pattern(place: Place) -> types.Pattern:
-    """The place as the tables of `types.history` have it."""
-    return tuple("*" if step in (ITEM, KEY) else step for step in place)
+def pattern(path: PropertyPath) -> types.Pattern:
+    """The path as the tables of `types.history` have it."""
+    return tuple("*" if step in (ITEM, KEY) else step for step in path)
 
 
 def _new_path(rule: types.Renamed) -> types.Pattern:
@@ -127,20 +127,20 @@ def _new_path(rule: types.Renamed) -> types.Pattern:
 # --- from types to properties ---------------------------------------------------------------------------------------
 
 
-def _structs(kind: Any, place: Place) -> Iterator[tuple[type, Place]]:
+def _structs(kind: Any, path: PropertyPath) -> Iterator[tuple[type, PropertyPath]]:
     kind = _plain(kind)
     match type(kind).__name__:
         case "StructType":
-            yield kind.cls, place
+            yield kind.cls, path
             for field in kind.fields:
-                yield from _structs(field.type, (*place, field.encode_name))
+                yield from _structs(field.type, (*path, field.encode_name))
         case "UnionType":
             for option in kind.types:
-                yield from _structs(option, place)
+                yield from _structs(option, path)
         case "VarTupleType":
-            yield from _structs(kind.item_type, (*place, ITEM))
+            yield from _structs(kind.item_type, (*path, ITEM))
         case "DictType":
-            yield from _structs(kind.value_type, (*place, KEY))
+            yield from _structs(kind.value_type, (*path, KEY))
 
 
 def _plain(kind: Any) -> Any:
@@ -266,37 +266,37 @@ def _left_out() -> str:
 
 def _section(block: BlockOf) -> str:
     lines = []
-    if block.places != ((),):
-        lines += [f"### `{written(block.places[0])}`", ""]
+    if block.paths != ((),):
+        lines += [f"### `{written(block.paths[0])}`", ""]
         if block.about:
             lines += [block.about.replace("\n", " "), ""]
-    others = [f"`{written(place)}`" for place in block.places[1:]]
+    others = [f"`{written(path)}`" for path in block.paths[1:]]
     if others:
         lines += [f"The same properties exist at {', '.join(others)}.", ""]
     lines += ["| Property | Type | Default | Meaning | Becomes |", "|---|---|---|---|---|"]
-    lines += [_row(item, [(*place, item.name) for place in block.places]) for item in block.properties]
+    lines += [_row(item, [(*path, item.name) for path in block.paths]) for item in block.properties]
     return "\n".join(lines) + "\n"
 
 
-def _row(item: Property, places: list[Place]) -> str:
-    anchors = "".join(f'<a id="{name}"></a>' for name in dict.fromkeys(anchor(place) for place in places))
-    instead = gone(places[0])
+def _row(item: Property, paths: list[PropertyPath]) -> str:
+    anchors = "".join(f'<a id="{name}"></a>' for name in dict.fromkeys(anchor(path) for path in paths))
+    instead = gone(paths[0])
     name = f"~~`{item.name}`~~" if instead else f"`{item.name}`"
     kind = _linked(item.type) + (f"; {item.constraint}" if item.constraint else "")
     default = "**required**" if item.required else f"`{item.default}`" if item.default else ""
-    cells = (f"{anchors}{name}", kind, default, " ".join(_meaning(item, places, instead)), _code(item.wire))
+    cells = (f"{anchors}{name}", kind, default, " ".join(_meaning(item, paths, instead)), _code(item.wire))
     return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
 
 
-def _meaning(item: Property, places: Iterable[Place], instead: str) -> Iterator[str]:
+def _meaning(item: Property, paths: Iterable[PropertyPath], instead: str) -> Iterator[str]:
     yield item.description
     if instead:
         yield f"No effect: {instead}."
     if item.example is not None:
         yield f"Example: `{_shown(item.example)}`."
-    for name in dict.fromkeys(name for place in places for name in older(place)):
+    for name in dict.fromkeys(name for path in paths for name in older(path)):
         yield f"Older name: `{name}`."
-    for old, new in dict.fromkeys(pair for place in places for pair in older_values(place)):
+    for old, new in dict.fromkeys(pair for path in paths for pair in older_values(path)):
         yield f"`{new}` is `{old}` in older files."
 
 
@@ -314,6 +314,6 @@ def _code(wire: str) -> str:
 
 def _linked(words: str) -> str:
     for block in blocks():
-        if block.places != ((),):
-            words = words.replace(f"[{block.name}]", f"[{block.name}](#{anchor(block.places[0])})")
+        if block.paths != ((),):
+            words = words.replace(f"[{block.name}]", f"[{block.name}](#{anchor(block.paths[0])})")
     return words

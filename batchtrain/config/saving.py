@@ -21,18 +21,18 @@ def rendered(block: Block) -> str:
 
 def write(directory: str | Path, files: Mapping[str, Block]) -> None:
     """Write the files, by name without suffix. Raises UsageError for a file with another content."""
-    place = Path(directory)
-    texts = {place / f"{name}.yaml": rendered(block) for name, block in files.items()}
+    target = Path(directory)
+    texts = {target / f"{name}.yaml": rendered(block) for name, block in files.items()}
     for file, text in texts.items():
         if file.exists() and file.read_text(encoding="utf-8") != text:
             raise UsageError(f"{file} exists with another content; remove it, or save to another directory")
-    place.mkdir(parents=True, exist_ok=True)
+    target.mkdir(parents=True, exist_ok=True)
     for file, text in texts.items():
         file.write_text(text, encoding="utf-8")
 
 
 def moved(path: str, old: str, new: str | Path) -> str:
-    """A path that is relative to a directory, as seen from another one; an absolute path stays."""
+    """A relative path, as seen from another directory; an absolute path is unchanged."""
     if Path(path).is_absolute():
         return path
     return os.path.relpath(Path(old) / path, new)

@@ -39,7 +39,7 @@ def goes_to_the_most(scenario: Scenario) -> tuple[str, ...]:
     if scenario.name in BY_WORK:
         return ()
     without = {"dedicated": "low_priority", "low_priority": "dedicated"}.get(scenario.bias_node_type or "")
-    if scenario.name == OFF_PEAK and without == "low_priority":  # spot nodes are always at their most there
+    if scenario.name == OFF_PEAK and without == "low_priority":  # the number of spot nodes is always the maximum there
         without = None
     return tuple(kind for kind in ("dedicated", "low_priority") if kind != without)
 

@@ -35,7 +35,7 @@ SECTIONS: dict[str, Any] = {
     "pool_specification": types.Pool,
     "job_specifications": tuple[types.Job, ...],
 }
-"""Top-level keys over all files, and what stands below each."""
+"""The top-level keys of all files, and the type of each."""
 
 REFERENCE = "docs/reference/config.md"
 OLDER = "older word"
@@ -138,13 +138,13 @@ def _is_older(item: Any) -> bool:
 
 
 def pointer(section: str) -> str:
-    """Where a section's schema is, from the definitions down."""
+    """The path of a section's schema, from the definitions down."""
     file = next(file for file in FILES.values() if section in file.__struct_fields__)  # type: ignore[attr-defined]
     return f"{file.__name__}/properties/{section}"
 
 
 def shape_of(path: Path) -> Json | None:
-    """The schema of what stands at a path; None when the language knows no such path."""
+    """The schema at a path. Returns None if the language has no such path."""
     return _shape_at(tuple(0 if isinstance(step, int) else step for step in path))
 
 
@@ -179,7 +179,7 @@ def free_keys(shape: Json) -> Json | None:
 
 
 def fields_of(shape: Json | None) -> tuple[str, ...]:
-    """The properties of a mapping with fixed ones."""
+    """The properties of a mapping with fixed keys."""
     blocks = (option for option in _options(shape or {}) if _is_block(option))
     return next((tuple(block["properties"]) for block in blocks), ())
 
@@ -207,12 +207,12 @@ def scalar(shape: Json) -> type | None:
 
 
 def is_nested(shape: Json) -> bool:
-    """Whether a list or a mapping may stand here."""
+    """Whether the value may be a list or a mapping."""
     return any({"array", "object"}.intersection(_kinds(option)) for option in _options(shape))
 
 
 def _kinds(shape: Json) -> tuple[str, ...]:
-    kinds = shape.get("type", ("object",) if "enum" not in shape else ())  # without a type anything may stand here
+    kinds = shape.get("type", ("object",) if "enum" not in shape else ())  # without a type, any value is valid
     return (kinds,) if isinstance(kinds, str) else tuple(kinds)
 
 
@@ -229,7 +229,7 @@ def _below(shape: Json, step: str | int) -> Json | None:
 
 
 def _options(shape: Json) -> tuple[Json, ...]:
-    """The shapes something may have; null is none."""
+    """The possible shapes of a value; null is not one of them."""
     named = [definitions()[option["$ref"].rpartition("/")[2]] if "$ref" in option else option
              for option in shape.get("anyOf", (shape,))]  # fmt: skip
     return tuple(option for option in named if option.get("type") != "null")
@@ -252,7 +252,7 @@ class Advice(NamedTuple):
 def advice(flaw: Flaw) -> Advice:
     """The nearest name or value; for a name known elsewhere, where it belongs."""
     if not flaw.word and flaw.rule == "renamed":
-        return Advice("", flaw.fix)  # the message has said it
+        return Advice("", flaw.fix)  # the message names it already
     if not flaw.word:
         return Advice(f"Did you mean `{flaw.fix}`?" if flaw.fix else "", flaw.fix)
     left = tuple(name for name in flaw.known if name not in flaw.taken)
@@ -276,7 +276,7 @@ def is_known(word: str) -> bool:
 
 
 def did_you_mean(word: str, known: tuple[str, ...]) -> str:
-    """The nearest valid name as a question, else the few valid names, else nothing."""
+    """The nearest valid name as a question, or all valid names if they are few, or an empty text."""
     near, _ = nearest(word, known)
     if near:
         return f"Did you mean `{near}`?"
@@ -285,7 +285,7 @@ def did_you_mean(word: str, known: tuple[str, ...]) -> str:
 
 @lru_cache(maxsize=1000)
 def nearest(word: str, known: tuple[str, ...]) -> tuple[str, bool]:
-    """The most similar name, and whether no other is possible; an empty text for none."""
+    """The most similar name, and whether it is the only candidate; an empty text if there is none."""
     if len(word) > 80:
         return "", False
     flat = _flat(word)
@@ -319,7 +319,7 @@ _NOUNS = {
 
 
 def _home(flaw: Flaw) -> str:
-    """Where an exactly known name belongs, in a mapping above or right below this one."""
+    """Where a name that matches exactly belongs: a mapping above or directly below this one."""
     mapping = flaw.path[:-1]
     for length in range(len(mapping) - 1, 0, -1):
         if flaw.word in fields_of(shape_of(mapping[:length])):
@@ -342,7 +342,7 @@ _SECRET_HOMES = {
 
 
 def _secret_home(flaw: Flaw) -> str:
-    """Where a secret outside of the credentials belongs."""
+    """Where a secret that is outside the credentials belongs."""
     if flaw.path[0] == "credentials" or flaw.word not in types.SECRETS:
         return ""
     home = next((_SECRET_HOMES[step] for step in reversed(flaw.path) if step in _SECRET_HOMES), "")
@@ -360,7 +360,7 @@ def _noun(path: Path) -> str:
 
 @lru_cache(maxsize=1)
 def _vocabulary() -> frozenset[str]:
-    """Every name that any block knows."""
+    """Every property name of the language."""
     return frozenset(SECTIONS).union(*(fields_of(block) for block in definitions().values()))
 
 
@@ -380,7 +380,7 @@ def shortened(text: str) -> str:
 
 
 def dotted(path: Path) -> str:
-    """A path as people write it: `job_specifications[0].tasks[1].command`; names with dots are quoted."""
+    """A path as users write it: `job_specifications[0].tasks[1].command`; names with dots are quoted."""
     text = ""
     for step in path:
         if isinstance(step, int):

@@ -1,4 +1,4 @@
-"""Reads the `source` directories of a recipe: small, ordered, and the same bytes on every machine."""
+"""Reads the `source` directories of a recipe in a fixed order, so that they give the same bytes on every machine."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from batchtrain.launchers.types import File
 
 LEFT_OUT = frozenset({"__pycache__", ".git", ".ipynb_checkpoints", ".venv", ".mypy_cache", ".DS_Store"})
-SECRET = frozenset({"credentials.yaml", "credentials.yml", "credentials.json"})  # they must not reach a request
+SECRET = frozenset({"credentials.yaml", "credentials.yml", "credentials.json"})  # these must not be in a request
 IGNORE_FILE = ".batchtrainignore"
-"""The file of a source that names what is not sent, by the rules of gitignore."""
+"""The file in a source that lists what is not sent, in the syntax of gitignore."""
 NEVER = SECRET | {IGNORE_FILE}
 MOST_BYTES = 64 * 1024 * 1024
 MOST_FILES = 20_000
@@ -90,7 +90,7 @@ def _survey(directory: Path, source: str, *, packs: bool, limited: bool) -> Surv
 
 
 def _read(file: _Found) -> File:
-    from batchtrain.launchers.types import File  # 2 ms, which `config validate` does without where a source is small
+    from batchtrain.launchers.types import File  # a slow import (2 ms), not needed to validate a small source
 
     return File(file.name, Path(file.path).read_bytes(), 0o755 if file.mode & 0o100 else 0o644)
 
@@ -153,7 +153,7 @@ def _ignored(folder: Path) -> Callable[[str], bool]:
     file = folder / IGNORE_FILE
     if not file.is_file():
         return lambda _: False
-    import pathspec  # 40 ms, and only for a source with an ignore file
+    import pathspec  # a slow import (40 ms), needed only for an ignore file
 
     try:
         spec = pathspec.GitIgnoreSpec.from_lines(file.read_text(encoding="utf-8").splitlines())

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 
 OURS = ".batchtrain"
-"""The directory of the launch's own files in a task's directory."""
+"""The directory of the launcher's files in a task's directory."""
 RESERVED = frozenset({"wd", "certs", "stdout.txt", "stderr.txt", "fileuploadout.txt", "fileuploaderr.txt", OURS})
 """Names in a task's directory that are reserved for Batch and the launcher."""
 
@@ -31,15 +31,15 @@ STRIPS = re.compile(r"--strip-components[ =](\d{1,2})(?!\S)")
 
 
 _BEGINS = re.compile(r"[^*?\[]*\*")
-"""A pattern that says the same as a prefix."""
+"""A pattern that means the same as a prefix."""
 
 
 def filtered(include: tuple[str, ...], exclude: tuple[str, ...], options: str | None) -> bool:
-    """Whether the node must filter or rename blobs, because Batch itself only knows prefixes."""
+    """Whether the node must filter or rename blobs; Batch itself supports only prefixes."""
     return bool(strips(options) or exclude) or not all(_BEGINS.fullmatch(pattern) for pattern in include)
 
 
 def strips(options: str | None) -> int | None:
-    """The number of `--strip-components`, the one option of Batch Shipyard's transfers that has a meaning here."""
-    found = STRIPS.search(options or "")
-    return int(found[1]) if found else None
+    """The number of `--strip-components`, the only supported option of Batch Shipyard's transfers."""
+    option = STRIPS.search(options or "")
+    return int(option[1]) if option else None

@@ -9,14 +9,14 @@ import re
 from typing import NamedTuple
 
 from batchtrain.catalog.sizes import VmSize
-from batchtrain.config.types import Job, Pool, Task, whole
+from batchtrain.config.types import Job, Pool, Task, whole_number
 
 LEAST_MIB = 256
 RANK_MIB = 64
 GPU_MIB = 8192
 ANY_MIB = 1024
-"""MiB of shared memory: the minimum for processes that use it (Batch Shipyard's recipes run with it); then the defaults
-per rank, per GPU (the workers of its data loader pass batches through it), and the minimum per container. It is a limit
+"""MiB of shared memory: the minimum for processes that use it (the value of Batch Shipyard's recipes), the defaults per
+rank and per GPU (the workers of a data loader pass batches through it), and the minimum per container. It is a limit
 and uses no memory until it is filled. The maximum is half of the memory of the node, as on a host."""
 
 SIZE = r"(?i)([0-9]+(?:\.[0-9]+)?)\s*([bkmgt]?)(?:i?b)?"
@@ -41,7 +41,7 @@ def instances(wanted: str, pool: Pool | None) -> int | None:
     For an autoscale pool, `pool_current_*` is at least one node, because the job waits for one. None without a pool
     file.
     """
-    number = whole(wanted)
+    number = whole_number(wanted)
     if number is not None or pool is None:
         return number
     count: int = getattr(pool.vm_count, kind_of(wanted))
@@ -62,7 +62,7 @@ def gpus_seen(word: str | None) -> tuple[str, ...] | None:
         return None
     if word == "disable":
         return ()
-    number = whole(word)
+    number = whole_number(word)
     if number is not None:
         return tuple(str(gpu) for gpu in range(min(number, MOST_GPUS)))
     listed = word.removeprefix('"').removesuffix('"').removeprefix("device=")
@@ -107,7 +107,8 @@ class SharedMemory(NamedTuple):
 
 
 def shared_memory(job: Job, task: Task, size: VmSize | None) -> SharedMemory:
-    """What a task's container needs. Sources: NCCL, Shared memory; Batch Shipyard issue 8; measured with MPICH."""
+    """The shared memory that a task's container needs. Sources: NCCL, Shared memory; Batch Shipyard issue 8; measured
+    with MPICH."""
     own = gpus(job, task, size)
     ranks = _ranks(task, size) if task.multi_instance is not None else 0
     least = LEAST_MIB if max(own, ranks) > 1 else 0
@@ -127,7 +128,7 @@ def _ranks(task: Task, size: VmSize | None) -> int:
     """Processes per node if they are written as a number; all cores for a command."""
     launches = task.multi_instance.launches if task.multi_instance else ()
     given = next((block.processes_per_node for _, block in launches), None)
-    number = whole(given) if given not in (None, "auto") else 1
+    number = whole_number(given) if given not in (None, "auto") else 1
     if number is not None:
         return number
     return size.cores if size is not None else 1

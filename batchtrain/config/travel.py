@@ -27,7 +27,7 @@ EXITS = (
     " with `input_data` or `resource_files`; or put it into the container image of the task. `--local` accepts it"
     " unchanged"
 )
-"""What to do with a source that is too large."""
+"""The next step if a source is too large."""
 _BLOCK, _RECORD = 512, 10_240
 """Sizes of a tar archive: a file begins at a block, and the end is padded to a record."""
 
@@ -63,7 +63,7 @@ class LargeSource(NamedTuple):
 
 
 def reserved(names: Iterable[str]) -> str:
-    """Why files may not have these names: Batch or the launcher uses them in the task's directory."""
+    """Why files must not have these names: Batch or the launcher uses them in the task's directory."""
     taken = sorted({top for name in names if (top := name.split("/", 1)[0]) in RESERVED})
     if not taken:
         return ""
@@ -79,7 +79,7 @@ def archive(files: Iterable[File]) -> bytes:
 
 
 def _tar(files: Iterable[File]) -> bytes:
-    import tarfile  # 10 ms, which `config validate` does without where a source is small
+    import tarfile  # slow imports (10 ms), which `config validate` of a small source avoids
 
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w", format=tarfile.GNU_FORMAT) as tar:

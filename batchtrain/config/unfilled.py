@@ -1,4 +1,4 @@
-"""Placeholders in the credentials: offline they are reported, where a service is needed refused."""
+"""Placeholders in the credentials: reported offline, refused where a service is needed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _BESIDES = frozenset({"resource_group", "application_insights"})
 
 
 def is_unfilled(value: str | Secret) -> bool:
-    """Whether a value only stands where one is to be written."""
+    """Whether a value is a placeholder that the user must replace."""
     return value.like(_UNFILLED) if isinstance(value, Secret) else _UNFILLED.fullmatch(value) is not None
 
 
@@ -47,16 +47,16 @@ _UNFILLED = re.compile(r"\s*|<[^<>]*>|.*://[^/]*<[^<>]+>.*|.*your[-_ ][a-z].*|x{
 def require_credentials(
     credentials: Credentials, warnings: Iterable[Problem] = (), *, part: tuple[str, ...] = ("batch",)
 ) -> Credentials:
-    """Credentials in which the values for a service are filled in.
+    """The credentials, if they have no placeholder for a service.
 
     part: the path of the values, such as `batch` or `storage`, NAME. warnings: those of the recipe, which have the
     positions. Raises ConfigError with every placeholder of that part.
     """
     placed = {problem.path: problem for problem in warnings if problem.rule == "placeholder"}
-    whole: Any = msgspec.to_builtins(credentials, enc_hook=lambda secret: "" if is_unfilled(secret) else MASK)
+    values: Any = msgspec.to_builtins(credentials, enc_hook=lambda secret: "" if is_unfilled(secret) else MASK)
     for step in part:
-        whole = (whole or {}).get(step)
-    flaws = placeholders(whole, (*CREDENTIALS, *part))
+        values = (values or {}).get(step)
+    flaws = placeholders(values, (*CREDENTIALS, *part))
     unfilled = {dotted(flaw.path): flaw.path[-1] for flaw in flaws if not _BESIDES & set(flaw.path)}
     problems = tuple(
         placed.get(at, Problem("placeholder", "", path=at))._replace(

@@ -19,35 +19,35 @@ NAME = "settings.yaml"
 
 
 class UserSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What holds for each recipe of this user."""
+    """The settings for every recipe of this user."""
 
     registry: str = ""
-    """The registry, with a path if need be, that has the images of recipes: it replaces `example` in their names."""
+    """The registry, optionally with a path, that has the images of recipes; it replaces `example` in their names."""
 
 
 def file(environment: Mapping[str, str] | None = None) -> Path:
-    """Where the settings are; the file need not exist."""
+    """The path of the settings file, which may not exist."""
     return user_directory(os.environ if environment is None else environment) / NAME
 
 
 def load(environment: Mapping[str, str] | None = None) -> UserSettings:
     """The user's settings. Raises UsageError if the file cannot be read."""
-    place = file(environment)
+    path = file(environment)
     try:
-        content = place.read_bytes()
+        content = path.read_bytes()
     except (FileNotFoundError, NotADirectoryError):
         return UserSettings()
     if not content.strip():
         return UserSettings()
-    parsed, problems = document.parse(str(place), content)
+    parsed, problems = document.parse(str(path), content)
     try:
         if problems:
             raise msgspec.ValidationError(problems[0].message)
-        found = msgspec.convert(parsed.data or {}, UserSettings)
-        checked("registry", found.registry)
+        settings = msgspec.convert(parsed.data or {}, UserSettings)
+        checked("registry", settings.registry)
     except (msgspec.ValidationError, UsageError) as error:
-        raise UsageError(f"{place}: {error}. Correct the file, or delete it") from None
-    return found
+        raise UsageError(f"{path}: {error}. Correct the file, or delete it") from None
+    return settings
 
 
 def checked(name: str, value: str) -> str:
@@ -63,14 +63,14 @@ def checked(name: str, value: str) -> str:
 
 def store(name: str, value: str, environment: Mapping[str, str] | None = None) -> Path:
     """Change one setting; an empty value removes it. Raises UsageError."""
-    import yaml  # the reader is there already; the writer is not
+    import yaml  # a slow import; the reader is imported already
 
     changed = msgspec.structs.replace(load(environment), **{name: checked(name, value)})
-    place = file(environment)
-    place.parent.mkdir(parents=True, exist_ok=True)
+    path = file(environment)
+    path.parent.mkdir(parents=True, exist_ok=True)
     data = {key: value for key, value in msgspec.structs.asdict(changed).items() if value}
-    descriptor, part = tempfile.mkstemp(dir=place.parent, prefix=f".{NAME}.")
+    descriptor, part = tempfile.mkstemp(dir=path.parent, prefix=f".{NAME}.")
     with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
         stream.write(yaml.safe_dump(data) if data else "{}\n")
-    Path(part).replace(place)
-    return place
+    Path(part).replace(path)
+    return path

@@ -1,4 +1,4 @@
-"""Values as YAML with comments, in the order they have; types of the language without their defaults."""
+"""Writes values as YAML with comments in their own order, and types of the language without their defaults."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ Json = Any  # mappings, lists and scalars
 
 WIDEST = 100
 """Columns of a line with a comment, without its indentation."""
-# Of the texts that need no quotes, those that surely do not:
+# Texts that certainly need no quotes:
 _PLAIN = re.compile(r"(?:[A-Za-z0-9/$]|\.{1,2}/)(?:[^#:\n\t]|:(?=[^\s,\[\]{}]))*(?<! )")
 _LOOKS_ELSE = re.compile(r"(?i)[-+.0-9_:ex]+|true|false|yes|no|on|off|y|n|null|~|[0-9].*")
-_LITERAL = re.compile(r"\S[^\n]*(\n+\S[^\n]*)+")  # lines that begin with a letter and of which the last is not empty
+_LITERAL = re.compile(r"\S[^\n]*(\n+\S[^\n]*)+")  # lines that begin with a letter, the last of them not empty
 
 
 def lines(value: Json, comments: Json = None, depth: int = 0) -> Iterator[str]:
-    """A mapping or a list as lines; comments: in the same shape, a text for each scalar that has one."""
+    """A mapping or a list as lines. comments: the same shape with a text for each scalar that has a comment."""
     pairs = value.items() if isinstance(value, dict) else enumerate(value)
     for key, item in pairs:
         head = "  " * depth + (f"{_scalar(key)}:" if isinstance(value, dict) else "-")
@@ -62,23 +62,22 @@ def _scalar(value: Json) -> str:
 
 
 def document(block: Block) -> str:
-    """A file of the language: what differs from the defaults, most scalars with the sentence of their property.
-
-    An `id` comes first, then other scalars, then what has parts, and a `command` last. Secrets are omitted.
+    """A file of the language: the values that differ from the defaults, most scalars with the sentence of their
+    property. The order is: `id`, other scalars, lists and mappings, `command`. Secrets are omitted.
     """
     return ("\n".join(lines(_given(block), _comments(block))) or "{}") + "\n"
 
 
 def _given(value: Any) -> Json:
     if isinstance(value, Block):
-        return {field.encode_name: _number(field, _given(getattr(value, field.name))) for field in _told(value)}
+        return {field.encode_name: _number(field, _given(getattr(value, field.name))) for field in _differing(value)}
     if isinstance(value, Mapping):
         return {name: _given(item) for name, item in value.items()}
     return [_given(item) for item in value] if isinstance(value, (tuple, list)) else value
 
 
 def _number(field: FieldInfo, value: Json) -> Json:
-    """A number that was read as a text, where both may stand (`num_instances`), needs no quotes."""
+    """A number that was read as text, such as `num_instances`, needs no quotes."""
     plain = isinstance(value, str) and re.fullmatch(r"0|[1-9][0-9]{0,17}", value) and "int | str" in str(field.type)
     return int(value) if plain else value
 
@@ -88,8 +87,10 @@ def _comments(value: Any) -> Json:
     if isinstance(value, Block):
         hints = get_type_hints(type(value), include_extras=True)
         return {
-            one.encode_name: _comments(item) if _has_parts(item) else _comment(one.encode_name, item, hints[one.name])
-            for one, item in ((one, getattr(value, one.name)) for one in _told(value))
+            field.encode_name: _comments(item)
+            if _has_parts(item)
+            else _comment(field.encode_name, item, hints[field.name])
+            for field, item in ((field, getattr(value, field.name)) for field in _differing(value))
         }
     if isinstance(value, Mapping):
         return {name: _comments(item) for name, item in value.items()}
@@ -97,7 +98,7 @@ def _comments(value: Any) -> Json:
 
 
 def _comment(name: str, value: Any, hint: Any) -> str | None:
-    """The first sentence of the property, where its name does not say as much and the line has room."""
+    """The first sentence of the property, if its name does not say enough and the line has room."""
     sentence = next(note.description for note in get_args(hint)[1:] if isinstance(note, Meta) and note.description)
     first = re.split(r"(?<=[.;:])\s", sentence)[0].rstrip(".;:")
     return None if name in CLEAR or len(f"{name}: {value}  # {first}") > WIDEST else first
@@ -107,10 +108,10 @@ CLEAR = frozenset({"id", "command", "docker_image", "publisher", "offer", "sku",
 """Properties whose names say everything."""
 
 
-def _told(block: Block) -> list[FieldInfo]:
-    """The properties that differ from their defaults, in the order to write them."""
-    told = [field for field in fields(block) if _differs(field, getattr(block, field.name))]
-    return sorted(told, key=lambda field: _rank(field.encode_name, getattr(block, field.name)))
+def _differing(block: Block) -> list[FieldInfo]:
+    """The properties that differ from their defaults, in the order of the file."""
+    differing = [field for field in fields(block) if _differs(field, getattr(block, field.name))]
+    return sorted(differing, key=lambda field: _rank(field.encode_name, getattr(block, field.name)))
 
 
 def _rank(name: str, value: Any) -> int:

@@ -14,7 +14,7 @@ from batchtrain.errors import NotFound, ServiceError, UsageError
 
 PACKED = (".gz", ".tgz")
 LEVEL = 1
-"""Of compression: layers are large, and more costs minutes for a few per cent."""
+"""The level of compression: layers are large, and a higher level takes minutes for a few per cent."""
 PART = 1 << 20
 
 
@@ -36,8 +36,8 @@ def save(engine: Engine, names: Sequence[str], file: Path) -> Saved:
     for name in names:
         if engine.image(name) is None:
             raise NotFound(f"{name} is not on this engine; build or pull it first")
-    whole = file.resolve()  # a link stays one
-    part = whole.with_name(f"{whole.name}.part")
+    resolved = file.resolve()  # a link is kept
+    part = resolved.with_name(f"{resolved.name}.part")
     process = engine.started("save", *names)
     assert process.stdout is not None and process.stderr is not None
     try:
@@ -46,7 +46,7 @@ def save(engine: Engine, names: Sequence[str], file: Path) -> Saved:
         output = process.stderr.read().decode(errors="replace").strip()
         if (code := process.wait()) != 0:
             raise ServiceError(f"`docker save` ended with code {code}: {output[-WORDS:]}")
-        part.replace(whole)
+        part.replace(resolved)
     finally:
         part.unlink(missing_ok=True)
         process.kill()
@@ -67,7 +67,7 @@ def _packed(target: IO[bytes], file: Path) -> Iterator[IO[bytes]]:
 
 def load(engine: Engine, file: Path) -> tuple[str, ...]:
     """Load the images of an archive into the engine; returns their names. Raises ServiceError."""
-    with file.open("rb"):  # as OSError, with its name
+    with file.open("rb"):  # raises OSError with the name
         done = engine.ask("load", "--input", str(file), patience=None)
     if done.code != 0:
         raise ServiceError(f"{file} was not taken: {done.error[-WORDS:]}")

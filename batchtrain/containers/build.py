@@ -1,4 +1,4 @@
-"""Runs the builds of `images.py`, or that of the user's own Dockerfile."""
+"""Runs the builds of `images.py`, or the build of the user's own Dockerfile."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from batchtrain.errors import ServiceError
 
 
 class Built(NamedTuple):
-    """An image that was made."""
+    """An image that was built."""
 
     image: str
     id: str
@@ -22,7 +22,7 @@ class Built(NamedTuple):
 def run(
     engine: Engine, steps: Sequence[Step], say: Callable[[str], None], *, network: str = "", fresh: bool = False
 ) -> Built:
-    """Run the builds in order. network: that of the build commands. fresh: pull the first base again.
+    """Run the builds in order. network: the network of the build commands. fresh: pull the first base again.
 
     Raises ServiceError if a build fails; the images of earlier builds are kept.
     """
@@ -32,6 +32,6 @@ def run(
     image = engine.image(steps[-1].tag)
     if image is None:
         raise ServiceError(
-            f"{steps[-1].tag} was built and is not on the engine; does this builder keep its images elsewhere?"
+            f"{steps[-1].tag} was built but is not on the engine; does the builder store its images elsewhere?"
         )
     return Built(steps[-1].tag, str(image.get("Id", "")), int(image.get("Size") or 0))

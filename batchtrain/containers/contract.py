@@ -42,7 +42,7 @@ class Inside(NamedTuple):
     ssh: str = ""
     ssh_keygen: str = ""
     tools: tuple[str, ...] = ()
-    """Those of TOOLS that are there."""
+    """The TOOLS that exist."""
     python: str = ""
     mpirun: str = ""
     mpi: str = ""
@@ -55,7 +55,7 @@ class Inside(NamedTuple):
     """Why sshd did not start."""
     listens: str = ""
     login: tuple[str, ...] = ()
-    """What a login over ssh finds: `in`, then the paths of mpirun and python3."""
+    """The output of a login over ssh: `in`, then the paths of mpirun and python3."""
     locked: str = ""
     """Why the login failed."""
 
@@ -100,9 +100,7 @@ def checks(looked: Looked, *, purpose: str = ANY, architecture: str = "amd64") -
     outside, seen = looked.outside, looked.inside
     first = (_architecture(outside, architecture), _user(outside), _entrypoint(outside, looked.passes))
     if seen is None:
-        step = (
-            "use an image with a shell" if outside.architecture == architecture else "put the architecture right first"
-        )
+        step = "use an image with a shell" if outside.architecture == architecture else "correct the architecture first"
         shell = Check("shell", FAIL, looked.why_not or "it could not be run", step)
         keys = () if looked.layer_keys is None else (_keys(Inside(), looked.layer_keys),)
         return (*first, shell, *keys, _size(outside))
@@ -142,7 +140,7 @@ def _entrypoint(outside: Outside, passes: bool | None) -> Check:
         return Check("entry point", OK, "none")
     words = " ".join(outside.entrypoint)
     if passes:
-        return Check("entry point", OK, f"{words}; it runs what it is given")
+        return Check("entry point", OK, f"{words}; it runs its arguments")
     if passes is None:
         return Check("entry point", NOT_CHECKED, words)
     return Check(
@@ -154,7 +152,7 @@ def _size(outside: Outside) -> Check:
     text = f"{outside.size / 1e9:.2f} GB unpacked"
     if outside.size <= LARGE:
         return Check("size", OK, text)
-    return Check("size", WARN, f"{text}; every node fetches and unpacks it", "leave out what only builds need")
+    return Check("size", WARN, f"{text}; every node fetches and unpacks it", "remove what only builds need")
 
 
 # --- the image from inside ------------------------------------------------------------------------------------------
@@ -163,9 +161,9 @@ def _size(outside: Outside) -> Check:
 def _bash(seen: Inside, gang: bool) -> Check:
     missing = [tool for tool in TOOLS if tool not in seen.tools]
     if not seen.bash:
-        return Check("bash", FAIL, "there is none; the text of a task is bash", "install bash")
+        return Check("bash", FAIL, "there is none; tasks are bash scripts", "install bash")
     if _version(seen.bash) < OLDEST_BASH:
-        return Check("bash", FAIL, f"{seen.bash}; the text of a task needs 4.2", "take a newer base")
+        return Check("bash", FAIL, f"{seen.bash}; tasks need 4.2", "take a newer base")
     if missing and gang:
         return Check("bash", FAIL, f"{seen.bash}, but no {', '.join(missing)}", "install coreutils and grep")
     return Check("bash", OK, seen.bash)
@@ -173,7 +171,7 @@ def _bash(seen: Inside, gang: bool) -> Check:
 
 def _ssh(seen: Inside) -> tuple[Check, ...]:
     client = [name for name, path in (("ssh", seen.ssh), ("ssh-keygen", seen.ssh_keygen)) if not path]
-    text = f"no {' and no '.join(client)} on PATH: the ranks of other nodes are started by it"
+    text = f"no {' and no '.join(client)} on PATH: mpirun starts the ranks of other nodes with it"
     first = Check("ssh", FAIL, text, "install openssh-client") if client else Check("ssh", OK, seen.ssh)
     return (first, _sshd(seen), _login(seen))
 
@@ -183,7 +181,7 @@ def _sshd(seen: Inside) -> Check:
         return Check("sshd", FAIL, "there is no /usr/sbin/sshd", "install openssh-server")
     if not seen.listens:
         refuses = seen.refuses or "it did not start"
-        return Check("sshd", FAIL, f"`/usr/sbin/sshd -p 23` fails: {refuses}", "put its configuration right")
+        return Check("sshd", FAIL, f"`/usr/sbin/sshd -p 23` fails: {refuses}", "correct its configuration")
     return Check("sshd", OK, "/usr/sbin/sshd -p 23 starts")
 
 
@@ -191,7 +189,7 @@ def _login(seen: Inside) -> Check:
     if not seen.listens:
         return Check("login", NOT_CHECKED, "there is no sshd to log in to")
     if not seen.ssh or not seen.ssh_keygen:
-        return Check("login", NOT_CHECKED, "there is no client to log in with")
+        return Check("login", NOT_CHECKED, "there is no ssh client")
     if not seen.login:
         reason = seen.locked or "it was not tried: no key could be made"
         step = "sshd_config: `PermitRootLogin prohibit-password`; root's account must not be locked"
@@ -207,8 +205,8 @@ def _keys(seen: Inside, layers: tuple[str, ...] | None) -> Check:
     if not keys:
         return Check("keys", OK, "none in the files" if layers is None else "none in any layer")
     few = ", ".join(keys[:3]) + (f" and {len(keys) - 3} more" if len(keys) > 3 else "")
-    step = "delete them in the RUN that made them; keys are made when the container starts, and logins take the pool's"
-    return Check("keys", FAIL, f"everybody who can fetch the image has {few}", step)
+    step = "delete them in the RUN that made them; the container makes host keys, and the pool the keys of logins"
+    return Check("keys", FAIL, f"every user who can pull the image has {few}", step)
 
 
 def _launch(seen: Inside, purpose: str) -> tuple[Check, ...]:
@@ -227,21 +225,21 @@ def _mpi(seen: Inside) -> Check:
     if not seen.mpirun:
         text = f"no mpirun on PATH, but {libraries[0]}" if libraries else "no mpirun on PATH"
         return Check("mpi", FAIL, text, "install an MPI, or name its launcher in mpi.executable_path")
-    text = f"{seen.mpi or 'of no known version'} ({seen.mpirun})"
+    text = f"{seen.mpi or 'of an unknown version'} ({seen.mpirun})"
     if not libraries:
         return Check(
             "mpi", WARN, f"{text}, but no libmpi.so", "programs of the ranks must bring the same MPI's library"
         )
     roots = {_root(path) for path in libraries}
     if len(roots) > 1:
-        step = "one MPI an image, or set LD_LIBRARY_PATH to the launcher's"
+        step = "use one MPI per image, or set LD_LIBRARY_PATH to that of the launcher"
         return Check("mpi", WARN, f"{text}; libmpi.so in {', '.join(sorted(roots))}", step)
     return Check("mpi", OK, f"{text}, {_file(max(libraries, key=len))}")
 
 
 def _python(seen: Inside) -> Check:
     if not seen.python:
-        text = "no python3: sh alone, which will do for MPI tasks; frameworks' blocks need 3.6"
+        text = "no python3; MPI tasks work without it, but the blocks of frameworks need 3.6"
         return Check("python", FAIL, text, "install python3")
     if _version(seen.python) < OLDEST_PYTHON:
         return Check("python", FAIL, f"{seen.python}; the node launcher needs 3.6", "install a newer python3")
@@ -251,25 +249,25 @@ def _python(seen: Inside) -> Check:
 def _cuda(seen: Inside) -> Check:
     drivers = [path for path in seen.libraries if _is_driver(path)]
     if drivers:
-        step = "leave the driver out: the node's is put into the container"
+        step = "remove the driver; the driver of the node is mounted into the container"
         return Check(
-            "cuda", FAIL, f"a driver's library is in the image, {drivers[0]}; it stands in the way of the node's", step
+            "cuda", FAIL, f"a driver's library is in the image, {drivers[0]}; it hides the driver of the node", step
         )
     if "/stubs" in seen.library_path:
-        step = "take stubs out of LD_LIBRARY_PATH: they are for linking"
+        step = "remove the stubs from LD_LIBRARY_PATH; they are only for linking"
         return Check("cuda", FAIL, f"LD_LIBRARY_PATH has {seen.library_path}: its libcuda.so sees no GPU", step)
     runtimes = sorted({_file(path) for path in seen.libraries if _is_runtime(path)}, key=len)
     if not runtimes:
         return Check("cuda", OK, "no CUDA: for nodes without GPUs")
     nccl = sorted({_file(path) for path in seen.libraries if _file(path).startswith("libnccl.so.")}, key=len)
-    return Check("cuda", OK, f"{runtimes[-1]}, {nccl[-1] if nccl else 'no NCCL'}; the driver is the node's")
+    return Check("cuda", OK, f"{runtimes[-1]}, {nccl[-1] if nccl else 'no NCCL'}; the driver comes from the node")
 
 
 def _infiniband(seen: Inside) -> Check:
     if any(_file(path).startswith("libibverbs.so") for path in seen.libraries):
         return Check("infiniband", OK, "libibverbs")
     step = "install libibverbs1, ibverbs-providers and librdmacm1"
-    return Check("infiniband", WARN, "no libibverbs: nodes talk by TCP whatever they have", step)
+    return Check("infiniband", WARN, "no libibverbs: nodes communicate by TCP, even with InfiniBand", step)
 
 
 def _is_driver(path: str) -> bool:
@@ -287,7 +285,7 @@ def _file(path: str) -> str:
 
 
 def _root(path: str) -> str:
-    """The directory of a library; one below another of the same installation is that one."""
+    """The directory of a library; a directory below another one counts as the same installation."""
     folder = path.rpartition("/")[0]
     return re.sub(r"/(release|debug|openmpi/lib|mt)$", "", folder)
 

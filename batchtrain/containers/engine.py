@@ -36,7 +36,7 @@ class Engine:
     """An engine that has answered."""
 
     def __init__(self, program: str, environment: Mapping[str, str], version: str = "") -> None:
-        """environment: what the docker command sees, such as DOCKER_HOST and DOCKER_CONFIG."""
+        """environment: variables of the docker command, such as DOCKER_HOST and DOCKER_CONFIG."""
         self.program, self.environment, self.version = program, dict(environment), version
 
     def with_variables(self, more: Mapping[str, str]) -> Engine:
@@ -69,7 +69,7 @@ class Engine:
             env=self.environment,
         ).returncode
         if code != 0:
-            raise ServiceError(f"`docker {arguments[0]}` ended with code {code}; its own words are above")
+            raise ServiceError(f"`docker {arguments[0]}` ended with code {code}; its messages are above")
 
     def started(self, *arguments: str) -> subprocess.Popen[bytes]:
         """A docker command whose output is read while it runs."""
@@ -88,7 +88,8 @@ class Engine:
         return dict(images[0]) if images else None
 
     def fetch(self, name: str, architecture: str) -> None:
-        """Pull an image. Raises NotFound with the engine's words: a registry does not say which it is."""
+        """Pull an image. Raises NotFound with the engine's message, because a registry does not tell a wrong name from
+        a missing sign-in."""
         done = self.ask("pull", "--quiet", "--platform", f"linux/{architecture}", name, patience=None)
         if done.code != 0:
             raise NotFound(
@@ -112,6 +113,6 @@ def find(environment: Mapping[str, str] | None = None) -> Engine:
     if done.code != 0:
         raise Unreachable(
             f"no container engine answers: {done.sentence} Start one (`systemctl start docker`, Docker Desktop), "
-            "or say where it is: DOCKER_HOST, `docker context use`"
+            "or set its address with DOCKER_HOST or `docker context use`"
         )
     return Engine(program, known, done.out.strip())

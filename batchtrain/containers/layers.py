@@ -13,11 +13,11 @@ from batchtrain.errors import ServiceError
 _PLACES = re.compile(r"(.*/)?(ssh_host_\w+_key|id_(rsa|dsa|ecdsa|ed25519)|\.ssh/[^/]+)|(root|home|etc)/.*\.(pem|key)")
 _KEY = re.compile(rb"-----BEGIN [A-Z ]*PRIVATE KEY-----")
 _HEAD = 4096
-"""Bytes of a file that are read: a key begins at its beginning."""
+"""Bytes of each file that are read; a key file begins with its mark."""
 
 
 def keys(engine: Engine, name: str) -> tuple[str, ...]:
-    """The paths of private keys in an image's layers. Reads all of the image once. Raises ServiceError."""
+    """The paths of private keys in an image's layers. Reads the whole image once. Raises ServiceError."""
     process = engine.started("save", name)
     assert process.stdout is not None and process.stderr is not None
     try:
@@ -37,7 +37,7 @@ def keys(engine: Engine, name: str) -> tuple[str, ...]:
 
 
 def in_archive(stream: IO[bytes]) -> Iterator[str]:
-    """The paths of private keys in what `docker save` writes, older engines' form or OCI's, layer by layer."""
+    """The paths of private keys in the output of `docker save`, in the older format or in OCI's, layer by layer."""
     with tarfile.open(fileobj=stream, mode="r|") as archive:
         for member in archive:
             content = archive.extractfile(member) if member.isfile() else None
@@ -54,4 +54,4 @@ def _in_layer(content: IO[bytes]) -> Iterator[str]:
                     if file is not None and _KEY.search(file.read(_HEAD)):
                         yield "/" + member.name.removeprefix("./")
     except tarfile.ReadError:
-        return  # a manifest or a configuration: no layer
+        return  # a manifest or a configuration, not a layer

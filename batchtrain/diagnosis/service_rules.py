@@ -76,7 +76,7 @@ WALL_CLOCK = Known(
 TERMINATED = Known(
     "terminated",
     "the task was terminated",
-    "somebody or the job ended it; `batchtrain jobs show JOB` tells the job's state",
+    "a user or the job ended it; `batchtrain jobs show JOB` tells the job's state",
 )
 
 CLOCKS = 1.0
@@ -104,7 +104,7 @@ EXIT_CODES = {
         "the program accessed memory that it does not have (SIGSEGV)",
         "look for a library that does not fit: another MPI or CUDA than the one it was built with",
     ),
-    143: Known("terminated", "the program was asked to end (SIGTERM)", "somebody or another rank's failure ended it"),
+    143: Known("terminated", "the program was asked to end (SIGTERM)", "a user or another rank's failure ended it"),
 }
 
 RESIZE_CODES = {

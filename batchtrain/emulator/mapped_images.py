@@ -88,7 +88,7 @@ def unserved(image: str, missing: str) -> str:
     )
 
 
-def told(image: str, prefix: str, problem: str) -> str:
+def unusable(image: str, prefix: str, problem: str) -> str:
     """The problem of a mapping, and the next step."""
     return (
         f"image {image} is mapped to {prefix}, which {problem}: map it to another environment,"

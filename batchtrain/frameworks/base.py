@@ -104,7 +104,7 @@ class Role(NamedTuple):
     per_node: int | str | None = EACH
     total: int | None = None
     """Total of all nodes, in place of `per_node`."""
-    place: str = "all"
+    placement: str = "all"
     """all, primary, or spread: one after another over the nodes."""
     gpus: bool = True
     ranked: bool = True

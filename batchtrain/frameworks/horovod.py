@@ -51,7 +51,7 @@ class HorovodBlock(Nodes, frozen=True, kw_only=True):
         Variable("HOROVOD_GLOO_RENDEZVOUS_ADDR", "the primary's address", "the node launcher answers there"),
         Variable("HOROVOD_GLOO_RENDEZVOUS_PORT", "a free port of the primary", "the node launcher answers there"),
         Variable("HOROVOD_RANK, HOROVOD_SIZE", "of all nodes", "each process has its own"),
-        Variable("HOROVOD_LOCAL_RANK, HOROVOD_LOCAL_SIZE", "of the node", "the GPU the program takes"),
+        Variable("HOROVOD_LOCAL_RANK, HOROVOD_LOCAL_SIZE", "of the node", "the program selects its GPU by it"),
         Variable("HOROVOD_CROSS_RANK, HOROVOD_CROSS_SIZE", "the same local rank of all nodes",
                  "hierarchical operations go between them"),
         GLOO_SOCKET._replace(name="HOROVOD_GLOO_IFACE"),

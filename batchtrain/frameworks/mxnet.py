@@ -96,8 +96,8 @@ class MxnetBlock(Nodes, frozen=True, kw_only=True):
         beside = self.server_command or command
         servers = self.servers if self.servers is not None else instances
         return (
-            Role("scheduler", beside, total=1, place="primary", gpus=False, ranked=False, decides=False),
-            Role("server", beside, total=servers, place="spread", gpus=False, ranked=False, decides=False),
+            Role("scheduler", beside, total=1, placement="primary", gpus=False, ranked=False, decides=False),
+            Role("server", beside, total=servers, placement="spread", gpus=False, ranked=False, decides=False),
             Role("worker", command),
         )
 

@@ -27,14 +27,14 @@ from batchtrain.frameworks.base import (
 _COUNTED = "`processes` or `processes_per_node` of the block chooses it"
 MEETING = (
     Variable("MASTER_ADDR", "the primary's address", "the processes meet there (env://)"),
-    Variable("MASTER_PORT", "`port`, or a free one of the primary", "not 29500, which another task may hold",
+    Variable("MASTER_PORT", "`port`, or a free one of the primary", "not 29500, which another task may use",
              instead="`port` of the block chooses it"),
     Variable("RANK", "0 to WORLD_SIZE - 1, rank 0 on the primary", "each process has its own"),
     Variable("WORLD_SIZE", "processes of all nodes", "PyTorch counts them", instead=_COUNTED),
-    Variable("LOCAL_RANK", "number within the node", "the GPU the program takes"),
-    Variable("LOCAL_WORLD_SIZE", "processes of the node", "libraries share a node's GPUs by it"),
+    Variable("LOCAL_RANK", "number within the node", "the program selects its GPU by it"),
+    Variable("LOCAL_WORLD_SIZE", "processes of the node", "libraries use it to share the GPUs of a node"),
     Variable("NODE_RANK", "number of the node, 0 is the primary", "Lightning and older launchers read it"),
-    Variable("GROUP_RANK, GROUP_WORLD_SIZE", "number of the node; nodes", "as torchrun calls them"),
+    Variable("GROUP_RANK, GROUP_WORLD_SIZE", "number of the node; nodes", "names that torchrun uses"),
 )  # fmt: skip
 """torch.distributed's env://."""
 OF_TORCHRUN = ((r"ROLE_RANK|ROLE_WORLD_SIZE|TORCHELASTIC_\w+|PET_\w+", "take it out"),)

@@ -58,9 +58,9 @@ class RayBlock(Nodes, frozen=True, kw_only=True):
         ready = _READY.format(seconds=self.barrier_seconds)
         worker = Role("worker", command, per_node=1, ranked=False, decides=False, runner=_START)
         return (
-            worker._replace(name="head", per_node=None, total=1, place="primary", instead_of="worker"),
+            worker._replace(name="head", per_node=None, total=1, placement="primary", instead_of="worker"),
             worker,
-            Role("driver", command, total=1, place="primary", gpus=False, ranked=False, first=ready),
+            Role("driver", command, total=1, placement="primary", gpus=False, ranked=False, first=ready),
         )
 
     def faults(self, command: str, instances: int | None) -> Iterator[Fault]:

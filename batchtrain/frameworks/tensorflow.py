@@ -96,9 +96,9 @@ class TensorFlowBlock(Nodes, frozen=True, kw_only=True):
         """`parameter_server`: the chief leads and does not train; workers and servers wait for its orders for ever, so
         it alone decides. `estimator`: the chief is the first of the processes that train, in place of a worker."""
         if self.mode == "parameter_server":
-            return (Role("chief", command, total=1, place="primary", gpus=False, ranked=False),)
+            return (Role("chief", command, total=1, placement="primary", gpus=False, ranked=False),)
         if self.mode == "estimator":
-            return (Role(self.chief_name, command, total=1, place="primary", instead_of="worker"),)
+            return (Role(self.chief_name, command, total=1, placement="primary", instead_of="worker"),)
         return ()
 
     def _others(self, command: str, instances: int) -> tuple[Role, ...]:
@@ -109,12 +109,14 @@ class TensorFlowBlock(Nodes, frozen=True, kw_only=True):
     def _servers(self, command: str, instances: int) -> Role:
         """They wait for ever, so they do not decide, and may not take a GPU."""
         total = self.parameter_servers if self.parameter_servers is not None else instances
-        return Role("ps", command, total=total, place="spread", gpus=False, ranked=False, decides=False)
+        return Role("ps", command, total=total, placement="spread", gpus=False, ranked=False, decides=False)
 
     def _evaluators(self, command: str) -> tuple[Role, ...]:
         if not self.evaluator:
             return ()
-        last = Role("evaluator", command, total=1, place="primary", gpus=False, ranked=False, decides=False, linger=30)
+        last = Role(
+            "evaluator", command, total=1, placement="primary", gpus=False, ranked=False, decides=False, linger=30
+        )
         return (last,)
 
     def _by_flags(self, command: str, instances: int) -> tuple[Role, ...]:
@@ -126,7 +128,7 @@ class TensorFlowBlock(Nodes, frozen=True, kw_only=True):
         if update == "distributed_all_reduce":
             text = _with(command, "worker_hosts", "controller_host")
             return (
-                Role("controller", text, total=1, place="primary", gpus=False, ranked=False),
+                Role("controller", text, total=1, placement="primary", gpus=False, ranked=False),
                 Role("worker", text, decides=False),
             )
         text = _with(command, "ps_hosts", "worker_hosts")

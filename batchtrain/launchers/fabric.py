@@ -48,7 +48,7 @@ def implicit(block: MpiBlock, fabric: Fabric) -> tuple[Implicit, ...]:
     value = " ".join((*settings.environment, *_wanted(block, settings)))
     if not value:
         return ()
-    because = f"the VM size has {_NAMES[fabric]}" if settings.device else "the nodes of a pool talk over eth0"
+    because = f"the VM size has {_NAMES[fabric]}" if settings.device else "the nodes of a pool communicate over eth0"
     return (Implicit(f"{block.runtime} fabric", value, because, "mpi-fabric"),)
 
 

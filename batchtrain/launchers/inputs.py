@@ -16,9 +16,9 @@ def moves(wanted: tuple[Moved, ...]) -> str:
     return shell.block("Input data, to where it belongs:", *(_move(item) for item in wanted))
 
 
-def _move(one: Moved) -> str:
-    source, place = shell.word(one.source), path_word(one.destination)
-    act = f"cp -a {source}/. {place}/" if one.selected is None else selection(one)
+def _move(moved: Moved) -> str:
+    source, target = shell.word(moved.source), path_word(moved.destination)
+    act = f"cp -a {source}/. {target}/" if moved.selected is None else selection(moved)
     return (
-        f"[ ! -d {source} ] || {{ chmod -R a+rX {source} && mkdir -p {place} && {act} && rm -rf {source}; }} || exit 1"
+        f"[ ! -d {source} ] || {{ chmod -R a+rX {source} && mkdir -p {target} && {act} && rm -rf {source}; }} || exit 1"
     )

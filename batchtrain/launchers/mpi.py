@@ -265,7 +265,7 @@ def _implicit(options: MpiLaunch, payload: python.Payload, ranks: Ranks, shape: 
         decisions.append(_implicit_ranks(options))
     if ranks.each:
         placed = _rank_options(options, ranks).removeprefix("--oversubscribe ")
-        because = "the ranks run on this task's nodes, on each as many as are asked for"
+        because = "the ranks run on the nodes of the task, with the requested number on each"
         decisions.append(Implicit(f"{options.block.runtime} ranks", placed, because, "ranks-on-nodes"))
     abort = options.block.mpi.abort
     if abort and abort not in options.setup.own:
@@ -273,30 +273,30 @@ def _implicit(options: MpiLaunch, payload: python.Payload, ranks: Ranks, shape: 
     if options.block.runtime == "openmpi":
         decisions += _implicit_openmpi(options, ranks, shape)
     if payload.hooked:
-        because = "a rank with an exception would wait for the other ranks for ever; where mpi4py is installed"
+        because = "a rank with an exception would wait for the other ranks forever; where mpi4py is installed"
         decisions.append(Implicit("-m mpi4py", "true", because, "mpi4py-abort"))
     decisions += steps.implicit_sshd(shape, options.setup.coordination_command)
-    decisions.append(Implicit("AZ_BATCH_HOST_LIST", "the primary first", "rank 0 belongs there", "primary-first"))
+    decisions.append(Implicit("AZ_BATCH_HOST_LIST", "the primary first", "rank 0 runs on the primary", "primary-first"))
     return (*decisions, steps.OWN_SSH)
 
 
 def _implicit_openmpi(options: MpiLaunch, ranks: Ranks, shape: Shape) -> Iterator[Implicit]:
     if ranks.each:
-        because = "a bare list of hosts is one slot each, and Open MPI refuses more ranks than slots"
+        because = "a host without a number has one slot, and Open MPI refuses more ranks than slots"
         yield Implicit("--oversubscribe", "true", because, "openmpi-slots")
     if _needs_root(options, shape):
         because = "a container's processes are root, which Open MPI refuses"
         yield Implicit(_AS_ROOT, "true", because, "openmpi-as-root")
     if _needs_unbound(options):
-        because = "a rank has threads; with one on each of two nodes, Open MPI 4 would bind each to a single core"
+        because = "ranks have threads; with one rank on each of two nodes, Open MPI 4 would bind each to one core"
         yield Implicit(_UNBOUND.split()[0], "none", because, "openmpi-binding")
     if _needs_prefix(options):
-        because = "its daemon is found on the other nodes where the launcher is on this one"
+        because = "the other nodes find the daemon at the path of the launcher on this node"
         yield Implicit("--prefix", "the directory above the launcher's bin", because, "openmpi-prefix")
-    because = "nothing else of the shell's environment reaches the ranks of other nodes"
-    value = "each variable of the shell but Batch's, the MPI's and the login's own"
+    because = "otherwise the ranks of other nodes do not get the shell's environment"
+    value = "each variable of the shell, except those of Batch, the MPI and the login"
     yield Implicit("-x", value, because, "openmpi-environment")
-    yield Implicit(", ".join(_NO_TREE), "1", "the nodes log in to each other from the primary alone", "openmpi-daemons")
+    yield Implicit(", ".join(_NO_TREE), "1", "only the primary logs in to the other nodes", "openmpi-daemons")
 
 
 def _implicit_ranks(options: MpiLaunch) -> Implicit:
@@ -304,4 +304,4 @@ def _implicit_ranks(options: MpiLaunch) -> Implicit:
         return Implicit(
             "processes_per_node", "as in mpi.options", "the options place the ranks themselves", "processes-per-node"
         )
-    return Implicit("processes_per_node", "1", "it is not set", "processes-per-node")
+    return Implicit("processes_per_node", "1", "not set", "processes-per-node")

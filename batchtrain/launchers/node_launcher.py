@@ -136,14 +136,14 @@ _PLACE = (
     Variable("AZ_BATCH_HOST_LIST", "the primary first", "all nodes have the same order", "primary-first"),
 )
 _GPUS = "CUDA_VISIBLE_DEVICES"
-_ALL_GPUS = Variable(_GPUS, "all of the node's", "a process takes the one that its local rank says")
+_ALL_GPUS = Variable(_GPUS, "all of the node's", "a process uses the GPU of its local rank")
 _OWN_GPUS = Variable(
     _GPUS, "an equal share of the node's; none for roles without", "a process would take every GPU that it sees"
 )
 _BOUND = Implicit(
     "binding",
     "auto",
-    "each process has cores of its own, those near its GPU; where the node has enough",
+    "each process has its own cores near its GPU, if the node has enough cores",
     "process-binding",
 )
 
@@ -218,7 +218,7 @@ def _role(role: Role, setup: Setup) -> dict[str, Any]:
         "name": role.name,
         "per_node": None if role.total is not None else role.per_node,
         "total": role.total,
-        "place": role.place,
+        "placement": role.placement,
         "command": _inside(_run(role), setup),
         "gpus": role.gpus,
         "ranked": role.ranked,
@@ -309,8 +309,8 @@ _NO_PYTHON = (
 def _implicit_processes(block: Nodes, each: int | str, shape: Shape) -> tuple[Implicit, ...]:
     if block.processes is not None or block.processes_per_node is not None:
         return ()
-    because = "one process a GPU" if each == AUTO else "one process drives its node's GPUs"
+    because = "one process per GPU" if each == AUTO else "one process drives its node's GPUs"
     if shape.size and not shape.gpus:
-        because = "one process a node without GPUs"
-    because = f"it is not set: {block.why_each or because}"
+        because = "one process per node without GPUs"
+    because = f"not set: {block.why_each or because}"
     return (Implicit("processes_per_node", str(each), because, "processes-per-node"),)

@@ -31,7 +31,7 @@ _NAMES = {
     "gpus": "{} GPUs and their driver",
     "infiniband": "an active InfiniBand port",
     "memlock": "memory that can be locked",
-    "port": "a way to each other node's port {}",
+    "port": "a connection to each other node's port {}",
 }
 
 

@@ -419,16 +419,16 @@ def _moved(moved: tuple[Moved, ...]) -> str:
     if not moved:
         return ""
     lines = []
-    for one in moved:
-        source, target = shell.word(one.source), path_word(one.destination)
-        act = f"cp -a {source}/. {target}/" if one.selected is None else selection(one)
+    for item in moved:
+        source, target = shell.word(item.source), path_word(item.destination)
+        act = f"cp -a {source}/. {target}/" if item.selected is None else selection(item)
         lines += [f"mkdir -p {target}", f"[ ! -d {source} ] || {{ {act} && rm -rf {source}; }}"]
     return shell.block("Data that Batch brought, to where it belongs:", *lines)
 
 
-def selection(one: Moved) -> str:
+def selection(item: Moved) -> str:
     """One compound command that moves the selected files, each with the name that is left of its own."""
-    selected, source, target = one.selected or Selected(), shell.word(one.source), path_word(one.destination)
+    selected, source, target = item.selected or Selected(), shell.word(item.source), path_word(item.destination)
     kept = "|".join(_case(pattern) for pattern in selected.include) or "*"
     lines = [
         f"find {source} -type f -print0 | {{ while IFS= read -r -d '' bt_file; do",

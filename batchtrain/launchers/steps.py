@@ -24,7 +24,7 @@ ENDS = File(".batchtrain/ends.py", runtime.ENDS)
 TORCHRUN = File(".batchtrain/torchrun.py", runtime.TORCHRUN)
 TORCHRUN_SHELL = File(".batchtrain/torchrun.sh", runtime.TORCHRUN_SHELL)
 
-OWN_SSH = Implicit("PATH", ".batchtrain/bin first", "ssh between the nodes takes the gang's port and keys", "gang-ssh")
+OWN_SSH = Implicit("PATH", ".batchtrain/bin first", "ssh between the nodes uses the gang's port and keys", "gang-ssh")
 
 
 _METRICS = shell.block(

@@ -16,7 +16,7 @@ from batchtrain.launchers.types import Implicit
 FOUND = "auto (found on each node)"
 
 UNBUFFERED = Variable(
-    "PYTHONUNBUFFERED", "1", "a line is seen when it is printed, not when 8 KiB are full", "python-unbuffered"
+    "PYTHONUNBUFFERED", "1", "each line appears when it is printed, not after 8 KiB", "python-unbuffered"
 )
 
 TOPOLOGY = "/opt/microsoft/{}/topo.xml"
@@ -50,9 +50,9 @@ def on_infiniband(shape: Shape) -> tuple[Variable, ...]:
     """The NCCL variables of tasks that use InfiniBand (SR-IOV) between GPUs; empty for all others."""
     if shape.fabric is not Fabric.SR_IOV or not shape.gpus:
         return ()
-    because = "the processes find each other over the pool's Ethernet; NCCL would take the first interface named ib*"
+    because = "the processes connect over the pool's Ethernet; NCCL would choose the first interface named ib*"
     variables = [Variable("NCCL_SOCKET_IFNAME", AUTO, because, "nccl-bootstrap")]
-    because = "only active InfiniBand ports: the card of the accelerated Ethernet looks like one of them to NCCL"
+    because = "only active InfiniBand ports; NCCL would also use the card of the accelerated Ethernet"
     variables.append(Variable("NCCL_IB_HCA", AUTO, because, "nccl-cards"))
     if shape.family in RELAXED_ORDERING:
         because = f"{shape.family} reaches its cards' full bandwidth from GPU memory only with relaxed PCI ordering"
@@ -62,7 +62,7 @@ def on_infiniband(shape: Shape) -> tuple[Variable, ...]:
         path = TOPOLOGY.format(TOPOLOGIES[shape.family])
         variables.append(Variable("NCCL_TOPO_FILE", path, because, "nccl-topology"))
     if shape.family in OWN_AFFINITY:
-        because = f"the cores that {shape.family} reports as near a GPU are those of the virtual machine's numbering"
+        because = f"the cores near a GPU that {shape.family} reports are numbered by the virtual machine"
         variables.append(Variable("NCCL_IGNORE_CPU_AFFINITY", "1", because, "nccl-cpu-affinity"))
     return tuple(variables)
 
@@ -103,7 +103,7 @@ def of_transport(shape: Shape, own: Collection[str], text: str, file: str = AUTO
     rule = "nccl-transport"
     return (
         Variable("NCCL_DEBUG", "INFO", because, rule),
-        Variable("NCCL_DEBUG_SUBSYS", "INIT,NET", "of all that NCCL would say, its network alone", rule),
+        Variable("NCCL_DEBUG_SUBSYS", "INIT,NET", "only NCCL's messages about its network", rule),
         Variable("NCCL_DEBUG_FILE", file, kept, rule),
     )
 

@@ -37,7 +37,7 @@ def digest(frame: Frame, task: Task, shape: Shape, source: Source) -> str:
         task, id=None, display_name=None, checkpoint=None, max_task_retries=None, max_wall_time=None,
         retention_time=None, depends_on=(), depends_on_range=None, task_factory=None,
     )  # fmt: skip
-    told = msgspec.json.encode(
+    identity = msgspec.json.encode(
         (
             training,
             frame.job.environment_variables,
@@ -47,7 +47,7 @@ def digest(frame: Frame, task: Task, shape: Shape, source: Source) -> str:
         enc_hook=repr,
         order="deterministic",
     )
-    return hashlib.sha256(told).hexdigest()[:_DIGITS]
+    return hashlib.sha256(identity).hexdigest()[:_DIGITS]
 
 
 def _content(file: File | FileOnDisk) -> str:

@@ -129,7 +129,7 @@ def _working_directory(frame: Frame, task: Task) -> tuple[str, tuple[Implicit, .
     choice = either(task.default_working_dir, frame.job.default_working_dir)
     if choice is not None:
         return ("containerImageDefault" if choice == "container" else "taskWorkingDirectory"), ()
-    because = "the task's files are there"
+    because = "the files of the task are in this directory"
     return "taskWorkingDirectory", (Implicit("default_working_dir", "batch", because, "working-directory"),)
 
 

@@ -70,7 +70,7 @@ def decisions(implicit: Iterable[Implicit]) -> tuple[Decision, ...]:
     groups: dict[tuple[str, str, str, str], list[str]] = {}
     for item in implicit:
         groups.setdefault(item[:4], []).append(item.where)
-    return tuple(_decision(kind, places) for kind, places in groups.items())
+    return tuple(_decision(kind, paths) for kind, paths in groups.items())
 
 
 def _decision(kind: tuple[str, str, str, str], paths: list[str]) -> Decision:
@@ -114,7 +114,7 @@ def hint(plan: Plan, query: str, values: Any) -> str:
     if _steps(query)[0] not in schema.SECTIONS:
         return f"A path begins with one of {', '.join(schema.SECTIONS)}."
     near, _ = schema.nearest(
-        reference.anchor(_place(_steps(query))), tuple(map(reference.anchor, reference.properties()))
+        reference.anchor(_pattern_of(_steps(query))), tuple(map(reference.anchor, reference.properties()))
     )
     return f"Did you mean `{near}`?" if near else schema.did_you_mean(last, tuple(sorted(names)))
 
@@ -169,7 +169,7 @@ def _of_the_job(steps: Path, leaves: list[tuple[Path, Any, str]]) -> list[tuple[
     return []
 
 
-def _place(steps: Path) -> reference.Place:
+def _pattern_of(steps: Path) -> reference.PropertyPath:
     return tuple(reference.ITEM if isinstance(step, int) else step for step in steps)
 
 
@@ -197,9 +197,9 @@ def _is_named(path: Path, query: str) -> bool:
     return query in path and _property_path(path)[-1] == query
 
 
-def _properties_called(query: str, steps: Path) -> Iterator[tuple[reference.Place, reference.Property]]:
+def _properties_called(query: str, steps: Path) -> Iterator[tuple[reference.PropertyPath, reference.Property]]:
     """Properties that are not set, by place or by name."""
-    wanted = _place(steps)
+    wanted = _pattern_of(steps)
     for known, item in reference.properties().items():
         if reference.anchor(known) == reference.anchor(wanted) or item.name == query:
             yield known, item
@@ -228,15 +228,15 @@ def _grouped(plan: Plan, recipe: Recipe, leaves: list[tuple[Path, Any, str]]) ->
 
 
 def _property_path(path: Path) -> Path:
-    """The part of a path that names a property; below it stand items and keys."""
+    """The part of a path that names a property, without items and keys below it."""
     for length in range(len(path), 0, -1):
-        if reference.place_of(path[:length]) in reference.properties():
+        if reference.path_of(path[:length]) in reference.properties():
             return path[:length]
     return path
 
 
 def _setting(plan: Plan, recipe: Recipe, path: Path, members: list[tuple[Path, Any, str]]) -> Setting:
-    pattern = reference.place_of(path)
+    pattern = reference.path_of(path)
     item = reference.properties().get(pattern)
     if item is None:
         return Setting(dotted(path), _value(path, members), members[0][2], "", "", (), 0, schema.anchor(path))
@@ -258,7 +258,7 @@ def _of_the_volume(recipe: Recipe, path: Path, planned: list[Any]) -> list[Any]:
     return planned
 
 
-def _absent(pattern: reference.Place, item: reference.Property) -> Setting:
+def _absent(pattern: reference.PropertyPath, item: reference.Property) -> Setting:
     value = item.default or None
     see = f"{reference.PAGE}#{reference.anchor(pattern)}"
     return Setting(

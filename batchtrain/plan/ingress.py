@@ -38,7 +38,7 @@ def plan(recipe: Recipe) -> Plan:
     """
     steps = []
     for number, files in enumerate(recipe.resources.files):
-        target = _place(recipe, f"global_resources.files[{number}]", files)
+        target = _destination(recipe, f"global_resources.files[{number}]", files)
         if isinstance(target, str):
             source = files.source
             strip = task_paths.strips(files.destination.data_transfer.blobxfer_extra_options)
@@ -55,12 +55,12 @@ def plan(recipe: Recipe) -> Plan:
 def left_out(recipe: Recipe) -> Iterator[LeftOut]:
     """The entries that `plan` does not upload."""
     for number, files in enumerate(recipe.resources.files):
-        target = _place(recipe, f"global_resources.files[{number}]", files)
+        target = _destination(recipe, f"global_resources.files[{number}]", files)
         if isinstance(target, LeftOut):
             yield target
 
 
-def _place(recipe: Recipe, path: str, files: Files) -> str | LeftOut:
+def _destination(recipe: Recipe, path: str, files: Files) -> str | LeftOut:
     """`link/container/path`, or the reason why nothing is uploaded."""
     to = files.destination
     where = "/".join(part.strip("/") for part in (to.data_transfer.remote_path, to.relative_destination_path) if part)

@@ -93,7 +93,7 @@ def fetched(recipe: Recipe, data: tuple[StorageInput, ...], own_directory: str) 
     that.
     """
     return tuple(
-        _one(recipe, item, f"{own_directory}/{number}") for number, item in enumerate(data) if not item.is_file_share
+        _input(recipe, item, f"{own_directory}/{number}") for number, item in enumerate(data) if not item.is_file_share
     )
 
 
@@ -102,7 +102,7 @@ def moves(fetched: tuple[Fetched, ...]) -> tuple[Moved, ...]:
     return tuple(blobs.moved for blobs in fetched if blobs.moved is not None)
 
 
-def _one(recipe: Recipe, item: StorageInput, own: str) -> Fetched:
+def _input(recipe: Recipe, item: StorageInput, own: str) -> Fetched:
     container, _, path = item.remote_path.strip("/").partition("/")
     wanted, selected = task_paths.beyond(item.local_path), _selected(item, path)
     directory = task_paths.below(item.local_path).strip("/").removeprefix("./")

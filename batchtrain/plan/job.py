@@ -36,11 +36,11 @@ def plan(recipe: Recipe, facts: Facts = OFFLINE, sources: Sources | None = None)
     if not recipe.jobs:
         raise PlanError(f"{recipe.directory} has no jobs.yaml, so there is no job to plan")
     plans = [_plan_job(recipe, job, number, facts, sources or {}) for number, job in enumerate(recipe.jobs)]
-    whole = _together(plans)
-    names_only = [name.split("/", 1)[1] for name, _ in whole.launch]
+    plan = _together(plans)
+    names_only = [name.split("/", 1)[1] for name, _ in plan.launch]
     if len(set(names_only)) == len(names_only):
-        whole = whole._replace(launch=tuple(zip(names_only, (text for _, text in whole.launch), strict=True)))
-    return whole
+        plan = plan._replace(launch=tuple(zip(names_only, (text for _, text in plan.launch), strict=True)))
+    return plan
 
 
 def _together(plans: Sequence[Plan]) -> Plan:
@@ -57,7 +57,7 @@ def _together(plans: Sequence[Plan]) -> Plan:
 
 
 def needs_pool(recipe: Recipe) -> bool:
-    """Whether somebody must make the recipe's pool; not where each job brings one of its own."""
+    """Whether the recipe's pool must be created; False if each job has its own pool."""
     return not recipe.jobs or any(job.auto_pool is None for job in recipe.jobs)
 
 

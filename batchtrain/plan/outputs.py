@@ -17,10 +17,10 @@ _FILE = re.compile(r"[^/]\.[A-Za-z0-9]{1,8}$")
 
 def outputs(recipe: Recipe, wanted: tuple[StorageOutput, ...]) -> tuple[wire.OutputFile, ...]:
     """Each output of a task except those to file shares, which a check reports."""
-    return tuple(built for output in wanted if not output.is_file_share for built in _one(recipe, output))
+    return tuple(built for output in wanted if not output.is_file_share for built in _output(recipe, output))
 
 
-def _one(recipe: Recipe, output: StorageOutput) -> tuple[wire.OutputFile, ...]:
+def _output(recipe: Recipe, output: StorageOutput) -> tuple[wire.OutputFile, ...]:
     container, _, path = output.remote_path.strip("/").partition("/")
     url = _url(recipe, output, container)
     headers = tuple(wire.UploadHeader(name=name, value=value) for name, value in output.upload_headers.items())

@@ -100,7 +100,7 @@ def _root(task: Task) -> tuple[tuple[str, Implicit], ...]:
 
 def _mounts(settings: wire.ContainerSettings) -> tuple[tuple[str, Implicit], ...]:
     chosen = settings.container_host_batch_bind_mounts
-    because = "the container sees the node's directories at the same paths, as one of Batch's own does"
+    because = "the container sees the directories of the node at the same paths, as a container of Batch does"
     if not chosen:
         option = '-v "$AZ_BATCH_NODE_ROOT_DIR:$AZ_BATCH_NODE_ROOT_DIR"'
         return ((option, Implicit("docker run", option, because, "docker-mounts")),)
@@ -121,7 +121,7 @@ def _gpus(frame: Frame, task: Task) -> tuple[tuple[str, Implicit], ...]:
         return ()
     seen = task_resources.gpus_seen(task_resources.gpus_word(frame.job, task))
     option = "--gpus=all" if seen is None else f"--gpus={shell.word(_devices(seen))}"
-    because = f"{size.name} has {size.gpus} {size.gpu_model}, which the engine adds only where it is asked to"
+    because = f"{size.name} has {size.gpus} {size.gpu_model}, which the engine adds only on request"
     return ((option, Implicit("docker run", option, because, "docker-gpus")),)
 
 
@@ -146,13 +146,13 @@ def _decided(gang: bool) -> tuple[Implicit, ...]:
     name = Implicit(
         "docker run",
         "--name batchtrain.NODE.JOB.TASK, --label batchtrain.node, --label batchtrain.lock",
-        "a task that ends, in whatever way, takes its container with it, and is found by these",
+        "these identify the container of a task, which is removed with the task, however it ends",
         "docker-name",
     )
     environment = Implicit(
         "docker run",
         "-e NAME for each variable of the task",
-        "the container has the task's environment; values stand on no command line, and may have several lines",
+        "the container has the task's environment; no value is on a command line, and values may have several lines",
         "docker-environment",
     )
     if not gang:

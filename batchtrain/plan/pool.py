@@ -39,13 +39,13 @@ def plan(recipe: Recipe) -> Plan:
     Raises PlanError if the recipe has no pool, or if the pool could not be created.
     """
     pool = _pool(recipe)
-    whole = _whole(recipe, pool)
-    created = wire.created(wire.PoolCreate, pool.id, whole.body)
+    parts = _specification(recipe, pool)
+    created = wire.created(wire.PoolCreate, pool.id, parts.body)
     body, rest = _with_identities(pool, created) if pool.identities else (created, ())
     brought = ingress.plan(recipe).steps if pool.transfer_files_on_pool_creation else ()
     logins = pool_users.logins(pool, windows=image.is_windows(pool, recipe.catalog))
     steps = (*brought, Step("pool.add", pool.id, body), *rest, *logins)
-    return Plan(steps, whole.plan.warnings, whole.plan.implicit)
+    return Plan(steps, parts.plan.warnings, parts.plan.implicit)
 
 
 def specification(recipe: Recipe) -> wire.PoolSpecification:
@@ -53,7 +53,7 @@ def specification(recipe: Recipe) -> wire.PoolSpecification:
 
     Raises PlanError as `plan` does.
     """
-    return _whole(recipe, _pool(recipe)).body
+    return _specification(recipe, _pool(recipe)).body
 
 
 def facts_of(recipe: Recipe) -> PoolFacts | None:
@@ -72,14 +72,14 @@ def _pool(recipe: Recipe) -> Pool:
     return recipe.pool
 
 
-class _Whole(NamedTuple):
+class _Specified(NamedTuple):
     """A pool's request without its id, with its warnings and implicit settings."""
 
     body: wire.PoolSpecification
     plan: Plan
 
 
-def _whole(recipe: Recipe, pool: Pool) -> _Whole:
+def _specification(recipe: Recipe, pool: Pool) -> _Specified:
     windows = image.is_windows(pool, recipe.catalog)
     containers = image.containers(recipe, pool)
     mounted = mounts.mounts(recipe)
@@ -109,7 +109,7 @@ def _whole(recipe: Recipe, pool: Pool) -> _Whole:
     )
     implicit = containers.implicit + reached.implicit + started.implicit + _to_zero(pool)
     remarks = Plan(warnings=started.warnings, implicit=implicit)
-    return _Whole(body, remarks)
+    return _Specified(body, remarks)
 
 
 def _metadata(pool: Pool) -> dict[str, str]:

@@ -13,10 +13,10 @@ def plan(recipe: Recipe, facts: Facts = OFFLINE, sources: Sources | None = None)
 
     The plan creates no pool if every job has an automatic pool.
     """
-    whole = Plan(warnings=recipe.warnings)
+    plan = Plan(warnings=recipe.warnings)
     if recipe.pool is not None and job.needs_pool(recipe):
-        whole = whole.joined(pool.plan(recipe))
+        plan = plan.joined(pool.plan(recipe))
     if recipe.jobs:
-        whole = whole.joined(job.plan(recipe, facts, sources))
-    shown = tuple(warning for warning in whole.warnings if warning.rule not in recipe.silent)
-    return whole._replace(warnings=shown, hidden=masking.secrets_in(recipe))
+        plan = plan.joined(job.plan(recipe, facts, sources))
+    shown = tuple(warning for warning in plan.warnings if warning.rule not in recipe.silent)
+    return plan._replace(warnings=shown, hidden=masking.secrets_in(recipe))

@@ -94,7 +94,7 @@ class _Tasks:
 
     def __init__(self) -> None:
         self._kinds: list[Mapping[str, Any]] = []
-        self._said = 0
+        self._shown = 0
 
     def lines(self, tasks: Sequence[Mapping[str, Any]]) -> list[str]:
         lines, others, hidden = [], [], 0
@@ -107,8 +107,8 @@ class _Tasks:
                 lines.append(_json(task))
             else:
                 hidden += 1
-        room = max(SHOWN - self._said, 0)
-        self._said += len(others)
+        room = max(SHOWN - self._shown, 0)
+        self._shown += len(others)
         lines += [f"  {task['id']} is like {like['id']}{_but(like, task)}" for task, like in others[:room]]
         more = [_counted(others[room:])] if others[room:] else []
         more += [f"{hidden:,} others"] if hidden else []

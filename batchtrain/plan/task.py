@@ -254,7 +254,7 @@ def _gpus(frame: Frame, task: Task) -> tuple[Implicit, ...]:
         return ()
     how = "the service adds them itself"
     if size.gpu_vendor == "amd" or frame.plain_docker:
-        how = "its devices are among the run options"
+        how = "the run options contain its devices"
     because = f"{size.name} has {size.gpus} {size.gpu_model}" + (f"; {how}" if task.docker_image is not None else "")
     return (Implicit("gpus", "all", because, "gpus-by-size"),)
 
@@ -363,7 +363,7 @@ def _carrier(frame: Frame, task: Task, launch: Launch, where: str) -> tuple[payl
     if task.multi_instance:
         ours.append(File(f"{OURS}/coordinate.sh", launch.coordination.encode()))
     packed = travel.archive((*files, *ours, *launch.files))
-    directory = _place(frame, task, files, packed, where)
+    directory = _storage_directory(frame, task, files, packed, where)
     carried = [_stored(frame, task, large, where)] if large else []
     carried.append(
         (payload.inside_request(packed, where), ())
@@ -392,7 +392,7 @@ def _container(frame: Frame, link: str) -> str:
     return f"{link}/{frame.recipe.settings.storage_entity_prefix}-files"
 
 
-def _place(frame: Frame, task: Task, files: tuple[File, ...], packed: bytes, where: str) -> str | None:
+def _storage_directory(frame: Frame, task: Task, files: tuple[File, ...], packed: bytes, where: str) -> str | None:
     """Where in storage the packed files go; None for inside the request.
 
     Raises PlanError for a source that fits in neither.
@@ -477,11 +477,11 @@ def _identity(frame: Frame, task: Task) -> tuple[wire.UserIdentity, tuple[Implic
 
 
 _CONTAINER_USER = (
-    Implicit("user_identity", "pool, admin", "a container's processes are root, as its sshd needs", "user-identity"),
+    Implicit("user_identity", "pool, admin", "a container runs as root, which its sshd needs", "user-identity"),
 )
 _HOST_USER = (
     Implicit(
-        "user_identity", "pool, nonadmin", "nothing on the host asks for more, and the key is its", "user-identity"
+        "user_identity", "pool, nonadmin", "no command on the host needs more; the user owns the key", "user-identity"
     ),
 )
 

@@ -83,19 +83,19 @@ def _steps() -> "list[tuple[int, str]]":
         names = os.listdir(directory())
     except OSError:
         return []
-    found = ((int(name[5:]), os.path.join(directory(), name)) for name in names if re.match(r"step-\d+$", name))
-    return sorted(found, reverse=True)
+    steps = ((int(name[5:]), os.path.join(directory(), name)) for name in names if re.match(r"step-\d+$", name))
+    return sorted(steps, reverse=True)
 
 
 def _files(path: str) -> "dict[str, int]":
     """The size of each file, by its name below `path`."""
-    found: "dict[str, int]" = {}
+    counts: "dict[str, int]" = {}
     for folder, _, names in os.walk(path):
         for name in names:
             file = os.path.join(folder, name)
-            found[os.path.relpath(file, path)] = _size(file)
-    found.pop(MANIFEST, None)
-    return found
+            counts[os.path.relpath(file, path)] = _size(file)
+    counts.pop(MANIFEST, None)
+    return counts
 
 
 def _size(path: str) -> int:

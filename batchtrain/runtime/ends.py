@@ -17,6 +17,7 @@ import runpy
 import sys
 import time
 import traceback
+import types
 
 SETTLE_SECONDS = 0.05
 """Threads of gloo release their last work within a millisecond after its end, once they get the lock of the
@@ -60,7 +61,18 @@ def settle() -> None:
         time.sleep(SETTLE_SECONDS)
 
 
+def print_failure(kind: "type[BaseException]", error: BaseException, trace: "types.TracebackType | None") -> None:
+    """The traceback as Python itself would print it: without the frames of this file and of runpy."""
+    while trace is not None and trace.tb_frame.f_code.co_filename in OWN:
+        trace = trace.tb_next
+    traceback.print_exception(kind, error, trace)
+
+
+OWN = (__file__, runpy.__file__, "<frozen runpy>")
+
+
 def main() -> None:
+    sys.excepthook = print_failure
     if sys.argv[1] == "--settle":
         atexit.register(settle)  # handlers run in reverse order, so this one is last
         run(sys.argv[2:])
@@ -71,8 +83,8 @@ def main() -> None:
         code = code_of(end)
         if code:
             leave(code)
-    except BaseException:  # noqa: BLE001  # whatever it is, the others must not wait for it
-        traceback.print_exc()
+    except BaseException as error:  # noqa: BLE001  # whatever it is, the others must not wait for it
+        sys.excepthook(type(error), error, error.__traceback__)  # the program may have its own
         leave(1)
 
 

@@ -133,21 +133,21 @@ def region(arm: Rest, endpoint: str, subscription: str | None, location: str | N
             word for word, given in (("--subscription", subscription), ("--location", location)) if not given
         )
         raise UsageError(f"no account says where to look: give {missing}, or set AZURE_BATCH_ENDPOINT")
-    found = account(arm, endpoint, subscription)
-    if found is None:
+    known = account(arm, endpoint, subscription)
+    if known is None:
         raise UsageError(
             f"no subscription that may be read has the account of {endpoint}; give --subscription and --location"
         )
-    return Region(found.subscription, location or found.location)
+    return Region(known.subscription, location or known.location)
 
 
 def account(arm: Rest, endpoint: str, subscription: str | None = None) -> AccountSeen | None:
     """The Batch account at `endpoint`, searched in one subscription or in all readable ones."""
     host = urlsplit(endpoint).hostname or ""
-    for one in [subscription] if subscription else subscriptions(arm):
-        for found in accounts(arm, one):
-            if found.endpoint.lower() == host:
-                return found
+    for subscription_id in [subscription] if subscription else subscriptions(arm):
+        for account_ in accounts(arm, subscription_id):
+            if account_.endpoint.lower() == host:
+                return account_
     return None
 
 
@@ -196,29 +196,29 @@ def set_pool_identity(arm: Rest, where: AccountSeen, pool_id: str, identities: I
 def account_of(item: Json) -> AccountSeen:
     """An account from its document."""
     parts = item["id"].split("/")
-    said = item.get("properties") or {}
-    families = said.get("dedicatedCoreQuotaPerVMFamily") or ()
+    properties = item.get("properties") or {}
+    families = properties.get("dedicatedCoreQuotaPerVMFamily") or ()
     return AccountSeen(
         name=item["name"],
         subscription=parts[2],
         resource_group=parts[4],
         location=item.get("location", ""),
-        endpoint=said.get("accountEndpoint", ""),
-        allocation=said.get("poolAllocationMode", ""),
-        public_network=said.get("publicNetworkAccess", "Enabled"),
-        sign_ins=tuple(said.get("allowedAuthenticationModes") or ()),
-        dedicated_cores=said.get("dedicatedCoreQuota"),
-        spot_cores=said.get("lowPriorityCoreQuota"),
-        pools=said.get("poolQuota"),
-        jobs=said.get("activeJobAndJobScheduleQuota"),
-        by_family=bool(said.get("dedicatedCoreQuotaPerVMFamilyEnforced")),
+        endpoint=properties.get("accountEndpoint", ""),
+        allocation=properties.get("poolAllocationMode", ""),
+        public_network=properties.get("publicNetworkAccess", "Enabled"),
+        sign_ins=tuple(properties.get("allowedAuthenticationModes") or ()),
+        dedicated_cores=properties.get("dedicatedCoreQuota"),
+        spot_cores=properties.get("lowPriorityCoreQuota"),
+        pools=properties.get("poolQuota"),
+        jobs=properties.get("activeJobAndJobScheduleQuota"),
+        by_family=bool(properties.get("dedicatedCoreQuotaPerVMFamilyEnforced")),
         families=tuple((family["name"], family["coreQuota"]) for family in families),
     )
 
 
 def sold_of(item: Json) -> Sold:
     """A size from its document; Batch's list and the compute service's have nearly the same format."""
-    can = {one["name"]: str(one["value"]) for one in item.get("capabilities") or ()}
+    can = {capability["name"]: str(capability["value"]) for capability in item.get("capabilities") or ()}
     end = item.get("batchSupportEndOfLife")
     return Sold(
         name=item["name"],
@@ -231,7 +231,7 @@ def sold_of(item: Json) -> Sold:
         architecture="arm64" if can.get("CpuArchitectureType", "").lower() == "arm64" else "x64",
         spot=can.get("LowPriorityCapable") != "False",
         ends=date.fromisoformat(end[:10]) if end else None,
-        restrictions=tuple(_restriction(one) for one in item.get("restrictions") or ()),
+        restrictions=tuple(_restriction(restriction) for restriction in item.get("restrictions") or ()),
     )
 
 
@@ -255,7 +255,7 @@ def corrected(sold: Sold, known: VmSize | None) -> VmSize | None:
 
 def corrections(sold: Iterable[Sold], catalog: Catalog) -> Catalog:
     """The available sizes that a catalogue does not have, or describes differently."""
-    return Catalog(own_sizes=tuple(filter(None, (corrected(one, catalog.size(one.name)) for one in sold))))
+    return Catalog(own_sizes=tuple(filter(None, (corrected(size, catalog.size(size.name)) for size in sold))))
 
 
 def _new(sold: Sold) -> VmSize:

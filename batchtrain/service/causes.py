@@ -81,7 +81,7 @@ def _of(lines: Iterable[str], who: str, number: str | None) -> Iterator[str]:
 
 def _exception(lines: Iterable[str]) -> tuple[str, str]:
     """The last line of the last traceback, and the place in the task's directory where it was raised."""
-    found, raised, inner, inside = "", "", "", False
+    last, raised, inner, inside = "", "", "", False
     for line in lines:
         text = line.rstrip()
         if text.endswith(TRACEBACK):
@@ -89,5 +89,5 @@ def _exception(lines: Iterable[str]) -> tuple[str, str]:
         elif inside and (frame := FRAME.match(text)):
             inner = f"{frame['file']}:{frame['line']}"
         elif inside and text and not text.startswith((" ", "\t")):
-            found, raised, inside = text, inner, False
-    return (found if len(found) <= LONGEST else found[: LONGEST - 1] + "…"), raised
+            last, raised, inside = text, inner, False
+    return (last if len(last) <= LONGEST else last[: LONGEST - 1] + "…"), raised

@@ -133,7 +133,7 @@ def _host(url: str) -> str:
 
 def credential(sign_in: SignIn, *, ca: str | None = None) -> TokenCredential:
     """The credential of azure-identity; `ca` as in Account. Raises UsageError for an unreadable certificate."""
-    from azure import identity  # 0.17 s, and only needed where somebody signs in
+    from azure import identity  # a slow import (0.17 s), needed only for a sign-in
 
     known = _options(sign_in, ca)
     match sign_in.mode:
@@ -193,14 +193,14 @@ class _Remembered:
 
     def _ask(self, record: Path, scopes: tuple[str, ...]) -> None:
         try:
-            found = self._inner.authenticate(scopes=list(scopes))
+            signed_in = self._inner.authenticate(scopes=list(scopes))
         except (ImportError, ValueError):  # this machine cannot keep tokens encrypted: the sign-in is not kept
             self._record = None
             self._inner = self._make(**{k: v for k, v in self._known.items() if k != "cache_persistence_options"})
             return
         record.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        record.write_text(found.serialize(), encoding="utf-8")
-        self._known["authentication_record"] = found
+        record.write_text(signed_in.serialize(), encoding="utf-8")
+        self._known["authentication_record"] = signed_in
 
 
 def _record_file(sign_in: SignIn, environment: Mapping[str, str]) -> Path | None:

@@ -18,26 +18,27 @@ SHOWN_LINES, SEARCHED_LINES = 20, 2000
 
 def failed(job_id: str, task: TaskSeen, lines: tuple[str, ...]) -> TaskFailed:
     """The error of a task that failed. lines: the end of its stderr."""
-    found = cause(lines, task.exit_code)
-    how = _rank_end(found) if found.who else _task_end(task, found.exception, lines)
+    reason = cause(lines, task.exit_code)
+    how = _rank_end(reason) if reason.who else _task_end(task, reason.exception, lines)
     return TaskFailed(
-        shortened(f"task {job_id}/{task.id} failed{how}{_meaning(task, found, lines)}"),
+        shortened(f"task {job_id}/{task.id} failed{how}{_meaning(task, reason, lines)}"),
         task=f"{job_id}/{task.id}",
-        rank=found.rank,
-        node=found.node or task.node,
+        rank=reason.rank,
+        node=reason.node or task.node,
         code=task.exit_code,
-        cause=found.exception,
-        raised=found.raised,
+        cause=reason.exception,
+        raised=reason.raised,
         lines=lines[-SHOWN_LINES:],
     )
 
 
-def _rank_end(found: Cause) -> str:
+def _rank_end(reason: Cause) -> str:
     """The failed rank and its node, then the exception or the exit of the rank."""
-    text = f": {found.who} on node {found.node}"
-    if not found.exception:
-        return f"{text} {found.ending}"
-    return f"{text}: {found.exception} ({f'then killed by signal {found.signal}' if found.signal else found.ending})"
+    text = f": {reason.who} on node {reason.node}"
+    if not reason.exception:
+        return f"{text} {reason.ending}"
+    ending = f"then killed by signal {reason.signal}" if reason.signal else reason.ending
+    return f"{text}: {reason.exception} ({ending})"
 
 
 def _task_end(task: TaskSeen, exception: str, lines: tuple[str, ...]) -> str:
@@ -49,14 +50,14 @@ def _task_end(task: TaskSeen, exception: str, lines: tuple[str, ...]) -> str:
     return f"{text} with {how}" + (f": {ours[-1]}" if ours else "")
 
 
-def _meaning(task: TaskSeen, found: Cause, lines: tuple[str, ...]) -> str:
+def _meaning(task: TaskSeen, reason: Cause, lines: tuple[str, ...]) -> str:
     """The meaning of an exit code, unless a rank's exception or a message of batchtrain explains it."""
-    said = []
-    if task.exit_code in MEANINGS and not found.exception and (found.who or not _ours(lines)):
-        said.append(MEANINGS[task.exit_code])
+    parts = []
+    if task.exit_code in MEANINGS and not reason.exception and (reason.who or not _ours(lines)):
+        parts.append(MEANINGS[task.exit_code])
     if task.exit_code is not None and not lines and task.failure:
-        said.append(task.failure)
-    return "".join(f" ({text})" for text in said)
+        parts.append(task.failure)
+    return "".join(f" ({text})" for text in parts)
 
 
 def _ours(lines: tuple[str, ...]) -> list[str]:

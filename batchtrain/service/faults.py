@@ -92,8 +92,8 @@ def _not_signed_in(operation: str, error: azure.ClientAuthenticationError) -> Se
 
 def code_of(error: azure.HttpResponseError) -> str:
     """The service's error code, or the HTTP status as text."""
-    said = _said(error)
-    return str((said and said.code) or error.status_code or "")
+    answer = _batch_error(error)
+    return str((answer and answer.code) or error.status_code or "")
 
 
 def _next_step(code: str, operation: str) -> str:
@@ -102,10 +102,10 @@ def _next_step(code: str, operation: str) -> str:
     return NEXT_STEPS.get(code, "").replace(" ID", f" {name}").replace(" JOB`", f" {name.partition('/')[0]}`")
 
 
-def _said(error: azure.HttpResponseError) -> models.BatchError | None:
+def _batch_error(error: azure.HttpResponseError) -> models.BatchError | None:
     """The service's error document, if the SDK could read one."""
-    found = getattr(error, "model", None)
-    return found if isinstance(found, models.BatchError) else None
+    model = getattr(error, "model", None)
+    return model if isinstance(model, models.BatchError) else None
 
 
 def failure(operation: str, code: str, message: str, request_id: str = "", *, status: int = 0) -> ServiceError:
@@ -134,9 +134,9 @@ def _error(
 
 def _message(error: azure.HttpResponseError) -> str:
     """The service's sentence, or the first line of the error."""
-    said = _said(error)
-    text = said.message.value if said and said.message else None
-    details = ((item.key or "", item.value or "") for item in (said.error_values if said else None) or ())
+    answer = _batch_error(error)
+    text = answer.message.value if answer and answer.message else None
+    details = ((item.key or "", item.value or "") for item in (answer.error_values if answer else None) or ())
     return sentence(str(text) if text else _first_line(error), details)
 
 

@@ -65,10 +65,10 @@ def nodes(client: BatchClient, pool_id: str) -> tuple[NodeSeen, ...]:
 def endpoints(client: BatchClient, pool_id: str, port: int) -> tuple[Endpoint, ...]:
     """The outside address of a port of each node; nodes without one are omitted."""
     with faults(f"list the endpoints of pool {pool_id}"):
-        found = tuple(client.list_nodes(pool_id, select=["id", "endpointConfiguration"]))
+        nodes = tuple(client.list_nodes(pool_id, select=["id", "endpointConfiguration"]))
     return tuple(
         Endpoint(node.id, endpoint.public_ip_address or endpoint.public_fqdn or "", endpoint.frontend_port)
-        for node in found
+        for node in nodes
         if node.endpoint_configuration
         for endpoint in node.endpoint_configuration.inbound_endpoints
         if endpoint.backend_port == port
@@ -93,18 +93,18 @@ def clock_skew(client: BatchClient, clock: Callable[[], datetime]) -> float | No
     """Seconds that this machine's clock is ahead of the service's, to about a second; None if the service sends no
     date. A refusal has a date too, so this also works if the sign-in fails."""
     request = HttpRequest("GET", "/pools", params={"api-version": API_VERSION, "maxresults": "1"})
-    told: list[str] = []
+    dates: list[str] = []
 
     def note(response: PipelineResponse[Any, Any]) -> None:
-        told.append(response.http_response.headers.get("Date", ""))
+        dates.append(response.http_response.headers.get("Date", ""))
 
     try:
         with faults("ask for the time"):
             client.send_request(request, raw_response_hook=note)
     except ServiceError:
-        if not told:
+        if not dates:
             raise
-    return (clock() - parsedate_to_datetime(told[-1])).total_seconds() if told and told[-1] else None
+    return (clock() - parsedate_to_datetime(dates[-1])).total_seconds() if dates and dates[-1] else None
 
 
 def jobs(client: BatchClient, where: str | None = None) -> tuple[JobSeen, ...]:
@@ -141,8 +141,8 @@ def schedule(client: BatchClient, schedule_id: str) -> ScheduleSeen:
 def job_state(client: BatchClient, job_id: str) -> tuple[str, str]:
     """A job's state and its pool. Raises NotFound."""
     with faults(f"look at job {job_id}"):
-        found = _job(client.get_job(job_id, select=["id", "state", "poolInfo"]))
-    return found.state, found.pool
+        job = _job(client.get_job(job_id, select=["id", "state", "poolInfo"]))
+    return job.state, job.pool
 
 
 def job_or_none(client: BatchClient, job_id: str) -> tuple[str, str] | None:
@@ -154,12 +154,12 @@ def places(client: BatchClient, job_id: str, task_id: str) -> tuple[PlaceSeen, .
     """Where a task ran, its primary first; empty for a task that has not run. Raises NotFound."""
     with faults(f"look at task {job_id}/{task_id}"):
         task = client.get_task(job_id, task_id, select=["id", "nodeInfo", "multiInstanceSettings"])
-        found = [task.node_info]
+        infos = [task.node_info]
         if task.multi_instance_settings:
-            found += [subtask.node_info for subtask in client.list_subtasks(job_id, task_id)]
+            infos += [subtask.node_info for subtask in client.list_subtasks(job_id, task_id)]
     return tuple(
         PlaceSeen(info.node_id, info.pool_id or "", info.task_root_directory or "")
-        for info in found
+        for info in infos
         if info is not None and info.node_id
     )
 
@@ -189,8 +189,8 @@ def living(client: BatchClient, wanted: Iterable[tuple[str, tuple[str, ...], Any
 
 def _each(names: Iterable[str], read: Callable[[str], dict[str, Any]]) -> dict[str, dict[str, Any]]:
     """The documents of the existing ones."""
-    found = ((name, _if_there(functools.partial(read, name))) for name in names)
-    return {name: body for name, body in found if body is not None}
+    documents = ((name, _if_there(functools.partial(read, name))) for name in names)
+    return {name: body for name, body in documents if body is not None}
 
 
 def _if_there(read: Callable[[], Value]) -> Value | None:

@@ -70,8 +70,8 @@ class Rest:
             document = {}
         if response.status_code < 400:
             return document if isinstance(document, dict) else {}
-        said = document.get("error") if isinstance(document, dict) else None
-        code, message = (said.get("code"), said.get("message")) if isinstance(said, dict) else (None, None)
+        error = document.get("error") if isinstance(document, dict) else None
+        code, message = (error.get("code"), error.get("message")) if isinstance(error, dict) else (None, None)
         text = str(message or response.reason or "refused").strip().splitlines()[0].rstrip(".")
         request_id = response.headers.get("x-ms-request-id", "")
         raise failure(operation, str(code or response.status_code), text, request_id, status=response.status_code)

@@ -87,23 +87,25 @@ def causes(error: BaseException) -> Iterator[BaseException]:
     """An error and its causes, each once."""
     waiting, seen = [error], set()
     while waiting:
-        found = waiting.pop(0)
-        if id(found) in seen:
+        current = waiting.pop(0)
+        if id(current) in seen:
             continue
-        seen.add(id(found))
-        yield found
-        inner = (getattr(found, "inner_exception", None), getattr(found, "reason", None), *found.args)
-        waiting += [one for one in (*inner, found.__cause__, found.__context__) if isinstance(one, BaseException)]
+        seen.add(id(current))
+        yield current
+        inner = (getattr(current, "inner_exception", None), getattr(current, "reason", None), *current.args)
+        waiting += [
+            cause for cause in (*inner, current.__cause__, current.__context__) if isinstance(cause, BaseException)
+        ]
 
 
 def reason(error: BaseException) -> str:
     """Why there was no answer, in a few words; the libraries' own messages are nested three deep."""
-    found = list(causes(error))
-    names = {type(cause).__name__ for cause in found}
+    chain = list(causes(error))
+    names = {type(cause).__name__ for cause in chain}
     for name, words in _REASONS.items():
         if name in names:
             return words
-    strerror = next((str(cause.strerror) for cause in found if isinstance(cause, OSError) and cause.strerror), "")
+    strerror = next((str(cause.strerror) for cause in chain if isinstance(cause, OSError) and cause.strerror), "")
     return strerror.lower() or (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
 
 

@@ -66,15 +66,18 @@ def secret(credential: TokenCredential, secret_id: str, *, ca: str | None = None
     NotAllowed, Unreachable."""
     parts = urlsplit(secret_id)
     name = parts.path.strip("/").split("/")
-    vault = next((one for one in (*(cloud.vault for cloud in CLOUDS), domain) if one and _is_in(parts.netloc, one)), "")
+    domains = filter(None, (*(cloud.vault for cloud in CLOUDS), domain))
+    vault = next((known for known in domains if _is_in(parts.netloc, known)), "")
     if parts.scheme != "https" or not vault or name[0] != "secrets" or len(name) not in (2, 3):
-        raise UsageError(f"{secret_id} is no id of a secret; it looks like https://NAME.vault.azure.net/secrets/KEY")
+        raise UsageError(
+            f"{secret_id} is not the id of a secret; an id looks like https://NAME.vault.azure.net/secrets/KEY"
+        )
     rest = Rest(f"https://{parts.netloc}", credential, scope_of(f"https://{vault}"), ca=ca)
     try:
-        found = rest.get(parts.path, f"read the secret {name[1]} of {parts.netloc}", VERSION)
+        answer = rest.get(parts.path, f"read the secret {name[1]} of {parts.netloc}", VERSION)
     finally:
         rest.close()
-    value = found.get("value")
+    value = answer.get("value")
     if not isinstance(value, str):
         raise ServiceError(f"the secret {name[1]} of {parts.netloc} has no value")
     return value
@@ -94,9 +97,9 @@ def resolved(credentials: Credentials, read: Read | None = None, *, ca: str | No
     if not needed(credentials):
         return credentials
     get = read or reader(credentials, ca=ca)
-    whole = credentials.keyvault.credentials_secret_id if credentials.keyvault else None
-    if whole:
-        credentials = _over(credentials, document(get(whole), whole))
+    secret_id = credentials.keyvault.credentials_secret_id if credentials.keyvault else None
+    if secret_id:
+        credentials = _over(credentials, document(get(secret_id), secret_id))
     return replace(
         credentials,
         batch=_filled(credentials.batch, "account_key", get),
@@ -122,8 +125,8 @@ def needed(credentials: Credentials) -> bool:
 
 def _stands_for(block: Any, name: str) -> str | None:
     """The secret that a missing value refers to."""
-    found: str | None = getattr(block, f"{name}_keyvault_secret_id")
-    return None if getattr(block, name) else found
+    secret_id: str | None = getattr(block, f"{name}_keyvault_secret_id")
+    return None if getattr(block, name) else secret_id
 
 
 def _filled(block: Block, name: str, read: Read) -> Block:
@@ -140,11 +143,11 @@ def _each(blocks: dict[str, Block], name: str, read: Read) -> dict[str, Block]:
 
 def _over(own: Credentials, vault: Credentials) -> Credentials:
     """The vault's credentials, overridden by the values in the file."""
-    said = {}
+    values = {}
     for name in own.__struct_fields__:
         mine, theirs = getattr(own, name), getattr(vault, name)
-        said[name] = {**theirs, **mine} if isinstance(mine, dict) else theirs if mine is None else mine
-    return replace(own, **said)
+        values[name] = {**theirs, **mine} if isinstance(mine, dict) else theirs if mine is None else mine
+    return replace(own, **values)
 
 
 # --- what a secret's text is ----------------------------------------------------------------------------------------
@@ -155,11 +158,11 @@ def document(text: str, secret_id: str) -> Credentials:
     Raises ConfigError if it is neither; no message contains any of it."""
     from batchtrain.config.load import examine  # only for files that are kept in a vault
 
-    place = Path(urlsplit(secret_id).path or secret_id)
-    found = examine(place, {f"{place}/credentials.yaml": _unpacked(text).encode()})  # never opened
-    if not found.valid:
-        raise ConfigError(found.problems)
-    return found.recipe.credentials
+    source = Path(urlsplit(secret_id).path or secret_id)
+    examined = examine(source, {f"{source}/credentials.yaml": _unpacked(text).encode()})  # never opened
+    if not examined.valid:
+        raise ConfigError(examined.problems)
+    return examined.recipe.credentials
 
 
 def mapping(read: Read, secret_id: str) -> dict[str, str]:

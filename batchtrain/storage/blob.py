@@ -1,4 +1,4 @@
-"""The only talk to Blob storage: bytes and files there and back, what a container holds, and links (SAS) to it."""
+"""The only code that talks to Blob storage: uploads, downloads, lists, and links with a signature (SAS)."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from azure.core.credentials import TokenCredential
 
 LINK_DAYS = 30
-"""How long a link reads: a task may wait long for its nodes, and be retried."""
+"""Days for which a link is valid: a task may wait long for its nodes, and be retried."""
 DELEGATED_DAYS = 7
-"""The longest life of a link that is signed by Entra ID and not by the account's key."""
+"""The maximum days of a link that is signed by Entra ID instead of the account's key."""
 
 Connect = Callable[[str], Storage]
 """Gives the account behind a storage link."""
@@ -49,7 +49,7 @@ def connect(link: str, credentials: StorageCredentials, token: TokenCredential |
 
 
 Own = Callable[[], StorageCredentials]
-"""Gives the emulator's storage account, which stands for every link without an account."""
+"""Gives the emulator's storage account, which replaces every link without an account."""
 
 
 def account_of(credentials: Credentials, link: str, own: Own | None = None) -> StorageCredentials:
@@ -81,7 +81,7 @@ def accounts(credentials: Credentials, sign_in: Callable[[], TokenCredential], o
 
 
 def place_of(path: str) -> tuple[str, str, str]:
-    """Link, container and what follows of `LINK/CONTAINER[/PATH]`. Raises UsageError for less."""
+    """The link, container and path of `LINK/CONTAINER[/PATH]`. Raises UsageError if the container is missing."""
     link, _, rest = path.strip("/").partition("/")
     container, _, name = rest.partition("/")
     if not link or not container:
@@ -93,7 +93,7 @@ def place_of(path: str) -> tuple[str, str, str]:
 
 
 def make_container(storage: Storage, container: str) -> None:
-    """Make a container, unless it is there."""
+    """Create a container if it does not exist."""
     request = Request("PUT", blob_path(container), {"restype": "container"})
     storage.send(f"make the container {container}", request, allow=(409,))
 
@@ -146,7 +146,7 @@ def is_directory(item: Stored) -> bool:
 
 
 def below(storage: Storage, container: str, path: str) -> Iterator[Stored]:
-    """The blob of that name and those in the directory of that name; all of the container for an empty path."""
+    """The blob with this path and all blobs below it; every blob of the container for an empty path."""
     for blob in stored(storage, container, path):
         if not path or path.endswith("/") or blob.name == path or blob.name.startswith(f"{path}/"):
             yield blob
@@ -158,7 +158,7 @@ def below(storage: Storage, container: str, path: str) -> Iterator[Stored]:
 def link(
     storage: Storage, credentials: StorageCredentials, container: str, name: str, *, days: int | None = None
 ) -> str:
-    """A URL that reads one blob, for so many days."""
+    """A URL that can read one blob for a number of days."""
     from azure.storage.blob import BlobSasPermissions, generate_blob_sas  # see below
 
     signed = _signature(storage, credentials, days)
@@ -195,7 +195,7 @@ def container_link(
 
 
 def _signature(storage: Storage, credentials: StorageCredentials, days: int | None) -> dict[str, Any]:
-    """What signs a link and how long it lasts."""
+    """The key that signs a link, and the validity of the link."""
     from azure.storage.blob import BlobServiceClient  # 0.28 s, and only for links
 
     now = datetime.now(timezone.utc)

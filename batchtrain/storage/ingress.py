@@ -1,4 +1,4 @@
-"""Files of this machine brought to containers, several at once, and only those that changed."""
+"""Uploads files of this machine to containers, several at once, and only changed files."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def bring(storage: Storage, place: str, prefix: str, files: Sequence[Local], wat
 
 def local_files(source: Path, wanted: Mapping[str, Any]) -> list[Local]:
     """The file, or those below the directory, that fit `include` (or all) and no `exclude`; links to directories are
-    not followed. Raises UsageError when there is none."""
+    not followed. Raises UsageError if there is none."""
     if not source.exists():
         raise UsageError(f"{source} is not there; `global_resources.files` names it")
     include, exclude = wanted.get("include", ()), wanted.get("exclude", ())
@@ -58,8 +58,8 @@ def local_files(source: Path, wanted: Mapping[str, Any]) -> list[Local]:
 
 
 def _stripped(source: Path, files: list[Local], strip: int) -> list[Local]:
-    """With the names that `--strip-components` leaves: the first component is the directory itself. Raises UsageError
-    where two files would have one name."""
+    """The files with the names that `--strip-components` leaves: the first component is the directory itself. Raises
+    UsageError if two files would have the same name."""
     named: dict[str, Local] = {}
     for file in files:
         parts = file.name.split("/") if source.is_file() else [source.resolve().name, *file.name.split("/")]

@@ -1,4 +1,4 @@
-"""The names of the blobs that tasks are made of, which file factories need before a recipe is planned."""
+"""Lists the blobs of file factories, which create one task per blob; the planner needs the names."""
 
 from __future__ import annotations
 

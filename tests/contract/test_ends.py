@@ -39,6 +39,15 @@ def test_what_is_not_caught_ends_the_process_though_its_exit_would_wait(
     assert said in done.stderr
 
 
+@pytest.mark.parametrize("option", [(), ("--settle",)])
+def test_a_traceback_begins_in_the_program(option: tuple[str, ...], tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text("1 / 0\n", encoding="utf-8")
+    lines = run(*option, str(script)).stderr.splitlines()
+    assert lines[:2] == ["Traceback (most recent call last):", f'  File "{script}", line 1, in <module>']
+    assert lines.count("ZeroDivisionError: division by zero") == 1
+
+
 @pytest.mark.parametrize("ending", ["", "import sys; sys.exit()", "import sys; sys.exit(0)"])
 def test_a_program_that_succeeds_ends_as_ever(ending: str, tmp_path: Path) -> None:
     script = tmp_path / "train.py"

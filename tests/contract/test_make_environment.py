@@ -66,7 +66,7 @@ def test_a_missing_python_is_installed_by_uv_which_is_said_first(
     monkeypatch.setenv("PATH", str(tmp_path))
     intended = intend("old", Environment(("x==1",), pythons=("9.9",)), tmp_path)
     assert intended.installer == ("uv", "python", "install", "9.9")
-    assert "  Python 9.9: installed by `uv python install 9.9`" in intended.told
+    assert "  Python 9.9: installed by `uv python install 9.9`" in intended.summary
     with pytest.raises(NotMade, match="could not install Python: exit code 2"):
         make(intended, lambda _: None)
 

@@ -273,7 +273,7 @@ def test_a_line_is_shown_while_its_rank_runs_and_so_is_one_without_an_end(nodes:
 
 def test_processes_that_do_not_decide_end_with_those_that_do(nodes: Nodes) -> None:
     roles = [
-        {"name": "ps", "total": 1, "place": "spread", "command": "touch ps; exec sleep 100000"},
+        {"name": "ps", "total": 1, "placement": "spread", "command": "touch ps; exec sleep 100000"},
         {**RANKS[0], "command": "while [ ! -e ../../../127.0.88.2/task/wd/ps ]; do sleep 0.02; done; echo $TF_CONFIG"},
     ]
     done = nodes.run("", framework="tensorflow", roles=roles, processes_per_node=1)
@@ -314,8 +314,8 @@ def test_words_that_are_not_ascii_reach_every_rank_whatever_the_locale(python: s
 def test_a_process_that_has_long_to_end_by_itself_and_has_ended_keeps_nobody_waiting(nodes: Nodes) -> None:
     roles = [
         RANKS[0],
-        {"name": "ps", "total": 2, "place": "spread", "command": "exec sleep 100000"},
-        {"name": "evaluator", "total": 1, "place": "primary", "command": "sleep 0.5", "linger": 100000},
+        {"name": "ps", "total": 2, "placement": "spread", "command": "exec sleep 100000"},
+        {"name": "evaluator", "total": 1, "placement": "primary", "command": "sleep 0.5", "linger": 100000},
     ]
     roles = [{"command": "true", **role} for role in roles]
     assert nodes.run("", framework="tensorflow", roles=roles, processes_per_node=1).code == 0

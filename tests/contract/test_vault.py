@@ -39,6 +39,6 @@ def test_a_secret_is_read_with_a_token_for_the_vault_service(tmp_path: Path) -> 
 )
 def test_what_is_no_secret_of_a_vault_gets_no_token(secret_id: str) -> None:
     credential = FixedToken()
-    with pytest.raises(UsageError, match="is no id of a secret"):
+    with pytest.raises(UsageError, match="is not the id of a secret"):
         vault.secret(credential, secret_id)
     assert credential.scopes == []

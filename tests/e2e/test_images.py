@@ -28,12 +28,16 @@ BAD = {
         "login",
         "PermitRootLogin",
     ),
-    "host keys of its own": ("RUN ssh-keygen -A", "keys", "when the container starts"),
-    "a key for logins": ("RUN ssh-keygen -q -t ed25519 -N '' -f /root/.ssh/id_ed25519", "keys", "the pool's"),
+    "host keys of its own": ("RUN ssh-keygen -A", "keys", "the container makes host keys"),
+    "a key for logins": (
+        "RUN ssh-keygen -q -t ed25519 -N '' -f /root/.ssh/id_ed25519",
+        "keys",
+        "the pool the keys of logins",
+    ),
     "another user": ("USER 1000", "user", "USER root"),
     "an entry point that takes every command for its own": ('ENTRYPOINT ["python3"]', "entry point", "ENTRYPOINT []"),
     "an entry point that prints every command": ('ENTRYPOINT ["/bin/echo", "+"]', "entry point", "ENTRYPOINT []"),
-    "a driver": ("RUN touch /usr/lib/libcuda.so.535.1", "cuda", "the node's"),
+    "a driver": ("RUN touch /usr/lib/libcuda.so.535.1", "cuda", "the driver of the node"),
     "no MPI and no Python": ("RUN rm -rf /opt/venv/bin/mpirun /usr/bin/python3*", "mpi", "install an MPI"),
 }
 """What is done to a good image, the check that fails, and a word of its next step."""

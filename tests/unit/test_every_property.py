@@ -18,7 +18,7 @@ from batchtrain import operations
 from batchtrain.config import reference
 from batchtrain.config.check import RULES
 from batchtrain.config.left_out import LEFT_OUT
-from batchtrain.config.reference import Place
+from batchtrain.config.reference import PropertyPath
 from batchtrain.config.types import Credentials, Results, StorageCredentials
 from batchtrain.errors import UsageError
 from batchtrain.frameworks import FRAMEWORKS
@@ -868,13 +868,13 @@ ROWS: dict[str, Row] = {
 """By anchor."""
 
 
-def row_of(place: Place) -> Row:
+def row_of(place: PropertyPath) -> Row:
     """What the tables say of a property."""
     by_block = BLOCK_ROWS.get(f"{BLOCKS[place[:-1]].name}.{place[-1]}", Row())
     return ROWS.get(reference.anchor(place), by_block)
 
 
-def context_of(place: Place) -> dict[str, Any]:
+def context_of(place: PropertyPath) -> dict[str, Any]:
     """What stands around a property: what its block and each block above it cannot do without."""
     found: dict[str, Any] = {}
     for above in range(1, len(place)):
@@ -888,7 +888,7 @@ def context_of(place: Place) -> dict[str, Any]:
     return {name: value for name, value in found.items() if name != path}
 
 
-BLOCKS = {place: block for block in reference.blocks() for place in block.places}
+BLOCKS = {place: block for block in reference.blocks() for place in block.paths}
 BASIC = (f"{POOL}.id", f"{POOL}.vm_size", f"{VM}.platform_image", f"{JOB}.id", 'credentials.storage."link".account')
 """Of what is required, that which the base has."""
 

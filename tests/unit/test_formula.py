@@ -180,7 +180,7 @@ def test_results_are_written_as_the_service_writes_them() -> None:
         ("x = val(vec(1), 3);", "number 3 does not exist", 1, 5),
         ("$TargetDedicatedNodes = 1/0;", "must be a number", 1, 1),
         ("x = avg($ActiveTasks.GetSample(1));", "the argument has no number", 1, 5),
-        ("x = vec(1, 2) + vec(1);", "do not fit together", 1, 15),
+        ("x = vec(1, 2) + vec(1);", "have different lengths", 1, 15),
     ],
 )
 def test_a_mistake_is_named_with_its_place(text: str, said: str, line: int, column: int) -> None:
@@ -221,7 +221,7 @@ def test_any_text_is_a_formula_or_a_formula_error(text: str) -> None:
             "line 1, column 1: the service has no variable $TargetDedicatedNode; did you mean",
         ),
         ("$TargetDedicatedNodes = avrg(vec(1));", "column 25: there is no function `avrg`; did you mean `avg`?"),
-        ("$TargetDedicatedNodes = tasks;", "`tasks` is set nowhere above"),
+        ("$TargetDedicatedNodes = tasks;", "`tasks` is not set above"),
         ("$CPUPercent = 1; $TargetDedicatedNodes = 1;", "$CPUPercent can only be read"),
         ("x = 1;", "it sets no target, such as $TargetDedicatedNodes"),
         ("$TargetDedicatedNodes = $PendingTask.GetSample(1);", "did you mean `$PendingTasks`?"),

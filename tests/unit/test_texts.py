@@ -39,7 +39,10 @@ HARD_IN_REWRITTEN = HARD_TO_READ | {
     r"\bown words\b": "message",
 }
 """Further phrases that the folders below have no longer."""
-REWRITTEN = tuple(ROOT / "batchtrain" / folder for folder in ("emulator/machine", "runtime", "launchers", "frameworks"))
+REWRITTEN = tuple(
+    ROOT / "batchtrain" / folder
+    for folder in ("catalog", "cli", "config", "containers", "emulator/machine", "frameworks", "launchers", "runtime")
+)
 SCRIPTS = sorted(path for folder in REWRITTEN for path in folder.rglob("*.sh"))
 
 

@@ -47,7 +47,7 @@ def _keys(subject: Subject) -> Found:
     ]
     for path, key in pairs:
         if key and not is_unfilled(key) and not key.like(_BASE64):
-            yield path, "an account key is base64; copy it whole from the account's Keys page"
+            yield path, "an account key is base64; copy the whole key from the account's Keys page"
 
 
 def _storage(subject: Subject) -> Found:

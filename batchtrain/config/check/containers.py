@@ -236,7 +236,7 @@ def _shm_small(subject: Subject) -> Found:
 
 
 def _shm(path: Path, job: Job, task: Task) -> tuple[str | None, Path]:
-    """The size that the user wrote, and its path; None without one, or if the memory of the host is used."""
+    """The size that the user wrote, and its path. Returns None without a size, or if the host's memory is used."""
     by_option = _option(task, "--shm-size")
     if by_option is not None:
         return by_option, (*path, "additional_docker_run_options")
@@ -300,7 +300,7 @@ def _gpus_too_many(subject: Subject) -> Found:
 
 def _own_options(subject: Subject) -> Found:
     if subject.vm.plain_docker:
-        return  # `plain-docker` says what is not for a person there
+        return  # `plain-docker` reports the options that the plan sets
     for path, _, task in subject.tasks:
         for number, option in enumerate(task.additional_docker_run_options):
             reason = next(

@@ -116,8 +116,8 @@ def _ranks(subject: Subject) -> Found:
         if name in RANKS:
             yield (
                 path,
-                f"`{name}` would be the same in every process of the task, but each needs its own value; let the"
-                " launcher set it",
+                f"`{name}` would be the same in every process of the task, but each process needs its own value; let"
+                " the launcher set it",
             )
 
 

@@ -46,13 +46,13 @@ def _benchmarks(subject: Subject) -> Found:
     for path, _, task in subject.tasks:
         command = command_of(task)
         launched = task.multi_instance is not None and task.multi_instance.tensorflow is not None
-        if "tf_cnn_benchmarks" in command and not launched:  # a launch gives the roles: `tensorflow-launch`
+        if "tf_cnn_benchmarks" in command and not launched:  # a launch sets the roles: `tensorflow-launch`
             flags = {name.replace("-", "_"): a or b or c for name, a, b, c in re.findall(FLAG, command)}
             yield from (((*path, "command"), fault) for fault in _benchmark_faults(flags))
 
 
 def _benchmark_faults(flags: dict[str, str]) -> Iterator[str]:
-    """What tf_cnn_benchmarks.py refuses, or waits for forever."""
+    """The flags that tf_cnn_benchmarks.py refuses, or that make it wait forever."""
     kind = flags.get("variable_update", "parameter_server")
     role, servers, workers = flags.get("job_name", ""), flags.get("ps_hosts", ""), flags.get("worker_hosts", "")
     if "$" in kind:
@@ -91,7 +91,7 @@ def _cluster(subject: Subject) -> Found:
 
 
 def _cluster_faults(text: str) -> Iterator[str]:
-    """What TensorFlow cannot read, or would wait for forever."""
+    """The values that TensorFlow cannot read, or that make it wait forever."""
     import json  # only where there is one
 
     try:
@@ -129,7 +129,7 @@ def _mxnet_roles(subject: Subject) -> Found:
                 yield at, f"`{name}=0`: ps-lite would wait forever for {where}; give one or more"
         at, role = _variable(placed, "DMLC_ROLE")
         if role and "$" not in role and role not in ("scheduler", "server", "worker"):
-            yield at, f"`DMLC_ROLE={role}` is none of scheduler, server, worker"
+            yield at, f"`DMLC_ROLE={role}` is not a role; write scheduler, server or worker"
         store = re.search(KVSTORE, command)
         if store and "dist" in store[1] and re.search(SERVERS, command):
             yield ((*path, "command"), f"kv-store `{store[1]}` needs parameter servers, but `launch.py` starts none")
@@ -179,9 +179,9 @@ def _values(subject: Subject, name: str) -> Iterator[tuple[Path, str]]:
 RULES = (
     Rule("cntk-one-bit", WARNING, JOBS, "1-bit SGD begins after a warm start.",
          "CNTK: Enabling 1-bit SGD; Examples, TrainResNet_CIFAR10_Distributed.py", _one_bit),
-    Rule("tensorflow-roles", ERROR, JOBS, "The roles of tf_cnn_benchmarks can work together.",
+    Rule("tensorflow-roles", ERROR, JOBS, "The roles of tf_cnn_benchmarks are consistent.",
          "tensorflow/benchmarks: benchmark_cnn.py, its own checks", _benchmarks),
-    Rule("tensorflow-cluster", ERROR, JOBS, "TF_CONFIG is a cluster with its own role in it.",
+    Rule("tensorflow-cluster", ERROR, JOBS, "TF_CONFIG is a cluster that contains the role of the task.",
          "TensorFlow: Distributed training, TF_CONFIG", _cluster),
     Rule("mxnet-roles", ERROR, JOBS, "ps-lite has servers and workers.",
          "MXNet: Distributed training; src/kvstore/kvstore.cc", _mxnet_roles),

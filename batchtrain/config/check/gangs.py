@@ -8,14 +8,14 @@ from collections.abc import Iterator
 from batchtrain.config import task_resources
 from batchtrain.config.check.subject import Gang, Path, Subject, command_of
 from batchtrain.config.check.table import ERROR, INFO, JOBS, POOL, WARNING, Found, Rule
-from batchtrain.config.types import INSTANCES, whole
+from batchtrain.config.types import INSTANCES, whole_number
 from batchtrain.frameworks import FRAMEWORKS, counts
 from batchtrain.frameworks.base import AUTO
 from batchtrain.frameworks.horovod import HorovodBlock
 from batchtrain.frameworks.mpi import MpiBlock
 
 BOTH = (*POOL, *JOBS)
-# What people write for a number, and what they mean; no image has such commands.
+# Words that users write for a number, and their meaning; no image has such commands.
 NUMBER_WORDS = {
     "one": "1", "two": "2", "three": "3", "four": "4", "five": "5", "six": "6", "seven": "7", "eight": "8",
     "all": "auto", "gpu": "auto", "gpus": "auto", "ngpus": "auto", "cpu": "nproc", "cpus": "nproc", "core": "nproc",
@@ -36,8 +36,8 @@ _CALL = (
 )
 _OPTION = rf"-\S*\s+(?:(?![-\d])(?!{RUNNERS}\s)(?!{_CALL.replace('?P<launcher>', '?:')})[^\s=]+\s+)?"
 """An option of a runner, with its value if that is a separate word."""
-# A launcher where a command begins: on a line, after a separator, in `bash -c '...'`; behind variables that are set for
-# it, and words that run it, with their options. No two ways lead through a text, so that it takes linear time.
+# A launcher at the beginning of a command (of a line, after a separator, in `bash -c '...'`), after variables that are
+# set for it and runners with their options. A text matches in only one way, so it takes linear time.
 NESTED = (
     r"(?:^|[\n;&|(][ \t]*|-c\s+(?:[\"']\s*)?)"
     rf"(?:\w+=\S*\s+|{RUNNERS}\s+(?:{_OPTION}|\d\S*\s+|\w+=\S*\s+)*)*{_CALL}"
@@ -53,7 +53,7 @@ COUNTS = frozenset(
 def _num_instances(subject: Subject) -> Found:
     for path, _, _, gang in subject.gangs:
         wanted = str(gang.num_instances)
-        if (whole(wanted) or 0) >= 1 or wanted in INSTANCES:
+        if (whole_number(wanted) or 0) >= 1 or wanted in INSTANCES:
             continue
         hint = subject.nearest(wanted, INSTANCES) or f": a number from 1 up or one of {', '.join(INSTANCES)}"
         yield (*path, "num_instances"), f"`{wanted}` is not a number of instances{hint}"
@@ -82,7 +82,7 @@ def _slots(subject: Subject) -> Found:
 def _nodes(subject: Subject) -> Found:
     most = subject.most_nodes
     for path, _, _, gang in subject.gangs:
-        wanted, symbol = whole(gang.num_instances), str(gang.num_instances)
+        wanted, symbol = whole_number(gang.num_instances), str(gang.num_instances)
         if wanted is not None and most is not None and wanted > most:
             message = f"{wanted} instances need {wanted} nodes, the pool has {most}; the task would wait for ever"
             yield (*path, "num_instances"), message
@@ -105,7 +105,7 @@ def _scaling(subject: Subject) -> Found:
 
 def _alone(subject: Subject) -> Found:
     for gang in subject.gangs:
-        if whole(gang.options.num_instances) == 1 and not gang.framework:
+        if whole_number(gang.options.num_instances) == 1 and not gang.framework:
             message = "one instance needs no multi-instance task; an ordinary task starts sooner"
             yield (*gang.path, "num_instances"), message
 
@@ -154,7 +154,7 @@ def _processes_nvidia(subject: Subject) -> Found:
 
 def _processes_gpus(subject: Subject) -> Found:
     for path, processes, gpus, name in _counted(subject):
-        if gpus and processes > gpus and name == "mpi":  # of the others it is refused: `ranks-over-gpus`
+        if gpus and processes > gpus and name == "mpi":  # other blocks refuse it: `ranks-over-gpus`
             yield (path, f"{processes} processes share the {gpus} GPUs of a node, so some processes share a GPU")
 
 
@@ -178,7 +178,7 @@ def _processes_cores(subject: Subject) -> Found:
 def _counted(subject: Subject) -> Iterator[tuple[Path, int, int, str]]:
     """Processes per node that are written as a number: the path, the number, the GPUs of a node, and the block."""
     for gang, path, given, name in _given(subject):
-        processes = whole(given)
+        processes = whole_number(given)
         if processes is not None:
             yield path, processes, subject.gpus(gang.job, gang.task), name
 
@@ -263,8 +263,8 @@ RULES = (
     Rule("processes-nvidia", ERROR, BOTH, "`nvidia-smi` counts GPUs only on sizes with NVIDIA GPUs.",
          "NVIDIA: nvidia-smi", _processes_nvidia),
     Rule("processes-over-gpus", WARNING, BOTH, "Each process has a GPU.",
-         "one process a GPU: PyTorch DDP, Horovod, CNTK", _processes_gpus),
-    Rule("gpus-idle", INFO, BOTH, "Each GPU has a process.", "one process a GPU: PyTorch DDP, Horovod, CNTK",
+         "one process per GPU: PyTorch DDP, Horovod, CNTK", _processes_gpus),
+    Rule("gpus-idle", INFO, BOTH, "Each GPU has a process.", "one process per GPU: PyTorch DDP, Horovod, CNTK",
          _gpus_idle),
     Rule("processes-over-cores", WARNING, BOTH, "Each process has a core.", "Azure: Sizes for virtual machines",
          _processes_cores),

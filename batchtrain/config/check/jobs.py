@@ -36,7 +36,7 @@ def _pattern_fault(pattern: str) -> str:
         compiled = re.compile(pattern)
     except re.error as error:
         return f"it is not a regular expression: {error}"
-    return "" if compiled.groups else r"it has no group for the value; write `loss=(\S+)`"
+    return "" if compiled.groups else r"it has no group for the value; write a group, such as `loss=(\S+)`"
 
 
 # --- ids ------------------------------------------------------------------------------------------------------------
@@ -245,7 +245,8 @@ def _for_ever(waiting: dict[int, set[int]]) -> dict[int, int]:
 
 
 def _rounds(waits: dict[int, int]) -> Iterator[list[int]]:
-    """Every circle once, its first task of the file first: each task leads to one, so each walk ends in a circle."""
+    """Every circle once, beginning with its first task in the file. Each of these tasks waits for another one, so each
+    walk ends in a circle."""
     walked: set[int] = set()
     for start in waits:
         way: dict[int, None] = {}
@@ -637,10 +638,10 @@ RULES = (
     Rule("job-empty", INFO, JOBS, "A job has tasks.", f"{_JOB}.onAllTasksComplete", _empty_job),
     Rule("merge-task", ERROR, JOBS, "A merge task is one task after all the others.", "Batch Shipyard: merge_task",
          _merge),
-    Rule("factory-kind", ERROR, JOBS, "A factory makes tasks of one kind.", _FACTORY, _factory(factories.kind_faults)),
+    Rule("factory-kind", ERROR, JOBS, "A factory has exactly one kind.", _FACTORY, _factory(factories.kind_faults)),
     Rule("factory-id", ERROR, JOBS, "Tasks of a factory have unique ids.", _FACTORY,
          _factory(factories.id_faults)),
-    Rule("factory-values", ERROR, JOBS, "A factory has values to make tasks of.", "Python: range, itertools, random",
+    Rule("factory-values", ERROR, JOBS, "A factory has values.", "Python: range, itertools, random",
          _factory(factories.value_faults)),
     Rule("factory-size", ERROR, JOBS, "A factory makes at most a hundred million tasks.",
          "batchtrain: no account runs more",
@@ -666,7 +667,7 @@ RULES = (
     Rule("task-life", WARNING, JOBS, "A task ends within 180 days.", _LIMITS, _life),
     Rule("wall-time-order", WARNING, JOBS, "A task's time is within its job's.",
          "azure-batch 15.1, BatchJobConstraints.maxWallClockTime", _wall_time_order),
-    Rule("wall-time-retention", WARNING, JOBS, "Files stay while their job may run.",
+    Rule("wall-time-retention", WARNING, JOBS, "Files are kept while their job may run.",
          "azure-batch 15.1, BatchTaskConstraints.retentionTime", _retention),
     Rule("release-wall-time", ERROR, JOBS, "A release task takes 15 minutes at most.",
          "azure-batch 15.1, BatchJobReleaseTask.maxWallClockTime", _release_time),

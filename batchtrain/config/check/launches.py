@@ -1,6 +1,6 @@
 """Rules about the blocks that launch a gang: only one block, roles that work together, reserved variables.
 
-A framework's block finds its own faults (`frameworks`); here they get their path.
+A framework's block finds its own faults (`frameworks`); the rules add the paths.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from functools import partial
 from batchtrain.config.check.gangs import LAUNCHERS, NESTED
 from batchtrain.config.check.subject import LONGEST_READ, Gang, Path, Subject, command_of
 from batchtrain.config.check.table import ERROR, JOBS, POOL, WARNING, Found, Rule
-from batchtrain.config.types import whole
+from batchtrain.config.types import whole_number
 from batchtrain.frameworks import FRAMEWORKS
 from batchtrain.frameworks.base import COMMAND, Nodes
 from batchtrain.frameworks.mpi import MPIS, MpiBlock, named_in
@@ -37,7 +37,7 @@ def _frameworks(subject: Subject) -> Iterator[tuple[Gang, Nodes]]:
 # --- who launches ---------------------------------------------------------------------------------------------------
 
 
-def _one(subject: Subject) -> Found:
+def _one_launch(subject: Subject) -> Found:
     for path, _, _, gang in subject.gangs:
         names = [name for name, _ in gang.launches]
         if len(names) > 1:
@@ -86,7 +86,7 @@ def _reserved(subject: Subject) -> Found:
 
 
 _BEFORE = r"(?:^|[;&|(\n][ \t]*|(?<!\S)(?:export|env)[ \t]+)(?:\w+=[^\s;&|(]*[ \t]+)*"
-"""Where a shell may set a variable: before a command, behind others, with export or env. It takes linear time."""
+"""Where a shell may set a variable: before a command, after other variables, with export or env. Takes linear time."""
 
 
 def _texts(gang: Gang) -> Iterator[tuple[Path, str]]:
@@ -126,7 +126,7 @@ def _each(subject: Subject, gang: Gang, block: Nodes) -> tuple[str, int | None]:
     nodes = subject.instances(gang)
     if block.processes is not None and nodes:
         return "processes", -(-block.processes // nodes)
-    return "processes_per_node", whole(block.processes_per_node)
+    return "processes_per_node", whole_number(block.processes_per_node)
 
 
 # --- what works together --------------------------------------------------------------------------------------------
@@ -174,8 +174,8 @@ def _cntk_mpi(subject: Subject) -> Found:
 _LAUNCH = "batchtrain's node launcher"
 
 RULES = (
-    Rule("gang-one-launch", ERROR, JOBS, "A command is launched in one way.", _LAUNCH, _one),
-    Rule("launcher-inside", ERROR, JOBS, "A command that is launched starts no launcher.",
+    Rule("gang-one-launch", ERROR, JOBS, "A command is launched in one way.", _LAUNCH, _one_launch),
+    Rule("launcher-inside", ERROR, JOBS, "A command under a launcher starts no launcher.",
          f"{_LAUNCH}; it takes the place of torchrun, deepspeed, horovodrun and mpirun", _inside),
     Rule("environment-reserved", ERROR, JOBS, "Rank and rendezvous variables are not set by the user.",
          "PyTorch: env://; TensorFlow: TF_CONFIG; ps-lite, Horovod and JAX: environment variables", _reserved),

@@ -26,7 +26,7 @@ NAT_NAME = r"[A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9_])?"
 
 
 class Ports(NamedTuple):
-    """Public ports in use."""
+    """Public ports that are in use."""
 
     path: Path
     first: int
@@ -328,7 +328,7 @@ def _identities_on_pool(subject: Subject) -> Found:
 
 
 def _entra(subject: Subject) -> Found:
-    """The key is always used if there is one (`service.connect`), whatever else is set."""
+    """An account key always wins over other sign-ins (`service.connect`)."""
     batch = subject.recipe.credentials.batch
     if batch is None or not (batch.account_key or batch.account_key_keyvault_secret_id):
         return

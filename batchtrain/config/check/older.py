@@ -75,7 +75,7 @@ def _tree() -> Branch:
 
 def _walk(value: Any, path: Path, branch: Branch) -> Found:
     if branch.gone is not None:
-        if _said(value, branch.gone):
+        if _is_reported(value, branch.gone):
             yield path, f"this is ignored: {branch.gone.instead}"
         return
     if not value and not isinstance(value, msgspec.Struct):
@@ -90,12 +90,12 @@ def _walk(value: Any, path: Path, branch: Branch) -> Found:
             yield from _walk(item, (*path, step), below)
 
 
-def _said(value: Any, gone: Gone) -> bool:
+def _is_reported(value: Any, gone: Gone) -> bool:
     return value is gone.only if gone.only is not None else _holds(value)
 
 
 def _holds(value: Any) -> bool:
-    """Whether anything in it is other than absent, false, zero or empty."""
+    """Whether any value in it is not absent, false, zero or empty."""
     if isinstance(value, msgspec.Struct):
         return any(_holds(getattr(value, name)) for name in value.__struct_fields__)
     return bool(value)
@@ -161,7 +161,8 @@ def _transfer_options(subject: Subject) -> Found:
 
 
 def _strips(path: Path, transfer: StorageInput | StorageOutput) -> bool:
-    """Whether `--strip-components` does what it did. An output has no directories below those of its patterns then."""
+    """Whether `--strip-components` has its old effect: an output then has no directories below those of its
+    patterns."""
     if path[-3] != "output_data" or not transfer.blobxfer_extra_options:
         return True
     flat = bool(transfer.include) and not any("/" in pattern or "**" in pattern for pattern in transfer.include)
@@ -184,7 +185,7 @@ _LOADER = "batchtrain.config.load"
 _PLANNER = "batchtrain.plan"
 
 RULES = (
-    Rule("gone", WARNING, EVERYTHING, "A property is still effective.", _GONE, _gone),
+    Rule("gone", WARNING, EVERYTHING, "A property has an effect.", _GONE, _gone),
     Rule("file-share", ERROR, (*READS, *JOBS), "Files are transferred as blobs, not through a file share.",
          "azure-batch 15.1, ResourceFile, OutputFile", _file_shares),
     Rule("filter-approximate", ERROR, (*READS, *JOBS), "A file filter has an exact equivalent in Batch.",
@@ -207,5 +208,5 @@ RULES = (
     Rule("offline-files", INFO, JOBS, "The files from which tasks are made are known.", _PLANNER),
     Rule("offline-custom", INFO, JOBS, "The tasks of a custom factory are known.",
          _PLANNER),
-    Rule("uneven-zip", WARNING, JOBS, "The lists of a `zip` have as many values each.", _PLANNER),
+    Rule("uneven-zip", WARNING, JOBS, "The lists of a `zip` are equally long.", _PLANNER),
 )  # fmt: skip

@@ -29,7 +29,7 @@ def _mixed(subject: Subject) -> Found:
 def _too_many_nodes(subject: Subject) -> Found:
     pool, most = subject.pool, subject.most_nodes
     if pool and pool.inter_node_communication_enabled and most is not None and most > INTER_NODE_LIMIT:
-        message = f"{most} nodes are more than the {INTER_NODE_LIMIT} a pool with inter-node communication may have"
+        message = f"{most} nodes are too many: a pool with inter-node communication has at most {INTER_NODE_LIMIT}"
         yield (*POOL, "vm_count") if subject.scaling is None else (*AUTOSCALE, "scenario", "maximum_vm_count"), message
 
 
@@ -127,7 +127,7 @@ def _autoscale_nothing(subject: Subject) -> Found:
 
 
 def _scenario(subject: Subject) -> Scenario | None:
-    """The scenario in force."""
+    """The scenario, if no formula overrides it."""
     given = subject.autoscale
     return given.scenario if given is not None and not given.formula else None
 
@@ -263,7 +263,7 @@ RULES = (
          "azure-batch 15.1, enableAutoScale", _autoscale_count),
     Rule("autoscale-maximum", ERROR, READS, "The maximum of a scenario is a number, and at least its minimum.",
          "Batch Shipyard: `vm_count` is the least under a scenario", _autoscale_maximum),
-    Rule("autoscale-nothing", WARNING, READS, "An autoscale pool can get nodes.",
+    Rule("autoscale-nothing", WARNING, READS, "An autoscale pool has a maximum above 0.",
          "Batch Shipyard: `maximum_vm_count`", _autoscale_nothing),
     Rule("upgrade-policy", ERROR, READS, "A rolling upgrade's numbers fit each other and the pool.",
          "azure-batch 15.1, RollingUpgradePolicy", _upgrade),

@@ -1,4 +1,4 @@
-"""Rules about the preparation of nodes: commands that fit into a request, images whose signature can be verified."""
+"""Rules about the preparation of nodes: the length of the commands, and the signatures of images."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from batchtrain.launchers import shell
 
 MOST_NAMES = 10
 MOST_WORDS = 50
-"""Words of a command, up to its script, that are looked at."""
+"""Maximum number of words of a command in which its script is searched."""
 _ASSIGNED = re.compile(r"\w+=\S*")
 _RUNS = re.compile(r"exec|time|nohup|env")
 _INTERPRETER = re.compile(r"(?:/[\w./-]*/)?(?:python[\d.]*|bash|sh)")

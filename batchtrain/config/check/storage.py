@@ -158,7 +158,7 @@ def _volume_driver(subject: Subject) -> Found:
 
 
 def _volume_gone(subject: Subject) -> Found:
-    """Commands that name a path which nothing mounts any more."""
+    """Commands that name a path of a volume that is no longer mounted."""
     shared = subject.recipe.resources.volumes.shared_data_volumes
     gone = [
         (volume.container_path.rstrip("/"), f"volume `{alias}` ({volume.volume_driver})")
@@ -166,9 +166,9 @@ def _volume_gone(subject: Subject) -> Found:
         if volume.volume_driver in GONE_DRIVERS and volume.container_path
     ]
     for path, text, scratch in _commands(subject):
-        for place, name in (*gone, *(((SCRATCH, "BeeOND file system (`auto_scratch`)"),) if scratch else ())):
-            if re.search(rf"{re.escape(place)}(?![\w.-])", text):
-                message = f"the command names `{place}` of the {name}, which is not mounted any more;"
+        for gone_path, name in (*gone, *(((SCRATCH, "BeeOND file system (`auto_scratch`)"),) if scratch else ())):
+            if re.search(rf"{re.escape(gone_path)}(?![\w.-])", text):
+                message = f"the command names `{gone_path}` of the {name}, which is not mounted any more;"
                 yield path, f"{message} use a volume with driver `azurefile`, `nfs` or `azureblob`"
 
 
@@ -292,16 +292,16 @@ def _checkpoint_volumes(subject: Subject) -> Found:
     for path, job, task in subject.tasks:
         if task.checkpoint is None:
             continue
-        place, alias = (*path, "checkpoint", "volume"), task.checkpoint.volume
+        where, alias = (*path, "checkpoint", "volume"), task.checkpoint.volume
         if subject.windows:
-            yield place, "checkpoints are prepared by a Linux shell, but the nodes run Windows"
+            yield where, "checkpoints are prepared by a Linux shell, but the nodes run Windows"
         elif alias not in volumes:
-            yield place, _no_volume(subject, alias, "shared_data_volumes")
+            yield where, _no_volume(subject, alias, "shared_data_volumes")
         elif volumes[alias].volume_driver in GONE_DRIVERS:
-            yield place, f"`{alias}` ({volumes[alias].volume_driver}) is not mounted; use another driver"
+            yield where, f"`{alias}` ({volumes[alias].volume_driver}) is not mounted; use another driver"
         elif task.docker_image and not _sees_mounts(job, task):
             yield (
-                place,
+                where,
                 "the container does not see the volumes of the node; add `{source: VfsMounts}` to `bind_mounts`",
             )
 

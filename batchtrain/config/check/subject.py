@@ -36,11 +36,11 @@ IMAGE_KINDS = ("platform_image", "custom_image", "shared_gallery_image", "commun
 
 
 MOST_COMPARISONS = 50_000
-"""The maximum number of names to compare in search of a similar one; a file full of mistakes must not take minutes."""
+"""The maximum number of comparisons of names, so that a file full of mistakes does not take minutes."""
 
 
 LONGEST_READ = 20_000
-"""Characters of a command that are searched for words."""
+"""The number of characters of a command in which rules search."""
 
 
 class Placed(NamedTuple):
@@ -65,7 +65,7 @@ class Gang(NamedTuple):
 
     @property
     def framework(self) -> bool:
-        """Whether the node launcher starts it, and not mpirun."""
+        """Whether the node launcher starts it (otherwise mpirun)."""
         return any(isinstance(block, Nodes) for _, block in self.options.launches)
 
     @property
@@ -77,7 +77,7 @@ class Gang(NamedTuple):
 
 
 class Subject:
-    """A recipe as the rules see it; everything below is worked out when it is first asked for."""
+    """A recipe for the rules. Each property is computed when it is first used."""
 
     def __init__(self, recipe: Recipe, sources: Mapping[str, Survey] | None = None) -> None:
         self.recipe = recipe
@@ -205,7 +205,7 @@ class Subject:
 
     @cached_property
     def containers(self) -> bool:
-        """Whether the pool runs containers: it says `native`, or there are images to run."""
+        """Whether the pool runs containers: it has `native`, or there are container images."""
         if self.pool is None:
             return False
         listed = self.vm.native or bool(self.recipe.resources.docker_images)
@@ -255,12 +255,12 @@ class Subject:
     # --- what was meant ---
 
     def nearest(self, name: str, known: Collection[str]) -> str:
-        """`; did you mean ...?` with the nearest of the known names; empty if none is near, or after very many
+        """`; did you mean ...?` with the most similar known name. Empty if none is similar, or after too many
         comparisons."""
         if len(known) > self._comparisons:
             return ""
         self._comparisons -= len(known)
-        import difflib  # only where something is wrong
+        import difflib  # a slow import, needed only for a mistake
 
         plain = {candidate.lower(): candidate for candidate in known}
         near = difflib.get_close_matches(name.lower(), plain, n=1, cutoff=0.5)
@@ -268,5 +268,5 @@ class Subject:
 
 
 def command_of(task: Task) -> str:
-    """A task's command, as far as rules read it."""
+    """The part of a task's command that rules read."""
     return (task.command or "")[:LONGEST_READ]

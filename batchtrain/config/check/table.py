@@ -1,4 +1,4 @@
-"""The type of a rule and of its findings, and the function that runs all rules; no rules."""
+"""The types of rules and findings, and the function that runs all rules; no rules."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ class Finding(NamedTuple):
 
 
 class Rule(NamedTuple):
-    """A named check: its level, the sections it reads, its requirement in a sentence, the source of that, and the
-    function; None if the loader or a planner reports it."""
+    """A named check: its level, the sections it reads, its requirement in one sentence, the source of the requirement,
+    and the function (None if the loader or the planner reports it)."""
 
     name: str
     level: str

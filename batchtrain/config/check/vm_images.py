@@ -234,7 +234,8 @@ def _rdma_driver(subject: Subject) -> Found:
 
 
 def _uses_rdma(subject: Subject) -> bool:
-    """Whether a gang uses the size's InfiniBand: inter-node communication, and not switched off for all of them."""
+    """Whether a gang uses the InfiniBand of the size: the pool has inter-node communication, and not every gang
+    switches it off."""
     size, pool = subject.size, subject.pool
     if size is None or pool is None or not size.rdma or not pool.inter_node_communication_enabled:
         return False
@@ -252,8 +253,7 @@ def _rdma_unused(subject: Subject) -> Found:
 
 
 def _other(subject: Subject, *wanted: str) -> str:
-    """What to use instead: an image of the catalogue that meets the pool's needs, starts on its size, and has `wanted`
-    too."""
+    """The advice: an image of the catalogue that meets the pool's needs, starts on its size, and also has `wanted`."""
     needed = fit.needs(
         subject.size, os=_system(subject), containers=subject.containers, rdma=_uses_rdma(subject)
     ) | frozenset(wanted)
@@ -261,7 +261,7 @@ def _other(subject: Subject, *wanted: str) -> str:
     if reference:
         return f"use a suitable image, such as {reference}"
     size = subject.size
-    none = f"no {_system(subject)} image of the catalogue does that{f' on {size.name}' if size else ''}"
+    none = f"no {_system(subject)} image of the catalogue meets these needs{f' on {size.name}' if size else ''}"
     later = subject.catalog.size(sizes.today_for(size).today or "") if size else None
     reference = _fitting(subject, needed, later) if later != size else ""
     return f"{none}; on {later.name}, use {reference}" if later is not None and reference else none
@@ -282,7 +282,7 @@ def _system(subject: Subject) -> str:
 def _containers_native(subject: Subject) -> Found:
     image = subject.image
     if image is not None and DOCKER not in image.capabilities:
-        return  # `image-without-docker` says more
+        return  # `image-without-docker` reports these
     if subject.containers and not (subject.vm.native or subject.vm.plain_docker):
         yield (
             VM,
@@ -294,7 +294,7 @@ def _containers_native(subject: Subject) -> Found:
 def _without_engine(subject: Subject) -> Found:
     image = subject.image
     if subject.vm.plain_docker:
-        return  # the start task installs one
+        return  # the start task installs an engine
     if image is not None and subject.containers and DOCKER not in image.capabilities:
         yield (
             IMAGE,
@@ -425,7 +425,7 @@ def _ticked(names: tuple[str, ...] | list[str], word: str = "or") -> str:
 
 
 _REFERENCE = "azure-batch 15.1, VirtualMachineConfiguration"
-_HPC = "Azure/azhpc-images README (July 2026): what the HPC images bring"
+_HPC = "Azure/azhpc-images README (July 2026): contents of the HPC images"
 _SIZES = "Azure: Sizes for virtual machines"
 _RETIRED = "Azure: Retired sizes; Azure/Batch issues 106 to 200"
 _CONTAINERS = "Azure Batch: batch-docker-container-workloads"
@@ -449,13 +449,13 @@ RULES = (
     Rule("size-retired", WARNING, READS, "The VM size is still sold.", _RETIRED, _size_retired),
     Rule("size-refused", WARNING, READS, "The VM size is supported by Batch.", "azure-batch, pool vmSize",
          _size_refused),
-    Rule("image-generation", ERROR, READS, "The image's VM generation is one the size starts.",
+    Rule("image-generation", ERROR, READS, "The VM size supports the generation of the image.",
          "Azure: Support for generation 2 VMs", _generation),
     Rule("image-generation-old", WARNING, READS, "A retired size started only generation 1 images.",
          "Azure: Support for generation 2 VMs", _generation_old),
-    Rule("image-architecture", ERROR, READS, "Size and image have the same processors.", _SIZES, _architecture),
-    Rule("image-gpu-vendor", WARNING, READS, "The image's GPU driver is that of the size's GPUs.", _HPC, _gpu_vendor),
-    Rule("image-gpu-old", WARNING, READS, "The image's driver supports the size's GPUs.", _HPC, _gpu_old),
+    Rule("image-architecture", ERROR, READS, "The size and the image have the same processors.", _SIZES, _architecture),
+    Rule("image-gpu-vendor", WARNING, READS, "The image's GPU driver is from the GPUs' vendor.", _HPC, _gpu_vendor),
+    Rule("image-gpu-old", WARNING, READS, "The driver of the image supports the GPUs of the size.", _HPC, _gpu_old),
     Rule("image-gpu-driver", WARNING, READS, "Nodes with GPUs get a driver.", _HPC, _gpu_driver),
     Rule("image-rdma", WARNING, BOTH, "Nodes whose gangs use InfiniBand have drivers for it.",
          "Azure: Enable InfiniBand; azhpc-images", _rdma_driver),

@@ -1,4 +1,5 @@
-"""The configuration language as frozen types: names, defaults, bounds and one sentence each; no reading, no rules.
+"""The configuration language as frozen types: names, defaults, bounds, and one sentence per property. No reading, no
+rules.
 
 The vocabulary is Batch Shipyard's, so that its files work unchanged. `schemas/` and `docs/reference/config.md` are
 generated from here. YAML scalars arrive as the text in the file and are converted by the field's type, so
@@ -20,4 +21,4 @@ SECRETS = frozenset(
     for name, hint in block.__annotations__.items()
     if "Secret | None" in str(hint)
 )
-"""The names of the properties that hold a secret, for files that no type has read yet."""
+"""The names of the properties that hold a secret, for files that are not converted yet."""

@@ -1,4 +1,5 @@
-"""What every type of the language is made of: blocks, one sentence a property, shared shapes of text and numbers."""
+"""The parts of every type of the language: blocks, the sentence of a property, and shared types of texts and
+numbers."""
 
 from __future__ import annotations
 
@@ -34,7 +35,7 @@ Port = Annotated[int, Meta(ge=1, le=65535)]
 Path = tuple[str | int, ...]
 
 
-def whole(value: object) -> int | None:
+def whole_number(value: object) -> int | None:
     """The value of a number or of its text. Returns None for other texts and for numbers above 9 digits."""
     return int(str(value)) if re.fullmatch(r"[0-9]{1,9}", str(value)) else None
 

@@ -1,4 +1,4 @@
-"""credentials.yaml as types: accounts and their secrets, none of which is ever shown."""
+"""credentials.yaml as types: accounts and their secrets, which are never shown."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ class AccountSecret(Block, frozen=True, kw_only=True):
     """Secrets of a user account or a file share. They are not in pool.yaml, so that a recipe contains no secrets."""
 
     username: Annotated[str | None, says(
-        "User name, where it is not the account's own.",
+        "User name. Default: the name of the account.",
         "pool.mountConfiguration.cifsMountConfiguration.username")] = None
     password: Annotated[Secret | None, says(
         "Password.", "pool.userAccounts.password, pool.mountConfiguration.cifsMountConfiguration.password")] = None

@@ -9,7 +9,7 @@ Pattern = tuple[str, ...]
 
 
 class Renamed(NamedTuple):
-    """A property that has another name today. `new` beginning with `../` stands one level higher; quiet: no warning."""
+    """A renamed property. If `new` begins with `../`, the property is one level higher. quiet: no warning."""
 
     path: Pattern
     new: str
@@ -18,7 +18,7 @@ class Renamed(NamedTuple):
 
 
 class RenamedValue(NamedTuple):
-    """A value that is written otherwise today."""
+    """A renamed value."""
 
     path: Pattern
     old: str
@@ -26,8 +26,8 @@ class RenamedValue(NamedTuple):
 
 
 class Gone(NamedTuple):
-    """A property that is read and has no effect: why, and what to do instead; said for a value other than false,
-    zero or empty, or (`only`) for that value alone."""
+    """A property without an effect: the reason, and what to do instead. Reported for every value except false, zero and
+    empty, or (`only`) for one value."""
 
     path: Pattern
     instead: str
@@ -41,7 +41,7 @@ POOL: Pattern = ("pool_specification",)
 
 RENAMED: tuple[Renamed, ...] = (
     Renamed((*POOL, "max_tasks_per_node"), "task_slots_per_node"),
-    Renamed(("credentials", "storage", "aad"), "../storage_aad", "it stood among the links", quiet=True),
+    Renamed(("credentials", "storage", "aad"), "../storage_aad", "it was one of the links", quiet=True),
 )
 
 RENAMED_VALUES: tuple[RenamedValue, ...] = (
@@ -65,7 +65,7 @@ SIGN_INS: tuple[Pattern, ...] = (
 )
 
 _CERTIFICATES = (
-    "Batch took certificates away (February 2024); keep secrets in Key Vault and read them with a managed identity"
+    "Batch removed certificates (February 2024); keep secrets in Key Vault and read them with a managed identity"
 )
 _INSIGHTS = "Batch Insights is archived; use the Azure Monitor agent as an extension of the pool"
 _GLUSTER = "GlusterFS is not set up on nodes; use `nfs`, `azurefile` or `azureblob`"
@@ -75,21 +75,21 @@ GONE: tuple[Gone, ...] = (
         Gone((*path, "x509_cert_sha1_thumbprint"), "it is read from the file of `rsa_private_key_pem`")
         for path in SIGN_INS
     ),
-    Gone(("credentials", "aad", "endpoint"), "each service's own `aad` may have it"),
-    Gone(("credentials", "storage_aad", "endpoint"), "`endpoint` of the storage account says where it is"),
-    Gone(("credentials", "keyvault", "aad", "endpoint"), "`keyvault.uri` says where the vault is"),
-    Gone(("credentials", "storage", "*", "resource_group"), "nothing of a storage account is looked up"),
+    Gone(("credentials", "aad", "endpoint"), "set it in the `aad` of each service"),
+    Gone(("credentials", "storage_aad", "endpoint"), "set the `endpoint` of the storage account"),
+    Gone(("credentials", "keyvault", "aad", "endpoint"), "set `keyvault.uri`"),
+    Gone(("credentials", "storage", "*", "resource_group"), "batchtrain looks up nothing in a storage account"),
     Gone(("credentials", "singularity_registry", "*", "identity"), "Apptainer signs in with user name and password"),
     Gone(("credentials", "user_accounts", "*", "username"), "the name is in the pool's `user_accounts`"),
-    Gone(("credentials", "shares", "*", "ssh_private_key"), "a share asks for a password"),
+    Gone(("credentials", "shares", "*", "ssh_private_key"), "a share needs a password"),
     Gone(("global_resources", "singularity_images", "unsigned", "*", "signing_key"), "list the image as `signed`"),
     Gone(("credentials", "batch", "test_cluster"), "there are no test clusters outside Microsoft"),
     Gone(("credentials", "batch", "application_insights"), _INSIGHTS),
-    Gone(("credentials", "monitoring"), "no monitoring VM is made; use Azure Monitor"),
-    Gone(("credentials", "slurm"), "no Slurm cluster is made; use Azure CycleCloud"),
+    Gone(("credentials", "monitoring"), "batchtrain creates no monitoring VM; use Azure Monitor"),
+    Gone(("credentials", "slurm"), "batchtrain creates no Slurm cluster; use Azure CycleCloud"),
     Gone(("batchtrain", "encryption"), _CERTIFICATES),
     Gone(("batchtrain", "store_timing_metrics"), "Batch itself keeps the times of tasks; see `batchtrain jobs show`"),
-    Gone(("batchtrain", "use_shipyard_docker_image"), "nothing of ours runs in a container of its own on the nodes"),
+    Gone(("batchtrain", "use_shipyard_docker_image"), "batchtrain runs no container of its own on the nodes"),
     Gone(("data_replication",), "Batch fetches the images itself on every node"),
     Gone(("global_resources", "singularity_images", "unsigned", "*", "encryption"), _CERTIFICATES),
     Gone(("global_resources", "singularity_images", "signed", "*", "encryption"), _CERTIFICATES),
@@ -102,8 +102,8 @@ GONE: tuple[Gone, ...] = (
     Gone((*POOL, "ssh", "generate_docker_tunnel_script"), "no port is opened for it; use `docker -H ssh://USER@NODE`"),
     Gone((*POOL, "ssh", "hpn_server_swap"), "HPN-SSH is not installed; move data through storage"),
     Gone((*POOL, "container_runtimes", "default"), "Batch's own container support runs with runc"),
-    Gone((*POOL, "gpu", "ignore_warnings"), "nodes are not refused for what `nvidia-smi` warns of"),
-    Gone((*POOL, "upload_diagnostics_logs_on_unusable"), "ask for them with `az batch node service-logs upload`"),
+    Gone((*POOL, "gpu", "ignore_warnings"), "batchtrain does not check the warnings of `nvidia-smi`"),
+    Gone((*POOL, "upload_diagnostics_logs_on_unusable"), "upload them with `az batch node service-logs upload`"),
     *(
         Gone((*place, "remove_container_after_exit"), "Batch always removes a task's container", only=False)
         for place in (JOB, TASK, MERGE)
@@ -111,14 +111,14 @@ GONE: tuple[Gone, ...] = (
     *(Gone((*path, "gpu"), "write `gpus: all` or `gpus: disable`") for path in (JOB, TASK, MERGE)),
     *(Gone((*path, "name"), "Batch names a task's container itself") for path in (TASK, MERGE)),
     Gone((*JOB, "auto_scratch"), "BeeOND is not set up; use the node's own disk, or a share as a volume"),
-    Gone((*JOB, "federation_constraints"), "there are no federations of pools; add the job to the pool that fits"),
+    Gone((*JOB, "federation_constraints"), "batchtrain has no federations of pools; add the job to a suitable pool"),
 )  # fmt: skip
 
 ELSEWHERE: dict[str, str] = {
-    "remote_fs": "batchtrain makes no file servers; use a volume with driver `azurefile` or `nfs`",
-    "monitoring": "batchtrain makes no monitoring VM; use Azure Monitor, with its agent as an extension of the pool",
-    "federation": "batchtrain makes no federations of pools; add a job to the pool that fits, or use `auto_pool`",
-    "slurm": "batchtrain makes no Slurm clusters; use Azure CycleCloud",
+    "remote_fs": "batchtrain creates no file servers; use a volume with driver `azurefile` or `nfs`",
+    "monitoring": "batchtrain creates no monitoring VM; use Azure Monitor, with its agent as an extension of the pool",
+    "federation": "batchtrain has no federations of pools; add the job to a suitable pool, or use `auto_pool`",
+    "slurm": "batchtrain creates no Slurm clusters; use Azure CycleCloud",
 }
 """Sections (and files) of Batch Shipyard that are no part of the language, and what to use instead."""
 
@@ -128,4 +128,4 @@ ELSEWHERE_FILES: dict[str, str] = {
     "federation": "federation",
     "slurm": "slurm",
 }
-"""Names of such files, and the section each one holds."""
+"""Names of such files, and the section in each."""

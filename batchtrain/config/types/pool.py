@@ -202,7 +202,7 @@ class VmConfiguration(Block, frozen=True, kw_only=True):
 
     @property
     def images(self) -> tuple[Image, ...]:
-        """The images that are named; a sound file names one."""
+        """The images in the file; a valid file has exactly one."""
         named = (self.platform_image, self.custom_image, self.shared_gallery_image, self.community_gallery_image)
         return tuple(image for image in named if image is not None)
 
@@ -299,7 +299,7 @@ class Ssh(Block, frozen=True, kw_only=True):
     ssh_public_key: Annotated[str | None, says("Path of a public key.", "node user.sshPublicKey")] = None
     ssh_public_key_data: Annotated[str | None, says("The text of a public key.", "node user.sshPublicKey")] = None
     ssh_private_key: Annotated[str | None, says(
-        "Path of the matching private key.", "batchtrain: said with the login")] = None
+        "Path of the matching private key.", "batchtrain: shown with the login")] = None
     generated_file_export_path: Annotated[str, says(
         "Directory for a new key pair if no key is given.", "batchtrain: a new key pair")] = "."
     generate_docker_tunnel_script: Annotated[bool, says("A script for tunnels to Docker.", IGNORED)] = False

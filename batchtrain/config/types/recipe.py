@@ -67,36 +67,36 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True):
         `load` reads them to an equal recipe. `source` is rewritten, so that it still names the same directory.
         Accounts and secrets (credentials.yaml) are not written. Raises UsageError if another file would be replaced.
         """
-        place = str(directory)
+        target = str(directory)
         there = msgspec.structs.replace(
-            self, directory=place, credentials=Credentials(), jobs=tuple(self._moved(job, place) for job in self.jobs)
+            self, directory=target, credentials=Credentials(), jobs=tuple(self._moved(job, target) for job in self.jobs)
         )
-        saving.write(place, there.files)
+        saving.write(target, there.files)
         return there
 
     @property
     def files(self) -> dict[str, Block]:
-        """The files that hold it, without credentials.yaml."""
+        """The files of the recipe, without credentials.yaml."""
         shared = ConfigFile(
             batchtrain=self.settings, global_resources=self.resources, data_replication=self.replication
         )
-        found: dict[str, Block] = {} if shared == ConfigFile() else {"config": shared}
+        sections: dict[str, Block] = {} if shared == ConfigFile() else {"config": shared}
         if self.pool is not None:
-            found["pool"] = PoolFile(pool_specification=self.pool)
+            sections["pool"] = PoolFile(pool_specification=self.pool)
         if self.jobs:
-            found["jobs"] = JobsFile(job_specifications=self.jobs)
-        return found
+            sections["jobs"] = JobsFile(job_specifications=self.jobs)
+        return sections
 
-    def _moved(self, job: Job, place: str) -> Job:
-        """The job with each `source` as seen from another directory."""
-        tasks = tuple(self._moved_task(task, place) for task in job.tasks)
-        merge = self._moved_task(job.merge_task, place) if job.merge_task else None
+    def _moved(self, job: Job, directory: str) -> Job:
+        """The job with each `source` relative to another directory."""
+        tasks = tuple(self._moved_task(task, directory) for task in job.tasks)
+        merge = self._moved_task(job.merge_task, directory) if job.merge_task else None
         return msgspec.structs.replace(job, tasks=tasks, merge_task=merge)
 
-    def _moved_task(self, task: Task, place: str) -> Task:
+    def _moved_task(self, task: Task, directory: str) -> Task:
         if task.source is None:
             return task
-        return msgspec.structs.replace(task, source=saving.moved(task.source, self.directory, place))
+        return msgspec.structs.replace(task, source=saving.moved(task.source, self.directory, directory))
 
     def __repr__(self) -> str:
         pool = self.pool.id if self.pool else None

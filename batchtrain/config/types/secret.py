@@ -1,4 +1,4 @@
-"""A text that no output shows."""
+"""Secret: a text that no output shows."""
 
 from __future__ import annotations
 
@@ -10,13 +10,12 @@ import msgspec
 from batchtrain.errors import UsageError
 
 MASK = "***"
-"""What stands in an output in place of a secret."""
+"""Replaces a secret in an output."""
 
 
 class Secret:
-    """A password or key. Only `service` and `storage` reveal its text; str, repr, JSON and pickle have none of it.
-
-    Not a struct, so that msgspec hands it to a hook.
+    """A password or key. Only `service` and `storage` reveal its text; str, repr, JSON and pickle do not contain it.
+    Not a struct, so that msgspec passes it to a hook.
     """
 
     __slots__ = ("_text",)
@@ -59,12 +58,12 @@ class Secret:
         return pattern.fullmatch(self._text or "") is not None
 
     def masked_in(self, text: str) -> str:
-        """Another text, in which this one is masked."""
+        """Mask this secret in another text."""
         return text.replace(self._text, MASK) if self._text else text
 
 
 def convert(data: Any, kind: Any) -> Any:
-    """Data of YAML or JSON as a type of the language. Raises msgspec.ValidationError."""
+    """Converts data of YAML or JSON to a type of the language. Raises msgspec.ValidationError."""
     return msgspec.convert(data, kind, strict=False, dec_hook=_decoded)
 
 

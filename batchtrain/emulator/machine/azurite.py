@@ -26,9 +26,9 @@ logger = logging.getLogger("batchtrain.emulator.machine")
 
 VERSION = "3.37.0"
 FOLDER = "storage"
-"""Of the data directory: the blobs, the account's key, and the last port."""
+"""The directory in the data directory with the blobs, the account's key, and the last port."""
 DIRECTORY_VARIABLE = "BATCHTRAIN_AZURITE_DIR"
-"""Where Azurite itself is installed, for all emulators of a user."""
+"""The directory of the Azurite installation, which all emulators of a user share."""
 OLDEST_NODE = 20
 NPM = Path(__file__).parent / "npm"
 LISTENS, CLOSED = b"successfully listens on ", b"successfully closed"
@@ -39,7 +39,7 @@ _NODE = "install Node.js 20 or later with npm, or `pip install 'batchtrain[stora
 
 
 class Node(NamedTuple):
-    """Node.js: the program, and the words that start npm."""
+    """Node.js: the program, and the command that starts npm."""
 
     program: str
     npm: tuple[str, ...]
@@ -205,7 +205,7 @@ class Azurite:
         return path.read_text(encoding="ascii").strip()
 
     def _serve(self, node: Node, script: Path, key: str, port: str) -> str:
-        """Start it; empty where it cannot have the port. Raises StorageMissing where it does not start at all."""
+        """Start it; returns an empty text if the port is taken. Raises StorageMissing if it does not start."""
         words = [node.program, "--require", str(NPM / "guard.js"), str(script), "--silent", "--skipApiVersionCheck"]
         words += ["--loose", "--disableTelemetry", f"--location={self._home / 'blobs'}", f"--blobPort={port}"]
         # Azurite inherits the lock, so that the next emulator waits until this one's has stored everything.

@@ -236,7 +236,7 @@ class ProcessMachine:
         node = self._node(node_id)
         prefix = self._prefix(run.image)
         if run.image and prefix and (problem := mapped_images.problem(Path(prefix))):
-            return Exit(None, "ContainerInvalidImage", mapped_images.told(run.image, prefix, problem))
+            return Exit(None, "ContainerInvalidImage", mapped_images.unusable(run.image, prefix, problem))
         contained = run.image is not None and prefix is None
         if contained and not self._containers.has(node_id):
             return await self._refusal(node, run)

@@ -45,7 +45,7 @@ def counts(spec: Spec, role: Role, nodes: "list[Node]") -> "list[int]":
 def placed(role: Role, nodes: "list[Node]") -> "list[int]":
     if role.total is None:
         return [node.processes if role.per_node in (None, "processes_per_node") else role.per_node for node in nodes]
-    if role.place == "primary":
+    if role.placement == "primary":
         return [role.total] + [0] * (len(nodes) - 1)
     return [role.total // len(nodes) + (index < role.total % len(nodes)) for index in range(len(nodes))]
 

@@ -152,7 +152,7 @@ class Tree:
 
     def programs(self, pid: int) -> "list[int]":
         """The process and its descendants, without shells, which a signal would end."""
-        return [one for one in [pid, *self.below(pid)] if self.name.get(one, "") not in ("", *SHELLS)]
+        return [child for child in [pid, *self.below(pid)] if self.name.get(child, "") not in ("", *SHELLS)]
 
     def to_tell(self, pid: int) -> "list[int]":
         """The processes that get SIGTERM: the process, and the children of a shell, which passes no signal on."""

@@ -36,7 +36,7 @@ class Role:
     def __init__(self, values: "Message") -> None:
         self.name: str = values["name"]
         self.command: str = values["command"]
-        self.place: str = values.get("place", "all")
+        self.placement: str = values.get("placement", "all")
         self.per_node = values.get("per_node")
         self.total = values.get("total")
         self.gpus = values.get("gpus", False)

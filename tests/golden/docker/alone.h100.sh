@@ -9,11 +9,11 @@ bt_run \
   --gpus=all \
   --shm-size=64g \
   a/b:1 /bin/bash -c 'python train.py --out $AZ_BATCH_TASK_WORKING_DIR/output'
-#explain# gpus all: Standard_ND96isr_H100_v5 has 8 H100; its devices are among the run options (gpus-by-size)
-#explain# docker run --name batchtrain.NODE.JOB.TASK, --label batchtrain.node, --label batchtrain.lock: a task that ends, in whatever way, takes its container with it, and is found by these (docker-name)
-#explain# docker run -e NAME for each variable of the task: the container has the task's environment; values stand on no command line, and may have several lines (docker-environment)
-#explain# docker run -v "$AZ_BATCH_NODE_ROOT_DIR:$AZ_BATCH_NODE_ROOT_DIR": the container sees the node's directories at the same paths, as one of Batch's own does (docker-mounts)
-#explain# docker run --gpus=all: Standard_ND96isr_H100_v5 has 8 H100, which the engine adds only where it is asked to (docker-gpus)
+#explain# gpus all: Standard_ND96isr_H100_v5 has 8 H100; the run options contain its devices (gpus-by-size)
+#explain# docker run --name batchtrain.NODE.JOB.TASK, --label batchtrain.node, --label batchtrain.lock: these identify the container of a task, which is removed with the task, however it ends (docker-name)
+#explain# docker run -e NAME for each variable of the task: the container has the task's environment; no value is on a command line, and values may have several lines (docker-environment)
+#explain# docker run -v "$AZ_BATCH_NODE_ROOT_DIR:$AZ_BATCH_NODE_ROOT_DIR": the container sees the directories of the node at the same paths, as a container of Batch does (docker-mounts)
+#explain# docker run --gpus=all: Standard_ND96isr_H100_v5 has 8 H100, which the engine adds only on request (docker-gpus)
 #explain# --shm-size 64g: 8 of Standard_ND96isr_H100_v5's GPUs, whose processes share memory (NCCL, data loaders) (shm-size)
-#explain# default_working_dir batch: the task's files are there (working-directory)
-#explain# user_identity pool, admin: a container's processes are root, as its sshd needs (user-identity)
+#explain# default_working_dir batch: the files of the task are in this directory (working-directory)
+#explain# user_identity pool, admin: a container runs as root, which its sshd needs (user-identity)

@@ -19,13 +19,13 @@ bt_take_environment
 
 # The launch, inside the primary's container; when it has ended, the containers of all nodes go:
 bt_enter_gang "$AZ_BATCH_TASK_SHARED_DIR/.batchtrain/inside-launch.sh" --workdir "$AZ_BATCH_TASK_WORKING_DIR"
-#explain# docker run --name batchtrain.NODE.JOB.TASK, --label batchtrain.node, --label batchtrain.lock: a task that ends, in whatever way, takes its container with it, and is found by these (docker-name)
-#explain# docker run -e NAME for each variable of the task: the container has the task's environment; values stand on no command line, and may have several lines (docker-environment)
+#explain# docker run --name batchtrain.NODE.JOB.TASK, --label batchtrain.node, --label batchtrain.lock: these identify the container of a task, which is removed with the task, however it ends (docker-name)
+#explain# docker run -e NAME for each variable of the task: the container has the task's environment; no value is on a command line, and values may have several lines (docker-environment)
 #explain# docker run --detach --entrypoint /bin/sh: a gang's container waits, and sshd and the launch are executed in it (docker-waits)
 #explain# docker run --network host: the ranks are reached at the addresses of their nodes (docker-network)
 #explain# docker run --user 0: the container's sshd needs root, and the image may name another user (docker-root)
-#explain# docker run -v "$AZ_BATCH_NODE_ROOT_DIR:$AZ_BATCH_NODE_ROOT_DIR": the container sees the node's directories at the same paths, as one of Batch's own does (docker-mounts)
+#explain# docker run -v "$AZ_BATCH_NODE_ROOT_DIR:$AZ_BATCH_NODE_ROOT_DIR": the container sees the directories of the node at the same paths, as a container of Batch does (docker-mounts)
 #explain# --shm-size 1g: ranks on a node share memory, and 64 MB end in a bus error (shm-size)
 #explain# docker run -v /home/_azbatch/.ssh:/home/_azbatch/.ssh:ro: the containers of a gang log in to each other with the pool's own key (pool-key)
-#explain# default_working_dir batch: the task's files are there (working-directory)
-#explain# user_identity pool, admin: a container's processes are root, as its sshd needs (user-identity)
+#explain# default_working_dir batch: the files of the task are in this directory (working-directory)
+#explain# user_identity pool, admin: a container runs as root, which its sshd needs (user-identity)

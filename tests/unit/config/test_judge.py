@@ -36,7 +36,7 @@ def below(values: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
 DATA = st.recursive(st.none() | st.sampled_from(ODD) | NUMBERS | st.text(max_size=4), below, max_leaves=5)
 
 
-def value_for(place: reference.Place) -> st.SearchStrategy[Any]:
+def value_for(place: reference.PropertyPath) -> st.SearchStrategy[Any]:
     """Values that come near to what a property takes, and others."""
     kind = reference.properties()[place].type
     if kind.startswith("one of "):
@@ -52,7 +52,7 @@ def value_for(place: reference.Place) -> st.SearchStrategy[Any]:
 CHANGES = st.sampled_from(PLACES).flatmap(lambda place: st.tuples(st.just(place), value_for(place)))
 
 
-def section_with(changes: list[tuple[reference.Place, Any]], section: str) -> Any:
+def section_with(changes: list[tuple[reference.PropertyPath, Any]], section: str) -> Any:
     """A section of the smallest configuration in which some properties have other values."""
     data = copy.deepcopy(BASE.get(section, {}))
     for place, value in changes:
@@ -75,7 +75,9 @@ def texts(data: Any) -> Any:
 @given(st.lists(CHANGES, min_size=1, max_size=2))
 @example([(("pool_specification", "autoscale", "scenario", "required_sample_percentage"), "nan")])
 @example([(("credentials", "batch", "account_key"), [None])])
-def test_jsonschema_refuses_what_msgspec_refuses_and_nothing_else(changes: list[tuple[reference.Place, Any]]) -> None:
+def test_jsonschema_refuses_what_msgspec_refuses_and_nothing_else(
+    changes: list[tuple[reference.PropertyPath, Any]],
+) -> None:
     section = changes[0][0][0]
     data = section_with(changes, section)
     try:
@@ -83,7 +85,7 @@ def test_jsonschema_refuses_what_msgspec_refuses_and_nothing_else(changes: list[
         taken = True
     except msgspec.ValidationError:
         taken = False
-    found = list(judge.mistakes(judge.whole(section, data)))
+    found = list(judge.mistakes(judge.section_part(section, data)))
     assert taken is (not found), f"{section}: {data} {found}"
 
 
@@ -94,7 +96,7 @@ def test_judging_each_job_and_task_by_itself_finds_what_judging_the_whole_finds(
     data = [{"id": f"j{n}", "tasks": [tasks[kind] for kind in kinds]} for n, kinds in enumerate(jobs)]
     data[0]["priority"] = "high"
     parts = judge.judged("job_specifications", data).flaws
-    assert set(parts) == set(judge.mistakes(judge.whole("job_specifications", data)))
+    assert set(parts) == set(judge.mistakes(judge.section_part("job_specifications", data)))
 
 
 def test_parts_beyond_the_most_are_counted() -> None:

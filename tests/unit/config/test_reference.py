@@ -28,7 +28,7 @@ def test_no_anchor_stands_twice() -> None:
 
 def test_a_message_links_to_an_anchor_of_the_page() -> None:
     path = ("credentials", "storage", "mine", "account")
-    assert schema.anchor(path) == f"{reference.PAGE}#{reference.anchor(reference.place_of(path))}"
+    assert schema.anchor(path) == f"{reference.PAGE}#{reference.anchor(reference.path_of(path))}"
 
 
 def test_every_link_of_the_page_leads_to_an_anchor() -> None:
@@ -74,7 +74,7 @@ def test_every_older_name_is_on_the_page() -> None:
 
 def test_a_property_without_a_sentence_or_a_destination_is_not_to_be() -> None:
     nameless = [
-        reference.written((*block.places[0], item.name))
+        reference.written((*block.paths[0], item.name))
         for block in reference.blocks()
         for item in block.properties
         if not item.description or (not item.wire and "[" not in item.type)

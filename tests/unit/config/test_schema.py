@@ -137,7 +137,7 @@ TEXTS = sorted(
         for block in reference.blocks()
         for item in block.properties
         if "[" not in item.type and "text" in item.type
-        if not all(reference.gone((*place, item.name)) for place in block.places)
+        if not all(reference.gone((*place, item.name)) for place in block.paths)
     }
 )
 

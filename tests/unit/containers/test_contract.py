@@ -40,7 +40,7 @@ def test_an_image_that_has_everything_passes() -> None:
     ("check", "changed", "said"),
     [
         ("bash", {"bash": ""}, "there is none"),
-        ("bash", {"bash": "4.1"}, "needs 4.2"),
+        ("bash", {"bash": "4.1"}, "need 4.2"),
         ("bash", {"tools": ("grep",)}, "no tee, sort"),
         ("ssh", {"ssh": ""}, "no ssh on PATH"),
         ("ssh", {"ssh": "", "ssh_keygen": ""}, "no ssh and no ssh-keygen"),
@@ -98,7 +98,7 @@ def test_a_user_who_is_not_root_fails() -> None:
 
 def test_a_login_is_not_judged_where_there_is_no_client_to_try_it_with() -> None:
     missing = INSIDE._replace(ssh="", login=(), locked="/bin/sh: 46: ssh: not found")
-    assert result("login", missing) == Check("login", NOT_CHECKED, "there is no client to log in with")
+    assert result("login", missing) == Check("login", NOT_CHECKED, "there is no ssh client")
 
 
 @pytest.mark.parametrize(("passes", "expected"), [(True, OK), (False, FAIL), (None, NOT_CHECKED)])

@@ -34,7 +34,7 @@ def test_a_copy_keeps_path_and_tag(image: str, to: str, copy: str) -> None:
     ("image", "to"), [("Upper/Case", "my.azurecr.io"), ("a/b", "my.azurecr.io/UPPER"), ("a b", "x.y")]
 )
 def test_what_is_no_name_is_refused(image: str, to: str) -> None:
-    with pytest.raises(UsageError, match="no image's name"):
+    with pytest.raises(UsageError, match="the name of an image"):
         mirror.copy_of(image, to)
 
 

@@ -192,7 +192,7 @@ def test_under_a_coordinator_the_chief_alone_decides_and_servers_see_no_gpu() ->
 
 def test_an_estimators_chief_is_the_first_of_those_that_train() -> None:
     found = roles({"processes_per_node": 2, "mode": "estimator"}, shape=Shape(3))
-    assert (found["chief"]["place"], found["chief"]["instead_of"], found["ps"]["total"]) == ("primary", "worker", 3)
+    assert (found["chief"]["placement"], found["chief"]["instead_of"], found["ps"]["total"]) == ("primary", "worker", 3)
 
 
 def test_an_evaluator_has_time_for_its_last_look() -> None:
@@ -256,7 +256,7 @@ def test_flags_that_the_command_has_places_for_are_not_put_at_its_end() -> None:
 def test_servers_and_scheduler_take_no_gpu_and_do_not_decide() -> None:
     found = {role["name"]: role for role in spec(launched("mxnet", "python t.py", A100))["roles"]}
     assert [found[name]["gpus"] or found[name]["decides"] for name in ("scheduler", "server")] == [False, False]
-    assert (found["scheduler"]["place"], found["scheduler"]["total"], found["server"]["total"]) == ("primary", 1, 2)
+    assert (found["scheduler"]["placement"], found["scheduler"]["total"], found["server"]["total"]) == ("primary", 1, 2)
 
 
 @pytest.mark.parametrize(

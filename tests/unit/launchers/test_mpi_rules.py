@@ -58,7 +58,7 @@ def test_absent_ranks_are_one_each_and_said() -> None:
     made = launch()
     assert "bt_say 'processes_per_node is not set: 1 rank on each node'" in made.application
     assert "-np 2 -perhost 1" in made.application
-    assert Implicit("processes_per_node", "1", "it is not set", "processes-per-node") in made.implicit
+    assert Implicit("processes_per_node", "1", "not set", "processes-per-node") in made.implicit
 
 
 @pytest.mark.parametrize("options", ["-np 6", "-n 6", "--np 6", "-hosts a,b -np $np", "-c 6"])

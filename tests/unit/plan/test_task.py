@@ -297,7 +297,7 @@ def test_who_gives_a_container_its_gpus_is_said_as_it_is() -> None:
         name: next(one.because for one in plan(task=DOCKER, pool=pool).implicit if one.rule == "gpus-by-size")
         for name, pool in (("amd", MI300X), ("nvidia", H100))
     }
-    assert because["amd"].endswith("its devices are among the run options")
+    assert because["amd"].endswith("the run options contain its devices")
     assert because["nvidia"].endswith("the service adds them itself")
 
 

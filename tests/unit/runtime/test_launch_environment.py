@@ -14,10 +14,10 @@ from batchtrain.runtime.launch.frameworks.pytorch import torchruns_failure
 from batchtrain.runtime.launch.spec import Gang, LaunchError, Process
 from tests.unit.runtime.gangs import WORKER, gang
 
-SERVER = {"name": "server", "total": 1, "place": "spread", "command": "serve", "gpus": False}
-SCHEDULER = {"name": "scheduler", "total": 1, "place": "primary", "command": "lead", "gpus": False}
-CHIEF = {"name": "chief", "total": 1, "place": "primary", "command": "lead", "ranked": False, "decides": True}
-EVALUATOR = {"name": "evaluator", "total": 1, "place": "primary", "command": "look"}
+SERVER = {"name": "server", "total": 1, "placement": "spread", "command": "serve", "gpus": False}
+SCHEDULER = {"name": "scheduler", "total": 1, "placement": "primary", "command": "lead", "gpus": False}
+CHIEF = {"name": "chief", "total": 1, "placement": "primary", "command": "lead", "ranked": False, "decides": True}
+EVALUATOR = {"name": "evaluator", "total": 1, "placement": "primary", "command": "look"}
 
 
 def told(made: Gang, label: str) -> dict[str, str]:
@@ -178,9 +178,9 @@ def test_places_of_another_modes_command_are_left_alone() -> None:
 
 
 RAY_ROLES = [
-    {**WORKER, "name": "head", "total": 1, "place": "primary", "ranked": False, "instead_of": "worker"},
+    {**WORKER, "name": "head", "total": 1, "placement": "primary", "ranked": False, "instead_of": "worker"},
     {**WORKER, "per_node": 1, "ranked": False},
-    {**WORKER, "name": "driver", "total": 1, "place": "primary", "gpus": False, "ranked": False},
+    {**WORKER, "name": "driver", "total": 1, "placement": "primary", "gpus": False, "ranked": False},
 ]
 
 

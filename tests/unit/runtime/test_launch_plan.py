@@ -11,7 +11,7 @@ from batchtrain.runtime.launch.placing import plan
 from batchtrain.runtime.launch.spec import Gang, LaunchError
 from tests.unit.runtime.gangs import WORKER, gang, nodes, spec
 
-SERVERS = {"name": "ps", "total": 3, "place": "spread", "command": "serve", "gpus": False}
+SERVERS = {"name": "ps", "total": 3, "placement": "spread", "command": "serve", "gpus": False}
 
 
 def places(made: Gang) -> list[tuple[str, int]]:
@@ -35,12 +35,12 @@ def test_processes_in_all_are_spread_over_the_nodes() -> None:
 
 
 def test_a_role_of_the_primary_has_one_process_there() -> None:
-    scheduler = {"name": "scheduler", "place": "primary", "total": 1, "command": "lead", "gpus": False}
+    scheduler = {"name": "scheduler", "placement": "primary", "total": 1, "command": "lead", "gpus": False}
     assert places(gang(processes=[1, 1], roles=[scheduler, WORKER]))[0] == ("scheduler 0", 0)
 
 
 def test_a_role_can_take_the_place_of_another() -> None:
-    chief = {**WORKER, "name": "chief", "place": "primary", "total": 1, "instead_of": "worker"}
+    chief = {**WORKER, "name": "chief", "placement": "primary", "total": 1, "instead_of": "worker"}
     made = gang(processes=[2, 2], roles=[chief, WORKER])
     assert [(process.role.name, process.node.index) for process in made.processes] == [
         ("chief", 0), ("worker", 0), ("worker", 1), ("worker", 1),

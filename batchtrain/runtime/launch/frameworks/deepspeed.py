@@ -7,8 +7,8 @@ from .base import Framework, env, torch_defaults
 class DeepSpeed(Framework):
     def variables(self, gang: Gang, process: Process) -> Values:
         rank, size = gang.cross(process)
-        places = {"LOCAL_SIZE": str(len(gang.local(process))), "CROSS_RANK": str(rank), "CROSS_SIZE": str(size)}
-        return dict(env(gang, process), **places)
+        variables = {"LOCAL_SIZE": str(len(gang.local(process))), "CROSS_RANK": str(rank), "CROSS_SIZE": str(size)}
+        return dict(env(gang, process), **variables)
 
     def defaults(self, gang: Gang, process: Process) -> Values:
         values = torch_defaults(gang, process)
