@@ -106,6 +106,7 @@ ID = "#id"
 PLAIN = re.compile(r"[A-Za-z0-9_.,:/+@%-]+")
 """Values that are the same in JSON, and mean nothing to a shell."""
 NAME = re.compile(r"[A-Za-z0-9_-]+")
+"""The same for the path of an output, in which a point makes a file of a directory."""
 _SPEC = re.compile(r"(0\d+)?[,_]?(\.\d+)?[bdeEfFgGnoxX%]?")
 """Formats that add no space."""
 
@@ -179,7 +180,7 @@ class _Cut(msgspec.Struct, frozen=True):
     def _fits(self, value: Any) -> bool:
         if isinstance(value, str):
             return self.plain.fullmatch(value) is not None
-        return type(value) in (int, float)
+        return type(value) is int or (type(value) is float and self.plain is PLAIN)
 
 
 def _filled(part: str | _Part | Template | VaultSettings, row: Row, words: Mapping[str, Any]) -> Any:
@@ -211,10 +212,14 @@ def _cut(made: Made, row: Row, build: Build, *, named: bool) -> _Cut | None:
     first = (task.command or "").split(maxsplit=1)[:1]
     body = build(task, f"{mark}0z").body
     plain, around = pieces(body)
-    if mark in "".join(first) or any(f"{mark}{number}z".encode() not in plain for number in _needed(task, mark)):
+    paths = any("{" in (output.local_path or "") for output in spot.task.output_data.azure_storage)
+    if (
+        mark in "".join(first)
+        or (paths and any(":" in use for use in uses))
+        or any(f"{mark}{number}z".encode() not in plain for number in _needed(task, mark))
+    ):
         return None
     names = tuple(name for name in words if f"{{#{name}}}" in _format(plain.decode(), mark, uses))
-    paths = any("{" in (output.local_path or "") for output in spot.task.output_data.azure_storage)
     return _Cut(
         made,
         _format(plain.decode(), mark, uses),
