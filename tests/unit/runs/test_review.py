@@ -37,5 +37,5 @@ def test_a_secret_of_the_command_line_is_not_recorded() -> None:
 def test_a_directory_with_other_files_is_not_replaced_by_azurite(tmp_path: Path) -> None:
     (tmp_path / "thesis.txt").write_text("mine")
     with pytest.raises(StorageMissing, match="holds other files"):
-        azurite._install(azurite.Node("node", ("npm",)), tmp_path)
+        azurite._install(azurite.Node("node", ("npm",)), tmp_path, lambda: False)
     assert (tmp_path / "thesis.txt").read_text() == "mine"
