@@ -9,6 +9,7 @@ import random
 import re
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
 from itertools import combinations, combinations_with_replacement, permutations, product
 from string import Formatter
 from typing import Any, NamedTuple
@@ -16,7 +17,18 @@ from typing import Any, NamedTuple
 from msgspec import json
 from msgspec.structs import replace
 
-from batchtrain.config.types import ParametricSweep, Path, RandomFactory, Scalar, Steps, Task, TaskFactory
+from batchtrain.config.types import (
+    FileFactory,
+    FileFactorySource,
+    FileFactoryStorage,
+    ParametricSweep,
+    Path,
+    RandomFactory,
+    Scalar,
+    Steps,
+    Task,
+    TaskFactory,
+)
 
 MOST_TASKS = 100_000_000
 MOST_DIGITS = 4
@@ -28,7 +40,10 @@ EXAMPLE = "example.dat"
 """Represents the files of a container that were not listed."""
 
 KEYWORDS = ("url", "file_path", "file_path_with_container", "file_name", "file_name_no_extension")
-"""The names that the command of a file factory may use."""
+"""The names that the command of a file factory may use for blobs."""
+
+SOURCE_KEYWORDS = ("file_path", "file_name", "file_name_no_extension")
+"""The same for files of the task's `source`."""
 
 KINDS = ("parametric_sweep", "random", "file", "custom", "repeat", "grid", "list")
 PARAMETERS = "BATCHTRAIN_PARAMETERS"
@@ -74,6 +89,23 @@ def kind(factory: TaskFactory) -> str | None:
     return given[0] if len(given) == 1 else None
 
 
+def keywords(file: FileFactory) -> tuple[str, ...]:
+    """The names that the command of a file factory may use."""
+    return KEYWORDS if file.source is None else SOURCE_KEYWORDS
+
+
+def in_source(wanted: FileFactorySource, names: Iterable[str]) -> list[str]:
+    """The files of a source for which tasks are made, in order."""
+    top = f"{wanted.path.strip('/')}/" if wanted.path.strip("/") else ""
+    return sorted(name for name in names if name.startswith(top) and chosen(name.removeprefix(top), wanted))
+
+
+def chosen(name: str, wanted: FileFactoryStorage | FileFactorySource) -> bool:
+    """Whether a file is wanted: by one of `include` (or all), and by none of `exclude`."""
+    included = not wanted.include or any(fnmatchcase(name, pattern) for pattern in wanted.include)
+    return included and not any(fnmatchcase(name, pattern) for pattern in wanted.exclude)
+
+
 # --- what is wrong --------------------------------------------------------------------------------------------------
 
 
@@ -85,6 +117,10 @@ def kind_faults(task: Task) -> Faults:
     yield from _exactly_one(FACTORY, factory, KINDS)
     if factory.parametric_sweep is not None:
         yield from _exactly_one((*FACTORY, "parametric_sweep"), factory.parametric_sweep, SWEEPS)
+    if factory.file is not None:
+        yield from _exactly_one((*FACTORY, "file"), factory.file, ("azure_storage", "source"))
+        if factory.file.source is not None and task.source is None:
+            yield Fault((*FACTORY, "file", "source"), "the task has no `source`; name the directory of the files there")
     if factory.random is not None:
         path, drawn = (*FACTORY, "random"), factory.random
         yield from _exactly_one(path, drawn, ("integer", "distribution"))
@@ -341,7 +377,7 @@ def _never(command: str) -> str:
 def _example(factory: TaskFactory) -> tuple[tuple[Any, ...], dict[str, str]]:
     """The first values, or the values of a file name."""
     if factory.file is not None:
-        return (), dict.fromkeys(KEYWORDS, EXAMPLE)
+        return (), dict.fromkeys(keywords(factory.file), EXAMPLE)
     if factory.custom is not None or factory.repeat is not None:
         return (), {}
     row = next(iter(values(factory, 0)))

@@ -200,6 +200,23 @@ def test_offline_one_example_stands_for_the_files_and_is_said() -> None:
     )
 
 
+def test_files_of_the_source_become_tasks_by_their_path_below_it() -> None:
+    made = {"file": {"source": {"path": "images/", "include": ["*.png"], "exclude": ["b*"]}}}
+    listed = Facts(listings={factory.key_of_source("src"): ("images/c.png", "images/a.png", "images/b.png", "a.png")})
+    command = "score {file_path} {file_name} {file_name_no_extension}"
+    tasks = expanded(made, command, listed, source="src")
+    assert [task.command for task in tasks] == ["score images/a.png a.png a", "score images/c.png c.png c"]
+    assert all(task.source == "src" and not task.resource_files for task in tasks)
+
+
+def test_a_factory_of_the_source_s_files_needs_a_source_and_knows_no_url() -> None:
+    made = {"file": {"source": {}}}
+    with pytest.raises(PlanError, match="the task has no `source`"):
+        expanded(made, "{file_path}")
+    with pytest.raises(PlanError, match="fits no value"):
+        expanded(made, "{url}", source="src")
+
+
 def test_a_place_that_nobody_listed_is_refused_when_the_pool_is_there() -> None:
     with pytest.raises(PlanError, match="link/data/in has not been listed"):
         expanded({"file": FILES}, "{url}", facts=Facts(pool=POOL))
