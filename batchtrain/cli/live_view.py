@@ -5,6 +5,7 @@ Every line fits the width and the number of lines never changes, so that the blo
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections import deque
 from collections.abc import Iterable
@@ -18,6 +19,8 @@ from batchtrain.service.submit import Event
 from batchtrain.service.tasks import Counts
 
 MOST_RANKS = 12
+MOST_KNOWN = 10_000
+"""Ranks that are followed; lines of others are only printed."""
 WORST = 5
 """Rows of ranks of a larger gang: the ones that have been quiet for longest."""
 QUIET_SECONDS = 30.0
@@ -30,9 +33,9 @@ RATES = ("images_per_second", "samples_per_second", "total_images_per_second", "
 FAVOURITES = ("loss", "train_loss", "validation_loss", "test_accuracy", "accuracy", "perplexity", "busbw", "latency_us")
 """Metrics that are shown first."""
 _TOTAL = re.compile(
-    r"\b(?P<unit>step|epoch|iter(?:ation)?|batch)\W{0,3}(?P<at>\d+) ?(?:/|of) ?(?P<of>\d+)", re.IGNORECASE
+    r"\b(?P<unit>step|epoch|iter(?:ation)?|batch)\W{0,3}(?P<at>\d{1,12}) ?(?:/|of) ?(?P<of>\d{1,12})\b", re.IGNORECASE
 )
-_RANK = re.compile(r"^\[(?P<node>\d+):(?:rank )?(?P<rank>\d+)\] ?(?P<text>.*)$")
+_RANK = re.compile(r"^\[(?P<node>\d{1,9}):(?:rank )?(?P<rank>\d{1,9})\] ?(?P<text>.*)$")
 PHASES = {
     "pool.adding": "adding the pool",
     "pool.wait": "waiting for nodes",
@@ -97,7 +100,8 @@ class View:
         elif event.kind == "tasks.seen" and isinstance(event.data, Counts):
             self.counts = event.data
         elif event.kind in ("stdout", "stderr"):
-            self._line(event.text, now)
+            with contextlib.suppress(ValueError, RecursionError):  # absurd numbers or depths: nothing to show
+                self._line(event.text, now)
 
     def _line(self, text: str, now: float) -> None:
         rank = self._rank_of(text, now)
@@ -111,6 +115,8 @@ class View:
         if match is None:
             return None
         number = int(match["rank"])
+        if number not in self.ranks and len(self.ranks) >= MOST_KNOWN:
+            return None
         known = self.ranks.get(number, Rank(number, int(match["node"])))
         text = plain_text(match["text"]).strip()
         self.ranks[number] = known._replace(last=text or known.last, heard=now)

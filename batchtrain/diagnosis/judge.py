@@ -77,7 +77,7 @@ def _unknown(job: JobRecord, task: TaskRecord, subject: str) -> Finding:
     cause = f"the program raised {exception}" if exception else f"the program ended {code}"
     where = f"{task.cause.raised}: " if task.cause.raised else ""
     last = next((line for line in reversed(task.stderr or task.stdout) if line.strip()), "")
-    read = f"read its output: `batchtrain jobs logs {job.id} {task.id}`, and with `--file stderr.txt`"
+    read = f"read its output: `batchtrain jobs logs {job.id} --task {task.id}`, and with `--file stderr.txt`"
     step = f"look at {task.cause.raised} of the source, and {read}" if task.cause.raised else read
     return Finding("exception" if exception else "unknown", subject, cause, where + (exception or last.strip()), step)
 
@@ -125,7 +125,7 @@ def _of_waiting(job: JobRecord, pool: PoolRecord | None, task: TaskRecord) -> It
     blocking = [other for other in task.depends_on if other in failed]
     if blocking:
         cause = f"the task waits for {blocking[0]}, which failed: it never starts"
-        step = f"mend and repeat it: `batchtrain jobs show {job.id}`"
+        step = f"correct {blocking[0]} and reactivate it: `batchtrain jobs task reactivate {job.id} {blocking[0]}`"
         yield Finding("dependency-failed", f"task {task.id}", cause, "", step)
 
 
@@ -138,7 +138,7 @@ def _of_pool(pool: PoolRecord) -> Iterator[Finding]:
         rule, cause, step = service_rules.of_resize(failure)
         yield Finding(rule, subject, cause, service_rules.said(failure), step)
     if pool.autoscale_error:
-        step = "mend the formula (`batchtrain config plan` shows it)"
+        step = "correct the formula (`batchtrain config plan` shows it)"
         yield Finding("autoscale-error", subject, "the autoscale formula fails", pool.autoscale_error, step)
     for node in pool.nodes:
         yield from _of_node(node)
@@ -158,7 +158,7 @@ def _start_task(node: NodeRecord, subject: str) -> Finding:
     """The failed start task; a rule that fits its output tells more."""
     code = f" with exit code {node.start_exit_code}" if node.start_exit_code is not None else ""
     cause = f"the start task failed{code}"
-    step = "mend it (`additional_node_prep`, or what pool.yaml installs), then reboot the node or make the pool anew"
+    step = "correct it (`additional_node_prep`, or what pool.yaml installs), then reboot the node or recreate the pool"
     for _, reason, line in output_rules.matches(node.start_lines):
         return Finding("start-task-failed", subject, f"{cause}: {reason}", line.strip(), step)
     evidence = service_rules.said(node.start_failure) if node.start_failure else ""

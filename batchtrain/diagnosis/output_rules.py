@@ -57,8 +57,8 @@ OUTPUT_RULES = (
         r"|gloo.*(?:[Tt]imed out|[Tt]imeout)|The client socket has timed out|connectFullMesh failed"
         r"|Horovod has timed out|Stalled ranks",
         "the ranks wait for one that does not answer",
-        "look at the rank that is missing (`batchtrain jobs logs JOB TASK`): it is slower, has ended, or did not reach"
-        " the same collective",
+        "look at the rank that is missing (`batchtrain jobs logs JOB --task TASK`): it is slower, has ended, or did not"
+        " reach the same collective",
     ),
     _rule(
         "connection-to-rank-lost",

@@ -184,7 +184,7 @@ def waiting(job: JobRecord, pool: PoolRecord | None, task: TaskRecord) -> tuple[
             Known(
                 "gang-needs-inter-node",
                 f"the gang of {task.instances} nodes can never start: the pool has no inter-node communication",
-                "set `inter_node_communication_enabled: true` in pool.yaml and make the pool anew",
+                "set `inter_node_communication_enabled: true` in pool.yaml and recreate the pool",
             ),
             "",
         )
@@ -208,7 +208,9 @@ def waiting(job: JobRecord, pool: PoolRecord | None, task: TaskRecord) -> tuple[
             "",
         )
     if pool.autoscale_error:
-        return Known("autoscale-error", "the pool's autoscale formula fails", "mend the formula"), pool.autoscale_error
+        return Known(
+            "autoscale-error", "the pool's autoscale formula fails", "correct the formula"
+        ), pool.autoscale_error
     if there < task.instances:
         nodes = "1 node" if task.instances == 1 else f"{task.instances} nodes"
         return (

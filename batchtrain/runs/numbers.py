@@ -96,12 +96,13 @@ class _Task:
 
     def add(self, paths: tuple[Path, ...], now: float) -> None:
         """The program's own values replace those of the same name in its output."""
-        points = [point for path in paths for point in self._read(path)]
-        own = {name for point in points for name in point.values}
-        self._drop(own)
-        for point in points:
-            with contextlib.suppress(ValueError):  # a name that is no text
-                self._write(point, now)
+        noted = len(self.notes)
+        self._drop({name for path in paths for point in self._read(path) for name in point.values})
+        del self.notes[noted:]
+        for path in paths:  # read twice, because the files of all ranks may not fit into memory
+            for point in self._read(path):
+                with contextlib.suppress(ValueError):  # a name that is no text
+                    self._write(point, now)
 
     def _drop(self, names: set[str]) -> None:
         if self._file is None or not names:

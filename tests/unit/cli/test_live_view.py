@@ -101,6 +101,13 @@ def test_a_curve_has_one_bar_a_column_and_skips_what_is_no_number() -> None:
     assert len(spark(range(1000), 12)) == 12
 
 
+@pytest.mark.parametrize("line", ["step " + "9" * 5000 + "/3", "[0:" + "1" * 5000 + "] x", "__k__=" + "[" * 100_000])
+def test_an_absurd_line_of_a_task_does_not_end_the_view(line: str) -> None:
+    view = View("digits", "here", BEGAN, ranks=2)
+    view.note(Event("stdout", "train", line), BEGAN + 1)
+    assert len(shown(view, 80, BEGAN + 2)) == view.height
+
+
 def test_spans_of_time() -> None:
     assert [span(seconds) for seconds in (0.4, 59, 460, 7500)] == ["0s", "59s", "7m40s", "2h05m"]
 
