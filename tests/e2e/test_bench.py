@@ -20,6 +20,7 @@ EXPERIMENT = {
 pytestmark = [pytest.mark.mpi, pytest.mark.process]
 
 
+@pytest.mark.slow
 def test_bench_of_1_2_and_4_nodes_has_a_scaling_table_and_continues(trained: Any, tmp_path: Path) -> None:
     file = tmp_path / "scaling.yaml"
     file.write_text(json.dumps(EXPERIMENT))

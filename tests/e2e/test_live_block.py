@@ -113,6 +113,7 @@ def test_the_block_stands_below_the_log_and_goes_with_ctrl_c(
     assert "evil" not in terminal("display-message", "-p", "#{pane_title}")
 
 
+@pytest.mark.slow
 def test_a_terminal_shows_each_line_of_eight_ranks_once(
     batchtrain: Shell, terminal: Callable[..., str], tmp_path: Path
 ) -> None:

@@ -57,6 +57,7 @@ def ids(shell: Shell, job: str, *words: str) -> list[str]:
     return [task["id"] for task in document(shell, "jobs", "tasks", job, *words)]
 
 
+@pytest.mark.slow
 def test_failed_tasks_are_found_explained_and_run_again(local: Shell) -> None:
     assert "task j/bad failed" in local("jobs", "wait", "j", code=10).stderr
     assert ids(local, "j", "--state", "failed") == ["bad"]
@@ -97,6 +98,7 @@ def test_tasks_are_ended_and_deleted_after_a_question(local: Shell) -> None:
     assert "choose them with --state" in local("jobs", "task", "del", "long", code=2).stderr
 
 
+@pytest.mark.slow
 def test_a_job_moves_to_another_pool_and_completed_jobs_are_tidied_up(local: Shell) -> None:
     assert "job long has pool p already" in local("jobs", "migrate", "long", "p", code=2).stderr
     assert "(PoolNotFound)" in local("jobs", "migrate", "long", "q", code=3).stderr

@@ -63,6 +63,7 @@ BATCHES = (32, 64, 128, 256)
 COMMAND = "job_specifications[0].tasks[0].command"
 
 
+@pytest.mark.slow
 def test_four_trainings_of_different_batch_sizes_are_compared(trained: Any, tmp_path: Path) -> None:
     for batch in BATCHES:
         command = f"{COMMAND}=python -u $AZ_BATCH_TASK_SHARED_DIR/train.py --epochs 3 --batch {batch}"

@@ -53,6 +53,7 @@ def test_a_sweep_is_read_from_the_output_of_its_tasks(local: Shell) -> None:
     assert "job j has no metric acuracy; no task has printed one" in missing
 
 
+@pytest.mark.slow
 def test_a_sweep_whose_job_is_gone_is_read_from_its_run(local: Shell) -> None:
     local("run", ".")
     rows = json.loads(local("jobs", "sweep", "j", "--metric", "accuracy", "--min", "-o", "json").stdout)
