@@ -53,6 +53,7 @@ EXAMPLES: Mapping[str, Any] = {
     "fs_spec": "10.0.0.4@tcp:/lustrefs",
     "fs_mntops": "noatime,flock",
     "FilesSource.path": "data",
+    "FileFactorySource.path": "images",
     "shared_data_volume": "datasets",
     "relative_destination_path": "images",
     "include": ["*.tfrecord"],

@@ -70,6 +70,12 @@ def digests(source: tuple[File, ...] | LargeSource) -> list[tuple[str, str]]:
     return [(file.name, hashlib.sha256(file.data).hexdigest()) for file in source]
 
 
+def names(source: tuple[File, ...] | LargeSource) -> tuple[str, ...]:
+    """The names of the files of a source."""
+    files: Iterable[File | FileOnDisk] = source.files if isinstance(source, LargeSource) else source
+    return tuple(file.name for file in files)
+
+
 def reserved(names: Iterable[str]) -> str:
     """Why files must not have these names: Batch or the launcher uses them in the task's directory."""
     taken = sorted({top for name in names if (top := name.split("/", 1)[0]) in RESERVED})

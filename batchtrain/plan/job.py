@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from batchtrain.config import ids
+from batchtrain.config import ids, travel
 from batchtrain.config.factories import names as parameters
 from batchtrain.config.types import Job, Recipe, Task
 from batchtrain.errors import PlanError, Problem
@@ -71,8 +71,15 @@ class _Tasks(NamedTuple):
     implicit: tuple[Implicit, ...] = ()
 
 
+def _with_sources(facts: Facts, sources: Sources) -> Facts:
+    """The facts with the names of the files of each `source`, for tasks that are made of them."""
+    names = {factory.key_of_source(name): travel.names(files) for name, files in sources.items()}
+    return facts._replace(listings={**facts.listings, **names})
+
+
 def _plan_job(recipe: Recipe, job: Job, number: int, facts: Facts, sources: Sources) -> Plan:
     path = f"job_specifications[{number}]"
+    facts = _with_sources(facts, sources)
     around = frame(recipe, job, path, facts, sources)
     mode, by_mode = exits.mode(job, (*job.tasks, job.merge_task) if job.merge_task else job.tasks, path)
     around = around._replace(acting=mode == "performexitoptionsjobaction", filling=bool(by_mode))

@@ -19,7 +19,7 @@ def read_listings(recipe: Recipe, connect: Connect) -> dict[str, Iterable[str]]:
     page, when they are iterated. Raises ServiceError."""
     factories = (task.task_factory for job in recipe.jobs for task in job.tasks if task.task_factory)
     storages = [factory.file.azure_storage for factory in factories if factory.file is not None]
-    wanted = {place_of(storage) for storage in storages if not storage.is_file_share}
+    wanted = {place_of(storage) for storage in storages if storage is not None and not storage.is_file_share}
     listed: dict[str, Iterable[str]] = {}
     for place in sorted(wanted):
         names = _Names(place, connect)

@@ -172,8 +172,8 @@ def test_a_job_that_is_there_already_is_refused_with_the_way_out(recipe: Path, b
     batchtrain("pool", "add", "--configdir", str(recipe), "--local")
     batchtrain("jobs", "add", "--configdir", str(recipe), "--local")
     said = batchtrain("jobs", "add", "--configdir", str(recipe), "--local", code=4).stderr
-    assert "JobExists" in said
-    assert "jobs del" in said
+    assert "job j is completed, and takes no more tasks" in said
+    assert "--recreate" in said
 
 
 def test_an_image_that_nothing_stands_for_is_refused_before_the_pool_is_made(recipe: Path, batchtrain: Any) -> None:

@@ -128,6 +128,7 @@ SOURCE = {"src/train.py": "print(1)"}
 BROUGHT = {f"{TASK}.source": "src"}
 LISTED = {"global_resources.docker_images": ["busybox"]}
 ECHO_FILE = {f"{TASK}.command": "echo {file_name}"}
+IMAGES = {"src/images/a.png": "a", "src/texts/b.txt": "b"}
 GENERATE = "def generate(*args, word='made'):\n    yield (args[0] if args else word,)\n"
 MODULE = {"mine_a.py": GENERATE, "pack_a/__init__.py": "", "pack_a/inner.py": GENERATE.replace("made", "packed")}
 
@@ -197,6 +198,11 @@ CONTEXT: dict[str, dict[str, Any]] = {
             "storage_account_settings": "link",
             "remote_path": "container/path",
         },
+    },
+    "job_specifications.tasks.task_factory.file.source": {
+        **BROUGHT,
+        f"{TASK}.task_factory.file.azure_storage": None,
+        f"{TASK}.command": "echo {file_path}",
     },
 }
 """Of the base and of each block above comes first; what a block cannot do without is filled in by its types."""
@@ -853,6 +859,13 @@ ROWS: dict[str, Row] = {
     ),
     f"{TASKS}.task_factory.file.azure_storage.exclude": Row(
         ["*.csv"], shown="two.txt", beside=ECHO_FILE, effect=listed, instead=["*.txt"]
+    ),
+    f"{TASKS}.task_factory.file.source.path": Row("images", shown="echo images/a.png", instead="texts", files=IMAGES),
+    f"{TASKS}.task_factory.file.source.include": Row(
+        ["*.png"], shown="echo images/a.png", instead=["*.txt"], files=IMAGES
+    ),
+    f"{TASKS}.task_factory.file.source.exclude": Row(
+        ["*.txt"], shown="echo images/a.png", instead=["*.png"], files=IMAGES
     ),
     f"{TASKS}.task_factory.custom.module": Row("mine_a", shown="echo made", files=MODULE),
     f"{TASKS}.task_factory.custom.package": Row(

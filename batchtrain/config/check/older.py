@@ -112,7 +112,8 @@ def _file_shares(subject: Subject) -> Found:
                 "Batch downloads blobs, not the files of a share; mount the share as a volume with driver `azurefile`",
             )
     for path, _, task in subject.tasks:
-        if task.task_factory and task.task_factory.file and task.task_factory.file.azure_storage.is_file_share:
+        storage = task.task_factory and task.task_factory.file and task.task_factory.file.azure_storage
+        if storage and storage.is_file_share:
             message = "tasks are created from the blobs of a container; put the files there"
             yield (*path, "task_factory", "file", "azure_storage", "is_file_share"), message
 

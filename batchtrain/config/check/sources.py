@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable
 from itertools import islice
 
-from batchtrain.config import travel
+from batchtrain.config import factories, travel
 from batchtrain.config.check.subject import Subject, command_of
 from batchtrain.config.check.table import CREDENTIALS, ERROR, JOBS, POOL, SETTINGS, WARNING, Found, Rule
 from batchtrain.config.types import Job, Task
@@ -152,6 +152,23 @@ def _listed(names: tuple[str, ...]) -> str:
     return f"{shown} and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else shown
 
 
+# --- tasks made of files --------------------------------------------------------------------------------------------
+
+
+def _factories(subject: Subject) -> Found:
+    for path, _, task in subject.tasks:
+        factory, survey = task.task_factory, subject.sources.get(task.source or "")
+        wanted = factory.file.source if factory and factory.file else None
+        if wanted is None or survey is None or survey.rule:
+            continue
+        names, where = factories.in_source(wanted, survey.names), (*path, "task_factory", "file", "source")
+        if not names:
+            listed = _listed(survey.names)
+            yield where, f"no file of `{task.source}` fits `path`, `include` and `exclude`; it has {listed}"
+        for name in (name for name in names if "{" in name or "}" in name):
+            yield where, f"the file `{name}` has braces in its name, which no placeholder can carry; rename it"
+
+
 # --- commands -------------------------------------------------------------------------------------------------------
 
 
@@ -187,6 +204,7 @@ RULES = (
          _scripts),
     Rule("source-relative", WARNING, (*POOL, *JOBS), "A command names a script of its source with its directory.",
          _TRAVELS, _relative),
+    Rule("factory-source", ERROR, JOBS, "A factory of files finds some in its task's source.", _TRAVELS, _factories),
     Rule("command-length", ERROR, (*SETTINGS, *CREDENTIALS, *JOBS), "A command fits into a request.",
          "execve(2): MAX_ARG_STRLEN; Azure Batch: 413 RequestBodyTooLarge (1 MB)", _lengths),
 )  # fmt: skip

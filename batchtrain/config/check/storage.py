@@ -54,10 +54,11 @@ def _links(subject: Subject) -> Iterator[tuple[Path, str]]:
     for path, transfer in subject.transfers:
         yield (*path, "storage_account_settings"), transfer.storage_account_settings
     for path, _, task in subject.tasks:
-        if task.task_factory and task.task_factory.file:
+        factory = task.task_factory
+        if factory and factory.file and factory.file.azure_storage:
             yield (
                 (*path, "task_factory", "file", "azure_storage", "storage_account_settings"),
-                task.task_factory.file.azure_storage.storage_account_settings,
+                factory.file.azure_storage.storage_account_settings,
             )
 
 

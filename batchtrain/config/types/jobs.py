@@ -276,11 +276,19 @@ class FileFactoryStorage(Block, frozen=True, kw_only=True):
     exclude: Annotated[tuple[str, ...], says("Patterns of files to exclude.", MADE)] = ()
 
 
+class FileFactorySource(Block, frozen=True, kw_only=True):
+    path: Annotated[str, says("Directory below the `source` of the task. Default: all of it.", MADE)] = ""
+    include: Annotated[tuple[str, ...], says("Patterns of files to include.", MADE)] = ()
+    exclude: Annotated[tuple[str, ...], says("Patterns of files to exclude.", MADE)] = ()
+
+
 PathOfFile = Literal["file_path", "file_path_with_container", "file_name", "file_name_no_extension"]
 
 
 class FileFactory(Block, frozen=True, kw_only=True):
-    azure_storage: Annotated[FileFactoryStorage, says("Where the files are.")]
+    azure_storage: Annotated[FileFactoryStorage | None, says("Blobs of a container.")] = None
+    source: Annotated[FileFactorySource | None, says(
+        "Files of this machine, below the `source` of the task, which every task gets whole.")] = None
     task_filepath: Annotated[PathOfFile, says(
         "Name of the file in the directory of the task.", "task.resourceFiles.filePath")] = "file_path"
 
@@ -295,7 +303,7 @@ class CustomFactory(Block, frozen=True, kw_only=True):
 class TaskFactory(Block, frozen=True, kw_only=True):
     parametric_sweep: Annotated[ParametricSweep | None, says("One task for each combination of values.")] = None
     random: Annotated[RandomFactory | None, says("Tasks with random numbers.")] = None
-    file: Annotated[FileFactory | None, says("One task for each file of a container.")] = None
+    file: Annotated[FileFactory | None, says("One task for each file.")] = None
     custom: Annotated[CustomFactory | None, says("One task for each tuple that your function yields.")] = None
     repeat: Annotated[Annotated[int, Meta(ge=1)] | None, says("Number of identical tasks.", MADE)] = None
     grid: Annotated[dict[str, tuple[Scalar, ...] | Steps], says(

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from batchtrain.config.factories import id_faults
 from batchtrain.config.types import Recipe, Task, convert
 from batchtrain.errors import PlanError
 from batchtrain.plan import Facts, PoolFacts, factory
@@ -198,6 +199,40 @@ def test_offline_one_example_stands_for_the_files_and_is_said() -> None:
         "info",
         "job_specifications[0].tasks[0].task_factory.file",
     )
+
+
+def test_files_of_the_source_become_tasks_by_their_path_below_it() -> None:
+    made = {"file": {"source": {"path": "images/", "include": ["*.png"], "exclude": ["b*"]}}}
+    listed = Facts(listings={factory.key_of_source("src"): ("images/c.png", "images/a.png", "images/b.png", "a.png")})
+    command = "score {file_path} {file_name} {file_name_no_extension}"
+    tasks = expanded(made, command, listed, source="src")
+    assert [task.command for task in tasks] == ["score images/a.png a.png a", "score images/c.png c.png c"]
+    assert all(task.source == "src" and not task.resource_files for task in tasks)
+
+
+def test_a_factory_of_the_source_s_files_needs_a_source_and_knows_no_url() -> None:
+    made = {"file": {"source": {}}}
+    with pytest.raises(PlanError, match="the task has no `source`"):
+        expanded(made, "{file_path}")
+    with pytest.raises(PlanError, match="fits no value"):
+        expanded(made, "{url}", source="src")
+
+
+@pytest.mark.parametrize(
+    ("made", "task_id", "message"),
+    [
+        ({"grid": {"lr": ["0.1", "0.2"], "batch": ["1", "2"]}}, "t-{lr}", "values of `batch` make the same id"),
+        ({"grid": {"lr": ["0.11", "0.12"]}}, "t-{lr:.1f}", "values of `lr` make the same id"),
+        ({"grid": {"lr": ["a b", "a_b"]}}, "t-{lr}", "values of `lr` make the same id"),
+        ({"grid": {"n": {"start": 0, "stop": 1000000}}}, "t", ""),
+        ({"grid": {"lr": ["0.1", "0.2"], "seed": ["1"]}}, "t-{lr}", ""),
+        ({"list": [{"a": "1", "b": "1"}, {"a": "1", "b": "2"}]}, "t-{a}", "`list[1]` makes the id of an earlier set"),
+        ({"list": [{"a": "1", "b": "1"}, {"a": "1", "b": "2"}]}, "t-{a}-{b}", ""),
+    ],
+)
+def test_values_that_make_the_same_id_are_found_offline(made: dict[str, Any], task_id: str, message: str) -> None:
+    task = recipe(made, "run", id=task_id).jobs[0].tasks[0]
+    assert [fault.message[: len(message)] for fault in id_faults(task)] == ([message] if message else [])
 
 
 def test_a_place_that_nobody_listed_is_refused_when_the_pool_is_there() -> None:
