@@ -167,7 +167,7 @@ def _done(folder: Path) -> dict[str, str]:
     """The run directories of the cases that have completed, by digest."""
     path = folder / "done.jsonl"
     found = {}
-    for line in path.read_text().splitlines() if path.exists() else ():
+    for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
         try:
             record = json.loads(line)
             digest, run = record["digest"], record["run"]
@@ -183,7 +183,7 @@ def _note_done(folder: Path, planned: Planned, run: str) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "done.jsonl"
     begin = "\n" if path.exists() and not path.read_bytes().endswith(b"\n") else ""
-    with path.open("a") as file:
+    with path.open("a", encoding="utf-8") as file:
         file.write(begin + json.dumps({"case": planned.case.name, "digest": planned.digest, "run": run}) + "\n")
 
 
@@ -262,8 +262,8 @@ def _report(experiment: Experiment, planned: list[Planned], folder: Path, title:
     show_rows(table, empty="no run has completed")
     if not measured:
         return
-    (folder / "report.csv").write_text(scaling.as_csv(table))
-    (folder / "report.html").write_text(scaling.as_html(title, experiment.metric, table))
+    (folder / "report.csv").write_text(scaling.as_csv(table), encoding="utf-8")
+    (folder / "report.html").write_text(scaling.as_html(title, experiment.metric, table), encoding="utf-8")
     say(f"report: {folder / 'report.html'} and report.csv")
 
 

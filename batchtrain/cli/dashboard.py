@@ -79,6 +79,8 @@ def _open(link: str, stack: contextlib.ExitStack) -> None:
     folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="batchtrain-dashboard-")))
     page = folder / "open.html"
     page.touch(mode=0o600)
-    page.write_text(f'<!doctype html><meta http-equiv="refresh" content="0; url={link}"><title>batchtrain</title>')
+    page.write_text(
+        f'<!doctype html><meta http-equiv="refresh" content="0; url={link}"><title>batchtrain</title>', encoding="utf-8"
+    )
     if not webbrowser.open(page.as_uri()):
         say("no browser was found; open the link above")

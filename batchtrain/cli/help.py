@@ -23,6 +23,8 @@ class Group(_Group):
         try:
             return super().resolve_command(ctx, args)
         except click.UsageError as error:
+            if not args[0].startswith("-") and (answer := _of_shipyard(ctx, args)):
+                raise click.UsageError(f"No such command '{args[0]}'. {answer}", error.ctx or ctx) from None
             import difflib  # only for a misspelt word
 
             near = difflib.get_close_matches(args[0], self.list_commands(ctx), n=1, cutoff=0.5)
@@ -31,6 +33,18 @@ class Group(_Group):
             raise click.UsageError(
                 f"No such command '{args[0]}'. Did you mean `{ctx.command_path} {near[0]}`?", error.ctx or ctx
             ) from None
+
+
+def _of_shipyard(ctx: click.Context, args: list[str]) -> str | None:
+    """The answer to a command of Batch Shipyard."""
+    from batchtrain.cli.shipyard import answer  # only for an unknown command
+
+    groups: list[str] = []
+    at = ctx
+    while at.parent is not None:
+        groups.insert(0, at.info_name or "")
+        at = at.parent
+    return answer(groups, args)
 
 
 __all__ = ["Command", "Group"]

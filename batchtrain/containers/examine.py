@@ -36,7 +36,13 @@ def look(engine: Engine, name: str, *, architecture: str = "amd64", deep: bool =
     if (outside.system, outside.architecture) != ("linux", architecture):
         return Looked(outside, why_not=f"not tried: it is for {outside.system}/{outside.architecture}", layer_keys=keys)
     done = _run(
-        engine, name, "--interactive", "--entrypoint=/bin/sh", after=("-s",), given=PROBE.read_text(), patience=PATIENCE
+        engine,
+        name,
+        "--interactive",
+        "--entrypoint=/bin/sh",
+        after=("-s",),
+        given=PROBE.read_text(encoding="utf-8"),
+        patience=PATIENCE,
     )
     if done.code == 124:
         raise ServiceError(f"{name}: the probe did not end within {PATIENCE:g} s; is the engine busy?")

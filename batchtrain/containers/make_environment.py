@@ -131,7 +131,7 @@ def make(intended: Intended, say: Say) -> None:
 @contextmanager
 def _alone(intended: Intended) -> Iterator[None]:
     intended.prefix.parent.mkdir(parents=True, exist_ok=True)
-    with (intended.prefix.parent / f"{intended.name}.lock").open("w") as lock:
+    with (intended.prefix.parent / f"{intended.name}.lock").open("w", encoding="utf-8") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 
@@ -327,9 +327,10 @@ def _build_horovod(directory: Path, horovod: Horovod, wheels: Path) -> None:
             packed.extractall(here, filter="data")
         tree = here / archive.name.removesuffix(".tar.gz")
         for name in ("CMakeLists.txt", "horovod/torch/CMakeLists.txt", "horovod/tensorflow/CMakeLists.txt"):
-            text = (tree / name).read_text()
+            text = (tree / name).read_text(encoding="utf-8")
             (tree / name).write_text(
-                text.replace("set(CMAKE_CXX_STANDARD 14)", f"set(CMAKE_CXX_STANDARD {horovod.standard})")
+                text.replace("set(CMAKE_CXX_STANDARD 14)", f"set(CMAKE_CXX_STANDARD {horovod.standard})"),
+                encoding="utf-8",
             )
         build = (python, "-m", "pip", "wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", here / "built", tree)
         _run("build Horovod", build, variables)

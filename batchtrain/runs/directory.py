@@ -278,7 +278,7 @@ def check(root: Path) -> None:
     try:
         if not root.exists():
             root.mkdir(parents=True)
-            (root / ".gitignore").write_text("*\n")
+            (root / ".gitignore").write_text("*\n", encoding="utf-8")
     except OSError as error:
         raise _no_room(root, error) from None
     if not root.is_dir() or not os.access(root, os.W_OK | os.X_OK):

@@ -54,7 +54,9 @@ def write_dlbs(run: RunDirectory, target: Path) -> list[Path]:
     written = []
     for rank, values in sorted(ranks.items()):
         file = target / f"rank_{rank}.log"
-        file.write_text("".join(f"__{name}__={json.dumps(value)}\n" for name, value in values.items()))
+        file.write_text(
+            "".join(f"__{name}__={json.dumps(value)}\n" for name, value in values.items()), encoding="utf-8"
+        )
         written.append(file)
     return written
 
