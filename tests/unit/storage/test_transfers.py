@@ -16,7 +16,7 @@ from batchtrain.service.downloads import partial
 from batchtrain.storage import blob, download, sync, upload
 from batchtrain.storage.connection import Storage
 from batchtrain.storage.ingress import bring, walk
-from batchtrain.storage.moving import Tally
+from batchtrain.storage.moving import Moving, Tally
 
 from .blob_server import BlobServer, serve
 
@@ -96,6 +96,27 @@ def test_a_damaged_partial_file_is_fetched_again(storage: Storage, blobs: BlobSe
     blobs.refuse = lambda asked: 0
     down(storage, tmp_path).check()
     assert (tmp_path / "model").read_bytes() == CONTENT
+
+
+@pytest.mark.parametrize("with_md5", [False, True])
+def test_a_small_download_that_is_stopped_is_not_given_the_name(
+    storage: Storage, blobs: BlobServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, with_md5: bool
+) -> None:
+    monkeypatch.setattr(download, "PIECE", 8)
+    blobs.store("small", CONTENT[:64])
+    if not with_md5:
+        blobs.md5.clear()
+    moving = Moving("download", lambda size: stop(moving))
+    found = next(blob.stored(storage, "box"))
+    begin = download._Download(moving, storage, "box", found, tmp_path / "small").begin
+    assert list(moving.results([begin])) == []
+    assert not (tmp_path / "small").exists()
+
+
+def stop(moving: Moving) -> None:
+    """What Ctrl-C does."""
+    assert moving._crew is not None
+    moving._crew.stopped.set()
 
 
 def test_bytes_with_another_md5_are_not_given_the_name(storage: Storage, blobs: BlobServer, tmp_path: Path) -> None:
