@@ -7,6 +7,7 @@ end of the process, continues with the blocks that are missing; the service keep
 from __future__ import annotations
 
 import base64
+import errno
 import hashlib
 import os
 import stat
@@ -172,6 +173,8 @@ class _Upload:
 
     def _open(self) -> None:
         try:
+            if not stat.S_ISREG(self._file.path.stat().st_mode):
+                raise OSError(errno.EINVAL, "it is not a regular file")  # to open a pipe would wait for its writer
             self._opened = self._file.path.open("rb", buffering=0)
         except OSError as error:
             raise LocalFault(error) from error

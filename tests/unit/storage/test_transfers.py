@@ -219,6 +219,17 @@ def test_a_name_too_long_for_a_partial_file_still_comes(storage: Storage, blobs:
     assert (tmp_path / ("n" * 255)).read_bytes() == CONTENT
 
 
+def test_a_file_that_is_not_regular_is_named_and_the_rest_arrives(
+    storage: Storage, blobs: BlobServer, data: Path
+) -> None:
+    os.mkfifo(data / "pipe")
+    (data / "small").write_bytes(b"ok")
+    with pytest.raises(ServiceError, match=r"1 of 2 files .*/pipe: it is not a regular file") as raised:
+        up(storage, data).check()
+    assert raised.value.exit_code == 4
+    assert blobs.blobs == {"small": b"ok"}
+
+
 def test_an_unchanged_tree_costs_one_list(storage: Storage, blobs: BlobServer, data: Path) -> None:
     for number in range(20):
         (data / f"{number}").write_text(str(number))
