@@ -15,7 +15,7 @@ import threading
 import time
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from email.utils import formatdate
 from http.client import HTTPConnection, HTTPException, HTTPResponse
 from typing import NamedTuple
@@ -130,8 +130,9 @@ class Storage:
 
     def close(self) -> None:
         """Close the kept connections."""
-        while self._idle:
-            self._idle.pop().close()
+        with suppress(IndexError):  # other threads may take the last one
+            while True:
+                self._idle.pop().close()
 
     def send(self, operation: str, request: Request, *, allow: tuple[int, ...] = ()) -> Answer:
         """The answer to a request, repeated after transient faults. Raises ServiceError that names the operation,

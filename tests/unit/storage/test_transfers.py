@@ -5,8 +5,9 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Iterator
+from http.client import HTTPConnection
 from pathlib import Path
-from typing import Any
+from typing import Any, SupportsIndex
 
 import pytest
 
@@ -247,3 +248,14 @@ def test_pieces_that_a_piece_adds_are_done_before_the_end() -> None:
 
     work._pieces = iter([first])
     assert sorted(work.results()) == [1, 2]
+
+
+def test_a_connection_that_another_thread_takes_does_not_stop_the_close(storage: Storage) -> None:
+    class Taken(list[HTTPConnection]):
+        def pop(self, index: SupportsIndex = -1) -> HTTPConnection:
+            self.clear()
+            return super().pop(index)
+
+    storage._idle = Taken([HTTPConnection("localhost")])
+    storage.close()
+    assert storage._idle == []
