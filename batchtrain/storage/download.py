@@ -173,7 +173,9 @@ class _Download:
             return received(response, b"")
 
         try:
-            answer = self._storage.checked(self._operation, attempt, lambda: at == start, allow=_OTHER)
+            answer = self._storage.checked(
+                self._operation, attempt, lambda: at == start, allow=_OTHER, stopped=self._moving.end
+            )
         except Unreachable:
             if at == start:
                 raise

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import threading
 from collections.abc import Iterator
 from http.client import HTTPConnection
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import Any, SupportsIndex
 import pytest
 
 from batchtrain.errors import NotAllowed, ServiceError
-from batchtrain.service import at_once
+from batchtrain.service import at_once, retry
 from batchtrain.service.downloads import partial
 from batchtrain.storage import blob, download, sync, upload
 from batchtrain.storage.connection import Storage
@@ -107,11 +108,36 @@ def test_a_small_download_that_is_stopped_is_not_given_the_name(
     blobs.store("small", CONTENT[:64])
     if not with_md5:
         blobs.md5.clear()
-    moving = Moving("download", lambda size: stop(moving))
+    moving: Moving = Moving("download", lambda size: stop(moving))
     found = next(blob.stored(storage, "box"))
     begin = download._Download(moving, storage, "box", found, tmp_path / "small").begin
     assert list(moving.results([begin])) == []
     assert not (tmp_path / "small").exists()
+
+
+@pytest.mark.parametrize("attempts", [1, 2])
+def test_an_upload_that_is_stopped_makes_no_more_attempts(
+    storage: Storage, blobs: BlobServer, data: Path, attempts: int
+) -> None:
+    (data / "small").write_text("x")
+
+    def refuse(asked: str) -> int:
+        if len(blobs.asked) == attempts:
+            stop(moving)
+        return 503
+
+    blobs.refuse = refuse
+    moving: Moving = Moving("upload", lambda size: None)
+    begin = upload._Upload(moving, storage, "box", next(walk(data)), "small", None).begin
+    list(moving.results([begin]))
+    assert len(blobs.asked) == attempts
+
+
+def test_a_pause_between_attempts_ends_with_a_stop() -> None:
+    stopped = threading.Event()
+    stopped.set()
+    with pytest.raises(InterruptedError):
+        retry.interruptible(stopped).sleep(600)
 
 
 def stop(moving: Moving) -> None:
