@@ -165,6 +165,9 @@ def _down(source: Remote, directory: Path, delete: bool) -> None:
 
     base = _base(source.path)
     blobs = list(blob.stored(source.storage, source.container, base))
+    if not blobs:
+        place = f"{source.box}/{source.path}".rstrip("/")
+        raise NotFound(f"{place} is not there; `batchtrain data list {source.box}` shows what is")
     with _watcher() as watcher:
         tally = sync.get(source.storage, source.container, blobs, base.rstrip("/"), directory, watcher)
     deleted: tuple[Tally, ...] = ()

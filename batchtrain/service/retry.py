@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
@@ -35,6 +36,16 @@ class Clock(NamedTuple):
 
 
 CLOCK = Clock()
+
+
+def interruptible(stopped: threading.Event) -> Clock:
+    """A clock whose sleep raises InterruptedError as soon as the event is set."""
+
+    def sleep(seconds: float) -> None:
+        if stopped.wait(seconds):
+            raise InterruptedError("stopped")
+
+    return Clock(sleep=sleep)
 
 
 class Patience(NamedTuple):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from base64 import b64decode
 from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta, timezone
@@ -14,7 +15,7 @@ from batchtrain.config.types import Credentials, StorageCredentials
 from batchtrain.config.unfilled import is_unfilled, require_credentials
 from batchtrain.errors import UsageError
 from batchtrain.service.faults import faults
-from batchtrain.storage.connection import Request, Storage, blob_path
+from batchtrain.storage.connection import NEVER, Request, Storage, blob_path
 
 if TYPE_CHECKING:
     from azure.core.credentials import TokenCredential
@@ -111,10 +112,10 @@ def upload(storage: Storage, container: str, name: str, data: bytes) -> None:
     storage.send(operation, Request("PUT", path, headers={"x-ms-blob-type": "BlockBlob"}, body=data))
 
 
-def delete(storage: Storage, container: str, name: str) -> None:
+def delete(storage: Storage, container: str, name: str, stopped: threading.Event = NEVER) -> None:
     """Delete a blob, unless it is gone, with its snapshots."""
     request = Request("DELETE", blob_path(container, name), headers={"x-ms-delete-snapshots": "include"})
-    storage.send(f"delete {container}/{name}", request, allow=(404,))
+    storage.send(f"delete {container}/{name}", request, allow=(404,), stopped=stopped)
 
 
 def stored(storage: Storage, container: str, prefix: str = "") -> Iterator[Stored]:

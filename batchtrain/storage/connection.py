@@ -15,7 +15,7 @@ import threading
 import time
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from email.utils import formatdate
 from http.client import HTTPConnection, HTTPException, HTTPResponse
 from typing import NamedTuple
@@ -36,6 +36,8 @@ SCOPE = "https://storage.azure.com/.default"
 PIECE = 1 << 18
 """Bytes that are sent or received at once."""
 _MOST_ERROR = 1 << 16
+NEVER = threading.Event()
+"""Is never set, for a request that nothing stops."""
 
 
 class Span:
@@ -130,18 +132,21 @@ class Storage:
 
     def close(self) -> None:
         """Close the kept connections."""
-        while self._idle:
-            self._idle.pop().close()
+        with suppress(IndexError):  # other threads may take the last one
+            while True:
+                self._idle.pop().close()
 
-    def send(self, operation: str, request: Request, *, allow: tuple[int, ...] = ()) -> Answer:
-        """The answer to a request, repeated after transient faults. Raises ServiceError that names the operation,
-        except for the statuses that `allow` has."""
+    def send(
+        self, operation: str, request: Request, *, allow: tuple[int, ...] = (), stopped: threading.Event = NEVER
+    ) -> Answer:
+        """The answer to a request, repeated after transient faults until `stopped`. Raises ServiceError that names the
+        operation, except for the statuses that `allow` has."""
 
         def attempt() -> Answer:
             with self.answer(request) as response:
                 return received(response)
 
-        return self.checked(operation, attempt, allow=allow)
+        return self.checked(operation, attempt, allow=allow, stopped=stopped)
 
     def checked(
         self,
@@ -150,27 +155,29 @@ class Storage:
         again: Callable[[], bool] = lambda: True,
         *,
         allow: tuple[int, ...] = (),
+        stopped: threading.Event = NEVER,
     ) -> Answer:
         """The first answer of `attempt` that is not transient, as for `send`. again: whether to make more attempts."""
         try:
-            answer = self._repeated(attempt, again)
+            answer = self._repeated(attempt, lambda: again() and not stopped.is_set(), stopped)
         except (OSError, HTTPException) as error:
             raise _unreachable(operation, error) from error
         if answer.status >= 400 and answer.status not in allow:
             raise fault(operation, answer)
         return answer
 
-    def _repeated(self, attempt: Callable[[], Answer], again: Callable[[], bool]) -> Answer:
+    def _repeated(self, attempt: Callable[[], Answer], again: Callable[[], bool], stopped: threading.Event) -> Answer:
         try:
             answer = attempt()  # almost always the only one
-            if not retry.transient_status(answer.status):
+            if not retry.transient_status(answer.status) or not again():
                 return answer
         except (OSError, HTTPException) as error:
             if not transient(error) or not again():
                 raise
         self.close()  # the other kept connections are as old
         limits = self._patience if self._met else self._patience._replace(budget=self._patience.refused)
-        return retry.repeated(attempt, lambda outcome: again() and transient(outcome), limits)
+        clock = retry.interruptible(stopped)
+        return retry.repeated(attempt, lambda outcome: again() and transient(outcome), limits, clock)
 
     @contextmanager
     def answer(self, request: Request) -> Iterator[HTTPResponse]:

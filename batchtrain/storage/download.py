@@ -173,7 +173,9 @@ class _Download:
             return received(response, b"")
 
         try:
-            answer = self._storage.checked(self._operation, attempt, lambda: at == start, allow=_OTHER)
+            answer = self._storage.checked(
+                self._operation, attempt, lambda: at == start, allow=_OTHER, stopped=self._moving.end
+            )
         except Unreachable:
             if at == start:
                 raise
@@ -206,6 +208,8 @@ class _Download:
 
     def _finish(self) -> Moved | None:
         """Give the file its name, or fetch it again if its bytes are not those of the blob."""
+        if not self._there.issuperset(self._spans):
+            return None  # the download was stopped
         self._hash(rest=True)
         if self._blob.md5 is not None and self._digest.digest() != self._blob.md5:
             self._notes.unlink(missing_ok=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -55,7 +56,13 @@ class Moving:
     @property
     def stopped(self) -> bool:
         """Whether no further result is wanted."""
-        return self._crew is None or self._crew.stopped.is_set()
+        return self.end.is_set()
+
+    @property
+    def end(self) -> threading.Event:
+        """Is set when no further result is wanted."""
+        assert self._crew is not None
+        return self._crew.stopped
 
     def add(self, pieces: Iterable[Piece[Moved]]) -> None:
         """Add pieces of a large file."""

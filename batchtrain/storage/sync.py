@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -64,16 +65,17 @@ def remove(storage: Storage, container: str, names: Sequence[str]) -> Tally:
     tally = Tally(container, len(names), 0)
 
     def piece(name: str) -> Piece[Moved]:
-        return lambda: _removed(storage, container, name)
+        return lambda: _removed(storage, container, name, crew.stopped)
 
-    for result in AtOnce("delete", map(piece, names)).results():
+    crew: AtOnce[Moved] = AtOnce("delete", map(piece, names))
+    for result in crew.results():
         tally.add(result)
     return tally
 
 
-def _removed(storage: Storage, container: str, name: str) -> Moved:
+def _removed(storage: Storage, container: str, name: str, stopped: threading.Event) -> Moved:
     try:
-        blob.delete(storage, container, name)
+        blob.delete(storage, container, name, stopped)
     except ServiceError as error:
         return Moved(name, error=error)
     return Moved(name, moved=True)

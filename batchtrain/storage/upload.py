@@ -7,6 +7,7 @@ end of the process, continues with the blocks that are missing; the service keep
 from __future__ import annotations
 
 import base64
+import errno
 import hashlib
 import os
 import stat
@@ -20,7 +21,7 @@ from xml.etree import ElementTree
 from batchtrain.errors import ServiceError
 from batchtrain.service.at_once import Piece
 from batchtrain.storage.blob import Stored
-from batchtrain.storage.connection import LocalFault, Request, Span, Storage, blob_path
+from batchtrain.storage.connection import Answer, LocalFault, Request, Span, Storage, blob_path
 from batchtrain.storage.moving import Changed, Count, Moved, Moving
 
 BLOCK = 8 << 20
@@ -99,7 +100,7 @@ class _Upload:
         self._check()
         md5 = base64.b64encode(digest).decode()
         headers = {"x-ms-blob-type": "BlockBlob", "Content-MD5": md5, "x-ms-blob-content-md5": md5}
-        self._storage.send(self._operation, Request("PUT", self._path, headers=headers, body=data))
+        self._send(Request("PUT", self._path, headers=headers, body=data))
         self._moving.count(len(data))
         return Moved(self._file.name, len(data), moved=True)
 
@@ -147,31 +148,36 @@ class _Upload:
         identity = base64.b64encode(number.to_bytes(4, "big") + content.digest()[:20]).decode()
         if self._there.get(identity) != span[1] - span[0]:
             query = {"comp": "block", "blockid": identity}
-            self._storage.send(self._operation, Request("PUT", self._path, query, body=Span(self._fd, *span)))
+            self._send(Request("PUT", self._path, query, body=Span(self._fd, *span)))
         self._ids[number] = identity
         self._moving.count(span[1] - span[0])
 
     def _staged(self) -> dict[str, int]:
         """The blocks that an interrupted upload has left, with their sizes."""
         query = {"comp": "blocklist", "blocklisttype": "uncommitted"}
-        answer = self._storage.send(self._operation, Request("GET", self._path, query), allow=(404,))
+        answer = self._send(Request("GET", self._path, query), allow=(404,))
         if answer.status == 404:
             return {}
         blocks = ElementTree.fromstring(answer.body).iter("Block")
         return {block.findtext("Name") or "": int(block.findtext("Size") or 0) for block in blocks}
+
+    def _send(self, request: Request, *, allow: tuple[int, ...] = ()) -> Answer:
+        return self._storage.send(self._operation, request, allow=allow, stopped=self._moving.end)
 
     def _commit(self) -> Moved:
         self._check()
         listed = "".join(f"<Latest>{identity}</Latest>" for identity in self._ids)
         body = f'<?xml version="1.0" encoding="utf-8"?><BlockList>{listed}</BlockList>'.encode()
         headers = {"x-ms-blob-content-md5": base64.b64encode(self._md5).decode()}
-        self._storage.send(self._operation, Request("PUT", self._path, {"comp": "blocklist"}, headers, body))
+        self._send(Request("PUT", self._path, {"comp": "blocklist"}, headers, body))
         return Moved(self._file.name, self._file.size, moved=True)
 
     # --- the file ---------------------------------------------------------------------------------------------------
 
     def _open(self) -> None:
         try:
+            if not stat.S_ISREG(self._file.path.stat().st_mode):
+                raise OSError(errno.EINVAL, "it is not a regular file")  # to open a pipe would wait for its writer
             self._opened = self._file.path.open("rb", buffering=0)
         except OSError as error:
             raise LocalFault(error) from error

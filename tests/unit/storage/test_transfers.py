@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import errno
 import os
+import threading
 from collections.abc import Iterator
+from http.client import HTTPConnection
 from pathlib import Path
-from typing import Any
+from typing import Any, SupportsIndex
 
 import pytest
 
 from batchtrain.errors import NotAllowed, ServiceError
-from batchtrain.service import at_once
+from batchtrain.service import at_once, retry
 from batchtrain.service.downloads import partial
 from batchtrain.storage import blob, download, sync, upload
 from batchtrain.storage.connection import Storage
 from batchtrain.storage.ingress import bring, walk
-from batchtrain.storage.moving import Tally
+from batchtrain.storage.moving import Moving, Tally
 
 from .blob_server import BlobServer, serve
 
@@ -96,6 +98,52 @@ def test_a_damaged_partial_file_is_fetched_again(storage: Storage, blobs: BlobSe
     blobs.refuse = lambda asked: 0
     down(storage, tmp_path).check()
     assert (tmp_path / "model").read_bytes() == CONTENT
+
+
+@pytest.mark.parametrize("with_md5", [False, True])
+def test_a_small_download_that_is_stopped_is_not_given_the_name(
+    storage: Storage, blobs: BlobServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, with_md5: bool
+) -> None:
+    monkeypatch.setattr(download, "PIECE", 8)
+    blobs.store("small", CONTENT[:64])
+    if not with_md5:
+        blobs.md5.clear()
+    moving: Moving = Moving("download", lambda size: stop(moving))
+    found = next(blob.stored(storage, "box"))
+    begin = download._Download(moving, storage, "box", found, tmp_path / "small").begin
+    assert list(moving.results([begin])) == []
+    assert not (tmp_path / "small").exists()
+
+
+@pytest.mark.parametrize("attempts", [1, 2])
+def test_an_upload_that_is_stopped_makes_no_more_attempts(
+    storage: Storage, blobs: BlobServer, data: Path, attempts: int
+) -> None:
+    (data / "small").write_text("x")
+
+    def refuse(asked: str) -> int:
+        if len(blobs.asked) == attempts:
+            stop(moving)
+        return 503
+
+    blobs.refuse = refuse
+    moving: Moving = Moving("upload", lambda size: None)
+    begin = upload._Upload(moving, storage, "box", next(walk(data)), "small", None).begin
+    list(moving.results([begin]))
+    assert len(blobs.asked) == attempts
+
+
+def test_a_pause_between_attempts_ends_with_a_stop() -> None:
+    stopped = threading.Event()
+    stopped.set()
+    with pytest.raises(InterruptedError):
+        retry.interruptible(stopped).sleep(600)
+
+
+def stop(moving: Moving) -> None:
+    """What Ctrl-C does."""
+    assert moving._crew is not None
+    moving._crew.stopped.set()
 
 
 def test_bytes_with_another_md5_are_not_given_the_name(storage: Storage, blobs: BlobServer, tmp_path: Path) -> None:
@@ -198,6 +246,17 @@ def test_a_name_too_long_for_a_partial_file_still_comes(storage: Storage, blobs:
     assert (tmp_path / ("n" * 255)).read_bytes() == CONTENT
 
 
+def test_a_file_that_is_not_regular_is_named_and_the_rest_arrives(
+    storage: Storage, blobs: BlobServer, data: Path
+) -> None:
+    os.mkfifo(data / "pipe")
+    (data / "small").write_bytes(b"ok")
+    with pytest.raises(ServiceError, match=r"1 of 2 files .*/pipe: it is not a regular file") as raised:
+        up(storage, data).check()
+    assert raised.value.exit_code == 4
+    assert blobs.blobs == {"small": b"ok"}
+
+
 def test_an_unchanged_tree_costs_one_list(storage: Storage, blobs: BlobServer, data: Path) -> None:
     for number in range(20):
         (data / f"{number}").write_text(str(number))
@@ -215,3 +274,14 @@ def test_pieces_that_a_piece_adds_are_done_before_the_end() -> None:
 
     work._pieces = iter([first])
     assert sorted(work.results()) == [1, 2]
+
+
+def test_a_connection_that_another_thread_takes_does_not_stop_the_close(storage: Storage) -> None:
+    class Taken(list[HTTPConnection]):
+        def pop(self, index: SupportsIndex = -1) -> HTTPConnection:
+            self.clear()
+            return super().pop(index)
+
+    storage._idle = Taken([HTTPConnection("localhost")])
+    storage.close()
+    assert storage._idle == []
