@@ -15,6 +15,7 @@ from batchtrain.config.types import Job, Recipe, Secret
 from batchtrain.emulator import steering
 from batchtrain.emulator.server import Emulator, Settings
 from batchtrain.errors import AlreadyExists, Differs, TimedOut, Unreachable
+from batchtrain.plan.task_stream import TaskDocument
 from batchtrain.service import submission
 from batchtrain.service.connect import Account
 from batchtrain.service.standing import Standing
@@ -94,6 +95,16 @@ def test_a_job_that_was_interrupted_is_continued(client: Client) -> None:
     assert 0 < len(names(client)) < 950
     assert "existed already" in add(client, recipe(950))[-1].text
     assert names(client) == planned(950)
+
+
+def test_a_malformed_task_is_refused_and_the_others_stand(client: Client) -> None:
+    add(client, recipe(1))
+    malformed = TaskDocument("bad", b'{"id":"bad","commandLine":5}')
+    others = [TaskDocument(name, b'{"id":"%s","commandLine":"true"}' % name.encode()) for name in ("a", "b", "c")]
+    sent = submission.Submission(client.batch, "j")
+    assert not list(sent.add([*others, malformed]))
+    assert [(refused.task, refused.code) for refused in sent.refused] == [("bad", "InvalidRequestBody")]
+    assert names(client) == ["a", "b", "c", "t0"]
 
 
 def test_a_job_that_is_complete_is_left_as_it_is(client: Client) -> None:
