@@ -14,7 +14,7 @@ from batchtrain.client import Client
 from batchtrain.config.types import Job, Recipe, Secret
 from batchtrain.emulator import steering
 from batchtrain.emulator.server import Emulator, Settings
-from batchtrain.errors import AlreadyExists, Differs, TimedOut, Unreachable
+from batchtrain.errors import AlreadyExists, Differs, NotFound, TimedOut, Unreachable
 from batchtrain.plan.task_stream import TaskDocument
 from batchtrain.service import submission
 from batchtrain.service.connect import Account
@@ -148,6 +148,22 @@ def test_a_job_that_has_completed_is_not_continued(client: Client) -> None:
     client.jobs.handle("j").terminate()
     with pytest.raises(AlreadyExists, match="--recreate"):
         add(client, recipe())
+
+
+def test_recreating_a_job_deletes_nothing_that_it_cannot_add_again(client: Client) -> None:
+    add(client, recipe())
+    pool = recipe().pool
+    assert pool is not None
+    other = msgspec.structs.replace(recipe(), pool=msgspec.structs.replace(pool, id="missing"))
+    with pytest.raises(NotFound):
+        client.jobs.add_all(other, recreate=True)
+    assert names(client) == planned(3)
+
+
+def test_recreating_a_job_replaces_its_tasks(client: Client) -> None:
+    add(client, recipe(3))
+    client.jobs.add_all(recipe(2, command="other"), recreate=True)
+    assert names(client) == planned(2)
 
 
 def test_a_run_does_not_continue_a_job(client: Client) -> None:
