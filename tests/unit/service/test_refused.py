@@ -69,9 +69,16 @@ def test_a_refused_task_is_named_with_the_services_reason_and_its_job_is_not_com
     service = Service([A_STANDS, B_REFUSED])
     with pytest.raises(TasksRefused, match=r"add task j/b: It is wrong \(InvalidPropertyValue\)") as caught:
         carry_out(service)
-    assert "1 of 2 tasks stand, 1 were refused" in str(caught.value)
+    assert "1 of 2 tasks stand, 1 was refused" in str(caught.value)
     assert caught.value.refused == (("b", "InvalidPropertyValue", "It is wrong"),)
     assert "complete" not in service.asked
+
+
+@pytest.mark.parametrize("resume", [True, False])
+def test_only_a_job_that_can_be_continued_is_said_to_get_what_is_missing(resume: bool) -> None:
+    with pytest.raises(TasksRefused) as caught:
+        carry_out(Service([A_STANDS, B_REFUSED]), Adding(resume=resume))
+    assert ("adds what is missing" in str(caught.value)) == resume
 
 
 def test_what_the_server_could_not_take_is_sent_again_alone() -> None:
