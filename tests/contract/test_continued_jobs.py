@@ -15,6 +15,8 @@ from batchtrain.config.types import Job, Recipe, Secret
 from batchtrain.emulator import steering
 from batchtrain.emulator.server import Emulator, Settings
 from batchtrain.errors import AlreadyExists, Differs, NotFound, TimedOut, Unreachable
+from batchtrain.plan import plan_jobs
+from batchtrain.plan.canonical import digest
 from batchtrain.plan.task_stream import TaskDocument
 from batchtrain.service import submission
 from batchtrain.service.connect import Account
@@ -178,6 +180,17 @@ def test_a_secret_of_an_environment_variable_changes_no_digest(client: Client, m
     monkeypatch.setattr("tests.contract.test_continued_jobs.TOKEN", "another-secret-now")
     assert add(client, recipe())[-1].text == "added 0 tasks; 3 existed already"
     assert len(digest) == 32
+
+
+def test_a_secret_in_a_command_changes_no_digest() -> None:
+    def of(secret: str) -> str:
+        told = recipe(command=f"curl -u x:{secret}")
+        variables = {"API_TOKEN": secret}
+        tasks = (msgspec.structs.replace(task, environment_variables=variables) for task in told.jobs[0].tasks)
+        job = msgspec.structs.replace(told.jobs[0], tasks=tuple(tasks))
+        return digest(plan_jobs(msgspec.structs.replace(told, jobs=(job,))), "j")
+
+    assert of(TOKEN) == of("fedcba9876543210")
 
 
 def test_a_task_that_another_command_added_with_the_same_content_is_a_success(client: Client) -> None:
