@@ -348,6 +348,7 @@ class Jobs:
         foreseen: Foreseen | None = None,
         resume: bool = True,
         fail_fast: bool = False,
+        recreate: bool = False,
     ) -> tuple[Job | JobSchedule, ...]:
         """Add every job of the recipe with its tasks, or its job schedule. A job that exists already with the same plan
         gets the tasks that it lacks.
@@ -356,9 +357,11 @@ class Jobs:
         `pool_current_*` is its count. As long is the wait for the account's quota of active jobs. Raises PlanError for
         tasks that can never run, TasksRefused for refused tasks after the others were added (with `fail_fast` at
         once), Differs for a job or tasks that differ from the plan, AlreadyExists for a job that has completed, and
-        without `resume` for any that exists.
+        without `resume` for any that exists. recreate: delete the jobs that exist first, once everything is planned.
         """
         todo = self._planned(recipe, foreseen, timeout, tell)
+        if recreate:
+            self.remove_all(recipe, tell=tell)
         self._client.carry_out(todo, recipe, tell, Adding(resume, fail_fast, timeout))
         return tuple(self.schedule(job.id) if job.recurrence else self.handle(job.id) for job in recipe.jobs)
 

@@ -106,11 +106,12 @@ def follow(
     origin: Origin,
     progress: Progress = QUIET,
     fail_fast: bool = False,
+    recreate: bool = False,
 ) -> Outcome:
-    """Add the jobs to their pool, follow them to their end, and fetch their results. Deletes nothing.
+    """Add the jobs to their pool, follow them to their end, and fetch their results.
 
     timeout: seconds to wait while the pool grows. Ctrl-C ends only the following. fail_fast: the first refused task
-    stops the addition.
+    stops the addition. recreate: delete the jobs that exist before they are added; nothing else is deleted.
     """
     _refuse_endless(recipe)
     foreseen = client.foresee(recipe)
@@ -118,7 +119,7 @@ def follow(
     kept = Recorder(client, recipe, foreseen, tell, origin, progress)
     made = Created(client, kept.tell)
     try:
-        client.jobs.add_all(recipe, tell=made.tell, timeout=timeout, fail_fast=fail_fast)
+        client.jobs.add_all(recipe, tell=made.tell, timeout=timeout, fail_fast=fail_fast, recreate=recreate)
         made.submitted = True
         outcome = _all_followed(client, recipe, made, None, kept)
     except BaseException as error:

@@ -72,19 +72,19 @@ def add(directory: str | None, timeout: float, follow: bool, recreate: bool, fai
     names = ", ".join(job.id for job in loaded.recipe.jobs)
     question = f"Delete {names} with all tasks and add them again" if recreate else ""
     client = settings().connect(loaded, changes=f"adding {names}", question=question)
-    if recreate:
-        client.jobs.remove_all(loaded.recipe, tell=tell)
     if follow:
-        _followed(client, loaded.recipe, directory, timeout, fail_fast)
+        _followed(client, loaded.recipe, directory, timeout, fail_fast, recreate)
         return
     with standing(client) as noted:
-        jobs = client.jobs.add_all(loaded.recipe, tell=noted, timeout=timeout, fail_fast=fail_fast)
+        jobs = client.jobs.add_all(loaded.recipe, tell=noted, timeout=timeout, fail_fast=fail_fast, recreate=recreate)
     if settings().output != "table":
         show([plain(job.seen) for job in jobs])
 
 
-def _followed(client: Client, recipe: Recipe, directory: str | None, timeout: float, fail_fast: bool) -> None:
-    """Add the jobs, show their output, and fetch their results; nothing is deleted."""
+def _followed(
+    client: Client, recipe: Recipe, directory: str | None, timeout: float, fail_fast: bool, recreate: bool
+) -> None:
+    """Add the jobs, show their output, and fetch their results; only `recreate` deletes anything."""
     from batchtrain.cli.progress import bar
     from batchtrain.cli.run import task_results
     from batchtrain.run import follow
@@ -94,7 +94,14 @@ def _followed(client: Client, recipe: Recipe, directory: str | None, timeout: fl
     with live.block(view) as shown, results_last(shown) as tell, bar() as progress:
         origin = settings().origin(place)
         outcome = follow(
-            client, recipe, tell=tell, timeout=timeout, origin=origin, progress=progress, fail_fast=fail_fast
+            client,
+            recipe,
+            tell=tell,
+            timeout=timeout,
+            origin=origin,
+            progress=progress,
+            fail_fast=fail_fast,
+            recreate=recreate,
         )
     if settings().output != "table":
         show_rows(list(task_results(outcome)))

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from batchtrain.config import ids, travel
+from batchtrain.config import ids, masking, travel
 from batchtrain.config.factories import names as parameters
 from batchtrain.config.types import Job, Recipe, Task
 from batchtrain.errors import PlanError, Problem
@@ -36,7 +36,7 @@ def plan(recipe: Recipe, facts: Facts = OFFLINE, sources: Sources | None = None)
     if not recipe.jobs:
         raise PlanError(f"{recipe.directory} has no jobs.yaml, so there is no job to plan")
     plans = [_plan_job(recipe, job, number, facts, sources or {}) for number, job in enumerate(recipe.jobs)]
-    plan = _together(plans)
+    plan = _together(plans)._replace(hidden=masking.secrets_in(recipe))
     names_only = [name.split("/", 1)[1] for name, _ in plan.launch]
     if len(set(names_only)) == len(names_only):
         plan = plan._replace(launch=tuple(zip(names_only, (text for _, text in plan.launch), strict=True)))

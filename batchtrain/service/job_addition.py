@@ -236,10 +236,10 @@ class JobAddition:
         if not refused and failure is None:
             return
         differ = f", {len(compared.differing):,} differ" if compared.differing else ""
-        counts = f"{stand:,}{_of(total)} tasks stand, {len(refused):,} were refused{differ}"
+        counts = f"{stand:,}{_of(total)} tasks stand, {len(refused):,} {_were(refused)} refused{differ}"
+        again = ", and `batchtrain jobs add` again adds what is missing" if self._adding.resume else ""
         raise TasksRefused(
-            f"{self._first(refused, failure)}. {counts}; correct the tasks, and `batchtrain jobs add` again adds what"
-            " is missing",
+            f"{self._first(refused, failure)}. {counts}; correct the tasks{again}",
             refused=refused,
             added=stand,
             total=total,
@@ -275,6 +275,10 @@ def _count(body: Any) -> int | None:
 
 def _of(total: int | None) -> str:
     return f" of {total:,}" if total is not None else ""
+
+
+def _were(items: Sequence[object]) -> str:
+    return "was" if len(items) == 1 else "were"
 
 
 def _named(names: Sequence[str]) -> str:

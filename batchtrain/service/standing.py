@@ -25,7 +25,7 @@ KEY = 8
 
 
 class Standing:
-    """The tasks of a job: 16 bytes for each, a hash of its id and one of its content."""
+    """The tasks of a job: about 57 bytes for each, with a hash of its id and one of its content."""
 
     def __init__(self, tasks: Iterable[Mapping[str, Any]]) -> None:
         self._entries = sorted(_key(task["id"]) + mark(task) for task in tasks)

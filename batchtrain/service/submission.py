@@ -10,10 +10,11 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextvars import copy_context
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import msgspec
 from azure.batch import BatchClient
+from azure.core.exceptions import HttpResponseError
 from azure.core.pipeline import PipelineResponse
 from azure.core.rest import HttpResponse
 
@@ -154,8 +155,8 @@ class Submission:
         if len(collection) > 1:  # too large, or one of its tasks is malformed: halves find the task
             middle = len(collection) // 2
             return self._sent(collection[:middle]) + self._sent(collection[middle:])
-        fault = msgspec.json.decode(response.content, type=_Fault)
-        self._refuse(Refused(collection[0].id, fault.code, fault.reason))
+        fault = _fault(response)
+        self._refuse(Refused(collection[0].id, fault.code or str(response.status_code), fault.reason))
         return ()
 
     def _post(self, collection: Collection) -> HttpResponse:
@@ -163,9 +164,12 @@ class Submission:
         body = b'{"value":[' + b",".join([task.body for task in collection]) + b"]}"
         with self._gate, faults(f"add tasks to {self._job_id}"):
             began = time.monotonic()
-            response = posted(self._client, self._path, body, _Paced(self._gate))
-            if response.status_code not in (200, 400, 413):
-                response.raise_for_status()
+            try:
+                response = posted(self._client, self._path, body, _Paced(self._gate))
+            except HttpResponseError as error:  # the SDK raises it for every answer that is no success
+                if error.status_code not in (400, 413):
+                    raise
+                response = cast(HttpResponse, error.response)
             self._fastest = min(self._fastest or 60.0, time.monotonic() - began)
         return response
 
@@ -237,6 +241,16 @@ class _Fault(msgspec.Struct, frozen=True):
     def reason(self) -> str:
         """The sentence of the service, with the property that it is about."""
         return sentence(self.message.value, ((detail.key, detail.value) for detail in self.values))
+
+
+def _fault(response: HttpResponse) -> _Fault:
+    """The fault of an answer; the reason of the HTTP status if the body is not the service's document, as that of a
+    proxy."""
+    try:
+        fault = msgspec.json.decode(response.content, type=_Fault)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        fault = _Fault()
+    return fault if fault.message.value else _Fault(fault.code, _Message(response.reason), fault.values)
 
 
 class _Result(msgspec.Struct, frozen=True, rename="camel"):

@@ -14,7 +14,10 @@ from batchtrain.client import Client
 from batchtrain.config.types import Job, Recipe, Secret
 from batchtrain.emulator import steering
 from batchtrain.emulator.server import Emulator, Settings
-from batchtrain.errors import AlreadyExists, Differs, TimedOut, Unreachable
+from batchtrain.errors import AlreadyExists, Differs, NotFound, TimedOut, Unreachable
+from batchtrain.plan import plan_jobs
+from batchtrain.plan.canonical import digest
+from batchtrain.plan.task_stream import TaskDocument
 from batchtrain.service import submission
 from batchtrain.service.connect import Account
 from batchtrain.service.standing import Standing
@@ -96,6 +99,16 @@ def test_a_job_that_was_interrupted_is_continued(client: Client) -> None:
     assert names(client) == planned(950)
 
 
+def test_a_malformed_task_is_refused_and_the_others_stand(client: Client) -> None:
+    add(client, recipe(1))
+    malformed = TaskDocument("bad", b'{"id":"bad","commandLine":5}')
+    others = [TaskDocument(name, b'{"id":"%s","commandLine":"true"}' % name.encode()) for name in ("a", "b", "c")]
+    sent = submission.Submission(client.batch, "j")
+    assert not list(sent.add([*others, malformed]))
+    assert [(refused.task, refused.code) for refused in sent.refused] == [("bad", "InvalidRequestBody")]
+    assert names(client) == ["a", "b", "c", "t0"]
+
+
 def test_a_job_that_is_complete_is_left_as_it_is(client: Client) -> None:
     add(client, recipe(250))
     assert add(client, recipe(250))[-1].text == "added 0 tasks; 250 existed already"
@@ -139,6 +152,22 @@ def test_a_job_that_has_completed_is_not_continued(client: Client) -> None:
         add(client, recipe())
 
 
+def test_recreating_a_job_deletes_nothing_that_it_cannot_add_again(client: Client) -> None:
+    add(client, recipe())
+    pool = recipe().pool
+    assert pool is not None
+    other = msgspec.structs.replace(recipe(), pool=msgspec.structs.replace(pool, id="missing"))
+    with pytest.raises(NotFound):
+        client.jobs.add_all(other, recreate=True)
+    assert names(client) == planned(3)
+
+
+def test_recreating_a_job_replaces_its_tasks(client: Client) -> None:
+    add(client, recipe(3))
+    client.jobs.add_all(recipe(2, command="other"), recreate=True)
+    assert names(client) == planned(2)
+
+
 def test_a_run_does_not_continue_a_job(client: Client) -> None:
     add(client, recipe())
     with pytest.raises(AlreadyExists):
@@ -151,6 +180,17 @@ def test_a_secret_of_an_environment_variable_changes_no_digest(client: Client, m
     monkeypatch.setattr("tests.contract.test_continued_jobs.TOKEN", "another-secret-now")
     assert add(client, recipe())[-1].text == "added 0 tasks; 3 existed already"
     assert len(digest) == 32
+
+
+def test_a_secret_in_a_command_changes_no_digest() -> None:
+    def of(secret: str) -> str:
+        told = recipe(command=f"curl -u x:{secret}")
+        variables = {"API_TOKEN": secret}
+        tasks = (msgspec.structs.replace(task, environment_variables=variables) for task in told.jobs[0].tasks)
+        job = msgspec.structs.replace(told.jobs[0], tasks=tuple(tasks))
+        return digest(plan_jobs(msgspec.structs.replace(told, jobs=(job,))), "j")
+
+    assert of(TOKEN) == of("fedcba9876543210")
 
 
 def test_a_task_that_another_command_added_with_the_same_content_is_a_success(client: Client) -> None:

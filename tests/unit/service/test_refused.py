@@ -21,14 +21,11 @@ class Answer:
     def __init__(self, status: int, document: Any) -> None:
         self.status_code, self.content = status, msgspec.json.encode(document)
         self.headers: dict[str, str] = {}
-        self.reason = ""
-
-    def raise_for_status(self) -> None:
-        raise HttpResponseError(response=self)  # type: ignore[arg-type]
+        self.reason = "Reason of the status"
 
 
 class Service:
-    """Answers task collections in order; notes what was asked."""
+    """Answers task collections in order, as the SDK does; notes what was asked."""
 
     def __init__(self, *answers: Any) -> None:
         self.answers, self.asked = list(answers), []  # type: ignore[var-annotated]
@@ -36,7 +33,9 @@ class Service:
     def send_request(self, request: Any, **_: Any) -> Answer:
         self.asked.append([task["id"] for task in msgspec.json.decode(request.content)["value"]])
         answer = self.answers.pop(0)
-        return answer if isinstance(answer, Answer) else Answer(200, {"value": answer})
+        if isinstance(answer, Answer):
+            raise HttpResponseError(response=answer)  # type: ignore[arg-type]
+        return Answer(200, {"value": answer})
 
     def update_job(self, job_id: str, options: Any) -> None:
         self.asked.append("complete")
@@ -52,6 +51,7 @@ REFUSED = {"code": "InvalidPropertyValue", "message": {"lang": "en-US", "value":
 A_STANDS = {"taskId": "a", "status": "Success"}
 B_STANDS = {"taskId": "b", "status": "Success"}
 B_REFUSED = {"taskId": "b", "status": "clienterror", "error": REFUSED}
+BY_A_PROXY = Answer(413, "no document of the service")
 TOO_LARGE = Answer(413, {"code": "RequestBodyTooLarge", "message": {"value": "It is too large."}})
 
 
@@ -69,15 +69,27 @@ def test_a_refused_task_is_named_with_the_services_reason_and_its_job_is_not_com
     service = Service([A_STANDS, B_REFUSED])
     with pytest.raises(TasksRefused, match=r"add task j/b: It is wrong \(InvalidPropertyValue\)") as caught:
         carry_out(service)
-    assert "1 of 2 tasks stand, 1 were refused" in str(caught.value)
+    assert "1 of 2 tasks stand, 1 was refused" in str(caught.value)
     assert caught.value.refused == (("b", "InvalidPropertyValue", "It is wrong"),)
     assert "complete" not in service.asked
+
+
+@pytest.mark.parametrize("resume", [True, False])
+def test_only_a_job_that_can_be_continued_is_said_to_get_what_is_missing(resume: bool) -> None:
+    with pytest.raises(TasksRefused) as caught:
+        carry_out(Service([A_STANDS, B_REFUSED]), Adding(resume=resume))
+    assert ("adds what is missing" in str(caught.value)) == resume
 
 
 def test_what_the_server_could_not_take_is_sent_again_alone() -> None:
     service = Service([{"taskId": "b", "status": "servererror"}, A_STANDS], [B_STANDS])
     carry_out(service)
     assert service.asked == [["a", "b"], ["b"], "complete"]
+
+
+def test_a_refusal_without_a_document_of_the_service_names_the_status() -> None:
+    with pytest.raises(TasksRefused, match=r"add task j/b: Reason of the status \(413\)"):
+        carry_out(Service(BY_A_PROXY, [A_STANDS], BY_A_PROXY))
 
 
 def test_a_collection_that_is_too_large_is_sent_in_halves() -> None:
