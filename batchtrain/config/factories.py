@@ -32,6 +32,8 @@ from batchtrain.config.types import (
 )
 
 MOST_TASKS = 100_000_000
+MOST_ID = 64
+"""Characters of the id of a task."""
 MOST_DIGITS = 4
 """Maximum digits of a width in a replacement field; a longer width would fill the memory."""
 
@@ -148,6 +150,7 @@ def id_faults(task: Task) -> Faults:
         yield Fault(("id",), f"`repeat` has no values for `{task.id}`; write an id without braces")
     elif "{" in task.id and names(factory) and kind(factory) and not any(_parameter_faults(factory)):
         yield from _repeated_ids(task.id, factory)
+        yield from _overlong_ids(task.id, factory)
 
 
 def _repeated_ids(template: str, factory: TaskFactory) -> Faults:
@@ -168,14 +171,28 @@ def _repeated_ids(template: str, factory: TaskFactory) -> Faults:
             yield Fault(("id",), f"values of `{name}` make the same id; write `{{{name}}}` into it")
 
 
+def _overlong_ids(template: str, factory: TaskFactory) -> Faults:
+    """The longest id, as far as the length of its values tells it."""
+    rows: Iterable[Mapping[str, Any]] = factory.list
+    if factory.grid:
+        longest = (max(column, key=lambda value: len(str(value))) for column in columns(factory))
+        rows = (dict(zip(factory.grid, longest, strict=True)),)
+    for row in rows:
+        made = _tried(template, None, **row)
+        if len(made) > MOST_ID:
+            message = f"`{made}` has {len(made)} characters, and an id may have {MOST_ID}; shorten `id`, or its values"
+            yield Fault(("id",), message)
+            return
+
+
 def _all_differ(values: Sequence[Any], text: str) -> bool:
     return len({ids.cleaned(_tried(text, value)).lower() for value in values}) == len(values)
 
 
-def _tried(text: str, value: object) -> str:
-    """A value written by a format; one that does not fit is reported by the rule about commands."""
+def _tried(text: str, value: object, **named: object) -> str:
+    """Values written by a format; ones that do not fit are reported by the rule about commands."""
     try:
-        return text.format(value)
+        return text.format(value, **named)
     except FORMAT_ERRORS:
         return str(value)
 
