@@ -207,6 +207,11 @@ def value_faults(task: Task) -> Faults:
         yield from _random_faults((*FACTORY, "random"), factory.random)
     if factory is not None and (factory.grid or factory.list):
         yield from _parameter_faults(factory)
+    if factory is not None and factory.file is not None and factory.file.azure_storage is not None:
+        prefix = factory.file.azure_storage.remote_path
+        if "{" in prefix or "}" in prefix:
+            message = f"`{prefix}` has braces, which no placeholder can carry; rename the directory"
+            yield Fault((*FACTORY, "file", "azure_storage", "remote_path"), message)
 
 
 def _parameter_faults(factory: TaskFactory) -> Faults:

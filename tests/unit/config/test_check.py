@@ -164,8 +164,8 @@ def swept(command: str, **values: Any) -> Parts:
     return task(command=command, task_factory={"parametric_sweep": values})
 
 
-def made_of_files(command: str) -> Parts:
-    place = {"storage_account_settings": "mine", "remote_path": "data"}
+def made_of_files(command: str, remote_path: str = "data") -> Parts:
+    place = {"storage_account_settings": "mine", "remote_path": remote_path}
     return task(command=command, task_factory={"file": {"azure_storage": place}})
 
 
@@ -815,6 +815,8 @@ CASES = [
     Case("factory-values", "task.task_factory.list[1]", "`b` is in some sets",
          task(task_factory={"list": [{"a": "1"}, {"a": "1", "b": "2"}]}),
          task(task_factory={"list": [{"a": "1", "b": "3"}, {"a": "1", "b": "2"}]})),
+    Case("factory-values", "task.task_factory.file.azure_storage.remote_path", "`data/{lr}` has braces",
+         made_of_files("x", "data/{lr}"), made_of_files("x", "data/lr")),
     Case("factory-command", "task.environment_variables.A", "`{x}` fits no value; the factory gives {lr}",
          task(task_factory={"grid": {"lr": ["1"]}}, environment_variables={"A": "{x}"}),
          task(task_factory={"grid": {"lr": ["1"]}}, environment_variables={"A": "{lr} {{x}}"})),
