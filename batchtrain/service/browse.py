@@ -10,9 +10,10 @@ import msgspec
 from azure.batch import BatchClient
 
 from batchtrain.errors import UsageError
+from batchtrain.service import requests
 from batchtrain.service import tasks as service_tasks
-from batchtrain.service.requests import quoted
-from batchtrain.service.tasks import STATES, Execution, Fault, Listed, Node, answer, query
+from batchtrain.service.requests import answer, query, quoted
+from batchtrain.service.tasks import STATES, Execution, Fault, Listed, Node
 
 ROWS = 200
 """Rows of a page."""
@@ -106,13 +107,9 @@ def _task_url(job_id: str, task_id: str) -> str:
 
 def nodes(client: BatchClient, pool_id: str) -> tuple[NodeRow, ...]:
     """All nodes of a pool, 1,000 in each request. Raises NotFound."""
-    rows: list[NodeRow] = []
     url = f"/pools/{quoted(pool_id)}/nodes{query({'$select': _NODE})}"
-    while url:
-        page = answer(client, url, f"list nodes of pool {pool_id}", _Nodes)
-        rows += map(_node_row, page.value)
-        url = page.next
-    return tuple(rows)
+    found = requests.listed(client, url, f"list nodes of pool {pool_id}", requests.Page[_Node])
+    return tuple(map(_node_row, found))
 
 
 def node(client: BatchClient, pool_id: str, node_id: str) -> NodeRow:
@@ -123,8 +120,8 @@ def node(client: BatchClient, pool_id: str, node_id: str) -> NodeRow:
 
 def node_counts(client: BatchClient) -> dict[str, dict[str, int]]:
     """The number of nodes by state of each pool."""
-    page = answer(client, "/nodecounts", "count the nodes", _Counts)
-    return {item.pool_id: _added(item.dedicated, item.low_priority) for item in page.value}
+    found = requests.listed(client, "/nodecounts", "count the nodes", requests.Page[_Count])
+    return {item.pool_id: _added(item.dedicated, item.low_priority) for item in found}
 
 
 def _added(*counts: Mapping[str, int]) -> dict[str, int]:
@@ -159,19 +156,10 @@ class _Node(msgspec.Struct, rename="camel"):
     recent_tasks: tuple[RecentTask, ...] = ()
 
 
-class _Nodes(msgspec.Struct):
-    value: list[_Node]
-    next: str = msgspec.field(name="odata.nextLink", default="")
-
-
 class _Count(msgspec.Struct, rename="camel"):
     pool_id: str
     dedicated: dict[str, int] = {}
     low_priority: dict[str, int] = {}
-
-
-class _Counts(msgspec.Struct):
-    value: list[_Count]
 
 
 def _task_row(item: Listed) -> TaskRow:

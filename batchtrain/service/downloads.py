@@ -23,10 +23,10 @@ from azure.core.pipeline import PipelineResponse
 from azure.core.rest import HttpRequest, HttpResponse
 
 from batchtrain.errors import NotAllowed, NotFound, ServiceError, Unreachable
-from batchtrain.service import retry
+from batchtrain.service import requests, retry
 from batchtrain.service.at_once import WORKERS, AtOnce, Piece
 from batchtrain.service.faults import code_of, faults
-from batchtrain.service.requests import API_VERSION, quoted
+from batchtrain.service.requests import API_VERSION, query, quoted
 
 RANGE = 8 << 20
 """Bytes of one request; larger files come in several."""
@@ -78,19 +78,13 @@ class FileSeen(NamedTuple):
 
 def listed(client: BatchClient, tree: Tree) -> Iterator[FileSeen]:
     """The files of a tree, without its directories. Raises NotFound."""
-    params = {"api-version": API_VERSION, "recursive": "true"}
-    if tree.top:
-        params["$filter"] = f"startswith(name,'{tree.top.replace(chr(39), chr(39) * 2)}/')"
-    request: HttpRequest | None = HttpRequest("GET", f"{tree.url}/files", params=params)
     prefix = f"{tree.top}/" if tree.top else ""
-    while request is not None:
-        with faults(f"list the files of {tree.name}"):
-            page = msgspec.json.decode(client.send_request(request).content, type=_Page)
-        for item in page.value:
-            if not item.isDirectory and item.name.startswith(prefix):
-                known = item.properties or _Properties()
-                yield FileSeen(item.name[len(prefix) :], int(known.contentLength), known.lastModified)
-        request = HttpRequest("GET", page.next) if page.next else None
+    where = f"startswith(name,'{prefix.replace(chr(39), chr(39) * 2)}')" if prefix else ""
+    url = f"{tree.url}/files{query({'recursive': 'true', '$filter': where})}"
+    for item in requests.listed(client, url, f"list the files of {tree.name}", requests.Page[_Item]):
+        if not item.isDirectory and item.name.startswith(prefix):
+            known = item.properties or _Properties()
+            yield FileSeen(item.name[len(prefix) :], int(known.contentLength), known.lastModified)
 
 
 class _Properties(msgspec.Struct):
@@ -102,11 +96,6 @@ class _Item(msgspec.Struct):
     name: str
     isDirectory: bool = False
     properties: _Properties | None = None
-
-
-class _Page(msgspec.Struct):
-    value: list[_Item] = []
-    next: str = msgspec.field(default="", name="odata.nextLink")
 
 
 def partial(target: Path) -> tuple[Path, Path]:

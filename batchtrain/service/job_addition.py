@@ -26,7 +26,7 @@ from batchtrain.plan.step import Step
 from batchtrain.plan.task_stream import TaskDocument, TaskStream
 from batchtrain.plan.types import Plan
 from batchtrain.service import retry
-from batchtrain.service.requests import add, looked_at, quoted
+from batchtrain.service.requests import add, answer, quoted
 from batchtrain.service.standing import Comparison, Standing, listed, looked_up
 from batchtrain.service.submission import Submission
 
@@ -127,7 +127,8 @@ class JobAddition:
 
     def _continued(self, body: dict[str, Any], made: str, error: AlreadyExists) -> Note:
         """Read the tasks of the job. Raises AlreadyExists and Differs."""
-        standing = looked_at(self._client, f"/jobs/{quoted(self._job_id)}", f"look at job {self._job_id}")
+        url, operation = f"/jobs/{quoted(self._job_id)}", f"look at job {self._job_id}"
+        standing = answer(self._client, url, operation, dict[str, Any])
         known = {item["name"]: item["value"] for item in standing.get("metadata", ())}
         if DIGEST not in known:
             raise error

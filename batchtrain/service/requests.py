@@ -1,4 +1,7 @@
-"""Requests through the SDK's pipeline that the SDK's own methods cannot express, and whether they took effect."""
+"""Requests through the SDK's pipeline that the SDK's own methods cannot express, and whether they took effect.
+
+Documents are read without the SDK's models, which take 0.1 ms for each task.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,10 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 from email.utils import parsedate_to_datetime
-from typing import Any, NamedTuple
-from urllib.parse import quote, urlencode
+from typing import Any, Generic, NamedTuple, TypeVar
+from urllib.parse import quote
 
+import msgspec
 from azure.batch import BatchClient
 from azure.core.rest import HttpRequest, HttpResponse
 
@@ -22,6 +26,8 @@ CONTENT_TYPE = "application/json; odata=minimalmetadata"
 CLOCK_STEP = 2.0
 """The precision in seconds of the service's dates, which have whole seconds."""
 
+Document = TypeVar("Document")
+Item = TypeVar("Item")
 Body = Mapping[str, Any]
 Done = Callable[[Body], bool]
 """Whether a pool, job, task or node is as the request would have made it."""
@@ -93,19 +99,33 @@ class Creation(NamedTuple):
     age: float | None
 
 
-def looked_at(client: BatchClient, path: str, operation: str) -> dict[str, Any]:
-    """The document at a path. Raises NotFound."""
-    document: dict[str, Any] = _send(client, "GET", path, operation).json()
-    return document
+class Page(msgspec.Struct, Generic[Item]):
+    """A part of a list, and the link of the next part; empty on the last."""
+
+    value: tuple[Item, ...] = ()
+    next: str = msgspec.field(default="", name="odata.nextLink")
 
 
-def pages(client: BatchClient, path: str, operation: str, query: Mapping[str, str]) -> Iterator[list[dict[str, Any]]]:
-    """The documents of a list, page by page."""
-    link: str | None = f"{path}?{urlencode(query, safe=',')}" if query else path
-    while link:
-        page = _send(client, "GET", link, operation).json()
-        yield page["value"]
-        link = page.get("odata.nextLink")
+def query(params: Mapping[str, str]) -> str:
+    """Parameters as the end of a URL, without the empty ones."""
+    given = {"api-version": API_VERSION, **{name: value for name, value in params.items() if value}}
+    return "?" + "&".join(f"{name}={quote(value, safe='')}" for name, value in given.items())
+
+
+def answer(client: BatchClient, url: str, operation: str, kind: type[Document]) -> Document:
+    """A document of the service. Raises NotFound."""
+    with faults(operation):
+        response = client.send_request(HttpRequest("GET", url if "?" in url else url + query({})))
+        response.raise_for_status()
+        return msgspec.json.decode(response.content, type=kind)
+
+
+def listed(client: BatchClient, url: str, operation: str, kind: type[Page[Item]]) -> Iterator[Item]:
+    """The documents of a list, which is read page by page. Raises NotFound."""
+    while url:
+        page = answer(client, url, operation, kind)
+        yield from page.value
+        url = page.next
 
 
 def creation(client: BatchClient, path: str) -> Creation:
@@ -152,8 +172,7 @@ def _send(
     body: Body | None = None,
     attempts: Attempts | None = None,
 ) -> HttpResponse:
-    version = {} if "://" in path else {"api-version": API_VERSION}  # a link to the next page has it
-    request = HttpRequest(method, path, params=version, json=body)
+    request = HttpRequest(method, path, params={"api-version": API_VERSION}, json=body)
     if body is not None:
         request.headers["Content-Type"] = CONTENT_TYPE
     with faults(operation):

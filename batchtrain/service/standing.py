@@ -14,7 +14,8 @@ from azure.batch import BatchClient
 from batchtrain.plan.canonical import mark
 from batchtrain.plan.task_stream import TaskDocument
 from batchtrain.plan.wire import TaskCreate
-from batchtrain.service.requests import looked_at, pages, quoted
+from batchtrain.service import requests
+from batchtrain.service.requests import Page, answer, query, quoted
 
 COMPARED = ",".join(field.encode_name for field in msgspec.structs.fields(TaskCreate))
 """The properties of a task that are compared."""
@@ -77,8 +78,9 @@ def marked(document: TaskDocument, retries: int) -> bytes:
 
 def listed(client: BatchClient, job_id: str) -> Standing:
     """All tasks of a job. Raises NotFound."""
-    found = pages(client, f"/jobs/{quoted(job_id)}/tasks", f"list tasks of job {job_id}", {"$select": COMPARED})
-    return Standing(task for page in found for task in page)
+    url = f"/jobs/{quoted(job_id)}/tasks{query({'$select': COMPARED})}"
+    documents = requests.listed(client, url, f"list tasks of job {job_id}", Page[dict[str, Any]])
+    return Standing(documents)
 
 
 def looked_up(client: BatchClient, job_id: str, task_ids: Sequence[str]) -> Standing:
@@ -87,7 +89,8 @@ def looked_up(client: BatchClient, job_id: str, task_ids: Sequence[str]) -> Stan
         return listed(client, job_id)
 
     def look(name: str) -> dict[str, Any]:
-        return looked_at(client, f"/jobs/{quoted(job_id)}/tasks/{quoted(name)}", f"look at task {job_id}/{name}")
+        url = f"/jobs/{quoted(job_id)}/tasks/{quoted(name)}"
+        return answer(client, url, f"look at task {job_id}/{name}", dict[str, Any])
 
     with ThreadPoolExecutor(8) as threads:
         return Standing(threads.map(look, task_ids))

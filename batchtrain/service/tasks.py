@@ -1,7 +1,4 @@
-"""The tasks of a job: counted, listed by pages and filters, or one alone.
-
-Reads the service's documents without the SDK's models, which take 0.1 ms for each task.
-"""
+"""The tasks of a job: counted, listed by pages and filters, or one alone."""
 
 from __future__ import annotations
 
@@ -9,19 +6,16 @@ import contextlib
 import itertools
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
-from typing import Any, NamedTuple, TypeVar
-from urllib.parse import parse_qs, quote, urlsplit
+from typing import Any, NamedTuple
+from urllib.parse import parse_qs, urlsplit
 
 import msgspec
 from azure.batch import BatchClient
-from azure.core.rest import HttpRequest
 
 from batchtrain.config.factories import PARAMETERS
-from batchtrain.service.faults import faults
-from batchtrain.service.requests import API_VERSION, quoted
+from batchtrain.service import requests
+from batchtrain.service.requests import answer, query, quoted
 from batchtrain.service.seen import TaskSeen
-
-Document = TypeVar("Document")
 
 PAGE = 1000
 """The largest page of the service."""
@@ -114,7 +108,10 @@ def listed(
     client: BatchClient, job_id: str, *, where: str = "", select: str = SEEN, limit: int | None = None
 ) -> Iterator[Listed]:
     """The tasks of a job, page by page. where: a filter of the service. Raises NotFound."""
-    return itertools.islice(_pages(client, job_id, where, select, limit), limit)
+    size = PAGE if limit is None else min(limit, PAGE)
+    url = f"/jobs/{quoted(job_id)}/tasks{query({'$filter': where, '$select': select, 'maxresults': str(size)})}"
+    found = requests.listed(client, url, f"list tasks of job {job_id}", requests.Page[Listed])
+    return itertools.islice(found, limit)
 
 
 def variable(client: BatchClient, job_id: str, name: str) -> dict[str, str]:
@@ -132,15 +129,6 @@ def parameters(client: BatchClient, job_id: str) -> dict[str, dict[str, Any]]:
     return found
 
 
-def _pages(client: BatchClient, job_id: str, where: str, select: str, limit: int | None) -> Iterator[Listed]:
-    size = PAGE if limit is None else min(limit, PAGE)
-    url = f"/jobs/{quoted(job_id)}/tasks{query({'$filter': where, '$select': select, 'maxresults': str(size)})}"
-    while url:
-        page = answer(client, url, f"list tasks of job {job_id}", _Page)
-        yield from page.value
-        url = page.next
-
-
 class Page(NamedTuple):
     """Some tasks, and the token of the next page; empty on the last."""
 
@@ -151,27 +139,14 @@ class Page(NamedTuple):
 def page(client: BatchClient, job_id: str, *, where: str, select: str, limit: int, skip: str = "") -> Page:
     """One page of the tasks of a job. skip: the token of an earlier page. Raises NotFound."""
     params = {"$filter": where, "$select": select, "maxresults": str(limit), "$skiptoken": skip}
-    found = answer(client, f"/jobs/{quoted(job_id)}/tasks{query(params)}", f"list tasks of job {job_id}", _Page)
+    url = f"/jobs/{quoted(job_id)}/tasks{query(params)}"
+    found = answer(client, url, f"list tasks of job {job_id}", requests.Page[Listed])
     return Page(found.value, skip_token(found.next))
 
 
 def skip_token(link: str) -> str:
     """The token of the next page; the rest of its link is not needed."""
     return parse_qs(urlsplit(link).query).get("$skiptoken", [""])[0]
-
-
-def query(params: Mapping[str, str]) -> str:
-    """Parameters as the end of a URL, without the empty ones."""
-    given = {"api-version": API_VERSION, **{name: value for name, value in params.items() if value}}
-    return "?" + "&".join(f"{name}={quote(value, safe='')}" for name, value in given.items())
-
-
-def answer(client: BatchClient, url: str, operation: str, kind: type[Document]) -> Document:
-    """A document of the service. Raises NotFound."""
-    with faults(operation):
-        response = client.send_request(HttpRequest("GET", url if "?" in url else url + query({})))
-        response.raise_for_status()
-        return msgspec.json.decode(response.content, type=kind)
 
 
 # --- the wire -------------------------------------------------------------------------------------------------------
@@ -258,11 +233,6 @@ def seen(item: Listed) -> TaskSeen:
         requeues=info.requeue_count,
         started=info.start_time,
     )
-
-
-class _Page(msgspec.Struct):
-    value: tuple[Listed, ...] = ()
-    next: str = msgspec.field(default="", name="odata.nextLink")
 
 
 class _Counts(msgspec.Struct):
