@@ -481,15 +481,13 @@ class Job:
 
         state: only those that are `active`, `running`, `completed`, `succeeded` or `failed`. limit: at most so many.
         """
-        if state and state not in tasks.STATES:
-            raise UsageError(f"`{state}` is no state of tasks; the states are {', '.join(tasks.STATES)}")
-        found = tasks.listed(self._client.batch, self.id, where=tasks.STATES[state] if state else "", limit=limit)
+        found = tasks.listed(self._client.batch, self.id, where=tasks.filter_of(state), limit=limit)
         return map(tasks.seen, found)
 
     def last_tasks(self, count: int, state: str = "") -> Table[TaskSeen]:
         """The tasks whose state changed last, in the order of the changes. state: as for `iter_tasks`."""
-        where, select = tasks.STATES[state] if state else "", f"{tasks.SEEN},stateTransitionTime"
-        found = tasks.listed(self._client.batch, self.id, where=where, select=select)
+        select = f"{tasks.SEEN},stateTransitionTime"
+        found = tasks.listed(self._client.batch, self.id, where=tasks.filter_of(state), select=select)
         last = heapq.nlargest(count, found, key=lambda task: task.state_transition_time or LONG_AGO)
         return Table(tasks.seen(task) for task in reversed(last))
 

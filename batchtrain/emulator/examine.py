@@ -15,7 +15,6 @@ TAIL = 1 << 20
 """Bytes that are read from the end of the log."""
 LITTLE_SPACE = 1 << 30
 BAD_LINE = re.compile(r"^\S+ \S+ (?:ERROR|CRITICAL|WARNING) ")
-SHOWN_LINES = 5
 
 
 class Row(NamedTuple):

@@ -9,11 +9,10 @@ from typing import Any, NamedTuple
 import msgspec
 from azure.batch import BatchClient
 
-from batchtrain.errors import UsageError
 from batchtrain.service import requests
 from batchtrain.service import tasks as service_tasks
 from batchtrain.service.requests import answer, query, quoted
-from batchtrain.service.tasks import STATES, Execution, Fault, Listed, Node
+from batchtrain.service.tasks import Execution, Fault, Listed, Node
 
 ROWS = 200
 """Rows of a page."""
@@ -82,9 +81,7 @@ def tasks(
     client: BatchClient, job_id: str, *, state: str = "", prefix: str = "", skip: str = "", limit: int = ROWS
 ) -> TaskPage:
     """One page of the tasks of a job. state: a key of STATES. prefix: the beginning of their ids. Raises NotFound."""
-    if state and state not in STATES:
-        raise UsageError(f"`{state}` is no state of tasks; the states are {', '.join(STATES)}")
-    terms = [f"({STATES[state]})"] if state else []
+    terms = [f"({where})"] if (where := service_tasks.filter_of(state)) else []
     if prefix:
         terms.append(f"startswith(id,'{prefix.replace(chr(39), chr(39) * 2)}')")
     page = service_tasks.page(client, job_id, where=" and ".join(terms), select=_TASK, limit=limit, skip=skip)

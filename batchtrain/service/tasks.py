@@ -13,6 +13,7 @@ import msgspec
 from azure.batch import BatchClient
 
 from batchtrain.config.factories import PARAMETERS
+from batchtrain.errors import UsageError
 from batchtrain.service import requests
 from batchtrain.service.requests import answer, query, quoted
 from batchtrain.service.seen import TaskSeen
@@ -67,6 +68,13 @@ class Glance(NamedTuple):
     def whole(self) -> bool:
         """Whether `first` is every task of the job."""
         return self.requests == 1
+
+
+def filter_of(state: str) -> str:
+    """The filter of a state's tasks; empty for all tasks. Raises UsageError."""
+    if state and state not in STATES:
+        raise UsageError(f"`{state}` is no state of tasks; the states are {', '.join(STATES)}")
+    return STATES[state] if state else ""
 
 
 def glance(client: BatchClient, job_id: str, most: int = FEW) -> Glance:

@@ -10,7 +10,7 @@ from urllib.parse import parse_qs, urlsplit
 import msgspec
 import pytest
 
-from batchtrain.errors import TimedOut
+from batchtrain.errors import TimedOut, UsageError
 from batchtrain.run import FIRST, MOST_FAILED, Follow
 from batchtrain.service import retry, tasks, watch
 from batchtrain.service.submit import Event
@@ -165,3 +165,10 @@ def test_after_many_failures_no_further_one_is_shown(monkeypatch: pytest.MonkeyP
     said = shown((30, 40), monkeypatch)
     assert sum(event.kind == "task.failed" for event in said) == MOST_FAILED
     assert sum("further failures" in event.text for event in said) == 1
+
+
+def test_the_filter_of_an_unknown_state_names_the_states() -> None:
+    assert tasks.filter_of("") == ""
+    assert tasks.filter_of("failed") == "executionInfo/result eq 'failure'"
+    with pytest.raises(UsageError, match=r"`done` is no state of tasks; the states are active, running, completed"):
+        tasks.filter_of("done")
