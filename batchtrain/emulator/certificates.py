@@ -77,11 +77,11 @@ def _written(
 
 def _serves(files: Certificates, names: Iterable[str]) -> bool:
     try:
-        found = x509.load_pem_x509_certificate(files.certificate.read_bytes())
-        has = found.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+        certificate = x509.load_pem_x509_certificate(files.certificate.read_bytes())
+        has = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     except (OSError, ValueError):
         return False
-    lasts = found.not_valid_after_utc - datetime.now(timezone.utc) > RENEWED_BEFORE
+    lasts = certificate.not_valid_after_utc - datetime.now(timezone.utc) > RENEWED_BEFORE
     return lasts and files.private_key.is_file() and files.ca.is_file() and all(_general(name) in has for name in names)
 
 

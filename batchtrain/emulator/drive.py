@@ -171,8 +171,8 @@ class Driver:
         self.commit()
         self._sweep()
         wanted, self.world.log_uploads = self.world.log_uploads, []
-        for one in wanted:
-            self._spawn(self._send_logs(one))
+        for log in wanted:
+            self._spawn(self._send_logs(log))
         begun, self._begun = self._begun, []
         for effect in begun:
             if isinstance(effect, scheduler.Hint):
@@ -343,30 +343,30 @@ class Driver:
 
     async def _run_on_node(self, effect: scheduler.RunOnNode) -> None:
         """Run a job's preparation or release task."""
-        place, kind = effect.place, effect.kind
-        number, job = job_preparation.run_of(place, kind).run, self.world.job_of.get(place.job)
-        if job is None or place.id not in self.world.pool_of_node:
+        job_node, kind = effect.job_node, effect.kind
+        number, job = job_preparation.run_of(job_node, kind).run, self.world.job_of.get(job_node.job)
+        if job is None or job_node.id not in self.world.pool_of_node:
             return
         try:
-            outcome = await self._attempt(place.id, task_environment.node_run(self.world, job, place, kind))
+            outcome = await self._attempt(job_node.id, task_environment.node_run(self.world, job, job_node, kind))
         except NodeLost:
-            self._report(job_preparation.lost, place, kind, number)
+            self._report(job_preparation.lost, job_node, kind, number)
             return
         if (outcome.code, outcome.failure) != (0, None):
-            logger.warning("%s task of job %s failed on %s: %s", kind, job.record.id, place.id, _words(outcome))
-        self._report(job_preparation.ended, place, kind, number, outcome)
+            logger.warning("%s task of job %s failed on %s: %s", kind, job.record.id, job_node.id, _words(outcome))
+        self._report(job_preparation.ended, job_node, kind, number, outcome)
 
     async def _end_on_node(self, effect: scheduler.EndOnNode) -> None:
-        place, kind, run = effect
-        await self.machine.end(place.id, task_environment.node_scope(place, kind, run), GRACE)
-        self._report(job_preparation.scope_ended, place, kind, run)
+        job_node, kind, run = effect
+        await self.machine.end(job_node.id, task_environment.node_scope(job_node, kind, run), GRACE)
+        self._report(job_preparation.scope_ended, job_node, kind, run)
 
     # Faults on request ---------------------------------------------------------------------------------------------
 
     def _struck(self, kind: str, node_id: str) -> Injection | None:
         book = self.world.pool_of_node.get(node_id)
-        place = f"pools/{book.record.id}/nodes/{node_id}" if book else ""
-        return self.world.injections.strike((kind,), place)
+        path = f"pools/{book.record.id}/nodes/{node_id}" if book else ""
+        return self.world.injections.strike((kind,), path)
 
     async def befall(self, node_id: str, act: str, seconds: float | None = None) -> None:
         """Inject a fault: the node is rebooted (`lose`), is taken away (`preempt`; it returns after `seconds`, or

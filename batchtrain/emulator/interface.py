@@ -22,10 +22,10 @@ class Package(NamedTuple):
 
 
 class Mount(NamedTuple):
-    """A mounted file system: `path` below `fsmounts` shows the directory `place` of the machine's data directory."""
+    """A mounted file system: `path` below `fsmounts` shows `directory` of the machine's data directory."""
 
     path: str
-    place: str
+    directory: str
     container: str = ""
     """The container of the account's own storage with the same files; empty for other file systems."""
 

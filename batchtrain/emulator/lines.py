@@ -38,7 +38,7 @@ def line_up(book: JobBook, task: Task, *, first: bool = False) -> None:
 
 def _register(book: JobBook, task: Task, depends: Document) -> int:
     unmet = 0
-    for key in {dependency_key(one) for one in depends.get("taskIds", [])}:
+    for key in {dependency_key(task_id) for task_id in depends.get("taskIds", [])}:
         if key not in book.satisfied:
             book.dependants.setdefault(key, []).append(task.seq)
             unmet += 1

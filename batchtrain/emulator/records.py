@@ -81,7 +81,7 @@ class Node(Record):
     total_succeeded: int = 0
     billed: int = 0
     """The start of the current usage interval; 0 for the node's creation."""
-    place: int = 0
+    number: int = msgspec.field(default=0, name="place")
     """Its number in the pool, the lowest free one: it determines the frontend ports."""
     hold: str = ""
     """What it waits for before it leaves: `retaineddata` until its tasks have ended, `holding` for their retained

@@ -63,14 +63,14 @@ def page() -> str:
 
 def bodies(*, effects: tuple[str, ...] = tuple(EFFECTS)) -> tuple[str, ...]:
     """The models of request bodies in the order of their tables, and below them only these effects."""
-    found: set[str] = set()
+    reached: set[str] = set()
     waiting = [route.body for route in routes.ROUTES if route.body]
     while waiting:
         model = waiting.pop()
-        if model in models.fields() and model not in found:
-            found.add(model)
+        if model in models.fields() and model not in reached:
+            reached.add(model)
             waiting += [field.kind for field in models.fields()[model] if field.effect in effects]
-    return tuple(model for model in models.fields() if model in found)
+    return tuple(model for model in models.fields() if model in reached)
 
 
 def effect(model: str, field: Field) -> str:

@@ -40,8 +40,8 @@ def fault(to: Status, kind: str, **more: Any) -> int:
 
 def faults(to: Status) -> list[Document]:
     """The injected faults, each with its number of strikes."""
-    found: list[Document] = server.ask("GET", to, "faults")["value"]
-    return found
+    rules: list[Document] = server.ask("GET", to, "faults")["value"]
+    return rules
 
 
 def clear_faults(to: Status, number: int | None = None) -> None:

@@ -102,13 +102,13 @@ class Store:
         return int(self._database.execute(f"PRAGMA {pragma}").fetchone()[0])
 
     def _check_version(self, path: Path) -> None:
-        found = int(self.meta("schema", str(SCHEMA_VERSION)))
-        if found == 1:
+        version = int(self.meta("schema", str(SCHEMA_VERSION)))
+        if version == 1:
             self._give_tasks_their_table()
-        elif found != SCHEMA_VERSION:
+        elif version != SCHEMA_VERSION:
             self.close()
             raise UnknownSchema(
-                f"{path} has schema {found}, this version knows {SCHEMA_VERSION}: use another data directory"
+                f"{path} has schema {version}, this version knows {SCHEMA_VERSION}: use another data directory"
             )
 
     def _give_tasks_their_table(self) -> None:

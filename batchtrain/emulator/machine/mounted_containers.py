@@ -62,8 +62,8 @@ class _Blob(NamedTuple):
 class MountedContainer:
     """One container and its directory. `copy` may be called from several threads."""
 
-    def __init__(self, data_dir: Path, place: str, container: str) -> None:
-        self._name, self._tree = container, Below(data_dir / place)
+    def __init__(self, data_dir: Path, directory: str, container: str) -> None:
+        self._name, self._tree = container, Below(data_dir / directory)
         self._state = data_dir / "storage" / "mounted" / f"{container}.json"
         self._copying = threading.Lock()
         # An empty directory is a new one, whatever is noted: its container must not be emptied.
@@ -104,11 +104,11 @@ class MountedContainer:
                 yield entry.path, _stamp(entry.status)
 
     def _blobs(self) -> Iterator[tuple[str, _Blob]]:
-        for found in listed(Download(self._url, "", container=True)):
-            if self._can_travel(found.name):
+        for blob in listed(Download(self._url, "", container=True)):
+            if self._can_travel(blob.name):
                 yield (
-                    found.name,
-                    _Blob(found.etag.strip('"'), email.utils.parsedate_to_datetime(found.changed).timestamp()),
+                    blob.name,
+                    _Blob(blob.etag.strip('"'), email.utils.parsedate_to_datetime(blob.changed).timestamp()),
                 )
 
     def _can_travel(self, name: str) -> bool:
@@ -184,8 +184,8 @@ def _stamp(status: os.stat_result) -> Stamp:
 
 def _read(state: Path) -> dict[str, _Pair]:
     with contextlib.suppress(OSError, ValueError):
-        found = json.loads(state.read_text(encoding="utf-8"))
-        return {name: _Pair((stamp[0], stamp[1]), etag) for name, (stamp, etag) in found.items()}
+        pairs = json.loads(state.read_text(encoding="utf-8"))
+        return {name: _Pair((stamp[0], stamp[1]), etag) for name, (stamp, etag) in pairs.items()}
     return {}
 
 

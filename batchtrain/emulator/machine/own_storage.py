@@ -44,7 +44,7 @@ class OwnStorage:
         for mount in spec.mounts:
             if mount.container and mount.container not in self._mounted:
                 try:
-                    made = MountedContainer(self._data_dir, mount.place, mount.container)
+                    made = MountedContainer(self._data_dir, mount.directory, mount.container)
                     await asyncio.to_thread(made.create, await self.account())
                 except (StorageMissing, OSError) as error:
                     message = f"the container {mount.container} cannot be mounted: {error}"

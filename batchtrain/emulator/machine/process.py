@@ -947,7 +947,7 @@ def _prepare(files: Below, directory: str) -> None:
 
 def mounted_at(data_dir: Path, spec: NodeSpec) -> list[Path]:
     """The directories that stand for the mounted file systems of a node's pool."""
-    return [data_dir / mount.place for mount in spec.mounts]
+    return [data_dir / mount.directory for mount in spec.mounts]
 
 
 def _mount_all(data_dir: Path, files: Below, mounts: tuple[Mount, ...]) -> None:
@@ -955,9 +955,9 @@ def _mount_all(data_dir: Path, files: Below, mounts: tuple[Mount, ...]) -> None:
     for mount in mounts:
         link = f"fsmounts/{mount.path}"
         with contextlib.suppress(LeadsOut):  # the user linked it to another directory, which exists or not
-            Below(data_dir).make(mount.place)
-        files.link(link, str(data_dir / mount.place))
-        files.write(f"{link}.log", f"{mount.path} is {mount.place} of the emulator's data directory\n".encode())
+            Below(data_dir).make(mount.directory)
+        files.link(link, str(data_dir / mount.directory))
+        files.write(f"{link}.log", f"{mount.path} is {mount.directory} of the emulator's data directory\n".encode())
 
 
 def _unknown(data_dir: Path, known: Mapping[str, Collection[str]]) -> Iterator[Path]:

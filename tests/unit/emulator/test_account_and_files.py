@@ -287,7 +287,7 @@ def test_mounts_that_cannot_be_are_refused(stage: Stage, wanted: list[object]) -
 
 
 def test_no_source_leads_out_of_the_mounts() -> None:
-    place = mounts.place("nfsMountConfiguration", {"source": "..:/.././/x"})
+    place = mounts.directory("nfsMountConfiguration", {"source": "..:/.././/x"})
     assert place == "mounts/nfs/__/__/_/x"
 
 
