@@ -95,14 +95,16 @@ def compare(records: Sequence[RunRecord]) -> list[Difference]:
     rows = [_difference(name, records, read_setting) for name, read_setting in _SETTINGS.items()]
     names = dict.fromkeys(name for record in records for name in record.settings)
     rows += [Difference(name, tuple(record.settings.get(name, "") for record in records)) for name in names]
-    found = [row for row in rows if len(set(row.values)) > 1]
+    differing = [row for row in rows if len(set(row.values)) > 1]
     metrics = dict.fromkeys(name for record in records for name, _ in ranked(record.summary))
-    found += [
+    differing += [
         Difference(f"{name} (s)", tuple(_seconds(record.phases.get(name)) for record in records))
         for name in PHASES
         if any(name in record.phases for record in records)
     ]
-    return found + [Difference(name, tuple(_text(record.summary.get(name)) for record in records)) for name in metrics]
+    return differing + [
+        Difference(name, tuple(_text(record.summary.get(name)) for record in records)) for name in metrics
+    ]
 
 
 _SETTINGS: dict[str, Any] = {

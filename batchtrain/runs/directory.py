@@ -324,11 +324,13 @@ def find(root: Path, name: str) -> RunDirectory:
     for path in (root / name, Path(name)):
         if name and (path / "run.json").is_file():
             return RunDirectory(path.resolve())
-    found = [run for run in runs(root) if run.name.startswith(name) or run.name.endswith(name)]
-    if len(found) == 1:
-        return found[0]
-    if found:
-        raise UsageError(f"`{name}` names {len(found)} runs of {root}: {', '.join(run.name for run in found[:5])}")
+    matching = [run for run in runs(root) if run.name.startswith(name) or run.name.endswith(name)]
+    if len(matching) == 1:
+        return matching[0]
+    if matching:
+        raise UsageError(
+            f"`{name}` names {len(matching)} runs of {root}: {', '.join(run.name for run in matching[:5])}"
+        )
     raise NotFound(f"{root} has no run `{name}`; `batchtrain runs list` lists them")
 
 

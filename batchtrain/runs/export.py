@@ -44,8 +44,8 @@ def write_dlbs(run: RunDirectory, target: Path) -> list[Path]:
     for path in sorted((run.path / "logs").glob("*/")):
         for rank, name, value in _keys_of_task(path):
             ranks.setdefault(rank, {})[name] = value
-    if not ranks and (found := _keys_of_summary(run)):
-        ranks[0] = found
+    if not ranks and (keys := _keys_of_summary(run)):
+        ranks[0] = keys
     if not ranks:
         raise UsageError(
             f"{run.path} has nothing for DLBS: no line `__name__=value` in logs/, and no throughput in run.json"
@@ -91,14 +91,14 @@ def _keys_of_summary(run: RunDirectory) -> dict[str, Any]:
     rate = record.summary.get("throughput")
     if rate is None:
         return {}
-    found: dict[str, Any] = {"exp.id": record.id, "exp.status": "ok", "exp.num_nodes": record.nodes}
-    found["exp.num_gpus"] = record.nodes  # DLBS's reports leave rows with 0 out
-    found["exp.model_title"] = record.job  # a row of its reports
-    found["results.throughput"] = rate.last
+    keys: dict[str, Any] = {"exp.id": record.id, "exp.status": "ok", "exp.num_nodes": record.nodes}
+    keys["exp.num_gpus"] = record.nodes  # DLBS's reports leave rows with 0 out
+    keys["exp.model_title"] = record.job  # a row of its reports
+    keys["results.throughput"] = rate.last
     for name, milliseconds in (("step_ms", 1.0), ("batch_seconds", 1000.0)):
         if name in record.summary:
-            found["results.time"] = record.summary[name].last * milliseconds
-    return found
+            keys["results.time"] = record.summary[name].last * milliseconds
+    return keys
 
 
 # --- TensorBoard: records of protocol buffers, each with checksums --------------------------------------------------
@@ -109,19 +109,19 @@ def write_tensorboard(run: RunDirectory, target: Path) -> int:
     files: dict[str, bytearray] = {}
     count = 0
     for number, (task, point) in enumerate(run.points()):
-        place = f"{task}/{point.node or f'rank_{point.rank or 0}'}"
+        folder = f"{task}/{point.node or f'rank_{point.rank or 0}'}"
         step = point.step if point.step is not None else int(point.epoch if point.epoch is not None else number)
         summary = b"".join(
             _bytes(1, _bytes(1, name.encode()) + b"\x15" + struct.pack("<f", math.nan if value is None else value))
             for name, value in point.values.items()
         )
         event = b"\x09" + struct.pack("<d", point.t or 0.0) + b"\x10" + _varint(step) + _bytes(5, summary)
-        files.setdefault(place, bytearray(_record(b"\x09" + bytes(8) + _bytes(3, b"brain.Event:2")))).extend(
+        files.setdefault(folder, bytearray(_record(b"\x09" + bytes(8) + _bytes(3, b"brain.Event:2")))).extend(
             _record(event)
         )
         count += len(point.values)
-    for place, content in files.items():
-        replace(target / safe_path(place) / f"events.out.tfevents.0.{run.name}", bytes(content))
+    for folder, content in files.items():
+        replace(target / safe_path(folder) / f"events.out.tfevents.0.{run.name}", bytes(content))
     return count
 
 
@@ -131,11 +131,11 @@ def _bytes(field: int, content: bytes) -> bytes:
 
 def _varint(number: int) -> bytes:
     number &= (1 << 64) - 1
-    found = bytearray()
+    encoded = bytearray()
     while number > 127:
-        found.append(number & 127 | 128)
+        encoded.append(number & 127 | 128)
         number >>= 7
-    return bytes((*found, number))
+    return bytes((*encoded, number))
 
 
 def _record(content: bytes) -> bytes:

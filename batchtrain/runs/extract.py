@@ -60,9 +60,9 @@ class Point(NamedTuple):
 
     def line(self, now: float) -> dict[str, Any]:
         """The object of a line of metrics/TASK.jsonl."""
-        place = {"t": round(now if self.t is None else self.t, 3), "rank": self.rank, "node": self.node or None}
-        place.update(step=self.step, epoch=self.epoch)
-        return {name: value for name, value in place.items() if value is not None} | self.values
+        fields = {"t": round(now if self.t is None else self.t, 3), "rank": self.rank, "node": self.node or None}
+        fields.update(step=self.step, epoch=self.epoch)
+        return {name: value for name, value in fields.items() if value is not None} | self.values
 
 
 class Source(NamedTuple):
@@ -156,26 +156,26 @@ def of_json(line: str | bytes) -> Point | None:
     if not line.strip():
         return None
     try:
-        found = msgspec.json.decode(line)
+        document = msgspec.json.decode(line)
     except msgspec.DecodeError:
-        found = json.loads(line)  # Python's own writer has NaN and Infinity, which are no JSON
-    if not isinstance(found, dict):
+        document = json.loads(line)  # Python's own writer has NaN and Infinity, which are no JSON
+    if not isinstance(document, dict):
         raise ValueError("it is no JSON object")
-    return _point(found)
+    return _point(document)
 
 
-def _point(found: Mapping[str, Any]) -> Point:
-    place: dict[str, Any] = {}
+def _point(document: Mapping[str, Any]) -> Point:
+    fields: dict[str, Any] = {}
     values: dict[str, float | None] = {}
-    for name, value in found.items():
+    for name, value in document.items():
         counter = COUNTERS.get(name, name if name in ("t", "rank", "node") else "")
         if counter and _fits(counter, value):
-            place[counter] = int(value) if counter in ("step", "rank") else value
+            fields[counter] = int(value) if counter in ("step", "rank") else value
         elif value is None or (isinstance(value, (int, float)) and not isinstance(value, bool)):
             values[name] = None if value is None else finite(value)
     if not values:
         raise ValueError("it has no number")
-    return Point(values, **place)
+    return Point(values, **fields)
 
 
 def _fits(counter: str, value: Any) -> bool:
@@ -306,9 +306,9 @@ def _cntk(match: re.Match[str], source: Source) -> Point:
 def _torch(match: re.Match[str], source: Source) -> Point:
     """value (mean so far): the value, as the other programs have it."""
     test = match[1] is None
-    found = re.findall(rf"(\S+)\s+({_NUMBER}) \(\s*{_NUMBER}\)", match[4])
+    pairs = re.findall(rf"(\S+)\s+({_NUMBER}) \(\s*{_NUMBER}\)", match[4])
     names = {"time": "batch_seconds", "data": "data_seconds"}
-    values = {names.get(_plain(name), _plain(name)): finite(value) for name, value in found}
+    values = {names.get(_plain(name), _plain(name)): finite(value) for name, value in pairs}
     values = {f"test_{name}" if test else name: value for name, value in values.items()}
     return Point(values, epoch=None if test else int(match[1]), step=int(match[2]))
 
@@ -341,12 +341,12 @@ def _json_line(match: re.Match[str], source: Source) -> Point | None:
         return of_json(text)
     except ValueError:
         pairs = dict(re.findall(rf"'([\w./-]+)': '?({_NUMBER})'?(?=[,}}])", text))
-    place = {COUNTERS[name]: finite(pairs.pop(name)) for name in tuple(pairs) if name in COUNTERS}
-    step = place.get("step")
+    counters = {COUNTERS[name]: finite(pairs.pop(name)) for name in tuple(pairs) if name in COUNTERS}
+    step = counters.get("step")
     return Point(
         {name: finite(value) for name, value in pairs.items()},
         step=None if step is None else int(step),
-        epoch=place.get("epoch"),
+        epoch=counters.get("epoch"),
     )
 
 

@@ -56,8 +56,8 @@ class Recorded:
         """Add the programs' own metrics, and sum up."""
         for task, paths in files.items():
             self._task(task).add(paths, self._clock())
-        found = {name: task.end() for name, task in self._tasks.items()}
-        return {name: summary for name, summary in found.items() if summary}
+        summaries = {name: task.end() for name, task in self._tasks.items()}
+        return {name: summary for name, summary in summaries.items() if summary}
 
     @property
     def notes(self) -> tuple[str, ...]:

@@ -36,12 +36,12 @@ def phases(moments: Moments, tasks: Iterable[TaskRecord], preparation: float | N
     preparation: seconds of the slowest start task, if the nodes started in this run.
     """
     training = _span(tasks)
-    found: dict[str, float | None] = {"preparation": preparation, "training": training, "fetch": fetch}
+    seconds: dict[str, float | None] = {"preparation": preparation, "training": training, "fetch": fetch}
     if moments.ready is not None:
-        found["pool"] = (moments.ready - moments.started).total_seconds() - (preparation or 0.0)
+        seconds["pool"] = (moments.ready - moments.started).total_seconds() - (preparation or 0.0)
     if moments.added is not None and moments.ended is not None and training is not None:
-        found["start"] = (moments.ended - moments.added).total_seconds() - training
-    return {name: round(max(value, 0.0), 3) for name in PHASES if (value := found.get(name)) is not None}
+        seconds["start"] = (moments.ended - moments.added).total_seconds() - training
+    return {name: round(max(value, 0.0), 3) for name in PHASES if (value := seconds.get(name)) is not None}
 
 
 def _span(tasks: Iterable[TaskRecord]) -> float | None:

@@ -171,7 +171,7 @@ class Recording:
     def _bring(self, task: TaskSeen, everything: bool, progress: Progress) -> Iterable[results.Brought]:
         wanted = self._settings(task.id).results or Results()
         places = look.places(self._client, self.job_id, task.id)
-        self._places.update({place.node: place.pool for place in places})
+        self._places.update({seen.node: seen.pool for seen in places})
         return results.bring(
             self._client,
             self.run,
@@ -212,11 +212,11 @@ class Recording:
     @functools.cached_property
     def _settings_of_service(self) -> dict[str, FetchSettings]:
         """What the tasks were added with. A variable that is not ours or of a later version is ignored."""
-        found = {}
+        settings = {}
         for task_id, text in tasks.variable(self._client, self.job_id, FETCH_VARIABLE).items():
             with contextlib.suppress(msgspec.DecodeError):
-                found[task_id] = msgspec.json.decode(text, type=FetchSettings)
-        return found
+                settings[task_id] = msgspec.json.decode(text, type=FetchSettings)
+        return settings
 
     def _write_nodes(self) -> None:
         """n0, n1, … in the order in which the tasks name them."""
@@ -239,12 +239,12 @@ class Recording:
         )
 
     def _ranks(self, node: str) -> dict[str, tuple[int, ...]]:
-        found: dict[str, list[int]] = {}
+        ranks_of: dict[str, list[int]] = {}
         for record in self._files.values():
             match = _RANK.fullmatch(record.fetched) if record.node == node else None
             if match:
-                found.setdefault(record.task, []).append(int(match[1]))
-        return {task: tuple(sorted(ranks)) for task, ranks in found.items()}
+                ranks_of.setdefault(record.task, []).append(int(match[1]))
+        return {task: tuple(sorted(ranks)) for task, ranks in ranks_of.items()}
 
     def end(self, state: str, error: BaseException | None = None) -> None:
         """Write the end of the run, its summary, and the report. A run that had ended keeps its end."""
@@ -282,7 +282,7 @@ class Recording:
         self.metrics = self._numbers.end(self._metrics_files(known))
         if len(self.metrics) == 1 and not self._record.summary:
             return next(iter(self.metrics.values()))
-        return {f"{task}/{name}": metric for task, found in self.metrics.items() for name, metric in found.items()}
+        return {f"{task}/{name}": metric for task, metrics in self.metrics.items() for name, metric in metrics.items()}
 
     def _read_lines(self, known: Set[str]) -> None:
         """The output of the tasks that this command did not follow. known: tasks whose metrics are there."""
@@ -295,11 +295,11 @@ class Recording:
                         self._numbers.line(record.task, record.path.removesuffix(".txt"), line.rstrip("\n"))
 
     def _metrics_files(self, known: Set[str]) -> dict[str, tuple[Path, ...]]:
-        found: dict[str, list[Path]] = {}
+        paths_of: dict[str, list[Path]] = {}
         for record in self._files.values():
             if record.task not in known and record.fetched.startswith("metrics/"):
-                found.setdefault(record.task, []).append(self.run.path / record.fetched)
-        return {task: tuple(paths) for task, paths in found.items()}
+                paths_of.setdefault(record.task, []).append(self.run.path / record.fetched)
+        return {task: tuple(paths) for task, paths in paths_of.items()}
 
     # --- the events -----------------------------------------------------------------------------------------------
 
@@ -440,11 +440,11 @@ def _record_or_none(run: RunDirectory) -> RunRecord | None:
         return None
 
 
-def commit_of(place: Path) -> Commit | None:
+def commit_of(repository: Path) -> Commit | None:
     """The git commit of a directory; None without git or a repository."""
     try:
-        told = subprocess.run(
-            ["git", "-C", str(place), "describe", "--always", "--abbrev=40", "--dirty", "--exclude=*"],
+        described = subprocess.run(
+            ["git", "-C", str(repository), "describe", "--always", "--abbrev=40", "--dirty", "--exclude=*"],
             capture_output=True,
             text=True,
             timeout=5,
@@ -452,7 +452,7 @@ def commit_of(place: Path) -> Commit | None:
         ).stdout.strip()
     except (OSError, subprocess.SubprocessError):
         return None
-    return Commit(told.removesuffix("-dirty"), told.endswith("-dirty"))
+    return Commit(described.removesuffix("-dirty"), described.endswith("-dirty"))
 
 
 _SECTIONS = {
@@ -465,8 +465,8 @@ _SECTIONS = {
 
 def effective(recipe: Recipe) -> dict[str, Any]:
     """The configuration with the values of `--set`, without credentials and defaults."""
-    found = {name: getattr(recipe, field) for name, field in _SECTIONS.items()}
-    return {name: msgspec.to_builtins(part, enc_hook=masked) for name, part in found.items() if part is not None}
+    sections = {name: getattr(recipe, field) for name, field in _SECTIONS.items()}
+    return {name: msgspec.to_builtins(part, enc_hook=masked) for name, part in sections.items() if part is not None}
 
 
 def _yaml(value: Any) -> bytes:

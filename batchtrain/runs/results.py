@@ -65,12 +65,12 @@ def parts(job_id: str, task_id: str, places: tuple[PlaceSeen, ...]) -> tuple[Par
     return tuple(
         Part(
             f"n{number}",
-            place.node,
-            downloads.node_tree(place.pool, place.node, place.directory)
+            seen.node,
+            downloads.node_tree(seen.pool, seen.node, seen.directory)
             if number
             else downloads.task_tree(job_id, task_id),
         )
-        for number, place in enumerate(places)
+        for number, seen in enumerate(places)
     )
 
 
@@ -79,10 +79,10 @@ def destination(task_id: str, results: Results, part: Part, path: str) -> str:
     task = safe_path(task_id)
     if part.name == "n0" and path in _OWN:
         return f"logs/{task}/{path}"
-    if found := _RANK.fullmatch(path):
-        return f"logs/{task}/ranks/{found[1]}.{found[2]}.txt"
-    if found := _METRICS.fullmatch(path):
-        return f"metrics/{task}/{found[1]}.jsonl"
+    if match := _RANK.fullmatch(path):
+        return f"logs/{task}/ranks/{match[1]}.{match[2]}.txt"
+    if match := _METRICS.fullmatch(path):
+        return f"metrics/{task}/{match[1]}.jsonl"
     inside = path.removeprefix("wd/")
     if inside == path or (part.name != "n0" and results.from_ == "primary"):
         return ""
@@ -186,11 +186,11 @@ def _noted(part: Part, lost: list[tuple[str, ServiceError]]) -> Iterator[None]:
 def there(target: Path, file: FileSeen) -> bool:
     """Whether a file was fetched before and has not changed since."""
     try:
-        found = target.stat()
+        status = target.stat()
     except OSError:
         return False
-    changed = file.modified is None or abs(found.st_mtime - file.modified.timestamp()) > 0.001
-    return found.st_size == file.size and not changed
+    changed = file.modified is None or abs(status.st_mtime - file.modified.timestamp()) > 0.001
+    return status.st_size == file.size and not changed
 
 
 def _record(task_id: str, part: Part, file: FileSeen, **more: str) -> FileRecord:

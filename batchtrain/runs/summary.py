@@ -47,17 +47,17 @@ class Summary:
     @property
     def notes(self) -> tuple[str, ...]:
         """Which metrics were NaN or infinite, and where first."""
-        return tuple(f"{name} was NaN or infinite, first at {place}" for name, place in self._undefined.items())
+        return tuple(f"{name} was NaN or infinite, first at {where}" for name, where in self._undefined.items())
 
     def metrics(self) -> dict[str, Metric]:
         """The values of the lowest rank that has a metric, and `throughput`."""
-        found = {}
+        metrics = {}
         for name, ranks in self._seen.items():
             seen = ranks[min(ranks)]
-            found[name] = Metric(seen.last, seen.best, seen.step, self._units.get(name, ""))
+            metrics[name] = Metric(seen.last, seen.best, seen.step, self._units.get(name, ""))
         if rate := throughput(self._rates):
-            found["throughput"] = Metric(rate[0], rate[0], unit=self._units.get(rate[1], ""))
-        return found
+            metrics["throughput"] = Metric(rate[0], rate[0], unit=self._units.get(rate[1], ""))
+        return metrics
 
 
 def throughput(rates: Mapping[str, Mapping[int, Sequence[float]]]) -> tuple[float, str] | None:

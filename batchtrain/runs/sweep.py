@@ -117,13 +117,13 @@ def _summary(run: RunDirectory, task_id: str, metric: str) -> Mapping[str, Metri
     summary = Summary()
     for point in points_of(run.metrics_file(task_id)):
         summary.add(point)
-    found = summary.metrics()
+    metrics = summary.metrics()
     stdout = run.logs(task_id) / "stdout.txt"
-    if metric in found or not stdout.is_file():
-        return found
+    if metric in metrics or not stdout.is_file():
+        return metrics
     with stdout.open("rb") as file:
         file.seek(max(stdout.stat().st_size - END, 0))
-        return {**_printed(file.read(), metric), **found}
+        return {**_printed(file.read(), metric), **metrics}
 
 
 def _read(
