@@ -63,12 +63,12 @@ class Comparison:
 
     def has(self, task_id: str, planned: bytes) -> bool:
         """Whether the task exists; counts it as equal or differing."""
-        found = self._standing.mark_of(task_id)
-        if found == planned:
+        stored = self._standing.mark_of(task_id)
+        if stored == planned:
             self.equal += 1
-        elif found is not None:
+        elif stored is not None:
             self.differing.append(task_id)
-        return found is not None
+        return stored is not None
 
 
 def marked(document: TaskDocument, retries: int) -> bytes:
