@@ -70,7 +70,7 @@ class Driver:
         self._giving_back: asyncio.TimerHandle | None = None
         self._moved = asyncio.Event()
         """Set after every action; those that wait for quiet then check again."""
-        alarms.told = self._moved.set
+        alarms.notify = self._moved.set
         self._settling = False
         self._stopped = False
 
