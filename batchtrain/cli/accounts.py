@@ -29,11 +29,11 @@ class Remote(NamedTuple):
         return f"{self.link}/{self.container}"
 
 
-def remote(place: str) -> Remote:
+def remote(address: str) -> Remote:
     """The account, container and path of `LINK/CONTAINER[/PATH]`."""
     from batchtrain.storage import blob
 
-    link, container, path = blob.place_of(place)
+    link, container, path = blob.place_of(address)
     return Remote(accounts(_credentials())(link), link, container, path)
 
 

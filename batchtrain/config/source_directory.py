@@ -100,8 +100,8 @@ def _large(files: list[_Found]) -> LargeSource:
     known = tuple(
         FileOnDisk(file.name, file.path, 0o755 if file.mode & 0o100 else 0o644, _sha256(file.path)) for file in files
     )
-    told = hashlib.sha256("".join(f"{name}\0{mode}\0{sha256}\0" for name, _, mode, sha256 in known).encode())
-    return LargeSource(known, sum(file.size for file in files), told.hexdigest())
+    digest = hashlib.sha256("".join(f"{name}\0{mode}\0{sha256}\0" for name, _, mode, sha256 in known).encode())
+    return LargeSource(known, sum(file.size for file in files), digest.hexdigest())
 
 
 def _sha256(path: str) -> str:

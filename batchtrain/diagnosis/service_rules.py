@@ -138,11 +138,11 @@ def of_task(task: TaskRecord) -> tuple[Known, str] | None:
     """The cause by the service's code or by the exit code, and the message that proves it."""
     failure = task.failure
     if failure is not None and failure.code.startswith("FileUpload"):
-        return UPLOAD, said(failure)
+        return UPLOAD, message_of(failure)
     if failure is not None and failure.code == "TaskEnded":
-        return _ended(task), said(failure)
+        return _ended(task), message_of(failure)
     if failure is not None and failure.code in TASK_CODES:
-        return TASK_CODES[failure.code], said(failure)
+        return TASK_CODES[failure.code], message_of(failure)
     if task.exit_code in EXIT_CODES:
         return EXIT_CODES[task.exit_code], f"exit code {task.exit_code}"
     return None
@@ -167,7 +167,7 @@ def of_node(node: NodeRecord) -> tuple[Known, str] | None:
     """The cause of a node that takes no tasks."""
     if node.state not in NODE_STATES:
         return None
-    return NODE_STATES[node.state], "; ".join(said(error) for error in node.errors)
+    return NODE_STATES[node.state], "; ".join(message_of(error) for error in node.errors)
 
 
 def waiting(job: JobRecord, pool: PoolRecord | None, task: TaskRecord) -> tuple[Known, str] | None:
@@ -224,6 +224,6 @@ def waiting(job: JobRecord, pool: PoolRecord | None, task: TaskRecord) -> tuple[
     return None
 
 
-def said(failure: Failure) -> str:
+def message_of(failure: Failure) -> str:
     """A failure in the service's words."""
     return f"{failure.code}: {'; '.join((failure.message, *failure.details))}"

@@ -161,14 +161,14 @@ def _streamed(around: Frame, opened: Sequence[Made | None]) -> _Tasks:
     parts: list[FactoryTasks | Listed] = []
     built: list[Built] = []
     for number, (item, made, span) in enumerate(zip(job.tasks, opened, naming.spans, strict=True)):
-        place = partial(build, path=f"{around.path}.tasks[{number}]", swept=made is not None)
+        build_task = partial(build, path=f"{around.path}.tasks[{number}]", swept=made is not None)
         if made is not None:
-            parts.append(tasks := FactoryTasks(made, span, place))
+            parts.append(tasks := FactoryTasks(made, span, build_task))
             built.append(tasks.built)
             if tasks.last_built and tasks.last_built.uploads != tasks.built.uploads:
                 return _listed(around, opened)  # each task has files of its own
         else:
-            built.append(place(item, span.id(0) if span else str(item.id)))
+            built.append(build_task(item, span.id(0) if span else str(item.id)))
             parts.append(Listed([built[-1].body]))
     if job.merge_task is not None:
         total = sum(filter(None, counts))

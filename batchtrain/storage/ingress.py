@@ -30,13 +30,13 @@ def carry_out(todo: Plan, recipe: Recipe, connect: blob.Connect, watcher: Watche
     return tuple(tallies)
 
 
-def bring(storage: Storage, place: str, prefix: str, files: Sequence[Local], watcher: Watcher = NOBODY) -> Tally:
+def bring(storage: Storage, box: str, prefix: str, files: Sequence[Local], watcher: Watcher = NOBODY) -> Tally:
     """Bring files below a prefix of a container (`link/container`); those that are the same there are skipped."""
-    container = place.partition("/")[2]
+    container = box.partition("/")[2]
     base = f"{prefix.rstrip('/')}/" if prefix else ""
     blob.make_container(storage, container)
     there = {known.name: known for known in blob.stored(storage, container, base)}
-    tally = Tally(f"{place}/{base}".rstrip("/"), len(files), sum(file.size for file in files), watcher)
+    tally = Tally(f"{box}/{base}".rstrip("/"), len(files), sum(file.size for file in files), watcher)
     named = ((file, base + file.name) for file in files)
     for result in upload(storage, container, named, there, watcher.moved):
         tally.add(result)

@@ -94,7 +94,7 @@ def _reason(path: Path, error: Exception) -> str:
 class Progress(NamedTuple):
     """How far the files of one destination are; `name` is the one that was just dealt with."""
 
-    place: str
+    destination: str
     name: str
     copied: bool
     done: int
@@ -128,8 +128,8 @@ NOBODY = Watcher()
 class Tally:
     """Counts what becomes of the files of one destination."""
 
-    def __init__(self, place: str, files: int, size: int, watcher: Watcher = NOBODY) -> None:
-        self._place, self._files, self._tell = place, files, watcher.tell
+    def __init__(self, destination: str, files: int, size: int, watcher: Watcher = NOBODY) -> None:
+        self._destination, self._files, self._tell = destination, files, watcher.tell
         watcher.begin(files, size)
         self._done = self._copied = self._bytes = 0
         self._errors: list[ServiceError] = []
@@ -141,13 +141,13 @@ class Tally:
         self._bytes += result.bytes
         if result.error is not None:
             self._errors.append(result.error)
-        self._tell(Progress(self._place, result.name, result.moved, self._done, self._files, self._bytes))
+        self._tell(Progress(self._destination, result.name, result.moved, self._done, self._files, self._bytes))
 
     @property
     def total(self) -> Total:
         """What was brought. The files that were never begun have failed, too."""
         same = self._done - self._copied - len(self._errors)
-        return Total(self._place, self._files, self._copied, same, self._files - self._copied - same, self._bytes)
+        return Total(self._destination, self._files, self._copied, same, self._files - self._copied - same, self._bytes)
 
     def check(self, what: str = "copied to") -> None:
         """Raise the faults of the files as one error, if there are any. what: as in "were not copied to"."""
@@ -155,9 +155,9 @@ class Tally:
             return
         fatal = next((error for error in self._errors if of_all(error)), None)
         if fatal is not None:
-            text = f"{fatal}; {self._copied:,} of {self._files:,} files were {what} {self._place} before"
+            text = f"{fatal}; {self._copied:,} of {self._files:,} files were {what} {self._destination} before"
             raise type(fatal)(text, operation=fatal.operation, code=fatal.code)
         failed = self.total.failed
         named = "; ".join(str(error) for error in self._errors[:_NAMED])
         more = f"; and {failed - _NAMED:,} more" if failed > _NAMED else ""
-        raise ServiceError(f"{failed:,} of {self._files:,} files were not {what} {self._place}: {named}{more}")
+        raise ServiceError(f"{failed:,} of {self._files:,} files were not {what} {self._destination}: {named}{more}")

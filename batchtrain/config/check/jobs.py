@@ -219,10 +219,10 @@ class _Numbers:
         if range_ is None or self._edges > MOST_EDGES:
             return set()
         first, last = range_
-        found = {number for _, number in self._explicit[slice(*self._ends(first, last))]}
-        found |= {number for start, end, number in self._spans if start <= last and first <= end}
-        self._edges += len(found)
-        return found
+        numbers = {number for _, number in self._explicit[slice(*self._ends(first, last))]}
+        numbers |= {number for start, end, number in self._spans if start <= last and first <= end}
+        self._edges += len(numbers)
+        return numbers
 
 
 def _for_ever(waiting: dict[int, set[int]]) -> dict[int, int]:
