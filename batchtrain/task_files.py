@@ -11,7 +11,7 @@ from typing import NamedTuple
 from azure.batch import BatchClient
 
 from batchtrain.errors import NotFound, ServiceError, UsageError
-from batchtrain.runs.names import LocalNames
+from batchtrain.runs.local_names import LocalNames
 from batchtrain.runs.recording import QUIET, Progress
 from batchtrain.runs.results import Part, parts, selects, there
 from batchtrain.service import downloads, look

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from batchtrain.cli.children import Child, Ended
     from batchtrain.config.types import Recipe
     from batchtrain.runs.experiment import Case, Experiment
-    from batchtrain.runs.scaling import Measured
+    from batchtrain.runs.scaling_report import Measured
 
 STOPS = {2: UsageError, 5: Unreachable, 6: TimedOut}
 """The errors of a run after which no further run begins, by exit code; others of the service are a ServiceError."""
@@ -255,20 +255,20 @@ def _take(ended: Ended, planned: Planned, folder: Path, message: str) -> None:
 
 
 def _report(experiment: Experiment, planned: list[Planned], folder: Path, title: str) -> None:
-    from batchtrain.runs import scaling
+    from batchtrain.runs import scaling_report
 
     measured = list(_measured(experiment, planned, folder))
-    table = scaling.rows(measured)
+    table = scaling_report.rows(measured)
     show_rows(table, empty="no run has completed")
     if not measured:
         return
-    (folder / "report.csv").write_text(scaling.as_csv(table), encoding="utf-8")
-    (folder / "report.html").write_text(scaling.as_html(title, experiment.metric, table), encoding="utf-8")
+    (folder / "report.csv").write_text(scaling_report.as_csv(table), encoding="utf-8")
+    (folder / "report.html").write_text(scaling_report.as_html(title, experiment.metric, table), encoding="utf-8")
     say(f"report: {folder / 'report.html'} and report.csv")
 
 
 def _measured(experiment: Experiment, planned: list[Planned], folder: Path) -> Iterator[Measured]:
-    from batchtrain.runs import compare, scaling
+    from batchtrain.runs import compare, scaling_report
     from batchtrain.runs.directory import RunDirectory
     from batchtrain.runs.summary import OWN_RATES, TOTAL_RATES
 
@@ -286,6 +286,6 @@ def _measured(experiment: Experiment, planned: list[Planned], folder: Path) -> I
                     series.setdefault(name, []).append(value)
         values = max(series.values(), key=len, default=[])
         statistics = compare.statistics_of(values)
-        yield scaling.Measured(
+        yield scaling_report.Measured(
             planned_case.case.values, planned_case.nodes, metric.last if metric else None, run.name, statistics
         )

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 
 from batchtrain.cli import options
-from batchtrain.cli.accounts import Remote, accounts, remote
 from batchtrain.cli.help import Command, Group
 from batchtrain.cli.options import common, say, settings
 from batchtrain.cli.output import show, show_rows
+from batchtrain.cli.storage_accounts import Remote, accounts, remote
 from batchtrain.errors import NotFound, UsageError
 
 if TYPE_CHECKING:

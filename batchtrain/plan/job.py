@@ -14,8 +14,8 @@ from batchtrain.config import ids, masking, travel
 from batchtrain.config.factories import names as parameters
 from batchtrain.config.types import Job, Recipe, Task
 from batchtrain.errors import PlanError, Problem
-from batchtrain.launchers.types import Implicit
-from batchtrain.plan import exits, factory, inputs, job_tasks, names, plain_docker, pool, schedule, task, wire
+from batchtrain.launchers.launch import Implicit
+from batchtrain.plan import exits, factory, inputs, job_tasks, plain_docker, pool, schedule, task, wire, wire_times
 from batchtrain.plan.factory import Made
 from batchtrain.plan.factory_tasks import FactoryTasks
 from batchtrain.plan.frame import Frame, frame
@@ -330,7 +330,7 @@ def _constraints(job: Job) -> wire.JobConstraints | None:
     if job.max_wall_time is None and job.max_task_retries is None:
         return None
     return wire.JobConstraints(
-        max_wall_clock_time=names.duration(job.max_wall_time) if job.max_wall_time else None,
+        max_wall_clock_time=wire_times.duration(job.max_wall_time) if job.max_wall_time else None,
         max_task_retry_count=job.max_task_retries,
     )
 

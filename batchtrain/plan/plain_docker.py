@@ -12,8 +12,8 @@ from batchtrain.config.types import Task
 from batchtrain.errors import PlanError
 from batchtrain.frameworks.base import Shape
 from batchtrain.launchers import plain_docker, shell
+from batchtrain.launchers.launch import Implicit, Launch
 from batchtrain.launchers.plain_docker import Container
-from batchtrain.launchers.types import Implicit, Launch
 from batchtrain.plan import command, container, start_task, wire
 from batchtrain.plan.frame import Frame
 

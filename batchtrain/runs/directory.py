@@ -27,7 +27,7 @@ import msgspec
 
 from batchtrain.errors import NotFound, UsageError
 from batchtrain.runs.extract import Point, of_json
-from batchtrain.runs.names import safe_path
+from batchtrain.runs.local_names import safe_path
 
 SCHEMA = 1
 """The version of the format; a reader ignores fields that it does not know."""

@@ -14,7 +14,7 @@ from typing import Any, TextIO
 from batchtrain.errors import UsageError
 from batchtrain.runs.directory import RunDirectory, replace
 from batchtrain.runs.extract import split
-from batchtrain.runs.names import safe_path
+from batchtrain.runs.local_names import safe_path
 
 _KEY = re.compile(r"^[ \t]*__(.+?)__[ \t]*=(.+)")
 HEADS = ("task", "t", "rank", "node", "step", "epoch", "metric", "value")

@@ -15,7 +15,7 @@ from azure.batch import BatchClient
 from batchtrain.config.types import Results, bytes_of
 from batchtrain.errors import NotAllowed, ServiceError, Unreachable
 from batchtrain.runs.directory import FileRecord, RunDirectory
-from batchtrain.runs.names import LocalNames, safe_path
+from batchtrain.runs.local_names import LocalNames, safe_path
 from batchtrain.service import downloads, retry
 from batchtrain.service.downloads import Fetched, FileSeen, Tree, Wanted
 from batchtrain.service.seen import PlaceSeen

@@ -15,7 +15,7 @@ from batchtrain.config.types import Credentials, StorageCredentials
 from batchtrain.config.unfilled import is_unfilled, require_credentials
 from batchtrain.errors import UsageError
 from batchtrain.service.faults import faults
-from batchtrain.storage.connection import NEVER, Request, Storage, blob_path
+from batchtrain.storage.blob_requests import NEVER, Request, Storage, blob_path
 
 if TYPE_CHECKING:
     from azure.core.credentials import TokenCredential

@@ -14,7 +14,7 @@ from batchtrain.errors import UsageError
 from batchtrain.plan.ingress import ACTION
 from batchtrain.plan.types import Plan
 from batchtrain.storage import blob
-from batchtrain.storage.connection import Storage
+from batchtrain.storage.blob_requests import Storage
 from batchtrain.storage.moving import NOBODY, Tally, Watcher
 from batchtrain.storage.upload import Local, upload
 

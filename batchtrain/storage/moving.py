@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from batchtrain.errors import NotAllowed, ServiceError, Unreachable
 from batchtrain.service.at_once import AtOnce, Piece
-from batchtrain.storage.connection import LocalFault
+from batchtrain.storage.blob_requests import LocalFault
 
 Count = Callable[[int], None]
 """Receives the number of bytes that moved."""

@@ -10,7 +10,7 @@ from batchtrain.errors import ServiceError
 from batchtrain.service.at_once import AtOnce, Piece
 from batchtrain.storage import blob
 from batchtrain.storage.blob import Stored
-from batchtrain.storage.connection import Storage
+from batchtrain.storage.blob_requests import Storage
 from batchtrain.storage.download import download
 from batchtrain.storage.ingress import walk
 from batchtrain.storage.moving import NOBODY, Moved, Tally, Watcher

@@ -25,7 +25,7 @@ from azure.storage.blob import BlobServiceClient  # noqa: E402
 from batchtrain.config.types import Secret, StorageCredentials  # noqa: E402
 from batchtrain.service.at_once import WORKERS  # noqa: E402
 from batchtrain.storage import blob, sync  # noqa: E402
-from batchtrain.storage.connection import Storage  # noqa: E402
+from batchtrain.storage.blob_requests import Storage  # noqa: E402
 from batchtrain.storage.ingress import bring, walk  # noqa: E402
 from batchtrain.storage.moving import NOBODY  # noqa: E402
 from tests.azurite import serve, share  # noqa: E402

@@ -23,9 +23,9 @@ from urllib.request import Request
 
 from batchtrain.emulator import mapped_images
 from batchtrain.emulator.interface import Download, StorageAccount
-from batchtrain.emulator.machine import upload
+from batchtrain.emulator.machine import output_files
 from batchtrain.emulator.machine.below import Below
-from batchtrain.emulator.machine.download import (
+from batchtrain.emulator.machine.resource_files import (
     STORAGE_VERSION,
     TIMEOUT_SECONDS,
     DownloadError,
@@ -138,12 +138,12 @@ class MountedContainer:
     def _try(self, name: str, act: Callable[[], None]) -> None:
         try:
             act()
-        except (OSError, HTTPException, ValueError, DownloadError, upload.UploadError) as error:
+        except (OSError, HTTPException, ValueError, DownloadError, output_files.UploadError) as error:
             self._tell(name, f"is not copied: {error}")
 
     def _send(self, name: str, stamp: Stamp) -> None:
         with open(self._tree.open(name), "rb") as file:
-            etag = upload.put(blob_url(self._url, name), file, {}, lambda: False)
+            etag = output_files.put(blob_url(self._url, name), file, {}, lambda: False)
         self._pairs[name] = _Pair(stamp, etag)
 
     def _fetch(self, name: str, blob: _Blob) -> None:

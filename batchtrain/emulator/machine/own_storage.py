@@ -9,8 +9,8 @@ from pathlib import Path
 
 from batchtrain.emulator.interface import Download, NodeSpec, NodeUnfit, StorageAccount, StorageMissing
 from batchtrain.emulator.machine.azurite import Azurite
-from batchtrain.emulator.machine.download import DownloadError
 from batchtrain.emulator.machine.mounted_containers import EVERY_SECONDS, MountedContainer
+from batchtrain.emulator.machine.resource_files import DownloadError
 from batchtrain.emulator.machine.storage_links import container_url
 
 

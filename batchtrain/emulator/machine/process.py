@@ -38,13 +38,13 @@ from batchtrain.emulator.interface import (
     Run,
     StorageAccount,
 )
-from batchtrain.emulator.machine import docker_door, hold, packages, pool_key, upload
+from batchtrain.emulator.machine import docker_door, hold, output_files, packages, pool_key
 from batchtrain.emulator.machine.below import Below, LeadsOut
 from batchtrain.emulator.machine.docker import ContainerNodes, Joined
-from batchtrain.emulator.machine.download import DownloadError, fetch
 from batchtrain.emulator.machine.forwarding import Door, ways
 from batchtrain.emulator.machine.own_storage import OwnStorage
 from batchtrain.emulator.machine.pool_key import HOME
+from batchtrain.emulator.machine.resource_files import DownloadError, fetch
 from batchtrain.emulator.machine.threads import in_daemon_thread
 
 logger = logging.getLogger("batchtrain.emulator.machine")
@@ -352,7 +352,7 @@ class ProcessMachine:
 
     async def send_logs(self, node_id: str, container_url: str, directory: str) -> None:
         """Upload the logs of a node. Raises UploadError."""
-        await asyncio.to_thread(upload.send_logs, self._data_dir, _safe(node_id), container_url, directory)
+        await asyncio.to_thread(output_files.send_logs, self._data_dir, _safe(node_id), container_url, directory)
 
     async def storage(self) -> StorageAccount:
         """The account's own storage, started at its first use. Raises StorageMissing."""
@@ -459,14 +459,14 @@ class ProcessMachine:
     async def _send(self, node: _Node, run: Run, outcome: Exit) -> Exit:
         """Upload the output files that are due; cancelled with the scope."""
         assert outcome.code is not None
-        due = tuple(item for item in run.uploads if upload.applies(item, outcome.code))
+        due = tuple(item for item in run.uploads if output_files.applies(item, outcome.code))
         if not due or run.scope in node.ended:
             return outcome
         environment = self._environment(node, run)
         files = files_of(node.up, mounted_at(self._data_dir, node.spec))
-        source = upload.Source(files, node.up.root_inside, run.directory, environment)
+        source = output_files.Source(files, node.up.root_inside, run.directory, environment)
         called_off = threading.Event()
-        wait = asyncio.ensure_future(in_daemon_thread(lambda: upload.send(due, source, called_off.is_set)))
+        wait = asyncio.ensure_future(in_daemon_thread(lambda: output_files.send(due, source, called_off.is_set)))
         try:
             with node.calling_off(run.scope, [wait]):
                 await asyncio.wait([wait])
@@ -474,7 +474,7 @@ class ProcessMachine:
             called_off.set()
             wait.cancel()
         error = None if wait.cancelled() else wait.exception()
-        if isinstance(error, upload.UploadError):
+        if isinstance(error, output_files.UploadError):
             return outcome._replace(failure=error.code, message=str(error))
         if error is not None:
             return outcome._replace(failure="FileUploadMiscError", message=str(error))

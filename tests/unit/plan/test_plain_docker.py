@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from batchtrain.errors import PlanError
+from batchtrain.launchers.launch import Implicit
 from batchtrain.launchers.rules import RULES
-from batchtrain.launchers.types import Implicit
 from batchtrain.plan.render import FILE_MARK
 from tests.unit.plan import jobs, pools
 

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from batchtrain.cli import data
-from batchtrain.cli.accounts import Remote
+from batchtrain.cli.storage_accounts import Remote
 from batchtrain.errors import NotFound
 
 from .blob_server import BlobServer, serve

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from batchtrain.config.load import Loaded
     from batchtrain.config.types import Credentials
     from batchtrain.storage.blob import Connect
-    from batchtrain.storage.connection import Storage
+    from batchtrain.storage.blob_requests import Storage
 
 
 class Remote(NamedTuple):

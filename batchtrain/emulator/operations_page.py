@@ -1,6 +1,6 @@
 """Makes the page about the emulator's operations from the tables that the service uses; pure.
 
-`python -m batchtrain.emulator.reference` prints it.
+`python -m batchtrain.emulator.operations_page` prints it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ EFFECTS = {
     "unshown": "taken, never shown",
     "refused": "refused",
 }
-HEAD = """<!-- Written by `python -m batchtrain.emulator.reference` from the service's own tables; do not edit. -->
+HEAD = """<!-- Written by `python -m batchtrain.emulator.operations_page` from the service's tables; do not edit. -->
 
 # The operations of the emulator
 
