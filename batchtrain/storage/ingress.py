@@ -15,11 +15,11 @@ from batchtrain.plan.ingress import ACTION
 from batchtrain.plan.types import Plan
 from batchtrain.storage import blob
 from batchtrain.storage.blob_requests import Storage
-from batchtrain.storage.moving import NOBODY, Tally, Watcher
+from batchtrain.storage.moving import UNWATCHED, Tally, Watcher
 from batchtrain.storage.upload import Local, upload
 
 
-def carry_out(todo: Plan, recipe: Recipe, connect: blob.Connect, watcher: Watcher = NOBODY) -> tuple[Tally, ...]:
+def carry_out(todo: Plan, recipe: Recipe, connect: blob.Connect, watcher: Watcher = UNWATCHED) -> tuple[Tally, ...]:
     """Carry out the plan's uploads of files. Raises UsageError for a source that does not exist, before any upload."""
     steps = [step for step in todo.steps if step.action == ACTION]
     sources = [local_files(Path(recipe.directory) / step.document["source"], step.document) for step in steps]
@@ -30,7 +30,7 @@ def carry_out(todo: Plan, recipe: Recipe, connect: blob.Connect, watcher: Watche
     return tuple(tallies)
 
 
-def bring(storage: Storage, box: str, prefix: str, files: Sequence[Local], watcher: Watcher = NOBODY) -> Tally:
+def bring(storage: Storage, box: str, prefix: str, files: Sequence[Local], watcher: Watcher = UNWATCHED) -> Tally:
     """Bring files below a prefix of a container (`link/container`); those that are the same there are skipped."""
     container = box.partition("/")[2]
     base = f"{prefix.rstrip('/')}/" if prefix else ""

@@ -122,13 +122,13 @@ class Watcher(NamedTuple):
     tell: Callable[[Progress], None] = lambda progress: None
 
 
-NOBODY = Watcher()
+UNWATCHED = Watcher()
 
 
 class Tally:
     """Counts what becomes of the files of one destination."""
 
-    def __init__(self, destination: str, files: int, size: int, watcher: Watcher = NOBODY) -> None:
+    def __init__(self, destination: str, files: int, size: int, watcher: Watcher = UNWATCHED) -> None:
         self._destination, self._files, self._tell = destination, files, watcher.tell
         watcher.begin(files, size)
         self._done = self._copied = self._bytes = 0
