@@ -35,12 +35,20 @@ def plan(recipe: Recipe, facts: Facts = OFFLINE, sources: Sources | None = None)
     """Every job of the recipe, in order. Raises PlanError for what could never run."""
     if not recipe.jobs:
         raise PlanError(f"{recipe.directory} has no jobs.yaml, so there is no job to plan")
-    plans = [_plan_job(recipe, job, number, facts, sources or {}) for number, job in enumerate(recipe.jobs)]
+    sources = sources or {}
+    facts = _with_sources(facts, sources)
+    plans = [_plan_job(recipe, job, number, facts, sources) for number, job in enumerate(recipe.jobs)]
     plan = _together(plans)._replace(hidden=masking.secrets_in(recipe))
     names_only = [name.split("/", 1)[1] for name, _ in plan.launch]
     if len(set(names_only)) == len(names_only):
         plan = plan._replace(launch=tuple(zip(names_only, (text for _, text in plan.launch), strict=True)))
     return plan
+
+
+def _with_sources(facts: Facts, sources: Sources) -> Facts:
+    """The facts with the names of the files of each `source`, for tasks that are made of them."""
+    names = {factory.key_of_source(name): travel.names(files) for name, files in sources.items()}
+    return facts._replace(listings={**facts.listings, **names})
 
 
 def _together(plans: Sequence[Plan]) -> Plan:
@@ -71,15 +79,8 @@ class _Tasks(NamedTuple):
     implicit: tuple[Implicit, ...] = ()
 
 
-def _with_sources(facts: Facts, sources: Sources) -> Facts:
-    """The facts with the names of the files of each `source`, for tasks that are made of them."""
-    names = {factory.key_of_source(name): travel.names(files) for name, files in sources.items()}
-    return facts._replace(listings={**facts.listings, **names})
-
-
 def _plan_job(recipe: Recipe, job: Job, number: int, facts: Facts, sources: Sources) -> Plan:
     path = f"job_specifications[{number}]"
-    facts = _with_sources(facts, sources)
     around = frame(recipe, job, path, facts, sources)
     mode, by_mode = exits.mode(job, (*job.tasks, job.merge_task) if job.merge_task else job.tasks, path)
     around = around._replace(acting=mode == "performexitoptionsjobaction", filling=bool(by_mode))
