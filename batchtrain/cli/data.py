@@ -88,7 +88,7 @@ def get(address: str, destination: Path) -> None:
     at = remote(address)
     blobs = list(blob.below(at.storage, at.container, at.path))
     if not blobs:
-        raise NotFound(f"{address} is not there; `batchtrain data list {at.box}` shows what is")
+        raise at.not_there(address)
     with _watcher() as watcher:
         tally = sync.get(at.storage, at.container, blobs, at.path.rstrip("/"), destination, watcher)
     _show((tally,))
@@ -166,8 +166,7 @@ def _down(source: Remote, directory: Path, delete: bool) -> None:
     base = _base(source.path)
     blobs = list(blob.stored(source.storage, source.container, base))
     if not blobs:
-        address = f"{source.box}/{source.path}".rstrip("/")
-        raise NotFound(f"{address} is not there; `batchtrain data list {source.box}` shows what is")
+        raise source.not_there()
     with _watcher() as watcher:
         tally = sync.get(source.storage, source.container, blobs, base.rstrip("/"), directory, watcher)
     deleted: tuple[Tally, ...] = ()

@@ -13,7 +13,7 @@ from batchtrain.cli.help import Command, Group
 from batchtrain.cli.options import common, say, settings
 from batchtrain.cli.output import show, show_rows
 from batchtrain.cli.storage_accounts import Remote, remote
-from batchtrain.errors import NotFound, PlanError, UsageError
+from batchtrain.errors import PlanError, UsageError
 from batchtrain.shipped import shipped
 
 if TYPE_CHECKING:
@@ -274,7 +274,7 @@ def load(source: str) -> None:
     at = _blob(source)
     blobs = [item for item in blob.below(at.storage, at.container, at.path) if item.name == at.path]
     if not blobs:
-        raise NotFound(f"{source} is not there; `batchtrain data list {at.box}` shows what is")
+        raise at.not_there(source)
     with tempfile.TemporaryDirectory(prefix="batchtrain-images-") as folder:
         file = Path(folder, "archive")
         sync.get(at.storage, at.container, blobs, at.path, file).check()

@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING, NamedTuple
 
 from batchtrain.cli.options import settings
-from batchtrain.errors import UsageError
+from batchtrain.errors import NotFound, UsageError
 
 if TYPE_CHECKING:
     from batchtrain.config.load import Loaded
@@ -27,6 +27,11 @@ class Remote(NamedTuple):
     def box(self) -> str:
         """`link/container`."""
         return f"{self.link}/{self.container}"
+
+    def not_there(self, address: str = "") -> NotFound:
+        """The error for a path without a blob; `address` is how the user wrote it."""
+        address = address or f"{self.box}/{self.path}".rstrip("/")
+        return NotFound(f"{address} is not there; `batchtrain data list {self.box}` shows what is")
 
 
 def remote(address: str) -> Remote:
