@@ -1,4 +1,4 @@
-"""Runs beside one another: the settings that differ, and the values of their metrics."""
+"""Compares runs: the settings that differ, and the values of their metrics."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Difference(NamedTuple):
 
 
 def row(record: RunRecord) -> RunRow:
-    """A run in one line."""
+    """A run as one row."""
     results = [f"{name} {metric.last:.4g}" for name, metric in ranked(record.summary)][:3]
     return RunRow(
         record.id, record.state, record.started, seconds(record), record.nodes, record.vm_size, ", ".join(results)
@@ -57,7 +57,7 @@ MAIN = ("throughput", "test_accuracy", "accuracy", "loss")
 
 
 def ranked(summary: dict[str, Metric]) -> list[tuple[str, Metric]]:
-    """The metrics that people look for first, then the others."""
+    """The most common metrics first, then the others."""
     names = sorted(summary, key=lambda name: (MAIN.index(name) if name in MAIN else len(MAIN), name))
     return [(name, summary[name]) for name in names]
 
@@ -136,7 +136,7 @@ def _text(metric: Metric | None) -> str:
 
 
 class Statistics(NamedTuple):
-    """Of the values of a metric in one run, without the first, which has the warm-up in it."""
+    """Statistics of the values of a metric in one run, without the first value, which contains the warm-up."""
 
     mean: float
     median: float

@@ -58,7 +58,7 @@ class Case(NamedTuple):
 
 
 def experiment_of(data: Any, file: str) -> Experiment:
-    """Read an experiment. Raises UsageError with the place of what is wrong."""
+    """Read an experiment. Raises UsageError with the position of the mistake."""
     try:
         experiment = msgspec.convert(data, Experiment)
     except msgspec.ValidationError as error:
@@ -88,7 +88,7 @@ def _texts(experiment: Experiment) -> tuple[str, ...]:
 
 
 def cases(experiment: Experiment) -> Iterator[Case]:
-    """Every combination, the first variable slowest."""
+    """Every combination of values; the first variable changes slowest."""
     names = tuple(experiment.matrix)
     for combination in itertools.product(*experiment.matrix.values()):
         values = {name: _text(value) for name, value in zip(names, combination, strict=True)}
@@ -116,9 +116,9 @@ def _text(value: Scalar) -> str:
 
 
 def of_dlbs(data: Mapping[str, Any], recipe: str, file: str) -> tuple[Experiment, tuple[str, ...]]:
-    """An experimenter's config.json, and what of it does not apply.
+    """Convert an experimenter's config.json; also returns the settings that do not apply.
 
-    recipe: the directory of the recipe; empty for those that ship with batchtrain, by `exp.framework`.
+    recipe: the directory of the recipe; empty to choose a recipe that ships with batchtrain by `exp.framework`.
     """
     left: list[str] = []
     words: list[str] = []

@@ -1,4 +1,4 @@
-"""A run for other programs: CSV, DLBS logs, TensorBoard event files."""
+"""Exports a run for other programs: CSV, DLBS logs, TensorBoard event files."""
 
 from __future__ import annotations
 
@@ -36,9 +36,10 @@ def write_csv(run: RunDirectory, file: TextIO) -> int:
 
 
 def write_dlbs(run: RunDirectory, target: Path) -> list[Path]:
-    """Write rank_N.log files, whose lines begin with `__`; returns them. Raises UsageError if no rank printed such.
+    """Write rank_N.log files, whose lines begin with `__`; returns them. Raises UsageError if no rank printed such
+    lines.
 
-    A program that prints none, but has a throughput, gets the keys that DLBS's reports need.
+    If the program prints none but has a throughput, the file gets the keys that DLBS's reports need.
     """
     ranks: dict[int, dict[str, Any]] = {}
     for path in sorted((run.path / "logs").glob("*/")):
@@ -62,7 +63,7 @@ def write_dlbs(run: RunDirectory, target: Path) -> list[Path]:
 
 
 def _keys_of_task(logs: Path) -> Iterator[tuple[int, str, Any]]:
-    """The keys of each rank: of its own file, which has no prefixes, else of the merged output."""
+    """The keys of each rank: from its own file, which has no prefixes, or else from the merged output."""
     own = {path: int(name) for path in logs.glob("ranks/*.stdout.txt") if (name := path.name.split(".")[0]).isdigit()}
     for path in sorted(own, key=own.__getitem__):
         yield from ((own[path], name, value) for _, name, value in _keys(path))
@@ -71,7 +72,7 @@ def _keys_of_task(logs: Path) -> Iterator[tuple[int, str, Any]]:
 
 
 def _keys(path: Path) -> Iterator[tuple[int, str, Any]]:
-    """The keys of a log; DLBS's parser stops at a value that is no JSON, so such lines are left out."""
+    """The keys of a log. DLBS's parser stops at a value that is not JSON, so such lines are left out."""
     if not path.exists():
         return
     with path.open(encoding="utf-8", errors="replace") as file:
@@ -92,8 +93,8 @@ def _keys_of_summary(run: RunDirectory) -> dict[str, Any]:
     if rate is None:
         return {}
     keys: dict[str, Any] = {"exp.id": record.id, "exp.status": "ok", "exp.num_nodes": record.nodes}
-    keys["exp.num_gpus"] = record.nodes  # DLBS's reports leave rows with 0 out
-    keys["exp.model_title"] = record.job  # a row of its reports
+    keys["exp.num_gpus"] = record.nodes  # DLBS's reports omit rows with 0
+    keys["exp.model_title"] = record.job  # the reports show it in a row
     keys["results.throughput"] = rate.last
     for name, milliseconds in (("step_ms", 1.0), ("batch_seconds", 1000.0)):
         if name in record.summary:
@@ -144,7 +145,7 @@ def _record(content: bytes) -> bytes:
 
 
 def _checksum(content: bytes) -> bytes:
-    """CRC-32C, rotated and shifted as the format of TFRecord wants."""
+    """CRC-32C, rotated and shifted as the TFRecord format requires."""
     value = 0xFFFFFFFF
     for byte in content:
         value = _CRC[(value ^ byte) & 255] ^ (value >> 8)

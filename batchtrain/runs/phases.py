@@ -19,7 +19,7 @@ PHASES = {
 
 
 class Moments(NamedTuple):
-    """When things happened, by the clock of this machine."""
+    """The times of events, by the clock of this machine."""
 
     started: datetime
     ready: datetime | None = None
@@ -31,7 +31,7 @@ class Moments(NamedTuple):
 
 
 def phases(moments: Moments, tasks: Iterable[TaskRecord], preparation: float | None, fetch: float) -> dict[str, float]:
-    """The seconds of each part that is known. Times of the service are only compared with each other.
+    """The seconds of each known part. Times of the service are compared only with each other.
 
     preparation: seconds of the slowest start task, if the nodes started in this run.
     """

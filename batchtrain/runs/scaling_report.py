@@ -11,7 +11,7 @@ from typing import NamedTuple
 from batchtrain.runs.compare import Statistics
 
 BATCH = ("batch", "replica_batch", "batch_size")
-"""Names of the variable that is the batch of one node or replica."""
+"""Names of a variable that sets the batch of one node or replica."""
 WIDTH, HEIGHT, MARGIN = 480, 260, 40
 
 
@@ -26,7 +26,7 @@ class Measured(NamedTuple):
 
 
 class ScalingRow(NamedTuple):
-    """One line of a table."""
+    """One row of the table."""
 
     scaling: str
     case: str
@@ -42,7 +42,7 @@ class ScalingRow(NamedTuple):
 
 
 def rows(measured: Sequence[Measured]) -> list[ScalingRow]:
-    """Weak scaling has the same batch per node in each group, strong scaling the same batch of all nodes."""
+    """The rows for weak scaling (the same batch per node in each group) and strong scaling (the same total batch)."""
     scaled = _grouped("weak", measured)
     if any(_batch(run) is not None for run in measured):
         scaled += [row for row in _grouped("strong", measured) if row.scaling]
@@ -56,7 +56,7 @@ def _grouped(scaling: str, measured: Sequence[Measured]) -> list[ScalingRow]:
     scaled = []
     for case, members in groups.items():
         if scaling == "strong" and len({run.nodes for run in members}) < 2:
-            continue  # one number of nodes has nothing to scale
+            continue  # a single number of nodes shows no scaling
         members = sorted(members, key=lambda run: run.nodes)
         first = next((run for run in members if run.rate), None)
         scaled += [_row(scaling, case, run, first) for run in members]
@@ -89,7 +89,7 @@ def _batch(run: Measured) -> float | None:
 
 
 def as_csv(table: Sequence[ScalingRow]) -> str:
-    """The table for spreadsheets."""
+    """The table as CSV for spreadsheets."""
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(ScalingRow._fields)
