@@ -86,8 +86,8 @@ def _serves(files: Certificates, names: Iterable[str]) -> bool:
 
 
 def _usual(files: Certificates, environment: Mapping[str, str]) -> str:
-    """The certificate authorities that are trusted anyway: the user's own file, or certifi's. Where the variable names
-    the emulator's bundle, they are those of the start before."""
+    """The certificate authorities that are trusted in any case: the user's own file, or certifi's. If the variable
+    names the emulator's bundle, the authorities of the previous start are used."""
     named = [Path(path) for name in VARIABLES if (path := environment.get(name)) and Path(path).is_file()]
     own = [path for path in named if files.bundle.exists() and files.bundle.samefile(path)]
     others = [path for path in named if path not in own]

@@ -95,7 +95,7 @@ class Control:
         }
 
     def clock(self) -> dict[str, Any]:
-        """The account's time, and how its clock runs."""
+        """The account's time, and the state of its clock."""
         clock = self.driver.clock
         reading = clock.reading
         ahead = (clock() - clock.machine_time()) / wire.SECOND

@@ -63,7 +63,7 @@ class Driver:
             scheduler.EndOnNode: self._end_on_node,
         }
         self._begun: list[scheduler.Effect] = []
-        """Changes that are recorded and not stored yet: the machine must not act on them before."""
+        """Changes that are recorded but not stored yet; the machine must not act on them before."""
         self._unstored = False
         self._running: set[asyncio.Task[None]] = set()
         self._timer: asyncio.TimerHandle | None = None
@@ -167,7 +167,7 @@ class Driver:
         return True
 
     def _carry_out(self) -> None:
-        """Store the started work, then let the machine act. Raises sqlite3.Error and keeps all of it to do."""
+        """Store the started work, then let the machine act. Raises sqlite3.Error; then all of it stays to do."""
         self.commit()
         self._sweep()
         wanted, self.world.log_uploads = self.world.log_uploads, []
@@ -236,7 +236,7 @@ class Driver:
             logger.error("node %s is unusable: %s", effect.node, error)
             self._report(node_reports.node_unfit, effect.node, error.code, str(error))
             return
-        except Exception as error:  # noqa: BLE001 - whatever stops a node, its pool must hear of it
+        except Exception as error:  # noqa: BLE001 - the pool must get a report, whatever the reason
             logger.error("node %s did not boot: %s", effect.node, error)
             self._report(node_reports.node_failed, effect.node, str(error))
             return
@@ -280,7 +280,7 @@ class Driver:
     async def _send_logs(self, wanted: LogUpload) -> None:
         try:
             await self.machine.send_logs(*wanted)
-        except Exception as error:  # noqa: BLE001 - nobody waits for it: whatever the reason, the log has it
+        except Exception as error:  # noqa: BLE001 - no caller waits for the result: the log gets every reason
             logger.error("the logs of node %s were not uploaded: %s", wanted.node, error)
 
     async def _remove(self, effect: scheduler.RemoveNode) -> None:
@@ -376,8 +376,8 @@ class Driver:
         self._report(node_reports.node_down, node_id)
 
     async def announce(self, node_id: str, seconds: float | None, notice: float) -> None:
-        """A node is preempted after `notice` seconds, of which its processes hear now. A restart of the emulator
-        forgets it."""
+        """Preempt a node after `notice` seconds. Its processes are notified now. A restart of the emulator drops the
+        notice."""
         _announce(self._root_of(node_id), node_id, notice)
         self._spawn(self._preempt_later(node_id, seconds, notice))
 
@@ -477,7 +477,7 @@ async def _all(waits: Any) -> None:
 
 
 EVENTS = "volatile/scheduledevents.json"
-"""Below a node's directory: what Azure's Instance Metadata Service would answer about scheduled events."""
+"""The file below a node's directory with the answer of Azure's Instance Metadata Service about scheduled events."""
 
 
 def _announce(root: str, node_id: str, notice: float) -> None:

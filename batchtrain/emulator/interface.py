@@ -207,7 +207,7 @@ class Exit(NamedTuple):
 
 
 UPLOAD_FAILED = "FileUpload"
-"""The prefixes of the failure codes of output files. Such a failure is not retried, whatever the exit code is."""
+"""The prefixes of the failure codes of output files. Such a failure is never retried."""
 
 
 class NodeLost(Exception):

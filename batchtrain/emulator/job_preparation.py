@@ -112,7 +112,7 @@ def _again(run: NodeRun) -> None:
 
 
 def next_step(world: World, book: JobBook, job_node: JobNode) -> str:
-    """What a node still does for an ending job: `stop` the preparation, `wait`, `start` the release, `done`."""
+    """The next step of a node for an ending job: `stop` the preparation, `wait`, `start` the release, `done`."""
     before, after = job_node.preparation, job_node.release
     if before.phase in ("due", "running"):
         return "stop"

@@ -85,7 +85,7 @@ def replace_job(world: World, call: Call) -> Reply:
 def _respecified(world: World, call: Call, book: JobBook, spec: Document, given: Document) -> Reply:
     before = book.record.spec
     if before["onAllTasksComplete"] == "terminatejob" and spec["onAllTasksComplete"] == "noaction":
-        reason = "A job that is to end with its tasks cannot be told otherwise."
+        reason = "A job that ends with its tasks (terminatejob) cannot be changed to noaction."
         raise invalid_property("onAllTasksComplete", "noaction", reason)
     spec["poolInfo"] = _pool_info(book, before["poolInfo"], spec["poolInfo"])
     launching.checked(spec)

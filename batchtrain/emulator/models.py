@@ -324,7 +324,7 @@ class Shape(NamedTuple):
     required: tuple[str, ...]
     kinds: Mapping[str, str]
     moved: Mapping[str, tuple[str, ...]]
-    """Properties that the current version has under another name, or no longer has."""
+    """Properties that have another name in the current version, or are gone."""
 
 
 _SCALARS: Mapping[str, Reader] = {

@@ -26,7 +26,7 @@ SECRETS = ("accountKey", "sasKey", "password")
 
 
 def check(configurations: list[Document]) -> None:
-    """One file system each, at a path of its own. Raises Fault 400."""
+    """Check that each entry has one file system at its own path. Raises Fault 400."""
     if len(configurations) > MOST:
         raise invalid_property(PROPERTY, len(configurations), f"A pool mounts at most {MOST} file systems.")
     seen: set[str] = set()

@@ -1,4 +1,4 @@
-"""Records what the machine reports of nodes; pure. A late report changes nothing."""
+"""Records the machine's reports about nodes; pure. A late report changes nothing."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from batchtrain.emulator.reports import conclude_if_over, gone, node_of, set_pha
 from batchtrain.emulator.world import Deadline, World
 
 MAX_LOSSES = 5
-"""After this many deaths without a completed command between them, a node is given up."""
+"""After this many deaths without a completed command between them, a node becomes unusable."""
 
 
 def node_up(world: World, node_id: str, up: NodeUp, now: int) -> None:

@@ -62,7 +62,8 @@ def page() -> str:
 
 
 def bodies(*, effects: tuple[str, ...] = tuple(EFFECTS)) -> tuple[str, ...]:
-    """The models of request bodies in the order of their tables, and below them only these effects."""
+    """The models of request bodies in the order of their tables, and the models that they contain through properties
+    with one of these effects."""
     reached: set[str] = set()
     waiting = [route.body for route in routes.ROUTES if route.body]
     while waiting:

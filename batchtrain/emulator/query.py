@@ -160,7 +160,7 @@ class Some(NamedTuple):
 
 
 Condition = Comparison | StartsWith | Every | Some
-"""A filter: called with a document, it says whether it accepts it."""
+"""A filter: returns whether it accepts a document."""
 
 
 def parse_filter(text: str, filters: Filters | None = None) -> Condition:

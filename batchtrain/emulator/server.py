@@ -52,7 +52,7 @@ LOCK_TRIES, LOCK_PAUSE = 5, 0.02
 ANSWER_SECONDS = 5.0
 """Seconds for one answer, after which the question is repeated."""
 BUSY_SECONDS = 60.0
-"""Seconds for which a service that runs and does not answer is asked."""
+"""Seconds for which a service that runs but does not answer is asked again."""
 START_SECONDS = 20.0
 CONNECTIONS = 65_536
 GARBAGE = (10_000, 10, 100)
@@ -115,7 +115,7 @@ class Status(NamedTuple):
 
     @property
     def environment(self) -> dict[str, str]:
-        """The variables of the account that `az batch` and other programs read, and those that make them trust the
+        """The variables of the account for `az batch` and other programs, including those that make them trust the
         emulator."""
         from batchtrain.emulator import identity  # only some callers need this import
 
@@ -221,7 +221,7 @@ class _Stop:
 
     def __call__(self) -> None:
         if self._loop is not None:
-            with contextlib.suppress(RuntimeError):  # the loop has ended already
+            with contextlib.suppress(RuntimeError):  # the loop has already ended
                 self._loop.call_soon_threadsafe(self._end)
 
 
@@ -530,7 +530,7 @@ def _bind(listener: socket.socket, address: str, wanted: int, otherwise: int) ->
 
 
 def _former_port(data_dir: Path) -> int:
-    """The port of an emulator that was killed, where its clients still try to reach it; 0 if it was stopped."""
+    """The port of an emulator that was killed, which its clients still use; 0 if it was stopped."""
     with contextlib.suppress(OSError, ValueError, KeyError):
         return urlsplit(_noted(data_dir).endpoint).port or 0
     return 0
@@ -679,7 +679,7 @@ def status(data_dir: Path) -> Status | None:
 
 
 def differences(running: Status, chosen: Settings) -> tuple[str, ...]:
-    """How an emulator differs from settings; those with their default value do not count."""
+    """The differences between an emulator and the settings; settings with their default value are ignored."""
     noted = json.loads((running.data_dir / STATUS_FILE).read_text(encoding="utf-8")).get("settings", {})
     noted["port"] = urlsplit(running.endpoint).port
     usual = _plain(Settings(chosen.data_dir, port=0 if chosen.port == 0 else 10010))
@@ -700,7 +700,7 @@ def _word(value: Any) -> str:
 
 
 def keep(data_dir: Path) -> None:
-    """Let an emulator continue when the command ends that started it for itself."""
+    """Let an emulator continue after the command that started it for itself has ended."""
     (data_dir / KEPT_FILE).touch(mode=0o600)
 
 
@@ -750,7 +750,7 @@ def stop(data_dir: Path, timeout: float = 15.0) -> bool:
         end = time.monotonic() + timeout
         while not _try_lock(file):
             if time.monotonic() > end:
-                os.kill(running.pid, signal.SIGKILL)  # its nodes notice the closed sockets and end, too
+                os.kill(running.pid, signal.SIGKILL)  # its nodes notice the closed sockets and also end
             time.sleep(0.02)
     while own and _lives(
         running.pid

@@ -1,6 +1,6 @@
 """The tasks of a job. Only those that something acts on are in memory; the others are read where they are stored.
 
-A task that was looked up is in memory, and stays the same object, until `World.rest` lets go of it: after it is stored,
+A task that was looked up is in memory, and stays the same object, until `World.rest` drops it: after it is stored,
 and only while nothing acts on it. What lists are filtered by stays in memory (see `columns`).
 """
 

@@ -402,7 +402,7 @@ class World:
             self._changes[where] = change
 
     def rest(self, kept: int = KEPT) -> None:
-        """Let go of stored tasks that nothing acts on, down to this number in memory."""
+        """Drop stored tasks that nothing acts on from memory, down to this number."""
         tasks = self.shelf.tasks
         for seq in list(islice(tasks, max(len(tasks) - kept, 0))):
             task = tasks.pop(seq)
