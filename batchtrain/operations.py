@@ -108,9 +108,9 @@ class Operations:
             tell(event)
 
 
-def ssh_line(user: str, key: str, found: Endpoint) -> str:
+def ssh_line(user: str, key: str, endpoint: Endpoint) -> str:
     """The command that logs in to a node."""
-    words = ["ssh", *(("-i", key) if key else ()), "-p", str(found.port), f"{user}@{found.address}"]
+    words = ["ssh", *(("-i", key) if key else ()), "-p", str(endpoint.port), f"{user}@{endpoint.address}"]
     return shlex.join(words)
 
 
@@ -174,8 +174,8 @@ class Pools:
 
     def _refuse_other(self, standing: PoolSeen, foreseen: Foreseen) -> None:
         pool_id, living = standing.id, look.living(self._client.batch, diff.wanted(foreseen.pool))
-        compared = [diff.but_for_counts(one) for one in diff.compare(foreseen.pool, living) if one.kind == "pool"]
-        if any(one.state == "differs" for one in compared):
+        compared = [diff.but_for_counts(step) for step in diff.compare(foreseen.pool, living) if step.kind == "pool"]
+        if any(step.state == "differs" for step in compared):
             raise Differs(
                 f"pool {pool_id} exists and differs from the plan:\n{diff.as_text(compared)}\n"
                 f"To create it as planned, delete it with `batchtrain pool del {pool_id}` and run again."
@@ -206,8 +206,12 @@ class Pools:
             return
         own = pool.ssh.ssh_public_key or pool.ssh.ssh_public_key_data
         key = pool.ssh.ssh_private_key or ("" if own else str(Placeholders(recipe).key_pair()))
-        for found in look.endpoints(self._client.batch, pool.id, SSH_PORT):
-            tell(Event("node.login", found.node, f"{ssh_line(pool.ssh.username, key, found)}  # node {found.node}"))
+        for endpoint in look.endpoints(self._client.batch, pool.id, SSH_PORT):
+            tell(
+                Event(
+                    "node.login", endpoint.node, f"{ssh_line(pool.ssh.username, key, endpoint)}  # node {endpoint.node}"
+                )
+            )
 
     def wait(
         self,
@@ -259,9 +263,9 @@ class Pools:
 
     def _node(self, pool_id: str, name: str) -> str:
         """The id of a node of a pool. Raises NotFound."""
-        found = nodes_called(name, (node.id for node in self.nodes(pool_id)))
-        if len(found) == 1:
-            return found[0]
+        matching = nodes_called(name, (node.id for node in self.nodes(pool_id)))
+        if len(matching) == 1:
+            return matching[0]
         raise NotFound(f"pool {pool_id} has no node `{name}`; `batchtrain pool show {pool_id}` lists its nodes")
 
     def diagnose(self, pool_id: str) -> Diagnosis:
@@ -398,8 +402,8 @@ class Jobs:
 
     def state(self, job_id: str) -> str:
         """The state of a job; empty if the job does not exist."""
-        found = look.job_or_none(self._client.batch, job_id)
-        return found[0] if found else ""
+        job = look.job_or_none(self._client.batch, job_id)
+        return job[0] if job else ""
 
     def handle(self, job_id: str) -> Job:
         """A handle on a job; sends no request until it is used."""
@@ -479,16 +483,16 @@ class Job:
     def iter_tasks(self, state: str = "", *, limit: int | None = None) -> Iterator[TaskSeen]:
         """Its tasks, page by page.
 
-        state: only those that are `active`, `running`, `completed`, `succeeded` or `failed`. limit: at most so many.
+        state: only those that are `active`, `running`, `completed`, `succeeded` or `failed`. limit: the maximum number.
         """
-        found = tasks.listed(self._client.batch, self.id, where=tasks.filter_of(state), limit=limit)
-        return map(tasks.seen, found)
+        listed = tasks.listed(self._client.batch, self.id, where=tasks.filter_of(state), limit=limit)
+        return map(tasks.seen, listed)
 
     def last_tasks(self, count: int, state: str = "") -> Table[TaskSeen]:
         """The tasks whose state changed last, in the order of the changes. state: as for `iter_tasks`."""
         select = f"{tasks.SEEN},stateTransitionTime"
-        found = tasks.listed(self._client.batch, self.id, where=tasks.filter_of(state), select=select)
-        last = heapq.nlargest(count, found, key=lambda task: task.state_transition_time or LONG_AGO)
+        listed = tasks.listed(self._client.batch, self.id, where=tasks.filter_of(state), select=select)
+        last = heapq.nlargest(count, listed, key=lambda task: task.state_transition_time or LONG_AGO)
         return Table(tasks.seen(task) for task in reversed(last))
 
     def glance(self, most: int = FEW) -> Glance:
@@ -784,8 +788,8 @@ def _mended(recipe: Recipe | None) -> frozenset[str]:
     pool = recipe.pool if recipe else None
     if pool is None:
         return frozenset()
-    said = {"starttaskfailed": pool.reboot_on_start_task_failed, "unusable": pool.attempt_recovery_on_unusable}
-    return frozenset(state for state, wanted in said.items() if wanted)
+    reboots = {"starttaskfailed": pool.reboot_on_start_task_failed, "unusable": pool.attempt_recovery_on_unusable}
+    return frozenset(state for state, wanted in reboots.items() if wanted)
 
 
 def _id(recipe: Recipe) -> str:

@@ -81,7 +81,7 @@ def fetch(job_id: str | None, everything: bool) -> None:
     name, loaded = named(job_id)
     client = settings().connect(loaded)
     job = client.jobs.handle(name)
-    settings_of_job = next((one for one in loaded.recipe.jobs if one.id == name), None) if loaded else None
+    settings_of_job = next((job for job in loaded.recipe.jobs if job.id == name), None) if loaded else None
     with bar() as progress:
         run, missing = job.fetch(
             settings().origin(), settings=settings_of_job, everything=everything, progress=progress

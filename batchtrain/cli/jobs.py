@@ -89,10 +89,10 @@ def _followed(
     from batchtrain.cli.run import task_results
     from batchtrain.run import follow
 
-    place = directory or settings().configdir or "."
+    source = directory or settings().configdir or "."
     view = functools.partial(live.view_of, client.account, recipe)
     with live.block(view) as shown, results_last(shown) as tell, bar() as progress:
-        origin = settings().origin(place)
+        origin = settings().origin(source)
         outcome = follow(
             client,
             recipe,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from batchtrain import runtime
 from batchtrain.launchers import shell, steps
+from batchtrain.launchers.launch import File, Launch
 from batchtrain.launchers.node_launcher import SPEC
-from batchtrain.launchers.types import File, Launch
 
 MODULE = File(".batchtrain/python/batchtrain_checkpoint.py", runtime.CHECKPOINT)
 

@@ -14,7 +14,7 @@ from batchtrain.frameworks import counts
 from batchtrain.frameworks.base import Shape, Variable
 from batchtrain.frameworks.mpi import MPIS
 from batchtrain.launchers import cntk, fabric, preflight, python, shell, steps, variables
-from batchtrain.launchers.types import File, Implicit, Launch, MpiLaunch
+from batchtrain.launchers.launch import File, Implicit, Launch, MpiLaunch
 
 RANK = 'sh "$AZ_BATCH_TASK_SHARED_DIR/.batchtrain/rank.sh"'
 

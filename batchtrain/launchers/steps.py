@@ -7,7 +7,7 @@ import re
 from batchtrain import runtime
 from batchtrain.frameworks.base import Shape
 from batchtrain.launchers import shell
-from batchtrain.launchers.types import File, Implicit, Launch
+from batchtrain.launchers.launch import File, Implicit, Launch
 
 SOURCE = 'source "$AZ_BATCH_TASK_SHARED_DIR/.batchtrain/gang.sh" || exit 1'
 SSHD_PORT = "23"

@@ -166,16 +166,16 @@ class Made(NamedTuple):
 
     def _misfit(self, number: int, row: Row, error: Exception) -> PlanError:
         spot, (values, words) = self.spot, self.arguments(row)
-        found: list[str] = []
+        messages: list[str] = []
 
         def judge(path: Path, text: str) -> str:
             if message := factories.misfit(text, values, words):
-                found.append(f"{spot.path}.{dotted(path)}, made task {number}: {message}")
+                messages.append(f"{spot.path}.{dotted(path)}, made task {number}: {message}")
             return text
 
         factories.written(spot.task, judge)
         drawn = f"{spot.path}.command, made task {number}: the next numbers cannot be drawn ({error})"
-        return PlanError(found[0] if found else drawn)
+        return PlanError(messages[0] if messages else drawn)
 
 
 # --- the kinds ------------------------------------------------------------------------------------------------------

@@ -205,7 +205,7 @@ def _cut(made: Made, row: Row, build: Build, *, named: bool) -> _Cut | None:
     fields = {name: _Field(name, mark, uses) for name in words}
     recorded = {id(field): format(_Field(f"#{name}", mark, uses)) for name, field in fields.items()}
     task = made.filled(
-        tuple(_Field(str(place), mark, uses) for place in range(len(values))),
+        tuple(_Field(str(index), mark, uses) for index in range(len(values))),
         fields,
         lambda field: recorded[id(field)],
     )

@@ -14,8 +14,8 @@ from batchtrain.config import ids, masking, travel
 from batchtrain.config.factories import names as parameters
 from batchtrain.config.types import Job, Recipe, Task
 from batchtrain.errors import PlanError, Problem
-from batchtrain.launchers.types import Implicit
-from batchtrain.plan import exits, factory, inputs, job_tasks, names, plain_docker, pool, schedule, task, wire
+from batchtrain.launchers.launch import Implicit
+from batchtrain.plan import exits, factory, inputs, job_tasks, plain_docker, pool, schedule, task, wire, wire_times
 from batchtrain.plan.factory import Made
 from batchtrain.plan.factory_tasks import FactoryTasks
 from batchtrain.plan.frame import Frame, frame
@@ -35,12 +35,20 @@ def plan(recipe: Recipe, facts: Facts = OFFLINE, sources: Sources | None = None)
     """Every job of the recipe, in order. Raises PlanError for what could never run."""
     if not recipe.jobs:
         raise PlanError(f"{recipe.directory} has no jobs.yaml, so there is no job to plan")
-    plans = [_plan_job(recipe, job, number, facts, sources or {}) for number, job in enumerate(recipe.jobs)]
+    sources = sources or {}
+    facts = _with_sources(facts, sources)
+    plans = [_plan_job(recipe, job, number, facts, sources) for number, job in enumerate(recipe.jobs)]
     plan = _together(plans)._replace(hidden=masking.secrets_in(recipe))
     names_only = [name.split("/", 1)[1] for name, _ in plan.launch]
     if len(set(names_only)) == len(names_only):
         plan = plan._replace(launch=tuple(zip(names_only, (text for _, text in plan.launch), strict=True)))
     return plan
+
+
+def _with_sources(facts: Facts, sources: Sources) -> Facts:
+    """The facts with the names of the files of each `source`, for file factories."""
+    names = {factory.key_of_source(name): travel.names(files) for name, files in sources.items()}
+    return facts._replace(listings={**facts.listings, **names})
 
 
 def _together(plans: Sequence[Plan]) -> Plan:
@@ -71,15 +79,8 @@ class _Tasks(NamedTuple):
     implicit: tuple[Implicit, ...] = ()
 
 
-def _with_sources(facts: Facts, sources: Sources) -> Facts:
-    """The facts with the names of the files of each `source`, for tasks that are made of them."""
-    names = {factory.key_of_source(name): travel.names(files) for name, files in sources.items()}
-    return facts._replace(listings={**facts.listings, **names})
-
-
 def _plan_job(recipe: Recipe, job: Job, number: int, facts: Facts, sources: Sources) -> Plan:
     path = f"job_specifications[{number}]"
-    facts = _with_sources(facts, sources)
     around = frame(recipe, job, path, facts, sources)
     mode, by_mode = exits.mode(job, (*job.tasks, job.merge_task) if job.merge_task else job.tasks, path)
     around = around._replace(acting=mode == "performexitoptionsjobaction", filling=bool(by_mode))
@@ -161,14 +162,14 @@ def _streamed(around: Frame, opened: Sequence[Made | None]) -> _Tasks:
     parts: list[FactoryTasks | Listed] = []
     built: list[Built] = []
     for number, (item, made, span) in enumerate(zip(job.tasks, opened, naming.spans, strict=True)):
-        place = partial(build, path=f"{around.path}.tasks[{number}]", swept=made is not None)
+        build_task = partial(build, path=f"{around.path}.tasks[{number}]", swept=made is not None)
         if made is not None:
-            parts.append(tasks := FactoryTasks(made, span, place))
+            parts.append(tasks := FactoryTasks(made, span, build_task))
             built.append(tasks.built)
             if tasks.last_built and tasks.last_built.uploads != tasks.built.uploads:
                 return _listed(around, opened)  # each task has files of its own
         else:
-            built.append(place(item, span.id(0) if span else str(item.id)))
+            built.append(build_task(item, span.id(0) if span else str(item.id)))
             parts.append(Listed([built[-1].body]))
     if job.merge_task is not None:
         total = sum(filter(None, counts))
@@ -256,7 +257,7 @@ def _after(groups: Sequence[ids.Group], path: str) -> wire.Dependencies:
 def _specification(
     around: Frame, tasks: tuple[Task, ...], mode: str | None
 ) -> tuple[wire.JobSpecification, tuple[Implicit, ...]]:
-    """All that a job says of itself but its id."""
+    """All properties of a job except its id."""
     job = around.job
     plain_docker.refuse_parts(around)
     pool_info, by_pool = _pool(around)
@@ -330,7 +331,7 @@ def _constraints(job: Job) -> wire.JobConstraints | None:
     if job.max_wall_time is None and job.max_task_retries is None:
         return None
     return wire.JobConstraints(
-        max_wall_clock_time=names.duration(job.max_wall_time) if job.max_wall_time else None,
+        max_wall_clock_time=wire_times.duration(job.max_wall_time) if job.max_wall_time else None,
         max_task_retry_count=job.max_task_retries,
     )
 

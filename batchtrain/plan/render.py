@@ -11,7 +11,7 @@ import msgspec
 from batchtrain.config.masking import masked_document, masked_text, variable
 from batchtrain.config.types import Secret
 from batchtrain.errors import Problem
-from batchtrain.launchers.types import Implicit
+from batchtrain.launchers.launch import Implicit
 from batchtrain.plan.payload import VARIABLE
 from batchtrain.plan.step import Step
 

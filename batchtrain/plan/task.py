@@ -13,10 +13,10 @@ from batchtrain.config.types import FETCH_VARIABLE, FetchSettings, MultiInstance
 from batchtrain.errors import PlanError, Problem
 from batchtrain.frameworks.base import Fabric, Shape
 from batchtrain.launchers import apptainer, plain, steps, variables
-from batchtrain.launchers import inputs as placing
+from batchtrain.launchers import moves as placing
+from batchtrain.launchers.launch import File, Implicit, Launch
 from batchtrain.launchers.plain_docker import Container
 from batchtrain.launchers.preparation import Moved
-from batchtrain.launchers.types import File, Implicit, Launch
 from batchtrain.plan import (
     checkpoint,
     command,
@@ -24,12 +24,12 @@ from batchtrain.plan import (
     exits,
     frameworks,
     inputs,
-    names,
     outputs,
     payload,
     plain_docker,
     user_identity,
     wire,
+    wire_times,
 )
 from batchtrain.plan.frame import Frame, either
 from batchtrain.plan.render import FILE_MARK
@@ -510,7 +510,7 @@ def _constraints(frame: Frame, task: Task) -> wire.TaskConstraints | None:
     if task.max_wall_time is None and retention is None and task.max_task_retries is None:
         return None
     return wire.TaskConstraints(
-        max_wall_clock_time=names.duration(task.max_wall_time) if task.max_wall_time else None,
-        retention_time=names.duration(retention) if retention else None,
+        max_wall_clock_time=wire_times.duration(task.max_wall_time) if task.max_wall_time else None,
+        retention_time=wire_times.duration(retention) if retention else None,
         max_task_retry_count=task.max_task_retries,
     )

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from batchtrain.config.travel import LargeSource
 from batchtrain.config.types import Secret
 from batchtrain.errors import Problem
-from batchtrain.launchers.types import File, Implicit
+from batchtrain.launchers.launch import File, Implicit
 from batchtrain.plan import render
 from batchtrain.plan.step import Step
 from batchtrain.plan.wire import TaskCreate

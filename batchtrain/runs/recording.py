@@ -1,4 +1,4 @@
-"""The run directory of one job, from its start to its end."""
+"""Writes the run directory of one job, from its start to its end."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ from batchtrain.service.submit import Event
 from batchtrain.version import __version__
 
 MANY = 20
-"""Of a job with more tasks, only those that failed are fetched, unless the task has `results`."""
+"""Of a job with more tasks, only the failed ones are fetched, unless the task has `results`."""
 MANY_OF_SWEEP = 200
-"""The same for tasks with named parameters, whose metrics are compared."""
+"""The same limit for tasks with named parameters, whose metrics are compared."""
 OUTPUT = frozenset({"stdout", "stderr"})
-"""Kinds of events that are lines of a task."""
+"""Kinds of events that are an output line of a task."""
 READY, ADDED = frozenset({"node.ready", "pool.reused"}), frozenset({"job.add", "task.add"})
-"""Kinds of events after which a pool is ready, or a job is added."""
+"""The event kinds that report that a pool is ready, or that a job was added."""
 ENDED = frozenset({"completed", "failed"})
 _RANK = re.compile(r"logs/[^/]+/ranks/(\d+)\.stdout\.txt")
 
@@ -65,12 +65,12 @@ class Origin(NamedTuple):
 
 
 class Progress(NamedTuple):
-    """Told of the progress of fetching."""
+    """Callbacks that receive the progress of fetching."""
 
     begin: Callable[[int, int], None] = lambda files, size: None
-    """A task's files are next: their number and bytes."""
+    """Called before the files of a task, with their number and bytes."""
     moved: Callable[[int], None] = lambda size: None
-    """Bytes came."""
+    """Called with the number of bytes that came."""
 
 
 QUIET = Progress()
@@ -94,7 +94,8 @@ class Recording:
         *,
         ended: datetime | None = None,
     ) -> None:
-        """job: its settings; by default those that its tasks were added with. ended: when the job ended, if it did."""
+        """job: its settings; by default the settings with which its tasks were added. ended: when the job ended, if it
+        did."""
         self.run = run
         self._client, self._patience, self._record = client, patience(account.endpoint), record
         self._job, self._job_ended = job, ended
@@ -102,14 +103,14 @@ class Recording:
         self.metrics: dict[str, dict[str, Metric]] = {}
         """The metrics of each task, at the end."""
         self._finished = False
-        """Whether the run ended before, and its tasks have not run since."""
+        """Whether the run had ended before, and its tasks have not run since."""
         self._nodes: dict[str, NodeSeen] = {}
         self._files = {(file.task, file.node, file.path): file for file in run.files()}
         self._places: dict[str, str] = {}
-        """The nodes that tasks ran on, each with its pool."""
+        """The nodes on which tasks ran, each with its pool."""
         self._again: dict[tuple[str, str, str], str] = {}
         self._followed: set[str] = set()
-        """The tasks whose output came line by line."""
+        """The tasks whose output was followed line by line."""
         self._numbers = numbers_of(run, lambda task_id: self._settings(task_id).metrics)
         run.write(record)
 
@@ -118,7 +119,7 @@ class Recording:
         return self._record.job
 
     def of(self, recipe: Recipe, plan: Plan, origin: Origin) -> Recording:
-        """Note what the job is made of."""
+        """Record the settings of the job."""
         secrets = secrets_in(recipe)
         for path, content in origin.files.items():
             if Path(path).stem != "credentials":
@@ -133,7 +134,7 @@ class Recording:
     # --- while it runs ----------------------------------------------------------------------------------------------
 
     def tell(self, event: Event) -> None:
-        """Note an event; a line of a task goes to the numbers only."""
+        """Record an event; an output line of a task is only searched for metrics."""
         if event.kind in READY:
             self._moments = self._moments._replace(ready=now())
         elif event.kind in ADDED:
@@ -171,7 +172,7 @@ class Recording:
     def _bring(self, task: TaskSeen, everything: bool, progress: Progress) -> Iterable[results.Brought]:
         wanted = self._settings(task.id).results or Results()
         places = look.places(self._client, self.job_id, task.id)
-        self._places.update({place.node: place.pool for place in places})
+        self._places.update({seen.node: seen.pool for seen in places})
         return results.bring(
             self._client,
             self.run,
@@ -192,7 +193,7 @@ class Recording:
         return tuple(task for task in ran if task.failed or self._settings(task.id).results is not None)
 
     def _settings(self, task_id: str) -> FetchSettings:
-        """The `results` and `metrics` of a task; those of a generated task are its template's."""
+        """The `results` and `metrics` of a task. A generated task has those of its template."""
         if self._job is None:
             return self._settings_of_service.get(task_id, FetchSettings())
         listed = self._job.tasks
@@ -202,7 +203,7 @@ class Recording:
 
     @functools.cached_property
     def _parameters(self) -> dict[str, dict[str, Any]]:
-        """The named parameters of the tasks; only factories and the user's variables give some."""
+        """The named parameters of the tasks; only factories and the user's variables set parameters."""
         if self._job is None or any(
             task.task_factory or PARAMETERS in task.environment_variables for task in self._job.tasks
         ):
@@ -211,20 +212,20 @@ class Recording:
 
     @functools.cached_property
     def _settings_of_service(self) -> dict[str, FetchSettings]:
-        """What the tasks were added with. A variable that is not ours or of a later version is ignored."""
-        found = {}
+        """The settings with which the tasks were added. Ignores a variable of another program or of a later version."""
+        settings = {}
         for task_id, text in tasks.variable(self._client, self.job_id, FETCH_VARIABLE).items():
             with contextlib.suppress(msgspec.DecodeError):
-                found[task_id] = msgspec.json.decode(text, type=FetchSettings)
-        return found
+                settings[task_id] = msgspec.json.decode(text, type=FetchSettings)
+        return settings
 
     def _write_nodes(self) -> None:
-        """n0, n1, … in the order in which the tasks name them."""
+        """Name the nodes n0, n1, … in the order in which the tasks name them."""
         if not self._places:
             return
         seen = self._nodes
         for pool in dict.fromkeys(self._places.values()):
-            with contextlib.suppress(ServiceError):  # a pool that is gone; the ids are known
+            with contextlib.suppress(ServiceError):  # the pool is gone, but the ids are known
                 seen.update({node.id: node for node in look.nodes(self._client, pool)})
         self.run.write_nodes(
             NodeRecord(
@@ -239,15 +240,15 @@ class Recording:
         )
 
     def _ranks(self, node: str) -> dict[str, tuple[int, ...]]:
-        found: dict[str, list[int]] = {}
+        ranks_of: dict[str, list[int]] = {}
         for record in self._files.values():
             match = _RANK.fullmatch(record.fetched) if record.node == node else None
             if match:
-                found.setdefault(record.task, []).append(int(match[1]))
-        return {task: tuple(sorted(ranks)) for task, ranks in found.items()}
+                ranks_of.setdefault(record.task, []).append(int(match[1]))
+        return {task: tuple(sorted(ranks)) for task, ranks in ranks_of.items()}
 
     def end(self, state: str, error: BaseException | None = None) -> None:
-        """Write the end of the run, its summary, and the report. A run that had ended keeps its end."""
+        """Write the end of the run, its summary and the report. A run that had already ended keeps its end."""
         if self._finished:
             self._record = msgspec.structs.replace(self._record, summary=self._record.summary | self._added_metrics())
         else:
@@ -278,14 +279,14 @@ class Recording:
         return self._summary(known)
 
     def _summary(self, known: Set[str]) -> dict[str, Metric]:
-        """The summary of all tasks but the known ones. Names of several tasks begin with the task."""
+        """The summary of all tasks except the known ones. Names begin with the task if there are several."""
         self.metrics = self._numbers.end(self._metrics_files(known))
         if len(self.metrics) == 1 and not self._record.summary:
             return next(iter(self.metrics.values()))
-        return {f"{task}/{name}": metric for task, found in self.metrics.items() for name, metric in found.items()}
+        return {f"{task}/{name}": metric for task, metrics in self.metrics.items() for name, metric in metrics.items()}
 
     def _read_lines(self, known: Set[str]) -> None:
-        """The output of the tasks that this command did not follow. known: tasks whose metrics are there."""
+        """Read the output of the tasks that this command did not follow. known: tasks that already have metrics."""
         for record in self._files.values():
             if record.task in known:
                 continue
@@ -295,21 +296,21 @@ class Recording:
                         self._numbers.line(record.task, record.path.removesuffix(".txt"), line.rstrip("\n"))
 
     def _metrics_files(self, known: Set[str]) -> dict[str, tuple[Path, ...]]:
-        found: dict[str, list[Path]] = {}
+        paths_of: dict[str, list[Path]] = {}
         for record in self._files.values():
             if record.task not in known and record.fetched.startswith("metrics/"):
-                found.setdefault(record.task, []).append(self.run.path / record.fetched)
-        return {task: tuple(paths) for task, paths in found.items()}
+                paths_of.setdefault(record.task, []).append(self.run.path / record.fetched)
+        return {task: tuple(paths) for task, paths in paths_of.items()}
 
     # --- the events -----------------------------------------------------------------------------------------------
 
     @property
     def unsaved(self) -> tuple[str, ...]:
-        """Why files that are still on their nodes were not fetched; each reason once."""
+        """The reasons why files that are still on their nodes were not fetched, without duplicates."""
         return tuple(dict.fromkeys(self._again.values()))
 
     def said(self) -> str:
-        """Where the results are, and what is missing, for the last lines of a command."""
+        """The last lines of a command: where the results are, and what is missing."""
         outputs = [record for record in self._files.values() if record.fetched.startswith("outputs/")]
         held = f"{_counted(len(outputs))}, {size(sum(record.size for record in outputs))} in outputs/"
         lines = [f"results: {self.run.path}{'' if not outputs else f': {held}'}"]
@@ -329,7 +330,7 @@ def _counted(number: int) -> str:
 
 
 def size(number: float) -> str:
-    """Bytes for people."""
+    """A size in bytes, in a readable form."""
     for unit in ("bytes", "KiB", "MiB", "GiB"):
         if number < 1024 or unit == "GiB":
             return f"{number:.0f} {unit}" if unit == "bytes" else f"{number:.1f} {unit}"
@@ -378,10 +379,8 @@ def begin(client: BatchClient, account: Account, recipe: Recipe, job: Job, plan:
 
 
 def adopt(client: BatchClient, account: Account, job_id: str, origin: Origin, settings: Job | None = None) -> Recording:
-    """The run directory for a job that another command started: the one it already has, or a new one.
-
-    Raises NotFound if there is no such job.
-    """
+    """The run directory for a job that another command started: the existing one, or a new one. Raises NotFound if
+    there is no such job."""
     seen = look.job(client, job_id)
     if existing := _recorded(origin.root, lambda record: _is_of(record, seen, account)):
         return Recording(client, account, *existing, settings, ended=seen.ended)
@@ -404,7 +403,7 @@ def adopt(client: BatchClient, account: Account, job_id: str, origin: Origin, se
 
 
 def _recorded(root: Path, fits: Callable[[RunRecord], bool]) -> tuple[RunDirectory, RunRecord] | None:
-    """The newest run directory that fits, and what it says; None if there is none."""
+    """The newest matching run directory with its record; None if there is none."""
     for run in reversed(tuple(directory.runs(root))):
         record = _record_or_none(run)
         if record and fits(record):
@@ -413,7 +412,7 @@ def _recorded(root: Path, fits: Callable[[RunRecord], bool]) -> tuple[RunDirecto
 
 
 def recorded_job(root: Path, account: Account, job_id: str, job: JobSeen | None) -> RunDirectory | None:
-    """The newest run directory of a job; of a job that is gone, the newest of its id."""
+    """The newest run directory of a job; for a job that is gone, the newest with its id."""
 
     def fits(record: RunRecord) -> bool:
         if job is not None:
@@ -425,10 +424,10 @@ def recorded_job(root: Path, account: Account, job_id: str, job: JobSeen | None)
 
 
 def _is_of(record: RunRecord, job: JobSeen, account: Account) -> bool:
-    """Whether a run directory is of this job, and not of an earlier one of the same id."""
+    """Whether a run directory belongs to this job, and not to an earlier one with the same id."""
     if (record.job, record.endpoint, record.account) != (job.id, account.endpoint, account.name):
         return False
-    if record.state == "fetched":  # its beginning is that of the job
+    if record.state == "fetched":  # it began with the job
         return job.created is None or record.started == job.created
     return job.created is None or record.ended is None or record.ended >= job.created
 
@@ -440,11 +439,11 @@ def _record_or_none(run: RunDirectory) -> RunRecord | None:
         return None
 
 
-def commit_of(place: Path) -> Commit | None:
-    """The git commit of a directory; None without git or a repository."""
+def commit_of(repository: Path) -> Commit | None:
+    """The git commit of a directory; None if git or the repository is missing."""
     try:
-        told = subprocess.run(
-            ["git", "-C", str(place), "describe", "--always", "--abbrev=40", "--dirty", "--exclude=*"],
+        described = subprocess.run(
+            ["git", "-C", str(repository), "describe", "--always", "--abbrev=40", "--dirty", "--exclude=*"],
             capture_output=True,
             text=True,
             timeout=5,
@@ -452,7 +451,7 @@ def commit_of(place: Path) -> Commit | None:
         ).stdout.strip()
     except (OSError, subprocess.SubprocessError):
         return None
-    return Commit(told.removesuffix("-dirty"), told.endswith("-dirty"))
+    return Commit(described.removesuffix("-dirty"), described.endswith("-dirty"))
 
 
 _SECTIONS = {
@@ -465,8 +464,8 @@ _SECTIONS = {
 
 def effective(recipe: Recipe) -> dict[str, Any]:
     """The configuration with the values of `--set`, without credentials and defaults."""
-    found = {name: getattr(recipe, field) for name, field in _SECTIONS.items()}
-    return {name: msgspec.to_builtins(part, enc_hook=masked) for name, part in found.items() if part is not None}
+    sections = {name: getattr(recipe, field) for name, field in _SECTIONS.items()}
+    return {name: msgspec.to_builtins(part, enc_hook=masked) for name, part in sections.items() if part is not None}
 
 
 def _yaml(value: Any) -> bytes:

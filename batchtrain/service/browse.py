@@ -105,8 +105,8 @@ def _task_url(job_id: str, task_id: str) -> str:
 def nodes(client: BatchClient, pool_id: str) -> tuple[NodeRow, ...]:
     """All nodes of a pool, 1,000 in each request. Raises NotFound."""
     url = f"/pools/{quoted(pool_id)}/nodes{query({'$select': _NODE})}"
-    found = requests.listed(client, url, f"list nodes of pool {pool_id}", requests.Page[_Node])
-    return tuple(map(_node_row, found))
+    listed = requests.listed(client, url, f"list nodes of pool {pool_id}", requests.Page[_Node])
+    return tuple(map(_node_row, listed))
 
 
 def node(client: BatchClient, pool_id: str, node_id: str) -> NodeRow:
@@ -117,8 +117,8 @@ def node(client: BatchClient, pool_id: str, node_id: str) -> NodeRow:
 
 def node_counts(client: BatchClient) -> dict[str, dict[str, int]]:
     """The number of nodes by state of each pool."""
-    found = requests.listed(client, "/nodecounts", "count the nodes", requests.Page[_Count])
-    return {item.pool_id: _added(item.dedicated, item.low_priority) for item in found}
+    listed = requests.listed(client, "/nodecounts", "count the nodes", requests.Page[_Count])
+    return {item.pool_id: _added(item.dedicated, item.low_priority) for item in listed}
 
 
 def _added(*counts: Mapping[str, int]) -> dict[str, int]:
@@ -160,14 +160,14 @@ class _Count(msgspec.Struct, rename="camel"):
 
 
 def _task_row(item: Listed) -> TaskRow:
-    info, place = item.execution_info or Execution(), item.node_info or Node()
+    info, node_info = item.execution_info or Execution(), item.node_info or Node()
     return TaskRow(
         id=item.id,
         state=item.state,
         result=info.result.lower(),
         exit_code=info.exit_code,
-        node=place.node_id,
-        pool=place.pool_id,
+        node=node_info.node_id,
+        pool=node_info.pool_id,
         created=item.creation_time,
         started=info.start_time,
         ended=info.end_time,

@@ -102,8 +102,8 @@ def count_of(task: TaskSeen) -> str:
 def counts(client: BatchClient, job_id: str) -> Counts:
     """The counts of a job's tasks. Raises NotFound."""
     path = f"/jobs/{quoted(job_id)}/taskcounts"
-    found = answer(client, path, f"count the tasks of job {job_id}", _CountsAnswer).task_counts
-    return Counts(found.active, found.running, found.succeeded, found.failed)
+    counted = answer(client, path, f"count the tasks of job {job_id}", _CountsAnswer).task_counts
+    return Counts(counted.active, counted.running, counted.succeeded, counted.failed)
 
 
 def task(client: BatchClient, job_id: str, task_id: str) -> TaskSeen:
@@ -118,23 +118,23 @@ def listed(
     """The tasks of a job, page by page. where: a filter of the service. Raises NotFound."""
     size = PAGE if limit is None else min(limit, PAGE)
     url = f"/jobs/{quoted(job_id)}/tasks{query({'$filter': where, '$select': select, 'maxresults': str(size)})}"
-    found = requests.listed(client, url, f"list tasks of job {job_id}", requests.Page[Listed])
-    return itertools.islice(found, limit)
+    tasks = requests.listed(client, url, f"list tasks of job {job_id}", requests.Page[Listed])
+    return itertools.islice(tasks, limit)
 
 
 def variable(client: BatchClient, job_id: str, name: str) -> dict[str, str]:
     """The value of an environment variable of each task of a job that has it."""
-    found = listed(client, job_id, select="id,environmentSettings")
-    return {task.id: item.value for task in found for item in task.environment_settings if item.name == name}
+    tasks = listed(client, job_id, select="id,environmentSettings")
+    return {task.id: item.value for task in tasks for item in task.environment_settings if item.name == name}
 
 
 def parameters(client: BatchClient, job_id: str) -> dict[str, dict[str, Any]]:
     """The named parameters of each task that a factory made with some. A variable that is not ours is ignored."""
-    found = {}
+    named = {}
     for task_id, text in variable(client, job_id, PARAMETERS).items():
         with contextlib.suppress(msgspec.DecodeError):
-            found[task_id] = msgspec.json.decode(text, type=dict[str, Any])
-    return found
+            named[task_id] = msgspec.json.decode(text, type=dict[str, Any])
+    return named
 
 
 class Page(NamedTuple):
@@ -148,8 +148,8 @@ def page(client: BatchClient, job_id: str, *, where: str, select: str, limit: in
     """One page of the tasks of a job. skip: the token of an earlier page. Raises NotFound."""
     params = {"$filter": where, "$select": select, "maxresults": str(limit), "$skiptoken": skip}
     url = f"/jobs/{quoted(job_id)}/tasks{query(params)}"
-    found = answer(client, url, f"list tasks of job {job_id}", requests.Page[Listed])
-    return Page(found.value, skip_token(found.next))
+    answered = answer(client, url, f"list tasks of job {job_id}", requests.Page[Listed])
+    return Page(answered.value, skip_token(answered.next))
 
 
 def skip_token(link: str) -> str:
@@ -161,7 +161,7 @@ def skip_token(link: str) -> str:
 
 
 class Fault(msgspec.Struct):
-    """Why a task failed, other than by its exit code, or what is wrong with a node."""
+    """Why a task failed, other than by its exit code, or the fault of a node."""
 
     code: str = ""
     message: str = ""

@@ -25,9 +25,9 @@ from azure.storage.blob import BlobServiceClient  # noqa: E402
 from batchtrain.config.types import Secret, StorageCredentials  # noqa: E402
 from batchtrain.service.at_once import WORKERS  # noqa: E402
 from batchtrain.storage import blob, sync  # noqa: E402
-from batchtrain.storage.connection import Storage  # noqa: E402
+from batchtrain.storage.blob_requests import Storage  # noqa: E402
 from batchtrain.storage.ingress import bring, walk  # noqa: E402
-from batchtrain.storage.moving import NOBODY  # noqa: E402
+from batchtrain.storage.moving import UNWATCHED  # noqa: E402
 from tests.azurite import serve, share  # noqa: E402
 
 SCALE = 100 if "--small" in sys.argv else 1
@@ -54,7 +54,7 @@ class Ours:
         self._storage = storage
 
     def up(self, data: Path, container: str) -> None:
-        tally = bring(self._storage, f"link/{container}", "", list(walk(data)), NOBODY)
+        tally = bring(self._storage, f"link/{container}", "", list(walk(data)), UNWATCHED)
         tally.check()
 
     def down(self, container: str, to: Path) -> None:

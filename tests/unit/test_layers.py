@@ -169,7 +169,7 @@ EDGE = frozenset(
     {
         "__main__", "alarms", "certificates", "connections", "control", "depot", "drive", "examine", "files", "http",
         "mapped_images",
-        "logfile", "machine", "reference", "routes", "server", "steering", "store", "trust",
+        "logfile", "machine", "operations_page", "routes", "server", "steering", "store", "trust",
     }
 )  # fmt: skip
 """The emulator's modules that use files, sockets, processes or the event loop; all others only decide."""

@@ -215,14 +215,14 @@ class _Numbers:
         return bisect_left(self._explicit, (first, -1)), bisect_left(self._explicit, (last + 1, -1))
 
     def within(self, range_: tuple[int, int] | None) -> set[int]:
-        """The tasks of a range; none after very many, which would take long to follow."""
+        """The tasks of a range; none once MOST_EDGES were followed, because more would take long."""
         if range_ is None or self._edges > MOST_EDGES:
             return set()
         first, last = range_
-        found = {number for _, number in self._explicit[slice(*self._ends(first, last))]}
-        found |= {number for start, end, number in self._spans if start <= last and first <= end}
-        self._edges += len(found)
-        return found
+        numbers = {number for _, number in self._explicit[slice(*self._ends(first, last))]}
+        numbers |= {number for start, end, number in self._spans if start <= last and first <= end}
+        self._edges += len(numbers)
+        return numbers
 
 
 def _for_ever(waiting: dict[int, set[int]]) -> dict[int, int]:

@@ -10,7 +10,7 @@ from batchtrain import runtime
 from batchtrain.errors import PlanError
 from batchtrain.frameworks.base import Fabric, Shape
 from batchtrain.frameworks.mpi import MPIS
-from batchtrain.launchers.types import Implicit, Launch
+from batchtrain.launchers.launch import Implicit, Launch
 from tests.launching import launched
 
 TWO = Shape(2)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from batchtrain.errors import PlanError
-from batchtrain.launchers.types import File
+from batchtrain.launchers.launch import File
 from tests.unit.plan.jobs import plan, sent_task
 
 VOLUME = {"resources": {"volumes": {"shared_data_volumes": {"share": {"volume_driver": "nfs", "source": "h:/p"}}}}}

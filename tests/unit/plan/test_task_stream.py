@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from batchtrain.config.types import Recipe, convert
 from batchtrain.errors import PlanError
-from batchtrain.launchers.types import File
+from batchtrain.launchers.launch import File
 from batchtrain.plan import Facts, PoolFacts, plan_jobs, wire
 from batchtrain.plan import job as job_plan
 from batchtrain.plan.factory_tasks import FactoryTasks

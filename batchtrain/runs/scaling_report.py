@@ -11,7 +11,7 @@ from typing import NamedTuple
 from batchtrain.runs.compare import Statistics
 
 BATCH = ("batch", "replica_batch", "batch_size")
-"""Names of the variable that is the batch of one node or replica."""
+"""Names of a variable that sets the batch of one node or replica."""
 WIDTH, HEIGHT, MARGIN = 480, 260, 40
 
 
@@ -26,7 +26,7 @@ class Measured(NamedTuple):
 
 
 class ScalingRow(NamedTuple):
-    """One line of a table."""
+    """One row of the table."""
 
     scaling: str
     case: str
@@ -42,44 +42,44 @@ class ScalingRow(NamedTuple):
 
 
 def rows(measured: Sequence[Measured]) -> list[ScalingRow]:
-    """Weak scaling has the same batch per node in each group, strong scaling the same batch of all nodes."""
-    found = _grouped("weak", measured)
-    if any(_batch(one) is not None for one in measured):
-        found += [row for row in _grouped("strong", measured) if row.scaling]
-    return found
+    """The rows for weak scaling (the same batch per node in each group) and strong scaling (the same total batch)."""
+    scaled = _grouped("weak", measured)
+    if any(_batch(run) is not None for run in measured):
+        scaled += [row for row in _grouped("strong", measured) if row.scaling]
+    return scaled
 
 
 def _grouped(scaling: str, measured: Sequence[Measured]) -> list[ScalingRow]:
     groups: dict[str, list[Measured]] = {}
-    for one in measured:
-        groups.setdefault(_case(one, strong=scaling == "strong"), []).append(one)
-    found = []
+    for run in measured:
+        groups.setdefault(_case(run, strong=scaling == "strong"), []).append(run)
+    scaled = []
     for case, members in groups.items():
-        if scaling == "strong" and len({one.nodes for one in members}) < 2:
-            continue  # one number of nodes has nothing to scale
-        members = sorted(members, key=lambda one: one.nodes)
-        first = next((one for one in members if one.rate), None)
-        found += [_row(scaling, case, one, first) for one in members]
-    return found
+        if scaling == "strong" and len({run.nodes for run in members}) < 2:
+            continue  # a single number of nodes shows no scaling
+        members = sorted(members, key=lambda run: run.nodes)
+        first = next((run for run in members if run.rate), None)
+        scaled += [_row(scaling, case, run, first) for run in members]
+    return scaled
 
 
-def _row(scaling: str, case: str, one: Measured, first: Measured | None) -> ScalingRow:
-    speedup = one.rate / first.rate if one.rate and first and first.rate else None
-    efficiency = 100 * speedup * first.nodes / one.nodes if speedup is not None and first else None
-    mean, median, p95, deviation = one.statistics or (None, None, None, None)
-    return ScalingRow(scaling, case, one.nodes, one.rate, speedup, efficiency, mean, median, p95, deviation, one.run)
+def _row(scaling: str, case: str, run: Measured, first: Measured | None) -> ScalingRow:
+    speedup = run.rate / first.rate if run.rate and first and first.rate else None
+    efficiency = 100 * speedup * first.nodes / run.nodes if speedup is not None and first else None
+    mean, median, p95, deviation = run.statistics or (None, None, None, None)
+    return ScalingRow(scaling, case, run.nodes, run.rate, speedup, efficiency, mean, median, p95, deviation, run.run)
 
 
-def _case(one: Measured, *, strong: bool) -> str:
-    batch = _batch(one)
-    rest = [(name, value) for name, value in one.values if name != "nodes" and not (strong and name in BATCH)]
+def _case(run: Measured, *, strong: bool) -> str:
+    batch = _batch(run)
+    rest = [(name, value) for name, value in run.values if name != "nodes" and not (strong and name in BATCH)]
     if strong and batch is not None:
-        rest.append(("effective_batch", f"{batch * one.nodes:g}"))
+        rest.append(("effective_batch", f"{batch * run.nodes:g}"))
     return " ".join(f"{name}={value}" for name, value in rest) or "all"
 
 
-def _batch(one: Measured) -> float | None:
-    for name, value in one.values:
+def _batch(run: Measured) -> float | None:
+    for name, value in run.values:
         if name in BATCH:
             try:
                 return float(value)
@@ -89,7 +89,7 @@ def _batch(one: Measured) -> float | None:
 
 
 def as_csv(table: Sequence[ScalingRow]) -> str:
-    """The table for spreadsheets."""
+    """The table as CSV for spreadsheets."""
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(ScalingRow._fields)
