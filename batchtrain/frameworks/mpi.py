@@ -34,8 +34,14 @@ class Mpi(NamedTuple):
     """The name that its library reports."""
     rank_options: str
     """The launcher's options for the ranks: {total} in total, {each} per node."""
+    launchers: tuple[str, ...]
+    """The programs that start its ranks."""
     rank: str
     """The variable in which a rank finds its number; rank.sh reads it."""
+    ranks: tuple[str, ...]
+    """Further variables that have another value in every rank."""
+    sizes: tuple[str, ...]
+    """Variables with a number of ranks."""
     fabric: dict[Fabric, Settings]
     """Without an entry for plain Ethernet the MPI detects it. Without one for Network Direct it uses tcp."""
     starts: frozenset[str]
@@ -59,6 +65,9 @@ class Mpi(NamedTuple):
 
 
 _HYDRA = '-hosts "$AZ_BATCH_HOST_LIST" -np {total} %s {each}'
+_HYDRAS = ("mpirun", "mpiexec", "mpiexec.hydra")
+_HYDRA_RANKS = ("MPI_LOCALRANKID",)
+_HYDRA_SIZES = ("PMI_SIZE", "MPI_LOCALNRANKS")
 _PMI = frozenset({"Intel(R) MPI", "MPICH", "MVAPICH"})
 _ERROR_CLASSES = range(13, 18)
 # MANPATH: mpivars.sh of that time failed without one.
@@ -82,7 +91,10 @@ _DAPL = Settings(
 _INTEL = Mpi(
     library="Intel(R) MPI",
     rank_options=_HYDRA % "-perhost",
+    launchers=_HYDRAS,
     rank="PMI_RANK",
+    ranks=_HYDRA_RANKS,
+    sizes=_HYDRA_SIZES,
     # Intel MPI removed I_MPI_FALLBACK in 2019, before it added the provider mlx, which fails if it cannot work.
     # A newer Intel MPI warns about the variable on every start. mlx is libfabric's interface to UCX.
     fabric={
@@ -108,7 +120,10 @@ MPIS: dict[str, Mpi] = {
     "mpich": Mpi(
         library="MPICH",
         rank_options=_HYDRA % "-ppn",
+        launchers=(*_HYDRAS, "mpiexec.mpich"),
         rank="PMI_RANK",
+        ranks=_HYDRA_RANKS,
+        sizes=_HYDRA_SIZES,
         fabric={Fabric.SR_IOV: _BY_UCX},
         starts=_PMI,
         in_names=("mpich",),
@@ -119,7 +134,10 @@ MPIS: dict[str, Mpi] = {
     "mvapich": Mpi(
         library="MVAPICH",
         rank_options=_HYDRA % "-ppn",
+        launchers=_HYDRAS,
         rank="PMI_RANK",
+        ranks=_HYDRA_RANKS,
+        sizes=(*_HYDRA_SIZES, "MV2_COMM_WORLD_SIZE"),
         fabric={Fabric.SR_IOV: _BY_UCX},
         starts=_PMI,
         in_names=("mvapich",),
@@ -131,7 +149,10 @@ MPIS: dict[str, Mpi] = {
         library="Open MPI",
         # A bare host list means one slot a host, hence --oversubscribe.
         rank_options='--oversubscribe -host "$AZ_BATCH_HOST_LIST" -np {total} --map-by ppr:{each}:node',
+        launchers=("mpirun", "mpiexec", "orterun", "prterun"),
         rank="OMPI_COMM_WORLD_RANK",
+        ranks=("PMIX_RANK", "OMPI_COMM_WORLD_LOCAL_RANK"),
+        sizes=("OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", "OMPI_UNIVERSE_SIZE"),
         fabric={
             Fabric.SR_IOV: _BY_UCX._replace(options=("--mca pml ucx", "--mca btl ^vader,tcp,openib")),
             Fabric.ETHERNET: _TCP,
