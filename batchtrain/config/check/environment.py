@@ -19,7 +19,7 @@ OURS = r"BATCHTRAIN_\w*|bt_\w*"
 EXPANDED = r"\$(\w+|\{\w+\})"
 SEARCH_PATHS = frozenset({"PATH", "LD_LIBRARY_PATH", "PYTHONPATH", "LD_PRELOAD"})
 RANKS = frozenset({"SLURM_PROCID"}).union(
-    *((mpi.rank, *mpi.ranks) for mpi in MPIS.values()), *(block.ranks for block in FRAMEWORKS.values())
+    *((*mpi.rank, *mpi.ranks) for mpi in MPIS.values()), *(block.ranks for block in FRAMEWORKS.values())
 )
 SIZES = frozenset({"SLURM_NTASKS"}).union(
     *(mpi.sizes for mpi in MPIS.values()), *(block.sizes for block in FRAMEWORKS.values())

@@ -10,7 +10,7 @@ from batchtrain.config.check.subject import Gang, Path, Subject, command_of
 from batchtrain.config.check.table import ERROR, INFO, JOBS, POOL, WARNING, Found, Rule
 from batchtrain.config.types import INSTANCES, whole_number
 from batchtrain.frameworks import FRAMEWORKS, counts
-from batchtrain.frameworks.base import AUTO
+from batchtrain.frameworks.base import AUTO, Fabric
 from batchtrain.frameworks.horovod import HorovodBlock
 from batchtrain.frameworks.mpi import MPIS, MpiBlock
 
@@ -209,7 +209,7 @@ def _network_direct(subject: Subject) -> Found:
     for path, job, task, gang in subject.gangs:
         wanted = task.infiniband if task.infiniband is not None else job.infiniband
         for name, block in gang.launches if wanted is not False else ():
-            if isinstance(block, MpiBlock) and block.runtime.startswith("intelmpi"):
+            if isinstance(block, MpiBlock) and Fabric.NETWORK_DIRECT in block.mpi.fabric:
                 continue
             what, key = (block.runtime, ("runtime",)) if isinstance(block, MpiBlock) else (name, ())
             yield (
