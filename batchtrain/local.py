@@ -246,6 +246,7 @@ def _parts(job: Job) -> Iterator[tuple[str, Task | JobManager | JobPreparation |
 
 def _refusal(task: Task, recipe: Recipe, account: Account) -> str:
     from batchtrain.emulator import mapped_images  # see above
+    from batchtrain.frameworks.mpi import MPIS  # see above
 
     home, image = Path(account.home), task.docker_image
     prefix = mapped_images.prefix_of(home, image) if image else None
@@ -255,9 +256,10 @@ def _refusal(task: Task, recipe: Recipe, account: Account) -> str:
     if launcher is None or (image and not prefix):
         return ""  # no MPI, or one in a Docker container
     runtime, executable = launcher
-    if runtime == "openmpi" and account.plain_nodes and _spans_nodes(task, recipe):
+    mpi = MPIS.get(runtime)
+    if mpi is not None and mpi.by_host_name and account.plain_nodes and _spans_nodes(task, recipe):
         return (
-            "Open MPI cannot run across the nodes of this emulator, because they share one host name:"
+            f"{mpi.library} cannot run across the nodes of this emulator, because they share one host name:"
             f" they are plain processes of this machine ({account.plain_nodes})"
         )
     path = f"{prefix}/bin:{mapped_images.MACHINES_PATH}"

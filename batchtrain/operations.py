@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from batchtrain.config.types import Job as JobSettings
 from batchtrain.config.types import Recipe, StorageCredentials
-from batchtrain.errors import BatchtrainError, Differs, NotFound, PlanError, TaskFailed, UsageError
+from batchtrain.errors import Differs, NotFound, PlanError, TaskFailed, UsageError
 from batchtrain.foreseen import Foreseen, foresee, gathered
 from batchtrain.local import Kept, refuse, storage
 from batchtrain.placeholders import Placeholders
@@ -29,7 +29,7 @@ from batchtrain.service import connect as signing
 from batchtrain.service import files, job_actions, look, statistics, submit, task_actions, tasks, watch
 from batchtrain.service.connect import Account
 from batchtrain.service.deadlines import GONE_SECONDS, JOB_SECONDS, POOL_SECONDS
-from batchtrain.service.failed import SEARCHED_LINES, failed
+from batchtrain.service.failed import failed
 from batchtrain.service.job_addition import ONCE, Adding
 from batchtrain.service.requests import Creation, creation, quoted
 from batchtrain.service.seen import Endpoint, JobSeen, NodeSeen, PoolSeen, ScheduleSeen, Table, TaskSeen, nodes_called
@@ -525,14 +525,7 @@ class Job:
                 f"task {self.id}/{task.id} did not finish: it is {task.state}, and its job was terminated",
                 task=f"{self.id}/{task.id}",
             )
-        return failed(self.id, task, self._last_lines(task.id))
-
-    def _last_lines(self, task_id: str) -> tuple[str, ...]:
-        try:
-            end = files.task_file_end(self._client.batch, self.id, task_id, "stderr.txt")
-        except BatchtrainError:
-            return ()  # a task that never ran has no files; its failure says why
-        return files.last_lines(end, SEARCHED_LINES)
+        return failed(self.id, task, files.stderr_end(self._client.batch, self.id, task.id))
 
     def read(self, task_id: str | None = None, *, file: str = "stdout.txt") -> bytes:
         """The bytes of a file of a task (by default stdout of the first task). Raises NotFound."""

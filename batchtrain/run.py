@@ -119,7 +119,9 @@ def follow(
     kept = Recorder(client, recipe, foreseen, tell, origin, progress)
     made = Created(client, kept.tell)
     try:
-        client.jobs.add_all(recipe, tell=made.tell, timeout=timeout, fail_fast=fail_fast, recreate=recreate)
+        client.jobs.add_all(
+            recipe, tell=made.tell, timeout=timeout, foreseen=foreseen, fail_fast=fail_fast, recreate=recreate
+        )
         made.submitted = True
         outcome = _all_followed(client, recipe, made, None, kept)
     except BaseException as error:

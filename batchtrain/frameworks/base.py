@@ -241,6 +241,14 @@ class Nodes(Block, frozen=True, kw_only=True):
     """Whether its interpreter waits for all other processes when it ends, even after an exception."""
     script: ClassVar[str] = "train.py ..."
     """The arguments of `python` in a command that needs no launcher of its own."""
+    commands: ClassVar[tuple[str, ...]] = ()
+    """Patterns of the framework's own launchers, as a command starts them."""
+    modules: ClassVar[tuple[str, ...]] = ()
+    """The same for `python -m`."""
+    ranks: ClassVar[tuple[str, ...]] = ()
+    """Variables with the number of a process, for which another launcher has its own value."""
+    sizes: ClassVar[tuple[str, ...]] = ()
+    """Variables with a number of processes."""
     own_launcher: ClassVar[tuple[str, str]] = ("", "")
     """A launcher that the block can start, and the property for it."""
     idle_fabric: ClassVar[str] = ""

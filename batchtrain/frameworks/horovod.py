@@ -44,6 +44,10 @@ class HorovodBlock(Nodes, frozen=True, kw_only=True):
 
     name: ClassVar[str] = "horovod"
     source: ClassVar[str] = "Horovod: gloo_run.py"
+    commands: ClassVar[tuple[str, ...]] = ("horovodrun",)
+    modules: ClassVar[tuple[str, ...]] = (r"horovod\.runner\S*",)
+    ranks: ClassVar[tuple[str, ...]] = ("HOROVOD_RANK", "HOROVOD_LOCAL_RANK")
+    sizes: ClassVar[tuple[str, ...]] = ("HOROVOD_SIZE",)
     each: ClassVar[int | str] = AUTO
     variables: ClassVar[tuple[Variable, ...]] = (
         Variable("HOROVOD_CONTROLLER", "gloo", "the build may also have MPI", instead=_OVER),

@@ -119,6 +119,10 @@ class PyTorchBlock(Torch, frozen=True, kw_only=True):
     rules: ClassVar[tuple[FrameworkRule, ...]] = (
         FrameworkRule("elastic", "Elastic torchrun needs c10d.", "PyTorch: torchrun (elastic)"),
     )
+    commands: ClassVar[tuple[str, ...]] = ("torchrun",)
+    modules: ClassVar[tuple[str, ...]] = (r"torch\.distributed\.(?:run|launch)", "torchrun")
+    ranks: ClassVar[tuple[str, ...]] = ("RANK", "LOCAL_RANK", "NODE_RANK", "GROUP_RANK")
+    sizes: ClassVar[tuple[str, ...]] = ("WORLD_SIZE", "LOCAL_WORLD_SIZE")
     own_launcher: ClassVar[tuple[str, str]] = ("torchrun", "`launcher: torchrun`")
     idle_fabric: ClassVar[str] = "`backend: mpi` with a PyTorch that was built for it"
 

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from batchtrain.runs.directory import Metric, RunDirectory, RunRecord
 from batchtrain.runs.phases import PHASES
+from batchtrain.service.statistics import p95
 
 
 class RunRow(NamedTuple):
@@ -150,5 +151,4 @@ def statistics_of(values: Iterable[float]) -> Statistics | None:
     rest = sorted(every[1:] or every)
     if not rest:
         return None
-    p95 = rest[min(len(rest) - 1, max(0, -(-95 * len(rest) // 100) - 1))]
-    return Statistics(statistics.fmean(rest), statistics.median(rest), p95, statistics.pstdev(rest))
+    return Statistics(statistics.fmean(rest), statistics.median(rest), p95(rest), statistics.pstdev(rest))

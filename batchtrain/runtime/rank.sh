@@ -26,7 +26,8 @@
 # BATCHTRAIN_METRICS names a file in ranks/ of the working directory: COMMAND may append lines of JSON to it. The guard
 # of the first rank of a node starts node.sh there, which samples the node.
 
-rank=${PMI_RANK:-${OMPI_COMM_WORLD_RANK:-${PMIX_RANK:-${MV2_COMM_WORLD_RANK:-${MPIRUN_RANK:-}}}}}
+# The launch puts the variables of all MPIs here: the first that is set has the rank's number.
+rank=
 
 # --- the process that the launcher knows
 

@@ -266,7 +266,9 @@ class _Download:
             return not stopped and at == start and isinstance(outcome, AzureError) and retry.transient(outcome)
 
         try:
-            retry.repeated(attempt, again, self._batch.patience)
+            retry.repeated(attempt, again, self._batch.patience, retry.interruptible(self._batch.stopped))
+        except InterruptedError:
+            return at
         except AzureError as error:
             if at == start or not retry.transient(error):
                 raise

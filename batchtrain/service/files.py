@@ -10,8 +10,9 @@ from azure.batch import BatchClient
 from azure.core.pipeline import PipelineResponse
 from azure.core.rest import HttpRequest
 
-from batchtrain.errors import NotFound, ServiceError
+from batchtrain.errors import BatchtrainError, NotFound, ServiceError
 from batchtrain.service import downloads
+from batchtrain.service.failed import SEARCHED_LINES
 from batchtrain.service.faults import faults
 from batchtrain.service.requests import API_VERSION, quoted
 
@@ -37,6 +38,14 @@ def task_file_end(client: BatchClient, job_id: str, task_id: str, path: str, siz
     tree = downloads.task_tree(job_id, task_id)
     length = downloads.size_of(client, tree, path).size
     return downloads.read(client, tree, path, max(length - size, 0), length) if length else b""
+
+
+def stderr_end(client: BatchClient, job_id: str, task_id: str) -> tuple[str, ...]:
+    """The last lines of a task's stderr; none if they cannot be read, as for a task that never ran."""
+    try:
+        return last_lines(task_file_end(client, job_id, task_id, "stderr.txt"), SEARCHED_LINES)
+    except BatchtrainError:
+        return ()
 
 
 def node_file(client: BatchClient, pool_id: str, node_id: str, path: str) -> bytes:

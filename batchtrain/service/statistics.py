@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 from array import array
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
@@ -147,5 +147,9 @@ def spread(values: Iterable[float]) -> Spread | None:
     ordered = sorted(values)
     if not ordered:
         return None
-    last = len(ordered) - 1
-    return Spread(ordered[last // 2], ordered[min(last, -(-95 * len(ordered) // 100) - 1)], ordered[last])
+    return Spread(ordered[(len(ordered) - 1) // 2], p95(ordered), ordered[-1])
+
+
+def p95(ordered: Sequence[float]) -> float:
+    """The 95th percentile of sorted values: the smallest that at least 95 % of them do not exceed."""
+    return ordered[-(-95 * len(ordered) // 100) - 1]

@@ -15,6 +15,8 @@ from pathlib import Path
 import pytest
 
 from batchtrain import runtime
+from batchtrain.frameworks.mpi import MPIS
+from batchtrain.launchers import steps
 from tests import needs
 from tests.waiting import until
 
@@ -38,7 +40,7 @@ class Node:
         program = needs.program(SHELLS[shell][0])
         for name in APPLETS if shell == "busybox" else ["sh"]:
             (self.bin / name).symlink_to(program)
-        for name, data in {"rank.sh": runtime.RANK, "sweep.sh": runtime.SWEEP}.items():
+        for name, data in {"rank.sh": steps.RANK.data, "sweep.sh": runtime.SWEEP}.items():
             (self.task / ".batchtrain" / name).write_bytes(data)
         self.environment = {
             "PATH": f"{self.bin}:/usr/bin:/bin",
@@ -160,7 +162,7 @@ def test_a_command_that_is_not_there_is_127(node: Node) -> None:
     assert done.stderr.endswith("exited with code 127\n")
 
 
-@pytest.mark.parametrize("name", ["OMPI_COMM_WORLD_RANK", "MV2_COMM_WORLD_RANK", "PMIX_RANK"])
+@pytest.mark.parametrize("name", sorted({name for mpi in MPIS.values() for name in mpi.rank} - {"PMI_RANK"}))
 def test_the_rank_is_known_under_each_mpis_name(node: Node, name: str) -> None:
     del node.environment["PMI_RANK"]
     assert "rank 12 on" in node.run("false", **{name: "12"}).stderr
@@ -311,7 +313,7 @@ def test_a_process_that_a_rank_leaves_does_not_hold_up_its_end(node: Node) -> No
 
 def test_a_copy_ends_at_its_limit_and_the_output_goes_on(node: Node) -> None:
     script = node.task / ".batchtrain/rank.sh"
-    script.write_bytes(runtime.RANK.replace(b"ulimit -f 131072", b"ulimit -f 1"))
+    script.write_bytes(steps.RANK.data.replace(b"ulimit -f 131072", b"ulimit -f 1"))
     done = node.run("sh", "-c", "i=0; while [ $i -lt 300 ]; do echo 0123456789; i=$((i+1)); done")
     assert len(done.stdout) == 3300
     assert 0 < (node.task / "ranks/rank-3.stdout.txt").stat().st_size <= 1024

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from batchtrain import foreseen
 from batchtrain.client import Client
 from batchtrain.config.types import Recipe, Secret
 from batchtrain.emulator.server import Emulator, Settings
@@ -176,6 +177,17 @@ def test_a_run_that_has_ended_keeps_its_end_when_more_is_fetched(client: Client,
     assert len(outputs(latest(origin))) == 4
     assert latest(origin).record() == before
     assert latest(origin).metrics_file("t0").read_bytes() == metrics
+
+
+def test_following_reads_what_tasks_are_made_from_once(
+    client: Client, origin: Origin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wanted, read = recipe("print x"), []
+    client.pools.add(wanted, timeout=60)
+    monkeypatch.setattr(foreseen, "read_made", lambda recipe: read.append(recipe) or {})
+    for recreate in (False, True):
+        follow(client, wanted, tell=lambda _: None, timeout=60, origin=origin, recreate=recreate)
+    assert read == [wanted, wanted]
 
 
 def test_the_directory_of_a_job_that_still_runs_has_no_end(client: Client, origin: Origin) -> None:

@@ -29,7 +29,7 @@ ALLOWED: dict[str, set[str]] = {
     "testing": {"emulator"},
     "pytest_plugin": {"testing"},
     "placeholders": {"errors", "config", "plan", "service", "storage"},
-    "local": {"errors", "config", "plan", "service", "emulator", "placeholders"},
+    "local": {"errors", "config", "frameworks", "plan", "service", "emulator", "placeholders"},
     "foreseen": {"config", "custom", "local", "plan", "service", "storage"},
     "task_files": {"errors", "runs", "service"},
     "operations": {
