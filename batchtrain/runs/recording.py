@@ -19,7 +19,7 @@ from batchtrain.config.factories import PARAMETERS
 from batchtrain.config.masking import masked_document, masked_line, masked_text, secrets_in, secrets_of_settings
 from batchtrain.config.types import FETCH_VARIABLE, FetchSettings, Job, Recipe, Results
 from batchtrain.config.types.secret import masked
-from batchtrain.errors import BatchtrainError, ServiceError, TaskFailed, UsageError
+from batchtrain.errors import BatchtrainError, ServiceError, TaskFailed, UsageError, printable
 from batchtrain.plan import render
 from batchtrain.plan.types import Plan
 from batchtrain.runs import directory, report, results
@@ -318,7 +318,7 @@ class Recording:
             if not record.fetched:
                 reasons.setdefault(record.reason, []).append(record.path)
         for reason, paths in reasons.items():
-            of = f"{paths[0]} was" if len(paths) == 1 and paths[0] else f"{_counted(len(paths))} were"
+            of = f"{printable(paths[0])} was" if len(paths) == 1 and paths[0] else f"{_counted(len(paths))} were"
             lines.append(f"{of} not fetched: {reason}")
         lines.extend(self._numbers.notes)
         return "\n  ".join(lines)
