@@ -42,7 +42,7 @@ from batchtrain.service.submit import Event
 from batchtrain.version import __version__
 
 MANY = 20
-"""Of a job with more tasks, only those that failed are fetched, unless the task has `results`."""
+"""Of a job with more tasks, `run` fetches only those that failed, and those that have `results`."""
 MANY_OF_SWEEP = 200
 """The same for tasks with named parameters, whose metrics are compared."""
 OUTPUT = frozenset({"stdout", "stderr"})
@@ -108,6 +108,8 @@ class Recording:
         self._places: dict[str, str] = {}
         """The nodes that tasks ran on, each with its pool."""
         self._again: dict[tuple[str, str, str], str] = {}
+        self._left = 0
+        """How many tasks were not fetched because the job has many."""
         self._followed: set[str] = set()
         """The tasks whose output came line by line."""
         self._numbers = numbers_of(run, lambda task_id: self._settings(task_id).metrics)
@@ -148,15 +150,22 @@ class Recording:
 
     # --- at its end -------------------------------------------------------------------------------------------------
 
-    def fetch(self, ended: Iterable[TaskSeen], *, everything: bool = False, progress: Progress = QUIET) -> None:
-        """Fetch the logs and results of the tasks that have run. everything: of all tasks, without a limit of size."""
+    def fetch(
+        self,
+        ended: Iterable[TaskSeen],
+        *,
+        all_tasks: bool = False,
+        everything: bool = False,
+        progress: Progress = QUIET,
+    ) -> None:
+        """Fetch the logs and results of tasks that have run. all_tasks: also of many. everything: of any size."""
         began, known = now(), tuple(ended)
         parameters = self._parameters
         records = tuple(_task_record(task, parameters.get(task.id, {})) for task in known)
         self._finished = self._record.state in ENDED and self.run.tasks() == records
         self.run.write_tasks(records)
         try:
-            for task in self._chosen(known, everything):
+            for task in self._chosen(known, all_tasks=all_tasks):
                 for done in self._bring(task, everything, progress):
                     key = done.record.task, done.record.node, done.record.path
                     self._files[key] = done.record
@@ -185,11 +194,13 @@ class Recording:
             moved=progress.moved,
         )
 
-    def _chosen(self, ended: tuple[TaskSeen, ...], everything: bool) -> tuple[TaskSeen, ...]:
+    def _chosen(self, ended: tuple[TaskSeen, ...], *, all_tasks: bool) -> tuple[TaskSeen, ...]:
         ran = tuple(task for task in ended if task.node)
-        if everything or len(ran) <= (MANY_OF_SWEEP if self._parameters else MANY):
+        if all_tasks or len(ran) <= (MANY_OF_SWEEP if self._parameters else MANY):
             return ran
-        return tuple(task for task in ran if task.failed or self._settings(task.id).results is not None)
+        chosen = tuple(task for task in ran if task.failed or self._settings(task.id).results is not None)
+        self._left = len(ran) - len(chosen)
+        return chosen
 
     def _settings(self, task_id: str) -> FetchSettings:
         """The `results` and `metrics` of a task; those of a generated task are its template's."""
@@ -320,6 +331,9 @@ class Recording:
         for reason, paths in reasons.items():
             of = f"{printable(paths[0])} was" if len(paths) == 1 and paths[0] else f"{_counted(len(paths))} were"
             lines.append(f"{of} not fetched: {reason}")
+        if self._left:
+            what = "1 task that succeeded was" if self._left == 1 else f"{self._left:,} tasks that succeeded were"
+            lines.append(f"{what} not fetched: `batchtrain jobs fetch {self.job_id}` fetches them while the job exists")
         lines.extend(self._numbers.notes)
         return "\n  ".join(lines)
 

@@ -229,10 +229,19 @@ def test_results_beyond_their_size_are_named_and_not_deleted(client: Client, ori
     assert len(outputs(latest(origin))) == 4
 
 
-def test_of_many_tasks_the_failed_ones_are_fetched(client: Client, origin: Origin) -> None:
-    run(client, recipe(*["exit 0"] * 20, "exit 1"), tell=lambda _: None, timeout=100, origin=origin)
+def test_of_many_tasks_the_failed_ones_are_fetched_and_the_rest_by_jobs_fetch(client: Client, origin: Origin) -> None:
+    wanted, said = recipe(*["exit 0"] * 20, "exit 1"), []
+    client.pools.add(wanted, timeout=60)
+    follow(client, wanted, tell=lambda event: said.append(event.text), timeout=100, origin=origin)
     assert [path.name for path in (latest(origin).path / "outputs").iterdir()] == ["t20"]
-    assert len(latest(origin).tasks()) == 21
+    assert "20 tasks that succeeded were not fetched: `batchtrain jobs fetch j` fetches them" in said[-1]
+    before = latest(origin).record()
+    assert (before.state, len(latest(origin).tasks())) == ("failed", 21)
+
+    recording, missing = client.jobs.handle("j").fetch(origin)
+    assert (len(list((latest(origin).path / "outputs").iterdir())), missing) == (21, ())
+    assert "not fetched" not in recording.said()
+    assert before.node_hours and latest(origin).record() == before
 
 
 def test_a_job_that_is_followed_leaves_a_directory_and_stays(client: Client, origin: Origin) -> None:
