@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import itertools
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Mapping, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -45,6 +46,8 @@ MANY = 20
 """Of a job with more tasks, `run` fetches only those that failed, and those that have `results`."""
 MANY_OF_SWEEP = 200
 """The same for tasks with named parameters, whose metrics are compared."""
+AT_ONCE = 10_000
+"""Lines of a file that are searched for metrics at once."""
 OUTPUT = frozenset({"stdout", "stderr"})
 """Kinds of events that are lines of a task."""
 READY, ADDED = frozenset({"node.ready", "pool.reused"}), frozenset({"job.add", "task.add"})
@@ -143,10 +146,10 @@ class Recording:
         if event.text and event.kind not in OUTPUT:
             self.run.add_event(EventRecord(now(), event.kind, event.subject, event.text))
 
-    def line(self, task: str, stream: str, text: str) -> None:
-        """A line of the output of a task."""
+    def lines(self, task: str, stream: str, lines: Sequence[str]) -> None:
+        """Lines of the output of a task."""
         self._followed.add(task)
-        self._numbers.line(task, stream, text)
+        self._numbers.lines(task, stream, lines)
 
     # --- at its end -------------------------------------------------------------------------------------------------
 
@@ -302,8 +305,8 @@ class Recording:
                 continue
             if record.fetched.startswith("logs/") and record.path in ("stdout.txt", "stderr.txt"):
                 with (self.run.path / record.fetched).open(encoding="utf-8", errors="replace") as file:
-                    for line in file:
-                        self._numbers.line(record.task, record.path.removesuffix(".txt"), line.rstrip("\n"))
+                    while some := [line.rstrip("\n") for line in itertools.islice(file, AT_ONCE)]:
+                        self._numbers.lines(record.task, record.path.removesuffix(".txt"), some)
 
     def _metrics_files(self, known: Set[str]) -> dict[str, tuple[Path, ...]]:
         found: dict[str, list[Path]] = {}
