@@ -12,7 +12,7 @@ import yaml
 
 from batchtrain.emulator import server, steering
 
-from .test_frameworks import COMMAND, JOB, SHARED, befall, interrupted, mapped, started
+from .test_frameworks import COMMAND, JOB, SHARED, befall, interrupted, mapped, recorded, started
 
 pytestmark = pytest.mark.process
 LANGUAGE_MODEL = "PyTorch-Language-Model"
@@ -37,6 +37,7 @@ def test_a_training_that_is_preempted_three_times_ends_with_the_weights_of_an_un
     assert begun[3] >= 40
     assert sorted(WEIGHTS.findall(preempted)) == sorted(WEIGHTS.findall(undisturbed))
     assert len({weights for _, weights in WEIGHTS.findall(undisturbed)}) == 1
+    assert recorded(batchtrain.cwd / "runs/latest") >= {"loss", "perplexity", "total_samples_per_second"}
 
 
 def recipe(directory: Path, script: str, **task: Any) -> str:
