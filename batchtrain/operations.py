@@ -605,12 +605,11 @@ class Job:
     ) -> tuple[Recording, tuple[str, ...]]:
         """Fetch logs and results into the run directory of the job, and say why some files are missing.
 
-        settings: the job as its recipe has it, for the `results` of its tasks. everything: of all tasks, without a
-        limit of size.
+        settings: the job as its recipe has it, for the `results` of its tasks. everything: without a limit of size.
         """
         recording = adopt(self._client.batch, self._client.account, self.id, origin, settings)
         known = self.tasks
-        recording.fetch(known, everything=everything, progress=progress)
+        recording.fetch(known, all_tasks=True, everything=everything, progress=progress)
         failed = next((task for task in known if task.failed), None)
         open_tasks = any(task.state != "completed" for task in known)
         if failed is None or open_tasks:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from batchtrain.config.types import Job as JobSettings
@@ -185,10 +185,10 @@ class Recorder:
             recording.tell(event)
         self._tell(event)
 
-    def line(self, job_id: str, task_id: str, stream: str, text: str) -> None:
-        """A line of the output of a task."""
+    def lines(self, job_id: str, task_id: str, stream: str, lines: Sequence[str]) -> None:
+        """Lines of the output of a task."""
         if job_id in self._recordings:
-            self._recordings[job_id].line(task_id, stream, text)
+            self._recordings[job_id].lines(task_id, stream, lines)
 
     def fetch(self, job_id: str, tasks: Iterable[TaskSeen]) -> None:
         """Fetch the results of a job."""
@@ -288,7 +288,7 @@ def _followed(
     """Show the output of a job's tasks until all have ended; returns the tasks."""
     seconds = seconds_for(settings) if timeout is None else timeout
     deadline = watch.Deadline(seconds, watch.tasks_of(job.id), tell)
-    follow = Follow(client, job, deadline.tell, line=kept.line)
+    follow = Follow(client, job, deadline.tell, lines=kept.lines)
     watch.tasks_ended(client.batch, job.id, deadline, client.pace, follow.look)
     tasks = job.tasks
     if settings.merge_task is not None:
@@ -391,9 +391,9 @@ class Follow:
         job: Job,
         tell: Tell,
         *,
-        line: Callable[[str, str, str, str], None] = lambda *_: None,
+        lines: Callable[[str, str, str, Sequence[str]], None] = lambda *_: None,
     ) -> None:
-        self._client, self._job, self._tell, self._line = client, job, tell, line
+        self._client, self._job, self._tell, self._lines = client, job, tell, lines
         self._open: dict[str, list[tuple[str, files.Follower]]] = {}
         self._closed: set[str] = set()
         self._failures = 0
@@ -428,8 +428,10 @@ class Follow:
     def _show(self, task: TaskSeen, named: bool) -> None:
         ended = task.state == "completed"
         for file, follower in self._open.setdefault(task.id, self._followers(task.id)):
-            for line in follower.new_lines(task.node, last=ended):
-                self._line(self._job.id, task.id, file.removesuffix(".txt"), line)
+            lines = follower.new_lines(task.node, last=ended)
+            if lines:
+                self._lines(self._job.id, task.id, file.removesuffix(".txt"), lines)
+            for line in lines:
                 text = f"{task.id}: {line}" if named else line
                 self._tell(Event(file.removesuffix(".txt"), task.id, text))
         if ended:

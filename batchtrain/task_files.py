@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from azure.batch import BatchClient
 
-from batchtrain.errors import NotFound, ServiceError, UsageError
+from batchtrain.errors import NotFound, ServiceError, UsageError, printable
 from batchtrain.runs.local_names import LocalNames
 from batchtrain.runs.recording import QUIET, Progress
 from batchtrain.runs.results import Part, parts, selects, there
@@ -167,7 +167,7 @@ def fetch(
         rows[done.wanted] = rows[done.wanted]._replace(size=done.size, sha256=done.sha256, note=done.reason)
     if failed:
         reasons = dict.fromkeys(done.reason for done in failed)
-        first = failed[0].wanted.file.path
+        first = printable(failed[0].wanted.file.path)
         raise ServiceError(
             f"{len(failed)} of {len(wanted)} files were not fetched to {directory}, such as {first}:"
             f" {'; '.join(reasons)}"

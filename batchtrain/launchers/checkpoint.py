@@ -13,11 +13,13 @@ MODULE = File(".batchtrain/python/batchtrain_checkpoint.py", runtime.CHECKPOINT)
 def around(launch: Launch, alias: str, digest: str, keep: int, signal: str) -> Launch:
     """The launch with the variables of checkpoints set for every process of it.
 
-    The node launcher watches every node for an announced preemption; any other launch, the node where it runs.
+    The node launcher watches every node for an announced preemption, and so do the ranks of an MPI; any other launch,
+    the node where it runs.
     """
     watched = any(file.name == SPEC for file in launch.files)
     files = (MODULE,) if watched else (MODULE, steps.PREEMPTION)
-    before = (_variables(alias, digest, keep), "" if watched else _watch(signal))
+    watch = "" if watched else _of_ranks(signal) if steps.RANK in launch.files else _watch(signal)
+    before = (_variables(alias, digest, keep), watch)
     return launch._replace(
         application="\n\n".join((*filter(None, before), launch.application)), files=(*launch.files, *files)
     )
@@ -31,6 +33,15 @@ def _watch(signal: str) -> str:
         '  (python3 -I -S "$AZ_BATCH_TASK_SHARED_DIR/.batchtrain/preemption.py" "$BATCHTRAIN_PREEMPTION"'
         f" $$ {signal}".rstrip()
         + " </dev/null >/dev/null 2>&1 &)",
+    )
+
+
+def _of_ranks(signal: str) -> str:
+    if not signal:
+        return ""
+    return shell.block(
+        "The signal that rank.sh passes on to the ranks of a node with an announced preemption:",
+        f"export BATCHTRAIN_PREEMPTION_SIGNAL={signal}",
     )
 
 

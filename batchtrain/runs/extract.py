@@ -5,10 +5,11 @@ Each entry of `PROGRAMS` reads the lines of one program. docs/reference/metrics.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -102,22 +103,27 @@ class Extractor:
         self._sources: dict[int | None, Source] = {}
         self._second, self._count = 0, 0
 
-    def feed(self, lines: Iterable[str], now: float) -> Iterator[Point]:
-        """The numbers in lines that came at a time (in seconds)."""
-        for line in lines:
-            if self._is_read(line, now):
-                yield from self._line(line)
-
-    def _is_read(self, line: str, now: float) -> bool:
+    def feed(self, lines: Sequence[str], now: float) -> Iterator[Point]:
+        """The numbers in lines that came at a time (in seconds). A line with absurd numbers or depths has none."""
         if int(now) != self._second:
             self._second, self._count = int(now), 0
-        self._count += 1
-        if self._count <= RATE or self._count % (self._count // RATE + 1) == 0:
-            return True
-        if any(text in line for text in FINAL):
-            return True
-        self.skipped += 1
-        return False
+        for line in self._read(lines):
+            with contextlib.suppress(ValueError, RecursionError):
+                yield from self._line(line)
+
+    def _read(self, lines: Sequence[str]) -> Iterator[str]:
+        """The lines to read: of each RATE lines of a second a smaller part, taken without looking at the others."""
+        at = 0
+        while at < len(lines):
+            number = self._count + 1
+            every = number // RATE + 1
+            part = lines[at : at + every * RATE - number]
+            chosen = part[-number % every :: every]
+            if every > 1 and _has_final("\n".join(part)):
+                chosen = [line for n, line in enumerate(part, number) if n % every == 0 or _has_final(line)]
+            at, self._count = at + len(part), self._count + len(part)
+            self.skipped += len(part) - len(chosen)
+            yield from chosen
 
     def _line(self, text: str) -> Iterator[Point]:
         rank, line = split(text)
@@ -133,6 +139,10 @@ class Extractor:
                 if program not in self._own:
                     return
         yield from (point._replace(rank=rank) for point in _row(changed, line))
+
+
+def _has_final(text: str) -> bool:
+    return any(final in text for final in FINAL)
 
 
 def split(text: str) -> tuple[int | None, str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
@@ -24,8 +24,8 @@ Patterns = Callable[[str], Iterable[MetricPattern]]
 class Numbers(Protocol):
     """Makes metrics/TASK.jsonl of a run."""
 
-    def line(self, task: str, stream: str, text: str) -> None:
-        """Take a line of the merged output of a task. It may begin with the prefix of the rank."""
+    def lines(self, task: str, stream: str, lines: Sequence[str]) -> None:
+        """Take lines of the merged output of a task. Each may begin with the prefix of its rank."""
 
     def end(self, files: Mapping[str, tuple[Path, ...]]) -> dict[str, dict[str, Metric]]:
         """Finish: all output has come. files: the fetched files of $BATCHTRAIN_METRICS, by task. Returns the summary of
@@ -48,9 +48,9 @@ class Recorded:
         self._run, self._patterns, self._clock = run, patterns, clock
         self._tasks: dict[str, _Task] = {}
 
-    def line(self, task: str, stream: str, text: str) -> None:
-        """Write the numbers of a line."""
-        self._task(task).line(text, self._clock())
+    def lines(self, task: str, stream: str, lines: Sequence[str]) -> None:
+        """Write the numbers of lines."""
+        self._task(task).lines(lines, self._clock())
 
     def end(self, files: Mapping[str, tuple[Path, ...]]) -> dict[str, dict[str, Metric]]:
         """Add the program's own metrics, and make the summary."""
@@ -83,9 +83,9 @@ class _Task:
         self._file: BinaryIO | None = None
         self._now = 0.0
 
-    def line(self, text: str, now: float) -> None:
-        with contextlib.suppress(ValueError, RecursionError):  # an absurd number, name or depth: not a metric
-            for point in self._extractor.feed((text,), now):
+    def lines(self, lines: Sequence[str], now: float) -> None:
+        for point in self._extractor.feed(lines, now):
+            with contextlib.suppress(ValueError):  # a name that is no text
                 self._write(point, now)
 
     def _write(self, point: Point, now: float) -> None:

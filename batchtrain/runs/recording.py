@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import itertools
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Mapping, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,7 +20,7 @@ from batchtrain.config.factories import PARAMETERS
 from batchtrain.config.masking import masked_document, masked_line, masked_text, secrets_in, secrets_of_settings
 from batchtrain.config.types import FETCH_VARIABLE, FetchSettings, Job, Recipe, Results
 from batchtrain.config.types.secret import masked
-from batchtrain.errors import BatchtrainError, ServiceError, TaskFailed, UsageError
+from batchtrain.errors import BatchtrainError, ServiceError, TaskFailed, UsageError, printable
 from batchtrain.plan import render
 from batchtrain.plan.types import Plan
 from batchtrain.runs import directory, report, results
@@ -42,9 +43,11 @@ from batchtrain.service.submit import Event
 from batchtrain.version import __version__
 
 MANY = 20
-"""Of a job with more tasks, only the failed ones are fetched, unless the task has `results`."""
+"""Of a job with more tasks, `run` fetches only those that failed, and those that have `results`."""
 MANY_OF_SWEEP = 200
 """The same limit for tasks with named parameters, whose metrics are compared."""
+AT_ONCE = 10_000
+"""Lines of a file that are searched for metrics at once."""
 OUTPUT = frozenset({"stdout", "stderr"})
 """Kinds of events that are an output line of a task."""
 READY, ADDED = frozenset({"node.ready", "pool.reused"}), frozenset({"job.add", "task.add"})
@@ -109,6 +112,8 @@ class Recording:
         self._places: dict[str, str] = {}
         """The nodes on which tasks ran, each with its pool."""
         self._again: dict[tuple[str, str, str], str] = {}
+        self._left = 0
+        """How many tasks were not fetched because the job has many."""
         self._followed: set[str] = set()
         """The tasks whose output was followed line by line."""
         self._numbers = numbers_of(run, lambda task_id: self._settings(task_id).metrics)
@@ -142,22 +147,29 @@ class Recording:
         if event.text and event.kind not in OUTPUT:
             self.run.add_event(EventRecord(now(), event.kind, event.subject, event.text))
 
-    def line(self, task: str, stream: str, text: str) -> None:
-        """A line of the output of a task."""
+    def lines(self, task: str, stream: str, lines: Sequence[str]) -> None:
+        """Lines of the output of a task."""
         self._followed.add(task)
-        self._numbers.line(task, stream, text)
+        self._numbers.lines(task, stream, lines)
 
     # --- at its end -------------------------------------------------------------------------------------------------
 
-    def fetch(self, ended: Iterable[TaskSeen], *, everything: bool = False, progress: Progress = QUIET) -> None:
-        """Fetch the logs and results of the tasks that have run. everything: of all tasks, without a limit of size."""
+    def fetch(
+        self,
+        ended: Iterable[TaskSeen],
+        *,
+        all_tasks: bool = False,
+        everything: bool = False,
+        progress: Progress = QUIET,
+    ) -> None:
+        """Fetch the logs and results of tasks that have run. all_tasks: also of many. everything: of any size."""
         began, known = now(), tuple(ended)
         parameters = self._parameters
         records = tuple(_task_record(task, parameters.get(task.id, {})) for task in known)
         self._finished = self._record.state in ENDED and self.run.tasks() == records
         self.run.write_tasks(records)
         try:
-            for task in self._chosen(known, everything):
+            for task in self._chosen(known, all_tasks=all_tasks):
                 for done in self._bring(task, everything, progress):
                     key = done.record.task, done.record.node, done.record.path
                     self._files[key] = done.record
@@ -186,11 +198,13 @@ class Recording:
             moved=progress.moved,
         )
 
-    def _chosen(self, ended: tuple[TaskSeen, ...], everything: bool) -> tuple[TaskSeen, ...]:
+    def _chosen(self, ended: tuple[TaskSeen, ...], *, all_tasks: bool) -> tuple[TaskSeen, ...]:
         ran = tuple(task for task in ended if task.node)
-        if everything or len(ran) <= (MANY_OF_SWEEP if self._parameters else MANY):
+        if all_tasks or len(ran) <= (MANY_OF_SWEEP if self._parameters else MANY):
             return ran
-        return tuple(task for task in ran if task.failed or self._settings(task.id).results is not None)
+        chosen = tuple(task for task in ran if task.failed or self._settings(task.id).results is not None)
+        self._left = len(ran) - len(chosen)
+        return chosen
 
     def _settings(self, task_id: str) -> FetchSettings:
         """The `results` and `metrics` of a task. A generated task has those of its template."""
@@ -292,8 +306,8 @@ class Recording:
                 continue
             if record.fetched.startswith("logs/") and record.path in ("stdout.txt", "stderr.txt"):
                 with (self.run.path / record.fetched).open(encoding="utf-8", errors="replace") as file:
-                    for line in file:
-                        self._numbers.line(record.task, record.path.removesuffix(".txt"), line.rstrip("\n"))
+                    while some := [line.rstrip("\n") for line in itertools.islice(file, AT_ONCE)]:
+                        self._numbers.lines(record.task, record.path.removesuffix(".txt"), some)
 
     def _metrics_files(self, known: Set[str]) -> dict[str, tuple[Path, ...]]:
         paths_of: dict[str, list[Path]] = {}
@@ -319,8 +333,11 @@ class Recording:
             if not record.fetched:
                 reasons.setdefault(record.reason, []).append(record.path)
         for reason, paths in reasons.items():
-            of = f"{paths[0]} was" if len(paths) == 1 and paths[0] else f"{_counted(len(paths))} were"
+            of = f"{printable(paths[0])} was" if len(paths) == 1 and paths[0] else f"{_counted(len(paths))} were"
             lines.append(f"{of} not fetched: {reason}")
+        if self._left:
+            what = "1 task that succeeded was" if self._left == 1 else f"{self._left:,} tasks that succeeded were"
+            lines.append(f"{what} not fetched: `batchtrain jobs fetch {self.job_id}` fetches them while the job exists")
         lines.extend(self._numbers.notes)
         return "\n  ".join(lines)
 

@@ -132,7 +132,7 @@ def _read(
     """The metrics at the end of the output of tasks that have run."""
     ran = [task.id for task in missing if task.state not in ("active", "preparing")]
     if len(ran) > MOST_READ:
-        text = f"the output of {len(ran) - MOST_READ:,} tasks was not read; `batchtrain jobs fetch {job_id} --all` does"
+        text = f"the output of {len(ran) - MOST_READ:,} tasks was not read; `batchtrain jobs fetch {job_id}` does"
         tell(Event("sweep.cut", job_id, text))
     contexts = [contextvars.copy_context() for _ in ran[:MOST_READ]]
     with ThreadPoolExecutor(THREADS) as workers:

@@ -166,10 +166,11 @@ class _Batch:
         return self.lost.get("") or self.lost.get(tree.url, "")
 
     def note(self, tree: Tree, error: ServiceError) -> None:
+        """Remember a lost service or node, by its first error: all of its files have the same reason."""
         if isinstance(error, Unreachable):
-            self.lost[""] = str(error)
+            self.lost.setdefault("", str(error))
         elif error.code in _GONE:
-            self.lost[tree.url] = str(error)
+            self.lost.setdefault(tree.url, str(error))
 
 
 def _read_refusal(response: PipelineResponse[Any, Any]) -> None:
@@ -226,7 +227,8 @@ class _Download:
                 self._changed = True
             except ServiceError as error:
                 self._batch.note(self._wanted.tree, error)
-                self._fail(str(error), again=isinstance(error, (Unreachable, NotAllowed)))
+                why = self._batch.why_not(self._wanted.tree) or str(error)
+                self._fail(why, again=isinstance(error, (Unreachable, NotAllowed)))
             except OSError as error:
                 self._fail(_local(self._wanted.target, error), again=True)
 
@@ -241,7 +243,7 @@ class _Download:
         self._open()
         digest, at = hashlib.sha256(), start
         while at < end:
-            with faults(f"read {self._wanted.file.path} of {self._wanted.tree.name}"):
+            with faults(f"fetch files of {self._wanted.tree.name}"):  # no path: many files may have this reason
                 at = self._some(at, end, digest.update)
             if at < end and self._batch.stopped.is_set():
                 return
@@ -348,7 +350,7 @@ class _Download:
     def _repeat(self, *, grows: bool) -> None:
         """Fetch the current version of the file from its beginning. grows: only its first bytes are needed."""
         try:
-            with faults(f"look at {self._wanted.file.path} of {self._wanted.tree.name}"):
+            with faults(f"fetch files of {self._wanted.tree.name}"):
                 url = self._wanted.tree.file_url(self._wanted.file.path)
                 head = self._batch.client.send_request(HttpRequest("HEAD", url, params={"api-version": API_VERSION}))
             self._begin(int(head.headers.get("Content-Length", 0)))

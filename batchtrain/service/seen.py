@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from batchtrain.errors import shortened
+from batchtrain.errors import printable, shortened
 
 Row = TypeVar("Row")
 
@@ -162,12 +162,12 @@ def aligned(rows: Sequence[Any], widths: list[int], *, head: bool = True) -> lis
 def columns(rows: Iterable[Any]) -> tuple[str, ...]:
     """The names of the rows' fields."""
     first = next(iter(rows))
-    return tuple(first if isinstance(first, dict) else first._fields)
+    return tuple(map(printable, first)) if isinstance(first, dict) else tuple(first._fields)
 
 
 def cells(row: Any) -> tuple[str, ...]:
-    """A row's values as text."""
-    return tuple(map(_cell, row.values() if isinstance(row, dict) else row))
+    """A row's values as text in one line that does not control a terminal: a file name may have any character."""
+    return tuple(printable(_cell(value)) for value in (row.values() if isinstance(row, dict) else row))
 
 
 def _cell(value: Any) -> str:

@@ -133,6 +133,35 @@ def test_the_node_of_a_rank_is_sampled_until_the_rank_ends(node: Node) -> None:
     assert '"cpu_percent"' in (node.task / samples).read_text()
 
 
+HEARS = """
+import os, signal, sys, time
+path, heard = os.environ["BATCHTRAIN_PREEMPTION"], []
+signal.signal(signal.SIGUSR1, lambda *_: heard.append("heard"))
+print(os.path.exists(path), flush=True)
+with open("volatile/scheduledevents.json", "w") as file:
+    file.write('{"Events": [{"EventType": "Preempt", "NotBefore": "Mon, 19 Sep 2016 18:29:47 GMT"}]}')
+while not os.path.exists(path) or len(heard) < len(sys.argv) - 1:
+    time.sleep(0.05)
+print(*heard, open(path).read(), end="")
+"""
+
+
+@pytest.mark.parametrize("name", ["", "SIGUSR1"])
+def test_an_announced_preemption_of_the_node_reaches_its_ranks(name: str, node: Node) -> None:
+    (node.bin / "python3").symlink_to(sys.executable)
+    (node.task / ".batchtrain/preemption.py").write_bytes(runtime.PREEMPTION)
+    (node.task / "volatile").mkdir()
+    (node.task / ".batchtrain-preemption.json").write_text("of an earlier try")
+    own = dict.fromkeys(("AZ_BATCH_TASK_DIR", "AZ_BATCH_NODE_ROOT_DIR"), str(node.task))
+    node.keep({"AZ_BATCH_NODE_IS_DEDICATED": "false", "AZ_BATCH_NODE_ID": "tvm-1", **own})
+    given = {"BATCHTRAIN_PREEMPTION": "/of/the/primary", "BATCHTRAIN_PREEMPTION_SIGNAL": name}
+    hears = (sys.executable, "-c", HEARS, *filter(None, [name]))
+    done = node.run(*hears, BATCHTRAIN_EMULATED_NODE=str(node.task), **given)
+    line = '{"node": "tvm-1", "not_before": 1474309787.0}\n'
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == f"False\n{'heard ' if name else ''}{line}"
+
+
 def test_a_variable_that_limits_what_shells_read_ends_no_rank(node: Node) -> None:
     """Hardened images set TMOUT, and bash's `read` obeys it."""
     done = node.run("sh", "-c", "sleep 1.5; echo $TMOUT", TMOUT="1")

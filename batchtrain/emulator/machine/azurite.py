@@ -137,12 +137,17 @@ def _npm(words: Sequence[str], directory: Path, env: dict[str, str], ended: Call
         tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as printed,
         subprocess.Popen(words, cwd=directory, env=env, stdout=printed, stderr=printed, **alone) as process,
     ):
-        while process.poll() is None:
-            if ended() or time.monotonic() > end:
+        try:
+            while process.poll() is None:
+                if ended():
+                    return "the emulator is stopping"
+                if time.monotonic() > end:
+                    return f"it has not ended after {INSTALL_SECONDS:g} s"
+                with suppress(subprocess.TimeoutExpired):
+                    process.wait(0.1)
+        finally:
+            if process.poll() is None:  # also if this process is asked to end
                 os.killpg(process.pid, signal.SIGKILL)
-                return "the emulator is stopping" if ended() else f"it has not ended after {INSTALL_SECONDS:g} s"
-            with suppress(subprocess.TimeoutExpired):
-                process.wait(0.1)
         printed.seek(0)
         return "" if process.returncode == 0 else printed.read() or f"it ended with code {process.returncode}"
 

@@ -101,6 +101,14 @@ def test_a_task_alone_watches_for_a_preemption_in_the_background() -> None:
     assert '"$BATCHTRAIN_PREEMPTION" $$ SIGUSR1 </dev/null >/dev/null 2>&1 &)' in text
 
 
+def test_the_ranks_of_an_mpi_are_told_the_signal_of_a_preemption() -> None:
+    gang = {"multi_instance": {"num_instances": 2, "mpi": {"runtime": "mpich"}}}
+    ((_, text),) = plan(task={**SIGNAL, **gang}, **VOLUME).launch
+    assert "export BATCHTRAIN_PREEMPTION_SIGNAL=SIGUSR1" in text
+    assert "# ---- .batchtrain/preemption.py" in text
+    assert 'preemption.py" "$BATCHTRAIN_PREEMPTION" $$ SIGUSR1' not in text.partition("# ---- .batchtrain/rank.sh")[0]
+
+
 def test_a_task_without_checkpoints_is_launched_as_ever() -> None:
     ((_, text),) = plan(task=GANG).launch
     assert "# ---- .batchtrain/preemption.py" not in text

@@ -150,6 +150,16 @@ def content(size: int) -> bytes:
     return bytes(number % 251 for number in range(size))
 
 
+def test_a_directory_of_100_000_files_is_listed_whole_and_any_of_them_fetched(
+    service: Service, client: BatchClient, tmp_path: Path
+) -> None:
+    service.files = {f"wd/output/{number:06}": b"content" for number in range(100_000)}
+    seen = {file.path: file for file in listed(client, TREE)}
+    assert seen.keys() == service.files.keys()
+    got = fetched(client, tmp_path, seen["wd/output/000000"], seen["wd/output/099999"])
+    assert [one.size for one in got.values()] == [7, 7]
+
+
 def test_a_list_goes_over_pages_and_leaves_directories_out(service: Service, client: BatchClient) -> None:
     service.files, service.page = {f"f{number:02}": b"x" * number for number in range(25)}, 10
     assert [(file.path, file.size) for file in listed(client, TREE)] == [(f"f{n:02}", n) for n in range(25)]

@@ -20,6 +20,12 @@ def test_a_table_is_html_in_a_notebook_with_its_text_escaped() -> None:
     assert "<td>p&lt;1&gt;</td>" in shown
 
 
+def test_a_cell_stays_in_its_line_and_controls_no_terminal() -> None:
+    table = Table([POOL._replace(id="a\nb\x1b]0;title\x07\u202e.pt")])
+    assert str(table).splitlines()[1].startswith(r"a\nb\u001b]0;title\u0007\u202e.pt  active")
+    assert "\x1b" not in table._repr_html_()
+
+
 def test_an_empty_table_says_so() -> None:
     assert str(Table()) == "nothing"
 
