@@ -11,14 +11,14 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from batchtrain.cli import options
-from batchtrain.cli.terminal import terminal_text
+from batchtrain.display.terminal import terminal_text
 from batchtrain.service.submit import Event
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
-    from batchtrain.cli.live_view import View
     from batchtrain.config.types import Recipe
+    from batchtrain.display.live_view import View
     from batchtrain.service.connect import Account
 
 SHOWN_RANKS = 4
@@ -122,7 +122,7 @@ class _Log:
 
 def view_of(account: Account, recipe: Recipe) -> View:
     """The view of a recipe's pool and jobs."""
-    from batchtrain.cli.live_view import View
+    from batchtrain.display.live_view import View
 
     pool, jobs = recipe.pool, recipe.jobs
     title = " ".join(job.id for job in jobs[:2]) or (pool.id if pool else "")
@@ -133,7 +133,7 @@ def view_of(account: Account, recipe: Recipe) -> View:
 
 def view_named(account: Account, title: str) -> View:
     """The view of a job or pool whose recipe is not at hand: the ranks show themselves by their lines."""
-    from batchtrain.cli.live_view import View
+    from batchtrain.display.live_view import View
 
     target = "emulator" if account.emulated else f"Azure {account.name}"
     return View(title, target, time.time(), ranks=SHOWN_RANKS, emulated=account.emulated)

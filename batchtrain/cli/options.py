@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 import click
 
 from batchtrain.cli.hints import pasted, terminal_width, wrapped
-from batchtrain.cli.terminal import terminal_text
+from batchtrain.display.terminal import terminal_text
 from batchtrain.errors import UsageError, shortened
 
 if TYPE_CHECKING:

@@ -31,6 +31,7 @@ ALLOWED: dict[str, set[str]] = {
     "placeholders": {"errors", "config", "plan", "service", "storage"},
     "local": {"errors", "config", "plan", "service", "emulator", "placeholders"},
     "foreseen": {"config", "custom", "local", "plan", "service", "storage"},
+    "display": {"errors", "runs", "service"},
     "task_files": {"errors", "runs", "service"},
     "operations": {
         "diagnose",
@@ -68,6 +69,7 @@ ALLOWED: dict[str, set[str]] = {
         "dashboard",
         "diagnose",
         "diagnosis",
+        "display",
         "created",
         "operations",
         "check_result",

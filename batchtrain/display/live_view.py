@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from statistics import median
 from typing import NamedTuple, cast
 
-from batchtrain.cli.terminal import plain_text
+from batchtrain.display.terminal import plain_text
 from batchtrain.runs.extract import Extractor, Point
 from batchtrain.service.seen import NodeSeen
 from batchtrain.service.submit import Event
