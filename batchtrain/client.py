@@ -6,6 +6,8 @@ import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+import msgspec
+
 from batchtrain.config.load import load as load_files
 from batchtrain.config.source_directory import read_sources
 from batchtrain.config.types import Credentials, Recipe
@@ -35,19 +37,26 @@ NEXT_COMMANDS = (
 def load(
     directory: str | Path,
     *,
-    settings: Mapping[str, str] | None = None,
+    settings: Mapping[str, object] | None = None,
     ignore: Iterable[str] = (),
     files: Mapping[str, str] | None = None,
     local: bool | None = None,
 ) -> Recipe:
     """Read a recipe (or its config directory), typed.
 
-    settings: overriding values, by path. ignore: names of checks. files: other files for a part (`jobs`:
-    jobs-other.yaml). local: the recipe is for the emulator (or BATCHTRAIN_LOCAL=1), which accepts a larger `source`.
+    settings: overriding values, by path (`{"pool_specification.vm_count.dedicated": 4}`). ignore: names of checks.
+    files: other files for a part (`jobs`: jobs-other.yaml). local: the recipe is for the emulator (or
+    BATCHTRAIN_LOCAL=1), which accepts a larger `source`.
     Raises ConfigError with every problem.
     """
     here = truth(os.environ.get("BATCHTRAIN_LOCAL", "")) if local is None else local
-    return load_files(directory, settings=settings, ignore=ignore, files=files, local=here).recipe
+    written = {name: value if isinstance(value, str) else _written(value) for name, value in (settings or {}).items()}
+    return load_files(directory, settings=written, ignore=ignore, files=files, local=here).recipe
+
+
+def _written(value: object) -> str:
+    """A value as `--set` has it."""
+    return msgspec.json.encode(value).decode()
 
 
 def connect(
