@@ -2,7 +2,8 @@
 
 import batchtrain as bt
 client = bt.connect()
-client.run(bt.command(command="python train.py", source="src", instances=2, distribution=bt.PyTorch()))
+result = client.run(bt.command(command="python train.py", source="src", instances=2, distribution=bt.PyTorch()))
+result.plot("loss")
 
 recipe = bt.load("recipes/mpi4py-MPICH")
 client.plan(recipe)
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
     from batchtrain.frameworks.tensorflow import TensorFlowBlock as TensorFlow
     from batchtrain.operations import Job, Jobs, Pools
     from batchtrain.plan.types import Plan
+    from batchtrain.runs.finished import Comparison, Result, Run, Runs
 
 _BLOCKS = ("Accelerate", "DeepSpeed", "Horovod", "Jax", "Mxnet", "PyTorch", "Ray", "TensorFlow")
 """Types of the blocks of `multi_instance`, whose classes end with `Block`."""
@@ -59,6 +61,7 @@ _HOMES = {
     **dict.fromkeys(("Client", "connect", "load"), "batchtrain.client"),
     **dict.fromkeys(("Job", "Jobs", "Pools"), "batchtrain.operations"),
     "Plan": "batchtrain.plan.types",
+    **dict.fromkeys(("Comparison", "Result", "Run", "Runs"), "batchtrain.runs.finished"),
     "Recipe": "batchtrain.config.types",
     **dict.fromkeys(
         (
@@ -85,6 +88,7 @@ __all__ = [
     "AlreadyExists",
     "BatchtrainError",
     "Client",
+    "Comparison",
     "ConfigError",
     "DeepSpeed",
     "Horovod",
@@ -104,6 +108,9 @@ __all__ = [
     "QuotaReached",
     "Ray",
     "Recipe",
+    "Result",
+    "Run",
+    "Runs",
     "ServiceError",
     "TaskFailed",
     "TasksRefused",

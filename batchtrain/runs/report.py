@@ -8,7 +8,8 @@ from datetime import datetime
 
 import msgspec
 
-from batchtrain.markup import Point, figure, short, table, text
+from batchtrain.errors import shortened
+from batchtrain.markup import RED, Point, figure, short, table, text
 from batchtrain.runs.directory import FileRecord, RunDirectory, RunRecord, TaskRecord
 
 MOST_CURVES, MOST_ROWS = 12, 200
@@ -16,7 +17,7 @@ _PLACES = frozenset({"t", "rank", "step", "epoch"})
 _STYLE = """
 body{font:15px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem;color:#1b1b1b;background:#fff}
 table{border-collapse:collapse;margin:.5rem 0}td,th{text-align:left;padding:.15rem .8rem .15rem 0;vertical-align:top}
-.bad{color:#a40000}@media(prefers-color-scheme:dark){body{background:#161616;color:#eee}.bad{color:#ff8a80}}
+@media(prefers-color-scheme:dark){body{background:#161616;color:#eee}}
 """
 
 
@@ -25,29 +26,30 @@ def html(run: RunDirectory) -> str:
     record = run.record()
     top = f"<h1>{text(record.job)} <small>{text(record.state)}</small></h1>"
     head = '<meta charset="utf-8"><meta name="viewport" content="width=device-width">'
+    body = [f"<h2>{title}</h2>{part}" for title, part in sections(run, record).items()]
     return (
         f"<!doctype html><html lang=en><head>{head}<title>{text(record.id)}</title><style>{_STYLE}</style></head>"
-        f"<body>{top}{body(run, record)}</body></html>\n"
+        f"<body>{top}{failure(record)}{''.join(body)}</body></html>\n"
     )
 
 
-def body(run: RunDirectory, record: RunRecord) -> str:
-    """The report without its page: the failure, the facts, the numbers with their curves, tasks and files."""
-    tasks = run.tasks()
-    parts = [
-        _failure(record),
-        table((), _facts(record)),
-        _summary(record),
-        *(_curves(run, task) for task in tasks[:MOST_ROWS]),
-        "<h2>Tasks</h2>" if tasks else "",
-        table(("task", "state", "exit code", "seconds", "node"), map(_task, tasks[:MOST_ROWS])),
-        _files(run.files()),
-    ]
-    return "".join(parts)
+def sections(run: RunDirectory, record: RunRecord) -> dict[str, str]:
+    """The parts of a report that have content, by their titles."""
+    tasks = run.tasks()[:MOST_ROWS]
+    numbers = [(name, short(metric.last), short(metric.best)) for name, metric in record.summary.items()]
+    parts = {
+        "About": table((), _facts(record)),
+        "Numbers": table(("metric", "last", "best"), numbers),
+        "Curves": "".join(_curves(run, task) for task in tasks),
+        "Tasks": table(("task", "state", "exit code", "seconds", "node"), map(_task, tasks)),
+        "Files": _files(run.files()),
+    }
+    return {title: part for title, part in parts.items() if part}
 
 
-def _failure(record: RunRecord) -> str:
-    return f'<p class="bad">{text(record.failure.message)}</p>' if record.failure else ""
+def failure(record: RunRecord) -> str:
+    """Why the run failed."""
+    return f'<p style="white-space:pre-wrap;color:{RED}">{text(record.failure.message)}</p>' if record.failure else ""
 
 
 def _facts(record: RunRecord) -> Iterable[Sequence[str]]:
@@ -66,20 +68,15 @@ def _facts(record: RunRecord) -> Iterable[Sequence[str]]:
     return [(name, value) for name, value in facts.items() if value]
 
 
-def _summary(record: RunRecord) -> str:
-    rows = [(name, short(metric.last), short(metric.best)) for name, metric in record.summary.items()]
-    return f"<h2>Numbers</h2>{table(('metric', 'last', 'best'), rows)}" if rows else ""
-
-
 def _task(task: TaskRecord) -> Sequence[str]:
     code = "" if task.exit_code is None else str(task.exit_code)
-    return task.id, task.state, code, "" if task.seconds is None else f"{task.seconds:.1f}", task.node
+    return task.id, task.state, code, "" if task.seconds is None else f"{task.seconds:.1f}", shortened(task.node)
 
 
 def _files(files: Sequence[FileRecord]) -> str:
     shown = [record for record in files if not record.fetched or record.fetched.startswith("outputs/")][:MOST_ROWS]
     rows = [(record.fetched or record.path, f"{record.size:,}", record.reason) for record in shown]
-    return f"<h2>Files</h2>{table(('file', 'bytes', ''), rows)}" if rows else ""
+    return table(("file", "bytes", ""), rows)
 
 
 # --- curves ---------------------------------------------------------------------------------------------------------

@@ -109,7 +109,7 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True):
         warnings = "\n".join(map(str, self.warnings))
         heads = ("job", "task", "nodes", "launch", "image", "command")
         return markup.card(
-            markup.head(f"recipe {self.directory}", note=_nodes(self.pool)),
+            markup.head(f"recipe {self.directory.removesuffix('/config')}", note=_nodes(self.pool)),
             markup.table(heads, self._rows()),
             markup.fold(f"{len(self.warnings)} warnings", markup.pre(warnings)) if warnings else "",
         )

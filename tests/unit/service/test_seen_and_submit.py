@@ -19,7 +19,7 @@ def test_a_table_prints_as_aligned_text() -> None:
 
 def test_a_table_is_html_in_a_notebook_with_its_text_escaped() -> None:
     shown = Table([POOL])._repr_html_()
-    assert "<th>vm_size</th>" in shown
+    assert ">vm_size</th>" in shown
     assert ">p&lt;1&gt;</td>" in shown
     assert "p<1>" not in shown
 
