@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from batchtrain.frameworks.pytorch import PyTorchBlock as PyTorch
     from batchtrain.frameworks.ray import RayBlock as Ray
     from batchtrain.frameworks.tensorflow import TensorFlowBlock as TensorFlow
+    from batchtrain.gangs import Returned, gang
     from batchtrain.operations import Job, Jobs, Pools
     from batchtrain.plan.types import Plan
     from batchtrain.runs.finished import Comparison, Result, Run, Runs
@@ -60,6 +61,7 @@ _HOMES = {
     ),
     **dict.fromkeys(("Client", "connect", "load"), "batchtrain.client"),
     **dict.fromkeys(("Job", "Jobs", "Pools"), "batchtrain.operations"),
+    **dict.fromkeys(("Returned", "gang"), "batchtrain.gangs"),
     "Plan": "batchtrain.plan.types",
     **dict.fromkeys(("Comparison", "Result", "Run", "Runs"), "batchtrain.runs.finished"),
     "Recipe": "batchtrain.config.types",
@@ -109,6 +111,7 @@ __all__ = [
     "Ray",
     "Recipe",
     "Result",
+    "Returned",
     "Run",
     "Runs",
     "ServiceError",
@@ -122,6 +125,7 @@ __all__ = [
     "__version__",
     "command",
     "connect",
+    "gang",
     "load",
 ]
 
