@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 from batchtrain.version import __version__
 
 if TYPE_CHECKING:
+    from batchtrain import aio
     from batchtrain.client import Client, connect, load
     from batchtrain.config.types import Recipe
     from batchtrain.described import Mpi, MpiDistribution, PyTorchDistribution, TensorFlowDistribution, command
@@ -123,6 +124,7 @@ __all__ = [
     "Unreachable",
     "UsageError",
     "__version__",
+    "aio",
     "command",
     "connect",
     "gang",
@@ -132,10 +134,12 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     """Names are imported at first use, because the command line must start without importing the SDK."""
-    if name not in _HOMES:
+    if name not in _HOMES and name != "aio":
         raise AttributeError(f"module 'batchtrain' has no attribute {name!r}")
     import importlib
 
+    if name == "aio":
+        return importlib.import_module("batchtrain.aio")
     value = getattr(importlib.import_module(_HOMES[name]), f"{name}Block" if name in _BLOCKS else name)
     globals()[name] = value
     return value

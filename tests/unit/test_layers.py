@@ -98,7 +98,9 @@ ALLOWED: dict[str, set[str]] = {
         "containers",
         "emulator",
     },
+    "aio": {"client", "operations"},
     "__init__": {
+        "aio",
         "client",
         "config",
         "described",
