@@ -11,7 +11,7 @@ from batchtrain.diagnosis.finding import Diagnosis
 from batchtrain.errors import TaskFailed
 from batchtrain.foreseen import Foreseen
 from batchtrain.operations import Tell
-from batchtrain.plan.diff import Compared
+from batchtrain.plan.diff import PlanComparison
 from batchtrain.plan.types import Plan
 from batchtrain.runs.finished import Result, Run, Runs
 from batchtrain.runs.recording import Origin, Progress, Recording
@@ -45,7 +45,7 @@ class Client:
     async def creation(self, kind: str, name: str) -> Creation: ...
     async def carry_out(self, todo: Plan, recipe: Recipe, tell: Tell, adding: Adding = ...) -> None: ...
     async def plan(self, recipe: Recipe) -> Plan: ...
-    async def compare(self, recipe: Recipe) -> tuple[Compared, ...]: ...
+    async def compare(self, recipe: Recipe) -> PlanComparison: ...
     async def run(
         self,
         recipe: Recipe,

@@ -17,7 +17,7 @@ from batchtrain.foreseen import gathered
 from batchtrain.local import emulated
 from batchtrain.operations import SHOW, Operations, Tell, displayed
 from batchtrain.plan import diff, plan_recipe
-from batchtrain.plan.diff import Compared
+from batchtrain.plan.diff import PlanComparison
 from batchtrain.plan.types import Plan
 from batchtrain.run import run
 from batchtrain.runs.directory import root_of
@@ -102,7 +102,7 @@ class Client(Operations):
         """The exact requests for a recipe's pool and jobs. Sends nothing."""
         return plan_recipe(recipe, sources=read_sources(recipe))
 
-    def compare(self, recipe: Recipe) -> tuple[Compared, ...]:
+    def compare(self, recipe: Recipe) -> PlanComparison:
         """Compares the plan of a recipe with the existing objects: to be created, equal, or different. Changes
         nothing."""
         pool = look.pool_or_none(self.batch, recipe.pool.id) if recipe.pool else None

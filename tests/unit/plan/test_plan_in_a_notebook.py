@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from batchtrain.plan import plan_recipe
+from batchtrain.plan.diff import Living, compare
 from tests.unit.plan.jobs import recipe
 
 HOSTILE = "echo '<script>alert(1)</script>' $HOME # done"
@@ -34,3 +35,10 @@ def test_a_recipe_shows_its_pool_and_tasks_without_secrets() -> None:
     assert "sig=***" in shown
     assert "secret" not in shown.replace("sig=***", "")
     assert "<script" not in shown
+
+
+def test_a_plan_held_against_what_exists_is_text_and_a_card() -> None:
+    found = compare(plan_recipe(recipe({"tasks": [{"id": "t", "command": HOSTILE}]})), Living())
+    assert str(found).splitlines()[0].startswith("+ pool ")
+    assert "0 of 3 objects are as planned" in found._repr_html_()
+    assert found[0].kind == "pool"
