@@ -7,6 +7,7 @@ import fcntl
 import os
 import re
 import shutil
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -195,6 +196,20 @@ class Kept:
         """The value of a placeholder, as Placeholders gives it."""
         link = self._links.get(placeholder.name.partition("?")[0]) if placeholder.kind == "sas" else None
         return link or self._values.fill(placeholder)
+
+
+OWN_IMAGE = "batchtrain/this-python"
+"""The name of the environment of this process on the emulator, where an image is expected."""
+
+
+def own_environment(account: Account) -> str | None:
+    """The image that stands for the Python environment of this process on the emulator; None for Azure."""
+    if not account.emulated or not account.home:
+        return None
+    from batchtrain.emulator import mapped_images  # see above
+
+    mapped_images.map_image(Path(account.home), OWN_IMAGE, Path(sys.prefix))
+    return OWN_IMAGE
 
 
 def refuse(recipe: Recipe, account: Account) -> None:

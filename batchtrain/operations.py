@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import heapq
 import itertools
 import os
@@ -10,11 +11,15 @@ import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
+from batchtrain import markup
 from batchtrain.config.types import Job as JobSettings
 from batchtrain.config.types import Recipe, StorageCredentials
-from batchtrain.errors import Differs, NotFound, PlanError, TaskFailed, UsageError
+from batchtrain.display.progress import KEPT_VALUES, Card, line, shown, wanted
+from batchtrain.display.subject import view_of
+from batchtrain.errors import Differs, NotFound, PlanError, ServiceError, TaskFailed, UsageError
+from batchtrain.following import Follow
 from batchtrain.foreseen import Foreseen, foresee, gathered
 from batchtrain.local import Kept, refuse, storage
 from batchtrain.placeholders import Placeholders
@@ -24,6 +29,7 @@ from batchtrain.plan.network import SSH_PORT
 from batchtrain.plan.step import Step
 from batchtrain.plan.types import Plan, PoolFacts
 from batchtrain.runs.directory import root_of
+from batchtrain.runs.finished import Run, Runs
 from batchtrain.runs.recording import QUIET, Origin, Progress, Recording, adopt
 from batchtrain.service import connect as signing
 from batchtrain.service import files, job_actions, look, statistics, submit, task_actions, tasks, watch
@@ -32,7 +38,17 @@ from batchtrain.service.deadlines import GONE_SECONDS, JOB_SECONDS, POOL_SECONDS
 from batchtrain.service.failed import failed
 from batchtrain.service.job_addition import ONCE, Adding
 from batchtrain.service.requests import Creation, creation, quoted
-from batchtrain.service.seen import Endpoint, JobSeen, NodeSeen, PoolSeen, ScheduleSeen, Table, TaskSeen, nodes_called
+from batchtrain.service.seen import (
+    MOST_ROWS,
+    Endpoint,
+    JobSeen,
+    NodeSeen,
+    PoolSeen,
+    ScheduleSeen,
+    Table,
+    TaskSeen,
+    nodes_called,
+)
 from batchtrain.service.statistics import Stats
 from batchtrain.service.submit import Event
 from batchtrain.service.task_actions import Action, Changed
@@ -41,6 +57,7 @@ from batchtrain.task_files import FileRow, GotRow, Service, TaskFiles, get_node_
 
 if TYPE_CHECKING:
     from batchtrain.diagnosis.finding import Diagnosis
+    from batchtrain.display.live_view import View
     from batchtrain.runs.sweep import SweepRow
     from batchtrain.storage.blob import Connect
 
@@ -55,6 +72,37 @@ EXPLAINED = 5
 LONG_AGO = datetime.min.replace(tzinfo=timezone.utc)
 
 Tell = Callable[[Event], None]
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def SHOW(event: Event) -> None:
+    """The default of `tell`: progress is shown as `connect(display=…)` says."""
+
+
+def displayed(interrupted: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Shows the progress of a method, unless the caller gives `tell`. interrupted: what Ctrl-C leaves."""
+
+    def decorated(method: Callable[P, R]) -> Callable[P, R]:
+        @functools.wraps(method)
+        def call(*args: P.args, **options: P.kwargs) -> R:
+            owner: Any = args[0]
+            client: Any = getattr(owner, "_client", owner)
+            if options.get("tell", SHOW) is not SHOW or not wanted(getattr(client, "display", False)):
+                return method(*args, **options)
+            subject = args[1] if len(args) > 1 else getattr(owner, "id", None) or options.get("recipe")
+            with shown(functools.partial(_view, client.account, subject), interrupted) as tell:
+                options["tell"] = tell
+                return method(*args, **options)
+
+        return call
+
+    return decorated
+
+
+def _view(account: Account, subject: object) -> View:
+    recipe = subject if isinstance(subject, Recipe) else None
+    return view_of(account, recipe, "" if recipe else str(subject), recent=KEPT_VALUES)
 
 
 class Operations:
@@ -64,6 +112,8 @@ class Operations:
         self.account = account
         self.batch = signing.connect(account)
         self.pace = watch.NEAR if signing.loopback(account.endpoint) else watch.FAR
+        self.display: bool | None = False
+        """Whether the progress of calls is shown; None: in a notebook, on a terminal, and in an interactive Python."""
         self.say: Callable[[str], None] = lambda _: None
         """Receives messages about slow one-time work, such as an installation."""
         self._own_storage: StorageCredentials | None = None
@@ -73,6 +123,11 @@ class Operations:
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.account.endpoint!r}, {self.account.name!r})"
+
+    @property
+    def runs(self) -> Runs:
+        """The runs in BATCHTRAIN_RUNS_DIR or `runs`."""
+        return Runs(root_of(None, os.environ))
 
     def foresee(self, recipe: Recipe, *, listed: bool = True) -> Foreseen:
         """The whole plan of a recipe, with its pool as it will be. Creates nothing; raises what `run` would refuse."""
@@ -120,13 +175,14 @@ class Pools:
     def __init__(self, client: Operations) -> None:
         self._client = client
 
+    @displayed("interrupted; what was created stays: `client.pools.delete(id)` deletes it")
     def add(
         self,
         recipe: Recipe,
         *,
         wait: bool = True,
         timeout: float = POOL_SECONDS,
-        tell: Tell = lambda _: None,
+        tell: Tell = SHOW,
         foreseen: Foreseen | None = None,
     ) -> PoolSeen:
         """Create the pool of the recipe and wait until its nodes are ready; then create the login of its `ssh` or
@@ -153,7 +209,7 @@ class Pools:
         return self.get(pool_id)
 
     def ready(
-        self, recipe: Recipe, *, foreseen: Foreseen, timeout: float = POOL_SECONDS, tell: Tell = lambda _: None
+        self, recipe: Recipe, *, foreseen: Foreseen, timeout: float = POOL_SECONDS, tell: Tell = SHOW
     ) -> PoolSeen:
         """The pool of the recipe with ready nodes: created if it does not exist, used if it matches the plan.
 
@@ -185,7 +241,7 @@ class Pools:
             count = f"--dedicated {planned.dedicated} --spot {planned.low_priority}"
             raise PlanError(f"pool {pool_id} has no nodes; `batchtrain pool resize {pool_id} {count}` gives it some")
 
-    def log_in(self, recipe: Recipe, *, tell: Tell = lambda _: None) -> None:
+    def log_in(self, recipe: Recipe, *, tell: Tell = SHOW) -> None:
         """Create or update the login of `ssh` or `rdp` on every current node."""
         logins = _logins(plan_pool(recipe))
         if not logins:
@@ -213,12 +269,13 @@ class Pools:
                 )
             )
 
+    @displayed("interrupted; the pool stays, and its nodes still start")
     def wait(
         self,
         pool_id: str,
         *,
         timeout: float = POOL_SECONDS,
-        tell: Tell = lambda _: None,
+        tell: Tell = SHOW,
         recipe: Recipe | None = None,
     ) -> Table[NodeSeen]:
         """Wait until the nodes of a pool are ready; with its recipe, unusable nodes are rebooted as configured."""
@@ -274,6 +331,7 @@ class Pools:
 
         return diagnose.pool(self._client.batch, pool_id)
 
+    @displayed("interrupted; the resize continues")
     def resize(
         self,
         pool_id: str,
@@ -283,7 +341,7 @@ class Pools:
         leaving: str = "requeue",
         wait: bool = True,
         timeout: float = POOL_SECONDS,
-        tell: Tell = lambda _: None,
+        tell: Tell = SHOW,
         recipe: Recipe | None = None,
     ) -> PoolSeen:
         """Change the number of nodes of a pool and wait until all are ready; None keeps the number of a kind.
@@ -306,16 +364,16 @@ class Pools:
         for node_id in node_ids:
             submit.reboot_node(self._client.batch, pool_id, node_id)
 
-    def delete(
-        self, pool_id: str, *, wait: bool = True, timeout: float = GONE_SECONDS, tell: Tell | None = None
-    ) -> None:
+    @displayed("interrupted; the deletion continues")
+    def delete(self, pool_id: str, *, wait: bool = True, timeout: float = GONE_SECONDS, tell: Tell = SHOW) -> None:
         """Delete a pool with its nodes. Raises NotFound."""
         with watch.Deadline(timeout, f"the deletion of pool {pool_id}", tell):
             submit.delete_pool(self._client.batch, pool_id)
         if wait:
             self.gone(pool_id, timeout=timeout, tell=tell)
 
-    def gone(self, pool_id: str, *, timeout: float = GONE_SECONDS, tell: Tell | None = None) -> None:
+    @displayed("interrupted; the deletion continues")
+    def gone(self, pool_id: str, *, timeout: float = GONE_SECONDS, tell: Tell = SHOW) -> None:
         """Wait until the deletion of a pool has finished."""
         watch.gone(lambda: self.get(pool_id), timeout, self._client.pace, f"pool {pool_id}", tell)
 
@@ -326,11 +384,12 @@ class Jobs:
     def __init__(self, client: Operations) -> None:
         self._client = client
 
+    @displayed("interrupted; a job that was added stays; `client.jobs.add` continues")
     def add(
         self,
         recipe: Recipe,
         *,
-        tell: Tell = lambda _: None,
+        tell: Tell = SHOW,
         timeout: float = POOL_SECONDS,
         resume: bool = True,
         fail_fast: bool = False,
@@ -343,11 +402,12 @@ class Jobs:
         self.add_all(recipe, tell=tell, timeout=timeout, resume=resume, fail_fast=fail_fast)
         return self.handle(recipe.jobs[0].id)
 
+    @displayed("interrupted; a job that was added stays; `client.jobs.add_all` continues")
     def add_all(
         self,
         recipe: Recipe,
         *,
-        tell: Tell = lambda _: None,
+        tell: Tell = SHOW,
         timeout: float = POOL_SECONDS,
         foreseen: Foreseen | None = None,
         resume: bool = True,
@@ -387,7 +447,7 @@ class Jobs:
             return look.facts_of(look.pool(self._client.batch, pool_id))
         return look.facts_of(watch.pool_steady(self._client.batch, pool_id, timeout, self._client.pace, tell))
 
-    def remove_all(self, recipe: Recipe, *, tell: Tell = lambda _: None) -> None:
+    def remove_all(self, recipe: Recipe, *, tell: Tell = SHOW) -> None:
         """Delete the jobs and job schedules of the recipe that exist, and wait until they are gone."""
         for settings in recipe.jobs:
             existing = self.schedule(settings.id) if settings.recurrence else self.handle(settings.id)
@@ -468,7 +528,12 @@ class Job:
         return f"Job({self.id!r})"
 
     def _repr_html_(self) -> str:
-        return self.tasks._repr_html_()
+        try:
+            seen, rows = self.seen, Table(self.iter_tasks(limit=MOST_ROWS))
+        except ServiceError as error:  # a job that is gone is still a value
+            return markup.card(markup.head(f"job {self.id}", note=str(error)))
+        counts = f"{seen.active} active, {seen.running} running, {seen.succeeded} succeeded, {seen.failed} failed"
+        return markup.card(markup.head(f"job {self.id}", seen.state, f"pool {seen.pool}: {counts}"), rows._repr_html_())
 
     @property
     def seen(self) -> JobSeen:
@@ -499,10 +564,13 @@ class Job:
         """Its first tasks and the counts of all: one request for a job of up to `most` tasks, otherwise two."""
         return tasks.glance(self._client.batch, self.id, most)
 
-    def wait(self, *, timeout: float = JOB_SECONDS, check: bool = True, tell: Tell | None = None) -> Job:
+    @displayed("interrupted; only the waiting ends, the job continues")
+    def wait(self, *, timeout: float = JOB_SECONDS, check: bool = True, tell: Tell = SHOW) -> Job:
         """Wait until every task has ended. Raises TaskFailed for the first failed task (unless `check` is off)."""
         deadline = watch.Deadline(timeout, watch.tasks_of(self.id), tell)
-        watch.tasks_ended(self._client.batch, self.id, deadline, self._client.pace)
+        shows = tell is line or isinstance(tell, Card)
+        look = Follow(self._client.batch, self, deadline.tell).look if shows else lambda _: 0
+        watch.tasks_ended(self._client.batch, self.id, deadline, self._client.pace, look)
         if check:
             self.raise_failed()
         return self
@@ -538,7 +606,7 @@ class Job:
         file: str = "stdout.txt",
         follow: bool = False,
         timeout: float = JOB_SECONDS,
-        tell: Tell | None = None,
+        tell: Tell = SHOW,
     ) -> Iterator[str]:
         """Lines of the output of a task (by default stdout of the first task); with `follow` until the task has ended.
 
@@ -621,15 +689,23 @@ class Job:
                 recording.end("failed", failure)
         return recording, recording.unsaved
 
-    def terminate_tasks(self, *task_ids: str, tell: Tell | None = None) -> Changed:
+    def result(self, *, runs_dir: str | Path | None = None) -> Run:
+        """Fetch the logs and results of the tasks that have run into the run directory of the job, and read it.
+
+        runs_dir: where run directories are; by default BATCHTRAIN_RUNS_DIR or `runs`.
+        """
+        recording, _ = self.fetch(Origin(root_of(str(runs_dir) if runs_dir else None, os.environ)))
+        return Run(recording.run)
+
+    def terminate_tasks(self, *task_ids: str, tell: Tell = SHOW) -> Changed:
         """Terminate tasks. Raises ServiceError at the end if some were refused."""
         return self._change("term", task_ids, tell)
 
-    def delete_tasks(self, *task_ids: str, tell: Tell | None = None) -> Changed:
+    def delete_tasks(self, *task_ids: str, tell: Tell = SHOW) -> Changed:
         """Delete tasks with their files. Raises NotFound or ServiceError at the end if some were refused."""
         return self._change("del", task_ids, tell)
 
-    def reactivate_tasks(self, *task_ids: str, tell: Tell | None = None) -> Changed:
+    def reactivate_tasks(self, *task_ids: str, tell: Tell = SHOW) -> Changed:
         """Run failed tasks again. Raises ServiceError at the end if some were refused, and for a job that is over."""
         return self._change("reactivate", task_ids, tell)
 
@@ -651,14 +727,14 @@ class Job:
 
         return report
 
-    def resubmit_failed(self, *, tell: Tell | None = None) -> Changed:
+    def resubmit_failed(self, *, tell: Tell = SHOW) -> Changed:
         """Run the failed tasks again. Raises ServiceError for a job that is over, and if some were refused."""
         action = task_actions.ACTIONS["reactivate"]
         progress = self._progress(action.past, None, tell)
         return self._checked(action, job_actions.resubmit_failed(self._client.batch, self.id, progress))
 
     def migrate(
-        self, pool_id: str, *, running: str = "requeue", timeout: float = GONE_SECONDS, tell: Tell = lambda _: None
+        self, pool_id: str, *, running: str = "requeue", timeout: float = GONE_SECONDS, tell: Tell = SHOW
     ) -> None:
         """Move the job to another pool: disable it, change its pool, enable it.
 
@@ -684,7 +760,7 @@ class Job:
         *,
         highest: bool | None = None,
         runs_dir: str | Path | None = None,
-        tell: Tell = lambda _: None,
+        tell: Tell = SHOW,
     ) -> Table[SweepRow]:
         """The tasks of the job with their named parameters and the last value of a metric, best first.
 
@@ -715,14 +791,16 @@ class Job:
         """Terminate the tasks of the job. The job is not deleted."""
         submit.terminate_job(self._client.batch, self.id)
 
-    def delete(self, *, wait: bool = True, timeout: float = GONE_SECONDS, tell: Tell | None = None) -> None:
+    @displayed("interrupted; the deletion continues")
+    def delete(self, *, wait: bool = True, timeout: float = GONE_SECONDS, tell: Tell = SHOW) -> None:
         """Delete the job with its tasks. Raises NotFound."""
         with watch.Deadline(timeout, f"the deletion of job {self.id}", tell):
             submit.delete_job(self._client.batch, self.id)
         if wait:
             self.gone(timeout=timeout, tell=tell)
 
-    def gone(self, *, timeout: float = GONE_SECONDS, tell: Tell | None = None) -> None:
+    @displayed("interrupted; the deletion continues")
+    def gone(self, *, timeout: float = GONE_SECONDS, tell: Tell = SHOW) -> None:
         """Wait until the deletion of the job has finished."""
         pace, what = self._client.pace, f"job {self.id}"
         watch.gone(lambda: look.job_state(self._client.batch, self.id), timeout, pace, what, tell)

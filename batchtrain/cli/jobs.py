@@ -90,7 +90,9 @@ def _followed(
     from batchtrain.run import follow
 
     source = directory or settings().configdir or "."
-    view = functools.partial(live.view_of, client.account, recipe)
+    from batchtrain.display.subject import view_of  # the SDK is loaded by now
+
+    view = functools.partial(view_of, client.account, recipe)
     with live.block(view) as shown, results_last(shown) as tell, bar() as progress:
         origin = settings().origin(source)
         outcome = follow(
@@ -171,12 +173,13 @@ def watch(job_id: str | None, timeout: float) -> None:
 
     Ctrl-C ends only the watching.
     """
+    from batchtrain.display.subject import view_of  # the SDK is loaded by now
     from batchtrain.run import watch_job
 
     name, loaded = named(job_id)
     client = settings().connect(loaded)
     client.jobs.get(name)
-    view = functools.partial(live.view_named, client.account, name)
+    view = functools.partial(view_of, client.account, None, name)
     with waiting("job", name, client), live.block(view) as shown:
         job = watch_job(client, name, tell=shown, timeout=timeout)
     _show_ended(job)

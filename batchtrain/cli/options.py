@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 import click
 
 from batchtrain.cli.hints import pasted, terminal_width, wrapped
-from batchtrain.cli.terminal import terminal_text
+from batchtrain.display.terminal import terminal_text
 from batchtrain.errors import UsageError, shortened
 
 if TYPE_CHECKING:
@@ -127,7 +127,7 @@ class Settings:
         from batchtrain.service.submit import Event
 
         credentials = loaded.recipe.credentials if loaded else load_credentials(self.configdir or ".", self.files)
-        connected = client.connect(local=self.local, credentials=credentials)
+        connected = client.connect(local=self.local, credentials=credentials, display=False)
         connected.say = say
         retry.listen(lambda text: tell(Event("unreachable", "", text)))
         if connected.account.started and not ends_it:

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from msgspec.json import decode
 
+from batchtrain import markup
 from batchtrain.config.masking import is_secret, masked_document, variable
 from batchtrain.config.types import Secret
 from batchtrain.plan.task_stream import TaskStream
@@ -52,7 +53,20 @@ class Compared(NamedTuple):
     differences: tuple[Difference, ...] = ()
 
 
-def compare(plan: Plan, living: Living) -> tuple[Compared, ...]:
+class PlanComparison(tuple[Compared, ...]):
+    """Every object of a plan beside the existing one: a tuple that prints as text."""
+
+    def __str__(self) -> str:
+        return as_text(self)
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        same = sum(item.state == "same" for item in self)
+        return markup.card(markup.head(f"{same} of {len(self)} objects are as planned"), markup.pre(str(self)))
+
+
+def compare(plan: Plan, living: Living) -> PlanComparison:
     """Every pool, job, schedule and task of a plan, in its order."""
     compareds = []
     retries: dict[str, int] = {}
@@ -62,7 +76,7 @@ def compare(plan: Plan, living: Living) -> tuple[Compared, ...]:
         filled = _filled_in(kind, 0 if "constraints" in planned else retries.get(name[0], 0))
         compared = _compared(kind, name, planned, _standing(living, kind, name), filled, open_texts)
         compareds.append(_veiled(compared, plan.hidden))
-    return tuple(compareds)
+    return PlanComparison(compareds)
 
 
 COUNTS = frozenset({"targetDedicatedNodes", "targetLowPriorityNodes", "resizeTimeout"})

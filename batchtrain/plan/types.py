@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
@@ -52,7 +51,7 @@ class Plan(NamedTuple):
         return str(self)
 
     def _repr_html_(self) -> str:
-        return f"<pre>{html.escape(str(self))}</pre>"
+        return render.as_html(self)
 
     def joined(self, other: Plan) -> Plan:
         """This plan, then the other."""

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import csv
-import html
 import io
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from batchtrain import markup
 from batchtrain.runs.compare import Statistics
 
 BATCH = ("batch", "replica_batch", "batch_size")
 """Names of a variable that sets the batch of one node or replica."""
-WIDTH, HEIGHT, MARGIN = 480, 260, 40
 
 
 class Measured(NamedTuple):
@@ -99,13 +98,12 @@ def as_csv(table: Sequence[ScalingRow]) -> str:
 
 def as_html(title: str, unit: str, table: Sequence[ScalingRow]) -> str:
     """One page without network access: a plot for each kind of scaling, and the table."""
-    heads = "".join(f"<th>{name}</th>" for name in ScalingRow._fields)
-    body = "".join(f"<tr>{''.join(f'<td>{html.escape(_cell(cell))}</td>' for cell in row)}</tr>" for row in table)
+    shown = markup.table(ScalingRow._fields, (tuple(map(_cell, row)) for row in table))
     plots = "".join(_plot(kind, unit, [row for row in table if row.scaling == kind]) for kind in ("weak", "strong"))
     return (
-        f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{html.escape(title)}</title><style>'
+        f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{markup.text(title)}</title><style>'
         "body{font:15px sans-serif;margin:2em}td,th{text-align:left;padding:2px 12px 2px 0}"
-        f"</style><h1>{html.escape(title)}</h1>{plots}<table><tr>{heads}</tr>{body}</table></html>\n"
+        f"</style><h1>{markup.text(title)}</h1>{plots}{shown}</html>\n"
     )
 
 
@@ -117,21 +115,7 @@ def _plot(kind: str, unit: str, table: Sequence[ScalingRow]) -> str:
     measured = [row for row in table if row.rate]
     if len({row.nodes for row in measured}) < 2:
         return ""
-    most = max(row.nodes for row in measured)
-    top = max(row.rate or 0 for row in measured)
-    lines = []
-    for number, case in enumerate(dict.fromkeys(row.case for row in measured)):
-        points = [(row.nodes / most, (row.rate or 0) / top) for row in measured if row.case == case]
-        text = " ".join(
-            f"{MARGIN + x * (WIDTH - 2 * MARGIN):.0f},{HEIGHT - MARGIN - y * (HEIGHT - 2 * MARGIN):.0f}"
-            for x, y in points
-        )
-        shade = f"hsl({number * 67 % 360} 70% 35%)"
-        lines.append(f'<polyline fill="none" stroke-width="2" stroke="{shade}" points="{text}"/>')
-        lines.append(f'<text x="{MARGIN + 8}" y="{20 + 14 * number}" fill="{shade}">{html.escape(case)}</text>')
-    label = f"{kind} scaling: {unit or 'rate'} over nodes"
-    return (
-        f'<figure><figcaption>{html.escape(label)}</figcaption><svg viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}"'
-        f' role="img" aria-label="{html.escape(label)}">{"".join(lines)}<text x="0" y="{MARGIN}">{top:.4g}</text>'
-        f'<text x="{WIDTH - MARGIN}" y="{HEIGHT - 8}">{most} nodes</text></svg></figure>'
-    )
+    cases: dict[str, list[markup.Point]] = {}
+    for row in measured:
+        cases.setdefault(row.case, []).append((row.nodes, row.rate or 0))
+    return markup.figure(f"{kind} scaling: {unit or 'rate'} over nodes", cases)

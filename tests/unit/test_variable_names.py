@@ -10,7 +10,7 @@ import pytest
 from tests import modules
 
 EMPTY = {"one", "place", "found", "said", "told"}
-LATER = ("dashboard/", "cli/live_view.py", "runs/report.py")
+LATER = ("dashboard/", "runs/report.py")
 """Files that still have such names."""
 
 

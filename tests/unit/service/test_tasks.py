@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from batchtrain.errors import TimedOut, UsageError
-from batchtrain.run import FIRST, MOST_FAILED, Follow
+from batchtrain.following import FIRST, MOST_FAILED, Follow
 from batchtrain.service import retry, tasks, watch
 from batchtrain.service.submit import Event
 from batchtrain.service.tasks import FEW, Counts, Glance
