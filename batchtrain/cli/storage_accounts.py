@@ -31,7 +31,7 @@ class Remote(NamedTuple):
     def not_there(self, address: str = "") -> NotFound:
         """The error for a path without a blob; `address` is how the user wrote it."""
         address = address or f"{self.box}/{self.path}".rstrip("/")
-        return NotFound(f"{address} is not there; `batchtrain data list {self.box}` shows what is")
+        return NotFound(f"{address} does not exist; `batchtrain data list {self.box}` lists its blobs")
 
 
 def remote(address: str) -> Remote:

@@ -29,7 +29,7 @@ _WANTED = "the build may also have gloo, but `over: mpi` is requested"
 
 
 class HorovodBlock(Nodes, frozen=True, kw_only=True):
-    """Horovod: over gloo by batchtrain itself, or over an MPI; a process a GPU."""
+    """Horovod: over gloo by batchtrain itself, or over an MPI; one process per GPU."""
 
     over: Annotated[
         Literal["gloo", "mpi"],

@@ -129,7 +129,7 @@ MPIS: dict[str, Mpi] = {
     ),
     "openmpi": Mpi(
         library="Open MPI",
-        # A bare host list means one slot a host, hence --oversubscribe.
+        # A bare host list means one slot per host, so --oversubscribe is needed.
         rank_options='--oversubscribe -host "$AZ_BATCH_HOST_LIST" -np {total} --map-by ppr:{each}:node',
         rank="OMPI_COMM_WORLD_RANK",
         fabric={
@@ -143,7 +143,7 @@ MPIS: dict[str, Mpi] = {
         one_machine=("--mca btl_tcp_if_include lo",),
     ),
 }
-"""By the value of `runtime`."""
+"""Every MPI by its value of `runtime`."""
 
 if TYPE_CHECKING:
     Runtime = str
@@ -170,6 +170,6 @@ class MpiBlock(Block, frozen=True, kw_only=True):
 
 
 def named_in(image: str) -> str:
-    """The MPI in the name of an image; empty if there is none. Longer names contain shorter ones."""
+    """The MPI whose mark is in the name of an image; empty if there is none. Longer marks contain shorter ones."""
     known = {word: name for name, mpi in MPIS.items() for word in mpi.in_names}
     return next((known[word] for word in sorted(known, key=len, reverse=True) if word in image), "")

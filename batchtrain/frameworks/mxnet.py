@@ -20,7 +20,8 @@ KVSTORE = r"--kv[-_]?store[=\s]+[\"']?(\w+)"
 
 
 class Rendezvous(NamedTuple):
-    """Where DLBS's workers meet; the address is ignored, because the scheduler runs on the primary."""
+    """The form of the rendezvous in DLBS's recipes. The address is ignored, because the scheduler runs on the
+    primary."""
 
     interface: str | None = None
     port: int | None = None
@@ -105,7 +106,7 @@ class MxnetBlock(Nodes, frozen=True, kw_only=True):
         return {"verbose": self.verbose or None}
 
     def given(self, option: str) -> Any:
-        """An interface may come with the rendezvous."""
+        """Read the interface from the rendezvous, which may contain one."""
         return self.meeting["interface"] if option == "interface" else super().given(option)
 
     def faults(self, command: str, instances: int | None) -> Iterator[Fault]:

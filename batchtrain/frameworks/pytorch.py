@@ -63,8 +63,8 @@ class Torch(Nodes, frozen=True, kw_only=True):
 
     @property
     def settles(self) -> bool:
-        """With `auto` they use gloo on nodes without GPUs, whatever the pool's size is: a recipe with GPUs may be tried
-        on a machine without."""
+        """With `auto`, nodes without GPUs use gloo, whatever the pool's size is: a recipe for GPUs can be tried on a
+        machine without them."""
         return getattr(self, "backend", AUTO) in (AUTO, "gloo")
 
     def settings(self) -> dict[str, Any]:

@@ -70,7 +70,7 @@ COUNTS = frozenset({"targetDedicatedNodes", "targetLowPriorityNodes", "resizeTim
 
 
 def but_for_counts(compared: Compared) -> Compared:
-    """A pool held against its plan, whatever the number of its nodes and its variables with secrets."""
+    """The comparison of a pool with its plan, without the number of its nodes and its variables with secrets."""
     left = tuple(
         difference
         for difference in compared.differences

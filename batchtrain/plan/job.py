@@ -257,7 +257,7 @@ def _after(groups: Sequence[ids.Group], path: str) -> wire.Dependencies:
 def _specification(
     around: Frame, tasks: tuple[Task, ...], mode: str | None
 ) -> tuple[wire.JobSpecification, tuple[Implicit, ...]]:
-    """All that a job says of itself but its id."""
+    """All properties of a job except its id."""
     job = around.job
     plain_docker.refuse_parts(around)
     pool_info, by_pool = _pool(around)

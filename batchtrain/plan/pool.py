@@ -154,7 +154,7 @@ def _scheduling(pool: Pool) -> wire.TaskSchedulingPolicy | None:
     if pool.node_fill_type is None and pool.job_default_order is None:
         return None
     return wire.TaskSchedulingPolicy(
-        node_fill_type=pool.node_fill_type or "spread",  # the service's own, which it wants to be told
+        node_fill_type=pool.node_fill_type or "spread",  # the service's default, which the request must contain
         job_default_order=pool.job_default_order,
     )
 

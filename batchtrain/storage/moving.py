@@ -1,4 +1,4 @@
-"""What uploads and downloads of several files share: what becomes of each file, and when to stop."""
+"""The common parts of uploads and downloads of several files: the result of each file, and when to stop."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _NAMED = 5
 
 
 class Moved(NamedTuple):
-    """What became of a file."""
+    """The result for a file."""
 
     name: str
     bytes: int = 0
@@ -43,7 +43,7 @@ class Moving:
         self._lost = False
 
     def results(self, files: Iterable[Piece[Moved]]) -> Iterator[Moved]:
-        """What became of each file; after a fault of the whole container, no further file is begun."""
+        """The result for each file; after a fault of the whole container, no further file is started."""
         self._crew = AtOnce(self._thread, self._until_lost(files))
         yield from self._crew.results()
 
@@ -70,7 +70,7 @@ class Moving:
         self._crew.add(pieces)
 
     def failed(self, name: str, path: Path, error: Exception) -> Moved:
-        """What became of a file that failed."""
+        """The result for a file that failed."""
         if not isinstance(error, ServiceError):
             return Moved(name, error=ServiceError(_reason(path, error)))
         self._lost |= of_all(error)
@@ -92,7 +92,7 @@ def _reason(path: Path, error: Exception) -> str:
 
 
 class Progress(NamedTuple):
-    """How far the files of one destination are; `name` is the one that was just dealt with."""
+    """The progress of the files of one destination; `name` is the file that was just completed."""
 
     destination: str
     name: str
@@ -126,7 +126,7 @@ UNWATCHED = Watcher()
 
 
 class Tally:
-    """Counts what becomes of the files of one destination."""
+    """Counts the results of the files of one destination."""
 
     def __init__(self, destination: str, files: int, size: int, watcher: Watcher = UNWATCHED) -> None:
         self._destination, self._files, self._tell = destination, files, watcher.tell
