@@ -483,7 +483,7 @@ class Job:
     def iter_tasks(self, state: str = "", *, limit: int | None = None) -> Iterator[TaskSeen]:
         """Its tasks, page by page.
 
-        state: only those that are `active`, `running`, `completed`, `succeeded` or `failed`. limit: at most so many.
+        state: only those that are `active`, `running`, `completed`, `succeeded` or `failed`. limit: the maximum number.
         """
         listed = tasks.listed(self._client.batch, self.id, where=tasks.filter_of(state), limit=limit)
         return map(tasks.seen, listed)

@@ -142,7 +142,7 @@ class Placeholders:
         return blob.accounts(known, lambda: entra.credential(entra.storage_sign_in(known), ca=self._ca), self._own)
 
     def upload(self, path: str, data: bytes | LargeSource) -> bool:
-        """Put bytes or a source at `link/container/name`, unless there is a blob: names are made of the content.
+        """Put bytes or a source at `link/container/name`, unless the blob exists: names are derived from the content.
         Returns whether they were sent."""
         from batchtrain.storage import blob, large_source  # see above
 

@@ -108,7 +108,7 @@ class TaskTable:
         return (columns.seqs[at] for block in columns.after(seq, condition) for at in block)
 
     def rows(self, seq: int, condition: Condition | None = None) -> Iterator[tuple[int, TaskRow]]:
-        """The same with what the columns know of each task."""
+        """The same, each with the facts that the columns store."""
         columns = self.columns
         return ((columns.seqs[at], columns.row(at)) for block in columns.after(seq, condition) for at in block)
 

@@ -46,7 +46,7 @@ def plan(recipe: Recipe, facts: Facts = OFFLINE, sources: Sources | None = None)
 
 
 def _with_sources(facts: Facts, sources: Sources) -> Facts:
-    """The facts with the names of the files of each `source`, for tasks that are made of them."""
+    """The facts with the names of the files of each `source`, for file factories."""
     names = {factory.key_of_source(name): travel.names(files) for name, files in sources.items()}
     return facts._replace(listings={**facts.listings, **names})
 

@@ -76,7 +76,7 @@ class JobAddition:
     # --- the job ----------------------------------------------------------------------------------------------------
 
     def job(self, body: dict[str, Any]) -> Iterator[Note]:
-        """Add the job, or read the tasks of the one that stands. Raises AlreadyExists for a job that cannot be
+        """Add the job, or read the tasks of the existing one. Raises AlreadyExists for a job that cannot be
         continued, Differs for one with another plan, and TimedOut if the quota of active jobs stays reached."""
         self._retries = body.get("constraints", {}).get("maxTaskRetryCount", 0)
         self._spawns = "jobManagerTask" in body
@@ -123,7 +123,7 @@ class JobAddition:
                 " end a job with `batchtrain jobs term ID`, or ask Azure for a higher quota"
             ) from error
 
-    # --- a job that stands ------------------------------------------------------------------------------------------
+    # --- an existing job --------------------------------------------------------------------------------------------
 
     def _continued(self, body: dict[str, Any], made: str, error: AlreadyExists) -> Note:
         """Read the tasks of the job. Raises AlreadyExists and Differs."""
@@ -217,7 +217,7 @@ class JobAddition:
                 yield TaskDocument(document["id"], msgspec.json.encode(document))
 
     def _existing(self, submission: Submission) -> Comparison:
-        """What the service had already, held against the plan."""
+        """The comparison of the existing tasks with the plan."""
         names = [name for name, _ in submission.existing]
         compared = Comparison(looked_up(self._client, self._job_id, names))
         for name, mark in submission.existing:

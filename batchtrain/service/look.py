@@ -164,7 +164,7 @@ def places(client: BatchClient, job_id: str, task_id: str) -> tuple[PlaceSeen, .
     )
 
 
-# --- whole documents, to be held against a plan ----------------------------------------------------------------------
+# --- whole documents, to compare with a plan -------------------------------------------------------------------------
 
 
 def pool_or_none(client: BatchClient, pool_id: str) -> PoolSeen | None:

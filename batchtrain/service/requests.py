@@ -65,7 +65,7 @@ def ask(
 
 def made(client: BatchClient, path: str, body: Body, attempts: Attempts) -> bool:
     """Whether an earlier attempt of a call that adds `body` created the object at `path`: it has the same values, and
-    is not older than the call by the service's own clock. A pool of yesterday with the same body does not count."""
+    is not older than the call by the service's own clock. An older pool with the same body does not count."""
     if not attempts.unsure:
         return False
     response = _send(client, "GET", path, f"look at {path}")

@@ -1,4 +1,4 @@
-"""The tasks that a job has already, held against its plan in little memory."""
+"""Compares the existing tasks of a job with its plan, in little memory."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from batchtrain.service.requests import Page, answer, query, quoted
 COMPARED = ",".join(field.encode_name for field in msgspec.structs.fields(TaskCreate))
 """The properties of a task that are compared."""
 FEW = 200
-"""Tasks that are looked at one by one; for more, all tasks are listed."""
+"""Up to this number, tasks are read one by one; above it, all tasks are listed."""
 KEY = 8
 """Bytes of the hash of an id."""
 
@@ -43,7 +43,7 @@ class Standing:
 
 
 class Comparison:
-    """The tasks of a plan held against those of its job."""
+    """Compares the tasks of a plan with those of its job."""
 
     def __init__(self, standing: Standing, retries: int = 0) -> None:
         """retries: those of the job, for planned tasks without constraints."""

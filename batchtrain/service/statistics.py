@@ -13,7 +13,7 @@ from batchtrain.service.seen import TaskSeen
 from batchtrain.service.tasks import Counts, Execution, Listed, count_of, seen
 
 SELECT = "id,state,creationTime,executionInfo,nodeInfo,multiInstanceSettings,requiredSlots"
-"""The properties of a task that the numbers are made of."""
+"""The properties of a task from which the numbers are computed."""
 SLOWEST = 5
 BY_EXIT_CODE = frozenset({"", "FailureExitCode"})
 """The codes of failures that the exit code explains."""
@@ -133,7 +133,7 @@ class Collector:
 
 
 def cause_of(item: Listed) -> str:
-    """Why a task failed, as far as its document says."""
+    """Why a task failed, if its document contains a reason."""
     info = item.execution_info or Execution()
     fault = info.failure_info
     if fault is not None and fault.code not in BY_EXIT_CODE:

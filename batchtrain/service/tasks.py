@@ -161,7 +161,7 @@ def skip_token(link: str) -> str:
 
 
 class Fault(msgspec.Struct):
-    """Why a task failed, other than by its exit code, or what is wrong with a node."""
+    """Why a task failed, other than by its exit code, or the fault of a node."""
 
     code: str = ""
     message: str = ""

@@ -181,8 +181,8 @@ def container_link(
     write: bool = False,
     days: int | None = None,
 ) -> str:
-    """A URL that lists and reads a container, and writes to it where asked, for so many days; makes the container
-    when it is to be written to."""
+    """A URL that is valid for `days`: it lists and reads a container, and writes to it if requested. Creates a
+    container for writing."""
     from azure.storage.blob import ContainerSasPermissions, generate_container_sas  # see below
 
     if write:

@@ -35,7 +35,7 @@ class _Names:
         self._listing, self._connect = listing, connect
 
     def __iter__(self) -> Iterator[str]:
-        from batchtrain.storage import blob  # 0.28 s, and only for tasks that are made of files
+        from batchtrain.storage import blob  # 0.28 s, and only for tasks that a file factory makes
 
         link, container, path = blob.place_of(self._listing)
         return (stored.name for stored in blob.stored(self._connect(link), container, path))

@@ -215,7 +215,7 @@ class _Numbers:
         return bisect_left(self._explicit, (first, -1)), bisect_left(self._explicit, (last + 1, -1))
 
     def within(self, range_: tuple[int, int] | None) -> set[int]:
-        """The tasks of a range; none after very many, which would take long to follow."""
+        """The tasks of a range; none once MOST_EDGES were followed, because more would take long."""
         if range_ is None or self._edges > MOST_EDGES:
             return set()
         first, last = range_
