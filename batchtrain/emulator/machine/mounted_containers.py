@@ -40,15 +40,15 @@ from batchtrain.emulator.machine.walk import Walk
 logger = logging.getLogger("batchtrain.emulator.machine")
 
 EVERY_SECONDS = 10.0
-"""How often the files of running tasks are copied."""
+"""Seconds between two copies of the files of running tasks."""
 AT_ONCE = 4
 
 Stamp = tuple[int, int]
-"""Size and time of a file: what differs after a change."""
+"""The size and time of a file, which show a change."""
 
 
 class _Pair(NamedTuple):
-    """A file and its blob, when they were last the same."""
+    """A file and its blob, at the last time when they were equal."""
 
     stamp: Stamp
     etag: str
@@ -72,7 +72,7 @@ class MountedContainer:
         self._url = ""
 
     def create(self, account: StorageAccount) -> None:
-        """Make the container, unless it is there. Raises OSError."""
+        """Create the container if it does not exist. Raises OSError."""
         try:
             _ask("PUT", f"{container_url(account, self._name)}&restype=container")
             self._pairs.clear()  # a new container: what is missing in it was not deleted
@@ -82,7 +82,7 @@ class MountedContainer:
                 raise
 
     def copy(self, account: StorageAccount) -> None:
-        """Make both the same. A file that cannot be copied is logged, and is tried again the next time."""
+        """Synchronize both. A file that cannot be copied is logged, and is tried again the next time."""
         with self._copying:
             self._url = container_url(account, self._name)
             try:
@@ -118,8 +118,8 @@ class MountedContainer:
         return False
 
     def _act(self, name: str, stamp: Stamp | None, blob: _Blob | None) -> Callable[[], None] | None:
-        """What makes a file and its blob the same. Where both changed, the later one wins, and what exists wins over
-        a deletion."""
+        """The copy or deletion that makes a file and its blob equal. If both changed, the later change wins; an
+        existing file or blob wins over a deletion."""
         pair = self._pairs.get(name)
         file_changed = stamp != (pair.stamp if pair else None)
         blob_changed = (blob.etag if blob else None) != (pair.etag if pair else None)
@@ -163,7 +163,7 @@ class MountedContainer:
         self._pairs.pop(name, None)
 
     def _tell(self, name: str, problem: str) -> None:
-        """In the log, once for each problem of a name."""
+        """Log each problem of a name once."""
         line = f"container {self._name}, mounted: {name} {problem}"
         if line not in self._told:
             self._told.add(line)

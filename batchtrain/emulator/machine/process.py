@@ -62,7 +62,7 @@ END_SECONDS = 5.0
 PARALLEL_DOWNLOADS = 4
 PARALLEL_REMOVALS = 2
 SWEEP_ROUNDS, SWEEP_SECONDS = 50, 0.1
-"""Rounds of killing what a dead node left behind, and seconds to wait in each for a process that does not end."""
+"""Rounds of killing the processes of a dead node, and seconds in each to wait for a process that does not end."""
 
 
 class Variable(NamedTuple):
@@ -258,7 +258,7 @@ class ProcessMachine:
         return await self._send(node, run, outcome)
 
     def _command(self, run: Run) -> str:
-        """An environment that stands for an image may have an entry point, like the image."""
+        """The command line; if it is empty, the entry point of the mapped image's environment."""
         if run.image is None or run.command_line.strip():
             return run.command_line
         return mapped_images.entrypoint_of(self._data_dir, run.image)
@@ -392,7 +392,7 @@ class ProcessMachine:
                 files.make(name)
         except LeadsOut as error:
             raise NodeLost(f"{error}: a task replaced it by a link; a reimage of the node makes it anew") from None
-        # A login shell's /etc/profile sets PATH anew; its user's own profile comes after that.
+        # A login shell's /etc/profile sets PATH again; the user's own profile comes after that.
         files.write(f"{HOME}/.profile", f"PATH={shlex.quote(str(pool.bin))}:$PATH\n".encode())
         return up
 
@@ -412,7 +412,8 @@ class ProcessMachine:
         )
 
     def _environment(self, node: _Node, run: Run) -> dict[str, str]:
-        """The stand-ins are first on PATH whatever the task or its image set; the programs of the image come next."""
+        """Set PATH: the stand-ins come first, even if the task or its image sets PATH; the programs of the image
+        follow."""
         environment = {**node.up.environment, **run.environment}
         stand_ins = node.up.environment["PATH"].partition(":")[0]
         path = [folder for folder in environment["PATH"].split(":") if folder != stand_ins]
@@ -421,7 +422,7 @@ class ProcessMachine:
         return environment
 
     def _prefix(self, image: str | None) -> str | None:
-        """The local environment that stands for an image, with links resolved: a node does not see links in /tmp."""
+        """The local environment of a mapped image, with links resolved: a node does not see links in /tmp."""
         prefix = self._image_prefix(image) if image else None
         return os.path.realpath(prefix) if prefix else None
 

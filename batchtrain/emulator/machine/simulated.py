@@ -39,7 +39,7 @@ def act_of(command_line: str) -> Act:
 
 
 class SimulatedMachine:
-    """Runs nodes that are only names."""
+    """Runs nodes that exist only as records."""
 
     plain_nodes = ""
 
