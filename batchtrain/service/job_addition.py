@@ -31,7 +31,7 @@ from batchtrain.service.standing import Comparison, Standing, listed, looked_up
 from batchtrain.service.submission import Submission
 
 QUOTA = "ActiveJobAndScheduleQuotaReached"
-NAMED = 5
+NAMED = 20
 """Tasks that a message names."""
 
 
@@ -163,7 +163,7 @@ class JobAddition:
         """Raise Differs for tasks that differ, and for tasks that are not in the plan."""
         if tasks.differing:
             count = f"{len(tasks.differing):,} of its tasks differ from the plan: {_named(tasks.differing)}"
-            raise Differs(self._next_step(count))
+            raise Differs(self._next_step(count), tasks=tuple(tasks.differing))
         if tasks.others and not self._spawns:
             raise Differs(self._next_step(f"{tasks.others:,} of its tasks are not in the plan"))
 

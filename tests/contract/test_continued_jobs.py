@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from batchtrain.cli.failures import document_of
 from batchtrain.client import Client
 from batchtrain.config.types import Job, Recipe, Secret
 from batchtrain.emulator import steering
@@ -122,9 +123,19 @@ def test_a_plan_with_more_tasks_adds_them(client: Client) -> None:
 
 def test_a_plan_with_other_tasks_is_refused_and_adds_nothing(client: Client) -> None:
     add(client, recipe(2))
-    with pytest.raises(Differs, match="2 of its tasks differ from the plan: t0, t1"):
+    with pytest.raises(Differs, match="2 of its tasks differ from the plan: t0, t1;"):
         add(client, recipe(5, command="other"))
     assert names(client) == planned(2)
+
+
+def test_all_tasks_that_differ_are_in_the_error_and_its_document_and_the_first_20_in_its_message(
+    client: Client,
+) -> None:
+    add(client, recipe(30))
+    with pytest.raises(Differs, match=r"30 of its tasks differ from the plan: t0, .*, t19 and 10 more;") as caught:
+        add(client, recipe(30, command="other"))
+    assert caught.value.tasks == tuple(f"t{number}" for number in range(30))
+    assert document_of(caught.value, "", 11)["tasks"] == list(caught.value.tasks)
 
 
 def test_a_plan_with_fewer_tasks_is_refused(client: Client) -> None:
