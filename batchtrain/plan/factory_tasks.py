@@ -64,6 +64,12 @@ class FactoryTasks:
         row = tuple(max(column, key=lambda value: len(str(value))) for column in self._made.columns)
         return len(document(self._planned(row, self.count - 1).body).body)
 
+    @property
+    def rule(self) -> str | None:
+        """The factory, unless its values come from files or from a function."""
+        factory = self._made.spot.factory
+        return None if factory.file is not None or factory.custom is not None else repr(factory)
+
     def documents(self) -> Iterator[TaskDocument]:
         """Raises PlanError for a repeated id, and for values that do not fit."""
         names = self._span.ids() if self._span else None

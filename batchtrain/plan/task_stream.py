@@ -55,6 +55,10 @@ class Tasks(Protocol):
     def largest(self) -> int | None:
         """The bytes that no body exceeds; None if the count is None."""
 
+    @property
+    def rule(self) -> str | None:
+        """A text that determines, with the first and the last task, all of them; None if only `documents` tells."""
+
     def documents(self) -> Iterator[TaskDocument]: ...
 
 
@@ -84,6 +88,11 @@ class TaskStream(msgspec.Struct, frozen=True):
         sizes = [part.largest for part in self.parts]
         return None if None in sizes else max(size for size in sizes if size is not None)
 
+    @property
+    def ruled(self) -> bool:
+        """Whether `rules` determines all tasks."""
+        return all(part.rule is not None for part in self.parts)
+
     def documents(self) -> Iterator[TaskDocument]:
         """Every task in order, each time the same unless the user's own function yields others.
 
@@ -95,7 +104,13 @@ class TaskStream(msgspec.Struct, frozen=True):
     def shown(self) -> dict[str, Any]:
         """What a plan shows in place of all tasks: their number, the largest body, and the first and the last task of
         each factory."""
-        parts = (*self.parts[: SHOWN - 1], *self.parts[SHOWN - 1 :][-1:])
+        return self._described((*self.parts[: SHOWN - 1], *self.parts[SHOWN - 1 :][-1:]))
+
+    def rules(self) -> dict[str, Any]:
+        """What is known about all tasks without `documents`."""
+        return {**self._described(self.parts), "rules": [part.rule for part in self.parts]}
+
+    def _described(self, parts: Sequence[Tasks]) -> dict[str, Any]:
         ends = {task.id: task.body for part in parts for task in (part.first, part.last) if task}
         return {
             "count": self.count,
@@ -124,6 +139,11 @@ class Listed(msgspec.Struct, frozen=True):
     @property
     def largest(self) -> int:
         return max(len(each.body) for each in self.documents())
+
+    @property
+    def rule(self) -> str | None:
+        """More than two tasks are not all shown."""
+        return "" if len(self.bodies) <= 2 else None
 
     def documents(self) -> Iterator[TaskDocument]:
         return map(document, self.bodies)

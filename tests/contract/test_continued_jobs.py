@@ -19,7 +19,7 @@ from batchtrain.errors import AlreadyExists, Differs, NotFound, TimedOut, Unreac
 from batchtrain.plan import plan_jobs
 from batchtrain.plan.canonical import digest
 from batchtrain.plan.task_stream import TaskDocument
-from batchtrain.service import submission
+from batchtrain.service import job_addition, standing, submission
 from batchtrain.service.connect import Account
 from batchtrain.service.standing import Standing
 from batchtrain.service.submit import Event
@@ -58,6 +58,13 @@ def sweep(count: int) -> Recipe:
     told = recipe(1)
     task = {"command": "train --seed {}", "environment_variables": {"API_TOKEN": TOKEN}, "task_factory": factory}
     return msgspec.structs.replace(told, jobs=(msgspec.convert({"id": "j", "tasks": [task]}, Job),))
+
+
+def listing(count: int, **others: str) -> Recipe:
+    """The same with a row for each task; others: the values that take the place of some."""
+    rows = [{"v": others.get(f"v{number}", f"v{number}")} for number in range(count)]
+    task = {"command": "train {v}", "task_factory": {"list": rows}}
+    return msgspec.structs.replace(recipe(1), jobs=(msgspec.convert({"id": "j", "tasks": [task]}, Job),))
 
 
 def names(client: Client) -> list[str]:
@@ -113,6 +120,42 @@ def test_a_malformed_task_is_refused_and_the_others_stand(client: Client) -> Non
 def test_a_job_that_is_complete_is_left_as_it_is(client: Client) -> None:
     add(client, recipe(250))
     assert add(client, recipe(250))[-1].text == "added 0 tasks; 250 existed already"
+
+
+def unlisted(client: Client, told: Recipe) -> bool:
+    """Whether adding the job again lists no tasks."""
+    with pytest.MonkeyPatch.context() as patch:
+        lists: list[str] = []
+        patch.setattr(job_addition, "listed", lambda client, name: lists.append(name) or standing.listed(client, name))
+        add(client, told)
+    return not lists
+
+
+def test_a_large_job_that_is_complete_is_not_listed(client: Client) -> None:
+    add(client, sweep(1500))
+    assert unlisted(client, sweep(1500))
+    assert add(client, sweep(1500))[-1].text == "added 0 tasks; 1,500 existed already"
+
+
+def test_a_deleted_task_of_a_complete_job_is_added_again(client: Client) -> None:
+    add(client, sweep(1500))
+    client.jobs.handle("j").delete_tasks("task-00007")
+    assert add(client, sweep(1500))[-1].text == "added 1 task; 1,499 existed already"
+    assert unlisted(client, sweep(1500))
+
+
+def test_a_task_that_another_program_added_to_a_complete_job_is_found(client: Client) -> None:
+    add(client, sweep(1500))
+    client.batch.create_task("j", {"id": "mine", "commandLine": "true"})  # type: ignore[arg-type]
+    with pytest.raises(Differs, match="1 of its tasks are not in the plan"):
+        add(client, sweep(1500))
+
+
+def test_a_change_in_the_middle_of_the_values_of_a_complete_job_is_found(client: Client) -> None:
+    add(client, listing(1500))
+    with pytest.raises(Differs, match="1 of its tasks differ from the plan: task-00700"):
+        add(client, listing(1500, v700="w700"))
+    assert unlisted(client, listing(1500))
 
 
 def test_a_plan_with_more_tasks_adds_them(client: Client) -> None:
