@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import heapq
 import itertools
 import os
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from datetime import datetime, timezone
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -52,7 +51,6 @@ COLLECTIONS = {"pool": "pools", "job": "jobs", "job schedule": "jobschedules"}
 
 EXPLAINED = 5
 """The causes of failures for which the stderr of an example is read."""
-LONG_AGO = datetime.min.replace(tzinfo=timezone.utc)
 
 Tell = Callable[[Event], None]
 
@@ -486,10 +484,7 @@ class Job:
 
     def last_tasks(self, count: int, state: str = "") -> Table[TaskSeen]:
         """The tasks whose state changed last, in the order of the changes. state: as for `iter_tasks`."""
-        select = f"{tasks.SEEN},stateTransitionTime"
-        found = tasks.listed(self._client.batch, self.id, where=tasks.filter_of(state), select=select)
-        last = heapq.nlargest(count, found, key=lambda task: task.state_transition_time or LONG_AGO)
-        return Table(tasks.seen(task) for task in reversed(last))
+        return Table(map(tasks.seen, tasks.last(self._client.batch, self.id, count, tasks.filter_of(state))))
 
     def glance(self, most: int = FEW) -> Glance:
         """Its first tasks and the counts of all: one request for a job of up to `most` tasks, otherwise two."""

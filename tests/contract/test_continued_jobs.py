@@ -19,7 +19,7 @@ from batchtrain.errors import AlreadyExists, Differs, NotFound, TimedOut, Unreac
 from batchtrain.plan import plan_jobs
 from batchtrain.plan.canonical import digest
 from batchtrain.plan.task_stream import TaskDocument
-from batchtrain.service import job_addition, standing, submission
+from batchtrain.service import job_addition, standing, submission, tasks
 from batchtrain.service.connect import Account
 from batchtrain.service.standing import Standing
 from batchtrain.service.submit import Event
@@ -309,3 +309,17 @@ def test_chaos_ends_with_exactly_the_tasks_of_the_plan(
     add(client, sweep(3000))
     steering.clear_faults(emulator.status)
     assert names(client) == [f"task-{number:05}" for number in range(3000)]
+
+
+def test_the_tasks_of_a_large_job_whose_state_changed_last_are_found_by_their_times(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tasks, "PAGE", 10)
+    add(client, sweep(50))
+    job = client.jobs.get("j")
+    for name in ("task-00007", "task-00003"):
+        job.terminate_tasks(name)
+    assert [task.id for task in job.last_tasks(2)] == ["task-00007", "task-00003"]
+    assert [task.id for task in job.last_tasks(5, "completed")] == ["task-00007", "task-00003"]
+    assert len(job.last_tasks(20, "active")) == 20
+    assert not job.last_tasks(2, "running")
