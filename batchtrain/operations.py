@@ -411,6 +411,19 @@ class Jobs:
         """The jobs that completed before a time, which `delete` may tidy up."""
         return Table(look.jobs_ended_before(self._client.batch, time))
 
+    def delete_seen(self, jobs: Iterable[JobSeen], *, tell: Tell = lambda _: None) -> Table[JobSeen]:
+        """Delete jobs without waiting, and return those that this deletes. A job that was deleted and added again since
+        it was seen is kept."""
+        deleted = []
+        for job in jobs:
+            with contextlib.suppress(NotFound):
+                if look.job_created(self._client.batch, job.id) != job.created:
+                    tell(Event("job.kept", job.id, f"job {job.id} was added again meanwhile, and is kept"))
+                    continue
+                self.handle(job.id).delete(wait=False, tell=tell)
+                deleted.append(job)
+        return Table(deleted)
+
     def schedule(self, schedule_id: str) -> JobSchedule:
         """A handle on a job schedule; sends no request until it is used."""
         return JobSchedule(self._client, schedule_id)

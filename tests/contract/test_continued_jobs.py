@@ -216,6 +216,18 @@ def test_recreating_a_job_deletes_nothing_that_it_cannot_add_again(client: Clien
     assert names(client) == planned(3)
 
 
+def test_a_job_that_was_added_again_is_not_deleted_in_place_of_the_completed_one(client: Client) -> None:
+    add(client, recipe())
+    client.jobs.handle("j").terminate()
+    seen = client.jobs.list()
+    client.jobs.add_all(recipe(), recreate=True)
+    said: list[Event] = []
+    assert not client.jobs.delete_seen(seen, tell=said.append)
+    assert [event.text for event in said] == ["job j was added again meanwhile, and is kept"]
+    assert names(client) == planned(3)
+    assert [job.id for job in client.jobs.delete_seen(client.jobs.list())] == ["j"]
+
+
 def test_recreating_a_job_replaces_its_tasks(client: Client) -> None:
     add(client, recipe(3))
     client.jobs.add_all(recipe(2, command="other"), recreate=True)
