@@ -57,8 +57,9 @@ class FactoryTasks:
 
     @cached_property
     def largest(self) -> int | None:
-        """The body with the longest value in each place; no task may have all of them."""
-        if self.count is None:
+        """The body with the longest value in each place; no task may have all of them. None for rows that only reading
+        tells, also if they were counted."""
+        if self.count is None or self._made.last() is None:
             return None
         row = tuple(max(column, key=lambda value: len(str(value))) for column in self._made.columns)
         return len(document(self._planned(row, self.count - 1).body).body)

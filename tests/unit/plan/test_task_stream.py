@@ -173,6 +173,13 @@ def test_the_number_of_a_long_custom_factory_is_known_at_its_end() -> None:
     assert sum(1 for _ in stream.documents()) == 101
 
 
+def test_a_long_custom_factory_beside_another_task_is_planned() -> None:
+    plan = of_factories(("t-{0}", CUSTOM), ("one", None), made={0: [(number,) for number in range(150)]})
+    [stream] = [step.body for step in plan.steps if step.action == "task.add"]
+    assert isinstance(stream, TaskStream)
+    assert (stream.count, stream.largest, len(list(stream.documents()))) == (151, None, 151)
+
+
 def test_a_million_tasks_are_counted_without_making_them() -> None:
     axes = {"a": {"start": 0, "stop": 1000}, "b": {"start": 0, "stop": 1000}}
     with patch.object(FactoryTasks, "documents", side_effect=AssertionError):
