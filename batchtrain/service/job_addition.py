@@ -270,12 +270,13 @@ class JobAddition:
         )
 
     def _first(self, refused: Sequence[Refused], failure: BatchtrainError | None) -> str:
-        """The first refused task with its reason, and the names of others; or what ended the making of tasks."""
+        """The first refused task with its reason and the names of others, and what ended the making of tasks."""
         if not refused:
             return f"add tasks to {self._job_id}: {failure}"
         (task, code, reason), *others = refused
         also = f"; also refused: {_named([other.task for other in others])}" if others else ""
-        return f"add task {self._job_id}/{task}: {reason} ({code}){also}"
+        ended = f"; then {failure}" if failure else ""
+        return f"add task {self._job_id}/{task}: {reason} ({code}){also}{ended}"
 
     def _left(self, stand: int, total: int | None) -> str:
         again = "; `batchtrain jobs add` again adds the others" if self._adding.resume else ""
