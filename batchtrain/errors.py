@@ -248,9 +248,14 @@ class TimedOut(BatchtrainError):
 
 
 class Differs(BatchtrainError):
-    """The existing object differs from the plan; the message shows the difference and the solution."""
+    """The existing object differs from the plan; the message shows the difference and the solution. `tasks` are the ids
+    of the job's tasks that differ."""
 
     exit_code = 11
+
+    def __init__(self, message: str, *, tasks: tuple[str, ...] = ()) -> None:
+        self.tasks = tasks
+        super().__init__(message)
 
 
 class TaskFailed(BatchtrainError):

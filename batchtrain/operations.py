@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import heapq
 import itertools
 import os
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from datetime import datetime, timezone
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
@@ -69,7 +68,6 @@ COLLECTIONS = {"pool": "pools", "job": "jobs", "job schedule": "jobschedules"}
 
 EXPLAINED = 5
 """The causes of failures for which the stderr of an example is read."""
-LONG_AGO = datetime.min.replace(tzinfo=timezone.utc)
 
 Tell = Callable[[Event], None]
 P = ParamSpec("P")
@@ -477,6 +475,19 @@ class Jobs:
         """The jobs that completed before a time, which `delete` may tidy up."""
         return Table(look.jobs_ended_before(self._client.batch, time))
 
+    def delete_seen(self, jobs: Iterable[JobSeen], *, tell: Tell = lambda _: None) -> Table[JobSeen]:
+        """Delete jobs without waiting, and return those that this deletes. A job that was deleted and added again since
+        it was seen is kept."""
+        deleted = []
+        for job in jobs:
+            with contextlib.suppress(NotFound):
+                if look.job_created(self._client.batch, job.id) != job.created:
+                    tell(Event("job.kept", job.id, f"job {job.id} was added again meanwhile, and is kept"))
+                    continue
+                self.handle(job.id).delete(wait=False, tell=tell)
+                deleted.append(job)
+        return Table(deleted)
+
     def schedule(self, schedule_id: str) -> JobSchedule:
         """A handle on a job schedule; sends no request until it is used."""
         return JobSchedule(self._client, schedule_id)
@@ -555,10 +566,7 @@ class Job:
 
     def last_tasks(self, count: int, state: str = "") -> Table[TaskSeen]:
         """The tasks whose state changed last, in the order of the changes. state: as for `iter_tasks`."""
-        select = f"{tasks.SEEN},stateTransitionTime"
-        listed = tasks.listed(self._client.batch, self.id, where=tasks.filter_of(state), select=select)
-        last = heapq.nlargest(count, listed, key=lambda task: task.state_transition_time or LONG_AGO)
-        return Table(tasks.seen(task) for task in reversed(last))
+        return Table(map(tasks.seen, tasks.last(self._client.batch, self.id, count, tasks.filter_of(state))))
 
     def glance(self, most: int = FEW) -> Glance:
         """Its first tasks and the counts of all: one request for a job of up to `most` tasks, otherwise two."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta, timezone
@@ -15,7 +14,7 @@ from batchtrain.cli.help import Command, Group
 from batchtrain.cli.job_tasks import STATES
 from batchtrain.cli.options import common, say, seconds, service_of, settings, tell
 from batchtrain.cli.output import plain, show, show_rows
-from batchtrain.errors import NotFound, UsageError
+from batchtrain.errors import UsageError
 from batchtrain.service.deadlines import GONE_SECONDS
 
 if TYPE_CHECKING:
@@ -183,16 +182,17 @@ def gc(age: timedelta, dry_run: bool, no_wait: bool) -> None:
         return
     if settings().output == "table":
         show_rows(jobs)
-    counted = f"{len(jobs):,} completed job{'' if len(jobs) == 1 else 's'}"
-    settings().confirm(f"Delete {counted} with their tasks on {service_of(client)}?")
-    for job in jobs:
-        with contextlib.suppress(NotFound):
-            client.jobs.handle(job.id).delete(wait=False, tell=tell)
-    for job in jobs if not no_wait else ():
+    settings().confirm(f"Delete {_completed(jobs)} with their tasks on {service_of(client)}?")
+    deleted = client.jobs.delete_seen(jobs, tell=tell)
+    for job in deleted if not no_wait else ():
         client.jobs.handle(job.id).gone(tell=tell)
-    say(f"deleted {counted}")
+    say(f"deleted {_completed(deleted)}")
     if settings().output != "table":
-        show_rows(jobs)
+        show_rows(deleted)
+
+
+def _completed(jobs: Sequence[object]) -> str:
+    return f"{len(jobs):,} completed job{'' if len(jobs) == 1 else 's'}"
 
 
 @click.command(cls=Command)

@@ -35,7 +35,19 @@ Other = TypeVar("Other")
 _job_id = click.argument("job_id", required=False, shell_complete=ids("jobs"))
 
 
-@click.group(cls=Group)
+class _Jobs(Group):
+    """Takes `jobs tasks term JOB` for `jobs task term JOB`; `jobs tasks term` lists the tasks of a job `term`."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        match args:
+            case ["tasks", verb, job_id, *_] if verb in job_operations.task.commands and not job_id.startswith("-"):
+                args = ["task", *args[1:]]
+        return super().resolve_command(ctx, args)
+
+
+@click.group(cls=_Jobs)
 def command() -> None:
     """Jobs and their tasks."""
 

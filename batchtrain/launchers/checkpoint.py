@@ -56,7 +56,7 @@ def _variables(alias: str, digest: str, keep: int) -> str:
         f"export BATCHTRAIN_CHECKPOINT_DIR BATCHTRAIN_CHECKPOINT_KEEP={keep}",
         'export BATCHTRAIN_PREEMPTION="$AZ_BATCH_TASK_DIR/.batchtrain-preemption.json"',
         'rm -f "$BATCHTRAIN_PREEMPTION"',
-        'export PYTHONPATH="$AZ_BATCH_TASK_SHARED_DIR/.batchtrain/python${PYTHONPATH:+:$PYTHONPATH}"',
+        steps.PYTHON_PATH,
     )
 
 

@@ -65,6 +65,8 @@ def node_launcher(framework: str) -> tuple[File, ...]:
 
 
 _FRAMEWORKS = "launch/frameworks/"
+PYTHON_PATH = 'export PYTHONPATH="$AZ_BATCH_TASK_SHARED_DIR/.batchtrain/python${PYTHONPATH:+:$PYTHONPATH}"'
+"""The directory of the modules that come with a task."""
 
 
 def coordination(shape: Shape, command: str | None) -> str:

@@ -126,6 +126,12 @@ def job(client: BatchClient, job_id: str) -> JobSeen:
     return seen._replace(**counts(client, job_id)._asdict())
 
 
+def job_created(client: BatchClient, job_id: str) -> datetime | None:
+    """When a job was created. Raises NotFound."""
+    with faults(f"look at job {job_id}"):
+        return client.get_job(job_id, select=["creationTime"]).creation_time
+
+
 def schedules(client: BatchClient) -> tuple[ScheduleSeen, ...]:
     """All job schedules."""
     with faults("list job schedules"):

@@ -160,8 +160,12 @@ def _age(standing: Body, date: str | None) -> float | None:
     """Seconds from its creation to the service's answer; None if either is unknown."""
     if not date or "creationTime" not in standing:
         return None
-    created = datetime.fromisoformat(standing["creationTime"].partition(".")[0].rstrip("Z") + "+00:00")
-    return (parsedate_to_datetime(date) - created).total_seconds()
+    return (parsedate_to_datetime(date) - moment(standing["creationTime"])).total_seconds()
+
+
+def moment(text: str) -> datetime:
+    """A time of the service, in whole seconds."""
+    return datetime.fromisoformat(text.partition(".")[0].rstrip("Z") + "+00:00")
 
 
 def _send(

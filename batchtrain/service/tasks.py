@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import heapq
 import itertools
 from collections.abc import Iterable, Iterator, Mapping
-from datetime import datetime
+from datetime import datetime, timedelta, timezone
 from typing import Any, NamedTuple
 from urllib.parse import parse_qs, urlsplit
 
@@ -15,7 +16,7 @@ from azure.batch import BatchClient
 from batchtrain.config.factories import PARAMETERS
 from batchtrain.errors import UsageError
 from batchtrain.service import requests
-from batchtrain.service.requests import answer, query, quoted
+from batchtrain.service.requests import Creation, answer, creation, moment, query, quoted
 from batchtrain.service.seen import TaskSeen
 
 PAGE = 1000
@@ -31,6 +32,9 @@ STATES: Mapping[str, str] = {
     "failed": FAILED,
 }
 """The filter of each state that a user can name."""
+FIRST_SECONDS, FURTHER = 1.0, 8
+"""How far back the changes of a large job are asked for first, and the factor of each next time."""
+LONG_AGO = datetime.min.replace(tzinfo=timezone.utc)
 SEEN = "id,state,executionInfo,nodeInfo"
 """The properties that a TaskSeen is made of."""
 
@@ -120,6 +124,38 @@ def listed(
     url = f"/jobs/{quoted(job_id)}/tasks{query({'$filter': where, '$select': select, 'maxresults': str(size)})}"
     tasks = requests.listed(client, url, f"list tasks of job {job_id}", requests.Page[Listed])
     return itertools.islice(tasks, limit)
+
+
+def last(client: BatchClient, job_id: str, count: int, where: str = "") -> list[Listed]:
+    """The tasks whose state changed last, in the order of the changes. Raises NotFound.
+
+    A job with more than one page of tasks is asked for the changes since a moment, which goes further back until they
+    are enough.
+    """
+    select = f"{SEEN},stateTransitionTime"
+    beginning = page(client, job_id, where=where, select=select, limit=PAGE)
+    changes: Iterable[Listed] = beginning.tasks
+    if beginning.next:
+        created = creation(client, f"/jobs/{quoted(job_id)}")
+        for since in (*_moments(created), ""):
+            changed = f"stateTransitionTime gt DateTime'{since}'" if since else ""
+            both = f"({where}) and {changed}" if where and changed else where or changed
+            changes = heapq.nlargest(count, listed(client, job_id, where=both, select=select), key=_changed)
+            if len(changes) == count:
+                break
+    return sorted(changes, key=_changed)[-count:]
+
+
+def _changed(task: Listed) -> datetime:
+    return task.state_transition_time or LONG_AGO
+
+
+def _moments(created: Creation) -> Iterator[str]:
+    """Moments further and further back, by the clock of the service, until a job was created."""
+    seconds, age = FIRST_SECONDS, created.age or 0.0
+    while seconds < age:
+        yield (moment(created.time) + timedelta(seconds=age - seconds)).strftime("%Y-%m-%dT%H:%M:%SZ")
+        seconds *= FURTHER
 
 
 def variable(client: BatchClient, job_id: str, name: str) -> dict[str, str]:
