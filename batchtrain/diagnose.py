@@ -13,18 +13,15 @@ from batchtrain.diagnosis.finding import Diagnosis
 from batchtrain.diagnosis.judge import judged
 from batchtrain.diagnosis.record import Failure, JobRecord, NodeRecord, PoolRecord, Record, TaskRecord
 from batchtrain.errors import BatchtrainError, NotFound
-from batchtrain.service import downloads
 from batchtrain.service.causes import cause
 from batchtrain.service.downloads import Tree, node_tree, task_tree
 from batchtrain.service.faults import faults
-from batchtrain.service.files import last_lines
+from batchtrain.service.files import end_of, last_lines
 
 TASKS = 20
 """Tasks that are examined: the first failed tasks, otherwise some that wait or run."""
 NODES = 5
 """Nodes whose start task's output is read."""
-TAIL = 256 << 10
-"""Bytes that are read from the end of each output."""
 LINES = 2000
 ENDLESS_DAYS = 10_000_000
 FAILED, NOT_ENDED = "executionInfo/result eq 'failure'", "state eq 'active' or state eq 'running'"
@@ -129,8 +126,7 @@ def _task(client: BatchClient, job_id: str, item: models.BatchTask, unread: list
 def _lines(client: BatchClient, tree: Tree, path: str, unread: list[str]) -> tuple[str, ...]:
     """The last lines of a file; none if it is not there, which is usual for a task that did not start."""
     try:
-        size = downloads.size_of(client, tree, path).size
-        content = downloads.read(client, tree, path, max(size - TAIL, 0), size) if size else b""
+        content = end_of(client, tree, path)
     except NotFound:
         return ()
     except BatchtrainError as error:

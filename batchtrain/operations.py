@@ -29,6 +29,7 @@ from batchtrain.service import connect as signing
 from batchtrain.service import files, job_actions, look, statistics, submit, task_actions, tasks, watch
 from batchtrain.service.connect import Account
 from batchtrain.service.deadlines import GONE_SECONDS, JOB_SECONDS, POOL_SECONDS
+from batchtrain.service.downloads import task_tree
 from batchtrain.service.failed import SEARCHED_LINES, failed
 from batchtrain.service.job_addition import ONCE, Adding
 from batchtrain.service.requests import Creation, creation, quoted
@@ -55,6 +56,9 @@ EXPLAINED = 5
 LONG_AGO = datetime.min.replace(tzinfo=timezone.utc)
 
 Tell = Callable[[Event], None]
+
+LINES_AT_ONCE = 10_000
+"""Lines of a followed file that are passed on together."""
 
 
 class Operations:
@@ -525,14 +529,18 @@ class Job:
 
     def _last_lines(self, task_id: str) -> tuple[str, ...]:
         try:
-            end = files.task_file_end(self._client.batch, self.id, task_id, "stderr.txt")
+            end = files.end_of(self._client.batch, task_tree(self.id, task_id), "stderr.txt")
         except BatchtrainError:
             return ()  # a task that never ran has no files; its failure says why
         return files.last_lines(end, SEARCHED_LINES)
 
     def read(self, task_id: str | None = None, *, file: str = "stdout.txt") -> bytes:
         """The bytes of a file of a task (by default stdout of the first task). Raises NotFound."""
-        return files.task_file(self._client.batch, self.id, task_id or self._first_task(), file)
+        return b"".join(self.blocks(task_id, file=file))
+
+    def blocks(self, task_id: str | None = None, *, file: str = "stdout.txt") -> Iterator[bytes]:
+        """The bytes of a file of a task as `read` returns them, but 8 MiB at a time. Raises NotFound."""
+        return files.blocks(self._client.batch, task_tree(self.id, task_id or self._first_task()), file)
 
     def logs(
         self,
@@ -548,8 +556,7 @@ class Job:
         Raises NotFound if the task does not exist, TimedOut if following takes longer than `timeout`.
         """
         if not follow:
-            name = task_id or self._first_task()
-            yield from files.task_file(self._client.batch, self.id, name, file).decode("utf-8", "replace").splitlines()
+            yield from files.lines_of(self.blocks(task_id, file=file))
             return
         deadline = watch.Deadline(timeout, f"the end of {file} of {task_id or 'the first task'} of job {self.id}", tell)
         with deadline:
@@ -559,9 +566,9 @@ class Job:
             with deadline:
                 task = self.seen_task(name)
                 state = task.state
-                lines = follower.new_lines(task.node, last=state == "completed")
-            yield from lines
-            if lines:
+                new = follower.new_lines(task.node, last=state == "completed")
+            while lines := _some(new, deadline):
+                yield from lines
                 deadline.news()
             if state == "completed" and follower.missing:
                 raise follower.missing
@@ -733,6 +740,12 @@ class Job:
 
 
 # --- what is not asked of Batch -------------------------------------------------------------------------------------
+
+
+def _some(lines: Iterator[str], deadline: watch.Deadline) -> list[str]:
+    """The next lines; the deadline covers only the reading, because who takes the lines may make requests too."""
+    with deadline:
+        return list(itertools.islice(lines, LINES_AT_ONCE))
 
 
 def _bring(step: Step, recipe: Recipe, values: Placeholders) -> Event:

@@ -17,7 +17,7 @@ from batchtrain.runs.extract import split
 from batchtrain.service import browse, downloads, look
 from batchtrain.service.browse import TaskRow
 from batchtrain.service.failed import SEARCHED_LINES, failed
-from batchtrain.service.files import last_lines, task_file_end
+from batchtrain.service.files import end_of, last_lines
 from batchtrain.service.seen import TaskSeen
 
 STDOUT, STDERR = "stdout.txt", "stderr.txt"
@@ -120,7 +120,7 @@ class TaskOutputs:
         if row.state != "completed" or not (row.result == "failure" or row.exit_code):
             return None
         try:
-            lines = last_lines(task_file_end(self._reach(), self.job_id, self.task_id, STDERR), SEARCHED_LINES)
+            lines = last_lines(end_of(self._reach(), self._tree, STDERR), SEARCHED_LINES)
         except BatchtrainError:
             lines = ()  # a task that never ran has no files; its failure says why
         error = failed(self.job_id, _seen(row), lines)

@@ -35,7 +35,8 @@ TRIES = 3
 """How often a file is fetched that changes while it is fetched."""
 MOST_NAME = 240
 """Bytes of a file name that may get a suffix; the file system permits 255."""
-_PAST_THE_END = frozenset({"InvalidRange", "416"})
+PAST_THE_END = frozenset({"InvalidRange", "416"})
+"""Codes of the service: the range begins at the end of the file, or after it."""
 _GONE = frozenset({"NodeNotFound", "TaskNotFound", "JobNotFound", "PoolNotFound", "TaskFilesUnavailable",
                    "TaskFilesCleanedup", "NodeNotReady", "NodeStateUnusable"})  # fmt: skip
 
@@ -284,7 +285,7 @@ class _Download:
                 self._check(response, end - start)
                 yield from response.iter_raw()
         except HttpResponseError as error:
-            if error.status_code and code_of(error) in _PAST_THE_END:
+            if error.status_code and code_of(error) in PAST_THE_END:
                 raise _Changed from None
             raise
 

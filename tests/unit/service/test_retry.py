@@ -30,6 +30,7 @@ from batchtrain.errors import AlreadyExists, Differs, ServiceError, Unreachable
 from batchtrain.plan import Plan, Step
 from batchtrain.service import connect, files, look, retry, submit
 from batchtrain.service.connect import Account
+from batchtrain.service.downloads import task_tree
 from batchtrain.service.retry import FAR, NEAR, Clock, RetryPolicy
 
 NOW = datetime(2026, 11, 23, 12, 0, 0, tzinfo=timezone.utc)
@@ -159,7 +160,7 @@ def test_a_file_that_is_cut_off_is_read_again(monkeypatch: pytest.MonkeyPatch) -
         return read(self)
 
     monkeypatch.setattr(RestRequestsTransportResponse, "read", once)
-    assert files.task_file(service.client, "j", "t", "stdout.txt") == b'"whole"'
+    assert b"".join(files.blocks(service.client, task_tree("j", "t"), "stdout.txt")) == b'"whole"'
     assert len(service.transport.sent) == 2
 
 
